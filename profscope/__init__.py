@@ -1,0 +1,1 @@
+"""profscope: see where each warp's time goes inside a Triton GPU kernel."""
