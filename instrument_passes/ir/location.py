@@ -1,0 +1,161 @@
+"""Source locations as MLIR prints them: loc("a"("k.py":3:4)), loc(callsite(#loc1 at #loc2)), loc(fused[...])."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+from instrument_passes.errors import IRError
+from instrument_passes.ir.tokens import Token, significant, unquote
+
+__all__ = ["UNKNOWN", "Location", "resolve_location"]
+
+
+@dataclass(frozen=True)
+class Location:
+    """Where an op comes from.
+
+    `name` is the source name the value was bound to, "" if there is none. `callers` are the (file, line) of the
+    calls that inlined the op, innermost first. An unknown location has file "" and line 0.
+    """
+
+    file: str = ""
+    line: int = 0
+    column: int = 0
+    name: str = ""
+    callers: tuple[tuple[str, int], ...] = ()
+
+
+UNKNOWN = Location()
+
+
+def resolve_location(text: str, aliases: Mapping[str, str]) -> Location:
+    """The location that `text` ("loc(...)", or an alias such as "#loc3") stands for; "" is unknown.
+
+    Raises IRError for text that is not a location, and for an alias that is not defined or leads to itself.
+    """
+    if not text:
+        return UNKNOWN
+    return _Reader(text, aliases, ()).read()
+
+
+class _Reader:
+    def __init__(self, text: str, aliases: Mapping[str, str], above: tuple[str, ...]) -> None:
+        self._text = text
+        self._aliases = aliases
+        self._above = above
+        self._tokens = significant(text)
+        self._next = 0
+
+    def read(self) -> Location:
+        location = self._location()
+        if self._next != len(self._tokens):
+            raise self._error("nothing more")
+        return location
+
+    def _error(self, expected: str) -> IRError:
+        found = repr(self._tokens[self._next].text) if self._next < len(self._tokens) else "the end"
+        return IRError(f"location {self._text!r}: expected {expected}, found {found}")
+
+    def _peek(self) -> str:
+        return self._tokens[self._next].text if self._next < len(self._tokens) else ""
+
+    def _take(self, text: str) -> None:
+        if self._peek() != text:
+            raise self._error(repr(text))
+        self._next += 1
+
+    def _token(self, kind: str, expected: str) -> Token:
+        if self._next >= len(self._tokens) or self._tokens[self._next].kind != kind:
+            raise self._error(expected)
+        self._next += 1
+        return self._tokens[self._next - 1]
+
+    def _location(self) -> Location:
+        if self._next >= len(self._tokens):
+            raise self._error("a location")
+        token = self._tokens[self._next]
+        if token.kind == "hash":
+            self._next += 1
+            return self._alias(token.text)
+        if token.kind == "string":
+            self._next += 1
+            return self._file_or_name(unquote(token.text))
+        if token.text == "loc":
+            self._next += 1
+            return self._parenthesised()
+        if token.text == "unknown":
+            self._next += 1
+            return UNKNOWN
+        if token.text == "callsite":
+            self._next += 1
+            return self._callsite()
+        if token.text == "fused":
+            self._next += 1
+            return self._fused()
+        raise self._error("a location")
+
+    def _parenthesised(self) -> Location:
+        self._take("(")
+        location = self._location()
+        self._take(")")
+        return location
+
+    def _alias(self, alias: str) -> Location:
+        if alias not in self._aliases:
+            raise IRError(f"location alias {alias} is not defined")
+        if alias in self._above:
+            raise IRError(f"location alias {alias} leads to itself")
+        return _Reader(self._aliases[alias], self._aliases, (*self._above, alias)).read()
+
+    def _file_or_name(self, text: str) -> Location:
+        if self._peek() == "(":
+            inner = self._parenthesised()
+            return Location(inner.file, inner.line, inner.column, text, inner.callers)
+        if self._peek() != ":":
+            return Location(name=text)
+        self._take(":")
+        line = int(self._token("number", "a line number").text)
+        self._take(":")
+        column = int(self._token("number", "a column number").text)
+        self._skip_range_end()
+        return Location(text, line, column)
+
+    def _skip_range_end(self) -> None:
+        """A range is printed `"k.py":3:4 to 5:6`, or `to :6` on one line; its start is what we keep."""
+        if self._peek() != "to":
+            return
+        self._next += 1
+        if self._peek() != ":":
+            self._token("number", "a line number")
+        self._take(":")
+        self._token("number", "a column number")
+
+    def _callsite(self) -> Location:
+        self._take("(")
+        callee = self._location()
+        self._take("at")
+        caller = self._location()
+        self._take(")")
+        callers = (*callee.callers, (caller.file, caller.line), *caller.callers)
+        return Location(callee.file, callee.line, callee.column, callee.name, callers)
+
+    def _fused(self) -> Location:
+        if self._peek() == "<":
+            self._skip_metadata()
+        self._take("[")
+        parts = [self._location()]
+        while self._peek() == ",":
+            self._next += 1
+            parts.append(self._location())
+        self._take("]")
+        return next((part for part in parts if part.line), parts[0])
+
+    def _skip_metadata(self) -> None:
+        depth = 0
+        while self._next < len(self._tokens):
+            depth += {"<": 1, ">": -1}.get(self._peek(), 0)
+            self._next += 1
+            if depth == 0:
+                return
+        raise self._error("'>'")

@@ -1,0 +1,448 @@
+"""The tree: a Module holds aliases and one module op; ops hold regions, regions blocks, blocks ops.
+
+Every piece keeps its own text, white space included, and prints it back; only what is edited changes.
+What an op's text says (results, operands, types, attributes) is read on demand by `header` and `signature`.
+"""
+
+from __future__ import annotations
+
+import textwrap
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from types import MappingProxyType
+
+from instrument_passes.errors import IRError
+from instrument_passes.ir import header as headers
+from instrument_passes.ir import signature
+from instrument_passes.ir.location import Location, resolve_location
+from instrument_passes.ir.tokens import significant, unquote
+
+__all__ = ["Alias", "Block", "Module", "Op", "Region", "Value"]
+
+
+@dataclass(frozen=True)
+class Value:
+    """An SSA value. `name` is how it is used ("%5", "%5#1"); `type` is "" where the printed form does not tell."""
+
+    name: str
+    type: str
+    owner: Op | Block
+    index: int
+
+
+@dataclass(frozen=True)
+class Alias:
+    """A definition such as `#loc1 = loc(...)`; `text` is the whole line."""
+
+    lead: str
+    name: str
+    text: str
+    line: int
+
+    def __str__(self) -> str:
+        return self.lead + self.text
+
+    @property
+    def value(self) -> str:
+        return self.text.partition("=")[2].strip()
+
+
+class Region:
+    """The blocks between a `{` and its `}`; `parent` is the op that has the region."""
+
+    def __init__(self, head: str, blocks: list[Block], tail: str) -> None:
+        self._head = head
+        self._tail = tail
+        self.blocks = blocks
+        self.parent: Op | None = None
+        for block in blocks:
+            block.parent = self
+
+    def __str__(self) -> str:
+        return self._head + "".join(map(str, self.blocks)) + self._tail
+
+    @property
+    def entry(self) -> Block:
+        return self.blocks[0]
+
+    @property
+    def isolated(self) -> bool:
+        """Whether values from outside are out of reach: function bodies, warp-specialised partitions."""
+        if self.parent is None or self.parent.name in ("module", "builtin.module", "tt.func", "func.func"):
+            return True
+        return self.parent.name == "ttg.warp_specialize" and self.parent.regions.index(self) > 0
+
+    def walk(self) -> Iterator[Op]:
+        """All ops in pre-order; ops may be inserted and erased meanwhile."""
+        for block in tuple(self.blocks):
+            for op in tuple(block.ops):
+                if op.parent is block:
+                    yield from op.walk()
+
+    def definitions(self) -> dict[str, Value]:
+        """What the region's blocks define, by name, without what is nested deeper."""
+        found: dict[str, Value] = {}
+        for block in self.blocks:
+            for value in block.args:
+                found[value.name] = value
+            for op in block.ops:
+                for value in op.results:
+                    found[value.name] = value
+        return found
+
+
+class Block:
+    """Ops in order. `header` is the text of the label line, "" for an entry block printed without one."""
+
+    def __init__(self, header: str, ops: list[Op]) -> None:
+        self.header = header
+        self.ops: list[Op] = []
+        self.parent: Region | None = None
+        for op in ops:
+            self.adopt(op)
+
+    def __str__(self) -> str:
+        return self.header + "".join(map(str, self.ops))
+
+    def adopt(self, op: Op, index: int | None = None) -> None:
+        """Take a parsed op, at the end or at `index`."""
+        op.parent = self
+        self.ops.insert(len(self.ops) if index is None else index, op)
+
+    @property
+    def parent_op(self) -> Op | None:
+        return None if self.parent is None else self.parent.parent
+
+    @property
+    def label(self) -> str | None:
+        tokens = significant(self.header)
+        return tokens[0].text if tokens else None
+
+    @property
+    def args(self) -> list[Value]:
+        """Block arguments; those of an entry block without a label are named by the op that has the region."""
+        return [Value(name, kind, self, i) for i, (name, kind) in enumerate(signature.block_args(self))]
+
+    @property
+    def terminator(self) -> Op | None:
+        """The last op if it ends the block; loops and branches without results print none."""
+        if self.ops and headers.is_terminator(self.ops[-1].name):
+            return self.ops[-1]
+        return None
+
+    @property
+    def indent(self) -> str:
+        """The white space its ops start with."""
+        for op in self.ops:
+            return op.lead.rpartition("\n")[2]
+        parent = self.parent_op
+        return "" if parent is None else parent.lead.rpartition("\n")[2] + "  "
+
+    def prepend(self, text: str, loc: str | None = None) -> list[Op]:
+        """Parse `text` and put the ops first; they get the location of the op around the block, or `loc`."""
+        return self.insert(0, text, self._loc(loc))
+
+    def append_before_terminator(self, text: str, loc: str | None = None) -> list[Op]:
+        """Parse `text` and put the ops last, but before the terminator if one is printed."""
+        end = len(self.ops) - (self.terminator is not None)
+        return self.insert(end, text, self._loc(loc))
+
+    def _loc(self, loc: str | None) -> str:
+        if loc is not None or self.parent_op is None:
+            return loc or ""
+        return self.parent_op.loc_text
+
+    def insert(self, index: int, text: str, loc: str) -> list[Op]:
+        """Parse `text`, indent it as the block is, give each op without a location `loc`, and insert at `index`."""
+        from instrument_passes.ir.parser import parse_ops  # it builds these classes
+
+        module = self.module
+        near = self.ops[min(index, len(self.ops) - 1)] if self.ops else self.parent_op
+        line = near.line if near is not None else 0
+        indented = textwrap.indent(textwrap.dedent(text).strip("\n"), self.indent)
+        if not indented.strip():
+            return []
+        ops = parse_ops("\n" + indented, f"{module.filename} (inserted at line {line})", line)
+        for offset, op in enumerate(ops):
+            self.adopt(op, index + offset)
+            for inner in op.walk():
+                if loc and not inner.loc_text:
+                    inner.append_text(f" {loc}")
+        module.changed(text)
+        return ops
+
+    @property
+    def module(self) -> Module:
+        block: Block = self
+        while block.parent is not None and block.parent.parent is not None:
+            above = block.parent.parent
+            if above.module_ref is not None:
+                return above.module_ref
+            if above.parent is None:
+                break
+            block = above.parent
+        raise IRError("the block is not part of a module")
+
+
+class Op:
+    """One operation. `parts` alternate between its own text and its regions; `line` is 1-based in the text read.
+
+    An inserted op has the line of the op it was put next to.
+    """
+
+    def __init__(self, lead: str, parts: list[str | Region], line: int) -> None:
+        self.lead = lead
+        self.parts = parts
+        self.trail = ""
+        self.line = line
+        self.parent: Block | None = None
+        self.module_ref: Module | None = None
+        self._header: headers.Header | None = None
+        for region in self.regions:
+            region.parent = self
+
+    def __str__(self) -> str:
+        return self.lead + "".join(map(str, self.parts)) + self.trail
+
+    def __repr__(self) -> str:
+        return f"<Op line {self.line}: {self.first_line}>"
+
+    # What the text says.
+
+    @property
+    def header(self) -> headers.Header:
+        if self._header is None:
+            self._header = headers.Header([part if isinstance(part, str) else None for part in self.parts])
+        return self._header
+
+    @property
+    def name(self) -> str:
+        return self.header.name
+
+    @property
+    def text(self) -> str:
+        """The op's own text, each region shown as `...`."""
+        return "".join(part if isinstance(part, str) else " ... " for part in self.parts)
+
+    @property
+    def first_line(self) -> str:
+        return str(self.parts[0]).partition("\n")[0]
+
+    @property
+    def regions(self) -> list[Region]:
+        return [part for part in self.parts if isinstance(part, Region)]
+
+    @property
+    def results(self) -> list[Value]:
+        names = self.header.result_names
+        types = signature.result_types(self)
+        return [Value(name, types[i] if i < len(types) else "", self, i) for i, name in enumerate(names)]
+
+    @property
+    def operands(self) -> list[str]:
+        """Names of the values the op itself uses, in the order of the text; what its regions use is not here."""
+        return self.header.operands
+
+    @property
+    def operand_types(self) -> list[str]:
+        """Types of `operands`, read where each value is defined; "" where that does not tell."""
+        values = [self.resolve(name) for name in self.operands]
+        return ["" if value is None else value.type for value in values]
+
+    @property
+    def attributes(self) -> Mapping[str, str]:
+        """Attribute dictionary, properties and `key = value` clauses; a unit attribute has the value "unit"."""
+        return MappingProxyType(self.header.attributes)
+
+    @property
+    def symbol(self) -> str | None:
+        """The symbol a tt.func defines or a tt.call calls, without @ and quotes."""
+        return self.header.symbol
+
+    @property
+    def successors(self) -> list[tuple[str, list[str]]]:
+        """For a branch: (label, names of the values passed) of each target, in order."""
+        return self.header.successors
+
+    @property
+    def loc_text(self) -> str:
+        """The location as printed, `loc(#loc12)`, to give to an inserted op; "" if there is none."""
+        return self.header.loc_text
+
+    @property
+    def loc(self) -> Location:
+        text = self.loc_text
+        return self.module.location(text) if text else Location()
+
+    # Where it stands.
+
+    @property
+    def parent_op(self) -> Op | None:
+        return None if self.parent is None else self.parent.parent_op
+
+    @property
+    def module(self) -> Module:
+        if self.module_ref is not None:
+            return self.module_ref
+        if self.parent is None:
+            raise IRError(f"the op {self.first_line!r} is not part of a module")
+        return self.parent.module
+
+    def walk(self) -> Iterator[Op]:
+        """The op itself, then all in its regions, in pre-order."""
+        yield self
+        for region in self.regions:
+            yield from region.walk()
+
+    def resolve(self, name: str) -> Value | None:
+        """The value that `name` means for this op, or None if it is not in reach."""
+        block = self.parent
+        while block is not None and block.parent is not None:
+            region = block.parent
+            value = self.module.definitions(region).get(name)
+            if value is not None or region.isolated or region.parent is None:
+                return value
+            block = region.parent.parent
+        return None
+
+    # Edits.
+
+    def insert_before(self, text: str, loc: str | None = None) -> list[Op]:
+        """Parse `text` and insert the ops before this one; they get this op's location, or `loc`."""
+        block, index = self._place()
+        return block.insert(index, text, self.loc_text if loc is None else loc)
+
+    def insert_after(self, text: str, loc: str | None = None) -> list[Op]:
+        """Parse `text` and insert the ops after this one; they get this op's location, or `loc`."""
+        block, index = self._place()
+        return block.insert(index + 1, text, self.loc_text if loc is None else loc)
+
+    def erase(self) -> None:
+        """Take the op, its regions and its line out; uses of its results are the caller's affair."""
+        block, index = self._place()
+        del block.ops[index]
+        module = block.module
+        self.parent = None
+        module.changed("")
+
+    def replace_header(self, text: str) -> None:
+        """Replace the op's own text: all of it, or for an op with regions what stands before the first."""
+        self.set_part(0, text if len(self.parts) == 1 else text.rstrip().removesuffix("{").rstrip() + " {")
+
+    def set_part(self, index: int, text: str) -> None:
+        """Replace one of the texts between regions."""
+        self.parts[index] = text
+        self._header = None
+        if self.parent is not None or self.module_ref is not None:
+            self.module.changed(text)
+
+    def append_text(self, text: str) -> None:
+        self.set_part(len(self.parts) - 1, str(self.parts[-1]) + text)
+
+    def splice(self, edits: Sequence[tuple[int, int, int, str]]) -> None:
+        """Replace pieces of the op's own text; each edit is (part, start, end, new text), none overlapping."""
+        for part, start, end, text in sorted(edits, key=lambda edit: edit[:3], reverse=True):
+            old = str(self.parts[part])
+            self.set_part(part, old[:start] + text + old[end:])
+
+    def add_region(self, opening: str, region: Region, closing: str, at: int) -> None:
+        """Insert the texts and the region so that they follow part `at`; `opening` joins that part's text."""
+        after = str(self.parts[at])
+        self.parts[at : at + 1] = [opening, region, closing + after]
+        region.parent = self
+        self._header = None
+        self.module.changed(opening)
+
+    def _place(self) -> tuple[Block, int]:
+        if self.parent is None:
+            raise IRError(f"the op {self.first_line!r} is not in a block", line=self.line)
+        return self.parent, self.parent.ops.index(self)
+
+
+class Module:
+    """A printed TTGIR module. `op` is the module op itself; `filename` is for messages."""
+
+    def __init__(self, filename: str, items: list[Alias | Op], tail: str) -> None:
+        self.filename = filename
+        self.items = items
+        self._tail = tail
+        self.op = next(item for item in items if isinstance(item, Op))
+        self.op.module_ref = self
+        self._aliases = {item.name: item.value for item in items if isinstance(item, Alias) and item.name}
+        self._locations: dict[str, Location] = {}
+        self._definitions: dict[Region, dict[str, Value]] = {}
+        self._names: set[str] | None = None
+        self._next_number: dict[str, int] = {}
+
+    def __str__(self) -> str:
+        return "".join(map(str, self.items)) + self._tail
+
+    @property
+    def aliases(self) -> Mapping[str, str]:
+        """What `#blocked`, `#loc1` and the like stand for, by name."""
+        return MappingProxyType(self._aliases)
+
+    @property
+    def body(self) -> Block:
+        return self.op.regions[0].entry
+
+    @property
+    def functions(self) -> list[Op]:
+        return [op for op in self.body.ops if op.name == "tt.func"]
+
+    def walk(self) -> Iterator[Op]:
+        """All ops inside the module in pre-order; ops may be inserted and erased meanwhile."""
+        return self.op.regions[0].walk()
+
+    def attr(self, name: str) -> str | None:
+        """Text of a module attribute ("4 : i32"), or None."""
+        return self.op.attributes.get(name)
+
+    def set_attr(self, name: str, value: str) -> None:
+        """Add or replace a module attribute; `value` is attribute text: `'"x"'`, `"4 : i32"`, `"unit"`."""
+        header = self.op.header
+        key = name if headers.BARE_KEY.fullmatch(name) else '"' + name.replace("\\", "\\\\").replace('"', '\\"') + '"'
+        entry = key if value == "unit" else f"{key} = {value}"
+        if not header.dictionaries:
+            body = next(i for i in header.top_level() if header.opens_region(i))
+            piece, text = header.pieces[body], f"attributes {{{entry}}} "
+            self.op.splice([(piece.part, piece.start, piece.start, text)])
+            return
+        start, end = header.dictionaries[0]
+        for item in header.split(start, end):
+            if unquote(header.pieces[item[0]].text) == name:
+                first, last = header.pieces[item[0]], header.pieces[item[1] - 1]
+                self.op.splice([(first.part, first.start, last.end, entry)])
+                return
+        brace = header.pieces[end]
+        self.op.splice([(brace.part, brace.start, brace.start, entry if start == end else f", {entry}")])
+
+    def fresh(self, prefix: str = "ps") -> str:
+        """A value name used nowhere in the module, such as "%ps_3"; never handed out twice."""
+        if self._names is None:
+            self._names = set(headers.value_names(str(self)))
+        number = self._next_number.get(prefix, 0)
+        while f"%{prefix}_{number}" in self._names:
+            number += 1
+        self._next_number[prefix] = number + 1
+        return f"%{prefix}_{number}"
+
+    def location(self, text: str) -> Location:
+        """The location that `loc(...)` text or an alias stands for."""
+        if text not in self._locations:
+            self._locations[text] = resolve_location(text, self._aliases)
+        return self._locations[text]
+
+    def definitions(self, region: Region) -> Mapping[str, Value]:
+        if region not in self._definitions:
+            found = region.definitions()
+            for name, value in tuple(found.items()):  # %5 and %5#0 are one value
+                found.setdefault(name.removesuffix("#0") if "#" in name else f"{name}#0", value)
+            self._definitions[region] = found
+        return self._definitions[region]
+
+    def changed(self, text: str) -> None:
+        """Forget what was derived from the text before an edit that brought in `text`."""
+        self._definitions.clear()
+        if self._names is not None:
+            self._names.update(headers.value_names(text))

@@ -1,0 +1,176 @@
+"""Types of an op's results and of its regions' arguments, as far as the printed form tells."""
+
+from __future__ import annotations
+
+import re
+from typing import TYPE_CHECKING
+
+from instrument_passes.ir.header import Header
+
+if TYPE_CHECKING:
+    from instrument_passes.ir.model import Block, Op
+
+__all__ = ["block_args", "element_type", "for_types", "result_types", "signature_range", "type_list", "with_element"]
+
+TOKEN = "!ttg.async.token"
+# Ops that print no result type, because it is always the same.
+_FIXED = {
+    "ttg.async_commit_group": TOKEN,
+    "ttg.async_copy_global_to_local": TOKEN,
+    "ttg.async_wait": TOKEN,
+    "ttg.warp_id": "i32",
+}
+# Ops that print `-> T` in front of their body, not `: ... -> T` at the end.
+_ARROW_BEFORE_BODY = ("scf.for", "scf.if", "scf.index_switch", "tt.func")
+_TENSOR = re.compile(r"tensor<((?:\d+x)*)(.*)>", re.DOTALL)
+
+
+def type_list(header: Header, start: int, end: int) -> list[str]:
+    """The types in [start, end): one, several with commas, or a list in parentheses."""
+    if start < end and header.pieces[start].text == "(" and header.closing.get(start) == end - 1:
+        start, end = start + 1, end - 1
+    return [header.slice(*item) for item in header.split(start, end)]
+
+
+def with_element(kind: str, element: str) -> str:
+    """`kind` (a tensor or a scalar type) with another element type: tensor<4xf32, #b> -> tensor<4xi1, #b>."""
+    match = _TENSOR.fullmatch(kind)
+    if match is None:
+        return element
+    _, encoding = _split_encoding(match.group(2))
+    return f"tensor<{match.group(1)}{element}{encoding}>"
+
+
+def element_type(kind: str) -> str:
+    """The element type of a tensor type; a scalar type is its own."""
+    match = _TENSOR.fullmatch(kind)
+    return _split_encoding(match.group(2))[0] if match else kind
+
+
+def _split_encoding(text: str) -> tuple[str, str]:
+    """`!tt.ptr<f32, 1>, #blocked` -> (`!tt.ptr<f32, 1>`, `, #blocked`)."""
+    depth = 0
+    for index, character in enumerate(text):
+        depth += {"<": 1, ">": -1}.get(character, 0)
+        if character == "," and depth == 0:
+            return text[:index], text[index:]
+    return text, ""
+
+
+def _pointee(kind: str) -> str:
+    element = element_type(kind)
+    if not element.startswith("!tt.ptr<"):
+        return ""
+    return with_element(kind, _split_encoding(element[len("!tt.ptr<") : -1])[0])
+
+
+def signature_range(header: Header) -> tuple[int, int]:
+    """Index range of what follows the last top-level `:`, up to the location or the body that follows."""
+    colons = [i for i in header.top_level(header.name_index, header.end) if header.pieces[i].text == ":"]
+    if not colons:
+        return header.end, header.end
+    start = colons[-1] + 1
+    body = next((i for i in header.top_level(start, header.end) if header.opens_region(i)), header.end)
+    return start, body
+
+
+def for_types(header: Header) -> tuple[list[str], str]:
+    """Result types and induction variable type of an scf.for."""
+    body = next((i for i in header.top_level() if header.opens_region(i)), header.end)
+    arrow = header.find("->", 0, body)
+    colon = header.find(":", header.name_index, body)
+    results = [] if arrow is None else type_list(header, arrow + 1, body if colon is None else colon)
+    return results, "index" if colon is None else header.slice(colon + 1, body)
+
+
+def result_types(op: Op) -> list[str]:
+    """One type a result, "" where the text does not tell; empty if the op has no results."""
+    header = op.header
+    count = len(header.result_names)
+    if count == 0:
+        return []
+    types = _printed_types(op.name, header)
+    if len(types) == 1 and count > 1:  # tt.split and the like print the type they share once
+        types = types * count
+    return types[:count] if len(types) >= count else [""] * count
+
+
+def _printed_types(name: str, header: Header) -> list[str]:
+    if name in _FIXED:
+        return [_FIXED[name]]
+    if name == "scf.for":
+        return for_types(header)[0]
+    start, end = signature_range(header)
+    if name in _ARROW_BEFORE_BODY:
+        body = next((i for i in header.top_level(header.name_index) if header.opens_region(i)), header.end)
+        start, end = header.name_index, body
+    arrow = header.find("->", start, end)
+    if arrow is None:
+        arrow = header.find("to", start, end)
+    if arrow is not None:
+        return type_list(header, arrow + 1, end)
+    types = type_list(header, start, end)
+    if name == "tt.load":
+        return [_pointee(types[0])] if types else []
+    if name in ("arith.cmpi", "arith.cmpf"):
+        return [with_element(types[0], "i1")] if types else []
+    if name == "arith.constant" and not types:
+        return ["i1"]  # true and false
+    if name == "arith.select":
+        return types[-1:]
+    return types
+
+
+# Block arguments.
+
+
+def block_args(block: Block) -> list[tuple[str, str]]:
+    """(name, type) of each argument, from the label or from the op that has the region."""
+    if block.header:
+        label = Header([block.header])
+        if len(label.pieces) < 2 or label.pieces[1].text != "(":
+            return []
+        return _arguments(label, 1)
+    region = block.parent
+    op = block.parent_op
+    if region is None or op is None or region.entry is not block:
+        return []
+    header = op.header
+    number = op.regions.index(region)
+    if op.name in ("tt.func", "func.func"):
+        parentheses = header.find("(", header.name_index)
+        return [] if parentheses is None else _arguments(header, parentheses)
+    if op.name == "ttg.warp_specialize" and number > 0:
+        words = (i for i in header.top_level() if header.pieces[i].text.startswith("partition"))
+        return next((_arguments(header, i + 1) for k, i in enumerate(words) if k == number - 1), [])
+    if op.name == "scf.for":
+        results, induction = for_types(header)
+        return list(zip(_bound_names(header), [induction, *results], strict=False))
+    if op.name == "scf.while" and number == 0:
+        start, end = signature_range(header)
+        arrow = header.find("->", start, end)
+        return list(zip(_bound_names(header), type_list(header, start, arrow or end), strict=False))
+    return []
+
+
+def _bound_names(header: Header) -> list[str]:
+    """Names that the header gives to block arguments: `%i = %lower`, `iter_args(%acc = %init)`."""
+    pieces = header.pieces
+    return [
+        pieces[i].text
+        for i in range(header.name_index, len(pieces) - 1)
+        if pieces[i].kind == "value" and pieces[i + 1].text == "="
+    ]
+
+
+def _arguments(header: Header, parentheses: int) -> list[tuple[str, str]]:
+    """Arguments declared in parentheses: `%a: T {attributes} loc(...), ...`."""
+    if parentheses not in header.closing:
+        return []
+    found = []
+    for start, end in header.split(parentheses + 1, header.closing[parentheses]):
+        if header.pieces[start].kind != "value":
+            continue  # a declaration without a body gives types only
+        stop = next((i for i in header.top_level(start + 2, end) if header.pieces[i].text in ("{", "loc")), end)
+        found.append((header.pieces[start].text, header.slice(start + 2, stop)))
+    return found

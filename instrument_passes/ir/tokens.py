@@ -1,0 +1,73 @@
+"""Split TTGIR text into tokens; nothing is dropped, so the tokens' texts joined are the text."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from typing import NamedTuple
+
+from instrument_passes.errors import IRError
+
+__all__ = ["Token", "significant", "tokenize", "unquote"]
+
+_NAME = r"(?:\d+|[A-Za-z$._](?:[\w$.]|-(?!>))*|-(?!>)(?:[\w$.]|-(?!>))*)"
+_STRING = r'"(?:[^"\\\n]|\\[^\n])*"'
+_TOKEN = re.compile(
+    rf"""
+      (?P<space>[ \t\r]+)
+    | (?P<newline>\n)
+    | (?P<comment>//[^\n]*)
+    | (?P<string>{_STRING})
+    | (?P<value>%{_NAME}(?:\#\d+)?)
+    | (?P<label>\^{_NAME})
+    | (?P<symbol>@(?:{_STRING}|[A-Za-z_](?:[\w$.]|-(?!>))*))
+    | (?P<hash>\#{_NAME})
+    | (?P<bang>!{_NAME})
+    | (?P<number>0x[0-9a-fA-F]+|\d+(?:\.\d*(?:[eE][+-]?\d+)?)?)
+    | (?P<word>[A-Za-z_][\w$.]*)
+    | (?P<arrow>->)
+    | (?P<compare>[<>=]=)
+    | (?P<punctuation>[^"\s])
+    """,
+    re.VERBOSE,
+)
+_ESCAPE = re.compile(r"\\([0-9A-Fa-f]{2}|.)")
+_ESCAPED = {"n": "\n", "t": "\t"}
+
+
+class Token(NamedTuple):
+    """`kind` is the name of the group in the grammar above; `start` and `end` are offsets in the text."""
+
+    kind: str
+    text: str
+    start: int
+    end: int
+
+
+def tokenize(text: str, file: str = "") -> Iterator[Token]:
+    """All tokens of `text`, white space and comments too. Raises IRError at a string without its end."""
+    position = 0
+    while position < len(text):
+        match = _TOKEN.match(text, position)
+        if match is None:
+            found = "a string without its closing quote" if text[position] == '"' else repr(text[position])
+            raise IRError(f"expected a token, found {found}", file, text.count("\n", 0, position) + 1)
+        yield Token(match.lastgroup or "", match.group(), position, match.end())
+        position = match.end()
+
+
+def significant(text: str, file: str = "") -> list[Token]:
+    """The tokens of `text` without white space, line ends and comments."""
+    return [token for token in tokenize(text, file) if token.kind not in ("space", "newline", "comment")]
+
+
+def unquote(text: str) -> str:
+    """The value of a string literal (MLIR escapes are one character or two hex digits), or `text` itself."""
+    if not text.startswith('"'):
+        return text
+
+    def value(match: re.Match[str]) -> str:
+        escape = match.group(1)
+        return chr(int(escape, 16)) if len(escape) == 2 else _ESCAPED.get(escape, escape)
+
+    return _ESCAPE.sub(value, text[1:-1])
