@@ -8,6 +8,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator, Sequence
 from functools import cached_property
+from itertools import pairwise
 from typing import NamedTuple
 
 from instrument_passes.ir.tokens import significant, unquote
@@ -56,7 +57,8 @@ class Header:
                 self.pieces.append(Piece("region", "", number, 0, 0))
             else:
                 self.pieces.extend(
-                    Piece(token.kind, token.text, number, token.start, token.end) for token in significant(part)
+                    Piece(token.kind, token.text, number, token.start, token.end)
+                    for token in significant(part)
                 )
 
     @cached_property
@@ -170,7 +172,8 @@ class Header:
             index
             for index in range(self.name_index, self.end)
             if self.pieces[index].kind == "value"
-            and self._text(index + 1) != "="  # scf.for %i = ..., iter_args(%acc = %init): defines a block argument
+            and self._text(index + 1)
+            != "="  # scf.for %i = ..., iter_args(%acc = %init): defines a block argument
             and not any(start < index < end for start, end in argument_lists)
         ]
 
@@ -184,7 +187,7 @@ class Header:
         if self.name in ("tt.func", "func.func", "llvm.func"):
             opened = [i for i in top if self._text(i) == "("][:1]
         elif self.name == "ttg.warp_specialize":
-            opened = [j for i, j in zip(top, top[1:], strict=False) if self._text(i).startswith("partition")]
+            opened = [j for i, j in pairwise(top) if self._text(i).startswith("partition")]
         else:
             opened = []
         return [(i, self.closing[i]) for i in opened if i in self.closing]

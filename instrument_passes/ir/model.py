@@ -79,15 +79,19 @@ class Region:
                 if op.parent is block:
                     yield from op.walk()
 
-    def definitions(self) -> dict[str, Value]:
-        """What the region's blocks define, by name, without what is nested deeper."""
-        found: dict[str, Value] = {}
+    def definitions(self) -> dict[str, tuple[Op | Block, int]]:
+        """Owner and index of what the region's blocks define, without what is nested deeper."""
+        found: dict[str, tuple[Op | Block, int]] = {}
         for block in self.blocks:
-            for value in block.args:
-                found[value.name] = value
+            for index, value in enumerate(block.args):
+                found[value.name] = (block, index)
             for op in block.ops:
-                for value in op.results:
-                    found[value.name] = value
+                for index, name in enumerate(op.header.result_names):
+                    found[name] = (op, index)
+                    if name.endswith("#0"):  # %5 and %5#0 are one value
+                        found[name[:-2]] = (op, index)
+                    elif "#" not in name:
+                        found[f"{name}#0"] = (op, index)
         return found
 
 
@@ -146,6 +150,11 @@ class Block:
         """Parse `text` and put the ops last, but before the terminator if one is printed."""
         end = len(self.ops) - (self.terminator is not None)
         return self.insert(end, text, self._loc(loc))
+
+    def set_header(self, text: str) -> None:
+        """Replace the label line."""
+        self.header = text
+        self.module.changed(text)
 
     def _loc(self, loc: str | None) -> str:
         if loc is not None or self.parent_op is None:
@@ -285,7 +294,7 @@ class Op:
         if self.module_ref is not None:
             return self.module_ref
         if self.parent is None:
-            raise IRError(f"the op {self.first_line!r} is not part of a module")
+            raise IRError(f"the op is not part of a module: {self.first_line}", line=self.line)
         return self.parent.module
 
     def walk(self) -> Iterator[Op]:
@@ -296,12 +305,15 @@ class Op:
 
     def resolve(self, name: str) -> Value | None:
         """The value that `name` means for this op, or None if it is not in reach."""
-        block = self.parent
+        module, block = self.module, self.parent
         while block is not None and block.parent is not None:
             region = block.parent
-            value = self.module.definitions(region).get(name)
-            if value is not None or region.isolated or region.parent is None:
-                return value
+            found = module.definitions(region).get(name)
+            if found is not None:
+                owner, index = found
+                return owner.args[index] if isinstance(owner, Block) else owner.results[index]
+            if region.isolated or region.parent is None:
+                return None
             block = region.parent.parent
         return None
 
@@ -345,17 +357,21 @@ class Op:
             old = str(self.parts[part])
             self.set_part(part, old[:start] + text + old[end:])
 
-    def add_region(self, opening: str, region: Region, closing: str, at: int) -> None:
-        """Insert the texts and the region so that they follow part `at`; `opening` joins that part's text."""
-        after = str(self.parts[at])
-        self.parts[at : at + 1] = [opening, region, closing + after]
+    def insert_region(self, index: int, text: str, region: Region) -> None:
+        """Insert a text and the region behind it as parts `index` and `index + 1`."""
+        self.parts[index:index] = [text, region]
         region.parent = self
         self._header = None
-        self.module.changed(opening)
+        self.module.changed(text)
+
+    def error(self, message: str) -> IRError:
+        """An error that names this op and where it is."""
+        file = self.module.filename if self.module_ref or self.parent else ""
+        return IRError(f"{message}: {self.first_line}", file, self.line)
 
     def _place(self) -> tuple[Block, int]:
         if self.parent is None:
-            raise IRError(f"the op {self.first_line!r} is not in a block", line=self.line)
+            raise self.error("the op is not in a block")
         return self.parent, self.parent.ops.index(self)
 
 
@@ -370,7 +386,7 @@ class Module:
         self.op.module_ref = self
         self._aliases = {item.name: item.value for item in items if isinstance(item, Alias) and item.name}
         self._locations: dict[str, Location] = {}
-        self._definitions: dict[Region, dict[str, Value]] = {}
+        self._definitions: dict[Region, dict[str, tuple[Op | Block, int]]] = {}
         self._names: set[str] | None = None
         self._next_number: dict[str, int] = {}
 
@@ -401,7 +417,11 @@ class Module:
     def set_attr(self, name: str, value: str) -> None:
         """Add or replace a module attribute; `value` is attribute text: `'"x"'`, `"4 : i32"`, `"unit"`."""
         header = self.op.header
-        key = name if headers.BARE_KEY.fullmatch(name) else '"' + name.replace("\\", "\\\\").replace('"', '\\"') + '"'
+        key = (
+            name
+            if headers.BARE_KEY.fullmatch(name)
+            else '"' + name.replace("\\", "\\\\").replace('"', '\\"') + '"'
+        )
         entry = key if value == "unit" else f"{key} = {value}"
         if not header.dictionaries:
             body = next(i for i in header.top_level() if header.opens_region(i))
@@ -433,12 +453,10 @@ class Module:
             self._locations[text] = resolve_location(text, self._aliases)
         return self._locations[text]
 
-    def definitions(self, region: Region) -> Mapping[str, Value]:
+    def definitions(self, region: Region) -> Mapping[str, tuple[Op | Block, int]]:
+        """`region.definitions()`, kept until the next edit."""
         if region not in self._definitions:
-            found = region.definitions()
-            for name, value in tuple(found.items()):  # %5 and %5#0 are one value
-                found.setdefault(name.removesuffix("#0") if "#" in name else f"{name}#0", value)
-            self._definitions[region] = found
+            self._definitions[region] = region.definitions()
         return self._definitions[region]
 
     def changed(self, text: str) -> None:

@@ -86,7 +86,9 @@ class _Parser:
         return self._line
 
     def _error(self, message: str, token: Token) -> IRError:
-        found = {"end": "the end of the text", "newline": "the end of the line"}.get(token.kind, repr(token.text))
+        found = {"end": "the end of the text", "newline": "the end of the line"}.get(
+            token.kind, repr(token.text)
+        )
         return IRError(f"expected {message}, found {found}", self._file, self._line_of(token.start))
 
     def _rest_of_line(self) -> str:
@@ -101,7 +103,9 @@ class _Parser:
 
     def _at_alias(self) -> bool:
         token, after = self._peek(), self._tokens[min(self._next + 1, len(self._tokens) - 1)]
-        return token.kind in ("hash", "bang") and after.text == "=" or token.text == "{" and after.text == "-"
+        return (token.kind in ("hash", "bang") and after.text == "=") or (
+            token.text == "{" and after.text == "-"
+        )
 
     def _alias(self) -> Alias:
         first = self._peek()
@@ -139,8 +143,12 @@ class _Parser:
             token = self._peek()
             if token.kind == "end" and opened:
                 line = self._line_of(opened[-1].start)
-                raise self._error(f"{_CLOSES[opened[-1].text]!r} to close line {line}'s {opened[-1].text!r}", token)
-            if token.kind == "end" or token.kind in ("newline", "comment") and not opened and not self._goes_on():
+                raise self._error(
+                    f"{_CLOSES[opened[-1].text]!r} to close line {line}'s {opened[-1].text!r}", token
+                )
+            if token.kind == "end" or (
+                token.kind in ("newline", "comment") and not opened and not self._goes_on()
+            ):
                 break
             self._next += 1
             if token.kind in ("newline", "comment"):
@@ -193,7 +201,7 @@ class _Parser:
             token = self._peek()
             self._next += 1
             depth += {"(": 1, "[": 1, "{": 1, ")": -1, "]": -1, "}": -1}.get(token.text, 0)
-            if token.kind == "end" or token.kind == "newline" and depth <= 0:
+            if token.kind == "end" or (token.kind == "newline" and depth <= 0):
                 raise self._error(f"':' after block label {first.text}", token)
             if token.text == ":" and depth == 0:
                 return Block(self._lead(token.end) + self._rest_of_line(), [])

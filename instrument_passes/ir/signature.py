@@ -10,7 +10,15 @@ from instrument_passes.ir.header import Header
 if TYPE_CHECKING:
     from instrument_passes.ir.model import Block, Op
 
-__all__ = ["block_args", "element_type", "for_types", "result_types", "signature_range", "type_list", "with_element"]
+__all__ = [
+    "block_args",
+    "element_type",
+    "for_types",
+    "result_types",
+    "signature_range",
+    "type_list",
+    "with_element",
+]
 
 TOKEN = "!ttg.async.token"
 # Ops that print no result type, because it is always the same.
@@ -171,6 +179,8 @@ def _arguments(header: Header, parentheses: int) -> list[tuple[str, str]]:
     for start, end in header.split(parentheses + 1, header.closing[parentheses]):
         if header.pieces[start].kind != "value":
             continue  # a declaration without a body gives types only
-        stop = next((i for i in header.top_level(start + 2, end) if header.pieces[i].text in ("{", "loc")), end)
+        stop = next(
+            (i for i in header.top_level(start + 2, end) if header.pieces[i].text in ("{", "loc")), end
+        )
         found.append((header.pieces[start].text, header.slice(start + 2, stop)))
     return found

@@ -107,7 +107,9 @@ def specs() -> list[Spec]:
             {"x_ptr": "*fp32", "out_ptr": "*fp32", "rows": "i32", "cols": "i32"},
             block,
         ),
-        Spec("branch_in_loop", branch_in_loop_kernel, {"x_ptr": "*fp32", "out_ptr": "*fp32", "n": "i32"}, block),
+        Spec(
+            "branch_in_loop", branch_in_loop_kernel, {"x_ptr": "*fp32", "out_ptr": "*fp32", "n": "i32"}, block
+        ),
         Spec(
             "noinline",
             noinline_kernel,

@@ -11,7 +11,9 @@ __all__ = ["layer_norm_kernel", "specs"]
 
 
 @triton.jit
-def layer_norm_kernel(x_ptr, y_ptr, w_ptr, b_ptr, mean_ptr, rstd_ptr, stride, n_cols, eps, BLOCK: tl.constexpr):
+def layer_norm_kernel(
+    x_ptr, y_ptr, w_ptr, b_ptr, mean_ptr, rstd_ptr, stride, n_cols, eps, BLOCK: tl.constexpr
+):
     row = tl.program_id(0)
     x_ptr += row * stride
     y_ptr += row * stride

@@ -5,7 +5,14 @@ from __future__ import annotations
 import triton
 import triton.language as tl
 
-__all__ = ["argmax_kernel", "cumsum_kernel", "histogram_kernel", "reduce_kernel", "scan_kernel", "sort_kernel"]
+__all__ = [
+    "argmax_kernel",
+    "cumsum_kernel",
+    "histogram_kernel",
+    "reduce_kernel",
+    "scan_kernel",
+    "sort_kernel",
+]
 
 
 @triton.jit

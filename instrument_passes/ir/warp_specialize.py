@@ -1,0 +1,62 @@
+"""ttg.warp_specialize: a default region and partitions of further warps, which see captured values only."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from instrument_passes.ir import edit
+from instrument_passes.ir.model import Op, Region, Value
+
+__all__ = ["Partition", "add_capture", "default_region", "partitions"]
+
+
+@dataclass(frozen=True)
+class Partition:
+    """`args` are the captured operands as the partition sees them, in the order of the operands."""
+
+    index: int
+    region: Region
+    num_warps: int
+    args: tuple[Value, ...]
+
+
+def default_region(op: Op) -> Region:
+    """What the warps do that run the code around the op; values from outside are in reach."""
+    _check(op)
+    return op.regions[0]
+
+
+def partitions(op: Op) -> list[Partition]:
+    """The isolated partitions, in order."""
+    _check(op)
+    header = op.header
+    found = []
+    for index, (region, name) in enumerate(zip(op.regions[1:], _partition_names(op), strict=True)):
+        warps = header.find("num_warps", name)
+        if warps is None:
+            raise op.error(f"expected num_warps(...) for partition {index}")
+        number = int(header.pieces[warps + 2].text)
+        found.append(Partition(index, region, number, tuple(region.entry.args)))
+    return found
+
+
+def add_capture(op: Op, operand: str, kind: str) -> list[str]:
+    """Hand `operand`, of type `kind`, to every partition; returns its name in each."""
+    _check(op)
+    header = op.header
+    names = [op.module.fresh() for _ in op.regions[1:]]
+    edits = [edit.add_list_items(header, header.name_index + 1, [operand])]
+    for start, name in zip(_partition_names(op), names, strict=True):
+        edits.append(edit.add_list_items(header, start + 1, [f"{name}: {kind}"]))
+    op.splice(edits + edit.add_signature_types(op, [kind], []))
+    return names
+
+
+def _check(op: Op) -> None:
+    if op.name != "ttg.warp_specialize":
+        raise op.error("expected a ttg.warp_specialize")
+
+
+def _partition_names(op: Op) -> list[int]:
+    header = op.header
+    return [i for i in header.top_level() if header.pieces[i].text.startswith("partition")]
