@@ -1,10 +1,10 @@
 """What goes wrong in a TTGIR module or in a pass over it.
 
-    InstrumentError
-    ├── IRError        text that is not TTGIR, or an edit that the op at hand does not allow
-    ├── PassError      a pass cannot do its work on this module; the message names the op and line
-    ├── PipelineError  a pipeline names an unknown pass or option, or cannot be read
-    └── ManifestError  a manifest is not one, or of another version
+InstrumentError
+├── IRError        text that is not TTGIR, or an edit that the op at hand does not allow
+├── PassError      a pass cannot do its work on this module; the message names the op and line
+├── PipelineError  a pipeline names an unknown pass or option, or cannot be read
+└── ManifestError  a manifest is not one, or of another version
 """
 
 from __future__ import annotations

@@ -1,0 +1,151 @@
+"""The manifest of a section while its code is being woven, and literals that are only known at the end."""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass, field
+
+from instrument_passes.errors import PassError
+from instrument_passes.ir import Op
+from instrument_passes.manifest import Column, Frame, Manifest, Section, Span
+
+__all__ = ["FrameBuilder", "Pending", "Placeholders", "SectionBuilder", "Tick"]
+
+_MAX_COLUMNS = 1024  # 4 KiB rows; more sites than this in one loop body is a generated monster
+
+
+@dataclass(eq=False)
+class Tick:
+    """One clock read. `column` is known once its value is stored."""
+
+    frame: int
+    column: int = -1
+
+
+@dataclass(frozen=True)
+class Pending:
+    """A value that waits to be stored: its column, its SSA name, and the tick it is the clock of, if any."""
+
+    column: Column
+    value: str
+    tick: Tick | None = None
+
+
+@dataclass
+class FrameBuilder:
+    """A frame whose columns are still being assigned. records: clock columns."""
+
+    index: int
+    parent: int
+    capacity: int
+    loop: int = -1
+    columns: list[Column] = field(default_factory=list)
+
+    def place(self, group: list[Pending]) -> int:
+        """Give a group of 1, 2 or 4 values consecutive, aligned columns; returns the first."""
+        while len(self.columns) % len(group):
+            self.columns.append(Column("pad"))
+        first = len(self.columns)
+        for offset, pending in enumerate(group):
+            self.columns.append(pending.column)
+            if pending.tick is not None:
+                pending.tick.column = first + offset
+        if len(self.columns) > _MAX_COLUMNS:
+            raise PassError(f"one loop body holds more than {_MAX_COLUMNS} records; choose fewer classes of ops")
+        return first
+
+    def finish(self) -> Frame:
+        """Rows are as wide as their widest store is aligned: 1, 2 or a multiple of 4 words."""
+        width = len(self.columns)
+        wanted = width if width in (1, 2) else -(-width // 4) * 4
+        pads = (Column("pad"),) * (wanted - width)
+        return Frame(self.index, self.parent, (*self.columns, *pads), self.capacity, loop=self.loop)
+
+
+@dataclass
+class _SpanBuilder:
+    id: int
+    parent: int
+    begin: Tick
+    kind: str
+    name: str
+    op: str
+    file: str
+    line: int
+    ends: list[Tick] = field(default_factory=list)
+
+
+@dataclass
+class SectionBuilder:
+    """A section while it is woven. Spans are keyed by the ids of their records."""
+
+    index: int
+    name: str
+    warps: int
+    frames: list[FrameBuilder] = field(default_factory=list)
+    spans: dict[int, _SpanBuilder] = field(default_factory=dict)
+
+    def new_frame(self, parent: int, capacity: int, loop: int = -1) -> FrameBuilder:
+        frame = FrameBuilder(len(self.frames), parent, capacity, loop)
+        self.frames.append(frame)
+        return frame
+
+    def begin(self, span: int, parent: int, tick: Tick, record: Op) -> None:
+        """Start a span from its begin record."""
+        text = {key: record.attributes[key].strip('"') for key in ("kind", "name", "op")}
+        loc = record.loc
+        self.spans[span] = _SpanBuilder(span, parent, tick, text["kind"], text["name"], text["op"], loc.file, loc.line)
+
+    def finish(self) -> Section:
+        """The section, its spans renumbered densely in program order."""
+        number = {span: i for i, span in enumerate(self.spans)}
+        number[-1] = -1
+        spans = tuple(
+            Span(
+                number[s.id], number[s.parent], s.begin.frame, s.kind, s.name, s.op, s.file, s.line,
+                s.begin.column, tuple(t.column for t in s.ends),
+            )
+            for s in self.spans.values()
+        )  # fmt: skip
+        frames = []
+        for builder in self.frames:
+            builder.loop = number[builder.loop]
+            frames.append(builder.finish())
+        return Section(self.name, self.warps, tuple(frames), spans)
+
+
+class Placeholders:
+    """Literals that depend on the layout: written as tokens while weaving, filled in at the end."""
+
+    _TOKEN = re.compile(r"__ps_([a-z_]+?)((?:_\d+)*)__")
+
+    def segment_bytes(self) -> str:
+        return "__ps_segment_bytes__"
+
+    def digest(self, half: str) -> str:
+        return f"__ps_digest_{half}__"
+
+    def offset(self, section: int, frame: int, column: int) -> str:
+        return f"__ps_offset_{section}_{frame}_{column}__"
+
+    def row_bytes(self, section: int, frame: int) -> str:
+        return f"__ps_row_bytes_{section}_{frame}__"
+
+    def fill(self, kernel: Op, manifest: Manifest) -> None:
+        """Replace the tokens in all ops of the kernel."""
+
+        def value(match: re.Match[str]) -> str:
+            numbers = [int(n) for n in match[2].split("_") if n]
+            if match[1] == "segment_bytes":
+                return str(manifest.segment_bytes)
+            if match[1] == "digest_low":
+                return str(manifest.digest & 0xFFFFFFFF)
+            if match[1] == "digest_high":
+                return str(manifest.digest >> 32)
+            frame = manifest.sections[numbers[0]].frames[numbers[1]]
+            return str(frame.row_bytes if match[1] == "row_bytes" else frame.offset + 4 * numbers[2])
+
+        for op in kernel.walk():
+            for index, part in enumerate(op.parts):
+                if isinstance(part, str) and "__ps_" in part:
+                    op.set_part(index, self._TOKEN.sub(value, part))

@@ -1,0 +1,350 @@
+"""Walks one warp program and replaces its records by clock reads, stores and row counters."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+
+from instrument_passes.dialect import BEGIN, END, is_record, record_id
+from instrument_passes.errors import PassError
+from instrument_passes.ir import Block, Module, Op, Region, if_op
+from instrument_passes.lowering.builder import FrameBuilder, Pending, Placeholders, SectionBuilder, Tick
+from instrument_passes.lowering.loops import carry, hand_on
+from instrument_passes.lowering.trips import static_trips
+from instrument_passes.manifest import Column
+from instrument_passes.passes.base import PassContext
+from instrument_passes.passes.walk import LOOPS, loop_body, recordable_blocks
+from instrument_passes.targets import Target
+from instrument_passes.targets.base import Identity
+
+__all__ = ["Weaver"]
+
+# Values are stored four at a time, and only once two younger ones are pending: by then the clock reads
+# have long returned, and at most this many registers are held.
+_GROUP = 4
+_YOUNGER = 2
+# The smallest ring: a loop always keeps this many newest iterations, whatever the buffer option says.
+_MIN_CAPACITY = 16
+
+
+@dataclass
+class _State:
+    """What flows along the control flow: values to store, row counters by frame, open spans, the row."""
+
+    frame: FrameBuilder
+    row: str  # i64 address of the frame's current row
+    counters: dict[int, str]
+    open: list[int]
+    pending: list[Pending] = field(default_factory=list)
+    may_store: bool = True  # not inside scf.if: what did not run there must store zeros
+
+    def branch(self) -> _State:
+        return _State(self.frame, self.row, dict(self.counters), list(self.open))
+
+
+class Weaver:
+    """Lowers the records of one section; appends to its builder."""
+
+    def __init__(
+        self,
+        module: Module,
+        target: Target,
+        section: SectionBuilder,
+        base: str,
+        warps: int,
+        holes: Placeholders,
+        context: PassContext,
+    ) -> None:
+        self.module = module
+        self.target = target
+        self.section = section
+        self.base = base
+        self.warps = warps
+        self.holes = holes
+        self.context = context
+        self.identity = Identity(module.fresh("ps_segment"), module.fresh("ps_lane"), module.fresh("ps_leader"))
+        self.zero = module.fresh("ps_zero")
+        self.one = module.fresh("ps_one")
+        self.marker = module.fresh("ps_section")
+        self.frames: dict[Op, FrameBuilder] = {}  # by loop
+
+    # Entry points.
+
+    def weave_kernel(self, kernel: Op) -> None:
+        """The kernel's body: also allocates the buffer and writes the CTA header."""
+        region = kernel.regions[0]
+        state = self._enter(region)
+        buffer = self.module.fresh("ps_buffer")
+        allocate = f'{buffer} = "profscope.buffer"() : () -> !tt.ptr<i8>'
+        address = f"{self.base} = tt.ptr_to_int {buffer} : !tt.ptr<i8> -> i64"
+        start = self.target.header_start(self.module.fresh("ps_none"), self.base, self.identity.leader)
+        self._prologue(region, f"{allocate}\n{address}", start)
+        self._function(region, state)
+
+    def weave_partition(self, region: Region) -> None:
+        """A warp-specialised partition; `base` was captured into it."""
+        state = self._enter(region)
+        self._prologue(region, "", "")
+        self._function(region, state)
+
+    def _enter(self, region: Region) -> _State:
+        root = self.section.new_frame(-1, 1)
+        for block in region.blocks:
+            self._plan(block, root)
+        counters = {frame.index: self.zero for frame in self.frames.values()}
+        state = _State(root, self.identity.segment, counters, [])
+        state.pending.append(Pending(Column("section"), self.marker))
+        return state
+
+    def _prologue(self, region: Region, before: str, after: str) -> None:
+        """Set up after the records that open the region, so that the first clock is read first."""
+        identity = self.target.identity(
+            self.base, self.holes.segment_bytes(), self.identity, self.module.fresh("ps_id")
+        )
+        constants = "\n".join(
+            [
+                f"{self.zero} = arith.constant 0 : i32",
+                f"{self.one} = arith.constant 1 : i32",
+                f"{self.marker} = arith.constant {self.section.index + 1} : i32",
+            ]
+        )
+        first = next(op for op in region.entry.ops if not is_record(op))
+        first.insert_before("\n".join(text for text in (before, identity, constants, after) if text))
+
+    # Planning: which loops get a frame, and how large a ring.
+
+    def _plan(self, block: Block, parent: FrameBuilder) -> None:
+        loops = [op for top in block.ops for op in _outermost_loops(top)]
+        for loop in loops:
+            if not any(is_record(op) for inner in recordable_blocks(loop) for op in inner.ops):
+                continue
+            frame = self.section.new_frame(parent.index, 0)
+            self.frames[loop] = frame
+            for inner in recordable_blocks(loop):
+                if inner.parent_op is loop:
+                    self._plan(inner, frame)
+
+    def _subtree(self, loop: Op) -> list[FrameBuilder]:
+        """Frames of the loop and of the loops in it, whose counters the loop must carry."""
+        return [self.frames[op] for op in loop.walk() if op in self.frames]
+
+    def _ring(self, frame: FrameBuilder) -> int:
+        """Rows of a frame: its share of the buffer, a power of two so that a mask finds the slot."""
+        clocks = max(1, sum(column.kind == "clock" for column in frame.columns))
+        share = max(_MIN_CAPACITY, self.context.buffer // clocks // len(self.frames))
+        return 1 << (share.bit_length() - 1)
+
+    def _trips(self, loop: Op, frame: FrameBuilder) -> int | None:
+        """The rows a loop will need, if that is static and fits its share; it needs no ring then."""
+        trips = static_trips(loop) if frame.parent == 0 else None
+        return trips if trips is not None and 0 < trips <= self._ring(frame) else None
+
+    # Weaving.
+
+    def _function(self, region: Region, entry: _State) -> None:
+        """The blocks of a function or partition body; early returns make several."""
+        states = {region.entry.label: entry}
+        for position, block in enumerate(region.blocks):
+            label = region.entry.label if position == 0 else block.label
+            if label not in states:
+                continue  # unreachable
+            state = states[label]
+            self._block(block, state)
+            terminator = block.terminator
+            if terminator is None:
+                raise PassError(f"{self.module.filename}:{block.ops[-1].line}: a block of the kernel has no terminator")
+            self._flush(state, terminator, everything=True)
+            if terminator.name == "tt.return":
+                self._leave(terminator)
+            for target, _ in terminator.successors:
+                self._join(states, target, state, terminator)
+
+    def _join(self, states: dict[str | None, _State], label: str, state: _State, branch: Op) -> None:
+        known = states.get(label)
+        if known is None:
+            states[label] = state.branch()
+        elif known.counters != state.counters:
+            raise PassError(
+                f"{self.module.filename}:{branch.line}: {branch.name} joins paths that ran different loops; "
+                "records in such kernels are not supported"
+            )
+
+    def _leave(self, terminator: Op) -> None:
+        if self.section.index:
+            return
+        terminator.insert_before(
+            self.target.header_end(
+                self.module.fresh("ps_none"), self.base, self.identity.leader,
+                self.holes.digest("low"), self.holes.digest("high"), self.warps,
+            )
+        )  # fmt: skip
+
+    def _block(self, block: Block, state: _State) -> None:
+        run: list[Op] = []
+        for op in tuple(block.ops):
+            if is_record(op):
+                run.append(op)
+                continue
+            self._tick(run, state)
+            run = []
+            if op.name in LOOPS:
+                self._loop(op, state)
+            elif op.name == "scf.if":
+                self._branch(op, state)
+            elif op.name == "ttg.warp_specialize":
+                self._default_region(op, state)
+        if run:
+            self._tick(run, state)
+
+    def _tick(self, run: list[Op], state: _State) -> None:
+        """Neighbouring records share one clock read."""
+        if not run:
+            return
+        if state.may_store and all(op.name == BEGIN for op in run):
+            self._flush(state, run[0])
+        clock = self.module.fresh("ps_clock")
+        run[0].insert_before(self.target.clock(clock))
+        tick = Tick(state.frame.index)
+        for op in run:
+            span = record_id(op)
+            if op.name == BEGIN:
+                self.section.begin(span, state.open[-1] if state.open else -1, tick, op)
+                state.open.append(span)
+            elif op.name == END:
+                self._end(op, span, state, tick)
+            op.erase()
+        state.pending.append(Pending(Column("clock"), clock, tick))
+
+    def _end(self, op: Op, span: int, state: _State, tick: Tick) -> None:
+        if not state.open or state.open[-1] != span:
+            raise PassError(
+                f"{self.module.filename}:{op.line}: profscope.end of span {span} does not close the innermost open span"
+            )
+        state.open.pop()
+        self.section.spans[span].ends.append(tick)
+
+    def _flush(self, state: _State, before: Op, *, everything: bool = False) -> None:
+        """Store the oldest pending values, four at a time; or all of them, the rest in pairs and ones."""
+        while len(state.pending) >= (_GROUP if everything else _GROUP + _YOUNGER):
+            self._store(state, state.pending[:_GROUP], before)
+            del state.pending[:_GROUP]
+        if not everything:
+            return
+        if len(state.pending) == 3:
+            state.pending.append(Pending(Column("pad"), self.zero))
+        if state.pending:
+            self._store(state, state.pending, before)
+            state.pending = []
+
+    def _store(self, state: _State, group: list[Pending], before: Op) -> None:
+        first = state.frame.place(group)
+        offset = self.holes.offset(self.section.index, state.frame.index, first)
+        values = [pending.value for pending in group]
+        out = self.module.fresh("ps_none")
+        before.insert_before(self.target.store(out, state.row, offset, values, self.identity.lane))
+
+    # Control flow.
+
+    def _loop(self, op: Op, state: _State) -> None:
+        frame = self.frames.get(op)
+        if frame is None:
+            return
+        carried = self._subtree(op)
+        frame.loop = state.open[-1] if state.open else -1
+        names = carry(op, [state.counters[f.index] for f in carried])
+        inner = _State(frame, self.module.fresh("ps_row"), dict(state.counters), list(state.open))
+        inner.counters.update({f.index: name for f, name in zip(carried, names.inside, strict=True)})
+        own = inner.counters[frame.index]
+        body = loop_body(op)
+        self._block(body, inner)
+        bumped = self.module.fresh("ps_count")
+        self._flush(inner, names.end, everything=True)
+        names.end.insert_before(f"{bumped} = arith.addi {own}, {self.one} : i32")
+        inner.counters[frame.index] = bumped
+        hand_on(op, [inner.counters[f.index] for f in carried])
+        trips = self._trips(op, frame)
+        frame.capacity = trips or self._ring(frame)
+        self._row_address(body, frame, own, inner.row, wraps=trips is None)
+        state.counters.update({f.index: name for f, name in zip(carried, names.behind, strict=True)})
+        state.pending.append(Pending(Column("count", frame=frame.index), names.behind[0]))
+
+    def _row_address(self, body: Block, frame: FrameBuilder, counter: str, row: str, *, wraps: bool) -> None:
+        """Address of this iteration's row: segment + (counter mod capacity) * row_bytes."""
+        prefix = self.module.fresh("ps_at")
+        lines = []
+        slot = counter
+        if wraps:
+            lines += [
+                f"{prefix}_mask = arith.constant {frame.capacity - 1} : i32",
+                f"{prefix}_slot = arith.andi {counter}, {prefix}_mask : i32",
+            ]
+            slot = f"{prefix}_slot"
+        lines += [
+            f"{prefix}_size = arith.constant {self.holes.row_bytes(self.section.index, frame.index)} : i32",
+            f"{prefix}_bytes = arith.muli {slot}, {prefix}_size : i32",
+            f"{prefix}_wide = arith.extui {prefix}_bytes : i32 to i64",
+            f"{row} = arith.addi {self.identity.segment}, {prefix}_wide : i64",
+        ]
+        body.prepend("\n".join(lines))
+
+    def _branch(self, op: Op, state: _State) -> None:
+        """scf.if: what its regions recorded leaves as results; the other region yields zeros."""
+        sides = []
+        for region in op.regions:
+            inner = state.branch()
+            inner.may_store = False
+            self._block(region.entry, inner)
+            sides.append(inner)
+        changed = [i for i, name in state.counters.items() if any(s.counters[i] != name for s in sides)]
+        recorded = [pending for side in sides for pending in side.pending]
+        if not recorded and not changed:
+            return
+        yields = []
+        for index in range(2):
+            own = sides[index].pending if index < len(sides) else []
+            counters = sides[index].counters if index < len(sides) else state.counters
+            values = [pending.value if pending in own else self.zero for pending in recorded]
+            yields.append(values + [counters[i] for i in changed])
+        results = if_op.add_results(op, ["i32"] * len(yields[0]), *yields)
+        state.pending += [
+            Pending(pending.column, result, pending.tick)
+            for pending, result in zip(recorded, results, strict=False)
+        ]
+        state.counters.update(dict(zip(changed, results[len(recorded) :], strict=True)))
+
+    def _default_region(self, op: Op, state: _State) -> None:
+        """The default region of ttg.warp_specialize runs in place; its values do not leave it."""
+        if any(above.name in LOOPS for above in _ancestors(op)):
+            raise PassError(
+                f"{self.module.filename}:{op.line}: ttg.warp_specialize inside a loop runs its partitions "
+                "several times; records in such kernels are not supported"
+            )
+        block = op.regions[0].entry
+        inner = state.branch()
+        inner.pending, state.pending = state.pending, []
+        self._block(block, inner)
+        terminator = block.terminator
+        if terminator is None:
+            raise PassError(f"{self.module.filename}:{op.line}: the default region has no terminator")
+        self._flush(inner, terminator, everything=True)
+
+
+def _outermost_loops(op: Op) -> list[Op]:
+    """Loops at or below `op` that are in no other loop below it; partitions are other warps' affair."""
+    if op.name in LOOPS:
+        return [op]
+    if op.name == "ttg.warp_specialize":
+        inside = [op.regions[0].entry]
+    elif op.name == "scf.if":
+        inside = [region.entry for region in op.regions]
+    else:
+        return []
+    return [loop for block in inside for inner in block.ops for loop in _outermost_loops(inner)]
+
+
+def _ancestors(op: Op) -> list[Op]:
+    above = []
+    around = op.parent_op
+    while around is not None:
+        above.append(around)
+        around = around.parent_op
+    return above

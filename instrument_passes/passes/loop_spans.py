@@ -1,0 +1,30 @@
+"""loop-spans: one span per execution of a loop."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import ClassVar
+
+from instrument_passes.dialect import SpanIds, begin, end
+from instrument_passes.ir import Module
+from instrument_passes.passes.base import Pass, PassContext, register
+from instrument_passes.passes.walk import LOOPS, kernel_of, recordable_blocks
+
+__all__ = ["LoopSpans"]
+
+
+@register
+@dataclass(frozen=True)
+class LoopSpans(Pass):
+    """Spans all scf.for and scf.while loops, named "loop L<line>"."""
+
+    name: ClassVar[str] = "loop-spans"
+
+    def apply(self, module: Module, context: PassContext) -> None:
+        ids = SpanIds.of(module)
+        for block in recordable_blocks(kernel_of(module)):
+            for op in tuple(block.ops):
+                if op.name in LOOPS:
+                    span = ids.new()
+                    op.insert_before(begin(span, "loop", f"loop L{op.loc.line}", op.name))
+                    op.insert_after(end(span))

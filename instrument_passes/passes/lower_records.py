@@ -1,0 +1,96 @@
+"""lower-records: turns the profscope dialect into clock reads and batched stores.
+
+The scheme, per warp program (section): every record becomes a clock read into a register; every fourth,
+the four oldest go out as one 16-byte store by one lane, between spans where possible, so that nothing
+waits for a fresh clock. Which word of a row a clock lands in is static. A loop body that holds records
+gets a frame (see `records.py`): a row counter is carried through the loop, the row's address follows from
+it, and the parent's row stores the counter after the loop. In an `scf.if` the clocks leave the region as
+results, zero where it did not run.
+"""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass
+from typing import ClassVar
+
+from instrument_passes.errors import PassError
+from instrument_passes.ir import Module, Op, warp_specialize
+from instrument_passes.lowering.builder import Placeholders, SectionBuilder
+from instrument_passes.lowering.weave import Weaver
+from instrument_passes.manifest import ATTRIBUTE, Manifest, layout
+from instrument_passes.passes.base import Pass, PassContext, register
+from instrument_passes.passes.walk import kernel_of
+from instrument_passes.records import align
+from instrument_passes.targets import target_of
+
+__all__ = ["BUFFER_OP", "LowerRecords", "manifest_of", "quote", "unquote"]
+
+BUFFER_OP = "profscope.buffer"  # the CTA's area; `allocate-buffer` gives it the spelling of a Triton version
+_ESCAPE = re.compile(r'\\([0-9A-Fa-f]{2}|["\\])')
+# Triton pads the warps of a warp-specialised kernel to whole warp groups.
+_WARP_GROUP = 4
+
+
+@register
+@dataclass(frozen=True)
+class LowerRecords(Pass):
+    """Every record of the module, in one go; also writes the manifest attribute."""
+
+    name: ClassVar[str] = "lower-records"
+
+    def apply(self, module: Module, context: PassContext) -> None:
+        kernel = kernel_of(module)
+        target = target_of(module)
+        specialised = [op for op in kernel.walk() if op.name == "ttg.warp_specialize"]
+        base_warps = _int_attr(module, "ttg.num-warps")
+        warps = base_warps + max((sum(_partition_warps(op)) for op in specialised), default=0)
+        if specialised:
+            warps = align(warps, _WARP_GROUP)
+        holes = Placeholders()
+        base = module.fresh("ps_base")
+        body = SectionBuilder(0, "kernel", base_warps)
+        sections = [body]
+        groups = [0]
+        for group, op in enumerate(specialised, start=1):
+            for index, own_warps in enumerate(_partition_warps(op)):
+                sections.append(SectionBuilder(len(sections), f"partition{index}", own_warps))
+                groups.append(group)
+        Weaver(module, target, body, base, warps, holes, context).weave_kernel(kernel)
+        rest = iter(sections[1:])
+        for op in specialised:
+            for region, captured in zip(op.regions[1:], warp_specialize.add_capture(op, base, "i64"), strict=True):
+                Weaver(module, target, next(rest), captured, warps, holes, context).weave_partition(region)
+        placed, segment_bytes, cta_bytes = layout([s.finish() for s in sections], groups, warps)
+        manifest = Manifest(kernel.symbol or "", target.name, warps, segment_bytes, cta_bytes, placed)
+        holes.fill(kernel, manifest)
+        module.set_attr(ATTRIBUTE, quote(manifest.to_json()))
+
+
+def manifest_of(module: Module) -> Manifest | None:
+    """The manifest in a module's attribute, None if it has none. Raises ManifestError if it is not one."""
+    text = module.attr(ATTRIBUTE)
+    if text is None:
+        return None
+    return Manifest.from_json(unquote(text))
+
+
+def quote(text: str) -> str:
+    """An MLIR string attribute."""
+    return '"' + text.replace("\\", "\\\\").replace('"', '\\"') + '"'
+
+
+def unquote(text: str) -> str:
+    """What a printed MLIR string attribute says; MLIR prints a quote as \\22 and reads \\" too."""
+    return _ESCAPE.sub(lambda m: m[1] if len(m[1]) == 1 else chr(int(m[1], 16)), text[1:-1])
+
+
+def _partition_warps(op: Op) -> list[int]:
+    return [partition.num_warps for partition in warp_specialize.partitions(op)]
+
+
+def _int_attr(module: Module, name: str) -> int:
+    text = module.attr(name)
+    if text is None:
+        raise PassError(f"{module.filename}: the module has no attribute {name}")
+    return int(text.split(":")[0])

@@ -1,0 +1,42 @@
+"""op-spans: one span around every op of the chosen classes."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import ClassVar
+
+from instrument_passes.dialect import SpanIds, begin, end
+from instrument_passes.ir import Module
+from instrument_passes.opclasses import CLASSES, OPS
+from instrument_passes.passes.base import Pass, PassContext, register
+from instrument_passes.passes.walk import kernel_of, recordable_blocks, source_name
+
+__all__ = ["OpSpans"]
+
+
+@register
+@dataclass(frozen=True)
+class OpSpans(Pass):
+    """Spans measure issue: where the op itself waits for its effect, they measure completion (see OPS).
+
+    classes: which classes of ops, default all.
+    """
+
+    name: ClassVar[str] = "op-spans"
+    classes: tuple[str, ...] = tuple(CLASSES)
+
+    def __post_init__(self) -> None:
+        unknown = [c for c in self.classes if c not in CLASSES]
+        if unknown:
+            raise ValueError(f"unknown op class {unknown[0]!r}; classes: {', '.join(CLASSES)}")
+
+    def apply(self, module: Module, context: PassContext) -> None:
+        ids = SpanIds.of(module)
+        for block in recordable_blocks(kernel_of(module)):
+            for op in tuple(block.ops):
+                info = OPS.get(op.name)
+                if info is None or info.cls not in self.classes:
+                    continue
+                span = ids.new()
+                op.insert_before(begin(span, "op", source_name(op, info.label), op.name))
+                op.insert_after(end(span))

@@ -1,0 +1,54 @@
+"""Where records may go: the blocks that warps execute one op after another.
+
+Bodies of reductions, scans and inline-assembly helpers are per element, and the condition part of a while
+loop runs once more than its body, so records stay out of them.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Final
+
+from instrument_passes.errors import PassError
+from instrument_passes.ir import Block, Module, Op, Region
+
+__all__ = ["LOOPS", "kernel_of", "loop_body", "recordable_blocks", "recordable_regions", "source_name"]
+
+LOOPS: Final = frozenset({"scf.for", "scf.while"})
+_TRANSPARENT: Final = frozenset({"scf.for", "scf.while", "scf.if", "ttg.warp_specialize", "tt.func"})
+
+
+def kernel_of(module: Module) -> Op:
+    """The module's kernel: its one public function. Raises PassError when there is none or several."""
+    public = [f for f in module.functions if " private " not in f.first_line]
+    if len(public) != 1:
+        names = ", ".join(str(f.symbol) for f in public) or "none"
+        raise PassError(f"{module.filename}: expected one public tt.func (the kernel), found {names}")
+    return public[0]
+
+
+def recordable_regions(op: Op) -> list[Region]:
+    """The regions of `op` whose ops run in order, once per execution or iteration of `op`."""
+    if op.name not in _TRANSPARENT:
+        return []
+    return op.regions[1:] if op.name == "scf.while" else op.regions
+
+
+def recordable_blocks(op: Op) -> Iterator[Block]:
+    """All blocks below `op` that may hold records, in program order."""
+    for region in recordable_regions(op):
+        for block in tuple(region.blocks):
+            yield block
+            for inner in tuple(block.ops):
+                yield from recordable_blocks(inner)
+
+
+def loop_body(op: Op) -> Block:
+    """The block that runs once per iteration of a loop."""
+    return recordable_regions(op)[0].entry
+
+
+def source_name(op: Op, label: str) -> str:
+    """`label`, with the name of the variable that the op's value got in the source, where it has one."""
+    name = op.loc.name
+    return f"{label} {name}" if name else label

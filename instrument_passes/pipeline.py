@@ -1,0 +1,82 @@
+"""Pipelines of passes, written as mlir-opt does: `pass-a,pass-b{option=1 classes=load;store}`."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Sequence
+from typing import Any, Final
+
+import instrument_passes.passes as _all_passes  # registers every pass
+from instrument_passes.errors import IRError, PassError, PipelineError
+from instrument_passes.ir import Module
+from instrument_passes.passes.base import Pass, PassContext, signature
+
+__all__ = ["parse_pipeline", "run_pipeline"]
+
+_ITEM: Final = re.compile(r"\s*([A-Za-z][\w-]*)\s*(?:\{([^{}]*)\})?\s*(,|$)")
+
+
+def parse_pipeline(text: str) -> list[Pass]:
+    """The passes that `text` names, in order. Raises PipelineError naming what is unknown or malformed."""
+    found: list[Pass] = []
+    at = 0
+    while text[at:].strip():
+        match = _ITEM.match(text, at)
+        if match is None:
+            raise PipelineError(f"cannot read the pipeline at {text[at:]!r}; expected pass-name or pass-name{{option=value}}")
+        found.append(_make(match[1], match[2] or ""))
+        at = match.end()
+        if match[3] == "," and not text[at:].strip():
+            raise PipelineError(f"the pipeline {text!r} ends with a comma")
+    return found
+
+
+def run_pipeline(
+    module: Module,
+    pipeline: Sequence[Pass],
+    context: PassContext,
+    between: Callable[[Pass, Module], None] | None = None,
+) -> None:
+    """Apply the passes in order, in place; `between` is called after each.
+
+    Raises PassError, naming the pass (and the op and line where the pass knows them).
+    """
+    for step in pipeline:
+        try:
+            step.apply(module, context)
+        except IRError as error:
+            raise PassError(f"pass {step.name}: {error}") from error
+        if between is not None:
+            between(step, module)
+
+
+def _make(name: str, options: str) -> Pass:
+    known = _all_passes.passes()
+    if name not in known:
+        raise PipelineError(f"unknown pass {name!r}; known passes: {', '.join(known)}")
+    cls = known[name]
+    allowed = signature(cls)
+    values: dict[str, Any] = {}
+    for item in options.split():
+        key, equals, value = item.partition("=")
+        if key not in allowed:
+            raise PipelineError(f"pass {name} has no option {key!r}; it takes: {', '.join(allowed) or 'none'}")
+        if not equals:
+            raise PipelineError(f"option {key!r} of pass {name} has no value; write {key}=...")
+        values[key.replace("-", "_")] = _convert(name, key, value, allowed[key][0])
+    try:
+        return cls(**values)
+    except ValueError as error:
+        raise PipelineError(f"pass {name}: {error}") from error
+
+
+def _convert(name: str, key: str, value: str, kind: Any) -> Any:
+    if kind is bool and value in ("true", "false", "1", "0"):
+        return value in ("true", "1")
+    if kind is int and re.fullmatch(r"-?\d+", value):
+        return int(value)
+    if kind is str:
+        return value
+    if kind == tuple[str, ...]:
+        return tuple(part for part in value.split(";") if part)
+    raise PipelineError(f"option {key} of pass {name} takes {getattr(kind, '__name__', kind)}, not {value!r}")

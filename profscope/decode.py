@@ -1,0 +1,332 @@
+"""From one launch's buffer to columns of spans: numpy only, no loop over records.
+
+A frame is a regular array of rows, so every site decodes at once: its begin and end columns are two strided
+views over (CTA, warp, slot). What is irregular (how many rows a warp wrote, which parent row a row belongs
+to) follows from the counts that the rows themselves carry.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+
+import numpy as np
+import numpy.typing as npt
+
+from instrument_passes.manifest import Frame, Manifest, Section, Span
+from instrument_passes.records import CTA_HEADER, MAGIC, VERSION, WORD
+from profscope.errors import RecordError
+
+__all__ = ["DecodedLaunch", "decode", "headers"]
+
+Ints = npt.NDArray[np.int64]
+
+# A warp may enter the kernel a little before the header's clock is read; the anchor is set this much earlier.
+ANCHOR_MARGIN_CYCLES = 1 << 24
+# Low halves of clocks are unambiguous while the whole CTA lasts less than this; see `_Clock`.
+WRAP_CYCLES = 1 << 32
+
+
+@dataclass(frozen=True)
+class DecodedLaunch:
+    """Spans of one launch, unordered by time; all arrays have one entry per span.
+
+    span: index into `sites`; cta, warp, sm; start_cycle, end_cycle (SM clock64); iteration (-1 outside
+    loops); parent: position in these arrays, -1 at a root; depth. headers: the CTA headers (CTA_HEADER
+    dtype) of every CTA of the launch, unwritten ones included. dropped: rows that a ring overwrote, per
+    frame and warp program summed over warps, in records (clock words). unmatched: spans whose begin ran
+    but whose end did not. anomalies: sentences about what did not fit the model, empty on a good buffer.
+    """
+
+    sites: tuple[Span, ...]
+    span: Ints
+    cta: Ints
+    warp: Ints
+    sm: Ints
+    start_cycle: Ints
+    end_cycle: Ints
+    iteration: Ints
+    parent: Ints
+    depth: Ints
+    headers: npt.NDArray[np.void]
+    records: int
+    dropped: int
+    unmatched: int
+    anomalies: tuple[str, ...] = field(default=())
+
+
+def headers(buffer: npt.NDArray[np.uint8], manifest: Manifest) -> npt.NDArray[np.void]:
+    """The CTA headers of a launch's buffer, shape (CTAs,), dtype CTA_HEADER.
+
+    Raises RecordError for a truncated buffer, a foreign one, an unknown version, or another program's.
+    """
+    if buffer.nbytes == 0 or buffer.nbytes % manifest.cta_bytes:
+        raise RecordError(
+            f"truncated profile buffer of kernel {manifest.kernel}: {buffer.nbytes} bytes is not a multiple of "
+            f"the {manifest.cta_bytes} bytes a CTA writes"
+        )
+    areas = np.ascontiguousarray(buffer).view(np.uint8).reshape(-1, manifest.cta_bytes)
+    found = np.ndarray(
+        (len(areas),), CTA_HEADER, areas.data, strides=(manifest.cta_bytes,)
+    )
+    written = found[found["magic"] != 0]
+    if not len(written):
+        return found
+    foreign = written[written["magic"] != MAGIC]
+    if len(foreign):
+        raise RecordError(
+            f"foreign profile buffer for kernel {manifest.kernel}: CTA area starts with magic "
+            f"{int(foreign[0]['magic']):#010x}, not {MAGIC:#010x}"
+        )
+    versions = written[written["version"] != VERSION]
+    if len(versions):
+        raise RecordError(
+            f"profile buffer of kernel {manifest.kernel} has record version {int(versions[0]['version'])}; "
+            f"this profscope reads version {VERSION}"
+        )
+    digest = written["digest_low"].astype(np.uint64) | written["digest_high"].astype(np.uint64) << np.uint64(32)
+    if np.any(digest != np.uint64(manifest.digest)):
+        raise RecordError(
+            f"profile buffer was not written by this build of kernel {manifest.kernel}: its headers carry "
+            f"digest {int(digest[0]):#x}, the manifest {manifest.digest:#x}"
+        )
+    return found
+
+
+def decode(buffer: npt.NDArray[np.uint8], manifest: Manifest) -> DecodedLaunch:
+    """Decode one launch. `buffer`: bytes of all its CTA areas. Raises RecordError (see `headers`)."""
+    found = headers(buffer, manifest)
+    words = np.ascontiguousarray(buffer).view(WORD).reshape(len(found), -1)
+    segments = words[:, CTA_HEADER.itemsize // WORD.itemsize :][:, : manifest.warps * manifest.segment_bytes // 4]
+    segments = segments.reshape(len(found), manifest.warps, manifest.segment_bytes // WORD.itemsize)
+    clock = _Clock(found)
+    blocks = _Blocks()
+    site_base = 0
+    for index, section in enumerate(manifest.sections):
+        _SectionDecoder(segments, section, index, found, clock, blocks, site_base).run()
+        site_base += len(section.spans)
+    return blocks.finish(manifest, found)
+
+
+class _Clock:
+    """Full clock64 values from 32-bit words, anchored per CTA.
+
+    A word is the low half of the SM's clock64, and the header has the CTA's full start value, so while a
+    CTA lasts less than 2^32 cycles (2.2 s at 1.98 GHz) the full value is anchor + (word - anchor) mod 2^32.
+    A CTA that lasted longer is decoded too, but its rows may be off by multiples of 2^32: `ambiguous`
+    counts such CTAs so that the caller can say so.
+    """
+
+    def __init__(self, found: npt.NDArray[np.void]) -> None:
+        start = found["start_clock"].astype(np.int64)
+        self.anchor = start - ANCHOR_MARGIN_CYCLES
+        duration = found["end_clock"].astype(np.int64) - start
+        self.ambiguous = int(np.count_nonzero(duration >= WRAP_CYCLES - 2 * ANCHOR_MARGIN_CYCLES))
+
+    def full(self, words: npt.NDArray[np.uint32], cta: Ints) -> Ints:
+        anchor = self.anchor[cta]
+        return anchor + ((words.astype(np.int64) - anchor) & (WRAP_CYCLES - 1))
+
+
+class _Blocks:
+    """Collects one block of spans per site and joins them."""
+
+    def __init__(self) -> None:
+        self.sites: list[Span] = []
+        self.parts: list[tuple[Ints, ...]] = []
+        self.size = 0
+        self.records = 0
+        self.dropped = 0
+        self.unmatched = 0
+        self.anomalies: list[str] = []
+
+    def add(self, *columns: Ints) -> None:
+        self.parts.append(columns)
+        self.size += len(columns[0])
+
+    def finish(self, manifest: Manifest, found: npt.NDArray[np.void]) -> DecodedLaunch:
+        empty = np.zeros(0, np.int64)
+        columns = [np.concatenate(c) for c in zip(*self.parts, strict=True)] if self.parts else [empty] * 8
+        span, cta, warp, start, end, iteration, parent, depth = columns
+        backwards = int(np.count_nonzero(end < start))
+        if backwards:
+            self.anomalies.append(f"{backwards} spans of kernel {manifest.kernel} end before they start")
+        sm = found["sm"].astype(np.int64)[cta]
+        return DecodedLaunch(
+            tuple(self.sites), span, cta, warp, sm, start, end, iteration, parent, depth, found,
+            self.records, self.dropped, self.unmatched, tuple(self.anomalies),
+        )  # fmt: skip
+
+
+@dataclass
+class _Rows:
+    """The rows of one frame that survived, flattened in (CTA, warp, row) order.
+
+    words: shape (rows, columns); lane: index of the warp in the section's list of (CTA, warp) pairs;
+    number: row number since the warp started; instance: which parent row (position in the parent's _Rows)
+    they belong to; iteration: row number within that instance.
+    """
+
+    words: npt.NDArray[np.uint32]
+    lane: Ints
+    number: Ints
+    instance: Ints
+    iteration: Ints
+
+
+class _SectionDecoder:
+    """Decodes what the warps of one section (warp program) wrote."""
+
+    def __init__(
+        self,
+        segments: npt.NDArray[np.uint32],
+        section: Section,
+        index: int,
+        found: npt.NDArray[np.void],
+        clock: _Clock,
+        blocks: _Blocks,
+        site_base: int,
+    ) -> None:
+        root = section.frames[0]
+        marker = segments[:, :, root.offset // WORD.itemsize]
+        mine = (marker == index + 1) & (found["magic"] == MAGIC)[:, None]
+        self.cta, self.warp = (a.astype(np.int64) for a in np.nonzero(mine))
+        self.segments = segments
+        self.section = section
+        self.clock = clock
+        self.blocks = blocks
+        self.site_base = site_base
+        self.rows: dict[int, _Rows] = {}
+        self.position: dict[int, Ints] = {}  # per span: row of its frame -> position in the blocks, -1 if none
+        self.start: dict[int, Ints] = {}
+
+    def run(self) -> None:
+        self.blocks.sites.extend(self.section.spans)
+        for frame in self.section.frames:
+            self.rows[frame.index] = self._root(frame) if frame.parent < 0 else self._child(frame)
+            rows = self.rows[frame.index]
+            clocks = [c for c, column in enumerate(frame.columns) if column.kind == "clock"]
+            self.blocks.records += int(np.count_nonzero(rows.words[:, clocks]))
+        for span in self.section.spans:
+            self._span(span)
+
+    def _table(self, frame: Frame) -> npt.NDArray[np.uint32]:
+        """All ring slots of a frame, shape (warps of the section, capacity, columns)."""
+        first = frame.offset // WORD.itemsize
+        width = len(frame.columns)
+        block = self.segments[:, :, first : first + frame.capacity * width]
+        return block[self.cta, self.warp].reshape(len(self.cta), frame.capacity, width)
+
+    def _root(self, frame: Frame) -> _Rows:
+        lanes = np.arange(len(self.cta), dtype=np.int64)
+        none = np.full(len(lanes), -1, np.int64)
+        return _Rows(self._table(frame)[:, 0], lanes, np.zeros_like(lanes), none, none)
+
+    def _child(self, frame: Frame) -> _Rows:
+        """Rows of a loop's frame: which ring slots hold which row, and which parent row each belongs to."""
+        parent_frame = self.section.frames[frame.parent]
+        parent = self.rows[frame.parent]
+        count_column = next(
+            c for c, column in enumerate(parent_frame.columns) if (column.kind, column.frame) == ("count", frame.index)
+        )
+        after = parent.words[:, count_column].astype(np.int64)  # rows written once the parent row ended
+        lanes = len(self.cta)
+        total = np.zeros(lanes, np.int64)
+        np.maximum.at(total, parent.lane, after)
+        # Slot s holds row number: the largest n < total with n % capacity == s.
+        slot = np.arange(frame.capacity, dtype=np.int64)[None, :]
+        number = slot + (total[:, None] - 1 - slot) // frame.capacity * frame.capacity
+        lane, kept_slot = np.nonzero((number >= 0) & (number < total[:, None]))
+        number = number[lane, kept_slot]
+        order = np.argsort(lane * (1 << 32) + number, kind="stable")
+        lane, kept_slot, number = lane[order], kept_slot[order], number[order]
+        words = self._table(frame)[lane, kept_slot]
+        clocks_in_row = sum(column.kind == "clock" for column in frame.columns)
+        # The parent row of row n is the first whose count exceeds n; parents are sorted by (lane, number).
+        key = parent.lane * (1 << 33) + after
+        instance = np.searchsorted(key, lane * (1 << 33) + number, side="right").astype(np.int64)
+        before = np.zeros_like(after)
+        same = parent.lane[1:] == parent.lane[:-1]
+        before[1:][same] = after[:-1][same]
+        # The oldest parent row that a ring kept has lost its predecessor's count, so nobody can tell which
+        # rows were its own: they count as dropped, with the rows of the parents that were overwritten.
+        oldest_lost = np.ones(len(after), bool)
+        oldest_lost[1:] = ~same
+        oldest_lost &= parent.number > 0
+        keep = ~oldest_lost[instance] if len(instance) else np.zeros(0, bool)
+        lane, number, instance, words = lane[keep], number[keep], instance[keep], words[keep]
+        self.blocks.dropped += int(total.sum() - len(number)) * clocks_in_row
+        return _Rows(words, lane, number, instance, number - before[instance])
+
+    def _span(self, span: Span) -> None:
+        frame = self.section.frames[span.frame]
+        rows = self.rows[span.frame]
+        cta = self.cta[rows.lane]
+        begin_words = rows.words[:, span.begin]
+        began = begin_words != 0
+        start = self.clock.full(begin_words, cta)
+        self.start[span.id] = np.where(began, start, 0)
+        end, ended = self._end(span, frame, rows, cta, start, began)
+        valid = began & ended
+        self.blocks.unmatched += int(np.count_nonzero(began & ~ended))
+        parent = np.full(len(rows.lane), -1, np.int64)
+        if span.parent >= 0:
+            above = self.position[span.parent]
+            same_frame = self.section.spans[span.parent].frame == span.frame
+            parent = above if same_frame else above[self._ancestor_row(span)]
+            valid &= parent >= 0
+        where = np.flatnonzero(valid)
+        position = np.full(len(rows.lane), -1, np.int64)
+        position[where] = self.blocks.size + np.arange(len(where))
+        self.position[span.id] = position
+        ones = np.ones(len(where), np.int64)
+        self.blocks.add(
+            ones * (self.site_base + span.id), cta[where], self.warp[rows.lane[where]], start[where], end[where],
+            rows.iteration[where], parent[where], ones * self._depth(span),
+        )  # fmt: skip
+
+    def _ancestor_row(self, span: Span) -> Ints:
+        """For every row of the span's frame, the row of its parent span's frame it ran under."""
+        target = self.section.spans[span.parent].frame
+        index, frame = self.rows[span.frame].instance, self.section.frames[self.section.frames[span.frame].parent]
+        while frame.index != target:
+            index, frame = self.rows[frame.index].instance[index], self.section.frames[frame.parent]
+        return index
+
+    def _depth(self, span: Span) -> int:
+        return 0 if span.parent < 0 else 1 + self._depth(self.section.spans[span.parent])
+
+    def _end(
+        self, span: Span, frame: Frame, rows: _Rows, cta: Ints, start: Ints, began: npt.NDArray[np.bool_]
+    ) -> tuple[Ints, npt.NDArray[np.bool_]]:
+        if not span.ends:
+            return self._end_of_iteration(span, frame, rows, start, began)
+        words = np.zeros(len(rows.lane), WORD)
+        for column in span.ends:
+            words = np.where(words == 0, rows.words[:, column], words)
+        return self.clock.full(words, cta), words != 0
+
+    def _end_of_iteration(
+        self, span: Span, frame: Frame, rows: _Rows, start: Ints, began: npt.NDArray[np.bool_]
+    ) -> tuple[Ints, npt.NDArray[np.bool_]]:
+        """An iteration lasts until the next one of its loop begins; the last one until the loop ends."""
+        loop = self.section.spans[frame.loop]
+        above = self.rows[frame.parent]
+        loop_cta = self.cta[above.lane]
+        loop_end, loop_ended = self._end(
+            loop, self.section.frames[frame.parent], above, loop_cta,
+            self.start[loop.id], self.start[loop.id] != 0,
+        )  # fmt: skip
+        end, ended = loop_end[rows.instance], loop_ended[rows.instance]
+        if len(start) > 1:
+            follows = (rows.instance[1:] == rows.instance[:-1]) & began[1:]
+            end[:-1] = np.where(follows, start[1:], end[:-1])
+            ended[:-1] |= follows
+        return end, ended
+
+
+def iter_digests(found: npt.NDArray[np.void]) -> Iterator[int]:
+    """The distinct program digests in a launch's headers."""
+    written = found[found["magic"] == MAGIC]
+    digests = written["digest_low"].astype(np.uint64) | written["digest_high"].astype(np.uint64) << np.uint64(32)
+    yield from (int(d) for d in np.unique(digests))

@@ -1,0 +1,175 @@
+"""Puts the passes into Triton's compilation, on Triton 3.6 to 3.9, and takes them out again.
+
+Per version: the `ttgir` stage is wrapped through `knobs.runtime.add_stages_inspection_hook` on all. Its
+result enters the cache keys only since 3.7, `instrumentation_mode` on all, so the digest of the options
+goes there. Up to 3.7 the scratch op is lowered by a pass of Triton's proton library, which has to be put
+into `make_llir` through `CUDABackend.instrumentation`; since 3.8 core does it.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import re
+import sys
+import tempfile
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import triton
+from triton import knobs
+from triton._C.libtriton import ir
+from triton.backends.nvidia.compiler import CUDABackend
+
+from instrument_passes.errors import InstrumentError
+from instrument_passes.ir import parse
+from instrument_passes.manifest import ATTRIBUTE, Manifest
+from instrument_passes.passes.base import PassContext
+from instrument_passes.passes.lower_records import quote
+from instrument_passes.passes.walk import kernel_of
+from instrument_passes.pipeline import run_pipeline
+from profscope.errors import CompileError, SessionError
+from profscope.options import Options
+from profscope.version import __version__
+
+__all__ = ["CompileHook", "instrument", "triton_version"]
+
+
+def triton_version() -> tuple[int, int]:
+    """(major, minor) of the installed Triton."""
+    major, minor = triton.__version__.split(".")[:2]
+    return int(major), int(minor)
+
+
+class CompileHook:
+    """Installed for the length of a session; `failed` is told (kernel, reason) when a kernel stays bare."""
+
+    def __init__(self, options: Options) -> None:
+        self.options = options
+        self.context = PassContext(triton_version(), options.buffer)
+        self.mode = f"profscope-{options.digest(__version__)}"
+        self._user_hook: Callable[..., Any] | None = None
+
+    @contextlib.contextmanager
+    def installed(self) -> Iterator[None]:
+        """Install for the body of a with statement. Raises SessionError if a hook is installed already."""
+        hook = knobs.runtime.add_stages_inspection_hook
+        if isinstance(getattr(hook, "__self__", None), CompileHook):
+            raise SessionError("a profscope session is already active in this process; sessions do not nest")
+        mode = knobs.compilation.instrumentation_mode
+        self._user_hook = hook
+        try:
+            knobs.runtime.add_stages_inspection_hook = self.stages
+            knobs.compilation.instrumentation_mode = f"{mode},{self.mode}" if mode else self.mode
+            with _scratch_lowering(self.context.triton):
+                yield
+        finally:
+            knobs.runtime.add_stages_inspection_hook = hook
+            knobs.compilation.instrumentation_mode = mode
+
+    def stages(self, *args: Any) -> tuple[str, str] | None:
+        """The inspection hook: without arguments it names itself for the cache keys, else wraps `ttgir`."""
+        if not args:
+            key, digest = self._user_hook() if self._user_hook is not None else ("", "")
+            return f"{key}{self.mode}", f"{digest}{self.mode}"
+        if self._user_hook is not None:
+            self._user_hook(*args)
+        stages = args[1]
+        make_ttgir = stages["ttgir"]
+        stages["ttgir"] = lambda source, metadata: self._instrumented(make_ttgir(source, metadata))
+        return None
+
+    def _instrumented(self, module: Any) -> Any:
+        """The module with the passes applied, or with a manifest that says why not."""
+        text = str(module)
+        try:
+            rewritten = instrument(text, self.options, self.context)
+            return module if rewritten is None else _reparse(rewritten, module.context)
+        except (InstrumentError, CompileError) as error:
+            bare = parse(text)
+            name = _kernel_name(text)
+            failure = Manifest(name, "", 0, 0, 0, (), failure=str(error))
+            bare.set_attr(ATTRIBUTE, quote(failure.to_json()))
+            return _reparse(str(bare), module.context)
+
+
+def instrument(text: str, options: Options, context: PassContext) -> str | None:
+    """The instrumented text of a printed TTGIR module; None if options.kernels leaves it out.
+
+    Raises InstrumentError naming the pass, the op and the line.
+    """
+    name = _kernel_name(text)
+    if not options.matches(name):
+        return None
+    module = parse(text, filename=name)
+    run_pipeline(module, options.pipeline, context)
+    return str(module)
+
+
+def _kernel_name(text: str) -> str:
+    return kernel_of(parse(text)).symbol or ""
+
+
+def _reparse(text: str, context: Any) -> Any:
+    """Parse and verify by Triton. Raises CompileError with Triton's diagnostic and the op it is about."""
+    with tempfile.TemporaryDirectory(prefix="profscope-") as folder:
+        path = Path(folder) / "instrumented.ttgir"
+        path.write_text(text)
+        try:
+            module = ir.parse_mlir_module(str(path), context)
+        except RuntimeError as error:
+            diagnostic = _diagnostic(path, context)
+            raise CompileError(f"Triton rejects the instrumented module: {diagnostic or error}") from error
+    module.context = context
+    return module
+
+
+def _diagnostic(path: Path, context: Any) -> str:
+    """What MLIR says about a file it rejects (it only ever writes to file descriptor 2), with the op's text."""
+    sys.stderr.flush()
+    saved = os.dup(2)
+    with tempfile.TemporaryFile() as log:
+        try:
+            os.dup2(log.fileno(), 2)
+            with contextlib.suppress(RuntimeError):  # the error the caller already has
+                ir.parse_mlir_module(str(path), context)
+        finally:
+            os.dup2(saved, 2)
+            os.close(saved)
+        log.seek(0)
+        said = log.read().decode(errors="replace")
+    match = re.search(r':(\d+):\d+"?\)?: error: (.*)', said)
+    if match is None:
+        return said.strip()
+    op = path.read_text().splitlines()[int(match[1]) - 1].strip()
+    return f"{match[2]}; line {match[1]}: {op[:200]}"
+
+
+@contextlib.contextmanager
+def _scratch_lowering(version: tuple[int, int]) -> Iterator[None]:
+    """Up to Triton 3.7: have make_llir lower the scratch op. Whatever was installed keeps running."""
+    if version >= (3, 8):
+        yield
+        return
+    from triton._C.libtriton import proton
+
+    user = CUDABackend.instrumentation
+
+    class Instrumentation:
+        def load_dialects(self, context: Any) -> None:
+            proton.load_dialects(context)
+            if user:
+                user.load_dialects(context)
+
+        def patch(self, point: str, manager: Any, context: Any) -> None:
+            if user:
+                user.patch(point, manager, context)
+            elif point == "llvmir_to_llvm":
+                proton.add_convert_proton_nvidia_gpu_to_llvm(manager)
+
+    try:
+        CUDABackend.instrumentation = Instrumentation()
+        yield
+    finally:
+        CUDABackend.instrumentation = user

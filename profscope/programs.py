@@ -1,0 +1,53 @@
+"""Which instrumented binaries are loaded in this process, and how to read what they write.
+
+Triton keeps a loaded kernel for the life of the process, beyond any session, and tells about the load only
+once. So this table lives as long, and only grows: facts about binaries, never settings.
+"""
+
+from __future__ import annotations
+
+import re
+import threading
+from pathlib import Path
+from typing import Final
+
+from instrument_passes.manifest import ATTRIBUTE, Manifest
+from instrument_passes.passes.lower_records import unquote
+
+__all__ = ["PROGRAMS", "ProgramTable", "manifest_in"]
+
+_ATTRIBUTE: Final = re.compile(rf'{re.escape(ATTRIBUTE)} = ("(?:[^"\\]|\\.)*")')
+
+
+def manifest_in(ttgir: str) -> Manifest | None:
+    """The manifest in a module's text, None for a bare one. Raises ManifestError if it cannot be read."""
+    match = _ATTRIBUTE.search(ttgir)
+    return Manifest.from_json(unquote(match[1])) if match else None
+
+
+class ProgramTable:
+    """Manifests by function handle, as a launch names it."""
+
+    def __init__(self) -> None:
+        self._by_function: dict[int, Manifest] = {}
+        self._lock = threading.Lock()
+
+    def loaded(
+        self, module: object, function: int, name: str, metadata_group: dict[str, str], hash: str
+    ) -> Manifest | None:
+        """Triton's kernel_load_end_hook: remember a function if its binary is an instrumented one."""
+        path = next((p for file, p in metadata_group.items() if file.endswith(".ttgir")), None)
+        manifest = None if path is None else manifest_in(Path(path).read_text())
+        with self._lock:
+            # Handles of unloaded functions are reused, so a bare binary must displace what was known.
+            self._by_function.pop(function, None)
+            if manifest is not None:
+                self._by_function[function] = manifest
+        return manifest
+
+    def of(self, function: int) -> Manifest | None:
+        """The manifest of a loaded function, None if it is bare or unknown."""
+        return self._by_function.get(function)
+
+
+PROGRAMS: Final = ProgramTable()
