@@ -23,8 +23,8 @@ def predecessors(block: Block) -> list[Op]:
 def add_argument(block: Block, kind: str, value_for: Callable[[Op], str]) -> str:
     """Add an argument of type `kind`; `value_for(branch)` names what each branch to the block passes.
 
-    Returns the argument's name. A branch that leads to the block twice passes the value twice. Raises IRError for
-    a block without a label: nothing branches to it, its arguments are those of the op around it.
+    Returns the argument's name. A branch that leads to the block twice passes the value twice. Raises IRError
+    for a block without a label: nothing branches to it, its arguments are those of the op around it.
     """
     if block.label is None:
         raise IRError("expected a block with a label", block.module.filename)

@@ -14,7 +14,7 @@ __all__ = ["ForLoop", "add_iter_args", "read", "set_yield_extra"]
 
 @dataclass(frozen=True)
 class ForLoop:
-    """`%induction = %lower to %upper step %step iter_args(name = init, ...) -> (types)`; all names of values."""
+    """`%induction = %lower to %upper step %step iter_args(name = init, ...) -> (types)`, as value names."""
 
     induction: str
     lower: str

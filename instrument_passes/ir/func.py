@@ -69,8 +69,8 @@ def add_result(func: Op, kind: str, value_for: Callable[[Op], str]) -> list[tupl
 
 
 def _check(func: Op) -> None:
-    if func.name != "tt.func":
-        raise func.error("expected a tt.func")
+    if func.name != "tt.func" or not func.regions:
+        raise func.error("expected a tt.func with a body")
 
 
 def _parentheses(op: Op) -> int:

@@ -1,6 +1,6 @@
 """Read an op's own text: result names, op name, operands, attributes, successors, location.
 
-The text of an op is what it prints apart from its regions; an op with regions has several pieces of it ("parts").
+The text of an op is what it prints apart from its regions; an op with regions has several texts ("parts").
 """
 
 from __future__ import annotations
@@ -63,7 +63,7 @@ class Header:
 
     @cached_property
     def closing(self) -> dict[int, int]:
-        """Index of the closing bracket for the index of each opening one; `<` counts only where it is closed."""
+        """Index of the closing bracket for each opening one; `<` counts only where it is closed."""
         found: dict[int, int] = {}
         opened: list[int] = []
         for index, piece in enumerate(self.pieces):
@@ -111,7 +111,7 @@ class Header:
 
     @cached_property
     def result_groups(self) -> list[tuple[str, int | None]]:
-        """Names before the `=`, each with its count where one is printed: `%a, %b:2 = ` is [(%a, None), (%b, 2)]."""
+        """Names before the `=`, with the count if printed: `%a, %b:2 = ` is [(%a, None), (%b, 2)]."""
         groups: list[tuple[str, int | None]] = []
         index = 0
         while index < len(self.pieces) and self.pieces[index].kind == "value":
@@ -221,9 +221,10 @@ class Header:
                 self.pieces[index].kind == "word"
                 and self._text(index + 1) == "="
                 and index + 2 < self.end
-                and self.pieces[index + 2].kind in ("word", "number", "string")
+                and self.pieces[index + 2].kind in ("word", "number", "string", "hash", "symbol")
             ):
-                found.setdefault(self._text(index), (index + 2, index + 3))
+                last = index + 3 if self._text(index + 3) == "<" else index + 2
+                found.setdefault(self._text(index), (index + 2, self.closing.get(last, last) + 1))
         return found
 
     @cached_property
@@ -242,7 +243,7 @@ class Header:
 
     @cached_property
     def successor_ranges(self) -> list[tuple[int, int, int]]:
-        """For each target of a branch: index of its label, and the range inside its parentheses (or an empty one)."""
+        """For each target of a branch: index of its label, and the range in its parentheses, maybe empty."""
         found = []
         for index in range(self.name_index, self.end):
             if self.pieces[index].kind != "label":

@@ -1,4 +1,4 @@
-"""Source locations as MLIR prints them: loc("a"("k.py":3:4)), loc(callsite(#loc1 at #loc2)), loc(fused[...])."""
+"""Source locations as MLIR prints them: loc("a"("k.py":3:4)), loc(callsite(#loc1 at #loc2)), fused[...]."""
 
 from __future__ import annotations
 
@@ -15,8 +15,8 @@ __all__ = ["UNKNOWN", "Location", "resolve_location"]
 class Location:
     """Where an op comes from.
 
-    `name` is the source name the value was bound to, "" if there is none. `callers` are the (file, line) of the
-    calls that inlined the op, innermost first. An unknown location has file "" and line 0.
+    `name` is the source name the value was bound to, "" if there is none. `callers` are the (file, line) of
+    the calls that inlined the op, innermost first. An unknown location has file "" and line 0.
     """
 
     file: str = ""
@@ -36,7 +36,10 @@ def resolve_location(text: str, aliases: Mapping[str, str]) -> Location:
     """
     if not text:
         return UNKNOWN
-    return _Reader(text, aliases, ()).read()
+    try:
+        return _Reader(text, aliases, ()).read()
+    except RecursionError:
+        raise IRError("a location is nested too deeply") from None
 
 
 class _Reader:

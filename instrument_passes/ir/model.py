@@ -1,4 +1,4 @@
-"""The tree: a Module holds aliases and one module op; ops hold regions, regions blocks, blocks ops.
+"""The tree: ops hold regions, regions hold blocks, blocks hold ops.
 
 Every piece keeps its own text, white space included, and prints it back; only what is edited changes.
 What an op's text says (results, operands, types, attributes) is read on demand by `header` and `signature`.
@@ -10,41 +10,28 @@ import textwrap
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from types import MappingProxyType
+from typing import TYPE_CHECKING
 
 from instrument_passes.errors import IRError
 from instrument_passes.ir import header as headers
 from instrument_passes.ir import signature
-from instrument_passes.ir.location import Location, resolve_location
-from instrument_passes.ir.tokens import significant, unquote
+from instrument_passes.ir.location import Location
+from instrument_passes.ir.tokens import significant
 
-__all__ = ["Alias", "Block", "Module", "Op", "Region", "Value"]
+if TYPE_CHECKING:
+    from instrument_passes.ir.module import Module
+
+__all__ = ["Block", "Op", "Region", "Value"]
 
 
 @dataclass(frozen=True)
 class Value:
-    """An SSA value. `name` is how it is used ("%5", "%5#1"); `type` is "" where the printed form does not tell."""
+    """An SSA value. `name` is how it is used ("%5", "%5#1"); `type` is "" where the text does not tell."""
 
     name: str
     type: str
     owner: Op | Block
     index: int
-
-
-@dataclass(frozen=True)
-class Alias:
-    """A definition such as `#loc1 = loc(...)`; `text` is the whole line."""
-
-    lead: str
-    name: str
-    text: str
-    line: int
-
-    def __str__(self) -> str:
-        return self.lead + self.text
-
-    @property
-    def value(self) -> str:
-        return self.text.partition("=")[2].strip()
 
 
 class Region:
@@ -124,7 +111,7 @@ class Block:
 
     @property
     def args(self) -> list[Value]:
-        """Block arguments; those of an entry block without a label are named by the op that has the region."""
+        """Block arguments; the op that has the region names those of an entry block without a label."""
         return [Value(name, kind, self, i) for i, (name, kind) in enumerate(signature.block_args(self))]
 
     @property
@@ -162,7 +149,7 @@ class Block:
         return self.parent_op.loc_text
 
     def insert(self, index: int, text: str, loc: str) -> list[Op]:
-        """Parse `text`, indent it as the block is, give each op without a location `loc`, and insert at `index`."""
+        """Parse `text`, indent it as the block is, give each op without a location `loc`, insert."""
         from instrument_passes.ir.parser import parse_ops  # it builds these classes
 
         module = self.module
@@ -194,9 +181,9 @@ class Block:
 
 
 class Op:
-    """One operation. `parts` alternate between its own text and its regions; `line` is 1-based in the text read.
+    """One operation. `parts` alternate between its own text and its regions.
 
-    An inserted op has the line of the op it was put next to.
+    `line` is the 1-based line in the text read; an inserted op has the line of the op it was put next to.
     """
 
     def __init__(self, lead: str, parts: list[str | Region], line: int) -> None:
@@ -249,7 +236,7 @@ class Op:
 
     @property
     def operands(self) -> list[str]:
-        """Names of the values the op itself uses, in the order of the text; what its regions use is not here."""
+        """Names of the values the op uses, in the order of the text; what its regions use is not here."""
         return self.header.operands
 
     @property
@@ -260,7 +247,7 @@ class Op:
 
     @property
     def attributes(self) -> Mapping[str, str]:
-        """Attribute dictionary, properties and `key = value` clauses; a unit attribute has the value "unit"."""
+        """Attribute dictionary, properties, `key = value` clauses; a unit attribute has the value "unit"."""
         return MappingProxyType(self.header.attributes)
 
     @property
@@ -280,8 +267,11 @@ class Op:
 
     @property
     def loc(self) -> Location:
-        text = self.loc_text
-        return self.module.location(text) if text else Location()
+        """Raises IRError if the location refers to an alias that is not defined."""
+        try:
+            return self.module.location(self.loc_text)
+        except IRError as error:
+            raise self.error(error.message) from error
 
     # Where it stands.
 
@@ -338,8 +328,21 @@ class Op:
         module.changed("")
 
     def replace_header(self, text: str) -> None:
-        """Replace the op's own text: all of it, or for an op with regions what stands before the first."""
-        self.set_part(0, text if len(self.parts) == 1 else text.rstrip().removesuffix("{").rstrip() + " {")
+        """Replace the op's own text: all of it, or for an op with regions what stands before the first.
+
+        The location stays unless `text` has one. Raises IRError if `text` is not one op.
+        """
+        from instrument_passes.ir.parser import parse_ops  # it builds this class
+
+        opening = "" if len(self.parts) == 1 else " {"
+        text = text.strip().removesuffix(opening.strip()).rstrip() + opening
+        loc = self.loc_text
+        new = parse_ops(text + ("\n}" if opening else ""), self.module.filename, self.line)
+        if len(new) != 1:
+            raise self.error(f"expected one op to replace the header with, found {len(new)}")
+        self.set_part(0, text)
+        if loc and not self.loc_text:
+            self.append_text(f" {loc}")
 
     def set_part(self, index: int, text: str) -> None:
         """Replace one of the texts between regions."""
@@ -352,7 +355,7 @@ class Op:
         self.set_part(len(self.parts) - 1, str(self.parts[-1]) + text)
 
     def splice(self, edits: Sequence[tuple[int, int, int, str]]) -> None:
-        """Replace pieces of the op's own text; each edit is (part, start, end, new text), none overlapping."""
+        """Replace pieces of the own text; each edit is (part, start, end, new text), none overlapping."""
         for part, start, end, text in sorted(edits, key=lambda edit: edit[:3], reverse=True):
             old = str(self.parts[part])
             self.set_part(part, old[:start] + text + old[end:])
@@ -373,94 +376,3 @@ class Op:
         if self.parent is None:
             raise self.error("the op is not in a block")
         return self.parent, self.parent.ops.index(self)
-
-
-class Module:
-    """A printed TTGIR module. `op` is the module op itself; `filename` is for messages."""
-
-    def __init__(self, filename: str, items: list[Alias | Op], tail: str) -> None:
-        self.filename = filename
-        self.items = items
-        self._tail = tail
-        self.op = next(item for item in items if isinstance(item, Op))
-        self.op.module_ref = self
-        self._aliases = {item.name: item.value for item in items if isinstance(item, Alias) and item.name}
-        self._locations: dict[str, Location] = {}
-        self._definitions: dict[Region, dict[str, tuple[Op | Block, int]]] = {}
-        self._names: set[str] | None = None
-        self._next_number: dict[str, int] = {}
-
-    def __str__(self) -> str:
-        return "".join(map(str, self.items)) + self._tail
-
-    @property
-    def aliases(self) -> Mapping[str, str]:
-        """What `#blocked`, `#loc1` and the like stand for, by name."""
-        return MappingProxyType(self._aliases)
-
-    @property
-    def body(self) -> Block:
-        return self.op.regions[0].entry
-
-    @property
-    def functions(self) -> list[Op]:
-        return [op for op in self.body.ops if op.name == "tt.func"]
-
-    def walk(self) -> Iterator[Op]:
-        """All ops inside the module in pre-order; ops may be inserted and erased meanwhile."""
-        return self.op.regions[0].walk()
-
-    def attr(self, name: str) -> str | None:
-        """Text of a module attribute ("4 : i32"), or None."""
-        return self.op.attributes.get(name)
-
-    def set_attr(self, name: str, value: str) -> None:
-        """Add or replace a module attribute; `value` is attribute text: `'"x"'`, `"4 : i32"`, `"unit"`."""
-        header = self.op.header
-        key = (
-            name
-            if headers.BARE_KEY.fullmatch(name)
-            else '"' + name.replace("\\", "\\\\").replace('"', '\\"') + '"'
-        )
-        entry = key if value == "unit" else f"{key} = {value}"
-        if not header.dictionaries:
-            body = next(i for i in header.top_level() if header.opens_region(i))
-            piece, text = header.pieces[body], f"attributes {{{entry}}} "
-            self.op.splice([(piece.part, piece.start, piece.start, text)])
-            return
-        start, end = header.dictionaries[0]
-        for item in header.split(start, end):
-            if unquote(header.pieces[item[0]].text) == name:
-                first, last = header.pieces[item[0]], header.pieces[item[1] - 1]
-                self.op.splice([(first.part, first.start, last.end, entry)])
-                return
-        brace = header.pieces[end]
-        self.op.splice([(brace.part, brace.start, brace.start, entry if start == end else f", {entry}")])
-
-    def fresh(self, prefix: str = "ps") -> str:
-        """A value name used nowhere in the module, such as "%ps_3"; never handed out twice."""
-        if self._names is None:
-            self._names = set(headers.value_names(str(self)))
-        number = self._next_number.get(prefix, 0)
-        while f"%{prefix}_{number}" in self._names:
-            number += 1
-        self._next_number[prefix] = number + 1
-        return f"%{prefix}_{number}"
-
-    def location(self, text: str) -> Location:
-        """The location that `loc(...)` text or an alias stands for."""
-        if text not in self._locations:
-            self._locations[text] = resolve_location(text, self._aliases)
-        return self._locations[text]
-
-    def definitions(self, region: Region) -> Mapping[str, tuple[Op | Block, int]]:
-        """`region.definitions()`, kept until the next edit."""
-        if region not in self._definitions:
-            self._definitions[region] = region.definitions()
-        return self._definitions[region]
-
-    def changed(self, text: str) -> None:
-        """Forget what was derived from the text before an edit that brought in `text`."""
-        self._definitions.clear()
-        if self._names is not None:
-            self._names.update(headers.value_names(text))

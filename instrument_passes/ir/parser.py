@@ -1,8 +1,8 @@
 """Build the op / region / block tree from printed TTGIR.
 
-The printed form is line-oriented, which is all that is relied on, so that ops, dialects and attributes nobody here
-has heard of parse too: an op ends where its line ends, unless a bracket is still open; a `{` at the end of a line
-opens a region; and a line that starts with `default`, `case` or `partition0(` goes on with the op before it.
+The printed form is line-oriented. Nothing else is relied on, so that unheard-of ops, dialects and attributes
+parse too: an op ends where its line ends, unless a bracket is still open; a `{` at the end of a line opens a
+region; a line that starts with `default`, `case` or `partition0(` goes on with the op before it.
 """
 
 from __future__ import annotations
@@ -10,12 +10,14 @@ from __future__ import annotations
 import re
 
 from instrument_passes.errors import IRError
-from instrument_passes.ir.model import Alias, Block, Module, Op, Region
+from instrument_passes.ir.model import Block, Op, Region
+from instrument_passes.ir.module import Alias, Module
 from instrument_passes.ir.tokens import Token, tokenize
 
 __all__ = ["parse", "parse_ops"]
 
 _CONTINUES = re.compile(r"default|case|partition\d+")
+_DEEPEST = 100  # regions in regions; far beyond any kernel, far below Python's recursion limit
 _CLOSES = {"(": ")", "[": "]", "{": "}"}
 
 
@@ -37,6 +39,7 @@ class _Parser:
         self._tokens = [token for token in tokenize(text, filename) if token.kind != "space"]
         self._tokens.append(Token("end", "", len(text), len(text)))
         self._next = 0
+        self._depth = 0
         self._done = 0  # everything before this offset is already in the tree
         self._line = 1
         self._line_offset = 0
@@ -177,6 +180,9 @@ class _Parser:
 
     def _region(self) -> Region:
         """From after the `{` to before the `}`."""
+        self._depth += 1
+        if self._depth > _DEEPEST:
+            raise self._error(f"at most {_DEEPEST} regions in one another", self._peek())
         head = self._rest_of_line()
         blocks: list[Block] = []
         while True:
@@ -192,6 +198,7 @@ class _Parser:
                 blocks.append(Block("", []))
             blocks[-1].adopt(self._op())
         tail = self._lead(token.start)
+        self._depth -= 1
         return Region(head, blocks or [Block("", [])], tail)
 
     def _block_header(self) -> Block:

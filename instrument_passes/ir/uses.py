@@ -1,7 +1,7 @@
 """Replace uses of a value, minding scopes: printed names are unique along nested regions only.
 
-Sibling regions may reuse a name, a region may reuse one that the ops around it define later, and the partitions of a
-warp-specialised op, isolated from above, may reuse any.
+Sibling regions may reuse a name, a region may reuse one that the ops around it define later, and the
+partitions of a warp-specialised op, isolated from above, may reuse any.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ __all__ = ["replace_uses"]
 def replace_uses(name: str, new: str, within: Op | Block | Region) -> int:
     """Make every use of the value `name` in `within` use `new`; returns how many there were.
 
-    `name` means what it means where `within` stands; for a region or a block that defines it, that definition.
+    `name` means what it means where `within` stands; in a region or a block that defines it, that definition.
     `%5` and `%5#0` are one value. Regions that define the name again, or that are isolated, are left alone.
     """
     same = {name, name[:-2] if name.endswith("#0") else f"{name}#0" if "#" not in name else name}

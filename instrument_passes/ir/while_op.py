@@ -32,7 +32,7 @@ class Carried:
 def add_carried(op: Op, inits: Sequence[tuple[str, str]]) -> Carried:
     """Carry more values, given as (initial value, type), through the before region, the after region and out.
 
-    The loop is incomplete until `set_condition_extra` and `set_yield_extra` have said what each region hands on.
+    The loop is incomplete until `set_condition_extra` and `set_yield_extra` say what each region hands on.
     """
     if op.name != "scf.while" or len(op.regions) != 2:
         raise op.error("expected an scf.while with two regions")

@@ -4,12 +4,15 @@ from __future__ import annotations
 
 from typing import Any
 
+from triton._C.libtriton import ir
 from triton.backends.compiler import GPUTarget
-from triton.compiler import ASTSource, compile
+from triton.compiler import ASTSource, compile, make_backend
 
 from tests.kernels.spec import Spec
 
-__all__ = ["assembly", "compiled", "gpu_target", "ttgir"]
+__all__ = ["assembly", "compiled", "context_for", "gpu_target", "ttgir"]
+
+_FP_FUSION = {"enable_fp_fusion": True}  # Triton 3.9 warns where it is left to the default
 
 
 def gpu_target(target: str) -> GPUTarget:
@@ -35,7 +38,7 @@ def _source(spec: Spec) -> ASTSource:
 
 def compiled(spec: Spec, target: str) -> Any:
     """Triton's CompiledKernel of `spec`; its `asm` has ttir, ttgir, llir, ptx or amdgcn, and the binary."""
-    return compile(_source(spec), target=gpu_target(target), options=dict(spec.options))
+    return compile(_source(spec), target=gpu_target(target), options=_FP_FUSION | dict(spec.options))
 
 
 def assembly(spec: Spec, target: str, stage: str) -> str:
@@ -43,6 +46,31 @@ def assembly(spec: Spec, target: str, stage: str) -> str:
     return str(compiled(spec, target).asm[stage])
 
 
+def context_for(target: str) -> ir.context:
+    """A context with every dialect that modules for `target` use."""
+    context = ir.context()
+    ir.load_dialects(context)
+    make_backend(gpu_target(target)).load_dialects(context)
+    return context
+
+
 def ttgir(spec: Spec, target: str) -> str:
-    """The optimised TTGIR, as Triton prints it, locations included."""
-    return assembly(spec, target, "ttgir")
+    """The optimised TTGIR as Triton prints it, locations included; the later stages are not run."""
+    source = _source(spec)
+    backend = make_backend(gpu_target(target))
+    options = backend.parse_options(_FP_FUSION | dict(spec.options) | source.parse_options())
+    stages: dict[str, Any] = {}
+    backend.add_stages(stages, options, source.language)
+    context = context_for(target)
+    module = source.make_ir(
+        gpu_target(target),
+        options,
+        backend.get_codegen_implementation(options),
+        backend.get_module_map(),
+        context,
+    )
+    metadata = {"target": gpu_target(target), **options.__dict__}
+    names = list(stages)
+    for name in names[names.index(source.ext) : names.index("ttgir") + 1]:
+        module = stages[name](module, metadata)
+    return str(module)

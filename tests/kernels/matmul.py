@@ -7,6 +7,7 @@ import triton.language as tl
 
 from tests.kernels.spec import Spec
 
+# ruff: noqa: N803
 __all__ = ["matmul_kernel", "specs"]
 
 
@@ -29,7 +30,7 @@ def matmul_kernel(
     a_ptrs = a_ptr + offs_m[:, None] * stride_am + offs_k[None, :]
     b_ptrs = b_ptr + offs_k[:, None] * stride_bk + offs_n[None, :]
     acc = tl.zeros((BLOCK_M, BLOCK_N), dtype=tl.float32)
-    for k in range(0, tl.cdiv(K, BLOCK_K)):
+    for k in range(tl.cdiv(K, BLOCK_K)):
         a = tl.load(a_ptrs, mask=offs_k[None, :] < K - k * BLOCK_K, other=0.0)
         b = tl.load(b_ptrs, mask=offs_k[:, None] < K - k * BLOCK_K, other=0.0)
         acc = tl.dot(a, b, acc)
@@ -43,8 +44,8 @@ def matmul_kernel(
 
 
 def specs() -> list[Spec]:
-    signature = {name: "*fp16" for name in ("a_ptr", "b_ptr", "c_ptr")}
-    signature |= {name: "i32" for name in ("M", "N", "K", "stride_am", "stride_bk", "stride_cm")}
+    signature = dict.fromkeys(("a_ptr", "b_ptr", "c_ptr"), "*fp16")
+    signature |= dict.fromkeys(("M", "N", "K", "stride_am", "stride_bk", "stride_cm"), "i32")
     return [
         Spec(
             name="matmul",

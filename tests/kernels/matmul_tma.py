@@ -5,8 +5,9 @@ from __future__ import annotations
 import triton
 import triton.language as tl
 
-from tests.kernels.spec import CUDA80, GFX942, Spec
+from tests.kernels.spec import Spec
 
+# ruff: noqa: N803
 __all__ = ["matmul_tma_kernel", "specs"]
 
 
@@ -24,7 +25,7 @@ def matmul_tma_kernel(
         off_m = (tile // blocks_n) * BLOCK_M
         off_n = (tile % blocks_n) * BLOCK_N
         acc = tl.zeros((BLOCK_M, BLOCK_N), dtype=tl.float32)
-        for k in range(0, tl.cdiv(K, BLOCK_K)):
+        for k in range(tl.cdiv(K, BLOCK_K)):
             a = a_desc.load([off_m, k * BLOCK_K])
             b = b_desc.load([off_n, k * BLOCK_K])
             acc = tl.dot(a, b.T, acc)
@@ -32,8 +33,8 @@ def matmul_tma_kernel(
 
 
 def specs() -> list[Spec]:
-    signature = {name: "*fp16" for name in ("a_ptr", "b_ptr", "c_ptr")}
-    signature |= {name: "i32" for name in ("M", "N", "K")}
+    signature = dict.fromkeys(("a_ptr", "b_ptr", "c_ptr"), "*fp16")
+    signature |= dict.fromkeys(("M", "N", "K"), "i32")
     blocks = {"BLOCK_M": 64, "BLOCK_N": 64, "BLOCK_K": 64}
     return [
         Spec(

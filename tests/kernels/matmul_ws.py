@@ -7,6 +7,7 @@ import triton.language as tl
 
 from tests.kernels.spec import Spec
 
+# ruff: noqa: N803
 __all__ = ["matmul_ws_kernel", "specs"]
 
 
@@ -28,8 +29,8 @@ def matmul_ws_kernel(
 
 
 def specs() -> list[Spec]:
-    signature = {name: "*fp16" for name in ("a_ptr", "b_ptr", "c_ptr")}
-    signature |= {name: "i32" for name in ("M", "N", "K")}
+    signature = dict.fromkeys(("a_ptr", "b_ptr", "c_ptr"), "*fp16")
+    signature |= dict.fromkeys(("M", "N", "K"), "i32")
     return [
         Spec(
             name="matmul_ws",

@@ -1,4 +1,4 @@
-"""Row softmax: one program a row block, the row kept in registers; and a persistent form with a loop over rows."""
+"""Fused softmax: persistent programs loop over the rows and keep a row in registers."""
 
 from __future__ import annotations
 
@@ -7,6 +7,7 @@ import triton.language as tl
 
 from tests.kernels.spec import Spec
 
+# ruff: noqa: N803
 __all__ = ["softmax_kernel", "specs"]
 
 

@@ -19,7 +19,7 @@ TARGETS = (CUDA80, CUDA90, CUDA100, GFX942)
 class Spec:
     """One ahead-of-time compilation of a kernel.
 
-    `signature` gives the type of every argument, "constexpr" included, as Triton writes them ("*fp16", "i32").
+    `signature` gives the type of every argument but the constexprs, as Triton writes it ("*fp16", "i32").
     `aligned` names the arguments that are multiples of 16, as pointers and sizes mostly are in real launches.
     `unsupported` says for each target that cannot compile this kernel why not.
     """
