@@ -2,7 +2,7 @@
 
 InstrumentError
 ├── IRError        text that is not TTGIR, or an edit that the op at hand does not allow
-├── PassError      a pass cannot do its work on this module; the message names the op and line
+│   └── PassError  a pass cannot do its work on this module; the message names the pass and the op
 ├── PipelineError  a pipeline names an unknown pass or option, or cannot be read
 └── ManifestError  a manifest is not one, or of another version
 """
@@ -27,8 +27,8 @@ class IRError(InstrumentError):
         self.line = line
 
 
-class PassError(InstrumentError):
-    """A pass cannot do its work on this module."""
+class PassError(IRError):
+    """A pass cannot do its work on this module; inside a pass `raise op.error("...")` is enough."""
 
 
 class PipelineError(InstrumentError, ValueError):

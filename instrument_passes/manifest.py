@@ -119,21 +119,23 @@ class Manifest:
         except (json.JSONDecodeError, TypeError, KeyError) as error:
             raise ManifestError(f"not a profscope manifest: {text[:60]!r}") from error
         if schema != SCHEMA:
-            raise ManifestError(f"manifest schema {schema} is not {SCHEMA}: written by another profscope version")
+            raise ManifestError(
+                f"manifest schema {schema} is not {SCHEMA}: written by another profscope version"
+            )
         data["sections"] = tuple(_section(section) for section in data["sections"])
         data["notes"] = tuple(data["notes"])
         return Manifest(**data)
 
 
 def _section(data: dict[str, Any]) -> Section:
-    frames = tuple(Frame(**{**f, "columns": tuple(Column(**c) for c in f["columns"])}) for f in data["frames"])
+    frames = tuple(
+        Frame(**{**f, "columns": tuple(Column(**c) for c in f["columns"])}) for f in data["frames"]
+    )
     spans = tuple(Span(**{**s, "ends": tuple(s["ends"])}) for s in data["spans"])
     return Section(data["name"], data["warps"], frames, spans)
 
 
-def layout(
-    sections: list[Section], groups: list[int], warps: int
-) -> tuple[tuple[Section, ...], int, int]:
+def layout(sections: list[Section], groups: list[int], warps: int) -> tuple[tuple[Section, ...], int, int]:
     """Place every frame: returns the sections with offsets, segment_bytes and cta_bytes.
 
     All segments are as long as the longest section needs, so that a warp finds its own from its warp id
@@ -142,7 +144,7 @@ def layout(
     section of every op in turn, so each further op starts where the longest section of the last one ends.
     Frames are 16-byte aligned for vector stores.
     """
-    size = {group: 0 for group in groups}
+    size = dict.fromkeys(groups, 0)
     for section, group in zip(sections, groups, strict=True):
         size[group] = max(size[group], sum(_frame_bytes(frame) for frame in section.frames))
     placed = []

@@ -23,7 +23,9 @@ def parse_pipeline(text: str) -> list[Pass]:
     while text[at:].strip():
         match = _ITEM.match(text, at)
         if match is None:
-            raise PipelineError(f"cannot read the pipeline at {text[at:]!r}; expected pass-name or pass-name{{option=value}}")
+            raise PipelineError(
+                f"cannot read the pipeline at {text[at:]!r}; expected pass-name or pass-name{{option=value}}"
+            )
         found.append(_make(match[1], match[2] or ""))
         at = match.end()
         if match[3] == "," and not text[at:].strip():
@@ -39,13 +41,17 @@ def run_pipeline(
 ) -> None:
     """Apply the passes in order, in place; `between` is called after each.
 
-    Raises PassError, naming the pass (and the op and line where the pass knows them).
+    Raises PassError naming the file and line, the pass and, where there is one, the op.
     """
     for step in pipeline:
         try:
             step.apply(module, context)
         except IRError as error:
-            raise PassError(f"pass {step.name}: {error}") from error
+            raise PassError(
+                f"pass {step.name}: {error.message}",
+                error.file or module.filename,
+                error.line or module.op.line,
+            ) from error
         if between is not None:
             between(step, module)
 
@@ -60,7 +66,9 @@ def _make(name: str, options: str) -> Pass:
     for item in options.split():
         key, equals, value = item.partition("=")
         if key not in allowed:
-            raise PipelineError(f"pass {name} has no option {key!r}; it takes: {', '.join(allowed) or 'none'}")
+            raise PipelineError(
+                f"pass {name} has no option {key!r}; it takes: {', '.join(allowed) or 'none'}"
+            )
         if not equals:
             raise PipelineError(f"option {key!r} of pass {name} has no value; write {key}=...")
         values[key.replace("-", "_")] = _convert(name, key, value, allowed[key][0])

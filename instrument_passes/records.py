@@ -28,7 +28,9 @@ __all__ = ["ALIGNMENT", "CTA_HEADER", "CTA_STRIDE", "MAGIC", "VERSION", "WORD", 
 
 MAGIC: Final = 0x50534331  # "PSC1"
 VERSION: Final = 1
-ALIGNMENT: Final = 256  # bytes; what the scratch allocation asks for: Proton asks for 128, which tells them apart
+ALIGNMENT: Final = (
+    256  # bytes; what the scratch allocation asks for: Proton asks for 128, which tells them apart
+)
 CTA_STRIDE: Final = 32  # bytes; CTA areas are whole memory sectors
 WORD: Final = np.dtype("<u4")
 

@@ -51,7 +51,9 @@ class FrameBuilder:
             if pending.tick is not None:
                 pending.tick.column = first + offset
         if len(self.columns) > _MAX_COLUMNS:
-            raise PassError(f"one loop body holds more than {_MAX_COLUMNS} records; choose fewer classes of ops")
+            raise PassError(
+                f"one loop body holds more than {_MAX_COLUMNS} records; choose fewer classes of ops"
+            )
         return first
 
     def finish(self) -> Frame:
@@ -94,7 +96,9 @@ class SectionBuilder:
         """Start a span from its begin record."""
         text = {key: record.attributes[key].strip('"') for key in ("kind", "name", "op")}
         loc = record.loc
-        self.spans[span] = _SpanBuilder(span, parent, tick, text["kind"], text["name"], text["op"], loc.file, loc.line)
+        self.spans[span] = _SpanBuilder(
+            span, parent, tick, text["kind"], text["name"], text["op"], loc.file, loc.line
+        )
 
     def finish(self) -> Section:
         """The section, its spans renumbered densely in program order."""

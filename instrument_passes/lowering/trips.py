@@ -8,7 +8,9 @@ from instrument_passes.ir import Op
 
 __all__ = ["static_trips"]
 
-_FOR = re.compile(r"scf\.for\s+(?:unsigned\s+)?%[\w$.-]+\s*=\s*(%[\w$.#-]+)\s+to\s+(%[\w$.#-]+)\s+step\s+(%[\w$.#-]+)")
+_FOR = re.compile(
+    r"scf\.for\s+(?:unsigned\s+)?%[\w$.-]+\s*=\s*(%[\w$.#-]+)\s+to\s+(%[\w$.#-]+)\s+step\s+(%[\w$.#-]+)"
+)
 _CONSTANT = re.compile(r"arith\.constant\s+(-?\d+)\s*:\s*(?:i\d+|index)")
 
 

@@ -5,7 +5,6 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 
 from instrument_passes.dialect import BEGIN, END, is_record, record_id
-from instrument_passes.errors import PassError
 from instrument_passes.ir import Block, Module, Op, Region, if_op
 from instrument_passes.lowering.builder import FrameBuilder, Pending, Placeholders, SectionBuilder, Tick
 from instrument_passes.lowering.loops import carry, hand_on
@@ -61,7 +60,9 @@ class Weaver:
         self.warps = warps
         self.holes = holes
         self.context = context
-        self.identity = Identity(module.fresh("ps_segment"), module.fresh("ps_lane"), module.fresh("ps_leader"))
+        self.identity = Identity(
+            module.fresh("ps_segment"), module.fresh("ps_lane"), module.fresh("ps_leader")
+        )
         self.zero = module.fresh("ps_zero")
         self.one = module.fresh("ps_one")
         self.marker = module.fresh("ps_section")
@@ -151,7 +152,7 @@ class Weaver:
             self._block(block, state)
             terminator = block.terminator
             if terminator is None:
-                raise PassError(f"{self.module.filename}:{block.ops[-1].line}: a block of the kernel has no terminator")
+                raise block.ops[-1].error("a block of the kernel has no terminator")
             self._flush(state, terminator, everything=True)
             if terminator.name == "tt.return":
                 self._leave(terminator)
@@ -163,9 +164,8 @@ class Weaver:
         if known is None:
             states[label] = state.branch()
         elif known.counters != state.counters:
-            raise PassError(
-                f"{self.module.filename}:{branch.line}: {branch.name} joins paths that ran different loops; "
-                "records in such kernels are not supported"
+            raise branch.error(
+                "joins paths that ran different loops; records in such kernels are not supported"
             )
 
     def _leave(self, terminator: Op) -> None:
@@ -216,9 +216,7 @@ class Weaver:
 
     def _end(self, op: Op, span: int, state: _State, tick: Tick) -> None:
         if not state.open or state.open[-1] != span:
-            raise PassError(
-                f"{self.module.filename}:{op.line}: profscope.end of span {span} does not close the innermost open span"
-            )
+            raise op.error(f"the end of span {span} does not close the innermost open span")
         state.open.pop()
         self.section.spans[span].ends.append(tick)
 
@@ -314,9 +312,8 @@ class Weaver:
     def _default_region(self, op: Op, state: _State) -> None:
         """The default region of ttg.warp_specialize runs in place; its values do not leave it."""
         if any(above.name in LOOPS for above in _ancestors(op)):
-            raise PassError(
-                f"{self.module.filename}:{op.line}: ttg.warp_specialize inside a loop runs its partitions "
-                "several times; records in such kernels are not supported"
+            raise op.error(
+                "runs its partitions once per iteration; records in such kernels are not supported"
             )
         block = op.regions[0].entry
         inner = state.branch()
@@ -324,7 +321,7 @@ class Weaver:
         self._block(block, inner)
         terminator = block.terminator
         if terminator is None:
-            raise PassError(f"{self.module.filename}:{op.line}: the default region has no terminator")
+            raise op.error("the default region has no terminator")
         self._flush(inner, terminator, everything=True)
 
 

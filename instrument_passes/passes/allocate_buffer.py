@@ -35,7 +35,7 @@ class AllocateBuffer(Pass):
             raise PassError(f"Triton {major}.{minor} is not supported; profscope knows 3.6 to 3.9")
         manifest = manifest_of(module)
         if manifest is None:
-            raise PassError(f"{module.filename}: no manifest; run lower-records before allocate-buffer")
+            raise PassError("no manifest; run lower-records before allocate-buffer")
         for op in tuple(kernel_of(module).walk()):
             if op.name == BUFFER_OP:
                 self._allocate(op, module, manifest, context)

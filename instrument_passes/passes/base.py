@@ -50,7 +50,8 @@ _REGISTRY: Final[dict[str, type[Pass]]] = {}
 def register(cls: type[Pass]) -> type[Pass]:
     """Class decorator: makes a pass available by its name. Raises PassError if the name is taken."""
     if _REGISTRY.get(cls.name, cls) is not cls:
-        raise PassError(f"two passes are named {cls.name!r}: {_REGISTRY[cls.name].__module__} and {cls.__module__}")
+        modules = f"{_REGISTRY[cls.name].__module__} and {cls.__module__}"
+        raise PassError(f"two passes are named {cls.name!r}: {modules}")
     _REGISTRY[cls.name] = cls
     return cls
 

@@ -59,7 +59,9 @@ class LowerRecords(Pass):
         Weaver(module, target, body, base, warps, holes, context).weave_kernel(kernel)
         rest = iter(sections[1:])
         for op in specialised:
-            for region, captured in zip(op.regions[1:], warp_specialize.add_capture(op, base, "i64"), strict=True):
+            for region, captured in zip(
+                op.regions[1:], warp_specialize.add_capture(op, base, "i64"), strict=True
+            ):
                 Weaver(module, target, next(rest), captured, warps, holes, context).weave_partition(region)
         placed, segment_bytes, cta_bytes = layout([s.finish() for s in sections], groups, warps)
         manifest = Manifest(kernel.symbol or "", target.name, warps, segment_bytes, cta_bytes, placed)
@@ -92,5 +94,5 @@ def _partition_warps(op: Op) -> list[int]:
 def _int_attr(module: Module, name: str) -> int:
     text = module.attr(name)
     if text is None:
-        raise PassError(f"{module.filename}: the module has no attribute {name}")
+        raise PassError(f"the module has no attribute {name}")
     return int(text.split(":")[0])

@@ -23,7 +23,9 @@ def kernel_of(module: Module) -> Op:
     public = [f for f in module.functions if " private " not in f.first_line]
     if len(public) != 1:
         names = ", ".join(str(f.symbol) for f in public) or "none"
-        raise PassError(f"{module.filename}: expected one public tt.func (the kernel), found {names}")
+        raise PassError(
+            f"expected one public tt.func (the kernel), found {names}", module.filename, module.op.line
+        )
     return public[0]
 
 

@@ -44,5 +44,7 @@ class Target(Protocol):
     def header_start(self, out: str, base: str, leader: str) -> str:
         """Store the start pair (clock64, globaltimer) of the CTA header."""
 
-    def header_end(self, out: str, base: str, leader: str, digest_low: str, digest_high: str, warps: int) -> str:
+    def header_end(
+        self, out: str, base: str, leader: str, digest_low: str, digest_high: str, warps: int
+    ) -> str:
         """Store the end pair and everything else of the CTA header; the digest halves are literals."""

@@ -68,11 +68,14 @@ class Nvidia:
         )
         return _asm(out, text, "=r,l,b", [base, leader], ["i64", "i1"])
 
-    def header_end(self, out: str, base: str, leader: str, digest_low: str, digest_high: str, warps: int) -> str:
+    def header_end(
+        self, out: str, base: str, leader: str, digest_low: str, digest_high: str, warps: int
+    ) -> str:
         clustered = self.capability >= _FIRST_CLUSTER_CAPABILITY
         text = " ".join(
             [
-                "{ .reg .b64 clk, ns; .reg .b32 x, y, z, nx, ny, nz, id, sm, rank, low, high, n, magic, version, none;",
+                "{ .reg .b64 clk, ns; .reg .b32 x, y, z, nx, ny, nz, id, sm, rank;",
+                ".reg .b32 low, high, n, magic, version, none;",
                 "mov.u64 clk, %clock64; mov.u64 ns, %globaltimer;",
                 "mov.u32 x, %ctaid.x; mov.u32 y, %ctaid.y; mov.u32 z, %ctaid.z;",
                 "mov.u32 nx, %nctaid.x; mov.u32 ny, %nctaid.y; mov.u32 nz, %nctaid.z;",
