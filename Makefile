@@ -1,0 +1,71 @@
+# Everything runs in .venv; stamp files make a second run start at once.
+#   make demo     profile two kernels, leave trace.json and show it
+#   make test     lint, types, tests on the Triton of .venv
+#   make matrix   tests on the other supported Tritons
+#   make lint     ruff and mypy alone
+
+PYTHON ?= python3
+VENV := .venv
+BIN := $(VENV)/bin
+TORCHED := $(VENV)/.torch
+RUNTIME := $(VENV)/.runtime
+DEV := $(VENV)/.dev
+
+# The pair that a machine without a GPU gets. A machine with one uses the torch and Triton it has.
+TORCH := torch==2.13.0
+TRITON := triton==3.7.1
+MATRIX := 3.6.0 3.8.0 3.9.0
+
+# Where torch and Triton are installed, if they are and see a GPU. (A venv made from a venv does not see the
+# outer one's packages, so the path is handed on.)
+FIND_GPU := import os, sys, torch, triton; torch.cuda.is_available() or sys.exit(1); \
+    print("import site; site.addsitedir(" + repr(os.path.dirname(os.path.dirname(torch.__file__))) + ")")
+SITE := import sysconfig; print(sysconfig.get_path("purelib"))
+OLD_PYTHON := "$(PYTHON) is older than 3.11; name a newer one: make PYTHON=python3.12 ..."
+
+.PHONY: demo test lint types matrix $(MATRIX:%=matrix-%) clean
+
+demo: $(RUNTIME)
+	$(BIN)/python -m profscope.demo trace.json
+
+test: lint types
+	$(BIN)/python -m pytest -q
+
+lint: $(DEV)
+	$(BIN)/ruff check .
+
+types: $(DEV)
+	$(BIN)/mypy
+
+matrix: $(MATRIX:%=matrix-%)
+
+# One Triton alone, first on the path; pytest stops if another one is imported.
+matrix-%: .matrix/%/.installed
+	PYTHONPATH=.matrix/$* $(BIN)/python -m pytest -q -p no:cacheprovider --expect-triton $*
+
+.matrix/%/.installed: $(DEV)
+	rm -rf .matrix/$*
+	$(BIN)/pip install -q --no-deps --target .matrix/$* triton==$*
+	touch $@
+
+.PRECIOUS: .matrix/%/.installed
+
+$(TORCHED):
+	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' || { echo $(OLD_PYTHON) >&2; exit 1; }
+	$(PYTHON) -m venv $(VENV)
+	if outer=$$($(PYTHON) -c '$(FIND_GPU)' 2>/dev/null); \
+	then echo "$$outer" > "$$($(BIN)/python -c '$(SITE)')/outer.pth"; \
+	else $(BIN)/pip install -q $(TORCH) $(TRITON); fi
+	touch $@
+
+$(RUNTIME): pyproject.toml $(TORCHED)
+	$(BIN)/pip install -q 'setuptools>=77'
+	$(BIN)/pip install -q --no-build-isolation -e .
+	touch $@
+
+$(DEV): $(RUNTIME)
+	$(BIN)/pip install -q --no-build-isolation -e '.[dev]'
+	touch $@
+
+clean:
+	rm -rf $(VENV) .matrix build dist *.egg-info trace.json
