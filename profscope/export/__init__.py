@@ -1,0 +1,37 @@
+"""Files a profile can be written to; the suffix chooses."""
+
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+
+from profscope.checks import column_problems
+from profscope.errors import OptionError, TraceError
+from profscope.export.chrome import END, trace_pieces, worker_count
+from profscope.export.files import GzipFile, PlainFile, whole_file
+from profscope.profile import Profile
+
+__all__ = ["save"]
+
+FILES = {".json": PlainFile, ".json.gz": GzipFile}
+
+
+def save(profile: Profile, path: str | Path) -> None:
+    """Write a profile to `path`, whole or not at all.
+
+    Raises OptionError for a suffix that is none of `FILES`, TraceError for tables that do not follow the schema
+    and for a place that cannot be written.
+    """
+    path = Path(path)
+    kind = next((kind for suffix, kind in FILES.items() if path.name.endswith(suffix)), None)
+    if kind is None:
+        raise OptionError(f"cannot save {path.name!r}: the suffix must be one of {', '.join(FILES)}")
+    problems = column_problems(profile.df, profile.launches, profile.metadata)
+    if problems:
+        raise TraceError(f"cannot save {path.name!r}: {problems[0]}")
+    try:
+        with whole_file(path) as file, ThreadPoolExecutor(worker_count()) as pool:
+            output = kind(file, END)
+            for piece in trace_pieces(profile, pool, output.prepare):
+                output.write(piece)
+            output.close()
+    except OSError as error:
+        raise TraceError(f"cannot write {path}: {error.strerror or error}") from error

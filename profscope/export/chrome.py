@@ -1,0 +1,90 @@
+"""Write a profile as a Chrome trace that Perfetto reads without error and profscope reads back exactly.
+
+The file (docs/trace-format.md) is one JSON object: first, on one line, "profscope" with the tables in compact form;
+then the "traceEvents" drawn from them, one a line.
+"""
+
+import json
+import os
+from collections import deque
+from collections.abc import Callable, Iterable, Iterator
+from concurrent.futures import Executor, Future
+from typing import Any, TypeVar
+
+import numpy as np
+import pandas as pd
+
+from profscope.export.columns import encode
+from profscope.export.events import EventLines, name_events
+from profscope.export.tracks import assign_tracks
+from profscope.profile import Profile
+from profscope.schema import LAUNCH_DTYPES
+from profscope.version import __version__
+
+T = TypeVar("T")
+
+__all__ = ["END", "SCHEMA", "row_devices", "trace_pieces", "worker_count"]
+
+SCHEMA = 1
+"""Raised when a reader of the former schema could misread the file."""
+
+END = b"\n]}\n"
+"""How every trace ends; a reader that stops after the first line checks for it."""
+
+BLOCK_ROWS = 8192
+
+
+def trace_pieces(profile: Profile, pool: Executor, prepare: Callable[[bytes], T]) -> Iterator[T]:
+    """The file's bytes but for `END`, in order and in pieces, each passed through `prepare` in `pool`."""
+    df = profile.df
+    origin_ns = int(df["start_ns"].min()) if len(df) else 0
+    yield prepare(_head(profile, origin_ns, pool))
+    tracks = assign_tracks(df, row_devices(df, profile.launches))
+    yield prepare(",\n".join(name_events(tracks.table, profile.emulated)).encode("ascii"))
+    lines = EventLines(df, tracks, origin_ns)
+    begins = range(0, len(df), BLOCK_ROWS)
+    yield from _in_order(pool, lambda begin: prepare(lines.block(begin, begin + BLOCK_ROWS)), begins)
+
+
+def row_devices(df: pd.DataFrame, launches: pd.DataFrame) -> Any:
+    """Each row's GPU, int64 of shape (rows,)."""
+    device = launches.drop_duplicates("launch").set_index("launch")["device"]
+    if device.nunique() <= 1:
+        return np.full(len(df), device.iloc[0] if len(device) else 0, np.int64)
+    return df["launch"].map(device).fillna(0).to_numpy().astype(np.int64)
+
+
+def worker_count() -> int:
+    """Threads worth starting: the cores this process may use, eight at most."""
+    cores = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
+    return min(cores, 8)
+
+
+def _head(profile: Profile, origin_ns: int, pool: Executor) -> bytes:
+    ours = {
+        "schema": SCHEMA,
+        "version": __version__,
+        "metadata": profile.metadata,
+        "launches": _launch_columns(profile.launches),
+        "spans": encode(profile.df, pool),
+    }
+    first = json.dumps({"profscope": ours}, separators=(",", ":"))[:-1]
+    return f'{first},\n"displayTimeUnit":"ns","baseTimeNanoseconds":{origin_ns},\n"traceEvents":[\n'.encode("ascii")
+
+
+def _launch_columns(launches: pd.DataFrame) -> dict[str, Any]:
+    # JSON has no NaN: an unknown float is null.
+    return {
+        name: [None if value != value else value for value in launches[name].tolist()] for name in LAUNCH_DTYPES
+    }
+
+
+def _in_order(pool: Executor, work: Callable[[int], T], items: Iterable[int]) -> Iterator[T]:
+    """`pool.map` that stays only a little ahead of its reader, so that memory stays bounded."""
+    ahead: deque[Future[T]] = deque()
+    for item in items:
+        ahead.append(pool.submit(work, item))
+        if len(ahead) > 2 * worker_count():
+            yield ahead.popleft().result()
+    while ahead:
+        yield ahead.popleft().result()

@@ -1,0 +1,73 @@
+"""Read back what profscope wrote: only the first line holds data, the events are drawn from it."""
+
+import json
+import zlib
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+from typing import Any
+
+from profscope.errors import TraceError
+from profscope.export.chrome import END, SCHEMA, worker_count
+from profscope.export.columns import decode
+from profscope.export.files import gzip_end
+from profscope.importers.source import GZIP_MAGIC, file_pieces
+from profscope.profile import Profile
+from profscope.schema import LAUNCH_DTYPES, launches_frame
+from profscope.version import __version__
+
+__all__ = ["from_document", "from_first_line"]
+
+LINE_START = b'{"profscope":'
+LINE_END = b",\n"
+GZIP_CHECKS_BYTES = 8
+
+
+def from_first_line(path: Path, line: bytes) -> Profile | None:
+    """The profile, when the file still has the form profscope gave it; None when it has not.
+
+    Raises TraceError for a file that is cut off or damaged, or of a newer schema.
+    """
+    if not (line.startswith(LINE_START) and line.endswith(LINE_END)):
+        return None
+    try:
+        document = json.loads(line[: -len(LINE_END)] + b"}")
+    except ValueError:
+        return None
+    _check_end(path)
+    return from_document(path, document)
+
+
+def from_document(path: Path, document: dict[str, Any]) -> Profile:
+    """The profile in a trace's "profscope" object. Raises TraceError for a damaged or newer one."""
+    ours = document["profscope"]
+    schema = ours.get("schema") if isinstance(ours, dict) else None
+    if not isinstance(schema, int):
+        raise TraceError(f"{path} is damaged: its profscope object has no schema number")
+    if schema > SCHEMA:
+        raise TraceError(
+            f"{path} has trace schema {schema}, written by profscope {ours.get('version')}; "
+            f"this is profscope {__version__}, which reads schemas up to {SCHEMA}: upgrade it"
+        )
+    try:
+        launches = {name: ours["launches"][name] for name in LAUNCH_DTYPES}
+        with ThreadPoolExecutor(worker_count()) as pool:
+            return Profile(decode(ours["spans"], pool), launches_frame(launches), dict(ours["metadata"]))
+    except KeyError as error:
+        raise TraceError(f"{path} is damaged: its profscope object has no {error}") from error
+    except (AttributeError, IndexError, OverflowError, TypeError, ValueError, zlib.error) as error:
+        raise TraceError(f"{path} is damaged: {error}") from error
+
+
+def _check_end(path: Path) -> None:
+    """Notice a file that was cut off after its first line, without reading it all when it is as it was written."""
+    with path.open("rb") as file:
+        magic = file.read(2)
+        file.seek(-min(64, path.stat().st_size), 2)
+        tail = file.read()
+    if magic == GZIP_MAGIC:
+        if tail[:-GZIP_CHECKS_BYTES].endswith(gzip_end(END)):
+            return
+        for piece in file_pieces(path):
+            tail = (tail + piece)[-64:]
+    if not tail.rstrip().endswith(END.strip()):
+        raise TraceError(f"{path} is cut off: its events end in the middle")

@@ -1,0 +1,64 @@
+"""The profile: plain tables, the hinge between recording a kernel and looking at it."""
+
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import pandas as pd
+
+from profscope.checks import problems
+from profscope.schema import launches_frame, spans_frame
+from profscope.summary import summarise
+
+__all__ = ["Profile", "load"]
+
+
+@dataclass(frozen=True, eq=False)
+class Profile:
+    """What a session collected, as plain data.
+
+    df        one row per span, the columns of `profscope.schema.SPAN_DTYPES`, in order of launch, cta, warp and time
+    launches  one row per launch, the columns of `profscope.schema.LAUNCH_DTYPES`
+    metadata  a JSON-able dict: tool, versions, device, options, notes to the user
+    """
+
+    df: pd.DataFrame = field(default_factory=spans_frame)
+    launches: pd.DataFrame = field(default_factory=launches_frame)
+    metadata: dict[str, Any] = field(default_factory=dict)
+
+    @property
+    def emulated(self) -> bool:
+        """Whether the cycles come from the emulator's cost model; then no figure here is GPU time."""
+        return self.metadata.get("backend") == "emulator"
+
+    def summary(self) -> pd.DataFrame:
+        """One row per kernel and scope: counts, totals and percentiles in ns and cycles (see `summarise`)."""
+        return summarise(self.df)
+
+    def validate(self) -> list[str]:
+        """What is wrong with the tables, one line each; empty for a sound profile."""
+        return problems(self.df, self.launches, self.metadata)
+
+    def save(self, path: str | Path) -> None:
+        """Write a Chrome trace, `.json` or `.json.gz`, from which `load` rebuilds this profile exactly.
+
+        The file appears whole or not at all. Raises OptionError for another suffix, TraceError when it cannot
+        be written.
+        """
+        from profscope.export import save  # the writer imports this module's neighbours, not the other way round
+
+        save(self, path)
+
+    def __repr__(self) -> str:
+        emulated = ", EMULATED" if self.emulated else ""
+        return f"<Profile: {len(self.df)} spans, {len(self.launches)} launches{emulated}>"
+
+
+def load(path: str | Path) -> Profile:
+    """Read a trace: one saved by profscope, exactly; a Kineto or Proton Chrome trace as far as it goes.
+
+    Raises TraceError, in one line saying what the file is, for anything else.
+    """
+    from profscope.importers import load as load_trace
+
+    return load_trace(path)

@@ -1,0 +1,84 @@
+"""The columns of a profile's two tables: their names, order and dtypes, defined once.
+
+`df` has one row per span, ordered by launch, cta, warp, then pre-order in time; `launches` one row per launch.
+Cycles are SM clock64 values, nanoseconds are absolute globaltimer values (or Unix time for imported traces).
+"""
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import pandas as pd
+
+__all__ = ["KINDS", "LAUNCH_DTYPES", "SPAN_DTYPES", "launches_frame", "spans_frame"]
+
+KINDS = ("kernel", "loop", "iteration", "op", "scope", "async", "mark")
+"""What a span can be. "async" may overlap its siblings and outlast its parent; "mark" has no duration."""
+
+SPAN_DTYPES = {
+    "kernel": "category",
+    "launch": "int32",
+    "cta": "int32",
+    "sm": "int32",
+    "warp": "int32",
+    "scope": "category",
+    "kind": "category",
+    "file": "category",
+    "line": "int32",
+    "iteration": "int32",
+    "depth": "int32",
+    "parent": "int64",
+    "start_cycle": "int64",
+    "duration_cycles": "int64",
+    "start_ns": "int64",
+    "duration_ns": "int64",
+}
+
+LAUNCH_DTYPES = {
+    "launch": "int32",
+    "kernel": "str",
+    "grid_x": "int32",
+    "grid_y": "int32",
+    "grid_z": "int32",
+    "num_ctas": "int32",
+    "num_warps": "int32",
+    "ctas": "int32",
+    "device": "int32",
+    "stream": "int64",
+    "backend": "str",
+    "records": "int64",
+    "dropped": "int64",
+    "profile_bytes": "int64",
+    "start_ns": "int64",
+    "end_ns": "int64",
+    "clock_ghz": "float64",
+    "ns_uncertainty": "float64",
+}
+
+
+def spans_frame(columns: Mapping[str, Any] | None = None) -> pd.DataFrame:
+    """A span table in the schema's column order and dtypes; empty when given nothing.
+
+    Raises KeyError for a missing column.
+    """
+    if columns is None:
+        columns = dict.fromkeys(SPAN_DTYPES, ())
+    return pd.DataFrame({name: _series(columns[name], dtype) for name, dtype in SPAN_DTYPES.items()})
+
+
+def launches_frame(columns: Mapping[str, Any] | None = None) -> pd.DataFrame:
+    """A launch table in the schema's column order and dtypes; empty when given nothing.
+
+    Raises KeyError for a missing column.
+    """
+    if columns is None:
+        columns = dict.fromkeys(LAUNCH_DTYPES, ())
+    return pd.DataFrame({name: _series(columns[name], dtype) for name, dtype in LAUNCH_DTYPES.items()})
+
+
+def _series(values: Sequence[Any] | pd.Series, dtype: str) -> pd.Series:
+    if dtype == "category":
+        # Through str first: an empty or all-text column must have text categories on every pandas.
+        if isinstance(getattr(values, "dtype", None), pd.CategoricalDtype):
+            return pd.Series(values)
+        return pd.Series(values, dtype="str").astype("category")
+    return pd.Series(values, dtype=dtype)

