@@ -75,7 +75,9 @@ class CompileHook:
             return f"{key}{self.mode}", f"{digest}{self.mode}"
         if self._user_hook is not None:
             self._user_hook(*args)
-        stages = args[1]
+        stages, options = args[1:3]
+        if self.context.triton < (3, 7) and self.mode not in options.instrumentation_mode:
+            return None  # a direct triton.compile: its cache key would not tell the two binaries apart
         make_ttgir = stages["ttgir"]
         stages["ttgir"] = lambda source, metadata: self._instrumented(make_ttgir(source, metadata))
         return None

@@ -32,10 +32,11 @@ class ProgramTable:
         self._by_function: dict[int, Manifest] = {}
         self._lock = threading.Lock()
 
-    def loaded(
-        self, module: object, function: int, name: str, metadata_group: dict[str, str], hash: str
-    ) -> Manifest | None:
-        """Triton's kernel_load_end_hook: remember a function if its binary is an instrumented one."""
+    def loaded(self, function: int, metadata_group: dict[str, str]) -> Manifest | None:
+        """Remember what a binary records. metadata_group: file name -> path, as Triton's cache has it.
+
+        Returns the manifest, None for a bare binary.
+        """
         path = next((p for file, p in metadata_group.items() if file.endswith(".ttgir")), None)
         manifest = None if path is None else manifest_in(Path(path).read_text())
         with self._lock:

@@ -1,0 +1,104 @@
+"""Fetched buffers to a Profile: decode every launch, fit the clocks, build the tables, say what is missing."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+import pandas as pd
+
+from instrument_passes.manifest import Manifest
+from instrument_passes.records import MAGIC
+from profscope.decode import DecodedLaunch, decode
+from profscope.profile import Profile
+from profscope.schema import launches_frame
+from profscope.tables import span_table
+from profscope.timebase import TimeBase, fit
+
+__all__ = ["RawLaunch", "assemble"]
+
+
+@dataclass(frozen=True)
+class RawLaunch:
+    """One launch as it came back. buffer: uint8, the CTA areas of the whole grid."""
+
+    index: int
+    manifest: Manifest
+    device: int
+    stream: int
+    buffer: npt.NDArray[np.uint8]
+
+
+def assemble(launches: Sequence[RawLaunch], metadata: dict[str, Any], notes: Sequence[str] = ()) -> Profile:
+    """Decode launches into a Profile. metadata: what is known of the session (backend, device, versions).
+
+    Raises RecordError for a buffer that no kernel of this format wrote.
+    """
+    decoded = [decode(raw.buffer, raw.manifest) for raw in launches]
+    bases = fit([d.headers for d in decoded])
+    spans = span_table(
+        [(raw.index, raw.manifest.kernel, d, base) for raw, d, base in zip(launches, decoded, bases, strict=True)]
+    )
+    rows = [
+        _launch_row(raw, d, base, metadata["backend"]) for raw, d, base in zip(launches, decoded, bases, strict=True)
+    ]
+    said = [*notes, *_notes(launches, decoded)]
+    kernels = {
+        raw.manifest.kernel: {"sites": sum(len(s.spans) for s in raw.manifest.sections), "measure": "issue"}
+        for raw in launches
+    }
+    frame = launches_frame(pd.DataFrame(rows)) if rows else launches_frame()
+    return Profile(spans, frame, {**metadata, "notes": said, "kernels": kernels})
+
+
+def _launch_row(raw: RawLaunch, decoded: DecodedLaunch, base: TimeBase, backend: str) -> dict[str, Any]:
+    written = decoded.headers[decoded.headers["magic"] == MAGIC]
+    first = written[0] if len(written) else np.zeros((), decoded.headers.dtype)
+    cluster = int(written["cluster_rank"].max()) + 1 if len(written) else 1
+    ends = base.to_ns(written["end_clock"].astype(np.int64), written["sm"].astype(np.int64))
+    starts = base.to_ns(written["start_clock"].astype(np.int64), written["sm"].astype(np.int64))
+    start_ns, end_ns = (int(starts.min()), int(ends.max())) if len(written) else (0, 0)
+    return {
+        "launch": raw.index,
+        "kernel": raw.manifest.kernel,
+        "grid_x": int(first["grid_x"]),
+        "grid_y": int(first["grid_y"]),
+        "grid_z": int(first["grid_z"]),
+        "num_ctas": cluster,
+        "num_warps": raw.manifest.warps,
+        "ctas": len(written),
+        "device": raw.device,
+        "stream": raw.stream,
+        "backend": backend,
+        "records": decoded.records,
+        "dropped": decoded.dropped,
+        "profile_bytes": raw.buffer.nbytes,
+        "start_ns": start_ns,
+        "end_ns": end_ns,
+        "clock_ghz": base.clock_ghz,
+        "ns_uncertainty": base.uncertainty_ns,
+    }
+
+
+def _notes(launches: Sequence[RawLaunch], decoded: Sequence[DecodedLaunch]) -> list[str]:
+    """What the reader of the figures must know, one line each."""
+    notes = []
+    for kernel in sorted({raw.manifest.kernel for raw in launches}):
+        mine = [d for raw, d in zip(launches, decoded, strict=True) if raw.manifest.kernel == kernel]
+        dropped, records = sum(d.dropped for d in mine), sum(d.records for d in mine)
+        if dropped:
+            notes.append(
+                f"{kernel}: the oldest {dropped} of {records + dropped} records were overwritten; figures of loops "
+                "cover their newest iterations only; buffer= holds more"
+            )
+        unmatched = sum(d.unmatched for d in mine)
+        if unmatched:
+            notes.append(f"{kernel}: {unmatched} spans began but did not end and are left out")
+        silent = sum(int(np.count_nonzero(d.headers["magic"] != MAGIC)) for d in mine)
+        if silent:
+            notes.append(f"{kernel}: {silent} CTAs wrote nothing")
+        notes += [anomaly for d in mine for anomaly in d.anomalies]
+    return notes

@@ -1,0 +1,150 @@
+"""The session: what a kernel author opens around launches."""
+
+from __future__ import annotations
+
+import contextlib
+import platform
+import threading
+from collections.abc import Sequence
+from pathlib import Path
+from types import TracebackType
+from typing import TYPE_CHECKING, Any
+
+import pandas as pd
+
+from profscope.errors import SessionError
+from profscope.options import Options
+from profscope.profile import Profile
+from profscope.version import __version__
+
+if TYPE_CHECKING:
+    from profscope.collect import Collector
+
+__all__ = ["Session", "session"]
+
+
+def session(
+    *,
+    kernels: str = "",
+    instrument: str | Sequence[str] = "default",
+    buffer: int = 1024,
+    backend: str = "auto",
+) -> Session:
+    """Profile every Triton kernel launched inside the `with` block, from the inside.
+
+        with profscope.session() as prof:
+            kernel[grid](...)
+        prof.df
+
+    kernels: regular expression; only kernels whose name it matches somewhere are instrumented.
+    instrument: "light" (kernel and loops), "default", "heavy" (also every iteration, memory op, wait, MMA,
+    barrier, reduction, layout conversion), or a list of passes with options ("op-spans{classes=load;wait}").
+    buffer: records that one warp's rings hold; a loop with more keeps its newest iterations, and the profile
+    says how many it dropped. backend: "auto", "gpu" or "emulator".
+
+    Raises OptionError for a bad option at once. Entering raises SessionError where another session is active
+    or the backend is not there.
+    """
+    return Session(Options(kernels, instrument, buffer, backend))
+
+
+class Session:
+    """A running or finished session. The tables may be read inside the block too: they then cover the
+    launches so far, and reading them waits for those launches."""
+
+    def __init__(self, options: Options) -> None:
+        self.options = options
+        self._stack = contextlib.ExitStack()
+        self._collector: Collector | None = None
+        self._metadata: dict[str, Any] = {}
+        self._profile: tuple[int, Profile] | None = None
+        self._lock = threading.Lock()
+        self._notes: list[str] = []
+
+    def __enter__(self) -> Session:
+        if self._collector is not None:
+            raise SessionError("this session has run already; open a new one with profscope.session()")
+        # Triton and torch are imported here and not above, so that traces open where neither is installed.
+        from profscope.backend import select
+        from profscope.collect import Collector
+        from profscope.hook import CompileHook, triton_version
+
+        with self._stack:
+            backend = self._stack.enter_context(select(self.options.backend))
+            collector = Collector(triton_version(), backend.device_type)
+            self._stack.enter_context(CompileHook(self.options).installed())
+            self._stack.enter_context(collector.installed())
+            self._metadata = self._describe(backend.metadata())
+            self._collector = collector
+            self._stack = self._stack.pop_all()
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self._stack.close()
+        try:
+            self.profile  # noqa: B018  fetch now: buffers should not outlive the block
+        except SessionError:
+            # A faulted device has told the user already, by the exception that is passing through here.
+            if error is None:
+                raise
+
+    def _describe(self, backend: dict[str, Any]) -> dict[str, Any]:
+        import torch
+        import triton
+
+        instrument = self.options.instrument
+        return {
+            "tool": "profscope",
+            "schema": 1,
+            "profscope": __version__,
+            **backend,
+            "triton": triton.__version__,
+            "torch": torch.__version__,
+            "python": platform.python_version(),
+            "options": {
+                "kernels": self.options.kernels,
+                "instrument": instrument if isinstance(instrument, str) else list(instrument),
+                "buffer": self.options.buffer,
+                "backend": self.options.backend,
+            },
+        }
+
+    @property
+    def profile(self) -> Profile:
+        """The launches so far as a Profile, of plain tables. Raises SessionError before the session began."""
+        from profscope.assemble import assemble
+
+        if self._collector is None:
+            raise SessionError("the session has not started; use it in a with statement")
+        with self._lock:
+            launches = tuple(self._collector.launches)
+            if self._profile is None or self._profile[0] != len(launches):
+                raw, notes = self._collector.fetch(launches)
+                bare = [f"{kernel} runs bare: {why}" for kernel, why in sorted(self._collector.failures.items())]
+                self._profile = (len(launches), assemble(raw, self._metadata, [*bare, *notes]))
+            return self._profile[1]
+
+    @property
+    def df(self) -> pd.DataFrame:
+        """One row per span; see `Profile`."""
+        return self.profile.df
+
+    @property
+    def launches(self) -> pd.DataFrame:
+        """One row per launch; see `Profile`."""
+        return self.profile.launches
+
+    @property
+    def metadata(self) -> dict[str, Any]:
+        """Backend, device, versions, options, and notes on what is missing; see `Profile`."""
+        return self.profile.metadata
+
+    def summary(self) -> pd.DataFrame:
+        """One row per kernel and scope; see `Profile.summary`."""
+        return self.profile.summary()
+
+    def save(self, path: str | Path) -> None:
+        """Write a Chrome trace; see `Profile.save`."""
+        self.profile.save(path)
