@@ -1,0 +1,108 @@
+"""Save what a GPU really wrote: one .npz per launch with the raw buffer, the manifest and the TTGIR.
+
+Arrays: `buffer`, uint8, the CTA areas as fetched; `manifest` and `ttgir`, uint8, UTF-8 text; `info`, uint8,
+JSON: case, kernel, level, buffer (the session option), launch, spans, records, dropped, gpu, triton, date.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import json
+from collections.abc import Iterator, Mapping, Sequence
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any
+from unittest import mock
+
+import numpy as np
+import torch
+import triton
+from triton import knobs
+
+import profscope
+import profscope.assemble
+from profscope.assemble import RawLaunch
+from tests.kernels.cases import Case
+
+__all__ = ["run"]
+
+# (level, buffer): the small buffer makes the rings of loops over 16 iterations wrap.
+_VARIANTS = (("heavy", 1024), ("light", 1024), ("heavy", 16))
+
+
+def run(cases: Sequence[Case], folder: Path) -> int:
+    """Capture every variant of every case into `folder`; prints a line per file. Returns an exit code."""
+    for case in cases:
+        for level, buffer in _VARIANTS:
+            for path in _capture(case, level, buffer, folder):
+                print(f"{path.name}: {path.stat().st_size} bytes")
+    return 0
+
+
+def _capture(case: Case, level: str, buffer: int, folder: Path) -> Iterator[Path]:
+    inputs = case.inputs("cuda")
+    with _raw_launches() as raw, _ttgir_of_loads() as texts:
+        with profscope.session(instrument=level, buffer=buffer, backend="gpu") as prof:
+            case.launch(inputs)
+        profile = prof.profile
+    spans = profile.df["launch"].value_counts()
+    if buffer < 1024 and not profile.launches["dropped"].any():
+        return  # its rings did not wrap: the same records as with the large buffer
+    for launch, row in zip(raw, profile.launches.itertuples(), strict=True):
+        info = {
+            "case": case.name,
+            "kernel": row.kernel,
+            "level": level,
+            "buffer": buffer,
+            "launch": row.launch,
+            "spans": int(spans.get(row.launch, 0)),
+            "records": row.records,
+            "dropped": row.dropped,
+            "gpu": torch.cuda.get_device_name(),
+            "triton": triton.__version__,
+            "date": datetime.now(UTC).isoformat(timespec="seconds"),
+        }
+        path = folder / f"{case.name}-{level}{'' if buffer == 1024 else f'-{buffer}'}-{row.launch}.npz"
+        np.savez_compressed(
+            path,
+            buffer=launch.buffer,
+            manifest=_bytes(launch.manifest.to_json()),
+            ttgir=_bytes(texts[row.kernel]),
+            info=_bytes(json.dumps(info)),
+        )
+        yield path
+
+
+def _bytes(text: str) -> np.ndarray[Any, np.dtype[np.uint8]]:
+    return np.frombuffer(text.encode(), np.uint8)
+
+
+@contextlib.contextmanager
+def _raw_launches() -> Iterator[list[RawLaunch]]:
+    """The raw launches that the session in the block decodes last."""
+    found: list[RawLaunch] = []
+    assemble = profscope.assemble.assemble
+
+    def spy(launches: Sequence[RawLaunch], *args: Any) -> profscope.Profile:
+        found[:] = launches
+        return assemble(launches, *args)
+
+    with mock.patch.object(profscope.assemble, "assemble", spy):
+        yield found
+
+
+@contextlib.contextmanager
+def _ttgir_of_loads() -> Iterator[dict[str, str]]:
+    """Kernel name -> the TTGIR in Triton's cache of every binary that is loaded in the block."""
+    found: dict[str, str] = {}
+
+    def loaded(module: Any, function: Any, name: str, metadata_group: Mapping[str, str], hash: str) -> None:
+        path = next(path for file, path in metadata_group.items() if file.endswith(".ttgir"))
+        found[name] = Path(path).read_text()
+
+    chain = knobs.runtime.kernel_load_end_hook
+    chain.add(loaded)
+    try:
+        yield found
+    finally:
+        chain.remove(loaded)
