@@ -154,11 +154,10 @@ class Block:
 
         module = self.module
         near = self.ops[min(index, len(self.ops) - 1)] if self.ops else self.parent_op
-        line = near.line if near is not None else 0
-        indented = textwrap.indent(textwrap.dedent(text).strip("\n"), self.indent)
-        if not indented.strip():
-            return []
-        ops = parse_ops("\n" + indented, f"{module.filename} (inserted at line {line})", line)
+        near_line = near.line if near is not None else 0
+        lines = textwrap.dedent(text).strip("\n").split("\n")
+        indented = "".join(f"\n{self.indent}{line}" if line.strip() else "\n" for line in lines)
+        ops = parse_ops(indented.rstrip(), module.filename, near_line)
         for offset, op in enumerate(ops):
             self.adopt(op, index + offset)
             for inner in op.walk():

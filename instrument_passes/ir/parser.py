@@ -26,9 +26,12 @@ def parse(text: str, filename: str = "<ttgir>") -> Module:
     return _Parser(text, filename).module()
 
 
-def parse_ops(text: str, filename: str, line: int | None = None) -> list[Op]:
-    """Read a sequence of ops; every op gets `line`, the place they are inserted at, where one is given."""
-    return _Parser(text, filename, line).ops()
+def parse_ops(text: str, filename: str, line: int) -> list[Op]:
+    """Read ops to put into `filename` at `line`, which is the line that they and errors in them get."""
+    try:
+        return _Parser(text, filename, line).ops()
+    except IRError as error:
+        raise IRError(f"in text to insert: {error.message}", filename, line) from error
 
 
 class _Parser:

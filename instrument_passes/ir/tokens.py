@@ -27,12 +27,12 @@ _TOKEN = re.compile(
     | (?P<word>[A-Za-z_][\w$.]*)
     | (?P<arrow>->)
     | (?P<compare>[<>=]=)
-    | (?P<punctuation>[^"\s])
+    | (?P<punctuation>[^"])
     """,
-    re.VERBOSE,
+    re.VERBOSE | re.ASCII,
 )
-_ESCAPE = re.compile(r"\\([0-9A-Fa-f]{2}|.)")
-_ESCAPED = {"n": "\n", "t": "\t"}
+_ESCAPE = re.compile(rb"\\([0-9A-Fa-f]{2}|.)", re.DOTALL)
+_ESCAPED = {b"n": b"\n", b"t": b"\t"}
 
 
 class Token(NamedTuple):
@@ -50,8 +50,8 @@ def tokenize(text: str, file: str = "") -> Iterator[Token]:
     while position < len(text):
         match = _TOKEN.match(text, position)
         if match is None:
-            found = "a string without its closing quote" if text[position] == '"' else repr(text[position])
-            raise IRError(f"expected a token, found {found}", file, text.count("\n", 0, position) + 1)
+            line = text.count("\n", 0, position) + 1
+            raise IRError("expected the closing quote of a string", file, line)
         yield Token(match.lastgroup or "", match.group(), position, match.end())
         position = match.end()
 
@@ -62,12 +62,17 @@ def significant(text: str, file: str = "") -> list[Token]:
 
 
 def unquote(text: str) -> str:
-    """The value of a string literal (MLIR escapes are one character or two hex digits), or `text` itself."""
+    """The value of a string literal, or `text` itself.
+
+    MLIR escapes with one character, or with the two hex digits of a byte of UTF-8; bytes that are no UTF-8
+    come back as in file names (surrogateescape).
+    """
     if not text.startswith('"'):
         return text
 
-    def value(match: re.Match[str]) -> str:
+    def value(match: re.Match[bytes]) -> bytes:
         escape = match.group(1)
-        return chr(int(escape, 16)) if len(escape) == 2 else _ESCAPED.get(escape, escape)
+        return bytes([int(escape, 16)]) if len(escape) == 2 else _ESCAPED.get(escape, escape)
 
-    return _ESCAPE.sub(value, text[1:-1])
+    raw = text[1:-1].encode("utf-8", "surrogateescape")
+    return _ESCAPE.sub(value, raw).decode("utf-8", "surrogateescape")

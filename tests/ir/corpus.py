@@ -1,0 +1,49 @@
+"""The corpus as TTGIR, compiled once a session, and Triton's own verdict on a module's text."""
+
+from __future__ import annotations
+
+import tempfile
+from functools import cache
+from pathlib import Path
+from typing import Any
+
+import pytest
+from triton._C.libtriton import ir
+
+from tests.kernels import aot, corpus
+from tests.kernels.spec import TARGETS, Spec
+
+__all__ = ["MODULES", "module_params", "printed", "triton_module"]
+
+_SPECS: dict[str, Spec] = {spec.name: spec for spec in corpus.specs()}
+MODULES = [
+    (name, target) for name, spec in _SPECS.items() for target in TARGETS if target not in spec.unsupported
+]
+
+
+@cache
+def printed(name: str, target: str) -> str:
+    """The TTGIR that the installed Triton prints for a corpus kernel."""
+    return aot.ttgir(_SPECS[name], target)
+
+
+def module_params() -> list[Any]:
+    """Every kernel and target for parametrize; those that cannot be compiled are reported with the reason."""
+    found = []
+    for name, spec in _SPECS.items():
+        for target in TARGETS:
+            reason = spec.unsupported.get(target)
+            marks = [pytest.mark.skip(reason=f"{name} on {target}: {reason}")] if reason else []
+            found.append(pytest.param(name, target, id=f"{name}-{target}", marks=marks))
+    return found
+
+
+def triton_module(text: str, target: str) -> Any:
+    """Parse and verify `text` with Triton itself; RuntimeError if it refuses, its reasons are on stderr."""
+    context = aot.context_for(target)
+    with tempfile.TemporaryDirectory() as folder:
+        path = Path(folder) / "module.ttgir"
+        path.write_text(text)
+        module = ir.parse_mlir_module(str(path), context)
+    module.context = context
+    return module

@@ -1,0 +1,426 @@
+"""Values threaded through loops, branches, partitions, calls and blocks; Triton verifies the results."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import pytest
+
+from instrument_passes.errors import IRError
+from instrument_passes.ir import (
+    Module,
+    Op,
+    Region,
+    blocks,
+    for_op,
+    func,
+    if_op,
+    parse,
+    warp_specialize,
+    while_op,
+)
+from tests.ir.conftest import each_module
+from tests.ir.corpus import printed, triton_module
+
+
+class Counter:
+    """Counts, in an i32 threaded through all control flow, how many loop iterations a function has run."""
+
+    def __init__(self, module: Module) -> None:
+        self.module = module
+        self.loops = 0
+
+    def function(self, func_op: Op) -> None:
+        start = self.module.fresh("count")
+        entry = func_op.regions[0].entry
+        entry.prepend(f"{start} = arith.constant 0 : i32")
+        for block in func_op.regions[0].blocks:  # each block starts anew; see test_blocks for block arguments
+            if block is not entry:
+                start = self.module.fresh("count")
+                block.prepend(f"{start} = arith.constant 0 : i32")
+            self.ops(block.ops, start)
+
+    def ops(self, ops: list[Op], count: str) -> str:
+        """Thread the count through `ops`; returns its name behind them."""
+        for op in tuple(ops):
+            if op.name in ("scf.for", "scf.while"):
+                count = self.loop(op, count)
+            elif op.name == "scf.if":
+                count = self.branch(op, count)
+            elif op.name == "ttg.warp_specialize":
+                self.specialised(op, count)
+        return count
+
+    def loop(self, op: Op, count: str) -> str:
+        self.loops += 1
+        if op.name == "scf.for":
+            (inside,), (result,) = for_op.add_iter_args(op, [(count, "i32")])
+            for_op.set_yield_extra(op, [self.step(op.regions[0], self.ops(op.regions[0].entry.ops, inside))])
+            return result
+        carried = while_op.add_carried(op, [(count, "i32")])
+        before, after = (region.entry.ops for region in op.regions)
+        while_op.set_condition_extra(op, [self.ops(before, carried.before[0])])
+        while_op.set_yield_extra(op, [self.step(op.regions[1], self.ops(after, carried.after[0]))])
+        return carried.results[0]
+
+    def step(self, region: Region, count: str) -> str:
+        one, more = self.module.fresh("one"), self.module.fresh("more")
+        region.entry.append_before_terminator(
+            f"{one} = arith.constant 1 : i32\n{more} = arith.addi {count}, {one} : i32"
+        )
+        return more
+
+    def branch(self, op: Op, count: str) -> str:
+        if_op.ensure_else(op)
+        values = [[self.ops(region.entry.ops, count)] for region in op.regions]
+        (result,) = if_op.add_results(op, ["i32"], *values)
+        return result
+
+    def specialised(self, op: Op, count: str) -> None:
+        names = warp_specialize.add_capture(op, count, "i32")
+        for partition, name in zip(warp_specialize.partitions(op), names, strict=True):
+            assert partition.args[-1].name == name
+            assert partition.args[-1].type == "i32"
+            self.ops(partition.region.entry.ops, name)
+        self.ops(warp_specialize.default_region(op).entry.ops, count)
+
+
+def _signature_lines(module: Module) -> set[int]:
+    """Lines of the ops that threading a value rewrites."""
+    rewritten = ("scf.for", "scf.while", "scf.if", "scf.yield", "scf.condition", "ttg.warp_specialize")
+    return {op.line for op in module.walk() if op.name in rewritten}
+
+
+@each_module
+def test_counter_through_all_control_flow(text: str, module: Module, target: str) -> None:
+    rewritten = _signature_lines(module)
+    loops = [op for op in module.walk() if op.name in ("scf.for", "scf.while")]
+    results = {op: len(op.results) for op in loops}
+    counter = Counter(module)
+    for func_op in module.functions:
+        counter.function(func_op)
+    assert counter.loops == len(loops)
+    edited = str(module)
+    assert str(parse(edited)) == edited
+    triton_module(edited, target)
+    for op in loops:
+        assert len(op.results) == results[op] + 1
+        assert op.results[-1].type == "i32"
+        if op.name == "scf.for":
+            loop = for_op.read(op)
+            assert len(loop.iter_args) == len(loop.types) == len(op.results)
+            assert op.regions[0].entry.terminator.operand_types == list(loop.types)
+    # Everything else is byte for byte where it was.
+    kept = [line for number, line in enumerate(text.splitlines(), 1) if number not in rewritten]
+    after = iter(edited.splitlines())
+    closing = ("}", "partition", "^bb")  # lines of an op's own text further down
+    assert all(line in after for line in kept if not line.strip().startswith(closing))
+
+
+@each_module
+def test_more_than_one_value_at_a_time(module: Module, target: str) -> None:
+    for op in [op for op in module.walk() if op.name in ("scf.for", "scf.if", "scf.while")]:
+        i32, i64 = module.fresh(), module.fresh()
+        op.insert_before(f"{i32} = arith.constant 1 : i32\n{i64} = arith.constant 2 : i64")
+        types, inits = ["i32", "i64"], [i32, i64]
+        if op.name == "scf.for":
+            inside, results = for_op.add_iter_args(op, list(zip(inits, types, strict=True)))
+            for_op.set_yield_extra(op, inside)
+        elif op.name == "scf.while":
+            carried = while_op.add_carried(op, list(zip(inits, types, strict=True)))
+            while_op.set_condition_extra(op, carried.before)
+            while_op.set_yield_extra(op, carried.after)
+            results = list(carried.results)
+        else:
+            results = if_op.add_results(op, types, inits, inits)
+        assert [(value.name, value.type) for value in op.results[-2:]] == list(
+            zip(results, types, strict=True)
+        )
+    triton_module(str(module), target)
+
+
+LOOP = """\
+module {{
+  tt.func @f(%n: i32, %z: i32) {{
+    {before}scf.for %i = %z to %n step %n{carried}  : i32 {{
+      a.b %i{yielded}
+    }} {{tt.num_stages = 2 : i32, odd = "}} {{"}} loc(#loc)
+    tt.return
+  }}
+}}
+#loc = loc("k.py":3:4)
+"""
+
+
+def _loop(**holes: str) -> tuple[Module, Op]:
+    module = parse(LOOP.format(**{"before": "", "carried": "", "yielded": ""} | holes))
+    return module, next(op for op in module.walk() if op.name == "scf.for")
+
+
+def test_loop_without_results_gets_one() -> None:
+    module, op = _loop()
+    names = for_op.add_iter_args(op, [("%z", "i32")])
+    assert names == (["%ps_0"], ["%ps_1"])
+    for_op.set_yield_extra(op, ["%i"])
+    assert str(module) == LOOP.format(
+        before="%ps_1 = ",
+        carried=" iter_args(%ps_0 = %z) -> (i32) ",
+        yielded="\n      scf.yield %i : i32 loc(#loc)",
+    )
+
+
+@pytest.mark.parametrize(
+    ("before", "extended"),
+    [("%5 = ", "%5, %ps_1 = "), ("%5:1 = ", "%5:1, %ps_1 = "), ("%a, %b:3 = ", "%a, %b:3, %ps_1 = ")],
+)
+def test_loop_with_results_keeps_their_names(before: str, extended: str) -> None:
+    carried, yielded = " iter_args(%x = %z) -> (i32)", "\n      scf.yield %x : i32"
+    module, op = _loop(before=before, carried=carried, yielded=yielded)
+    for_op.add_iter_args(op, [("%n", "i64")])
+    for_op.set_yield_extra(op, ["%ps_0"])
+    assert str(module) == LOOP.format(
+        before=extended,
+        carried=" iter_args(%x = %z, %ps_0 = %n) -> (i32, i64)",
+        yielded="\n      scf.yield %x, %ps_0 : i32, i64",
+    )
+
+
+def test_read_of_a_loop() -> None:
+    _, op = _loop(before="%5:2 = ", carried=" iter_args(%x = %z, %y = %q#1) -> (i32, !tt.ptr<f32>)")
+    assert for_op.read(op) == for_op.ForLoop(
+        induction="%i",
+        lower="%z",
+        upper="%n",
+        step="%n",
+        induction_type="i32",
+        iter_args=(("%x", "%z"), ("%y", "%q#1")),
+        types=("i32", "!tt.ptr<f32>"),
+    )
+    assert dict(op.attributes) == {"tt.num_stages": "2 : i32", "odd": '"} {"'}
+    assert [(value.name, value.type) for value in op.results] == [("%5#0", "i32"), ("%5#1", "!tt.ptr<f32>")]
+
+
+def test_read_of_an_unsigned_loop_over_index() -> None:
+    module = parse("module {\n  scf.for unsigned %i = %a to %b step %c {\n  }\n}\n")
+    loop = for_op.read(module.body.ops[0])
+    assert (loop.induction, loop.lower, loop.upper, loop.step) == ("%i", "%a", "%b", "%c")
+    assert (loop.induction_type, loop.iter_args) == ("index", ())
+    for_op.add_iter_args(module.body.ops[0], [("%a", "index")])
+    assert "scf.for unsigned %i = %a to %b step %c iter_args(%ps_0 = %a) -> (index)  {\n" in str(module)
+
+
+def test_yield_wants_a_value_for_each_iter_arg() -> None:
+    _, op = _loop()
+    for_op.add_iter_args(op, [("%z", "i32"), ("%n", "i32")])
+    with pytest.raises(IRError, match=r"^<ttgir>:3: expected 2 values to yield, found 1: "):
+        for_op.set_yield_extra(op, ["%i"])
+
+
+@pytest.mark.parametrize(
+    ("edit", "wanted"),
+    [
+        (lambda op: for_op.read(op), "an scf.for"),
+        (lambda op: if_op.ensure_else(op), "an scf.if"),
+        (lambda op: while_op.add_carried(op, [("%x", "i32")]), "an scf.while"),
+        (lambda op: warp_specialize.partitions(op), "a ttg.warp_specialize"),
+        (lambda op: func.calls(op), "a tt.func"),
+    ],
+)
+def test_edits_of_another_op_are_refused(edit, wanted: str) -> None:
+    op = parse("module {\n  a.b\n}\n", "m.ttgir").body.ops[0]
+    with pytest.raises(IRError, match=rf"^m.ttgir:2: expected {wanted}.*: a.b$"):
+        edit(op)
+
+
+def test_while_without_values() -> None:
+    module = parse(
+        "module {\n"
+        "  scf.while : () -> () {\n"
+        "    scf.condition(%c) loc(#loc1)\n"
+        "  } do {\n"
+        "    scf.yield\n"
+        "  } attributes {odd} loc(#loc2)\n"
+        "}\n"
+    )
+    op = module.body.ops[0]
+    carried = while_op.add_carried(op, [("%z", "i32")])
+    while_op.set_condition_extra(op, carried.before)
+    while_op.set_yield_extra(op, carried.after)
+    assert str(module) == (
+        "module {\n"
+        "  %ps_2 = scf.while (%ps_0 = %z) : (i32) -> (i32) {\n"
+        "    scf.condition(%c) %ps_0 : i32 loc(#loc1)\n"
+        "  } do {\n"
+        "  ^bb0(%ps_1: i32):\n"
+        "    scf.yield %ps_1 : i32\n"
+        "  } attributes {odd} loc(#loc2)\n"
+        "}\n"
+    )
+
+
+def test_if_without_else() -> None:
+    module = parse("module {\n  scf.if %c {\n    a.b\n  } {odd} loc(#loc)\n}\n")
+    results = if_op.add_results(module.body.ops[0], ["i32"], ["%t"], ["%e"])
+    assert results == ["%ps_0"]
+    assert str(module) == (
+        "module {\n"
+        "  %ps_0 = scf.if %c -> (i32) {\n"
+        "    a.b\n"
+        "    scf.yield %t : i32 loc(#loc)\n"
+        "  } else {\n"
+        "    scf.yield %e : i32 loc(#loc)\n"
+        "  } {odd} loc(#loc)\n"
+        "}\n"
+    )
+
+
+def _warps(module: Module) -> Iterator[tuple[int, ...]]:
+    for op in module.walk():
+        if op.name == "ttg.warp_specialize":
+            yield tuple(partition.num_warps for partition in warp_specialize.partitions(op))
+
+
+@pytest.mark.parametrize(
+    ("name", "target", "warps"),
+    [
+        ("matmul_ws", "cuda:90", (4, 4)),
+        ("matmul_ws", "cuda:100", (1, 1)),
+        ("gluon_ws", "cuda:90", (1, 2)),
+    ],
+)
+def test_partitions_and_their_warps(name: str, target: str, warps: tuple[int, ...]) -> None:
+    module = parse(printed(name, target))
+    (found,) = _warps(module)
+    assert len(found) == len(warps)
+    if name == "gluon_ws":  # Triton's own partitions may change size from one version to the next
+        assert found == warps
+    (op,) = [op for op in module.walk() if op.name == "ttg.warp_specialize"]
+    for partition in warp_specialize.partitions(op):
+        assert [value.type for value in partition.args] == op.operand_types
+        assert partition.region.isolated
+        assert partition.region.entry.terminator.name == "ttg.warp_return"
+    assert warp_specialize.default_region(op).entry.terminator.name == "ttg.warp_yield"
+    assert not warp_specialize.default_region(op).isolated
+
+
+def test_partition_without_captures() -> None:
+    module = parse(
+        "module {\n"
+        "  ttg.warp_specialize()\n"
+        "  default {\n"
+        "    ttg.warp_yield\n"
+        "  }\n"
+        "  partition0() num_warps(8) {\n"
+        "    ttg.warp_return\n"
+        "  } : () -> ()\n"
+        "}\n"
+    )
+    op = module.body.ops[0]
+    assert warp_specialize.add_capture(op, "%x", "!tt.ptr<f32>") == ["%ps_0"]
+    assert op.operands == ["%x"]
+    assert "warp_specialize(%x)\n" in str(module)
+    assert "  partition0(%ps_0: !tt.ptr<f32>) num_warps(8) {\n" in str(module)
+    assert "  } : (!tt.ptr<f32>) -> ()\n" in str(module)
+
+
+@pytest.mark.parametrize("target", ["cuda:90", "hip:gfx942"])
+def test_argument_and_result_of_every_callee(target: str) -> None:
+    module = parse(printed("noinline", target))
+    kernel, *callees = module.functions
+    (zero,) = kernel.regions[0].entry.prepend(f"{module.fresh()} = arith.constant 0 : i32")
+    assert len(callees) == 2
+    for callee in callees:
+        calls, results = func.calls(callee), func.result_types(callee)
+        assert calls
+        name = func.add_argument(callee, "i32", lambda call: zero.results[0].name)
+        assert callee.regions[0].entry.args[-1].name == name
+        assert all(call.operand_types[-1] == "i32" for call in calls)
+        for count in (1, 2):
+            found = func.add_result(callee, "i32", lambda op, name=name: name)
+            assert [call for call, _ in found] == calls
+            assert all((call.results[-1].name, call.results[-1].type) == (new, "i32") for call, new in found)
+            assert func.result_types(callee) == results + ["i32"] * count
+        assert all(op.operands[-2:] == [name, name] for op in func.returns(callee))
+    triton_module(str(module), target)
+
+
+def test_symbols_in_quotes() -> None:
+    module = parse(
+        "module {\n"
+        '  tt.func private @"f<\\22x\\22>"() -> (i32, f32) attributes {noinline = true} {\n'
+        "    tt.return %a, %b : i32, f32\n"
+        "  }\n"
+        "  tt.func public @main() {\n"
+        '    %0:2 = tt.call @"f<\\22x\\22>"() : () -> (i32, f32)\n'
+        "    tt.return\n"
+        "  }\n"
+        "}\n"
+    )
+    callee, main = module.functions
+    assert (callee.symbol, main.symbol) == ('f<"x">', "main")
+    assert func.add_argument(callee, "i1", lambda call: "%c") == "%ps_0"
+    assert func.add_result(callee, "i1", lambda op: "%ps_0") == [(func.calls(callee)[0], "%ps_1")]
+    assert [line.strip() for line in str(module).splitlines()[1:6]] == [
+        'tt.func private @"f<\\22x\\22>"(%ps_0: i1) -> (i32, f32, i1) attributes {noinline = true} {',
+        "tt.return %a, %b, %ps_0 : i32, f32, i1",
+        "}",
+        "tt.func public @main() {",
+        '%0:2, %ps_1 = tt.call @"f<\\22x\\22>"(%c) : (i1) -> (i32, f32, i1)',
+    ]
+
+
+@pytest.mark.parametrize("name", ["early_return", "noinline"])
+@pytest.mark.parametrize("target", ["cuda:90", "hip:gfx942"])
+def test_argument_of_every_block(name: str, target: str) -> None:
+    module = parse(printed(name, target))
+    seen = 0
+    for function in module.functions:
+        entry, *others = function.regions[0].blocks
+        (zero,) = entry.prepend(f"{module.fresh()} = arith.constant 0 : i32")
+        for block in others:
+            seen += 1
+            branches = blocks.predecessors(block)
+            for count in (1, 2):
+                passed: list[Op] = []
+                argument = blocks.add_argument(
+                    block,
+                    "i32",
+                    lambda op, passed=passed, zero=zero: passed.append(op) or zero.results[0].name,
+                )
+                assert passed == branches
+                assert (block.args[-1].name, block.args[-1].type) == (argument, "i32")
+                assert len(block.args) == count
+    assert seen
+    triton_module(str(module), target)
+
+
+def test_block_that_one_branch_leads_to_twice() -> None:
+    module = parse(
+        "module {\n"
+        "  f.f {\n"
+        "    cf.cond_br %c, ^bb1(%a : i32), ^bb1(%b : i32)\n"
+        "  ^bb1(%x: i32 loc(unknown)):  // 2 preds: ^bb0, ^bb0\n"
+        "    cf.br ^bb2\n"
+        "  ^bb2:  // pred: ^bb1\n"
+        "    tt.return\n"
+        "  }\n"
+        "}\n"
+    )
+    first, second, third = module.body.ops[0].regions[0].blocks
+    assert first.terminator.successors == [("^bb1", ["%a"]), ("^bb1", ["%b"])]
+    assert blocks.predecessors(third) == [second.terminator]
+    blocks.add_argument(second, "f32", lambda op: "%v")
+    blocks.add_argument(third, "f32", lambda op: second.args[-1].name)
+    assert str(module) == (
+        "module {\n"
+        "  f.f {\n"
+        "    cf.cond_br %c, ^bb1(%a, %v : i32, f32), ^bb1(%b, %v : i32, f32)\n"
+        "  ^bb1(%x: i32 loc(unknown), %ps_0: f32):  // 2 preds: ^bb0, ^bb0\n"
+        "    cf.br ^bb2(%ps_0 : f32)\n"
+        "  ^bb2(%ps_1: f32):  // pred: ^bb1\n"
+        "    tt.return\n"
+        "  }\n"
+        "}\n"
+    )
+    with pytest.raises(IRError, match="expected a block with a label"):
+        blocks.add_argument(first, "f32", lambda op: "%v")

@@ -1,0 +1,247 @@
+"""Any text: it is read and printed back, or refused with an IRError."""
+
+from __future__ import annotations
+
+import contextlib
+from functools import cache
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from instrument_passes.errors import IRError
+from instrument_passes.ir import Location, Module, Op, for_op, parse, warp_specialize
+from instrument_passes.ir.tokens import tokenize, unquote
+from tests.ir.corpus import printed
+
+TRICKY = [
+    "{",
+    "}",
+    "{\n",
+    "\n}",
+    "(",
+    ")",
+    "[",
+    "]",
+    "<",
+    ">",
+    "->",
+    '"',
+    "\\",
+    "//",
+    "\n",
+    "%5",
+    "%5#1",
+    "^bb1",
+    ":",
+]
+TRICKY += [
+    "=",
+    ",",
+    "loc(",
+    "#loc1",
+    "@f",
+    "scf.yield",
+    "default {\n",
+    "partition0() {\n",
+    "\x00",
+    "é",
+    "{-#",
+    "#-}",
+]
+
+
+@given(st.text() | st.lists(st.sampled_from(TRICKY) | st.text(max_size=3)).map("".join))
+def test_tokens_joined_are_the_text(text: str) -> None:
+    try:
+        tokens = list(tokenize(text))
+    except IRError:
+        text = text.replace('"', "")  # the only thing that can be wrong
+        tokens = list(tokenize(text))
+    assert "".join(token.text for token in tokens) == text
+    assert all(text[token.start : token.end] == token.text for token in tokens)
+
+
+@pytest.mark.parametrize(
+    ("text", "kinds"),
+    [
+        ("%5#1", ["value"]),
+        ("%c-1_i32", ["value"]),
+        ("%5->%6", ["value", "arrow", "value"]),
+        ("%a-b->c", ["value", "arrow", "word"]),
+        ('@"a\\22b"', ["symbol"]),
+        ("@a.b$c<", ["symbol", "punctuation"]),
+        ("#ttg.blocked<", ["hash", "punctuation"]),
+        ("!tt.ptr", ["bang"]),
+        ("-1.5e-07", ["punctuation", "number"]),
+        ("0x7F80", ["number"]),
+        ("64x1xf32", ["number", "word"]),
+        ('"a\\"b" "\\\\"', ["string", "space", "string"]),
+        ("a>=b", ["word", "compare", "word"]),
+    ],
+)
+def test_kinds_of_tokens(text: str, kinds: list[str]) -> None:
+    assert [token.kind for token in tokenize(text)] == kinds
+
+
+def quoted(text: str) -> str:
+    """As MLIR prints a string: what is not printable ASCII as two hex digits a byte."""
+    plain = (c if c.isascii() and c.isprintable() and c not in '"\\' else None for c in text)
+    return '"' + "".join(
+        p or "".join(f"\\{byte:02X}" for byte in c.encode()) for c, p in zip(text, plain, strict=True)
+    ) + '"'  # fmt: skip
+
+
+@given(st.text())
+def test_strings_as_printed(text: str) -> None:
+    (token,) = tokenize(quoted(text))
+    assert token.kind == "string"
+    assert unquote(token.text) == text
+
+
+def _parsed(text: str) -> Module | IRError:
+    try:
+        return parse(text, "damaged.ttgir")
+    except IRError as error:
+        return error
+
+
+def _read_everything(module: Module) -> None:
+    """Ask each op all there is to ask; damaged text may be refused, but with an IRError."""
+    for op in module.walk():
+        assert op.name
+        for region in op.regions:
+            for block in region.blocks:
+                assert block.label is None or block.label.startswith("^")
+                assert [value.owner for value in block.args] == [block] * len(block.args)
+        assert len(op.results) == len(op.header.result_names)
+        assert len(op.operand_types) == len(op.operands)
+        assert op.successors is not None
+        assert op.attributes is not None
+        for read in (_location, for_op.read, warp_specialize.partitions):
+            with contextlib.suppress(IRError):
+                read(op)
+
+
+def _location(op: Op) -> Location:
+    return op.loc
+
+
+@cache
+def _snippets() -> list[str]:
+    """Modules with every form of region, without the aliases, to be damaged."""
+    found = []
+    for name, target in [
+        ("early_return", "cuda:90"), ("while", "cuda:90"), ("gluon_ws", "cuda:90"), ("argmax", "hip:gfx942"),
+        ("branch_in_loop", "cuda:80"), ("noinline", "cuda:90"),
+    ]:  # fmt: skip
+        lines = printed(name, target).splitlines(keepends=True)
+        start = next(i for i, line in enumerate(lines) if line.startswith("module"))
+        end = next(i for i, line in enumerate(lines) if line.startswith("}"))
+        found.append("".join(lines[start : end + 1]))
+    return found
+
+
+@settings(deadline=None, max_examples=300)
+@given(data=st.data())
+def test_damaged_modules(data: st.DataObject) -> None:
+    text = data.draw(st.sampled_from(_snippets()))
+    for _ in range(data.draw(st.integers(1, 3))):
+        start = data.draw(st.integers(0, len(text)))
+        length = data.draw(st.integers(0, 3) | st.integers(0, 400))
+        text = (
+            text[:start]
+            + data.draw(st.sampled_from(["", *TRICKY]) | st.text(max_size=3))
+            + text[start + length :]
+        )
+    module = _parsed(text)
+    if isinstance(module, IRError):
+        assert module.file == "damaged.ttgir"
+        assert 1 <= module.line <= text.count("\n") + 1
+        return
+    assert str(module) == text
+    _read_everything(module)
+    assert str(module) == text
+
+
+@settings(deadline=None, max_examples=300)
+@given(
+    st.lists(st.sampled_from(TRICKY) | st.sampled_from(["a.b", " ", "%0 = ", "i32"]), max_size=40).map(
+        "".join
+    )
+)
+def test_pieces_in_any_order(body: str) -> None:
+    text = "module {\n" + body + "\n}\n"
+    module = _parsed(text)
+    if isinstance(module, IRError):
+        return
+    assert str(module) == text
+    _read_everything(module)
+
+
+_identifiers = st.from_regex(r"[a-z][a-z0-9_$.]{0,6}", fullmatch=True)
+_value_names = st.integers(0, 99).map(str) | st.from_regex(r"[A-Za-z$._][\w$.]{0,5}", fullmatch=True).filter(
+    str.isascii
+)
+_types = st.recursive(
+    st.sampled_from(["i32", "f16", "!tt.ptr<f32, 3>", "!ttg.async.token", "tensor<4x2xf32, #blocked>"]),
+    lambda inner: (
+        st.builds('!odd.pair<{}, <{{a = -1, b = "}}>"}}>>'.format, inner)
+        | st.builds("({}) -> {}".format, inner, inner)
+    ),
+    max_leaves=3,
+)
+_attribute_values = (
+    st.text(max_size=8).map(quoted)
+    | st.sampled_from(
+        ["1 : i32", "-0.5 : f32", "array<i32: 1, 2>", "dense<[[1], [2]]> : tensor<2x1xi8>", "[{a}, {}]"]
+    )
+    | st.sampled_from(
+        ["#ttg.slice<{dim = 1, parent = #b}>", "unit", "affine_map<(d0) -> (d0)>", "!tt.ptr<f32>"]
+    )
+)
+
+
+@given(
+    results=st.lists(st.tuples(_value_names, st.none() | st.integers(1, 3)), max_size=3),
+    operands=st.lists(st.tuples(_value_names, st.none() | st.integers(0, 3)), max_size=4),
+    attributes=st.dictionaries(_identifiers, _attribute_values, max_size=4),
+    types=st.lists(_types, min_size=9, max_size=9),
+    location=st.text(max_size=6),
+)
+def test_generic_ops_as_printed(
+    results: list[tuple[str, int | None]],
+    operands: list[tuple[str, int | None]],
+    attributes: dict[str, str],
+    types: list[str],
+    location: str,
+) -> None:
+    """What goes into the text of an op in generic form comes out of the model."""
+    expected_results = [
+        name
+        for base, count in results
+        for name in ([f"%{base}"] if count is None else [f"%{base}#{i}" for i in range(count)])
+    ]
+    expected_operands = [f"%{base}" if index is None else f"%{base}#{index}" for base, index in operands]
+    kinds = [f"({kind})" if "->" in kind and not kind.startswith("!") else kind for kind in types]
+    names = ", ".join(f"%{base}" if count is None else f"%{base}:{count}" for base, count in results)
+    properties = ", ".join(
+        key if value == "unit" else f"{key} = {value}" for key, value in attributes.items()
+    )
+    listed = ", ".join(kinds[: len(expected_results)])
+    text = (
+        "module {\n  "
+        + (f"{names} = " if results else "")
+        + f'"odd.op"({", ".join(expected_operands)})'
+        + (f" <{{{properties}}}>" if attributes else "")
+        + f" : () -> ({listed}) loc({quoted(location)})\n}}\n"
+    )
+    module = parse(text)
+    assert str(module) == text
+    (op,) = module.walk()
+    assert op.name == "odd.op"
+    assert [value.name for value in op.results] == expected_results
+    assert [value.type for value in op.results] == kinds[: len(expected_results)]
+    assert op.operands == expected_operands
+    assert dict(op.attributes) == attributes
+    assert op.loc.name == location
