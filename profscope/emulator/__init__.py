@@ -1,0 +1,59 @@
+"""A CPU emulator for the PTX that Triton produces, as an out-of-tree Triton backend.
+
+    with profscope.emulator.activate(sm_count=8):
+        kernel[grid](x, y, n, BLOCK=1024)   # CPU tensors
+
+Importing this package imports neither Triton nor torch: Triton itself imports it to look for backends.
+"""
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import Any
+
+__all__ = ["activate", "describe"]
+
+
+@contextmanager
+def activate(*, sm_count: int = 16) -> Iterator[Any]:
+    """Make the emulator Triton's active driver; the one before is active again afterwards, whatever happens.
+
+    A fresh device is switched on: the same launches take the same cycles each time. Yields the driver.
+    Raises OptionError for a wrong `sm_count` (1 to 1024).
+    """
+    from triton import backends
+    from triton.runtime import driver
+
+    from profscope.emulator.compiler import BACKEND_NAME, EmulatorBackend
+    from profscope.emulator.device import Device, Model
+    from profscope.emulator.driver import EmulatorDriver
+
+    emulator = EmulatorDriver(Device(Model(sm_count=sm_count)))
+    before = driver._active  # None if no driver was needed yet: asking for it would create the default one
+    missing = BACKEND_NAME not in backends.backends  # profscope is importable but not installed
+    if missing:
+        backends.backends[BACKEND_NAME] = backends.Backend(EmulatorBackend, EmulatorDriver)
+    driver.set_active(emulator)
+    try:
+        yield emulator
+    finally:
+        driver._active = before
+        if missing:
+            del backends.backends[BACKEND_NAME]
+
+
+def describe() -> dict[str, Any]:
+    """Name and model parameters of the emulator that is active, for metadata; plain JSON values.
+
+    Raises SessionError if the active driver is another.
+    """
+    from dataclasses import asdict
+
+    from triton.runtime import driver
+
+    from profscope.emulator.compiler import ARCH
+    from profscope.emulator.driver import EmulatorDriver
+    from profscope.errors import SessionError
+
+    if not isinstance(driver.active, EmulatorDriver):
+        raise SessionError("the emulator is not the active Triton driver")
+    return {"name": "profscope emulator", "arch": f"sm_{ARCH}", **asdict(driver.active.device.model)}

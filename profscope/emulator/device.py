@@ -1,0 +1,108 @@
+"""The device model: how many SMs, what fits on one, and what time it is.
+
+CTAs are placed in rounds. Each SM has as many slots as the occupancy limits allow; in a round every slot takes
+one CTA, in linear order, the slot that is free first taking the first (of equals, the one on the lower SM).
+All of it is arithmetic on the cost model's cycles, so it is the same on every machine.
+"""
+
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+
+from profscope.emulator.costs import CTA_LAUNCH_CYCLES
+from profscope.emulator.opcodes.table import Array
+from profscope.errors import OptionError
+
+__all__ = ["Device", "Model", "Placement"]
+
+
+@dataclass(frozen=True)
+class Model:
+    """The machine's parameters. Per SM: warps, CTAs and bytes of shared memory that fit at a time."""
+
+    sm_count: int = 16
+    warps_per_sm: int = 64
+    ctas_per_sm: int = 32
+    shared_bytes_per_sm: int = 167936  # 164 KiB, as sm_80 has
+    max_shared_bytes_per_cta: int = 166912  # 163 KiB
+    clock_khz: int = 1_250_000  # 4 ns are 5 cycles
+    globaltimer_tick_ns: int = 32
+    launch_overhead_ns: int = 2048
+
+    def __post_init__(self) -> None:
+        if not 1 <= self.sm_count <= 1024:
+            raise OptionError(f"sm_count must be 1 to 1024, not {self.sm_count}")
+
+    def slots_per_sm(self, warps: int, shared_bytes: int) -> int:
+        """CTAs of this size that run on one SM at a time; registers are not counted."""
+        by_shared = self.shared_bytes_per_sm // (shared_bytes + 1024) if shared_bytes else self.ctas_per_sm
+        return max(1, min(self.ctas_per_sm, self.warps_per_sm // warps, by_shared))
+
+    def nanoseconds(self, cycles: Any) -> Any:
+        """Whole nanoseconds of a number of cycles, rounded down; also of arrays."""
+        return cycles * 1_000_000 // self.clock_khz
+
+    def cycles(self, nanoseconds: int) -> int:
+        return nanoseconds * self.clock_khz // 1_000_000
+
+
+@dataclass
+class Placement:
+    """When and where CTAs of one launch run. Cycles count from the launch's begin."""
+
+    sms: Array  # of each slot
+    free: Array  # cycle from which each slot is free
+
+    @classmethod
+    def of(cls, model: Model, warps: int, shared_bytes: int) -> "Placement":
+        per_sm = model.slots_per_sm(warps, shared_bytes)
+        slots = np.tile(np.arange(model.sm_count, dtype=np.int32), per_sm)
+        return cls(slots, np.zeros(len(slots), np.int64))
+
+    def next_round(self, count: int) -> tuple[Array, Array, Array]:
+        """Slots, SMs and start cycles of the next `count` CTAs, at most one a slot."""
+        order = np.lexsort((self.sms, self.free))[:count]
+        return order, self.sms[order], self.free[order] + CTA_LAUNCH_CYCLES
+
+    def finish(self, slots: Array, ends: Array) -> None:
+        self.free[slots] = ends
+
+
+# The time at which every device is switched on: clocks that start at zero hide mistakes in their readers.
+FIRST_NS = 1_700_000_000_000_000_000
+FIRST_CYCLE = 5_000_000_000
+SM_SKEW_CYCLES = 1_000_003  # each SM's counter is ahead of the one before it by this
+
+
+@dataclass
+class Device:
+    """One emulated GPU: a model, and the cycles that have passed since it was switched on."""
+
+    model: Model = field(default_factory=Model)
+    cycles: int = 0
+
+    @property
+    def now_ns(self) -> int:
+        return int(self.model.nanoseconds(self.cycles))
+
+    def sm_clock(self, cycles: Array, sms: Array) -> Array:
+        """%clock64 on each CTA's SM, `cycles` after the launch began."""
+        return cycles + (FIRST_CYCLE + self.cycles) + sms.astype(np.int64).reshape(-1, 1, 1) * SM_SKEW_CYCLES
+
+    def globaltimer(self, cycles: Array) -> Array:
+        """%globaltimer, which advances in ticks, `cycles` after the launch began."""
+        tick = self.model.globaltimer_tick_ns
+        return FIRST_NS + self.model.nanoseconds(cycles + self.cycles) // tick * tick
+
+    def properties(self) -> dict[str, int]:
+        """As Triton asks for them; clock rates in kHz."""
+        return {
+            "max_shared_mem": self.model.max_shared_bytes_per_cta,
+            "max_num_regs": 65536,
+            "multiprocessor_count": self.model.sm_count,
+            "warpSize": 32,
+            "sm_clock_rate": self.model.clock_khz,
+            "mem_clock_rate": 1_000_000,
+            "mem_bus_width": 1024,
+        }

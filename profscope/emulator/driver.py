@@ -1,0 +1,108 @@
+"""The driver half of the Triton backend: a device that is this process's memory.
+
+Like `compiler.py` this is imported by `import triton` itself: it imports nothing but Triton's driver base,
+and `is_active` is false unless PROFSCOPE_EMULATOR=1, so that other Triton users see no change.
+"""
+
+import os
+from collections.abc import Callable, Sequence
+from typing import TYPE_CHECKING, Any
+
+from triton.backends import driver as base
+from triton.backends.compiler import GPUTarget
+
+if TYPE_CHECKING:
+    from profscope.emulator.device import Device
+
+__all__ = ["DEVICE_INDEX", "EmulatorDriver"]
+
+# Triton keeps compiled kernels per device index; no GPU has this one, so a process may use both.
+DEVICE_INDEX = -1
+
+
+class EmulatorUtils:
+    """What Triton asks of a driver's C module."""
+
+    def __init__(self, device: "Device") -> None:
+        self._device = device
+
+    def load_binary(self, name: str, ptx: bytes, shared: int, device: int) -> tuple[None, Any, int, int, int]:
+        """(module, function, registers, spills, most threads a CTA may have) of the kernel `name`.
+
+        The module is None on purpose: from 3.8 on a kernel that has one asks the driver active when it is
+        collected to unload it, and that may be another driver, or none.
+        """
+        from profscope.emulator.program import load
+
+        return None, load(ptx, name), 0, 0, 1024
+
+    def get_device_properties(self, device: int) -> dict[str, int]:
+        return self._device.properties()
+
+    def set_printf_fifo_size(self, size: int) -> None:
+        """The emulator prints at once and has no queue to size."""
+
+
+class EmulatorDriver(base.DriverBase):  # type: ignore[misc]
+    """Runs kernels on CPU tensors. `device` holds the machine model and its clock; None is the default one."""
+
+    def __init__(self, device: "Device | None" = None) -> None:
+        from profscope.emulator.device import Device
+        from profscope.emulator.launcher import Launcher
+
+        self.device = device or Device()
+        self.utils = EmulatorUtils(self.device)
+        self.launcher_cls = Launcher
+        super().__init__()
+
+    @staticmethod
+    def is_active() -> bool:
+        return os.environ.get("PROFSCOPE_EMULATOR") == "1"
+
+    def map_python_to_cpp_type(self, ty: str) -> str:
+        raise NotImplementedError("the emulator's launcher is not C++")
+
+    def get_current_target(self) -> GPUTarget:
+        from profscope.emulator.compiler import ARCH, BACKEND_NAME
+
+        return GPUTarget(BACKEND_NAME, ARCH, 32)
+
+    def get_current_device(self) -> int:
+        return DEVICE_INDEX
+
+    def set_current_device(self, device: int) -> None:
+        """There is one device."""
+
+    def get_current_stream(self, device: int | None = None) -> int:
+        return 0
+
+    def get_active_torch_device(self) -> Any:
+        import torch
+
+        return torch.device("cpu")
+
+    def get_device_interface(self) -> Any:
+        import torch
+
+        return torch.cpu
+
+    def get_benchmarker(self) -> Callable[..., Sequence[float]]:
+        """For autotuning: emulated milliseconds of one call, the same on every machine, for each quantile."""
+
+        def benchmark(kernel_call: Callable[[], Any], *, quantiles: Sequence[float], **_: Any) -> list[float]:
+            start_ns = self.device.now_ns
+            kernel_call()
+            return [(self.device.now_ns - start_ns) / 1e6] * len(quantiles)
+
+        return benchmark
+
+    def get_empty_cache_for_benchmark(self) -> None:
+        """There is no cache to fill, so nothing to allocate."""
+
+    def clear_cache(self, cache: None) -> None:
+        """There is no cache to clear."""
+
+    def allocate_default_profile_scratch(self, size: int, alignment: int, stream: int | None) -> Any:
+        import torch
+
+        return torch.zeros(size, dtype=torch.int8)

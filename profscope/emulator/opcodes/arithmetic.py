@@ -1,0 +1,394 @@
+"""Arithmetic on integers and floats."""
+
+from collections.abc import Callable
+
+import numpy as np
+
+from profscope.emulator.costs import Cost
+from profscope.emulator.opcodes.table import DTYPES, Array, Form, Meaning, elementwise, op
+
+__all__: list[str] = []
+
+ROUNDING = "rn rz rm rp ftz sat approx full"
+SMALLEST_NORMAL = np.float32(2.0**-126)
+
+
+def flush(x: Array) -> Array:
+    """Subnormal float32 values become zeros of the same sign."""
+    return np.where(np.abs(x) < SMALLEST_NORMAL, np.copysign(np.float32(0), x), x)
+
+
+def with_modifiers(form: Form, function: Callable[..., Array]) -> Callable[..., Array]:
+    """`function` under `.ftz` (subnormal float32 arguments and results are zero) and `.sat` (result in [0, 1])."""
+    if form.has("sat") and form.kind[0] == "f":
+        inner = function
+
+        def function(*args: Array) -> Array:
+            return np.fmin(np.fmax(inner(*args), DTYPES[form.kind].type(0)), DTYPES[form.kind].type(1))
+
+    if form.has("ftz") and form.kind == "f32":
+        exact = function
+        return lambda *args: flush(exact(*map(flush, args)))
+    return function
+
+
+def is_float(form: Form) -> bool:
+    return form.kind in ("f16", "f32", "f64", "bf16", "f16x2", "bf16x2")
+
+
+def signless(kind: str) -> str:
+    """For operations whose bits do not depend on the sign: one kind for both saves conversions."""
+    return kind.replace("u", "i") if kind[0] == "u" else kind
+
+
+def wide(kind: str) -> str:
+    return {"i16": "i32", "u16": "u32", "i32": "i64", "u32": "u64"}[kind]
+
+
+def binary(form: Form, function: Callable[..., Array]) -> Meaning:
+    kind = signless(form.kind)
+    return elementwise(form, with_modifiers(form, function), kind, kind, kind)
+
+
+@op("add", ROUNDING + " cc")
+def add(form: Form) -> Meaning:
+    """d = a + b; `.cc` also sets the carry."""
+    if form.has("cc"):
+        return carry(form, lambda a, b: a.astype(np.uint64) + b)
+    if form.has("rz"):
+        return elementwise(form, with_modifiers(form, toward_zero(np.add)), form.kind, form.kind, form.kind)
+    return binary(form, np.add)
+
+
+@op("sub", ROUNDING + " cc")
+def sub(form: Form) -> Meaning:
+    """d = a - b; `.cc` also sets the borrow."""
+    if form.has("cc"):
+        return carry(form, lambda a, b: a.astype(np.uint64) - b)
+    return binary(form, np.subtract)
+
+
+@op("addc", "cc")
+def addc(form: Form) -> Meaning:
+    """d = a + b + carry"""
+    return carry(form, lambda a, b, c: a.astype(np.uint64) + b + c, reads=True)
+
+
+@op("subc", "cc")
+def subc(form: Form) -> Meaning:
+    """d = a - b - borrow"""
+    return carry(form, lambda a, b, c: a.astype(np.uint64) - b - c, reads=True)
+
+
+@op("madc", "lo hi cc", cost=Cost.WIDE)
+def madc(form: Form) -> Meaning:
+    """d = low or high half of a * b, plus c, plus carry"""
+    return carry(form, lambda a, b, c, carried: half(form, a, b) + c + carried, reads=True)
+
+
+def half(form: Form, a: Array, b: Array) -> Array:
+    product = a.astype(np.uint64) * b
+    return product >> np.uint64(32) if form.has("hi") else product & np.uint64(0xFFFFFFFF)
+
+
+def carry(form: Form, function: Callable[..., Array], reads: bool = False) -> Meaning:
+    """32-bit arithmetic in 64 bits: the carry (or borrow) is bit 32 of the result."""
+    from profscope.emulator.ptx import Register
+
+    if form.kind not in ("u32", "i32"):
+        raise form.unsupported("carries of 32-bit integers only")
+    flag = Register("%cc")
+    sources = [(operand, "u32") for operand in form.operands[1:]] + [(flag, "pred")] * reads
+    writes = form.has("cc")
+
+    def call(*args: Array) -> Array:
+        total = function(*args)
+        result = total.astype(np.uint32)
+        return (result, (total >> np.uint64(32)) & np.uint64(1) != 0) if writes else result
+
+    return Meaning(call, [(form.operands[0], "u32")] + [(flag, "pred")] * writes, sources)
+
+
+@op("mul", ROUNDING + " lo hi wide", cost=Cost.ALU)
+def mul(form: Form) -> Meaning:
+    """d = a * b: floats rounded; integers the `.lo` or `.hi` half, or `.wide` all of it"""
+    if is_float(form):
+        return binary(form, np.multiply)
+    kind = form.kind
+    if form.has("wide"):
+        dtype = DTYPES[signless(wide(kind))]
+        return elementwise(
+            form, lambda a, b: np.multiply(a.astype(dtype), b), signless(wide(kind)), kind, kind
+        )
+    if form.has("hi"):
+        return elementwise(form, high_half(kind), kind, kind, kind)
+    return binary(form, np.multiply)
+
+
+def high_half(kind: str) -> Callable[[Array, Array], Array]:
+    """The upper half of the product of two integers."""
+    if kind in ("i32", "u32", "i16", "u16"):
+        bits = DTYPES[kind].itemsize * 8
+        double = DTYPES[wide(kind)]
+        return lambda a, b: ((a.astype(double) * b.astype(double)) >> double.type(bits)).astype(DTYPES[kind])
+
+    def unsigned(a: Array, b: Array) -> Array:
+        low = np.uint64(0xFFFFFFFF)
+        s = np.uint64(32)
+        a0, a1, b0, b1 = a & low, a >> s, b & low, b >> s
+        middle = a1 * b0 + ((a0 * b0) >> s)
+        return a1 * b1 + (middle >> s) + ((a0 * b1 + (middle & low)) >> s)
+
+    def signed(a: Array, b: Array) -> Array:
+        high = unsigned(a.view(np.uint64), b.view(np.uint64)).view(np.int64)
+        return high - np.where(a < 0, b, np.int64(0)) - np.where(b < 0, a, np.int64(0))
+
+    return unsigned if kind == "u64" else signed
+
+
+@op("mul24 mad24", "lo", cost=Cost.ALU)
+def mul24(form: Form) -> Meaning:
+    """d = low 32 bits of the product of two 24-bit integers (+ c)"""
+    shift = np.int32(8)
+
+    def product(a: Array, b: Array) -> Array:
+        return (a << shift >> shift) * (b << shift >> shift)
+
+    if form.name == "mul24":
+        return elementwise(form, product, form.kind, form.kind, form.kind)
+    return elementwise(form, lambda a, b, c: product(a, b) + c, form.kind, form.kind, form.kind, form.kind)
+
+
+@op("mad", ROUNDING + " lo hi wide cc", cost=Cost.ALU)
+def mad(form: Form) -> Meaning:
+    """d = a * b + c: as `mul`, then an addition; of floats it is `fma`"""
+    if is_float(form):
+        return fma(form)
+    kind = form.kind
+    if form.has("cc"):
+        return carry(form, lambda a, b, c: half(form, a, b) + c)
+    if form.has("wide"):
+        dtype = DTYPES[signless(wide(kind))]
+        result = signless(wide(kind))
+        return elementwise(
+            form, lambda a, b, c: np.multiply(a.astype(dtype), b) + c, result, kind, kind, result
+        )
+    if form.has("hi"):
+        high = high_half(kind)
+        return elementwise(form, lambda a, b, c: high(a, b) + c, kind, kind, kind, kind)
+    kind = signless(kind)
+    return elementwise(form, lambda a, b, c: a * b + c, kind, kind, kind, kind)
+
+
+@op("fma", ROUNDING + " relu")
+def fma(form: Form) -> Meaning:
+    """d = a * b + c with one rounding
+
+    float32 and narrower are computed in float64, where the product is exact: the sum is rounded twice, which
+    differs from one rounding in about one of 2^29 cases. float64 uses error-free transformations.
+    """
+    kind = form.kind
+    if kind == "f64":
+        function: Callable[..., Array] = fma64
+    elif form.has("rm") or form.has("rz") or form.has("rp"):
+        function = directed_fma(form.pick("rm", "rz", "rp"))
+    else:
+        narrow = DTYPES[kind]
+
+        def function(a: Array, b: Array, c: Array) -> Array:
+            return (a.astype(np.float64) * b + c).astype(narrow)
+
+    if form.has("relu"):
+        inner = function
+        return elementwise(form, lambda a, b, c: np.fmax(inner(a, b, c), 0), kind, kind, kind, kind)
+    return elementwise(form, with_modifiers(form, function), kind, kind, kind, kind)
+
+
+def fma64(a: Array, b: Array, c: Array) -> Array:
+    """a * b + c in float64 with the errors of product (Dekker) and sum (Knuth) added back."""
+    split = np.float64(134217729.0)  # 2^27 + 1
+    product = a * b
+    a_high = a * split - (a * split - a)
+    b_high = b * split - (b * split - b)
+    a_low, b_low = a - a_high, b - b_high
+    product_error = ((a_high * b_high - product) + a_high * b_low + a_low * b_high) + a_low * b_low
+    total = product + c
+    part = total - product
+    error = (product - (total - part)) + (c - part) + product_error
+    return np.where(np.isfinite(error), total + error, total)
+
+
+def directed_fma(mode: str) -> Callable[[Array, Array, Array], Array]:
+    """float32 fma rounded down, up or toward zero."""
+
+    def function(a: Array, b: Array, c: Array) -> Array:
+        exact = a.astype(np.float64) * b + c
+        return round_directed(exact, exact.astype(np.float32), mode)
+
+    return function
+
+
+def round_directed(exact: Array, near: Array, mode: str) -> Array:
+    """`near` is `exact` rounded to nearest in a narrower type; step back if it went past in the wrong way."""
+    infinity = near.dtype.type(np.inf)
+    up = np.nextafter(near, infinity)
+    down = np.nextafter(near, -infinity)
+    if mode in ("rm", "rmi"):
+        return np.where(near > exact, down, near)
+    if mode in ("rp", "rpi"):
+        return np.where(near < exact, up, near)
+    toward = np.where(exact > 0, down, up)
+    return np.where(np.abs(near.astype(exact.dtype)) > np.abs(exact), toward, near)
+
+
+def toward_zero(function: Callable[..., Array]) -> Callable[..., Array]:
+    def call(a: Array, b: Array) -> Array:
+        exact = function(a.astype(np.float64), b)
+        return round_directed(exact, exact.astype(a.dtype), "rz")
+
+    return call
+
+
+@op("div", ROUNDING, cost=Cost.DIVIDE)
+def div(form: Form) -> Meaning:
+    """d = a / b: integers toward zero (of zero: all bits set); floats rounded to nearest, also `.approx`"""
+    if is_float(form):
+        return binary(form, np.divide)
+    kind = form.kind
+
+    def divide(a: Array, b: Array) -> Array:
+        quotient = a // b
+        quotient += (quotient * b != a) & ((a ^ b) < 0)
+        return np.where(b == 0, DTYPES[kind].type(-1), quotient)
+
+    def divide_unsigned(a: Array, b: Array) -> Array:
+        return np.where(b == 0, ~DTYPES[kind].type(0), a // b)
+
+    return elementwise(form, divide if kind[0] == "i" else divide_unsigned, kind, kind, kind)
+
+
+@op("rem", cost=Cost.DIVIDE)
+def rem(form: Form) -> Meaning:
+    """d = a - b * (a / b), with the sign of a (of zero: a)"""
+    kind = form.kind
+    return elementwise(form, lambda a, b: np.where(b == 0, a, np.fmod(a, b)), kind, kind, kind)
+
+
+@op("abs", "ftz")
+def absolute(form: Form) -> Meaning:
+    """d = |a|"""
+    return elementwise(form, with_modifiers(form, np.abs), form.kind, form.kind)
+
+
+@op("neg", "ftz")
+def neg(form: Form) -> Meaning:
+    """d = -a"""
+    return elementwise(form, with_modifiers(form, np.negative), signless(form.kind), signless(form.kind))
+
+
+@op("min max", "ftz NaN xorsign abs relu")
+def min_max(form: Form) -> Meaning:
+    """d = the smaller (larger) of a and b; a NaN loses, unless `.NaN`
+
+    Of floats, -0 is smaller than +0.
+    """
+    if form.has("xorsign") or form.has("abs") or form.has("relu"):
+        raise form.unsupported("this modifier is not supported")
+    if not is_float(form):
+        function: Callable[..., Array] = np.minimum if form.name == "min" else np.maximum
+        return elementwise(form, function, form.kind, form.kind, form.kind)
+    if form.has("NaN"):
+        pick = np.minimum if form.name == "min" else np.maximum
+    else:
+        pick = np.fmin if form.name == "min" else np.fmax
+    join = np.logical_or if form.name == "min" else np.logical_and
+
+    def function(a: Array, b: Array) -> Array:
+        result = pick(a, b)
+        zero = result == 0
+        if not zero.any():
+            return result
+        negative = join(np.signbit(a), np.signbit(b)) & (a == b)
+        signed = np.where(negative, -result.dtype.type(0), result.dtype.type(0))
+        return np.where(zero & (a == b), signed, result)
+
+    return binary(form, function)
+
+
+@op("rcp", ROUNDING, cost=Cost.SPECIAL)
+def rcp(form: Form) -> Meaning:
+    """d = 1 / a (`.approx.ftz.f64` uses and gives the upper 32 bits only)"""
+    one = DTYPES[form.kind].type(1)
+    if form.kind == "f64" and form.has("approx"):
+        mask = np.int64(-(1 << 32))
+
+        def coarse(a: Array) -> Array:
+            upper = (a.view(np.int64) & mask).view(np.float64)
+            return ((one / upper).view(np.int64) & mask).view(np.float64)
+
+        return elementwise(form, coarse, "f64", "f64")
+    return elementwise(form, with_modifiers(form, lambda a: one / a), form.kind, form.kind)
+
+
+@op("sqrt", ROUNDING, cost=Cost.SPECIAL)
+def sqrt(form: Form) -> Meaning:
+    """d = the square root of a"""
+    return elementwise(form, with_modifiers(form, np.sqrt), form.kind, form.kind)
+
+
+@op("rsqrt", "approx ftz", cost=Cost.SPECIAL)
+def rsqrt(form: Form) -> Meaning:
+    """d = 1 / the square root of a"""
+    one = DTYPES[form.kind].type(1)
+    return elementwise(form, with_modifiers(form, lambda a: one / np.sqrt(a)), form.kind, form.kind)
+
+
+@op("ex2", "approx ftz", cost=Cost.SPECIAL)
+def ex2(form: Form) -> Meaning:
+    """d = 2 to the power of a"""
+    return elementwise(form, with_modifiers(form, np.exp2), form.kind, form.kind)
+
+
+@op("lg2", "approx ftz", cost=Cost.SPECIAL)
+def lg2(form: Form) -> Meaning:
+    """d = the logarithm of a to base 2"""
+    return elementwise(form, with_modifiers(form, np.log2), form.kind, form.kind)
+
+
+@op("sin", "approx ftz", cost=Cost.SPECIAL)
+def sin(form: Form) -> Meaning:
+    """d = sin(a), a in radians"""
+    return elementwise(form, with_modifiers(form, np.sin), form.kind, form.kind)
+
+
+@op("cos", "approx ftz", cost=Cost.SPECIAL)
+def cos(form: Form) -> Meaning:
+    """d = cos(a), a in radians"""
+    return elementwise(form, with_modifiers(form, np.cos), form.kind, form.kind)
+
+
+@op("tanh", "approx", cost=Cost.SPECIAL)
+def tanh(form: Form) -> Meaning:
+    """d = tanh(a)"""
+    return elementwise(form, np.tanh, form.kind, form.kind)
+
+
+@op("copysign")
+def copysign(form: Form) -> Meaning:
+    """d = b with the sign of a"""
+    return elementwise(form, lambda a, b: np.copysign(b, a), form.kind, form.kind, form.kind)
+
+
+@op("testp", "finite infinite number notanumber normal subnormal")
+def testp(form: Form) -> Meaning:
+    """p = whether a is of the class named"""
+    tiny = np.finfo(DTYPES[form.kind]).tiny
+    tests: dict[str, Callable[[Array], Array]] = {
+        "finite": np.isfinite,
+        "infinite": np.isinf,
+        "number": lambda a: ~np.isnan(a),
+        "notanumber": np.isnan,
+        "normal": lambda a: np.isfinite(a) & (np.abs(a) >= tiny),
+        "subnormal": lambda a: (np.abs(a) < tiny) & (a != 0),
+    }
+    return elementwise(form, tests[form.modifiers[0]], "pred", form.kind)

@@ -1,0 +1,150 @@
+"""The opcode table: what each PTX instruction means, as a function on numpy arrays.
+
+An entry is a function under `@op(...)`. It gets a `Form` (one instruction as written) and returns a `Meaning`:
+a function on arrays, the operands it reads and writes, and the kind of each. It runs once when a kernel is
+translated; the function in the `Meaning` runs every time the instruction executes, for all threads at once.
+
+Values are arrays of three axes, (CTAs, warps of a CTA, lanes), where an axis along which the value does not
+vary has length 1. They are never modified in place. Kinds: i16 u16 i32 u32 i64 u64 f16 f32 f64 pred are numpy
+dtypes of a register's bits; `bf16` is a float32 array of values bfloat16 can hold; `f16x2` has a fourth axis
+of length 2; `bf16x2` likewise, in float32.
+"""
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from profscope.emulator.costs import Cost
+from profscope.emulator.ptx import Immediate, Instruction, Operand, Vector
+from profscope.errors import EmulatorError
+
+__all__ = ["DTYPES", "TABLE", "Array", "Form", "Meaning", "Op", "describe_instruction", "elementwise", "lookup", "op"]
+
+Array = Any  # np.ndarray of any dtype: the kinds say more than numpy's types can
+
+DTYPES = {
+    "i8": np.dtype(np.int8), "u8": np.dtype(np.uint8), "i16": np.dtype(np.int16), "u16": np.dtype(np.uint16),
+    "i32": np.dtype(np.int32), "u32": np.dtype(np.uint32), "i64": np.dtype(np.int64),
+    "u64": np.dtype(np.uint64), "f16": np.dtype(np.float16), "f32": np.dtype(np.float32),
+    "f64": np.dtype(np.float64), "pred": np.dtype(np.bool_), "bf16": np.dtype(np.float32),
+    "f16x2": np.dtype(np.float16), "bf16x2": np.dtype(np.float32),
+}  # fmt: skip
+
+_TYPES = {
+    "b8": "u8", "u8": "u8", "s8": "i8", "b16": "i16", "u16": "u16", "s16": "i16", "f16": "f16", "bf16": "bf16",
+    "b32": "i32", "u32": "u32", "s32": "i32", "f32": "f32", "f16x2": "f16x2", "bf16x2": "bf16x2",
+    "b64": "i64", "u64": "u64", "s64": "i64", "f64": "f64", "pred": "pred", "tf32": "i32",
+}  # fmt: skip
+
+
+@dataclass(frozen=True)
+class Form:
+    """One instruction as written: `ld.global.v2.b32` has name "ld", modifiers {"global", "v2"}, kinds ("i32",)."""
+
+    instruction: Instruction
+    name: str
+    modifiers: tuple[str, ...]
+    kinds: tuple[str, ...]
+
+    @property
+    def kind(self) -> str:
+        """The last type of the opcode, which for most instructions is the only one."""
+        return self.kinds[-1]
+
+    @property
+    def operands(self) -> tuple[Operand, ...]:
+        return self.instruction.operands
+
+    def has(self, modifier: str) -> bool:
+        return modifier in self.modifiers
+
+    def pick(self, *choices: str) -> str:
+        """The one of `choices` among the modifiers; "" if none is."""
+        return next((m for m in self.modifiers if m in choices), "")
+
+    def constant(self, index: int) -> int | None:
+        """The value of operand `index` if it is an integer written in the instruction."""
+        operand = self.operands[index]
+        return operand.bits if isinstance(operand, Immediate) else None
+
+    def unsupported(self, why: str) -> EmulatorError:
+        return EmulatorError(f"{describe_instruction(self.instruction)}: {why}")
+
+
+@dataclass(frozen=True)
+class Meaning:
+    """What to call. `on_machine` functions get (machine, mask, site) before their arrays.
+
+    `mask` is None when every thread of the batch executes, else a boolean array of those that do.
+    `is_sync` functions may move the warps' clocks, so the clocks are brought up to date before.
+    """
+
+    function: Callable[..., Any]
+    results: Sequence[tuple[Operand, str]]
+    arguments: Sequence[tuple[Operand, str]]
+    on_machine: bool = False
+    is_sync: bool = False
+
+
+@dataclass(frozen=True)
+class Op:
+    """A row of the table. `result_count` leading operands are written; `cost` is its class in the cost model."""
+
+    name: str
+    modifiers: frozenset[str]
+    cost: Cost
+    result_count: int
+    resolve: Callable[[Form], Meaning]
+
+
+TABLE: dict[str, Op] = {}
+
+
+def op(
+    names: str, modifiers: str = "", *, cost: Cost = Cost.ALU, results: int = 1
+) -> Callable[[Callable[[Form], Meaning]], Callable[[Form], Meaning]]:
+    """Enter a function in the table under each of `names`; `modifiers` are all that the opcode may carry."""
+
+    def enter(resolve: Callable[[Form], Meaning]) -> Callable[[Form], Meaning]:
+        for name in names.split():
+            TABLE[name] = Op(name, frozenset(modifiers.split()), cost, results, resolve)
+        return resolve
+
+    return enter
+
+
+def describe_instruction(instruction: Instruction) -> str:
+    """`ld.global.b32 at PTX line 60 (add.py:18)`, for error messages."""
+    where = f" ({instruction.source})" if instruction.source else ""
+    return f"{instruction.opcode} at PTX line {instruction.line}{where}"
+
+
+def lookup(instruction: Instruction) -> tuple[Op, Form]:
+    """The table's row for an instruction. Raises EmulatorError if opcode or a modifier is not in the table."""
+    parts = instruction.opcode.split(".")
+    name, rest = parts[0], parts[1:]
+    for length in (3, 2):  # cp.async.commit_group, call.vprintf: the longest name in the table
+        joined = ".".join(parts[:length])
+        if joined in TABLE:
+            name, rest = joined, parts[length:]
+            break
+    row = TABLE.get(name)
+    kinds = tuple(_TYPES[part] for part in rest if part in _TYPES)
+    modifiers = tuple(part.split("::")[0] for part in rest if part not in _TYPES)
+    unknown = [m for m in modifiers if row is not None and m not in row.modifiers]
+    if row is None or unknown:
+        detail = f": modifier .{unknown[0]} is unknown" if unknown else ": unknown opcode"
+        raise EmulatorError(f"the emulator cannot execute {describe_instruction(instruction)}{detail}")
+    return row, Form(instruction, name, modifiers, kinds or ("i32",))
+
+
+def elementwise(form: Form, function: Callable[..., Array], result: str, *arguments: str) -> Meaning:
+    """Operand 0 is `function` of the others; their kinds are given in order."""
+    return Meaning(function, [(form.operands[0], result)], list(zip(form.operands[1:], arguments, strict=True)))
+
+
+def items(operand: Operand) -> tuple[Operand, ...]:
+    """The elements of a vector operand, or the operand alone."""
+    return operand.items if isinstance(operand, Vector) else (operand,)

@@ -1,0 +1,268 @@
+"""Instructions in which the threads of a warp exchange values: shuffles, votes, matrix multiplication."""
+
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from profscope.emulator.costs import Cost
+from profscope.emulator.opcodes.table import DTYPES, Array, Form, Meaning, items, op
+from profscope.emulator.ptx import Register
+
+if TYPE_CHECKING:
+    from profscope.emulator.machine import Batch
+    from profscope.emulator.translate import Site
+
+__all__: list[str] = []
+
+LANES = np.arange(32, dtype=np.int32)
+
+
+def source_lanes(mode: str, b: Array, c: Array) -> tuple[Array, Array]:
+    """For each lane, the lane `shfl` reads and whether it is in range, by the PTX manual's formula."""
+    clamp, segment = c & 31, (c >> 8) & 31
+    highest = (LANES & segment) | (clamp & ~segment)
+    lowest = LANES & segment
+    if mode == "up":
+        lane = LANES - (b & 31)
+        valid = lane >= highest
+    elif mode == "down":
+        lane = LANES + (b & 31)
+        valid = lane <= highest
+    elif mode == "bfly":
+        lane = LANES ^ (b & 31)
+        valid = lane <= highest
+    else:
+        lane = lowest | ((b & 31) & ~segment)
+        valid = lane <= highest
+    return np.where(valid, lane, LANES), valid
+
+
+@op("shfl", "sync up down bfly idx", cost=Cost.EXCHANGE)
+def shfl(form: Form) -> Meaning:
+    """d|p = a of the lane that b and c select; its own, and p false, if that is out of range"""
+    mode = form.pick("up", "down", "bfly", "idx")
+    targets = items(form.operands[0])
+    b, c = form.constant(2), form.constant(3)
+    wanted = [(t, kind) for t, kind in zip(targets, ("i32", "pred"), strict=False)]
+    source = (form.operands[1], "i32")
+
+    if b is not None and c is not None:
+        lane, valid = source_lanes(mode, np.int32(b), np.int32(c))
+        in_range = valid.reshape(1, 1, 32)
+
+        def fixed(a: Array) -> Any:
+            moved = a if a.shape[-1] == 1 else a.take(lane, axis=-1)
+            return moved if len(wanted) == 1 else (moved, in_range)
+
+        return Meaning(fixed, wanted, [source])
+
+    def varying(a: Array, b: Array, c: Array) -> Any:
+        lane, valid = source_lanes(mode, b, c)
+        a, lane = np.broadcast_arrays(np.broadcast_to(a, (*a.shape[:-1], 32)), lane)
+        moved = np.take_along_axis(a, lane.astype(np.intp), axis=-1)
+        return moved if len(wanted) == 1 else (moved, valid)
+
+    return Meaning(varying, wanted, [source, (form.operands[2], "i32"), (form.operands[3], "i32")])
+
+
+def lane_bits(active: Array) -> Array:
+    """A boolean per lane to one 32-bit word per warp."""
+    packed = np.packbits(active, axis=-1, bitorder="little")
+    return np.ascontiguousarray(packed).view(np.int32)
+
+
+def voters(machine: "Batch", mask: Array | None, value: Array) -> Array:
+    return np.broadcast_to(value if mask is None else value & mask, machine.shape)
+
+
+@op("vote", "sync ballot any all uni", cost=Cost.EXCHANGE)
+def vote(form: Form) -> Meaning:
+    """d = the predicates of the active lanes: as bits (ballot), or whether any, all, or equally many are set"""
+    mode = form.pick("ballot", "any", "all", "uni")
+
+    def function(machine: "Batch", mask: Array | None, _: "Site", p: Array) -> Array:
+        yes = voters(machine, mask, p)
+        if mode == "ballot":
+            return lane_bits(yes)
+        no = voters(machine, mask, ~p)
+        if mode == "any":
+            return yes.any(axis=-1, keepdims=True)
+        if mode == "all":
+            return ~no.any(axis=-1, keepdims=True)
+        return ~(yes.any(axis=-1, keepdims=True) & no.any(axis=-1, keepdims=True))
+
+    kind = "i32" if mode == "ballot" else "pred"
+    return Meaning(function, [(form.operands[0], kind)], [(form.operands[1], "pred")], on_machine=True)
+
+
+@op("activemask", cost=Cost.EXCHANGE)
+def activemask(form: Form) -> Meaning:
+    """d = the active lanes of the warp as bits"""
+
+    def function(machine: "Batch", mask: Array | None, _: "Site") -> Array:
+        return lane_bits(voters(machine, mask, np.ones((1, 1, 1), np.bool_)))
+
+    return Meaning(function, [(form.operands[0], "i32")], [], on_machine=True)
+
+
+@op("match", "sync any", cost=Cost.EXCHANGE)
+def match(form: Form) -> Meaning:
+    """d = the lanes that hold the same a, as bits"""
+
+    def function(machine: "Batch", mask: Array | None, _: "Site", a: Array) -> Array:
+        a = np.broadcast_to(a, machine.shape)
+        same = voters(machine, mask, np.ones((1, 1, 1), np.bool_))[..., None, :] & (a[..., None] == a[..., None, :])
+        return lane_bits(same)[..., 0]
+
+    return Meaning(function, [(form.operands[0], "i32")], [(form.operands[1], form.kind)], on_machine=True)
+
+
+@op("redux", "sync add min max and or xor", cost=Cost.EXCHANGE)
+def redux(form: Form) -> Meaning:
+    """d = all active lanes' a, combined"""
+    name = form.pick("add", "min", "max", "and", "or", "xor")
+    combine: np.ufunc = {
+        "add": np.add, "min": np.minimum, "max": np.maximum, "and": np.bitwise_and, "or": np.bitwise_or,
+        "xor": np.bitwise_xor,
+    }[name]  # fmt: skip
+    dtype = DTYPES[form.kind]
+    info = np.iinfo(dtype)
+    neutral = {"min": info.max, "max": info.min, "and": -1 if form.kind[0] == "i" else info.max}.get(name, 0)
+
+    def function(machine: "Batch", mask: Array | None, _: "Site", a: Array) -> Array:
+        a = np.broadcast_to(a, machine.shape)
+        if mask is not None:
+            a = np.where(mask, a, dtype.type(neutral))
+        return combine.reduce(a, axis=-1, keepdims=True, dtype=dtype)
+
+    kind = form.kind
+    return Meaning(function, [(form.operands[0], kind)], [(form.operands[1], kind)], on_machine=True)
+
+
+# --- tensor cores ---
+#
+# A warp holds a matrix in pieces: lane 4 * g + t has `per` consecutive elements from element per * t on, of rows
+# g and g + 8 (registers 0 and 1), then of the same rows further right (registers 2 and 3), as the PTX manual
+# draws it. A is rows by k, B is stored by columns like a matrix of columns by k, C is rows by columns.
+
+
+def gather_operand(parts: list[Array], elements: Callable[[Array], Array], tiles: int) -> Array:
+    """Registers of an A (`tiles` = 2: rows g and g + 8) or B (1) fragment to matrices (warps, 8 * tiles, k)."""
+    pieces = np.stack([elements(p) for p in parts], axis=-2)  # (warps, 32, registers, per)
+    warps, _, registers, per = pieces.shape
+    steps = registers // tiles
+    grid = pieces.reshape(warps, 8, 4, steps, tiles, per)
+    return grid.transpose(0, 4, 1, 3, 2, 5).reshape(warps, tiles * 8, steps * 4 * per)
+
+
+def scatter_result(matrix: Array) -> list[Array]:
+    """Matrices (warps, 16, 8) to the four (8, 8: two) C registers, each (warps, 32)."""
+    warps, rows, _ = matrix.shape
+    grid = matrix.reshape(warps, rows // 8, 8, 4, 2).transpose(1, 4, 0, 2, 3)
+    return [
+        np.ascontiguousarray(grid[tile, element]).reshape(warps, 32)
+        for tile in range(rows // 8)
+        for element in range(2)
+    ]
+
+
+def gather_result(parts: list[Array]) -> Array:
+    """The inverse of `scatter_result`."""
+    warps = parts[0].shape[0]
+    tiles = len(parts) // 2
+    grid = np.stack(parts).reshape(tiles, 2, warps, 8, 4)
+    return grid.transpose(2, 0, 3, 4, 1).reshape(warps, tiles * 8, 8)
+
+
+def element_reader(kind: str) -> Callable[[Array], Array]:
+    """Registers (warps, 32) of packed elements to (warps, 32, elements), in the type they are multiplied in."""
+
+    def read(dtype: Any, wide: Any) -> Callable[[Array], Array]:
+        return lambda x: np.ascontiguousarray(x).view(dtype).reshape(*x.shape, -1).astype(wide)
+
+    if kind == "bf16":
+        return lambda x: (
+            np.ascontiguousarray(x).view(np.uint16).reshape(*x.shape, 2).astype(np.uint32) << np.uint32(16)
+        ).view(np.float32)
+    if kind == "tf32":
+        return lambda x: (x.view(np.uint32) & np.uint32(0xFFFFE000)).view(np.float32)[..., None]
+    readers = {
+        "f16": read(np.float16, np.float32), "s8": read(np.int8, np.float32), "u8": read(np.uint8, np.float32),
+        "f64": lambda x: x[..., None],
+    }  # fmt: skip
+    return readers[kind]
+
+
+@op("mma", "sync aligned m16n8k8 m16n8k16 m16n8k32 m16n8k4 m8n8k4 row col satfinite", cost=Cost.MMA)
+def mma(form: Form) -> Meaning:
+    """D = A * B + C, one small matrix product a warp; float products are summed in float32 (f64: float64)
+
+    Integers are summed exactly; `.satfinite` clamps the int32 result.
+    """
+    types = [t for t in form.instruction.opcode.split(".") if t in ("f16", "bf16", "tf32", "f32", "f64", "s8", "u8", "s32")]
+    result, a_type, b_type, _ = types
+    if a_type not in ("f16", "bf16", "tf32", "f64", "s8", "u8"):
+        raise form.unsupported(f"matrix elements of type {a_type} are not supported")
+    d, a, b, c = (items(operand) for operand in form.operands)
+    a_count, b_count = len(a), len(b)
+    read_a, read_b = element_reader(a_type), element_reader(b_type)
+    register = "f64" if a_type == "f64" else "i32"
+    kinds = {"f32": "f32", "f64": "f64", "s32": "i32", "f16": "i32"}[result]
+    tiles = 1 if form.has("m8n8k4") else 2
+
+    def function(machine: "Batch", mask: Array | None, site: "Site", *registers: Array) -> tuple[Array, ...]:
+        full = [np.broadcast_to(r, machine.shape).reshape(-1, 32) for r in registers]
+        sources_a, sources_b = registers[:a_count], registers[a_count : a_count + b_count]
+        left = machine.memo(
+            ("A", a_type, *map(id, sources_a)), sources_a, lambda: gather_operand(full[:a_count], read_a, tiles)
+        )
+        right = machine.memo(
+            ("B", b_type, *map(id, sources_b)), sources_b,
+            lambda: gather_operand(full[a_count : a_count + b_count], read_b, 1).transpose(0, 2, 1),
+        )  # fmt: skip
+        start = full[a_count + b_count :]
+        product = np.matmul(left, right)
+        if result == "f16":
+            halves = [np.ascontiguousarray(r).view(np.float16).reshape(-1, 32, 2) for r in start]
+            total = gather_result([h[..., i] for h in halves for i in range(2)]).astype(np.float32) + product
+            parts = scatter_result(total.astype(np.float16))
+            packed = [np.stack(parts[2 * i : 2 * i + 2], axis=-1).view(np.int32)[..., 0] for i in range(2)]
+            return tuple(p.reshape(machine.shape) for p in packed)
+        if result == "s32":
+            sums = [p.astype(np.int64) + r for p, r in zip(scatter_result(product), start, strict=True)]
+            if form.has("satfinite"):
+                sums = [np.clip(s, -(1 << 31), (1 << 31) - 1) for s in sums]
+            return tuple(s.astype(np.int32).reshape(machine.shape) for s in sums)
+        return tuple(
+            (p + r).reshape(machine.shape) for p, r in zip(scatter_result(product), start, strict=True)
+        )
+
+    operands = [(x, register) for x in (*a, *b)] + [(x, kinds) for x in c]
+    return Meaning(function, [(x, kinds) for x in d], operands, on_machine=True)
+
+
+@op("movmatrix", "sync aligned m8n8 trans", cost=Cost.MATRIX_LOAD)
+def movmatrix(form: Form) -> Meaning:
+    """d = the 8x8 matrix of 16-bit elements the warp holds in a, transposed"""
+
+    def function(machine: "Batch", mask: Array | None, _: "Site", a: Array) -> Array:
+        grid = np.ascontiguousarray(np.broadcast_to(a, machine.shape)).view(np.int16).reshape(-1, 8, 8)
+        turned = np.ascontiguousarray(grid.transpose(0, 2, 1))
+        return turned.view(np.int32).reshape(machine.shape)
+
+    return Meaning(function, [(form.operands[0], "i32")], [(form.operands[1], "i32")], on_machine=True)
+
+
+@op("elect", "sync", cost=Cost.EXCHANGE)
+def elect(form: Form) -> Meaning:
+    """d|p = the lowest active lane; p is true in it alone"""
+    targets = items(form.operands[0])
+
+    def function(machine: "Batch", mask: Array | None, _: "Site") -> tuple[Array, Array]:
+        active = voters(machine, mask, np.ones((1, 1, 1), np.bool_))
+        leader = active.argmax(axis=-1, keepdims=True).astype(np.int32)
+        return leader, leader == LANES
+
+    wanted = list(zip(targets, ("i32", "pred"), strict=True))
+    return Meaning(function, [(t, k) for t, k in wanted if t is not Register("")], [], on_machine=True)

@@ -1,0 +1,69 @@
+"""A kernel ready to run: parsed, analysed and translated once for each PTX text."""
+
+import functools
+from dataclasses import dataclass
+
+import numpy as np
+
+from profscope.emulator.flow import Graph, build
+from profscope.emulator.memory import Allocation
+from profscope.emulator.opcodes.table import Array
+from profscope.emulator.ptx import Module, Register, parse
+from profscope.emulator.translate import CLOCK_REGISTERS, TranslatedBlock, translate
+
+__all__ = ["Program", "load"]
+
+
+@dataclass(frozen=True, eq=False)
+class Program:
+    """`variables` are the module's own global arrays; `static_shared` is the bytes of its sized shared ones.
+
+    `reads_clock` says that results may depend on when and where a CTA runs.
+    """
+
+    name: str
+    graph: Graph
+    blocks: list[TranslatedBlock]
+    initial: list[Array]
+    variables: list[Allocation]
+    static_shared: int
+    reads_clock: bool
+
+
+@functools.lru_cache(maxsize=256)
+def load(ptx: bytes, name: str) -> Program:
+    """The kernel `name` of a PTX text. Raises EmulatorError for what cannot be read or executed."""
+    module = parse(ptx.decode())
+    graph = build(module, name)
+    variables, symbols, static_shared = _variables(module)
+    blocks, initial = translate(graph, symbols)
+    return Program(name, graph, blocks, initial, variables, static_shared, _reads_clock(graph))
+
+
+def _variables(module: Module) -> tuple[list[Allocation], dict[str, int], int]:
+    """The global variables' memory, each variable's address, and the bytes of sized shared variables."""
+    allocations = []
+    symbols = {}
+    shared = 0
+    for variable in module.variables.values():
+        if variable.space == "shared":
+            symbols[variable.name] = shared if variable.data is not None else 0
+            shared += (variable.size + 15) // 16 * 16
+            continue
+        data = np.zeros(len(variable.data or b"") + 16, np.uint8)
+        start = (data.ctypes.data + 15) // 16 * 16
+        skip = start - data.ctypes.data
+        data[skip : skip + variable.size] = np.frombuffer(variable.data or b"", np.uint8)
+        symbols[variable.name] = start
+        allocations.append(Allocation(variable.name, start, variable.size, start, data))
+    return allocations, symbols, shared
+
+
+def _reads_clock(graph: Graph) -> bool:
+    names = {*CLOCK_REGISTERS, "%smid"}
+    return any(
+        isinstance(operand, Register) and operand.name in names
+        for block in graph.blocks
+        for instruction in block.instructions
+        for operand in instruction.operands
+    )

@@ -1,0 +1,413 @@
+"""Reading PTX text into plain data: globals, functions, and their instructions with source lines.
+
+The subset is what LLVM's NVPTX backend and Triton's inline assembly print: one statement may span lines or
+share one, `{ ... }` opens a scope with registers of its own, `.loc` lines give the source position of what
+follows. Registers, labels and parameters of inner scopes come out renamed, so names are unique per function.
+"""
+
+import re
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from typing import NamedTuple
+
+from profscope.errors import EmulatorError
+
+__all__ = ["Address", "Function", "GlobalVariable", "Immediate", "Instruction", "Module", "Operand",
+           "Parameter", "Register", "SourceLine", "Symbol", "Vector", "parse"]  # fmt: skip
+
+TYPE_BYTES = {"pred": 1, "b8": 1, "u8": 1, "s8": 1, "b16": 2, "u16": 2, "s16": 2, "f16": 2, "bf16": 2, "b32": 4,
+              "u32": 4, "s32": 4, "f32": 4, "f16x2": 4, "b64": 8, "u64": 8, "s64": 8, "f64": 8}  # fmt: skip
+
+
+class SourceLine(NamedTuple):
+    file: str
+    line: int
+
+    def __str__(self) -> str:
+        return f"{self.file}:{self.line}"
+
+
+class Register(NamedTuple):
+    """`%r1`, `%tid.x`, or a name declared by `.reg`; `_` is where a vector's unused element goes."""
+
+    name: str
+
+
+class Immediate(NamedTuple):
+    """The bits of a constant; `width` is that of a float literal in bits, 0 for an integer (any width)."""
+
+    bits: int
+    width: int
+
+
+class Symbol(NamedTuple):
+    """A variable, parameter, function or label."""
+
+    name: str
+
+
+class Vector(NamedTuple):
+    """`{a, b}`, or `p|q` of instructions with two results."""
+
+    items: tuple["Operand", ...]
+
+
+class Address(NamedTuple):
+    """`[base + offset]`, offset in bytes."""
+
+    base: "Register | Symbol | Immediate"
+    offset: int
+
+
+Operand = Register | Immediate | Symbol | Vector | Address
+
+
+@dataclass(frozen=True)
+class Instruction:
+    """`predicate` is (register, negated) or None; `line` counts lines of the PTX text from 1."""
+
+    opcode: str
+    operands: tuple[Operand, ...]
+    predicate: tuple[Register, bool] | None
+    line: int
+    source: SourceLine | None
+
+
+class Parameter(NamedTuple):
+    name: str
+    type: str
+    is_pointer: bool
+
+
+@dataclass
+class Function:
+    """`body` holds instructions and labels in order; sizes are bytes, `registers` maps names to types."""
+
+    name: str
+    is_entry: bool
+    params: list["Parameter"]
+    results: list[str] = field(default_factory=list)
+    threads: int = 0  # of .reqntid
+    registers: dict[str, str] = field(default_factory=dict)
+    locals: dict[str, int] = field(default_factory=dict)
+    body: list[Instruction | Symbol] = field(default_factory=list)
+
+
+@dataclass(frozen=True)
+class GlobalVariable:
+    """`data` is None for the dynamic shared array, whose size the launch gives."""
+
+    name: str
+    space: str
+    data: bytes | None
+    size: int
+
+
+@dataclass
+class Module:
+    functions: dict[str, Function] = field(default_factory=dict)
+    variables: dict[str, GlobalVariable] = field(default_factory=dict)
+
+
+Scope = dict[str, Register | Symbol]
+
+
+class Token(NamedTuple):
+    kind: str
+    text: str
+    line: int
+
+
+_TOKEN = re.compile(
+    r"""(?P<skip>[ \t\r]+|//[^\n]*|/\*.*?\*/)
+    |(?P<newline>\n)
+    |(?P<number>0[fF][0-9a-fA-F]{8}|0[dD][0-9a-fA-F]{16}|0[xX][0-9a-fA-F]+U?|\d+U?)
+    |(?P<word>[%$.A-Za-z_](?:[\w$.%]|::(?=[\w]))*)
+    |(?P<string>"[^"]*")
+    |(?P<punctuation>[-+{}()\[\],;:@!|<>=])""",
+    re.VERBOSE | re.DOTALL,
+)
+
+
+def _tokens(text: str) -> Iterator[Token]:
+    line = 1
+    position = 0
+    while position < len(text):
+        match = _TOKEN.match(text, position)
+        if match is None:
+            raise EmulatorError(f"PTX line {line}: cannot read {text[position : position + 30]!r}")
+        kind = str(match.lastgroup)
+        if kind == "newline":
+            yield Token(kind, "\n", line)
+            line += 1
+        elif kind == "skip":
+            line += match.group().count("\n")
+        else:
+            yield Token(kind, match.group(), line)
+        position = match.end()
+
+
+def parse(text: str) -> Module:
+    """The module in `text`. Raises EmulatorError with the PTX line for what cannot be read."""
+    code = re.split(r"^\s*\.section\b", text, maxsplit=1, flags=re.MULTILINE)[0]
+    files = {int(number): name for number, name in re.findall(r'\.file\s+(\d+)\s+"([^"]*)"', text)}
+    return _Parser(list(_tokens(code)), files).module()
+
+
+class _Parser:
+    def __init__(self, tokens: list[Token], files: dict[int, str]) -> None:
+        self.tokens = tokens
+        self.files = files
+        self.at = 0
+
+    # --- tokens ---
+
+    def peek(self) -> Token:
+        while self.at < len(self.tokens) and self.tokens[self.at].kind == "newline":
+            self.at += 1
+        return self.tokens[self.at] if self.at < len(self.tokens) else Token("end", "", 0)
+
+    def next(self) -> Token:
+        token = self.peek()
+        self.at += 1
+        return token
+
+    def accept(self, text: str) -> bool:
+        if self.peek().text != text:
+            return False
+        self.at += 1
+        return True
+
+    def expect(self, text: str) -> Token:
+        token = self.next()
+        if token.text != text:
+            raise EmulatorError(f"PTX line {token.line}: {text!r} expected, found {token.text!r}")
+        return token
+
+    def rest_of_line(self) -> list[Token]:
+        start = self.at
+        while self.at < len(self.tokens) and self.tokens[self.at].kind != "newline":
+            self.at += 1
+        return self.tokens[start : self.at]
+
+    # --- module level ---
+
+    def module(self) -> Module:
+        module = Module()
+        while self.peek().kind != "end":
+            token = self.next()
+            if token.text in (".version", ".target", ".address_size", ".file"):
+                self.rest_of_line()
+            elif token.text in (".visible", ".extern", ".weak"):
+                continue
+            elif token.text in (".entry", ".func"):
+                function = self.function(token.text == ".entry")
+                if function is not None:
+                    module.functions[function.name] = function
+            elif token.text in (".global", ".shared", ".const"):
+                variable = self.variable(token.text[1:])
+                module.variables[variable.name] = variable
+            else:
+                raise EmulatorError(f"PTX line {token.line}: unknown directive {token.text!r}")
+        return module
+
+    def variable(self, space: str) -> GlobalVariable:
+        """After `.global`: `.align 4 .b8 name[24] = {1, 2, ...};`"""
+        while self.peek().text.startswith("."):
+            word = self.next().text
+            if word == ".align":
+                self.next()
+        element_bytes = TYPE_BYTES[word[1:]]
+        name = self.next().text
+        count = 1
+        is_sized = True
+        if self.accept("["):
+            is_sized = self.peek().text != "]"
+            count = int(self.next().text) if is_sized else 0
+            if is_sized:
+                self.expect("]")
+            else:
+                self.next()
+        values: list[int] = []
+        if self.accept("="):
+            if self.accept("{"):
+                while not self.accept("}"):
+                    values.append(self.integer())
+                    self.accept(",")
+            else:
+                values.append(self.integer())
+        self.expect(";")
+        data = b"".join((v % (1 << 8 * element_bytes)).to_bytes(element_bytes, "little") for v in values)
+        size = element_bytes * count
+        return GlobalVariable(name, space, data.ljust(size, b"\0") if is_sized else None, size)
+
+    def integer(self) -> int:
+        sign = -1 if self.accept("-") else 1
+        return sign * _immediate(self.next()).bits
+
+    def function(self, is_entry: bool) -> Function | None:
+        """After `.entry` or `.func`; None for a mere declaration."""
+        results = [p.name for p in self.parameters()] if self.peek().text == "(" else []
+        function = Function(self.next().text, is_entry, self.parameters(), results)
+        while self.peek().text not in ("{", ";"):
+            if self.next().text == ".reqntid":
+                function.threads = int(self.next().text)
+                while self.accept(","):
+                    function.threads *= int(self.next().text)
+        if self.accept(";"):
+            return None
+        self.body(function)
+        return function
+
+    def parameters(self) -> list[Parameter]:
+        """`(.param .u64 .ptr .global .align 1 name, ...)`"""
+        found: list[Parameter] = []
+        if not self.accept("("):
+            return found
+        while not self.accept(")"):
+            words = []
+            while self.peek().text not in (",", ")"):
+                words.append(self.next().text)
+            self.accept(",")
+            kinds = [w[1:] for w in words if w.startswith(".") and w[1:] in TYPE_BYTES]
+            names = [w for w in words if w[0] not in ".[]0123456789"]
+            found.append(Parameter(names[-1], kinds[0], ".ptr" in words))
+        return found
+
+    # --- function bodies ---
+
+    def body(self, function: Function) -> None:
+        source: SourceLine | None = None
+        scopes: list[Scope] = [{}]
+        scope_count = 0
+        self.expect("{")
+        while True:
+            token = self.next()
+            if token.text == "{":
+                scope_count += 1
+                scopes.append({})
+            elif token.text == "}":
+                scopes.pop()
+                if not scopes:
+                    return
+            elif token.text == ".loc":
+                source = self.location() or source
+            elif token.text == ".reg":
+                self.registers(function, scopes[-1], scope_count if len(scopes) > 1 else 0)
+            elif token.text in (".param", ".local", ".shared"):
+                self.declaration(function, token.text, scopes[-1], scope_count)
+            elif token.text == ".pragma":
+                while self.next().text != ";":
+                    pass
+            elif token.text == ";":
+                continue
+            elif token.kind == "word" and self.peek().text == ":":
+                self.next()
+                function.body.append(Symbol(token.text))
+            elif token.kind in ("word", "punctuation"):
+                self.at -= 1
+                function.body.append(self.instruction(scopes, source))
+            else:
+                raise EmulatorError(f"PTX line {token.line}: {token.text!r} where an instruction should start")
+
+    def location(self) -> SourceLine | None:
+        """`1 18 16, function_name ..., inlined_at 1 20 5`: the innermost position; line 0 means none."""
+        words = self.rest_of_line()
+        number, line = int(words[0].text), int(words[1].text)
+        return SourceLine(self.files.get(number, "?"), line) if line else None
+
+    def registers(self, function: Function, scope: Scope, scope_number: int) -> None:
+        kind = self.next().text[1:]
+        while True:
+            name = self.next().text
+            count = 0
+            if self.accept("<"):
+                count = int(self.next().text)
+                self.expect(">")
+            for one in [f"{name}{i}" for i in range(count)] if count else [name]:
+                unique = f"{one}.{scope_number}" if scope_number else one
+                scope[one] = Register(unique)
+                function.registers[unique] = kind
+            if self.accept(";"):
+                return
+            self.expect(",")
+
+    def declaration(self, function: Function, space: str, scope: Scope, scope_number: int) -> None:
+        while self.peek().text.startswith("."):
+            word = self.next().text
+            if word == ".align":
+                self.next()
+        name = self.next().text
+        count = 1
+        if self.accept("["):
+            count = int(self.next().text)
+            self.expect("]")
+        self.expect(";")
+        if space == ".param":
+            scope[name] = Symbol(f"{name}.{scope_number}")
+        else:
+            function.locals[name] = count * TYPE_BYTES[word[1:]]
+
+    def instruction(self, scopes: list[Scope], source: SourceLine | None) -> Instruction:
+        predicate = None
+        line = self.peek().line
+        if self.accept("@"):
+            negated = self.accept("!")
+            predicate = (Register(_lookup(self.next().text, scopes).name), negated)
+        opcode = self.next().text
+        operands: list[Operand] = []
+        while not self.accept(";"):
+            operands.append(self.operand(scopes))
+            while self.accept("|"):
+                second = self.operand(scopes)
+                operands[-1] = Vector((operands[-1], second))
+            if self.peek().text != ";":
+                self.expect(",")
+        return Instruction(opcode, tuple(operands), predicate, line, source)
+
+    def operand(self, scopes: list[Scope]) -> Operand:
+        token = self.next()
+        if token.text in ("{", "("):
+            items = []
+            close = "}" if token.text == "{" else ")"
+            while not self.accept(close):
+                items.append(self.operand(scopes))
+                self.accept(",")
+            return Vector(tuple(items))
+        if token.text == "[":
+            base = self.operand(scopes)
+            offset = 0
+            while not self.accept("]"):
+                sign = -1 if self.next().text == "-" else 1
+                offset += sign * self.integer()
+            if isinstance(base, Vector | Address):
+                raise EmulatorError(f"PTX line {token.line}: unreadable address")
+            return Address(base, offset)
+        if token.text == "-":
+            return Immediate(-_immediate(self.next()).bits, 0)
+        if token.text == "!":
+            raise EmulatorError(f"PTX line {token.line}: negated predicate operands are not supported")
+        if token.kind == "number":
+            return _immediate(token)
+        if token.kind != "word":
+            raise EmulatorError(f"PTX line {token.line}: operand expected, found {token.text!r}")
+        return _lookup(token.text, scopes)
+
+
+def _lookup(name: str, scopes: list[Scope]) -> Register | Symbol:
+    """What `name` means in the innermost of `scopes` that declares it."""
+    for scope in reversed(scopes):
+        if name in scope:
+            return scope[name]
+    return Register(name) if name.startswith("%") or name == "_" else Symbol(name)
+
+
+def _immediate(token: Token) -> Immediate:
+    text = token.text.rstrip("U")
+    if text[:2] in ("0f", "0F"):
+        return Immediate(int(text[2:], 16), 32)
+    if text[:2] in ("0d", "0D"):
+        return Immediate(int(text[2:], 16), 64)
+    if token.kind != "number":
+        raise EmulatorError(f"PTX line {token.line}: number expected, found {token.text!r}")
+    return Immediate(int(text, 16 if text[:2] in ("0x", "0X") else 10), 0)
