@@ -23,7 +23,11 @@ def problems(df: pd.DataFrame, launches: pd.DataFrame, metadata: dict[str, Any])
 
 def column_problems(df: pd.DataFrame, launches: pd.DataFrame, metadata: dict[str, Any]) -> list[str]:
     """The problems of form alone: columns, dtypes, missing values, metadata that is not JSON."""
-    return [*_columns("df", df, SPAN_DTYPES), *_columns("launches", launches, LAUNCH_DTYPES), *_metadata(metadata)]
+    return [
+        *_columns("df", df, SPAN_DTYPES),
+        *_columns("launches", launches, LAUNCH_DTYPES),
+        *_metadata(metadata),
+    ]
 
 
 def _columns(table: str, frame: pd.DataFrame, dtypes: dict[str, str]) -> Iterator[str]:
@@ -42,7 +46,9 @@ def _columns(table: str, frame: pd.DataFrame, dtypes: dict[str, str]) -> Iterato
 
 def _fits(column: "pd.Series[Any]", dtype: str) -> bool:
     if dtype == "category":
-        return isinstance(column.dtype, pd.CategoricalDtype) and all(isinstance(c, str) for c in column.cat.categories)
+        return isinstance(column.dtype, pd.CategoricalDtype) and all(
+            isinstance(c, str) for c in column.cat.categories
+        )
     if dtype == "str":
         return column.dtype in ("str", "object") and all(isinstance(text, str) for text in column)
     return str(column.dtype) == dtype
@@ -65,7 +71,9 @@ def _values(df: pd.DataFrame, launches: pd.DataFrame) -> Iterator[str]:
     for name in ("launch", "depth", "duration_cycles", "duration_ns"):
         yield from _rows(f"negative {name}", df[name].to_numpy() < 0)
     kinds = df["kind"].cat.categories
-    yield from _rows(f"kind is none of {', '.join(KINDS)}", ~kinds.isin(KINDS)[df["kind"].cat.codes.to_numpy()])
+    yield from _rows(
+        f"kind is none of {', '.join(KINDS)}", ~kinds.isin(KINDS)[df["kind"].cat.codes.to_numpy()]
+    )
     mark = (df["kind"] == "mark").to_numpy()
     yield from _rows("a mark with a duration", mark & (df["duration_cycles"].to_numpy() != 0))
     if launches["launch"].duplicated().any():
@@ -79,7 +87,9 @@ def _nesting(df: pd.DataFrame) -> Iterator[str]:
     depth = df["depth"].to_numpy()
     asynchronous = (df["kind"] == "async").to_numpy()
     yield from _rows("parent is not an earlier row", (parent >= row) | (parent < -1))
-    yield from _rows("a root that is not at depth 0, or depth 0 with a parent", (parent == -1) != (depth == 0))
+    yield from _rows(
+        "a root that is not at depth 0, or depth 0 with a parent", (parent == -1) != (depth == 0)
+    )
     child = np.flatnonzero((parent >= 0) & (parent < row))
     above = parent[child]
     wrong = np.zeros(len(df), np.bool_)

@@ -45,7 +45,9 @@ class Profile:
         The file appears whole or not at all. Raises OptionError for another suffix, TraceError when it cannot
         be written.
         """
-        from profscope.export import save  # the writer imports this module's neighbours, not the other way round
+        from profscope.export import (
+            save,
+        )  # the writer imports this module's neighbours, not the other way round
 
         save(self, path)
 

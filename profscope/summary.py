@@ -24,7 +24,7 @@ def sites(df: pd.DataFrame) -> tuple[Ints, pd.DataFrame]:
         # Refactorised after each column, so the product of two small counts never leaves int64.
         key, _ = pd.factorize(key * max(len(distinct), 1) + codes)
     first = pd.Series(key).drop_duplicates().index
-    return key.astype(np.int64, copy=False), df.loc[first, list(SITE_COLUMNS)].reset_index(drop=True)
+    return key.astype(np.int64, copy=False), df[list(SITE_COLUMNS)].iloc[first].reset_index(drop=True)
 
 
 def self_times(df: pd.DataFrame, column: str) -> Ints:

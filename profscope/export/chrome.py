@@ -69,13 +69,16 @@ def _head(profile: Profile, origin_ns: int, pool: Executor) -> bytes:
         "spans": encode(profile.df, pool),
     }
     first = json.dumps({"profscope": ours}, separators=(",", ":"))[:-1]
-    return f'{first},\n"displayTimeUnit":"ns","baseTimeNanoseconds":{origin_ns},\n"traceEvents":[\n'.encode("ascii")
+    return f'{first},\n"displayTimeUnit":"ns","baseTimeNanoseconds":{origin_ns},\n"traceEvents":[\n'.encode(
+        "ascii"
+    )
 
 
 def _launch_columns(launches: pd.DataFrame) -> dict[str, Any]:
     # JSON has no NaN: an unknown float is null.
     return {
-        name: [None if value != value else value for value in launches[name].tolist()] for name in LAUNCH_DTYPES
+        name: [None if value != value else value for value in launches[name].tolist()]
+        for name in LAUNCH_DTYPES
     }
 
 

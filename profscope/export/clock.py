@@ -83,7 +83,9 @@ def _line(lengths: Ints, column: dict[str, Ints], ns: Ints, rate: Ints) -> Clock
     middle = (low >> 1) + (high >> 1)
     # A number of few bits packs better than one of many: drop the low bits where the range allows.
     coarse = middle >> 28 << 28
-    return Clock(lengths, column["start_cycle"], ns, np.where((low <= coarse) & (low <= high), coarse, middle), rate)
+    return Clock(
+        lengths, column["start_cycle"], ns, np.where((low <= coarse) & (low <= high), coarse, middle), rate
+    )
 
 
 def _misses(clock: Clock, column: dict[str, Ints]) -> int:

@@ -72,7 +72,9 @@ def decode(data: dict[str, Any], pool: Executor) -> pd.DataFrame:
         columns[name] = values if name == "line" else _categorical(values, data["categories"][name])
     depth, duration = stream["depth"], stream["duration_cycles"]
     start = _sums(stream["start_cycle"] + _step(depth, duration))
-    clock = Clock(lengths, start, _sums(stream["clock_ns"]), stream["clock_fraction"], _sums(stream["clock_rate"]))
+    clock = Clock(
+        lengths, start, _sums(stream["clock_ns"]), stream["clock_fraction"], _sums(stream["clock_rate"])
+    )
     start_ns = stream["start_ns"] + clock.at(start)
     columns |= {"depth": depth, "iteration": _sums(stream["iteration"])}
     columns |= {"start_cycle": start, "duration_cycles": duration}
@@ -102,7 +104,11 @@ def pack(values: Ints) -> dict[str, Any]:
     width = next(width for width in (1, 2, 4, 8) if top < 1 << (8 * width))
     little = folded.astype(f"<u{width}").view(np.uint8).reshape(-1, width)
     planes = np.ascontiguousarray(little.T).tobytes()
-    return {"count": len(values), "width": width, "data": base64.b64encode(zlib.compress(planes, 1)).decode("ascii")}
+    return {
+        "count": len(values),
+        "width": width,
+        "data": base64.b64encode(zlib.compress(planes, 1)).decode("ascii"),
+    }
 
 
 def unpack(packed: dict[str, Any]) -> Ints:

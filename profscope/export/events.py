@@ -1,9 +1,9 @@
 """Trace events of a span table, as text: names of tracks, and a line for each span (some need two).
 
-    X       a complete event: most spans
-    B, E    begin and end: the spans of a warp in which complete events would nest wrongly (`Tracks.paired`)
-    i       an instant: marks
-    b, e    begin and end on an async track: what is in flight
+X       a complete event: most spans
+B, E    begin and end: the spans of a warp in which complete events would nest wrongly (`Tracks.paired`)
+i       an instant: marks
+b, e    begin and end on an async track: what is in flight
 """
 
 import json
@@ -60,7 +60,10 @@ class EventLines:
         self._place_text = text_table([f',"pid":{pid},"tid":{tid},"ts":' for pid, tid in places])
         owners = zip(df["cta"].to_numpy()[starts], df["launch"].to_numpy()[starts], places, strict=True)
         self._run_text = text_table(
-            [f',"cta":{cta},"launch":{launch}}},"pid":{pid},"tid":{tid},"ts":' for cta, launch, (pid, tid) in owners]
+            [
+                f',"cta":{cta},"launch":{launch}}},"pid":{pid},"tid":{tid},"ts":'
+                for cta, launch, (pid, tid) in owners
+            ]
         )
         lanes = int(self._lane.max(initial=-1)) + 1
         self._lane_text = text_table([f',"id2":{{"local":"{lane:#x}"}}' for lane in range(lanes)])
@@ -98,7 +101,9 @@ class EventLines:
     def _async_end(self, rows: Ints) -> Lines:
         text = Text(self._async_end_text, self._site[rows])
         place, lane = Text(self._place_text, self._run[rows]), Text(self._lane_text, self._lane[rows])
-        return make_lines(text, place, Microseconds(self._start[rows] + self._duration[rows]), lane, Constant("}"))
+        return make_lines(
+            text, place, Microseconds(self._start[rows] + self._duration[rows]), lane, Constant("}")
+        )
 
     def _closing(self, rows: Ints) -> Lines:
         text = Text(self._end_text, np.zeros_like(rows))
@@ -113,7 +118,10 @@ def name_events(tracks: pd.DataFrame, emulated: bool) -> list[str]:
     for (device, sm, pid), _ in tracks.groupby(["device", "sm", "pid"], sort=True):
         name = f"GPU {device} SM {sm}" if several else f"SM {sm}"
         name += " (emulated)" if emulated else ""
-        events += [_metadata("process_name", pid, 0, name=name), _metadata("process_sort_index", pid, 0, sort_index=pid)]
+        events += [
+            _metadata("process_name", pid, 0, name=name),
+            _metadata("process_sort_index", pid, 0, sort_index=pid),
+        ]
     for row in tracks.itertuples(index=False):
         name = f"CTA slot {row.slot} warp {row.warp}" + (f" lane {row.lane}" if row.lane else "")
         events.append(_metadata("thread_name", row.pid, row.tid, name=name))

@@ -50,7 +50,9 @@ def assign_tracks(df: pd.DataFrame, device: Ints) -> Tracks:
     ).astype(np.int64)
     track, table = _number_tracks(keys)
     paired = _paired(df, lengths, synchronous, start, end) & ~stray
-    return Tracks(table, track, _async_lanes(df, synchronous, table["pid"].to_numpy()[track], start, end), paired)
+    return Tracks(
+        table, track, _async_lanes(df, synchronous, table["pid"].to_numpy()[track], start, end), paired
+    )
 
 
 def interval_slots(group: Ints, start: Ints, end: Ints) -> Ints:
@@ -181,7 +183,9 @@ def _async_lanes(df: pd.DataFrame, synchronous: NDArray[np.bool_], pid: Ints, st
     return lanes
 
 
-def _paired(df: pd.DataFrame, lengths: Ints, synchronous: NDArray[np.bool_], start: Ints, end: Ints) -> NDArray[np.bool_]:
+def _paired(
+    df: pd.DataFrame, lengths: Ints, synchronous: NDArray[np.bool_], start: Ints, end: Ints
+) -> NDArray[np.bool_]:
     """The rows of warps in which a zero-length span stands at an edge that would nest it wrongly.
 
     Perfetto closes a complete event that ends at T before one that starts at T, and of those starting together

@@ -17,10 +17,15 @@ def is_kineto(documents: list[Any]) -> bool:
     """
     if len(documents) != 1:
         return False
-    if isinstance(documents[0], dict) and "traceEvents" in documents[0] and "deviceProperties" in documents[0]:
+    if (
+        isinstance(documents[0], dict)
+        and "traceEvents" in documents[0]
+        and "deviceProperties" in documents[0]
+    ):
         return True
     return any(
-        event.get("cat") == "kernel" and "correlation" in event.get("args", {}) for event in complete_events(documents)
+        event.get("cat") == "kernel" and "correlation" in event.get("args", {})
+        for event in complete_events(documents)
     )
 
 
@@ -28,7 +33,9 @@ def read_kineto(documents: list[Any]) -> Profile:
     """The GPU kernels of a trace of torch.profiler. Raises TypeError or ValueError for a damaged event."""
     document = documents[0] if isinstance(documents[0], dict) else {}
     origin_ns = int(document.get("baseTimeNanoseconds", 0))
-    kernels = [_kernel(event, origin_ns) for event in complete_events(documents) if event.get("cat") == "kernel"]
+    kernels = [
+        _kernel(event, origin_ns) for event in complete_events(documents) if event.get("cat") == "kernel"
+    ]
     return launch_profile(kernels, _metadata(document, len(kernels)))
 
 

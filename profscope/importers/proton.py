@@ -1,7 +1,7 @@
 """Proton's Chrome traces, of both kinds it writes.
 
-    instrumentation   spans inside kernels: process "<kernel> Core<SM> CTA<id>", thread "warp <id> (line <n>)"
-    launches          one event per kernel launch on its stream's thread; before Triton 3.8 a JSON document a stream
+instrumentation   spans inside kernels: process "<kernel> Core<SM> CTA<id>", thread "warp <id> (line <n>)"
+launches          one event per kernel launch on its stream's thread; before Triton 3.8 a JSON document a stream
 """
 
 import re
@@ -72,7 +72,9 @@ def _spans(events: list[dict[str, Any]]) -> Profile:
     # Proton writes times as float32 microseconds: neighbours may seem to overlap by a unit of the last place.
     tolerance_ns = int(np.spacing(np.float32((table["start"] + table["duration"]).max() / 1000)) * 1000) + 1
     table = table.sort_values(
-        ["launch", "cta", "warp", "start", "duration"], ascending=[True, True, True, True, False], ignore_index=True
+        ["launch", "cta", "warp", "start", "duration"],
+        ascending=[True, True, True, True, False],
+        ignore_index=True,
     )
     depth, parent, end, overlapping = ([], [], [], [])
     for first, last in _warps(table):
@@ -129,11 +131,22 @@ def _kernels(table: pd.DataFrame) -> pd.DataFrame:
     return launches_frame(
         {"launch": range(count), "kernel": kernels.tolist(), "backend": ["gpu"] * count}
         | {"ctas": by_launch["cta"].nunique(), "num_warps": by_launch["warp"].nunique()}
-        | {"records": 2 * by_launch.size(), "start_ns": by_launch["start"].min(), "end_ns": by_launch["end"].max()}
+        | {
+            "records": 2 * by_launch.size(),
+            "start_ns": by_launch["start"].min(),
+            "end_ns": by_launch["end"].max(),
+        }
         | {"num_ctas": [1] * count, "clock_ghz": [1.0] * count, "ns_uncertainty": [float("nan")] * count}
-        | dict.fromkeys(("grid_x", "grid_y", "grid_z", "device", "stream", "dropped", "profile_bytes"), [0] * count)
+        | dict.fromkeys(
+            ("grid_x", "grid_y", "grid_z", "device", "stream", "dropped", "profile_bytes"), [0] * count
+        )
     )
 
 
 def _metadata(*notes: str) -> dict[str, Any]:
-    return {"tool": "proton", "backend": "gpu", "device": {"name": "", "arch": "", "sm_count": 0}, "notes": [*notes]}
+    return {
+        "tool": "proton",
+        "backend": "gpu",
+        "device": {"name": "", "arch": "", "sm_count": 0},
+        "notes": [*notes],
+    }

@@ -74,7 +74,9 @@ def json_documents(path: Path) -> list[Any]:
             except json.JSONDecodeError:
                 pass  # the error found first says more
         if error.pos >= len(text) - 1 or error.msg.startswith("Unterminated string"):
-            raise TraceError(f"{path} is cut off: its JSON ends in the middle, after {len(content)} bytes") from None
+            raise TraceError(
+                f"{path} is cut off: its JSON ends in the middle, after {len(content)} bytes"
+            ) from None
         place = f"line {error.lineno}, column {error.colno}"
         raise TraceError(f"{path} is not valid JSON: {error.msg} at {place}") from None
     except RecursionError:

@@ -10,7 +10,17 @@ from profscope.schema import launches_frame, spans_frame
 
 __all__ = ["NAMES", "launch_table", "profile_metadata", "profiles", "regular_profile"]
 
-ODD_NAMES = ["</script>", 'a "quoted" \\ name', "new\nline\ttab", "é 中文", "\U0001f600", "", " ", "\x00\x1f", "k" * 200]
+ODD_NAMES = [
+    "</script>",
+    'a "quoted" \\ name',
+    "new\nline\ttab",
+    "é 中文",
+    "\U0001f600",
+    "",
+    " ",
+    "\x00\x1f",
+    "k" * 200,
+]
 NAMES = st.sampled_from(["load", "dot", "loop L23", *ODD_NAMES]) | st.text(max_size=8)
 INNER_KINDS = st.sampled_from(["loop", "iteration", "op", "scope"])
 
@@ -86,10 +96,18 @@ STEPS = st.sampled_from(["open", "open", "close", "close", "mark", "async"])
 
 
 def _walk(
-    draw: st.DrawFn, rows: list[dict[str, Any]], place: dict[str, Any], cycle: int, walk: list[tuple[str, int, str]]
+    draw: st.DrawFn,
+    rows: list[dict[str, Any]],
+    place: dict[str, Any],
+    cycle: int,
+    walk: list[tuple[str, int, str]],
 ) -> None:
     def add(scope: str, kind: str, duration: int = 0) -> None:
-        site = {"file": draw(NAMES), "line": draw(st.integers(0, 10**6)), "iteration": draw(st.integers(-1, 20_000))}
+        site = {
+            "file": draw(NAMES),
+            "line": draw(st.integers(0, 10**6)),
+            "iteration": draw(st.integers(-1, 20_000)),
+        }
         depth = {"depth": len(stack), "parent": stack[-1] if stack else -1}
         time = {"start_cycle": cycle, "duration_cycles": duration}
         rows.append(place | {"scope": scope, "kind": kind} | site | depth | time)
@@ -132,7 +150,13 @@ def regular_profile(
     names, lines, kinds, steps, depths, gaps, record_span = [], [], [], [], [], [], []
 
     def start(name: str, kind: str, line: int, iteration: int, depth: int, gap: int) -> int:
-        for column, value in ((names, name), (kinds, kind), (lines, line), (steps, iteration), (depths, depth)):
+        for column, value in (
+            (names, name),
+            (kinds, kind),
+            (lines, line),
+            (steps, iteration),
+            (depths, depth),
+        ):
             column.append(value)
         record(len(names) - 1, gap)
         return len(names) - 1
@@ -154,7 +178,10 @@ def regular_profile(
 
     count = launches * ctas * warps
     gap = np.array(gaps, np.float64)
-    noise = random.standard_normal((count, len(gap)), np.float32) * gap * 0.12 + random.random((count, len(gap)), np.float32) * 3
+    noise = (
+        random.standard_normal((count, len(gap)), np.float32) * gap * 0.12
+        + random.random((count, len(gap)), np.float32) * 3
+    )
     cycle = np.cumsum(np.maximum(gap + noise, 0).astype(np.int64), axis=1)
     length = int(cycle[:, -1].max()) + 2000
     cta = np.arange(count) // warps % ctas
@@ -162,7 +189,9 @@ def regular_profile(
     sm = cta % sms
     wave = cta // (2 * sms)
     waves = -(-ctas // (2 * sms))
-    begin = (launch * (waves * length + 5000) + wave * length) + random.integers(0, 1500, launches * ctas).repeat(warps)
+    begin = (launch * (waves * length + 5000) + wave * length) + random.integers(
+        0, 1500, launches * ctas
+    ).repeat(warps)
     cycle += (begin + random.integers(0, 60, count))[:, None]
     spans = len(names)
     first = np.array([record_span.index(span) for span in range(spans)])
@@ -176,9 +205,16 @@ def regular_profile(
     row = np.arange(count)[:, None] * spans
     warp_columns = {"launch": launch, "cta": cta, "sm": sm, "warp": np.arange(count) % warps}
     columns: dict[str, Any] = {name: np.repeat(values, spans) for name, values in warp_columns.items()}
-    columns |= {"line": np.tile(lines, count), "iteration": np.tile(steps, count), "depth": np.tile(depths, count)}
+    columns |= {
+        "line": np.tile(lines, count),
+        "iteration": np.tile(steps, count),
+        "depth": np.tile(depths, count),
+    }
     columns |= {"parent": np.where(parents >= 0, parents + row, -1).ravel()}
-    columns |= {"start_cycle": start_cycle + np.repeat(sm * 1_000_003, spans), "duration_cycles": end_cycle - start_cycle}
+    columns |= {
+        "start_cycle": start_cycle + np.repeat(sm * 1_000_003, spans),
+        "duration_cycles": end_cycle - start_cycle,
+    }
     columns |= {"start_ns": start_ns, "duration_ns": end_ns - start_ns}
     for name, values in (("scope", names), ("kind", kinds)):
         distinct = sorted(set(values))

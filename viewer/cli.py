@@ -1,0 +1,171 @@
+"""profscope-view: look at a trace in the terminal."""
+
+import argparse
+import json
+import os
+import re
+import sys
+from collections.abc import Sequence
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from rich.console import Console
+from rich.text import Text
+
+from profscope.errors import ProfscopeError, TraceError
+from profscope.profile import Profile, load
+from profscope.version import __version__
+from viewer.drawing import LABEL_WIDTH, render_timeline
+from viewer.header import Header, make_header, render_header
+from viewer.select import choose_cta
+from viewer.table import KernelTable, make_tables, render_table
+from viewer.timeline import Timeline, make_timeline
+from viewer.tree import ScopeTree, make_trees, render_tree
+from viewer.units import UNITS, parse_range
+
+__all__ = ["main"]
+
+EPILOG = """\
+Durations have three significant digits; --json has them exact. A span's self time is what its synchronous
+children leave; share is self time over the kernel's warp time, the sum of all its warps' run times.
+
+exit status: 0 shown, 1 the trace cannot be read or holds nothing that was asked for, 2 wrong usage
+"""
+
+
+@dataclass(frozen=True)
+class View:
+    """All that is shown."""
+
+    header: Header
+    tables: list[KernelTable]
+    trees: list[ScopeTree]
+    timeline: Timeline | None
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """Run the command; returns the exit status."""
+    parser = _parser()
+    options = parser.parse_args(arguments)
+    console = Console(width=options.width, highlight=False)
+    try:
+        view = _view(options, console.width)
+    except ProfscopeError as error:
+        print(f"profscope-view: {error}", file=sys.stderr)  # noqa: T201
+        return 1
+    try:
+        sys.stdout.reconfigure(errors="replace")  # type: ignore[union-attr]
+        if options.json:
+            json.dump(asdict(view), sys.stdout, indent=2)
+            sys.stdout.write("\n")
+        else:
+            console.print(Text("\n").join(_render(view, console.width)), soft_wrap=True)
+        sys.stdout.flush()
+    except BrokenPipeError:
+        # The reader had enough. Python would complain once more when it flushes at exit.
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+    return 0
+
+
+def _parser() -> argparse.ArgumentParser:
+    parser = argparse.ArgumentParser(
+        prog="profscope-view",
+        description="Show a trace: header, scopes by time, scope tree, and the timeline of one CTA's warps.",
+        epilog=EPILOG,
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+    )
+    parser.add_argument(
+        "trace", type=Path, help="a trace of profscope, torch.profiler or Proton (.json, .json.gz)"
+    )
+    parser.add_argument("--kernel", type=_pattern, metavar="REGEX", help="only kernels whose name matches")
+    chosen = parser.add_argument_group(
+        "timeline", "by default the kernel with most warp time, its median CTA"
+    )
+    chosen.add_argument("--launch", type=int, metavar="N", help="draw a CTA of this launch")
+    chosen.add_argument("--cta", type=int, metavar="N", help="draw this CTA (linear id)")
+    chosen.add_argument("--sm", type=int, metavar="N", help="draw a CTA that ran on this SM")
+    chosen.add_argument("--warp", type=int, metavar="N", help="draw this warp alone")
+    chosen.add_argument(
+        "--zoom", metavar="A:B", help="draw only this part of the CTA's time, e.g. 1.5us:3us or 900:2k"
+    )
+    form = parser.add_argument_group("form")
+    form.add_argument("--unit", choices=UNITS, help="default: ns; cycles for an emulated trace")
+    form.add_argument(
+        "--top", type=_count, default=20, metavar="N", help="scopes per kernel (default 20; 0: all)"
+    )
+    form.add_argument(
+        "--width", type=_width, metavar="N", help="columns (default: the terminal's, 80 in a pipe)"
+    )
+    form.add_argument("--json", action="store_true", help="print the same as JSON, durations exact")
+    parser.add_argument("--version", action="version", version=f"%(prog)s {__version__}")
+    return parser
+
+
+def _view(options: argparse.Namespace, width: int) -> View:
+    profile = load(options.trace)
+    unit = options.unit or ("cycles" if profile.emulated else "ns")
+    header = make_header(profile, options.trace.name)
+    if options.kernel is not None:
+        profile = _only_kernels(profile, options.kernel)
+    timeline = None
+    if not profile.df.empty:
+        choice = choose_cta(profile.df, options.launch, options.cta, options.sm, options.warp)
+        zoom = parse_range(options.zoom, unit) if options.zoom else None
+        cells = max(width - LABEL_WIDTH, 1)
+        timeline = make_timeline(profile, choice, unit, cells, options.warp, zoom)
+    tables = make_tables(profile, unit, options.top)
+    return View(header, tables, make_trees(profile, unit, options.top), timeline)
+
+
+def _only_kernels(profile: Profile, pattern: "re.Pattern[str]") -> Profile:
+    """The profile of the kernels whose name matches. Raises TraceError when there is none."""
+    names = profile.df["kernel"].cat.categories
+    wanted = [name for name in names if pattern.search(name)]
+    if not wanted:
+        raise TraceError(f"no kernel matches {pattern.pattern!r}; there are: {', '.join(names) or 'none'}")
+    kept = profile.df["kernel"].isin(wanted).to_numpy()
+    row = np.append(np.cumsum(kept) - 1, -1)  # a root's parent, -1, is the last entry
+    df = profile.df[kept].reset_index(drop=True)
+    df["parent"] = row[df["parent"].to_numpy()]
+    return Profile(
+        df, profile.launches[profile.launches["kernel"].isin(wanted)].reset_index(drop=True), profile.metadata
+    )
+
+
+def _render(view: View, width: int) -> list[Text]:
+    lines = render_header(view.header, width)
+    for table, tree in zip(view.tables, view.trees, strict=True):
+        lines += [Text(), *render_table(table, width), Text(), *render_tree(tree, width)]
+    if view.timeline is not None:
+        lines += [Text(), *render_timeline(view.timeline, width)]
+    elif view.header.launches:
+        lines += [
+            Text(),
+            Text("No spans were recorded in these launches; see the notes and the dropped records."),
+        ]
+    return lines
+
+
+def _pattern(text: str) -> "re.Pattern[str]":
+    try:
+        return re.compile(text)
+    except re.error as error:
+        raise argparse.ArgumentTypeError(f"not a regular expression: {error}") from None
+
+
+def _count(text: str) -> int:
+    if not text.isdecimal():
+        raise argparse.ArgumentTypeError(f"not a count: {text!r}")
+    return int(text)
+
+
+def _width(text: str) -> int:
+    if not text.isdecimal() or int(text) < 40:
+        raise argparse.ArgumentTypeError(f"must be 40 or more: {text!r}")
+    return int(text)
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,98 @@
+"""Draw a timeline's data as terminal text: title, scale, lanes, legend."""
+
+from collections.abc import Iterable
+from itertools import groupby
+
+from rich.cells import cell_len
+from rich.text import Text
+
+from viewer.timeline import LegendEntry, Timeline
+from viewer.units import STEPS, duration_text, fit, pad, printable, share_text
+
+__all__ = ["LABEL_WIDTH", "render_timeline"]
+
+COLORS = ("green", "blue", "magenta", "cyan", "yellow", "red")
+"""For letters, in the order of the legend, repeating with the bright variants."""
+
+LABEL_WIDTH = 10
+TICK_CELLS = 12
+
+
+def render_timeline(timeline: Timeline, width: int) -> list[Text]:
+    """Lines of a timeline whose lanes have `width - LABEL_WIDTH` cells."""
+    styles = _styles(timeline.legend)
+    lines = [_title(timeline), Text(" " * LABEL_WIDTH + _scale(timeline, width - LABEL_WIDTH), style="dim")]
+    for lane in timeline.lanes:
+        label = f"  {printable(lane.scope)}" if lane.scope else f"warp {lane.warp}"
+        line = Text(pad(fit(label, LABEL_WIDTH - 1), LABEL_WIDTH), style="dim")
+        for symbol, cells in groupby(lane.cells):
+            line.append("".join(cells), style=styles.get(symbol, "default"))
+        lines.append(line)
+    return [*lines, *_legend(timeline.legend, styles, width)]
+
+
+def _title(timeline: Timeline) -> Text:
+    unit = "" if timeline.unit == "ns" else " cycles"
+    place = f"launch {timeline.launch}, CTA {timeline.cta} on SM {timeline.sm}"
+    title = f"{place}: {duration_text(timeline.duration, timeline.unit)}{unit}"
+    if timeline.candidates > 1:
+        title += f", the median of {timeline.candidates:,} CTAs"
+    return Text.assemble((printable(timeline.kernel), "bold"), "  ", (title, "dim"))
+
+
+def _scale(timeline: Timeline, cells: int) -> str:
+    """Ticks at round times, labelled in one unit: "|0us     |0.5us"."""
+    length = timeline.end - timeline.begin
+    least = length * TICK_CELLS / cells
+    step = next(size for size in _round_numbers() if size >= least)
+    name, scale = next(
+        (name, size) for name, size in reversed(STEPS[timeline.unit]) if timeline.end >= size or size == 1
+    )
+    line = ""
+    for time in range(-(-timeline.begin // step) * step, timeline.end + 1, step):
+        at = (time - timeline.begin) * cells // length
+        label = f"|{time / scale:g}{name}"
+        if at + len(label) <= cells:
+            line = line.ljust(at) + label
+    return line
+
+
+def _round_numbers() -> Iterable[int]:
+    power = 1
+    while True:
+        yield from (power, 2 * power, 5 * power)
+        power *= 10
+
+
+def _styles(legend: list[LegendEntry]) -> dict[str, str]:
+    letters = [entry.symbol for entry in legend if entry.symbol.isalnum()]
+    tones = [f"black on {color}" for color in COLORS] + [f"black on bright_{color}" for color in COLORS]
+    return {symbol: tones[at % len(tones)] for at, symbol in enumerate(letters)}
+
+
+def _legend(legend: list[LegendEntry], styles: dict[str, str], width: int) -> list[Text]:
+    """Entries in columns, read down."""
+    texts = []
+    for entry in legend:
+        name = printable(entry.scope) + (f":{entry.line}" if entry.line else "")
+        own = " itself" if entry.kind in ("kernel", "loop", "iteration") else ""
+        share = (
+            "in flight"
+            if entry.kind == "async"
+            else "mark"
+            if entry.kind == "mark"
+            else share_text(entry.share)
+        )
+        texts.append((entry.symbol, f"{fit(name, 28)}{own} {share}"))
+    widest = max((cell_len(text) for _, text in texts), default=0) + 4
+    columns = max(width // widest, 1)
+    rows = -(-len(texts) // columns)
+    lines = []
+    for row in range(rows):
+        line = Text()
+        for symbol, text in texts[row::rows]:
+            line.append(symbol, style=styles.get(symbol, "default"))
+            line.append(f" {pad(text, widest - 2)}", style="default")
+        line.rstrip()
+        lines.append(line)
+    return lines

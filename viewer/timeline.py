@@ -1,0 +1,183 @@
+"""The timeline of one CTA: a row of cells per warp, each cell showing the scope that took most of its time."""
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+import numpy as np
+import pandas as pd
+from numpy.typing import NDArray
+
+from profscope.profile import Profile
+from profscope.summary import sites
+from viewer.select import Choice
+
+__all__ = ["Lane", "LegendEntry", "Timeline", "make_timeline"]
+
+FRAME_SYMBOLS = {"kernel": ".", "loop": "-", "iteration": ":"}
+"""What holds other scopes gets punctuation, for the time that is its own; the rest get letters."""
+
+SPARE_SYMBOLS = "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789"
+LAST_SYMBOL = "?"
+
+
+@dataclass(frozen=True)
+class LegendEntry:
+    """A scope that is drawn; share is of the drawn warps' time, None for what is in flight and for marks."""
+
+    symbol: str
+    scope: str
+    kind: str
+    file: str
+    line: int
+    share: float | None
+
+
+@dataclass(frozen=True)
+class Lane:
+    """A row: a symbol per cell, a space where nothing ran. `scope` is "" for a warp's own row."""
+
+    warp: int
+    scope: str
+    cells: str
+
+
+@dataclass(frozen=True)
+class Timeline:
+    """One CTA, drawn from `begin` to `end`; times are in `unit` since the CTA's start, `duration` is the CTA's."""
+
+    kernel: str
+    launch: int
+    cta: int
+    sm: int
+    rank: int
+    candidates: int
+    unit: str
+    duration: int
+    begin: int
+    end: int
+    lanes: list[Lane]
+    legend: list[LegendEntry]
+
+
+def make_timeline(
+    profile: Profile, choice: Choice, unit: str, cells: int, warp: int | None, zoom: tuple[int, int] | None
+) -> Timeline:
+    """Draw a CTA's warps, or the one asked for, in `cells` cells: all of its time or the part `zoom` bounds."""
+    df = profile.df
+    rows = df[(df["launch"] == choice.launch) & (df["cta"] == choice.cta)]
+    start = rows["start_ns" if unit == "ns" else "start_cycle"].to_numpy()
+    start = start - start.min()
+    end = start + rows[f"duration_{unit}"].to_numpy()
+    synchronous = (rows["kind"] != "async").to_numpy()
+    duration = int(end[synchronous].max())
+    begin, finish = zoom or (0, max(duration, 1))
+    canvas = _Canvas(begin, finish, cells)
+    site, table = sites(rows)
+    kind = rows["kind"].to_numpy()
+    busy = np.zeros(len(table), np.float64)
+    symbols = _symbols(table)
+    lanes = []
+    for number in sorted(rows["warp"].unique().tolist() if warp is None else [warp]):
+        mine = (rows["warp"] == number).to_numpy()
+        at = np.flatnonzero(mine & synchronous & (kind != "mark"))
+        weights = canvas.weigh(
+            ((b, e, site[at[i]]) for b, e, i in _innermost(start[at], end[at])), len(table)
+        )
+        busy += weights.sum(axis=0)
+        lanes.append(Lane(number, "", _text(weights, symbols)))
+        for beside in np.unique(site[mine & ((kind == "async") | (kind == "mark"))]).tolist():
+            at = np.flatnonzero(mine & (site == beside))
+            weights = canvas.weigh(((start[i], max(end[i], start[i] + 1), beside) for i in at), len(table))
+            lanes.append(Lane(number, str(table["scope"].iloc[beside]), _text(weights, symbols)))
+    return Timeline(
+        kernel=choice.kernel,
+        launch=choice.launch,
+        cta=choice.cta,
+        sm=int(rows["sm"].iloc[0]),
+        rank=choice.rank,
+        candidates=choice.candidates,
+        unit=unit,
+        duration=duration,
+        begin=begin,
+        end=finish,
+        lanes=lanes,
+        legend=_legend(table, symbols, busy, "".join(lane.cells for lane in lanes)),
+    )
+
+
+@dataclass(frozen=True)
+class _Canvas:
+    """The drawn time, cut into equal cells."""
+
+    begin: int
+    end: int
+    cells: int
+
+    def weigh(self, segments: Iterator[tuple[int, int, int]], count: int) -> NDArray[np.float64]:
+        """How much of each cell each of `count` sites takes, in cells, shape (cells, count)."""
+        weights = np.zeros((self.cells, count))
+        scale = self.cells / (self.end - self.begin)
+        for begin, end, site in segments:
+            low = max((begin - self.begin) * scale, 0.0)
+            high = min((end - self.begin) * scale, float(self.cells))
+            if low >= high:
+                continue
+            first, last = int(low), int(np.ceil(high))
+            if last - first == 1:
+                weights[first, site] += high - low
+                continue
+            weights[first, site] += first + 1 - low
+            weights[first + 1 : last - 1, site] += 1
+            weights[last - 1, site] += high - (last - 1)
+        return weights
+
+
+def _innermost(start: NDArray[np.int64], end: NDArray[np.int64]) -> Iterator[tuple[int, int, int]]:
+    """Cut nested spans, in pre-order, into (begin, end, span) pieces, each of the innermost span running then."""
+    stack: list[int] = []
+    now = 0
+    for at, begin in enumerate(start.tolist()):
+        while stack and end[stack[-1]] <= begin:
+            inner = stack.pop()
+            yield now, int(end[inner]), inner
+            now = max(now, int(end[inner]))
+        if stack:
+            yield now, begin, stack[-1]
+        now = max(now, begin)
+        stack.append(at)
+    while stack:
+        inner = stack.pop()
+        yield now, int(end[inner]), inner
+        now = max(now, int(end[inner]))
+
+
+def _text(weights: NDArray[np.float64], symbols: list[str]) -> str:
+    return "".join(symbols[row.argmax()] if row.any() else " " for row in weights)
+
+
+def _symbols(table: pd.DataFrame) -> list[str]:
+    """A symbol per site; once they run out the rest share one."""
+    symbols: list[str] = []
+    for kind, scope in zip(table["kind"], table["scope"], strict=True):
+        letters = [char for char in scope if char.isascii() and char.isalnum()]
+        words = scope.split()
+        wanted = [*letters[:1], *(word[0].upper() for word in words), *letters, *SPARE_SYMBOLS]
+        frame = FRAME_SYMBOLS.get(kind)
+        free = (char for char in wanted if char in SPARE_SYMBOLS and char not in symbols)
+        symbols.append(frame or next(free, LAST_SYMBOL))
+    return symbols
+
+
+def _legend(
+    table: pd.DataFrame, symbols: list[str], busy: NDArray[np.float64], drawn: str
+) -> list[LegendEntry]:
+    total = busy.sum()
+    entries = []
+    for at, symbol in enumerate(symbols):
+        place = table.iloc[at]
+        beside = place["kind"] in ("async", "mark")
+        if busy[at] or (beside and symbol in drawn):
+            share = None if beside else float(busy[at] / total)
+            source = {name: str(place[name]) for name in ("scope", "kind", "file")}
+            entries.append(LegendEntry(symbol, **source, line=int(place["line"]), share=share))
+    return sorted(entries, key=lambda entry: -(entry.share or 0))

@@ -1,0 +1,162 @@
+"""The scope tree: what runs inside what, in program order, with source lines."""
+
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import pandas as pd
+from numpy.typing import NDArray
+from rich.text import Text
+
+from profscope.profile import Profile
+from profscope.summary import sites
+from viewer.grid import Column, grid
+from viewer.units import count_text, duration_text, printable, share_text, source_text
+
+__all__ = ["Node", "ScopeTree", "make_trees", "render_tree"]
+
+
+@dataclass(frozen=True)
+class Node:
+    """A scope in its place: durations in the tree's unit, share of the kernel's warp time (None if in flight)."""
+
+    scope: str
+    kind: str
+    file: str
+    line: int
+    depth: int
+    count: int
+    total: int
+    mean: float
+    share: float | None
+
+
+@dataclass(frozen=True)
+class ScopeTree:
+    """A kernel's scopes in pre-order."""
+
+    kernel: str
+    unit: str
+    nodes: list[Node]
+    omitted: int
+
+
+def make_trees(profile: Profile, unit: str, limit: int) -> list[ScopeTree]:
+    """A tree per kernel, the one with most warp time first, of `limit` nodes at most (0: all)."""
+    df = profile.df
+    if df.empty:
+        return []
+    site, table = sites(df)
+    node, parent, node_site = _paths(df, site)
+    duration = df[f"duration_{unit}"].to_numpy()
+    count = np.bincount(node)
+    total = np.zeros(len(count), np.int64)
+    np.add.at(total, node, duration)
+    roots = np.flatnonzero(parent < 0)
+    kernel = table["kernel"].astype(str).to_numpy()[node_site]
+    weights = pd.Series(total[roots]).groupby(kernel[roots]).sum().sort_values(ascending=False, kind="stable")
+    children = _children(parent)
+    trees = []
+    for name, warp_time in weights.items():
+        nodes = []
+        for at, depth in _preorder([root for root in roots.tolist() if kernel[root] == name], children):
+            place = table.iloc[node_site[at]]
+            share = None if place["kind"] == "async" or not warp_time else float(total[at] / warp_time)
+            figures: dict[str, Any] = {
+                "count": int(count[at]),
+                "total": int(total[at]),
+                "mean": float(total[at] / count[at]),
+            }
+            source = {name: str(place[name]) for name in ("scope", "kind", "file")}
+            nodes.append(Node(**source, line=int(place["line"]), depth=depth, **figures, share=share))
+        trees.append(
+            ScopeTree(str(name), unit, nodes[: limit or None], max(len(nodes) - limit, 0) if limit else 0)
+        )
+    return trees
+
+
+def _paths(
+    df: pd.DataFrame, site: NDArray[np.int64]
+) -> tuple[NDArray[np.int64], NDArray[np.int64], NDArray[np.int64]]:
+    """Number the distinct paths of sites from the root, in order of first appearance.
+
+    Returns each row's path, and each path's parent (-1 at the root) and site.
+    """
+    depth, above = df["depth"].to_numpy(), df["parent"].to_numpy()
+    node = np.full(len(df), -1, np.int64)
+    first_row, parents, node_sites = [], [], []
+    known = 0
+    for level in range(int(depth.max()) + 1):
+        rows = np.flatnonzero(depth == level)
+        outer = node[above[rows]] if level else np.full(len(rows), -1)
+        codes, distinct = pd.factorize((outer + 1) * (int(site.max()) + 1) + site[rows])
+        node[rows] = codes + known
+        first = rows[pd.Series(codes).drop_duplicates().index]
+        known += len(distinct)
+        first_row.append(first)
+        node_sites.append(site[first])
+        parents.append(node[above[first]] if level else np.full(len(first), -1))
+    order = np.argsort(np.concatenate(first_row), kind="stable")
+    rank = np.empty(known, np.int64)
+    rank[order] = np.arange(known)
+    parent = np.concatenate(parents)[order]
+    return rank[node], np.where(parent >= 0, rank[parent], -1), np.concatenate(node_sites)[order]
+
+
+def _children(parent: NDArray[np.int64]) -> dict[int, list[int]]:
+    children: dict[int, list[int]] = {}
+    for node, above in enumerate(parent.tolist()):
+        children.setdefault(above, []).append(node)
+    return children
+
+
+def _preorder(roots: list[int], children: dict[int, list[int]]) -> list[tuple[int, int]]:
+    found = []
+    stack = [(root, 0) for root in reversed(roots)]
+    while stack:
+        node, depth = stack.pop()
+        found.append((node, depth))
+        stack += [(child, depth + 1) for child in reversed(children.get(node, ()))]
+    return found
+
+
+def render_tree(tree: ScopeTree, width: int) -> list[Text]:
+    """The tree's lines: scope, source, count, total, share of warp time, mean."""
+    rows = []
+    for at, node in enumerate(tree.nodes):
+        source = source_text(node.file, node.line)
+        name = f"{_branch(tree.nodes, at)}{printable(node.scope)}"
+        figures = [
+            duration_text(node.total, tree.unit),
+            share_text(node.share),
+            duration_text(node.mean, tree.unit),
+        ]
+        rows.append([name, source, count_text(node.count), *figures])
+    styles = ["bold" if node.depth == 0 else "dim" if (node.share or 0) < 0.01 else "" for node in tree.nodes]
+    columns = [
+        Column("scope", "name"),
+        Column("source", "path"),
+        *map(Column, ("count", "total", "share", "mean")),
+    ]
+    lines = grid(columns, rows, styles, width)
+    if tree.omitted:
+        lines.append(Text(f"{tree.omitted} more scopes; --top 0 shows them", style="dim"))
+    return lines
+
+
+def _branch(nodes: list[Node], at: int) -> str:
+    depth = nodes[at].depth
+    if depth == 0:
+        return ""
+    marks = ["└ " if _is_last(nodes, at) else "├ "]
+    for level in range(depth - 1, 0, -1):
+        above = next(index for index in range(at, -1, -1) if nodes[index].depth == level)
+        marks.append("  " if _is_last(nodes, above) else "│ ")
+    return "".join(reversed(marks))
+
+
+def _is_last(nodes: list[Node], at: int) -> bool:
+    for node in nodes[at + 1 :]:
+        if node.depth <= nodes[at].depth:
+            return node.depth < nodes[at].depth
+    return True

@@ -1,0 +1,100 @@
+"""Numbers and names as a reader wants them: three digits, a unit, nothing that could confuse a terminal."""
+
+import re
+
+from rich.cells import cell_len, set_cell_size
+
+from profscope.errors import OptionError
+
+__all__ = [
+    "STEPS",
+    "UNITS",
+    "count_text",
+    "duration_text",
+    "fit",
+    "fit_end",
+    "pad",
+    "parse_range",
+    "printable",
+    "share_text",
+    "source_text",
+]
+
+UNITS = ("ns", "cycles")
+STEPS = {
+    "ns": (("ns", 1), ("us", 10**3), ("ms", 10**6), ("s", 10**9)),
+    "cycles": (("", 1), ("k", 10**3), ("M", 10**6), ("G", 10**9)),
+}
+
+
+RANGE_PART = re.compile(r"(\d+(?:\.\d*)?)([a-zA-Z]*)")
+
+
+def duration_text(value: float, unit: str) -> str:
+    """A duration with three significant digits, at most: "128ns", "1.86us", "49.1us"; cycles "3.69k"."""
+    steps = STEPS[unit]
+    for name, scale in steps:
+        scaled = value / scale
+        # 999.5 rounds to 1000, which the next unit says shorter.
+        if abs(scaled) < 999.5 or (name, scale) == steps[-1]:
+            break
+    if scale == 1 and (value == int(value) or abs(value) >= 99.95):
+        return f"{value:.0f}{name}"
+    decimals = 2 if abs(scaled) < 9.995 else 1 if abs(scaled) < 99.95 else 0
+    return f"{scaled:.{decimals}f}{name}"
+
+
+def count_text(value: int) -> str:
+    """A whole number with commas."""
+    return f"{value:,}"
+
+
+def share_text(share: float | None) -> str:
+    """A share of 0..1 as "41.2%"; "-" when there is none."""
+    return "-" if share is None else f"{100 * share:.1f}%"
+
+
+def source_text(file: str, line: int) -> str:
+    """ "matmul.py:26", or "" when the source is unknown."""
+    name = printable(file.replace("\\", "/").rsplit("/", 1)[-1])
+    return f"{name}:{line}" if file and line else name or (f":{line}" if line else "")
+
+
+def printable(text: str) -> str:
+    """Text with control characters written as escapes: a name in a trace must not steer the terminal."""
+    return "".join(
+        char if char.isprintable() else char.encode("unicode_escape").decode("ascii") for char in text
+    )
+
+
+def fit(text: str, width: int) -> str:
+    """Text cut to a width in terminal cells, with an ellipsis in place of what is missing."""
+    return text if cell_len(text) <= width else set_cell_size(text, max(width - 1, 0)) + "…"
+
+
+def fit_end(text: str, width: int) -> str:
+    """Text cut at its start to a width in terminal cells: of a path the end says most."""
+    while cell_len(text) > width:
+        text = "…" + text.lstrip("…")[1:]
+    return text
+
+
+def pad(text: str, width: int, right: bool = False) -> str:
+    """Text padded to a width in terminal cells."""
+    space = " " * (width - cell_len(text))
+    return space + text if right else text + space
+
+
+def parse_range(text: str, unit: str) -> tuple[int, int]:
+    """A range of time such as "1.5us:3us" or, in cycles, "900:2k". Raises OptionError for anything else."""
+    parts = [RANGE_PART.fullmatch(part.strip()) for part in text.split(":")]
+    scale = dict(STEPS[unit])
+    values = [
+        round(float(part[1]) * scale[part[2] or STEPS[unit][0][0]])
+        for part in parts
+        if part and (part[2] or STEPS[unit][0][0]) in scale
+    ]
+    if len(values) != 2 or len(parts) != 2 or values[0] >= values[1]:
+        example = "1.5us:3us" if unit == "ns" else "900:2k"
+        raise OptionError(f"not a range of time in {unit}: {text!r}; write it like {example}")
+    return values[0], values[1]
