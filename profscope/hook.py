@@ -167,7 +167,7 @@ def _scratch_lowering(version: tuple[int, int]) -> Iterator[None]:
         def patch(self, point: str, manager: Any, context: Any) -> None:
             if user:
                 user.patch(point, manager, context)
-            elif point == "llvmir_to_llvm":
+            if point == "llvmir_to_llvm":  # Proton's own adds this too; the second one finds nothing to do
                 proton.add_convert_proton_nvidia_gpu_to_llvm(manager)
 
     try:

@@ -1,0 +1,59 @@
+"""Options: what is taken, what is refused, and what makes another binary."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+import profscope
+from profscope.errors import OptionError
+from profscope.options import LEVELS, Options
+
+
+@pytest.mark.parametrize("level", LEVELS)
+def test_a_level_and_its_passes_written_out_are_the_same_pipeline(level: str) -> None:
+    assert Options(instrument=level).pipeline == Options(instrument=[LEVELS[level]]).pipeline
+
+
+@pytest.mark.parametrize(
+    ("options", "said"),
+    [
+        ({"kernels": "("}, "kernels='('"),
+        ({"kernels": 3}, "kernels=3"),
+        ({"instrument": "everything"}, "light, default, heavy"),
+        ({"instrument": []}, "a level or a list of passes"),
+        ({"instrument": [1]}, "a level or a list of passes"),
+        ({"instrument": ["no-such-pass"]}, "no-such-pass"),
+        ({"instrument": ["op-spans{classes=lood}"]}, "lood"),
+        ({"instrument": ["op-spans{colour=red}"]}, "colour"),
+        ({"buffer": 0}, "buffer=0"),
+        ({"buffer": True}, "buffer=True"),
+        ({"buffer": 1.5}, "buffer=1.5"),
+        ({"buffer": (1 << 20) + 1}, "1 to 1048576"),
+        ({"backend": "tpu"}, "auto, gpu, emulator"),
+    ],
+)
+def test_a_wrong_option_is_named_at_once(options: dict[str, Any], said: str) -> None:
+    with pytest.raises(OptionError) as caught:
+        profscope.session(**options)
+    assert said in str(caught.value)
+    assert next(iter(options)) + "=" in str(caught.value)
+
+
+def test_kernels_matches_anywhere_in_the_name() -> None:
+    assert Options(kernels="soft").matches("fused_softmax_kernel")
+    assert not Options(kernels="^soft").matches("fused_softmax_kernel")
+    assert Options().matches("anything")
+
+
+def test_the_digest_tells_binaries_apart_and_nothing_else() -> None:
+    base = Options()
+    assert base.digest("1") == Options(backend="emulator").digest("1")
+    others = [
+        Options(kernels="a").digest("1"),
+        Options(instrument="heavy").digest("1"),
+        Options(instrument=["kernel-span"]).digest("1"),
+        base.digest("2"),
+    ]
+    assert len({base.digest("1"), *others}) == 1 + len(others)
