@@ -107,10 +107,17 @@ def _installed_triton(default: tuple[int, int]) -> str:
 def _listing() -> str:
     lines = []
     for name, cls in passes().items():
-        lines.append(f"{name}: {(cls.__doc__ or '').partition(chr(10))[0]}")
-        for option, (kind, default) in signature(cls).items():
-            lines.append(f"    {option}={_shown(default)} ({getattr(kind, '__name__', kind)})")
+        lines.append(f"{name}: {_summary(cls)}")
+        lines += [f"    {option}={_shown(default)}" for option, (_, default) in signature(cls).items()]
     return "\n".join(lines) + "\n"
+
+
+def _summary(cls: type[Pass]) -> str:
+    """What the first line of a pass's file says of it, or else its docstring."""
+    text = sys.modules[cls.__module__].__doc__ or ""
+    named, colon, rest = text.partition("\n\n")[0].partition(": ")
+    found = rest if colon and named == cls.name else (cls.__doc__ or "").partition("\n\n")[0]
+    return " ".join(found.split()).rstrip(".")
 
 
 def _shown(value: Any) -> str:

@@ -16,7 +16,10 @@ __all__ = ["IterationSpans"]
 @register
 @dataclass(frozen=True)
 class IterationSpans(Pass):
-    """An iteration costs one clock read: it lasts until the next one begins, or its loop ends."""
+    """One span per iteration of every loop that has a loop span.
+
+    It costs one clock read: an iteration lasts until the next one begins, or its loop ends.
+    """
 
     name: ClassVar[str] = "iteration-spans"
 

@@ -16,7 +16,7 @@ __all__ = ["KernelSpan"]
 @register
 @dataclass(frozen=True)
 class KernelSpan(Pass):
-    """Every return ends the span; a warp-specialised partition has a span of its own."""
+    """One span per warp; every return ends it, and a warp-specialised partition has its own."""
 
     name: ClassVar[str] = "kernel-span"
 

@@ -16,7 +16,7 @@ __all__ = ["LoopSpans"]
 @register
 @dataclass(frozen=True)
 class LoopSpans(Pass):
-    """Spans all scf.for and scf.while loops, named "loop L<line>"."""
+    """One span per execution of an scf.for or scf.while loop, named "loop L<line>"."""
 
     name: ClassVar[str] = "loop-spans"
 

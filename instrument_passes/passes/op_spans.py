@@ -17,7 +17,9 @@ __all__ = ["OpSpans"]
 @register
 @dataclass(frozen=True)
 class OpSpans(Pass):
-    """Spans measure issue: where the op itself waits for its effect, they measure completion (see OPS).
+    """One span around every op of the chosen classes.
+
+    Spans measure issue: where the op itself waits for its effect, they measure completion (see OPS).
 
     classes: which classes of ops, default all.
     """

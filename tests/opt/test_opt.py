@@ -1,0 +1,170 @@
+"""profscope-opt as a user meets it: exit codes, streams, one-line errors."""
+
+from __future__ import annotations
+
+import io
+import subprocess
+import sys
+from pathlib import Path
+from types import SimpleNamespace
+
+import pytest
+
+from instrument_passes.opt import main
+
+INPUTS = Path(__file__).parent.parent / "passes" / "inputs"
+ADD = INPUTS / "add.ttgir"
+
+
+def test_no_passes_print_the_file_byte_for_byte(capfdbinary: pytest.CaptureFixture[bytes]) -> None:
+    for file in INPUTS.glob("*.ttgir"):
+        assert main([str(file), "-p", ""]) == 0
+        assert capfdbinary.readouterr() == (file.read_bytes(), b"")
+
+
+def test_odd_bytes_survive(tmp_path: Path) -> None:
+    text = (
+        ADD.read_bytes().replace(b"\n", b"\r\n").replace(b"add.py", "größe.py".encode())
+        + b"// end, no newline"
+    )
+    (tmp_path / "in.ttgir").write_bytes(text)
+    assert main([str(tmp_path / "in.ttgir"), "-o", str(tmp_path / "out.ttgir")]) == 0
+    assert (tmp_path / "out.ttgir").read_bytes() == text
+
+
+def test_reads_standard_input(
+    monkeypatch: pytest.MonkeyPatch, capfdbinary: pytest.CaptureFixture[bytes]
+) -> None:
+    monkeypatch.setattr(sys, "stdin", SimpleNamespace(buffer=io.BytesIO(ADD.read_bytes())))
+    assert main(["-", "-p", "kernel-span"]) == 0
+    assert b'"profscope.begin"() {id = 0' in capfdbinary.readouterr().out
+
+
+def test_list_names_passes_options_and_defaults(capfd: pytest.CaptureFixture[str]) -> None:
+    assert main(["--list"]) == 0
+    listed = capfd.readouterr().out
+    assert "op-spans: one span around every op of the chosen classes\n    classes=load;store;" in listed
+    for name in ("kernel-span", "loop-spans", "iteration-spans", "lower-records", "allocate-buffer"):
+        assert f"\n{name}: " in f"\n{listed}"
+
+
+def test_print_between_passes(tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
+    out = tmp_path / "out.ttgir"
+    assert main([str(ADD), "-p", "kernel-span,loop-spans", "--print-between-passes", "-o", str(out)]) == 0
+    said = capfd.readouterr()
+    assert said.out == ""
+    first, second = said.err.split("// -----// after ")[1:]
+    assert first.startswith("kernel-span //----- //\n")
+    assert second.startswith("loop-spans //----- //\n")
+    assert second.partition("\n")[2].strip() == out.read_text().strip()
+
+
+@pytest.mark.parametrize(
+    ("arguments", "code", "message"),
+    [
+        (["-p", "no-such-pass"], 2, "unknown pass 'no-such-pass'; known passes: allocate-buffer,"),
+        (["-p", "op-spans{kinds=load}"], 2, "pass op-spans has no option 'kinds'; it takes: classes"),
+        (["-p", "op-spans{classes=lode}"], 2, "pass op-spans: unknown op class 'lode'; classes: load,"),
+        (["-p", "kernel-span,"], 2, "the pipeline 'kernel-span,' ends with a comma"),
+        (["-p", "kernel-span{"], 2, "cannot read the pipeline at 'kernel-span{'"),
+        (["-p", "allocate-buffer"], 1, "add.ttgir:3: pass allocate-buffer: no manifest; run lower-records"),
+        (["-o", "/no/such/folder/out.ttgir"], 1, "No such file or directory: '/no/such/folder/out.ttgir'"),
+        (["-p", "kernel-span,lower-records,allocate-buffer", "--triton", "3.5"], 1, "3.5 is not supported"),
+    ],
+)  # fmt: skip
+def test_errors_are_one_line(
+    arguments: list[str], code: int, message: str, capfd: pytest.CaptureFixture[str]
+) -> None:
+    assert main([str(ADD), *arguments]) == code
+    said = capfd.readouterr()
+    assert said.out == ""
+    assert said.err.startswith("profscope-opt: ")
+    assert message in said.err
+    assert said.err.count("\n") == 1
+
+
+@pytest.mark.parametrize(
+    "arguments", [["--triton", "new"], ["--buffer", "0"], ["--buffer", "x"], ["--no-such"]]
+)
+def test_wrong_usage_exits_with_2(arguments: list[str], capfd: pytest.CaptureFixture[str]) -> None:
+    with pytest.raises(SystemExit) as exit_:
+        main([str(ADD), *arguments])
+    assert exit_.value.code == 2
+    assert arguments[0] in capfd.readouterr().err
+
+
+@pytest.mark.parametrize(
+    ("content", "message"),
+    [
+        (b"", ":1: expected one module, found 0 top-level ops"),
+        (b'{"traceEvents": []}', ":1: "),
+        (b"module {\n\xff\xfe\n}", ":2: not text, so not TTGIR"),
+        (ADD.read_bytes()[:900], ": expected "),
+        (ADD.read_bytes().replace(b"public", b"private"), ":3: pass kernel-span: expected one public"),
+        (ADD.read_bytes().replace(b"cuda:90", b"tpu:9"), "lower-records: cannot instrument for target 'tpu:9'"),
+    ],
+)  # fmt: skip
+def test_bad_files(content: bytes, message: str, tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
+    file, out = tmp_path / "bad.ttgir", tmp_path / "out.ttgir"
+    file.write_bytes(content)
+    out.write_text("as it was")
+    assert main([str(file), "-p", "kernel-span,lower-records", "-o", str(out)]) == 1
+    said = capfd.readouterr().err
+    assert said.startswith(f"profscope-opt: {file}:")
+    assert message in said
+    assert said.count("\n") == 1
+    assert out.read_text() == "as it was"
+
+
+def test_missing_file(capfd: pytest.CaptureFixture[str]) -> None:
+    assert main(["no-such.ttgir"]) == 1
+    assert "'no-such.ttgir'" in capfd.readouterr().err
+
+
+def test_runs_without_triton_and_is_quick_to_start() -> None:
+    """With Triton out of reach all but --verify works, and nothing imports it."""
+    script = (
+        "import sys\n"
+        "class Blocked:\n"
+        "    def find_spec(self, name, path=None, target=None):\n"
+        "        if name.split('.')[0] in ('triton', 'torch', 'pandas', 'profscope', 'rich'):\n"
+        "            raise ModuleNotFoundError(name)\n"
+        "sys.meta_path.insert(0, Blocked())\n"
+        "from instrument_passes.opt import main\n"
+        f"assert main([{str(ADD)!r}, '-p', 'kernel-span,lower-records,allocate-buffer']) == 0\n"
+        f"assert main([{str(ADD)!r}, '--verify']) == 1\n"
+    )
+    done = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stderr
+    assert done.stderr == "profscope-opt: this needs Triton, which is not installed: pip install triton\n"
+    assert "global_scratch_alloc" in done.stdout
+
+
+def test_closed_pipe_is_quiet() -> None:
+    command = f"{sys.executable} -m instrument_passes.opt {INPUTS / 'matmul_sm80.ttgir'} | true"
+    done = subprocess.run(command, shell=True, capture_output=True, text=True, check=False)
+    assert done.stderr == ""
+
+
+def test_verify_names_line_and_op(tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
+    assert main([str(ADD), "--verify", "-p", "kernel-span,lower-records,allocate-buffer"]) == 0
+    capfd.readouterr()
+    bad = tmp_path / "bad.ttgir"
+    bad.write_text(ADD.read_text().replace("tt.store %1, %2,", "tt.store %2, %2,"))
+    line = next(i for i, text in enumerate(bad.read_text().splitlines(), 1) if "tt.store" in text)
+    assert main([str(bad), "--verify"]) == 1
+    said = capfd.readouterr().err
+    assert said.startswith(
+        f"profscope-opt: {bad}:{line}: Triton rejects the module: use of value '%2' expects"
+    )
+    assert "tt.store %2, %2" in said
+    assert said.count("\n") == 1
+
+
+def test_verify_reports_what_the_verifier_says(tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
+    """A wrong op with a source location must be named at its line in the file, not in the kernel."""
+    bad = tmp_path / "bad.ttgir"
+    bad.write_text((INPUTS / "softmax.ttgir").read_text().replace("axis = 0", "axis = 7"))
+    line = next(i for i, text in enumerate(bad.read_text().splitlines(), 1) if '"tt.reduce"' in text)
+    assert main([str(bad), "--verify"]) == 1
+    assert capfd.readouterr().err.startswith(f"profscope-opt: {bad}:{line}: Triton rejects the module: ")
