@@ -38,8 +38,8 @@ def own_cache(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 def build(spec: Spec = ADD) -> Any:
     """Compile as a launch on a GPU would; up to Triton 3.6 only a launch puts the mode into the options."""
-    source = ASTSource(fn=spec.fn, signature=dict(spec.signature) | dict.fromkeys(spec.constexprs, "constexpr"),
-                       constexprs=dict(spec.constexprs))  # fmt: skip
+    signature = dict(spec.signature) | dict.fromkeys(spec.constexprs, "constexpr")
+    source = ASTSource(fn=spec.fn, signature=signature, constexprs=dict(spec.constexprs))
     options = dict(spec.options)
     if triton_version() < (3, 7):
         options["instrumentation_mode"] = knobs.compilation.instrumentation_mode
