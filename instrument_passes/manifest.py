@@ -9,10 +9,11 @@ from __future__ import annotations
 import hashlib
 import json
 from dataclasses import asdict, dataclass, field
+from functools import cached_property
 from typing import Any, Final
 
 from instrument_passes.errors import ManifestError
-from instrument_passes.records import CTA_HEADER, CTA_STRIDE, WORD, align
+from instrument_passes.records import CTA_HEADER, SECTOR, WORD, align
 
 __all__ = ["ATTRIBUTE", "SCHEMA", "Column", "Frame", "Manifest", "Section", "Span", "layout"]
 
@@ -38,7 +39,8 @@ class Column:
 class Frame:
     """A table of rows: the root (one row) or a loop body (one row per iteration and warp).
 
-    offset is in bytes from the segment's start; capacity is in rows.
+    capacity: rows, where the trip count is static; 0 for a ring, whose 2^c rows are decided at launch.
+    offset: bytes from the segment's start; for a ring, see `start`.
     """
 
     index: int
@@ -51,6 +53,14 @@ class Frame:
     @property
     def row_bytes(self) -> int:
         return len(self.columns) * WORD.itemsize
+
+    @property
+    def is_ring(self) -> bool:
+        return self.capacity == 0
+
+    def rows(self, ring_log2: int) -> int:
+        """Rows the frame has room for."""
+        return 1 << ring_log2 if self.is_ring else self.capacity
 
 
 @dataclass(frozen=True, slots=True)
@@ -84,9 +94,13 @@ class Section:
     spans: tuple[Span, ...]
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)
 class Manifest:
-    """One instrumented kernel. `warps` counts segments, `cta_bytes` and `segment_bytes` are bytes.
+    """One instrumented kernel.
+
+    warps: segments of a CTA. fixed_bytes: of a segment, for all frames but the rings; ring_bytes: of a
+    segment, for one row of each ring. A segment is fixed_bytes + (ring_bytes << ring_log2) long, and ring
+    frames start at fixed_bytes + (offset << ring_log2).
 
     A kernel that could not be instrumented carries a manifest with `failure` set and no sections: the
     binary is the bare one, and the reason stays with it in the cache.
@@ -95,17 +109,34 @@ class Manifest:
     kernel: str
     target: str
     warps: int
-    segment_bytes: int
-    cta_bytes: int
+    fixed_bytes: int
+    ring_bytes: int
     sections: tuple[Section, ...]
     notes: tuple[str, ...] = ()
     failure: str = ""
     schema: int = field(default=SCHEMA)
 
-    @property
+    @cached_property
     def digest(self) -> int:
         """64-bit identity, stored in every CTA header by the program this manifest describes."""
         return int.from_bytes(hashlib.sha256(self.to_json().encode()).digest()[:8], "little")
+
+    @cached_property
+    def tag(self) -> int:
+        """What the scratch allocation asks for as alignment, and as bytes per CTA: tells the profile
+        allocator, which learns nothing else, roughly which program is launched. Odd, so that it is no real
+        alignment, and small, because without a session Triton may allocate that much."""
+        return 3 + 2 * (self.digest % 120)
+
+    def segment_bytes(self, ring_log2: int) -> int:
+        return self.fixed_bytes + (self.ring_bytes << ring_log2)
+
+    def cta_bytes(self, ring_log2: int) -> int:
+        return CTA_HEADER.itemsize + self.warps * self.segment_bytes(ring_log2)
+
+    def start(self, frame: Frame, ring_log2: int) -> int:
+        """Byte offset of a frame in its segment."""
+        return self.fixed_bytes + (frame.offset << ring_log2) if frame.is_ring else frame.offset
 
     def to_json(self) -> str:
         return json.dumps(asdict(self), separators=(",", ":"), sort_keys=True)
@@ -135,29 +166,33 @@ def _section(data: dict[str, Any]) -> Section:
     return Section(data["name"], data["warps"], frames, spans)
 
 
-def layout(sections: list[Section], groups: list[int], warps: int) -> tuple[tuple[Section, ...], int, int]:
-    """Place every frame: returns the sections with offsets, segment_bytes and cta_bytes.
+def layout(sections: list[Section], groups: list[int]) -> tuple[tuple[Section, ...], int, int]:
+    """Place every frame: returns the sections with offsets, fixed_bytes and ring_bytes of a segment.
 
     All segments are as long as the longest section needs, so that a warp finds its own from its warp id
     alone. groups: per section 0 for the kernel's body, else the number of its warp_specialize op from 1.
     Sections of one op run on different warps and share the segment's bytes; a worker warp runs one
     section of every op in turn, so each further op starts where the longest section of the last one ends.
-    Frames are 16-byte aligned for vector stores.
     """
-    size = dict.fromkeys(groups, 0)
+    fixed, ring = dict.fromkeys(groups, 0), dict.fromkeys(groups, 0)
     for section, group in zip(sections, groups, strict=True):
-        size[group] = max(size[group], sum(_frame_bytes(frame) for frame in section.frames))
+        fixed[group] = max(fixed[group], align(sum(map(_fixed_bytes, section.frames)), SECTOR))
+        ring[group] = max(ring[group], sum(f.row_bytes for f in section.frames if f.is_ring))
     placed = []
     for section, group in zip(sections, groups, strict=True):
-        offset = sum(size[earlier] for earlier in range(1, group))
+        at = sum(fixed[earlier] for earlier in range(1, group))
+        ring_at = sum(ring[earlier] for earlier in range(1, group))
         frames = []
-        for frame in section.frames:
-            frames.append(Frame(frame.index, frame.parent, frame.columns, frame.capacity, offset, frame.loop))
-            offset += _frame_bytes(frame)
+        for f in section.frames:
+            frames.append(
+                Frame(f.index, f.parent, f.columns, f.capacity, ring_at if f.is_ring else at, f.loop)
+            )
+            ring_at += f.row_bytes if f.is_ring else 0
+            at += _fixed_bytes(f)
         placed.append(Section(section.name, section.warps, tuple(frames), section.spans))
-    segment_bytes = max(size[0], sum(size[group] for group in size if group))
-    return tuple(placed), segment_bytes, align(CTA_HEADER.itemsize + warps * segment_bytes, CTA_STRIDE)
+    total_fixed, total_ring = (max(sizes[0], sum(sizes[g] for g in sizes if g)) for sizes in (fixed, ring))
+    return tuple(placed), total_fixed, total_ring
 
 
-def _frame_bytes(frame: Frame) -> int:
+def _fixed_bytes(frame: Frame) -> int:
     return align(frame.row_bytes * frame.capacity, 16)

@@ -1,18 +1,22 @@
 """The binary record format: the one place where bytes of a profile buffer get a meaning.
 
-A launch's buffer holds one area per CTA, in the order of the linear CTA id (x fastest)::
+A launch's buffer holds one area per recorded CTA::
 
-    launch   = CTA area, CTA area, ...                 Manifest.cta_bytes each
-    CTA area = header, warp segment, warp segment, ... one segment per warp, Manifest.segment_bytes each
+    launch   = CTA area, CTA area, ...                 CTAs 0, 2^s, 2 * 2^s, ... by linear id, x fastest
+    CTA area = header, warp segment, warp segment, ... one segment per warp
     segment  = frame, frame, ...                       one frame per instrumented loop body, and the root
-    frame    = row, row, ...                           a ring of Frame.capacity rows
+    frame    = row, row, ...                           as many as are known statically, else a ring of 2^c
     row      = 32-bit words                            one per Column: clocks, counts, payloads
 
 A frame is a table: every execution of a loop body by one warp appends one row, and what each word of the
 row means is static and stands in the manifest, so records carry neither tags nor counters. Row number `n`
-of a warp goes to ring slot `n % capacity`; the parent's row stores how many rows a child frame holds so
-far, which makes trip counts and drops exact. Word 0 of the root row marks the section (the warp program:
-the kernel's body, or one warp-specialised partition) that wrote the segment.
+of a warp goes to ring slot `n % 2^c`; the parent's row stores how many rows a child frame holds so far,
+which makes trip counts and drops exact. Word 0 of the root row marks the section (the warp program: the
+kernel's body, or one warp-specialised partition) that wrote the segment.
+
+How many CTAs are recorded (s) and how long the rings are (c) is decided at each launch, by the allocator:
+it hands the kernel the buffer's address, which is a multiple of BASE_ALIGNMENT, with a LaunchBits in the low
+bits. An address without the enable bit, as any other allocator gives, makes the kernel record nothing.
 
 Buffers start zeroed. A word that is zero was not written: its code did not run.
 All words are little endian.
@@ -20,22 +24,34 @@ All words are little endian.
 
 from __future__ import annotations
 
-from typing import Final
+from dataclasses import dataclass
+from typing import ClassVar, Final
 
 import numpy as np
 
-__all__ = ["ALIGNMENT", "CTA_HEADER", "CTA_STRIDE", "MAGIC", "VERSION", "WORD", "align", "word_offset"]
+__all__ = [
+    "BASE_ALIGNMENT",
+    "CTA_HEADER",
+    "MAGIC",
+    "MAX_RING_LOG2",
+    "MIN_RING_LOG2",
+    "SECTOR",
+    "VERSION",
+    "WORD",
+    "LaunchBits",
+    "align",
+    "word_offset",
+]
 
 MAGIC: Final = 0x50534331  # "PSC1"
 VERSION: Final = 1
-ALIGNMENT: Final = (
-    256  # bytes; what the scratch allocation asks for: Proton asks for 128, which tells them apart
-)
-CTA_STRIDE: Final = 32  # bytes; CTA areas are whole memory sectors
+SECTOR: Final = 32  # bytes; headers, segments and CTA areas are whole memory sectors
 WORD: Final = np.dtype("<u4")
+MAX_RING_LOG2: Final = 20
+MIN_RING_LOG2: Final = 4  # so that a ring of rows of any width is whole sectors
 
-# Written by one thread of the CTA: the start pair when it enters the kernel, the rest when it leaves.
-# Fields come in groups of 16 bytes because each group is one vector store.
+# Written by one thread of the CTA: the start pair and the launch bits when it enters the kernel, the rest
+# when it leaves. Fields come in groups of 16 bytes because each group is one vector store.
 CTA_HEADER: Final = np.dtype(
     [
         ("start_clock", "<u8"),  # SM clock64, cycles
@@ -46,16 +62,44 @@ CTA_HEADER: Final = np.dtype(
         ("version", "<u4"),
         ("cta", "<u4"),  # linear CTA id in the launch, x fastest
         ("sm", "<u4"),
-        ("grid_x", "<u4"),  # CTAs along x, clusters counted out
+        ("grid_x", "<u4"),  # CTAs along x, those of all clusters
         ("grid_y", "<u4"),
         ("grid_z", "<u4"),
         ("cluster_rank", "<u4"),  # rank of this CTA in its cluster, 0 without clusters
         ("digest_low", "<u4"),  # low and high half of Manifest.digest: which program wrote this
         ("digest_high", "<u4"),
         ("warps", "<u4"),  # segments that follow
-        ("reserved", "<u4"),
+        ("launch_bits", "<u4"),  # LaunchBits
+        ("padding", "<u4", (4,)),
     ]
 )
+
+
+@dataclass(frozen=True, slots=True)
+class LaunchBits:
+    """What the low bits of a buffer's address tell the kernel.
+
+    stride_log2: every 2^stride_log2-th CTA records. ring_log2: rings have 2^ring_log2 rows.
+    """
+
+    stride_log2: int = 0
+    ring_log2: int = 0
+
+    STRIDE_SHIFT: ClassVar[int] = 1
+    RING_SHIFT: ClassVar[int] = 6
+    MASK: ClassVar[int] = 31  # of either field
+    ENABLE: ClassVar[int] = 1
+
+    def encode(self) -> int:
+        return self.ENABLE | self.stride_log2 << self.STRIDE_SHIFT | self.ring_log2 << self.RING_SHIFT
+
+    @staticmethod
+    def decode(bits: int) -> LaunchBits:
+        cls = LaunchBits
+        return cls(bits >> cls.STRIDE_SHIFT & cls.MASK, bits >> cls.RING_SHIFT & cls.MASK)
+
+
+BASE_ALIGNMENT: Final = 1 << (LaunchBits.RING_SHIFT + LaunchBits.MASK.bit_length())
 
 
 def align(size: int, to: int) -> int:

@@ -8,7 +8,6 @@ from typing import Any
 
 import numpy as np
 import numpy.typing as npt
-import pandas as pd
 
 from instrument_passes.manifest import Manifest
 from instrument_passes.records import MAGIC
@@ -23,12 +22,13 @@ __all__ = ["RawLaunch", "assemble"]
 
 @dataclass(frozen=True)
 class RawLaunch:
-    """One launch as it came back. buffer: uint8, the CTA areas of the whole grid."""
+    """One launch as it came back. ctas: CTAs of the grid; buffer: uint8, the areas of those recorded."""
 
     index: int
     manifest: Manifest
     device: int
     stream: int
+    ctas: int
     buffer: npt.NDArray[np.uint8]
 
 
@@ -40,17 +40,21 @@ def assemble(launches: Sequence[RawLaunch], metadata: dict[str, Any], notes: Seq
     decoded = [decode(raw.buffer, raw.manifest) for raw in launches]
     bases = fit([d.headers for d in decoded])
     spans = span_table(
-        [(raw.index, raw.manifest.kernel, d, base) for raw, d, base in zip(launches, decoded, bases, strict=True)]
+        [
+            (raw.index, raw.manifest.kernel, d, base)
+            for raw, d, base in zip(launches, decoded, bases, strict=True)
+        ]
     )
     rows = [
-        _launch_row(raw, d, base, metadata["backend"]) for raw, d, base in zip(launches, decoded, bases, strict=True)
+        _launch_row(raw, d, base, metadata["backend"])
+        for raw, d, base in zip(launches, decoded, bases, strict=True)
     ]
     said = [*notes, *_notes(launches, decoded)]
     kernels = {
         raw.manifest.kernel: {"sites": sum(len(s.spans) for s in raw.manifest.sections), "measure": "issue"}
         for raw in launches
     }
-    frame = launches_frame(pd.DataFrame(rows)) if rows else launches_frame()
+    frame = launches_frame({name: [row[name] for row in rows] for name in rows[0]} if rows else None)
     return Profile(spans, frame, {**metadata, "notes": said, "kernels": kernels})
 
 
@@ -87,7 +91,8 @@ def _notes(launches: Sequence[RawLaunch], decoded: Sequence[DecodedLaunch]) -> l
     """What the reader of the figures must know, one line each."""
     notes = []
     for kernel in sorted({raw.manifest.kernel for raw in launches}):
-        mine = [d for raw, d in zip(launches, decoded, strict=True) if raw.manifest.kernel == kernel]
+        pairs = [p for p in zip(launches, decoded, strict=True) if p[0].manifest.kernel == kernel]
+        mine = [d for _, d in pairs]
         dropped, records = sum(d.dropped for d in mine), sum(d.records for d in mine)
         if dropped:
             notes.append(
@@ -97,6 +102,11 @@ def _notes(launches: Sequence[RawLaunch], decoded: Sequence[DecodedLaunch]) -> l
         unmatched = sum(d.unmatched for d in mine)
         if unmatched:
             notes.append(f"{kernel}: {unmatched} spans began but did not end and are left out")
+        grid, recorded = (sum(n) for n in zip(*((r.ctas, len(d.headers)) for r, d in pairs), strict=True))
+        if recorded < grid:
+            notes.append(
+                f"{kernel}: {recorded} of {grid} CTAs were recorded, at regular distances in the grid"
+            )
         silent = sum(int(np.count_nonzero(d.headers["magic"] != MAGIC)) for d in mine)
         if silent:
             notes.append(f"{kernel}: {silent} CTAs wrote nothing")

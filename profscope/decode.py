@@ -7,17 +7,16 @@ to) follows from the counts that the rows themselves carry.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from dataclasses import dataclass, field
 
 import numpy as np
 import numpy.typing as npt
 
 from instrument_passes.manifest import Frame, Manifest, Section, Span
-from instrument_passes.records import CTA_HEADER, MAGIC, VERSION, WORD
+from instrument_passes.records import CTA_HEADER, MAGIC, VERSION, WORD, LaunchBits
 from profscope.errors import RecordError
 
-__all__ = ["DecodedLaunch", "decode", "headers"]
+__all__ = ["DecodedLaunch", "decode", "headers", "launch_bits", "ring_rows"]
 
 Ints = npt.NDArray[np.int64]
 
@@ -55,57 +54,85 @@ class DecodedLaunch:
     anomalies: tuple[str, ...] = field(default=())
 
 
+def launch_bits(buffer: npt.NDArray[np.uint8], kernel: str) -> LaunchBits:
+    """How the launch that wrote this buffer recorded; its first CTA always does.
+
+    Raises RecordError for a buffer that is too short, foreign, or of an unknown record version.
+    """
+    if buffer.nbytes < CTA_HEADER.itemsize:
+        raise RecordError(
+            f"truncated profile buffer of kernel {kernel}: {buffer.nbytes} bytes hold no CTA header"
+        )
+    first = buffer[: CTA_HEADER.itemsize].view(CTA_HEADER)[0]
+    if first["magic"] != MAGIC:
+        raise RecordError(
+            f"foreign profile buffer for kernel {kernel}: it starts with magic {int(first['magic']):#010x}, "
+            f"not {MAGIC:#010x}"
+        )
+    if first["version"] != VERSION:
+        raise RecordError(
+            f"profile buffer of kernel {kernel} has record version {int(first['version'])}; "
+            f"this profscope reads version {VERSION}"
+        )
+    return LaunchBits.decode(int(first["launch_bits", "ring_rows"]))
+
+
 def headers(buffer: npt.NDArray[np.uint8], manifest: Manifest) -> npt.NDArray[np.void]:
-    """The CTA headers of a launch's buffer, shape (CTAs,), dtype CTA_HEADER.
+    """The CTA headers of a launch's buffer, shape (recorded CTAs,), dtype CTA_HEADER, a view.
 
     Raises RecordError for a truncated buffer, a foreign one, an unknown version, or another program's.
     """
-    if buffer.nbytes == 0 or buffer.nbytes % manifest.cta_bytes:
+    bits = launch_bits(buffer, manifest.kernel)
+    cta_bytes = manifest.cta_bytes(bits.ring_log2)
+    if buffer.nbytes % cta_bytes:
         raise RecordError(
             f"truncated profile buffer of kernel {manifest.kernel}: {buffer.nbytes} bytes is not a multiple of "
-            f"the {manifest.cta_bytes} bytes a CTA writes"
+            f"the {cta_bytes} bytes a CTA writes"
         )
-    areas = np.ascontiguousarray(buffer).view(np.uint8).reshape(-1, manifest.cta_bytes)
-    found = np.ndarray(
-        (len(areas),), CTA_HEADER, areas.data, strides=(manifest.cta_bytes,)
-    )
+    found = np.ndarray((buffer.nbytes // cta_bytes,), CTA_HEADER, buffer.data, strides=(cta_bytes,))
     written = found[found["magic"] != 0]
-    if not len(written):
-        return found
-    foreign = written[written["magic"] != MAGIC]
-    if len(foreign):
+    digest = written["digest_low"].astype(np.uint64) | written["digest_high"].astype(np.uint64) << np.uint64(
+        32
+    )
+    if np.any(written["magic"] != MAGIC) or np.any(digest != np.uint64(manifest.digest)):
         raise RecordError(
-            f"foreign profile buffer for kernel {manifest.kernel}: CTA area starts with magic "
-            f"{int(foreign[0]['magic']):#010x}, not {MAGIC:#010x}"
-        )
-    versions = written[written["version"] != VERSION]
-    if len(versions):
-        raise RecordError(
-            f"profile buffer of kernel {manifest.kernel} has record version {int(versions[0]['version'])}; "
-            f"this profscope reads version {VERSION}"
-        )
-    digest = written["digest_low"].astype(np.uint64) | written["digest_high"].astype(np.uint64) << np.uint64(32)
-    if np.any(digest != np.uint64(manifest.digest)):
-        raise RecordError(
-            f"profile buffer was not written by this build of kernel {manifest.kernel}: its headers carry "
+            f"profile buffer was not written by this build of kernel {manifest.kernel}: a header carries "
             f"digest {int(digest[0]):#x}, the manifest {manifest.digest:#x}"
         )
     return found
 
 
 def decode(buffer: npt.NDArray[np.uint8], manifest: Manifest) -> DecodedLaunch:
-    """Decode one launch. `buffer`: bytes of all its CTA areas. Raises RecordError (see `headers`)."""
+    """Decode one launch. buffer: uint8, all its CTA areas. Raises RecordError (see `headers`)."""
+    buffer = np.ascontiguousarray(buffer)
     found = headers(buffer, manifest)
-    words = np.ascontiguousarray(buffer).view(WORD).reshape(len(found), -1)
-    segments = words[:, CTA_HEADER.itemsize // WORD.itemsize :][:, : manifest.warps * manifest.segment_bytes // 4]
-    segments = segments.reshape(len(found), manifest.warps, manifest.segment_bytes // WORD.itemsize)
-    clock = _Clock(found)
-    blocks = _Blocks()
-    site_base = 0
+    ring_log2 = launch_bits(buffer, manifest.kernel).ring_log2
+    segments = _segments(buffer, len(found), manifest)
+    blocks = _Blocks(_Clock(found))
     for index, section in enumerate(manifest.sections):
-        _SectionDecoder(segments, section, index, found, clock, blocks, site_base).run()
-        site_base += len(section.spans)
+        _SectionDecoder(segments, manifest, section, index, ring_log2, found, blocks).run()
     return blocks.finish(manifest, found)
+
+
+def ring_rows(buffer: npt.NDArray[np.uint8], manifest: Manifest) -> int:
+    """The most rows that any warp appended to any ring, overwritten ones included."""
+    buffer = np.ascontiguousarray(buffer)
+    found = headers(buffer, manifest)
+    ring_log2 = launch_bits(buffer, manifest.kernel).ring_log2
+    segments = _segments(buffer, len(found), manifest)
+    blocks = _Blocks(_Clock(found))
+    most = 0
+    for index, section in enumerate(manifest.sections):
+        decoder = _SectionDecoder(segments, manifest, section, index, ring_log2, found, blocks)
+        decoder.gather()
+        most = max([most, *(decoder.most[f.index] for f in section.frames if f.is_ring)])
+    return most
+
+
+def _segments(buffer: npt.NDArray[np.uint8], ctas: int, manifest: Manifest) -> npt.NDArray[np.uint32]:
+    """The words of all segments, shape (CTAs, warps, words)."""
+    words = buffer.view(WORD).reshape(ctas, -1)[:, CTA_HEADER.itemsize // WORD.itemsize :]
+    return words.reshape(ctas, manifest.warps, -1)
 
 
 class _Clock:
@@ -131,7 +158,8 @@ class _Clock:
 class _Blocks:
     """Collects one block of spans per site and joins them."""
 
-    def __init__(self) -> None:
+    def __init__(self, clock: _Clock) -> None:
+        self.clock = clock
         self.sites: list[Span] = []
         self.parts: list[tuple[Ints, ...]] = []
         self.size = 0
@@ -151,7 +179,13 @@ class _Blocks:
         backwards = int(np.count_nonzero(end < start))
         if backwards:
             self.anomalies.append(f"{backwards} spans of kernel {manifest.kernel} end before they start")
+        if self.clock.ambiguous:
+            self.anomalies.append(
+                f"{self.clock.ambiguous} CTAs of kernel {manifest.kernel} ran for more than 2^32 cycles; times in "
+                "them may be off by multiples of that"
+            )
         sm = found["sm"].astype(np.int64)[cta]
+        cta = found["cta"].astype(np.int64)[cta]
         return DecodedLaunch(
             tuple(self.sites), span, cta, warp, sm, start, end, iteration, parent, depth, found,
             self.records, self.dropped, self.unmatched, tuple(self.anomalies),
@@ -180,45 +214,53 @@ class _SectionDecoder:
     def __init__(
         self,
         segments: npt.NDArray[np.uint32],
+        manifest: Manifest,
         section: Section,
         index: int,
+        ring_log2: int,
         found: npt.NDArray[np.void],
-        clock: _Clock,
         blocks: _Blocks,
-        site_base: int,
     ) -> None:
-        root = section.frames[0]
-        marker = segments[:, :, root.offset // WORD.itemsize]
+        marker = segments[:, :, section.frames[0].offset // WORD.itemsize]
         mine = (marker == index + 1) & (found["magic"] == MAGIC)[:, None]
-        self.cta, self.warp = (a.astype(np.int64) for a in np.nonzero(mine))
+        self.area, self.warp = (a.astype(np.int64) for a in np.nonzero(mine))  # area: position of the CTA
         self.segments = segments
+        self.manifest = manifest
         self.section = section
-        self.clock = clock
+        self.ring_log2 = ring_log2
         self.blocks = blocks
-        self.site_base = site_base
+        self.clock = blocks.clock
+        self.site_base = len(blocks.sites)
         self.rows: dict[int, _Rows] = {}
-        self.position: dict[int, Ints] = {}  # per span: row of its frame -> position in the blocks, -1 if none
+        self.most: dict[int, int] = {}  # per frame: the most rows a warp appended
+        self.position: dict[
+            int, Ints
+        ] = {}  # per span: row of its frame -> position in the blocks, -1 if none
         self.start: dict[int, Ints] = {}
 
     def run(self) -> None:
         self.blocks.sites.extend(self.section.spans)
+        self.gather()
+        for span in self.section.spans:
+            self._span(span)
+
+    def gather(self) -> None:
+        """Find the rows of every frame."""
         for frame in self.section.frames:
             self.rows[frame.index] = self._root(frame) if frame.parent < 0 else self._child(frame)
             rows = self.rows[frame.index]
             clocks = [c for c, column in enumerate(frame.columns) if column.kind == "clock"]
             self.blocks.records += int(np.count_nonzero(rows.words[:, clocks]))
-        for span in self.section.spans:
-            self._span(span)
 
     def _table(self, frame: Frame) -> npt.NDArray[np.uint32]:
         """All ring slots of a frame, shape (warps of the section, capacity, columns)."""
-        first = frame.offset // WORD.itemsize
-        width = len(frame.columns)
-        block = self.segments[:, :, first : first + frame.capacity * width]
-        return block[self.cta, self.warp].reshape(len(self.cta), frame.capacity, width)
+        first = self.manifest.start(frame, self.ring_log2) // WORD.itemsize
+        width, rows = len(frame.columns), frame.rows(self.ring_log2)
+        block = self.segments[:, :, first : first + rows * width]
+        return block[self.area, self.warp].reshape(len(self.area), rows, width)
 
     def _root(self, frame: Frame) -> _Rows:
-        lanes = np.arange(len(self.cta), dtype=np.int64)
+        lanes = np.arange(len(self.area), dtype=np.int64)
         none = np.full(len(lanes), -1, np.int64)
         return _Rows(self._table(frame)[:, 0], lanes, np.zeros_like(lanes), none, none)
 
@@ -227,15 +269,19 @@ class _SectionDecoder:
         parent_frame = self.section.frames[frame.parent]
         parent = self.rows[frame.parent]
         count_column = next(
-            c for c, column in enumerate(parent_frame.columns) if (column.kind, column.frame) == ("count", frame.index)
+            c
+            for c, column in enumerate(parent_frame.columns)
+            if (column.kind, column.frame) == ("count", frame.index)
         )
         after = parent.words[:, count_column].astype(np.int64)  # rows written once the parent row ended
-        lanes = len(self.cta)
+        lanes = len(self.area)
         total = np.zeros(lanes, np.int64)
         np.maximum.at(total, parent.lane, after)
-        # Slot s holds row number: the largest n < total with n % capacity == s.
-        slot = np.arange(frame.capacity, dtype=np.int64)[None, :]
-        number = slot + (total[:, None] - 1 - slot) // frame.capacity * frame.capacity
+        self.most[frame.index] = int(total.max(initial=0))
+        # Slot s holds row number: the largest n < total that is s modulo the capacity.
+        capacity = frame.rows(self.ring_log2)
+        slot = np.arange(capacity, dtype=np.int64)[None, :]
+        number = slot + (total[:, None] - 1 - slot) // capacity * capacity
         lane, kept_slot = np.nonzero((number >= 0) & (number < total[:, None]))
         number = number[lane, kept_slot]
         order = np.argsort(lane * (1 << 32) + number, kind="stable")
@@ -261,7 +307,7 @@ class _SectionDecoder:
     def _span(self, span: Span) -> None:
         frame = self.section.frames[span.frame]
         rows = self.rows[span.frame]
-        cta = self.cta[rows.lane]
+        cta = self.area[rows.lane]
         begin_words = rows.words[:, span.begin]
         began = begin_words != 0
         start = self.clock.full(begin_words, cta)
@@ -288,7 +334,10 @@ class _SectionDecoder:
     def _ancestor_row(self, span: Span) -> Ints:
         """For every row of the span's frame, the row of its parent span's frame it ran under."""
         target = self.section.spans[span.parent].frame
-        index, frame = self.rows[span.frame].instance, self.section.frames[self.section.frames[span.frame].parent]
+        index, frame = (
+            self.rows[span.frame].instance,
+            self.section.frames[self.section.frames[span.frame].parent],
+        )
         while frame.index != target:
             index, frame = self.rows[frame.index].instance[index], self.section.frames[frame.parent]
         return index
@@ -312,7 +361,7 @@ class _SectionDecoder:
         """An iteration lasts until the next one of its loop begins; the last one until the loop ends."""
         loop = self.section.spans[frame.loop]
         above = self.rows[frame.parent]
-        loop_cta = self.cta[above.lane]
+        loop_cta = self.area[above.lane]
         loop_end, loop_ended = self._end(
             loop, self.section.frames[frame.parent], above, loop_cta,
             self.start[loop.id], self.start[loop.id] != 0,
@@ -323,10 +372,3 @@ class _SectionDecoder:
             end[:-1] = np.where(follows, start[1:], end[:-1])
             ended[:-1] |= follows
         return end, ended
-
-
-def iter_digests(found: npt.NDArray[np.void]) -> Iterator[int]:
-    """The distinct program digests in a launch's headers."""
-    written = found[found["magic"] == MAGIC]
-    digests = written["digest_low"].astype(np.uint64) | written["digest_high"].astype(np.uint64) << np.uint64(32)
-    yield from (int(d) for d in np.unique(digests))

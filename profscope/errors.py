@@ -12,11 +12,11 @@ Command-line tools turn any of them into one line on stderr and exit code 1; wro
 """
 
 __all__ = [
-    "RecordError",
     "CompileError",
     "EmulatorError",
     "OptionError",
     "ProfscopeError",
+    "RecordError",
     "SessionError",
     "TraceError",
 ]

@@ -47,7 +47,7 @@ class CompileHook:
 
     def __init__(self, options: Options) -> None:
         self.options = options
-        self.context = PassContext(triton_version(), options.buffer)
+        self.context = PassContext(triton_version(), options.static_records)
         self.mode = f"profscope-{options.digest(__version__)}"
         self._user_hook: Callable[..., Any] | None = None
 

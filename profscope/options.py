@@ -11,6 +11,7 @@ from typing import Final
 from instrument_passes.errors import InstrumentError
 from instrument_passes.passes.base import Pass
 from instrument_passes.pipeline import parse_pipeline
+from instrument_passes.records import LaunchBits
 from profscope.errors import OptionError
 
 __all__ = ["LEVELS", "Options"]
@@ -25,6 +26,7 @@ LEVELS: Final[dict[str, str]] = {
 _LOWERING: Final = "lower-records,allocate-buffer"
 _BACKENDS: Final = ("auto", "gpu", "emulator")
 _MAX_BUFFER: Final = 1 << 20
+_STATIC_RECORDS: Final = 1 << 13
 
 
 @dataclass(frozen=True)
@@ -33,7 +35,10 @@ class Options:
 
     kernels: regular expression that a kernel's name must match somewhere (`re.search`) to be instrumented.
     instrument: "light", "default", "heavy", or a sequence of passes, each as `profscope-opt -p` takes it.
-    buffer: records (clock reads) that one warp's rings hold; loops with more keep their newest iterations.
+    buffer: records (clock reads) that one warp's rings hold at most; loops with more keep their newest
+    iterations. None: rings as long as the kernel's first launch shows to be needed.
+    ctas: record every so-manieth CTA, rounded up to a power of two; memory may demand fewer.
+    memory: MiB of device memory for profile buffers.
     backend: "gpu", "emulator", or "auto" (the GPU where there is one, else the emulator).
 
     Raises OptionError naming the option, the value and what it takes.
@@ -41,8 +46,10 @@ class Options:
 
     kernels: str = ""
     instrument: str | Sequence[str] = "default"
-    buffer: int = 1024
+    buffer: int | None = None
     backend: str = "auto"
+    ctas: int = 1
+    memory: int = 256
     pipeline: tuple[Pass, ...] = field(init=False, repr=False, compare=False)
 
     def __post_init__(self) -> None:
@@ -50,8 +57,10 @@ class Options:
             re.compile(self.kernels)
         except (re.error, TypeError) as error:
             raise OptionError(f"kernels={self.kernels!r} is not a regular expression: {error}") from error
-        if isinstance(self.buffer, bool) or not isinstance(self.buffer, int) or not 1 <= self.buffer <= _MAX_BUFFER:
-            raise OptionError(f"buffer={self.buffer!r} must be a number of records per warp, 1 to {_MAX_BUFFER}")
+        if self.buffer is not None:
+            _check_int("buffer", self.buffer, 1, _MAX_BUFFER, "a number of records per warp")
+        _check_int("ctas", self.ctas, 1, 1 << LaunchBits.MASK, "a stride in CTAs")
+        _check_int("memory", self.memory, 1, 1 << 20, "a number of MiB")
         if self.backend not in _BACKENDS:
             raise OptionError(f"backend={self.backend!r} is not one of {', '.join(_BACKENDS)}")
         try:
@@ -72,11 +81,25 @@ class Options:
             raise OptionError(f"instrument={self.instrument!r} must be a level or a list of passes")
         return ",".join(self.instrument)
 
+    @property
+    def stride_log2(self) -> int:
+        return (self.ctas - 1).bit_length()
+
+    @property
+    def static_records(self) -> int:
+        """Up to how many records per warp a loop of static trip count gets room for without a ring."""
+        return _STATIC_RECORDS if self.buffer is None else self.buffer
+
     def digest(self, version: str) -> str:
         """Identity of everything that changes the binary; goes into Triton's cache keys."""
-        text = repr((version, self.kernels, self.pipeline, self.buffer))
+        text = repr((version, self.kernels, self.pipeline, self.static_records))
         return hashlib.sha256(text.encode()).hexdigest()[:12]
 
     def matches(self, kernel: str) -> bool:
         """Whether a kernel of this name is to be instrumented."""
         return re.search(self.kernels, kernel) is not None
+
+
+def _check_int(name: str, value: object, low: int, high: int, what: str) -> None:
+    if isinstance(value, bool) or not isinstance(value, int) or not low <= value <= high:
+        raise OptionError(f"{name}={value!r} must be {what}, {low} to {high}")

@@ -17,7 +17,8 @@ __all__ = ["Profile", "load"]
 class Profile:
     """What a session collected, as plain data.
 
-    df        one row per span, the columns of `profscope.schema.SPAN_DTYPES`, in order of launch, cta, warp and time
+    df        one row per span, the columns of `profscope.schema.SPAN_DTYPES`, in order of launch, cta, warp
+    and time
     launches  one row per launch, the columns of `profscope.schema.LAUNCH_DTYPES`
     metadata  a JSON-able dict: tool, versions, device, options, notes to the user
     """

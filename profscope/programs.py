@@ -26,10 +26,11 @@ def manifest_in(ttgir: str) -> Manifest | None:
 
 
 class ProgramTable:
-    """Manifests by function handle, as a launch names it."""
+    """Manifests by function handle, as the launch hooks name it, and by tag, as the allocator learns it."""
 
     def __init__(self) -> None:
         self._by_function: dict[int, Manifest] = {}
+        self._by_tag: dict[int, tuple[Manifest, ...]] = {}
         self._lock = threading.Lock()
 
     def loaded(self, function: int, metadata_group: dict[str, str]) -> Manifest | None:
@@ -42,9 +43,16 @@ class ProgramTable:
         with self._lock:
             # Handles of unloaded functions are reused, so a bare binary must displace what was known.
             self._by_function.pop(function, None)
-            if manifest is not None:
+            if manifest is not None and not manifest.failure:
                 self._by_function[function] = manifest
+                tagged = self._by_tag.get(manifest.tag, ())
+                if manifest not in tagged:
+                    self._by_tag[manifest.tag] = (*tagged, manifest)
         return manifest
+
+    def tagged(self, tag: int) -> tuple[Manifest, ...]:
+        """The programs that ask the profile allocator for this alignment; see `Manifest.tag`."""
+        return self._by_tag.get(tag, ())
 
     def of(self, function: int) -> Manifest | None:
         """The manifest of a loaded function, None if it is bare or unknown."""

@@ -1,7 +1,8 @@
 """The columns of a profile's two tables: their names, order and dtypes, defined once.
 
-`df` has one row per span, ordered by launch, cta, warp, then pre-order in time; `launches` one row per launch.
-Cycles are SM clock64 values, nanoseconds are absolute globaltimer values (or Unix time for imported traces).
+`df` has one row per span, ordered by launch, cta, warp, then pre-order in time; `launches` one row per
+launch. Cycles are SM clock64 values, nanoseconds are absolute globaltimer values (or Unix time for imported
+traces).
 """
 
 from collections.abc import Mapping, Sequence

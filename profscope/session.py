@@ -27,7 +27,9 @@ def session(
     *,
     kernels: str = "",
     instrument: str | Sequence[str] = "default",
-    buffer: int = 1024,
+    buffer: int | None = None,
+    ctas: int = 1,
+    memory: int = 256,
     backend: str = "auto",
 ) -> Session:
     """Profile every Triton kernel launched inside the `with` block, from the inside.
@@ -39,13 +41,16 @@ def session(
     kernels: regular expression; only kernels whose name it matches somewhere are instrumented.
     instrument: "light" (kernel and loops), "default", "heavy" (also every iteration, memory op, wait, MMA,
     barrier, reduction, layout conversion), or a list of passes with options ("op-spans{classes=load;wait}").
-    buffer: records that one warp's rings hold; a loop with more keeps its newest iterations, and the profile
-    says how many it dropped. backend: "auto", "gpu" or "emulator".
+    buffer: records that one warp's rings hold at most; a loop with more keeps its newest iterations, and the
+    profile says how many it dropped. By default the rings fit the kernel: its first launch shows what it
+    needs, and the second waits for that once. ctas: record every so-manieth CTA (rounded up to a power of
+    two). memory: MiB of device memory for profile buffers; a grid that needs more is recorded in part, at
+    regular distances, and the profile says so. backend: "auto", "gpu" or "emulator".
 
     Raises OptionError for a bad option at once. Entering raises SessionError where another session is active
     or the backend is not there.
     """
-    return Session(Options(kernels, instrument, buffer, backend))
+    return Session(Options(kernels, instrument, buffer, backend, ctas, memory))
 
 
 class Session:
@@ -67,11 +72,11 @@ class Session:
         # Triton and torch are imported here and not above, so that traces open where neither is installed.
         from profscope.backend import select
         from profscope.collect import Collector
-        from profscope.hook import CompileHook, triton_version
+        from profscope.hook import CompileHook
 
         with self._stack:
             backend = self._stack.enter_context(select(self.options.backend))
-            collector = Collector(triton_version(), backend.device_type)
+            collector = Collector(self.options, backend.device_type)
             self._stack.enter_context(CompileHook(self.options).installed())
             self._stack.enter_context(collector.installed())
             self._metadata = self._describe(backend.metadata())
@@ -83,12 +88,8 @@ class Session:
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
         self._stack.close()
-        try:
-            self.profile  # noqa: B018  fetch now: buffers should not outlive the block
-        except SessionError:
-            # A faulted device has told the user already, by the exception that is passing through here.
-            if error is None:
-                raise
+        if self._collector is not None:
+            self._collector.close()
 
     def _describe(self, backend: dict[str, Any]) -> dict[str, Any]:
         import torch
@@ -107,6 +108,8 @@ class Session:
                 "kernels": self.options.kernels,
                 "instrument": instrument if isinstance(instrument, str) else list(instrument),
                 "buffer": self.options.buffer,
+                "ctas": self.options.ctas,
+                "memory": self.options.memory,
                 "backend": self.options.backend,
             },
         }
@@ -122,7 +125,9 @@ class Session:
             launches = tuple(self._collector.launches)
             if self._profile is None or self._profile[0] != len(launches):
                 raw, notes = self._collector.fetch(launches)
-                bare = [f"{kernel} runs bare: {why}" for kernel, why in sorted(self._collector.failures.items())]
+                bare = [
+                    f"{kernel} runs bare: {why}" for kernel, why in sorted(self._collector.failures.items())
+                ]
                 self._profile = (len(launches), assemble(raw, self._metadata, [*bare, *notes]))
             return self._profile[1]
 

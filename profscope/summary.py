@@ -44,9 +44,9 @@ def self_times(df: pd.DataFrame, column: str) -> Ints:
 def summarise(df: pd.DataFrame) -> pd.DataFrame:
     """One row per kernel and scope, heaviest kernel first and within it by self time.
 
-    Columns: kernel, scope, kind, file, line, count; then for ns and for cycles total, self, mean, p50, p90, p99
-    and max (`total_ns`, ..., `max_cycles`); and share. Percentiles are nearest-rank: durations that were seen.
-    `share` is self_ns over the kernel's total warp time (the sum of its depth-0 spans), 0..1.
+    Columns: kernel, scope, kind, file, line, count; then for ns and for cycles total, self, mean, p50, p90,
+    p99 and max (`total_ns`, ..., `max_cycles`); and share. Percentiles are nearest-rank: durations that
+    were seen. `share` is self_ns over the kernel's total warp time (the sum of its depth-0 spans), 0..1.
     """
     site, table = sites(df)
     count = np.bincount(site, minlength=len(table))

@@ -35,7 +35,9 @@ def span_table(launches: Sequence[tuple[int, str, DecodedLaunch, TimeBase]]) -> 
         names = sorted(set(values))
         index = {name: i for i, name in enumerate(names)}
         lookup = np.array([index[v] for v in values], np.int32)
-        return pd.Categorical.from_codes(lookup[codes] if len(values) else codes, categories=pd.Index(names, dtype=str))
+        return pd.Categorical.from_codes(
+            lookup[codes] if len(values) else codes, categories=pd.Index(names, dtype=str)
+        )
 
     kernels = [kernel for _, kernel, _, _ in launches]
     launch_position = np.repeat(np.arange(len(launches)), [len(p["site"]) for p in parts])

@@ -73,7 +73,11 @@ def fit(headers: Sequence[npt.NDArray[np.void]]) -> list[TimeBase]:
     weights = np.array([1 / error**2 if error > 0 else 0.0 for _, error in slopes])
     values = np.array([slope for slope, _ in slopes])
     usable = weights > 0
-    mean = float(np.dot(values[usable], weights[usable]) / weights[usable].sum()) if usable.any() else float("nan")
+    mean = (
+        float(np.dot(values[usable], weights[usable]) / weights[usable].sum())
+        if usable.any()
+        else float("nan")
+    )
     return [
         _anchor(*p, slope if error < MAX_RELATIVE_ERROR * slope else mean, step)
         for p, (slope, error) in zip(pairs, slopes, strict=True)

@@ -8,6 +8,7 @@ from dataclasses import dataclass, field
 from instrument_passes.errors import PassError
 from instrument_passes.ir import Op
 from instrument_passes.manifest import Column, Frame, Manifest, Section, Span
+from instrument_passes.records import CTA_HEADER, WORD
 
 __all__ = ["FrameBuilder", "Pending", "Placeholders", "SectionBuilder", "Tick"]
 
@@ -33,7 +34,7 @@ class Pending:
 
 @dataclass
 class FrameBuilder:
-    """A frame whose columns are still being assigned. records: clock columns."""
+    """A frame whose columns are still being assigned; capacity as in Frame."""
 
     index: int
     parent: int
@@ -123,31 +124,57 @@ class Placeholders:
 
     _TOKEN = re.compile(r"__ps_([a-z_]+?)((?:_\d+)*)__")
 
-    def segment_bytes(self) -> str:
-        return "__ps_segment_bytes__"
+    def tag(self) -> str:
+        return "__ps_tag__"
+
+    def fixed_bytes(self) -> str:
+        return "__ps_fixed_bytes__"
+
+    def ring_bytes(self) -> str:
+        return "__ps_ring_bytes__"
+
+    def cta_fixed_bytes(self) -> str:
+        return "__ps_cta_fixed_bytes__"
+
+    def cta_ring_bytes(self) -> str:
+        return "__ps_cta_ring_bytes__"
 
     def digest(self, half: str) -> str:
         return f"__ps_digest_{half}__"
 
-    def offset(self, section: int, frame: int, column: int) -> str:
-        return f"__ps_offset_{section}_{frame}_{column}__"
+    def frame_offset(self, section: int, frame: int) -> str:
+        """Frame.offset."""
+        return f"__ps_frame_offset_{section}_{frame}__"
+
+    def store_offset(self, section: int, frame: int, column: int) -> str:
+        """From the address of a row to a word in it; addresses of fixed frames' rows leave the offset out."""
+        return f"__ps_store_offset_{section}_{frame}_{column}__"
 
     def row_bytes(self, section: int, frame: int) -> str:
         return f"__ps_row_bytes_{section}_{frame}__"
 
     def fill(self, kernel: Op, manifest: Manifest) -> None:
         """Replace the tokens in all ops of the kernel."""
+        plain = {
+            "tag": manifest.tag,
+            "fixed_bytes": manifest.fixed_bytes,
+            "ring_bytes": manifest.ring_bytes,
+            "cta_fixed_bytes": CTA_HEADER.itemsize + manifest.warps * manifest.fixed_bytes,
+            "cta_ring_bytes": manifest.warps * manifest.ring_bytes,
+            "digest_low": manifest.digest & 0xFFFFFFFF,
+            "digest_high": manifest.digest >> 32,
+        }
 
         def value(match: re.Match[str]) -> str:
-            numbers = [int(n) for n in match[2].split("_") if n]
-            if match[1] == "segment_bytes":
-                return str(manifest.segment_bytes)
-            if match[1] == "digest_low":
-                return str(manifest.digest & 0xFFFFFFFF)
-            if match[1] == "digest_high":
-                return str(manifest.digest >> 32)
-            frame = manifest.sections[numbers[0]].frames[numbers[1]]
-            return str(frame.row_bytes if match[1] == "row_bytes" else frame.offset + 4 * numbers[2])
+            if match[1] in plain:
+                return str(plain[match[1]])
+            section, index, *column = (int(n) for n in match[2].split("_") if n)
+            frame = manifest.sections[section].frames[index]
+            if match[1] == "row_bytes":
+                return str(frame.row_bytes)
+            if match[1] == "frame_offset":
+                return str(frame.offset)
+            return str((0 if frame.is_ring else frame.offset) + WORD.itemsize * column[0])
 
         for op in kernel.walk():
             for index, part in enumerate(op.parts):

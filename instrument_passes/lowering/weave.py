@@ -8,12 +8,12 @@ from instrument_passes.dialect import BEGIN, END, is_record, record_id
 from instrument_passes.ir import Block, Module, Op, Region, if_op
 from instrument_passes.lowering.builder import FrameBuilder, Pending, Placeholders, SectionBuilder, Tick
 from instrument_passes.lowering.loops import carry, hand_on
+from instrument_passes.lowering.prologue import Area, Identity, find_area, find_segment
 from instrument_passes.lowering.trips import static_trips
 from instrument_passes.manifest import Column
 from instrument_passes.passes.base import PassContext
 from instrument_passes.passes.walk import LOOPS, loop_body, recordable_blocks
 from instrument_passes.targets import Target
-from instrument_passes.targets.base import Identity
 
 __all__ = ["Weaver"]
 
@@ -21,8 +21,6 @@ __all__ = ["Weaver"]
 # have long returned, and at most this many registers are held.
 _GROUP = 4
 _YOUNGER = 2
-# The smallest ring: a loop always keeps this many newest iterations, whatever the buffer option says.
-_MIN_CAPACITY = 16
 
 
 @dataclass
@@ -48,7 +46,7 @@ class Weaver:
         module: Module,
         target: Target,
         section: SectionBuilder,
-        base: str,
+        area: Area,
         warps: int,
         holes: Placeholders,
         context: PassContext,
@@ -56,13 +54,11 @@ class Weaver:
         self.module = module
         self.target = target
         self.section = section
-        self.base = base
+        self.area = area
         self.warps = warps
         self.holes = holes
         self.context = context
-        self.identity = Identity(
-            module.fresh("ps_segment"), module.fresh("ps_lane"), module.fresh("ps_leader")
-        )
+        self.identity = Identity.fresh(module)
         self.zero = module.fresh("ps_zero")
         self.one = module.fresh("ps_one")
         self.marker = module.fresh("ps_section")
@@ -74,15 +70,15 @@ class Weaver:
         """The kernel's body: also allocates the buffer and writes the CTA header."""
         region = kernel.regions[0]
         state = self._enter(region)
-        buffer = self.module.fresh("ps_buffer")
-        allocate = f'{buffer} = "profscope.buffer"() : () -> !tt.ptr<i8>'
-        address = f"{self.base} = tt.ptr_to_int {buffer} : !tt.ptr<i8> -> i64"
-        start = self.target.header_start(self.module.fresh("ps_none"), self.base, self.identity.leader)
-        self._prologue(region, f"{allocate}\n{address}", start)
+        wide = self.context.triton >= (3, 8)
+        area = find_area(self.module, self.target, self.area, self.holes, wide=wide)
+        none, leader = self.module.fresh("ps_none"), self.identity.leader
+        start = self.target.header_start(none, self.area.address, leader, self.area.flags)
+        self._prologue(region, area, start)
         self._function(region, state)
 
     def weave_partition(self, region: Region) -> None:
-        """A warp-specialised partition; `base` was captured into it."""
+        """A warp-specialised partition; `area` was captured into it."""
         state = self._enter(region)
         self._prologue(region, "", "")
         self._function(region, state)
@@ -98,9 +94,7 @@ class Weaver:
 
     def _prologue(self, region: Region, before: str, after: str) -> None:
         """Set up after the records that open the region, so that the first clock is read first."""
-        identity = self.target.identity(
-            self.base, self.holes.segment_bytes(), self.identity, self.module.fresh("ps_id")
-        )
+        segment = find_segment(self.module, self.target, self.area, self.identity, self.holes)
         constants = "\n".join(
             [
                 f"{self.zero} = arith.constant 0 : i32",
@@ -109,7 +103,7 @@ class Weaver:
             ]
         )
         first = next(op for op in region.entry.ops if not is_record(op))
-        first.insert_before("\n".join(text for text in (before, identity, constants, after) if text))
+        first.insert_before("\n".join(text for text in (before, segment, constants, after) if text))
 
     # Planning: which loops get a frame, and how large a ring.
 
@@ -128,16 +122,11 @@ class Weaver:
         """Frames of the loop and of the loops in it, whose counters the loop must carry."""
         return [self.frames[op] for op in loop.walk() if op in self.frames]
 
-    def _ring(self, frame: FrameBuilder) -> int:
-        """Rows of a frame: its share of the buffer, a power of two so that a mask finds the slot."""
-        clocks = max(1, sum(column.kind == "clock" for column in frame.columns))
-        share = max(_MIN_CAPACITY, self.context.buffer // clocks // len(self.frames))
-        return 1 << (share.bit_length() - 1)
-
-    def _trips(self, loop: Op, frame: FrameBuilder) -> int | None:
-        """The rows a loop will need, if that is static and fits its share; it needs no ring then."""
+    def _rows(self, loop: Op, frame: FrameBuilder) -> int:
+        """Rows the loop will need, if that is static and within the buffer option; else 0, a ring."""
         trips = static_trips(loop) if frame.parent == 0 else None
-        return trips if trips is not None and 0 < trips <= self._ring(frame) else None
+        clocks = max(1, sum(column.kind == "clock" for column in frame.columns))
+        return trips if trips is not None and trips * clocks <= self.context.buffer else 0
 
     # Weaving.
 
@@ -173,7 +162,7 @@ class Weaver:
             return
         terminator.insert_before(
             self.target.header_end(
-                self.module.fresh("ps_none"), self.base, self.identity.leader,
+                self.module.fresh("ps_none"), self.area.address, self.identity.leader,
                 self.holes.digest("low"), self.holes.digest("high"), self.warps,
             )
         )  # fmt: skip
@@ -235,7 +224,7 @@ class Weaver:
 
     def _store(self, state: _State, group: list[Pending], before: Op) -> None:
         first = state.frame.place(group)
-        offset = self.holes.offset(self.section.index, state.frame.index, first)
+        offset = self.holes.store_offset(self.section.index, state.frame.index, first)
         values = [pending.value for pending in group]
         out = self.module.fresh("ps_none")
         before.insert_before(self.target.store(out, state.row, offset, values, self.identity.lane))
@@ -259,30 +248,35 @@ class Weaver:
         names.end.insert_before(f"{bumped} = arith.addi {own}, {self.one} : i32")
         inner.counters[frame.index] = bumped
         hand_on(op, [inner.counters[f.index] for f in carried])
-        trips = self._trips(op, frame)
-        frame.capacity = trips or self._ring(frame)
-        self._row_address(body, frame, own, inner.row, wraps=trips is None)
+        frame.capacity = self._rows(op, frame)
+        self._row_address(op, frame, own, inner.row)
         state.counters.update({f.index: name for f, name in zip(carried, names.behind, strict=True)})
         state.pending.append(Pending(Column("count", frame=frame.index), names.behind[0]))
 
-    def _row_address(self, body: Block, frame: FrameBuilder, counter: str, row: str, *, wraps: bool) -> None:
-        """Address of this iteration's row: segment + (counter mod capacity) * row_bytes."""
-        prefix = self.module.fresh("ps_at")
-        lines = []
-        slot = counter
-        if wraps:
-            lines += [
-                f"{prefix}_mask = arith.constant {frame.capacity - 1} : i32",
-                f"{prefix}_slot = arith.andi {counter}, {prefix}_mask : i32",
-            ]
-            slot = f"{prefix}_slot"
-        lines += [
-            f"{prefix}_size = arith.constant {self.holes.row_bytes(self.section.index, frame.index)} : i32",
-            f"{prefix}_bytes = arith.muli {slot}, {prefix}_size : i32",
-            f"{prefix}_wide = arith.extui {prefix}_bytes : i32 to i64",
-            f"{row} = arith.addi {self.identity.segment}, {prefix}_wide : i64",
-        ]
-        body.prepend("\n".join(lines))
+    def _row_address(self, loop: Op, frame: FrameBuilder, counter: str, row: str) -> None:
+        """Address of this iteration's row: where the frame starts + slot * row_bytes."""
+        p = self.module.fresh("ps_at")
+        start, slot = self.identity.segment, counter
+        if frame.capacity == 0:
+            start, slot = f"{p}_start", f"{p}_slot"
+            offset = self.holes.frame_offset(self.section.index, frame.index)
+            loop.insert_before(
+                f"{p}_fixed = arith.constant {self.holes.fixed_bytes()} : i64\n"
+                f"{p}_rings = arith.addi {self.identity.segment}, {p}_fixed : i64\n"
+                f"{p}_unit = arith.constant {offset} : i64\n"
+                f"{p}_offset = arith.shli {p}_unit, {self.identity.ring_log2} : i64\n"
+                f"{start} = arith.addi {p}_rings, {p}_offset : i64"
+            )
+        masked = (
+            f"{slot} = arith.andi {counter}, {self.identity.ring_mask} : i32\n" if frame.capacity == 0 else ""
+        )
+        loop_body(loop).prepend(
+            f"{masked}"
+            f"{p}_size = arith.constant {self.holes.row_bytes(self.section.index, frame.index)} : i32\n"
+            f"{p}_bytes = arith.muli {slot}, {p}_size : i32\n"
+            f"{p}_wide = arith.extui {p}_bytes : i32 to i64\n"
+            f"{row} = arith.addi {start}, {p}_wide : i64"
+        )
 
     def _branch(self, op: Op, state: _State) -> None:
         """scf.if: what its regions recorded leaves as results; the other region yields zeros."""

@@ -1,6 +1,7 @@
 """allocate-buffer: the scratch allocation behind `profscope.buffer`, spelled as each Triton needs it.
 
-Triton gives every CTA a slice of the launch's profile buffer. 3.6 spells the op in the proton_gpu dialect;
+Triton gives every CTA a slice of the launch's profile buffer; ours is as long as the program's tag, which
+says nothing of what the CTA writes: the kernel finds its area itself (see `records.py`). 3.6 spells the op in the proton_gpu dialect;
 3.7 as ttg with a `backend` attribute, which 3.6 would accept and silently put into the *global* scratch;
 3.8 and later as ttg with `third_party_allocation`. Up to 3.7 the offset and the module's size attributes
 are written here, because the pass that would compute them aborts on modules with several functions.
@@ -17,7 +18,6 @@ from instrument_passes.manifest import Manifest
 from instrument_passes.passes.base import Pass, PassContext, register
 from instrument_passes.passes.lower_records import BUFFER_OP, manifest_of
 from instrument_passes.passes.walk import kernel_of
-from instrument_passes.records import ALIGNMENT
 
 __all__ = ["AllocateBuffer"]
 
@@ -25,7 +25,7 @@ __all__ = ["AllocateBuffer"]
 @register
 @dataclass(frozen=True)
 class AllocateBuffer(Pass):
-    """Needs the manifest that lower-records leaves, for the size."""
+    """Needs the manifest that lower-records leaves, for the tag."""
 
     name: ClassVar[str] = "allocate-buffer"
 
@@ -41,7 +41,7 @@ class AllocateBuffer(Pass):
                 self._allocate(op, module, manifest, context)
 
     def _allocate(self, op: Op, module: Module, manifest: Manifest, context: PassContext) -> None:
-        size = f"alignment = {ALIGNMENT} : i32, nbytes = {manifest.cta_bytes} : i32"
+        size = f"alignment = {manifest.tag} : i32, nbytes = {manifest.tag} : i32"
         if context.triton >= (3, 8):
             text = f"ttg.global_scratch_alloc {{{size}, third_party_allocation}}"
         elif context.triton == (3, 7):
@@ -49,7 +49,7 @@ class AllocateBuffer(Pass):
         else:
             text = f"proton_gpu.global_scratch_alloc {{offset = 0 : i32, {size}}}"
         if context.triton < (3, 8):
-            module.set_attr("ttg.profile_scratch_memory_size", f"{manifest.cta_bytes} : i32")
-            module.set_attr("ttg.profile_scratch_memory_alignment", f"{ALIGNMENT} : i32")
+            module.set_attr("ttg.profile_scratch_memory_size", f"{manifest.tag} : i32")
+            module.set_attr("ttg.profile_scratch_memory_alignment", f"{manifest.tag} : i32")
         loc = op.loc_text
         op.replace_header(f"{op.results[0].name} = {text} : !tt.ptr<i8> {loc}".rstrip())

@@ -22,8 +22,8 @@ __all__ = ["Pass", "PassContext", "passes", "register", "signature"]
 class PassContext:
     """What passes know beyond the module.
 
-    triton: (major, minor) of the Triton that will compile the module. buffer: records (clock words) that
-    the rings of one warp may hold in all.
+    triton: (major, minor) of the Triton that will compile the module. buffer: a loop whose trip count is
+    static and whose records per warp are at most this many gets room for all of them; others get a ring.
     """
 
     triton: tuple[int, int] = (3, 7)

@@ -17,6 +17,7 @@ from typing import ClassVar
 from instrument_passes.errors import PassError
 from instrument_passes.ir import Module, Op, warp_specialize
 from instrument_passes.lowering.builder import Placeholders, SectionBuilder
+from instrument_passes.lowering.prologue import Area
 from instrument_passes.lowering.weave import Weaver
 from instrument_passes.manifest import ATTRIBUTE, Manifest, layout
 from instrument_passes.passes.base import Pass, PassContext, register
@@ -48,7 +49,7 @@ class LowerRecords(Pass):
         if specialised:
             warps = align(warps, _WARP_GROUP)
         holes = Placeholders()
-        base = module.fresh("ps_base")
+        area = Area.fresh(module)
         body = SectionBuilder(0, "kernel", base_warps)
         sections = [body]
         groups = [0]
@@ -56,15 +57,16 @@ class LowerRecords(Pass):
             for index, own_warps in enumerate(_partition_warps(op)):
                 sections.append(SectionBuilder(len(sections), f"partition{index}", own_warps))
                 groups.append(group)
-        Weaver(module, target, body, base, warps, holes, context).weave_kernel(kernel)
+        Weaver(module, target, body, area, warps, holes, context).weave_kernel(kernel)
         rest = iter(sections[1:])
         for op in specialised:
-            for region, captured in zip(
-                op.regions[1:], warp_specialize.add_capture(op, base, "i64"), strict=True
-            ):
+            addresses = warp_specialize.add_capture(op, area.address, "i64")
+            flags = warp_specialize.add_capture(op, area.flags, "i32")
+            for region, address, flag in zip(op.regions[1:], addresses, flags, strict=True):
+                captured = Area(address, flag)
                 Weaver(module, target, next(rest), captured, warps, holes, context).weave_partition(region)
-        placed, segment_bytes, cta_bytes = layout([s.finish() for s in sections], groups, warps)
-        manifest = Manifest(kernel.symbol or "", target.name, warps, segment_bytes, cta_bytes, placed)
+        placed, fixed_bytes, ring_bytes = layout([s.finish() for s in sections], groups)
+        manifest = Manifest(kernel.symbol or "", target.name, warps, fixed_bytes, ring_bytes, placed)
         holes.fill(kernel, manifest)
         module.set_attr(ATTRIBUTE, quote(manifest.to_json()))
 

@@ -10,8 +10,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Final
 
-from instrument_passes.records import CTA_HEADER, MAGIC, VERSION, word_offset
-from instrument_passes.targets.base import Identity
+from instrument_passes.records import MAGIC, VERSION, word_offset
 
 __all__ = ["Nvidia"]
 
@@ -28,29 +27,22 @@ class Nvidia:
     def name(self) -> str:
         return f"cuda:{self.capability}"
 
+    @property
+    def lanes(self) -> int:
+        return 32
+
     def clock(self, out: str) -> str:
         return _asm(out, "mov.u32 $0, %clock;", "=r")
 
-    def identity(self, base: str, segment_bytes: str, identity: Identity, prefix: str) -> str:
-        tid = f"{prefix}_tid"
-        return "\n".join(
-            [
-                _asm(tid, "mov.u32 $0, %tid.x;", "=r", pure=True),
-                f"{prefix}_lanes = arith.constant 31 : i32",
-                f"{prefix}_zero = arith.constant 0 : i32",
-                f"{prefix}_in_warp = arith.andi {tid}, {prefix}_lanes : i32",
-                f"{identity.lane} = arith.cmpi eq, {prefix}_in_warp, {prefix}_zero : i32",
-                f"{identity.leader} = arith.cmpi eq, {tid}, {prefix}_zero : i32",
-                f"{prefix}_log_lanes = arith.constant 5 : i32",
-                f"{prefix}_warp = arith.shrui {tid}, {prefix}_log_lanes : i32",
-                f"{prefix}_stride = arith.constant {segment_bytes} : i32",
-                f"{prefix}_offset = arith.muli {prefix}_warp, {prefix}_stride : i32",
-                f"{prefix}_wide = arith.extui {prefix}_offset : i32 to i64",
-                f"{prefix}_header = arith.constant {CTA_HEADER.itemsize} : i64",
-                f"{prefix}_first = arith.addi {base}, {prefix}_header : i64",
-                f"{identity.segment} = arith.addi {prefix}_first, {prefix}_wide : i64",
-            ]
+    def thread_id(self, out: str) -> str:
+        return _asm(out, "mov.u32 $0, %tid.x;", "=r", pure=True)
+
+    def linear_cta_id(self, out: str) -> str:
+        text = (
+            "{ .reg .b32 x, y, z, nx, ny; mov.u32 x, %ctaid.x; mov.u32 y, %ctaid.y; mov.u32 z, %ctaid.z; "
+            "mov.u32 nx, %nctaid.x; mov.u32 ny, %nctaid.y; mad.lo.u32 y, z, ny, y; mad.lo.u32 $0, y, nx, x; }"
         )
+        return _asm(out, text, "=r", pure=True)
 
     def store(self, out: str, address: str, offset: str, values: Sequence[str], lane: str) -> str:
         count = len(values)
@@ -61,36 +53,38 @@ class Nvidia:
         constraints = ",".join(["=r", "l", *["r"] * count, "b"])
         return _asm(out, text, constraints, [address, *values, lane], types)
 
-    def header_start(self, out: str, base: str, leader: str) -> str:
+    def header_start(self, out: str, area: str, leader: str, flags: str) -> str:
         text = (
             "{ .reg .b64 clk, ns; mov.u64 clk, %clock64; mov.u64 ns, %globaltimer; "
-            f"@$2 st.global.cs.v2.b64 [$1+{word_offset('start_clock')}], {{clk, ns}}; }} mov.u32 $0, 0;"
+            f"@$2 st.global.cs.v2.b64 [$1+{word_offset('start_clock')}], {{clk, ns}}; "
+            f"@$2 st.global.cs.b32 [$1+{word_offset('launch_bits')}], $3; }} mov.u32 $0, 0;"
         )
-        return _asm(out, text, "=r,l,b", [base, leader], ["i64", "i1"])
+        return _asm(out, text, "=r,l,b,r", [area, leader, flags], ["i64", "i1", "i32"])
 
     def header_end(
-        self, out: str, base: str, leader: str, digest_low: str, digest_high: str, warps: int
+        self, out: str, area: str, leader: str, digest_low: str, digest_high: str, warps: int
     ) -> str:
         clustered = self.capability >= _FIRST_CLUSTER_CAPABILITY
         text = " ".join(
             [
                 "{ .reg .b64 clk, ns; .reg .b32 x, y, z, nx, ny, nz, id, sm, rank;",
-                ".reg .b32 low, high, n, magic, version, none;",
+                ".reg .b32 low, high, n, magic, version;",
                 "mov.u64 clk, %clock64; mov.u64 ns, %globaltimer;",
                 "mov.u32 x, %ctaid.x; mov.u32 y, %ctaid.y; mov.u32 z, %ctaid.z;",
                 "mov.u32 nx, %nctaid.x; mov.u32 ny, %nctaid.y; mov.u32 nz, %nctaid.z;",
                 "mad.lo.u32 id, z, ny, y; mad.lo.u32 id, id, nx, x; mov.u32 sm, %smid;",
                 "mov.u32 rank, %cluster_ctarank;" if clustered else "mov.u32 rank, 0;",
                 f"mov.u32 low, {digest_low}; mov.u32 high, {digest_high}; mov.u32 n, {warps};",
-                f"mov.u32 magic, {MAGIC}; mov.u32 version, {VERSION}; mov.u32 none, 0;",
+                f"mov.u32 magic, {MAGIC}; mov.u32 version, {VERSION};",
                 f"@$2 st.global.cs.v2.b64 [$1+{word_offset('end_clock')}], {{clk, ns}};",
                 f"@$2 st.global.cs.v4.b32 [$1+{word_offset('magic')}], {{magic, version, id, sm}};",
                 f"@$2 st.global.cs.v4.b32 [$1+{word_offset('grid_x')}], {{nx, ny, nz, rank}};",
-                f"@$2 st.global.cs.v4.b32 [$1+{word_offset('digest_low')}], {{low, high, n, none}};",
+                f"@$2 st.global.cs.v2.b32 [$1+{word_offset('digest_low')}], {{low, high}};",
+                f"@$2 st.global.cs.b32 [$1+{word_offset('warps')}], n;",
                 "} mov.u32 $0, 0;",
             ]
         )
-        return _asm(out, text, "=r,l,b", [base, leader], ["i64", "i1"])
+        return _asm(out, text, "=r,l,b", [area, leader], ["i64", "i1"])
 
 
 def _asm(

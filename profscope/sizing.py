@@ -1,0 +1,59 @@
+"""How much a launch may record: ring lengths that fit the kernel, and fewer CTAs where memory is short."""
+
+from __future__ import annotations
+
+from instrument_passes.manifest import Manifest
+from instrument_passes.records import MAX_RING_LOG2, MIN_RING_LOG2, LaunchBits
+
+__all__ = ["needed_bytes", "plan", "ring_log2_for_records", "ring_log2_for_rows"]
+
+# Rings of a kernel that has not run yet get at most this many rows, and at most a quarter of the memory;
+# what they really need is known after its first launch.
+_FIRST_RING_LOG2 = 14
+_FIRST_SHARE = 4
+
+
+def ring_log2_for_rows(rows: int) -> int:
+    """The shortest ring that holds `rows` rows."""
+    return min(MAX_RING_LOG2, max(MIN_RING_LOG2, (rows - 1).bit_length()))
+
+
+def ring_log2_for_records(manifest: Manifest, records: int) -> int:
+    """The longest rings that hold at most `records` records of a warp, over all of a section's rings."""
+    width = max(
+        sum(column.kind == "clock" for frame in section.frames if frame.is_ring for column in frame.columns)
+        for section in manifest.sections
+    )
+    return min(MAX_RING_LOG2, max(MIN_RING_LOG2, (records // max(1, width)).bit_length() - 1))
+
+
+def needed_bytes(manifest: Manifest, ctas: int, bits: LaunchBits) -> int:
+    """Bytes that a launch of `ctas` CTAs writes at most."""
+    recorded = -(-ctas // (1 << bits.stride_log2))
+    return recorded * manifest.cta_bytes(bits.ring_log2)
+
+
+def plan(
+    manifest: Manifest, ctas: int, limit_bytes: int, ring_log2: int | None, stride_log2: int
+) -> LaunchBits | None:
+    """What a launch records within limit_bytes; None if not even one CTA fits.
+
+    ring_log2: the rings' length if it is settled (asked for, or learned from an earlier launch), else None:
+    then they get a share of the memory. stride_log2: what the user asked for; more CTAs are left out as
+    memory demands, since a gap in the grid distorts less than a gap in time.
+    """
+    if ring_log2 is None:
+        ring_log2 = MIN_RING_LOG2
+        while (
+            manifest.ring_bytes
+            and ring_log2 < _FIRST_RING_LOG2
+            and needed_bytes(manifest, ctas, LaunchBits(stride_log2, ring_log2 + 1))
+            <= limit_bytes // _FIRST_SHARE
+        ):
+            ring_log2 += 1
+    bits = LaunchBits(stride_log2, ring_log2)
+    while needed_bytes(manifest, ctas, bits) > limit_bytes:
+        if 1 << bits.stride_log2 >= ctas:
+            return None
+        bits = LaunchBits(bits.stride_log2 + 1, ring_log2)
+    return bits
