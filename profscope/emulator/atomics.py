@@ -22,7 +22,11 @@ def combine_in_turn(
     `places` and `values` are one-dimensional. Without `wants_old` the result is meaningless.
     """
     if not wants_old and name in UNORDERED:
-        UNORDERED[name].at(memory, places, values[0])
+        # Not on `memory` itself: it spans the address space, and numpy copies what might overlap its arguments.
+        distinct, turn_of = np.unique(places, return_inverse=True)
+        result = memory[distinct]
+        UNORDERED[name].at(result, turn_of, values[0])
+        memory[distinct] = result
         return values[0]
     order = np.argsort(places, kind="stable")
     sorted_places = places[order]
@@ -46,5 +50,6 @@ def _add_in_turn(memory: Array, places: Array, value: Array, order: Array, first
     start = np.repeat(before[first], counts)
     old = np.empty(len(places), memory.dtype)
     old[order] = memory[places[order]] + (before - start)
-    np.add.at(memory, places, value)
+    last = order[first + counts - 1]
+    memory[places[last]] = old[last] + value[last]
     return old

@@ -1,0 +1,164 @@
+"""Branches, loops, calls, atomics, locks and random numbers: results that are exact."""
+
+import torch
+import triton
+
+from tests.kernels.atomics import atomic_kernel, counter_kernel, lock_kernel
+from tests.kernels.control_flow import (
+    branch_in_loop_kernel,
+    collatz_kernel,
+    early_return_kernel,
+    nested_loops_kernel,
+    noinline_kernel,
+)
+from tests.kernels.dropout import dropout_kernel, random_kernel
+
+
+def test_early_return() -> None:
+    for sign in (1, -1):
+        x = torch.rand(300) * sign
+        out = torch.zeros(512)
+        early_return_kernel[(6,)](x, out, 300, BLOCK=128)
+        assert torch.equal(out[:300], x * 2 if sign > 0 else -x)
+        assert not out[300:].any()
+
+
+def test_while_loops_that_end_at_different_times() -> None:
+    x = torch.arange(1, 200, dtype=torch.int32)
+    out = torch.zeros_like(x)
+    collatz_kernel[(len(x),)](x, out)
+
+    def steps(value: int) -> int:
+        count = 0
+        while value > 1:
+            value = value // 2 if value % 2 == 0 else 3 * value + 1
+            count += 1
+        return count
+
+    assert out.tolist() == [steps(v) for v in x.tolist()]
+
+
+def test_nested_loops() -> None:
+    rows, cols, block = 5, 300, 128
+    x = torch.randn(rows, cols)
+    out = torch.zeros(rows + 1, block)
+    nested_loops_kernel[(1,)](x, out, rows, cols, BLOCK=block)
+    padded = torch.full((rows, 384), -float("inf"))
+    padded[:, :cols] = x
+    best = padded.view(rows, 3, block).amax(1)
+    assert torch.equal(out[: rows - 1], best[-1:].expand(rows - 1, block))
+    torch.testing.assert_close(out[rows], best.sum(0))
+
+
+def test_branch_in_loop() -> None:
+    n, block = 11, 128
+    x = torch.randn(n, block)
+    out = torch.zeros(2, block)
+    branch_in_loop_kernel[(1,)](x, out, n, BLOCK=block)
+    acc = torch.zeros(block)
+    flips = 0
+    stored = torch.zeros(block)
+    for i in range(n):
+        acc = acc + x[i] if i % 2 == 0 else acc - x[i]
+        flips += i % 2
+        stored = acc if flips > 3 else stored
+    assert torch.equal(out, torch.stack([acc + flips, stored]))
+
+
+def test_device_functions() -> None:
+    x = torch.linspace(-3, 20, 50)
+    out, counts = torch.zeros(50), torch.zeros(2, dtype=torch.int32)
+    noinline_kernel[(50,)](x, out, counts, 0.5)
+
+    def square(v: torch.Tensor) -> torch.Tensor:
+        return torch.where(v > 10, v, v * v * 0.5)
+
+    y = square(x)
+    for i in range(3):
+        y = square(y) - i
+    torch.testing.assert_close(out, y, rtol=1e-6, atol=1e-6)
+    threads = 128  # each thread of a program executes the scalar atomic
+    assert counts.tolist() in ([25, 25], [25 * threads] * 2)
+
+
+def test_atomics() -> None:
+    n, bins = 1000, 7
+    index = torch.randint(0, bins, (n,), dtype=torch.int32)
+    reduce = {"add": "sum", "max": "amax", "min": "amin"}
+    for dtype in (torch.int32, torch.int64, torch.float32):
+        x = torch.randint(-50, 50, (n,)).to(dtype)
+        for name, torch_name in reduce.items():
+            out = torch.zeros(bins, dtype=dtype)
+            atomic_kernel[(4,)](x, index, out, n, OP=name, BLOCK=256)
+            assert torch.equal(out, torch.zeros_like(out).scatter_reduce(0, index.long(), x, torch_name)), name
+    for name, operation in (("and", "__iand__"), ("or", "__ior__"), ("xor", "__ixor__")):
+        x = torch.randint(0, 1 << 30, (n,), dtype=torch.int32)
+        out = torch.full((bins,), 0x5555, dtype=torch.int32)
+        expected = out.clone()
+        for place, value in zip(index.tolist(), x, strict=True):
+            getattr(expected[place], operation)(value)
+        atomic_kernel[(4,)](x, index, out, n, OP=name, BLOCK=256)
+        assert torch.equal(out, expected), name
+
+
+def test_half_precision_atomic_add() -> None:
+    index = torch.arange(256, dtype=torch.int32) % 64
+    for dtype in (torch.float16, torch.bfloat16):
+        x = torch.randint(0, 8, (256,)).to(dtype)
+        out = torch.zeros(64, dtype=dtype)
+        atomic_kernel[(1,)](x, index, out, 256, OP="add", BLOCK=256)
+        assert torch.equal(out, x.view(4, 64).sum(0))
+
+
+def test_exchange_leaves_one_of_the_values() -> None:
+    x = torch.arange(100, dtype=torch.int32)
+    index = torch.zeros(100, dtype=torch.int32)
+    out = torch.full((1,), -1, dtype=torch.int32)
+    atomic_kernel[(1,)](x, index, out, 100, OP="xchg", BLOCK=128)
+    assert 0 <= int(out) < 100
+
+
+def test_tickets_are_a_permutation() -> None:
+    counter, out = torch.zeros(1, dtype=torch.int32), torch.full((300,), -1, dtype=torch.int32)
+    counter_kernel[(300,)](counter, out)
+    assert int(counter) == 300
+    assert sorted(out.tolist()) == list(range(300))
+
+
+def test_lock_between_ctas() -> None:
+    """CTAs that spin on a lock must not keep the one that holds it from going on."""
+    lock, total, x = torch.zeros(1, dtype=torch.int32), torch.zeros(1), torch.arange(12.0)
+    lock_kernel[(12,)](lock, total, x)
+    assert float(total) == float(x.sum())
+    assert int(lock) == 0
+
+
+def philox(seed: int, offset: int) -> int:
+    """The first of the four words of Philox 4x32-10 with the counter (offset, 0, 0, 0)."""
+    c = [offset, 0, 0, 0]
+    k = [seed & 0xFFFFFFFF, seed >> 32]
+    for _ in range(10):
+        a, b = 0xD2511F53 * c[0], 0xCD9E8D57 * c[2]
+        c = [
+            (b >> 32) ^ c[1] ^ k[0], b & 0xFFFFFFFF, (a >> 32) ^ c[3] ^ k[1], a & 0xFFFFFFFF,
+        ]  # fmt: skip
+        k = [(k[0] + 0x9E3779B9) & 0xFFFFFFFF, (k[1] + 0xBB67AE85) & 0xFFFFFFFF]
+    return c[0]
+
+
+def test_philox() -> None:
+    out = torch.zeros(256, dtype=torch.int32)
+    random_kernel[(1,)](out, 1234, KIND="int", BLOCK=256)
+    expected = [philox(1234, i) for i in range(256)]
+    assert [v % 2**32 for v in out.tolist()] == expected
+
+
+def test_dropout_and_normal_numbers() -> None:
+    x, out = torch.ones(2000), torch.zeros(2000)
+    dropout_kernel[(triton.cdiv(2000, 512),)](x, out, 2000, 0.25, 7, BLOCK=512)
+    assert set(out.unique().tolist()) == {0.0, torch.tensor(1 / 0.75).item()}
+    assert 0.7 < (out > 0).float().mean() < 0.8
+    normal = torch.zeros(2048)
+    random_kernel[(4,)](normal, 3, KIND="normal", BLOCK=512)
+    assert abs(float(normal.mean())) < 0.1
+    assert 0.9 < float(normal.std()) < 1.1

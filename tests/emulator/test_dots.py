@@ -1,0 +1,131 @@
+"""Matrix products, attention and layer norm, forward and backward, against torch."""
+
+import math
+
+import pytest
+import torch
+
+from tests.kernels.attention import attention_kernel
+from tests.kernels.backward import attention_backward_kernel, layer_norm_backward_kernel
+from tests.kernels.dot import dot_kernel
+from tests.kernels.layer_norm import layer_norm_kernel
+from tests.kernels.matmul import matmul_kernel
+from tests.kernels.softmax import softmax_kernel
+
+# operand type, accumulator, precision, tolerance relative to sqrt(K)
+DOTS = [
+    (torch.float16, torch.float32, "ieee", 1e-6),
+    (torch.bfloat16, torch.float32, "ieee", 1e-6),
+    (torch.float16, torch.float16, "ieee", 4e-3),
+    (torch.float32, torch.float32, "ieee", 1e-6),
+    (torch.float32, torch.float32, "tf32", 2e-3),
+    (torch.float32, torch.float32, "tf32x3", 2e-5),
+    (torch.float32, torch.float32, "bf16x3", 2e-4),
+    (torch.float64, torch.float64, "ieee", 1e-14),
+    (torch.float8_e5m2, torch.float32, "ieee", 1e-6),
+]
+
+
+@pytest.mark.parametrize(("dtype", "out_dtype", "precision", "tolerance"), DOTS, ids=str)
+@pytest.mark.parametrize("tile", [(64, 64), (16, 16)], ids=str)
+def test_dot(
+    dtype: torch.dtype, out_dtype: torch.dtype, precision: str, tolerance: float, tile: tuple[int, int]
+) -> None:
+    depth = 96
+    a = torch.randn(tile[0], depth).to(dtype)
+    b = torch.randn(depth, tile[1]).to(dtype)
+    c = torch.zeros(tile, dtype=out_dtype)
+    dot_kernel[(1,)](a, b, c, depth, BLOCK_M=tile[0], BLOCK_N=tile[1], BLOCK_K=32, PRECISION=precision)
+    expected = (a.double() @ b.double()).to(out_dtype)
+    torch.testing.assert_close(c, expected, rtol=tolerance, atol=tolerance * math.sqrt(depth))
+
+
+def test_int8_dot_is_exact() -> None:
+    a = torch.randint(-128, 128, (64, 128), dtype=torch.int8)
+    b = torch.randint(-128, 128, (128, 32), dtype=torch.int8)
+    c = torch.zeros(64, 32, dtype=torch.int32)
+    dot_kernel[(1,)](a, b, c, 128, BLOCK_M=64, BLOCK_N=32, BLOCK_K=32, PRECISION="ieee")
+    assert torch.equal(c, a.int() @ b.int())
+
+
+@pytest.mark.parametrize("warps", [1, 2, 4, 8])
+@pytest.mark.parametrize("stages", [1, 3])
+def test_matmul(warps: int, stages: int) -> None:
+    m, n, k = 128, 96, 160
+    a, b = torch.randn(m, k).half(), torch.randn(k, n).half()
+    c = torch.zeros(m, n).half()
+    matmul_kernel[(2 * 2,)](
+        a, b, c, m, n, k, k, n, n, BLOCK_M=64, BLOCK_N=64, BLOCK_K=32, GROUP_M=2, num_warps=warps, num_stages=stages
+    )
+    torch.testing.assert_close(c, (a.float() @ b.float()).half(), rtol=1e-3, atol=1e-2)
+
+
+def test_matmul_of_odd_sizes() -> None:
+    m, n, k = 70, 45, 100
+    a, b = torch.randn(m, k).half(), torch.randn(k, n).half()
+    c = torch.zeros(m, n).half()
+    matmul_kernel[(3 * 2,)](a, b, c, m, n, k, k, n, n, BLOCK_M=32, BLOCK_N=32, BLOCK_K=32, GROUP_M=2)
+    torch.testing.assert_close(c, (a.float() @ b.float()).half(), rtol=1e-3, atol=1e-2)
+
+
+@pytest.mark.parametrize("causal", [False, True])
+def test_attention(causal: bool) -> None:
+    heads, length, width = 2, 256, 64
+    q, k, v = (torch.randn(heads, length, width).half() for _ in range(3))
+    out = torch.zeros_like(q)
+    scale = width**-0.5
+    attention_kernel[(length // 64, heads)](
+        q, k, v, out, length, scale, BLOCK_M=64, BLOCK_N=32, HEAD=width, CAUSAL=causal
+    )
+    expected = torch.nn.functional.scaled_dot_product_attention(
+        q.float(), k.float(), v.float(), is_causal=causal
+    )
+    torch.testing.assert_close(out.float(), expected, rtol=2e-2, atol=2e-3)
+
+
+def test_attention_backward() -> None:
+    heads, length, width = 2, 128, 32
+    scale = width**-0.5
+    q, k, v = (torch.randn(heads, length, width).half() for _ in range(3))
+    leaves = [t.float().requires_grad_() for t in (q, k, v)]
+    scores = leaves[0] @ leaves[1].transpose(1, 2) * scale
+    out = scores.softmax(-1) @ leaves[2]
+    do = torch.randn_like(out).half()
+    out.backward(do.float())
+    lse = (scores.detach() * math.log2(math.e)).mul(math.log(2)).logsumexp(-1) / math.log(2)
+    delta = (do.float() * out.detach()).sum(-1)
+    dq = torch.zeros(heads, length, width)
+    dk, dv = torch.zeros_like(dq), torch.zeros_like(dq)
+    attention_backward_kernel[(length // 32, heads)](
+        q, k, v, do, lse, delta, dq, dk, dv, length, scale, BLOCK=32, HEAD=width
+    )
+    for got, leaf in zip((dq, dk, dv), leaves, strict=True):
+        assert leaf.grad is not None
+        torch.testing.assert_close(got, leaf.grad, rtol=2e-2, atol=5e-3)
+
+
+def test_layer_norm_forward_and_backward() -> None:
+    rows, cols = 6, 700
+    x = torch.randn(rows, cols).half()
+    w, b = torch.randn(cols), torch.randn(cols)
+    leaves = [x.float().requires_grad_(), w.clone().requires_grad_(), b.clone().requires_grad_()]
+    expected = torch.nn.functional.layer_norm(leaves[0], (cols,), leaves[1], leaves[2])
+    y, mean, rstd = torch.zeros_like(x), torch.zeros(rows), torch.zeros(rows)
+    layer_norm_kernel[(rows,)](x, y, w, b, mean, rstd, cols, cols, 1e-5, BLOCK=512)
+    torch.testing.assert_close(y.float(), expected.detach(), rtol=2e-3, atol=2e-3)
+    dy = torch.randn(rows, cols)
+    expected.backward(dy)
+    dx, dw, db = torch.zeros(rows, cols), torch.zeros(cols), torch.zeros(cols)
+    layer_norm_backward_kernel[(rows,)](x, dy, w, mean, rstd, dx, dw, db, cols, BLOCK=1024)
+    for got, leaf in zip((dx, dw, db), leaves, strict=True):
+        assert leaf.grad is not None
+        torch.testing.assert_close(got, leaf.grad, rtol=1e-3, atol=1e-4)
+
+
+@pytest.mark.parametrize("warps", [1, 2, 4, 8])
+@pytest.mark.parametrize("programs", [3, 40])
+def test_softmax(warps: int, programs: int) -> None:
+    x = torch.randn(17, 781)
+    out = torch.zeros_like(x)
+    softmax_kernel[(programs,)](out, x, x.stride(0), 17, 781, BLOCK=1024, STAGES=3, num_warps=warps)
+    torch.testing.assert_close(out, x.softmax(1), rtol=1e-5, atol=1e-7)
