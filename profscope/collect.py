@@ -54,6 +54,11 @@ class _Pointer:
     def data_ptr(self) -> int:
         return self.value
 
+    @property
+    def extent(self) -> tuple[int, int]:
+        """Start address and bytes of the memory behind it."""
+        return (0, 0) if self.slice is None else (self.slice.address, self.slice.size)
+
 
 _NOWHERE: Final = _Pointer(0)
 

@@ -74,7 +74,7 @@ def launch_bits(buffer: npt.NDArray[np.uint8], kernel: str) -> LaunchBits:
             f"profile buffer of kernel {kernel} has record version {int(first['version'])}; "
             f"this profscope reads version {VERSION}"
         )
-    return LaunchBits.decode(int(first["launch_bits", "ring_rows"]))
+    return LaunchBits.decode(int(first["launch_bits"]))
 
 
 def headers(buffer: npt.NDArray[np.uint8], manifest: Manifest) -> npt.NDArray[np.void]:

@@ -147,7 +147,13 @@ def _address(name: str, value: Any) -> int:
 
 
 def _allocation_of(name: str, value: Any, size: int | None) -> Allocation | None:
-    """The memory behind a pointer argument: a tensor's whole storage, or `size` bytes of a scratch buffer."""
+    """The memory behind a pointer argument: a tensor's whole storage, or `size` bytes of a scratch buffer.
+
+    A session's pointer carries launch bits in its address and names its memory itself, as `extent`.
+    """
+    if hasattr(value, "extent"):
+        start, length = value.extent
+        return Allocation(name, start, length, start, value)
     if size is not None:
         address = _address(name, value)
         return Allocation(name, address, size, address, value) if value is not None else None
