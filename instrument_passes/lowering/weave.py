@@ -294,7 +294,7 @@ class Weaver:
         for index in range(2):
             own = sides[index].pending if index < len(sides) else []
             counters = sides[index].counters if index < len(sides) else state.counters
-            values = [pending.value if pending in own else self.zero for pending in recorded]
+            values = [p.value if p in own else self._not_run(p, state) for p in recorded]
             yields.append(values + [counters[i] for i in changed])
         results = if_op.add_results(op, ["i32"] * len(yields[0]), *yields)
         state.pending += [
@@ -302,6 +302,10 @@ class Weaver:
             for pending, result in zip(recorded, results, strict=False)
         ]
         state.counters.update(dict(zip(changed, results[len(recorded) :], strict=True)))
+
+    def _not_run(self, pending: Pending, state: _State) -> str:
+        """What a region that did not run stands for: a count stays as it was, a clock is zero."""
+        return state.counters[pending.column.frame] if pending.column.kind == "count" else self.zero
 
     def _default_region(self, op: Op, state: _State) -> None:
         """The default region of ttg.warp_specialize runs in place; its values do not leave it."""
