@@ -62,9 +62,15 @@ def _launch_row(raw: RawLaunch, decoded: DecodedLaunch, base: TimeBase, backend:
     written = decoded.headers[decoded.headers["magic"] == MAGIC]
     first = written[0] if len(written) else np.zeros((), decoded.headers.dtype)
     cluster = int(written["cluster_rank"].max()) + 1 if len(written) else 1
-    ends = base.to_ns(written["end_clock"].astype(np.int64), written["sm"].astype(np.int64))
-    starts = base.to_ns(written["start_clock"].astype(np.int64), written["sm"].astype(np.int64))
-    start_ns, end_ns = (int(starts.min()), int(ends.max())) if len(written) else (0, 0)
+    # The first and last clock reads of any warp; the header's own come a little inside.
+    cycles = [
+        decoded.start_cycle,
+        decoded.end_cycle,
+        *(written[f].astype(np.int64) for f in ("start_clock", "end_clock")),
+    ]
+    sms = [decoded.sm, decoded.sm, *[written["sm"].astype(np.int64)] * 2]
+    times = base.to_ns(np.concatenate(cycles), np.concatenate(sms))
+    start_ns, end_ns = (int(times.min()), int(times.max())) if len(times) else (0, 0)
     return {
         "launch": raw.index,
         "kernel": raw.manifest.kernel,

@@ -144,7 +144,7 @@ class DeviceBuffers:
             if generation.used + size > self.limit_bytes:
                 generation = self._rotate()
             if stream not in generation.streams:
-                torch.cuda.ExternalStream(stream, self._device).wait_event(self._current.ready)
+                self._stream(stream).wait_event(self._current.ready)
                 generation.streams.add(stream)
             offset = self._current.start + generation.used
             generation.used = align(generation.used + size, BASE_ALIGNMENT)
@@ -178,6 +178,14 @@ class DeviceBuffers:
         self._arenas.clear()
         self._pinner.shutdown(wait=False)
 
+    def _stream(self, handle: int) -> torch.cuda.Stream:
+        # ExternalStream(0) would not be the default stream but a new one.
+        return (
+            torch.cuda.ExternalStream(handle, self._device)
+            if handle
+            else torch.cuda.default_stream(self._device)
+        )
+
     def _new_arena(self) -> _Arena:
         arena = _Arena(self.limit_bytes, self._device)
         self._side.wait_stream(torch.cuda.current_stream(self._device))
@@ -207,7 +215,7 @@ class DeviceBuffers:
         arena = generation.arena
         self._condition.wait_for(lambda: not generation.pending, _ENQUEUE_TIMEOUT_S)
         for stream in generation.streams:
-            self._side.wait_event(torch.cuda.ExternalStream(stream, self._device).record_event())
+            self._side.wait_event(self._stream(stream).record_event())
         end = arena.start + generation.used
         if pinned:
             spare, self._spare = self._spare, None
