@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import Any
 
 from triton._C.libtriton import ir
@@ -10,7 +11,7 @@ from triton.compiler import ASTSource, compile, make_backend
 
 from tests.kernels.spec import Spec
 
-__all__ = ["assembly", "compiled", "context_for", "gpu_target", "ttgir"]
+__all__ = ["assembly", "compiled", "context_for", "gpu_target", "lowered", "ttgir"]
 
 _FP_FUSION = {"enable_fp_fusion": True}  # Triton 3.9 warns where it is left to the default
 
@@ -56,21 +57,32 @@ def context_for(target: str) -> ir.context:
 
 def ttgir(spec: Spec, target: str) -> str:
     """The optimised TTGIR as Triton prints it, locations included; the later stages are not run."""
+    return lowered(spec, target, "ttgir")[0]["ttgir"]
+
+
+def lowered(
+    spec: Spec, target: str, last: str, options: Mapping[str, Any] | None = None
+) -> tuple[dict[str, str], dict[str, Any]]:
+    """The text after each stage up to `last`, by the stage's name, and the metadata that the stages leave."""
     source = _source(spec)
     backend = make_backend(gpu_target(target))
-    options = backend.parse_options(_FP_FUSION | dict(spec.options) | source.parse_options())
+    parsed = backend.parse_options(
+        _FP_FUSION | dict(spec.options) | source.parse_options() | dict(options or {})
+    )
     stages: dict[str, Any] = {}
-    backend.add_stages(stages, options, source.language)
+    backend.add_stages(stages, parsed, source.language)
     context = context_for(target)
     module = source.make_ir(
         gpu_target(target),
-        options,
-        backend.get_codegen_implementation(options),
+        parsed,
+        backend.get_codegen_implementation(parsed),
         backend.get_module_map(),
         context,
     )
-    metadata = {"target": gpu_target(target), **options.__dict__}
+    metadata = {"target": gpu_target(target), **parsed.__dict__}
+    texts = {}
     names = list(stages)
-    for name in names[names.index(source.ext) : names.index("ttgir") + 1]:
+    for name in names[names.index(source.ext) : names.index(last) + 1]:
         module = stages[name](module, metadata)
-    return str(module)
+        texts[name] = str(module)
+    return texts, metadata

@@ -1,0 +1,75 @@
+"""Every kernel of the corpus through the compile hook, with no GPU: Triton must take what the passes write.
+
+At every level on cuda:90, at "heavy" on cuda:80 and cuda:100 (to keep the run short), up to the end of
+`make_llir`: by then Triton has parsed, verified and lowered the rewritten module and has sized both scratch
+buffers. ptxas is left to the tests of `--cost` and to the runs on a GPU.
+"""
+
+from __future__ import annotations
+
+from functools import cache
+from typing import Any
+
+import pytest
+
+from instrument_passes.manifest import Manifest
+from instrument_passes.records import WORD
+from profscope.hook import CompileHook
+from profscope.options import LEVELS, Options
+from profscope.programs import manifest_in
+from tests.kernels import aot
+from tests.kernels.corpus import specs
+from tests.kernels.spec import CUDA80, CUDA90, CUDA100, Spec
+
+CASES = [
+    pytest.param(spec, target, level, id=f"{spec.name}-{target}-{level}")
+    for spec in specs()
+    for target, levels in ((CUDA80, ["heavy"]), (CUDA90, list(LEVELS)), (CUDA100, ["heavy"]))
+    if target not in spec.unsupported
+    for level in levels
+]
+# A value captured by the partitions of a warp-specialised kernel reaches their warps through shared memory.
+CAPTURES_BYTES = 64
+
+
+@cache
+def _bare(name: str, target: str) -> dict[str, Any]:
+    spec = next(spec for spec in specs() if spec.name == name)
+    return aot.lowered(spec, target, "llir")[1]
+
+
+@pytest.mark.parametrize(("spec", "target", "level"), CASES)
+def test_triton_lowers_what_the_passes_write(spec: Spec, target: str, level: str) -> None:
+    bare = _bare(spec.name, target)
+    hook = CompileHook(Options(instrument=level))
+    with hook.installed():
+        texts, metadata = aot.lowered(spec, target, "llir", {"instrumentation_mode": hook.mode})
+    manifest = manifest_in(texts["ttgir"])
+    assert manifest is not None
+    assert manifest.failure == ""
+    assert metadata["profile_scratch_size"] > 0
+    assert bare.get("profile_scratch_size", 0) == 0
+    for unchanged in ("global_scratch_size", "num_warps", "tmem_size"):
+        assert metadata.get(unchanged) == bare.get(unchanged), unchanged
+    allowed = CAPTURES_BYTES if len(manifest.sections) > 1 else 0
+    assert 0 <= metadata["shared"] - bare["shared"] <= allowed
+    _check_layout(manifest)
+
+
+def _check_layout(manifest: Manifest) -> None:
+    """Every span has its columns, and they are clocks; frames of one section do not overlap."""
+    assert manifest.warps >= sum(section.warps for section in manifest.sections)
+    for section in manifest.sections:
+        for span in section.spans:
+            columns = section.frames[span.frame].columns
+            kinds = {columns[at].kind for at in (span.begin, *span.ends)}
+            assert kinds == {"clock"}, span
+            assert span.parent < span.id
+        for ring_log2 in (4, 9):
+            places = [(manifest.start(f, ring_log2), f.rows(ring_log2) * f.row_bytes) for f in section.frames]
+            end = 0
+            for start, size in sorted(places):
+                assert start >= end
+                assert start % min(16, WORD.itemsize) == 0
+                end = start + size
+            assert end <= manifest.segment_bytes(ring_log2)
