@@ -77,10 +77,11 @@ SM_SKEW_CYCLES = 1_000_003  # each SM's counter is ahead of the one before it by
 
 @dataclass
 class Device:
-    """One emulated GPU: a model, and the cycles that have passed since it was switched on."""
+    """One emulated GPU: a model, the cycles that have passed since it was switched on, and the work it did."""
 
     model: Model = field(default_factory=Model)
     cycles: int = 0
+    lane_instructions: int = 0  # PTX instructions times the threads that executed them
 
     @property
     def now_ns(self) -> int:

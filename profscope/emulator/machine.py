@@ -42,6 +42,7 @@ class Batch:
         self.ctas = ctas
         self.sms = sms
         self.shape = (len(ctas), launch.warps, LANES)
+        self.size = len(ctas) * launch.warps * LANES
         self.registers = list(launch.program.initial)
         self.clocks = np.repeat(start_cycles.astype(np.int64).reshape(-1, 1, 1), launch.warps, axis=1)
         self.shared = np.zeros((len(ctas), launch.shared_bytes), np.uint8)
@@ -72,6 +73,8 @@ class Batch:
             block = blocks[number]
             condition = block.run(self, self.registers, mask)
             self.steps += 1
+            threads = self.size if mask is None else int(mask.sum()) * (self.size // mask.size)
+            self.launch.device.lane_instructions += block.instructions * threads
             self.memos.clear()
             if block.end == "jump":
                 self.arrive(self.at, block.next, mask)
@@ -179,6 +182,7 @@ class Batch:
 
         part.ctas, part.sms = self.ctas[chosen], self.sms[chosen]
         part.shape = (len(chosen), *self.shape[1:])
+        part.size = len(chosen) * self.shape[1] * LANES
         part.registers = [pick(r) for r in self.registers]
         part.clocks, part.shared, part.local = self.clocks[chosen], self.shared[chosen], self.local[chosen]
         part.groups = self.groups[chosen]

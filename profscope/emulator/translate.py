@@ -54,6 +54,7 @@ class TranslatedBlock:
     taken: int
     site: Site | None
     barrier: tuple[int, int]  # id and thread count (0: all of the CTA)
+    instructions: int
 
 
 def raw(kind: str) -> str:
@@ -198,6 +199,7 @@ class _Translator:
             taken=block.taken,
             site=Site(last, None) if last else None,
             barrier=_barrier(block),
+            instructions=len(block.instructions) + (last is not None),
         )
 
 
