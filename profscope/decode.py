@@ -198,7 +198,8 @@ class _Rows:
 
     words: shape (rows, columns); lane: index of the warp in the section's list of (CTA, warp) pairs;
     number: row number since the warp started; instance: which parent row (position in the parent's _Rows)
-    they belong to; iteration: row number within that instance.
+    they belong to; iteration: row number within that instance. newest: shape (lanes, columns), the last row
+    of each warp whether it survived or not, zeros where there was none.
     """
 
     words: npt.NDArray[np.uint32]
@@ -206,6 +207,7 @@ class _Rows:
     number: Ints
     instance: Ints
     iteration: Ints
+    newest: npt.NDArray[np.uint32]
 
 
 class _SectionDecoder:
@@ -262,7 +264,8 @@ class _SectionDecoder:
     def _root(self, frame: Frame) -> _Rows:
         lanes = np.arange(len(self.area), dtype=np.int64)
         none = np.full(len(lanes), -1, np.int64)
-        return _Rows(self._table(frame)[:, 0], lanes, np.zeros_like(lanes), none, none)
+        words = self._table(frame)[:, 0]
+        return _Rows(words, lanes, np.zeros_like(lanes), none, none, words)
 
     def _child(self, frame: Frame) -> _Rows:
         """Rows of a loop's frame: which ring slots hold which row, and which parent row each belongs to."""
@@ -274,9 +277,7 @@ class _SectionDecoder:
             if (column.kind, column.frame) == ("count", frame.index)
         )
         after = parent.words[:, count_column].astype(np.int64)  # rows written once the parent row ended
-        lanes = len(self.area)
-        total = np.zeros(lanes, np.int64)
-        np.maximum.at(total, parent.lane, after)
+        total = parent.newest[:, count_column].astype(np.int64)
         self.most[frame.index] = int(total.max(initial=0))
         # Slot s holds row number: the largest n < total that is s modulo the capacity.
         capacity = frame.rows(self.ring_log2)
@@ -286,7 +287,10 @@ class _SectionDecoder:
         number = number[lane, kept_slot]
         order = np.argsort(lane * (1 << 32) + number, kind="stable")
         lane, kept_slot, number = lane[order], kept_slot[order], number[order]
-        words = self._table(frame)[lane, kept_slot]
+        table = self._table(frame)
+        words = table[lane, kept_slot]
+        newest = table[np.arange(len(total)), (total - 1) % capacity]
+        newest[total == 0] = 0
         clocks_in_row = sum(column.kind == "clock" for column in frame.columns)
         # The parent row of row n is the first whose count exceeds n; parents are sorted by (lane, number).
         key = parent.lane * (1 << 33) + after
@@ -299,10 +303,11 @@ class _SectionDecoder:
         oldest_lost = np.ones(len(after), bool)
         oldest_lost[1:] = ~same
         oldest_lost &= parent.number > 0
-        keep = ~oldest_lost[instance] if len(instance) else np.zeros(0, bool)
+        # Behind the last entry: rows of a warp none of whose parent rows could be placed.
+        keep = ~np.append(oldest_lost, True)[instance] & (np.append(parent.lane, -1)[instance] == lane)
         lane, number, instance, words = lane[keep], number[keep], instance[keep], words[keep]
         self.blocks.dropped += int(total.sum() - len(number)) * clocks_in_row
-        return _Rows(words, lane, number, instance, number - before[instance])
+        return _Rows(words, lane, number, instance, number - before[instance], newest)
 
     def _span(self, span: Span) -> None:
         frame = self.section.frames[span.frame]
