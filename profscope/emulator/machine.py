@@ -213,6 +213,14 @@ class Batch:
             self.memos[key] = (sources, make())
         return self.memos[key][1]
 
+    def flat(self, value: Array) -> Array:
+        """A value as (warps of all CTAs, lanes)."""
+        return (value if value.shape == self.shape else np.broadcast_to(value, self.shape)).reshape(-1, LANES)
+
+    def threads(self, value: Array) -> Array:
+        """The inverse of `flat`."""
+        return value.reshape(self.shape)
+
     # --- clocks ---
 
     def tick(self, mask: Array | None, cycles: int) -> None:
@@ -270,6 +278,8 @@ class Batch:
             found[chosen] = rows.view(np.uint8).reshape(-1, size)
         else:
             rows = self.gather(space, site, where, offset, size, None)
+            if count == 1:
+                return rows.view(dtype)
             found = rows.view(np.uint8).reshape(*rows.shape, size)
         elements = found.view(dtype)
         if count == 1:

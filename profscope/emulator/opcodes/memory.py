@@ -169,31 +169,21 @@ def ldmatrix(form: Form) -> Meaning:
     """
     targets = items(form.operands[0])
     base, offset = address(form, 1)
-    lane = np.arange(32)
+    count = len(targets)
+    row = np.dtype(np.complex128)  # 16 bytes
 
-    def plain(machine: "Batch", mask: Array | None, site: "Site", where: Array) -> Any:
-        rows = spread(where)
-        found = []
-        for matrix in range(len(targets)):
-            at = rows[..., 8 * matrix + lane // 4] + 4 * (lane % 4)
-            found.append(machine.load("shared", mask, site, at, offset, np.dtype(np.int32), 1))
-        return tuple(found) if len(found) > 1 else found[0]
+    def function(machine: "Batch", mask: Array | None, site: "Site", where: Array) -> Any:
+        lanes = where if where.shape[-1] == 32 else np.repeat(where, 32, axis=-1)
+        rows = machine.load("shared", mask, site, lanes[..., : 8 * count], offset, row, 1)
+        shape = (*rows.shape[:-1], count, 32)
+        if form.has("trans"):
+            elements = rows.view(np.int16).reshape(*shape[:-1], 8, 8)
+            matrices = np.ascontiguousarray(elements.swapaxes(-1, -2)).view(np.int32).reshape(shape)
+        else:
+            matrices = rows.view(np.int32).reshape(shape)
+        found = tuple(matrices[..., i, :] for i in range(count))
+        return found if count > 1 else found[0]
 
-    def transposed(machine: "Batch", mask: Array | None, site: "Site", where: Array) -> Any:
-        rows = spread(where)
-        found = []
-        for matrix in range(len(targets)):
-            halves = []
-            for half in range(2):
-                at = rows[..., 8 * matrix + 2 * (lane % 4) + half] + 2 * (lane // 4)
-                halves.append(machine.load("shared", mask, site, at, offset, np.dtype(np.int16), 1))
-            found.append(np.stack(halves, axis=-1).view(np.int32)[..., 0])
-        return tuple(found) if len(found) > 1 else found[0]
-
-    def spread(where: Array) -> Array:
-        return where if where.shape[-1] == 32 else np.repeat(where, 32, axis=-1)
-
-    function = transposed if form.has("trans") else plain
     return Meaning(function, [(t, "i32") for t in targets], [base], on_machine=True)
 
 

@@ -149,30 +149,32 @@ def redux(form: Form) -> Meaning:
 
 def gather_operand(parts: list[Array], elements: Callable[[Array], Array], tiles: int) -> Array:
     """Registers of an A (`tiles` = 2: rows g and g + 8) or B (1) fragment to matrices (warps, 8 * tiles, k)."""
-    pieces = np.stack([elements(p) for p in parts], axis=-2)  # (warps, 32, registers, per)
-    warps, _, registers, per = pieces.shape
-    steps = registers // tiles
-    grid = pieces.reshape(warps, 8, 4, steps, tiles, per)
-    return grid.transpose(0, 4, 1, 3, 2, 5).reshape(warps, tiles * 8, steps * 4 * per)
+    first = elements(parts[0])  # (warps, 32, per)
+    warps, _, per = first.shape
+    steps = len(parts) // tiles
+    grid = np.empty((warps, tiles, 8, steps, 4, per), first.dtype)
+    for number, part in enumerate(parts):
+        values = elements(part) if number else first
+        grid[:, number % tiles, :, number // tiles] = values.reshape(warps, 8, 4, per)
+    return grid.reshape(warps, tiles * 8, steps * 4 * per)
 
 
-def scatter_result(matrix: Array) -> list[Array]:
-    """Matrices (warps, 16, 8) to the four (8, 8: two) C registers, each (warps, 32)."""
+def result_parts(matrix: Array) -> list[Array]:
+    """Views of matrices (warps, rows, 8) as C registers: (warps, 32) each, in the order of the instruction."""
     warps, rows, _ = matrix.shape
-    grid = matrix.reshape(warps, rows // 8, 8, 4, 2).transpose(1, 4, 0, 2, 3)
-    return [
-        np.ascontiguousarray(grid[tile, element]).reshape(warps, 32)
-        for tile in range(rows // 8)
-        for element in range(2)
-    ]
+    grid = matrix.reshape(warps, rows // 8, 64)  # lane l holds elements 2 * l and 2 * l + 1 of each
+    return [grid[:, tile, element::2] for tile in range(rows // 8) for element in range(2)]
 
 
-def gather_result(parts: list[Array]) -> Array:
-    """The inverse of `scatter_result`."""
-    warps = parts[0].shape[0]
-    tiles = len(parts) // 2
-    grid = np.stack(parts).reshape(tiles, 2, warps, 8, 4)
-    return grid.transpose(2, 0, 3, 4, 1).reshape(warps, tiles * 8, 8)
+def whole_result(parts: list[Array], like: Array) -> Array | None:
+    """The matrices of which `parts` are the views that `result_parts` made, if they are."""
+    base = parts[0].base
+    if base is None or base.shape != like.shape or base.dtype != like.dtype:
+        return None
+    for mine, part in zip(result_parts(base), parts, strict=True):
+        if part.base is not base or part.ctypes.data != mine.ctypes.data or part.shape != mine.shape:
+            return None
+    return base
 
 
 def element_reader(kind: str) -> Callable[[Array], Array]:
@@ -211,8 +213,8 @@ def mma(form: Form) -> Meaning:
     kinds = {"f32": "f32", "f64": "f64", "s32": "i32", "f16": "i32"}[result]
     tiles = 1 if form.has("m8n8k4") else 2
 
-    def function(machine: "Batch", mask: Array | None, site: "Site", *registers: Array) -> tuple[Array, ...]:
-        full = [np.broadcast_to(r, machine.shape).reshape(-1, 32) for r in registers]
+    def function(machine: "Batch", mask: Array | None, _: "Site", *registers: Array) -> tuple[Array, ...]:
+        full = [machine.flat(r) for r in registers]
         sources_a, sources_b = registers[:a_count], registers[a_count : a_count + b_count]
         left = machine.memo(
             ("A", a_type, *map(id, sources_a)), sources_a, lambda: gather_operand(full[:a_count], read_a, tiles)
@@ -221,22 +223,27 @@ def mma(form: Form) -> Meaning:
             ("B", b_type, *map(id, sources_b)), sources_b,
             lambda: gather_operand(full[a_count : a_count + b_count], read_b, 1).transpose(0, 2, 1),
         )  # fmt: skip
+        total = np.matmul(left, right)
         start = full[a_count + b_count :]
-        product = np.matmul(left, right)
         if result == "f16":
             halves = [np.ascontiguousarray(r).view(np.float16).reshape(-1, 32, 2) for r in start]
-            total = gather_result([h[..., i] for h in halves for i in range(2)]).astype(np.float32) + product
-            parts = scatter_result(total.astype(np.float16))
-            packed = [np.stack(parts[2 * i : 2 * i + 2], axis=-1).view(np.int32)[..., 0] for i in range(2)]
-            return tuple(p.reshape(machine.shape) for p in packed)
+            for part, half in zip(result_parts(total), [h[..., i] for h in halves for i in range(2)], strict=True):
+                part += half
+            sums = [p.astype(np.float16) for p in result_parts(total)]
+            pairs = [np.stack(sums[2 * i : 2 * i + 2], axis=-1).view(np.int32)[..., 0] for i in range(2)]
+            return tuple(machine.threads(p) for p in pairs)
         if result == "s32":
-            sums = [p.astype(np.int64) + r for p, r in zip(scatter_result(product), start, strict=True)]
+            exact = [p.astype(np.int64) + r for p, r in zip(result_parts(total), start, strict=True)]
             if form.has("satfinite"):
-                sums = [np.clip(s, -(1 << 31), (1 << 31) - 1) for s in sums]
-            return tuple(s.astype(np.int32).reshape(machine.shape) for s in sums)
-        return tuple(
-            (p + r).reshape(machine.shape) for p, r in zip(scatter_result(product), start, strict=True)
-        )
+                exact = [np.clip(s, -(1 << 31), (1 << 31) - 1) for s in exact]
+            return tuple(machine.threads(s.astype(np.int32)) for s in exact)
+        before = whole_result(start, total)
+        if before is not None:
+            total += before
+        else:
+            for part, r in zip(result_parts(total), start, strict=True):
+                part += r
+        return tuple(machine.threads(p) for p in result_parts(total))
 
     operands = [(x, register) for x in (*a, *b)] + [(x, kinds) for x in c]
     return Meaning(function, [(x, kinds) for x in d], operands, on_machine=True)
