@@ -1,19 +1,20 @@
 """Cycles to nanoseconds, from the clock pairs the CTAs themselves read; no frequency is ever assumed.
 
-Every CTA header holds two pairs (clock64, globaltimer), one at its start and one at its end. The SMs of a
-GPU share one frequency but each has its own clock64 origin, so a launch is fitted as
+Every CTA header holds two pairs (clock64, globaltimer), one at its start and one at its end. SM clocks are
+neither constant nor equal: on an H200 the clock was seen to drop from 1.63 to 1.47 GHz and back within one
+190 us matmul, and SMs of one launch to differ by 1.3 %. So each SM gets a curve of its own: its pairs are
+averaged in windows, and between the averages time is linear. Where a launch is too short for that, SMs share
+the slope of the launch, or of the session.
 
-    globaltimer = offset[sm] + clock64 * ns_per_cycle
-
-with one slope for the launch and one offset per SM. The globaltimer advances in steps (32 ns on an H200),
-so a reading lies up to one step before the truth; the offset is corrected by half a step.
+The globaltimer advances in steps (32 ns on an H200), so a reading lies up to one step before the truth;
+half a step is added to it.
 """
 
 from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 import numpy.typing as npt
@@ -27,36 +28,50 @@ Floats = npt.NDArray[np.float64]
 
 # A launch whose own slope is known better than this keeps it; others take the session's.
 MAX_RELATIVE_ERROR = 1e-3
+# Windows are this many steps of the globaltimer wide: slopes between them are good to about 0.1 %.
+WINDOW_STEPS = 500
+# Long launches get wider windows, so that a curve has at most about so many points.
+MAX_WINDOWS = 256
+# Bits for cycles in the keys that find a cycle's place on its SM's curve.
+_KEY_BITS = 46
 
 
 @dataclass(frozen=True)
 class TimeBase:
     """Maps (sm, cycle) to ns.
 
-    ns_per_cycle: float, NaN when the launch gave nothing to fit. sms: SM ids, sorted. origin_cycle and
-    origin_ns: one pair per SM. uncertainty_ns: the largest distance of a measured pair from the fit, in ns:
-    what a timestamp may be off by.
+    clock_ghz: mean cycles per ns of the launch, NaN when it gave nothing to fit. sms: SM ids, sorted.
+    first: per SM, its first point. point_*: all SMs' points one after another: cycle, ns since epoch_ns, and
+    ns per cycle from there on. uncertainty_ns: what a timestamp may be off by: the largest distance of a
+    measured pair from the curve and half a step of the globaltimer.
     """
 
-    ns_per_cycle: float
+    clock_ghz: float
     sms: Ints
-    origin_cycle: Ints
-    origin_ns: Floats
+    first: Ints
+    last: Ints
+    point_cycle: Ints
+    point_ns: Floats
+    point_slope: Floats
     epoch_ns: int
     uncertainty_ns: float
 
-    @property
-    def clock_ghz(self) -> float:
-        """Fitted SM clock in cycles per ns, NaN when unknown."""
-        return 1.0 / self.ns_per_cycle if self.ns_per_cycle > 0 else float("nan")
-
     def to_ns(self, cycle: Ints, sm: Ints) -> Ints:
         """Absolute globaltimer ns (floor), int64; zeros when there was nothing to fit."""
-        if not self.ns_per_cycle > 0:
+        if not len(self.sms):
             return np.zeros(len(cycle), np.int64)
-        at = np.searchsorted(self.sms, sm)
-        relative = self.origin_ns[at] + (cycle - self.origin_cycle[at]) * self.ns_per_cycle
-        return self.epoch_ns + np.floor(relative).astype(np.int64)
+        return self.epoch_ns + np.floor(self._relative(cycle, np.searchsorted(self.sms, sm))).astype(np.int64)
+
+    def _relative(self, cycle: Ints, at: Ints) -> Floats:
+        """ns since epoch_ns; at: position of the SM in `sms`. Beyond its ends a curve goes on straight."""
+        origin = self.point_cycle[self.first]
+        length = self.point_cycle[self.last] - origin
+        counts = self.last - self.first + 1
+        sm_of_point = np.repeat(np.arange(len(self.sms)), counts)
+        keys = (sm_of_point << _KEY_BITS) + self.point_cycle - origin[sm_of_point]
+        along = np.clip(cycle - origin[at], 0, length[at])
+        point = np.searchsorted(keys, (at << _KEY_BITS) + along, side="right") - 1
+        return self.point_ns[point] + (cycle - self.point_cycle[point]) * self.point_slope[point]
 
 
 def fit(headers: Sequence[npt.NDArray[np.void]]) -> list[TimeBase]:
@@ -79,7 +94,7 @@ def fit(headers: Sequence[npt.NDArray[np.void]]) -> list[TimeBase]:
         else float("nan")
     )
     return [
-        _anchor(*p, slope if error < MAX_RELATIVE_ERROR * slope else mean, step)
+        _curves(*p, slope if error < MAX_RELATIVE_ERROR * slope else mean, step)
         for p, (slope, error) in zip(pairs, slopes, strict=True)
     ]
 
@@ -114,17 +129,50 @@ def _slope(sm: Ints, cycle: Ints, gtime: Ints, step: float) -> tuple[float, floa
     return slope, step / math.sqrt(12 * spread)
 
 
-def _anchor(sm: Ints, cycle: Ints, gtime: Ints, slope: float, step: float) -> TimeBase:
-    """The time base with this slope: one origin per SM, uncertainty from the residuals."""
+def _curves(sm: Ints, cycle: Ints, gtime: Ints, slope: float, step: float) -> TimeBase:
+    """One curve per SM through its pairs; `slope` (ns per cycle) serves SMs with a single point."""
     if not len(sm) or not slope > 0:
-        nothing = np.zeros(0, np.int64)
-        return TimeBase(float("nan"), nothing, nothing, np.zeros(0), 0, float("nan"))
-    sms, group = np.unique(sm, return_inverse=True)
-    epoch = int(gtime.min())
-    origin_cycle = np.full(len(sms), np.iinfo(np.int64).max)
-    np.minimum.at(origin_cycle, group, cycle)
-    true_ns = gtime - epoch + step / 2  # a reading is up to one step before the truth
-    residual = true_ns - (cycle - origin_cycle[group]) * slope
-    origin_ns = np.bincount(group, residual) / np.bincount(group)
-    uncertainty = float(np.max(np.abs(residual - origin_ns[group]))) + step / 2
-    return TimeBase(slope, sms, origin_cycle, origin_ns, epoch, uncertainty)
+        none = np.zeros(0, np.int64)
+        return TimeBase(float("nan"), none, none, none, none, none * 1.0, none * 1.0, 0, float("nan"))
+    order = np.lexsort((cycle, sm))
+    sm, cycle, epoch = sm[order], cycle[order], int(gtime.min())
+    true_ns = gtime[order] - epoch + step / 2
+    sms, at = np.unique(sm, return_inverse=True)
+    width = max(WINDOW_STEPS * step, float(np.ptp(gtime)) / MAX_WINDOWS)
+    group = _group(at, true_ns, width)
+    count = np.bincount(group)
+    start = np.concatenate([[0], np.cumsum(count)[:-1]])
+    # The mean of a window's pairs, as an exact cycle and the ns that belongs to it on the window's own line.
+    origin = cycle[start]
+    mean_cycle = origin + (np.bincount(group, cycle - origin[group]) / count).astype(np.int64)
+    mean_ns = np.bincount(group, true_ns - (cycle - mean_cycle[group]) * slope) / count
+    owner = at[start]
+    first = np.searchsorted(owner, np.arange(len(sms)))
+    last = np.searchsorted(owner, np.arange(len(sms)), side="right") - 1
+    slopes = np.full(len(owner), slope)
+    follows = np.flatnonzero(owner[1:] == owner[:-1])
+    slopes[follows] = (mean_ns[follows + 1] - mean_ns[follows]) / (
+        mean_cycle[follows + 1] - mean_cycle[follows]
+    )
+    ends = last[last > first]
+    slopes[ends] = slopes[ends - 1]
+    base = TimeBase(1 / slope, sms, first, last, mean_cycle, mean_ns, slopes, epoch, 0.0)
+    off = np.abs(true_ns - base._relative(cycle, at))
+    return replace(base, uncertainty_ns=float(off.max()) + step / 2)
+
+
+def _group(at: Ints, ns: Floats, width: float) -> Ints:
+    """Number the windows that pairs fall into: `width` ns wide, one SM each; pairs are sorted by SM and time.
+
+    Windows whose pairs lie close to those of the window before join it, or the slope between them would be
+    that of the timer's steps.
+    """
+    window = np.floor(ns / width).astype(np.int64)
+    opens = np.ones(len(at), bool)
+    opens[1:] = (at[1:] != at[:-1]) | (window[1:] != window[:-1])
+    group = np.cumsum(opens) - 1
+    mean = np.bincount(group, ns) / np.bincount(group)
+    owner = at[opens]
+    joins = np.zeros(len(owner), bool)
+    joins[1:] = (owner[1:] == owner[:-1]) & (np.diff(mean) < width / 2)
+    return (np.cumsum(~joins) - 1)[group]
