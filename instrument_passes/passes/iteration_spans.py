@@ -5,8 +5,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import ClassVar
 
-from instrument_passes.dialect import SpanIds, begin
-from instrument_passes.ir import Module
+from instrument_passes.dialect import BEGIN, SpanIds, begin
+from instrument_passes.ir import Module, Op
 from instrument_passes.passes.base import Pass, PassContext, register
 from instrument_passes.passes.walk import LOOPS, kernel_of, loop_body, recordable_blocks
 
@@ -18,7 +18,8 @@ __all__ = ["IterationSpans"]
 class IterationSpans(Pass):
     """One span per iteration of every loop that has a loop span.
 
-    It costs one clock read: an iteration lasts until the next one begins, or its loop ends.
+    It costs one clock read: an iteration lasts until the next one begins, or its loop ends. So loop-spans
+    comes before this pass.
     """
 
     name: ClassVar[str] = "iteration-spans"
@@ -26,7 +27,14 @@ class IterationSpans(Pass):
     def apply(self, module: Module, context: PassContext) -> None:
         ids = SpanIds.of(module)
         for block in recordable_blocks(kernel_of(module)):
-            for op in tuple(block.ops):
+            ops = tuple(block.ops)
+            for at, op in enumerate(ops):
                 if op.name in LOOPS:
+                    if not at or not _begins_loop(ops[at - 1]):
+                        raise op.error("the loop has no span; put loop-spans before iteration-spans")
                     name = f"iteration L{op.loc.line}"
                     loop_body(op).prepend(begin(ids.new(), "iteration", name, op.name), loc=op.loc_text)
+
+
+def _begins_loop(op: Op) -> bool:
+    return op.name == BEGIN and op.attributes["kind"] == '"loop"'
