@@ -20,16 +20,13 @@ __all__ = [
     "with_element",
 ]
 
-TOKEN = "!ttg.async.token"
-# Ops that print no result type, because it is always the same.
-_FIXED = {
-    "ttg.async_commit_group": TOKEN,
-    "ttg.async_copy_global_to_local": TOKEN,
-    "ttg.async_wait": TOKEN,
-    "ttg.warp_id": "i32",
-}
+# Asynchronous ops print no type for the token they return.
+_TOKEN_OPS = re.compile(r"(ttg|amdg)\.(async_\w+|buffer_load_to_local)")
+_TOKEN = "!ttg.async.token"
 # Ops that print `-> T` in front of their body, not `: ... -> T` at the end.
 _ARROW_BEFORE_BODY = ("scf.for", "scf.if", "scf.index_switch", "tt.func")
+# Ops that print no type at all; the constants are true and false.
+_UNTYPED = {"arith.constant": ["i1"], "ttg.warp_id": ["i32"]}
 _TENSOR = re.compile(r"tensor<((?:\d+x)*)(.*)>", re.DOTALL)
 
 
@@ -104,26 +101,28 @@ def result_types(op: Op) -> list[str]:
 
 
 def _printed_types(name: str, header: Header) -> list[str]:
-    if name in _FIXED:
-        return [_FIXED[name]]
+    if _TOKEN_OPS.fullmatch(name):
+        return [_TOKEN]
     if name == "scf.for":
         return for_types(header)[0]
     start, end = signature_range(header)
-    if name in _ARROW_BEFORE_BODY:
+    if start == end or name in _ARROW_BEFORE_BODY:
         body = next((i for i in header.top_level(header.name_index) if header.opens_region(i)), header.end)
-        start, end = header.name_index, body
+        start, end = header.name_index + 1, body
     arrow = header.find("->", start, end)
     if arrow is None:
         arrow = header.find("to", start, end)
     if arrow is not None:
         return type_list(header, arrow + 1, end)
+    if start == header.name_index + 1:  # neither `:` nor `->`
+        return _UNTYPED.get(name, [])
     types = type_list(header, start, end)
+    if name == "tt.make_tensor_descriptor":  # `: <f16>, <64x64xf16, #shared>`
+        return [f"!tt.tensordesc{types[-1]}"] if types else []
     if name == "tt.load":
         return [_pointee(types[0])] if types else []
     if name in ("arith.cmpi", "arith.cmpf"):
         return [with_element(types[0], "i1")] if types else []
-    if name == "arith.constant" and not types:
-        return ["i1"]  # true and false
     if name == "arith.select":
         return types[-1:]
     return types

@@ -57,7 +57,8 @@ def test_inlined_ops_name_their_callers(target: str) -> None:
         assert "tl.exp2(" in _source(location)
         ((file, line),) = location.callers
         assert Path(file).name == "attention.py"
-        assert "BLOCK_N, HEAD" in linecache.getline(file, line)  # Triton takes the last argument's line
+        # 3.6 and 3.7 give the line of the call's last argument.
+        assert any(part in linecache.getline(file, line) for part in ("_accumulate(", "BLOCK_N, HEAD"))
     assert len({location.callers for location in found}) == 2
 
 
