@@ -7,7 +7,7 @@ from typing import ClassVar
 
 from instrument_passes.dialect import SpanIds, begin, end
 from instrument_passes.ir import Module
-from instrument_passes.opclasses import CLASSES, OPS
+from instrument_passes.opclasses import DEFAULT_CLASSES, SPANNABLE, info_of
 from instrument_passes.passes.base import Pass, PassContext, register
 from instrument_passes.passes.walk import kernel_of, recordable_blocks, source_name
 
@@ -19,24 +19,24 @@ __all__ = ["OpSpans"]
 class OpSpans(Pass):
     """One span around every op of the chosen classes.
 
-    Spans measure issue: where the op itself waits for its effect, they measure completion (see OPS).
+    Spans measure issue: where the op itself waits for its effect, they measure completion (see docs/ops.md).
 
-    classes: which classes of ops, default all.
+    classes: which classes of ops; the default leaves out plain arithmetic and debugging aids.
     """
 
     name: ClassVar[str] = "op-spans"
-    classes: tuple[str, ...] = tuple(CLASSES)
+    classes: tuple[str, ...] = DEFAULT_CLASSES
 
     def __post_init__(self) -> None:
-        unknown = [c for c in self.classes if c not in CLASSES]
+        unknown = [c for c in self.classes if c not in SPANNABLE]
         if unknown:
-            raise ValueError(f"unknown op class {unknown[0]!r}; classes: {', '.join(CLASSES)}")
+            raise ValueError(f"unknown op class {unknown[0]!r}; classes: {', '.join(SPANNABLE)}")
 
     def apply(self, module: Module, context: PassContext) -> None:
         ids = SpanIds.of(module)
         for block in recordable_blocks(kernel_of(module)):
             for op in tuple(block.ops):
-                info = OPS.get(op.name)
+                info = info_of(op)
                 if info is None or info.cls not in self.classes:
                     continue
                 span = ids.new()
