@@ -13,7 +13,7 @@ from functools import cached_property
 from typing import Any, Final
 
 from instrument_passes.errors import ManifestError
-from instrument_passes.records import CTA_HEADER, SECTOR, WORD, align
+from instrument_passes.records import CTA_HEADER, VECTOR, WORD, align
 
 __all__ = ["ATTRIBUTE", "SCHEMA", "Column", "Frame", "Manifest", "Section", "Span", "layout"]
 
@@ -118,8 +118,8 @@ class Manifest:
 
     @cached_property
     def digest(self) -> int:
-        """64-bit identity, stored in every CTA header by the program this manifest describes."""
-        return int.from_bytes(hashlib.sha256(self.to_json().encode()).digest()[:8], "little")
+        """32-bit identity, stored in every CTA header by the program this manifest describes."""
+        return int.from_bytes(hashlib.sha256(self.to_json().encode()).digest()[:4], "little")
 
     @cached_property
     def tag(self) -> int:
@@ -176,7 +176,7 @@ def layout(sections: list[Section], groups: list[int]) -> tuple[tuple[Section, .
     """
     fixed, ring = dict.fromkeys(groups, 0), dict.fromkeys(groups, 0)
     for section, group in zip(sections, groups, strict=True):
-        fixed[group] = max(fixed[group], align(sum(map(_fixed_bytes, section.frames)), SECTOR))
+        fixed[group] = max(fixed[group], align(sum(map(_fixed_bytes, section.frames)), VECTOR))
         ring[group] = max(ring[group], sum(f.row_bytes for f in section.frames if f.is_ring))
     placed = []
     for section, group in zip(sections, groups, strict=True):
@@ -195,4 +195,4 @@ def layout(sections: list[Section], groups: list[int]) -> tuple[tuple[Section, .
 
 
 def _fixed_bytes(frame: Frame) -> int:
-    return align(frame.row_bytes * frame.capacity, 16)
+    return align(frame.row_bytes * frame.capacity, VECTOR)

@@ -35,42 +35,39 @@ __all__ = [
     "MAGIC",
     "MAX_RING_LOG2",
     "MIN_RING_LOG2",
-    "SECTOR",
+    "VECTOR",
     "VERSION",
     "WORD",
     "LaunchBits",
     "align",
-    "word_offset",
+    "byte_offset",
 ]
 
-MAGIC: Final = 0x50534331  # "PSC1"
+MAGIC: Final = 0x5350  # "PS"
 VERSION: Final = 1
-SECTOR: Final = 32  # bytes; headers, segments and CTA areas are whole memory sectors
+VECTOR: Final = 16  # bytes of the widest store; headers, segments and CTA areas are multiples of it
 WORD: Final = np.dtype("<u4")
 MAX_RING_LOG2: Final = 20
-MIN_RING_LOG2: Final = 4  # so that a ring of rows of any width is whole sectors
+MIN_RING_LOG2: Final = 4  # so that a ring of rows of any width is a multiple of VECTOR
 
-# Written by one thread of the CTA: the start pair and the launch bits when it enters the kernel, the rest
-# when it leaves. Fields come in groups of 16 bytes because each group is one vector store.
+# Written by one thread of the CTA: the first half when it enters the kernel, the second when it leaves. Each
+# half is two vector stores and fills one 32-byte memory sector; short kernels pay mostly for this.
 CTA_HEADER: Final = np.dtype(
     [
         ("start_clock", "<u8"),  # SM clock64, cycles
         ("start_globaltimer", "<u8"),  # ns
-        ("end_clock", "<u8"),
-        ("end_globaltimer", "<u8"),
-        ("magic", "<u4"),
-        ("version", "<u4"),
+        ("version", "<u2"),
+        ("magic", "<u2"),
         ("cta", "<u4"),  # linear CTA id in the launch, x fastest
-        ("sm", "<u4"),
+        ("sm", "<u2"),
+        ("cluster_rank", "<u2"),  # rank of this CTA in its cluster, 0 without clusters
+        ("launch_bits", "<u4"),  # LaunchBits
+        ("end_clock", "<u8"),  # 0 while the CTA runs
+        ("end_globaltimer", "<u8"),
         ("grid_x", "<u4"),  # CTAs along x, those of all clusters
         ("grid_y", "<u4"),
         ("grid_z", "<u4"),
-        ("cluster_rank", "<u4"),  # rank of this CTA in its cluster, 0 without clusters
-        ("digest_low", "<u4"),  # low and high half of Manifest.digest: which program wrote this
-        ("digest_high", "<u4"),
-        ("warps", "<u4"),  # segments that follow
-        ("launch_bits", "<u4"),  # LaunchBits
-        ("padding", "<u4", (4,)),
+        ("digest", "<u4"),  # Manifest.digest: which program wrote this
     ]
 )
 
@@ -107,7 +104,7 @@ def align(size: int, to: int) -> int:
     return -(-size // to) * to
 
 
-def word_offset(field: str) -> int:
+def byte_offset(field: str) -> int:
     """Byte offset of a header field, for the lowering that stores it. Raises KeyError for an unknown one."""
     fields = CTA_HEADER.fields
     assert fields is not None

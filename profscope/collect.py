@@ -11,7 +11,7 @@ import contextlib
 import threading
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
-from typing import Any, Final
+from typing import Any, Final, NamedTuple
 
 import torch
 from triton import knobs
@@ -42,42 +42,60 @@ class Launch:
     slice: Slice
 
 
-@dataclass(frozen=True, slots=True)
-class _Pointer:
-    """What Triton's launcher takes from an allocator. Without a slice the kernel records nothing."""
+class _Nowhere:
+    """The pointer of a launch that is not recorded: it carries no enable bit."""
 
-    value: int
-    slice: Slice | None = None
-    bits: LaunchBits = LaunchBits()
-    ctas: int = 0
+    extent = (0, 0)
 
     def data_ptr(self) -> int:
-        return self.value
-
-    @property
-    def extent(self) -> tuple[int, int]:
-        """Start address and bytes of the memory behind it."""
-        return (0, 0) if self.slice is None else (self.slice.address, self.slice.size)
+        return 0
 
 
-_NOWHERE: Final = _Pointer(0)
+class _Plan(NamedTuple):
+    """What launches of a kernel with a given grid get; it stays the same once the rings' length is settled."""
+
+    needed: int  # bytes
+    pointer_bits: int
+    bits: LaunchBits
+    ctas: int
+
+
+class _Thread(threading.local):
+    """What this thread's launcher was given last and has not launched yet."""
+
+    slice: Slice | None = None
+    plan: _Plan | None = None
+
+
+_NOWHERE: Final = _Nowhere()
 
 
 class Collector:
     """Installed for the length of a session. Thread-safe: launches may come from any thread."""
 
     def __init__(self, options: Options, device_type: str) -> None:
-        self.launches: list[Launch] = []
         self.failures: dict[str, str] = {}  # kernel -> why it runs bare
         self.unrecorded: dict[str, int] = {}  # why launches ran without recording -> how many
         self._options = options
-        self._device_type = device_type
+        self._cuda = device_type == "cuda"
         self._lock = threading.RLock()
-        self._thread = threading.local()
+        self._thread = _Thread()
         self._user_allocator: Callable[..., Any] | None = None
         self._buffers: dict[int, Buffers] = {}
+        self._log: list[tuple[Manifest, int, int, _Plan, Slice]] = []
+        self._plans: dict[tuple[int, int], _Plan] = {}  # by tag and size asked for; settled ones only
         self._ring_log2: dict[int, int] = {}  # by manifest digest: learned from a launch
-        self._first: dict[int, Launch] = {}  # by manifest digest: the launch to learn from
+
+    @property
+    def launches(self) -> list[Launch]:
+        """The launches so far."""
+        return [
+            Launch(i, manifest, device, stream, plan.ctas, plan.bits, slice_)
+            for i, (manifest, device, stream, plan, slice_) in enumerate(self._log)
+        ]
+
+    def __len__(self) -> int:
+        return len(self._log)
 
     @contextlib.contextmanager
     def installed(self) -> Iterator[None]:
@@ -98,59 +116,45 @@ class Collector:
 
     def allocate(self, size: int, alignment: int, stream: int | None) -> Any:
         """The profile allocator. Other profilers' allocations, told by their alignment, go to theirs."""
-        programs = PROGRAMS.tagged(alignment)
-        if not programs:
-            assert self._user_allocator is not None
-            return self._user_allocator(size, alignment, stream)
-        self.enqueued(None)  # whatever this thread launched last is in its stream by now, or failed
-        capturing = self._device_type == "cuda" and torch.cuda.is_current_stream_capturing()
-        if capturing:
-            return self._skip("CUDA graph capture is not recorded")
-        try:
-            buffers = self._device_buffers()
-        except torch.OutOfMemoryError:
-            return self._skip(f"no device memory for the {self._options.memory} MiB of memory=")
-        ctas = size // alignment
-        bits, needed = LaunchBits(), 0
-        for manifest in programs:  # nearly always one; which one it is, the hook will tell
-            planned = plan(
-                manifest, ctas, buffers.limit_bytes, self._rings(manifest), self._options.stride_log2
-            )
-            if planned is None:
-                return self._skip(f"one CTA of {manifest.kernel} writes more than memory= allows")
-            if needed_bytes(manifest, ctas, planned) >= needed:
-                bits, needed = planned, needed_bytes(manifest, ctas, planned)
-        needed = max(needed_bytes(manifest, ctas, bits) for manifest in programs)
-        if needed > buffers.limit_bytes:
-            return self._skip("programs that share a tag need more than memory= allows")
-        slice_ = buffers.place(needed, stream or 0)
-        pointer = _Pointer(slice_.address | bits.encode(), slice_, bits, ctas)
-        self._thread.pointer = pointer
-        return pointer
+        thread = self._thread
+        if thread.slice is not None:  # what this thread launched last is in its stream by now, or failed
+            thread.slice.enqueued()
+            thread.slice = None
+        plan = self._plans.get((alignment, size))
+        if plan is None:
+            programs = PROGRAMS.tagged(alignment)
+            if not programs:
+                assert self._user_allocator is not None
+                return self._user_allocator(size, alignment, stream)
+            plan = self._plan(programs, size, alignment)
+        if plan is None:
+            return _NOWHERE
+        if self._cuda and torch.cuda.is_current_stream_capturing():
+            self._skip("CUDA graph capture is not recorded")
+            return _NOWHERE
+        buffers = self._buffers.get(self._device()) or self._open_buffers()
+        if buffers is None:
+            return _NOWHERE
+        thread.slice = buffers.place(plan.needed, stream or 0, plan.pointer_bits)
+        thread.plan = plan
+        return thread.slice
 
     def launched(self, metadata: Any) -> None:
-        """launch_enter_hook: ties the pointer just given in this thread to the function being launched."""
-        pointer = getattr(self._thread, "pointer", _NOWHERE)
-        if pointer.slice is None:
+        """launch_enter_hook: ties the slice just given in this thread to the function being launched."""
+        thread = self._thread
+        if thread.slice is None or thread.plan is None:
             return
         data = metadata.data
         manifest = PROGRAMS.of(data["function"])
-        if manifest is None:
-            return
-        with self._lock:
-            launch = Launch(
-                len(self.launches), manifest, self._device(), int(data["stream"] or 0), pointer.ctas, pointer.bits,
-                pointer.slice,
-            )  # fmt: skip
-            self.launches.append(launch)
-            self._first.setdefault(manifest.digest, launch)
+        if manifest is not None:
+            self._log.append((manifest, self._device(), data["stream"] or 0, thread.plan, thread.slice))
 
     def enqueued(self, metadata: Any) -> None:
         """launch_exit_hook: the launch is in its stream, so its buffer may be drained behind it."""
-        pointer = getattr(self._thread, "pointer", _NOWHERE)
-        if pointer.slice is not None:
-            pointer.slice.enqueued()
-            self._thread.pointer = _NOWHERE
+        thread = self._thread
+        if thread.slice is not None:
+            thread.slice.enqueued()
+            thread.slice = None
 
     def loaded(
         self, module: Any, function: int, name: str, metadata_group: dict[str, str], hash: str
@@ -186,6 +190,27 @@ class Collector:
             for buffers in self._buffers.values():
                 buffers.close()
 
+    def _plan(self, programs: Sequence[Manifest], size: int, tag: int) -> _Plan | None:
+        """What this launch records: decided anew until the rings' lengths are known, then remembered."""
+        ctas = size // tag
+        limit = self._options.memory << (20 if not self._cuda else 19)  # two arenas share the memory
+        chosen, needed, settled = LaunchBits(), 0, True
+        for manifest in programs:  # nearly always one; which one it is, the hook will tell
+            rings = self._rings(manifest)
+            settled &= rings is not None
+            planned = plan(manifest, ctas, limit, rings, self._options.stride_log2)
+            if planned is None:
+                return self._skip(f"one CTA of {manifest.kernel} writes more than memory= allows")
+            if needed_bytes(manifest, ctas, planned) >= needed:
+                chosen, needed = planned, needed_bytes(manifest, ctas, planned)
+        needed = max(needed_bytes(manifest, ctas, chosen) for manifest in programs)
+        if needed > limit:
+            return self._skip("programs that share a tag need more than memory= allows")
+        made = _Plan(needed, chosen.encode(), chosen, ctas)
+        if settled:
+            self._plans[tag, size] = made
+        return made
+
     def _rings(self, manifest: Manifest) -> int | None:
         """The length of a program's rings: as asked for, or learned from its first launch, or unknown yet."""
         if not manifest.ring_bytes:
@@ -193,28 +218,30 @@ class Collector:
         if self._options.buffer is not None:
             return ring_log2_for_records(manifest, self._options.buffer)
         digest = manifest.digest
-        if digest not in self._ring_log2 and digest in self._first:
-            first = self._first[digest]
+        if digest not in self._ring_log2:
+            first = next((launch for launch in self.launches if launch.manifest.digest == digest), None)
+            if first is None:
+                return None
             buffer = first.slice.fetch()[: needed_bytes(manifest, first.ctas, first.bits)]
             self._ring_log2[digest] = ring_log2_for_rows(ring_rows(buffer, manifest))
-        return self._ring_log2.get(digest)
+        return self._ring_log2[digest]
 
     def _device(self) -> int:
-        return torch.cuda.current_device() if self._device_type == "cuda" else 0
+        return torch.cuda.current_device() if self._cuda else 0
 
-    def _device_buffers(self) -> Buffers:
+    def _open_buffers(self) -> Buffers | None:
+        budget = self._options.memory << 20
         device = self._device()
         with self._lock:
-            if device not in self._buffers:
-                budget = self._options.memory << 20
-                cuda = self._device_type == "cuda"
-                self._buffers[device] = DeviceBuffers(device, budget) if cuda else HostBuffers(budget)
+            try:
+                self._buffers[device] = DeviceBuffers(device, budget) if self._cuda else HostBuffers(budget)
+            except torch.OutOfMemoryError:
+                return self._skip(f"no device memory for the {self._options.memory} MiB of memory=")
             return self._buffers[device]
 
-    def _skip(self, why: str) -> _Pointer:
+    def _skip(self, why: str) -> None:
         with self._lock:
             self.unrecorded[why] = self.unrecorded.get(why, 0) + 1
-        return _NOWHERE
 
 
 @contextlib.contextmanager

@@ -66,8 +66,8 @@ def launch_bits(buffer: npt.NDArray[np.uint8], kernel: str) -> LaunchBits:
     first = buffer[: CTA_HEADER.itemsize].view(CTA_HEADER)[0]
     if first["magic"] != MAGIC:
         raise RecordError(
-            f"foreign profile buffer for kernel {kernel}: it starts with magic {int(first['magic']):#010x}, "
-            f"not {MAGIC:#010x}"
+            f"foreign profile buffer for kernel {kernel}: it starts with magic {int(first['magic']):#06x}, "
+            f"not {MAGIC:#06x}"
         )
     if first["version"] != VERSION:
         raise RecordError(
@@ -91,13 +91,11 @@ def headers(buffer: npt.NDArray[np.uint8], manifest: Manifest) -> npt.NDArray[np
         )
     found = np.ndarray((buffer.nbytes // cta_bytes,), CTA_HEADER, buffer.data, strides=(cta_bytes,))
     written = found[found["magic"] != 0]
-    digest = written["digest_low"].astype(np.uint64) | written["digest_high"].astype(np.uint64) << np.uint64(
-        32
-    )
-    if np.any(written["magic"] != MAGIC) or np.any(digest != np.uint64(manifest.digest)):
+    ended = written[written["end_clock"] != 0]  # the digest is stored at the end
+    if np.any(written["magic"] != MAGIC) or np.any(ended["digest"] != manifest.digest):
         raise RecordError(
             f"profile buffer was not written by this build of kernel {manifest.kernel}: a header carries "
-            f"digest {int(digest[0]):#x}, the manifest {manifest.digest:#x}"
+            f"digest {int(ended['digest'][0]):#x}, the manifest {manifest.digest:#x}"
         )
     return found
 

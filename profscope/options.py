@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
+import functools
 import hashlib
 import re
+import sys
 from collections.abc import Sequence
 from dataclasses import dataclass, field
+from pathlib import Path
 from typing import Final
 
+import instrument_passes
 from instrument_passes.errors import InstrumentError
 from instrument_passes.passes.base import Pass
 from instrument_passes.pipeline import parse_pipeline
@@ -91,9 +95,10 @@ class Options:
         return _STATIC_RECORDS if self.buffer is None else self.buffer
 
     def digest(self, version: str) -> str:
-        """Identity of everything that changes the binary; goes into Triton's cache keys."""
-        text = repr((version, self.kernels, self.pipeline, self.static_records))
-        return hashlib.sha256(text.encode()).hexdigest()[:12]
+        """Identity of everything that changes the binary, the passes' code included; for Triton's cache keys."""
+        settings = repr((version, self.kernels, self.pipeline, self.static_records))
+        modules = {type(step).__module__ for step in self.pipeline}
+        return hashlib.sha256((settings + _code(frozenset(modules))).encode()).hexdigest()[:12]
 
     def matches(self, kernel: str) -> bool:
         """Whether a kernel of this name is to be instrumented."""
@@ -103,3 +108,12 @@ class Options:
 def _check_int(name: str, value: object, low: int, high: int, what: str) -> None:
     if isinstance(value, bool) or not isinstance(value, int) or not low <= value <= high:
         raise OptionError(f"{name}={value!r} must be {what}, {low} to {high}")
+
+
+@functools.cache
+def _code(modules: frozenset[str]) -> str:
+    """Hash of the sources of instrument_passes and of the modules that define passes."""
+    files = set(Path(instrument_passes.__path__[0]).rglob("*.py"))
+    files |= {Path(file) for name in modules if (file := sys.modules[name].__file__) is not None}
+    hashes = (hashlib.sha256(file.read_bytes()).hexdigest() for file in sorted(files))
+    return "".join(hashes)

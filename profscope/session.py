@@ -122,7 +122,7 @@ class Session:
         if self._collector is None:
             raise SessionError("the session has not started; use it in a with statement")
         with self._lock:
-            launches = tuple(self._collector.launches)
+            launches = self._collector.launches
             if self._profile is None or self._profile[0] != len(launches):
                 raw, notes = self._collector.fetch(launches)
                 bare = [

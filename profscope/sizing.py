@@ -7,10 +7,9 @@ from instrument_passes.records import MAX_RING_LOG2, MIN_RING_LOG2, LaunchBits
 
 __all__ = ["needed_bytes", "plan", "ring_log2_for_records", "ring_log2_for_rows"]
 
-# Rings of a kernel that has not run yet get at most this many rows, and at most a quarter of the memory;
-# what they really need is known after its first launch.
+# Rings of a kernel that has not run yet get as many rows as fit, up to this; what they really need is known
+# after its first launch.
 _FIRST_RING_LOG2 = 14
-_FIRST_SHARE = 4
 
 
 def ring_log2_for_rows(rows: int) -> int:
@@ -39,7 +38,7 @@ def plan(
     """What a launch records within limit_bytes; None if not even one CTA fits.
 
     ring_log2: the rings' length if it is settled (asked for, or learned from an earlier launch), else None:
-    then they get a share of the memory. stride_log2: what the user asked for; more CTAs are left out as
+    then they get all the memory there is. stride_log2: what the user asked for; more CTAs are left out as
     memory demands, since a gap in the grid distorts less than a gap in time.
     """
     if ring_log2 is None:
@@ -47,8 +46,7 @@ def plan(
         while (
             manifest.ring_bytes
             and ring_log2 < _FIRST_RING_LOG2
-            and needed_bytes(manifest, ctas, LaunchBits(stride_log2, ring_log2 + 1))
-            <= limit_bytes // _FIRST_SHARE
+            and needed_bytes(manifest, ctas, LaunchBits(stride_log2, ring_log2 + 1)) <= limit_bytes
         ):
             ring_log2 += 1
     bits = LaunchBits(stride_log2, ring_log2)

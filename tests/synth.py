@@ -489,5 +489,4 @@ def _write_header(
     header["magic"], header["version"] = MAGIC, VERSION
     header["cta"], header["sm"] = cta, sm
     header["grid_x"], header["grid_y"], header["grid_z"] = ctas, 1, 1
-    header["digest_low"], header["digest_high"] = manifest.digest & 0xFFFFFFFF, manifest.digest >> 32
-    header["warps"], header["launch_bits"] = manifest.warps, bits.encode()
+    header["digest"], header["launch_bits"] = manifest.digest, bits.encode()

@@ -139,8 +139,8 @@ class Placeholders:
     def cta_ring_bytes(self) -> str:
         return "__ps_cta_ring_bytes__"
 
-    def digest(self, half: str) -> str:
-        return f"__ps_digest_{half}__"
+    def digest(self) -> str:
+        return "__ps_digest__"
 
     def frame_offset(self, section: int, frame: int) -> str:
         """Frame.offset."""
@@ -161,8 +161,7 @@ class Placeholders:
             "ring_bytes": manifest.ring_bytes,
             "cta_fixed_bytes": CTA_HEADER.itemsize + manifest.warps * manifest.fixed_bytes,
             "cta_ring_bytes": manifest.warps * manifest.ring_bytes,
-            "digest_low": manifest.digest & 0xFFFFFFFF,
-            "digest_high": manifest.digest >> 32,
+            "digest": manifest.digest,
         }
 
         def value(match: re.Match[str]) -> str:

@@ -14,14 +14,16 @@ __all__ = ["Area", "Identity", "find_area", "find_segment"]
 
 @dataclass(frozen=True, slots=True)
 class Area:
-    """SSA names of the CTA's area: address i64, and flags i32: the launch bits, 0 where it does not record."""
+    """SSA names of the CTA's area: address i64; flags i32: the launch bits, 0 where it does not record; and
+    cta i32, its linear id (not known in partitions)."""
 
     address: str
     flags: str
+    cta: str = ""
 
     @staticmethod
     def fresh(module: Module) -> Area:
-        return Area(module.fresh("ps_area"), module.fresh("ps_flags"))
+        return Area(module.fresh("ps_area"), module.fresh("ps_flags"), module.fresh("ps_cta"))
 
 
 @dataclass(frozen=True, slots=True)
@@ -59,7 +61,7 @@ def find_area(module: Module, target: Target, area: Area, holes: Placeholders, *
         if wide
         else f"""
         {p}_tag = arith.constant {holes.tag()} : i32
-        {p}_narrow = arith.muli {p}_id, {p}_tag : i32
+        {p}_narrow = arith.muli {area.cta}, {p}_tag : i32
         {p}_added = arith.extsi {p}_narrow : i32 to i64
         """
     )
@@ -67,8 +69,8 @@ def find_area(module: Module, target: Target, area: Area, holes: Placeholders, *
         f"""
         {p}_buffer = "profscope.buffer"() : () -> !tt.ptr<i8>
         {p}_address = tt.ptr_to_int {p}_buffer : !tt.ptr<i8> -> i64
-        {target.linear_cta_id(f"{p}_id")}
-        {p}_id64 = arith.extui {p}_id : i32 to i64
+        {target.linear_cta_id(area.cta)}
+        {p}_id64 = arith.extui {area.cta} : i32 to i64
         {undo}
         {p}_raw = arith.subi {p}_address, {p}_added : i64
         {p}_bits = arith.trunci {p}_raw : i64 to i32
@@ -78,9 +80,9 @@ def find_area(module: Module, target: Target, area: Area, holes: Placeholders, *
         {p}_shift = arith.constant {LaunchBits.STRIDE_SHIFT} : i32
         {p}_from = arith.shrui {p}_bits, {p}_shift : i32
         {p}_stride = arith.andi {p}_from, {p}_field : i32
-        {p}_slot = arith.shrui {p}_id, {p}_stride : i32
+        {p}_slot = arith.shrui {area.cta}, {p}_stride : i32
         {p}_back = arith.shli {p}_slot, {p}_stride : i32
-        {p}_mine = arith.cmpi eq, {p}_back, {p}_id : i32
+        {p}_mine = arith.cmpi eq, {p}_back, {area.cta} : i32
         {p}_enabled = arith.trunci {p}_bits : i32 to i1
         {p}_recorded = arith.andi {p}_mine, {p}_enabled : i1
         {p}_none = arith.constant 0 : i32

@@ -47,7 +47,6 @@ class Weaver:
         target: Target,
         section: SectionBuilder,
         area: Area,
-        warps: int,
         holes: Placeholders,
         context: PassContext,
     ) -> None:
@@ -55,7 +54,6 @@ class Weaver:
         self.target = target
         self.section = section
         self.area = area
-        self.warps = warps
         self.holes = holes
         self.context = context
         self.identity = Identity.fresh(module)
@@ -73,7 +71,7 @@ class Weaver:
         wide = self.context.triton >= (3, 8)
         area = find_area(self.module, self.target, self.area, self.holes, wide=wide)
         none, leader = self.module.fresh("ps_none"), self.identity.leader
-        start = self.target.header_start(none, self.area.address, leader, self.area.flags)
+        start = self.target.header_start(none, self.area.address, leader, self.area.cta, self.area.flags)
         self._prologue(region, area, start)
         self._function(region, state)
 
@@ -162,10 +160,9 @@ class Weaver:
             return
         terminator.insert_before(
             self.target.header_end(
-                self.module.fresh("ps_none"), self.area.address, self.identity.leader,
-                self.holes.digest("low"), self.holes.digest("high"), self.warps,
+                self.module.fresh("ps_none"), self.area.address, self.identity.leader, self.holes.digest()
             )
-        )  # fmt: skip
+        )
 
     def _block(self, block: Block, state: _State) -> None:
         run: list[Op] = []

@@ -57,14 +57,14 @@ class LowerRecords(Pass):
             for index, own_warps in enumerate(_partition_warps(op)):
                 sections.append(SectionBuilder(len(sections), f"partition{index}", own_warps))
                 groups.append(group)
-        Weaver(module, target, body, area, warps, holes, context).weave_kernel(kernel)
+        Weaver(module, target, body, area, holes, context).weave_kernel(kernel)
         rest = iter(sections[1:])
         for op in specialised:
             addresses = warp_specialize.add_capture(op, area.address, "i64")
             flags = warp_specialize.add_capture(op, area.flags, "i32")
             for region, address, flag in zip(op.regions[1:], addresses, flags, strict=True):
                 captured = Area(address, flag)
-                Weaver(module, target, next(rest), captured, warps, holes, context).weave_partition(region)
+                Weaver(module, target, next(rest), captured, holes, context).weave_partition(region)
         placed, fixed_bytes, ring_bytes = layout([s.finish() for s in sections], groups)
         manifest = Manifest(kernel.symbol or "", target.name, warps, fixed_bytes, ring_bytes, placed)
         holes.fill(kernel, manifest)

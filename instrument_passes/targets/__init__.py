@@ -15,5 +15,6 @@ def target_of(module: Module) -> Target:
     name = (module.attr("ttg.target") or "").strip('"')
     backend, _, arch = name.partition(":")
     if backend == "cuda" and arch.isdigit():
-        return Nvidia(int(arch))
+        clusters = (module.attr("ttg.num-ctas") or "1").split(":")[0].strip()
+        return Nvidia(int(arch), clustered=clusters != "1")
     raise PassError(f"cannot instrument for target {name or '(none)'!r}: profscope knows cuda:<capability>")

@@ -31,10 +31,8 @@ class Target(Protocol):
     def store(self, out: str, address: str, offset: str, values: Sequence[str], lane: str) -> str:
         """Store 1, 2 or 4 i32 values at address + offset (integer literal, bytes) where `lane` holds."""
 
-    def header_start(self, out: str, area: str, leader: str, flags: str) -> str:
-        """Store the start pair (clock64, globaltimer) and the launch bits of the CTA header."""
+    def header_start(self, out: str, area: str, leader: str, cta: str, flags: str) -> str:
+        """Store the first half of the CTA header; cta: i32 linear id, flags: i32 launch bits."""
 
-    def header_end(
-        self, out: str, area: str, leader: str, digest_low: str, digest_high: str, warps: int
-    ) -> str:
-        """Store the end pair and everything else of the CTA header; the digest halves are literals."""
+    def header_end(self, out: str, area: str, leader: str, digest: str) -> str:
+        """Store the second half of the CTA header; digest: integer literal."""

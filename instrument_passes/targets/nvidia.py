@@ -8,20 +8,18 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Final
 
-from instrument_passes.records import MAGIC, VERSION, word_offset
+from instrument_passes.records import MAGIC, VERSION, byte_offset
 
 __all__ = ["Nvidia"]
-
-_FIRST_CLUSTER_CAPABILITY: Final = 90
 
 
 @dataclass(frozen=True, slots=True)
 class Nvidia:
-    """Target "cuda:<capability>"."""
+    """Target "cuda:<capability>"; clustered: the kernel's CTAs come in clusters of several."""
 
     capability: int
+    clustered: bool = False
 
     @property
     def name(self) -> str:
@@ -53,34 +51,31 @@ class Nvidia:
         constraints = ",".join(["=r", "l", *["r"] * count, "b"])
         return _asm(out, text, constraints, [address, *values, lane], types)
 
-    def header_start(self, out: str, area: str, leader: str, flags: str) -> str:
-        text = (
-            "{ .reg .b64 clk, ns; mov.u64 clk, %clock64; mov.u64 ns, %globaltimer; "
-            f"@$2 st.global.cs.v2.b64 [$1+{word_offset('start_clock')}], {{clk, ns}}; "
-            f"@$2 st.global.cs.b32 [$1+{word_offset('launch_bits')}], $3; }} mov.u32 $0, 0;"
-        )
-        return _asm(out, text, "=r,l,b,r", [area, leader, flags], ["i64", "i1", "i32"])
-
-    def header_end(
-        self, out: str, area: str, leader: str, digest_low: str, digest_high: str, warps: int
-    ) -> str:
-        clustered = self.capability >= _FIRST_CLUSTER_CAPABILITY
+    def header_start(self, out: str, area: str, leader: str, cta: str, flags: str) -> str:
         text = " ".join(
             [
-                "{ .reg .b64 clk, ns; .reg .b32 x, y, z, nx, ny, nz, id, sm, rank;",
-                ".reg .b32 low, high, n, magic, version;",
+                "{ .reg .b64 clk, ns; .reg .b32 sm, rank, id;",
+                "mov.u64 clk, %clock64; mov.u64 ns, %globaltimer; mov.u32 sm, %smid;",
+                "mov.u32 rank, %cluster_ctarank; shl.b32 rank, rank, 16; or.b32 sm, sm, rank;"
+                if self.clustered
+                else "",
+                f"mov.u32 id, {MAGIC << 16 | VERSION};",
+                f"@$2 st.global.cs.v2.b64 [$1+{byte_offset('start_clock')}], {{clk, ns}};",
+                f"@$2 st.global.cs.v4.b32 [$1+{byte_offset('version')}], {{id, $3, sm, $4}};",
+                "} mov.u32 $0, 0;",
+            ]
+        )
+        return _asm(out, text, "=r,l,b,r,r", [area, leader, cta, flags], ["i64", "i1", "i32", "i32"])
+
+    def header_end(self, out: str, area: str, leader: str, digest: str) -> str:
+        text = " ".join(
+            [
+                "{ .reg .b64 clk, ns; .reg .b32 nx, ny, nz, digest;",
                 "mov.u64 clk, %clock64; mov.u64 ns, %globaltimer;",
-                "mov.u32 x, %ctaid.x; mov.u32 y, %ctaid.y; mov.u32 z, %ctaid.z;",
                 "mov.u32 nx, %nctaid.x; mov.u32 ny, %nctaid.y; mov.u32 nz, %nctaid.z;",
-                "mad.lo.u32 id, z, ny, y; mad.lo.u32 id, id, nx, x; mov.u32 sm, %smid;",
-                "mov.u32 rank, %cluster_ctarank;" if clustered else "mov.u32 rank, 0;",
-                f"mov.u32 low, {digest_low}; mov.u32 high, {digest_high}; mov.u32 n, {warps};",
-                f"mov.u32 magic, {MAGIC}; mov.u32 version, {VERSION};",
-                f"@$2 st.global.cs.v2.b64 [$1+{word_offset('end_clock')}], {{clk, ns}};",
-                f"@$2 st.global.cs.v4.b32 [$1+{word_offset('magic')}], {{magic, version, id, sm}};",
-                f"@$2 st.global.cs.v4.b32 [$1+{word_offset('grid_x')}], {{nx, ny, nz, rank}};",
-                f"@$2 st.global.cs.v2.b32 [$1+{word_offset('digest_low')}], {{low, high}};",
-                f"@$2 st.global.cs.b32 [$1+{word_offset('warps')}], n;",
+                f"mov.u32 digest, {digest};",
+                f"@$2 st.global.cs.v2.b64 [$1+{byte_offset('end_clock')}], {{clk, ns}};",
+                f"@$2 st.global.cs.v4.b32 [$1+{byte_offset('grid_x')}], {{nx, ny, nz, digest}};",
                 "} mov.u32 $0, 0;",
             ]
         )
