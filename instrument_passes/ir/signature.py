@@ -20,11 +20,15 @@ __all__ = [
     "with_element",
 ]
 
-# Asynchronous ops print no type for the token they return.
-_TOKEN_OPS = re.compile(r"(ttg|amdg)\.(async_\w+|buffer_load_to_local)")
+# Asynchronous ops print no type for the token they return; tmem_load returns one behind its first result.
+_TOKEN_OPS = re.compile(
+    r"(ttg|amdg)\.(async_\w+|buffer_load_to_local)|ttng\.(tc_gen5_mma\w*|tmem_(store|copy))"
+)
 _TOKEN = "!ttg.async.token"
 # Ops that print `-> T` in front of their body, not `: ... -> T` at the end.
 _ARROW_BEFORE_BODY = ("scf.for", "scf.if", "scf.index_switch", "tt.func")
+# Ops that print the type their results share once.
+_SHARED = ("arith.mulsi_extended", "arith.mului_extended", "tt.split")
 # Ops that print no type at all; the constants are true and false.
 _UNTYPED = {"arith.constant": ["i1"], "ttg.warp_id": ["i32"]}
 _TENSOR = re.compile(r"tensor<((?:\d+x)*)(.*)>", re.DOTALL)
@@ -95,8 +99,10 @@ def result_types(op: Op) -> list[str]:
     if count == 0:
         return []
     types = _printed_types(op.name, header)
-    if len(types) == 1 and count > 1:  # tt.split and the like print the type they share once
+    if len(types) == 1 and op.name in _SHARED:
         types = types * count
+    if len(types) == count - 1 and op.name == "ttng.tmem_load":
+        types.insert(1, _TOKEN)
     return types[:count] if len(types) >= count else [""] * count
 
 

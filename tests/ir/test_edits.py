@@ -56,9 +56,9 @@ def test_op_in_front_of_every_load_and_store(text: str, module: Module, target: 
 
 
 @each_module
-def test_several_ops_behind_every_op_with_a_result(text: str, module: Module, target: str) -> None:
-    for op in list(module.walk()):
-        if op.results and op.name != "tt.call":
+def test_several_ops_behind_an_op(text: str, module: Module, target: str) -> None:
+    for op in list(module.walk())[::5]:
+        if op.results:
             zero, found = module.fresh(), module.fresh()
             inserted = op.insert_after(
                 f"""
@@ -104,9 +104,9 @@ def test_manifest_changes_the_module_line_only(text: str, module: Module, target
     module.set_attr("profscope.other-name", "unit")
     assert module.attr("profscope.manifest") == manifest
     assert module.attr("profscope.other-name") == "unit"
-    removed, added = _changes(text, str(module))
-    assert len(removed) == len(added) == 1
-    assert added[0].startswith(removed[0].removesuffix("} {"))
+    pairs = zip(text.splitlines(), str(module).splitlines(), strict=True)
+    ((before, after),) = [pair for pair in pairs if pair[0] != pair[1]]
+    assert after.startswith(before.removesuffix("} {"))
     read = parse(str(module))
     assert read.attr("profscope.manifest") == manifest
     assert read.attr("ttg.num-warps") == parse(text).attr("ttg.num-warps")

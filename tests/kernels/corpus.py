@@ -7,6 +7,7 @@ from tests.kernels import (
     atomics,
     attention,
     control_flow,
+    forms,
     gluon_ws,
     layer_norm,
     matmul,
@@ -57,6 +58,6 @@ def _exchanges() -> list[Spec]:
 
 def specs() -> list[Spec]:
     families = (
-        add, softmax, layer_norm, matmul, matmul_tma, matmul_ws, gluon_ws, attention, control_flow
+        add, softmax, layer_norm, matmul, matmul_tma, matmul_ws, gluon_ws, attention, control_flow, forms
     )  # fmt: skip
     return [spec for family in families for spec in family.specs()] + _exchanges()
