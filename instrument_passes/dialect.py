@@ -1,11 +1,12 @@
 """The `profscope` dialect: what passes insert and `lower-records` lowers.
 
-    "profscope.begin"() {id = 3 : i32, kind = "op", name = "load", op = "tt.load"} : () -> ()
+    "profscope.begin"() {id = 3 : i32, kind = "op", name = "load", op = "tt.load", bytes = 64 : i64} : () -> ()
     "profscope.end"() {id = 3 : i32} : () -> ()
 
 `id` ties a begin to its end (or to several: one per return). A begin of kind "iteration" stands first in
 a loop's body and has no end: it lasts until the next iteration begins. The op's location is the source
-line. Records next to each other share one clock read.
+line. `bytes` and `flops` are per execution and CTA (see `metrics.py`) and left out where they are 0.
+Records next to each other share one clock read.
 """
 
 from __future__ import annotations
@@ -15,7 +16,7 @@ from typing import Final
 
 from instrument_passes.ir import Module, Op
 
-__all__ = ["BEGIN", "END", "SpanIds", "begin", "end", "is_record", "record_id"]
+__all__ = ["BEGIN", "END", "SpanIds", "begin", "end", "integer", "is_record", "record_id"]
 
 BEGIN: Final = "profscope.begin"
 END: Final = "profscope.end"
@@ -28,7 +29,12 @@ def is_record(op: Op) -> bool:
 
 def record_id(op: Op) -> int:
     """The id attribute of a record op."""
-    return int(op.attributes["id"].split(":")[0])
+    return integer(op, "id")
+
+
+def integer(op: Op, name: str) -> int:
+    """An integer attribute of a record op, 0 if it is left out."""
+    return int(op.attributes.get(name, "0").split(":")[0])
 
 
 @dataclass
@@ -46,9 +52,14 @@ class SpanIds:
         return self.next - 1
 
 
-def begin(span: int, kind: str, name: str, op: str) -> str:
+def begin(span: int, kind: str, name: str, op: str, moved_bytes: int = 0, flops: int = 0) -> str:
     """Text of a begin record."""
-    return f'"{BEGIN}"() {{id = {span} : i32, kind = "{kind}", name = "{name}", op = "{op}"}} : () -> ()'
+    text = f'id = {span} : i32, kind = "{kind}", name = "{name}", op = "{op}"'
+    if moved_bytes:
+        text += f", bytes = {moved_bytes} : i64"
+    if flops:
+        text += f", flops = {flops} : i64"
+    return f'"{BEGIN}"() {{{text}}} : () -> ()'
 
 
 def end(span: int) -> str:

@@ -69,7 +69,8 @@ class Span:
 
     begin and ends are columns of the span's frame; of several ends (one per return) the one that ran
     counts. No ends: the span lasts until the next row begins, or its loop ends (an iteration).
-    parent is the id of the enclosing span, -1 for a root.
+    parent is the id of the enclosing span, -1 for a root. bytes and flops: what one CTA moves and computes
+    each time, known from the types of the op; 0 where there is nothing to tell (see `metrics.py`).
     """
 
     id: int
@@ -82,6 +83,8 @@ class Span:
     line: int
     begin: int
     ends: tuple[int, ...] = ()
+    bytes: int = 0
+    flops: int = 0
 
 
 @dataclass(frozen=True, slots=True)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from dataclasses import dataclass, field
 
+from instrument_passes.dialect import integer
 from instrument_passes.errors import PassError
 from instrument_passes.ir import Op
 from instrument_passes.manifest import Column, Frame, Manifest, Section, Span
@@ -75,6 +76,8 @@ class _SpanBuilder:
     op: str
     file: str
     line: int
+    bytes: int
+    flops: int
     ends: list[Tick] = field(default_factory=list)
 
 
@@ -98,8 +101,9 @@ class SectionBuilder:
         text = {key: record.attributes[key].strip('"') for key in ("kind", "name", "op")}
         loc = record.loc
         self.spans[span] = _SpanBuilder(
-            span, parent, tick, text["kind"], text["name"], text["op"], loc.file, loc.line
-        )
+            span, parent, tick, text["kind"], text["name"], text["op"], loc.file, loc.line,
+            integer(record, "bytes"), integer(record, "flops"),
+        )  # fmt: skip
 
     def finish(self) -> Section:
         """The section, its spans renumbered densely in program order."""
@@ -108,7 +112,7 @@ class SectionBuilder:
         spans = tuple(
             Span(
                 number[s.id], number[s.parent], s.begin.frame, s.kind, s.name, s.op, s.file, s.line,
-                s.begin.column, tuple(t.column for t in s.ends),
+                s.begin.column, tuple(t.column for t in s.ends), s.bytes, s.flops,
             )
             for s in self.spans.values()
         )  # fmt: skip

@@ -1,10 +1,12 @@
 """allocate-buffer: the scratch allocation behind `profscope.buffer`, spelled as each Triton needs it.
 
 Triton gives every CTA a slice of the launch's profile buffer; ours is as long as the program's tag, which
-says nothing of what the CTA writes: the kernel finds its area itself (see `records.py`). 3.6 spells the op in the proton_gpu dialect;
-3.7 as ttg with a `backend` attribute, which 3.6 would accept and silently put into the *global* scratch;
-3.8 and later as ttg with `third_party_allocation`. Up to 3.7 the offset and the module's size attributes
-are written here, because the pass that would compute them aborts on modules with several functions.
+says nothing of what the CTA writes: the kernel finds its area itself (see `records.py`).
+
+3.6 spells the op in the proton_gpu dialect; 3.7 as ttg with a `backend` attribute, which 3.6 would accept and
+silently put into the *global* scratch; 3.8 and later as ttg with `third_party_allocation`. Up to 3.7 the
+offset and the module's size attributes are written here, because the pass that would compute them aborts on
+modules with several functions.
 """
 
 from __future__ import annotations

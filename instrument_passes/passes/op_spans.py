@@ -7,6 +7,7 @@ from typing import ClassVar
 
 from instrument_passes.dialect import SpanIds, begin, end
 from instrument_passes.ir import Module
+from instrument_passes.metrics import bytes_of, flops_of
 from instrument_passes.opclasses import DEFAULT_CLASSES, SPANNABLE, info_of
 from instrument_passes.passes.base import Pass, PassContext, register
 from instrument_passes.passes.walk import kernel_of, recordable_blocks, source_name
@@ -40,5 +41,6 @@ class OpSpans(Pass):
                 if info is None or info.cls not in self.classes:
                     continue
                 span = ids.new()
-                op.insert_before(begin(span, "op", source_name(op, info.label), op.name))
+                name = source_name(op, info.label)
+                op.insert_before(begin(span, "op", name, op.name, bytes_of(op), flops_of(op)))
                 op.insert_after(end(span))

@@ -15,7 +15,7 @@
 // RUN: profscope-opt %S/inputs/noinline_sm90.ttgir -p 'op-spans{classes=call}' | FileCheck %s --check-prefix=CALL
 
 // The name has the variable that the value is bound to in the source.
-// LOAD: "profscope.begin"() {id = 0 : i32, kind = "op", name = "load x", op = "tt.load"} : () -> () loc([[X:#loc[0-9]+]])
+// LOAD: "profscope.begin"() {id = 0 : i32, kind = "op", name = "load x", op = "tt.load", bytes = 4096 : i64} : () -> () loc([[X:#loc[0-9]+]])
 // LOAD-NEXT: %x_5 = tt.load {{.*}} loc([[X]])
 // LOAD-NEXT: "profscope.end"() {id = 0 : i32} : () -> () loc([[X]])
 // LOAD: name = "load y"
@@ -24,11 +24,11 @@
 // LOAD-NOT: profscope
 
 // STORE: ^bb3:
-// STORE: "profscope.begin"() {id = 0 : i32, kind = "op", name = "store", op = "tt.store"}
+// STORE: "profscope.begin"() {id = 0 : i32, kind = "op", name = "store", op = "tt.store", bytes = 512 : i64}
 // STORE-NEXT: tt.store
 // STORE-NEXT: "profscope.end"() {id = 0 : i32}
 // STORE: ^bb4:
-// STORE: "profscope.begin"() {id = 1 : i32, kind = "op", name = "store", op = "tt.store"}
+// STORE: "profscope.begin"() {id = 1 : i32, kind = "op", name = "store", op = "tt.store", bytes = 512 : i64}
 
 // ATOMIC: name = "atomic", op = "tt.atomic_rmw"
 // ATOMIC-NEXT: tt.atomic_rmw
@@ -41,8 +41,8 @@
 // COPY: scf.for
 // COPY: name = "async copy x", op = "ttg.async_copy_global_to_local"
 
-// TMA: name = "tma load a", op = "ttng.async_tma_copy_global_to_local"
-// TMA: name = "tma load b", op = "ttng.async_tma_copy_global_to_local"
+// TMA: name = "tma load a", op = "ttng.async_tma_copy_global_to_local", bytes = 8192 : i64
+// TMA: name = "tma load b", op = "ttng.async_tma_copy_global_to_local", bytes = 8192 : i64
 // TMA: name = "tma store", op = "ttng.async_tma_copy_local_to_global"
 
 // WAIT: scf.for
@@ -52,14 +52,14 @@
 // WAIT-NOT: name = "async copy
 
 // HOPPER: name = "barrier wait acc", op = "ttng.wait_barrier"
-// HOPPER: name = "dot issue acc", op = "ttng.warp_group_dot"
+// HOPPER: name = "dot issue acc", op = "ttng.warp_group_dot", flops = 524288 : i64
 // HOPPER-NEXT: ttng.warp_group_dot
 // HOPPER: name = "dot wait acc", op = "ttng.warp_group_dot_wait"
 // HOPPER: name = "tma store wait", op = "ttng.async_tma_store_wait"
 
-// BLACKWELL: name = "mma issue acc", op = "ttng.tc_gen5_mma"
+// BLACKWELL: name = "mma issue acc", op = "ttng.tc_gen5_mma", flops = 524288 : i64
 // BLACKWELL: scf.for
-// BLACKWELL: name = "mma issue acc", op = "ttng.tc_gen5_mma"
+// BLACKWELL: name = "mma issue acc", op = "ttng.tc_gen5_mma", flops = 524288 : i64
 
 // MBARRIER: name = "barrier init acc", op = "ttng.init_barrier"
 // MBARRIER: name = "barrier expect acc", op = "ttng.barrier_expect"
