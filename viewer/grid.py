@@ -14,8 +14,8 @@ __all__ = ["Column", "grid"]
 
 @dataclass(frozen=True)
 class Column:
-    """A column's head, and what it holds: a "number" keeps its width, a "name" is cut at its end, a "path" at its
-    start."""
+    """A column's head, and what it holds: a "number" keeps its width, a "name" is cut at its end, a "path" at
+    its start."""
 
     head: str
     holds: Literal["name", "path", "number"] = "number"
@@ -28,7 +28,7 @@ LEAST_WIDTH = 10
 def grid(
     columns: Sequence[Column], rows: Sequence[Sequence[str]], styles: Sequence[str], width: int
 ) -> list[Text]:
-    """Lines of a table with its head, in `width` cells when that is enough; `styles` has one style per row."""
+    """Lines of a table with its head, in `width` cells when that is enough; `styles` has one per row."""
     head = [column.head for column in columns]
     widths = [max(cell_len(row[at]) for row in [head, *rows]) for at in range(len(columns))]
     # The widest column that can give way does, cell by cell.

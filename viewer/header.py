@@ -20,7 +20,7 @@ NO_LAUNCHES = (
 
 @dataclass(frozen=True)
 class Header:
-    """The facts about a whole profile; clock_ghz and ns_uncertainty are (least, greatest), None when unknown."""
+    """The facts about a profile; clock_ghz and ns_uncertainty are (least, greatest), None when unknown."""
 
     trace: str
     tool: str
@@ -68,12 +68,15 @@ def make_header(profile: Profile, trace: str) -> Header:
 
 def render_header(header: Header, width: int) -> list[Text]:
     """Lines of at most `width` cells but for notes, which are never cut."""
+    counts = (
+        (header.launches, "launch", "launches"),
+        (header.kernels, "kernel", "kernels"),
+        (header.ctas, "CTA", "CTAs"),
+        (header.spans, "span", "spans"),
+    )
+    size = ", ".join(f"{count_text(count)} {one if count == 1 else many}" for count, one, many in counts)
     rows = [
-        (
-            "Trace",
-            f"{header.trace}  ({_plural(header.launches, 'launch', 'launches')} of "
-            f"{_plural(header.kernels, 'kernel')}, {_plural(header.ctas, 'CTA')}, {_plural(header.spans, 'span')})",
-        ),
+        ("Trace", f"{header.trace}: {size}"),
         ("GPU", ", ".join(filter(None, [header.device or "unknown", _clock(header)]))),
         ("Versions", "  ".join(f"{name} {version}" for name, version in header.versions.items())),
         ("Options", "  ".join(f"{name}={value}" for name, value in header.options.items())),
@@ -119,7 +122,3 @@ def _records(header: Header) -> str:
         return f"{count_text(header.records)} in {size}, none dropped"
     share = header.dropped / (header.records + header.dropped)
     return f"{count_text(header.records)} in {size}; {count_text(header.dropped)} DROPPED ({share:.1%})"
-
-
-def _plural(count: int, one: str, many: str | None = None) -> str:
-    return f"{count_text(count)} {one if count == 1 else many or one + 's'}"

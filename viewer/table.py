@@ -1,8 +1,8 @@
 """The table: one row per kernel and scope, heaviest first."""
 
 from dataclasses import dataclass
+from typing import Any
 
-import pandas as pd
 from rich.text import Text
 
 from profscope.profile import Profile
@@ -16,7 +16,7 @@ STATISTICS = ("total", "self", "mean", "p50", "p90", "p99", "max")
 
 @dataclass(frozen=True)
 class ScopeRow:
-    """One scope's figures, durations in the table's unit; share is of the kernel's warp time, None if in flight."""
+    """One scope's figures in the table's unit; share is of the kernel's warp time, None if in flight."""
 
     scope: str
     kind: str
@@ -72,8 +72,9 @@ def make_tables(profile: Profile, unit: str, top: int) -> list[KernelTable]:
     return tables
 
 
-def _row(row: "pd.Series[object]", unit: str, warp_time: int) -> ScopeRow:
-    figures = {name: row[f"{name}_{unit}"] for name in STATISTICS}
+def _row(row: Any, unit: str, warp_time: int) -> ScopeRow:
+    figures: dict[str, Any] = {name: row[f"{name}_{unit}"] for name in STATISTICS}
+    plain: dict[str, Any] = {name: value.item() for name, value in figures.items()}
     in_flight = row["kind"] == "async"
     return ScopeRow(
         scope=str(row["scope"]),
@@ -81,7 +82,7 @@ def _row(row: "pd.Series[object]", unit: str, warp_time: int) -> ScopeRow:
         file=str(row["file"]),
         line=int(row["line"]),
         count=int(row["count"]),
-        **{name: float(value) if name == "mean" else int(value) for name, value in figures.items()},
+        **plain,
         share=None if in_flight or not warp_time else float(figures["self"] / warp_time),
     )
 

@@ -1,4 +1,4 @@
-"""The timeline of one CTA: a row of cells per warp, each cell showing the scope that took most of its time."""
+"""The timeline of one CTA: a row of cells per warp, each cell the scope that took most of its time."""
 
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -43,7 +43,7 @@ class Lane:
 
 @dataclass(frozen=True)
 class Timeline:
-    """One CTA, drawn from `begin` to `end`; times are in `unit` since the CTA's start, `duration` is the CTA's."""
+    """One CTA, drawn from `begin` to `end`: times in `unit` since its start; `duration` is all of it."""
 
     kernel: str
     launch: int
@@ -62,7 +62,7 @@ class Timeline:
 def make_timeline(
     profile: Profile, choice: Choice, unit: str, cells: int, warp: int | None, zoom: tuple[int, int] | None
 ) -> Timeline:
-    """Draw a CTA's warps, or the one asked for, in `cells` cells: all of its time or the part `zoom` bounds."""
+    """Draw a CTA's warps, or the one asked for, in `cells` cells: all of its time, or the part in `zoom`."""
     df = profile.df
     rows = df[(df["launch"] == choice.launch) & (df["cta"] == choice.cta)]
     start = rows["start_ns" if unit == "ns" else "start_cycle"].to_numpy()
@@ -133,7 +133,7 @@ class _Canvas:
 
 
 def _innermost(start: NDArray[np.int64], end: NDArray[np.int64]) -> Iterator[tuple[int, int, int]]:
-    """Cut nested spans, in pre-order, into (begin, end, span) pieces, each of the innermost span running then."""
+    """Cut nested spans, in pre-order, into (begin, end, span) pieces, each of the innermost span then."""
     stack: list[int] = []
     now = 0
     for at, begin in enumerate(start.tolist()):

@@ -18,7 +18,7 @@ __all__ = ["Node", "ScopeTree", "make_trees", "render_tree"]
 
 @dataclass(frozen=True)
 class Node:
-    """A scope in its place: durations in the tree's unit, share of the kernel's warp time (None if in flight)."""
+    """A scope in its place; share is of the kernel's warp time, None if in flight."""
 
     scope: str
     kind: str
@@ -67,7 +67,7 @@ def make_trees(profile: Profile, unit: str, limit: int) -> list[ScopeTree]:
                 "total": int(total[at]),
                 "mean": float(total[at] / count[at]),
             }
-            source = {name: str(place[name]) for name in ("scope", "kind", "file")}
+            source: dict[str, Any] = {name: str(place[name]) for name in ("scope", "kind", "file")}
             nodes.append(Node(**source, line=int(place["line"]), depth=depth, **figures, share=share))
         trees.append(
             ScopeTree(str(name), unit, nodes[: limit or None], max(len(nodes) - limit, 0) if limit else 0)

@@ -11,14 +11,14 @@ from profscope.profile import Profile
 
 __all__ = ["save"]
 
-FILES = {".json": PlainFile, ".json.gz": GzipFile}
+FILES: dict[str, type[PlainFile] | type[GzipFile]] = {".json": PlainFile, ".json.gz": GzipFile}
 
 
 def save(profile: Profile, path: str | Path) -> None:
     """Write a profile to `path`, whole or not at all.
 
-    Raises OptionError for a suffix that is none of `FILES`, TraceError for tables that do not follow the schema
-    and for a place that cannot be written.
+    Raises OptionError for a suffix that is none of `FILES`, TraceError for tables that do not follow the
+    schema and for a place that cannot be written.
     """
     path = Path(path)
     kind = next((kind for suffix, kind in FILES.items() if path.name.endswith(suffix)), None)

@@ -1,10 +1,9 @@
 """Write a profile as a Chrome trace that Perfetto reads without error and profscope reads back exactly.
 
-The file (docs/trace-format.md) is one JSON object: first, on one line, "profscope" with the tables in compact form;
-then the "traceEvents" drawn from them, one a line.
+The file (docs/trace-format.md) is one JSON object: first, on one line, "profscope" with the tables in
+compact form; then the "traceEvents" drawn from them, one a line.
 """
 
-import json
 import os
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator
@@ -16,6 +15,7 @@ import pandas as pd
 
 from profscope.export.columns import encode
 from profscope.export.events import EventLines, name_events
+from profscope.export.jsontext import document_text
 from profscope.export.tracks import assign_tracks
 from profscope.profile import Profile
 from profscope.schema import LAUNCH_DTYPES
@@ -68,7 +68,7 @@ def _head(profile: Profile, origin_ns: int, pool: Executor) -> bytes:
         "launches": _launch_columns(profile.launches),
         "spans": encode(profile.df, pool),
     }
-    first = json.dumps({"profscope": ours}, separators=(",", ":"))[:-1]
+    first = document_text({"profscope": ours})[:-1]
     return f'{first},\n"displayTimeUnit":"ns","baseTimeNanoseconds":{origin_ns},\n"traceEvents":[\n'.encode(
         "ascii"
     )

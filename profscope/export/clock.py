@@ -1,7 +1,7 @@
 """A straight line from cycles to nanoseconds for each warp, so that a trace need not store both.
 
-The line is a prediction, not a measurement: the file keeps what the line misses, and is exact whatever its quality.
-Everything is int64 and wraps on overflow, alike when writing and when reading.
+The line is a prediction, not a measurement: the file keeps what the line misses, and is exact whatever its
+quality. Everything is int64 and wraps on overflow, alike when writing and when reading.
 """
 
 from dataclasses import dataclass
@@ -34,7 +34,7 @@ class Clock:
     def at(self, cycle: Ints) -> Ints:
         """The predicted ns of one cycle per row, shape (rows,)."""
         first = np.cumsum(self.lengths) - self.lengths
-        since = cycle - np.repeat(self.start_cycle[first], self.lengths)
+        since: Ints = cycle - np.repeat(self.start_cycle[first], self.lengths)
         since *= np.repeat(self.rate, self.lengths)
         since += np.repeat(self.fraction, self.lengths)
         since >>= 32
@@ -43,7 +43,7 @@ class Clock:
 
 
 def fit_clock(lengths: Ints, column: dict[str, Ints]) -> Clock:
-    """Lines for a table's runs; `column` holds launch, start_cycle, duration_cycles, start_ns and duration_ns.
+    """Lines for a table's runs; `column` holds launch and the starts and durations, in cycles and ns.
 
     One slope a launch, from the total of its warps' first spans, is exact for times that came from one fitted
     clock; where it misses, each run gets its own.

@@ -1,8 +1,8 @@
 """The span table as compact text: what a trace file holds so that it can be read back exactly and fast.
 
 A column of integers becomes small differences from what its neighbours predict, then bytes, zlib and base64:
-about two bytes a span. `encode` and `decode` are each other's inverse for every table the schema allows, whatever
-the predictions are worth; all arithmetic is int64 and may wrap, which loses nothing.
+about two bytes a span. `encode` and `decode` are each other's inverse for every table the schema allows,
+whatever the predictions are worth; all arithmetic is int64 and may wrap, which loses nothing.
 """
 
 import base64
@@ -59,7 +59,10 @@ def encode(df: pd.DataFrame, pool: Executor) -> dict[str, Any]:
 
 
 def decode(data: dict[str, Any], pool: Executor) -> pd.DataFrame:
-    """The span table `encode` was given. Raises KeyError, TypeError, ValueError or zlib.error for damaged data."""
+    """The span table `encode` was given.
+
+    Raises KeyError, TypeError, ValueError or zlib.error for damaged data.
+    """
     rows = data["rows"]
     stream = dict(zip(data["streams"], pool.map(unpack, data["streams"].values()), strict=True))
     lengths = stream["run_length"]

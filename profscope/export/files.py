@@ -44,14 +44,16 @@ class PlainFile:
         self._file = file
         self._end = end
 
-    def prepare(self, piece: bytes) -> bytes:
-        """What to hand to `write` for a piece; may run in any thread."""
-        return piece
+    def prepare(self, piece: bytes) -> tuple[bytes, bytes]:
+        """What to hand to `write` for a piece: as it is, and as it goes to the file; in any thread."""
+        return piece, piece
 
-    def write(self, prepared: bytes) -> None:
-        self._file.write(prepared)
+    def write(self, prepared: tuple[bytes, bytes]) -> None:
+        """Append a prepared piece."""
+        self._file.write(prepared[1])
 
     def close(self) -> None:
+        """Append the end."""
         self._file.write(self._end)
 
 
@@ -66,17 +68,22 @@ class GzipFile:
         file.write(GZIP_HEADER)
 
     def prepare(self, piece: bytes) -> tuple[bytes, bytes]:
-        """Compress a piece up to a byte boundary; zlib lets other threads run meanwhile."""
+        """What to hand to `write` for a piece: as it is, and compressed up to a byte boundary.
+
+        May run in any thread; zlib lets others run meanwhile.
+        """
         deflate = zlib.compressobj(GZIP_LEVEL, zlib.DEFLATED, -zlib.MAX_WBITS)
         return piece, deflate.compress(piece) + deflate.flush(zlib.Z_SYNC_FLUSH)
 
     def write(self, prepared: tuple[bytes, bytes]) -> None:
+        """Append a prepared piece."""
         piece, compressed = prepared
         self._crc = zlib.crc32(piece, self._crc)
         self._size += len(piece)
         self._file.write(compressed)
 
     def close(self) -> None:
+        """Append the end, and the checks that end a gzip member."""
         self._crc = zlib.crc32(self._end, self._crc)
         self._size += len(self._end)
         trailer = self._crc.to_bytes(4, "little") + (self._size & 0xFFFFFFFF).to_bytes(4, "little")

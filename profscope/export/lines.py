@@ -50,11 +50,12 @@ class TextTable:
 
 
 def text_table(texts: Sequence[str]) -> TextTable:
-    """Pad ASCII texts with spaces to the longest one's length, rounded up to whole words."""
-    width = -(-max(map(len, texts), default=0) // 4)
-    data = "".join(text.ljust(4 * width) for text in texts).encode("ascii")
-    lengths = np.array([len(text) for text in texts], np.int64)
-    return TextTable(np.frombuffer(data, np.uint32).reshape(len(texts), width), lengths)
+    """Pad texts with spaces to the longest one's length in UTF-8, rounded up to whole words."""
+    encoded = [text.encode() for text in texts]
+    width = -(-max(map(len, encoded), default=0) // 4)
+    data = b"".join(text.ljust(4 * width) for text in encoded)
+    lengths = np.array([len(text) for text in encoded], np.int64)
+    return TextTable(np.frombuffer(data, np.uint32).reshape(len(encoded), width), lengths)
 
 
 @dataclass(frozen=True)
@@ -66,7 +67,7 @@ class Text:
 
     @property
     def width(self) -> int:
-        return self.table.words.shape[1]
+        return int(self.table.words.shape[1])
 
     def fill(self, block: Words) -> None:
         block[:] = self.table.words[self.index]
@@ -123,8 +124,8 @@ Column = Text | Constant | Number | Microseconds
 
 @dataclass(frozen=True)
 class Lines:
-    """Lines of one layout: words of shape (lines, width). The first column's texts have `lengths` bytes, the rest
-    of its `text_width` words is padding."""
+    """Lines of one layout: words of shape (lines, width). The first column's texts have `lengths` bytes; the
+    rest of its `text_width` words is padding."""
 
     words: Words
     lengths: Ints

@@ -1,8 +1,8 @@
 """Which track each span is drawn on: SM -> CTA slot -> warp, with never two overlapping spans on one track.
 
-A CTA takes the lowest slot of its SM that is free for all its time, as a CTA takes a place on the SM, so an SM has
-as many slots as it ever ran CTAs at once. Synchronous spans nest on their warp's track; a warp whose spans do not
-nest (an imported trace may hold such) is spread over lanes. Async spans get lanes of their own.
+A CTA takes the lowest slot of its SM that is free for all its time, as a CTA takes a place on the SM, so an
+SM has as many slots as it ever ran CTAs at once. Synchronous spans nest on their warp's track; a warp whose
+spans do not nest (an imported trace may hold such) is spread over lanes. Async spans get their own lanes.
 """
 
 import heapq
@@ -17,42 +17,48 @@ from profscope.export.columns import run_starts
 __all__ = ["Tracks", "assign_tracks", "interval_slots", "nesting_lanes"]
 
 Ints = NDArray[np.int64]
+Flags = NDArray[np.bool_]
 
 
 @dataclass(frozen=True)
 class Tracks:
-    """Tracks of a span table.
+    """Where a span table's rows are drawn.
 
-    table       one row per track: pid, tid, device, sm, slot, warp, lane
-    track       each row's track (its number in `table`), shape (rows,)
+    table       one row per track, in order: pid, tid, device, sm, slot, warp, lane
+    run         each row's run, the spans of one warp that share a track, shape (rows,)
+    first       each run's first row, shape (runs,)
+    track       each run's track, its number in `table`, shape (runs,)
     async_lane  each async row's lane, unique over the trace; -1 for other rows, shape (rows,)
-    paired      whether a row is drawn as a begin and an end event, since zero-length spans at the edges of other
-                spans would nest wrongly as complete events, shape (rows,)
     """
 
     table: pd.DataFrame
+    run: Ints
+    first: Ints
     track: Ints
     async_lane: Ints
-    paired: NDArray[np.bool_]
 
 
 def assign_tracks(df: pd.DataFrame, device: Ints) -> Tracks:
     """Lay a span table out; `device` is each row's GPU, shape (rows,)."""
-    starts = run_starts(df)
-    lengths = np.diff(starts, append=len(df))
+    first = run_starts(df)
+    run = np.repeat(np.arange(len(first)), np.diff(first, append=len(df)))
     synchronous = (df["kind"] != "async").to_numpy()
     start = df["start_ns"].to_numpy()
     end = start + df["duration_ns"].to_numpy()
-    slot = _cta_slots(df, device, starts, start, np.where(synchronous, end, start))
-    lane, stray = _warp_lanes(df, lengths, synchronous, start, end)
-    keys = np.stack(
-        [device, df["sm"].to_numpy(), np.repeat(slot, lengths), df["warp"].to_numpy(), lane]
-    ).astype(np.int64)
-    track, table = _number_tracks(keys)
-    paired = _paired(df, lengths, synchronous, start, end) & ~stray
-    return Tracks(
-        table, track, _async_lanes(df, synchronous, table["pid"].to_numpy()[track], start, end), paired
-    )
+    slot = _cta_slots(df, device, first, start, np.where(synchronous, end, start))
+    lane = np.zeros(len(first), np.int64)
+    for stray in _runs_that_overlap(df, run, synchronous, start, end).tolist():
+        rows = np.flatnonzero((run == stray) & synchronous)
+        lanes = nesting_lanes(start[rows], end[rows])
+        for extra in range(1, int(lanes.max()) + 1):
+            moved = rows[lanes == extra]
+            run[moved] = len(first)
+            first, slot = np.append(first, moved[0]), np.append(slot, slot[stray])
+            lane = np.append(lane, extra)
+    key = [device[first], df["sm"].to_numpy()[first], slot, df["warp"].to_numpy()[first], lane]
+    track, table = _number_tracks(np.stack(key).astype(np.int64))
+    pid = table["pid"].to_numpy()[track[run]] if not synchronous.all() else np.zeros(0, np.int64)
+    return Tracks(table, run, first, track, _async_lanes(df, np.flatnonzero(~synchronous), pid, start, end))
 
 
 def interval_slots(group: Ints, start: Ints, end: Ints) -> Ints:
@@ -63,6 +69,9 @@ def interval_slots(group: Ints, start: Ints, end: Ints) -> Ints:
     slots = np.zeros(len(group), np.int64)
     order = np.lexsort((start, group))
     current = None
+    busy: list[tuple[int, int]] = []
+    free: list[int] = []
+    used = 0
     for at, key, begin, finish in zip(
         order.tolist(), group[order].tolist(), start[order].tolist(), end[order].tolist(), strict=True
     ):
@@ -80,126 +89,77 @@ def interval_slots(group: Ints, start: Ints, end: Ints) -> Ints:
 
 
 def nesting_lanes(start: Ints, end: Ints) -> Ints:
-    """Spread the spans of one warp over lanes so that those of one lane nest: the first lane that takes each."""
+    """Spread one warp's spans over lanes so that those of a lane nest: the first lane that takes each."""
     lanes = np.zeros(len(start), np.int64)
     open_ends: list[list[int]] = []
     order = np.lexsort((-end, start))
     for at, begin, finish in zip(order.tolist(), start[order].tolist(), end[order].tolist(), strict=True):
-        for lane, ends in enumerate(open_ends):
-            while ends and ends[-1] <= begin:
-                ends.pop()
-            if not ends or finish <= ends[-1]:
-                break
-        else:
-            lane = len(open_ends)
+        lane = next(
+            (lane for lane, ends in enumerate(open_ends) if _holds(ends, begin, finish)), len(open_ends)
+        )
+        if lane == len(open_ends):
             open_ends.append([])
         open_ends[lane].append(finish)
         lanes[at] = lane
     return lanes
 
 
-def _cta_slots(df: pd.DataFrame, device: Ints, starts: Ints, start: Ints, end: Ints) -> Ints:
+def _holds(ends: list[int], begin: int, finish: int) -> bool:
+    """Whether a lane, whose open spans end at `ends`, can hold a span; closes those that end before it."""
+    while ends and ends[-1] <= begin:
+        ends.pop()
+    return not ends or finish <= ends[-1]
+
+
+def _cta_slots(df: pd.DataFrame, device: Ints, first: Ints, start: Ints, end: Ints) -> Ints:
     """The slot of each run's CTA, shape (runs,)."""
     if not len(df):
         return np.zeros(0, np.int64)
-    launch, cta, sm = (df[name].to_numpy()[starts] for name in ("launch", "cta", "sm"))
-    change = np.ones(len(starts), np.bool_)
+    launch, cta, sm = (df[name].to_numpy()[first] for name in ("launch", "cta", "sm"))
+    change = np.ones(len(first), np.bool_)
     change[1:] = (np.diff(launch) != 0) | (np.diff(cta) != 0) | (np.diff(sm) != 0)
-    first = np.flatnonzero(change)
-    begin = np.minimum.reduceat(start, starts[first])
-    finish = np.maximum.reduceat(end, starts[first])
-    place = device[starts[first]] * (int(sm.max()) + 2) + sm[first]
-    return np.repeat(interval_slots(place, begin, finish), np.diff(first, append=len(starts)))
+    opening = np.flatnonzero(change)
+    begin = np.minimum.reduceat(start, first[opening])
+    finish = np.maximum.reduceat(end, first[opening])
+    place = device[first[opening]] * (int(sm.max()) + 2) + sm[opening]
+    return np.repeat(interval_slots(place, begin, finish), np.diff(opening, append=len(first)))
 
 
-def _warp_lanes(
-    df: pd.DataFrame, lengths: Ints, synchronous: NDArray[np.bool_], start: Ints, end: Ints
-) -> tuple[Ints, NDArray[np.bool_]]:
-    """Each row's lane in its warp, and whether its warp's spans do not nest as the table says."""
-    lane = np.zeros(len(df), np.int64)
-    rows = np.flatnonzero(synchronous)
-    parent = df["parent"].to_numpy()[rows]
-    # Walking the spans in pre-order, each must start at or after the end of the sibling before it, and end within
-    # its parent. The sibling before is the last row at the same depth or above in the same warp.
-    ceiling = np.where(parent >= 0, end[parent], np.iinfo(np.int64).max)
-    wrong = end[rows] > ceiling
-    wrong |= _overlaps_sibling(df, rows, start, end)
-    run = np.repeat(np.arange(len(lengths)), lengths)
-    stray = np.zeros(len(lengths), np.bool_)
-    stray[run[rows[wrong]]] = True
-    first = np.cumsum(lengths) - lengths
-    for at in np.flatnonzero(stray).tolist():
-        inside = np.arange(first[at], first[at] + lengths[at])
-        inside = inside[synchronous[inside]]
-        lane[inside] = nesting_lanes(start[inside], end[inside])
-    return lane, np.repeat(stray, lengths)
-
-
-def _overlaps_sibling(df: pd.DataFrame, rows: Ints, start: Ints, end: Ints) -> NDArray[np.bool_]:
-    """Whether each synchronous row starts before the end of the sibling before it, or before its parent."""
-    depth = df["depth"].to_numpy()[rows]
-    run = _run_of(df)[rows]
-    overlaps = np.zeros(len(rows), np.bool_)
-    parent = df["parent"].to_numpy()[rows]
-    overlaps |= np.where(parent >= 0, start[rows] < start[parent], False)
+def _runs_that_overlap(df: pd.DataFrame, run: Ints, synchronous: Flags, start: Ints, end: Ints) -> Ints:
+    """The runs whose synchronous spans do not nest in ns as parent and depth say."""
+    parent, depth = df["parent"].to_numpy(), df["depth"].to_numpy()
+    inner = synchronous & (parent >= 0)
+    outside = (start < start[parent]) | (end > end[parent])
+    wrong = [np.flatnonzero(inner & outside)]
     for level in range(int(depth.max(initial=-1)) + 1):
-        at = np.flatnonzero(depth == level)
-        before, after = at[:-1], at[1:]
-        siblings = (parent[before] == parent[after]) & (run[before] == run[after])
-        overlaps[after] |= siblings & (start[rows[after]] < end[rows[before]])
-    return overlaps
-
-
-def _run_of(df: pd.DataFrame) -> Ints:
-    starts = run_starts(df)
-    return np.repeat(np.arange(len(starts)), np.diff(starts, append=len(df)))
+        # Of one depth and parent, each must end before the next starts.
+        rows = np.flatnonzero((depth == level) & synchronous)
+        before, after = rows[:-1], rows[1:]
+        overlap = (
+            (start[after] < end[before]) & (parent[before] == parent[after]) & (run[before] == run[after])
+        )
+        wrong.append(after[overlap])
+    return np.unique(run[np.concatenate(wrong)])
 
 
 def _number_tracks(keys: Ints) -> tuple[Ints, pd.DataFrame]:
-    """Tracks in order of device, SM, slot, warp, lane; an SM is a process, the rest of the key a thread."""
-    names = ["device", "sm", "slot", "warp", "lane"]
-    code = np.zeros(keys.shape[1], np.int64)
-    for row in keys:
-        code = code * (int(row.max(initial=0)) + 2) + row + 1
-    codes, distinct = pd.factorize(code, sort=True)
-    first = np.zeros(len(distinct), np.int64)
-    first[codes[::-1]] = np.arange(len(codes))[::-1]
-    table = pd.DataFrame(dict(zip(names, keys[:, first], strict=True)))
-    sm = (table["device"].diff() != 0) | (table["sm"].diff() != 0)
-    table.insert(0, "pid", sm.cumsum())
+    """Number tracks by device, SM, slot, warp and lane (rows of `keys`): SMs are processes, tracks threads."""
+    distinct, track = np.unique(keys, axis=1, return_inverse=True)
+    table = pd.DataFrame(dict(zip(["device", "sm", "slot", "warp", "lane"], distinct, strict=True)))
+    changed = (table["device"].diff() != 0) | (table["sm"].diff() != 0)
+    table.insert(0, "pid", changed.cumsum())
     # Perfetto takes a thread with its process's number for the process's main thread, so they must differ.
-    table.insert(1, "tid", 1000 * (1 + len(sm) // 1000) + np.arange(len(table)))
-    return codes.astype(np.int64, copy=False), table
+    above = 1000 * (1 + int(table["pid"].max()) // 1000) if len(table) else 0
+    table.insert(1, "tid", above + np.arange(len(table)))
+    return track.reshape(-1), table
 
 
-def _async_lanes(df: pd.DataFrame, synchronous: NDArray[np.bool_], pid: Ints, start: Ints, end: Ints) -> Ints:
+def _async_lanes(df: pd.DataFrame, rows: Ints, pid: Ints, start: Ints, end: Ints) -> Ints:
+    """Lanes by process and scope, so that a viewer can gather them under one name."""
     lanes = np.full(len(df), -1, np.int64)
-    rows = np.flatnonzero(~synchronous)
     if len(rows):
         scope = df["scope"].cat.codes.to_numpy()[rows].astype(np.int64)
         group, _ = pd.factorize(pid[rows] * (int(scope.max()) + 1) + scope)
         slot = interval_slots(group.astype(np.int64), start[rows], end[rows])
         lanes[rows] = pd.factorize(group * (int(slot.max()) + 1) + slot)[0]
     return lanes
-
-
-def _paired(
-    df: pd.DataFrame, lengths: Ints, synchronous: NDArray[np.bool_], start: Ints, end: Ints
-) -> NDArray[np.bool_]:
-    """The rows of warps in which a zero-length span stands at an edge that would nest it wrongly.
-
-    Perfetto closes a complete event that ends at T before one that starts at T, and of those starting together
-    opens the longer first: a zero-length span at its parent's end falls out of it, one before a longer sibling
-    falls into that.
-    """
-    rows = np.flatnonzero(synchronous)
-    parent = df["parent"].to_numpy()[rows]
-    empty = end[rows] == start[rows]
-    wrong = empty & (parent >= 0) & (end[parent] <= start[rows])
-    following = start[rows[1:]] == start[rows[:-1]]
-    longer = end[rows[1:]] > end[rows[:-1]]
-    wrong[:-1] |= empty[:-1] & following & longer
-    run = np.repeat(np.arange(len(lengths)), lengths)
-    bad = np.zeros(len(lengths), np.bool_)
-    bad[run[rows[wrong]]] = True
-    return np.repeat(bad, lengths) & synchronous

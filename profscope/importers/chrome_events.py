@@ -25,15 +25,15 @@ def complete_events(documents: Iterable[Any]) -> Iterator[dict[str, Any]]:
 
 
 def nanoseconds(microseconds: float | str) -> int:
-    """A Chrome time in whole ns, to the nearest: its decimals went through a float in the tool that wrote it."""
+    """A Chrome time in whole ns, the nearest: its decimals went through a float where it was written."""
     return round(float(microseconds) * 1000)
 
 
 def launch_profile(kernels: list[dict[str, Any]], metadata: dict[str, Any]) -> Profile:
     """A profile of kernels known only from outside: each a launch with one span, in order of time.
 
-    A kernel is a dict of `kernel`, `start_ns`, `end_ns` and whatever columns of a launch are known. In the spans
-    CTA, SM and warp are -1 and cycles 0.
+    A kernel is a dict of `kernel`, `start_ns`, `end_ns` and whatever columns of a launch are known. In the
+    spans CTA, SM and warp are -1 and cycles 0.
     """
     kernels = sorted(kernels, key=lambda kernel: (kernel["start_ns"], kernel["end_ns"]))
     unknown = {"clock_ghz": float("nan"), "ns_uncertainty": float("nan"), "num_ctas": 1, "backend": "gpu"}
@@ -55,8 +55,8 @@ def launch_profile(kernels: list[dict[str, Any]], metadata: dict[str, Any]) -> P
 def nest(start: Ints, end: Ints) -> tuple[Ints, Ints, NDArray[np.bool_]]:
     """Nest the spans of one warp, sorted by start and then longest first, all of shape (spans,).
 
-    Returns each span's depth, the position of its parent (-1 at the root), and whether it overlaps others without
-    nesting, which leaves it beside them, with the parent that holds its start.
+    Returns each span's depth, the position of its parent (-1 at the root), and whether it overlaps others
+    without nesting, which leaves it beside them, with the parent that holds its start.
     """
     overlapping = nesting_lanes(start, end) > 0
     depth, parent = np.zeros(len(start), np.int64), np.full(len(start), -1, np.int64)
@@ -72,7 +72,7 @@ def nest(start: Ints, end: Ints) -> tuple[Ints, Ints, NDArray[np.bool_]]:
 
 
 def untangle(start: Ints, end: Ints, tolerance_ns: int) -> Ints:
-    """Ends moved earlier by at most `tolerance_ns` where that makes overlapping spans nest or follow each other.
+    """Ends moved earlier by at most `tolerance_ns`, where that makes overlapping spans nest or follow.
 
     The spans are one warp's, sorted by start and then longest first.
     """

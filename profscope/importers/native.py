@@ -59,7 +59,7 @@ def from_document(path: Path, document: dict[str, Any]) -> Profile:
 
 
 def _check_end(path: Path) -> None:
-    """Notice a file that was cut off after its first line, without reading it all when it is as it was written."""
+    """Notice a file cut off after its first line, without reading all of one that is as it was written."""
     with path.open("rb") as file:
         magic = file.read(2)
         file.seek(-min(64, path.stat().st_size), 2)

@@ -1,7 +1,7 @@
 """Proton's Chrome traces, of both kinds it writes.
 
 instrumentation   spans inside kernels: process "<kernel> Core<SM> CTA<id>", thread "warp <id> (line <n>)"
-launches          one event per kernel launch on its stream's thread; before Triton 3.8 a JSON document a stream
+launches          one event per kernel launch on its stream's thread, in older versions a document a stream
 """
 
 import re
@@ -95,7 +95,7 @@ def _spans(events: list[dict[str, Any]]) -> Profile:
     )
     notes = [
         "Imported from a Proton instrumentation trace: scopes only, without source lines or launches.",
-        "Proton writes cycles as if the clock ran at 1 GHz, so ns here are cycles, and rounds them to float32.",
+        "Proton writes cycles as if the clock ran at 1 GHz, rounded to float32: ns here are cycles.",
         f"Times are uncertain by {tolerance_ns} cycles for that rounding.",
     ]
     if any(overlapping):

