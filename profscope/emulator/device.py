@@ -1,7 +1,8 @@
 """The device model: how many SMs, what fits on one, and what time it is.
 
 CTAs are placed in rounds. Each SM has as many slots as the occupancy limits allow; in a round every slot takes
-one CTA, in linear order, the slot that is free first taking the first (of equals, the one on the lower SM).
+one CTA, in linear order, the slot that is free first taking the first. Of equals, each SM's first slot comes
+before any SM's second, so that CTAs spread.
 All of it is arithmetic on the cost model's cycles, so it is the same on every machine.
 """
 
@@ -29,6 +30,7 @@ class Model:
     clock_khz: int = 1_250_000  # 4 ns are 5 cycles
     globaltimer_tick_ns: int = 32
     launch_overhead_ns: int = 2048
+    check_shared: bool = False  # see shared_checks.py; makes shared memory accesses several times slower
 
     def __post_init__(self) -> None:
         if not 1 <= self.sm_count <= 1024:
@@ -62,7 +64,7 @@ class Placement:
 
     def next_round(self, count: int) -> tuple[Array, Array, Array]:
         """Slots, SMs and start cycles of the next `count` CTAs, at most one a slot."""
-        order = np.lexsort((self.sms, self.free))[:count]
+        order = np.argsort(self.free, kind="stable")[:count]
         return order, self.sms[order], self.free[order] + CTA_LAUNCH_CYCLES
 
     def finish(self, slots: Array, ends: Array) -> None:

@@ -15,6 +15,7 @@ from profscope.emulator.costs import BARRIER_CYCLES, COSTS, Cost
 from profscope.emulator.memory import GlobalMemory, Violation
 from profscope.emulator.opcodes.convert import LOCAL_WINDOW, SHARED_WINDOW
 from profscope.emulator.opcodes.table import Array, describe_instruction
+from profscope.emulator.shared_checks import SharedChecks
 from profscope.emulator.text import format_c, read_c_string
 from profscope.emulator.translate import Site
 from profscope.errors import EmulatorError
@@ -46,6 +47,7 @@ class Batch:
         self.registers = list(launch.program.initial)
         self.clocks = np.repeat(start_cycles.astype(np.int64).reshape(-1, 1, 1), launch.warps, axis=1)
         self.shared = np.zeros((len(ctas), launch.shared_bytes), np.uint8)
+        self.checks = SharedChecks.of(*self.shared.shape) if launch.device.model.check_shared else None
         self.local = np.zeros((*self.shape, launch.program.graph.local_bytes), np.uint8)
         self.groups = np.zeros((*self.shape[:2], GROUPS), np.int64)
         self.at: dict[int, Array | None] = {0: None}
@@ -136,6 +138,8 @@ class Batch:
                 continue
             freed = True
             chosen = complete.reshape(-1, 1, 1)
+            if self.checks is not None:
+                self.checks.barrier(complete)
             self.align_clocks([full & chosen for _, full in places])
             for number, full in places:
                 stay = full & ~chosen
@@ -186,6 +190,7 @@ class Batch:
         part.registers = [pick(r) for r in self.registers]
         part.clocks, part.shared, part.local = self.clocks[chosen], self.shared[chosen], self.local[chosen]
         part.groups = self.groups[chosen]
+        part.checks = self.checks and self.checks.take(chosen)
         part.special = self.launch.special(part.ctas, part.sms)
         part.memos = {}
 
@@ -205,7 +210,7 @@ class Batch:
         return predicate if mask is None else mask & predicate
 
     def parameter(self, index: int, dtype: np.dtype) -> Array:
-        return self.launch.parameters[index].view(dtype)
+        return self.launch.parameters[index].view(dtype)[..., :1]
 
     def memo(self, key: Any, sources: Any, make: Callable[[], Array]) -> Array:
         """`make()`, once for the same arrays in a block."""
@@ -378,6 +383,8 @@ class Batch:
     def gather_shared(self, site: Site, where: Array, offset: int, size: int, chosen: Array | None) -> Array:
         index = self.shared_index(site, where, offset, size, chosen)
         view = self.shared.view(_ITEM[size])
+        if self.checks is not None:
+            self.check_shared(site, index, size, chosen, None)
         if chosen is None:
             if index.shape[0] == 1:
                 return view.take(index[0], axis=1)
@@ -390,6 +397,8 @@ class Batch:
         index = self.shared_index(site, where, offset, size, chosen)
         view = self.shared.view(_ITEM[size])
         value = value.view(view.dtype) if value.dtype != view.dtype else value
+        if self.checks is not None:
+            self.check_shared(site, index, size, chosen, value)
         if chosen is None and index.shape[0] == 1:
             shape = np.broadcast_shapes(index.shape, value.shape)
             view[:, np.broadcast_to(index[0], shape[1:])] = value
@@ -402,6 +411,25 @@ class Batch:
         else:
             full = self.full(chosen)
             flat[np.broadcast_to(index, self.shape)[full]] = np.broadcast_to(value, self.shape)[full]
+
+    def check_shared(self, site: Site, index: Array, size: int, chosen: Array | None, value: Array | None) -> None:
+        """Report a race or a read of what was never written; `value` is what is to be written, None for a read."""
+        assert self.checks is not None
+        shape = (*self.shape[:2], index.shape[2] if index.shape[2] > 1 else LANES)
+        active = np.broadcast_to(np.True_ if chosen is None else chosen, shape)
+        cta, warp, _ = np.nonzero(active)
+        at = (np.broadcast_to(index, shape)[active] << _shift(size)).astype(np.int64)
+        if value is None:
+            problem = self.checks.read(cta, warp, at, size)
+        else:
+            new = np.ascontiguousarray(np.broadcast_to(value, shape)[active]).view(np.uint8).reshape(-1, size)
+            columns = at[:, None] + np.arange(size)
+            problem = self.checks.write(cta, warp, at, size, self.shared[cta[:, None], columns] != new)
+        if problem is not None:
+            text, which = problem
+            bad = np.zeros(shape, np.bool_)
+            bad[active] = which
+            raise self.error(site, text, bad, None)
 
     def full(self, chosen: Array) -> Array:
         return np.broadcast_to(chosen, self.shape)

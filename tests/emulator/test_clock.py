@@ -1,0 +1,193 @@
+"""The cost model: deterministic, additive, and told the same through every clock register."""
+
+import numpy as np
+import pytest
+import torch
+
+from profscope.emulator import activate
+from profscope.emulator.costs import BARRIER_CYCLES, COSTS, CTA_LAUNCH_CYCLES, Cost
+from profscope.emulator.device import FIRST_CYCLE, FIRST_NS, SM_SKEW_CYCLES, Device, Model
+from profscope.errors import OptionError
+from tests.emulator.ptx_kernel import run
+from tests.kernels.matmul import matmul_kernel
+
+STORE_CLOCKS = """
+  mad.wide.u32 %q31, %t, 16, %out;
+  st.global.v2.b64 [%q31], {%q1, %q2};"""
+
+
+def clocks(body: str, threads: int = 64, ctas: int = 1, device: Device | None = None) -> np.ndarray:
+    """%q1 and %q2 of every thread, (CTAs, warps, lanes, 2)."""
+    out = np.zeros((ctas, threads // 32, 32, 2), np.int64)
+    run(body + STORE_CLOCKS, out, threads=threads, ctas=ctas, device=device)
+    return out
+
+
+def elapsed(between: str, **options: int) -> np.ndarray:
+    found = clocks(f"  mov.u64 %q1, %clock64;\n{between}\n  mov.u64 %q2, %clock64;", **options)
+    assert (found == found[:, :, :1]).all()  # a warp's lanes agree
+    return found[:, :, 0, 1] - found[:, :, 0, 0]
+
+
+def test_a_load_costs_its_latency_only_where_its_value_is_used() -> None:
+    issue, latency = COSTS[Cost.GLOBAL_LOAD]
+    load = "ld.global.b32 %r1, [%out];"
+    read = COSTS[Cost.MOVE].issue
+    assert (elapsed(load) == read + issue).all()
+    used = elapsed(load + "add.s32 %r2, %r1, 1;")
+    assert (used == read + latency + COSTS[Cost.ALU].issue).all()
+    twice = elapsed(load + "ld.global.b32 %r3, [%out+8]; add.s32 %r2, %r1, %r3;")
+    assert (twice == used + issue).all()
+
+
+def test_empty_interval_is_one_clock_read() -> None:
+    assert (elapsed("") == COSTS[Cost.MOVE].issue).all()
+
+
+def test_barrier_lets_all_warps_go_at_once() -> None:
+    """Warp 1 loops; the clocks after the barrier are equal, and after warp 1's arrival."""
+    found = clocks("""
+  mov.u32 %r1, %warpid;
+  mul.lo.s32 %r2, %r1, 20;
+$loop:
+  sub.s32 %r2, %r2, 1;
+  setp.gt.s32 %p1, %r2, 0;
+  @%p1 bra $loop;
+  mov.u64 %q1, %clock64;
+  bar.sync 0;
+  mov.u64 %q2, %clock64;""")
+    before, after = found[0, :, 0, 0], found[0, :, 0, 1]
+    assert before[1] > before[0] + 50
+    assert after[0] == after[1]
+    assert after[0] - before[1] >= BARRIER_CYCLES
+
+
+def test_both_sides_of_a_divergent_branch_cost() -> None:
+    side = "mul.lo.s32 %r5, %r5, 3;" * 10
+    body = """
+  mov.u32 %r1, %laneid;
+  mov.b32 %r5, 1;
+  setp.lt.s32 %p1, %r1, {limit};
+  @%p1 bra $other;
+  """ + side + "bra.uni $end;\n$other:\n" + side + "\n$end:"  # fmt: skip
+    divergent = elapsed(body.format(limit=16))[0, 0]
+    uniform = elapsed(body.format(limit=0))[0, 0]
+    assert divergent > uniform + 30
+
+
+def test_registers_tell_one_time() -> None:
+    body = """
+  mov.u64 %q3, %clock64;
+  mov.u32 %r1, %clock;
+  mov.u32 %r2, %clock_hi;
+  mov.b64 %q4, {%r1, %r2};
+  sub.s64 %q1, %q4, %q3;
+  mov.u64 %q2, %globaltimer;"""
+    found = clocks(body, ctas=40, device=Device(Model(sm_count=4)))
+    assert set(found[..., 0].ravel()) == {1}
+    timer = found[..., 1]
+    assert (timer % 32 == 0).all()
+    assert timer.min() > FIRST_NS
+
+
+def test_timer_and_clock_agree_on_every_sm() -> None:
+    device = Device(Model(sm_count=3))
+    out = np.zeros((200, 32, 4), np.int64)
+    body = """
+  mov.u64 %q1, %clock64;
+  mov.u64 %q2, %globaltimer;
+  mov.u32 %r1, %smid;
+  cvt.u64.u32 %q3, %r1;
+  mov.u32 %r2, %nsmid;
+  cvt.u64.u32 %q4, %r2;
+  mad.wide.u32 %q31, %t, 32, %out;
+  st.global.v2.b64 [%q31], {%q1, %q2};
+  st.global.v2.b64 [%q31+16], {%q3, %q4};"""
+    run(body, out, ctas=200, device=device)
+    clock, timer, sm, sm_count = out[:, 0].T
+    assert set(sm) == {0, 1, 2}
+    assert set(sm_count) == {3}
+    cycles = clock - FIRST_CYCLE - sm * SM_SKEW_CYCLES
+    expected = FIRST_NS + cycles * 1_000_000 // device.model.clock_khz
+    assert (abs(expected - timer) <= device.model.globaltimer_tick_ns).all()
+
+
+def test_placement_fills_slots_in_order_and_reuses_them() -> None:
+    device = Device(Model(sm_count=2, warps_per_sm=4))  # four CTAs of one warp on each SM at a time
+    out = np.zeros((20, 32, 2), np.int64)
+    body = """
+  mov.u64 %q1, %clock64;
+  mov.u32 %r1, %smid;
+  cvt.u64.u32 %q2, %r1;""" + STORE_CLOCKS  # fmt: skip
+    run(body, out, ctas=20, device=device)
+    clock, sm = out[:, 0].T
+    assert sm[:8].tolist() == [0, 1] * 4
+    start = clock - FIRST_CYCLE - sm * SM_SKEW_CYCLES
+    rounds = [start[:8], start[8:16], start[16:]]
+    assert all(len(set(r)) == 1 for r in rounds)
+    assert rounds[1][0] - rounds[0][0] > CTA_LAUNCH_CYCLES
+    assert rounds[1][0] - rounds[0][0] == rounds[2][0] - rounds[1][0]
+
+
+def test_waiting_for_copies_takes_what_is_left_of_their_flight() -> None:
+    copy = "mov.b32 %r1, 0; cp.async.ca.shared.global [%r1], [%out], 16; cp.async.commit_group;"
+    flight = COSTS[Cost.ASYNC_COPY].latency
+    at_once = elapsed(copy + "cp.async.wait_group 0;")[0, 0]
+    assert flight < at_once < flight + 30
+    work = "div.s32 %r2, %r2, 3;" * 5
+    assert elapsed(copy + work + "cp.async.wait_group 0;")[0, 0] == pytest.approx(at_once, abs=4)
+    assert elapsed(copy + copy + "cp.async.wait_group 2;")[0, 0] < 60
+    assert elapsed(copy + copy + "cp.async.wait_group 1;")[0, 0] == pytest.approx(at_once, abs=20)
+
+
+def matmul_cycles(stages: int) -> int:
+    with activate(sm_count=4) as driver:
+        a, b = torch.randn(64, 512).half(), torch.randn(512, 64).half()
+        c = torch.zeros(64, 64).half()
+        matmul_kernel[(1,)](
+            a, b, c, 64, 64, 512, 512, 64, 64, BLOCK_M=64, BLOCK_N=64, BLOCK_K=32, GROUP_M=1, num_stages=stages
+        )
+        return driver.device.cycles
+
+
+def test_same_program_same_cycles_and_pipelining_pays() -> None:
+    pipelined = matmul_cycles(3)
+    assert pipelined == matmul_cycles(3)
+    assert pipelined < matmul_cycles(1)
+
+
+def test_fresh_devices_start_at_the_same_time_and_time_goes_on() -> None:
+    device = Device()
+    first = clocks("mov.u64 %q1, %globaltimer; mov.u64 %q2, %clock64;", device=device)
+    second = clocks("mov.u64 %q1, %globaltimer; mov.u64 %q2, %clock64;", device=device)
+    again = clocks("mov.u64 %q1, %globaltimer; mov.u64 %q2, %clock64;", device=Device())
+    assert np.array_equal(first, again)
+    assert (second > first).all()
+
+
+RECORD = """
+  {{
+  .reg .pred p;
+  .reg .b32 c, lane;
+  mov.u32 c, %clock;
+  and.b32 lane, %t, 31;
+  setp.eq.s32 p, lane, 0;
+  shr.u32 %r5, %t, 5;
+  mad.wide.u32 %q5, %r5, 16, %out;
+  @p st.global.cs.v4.b32 [%q5], {{{{c, {first}, %r6, %r7}}}};
+  }}"""
+
+
+def test_record_as_an_instrumenting_pass_writes_it() -> None:
+    """Nested scopes, a lane-0 predicate, a vector store with a cache hint: one record a warp."""
+    out = np.zeros((4, 4), np.uint32)
+    body = "mov.u32 %r6, %smid; mov.b32 %r7, 99; mov.u32 %r4, %clock;" + RECORD.format(first="%r4").replace("{{", "{").replace("}}", "}")
+    run(body, out, threads=64, ctas=2)
+    assert (out[:, 3] == 99).all()
+    assert out[:, 2].tolist() == [0, 0, 1, 1]
+    assert ((out[:, 0] - out[:, 1]) == 1).all()
+
+
+def test_number_of_sms_must_make_sense() -> None:
+    with pytest.raises(OptionError, match="sm_count"), activate(sm_count=0):
+        pass

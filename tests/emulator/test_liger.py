@@ -1,0 +1,113 @@
+"""Kernels nobody here wrote: liger-kernel's, unmodified, forward and backward, against torch."""
+
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+import torch
+import torch.nn.functional as F
+from liger_kernel import ops
+
+ROWS, COLS = 12, 320
+
+
+def check(
+    ours: Callable[..., torch.Tensor],
+    reference: Callable[..., torch.Tensor],
+    *inputs: torch.Tensor,
+    tolerance: float = 1e-5,
+) -> None:
+    """Same outputs and same gradients of all inputs."""
+    results = []
+    for function in (ours, reference):
+        leaves = [t.clone().requires_grad_() for t in inputs]
+        out = function(*leaves)
+        torch.manual_seed(1)
+        # The gradient may be overwritten by kernels that work in place.
+        out.backward(torch.randn_like(out))
+        results.append([out.detach(), *(leaf.grad for leaf in leaves)])
+    for got, expected in zip(*results, strict=True):
+        torch.testing.assert_close(got, expected, rtol=tolerance, atol=tolerance)
+
+
+def test_rms_norm() -> None:
+    x, w = torch.randn(ROWS, COLS), torch.randn(COLS)
+    check(
+        lambda x, w: ops.LigerRMSNormFunction.apply(x, w, 1e-6, 0.0, "llama", False),
+        lambda x, w: F.rms_norm(x, (COLS,), w, 1e-6),
+        x,
+        w,
+    )
+
+
+def test_layer_norm() -> None:
+    x, w, b = torch.randn(ROWS, COLS), torch.randn(COLS), torch.randn(COLS)
+    check(
+        lambda x, w, b: ops.LigerLayerNormFunction.apply(x, w, b, 1e-6),
+        lambda x, w, b: F.layer_norm(x, (COLS,), w, b, 1e-6),
+        x,
+        w,
+        b,
+    )
+
+
+def test_swiglu() -> None:
+    check(
+        lambda a, b: ops.LigerSiLUMulFunction.apply(a, b),
+        lambda a, b: F.silu(a) * b,
+        torch.randn(ROWS, COLS),
+        torch.randn(ROWS, COLS),
+    )
+
+
+def test_geglu() -> None:
+    check(
+        lambda a, b: ops.LigerGELUMulFunction.apply(a, b),
+        lambda a, b: F.gelu(a, approximate="tanh") * b,
+        torch.randn(ROWS, COLS),
+        torch.randn(ROWS, COLS),
+    )
+
+
+def rotate(x: torch.Tensor, cos: torch.Tensor, sin: torch.Tensor) -> torch.Tensor:
+    low, high = x.chunk(2, dim=-1)
+    return x * cos + torch.cat([-high, low], dim=-1) * sin
+
+
+def test_rope() -> None:
+    batch, heads, length, width = 2, 4, 10, 32
+    angles = torch.arange(length)[:, None] * 10000.0 ** (-torch.arange(0, width, 2) / width)[None, :]
+    cos, sin = (torch.cat([f(angles)] * 2, dim=-1)[None] for f in (torch.cos, torch.sin))
+
+    def ours(q: torch.Tensor, k: torch.Tensor) -> torch.Tensor:
+        # The kernel rotates in place, and leaves may not be written.
+        q, k = ops.LigerRopeFunction.apply(q * 1, k * 1, cos, sin)
+        return torch.cat([q, k])
+
+    def reference(q: torch.Tensor, k: torch.Tensor) -> torch.Tensor:
+        return torch.cat([rotate(q, cos, sin), rotate(k, cos, sin)])
+
+    check(ours, reference, *(torch.randn(batch, heads, length, width) for _ in range(2)))
+
+
+@pytest.mark.parametrize("cols", [320, 5000])  # one block; several, as for a large vocabulary
+def test_softmax(cols: int) -> None:
+    check(ops.LigerSoftmaxFunction.apply, lambda x: x.softmax(-1), torch.randn(ROWS, cols), tolerance=1e-6)
+
+
+@pytest.mark.parametrize("smoothing", [0.0, 0.1])
+def test_cross_entropy(smoothing: float) -> None:
+    target = torch.randint(0, 1000, (ROWS,))
+    target[3] = -100  # ignored
+
+    def ours(x: torch.Tensor) -> torch.Tensor:
+        result: Any = ops.LigerCrossEntropyFunction.apply(x * 1, target, None, -100, 0.0, smoothing)
+        return result[0]  # type: ignore[no-any-return]
+
+    check(ours, lambda x: F.cross_entropy(x, target, label_smoothing=smoothing), torch.randn(ROWS, 1000))
+
+
+def test_bfloat16_rms_norm() -> None:
+    x, w = torch.randn(ROWS, COLS).bfloat16(), torch.randn(COLS).bfloat16()
+    got = ops.LigerRMSNormFunction.apply(x, w, 1e-6, 0.0, "llama", False)
+    torch.testing.assert_close(got, F.rms_norm(x, (COLS,), w, 1e-6), rtol=2e-2, atol=2e-2)

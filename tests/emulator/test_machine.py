@@ -1,0 +1,191 @@
+"""Threads that part and meet, barriers, calls, shared and local memory: on handwritten PTX."""
+
+import numpy as np
+import pytest
+
+from profscope.emulator.device import Device, Model
+from profscope.errors import EmulatorError
+from tests.emulator.ptx_kernel import run
+
+STORE = """
+  mad.wide.u32 %q31, %t, 4, %out;
+  st.global.b32 [%q31], %r9;"""
+
+
+def result(body: str, threads: int = 64, ctas: int = 3, **options: object) -> np.ndarray:
+    out = np.full(threads * ctas, -1, np.int32)
+    run(body + STORE, out, threads=threads, ctas=ctas, **options)  # type: ignore[arg-type]
+    return out
+
+
+def test_both_sides_of_a_branch() -> None:
+    got = result("""
+  and.b32 %r1, %t, 1;
+  setp.eq.s32 %p1, %r1, 0;
+  mov.b32 %r9, 7;
+  @%p1 bra $even;
+  add.s32 %r9, %r9, 100;
+  bra.uni $end;
+$even:
+  add.s32 %r9, %r9, 200;
+$end:
+  add.s32 %r9, %r9, %t;""")
+    assert got.tolist() == [207 + t if t % 2 == 0 else 107 + t for t in range(192)]
+
+
+def test_each_lane_leaves_a_loop_on_its_own() -> None:
+    """The value a lane had when it left must survive the other lanes' further iterations."""
+    got = result("""
+  mov.b32 %r1, 0;
+  mov.b32 %r9, 0;
+$loop:
+  add.s32 %r9, %r9, %r1;
+  add.s32 %r1, %r1, 1;
+  setp.lt.u32 %p1, %r1, %t;
+  @%p1 bra $loop;""")
+    assert got.tolist() == [sum(range(max(t, 1))) for t in range(192)]
+
+
+def test_lanes_meet_again_before_they_vote() -> None:
+    """After if/else inside a loop with different trip counts, all lanes of a warp must vote together."""
+    got = result("""
+  and.b32 %r2, %t, 7;
+  mov.b32 %r1, 0;
+  mov.b32 %r8, 0;
+$loop:
+  and.b32 %r3, %r1, 1;
+  setp.eq.s32 %p2, %r3, 0;
+  @%p2 bra $skip;
+  add.s32 %r8, %r8, 1;
+$skip:
+  add.s32 %r1, %r1, 1;
+  setp.le.u32 %p1, %r1, %r2;
+  @%p1 bra $loop;
+  setp.ge.s32 %p3, %r8, 0;
+  vote.sync.ballot.b32 %r9, %p3, -1;""")
+    assert set(got.tolist()) == {-1}
+
+
+def test_barrier_passes_values_between_warps() -> None:
+    """Warp 0 takes a long way to the barrier; the others must wait for what it writes."""
+    got = result("""
+  mov.u32 %r1, %tid.x;
+  shr.u32 %r2, %r1, 5;
+  setp.ne.u32 %p1, %r2, 0;
+  mov.b32 %r3, 0;
+  @%p1 bra $wait;
+$loop:
+  add.s32 %r3, %r3, 1;
+  setp.lt.s32 %p2, %r3, 50;
+  @%p2 bra $loop;
+  shl.b32 %r4, %r1, 2;
+  st.shared.b32 [%r4], %r3;
+$wait:
+  bar.sync 0;
+  and.b32 %r5, %r1, 31;
+  shl.b32 %r5, %r5, 2;
+  ld.shared.b32 %r9, [%r5];""")
+    assert set(got.tolist()) == {50}
+
+
+def test_barrier_that_cannot_be_passed() -> None:
+    with pytest.raises(EmulatorError, match=r"deadlock.*CTA \(0, 0, 0\) warp 0.*bar.sync at PTX line"):
+        result("""
+  mov.u32 %r1, %tid.x;
+  mov.b32 %r9, 0;
+  setp.gt.u32 %p1, %r1, 31;
+  @%p1 bra $end;
+  bar.sync 1, 64;
+$end:""")
+
+
+def test_threads_that_ended_do_not_hold_up_a_barrier() -> None:
+    got = result("""
+  mov.u32 %r1, %tid.x;
+  setp.gt.u32 %p1, %r1, 31;
+  @%p1 ret;
+  bar.sync 0;
+  mov.b32 %r9, 5;""")
+    assert got.reshape(3, 2, 32)[:, 0].tolist() == [[5] * 32] * 3
+    assert set(got.reshape(3, 2, 32)[:, 1].ravel()) == {-1}
+
+
+RACE = """
+  mov.u32 %r1, %tid.x;
+  shl.b32 %r2, %r1, 2;
+  st.shared.b32 [%r2], %r1;
+  {barrier}
+  xor.b32 %r3, %r2, 128;
+  ld.shared.b32 %r9, [%r3];"""
+
+
+def test_shared_memory_race_is_reported_when_asked_for() -> None:
+    checking = {"device": Device(Model(check_shared=True))}
+    assert result(RACE.format(barrier="bar.sync 0;"), **checking)[0] == 32
+    with pytest.raises(EmulatorError, match="shared memory race"):
+        result(RACE.format(barrier=""), **checking)
+    with pytest.raises(EmulatorError, match="never written"):
+        result("ld.shared.b32 %r9, [256];", **checking)
+    with pytest.raises(EmulatorError, match="another warp read this"):
+        result("mov.b32 %r9, 0; st.shared.b32 [0], %r9; bar.sync 0; ld.shared.b32 %r1, [0];"
+               "mov.u32 %r2, %tid.x; st.shared.b32 [0], %r2;", **checking)  # fmt: skip
+
+
+def test_local_memory_is_each_threads_own() -> None:
+    got = result("""
+  .local .align 4 .b8 depot[16];
+  mov.b32 %r1, depot;
+  st.local.b32 [%r1+4], %t;
+  cvt.u64.u32 %q1, %r1;
+  cvta.local.u64 %q2, %q1;
+  ld.b32 %r9, [%q2+4];""")
+    assert got.tolist() == list(range(192))
+
+
+def test_constants_of_the_module() -> None:
+    got = result(
+        """
+  mov.u32 %r1, %laneid;
+  and.b32 %r1, %r1, 3;
+  mul.wide.u32 %q1, %r1, 4;
+  mov.b64 %q2, table;
+  add.s64 %q3, %q1, %q2;
+  ld.global.b32 %r9, [%q3];""",
+        declarations=".global .align 4 .u32 table[4] = {10, 20, 30, 40};",
+    )
+    assert got[:5].tolist() == [10, 20, 30, 40, 10]
+
+
+def test_ctas_of_many_lengths_split_off() -> None:
+    """CTA k loops k times; the results must be those of each CTA alone."""
+    got = result("""
+  mov.b32 %r9, 1;
+  mov.b32 %r1, 0;
+$loop:
+  mad.lo.s32 %r9, %r9, 3, %t;
+  add.s32 %r1, %r1, 1;
+  setp.le.u32 %p1, %r1, %ctaid;
+  @%p1 bra $loop;""", threads=32, ctas=40)
+    for cta in range(40):
+        value = np.full(32, 1, np.int64)
+        for _ in range(cta + 1):
+            value = value * 3 + np.arange(32) + 32 * cta
+        assert got[32 * cta : 32 * (cta + 1)].tolist() == value.astype(np.int32).tolist()
+
+
+def test_endless_loop_ends_with_an_error() -> None:
+    with pytest.raises(EmulatorError, match="ran .* basic blocks without ending"):
+        run("$loop:\n  bra.uni $loop;", np.zeros(1, np.int32), max_blocks=1000)
+
+
+def test_trap() -> None:
+    with pytest.raises(EmulatorError, match=r"kernel executed a trap, in CTA \(2, 0, 0\) warp 0 lane 0"):
+        result("setp.lt.u32 %p1, %ctaid, 2; mov.b32 %r9, 0; @%p1 bra $ok; trap;\n$ok:")
+
+
+def test_inline_assembly_scopes_hide_names() -> None:
+    got = result("""
+  mov.b32 %r1, 3;
+  { .reg .b32 x; .reg .pred p; mov.b32 x, %r1; setp.eq.s32 p, x, 3; @p add.s32 x, x, 1; mov.b32 %r2, x; }
+  { .reg .b32 x; .reg .pred p; setp.ne.s32 p, %r1, 3; mov.b32 x, 40; @p mov.b32 x, 0; add.s32 %r9, x, %r2; }""")
+    assert set(got.tolist()) == {44}

@@ -1,0 +1,207 @@
+"""The Triton backend: what it does for launches, and that it does nothing to those who do not ask for it."""
+
+import subprocess
+import sys
+from typing import Any
+
+import pytest
+import torch
+import triton
+import triton.language as tl
+from triton import knobs
+from triton.runtime import _allocation, driver
+from triton.tools.tensor_descriptor import TensorDescriptor
+
+from profscope.emulator import activate, describe
+from profscope.emulator.driver import EmulatorDriver
+from profscope.errors import EmulatorError, SessionError
+from tests.kernels.add import add_kernel
+
+
+def python(code: str, **environment: str) -> str:
+    import os
+
+    done = subprocess.run(
+        [sys.executable, "-c", code], env={**os.environ, **environment}, capture_output=True, text=True, check=False
+    )
+    assert done.returncode == 0, done.stderr
+    return done.stdout.strip()
+
+
+NO_DRIVER = """
+import triton
+try:
+    print(type(triton.runtime.driver.active).__name__)
+except RuntimeError as error:
+    print(error)
+"""
+
+
+def test_installed_but_not_asked_for_it_is_not_active() -> None:
+    """The backend is known to Triton, and yet no machine gets another driver than it had."""
+    with_it = python(NO_DRIVER, PROFSCOPE_EMULATOR="0")
+    without = python(NO_DRIVER, PROFSCOPE_EMULATOR="0", TRITON_BACKENDS_IN_TREE="1")
+    assert with_it == without
+    assert python("import triton.backends as b; print('profscope' in b.backends)") == "True"
+
+
+def test_asked_for_by_environment() -> None:
+    if torch.cuda.is_available():
+        pytest.skip("with a GPU, TRITON_DEFAULT_BACKEND decides")
+    assert python(NO_DRIVER, PROFSCOPE_EMULATOR="1") == "EmulatorDriver"
+
+
+def test_import_triton_stays_light() -> None:
+    heavy = ["torch", "pandas", "rich"]
+    assert python(f"import sys, triton; print([m for m in {heavy} if m in sys.modules])") == "[]"
+
+
+def test_activation_is_undone_also_after_an_error() -> None:
+    outer = driver.active
+    with pytest.raises(KeyError), activate(sm_count=2) as inner:
+        assert driver.active is inner
+        raise KeyError
+    assert driver.active is outer
+
+
+def test_describe() -> None:
+    with activate(sm_count=7):
+        found = describe()
+    assert found["name"] == "profscope emulator"
+    assert found["sm_count"] == 7
+    before = driver._active
+    driver.set_active(object())
+    try:
+        with pytest.raises(SessionError):
+            describe()
+    finally:
+        driver.set_active(before)
+
+
+def test_no_ptxas_is_called(monkeypatch: pytest.MonkeyPatch, tmp_path: Any) -> None:
+    monkeypatch.setattr(subprocess, "run", lambda *a, **k: pytest.fail(f"{a} was run"))
+    monkeypatch.setattr(subprocess, "check_output", lambda *a, **k: pytest.fail(f"{a} was run"))
+    monkeypatch.setenv("TRITON_CACHE_DIR", str(tmp_path))
+    x, out = torch.randn(33), torch.zeros(33)
+    kernel = add_kernel[(1,)](x, x, out, 33, BLOCK=64)
+    assert torch.equal(out, x + x)
+    assert "cubin" not in kernel.asm
+    assert b".target sm_80" in kernel.asm["ptx"]
+
+
+def test_order_of_allocator_hooks_and_kernel() -> None:
+    events: list[str] = []
+    x, out = torch.ones(32), torch.zeros(32)
+
+    def enter(metadata: Any) -> None:
+        events.append(f"enter {metadata.get()['name']} {float(out[0])}")
+
+    def leave(metadata: Any) -> None:
+        events.append(f"exit {float(out[0])}")
+
+    knobs.runtime.launch_enter_hook.add(enter)
+    knobs.runtime.launch_exit_hook.add(leave)
+    try:
+        add_kernel[(1,)](x, x, out, 32, BLOCK=32)
+    finally:
+        knobs.runtime.launch_enter_hook.remove(enter)
+        knobs.runtime.launch_exit_hook.remove(leave)
+    assert events == ["enter add_kernel 0.0", "exit 2.0"]
+
+
+def test_empty_grid_calls_hooks_and_runs_nothing() -> None:
+    x, out = torch.ones(32), torch.zeros(32)
+    add_kernel[(0,)](x, x, out, 32, BLOCK=32)
+    assert not out.any()
+
+
+@triton.jit
+def descriptor_kernel(ptr, out_ptr, rows, cols, BLOCK: tl.constexpr):
+    desc = tl.make_tensor_descriptor(ptr, [rows, cols], [cols, 1], [BLOCK, BLOCK])
+    tile = desc.load([tl.program_id(0) * BLOCK, 0])
+    offs = tl.arange(0, BLOCK)
+    tl.store(out_ptr + tl.program_id(0) * BLOCK + offs, tl.sum(tile, 1))
+
+
+@triton.jit
+def host_descriptor_kernel(desc, out_ptr, BLOCK: tl.constexpr):
+    tile = desc.load([tl.program_id(0) * BLOCK, 0])
+    tl.store(out_ptr + tl.program_id(0) * BLOCK + tl.arange(0, BLOCK), tl.sum(tile, 1))
+
+
+def test_tensor_descriptors() -> None:
+    x = torch.randn(40, 12)
+    expected = torch.zeros(48)
+    expected[:40] = x[:, :12].sum(1)
+    out = torch.zeros(48)
+    descriptor_kernel[(3,)](x, out, 40, 12, BLOCK=16)
+    torch.testing.assert_close(out, expected)
+    out = torch.zeros(48)
+    host_descriptor_kernel[(3,)](TensorDescriptor(x, [40, 12], [12, 1], [16, 16]), out, BLOCK=16)
+    torch.testing.assert_close(out, expected)
+
+
+@triton.jit
+def scalars_kernel(out_ptr, pair, flag, small, big, real, half: tl.float16, unused, COUNT: tl.constexpr):
+    tl.store(out_ptr, pair[0].to(tl.float64))
+    tl.store(out_ptr + 1, tl.load(pair[1]).to(tl.float64))
+    tl.store(out_ptr + 2, flag.to(tl.float64))
+    tl.store(out_ptr + 3, small.to(tl.float64))
+    tl.store(out_ptr + 4, big.to(tl.float64))
+    tl.store(out_ptr + 5, real.to(tl.float64))
+    tl.store(out_ptr + 6, half.to(tl.float64))
+    tl.store(out_ptr + 7, unused[0] + COUNT + 0.0)
+
+
+def test_argument_kinds() -> None:
+    out = torch.zeros(8, dtype=torch.float64)
+    x = torch.tensor([2.5])
+    scalars_kernel[(1,)](out, (-3, x), True, -7, 1 << 40, 0.1, 1.5, (1, None), COUNT=4)
+    expected = [-3, 2.5, 1, -7, float(1 << 40), torch.tensor(0.1).item(), 1.5, 5]
+    assert out.tolist() == expected
+
+
+def test_profile_buffer_is_one_more_tensor(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A launcher built for a kernel with scratch asks the allocator for all CTAs' bytes and bounds them."""
+    from profscope.emulator.launcher import Launcher
+
+    x, out = torch.ones(64), torch.zeros(64)
+    kernel = add_kernel[(1,)](x, x, out, 64, BLOCK=64)
+    metadata = kernel.metadata._replace(profile_scratch_size=48, profile_scratch_align=16)
+    requests: list[tuple[int, int, int]] = []
+    buffers = []
+
+    def allocate(size: int, alignment: int, stream: int) -> torch.Tensor:
+        requests.append((size, alignment, stream))
+        buffers.append(torch.zeros(size, dtype=torch.uint8))
+        return buffers[-1]
+
+    before = _allocation._profile_allocator.get()
+    triton.runtime._allocation.set_profile_allocator(allocate)
+    try:
+        args = (x, x, out, 64, 64)
+        Launcher(kernel.src, metadata)(3, 2, 1, 0, kernel.function, None, None, None, None, *args)
+    finally:
+        _allocation._profile_allocator.set(before)
+    assert requests == [(48 * 6, 16, 0)]
+
+
+def test_a_kernel_of_another_driver_is_refused() -> None:
+    x, out = torch.ones(64), torch.zeros(64)
+    kernel = add_kernel[(1,)](x, x, out, 64, BLOCK=64)
+    before = driver._active
+    driver.set_active(object())
+    try:
+        with pytest.raises(EmulatorError, match="no longer the active driver"):
+            kernel.run(1, 1, 1, 0, kernel.function, None, None, None, None, x, x, out, 64, 64)
+    finally:
+        driver.set_active(before)
+
+
+def test_autotuning_goes_by_emulated_time(emulator: EmulatorDriver) -> None:
+    configs = [triton.Config({"BLOCK": b}, num_warps=w) for b, w in ((32, 1), (1024, 4))]
+    tuned = triton.autotune(configs, key=["n"])(add_kernel)
+    x, out = torch.ones(4096), torch.zeros(4096)
+    tuned[lambda meta: (triton.cdiv(4096, meta["BLOCK"]),)](x, x, out, 4096)
+    assert torch.equal(out, x + x)
+    assert tuned.best_config in configs
