@@ -47,7 +47,7 @@ def _capture(case: Case, level: str, buffer: int, folder: Path) -> Iterator[Path
         profile = prof.profile
     spans = profile.df["launch"].value_counts()
     if buffer < 1024 and not profile.launches["dropped"].any():
-        return  # its rings did not wrap: the same records as with the large buffer
+        return  # its rings did not wrap: the same records as with the larger buffer
     for launch, row in zip(raw, profile.launches.itertuples(), strict=True):
         info = {
             "case": case.name,

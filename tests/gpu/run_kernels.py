@@ -187,7 +187,8 @@ def _json(results: Sequence[Result], size: str) -> str:
         "profscope": profscope.__version__,
         "size": size,
     }
-    return json.dumps({**about, "results": [asdict(result) for result in results]}, indent=1)
+    rows = [{k: None if v != v else v for k, v in asdict(result).items()} for result in results]  # NaN: null
+    return json.dumps({**about, "results": rows}, indent=1, allow_nan=False)
 
 
 def main(argv: Sequence[str] | None = None) -> int:

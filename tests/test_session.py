@@ -1,0 +1,380 @@
+"""Whole sessions, on the emulator: launch, collect, decode, tables, files."""
+
+from __future__ import annotations
+
+import gzip
+import threading
+from collections.abc import Callable
+from functools import cache
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import numpy as np
+import pandas as pd
+import pytest
+import torch
+import triton
+import triton.language as tl
+
+import profscope
+from profscope import emulator
+from profscope.errors import OptionError, SessionError, TraceError
+from tests.conftest import triton_globals
+from tests.gpu.run_kernels import same_bits
+from tests.kernels.add import add_kernel
+from tests.kernels.cases import cases
+from tests.kernels.control_flow import collatz_kernel
+from tests.perfetto import processor
+from tests.test_lowering import loop_in_branch_kernel
+
+# ruff: noqa: N803
+
+CASES = {case.name: case for case in cases("small") if case.capability <= 80}
+
+
+def session(**options: Any) -> profscope.Session:
+    return profscope.session(backend="emulator", **options)
+
+
+def launch_add(n: int = 2500) -> torch.Tensor:
+    x = torch.arange(n, dtype=torch.float32)
+    out = torch.empty_like(x)
+    add_kernel[(triton.cdiv(n, 1024),)](x, x, out, n, BLOCK=1024)
+    return out
+
+
+def assert_equal(first: profscope.Profile, second: profscope.Profile) -> None:
+    pd.testing.assert_frame_equal(first.df, second.df)
+    pd.testing.assert_frame_equal(first.launches, second.launches)
+    assert first.metadata == second.metadata
+
+
+# Every kernel.
+
+
+class Ran(NamedTuple):
+    identical: bool  # to the outputs of the bare run
+    profile: profscope.Profile
+
+
+@cache
+def run(name: str, level: str) -> Ran:
+    """Run a case bare and instrumented."""
+    case = CASES[name]
+    inputs = case.inputs("cpu")
+    with emulator.activate():
+        bare = case.launch(inputs)
+    with session(instrument=level) as prof:
+        outputs = case.launch(inputs)
+    return Ran(same_bits(bare, outputs), prof.profile)
+
+
+each_case = pytest.mark.parametrize("name", CASES)
+each_level = pytest.mark.parametrize("level", ["light", "default", "heavy"])
+
+
+@each_level
+@each_case
+def test_outputs_are_the_bits_of_the_bare_run(name: str, level: str) -> None:
+    assert run(name, level).identical
+
+
+@each_level
+@each_case
+def test_the_tables_are_sound_and_nothing_is_missing(name: str, level: str) -> None:
+    profile = run(name, level).profile
+    assert profile.validate() == []
+    assert profile.metadata["notes"] == []
+    assert profile.emulated
+    (launch,) = profile.launches.itertuples()
+    assert launch.ctas == launch.grid_x * launch.grid_y * launch.grid_z
+    roots = profile.df[profile.df["depth"] == 0]
+    assert len(roots) == launch.ctas * launch.num_warps  # no kernel here is warp-specialised
+    assert set(roots["kind"]) == {"kernel"}
+    assert (roots["start_ns"] >= launch.start_ns).all()
+    assert (roots["start_ns"] + roots["duration_ns"] <= launch.end_ns).all()
+
+
+# By case, for each source line with a loop: iterations of one warp in all, as a function of its CTA. Counted
+# by hand from the kernels and the sizes of the cases.
+TRIPS: dict[str, list[Callable[[int], int]]] = {
+    "softmax": [lambda cta: 5 if cta == 0 else 4],  # 17 rows over 4 programs
+    "layer_norm": [lambda cta: 1] * 3,  # 200 columns in blocks of 256
+    "matmul": [lambda cta: 3],  # K = 96 in steps of 32
+    "matmul_tma": [lambda cta: 3, lambda cta: 3 * 2],  # 6 tiles over 2 programs, K = 96 in steps of 64
+    "attention": [lambda cta: (cta % 2) * 2 + 2],  # causal: blocks of 32 before the 64 rows, and in them
+    "while": [lambda cta: collatz_steps(cta + 1)],
+    "nested_loops": [lambda cta: 3, lambda cta: 3 * 2, lambda cta: 0 + 1 + 2],
+    "branch_in_loop": [lambda cta: 9],
+    "noinline": [lambda cta: 3],
+}
+
+
+@pytest.mark.parametrize("name", TRIPS)
+def test_every_loop_has_its_true_trip_count(name: str) -> None:
+    profile = run(name, "heavy").profile
+    iterations = profile.df[profile.df["kind"] == "iteration"]
+    lines = sorted(set(iterations["line"]))
+    assert len(lines) == len(TRIPS[name])
+    ctas, warps = (range(profile.launches[column].iloc[0]) for column in ("ctas", "num_warps"))
+    everyone = pd.MultiIndex.from_product([ctas, warps])
+    for line, trips in zip(lines, TRIPS[name], strict=True):
+        found = iterations[iterations["line"] == line].groupby(["cta", "warp"]).size()
+        found = found.reindex(everyone, fill_value=0)
+        assert found.tolist() == [trips(cta) for cta, _ in everyone]
+
+
+@pytest.mark.skipif(processor.unavailable() is not None, reason=str(processor.unavailable()))
+@each_case
+def test_perfetto_takes_the_trace(name: str, tmp_path: Path) -> None:
+    profile = run(name, "heavy").profile
+    profile.save(tmp_path / "trace.json")
+    with processor.Processor(tmp_path / "trace.json") as perfetto:
+        assert perfetto.errors() == []
+        assert perfetto.query("select count(*) from slice") == [(len(profile.df),)]
+
+
+@each_case
+def test_a_saved_trace_loads_back_equal(name: str, tmp_path: Path) -> None:
+    profile = run(name, "heavy").profile
+    profile.save(tmp_path / "trace.json.gz")
+    assert_equal(profscope.load(tmp_path / "trace.json.gz"), profile)
+
+
+def test_the_same_run_gives_the_same_profile() -> None:
+    first, second = run("matmul", "heavy").profile, run.__wrapped__("matmul", "heavy").profile
+    assert_equal(first, second)
+
+
+# Loops that ran often, or not at all.
+
+
+def collatz_steps(value: int) -> int:
+    steps = 0
+    while value > 1:
+        value, steps = (value // 2 if value % 2 == 0 else 3 * value + 1), steps + 1
+    return steps
+
+
+def launch_collatz(count: int = 30) -> None:
+    x = torch.arange(1, count + 1, dtype=torch.int32)
+    collatz_kernel[(count,)](x, torch.zeros_like(x))
+
+
+def test_rings_fit_the_kernel_by_default() -> None:
+    with session(instrument="heavy") as prof:
+        launch_collatz()
+        launch_collatz()
+    df = prof.df[prof.df["kind"] == "iteration"]
+    for launch in (0, 1):
+        counts = df[(df["launch"] == launch) & (df["warp"] == 0)].groupby("cta").size()
+        assert counts.reindex(range(30), fill_value=0).tolist() == [collatz_steps(n) for n in range(1, 31)]
+    assert prof.launches["dropped"].tolist() == [0, 0]
+
+
+def test_a_small_buffer_keeps_the_newest_iterations_and_counts_the_others() -> None:
+    with session(instrument="heavy", buffer=16) as prof:
+        launch_collatz()
+    steps = {cta: collatz_steps(cta + 1) for cta in range(30)}
+    iterations = prof.df[(prof.df["kind"] == "iteration") & (prof.df["warp"] == 0)]
+    for cta, total in steps.items():
+        found = iterations.loc[iterations["cta"] == cta, "iteration"].tolist()
+        assert found == list(range(max(0, total - 16), total))
+    lost = sum(max(0, total - 16) for total in steps.values()) * 4  # warps; one record per iteration
+    assert prof.launches["dropped"].tolist() == [lost]
+    (note,) = prof.metadata["notes"]
+    assert f"the oldest {lost} of" in note
+    assert prof.profile.validate() == []
+
+
+def test_a_loop_that_a_branch_skips_keeps_its_iterations_apart() -> None:
+    x, out = torch.randn(8, 128), torch.zeros(128)
+    with session(instrument="heavy") as prof:
+        loop_in_branch_kernel[(1,)](x, out, 7, BLOCK=128)
+    df = prof.df[prof.df["warp"] == 0]
+    inner = df[(df["kind"] == "iteration") & (df["depth"] == 4)]
+    row = df.loc[df.loc[inner["parent"], "parent"], "iteration"]
+    assert list(zip(row, inner["iteration"], strict=True)) == [(r, i) for r in (1, 3, 5) for i in range(r)]
+
+
+# What is recorded.
+
+
+def test_launches_are_told_apart() -> None:
+    with session() as prof:
+        launch_add(2500)
+        launch_collatz(3)
+        launch_add(5000)
+    assert prof.launches["kernel"].tolist() == ["add_kernel", "collatz_kernel", "add_kernel"]
+    assert prof.launches["grid_x"].tolist() == [3, 3, 5]
+    assert prof.df["launch"].unique().tolist() == [0, 1, 2]
+    starts = prof.launches["start_ns"]
+    assert (starts.iloc[1:].to_numpy() >= prof.launches["end_ns"].iloc[:-1].to_numpy()).all()
+
+
+def test_kernels_chooses_by_name() -> None:
+    with session(kernels="collatz") as prof:
+        launch_add()
+        launch_collatz(3)
+    assert prof.launches["kernel"].tolist() == ["collatz_kernel"]
+
+
+def test_every_other_cta() -> None:
+    with session(ctas=2) as prof:
+        out = launch_add(10_000)
+    assert torch.equal(out, torch.arange(10_000) * 2.0)
+    assert prof.df["cta"].unique().tolist() == [0, 2, 4, 6, 8]
+    assert prof.launches[["grid_x", "ctas"]].to_numpy().tolist() == [[10, 5]]
+    assert any("5 of 10 CTAs were recorded" in note for note in prof.metadata["notes"])
+
+
+def test_the_tables_may_be_read_inside_the_block() -> None:
+    with session() as prof:
+        assert prof.launches.empty
+        launch_add()
+        assert len(prof.launches) == 1
+        launch_add()
+        assert prof.df["launch"].nunique() == 2
+    assert len(prof.launches) == 2
+
+
+def test_a_kernel_loaded_before_is_profiled_again_and_runs_bare_between() -> None:
+    with session() as first:
+        launch_add()
+    with emulator.activate():
+        launch_add()  # bare: nobody records it
+    with session() as second:
+        launch_add()
+    assert len(first.launches) == len(second.launches) == 1
+    for name in ("cta", "warp", "scope", "duration_cycles"):
+        assert first.df[name].tolist() == second.df[name].tolist()
+
+
+def test_threads_launch_side_by_side() -> None:
+    outputs: dict[int, torch.Tensor] = {}
+
+    def work(n: int) -> None:
+        outputs[n] = launch_add(n)
+
+    with session() as prof:
+        launch_add(100)
+        threads = [threading.Thread(target=work, args=(n,)) for n in (1000, 2000, 3000, 4000)]
+        for thread in threads:
+            thread.start()
+        for thread in threads:
+            thread.join()
+    for n, out in outputs.items():
+        assert torch.equal(out, torch.arange(n) * 2.0)
+    assert sorted(prof.launches["grid_x"]) == [1, 1, 2, 3, 4]
+    assert prof.profile.validate() == []
+
+
+# What goes wrong.
+
+
+def test_a_session_with_no_launches_is_an_empty_profile(tmp_path: Path) -> None:
+    with session() as prof:
+        pass
+    assert len(prof.df) == len(prof.launches) == len(prof.summary()) == 0
+    assert prof.profile.validate() == []
+    prof.save(tmp_path / "empty.json")
+    assert_equal(profscope.load(tmp_path / "empty.json"), prof.profile)
+
+
+def test_what_was_collected_survives_an_exception() -> None:
+    before = triton_globals()
+    prof = session()
+
+    def body() -> None:
+        with prof:
+            launch_add()
+            raise KeyError("the user's own")
+
+    with pytest.raises(KeyError, match="the user's own"):
+        body()
+    assert triton_globals() == before
+    assert prof.launches["kernel"].tolist() == ["add_kernel"]
+
+
+@triton.jit
+def broken_kernel(x_ptr, BLOCK: tl.constexpr):
+    tl.store(x_ptr + tl.arange(0, BLOCK), no_such_name)  # noqa: F821
+
+
+def test_a_kernel_that_does_not_compile_raises_what_triton_raises() -> None:
+    with session() as prof:
+        launch_add()
+        with pytest.raises(Exception, match="no_such_name"):
+            broken_kernel[(1,)](torch.zeros(16), BLOCK=16)
+        launch_add()
+    assert prof.launches["kernel"].tolist() == ["add_kernel", "add_kernel"]
+
+
+def test_a_kernel_that_cannot_be_instrumented_runs_bare_and_says_why(monkeypatch: pytest.MonkeyPatch) -> None:
+    from instrument_passes.errors import PassError
+
+    def fail(*args: Any) -> None:
+        raise PassError("kernel.py:3: cannot instrument this")
+
+    monkeypatch.setattr("profscope.hook.run_pipeline", fail)
+    with session(instrument=["kernel-span", "op-spans{classes=store}"]) as prof:  # compiled by no other test
+        out = launch_add()
+    assert torch.equal(out, torch.arange(2500) * 2.0)
+    assert prof.launches.empty
+    assert prof.metadata["notes"] == ["add_kernel runs bare: kernel.py:3: cannot instrument this"]
+
+
+def test_sessions_neither_nest_nor_run_twice() -> None:
+    with session() as outer:
+        with pytest.raises(SessionError, match="already active"), session():
+            pass
+        launch_add()
+    assert len(outer.launches) == 1
+    with pytest.raises(SessionError, match="has run already"), outer:
+        pass
+
+
+def test_a_session_that_has_not_started_has_no_tables() -> None:
+    with pytest.raises(SessionError, match="has not started"):
+        session().df  # noqa: B018
+
+
+@pytest.mark.skipif(torch.cuda.is_available(), reason="a GPU is there")
+def test_no_gpu() -> None:
+    with pytest.raises(SessionError, match="no GPU"), profscope.session(backend="gpu"):
+        pass
+
+
+@pytest.fixture
+def small() -> profscope.Profile:
+    with session() as prof:
+        launch_add(100)
+    return prof.profile
+
+
+def test_saving_where_nothing_can_be_saved(small: profscope.Profile, tmp_path: Path) -> None:
+    with pytest.raises(TraceError, match="no-such-folder"):
+        small.save(tmp_path / "no-such-folder" / "trace.json")
+    with pytest.raises(OptionError, match=r"trace\.png"):
+        small.save(tmp_path / "trace.png")
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_loading_what_is_no_trace(small: profscope.Profile, tmp_path: Path) -> None:
+    path = tmp_path / "trace.json"
+    small.save(path)
+    whole = path.read_bytes()
+    for content in (b"", b"{", whole[: len(whole) // 2], b"\x00" * 100, gzip.compress(b"[1, 2"), b'{"a": 1}'):
+        path.write_bytes(content)
+        with pytest.raises(TraceError, match=r"trace\.json") as caught:
+            profscope.load(path)
+        assert "\n" not in str(caught.value)
+    with pytest.raises(TraceError, match=r"missing\.json"):
+        profscope.load(tmp_path / "missing.json")
+
+
+def test_summary_adds_up(small: profscope.Profile) -> None:
+    summary = small.summary()
+    roots = small.df[small.df["depth"] == 0]
+    assert summary["self_cycles"].sum() == roots["duration_cycles"].sum()
+    assert np.isclose(summary["share"].sum(), 1.0)
