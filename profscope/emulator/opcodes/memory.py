@@ -5,6 +5,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from profscope.emulator import access
 from profscope.emulator.costs import Cost
 from profscope.emulator.opcodes.table import DTYPES, Array, Form, Meaning, items, op
 from profscope.emulator.ptx import Address, Operand
@@ -38,7 +39,9 @@ def address(form: Form, index: int) -> tuple[tuple[Operand, str], int]:
 
 def integer_kind(kind: str) -> str:
     """Memory holds bits; a register's float view is made when it is used."""
-    return {1: "u8", 2: "i16", 4: "i32", 8: "i64"}[DTYPES[kind].itemsize if kind not in ("f16x2", "bf16x2") else 4]
+    return {1: "u8", 2: "i16", 4: "i32", 8: "i64"}[
+        DTYPES[kind].itemsize if kind not in ("f16x2", "bf16x2") else 4
+    ]
 
 
 @op("ld ldu", HINTS + " global shared local param const v2 v4 v8", cost=Cost.GLOBAL_LOAD)
@@ -52,7 +55,7 @@ def ld(form: Form) -> Meaning:
     count = len(targets)
 
     def function(machine: "Batch", mask: Array | None, site: "Site", where: Array) -> Any:
-        return machine.load(space, mask, site, where, offset, DTYPES[kind], count)
+        return access.load(machine, space, mask, site, where, offset, DTYPES[kind], count)
 
     return Meaning(function, [(t, kind) for t in targets], [base], on_machine=True)
 
@@ -63,10 +66,12 @@ def st(form: Form) -> Meaning:
     space = space_of(form)
     values = items(form.operands[1])
     base, offset = address(form, 0)
-    kind = form.kind if form.kind in ("u8", "i8") else integer_kind(form.kind if form.kind != "bf16" else "i16")
+    kind = (
+        form.kind if form.kind in ("u8", "i8") else integer_kind(form.kind if form.kind != "bf16" else "i16")
+    )
 
     def function(machine: "Batch", mask: Array | None, site: "Site", where: Array, *data: Array) -> None:
-        machine.store(space, mask, site, where, offset, DTYPES[kind], data)
+        access.store(machine, space, mask, site, where, offset, DTYPES[kind], data)
 
     return Meaning(function, [], [base, *((v, kind) for v in values)], on_machine=True)
 
@@ -113,7 +118,9 @@ def read_modify_write(
     combine = ATOMICS[name]
 
     def function(machine: "Batch", mask: Array | None, site: "Site", where: Array, *data: Array) -> Any:
-        old = machine.atomic(space, mask, site, where, offset, DTYPES[kind], name, combine, data, bool(results))
+        old = access.atomic(
+            machine, space, mask, site, where, offset, DTYPES[kind], name, combine, data, bool(results)
+        )
         return old if results else None
 
     return Meaning(function, results, [base, *((x, kind) for x in operands)], on_machine=True)
@@ -135,7 +142,9 @@ def cp_async(form: Form) -> Meaning:
     def function(
         machine: "Batch", mask: Array | None, site: "Site", into: Array, where: Array, *kept: Array
     ) -> None:
-        machine.copy_async(mask, site, into, target_offset, where, source_offset, size, kept[0] if kept else None)
+        access.copy_async(
+            machine, mask, site, into, target_offset, where, source_offset, size, kept[0] if kept else None
+        )
 
     return Meaning(function, [], [target, source, *bytes_kept], on_machine=True)
 
@@ -174,7 +183,10 @@ def ldmatrix(form: Form) -> Meaning:
 
     def function(machine: "Batch", mask: Array | None, site: "Site", where: Array) -> Any:
         lanes = where if where.shape[-1] == 32 else np.repeat(where, 32, axis=-1)
-        rows = machine.load("shared", mask, site, lanes[..., : 8 * count], offset, row, 1)
+        used = lanes[..., : 8 * count]
+        if mask is not None:  # it speaks of 32 lanes
+            used = np.tile(used, 4 // count)
+        rows = access.load(machine, "shared", mask, site, used, offset, row, 1)[..., : 8 * count]
         shape = (*rows.shape[:-1], count, 32)
         if form.has("trans"):
             elements = rows.view(np.int16).reshape(*shape[:-1], 8, 8)
