@@ -1,6 +1,6 @@
 """The `profscope` dialect: what passes insert and `lower-records` lowers.
 
-    "profscope.begin"() {id = 3 : i32, kind = "op", name = "load", op = "tt.load", bytes = 64 : i64} : () -> ()
+    "profscope.begin"() {id = 3 : i32, kind = "op", name = "ld", op = "tt.load", bytes = 64 : i64} : () -> ()
     "profscope.end"() {id = 3 : i32} : () -> ()
 
 `id` ties a begin to its end (or to several: one per return). A begin of kind "iteration" stands first in

@@ -15,6 +15,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any, Final
 
+from instrument_passes.coverage import coverage, render
 from instrument_passes.diagnostics import expected_errors, mismatches
 from instrument_passes.errors import InstrumentError, IRError, PipelineError
 from instrument_passes.ir import Module, parse
@@ -66,6 +67,11 @@ def _parser() -> argparse.ArgumentParser:
     )  # fmt: skip
     parser.add_argument(
         "--verify", action="store_true", help="have the installed Triton parse and verify the result"
+    )
+    parser.add_argument(
+        "--coverage",
+        action="store_true",
+        help="print the class of every op, and what the table does not know",
     )
     parser.add_argument(
         "--print-between-passes", action="store_true", help="print the module to stderr after every pass"
@@ -148,7 +154,7 @@ def _transform(arguments: argparse.Namespace, pipeline: list[Pass]) -> int:
 
 
 def _one_module(text: str, line: int, file: str, arguments: argparse.Namespace, pipeline: list[Pass]) -> str:
-    """The module after the passes; it starts behind line `line` of the file."""
+    """The module after the passes, or what was asked about it; it starts behind line `line` of the file."""
 
     def between(step: Pass, module: Module) -> None:
         if arguments.print_between_passes:
@@ -158,7 +164,7 @@ def _one_module(text: str, line: int, file: str, arguments: argparse.Namespace, 
     run_pipeline(module, pipeline, PassContext(arguments.triton, arguments.buffer), between)
     if arguments.verify:
         verify(str(module), file)
-    return str(module)[line:]
+    return render(coverage(module)) if arguments.coverage else str(module)[line:]
 
 
 def _read(path: str, file: str) -> str:

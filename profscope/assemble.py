@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Sequence
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from typing import Any
 
@@ -37,14 +39,14 @@ def assemble(launches: Sequence[RawLaunch], metadata: dict[str, Any], notes: Seq
 
     Raises RecordError for a buffer that no kernel of this format wrote.
     """
-    decoded = [decode(raw.buffer, raw.manifest) for raw in launches]
-    bases = fit([d.headers for d in decoded])
-    spans = span_table(
-        [
+    with ThreadPoolExecutor(os.cpu_count(), "profscope-decode") as pool:
+        decoded = list(pool.map(lambda raw: decode(raw.buffer, raw.manifest), launches))
+        bases = fit([d.headers for d in decoded])
+        parts = [
             (raw.index, raw.manifest.kernel, d, base)
             for raw, d, base in zip(launches, decoded, bases, strict=True)
         ]
-    )
+        spans = span_table(parts, pool)
     rows = [
         _launch_row(raw, d, base, metadata["backend"])
         for raw, d, base in zip(launches, decoded, bases, strict=True)
@@ -117,4 +119,6 @@ def _notes(launches: Sequence[RawLaunch], decoded: Sequence[DecodedLaunch]) -> l
         if silent:
             notes.append(f"{kernel}: {silent} CTAs wrote nothing")
         notes += [anomaly for d in mine for anomaly in d.anomalies]
+        said = dict.fromkeys(note for raw, _ in pairs for note in raw.manifest.notes)
+        notes += [f"{kernel}: {note}" for note in said]
     return notes

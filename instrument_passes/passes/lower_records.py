@@ -20,6 +20,7 @@ from instrument_passes.lowering.builder import Placeholders, SectionBuilder
 from instrument_passes.lowering.prologue import Area
 from instrument_passes.lowering.weave import Weaver
 from instrument_passes.manifest import ATTRIBUTE, Manifest, layout
+from instrument_passes.opclasses import uncovered
 from instrument_passes.passes.base import Pass, PassContext, register
 from instrument_passes.passes.walk import kernel_of
 from instrument_passes.records import align
@@ -48,6 +49,7 @@ class LowerRecords(Pass):
         warps = base_warps + max((sum(_partition_warps(op)) for op in specialised), default=0)
         if specialised:
             warps = align(warps, _WARP_GROUP)
+        notes = tuple(_uncovered_note(op) for op in uncovered(module))
         holes = Placeholders()
         area = Area.fresh(module)
         body = SectionBuilder(0, "kernel", base_warps)
@@ -66,7 +68,7 @@ class LowerRecords(Pass):
                 captured = Area(address, flag)
                 Weaver(module, target, next(rest), captured, holes, context).weave_partition(region)
         placed, fixed_bytes, ring_bytes = layout([s.finish() for s in sections], groups)
-        manifest = Manifest(kernel.symbol or "", target.name, warps, fixed_bytes, ring_bytes, placed)
+        manifest = Manifest(kernel.symbol or "", target.name, warps, fixed_bytes, ring_bytes, placed, notes)
         holes.fill(kernel, manifest)
         module.set_attr(ATTRIBUTE, quote(manifest.to_json()))
 
@@ -87,6 +89,11 @@ def quote(text: str) -> str:
 def unquote(text: str) -> str:
     """What a printed MLIR string attribute says; MLIR prints a quote as \\22 and reads \\" too."""
     return _ESCAPE.sub(lambda m: m[1] if len(m[1]) == 1 else chr(int(m[1], 16)), text[1:-1])
+
+
+def _uncovered_note(op: Op) -> str:
+    where = f"{op.loc.file}:{op.loc.line}" if op.loc.line else f"line {op.line} of its TTGIR"
+    return f"{op.name} ({where}) is not in the table of ops, so spans of ops leave it out"
 
 
 def _partition_warps(op: Op) -> list[int]:

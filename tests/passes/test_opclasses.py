@@ -1,0 +1,124 @@
+"""The table of ops against the ops that the installed Triton has, prints, and against its documentation."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+
+import pytest
+import triton
+from triton._C.libtriton import ir
+from triton.compiler import make_backend
+
+from instrument_passes.coverage import coverage, render
+from instrument_passes.ir import parse
+from instrument_passes.opclasses import CLASSES, DEFAULT_CLASSES, OPS, SPANNABLE, info_of
+from instrument_passes.ops.document import document
+from instrument_passes.opt import main
+from instrument_passes.passes.lower_records import manifest_of
+from instrument_passes.passes.op_spans import OpSpans
+from instrument_passes.pipeline import PassContext, parse_pipeline, run_pipeline
+from tests.kernels.aot import context_for, gpu_target, ttgir
+from tests.kernels.corpus import specs
+from tests.kernels.spec import CUDA90, GFX942, TARGETS
+
+HERE = Path(__file__).parent
+FOREIGN = """module attributes {"ttg.num-warps" = 4 : i32, ttg.target = "cuda:90"} {
+  tt.func public @kernel() {
+    ttng.from_the_future %0 : i32
+    ttng.from_the_future %0 : i32 loc("k.py":7:1)
+    "other.op"() : () -> () loc("k.py":7:1)
+    tt.return
+  }
+}
+"""
+
+
+def test_every_op_in_the_library_has_a_row(tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
+    """Names of ops stand in libtriton as strings, some run together with what follows: try every prefix."""
+    library = (Path(triton.__file__).parent / "_C" / "libtriton.so").read_bytes()
+    pattern = rb"(?<![a-z0-9_.])(?:tt|ttg|ttng|amdg)\.[a-z][a-z0-9_.]{2,45}"
+    runs = {match.decode() for match in re.findall(pattern, library)}
+    candidates = {run[:end] for run in runs for end in range(6, len(run) + 1)}
+    context = context_for(CUDA90)
+    make_backend(gpu_target(GFX942)).load_dialects(context)
+    missing = []
+    file = tmp_path / "one.mlir"
+    for name in sorted(candidates - set(OPS)):
+        if not re.fullmatch(r"[a-z]+\.[a-z0-9_.]*[a-z0-9]", name):
+            continue
+        file.write_text(f"module {{\n  {name}\n}}\n")
+        with pytest.raises(RuntimeError):
+            ir.parse_mlir_module(str(file), context)
+        if "is unknown" not in capfd.readouterr().err:
+            missing.append(name)
+    assert missing == []
+
+
+@pytest.mark.parametrize("target", TARGETS)
+def test_every_op_that_triton_prints_has_a_row(target: str) -> None:
+    for spec in specs():
+        if target not in spec.unsupported:
+            assert coverage(parse(ttgir(spec, target))).uncovered == {}, spec.name
+
+
+def test_rows_are_consistent() -> None:
+    assert {info.cls for info in OPS.values()} == set(CLASSES)
+    assert set(DEFAULT_CLASSES) < set(SPANNABLE) < set(CLASSES)
+    for name, info in OPS.items():
+        assert all(partner in OPS for partner in info.partners), name
+        assert not (info.partners and info.completes and info.cls != "local"), name
+        assert info.completes or info.cls != "wait", name
+        assert not (info.moves or info.flops) or info.cls in SPANNABLE, name
+
+
+def test_class_depends_on_the_use_of_an_op() -> None:
+    text = (HERE / "inputs" / "matmul_tma_sm100.ttgir").read_text()
+    ops = list(parse(text).walk())
+    assert {info_of(op).cls for op in ops if op.name == "arith.muli"} == {"scalar"}
+    assert {info_of(op).cls for op in ops if op.name == "ttng.tmem_alloc"} == {"alloc"}
+    stored = parse(text.replace("ttng.tmem_alloc : ()", "ttng.tmem_alloc %cst : (tensor<64x64xf32, #b>)"))
+    assert {info_of(op).cls for op in stored.walk() if op.name == "ttng.tmem_alloc"} == {"local"}
+    dots = parse((HERE / "inputs" / "matmul_tma_sm90.ttgir").read_text().replace("isAsync = true", ""))
+    assert all(info_of(op).completes for op in dots.walk() if op.name == "ttng.warp_group_dot")
+
+
+def test_coverage_command_ends_with_the_counts(tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
+    assert main([str(HERE / "inputs" / "softmax.ttgir"), "--coverage"]) == 0
+    lines = capfd.readouterr().out.splitlines()
+    assert "reduce           2  tt.reduce                               issue" in lines
+    assert "wait             2  ttg.async_wait                          completion" in lines
+    assert re.fullmatch(r"\d+ ops, \d+ classes, 0 uncovered", lines[-1])
+    counted = sum(int(line.split()[1]) for line in lines[1:-1])
+    assert lines[-1].startswith(f"{counted} ops, {len({line.split()[0] for line in lines[1:-1]})} classes")
+
+
+def test_ops_without_a_row_are_named() -> None:
+    rendered = render(coverage(parse(FOREIGN))).splitlines()
+    assert rendered[-3:] == [
+        "uncovered        2  ttng.from_the_future                    first on line 3",
+        "uncovered        1  other.op                                first on line 5",
+        "5 ops, 1 classes, 3 uncovered",
+    ]
+
+
+def test_ops_without_a_row_are_noted_in_the_manifest() -> None:
+    module = parse(FOREIGN)
+    run_pipeline(module, parse_pipeline("kernel-span,op-spans,lower-records"), PassContext())
+    manifest = manifest_of(module)
+    assert manifest is not None
+    assert manifest.notes == (
+        "ttng.from_the_future (line 3 of its TTGIR) is not in the table of ops, so spans of ops leave it out",
+        "other.op (k.py:7) is not in the table of ops, so spans of ops leave it out",
+    )
+
+
+@pytest.mark.parametrize("cls", ["view", "scalar", "control", "hint", "alloc", "nonsense"])
+def test_classes_without_time_cannot_be_recorded(cls: str) -> None:
+    with pytest.raises(ValueError, match=f"unknown op class '{cls}'; classes: load, store"):
+        OpSpans(classes=(cls,))
+
+
+def test_documentation_is_up_to_date() -> None:
+    found = (HERE.parent.parent / "docs" / "ops.md").read_text()
+    assert found == document(), "run: python -m instrument_passes.ops.document > docs/ops.md"
