@@ -35,8 +35,7 @@ def shapes_kernel(x_ptr, out_ptr, BLOCK: tl.constexpr):
     x = tl.load(x_ptr + offs)
     even, odd = tl.split(tl.join(x, tl.trans(x)))
     flat = tl.reshape(even + odd, (BLOCK * BLOCK,))
-    both = tl.cat(flat, flat, can_reorder=True)
-    y = tl.gather(x, offs % BLOCK, axis=0) + tl.flip(x, 1) + tl.sum(both)
+    y = tl.gather(x, offs % BLOCK, axis=0) + tl.flip(x, 1) + tl.sum(flat)
     tl.store(out_ptr + offs, y)
 
 
