@@ -69,7 +69,9 @@ def cases() -> dict[str, tuple[Callable[[], Any], Callable[[], Any], Callable[[]
     out = torch.empty_like(q)
     attend = torch.nn.functional.scaled_dot_product_attention
     found["attention, 1 x 1024 x 64"] = (
-        lambda: attention_kernel[(16, 1)](q, k, v, out, 1024, 0.125, BLOCK_M=64, BLOCK_N=32, HEAD=64, CAUSAL=False),
+        lambda: attention_kernel[(16, 1)](
+            q, k, v, out, 1024, 0.125, BLOCK_M=64, BLOCK_N=32, HEAD=64, CAUSAL=False
+        ),
         lambda: attend(q, k, v),
         lambda: float((out.float() - attend(q.float(), k.float(), v.float())).abs().max()),
     )
@@ -138,7 +140,9 @@ def machine() -> dict[str, Any]:
 
 
 def report(results: dict[str, Any]) -> None:
-    print(f"{'':32}{'emulator':>11}{'interpreter':>13}{'torch':>11}{'ratio':>8}{'Mlane-instr/s':>15}{'first':>9}")
+    print(
+        f"{'':32}{'emulator':>11}{'interpreter':>13}{'torch':>11}{'ratio':>8}{'Mlane-instr/s':>15}{'first':>9}"
+    )
     for name, ours in results["emulator"].items():
         other = results["interpreter"][name]["best_s"]
         print(

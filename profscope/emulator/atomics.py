@@ -15,14 +15,19 @@ UNORDERED: dict[str, np.ufunc] = {
 
 
 def combine_in_turn(
-    memory: Array, places: Array, name: str, combine: Callable[..., Array], values: Sequence[Array], wants_old: bool
+    memory: Array,
+    places: Array,
+    name: str,
+    combine: Callable[..., Array],
+    values: Sequence[Array],
+    wants_old: bool,
 ) -> Array:
-    """memory[p] = combine(memory[p], value), for each p of `places` in order; returns what was there before each.
+    """memory[p] = combine(memory[p], value), for each p of `places` in order; returns what each found there.
 
     `places` and `values` are one-dimensional. Without `wants_old` the result is meaningless.
     """
     if not wants_old and name in UNORDERED:
-        # Not on `memory` itself: it spans the address space, and numpy copies what might overlap its arguments.
+        # Not on `memory` itself: it spans the address space, and numpy copies what may overlap its arguments.
         distinct, turn_of = np.unique(places, return_inverse=True)
         result = memory[distinct]
         UNORDERED[name].at(result, turn_of, values[0])
@@ -43,7 +48,9 @@ def combine_in_turn(
     return old
 
 
-def _add_in_turn(memory: Array, places: Array, value: Array, order: Array, first: Array, counts: Array) -> Array:
+def _add_in_turn(
+    memory: Array, places: Array, value: Array, order: Array, first: Array, counts: Array
+) -> Array:
     """Integer addition is associative: sums of what came before, per place, give every thread's old value."""
     sums = np.cumsum(value[order], dtype=memory.dtype)
     before = sums - value[order]

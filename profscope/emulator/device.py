@@ -1,8 +1,8 @@
 """The device model: how many SMs, what fits on one, and what time it is.
 
-CTAs are placed in rounds. Each SM has as many slots as the occupancy limits allow; in a round every slot takes
-one CTA, in linear order, the slot that is free first taking the first. Of equals, each SM's first slot comes
-before any SM's second, so that CTAs spread.
+CTAs are placed in rounds. Each SM has as many slots as the occupancy limits allow; in a round every slot
+takes one CTA, in linear order, the slot that is free first taking the first. Of equals, each SM's first slot
+comes before any SM's second, so that CTAs spread.
 All of it is arithmetic on the cost model's cycles, so it is the same on every machine.
 """
 
@@ -79,7 +79,7 @@ SM_SKEW_CYCLES = 1_000_003  # each SM's counter is ahead of the one before it by
 
 @dataclass
 class Device:
-    """One emulated GPU: a model, the cycles that have passed since it was switched on, and the work it did."""
+    """One emulated GPU: a model, the cycles since it was switched on, and the work it did."""
 
     model: Model = field(default_factory=Model)
     cycles: int = 0

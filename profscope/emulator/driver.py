@@ -44,7 +44,7 @@ class EmulatorUtils:
 
 
 class EmulatorDriver(base.DriverBase):  # type: ignore[misc]
-    """Runs kernels on CPU tensors. `device` holds the machine model and its clock; None is the default one."""
+    """Runs kernels on CPU tensors. `device` holds the machine model and its clock; None is a default one."""
 
     def __init__(self, device: "Device | None" = None) -> None:
         from profscope.emulator.device import Device

@@ -1,14 +1,24 @@
-"""From a parsed module to one kernel's control flow graph: calls inlined, basic blocks ordered, liveness known.
+"""From a parsed module to one kernel's control flow graph: calls inlined, blocks ordered, liveness known.
 
-The order matters: threads that part at a branch are run lowest block first, so with loops contiguous and every
-block before the blocks it leads to, they meet again at the immediate post-dominator at the latest.
+The order matters: threads that part at a branch are run lowest block first, so with loops contiguous and
+every block before the blocks it leads to, they meet again at the immediate post-dominator at the latest.
 """
 
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field, replace
 
 from profscope.emulator.opcodes import lookup
-from profscope.emulator.ptx import Address, Function, Immediate, Instruction, Module, Operand, Register, Symbol, Vector
+from profscope.emulator.ptx import (
+    Address,
+    Function,
+    Immediate,
+    Instruction,
+    Module,
+    Operand,
+    Register,
+    Symbol,
+    Vector,
+)
 from profscope.errors import EmulatorError
 
 __all__ = ["Block", "Graph", "build", "reads", "writes"]
@@ -21,8 +31,8 @@ CARRY = "%cc"
 class Block:
     """Instructions that run one after the other; `end` is how it ends: jump, branch, barrier or exit.
 
-    `next` is the block after a jump or barrier, or where a branch goes when its condition is false; `taken` is
-    where it goes when it is true. Both are positions in `Graph.blocks`. `end_instruction` is the branch or
+    `next` is the block after a jump or barrier, or where a branch goes when its condition is false; `taken`
+    is where it goes when it is true. Both are positions in `Graph.blocks`. `end_instruction` is the branch or
     barrier itself, if there is one.
     """
 
@@ -40,7 +50,7 @@ class Block:
 
 @dataclass
 class Graph:
-    """`registers` maps names to PTX types; `locals` gives each local variable its offset in a thread's memory."""
+    """`registers` maps names to PTX types; `locals` gives each local variable its offset in local memory."""
 
     name: str
     blocks: list[Block]
@@ -94,7 +104,7 @@ class _Inliner:
         return_label: str,
         callers: tuple[str, ...],
     ) -> None:
-        """Append `function`'s body. `arguments` and `results` are the names of the caller's parameter space."""
+        """Append `function`'s body. `arguments` and `results` are names of the caller's parameter space."""
         if function.name in callers:
             raise EmulatorError(f"{function.name} calls itself: recursion is not supported")
         for register, kind in function.registers.items():
@@ -120,7 +130,9 @@ class _Inliner:
             else:
                 self.body.append(instruction)
 
-    def renamed(self, item: Instruction, function: Function, prefix: str, names: dict[str, str]) -> Instruction:
+    def renamed(
+        self, item: Instruction, function: Function, prefix: str, names: dict[str, str]
+    ) -> Instruction:
         labels = {s.name for s in function.body if isinstance(s, Symbol)} if prefix else set()
 
         def rename(operand: Operand) -> Operand:
@@ -169,16 +181,16 @@ class _Inliner:
         if isinstance(operands[0], Vector):
             results = [i.name for i in operands.pop(0).items if isinstance(i, Symbol)]  # type: ignore[union-attr]
         callee = operands.pop(0)
-        arguments = [i.name for o in operands if isinstance(o, Vector) for i in o.items if isinstance(i, Symbol)]
+        arguments = [
+            i.name for o in operands if isinstance(o, Vector) for i in o.items if isinstance(i, Symbol)
+        ]
         if not isinstance(callee, Symbol):
             raise EmulatorError(f"PTX line {instruction.line}: indirect calls are not supported")
         if callee.name in INTRINSICS:
             widths = ("b64", "b64", "b32", "b64", "b64")
             slots = [self.slot(name, 0, width) for name, width in zip(arguments, widths, strict=False)]
             outputs = [self.slot(name, 0, "b32") for name in results]
-            self.body.append(
-                replace(instruction, opcode=f"call.{callee.name}", operands=(*outputs, *slots))
-            )
+            self.body.append(replace(instruction, opcode=f"call.{callee.name}", operands=(*outputs, *slots)))
             return
         function = self.module.functions.get(callee.name)
         if function is None:
@@ -257,7 +269,7 @@ def _finish(block: Block, labels: dict[str, int], final: int) -> None:
 
 
 def _order(blocks: list[Block]) -> list[Block]:
-    """The reachable blocks so that loops are contiguous and all edges but those back to a loop's head go on."""
+    """The reachable blocks, loops contiguous, so that only edges to a loop's head go back."""
     order = list(_topological(blocks, _reachable(blocks), 0))
     position = {old: new for new, old in enumerate(order)}
     result = [blocks[old] for old in order]
@@ -295,7 +307,7 @@ def _topological(blocks: list[Block], inside: set[int], head: int) -> Iterator[i
 
 
 def _components(blocks: list[Block], inside: set[int], head: int) -> list[set[int]]:
-    """Tarjan's strongly connected components of the subgraph without edges into `head`, topologically sorted."""
+    """Strongly connected components (Tarjan) without the edges into `head`, topologically sorted."""
     index: dict[int, int] = {}
     low: dict[int, int] = {}
     stack: list[int] = []
@@ -352,7 +364,7 @@ def writes(instruction: Instruction) -> list[str]:
 
 
 def reads(instruction: Instruction) -> list[str]:
-    """Names of the registers whose values an instruction needs, among them the old ones of those it may keep."""
+    """Names of the registers whose values an instruction needs, also the old ones of those it may keep."""
     row, _ = lookup(instruction)
     names = list(_registers(instruction.operands[row.result_count :]))
     if row.name in ("addc", "subc", "madc"):

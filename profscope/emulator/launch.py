@@ -1,4 +1,4 @@
-"""One kernel launch: its grid cut into batches, placed on the model's SMs, run, and the device's clock moved on."""
+"""One kernel launch: its grid cut into batches, placed on SMs and run, and the device's clock moved on."""
 
 from dataclasses import dataclass, field
 
@@ -55,7 +55,7 @@ class Launch:
         return max(1, BATCH_THREADS // (self.warps * LANES))
 
     def run_in_rounds(self, total: int, placement: Placement) -> None:
-        """A CTA that may read the time starts when its slot is free, which the CTA before it there decides."""
+        """A CTA that may read the time starts when the CTA before it in its slot has ended."""
         for first in range(0, total, len(placement.sms)):
             ctas = np.arange(first, min(total, first + len(placement.sms)))
             slots, sms, starts = placement.next_round(len(ctas))
@@ -133,9 +133,3 @@ class Launch:
 
     def globaltimer(self, cycles: Array) -> Array:
         return self.device.globaltimer(cycles)
-
-    def print(self, text: str) -> None:
-        """What a kernel prints goes where this process prints."""
-        import sys
-
-        sys.stdout.write(text)

@@ -75,7 +75,9 @@ class Launcher:
         from profscope.emulator.driver import EmulatorDriver
 
         if not isinstance(active, EmulatorDriver):
-            raise EmulatorError(f"{program.name} was compiled for the emulator, which is no longer the active driver")
+            raise EmulatorError(
+                f"{program.name} was compiled for the emulator, which is no longer the active driver"
+            )
         names, types, values = [], [], []
         for name, kind, value in _flatten(self.signature.items(), args):
             names.append(name)
@@ -109,11 +111,14 @@ class Launcher:
 def _profile_allocator(allocation: Any, active: Any) -> Callable[..., Any]:
     """The one that was set; from 3.8 on the driver's own if none was (before, the unset one raises)."""
     has_one = getattr(allocation, "has_profile_allocator", lambda: True)
-    return allocation._profile_allocator.get() if has_one() else active.allocate_default_profile_scratch
+    chosen: Callable[..., Any] = (
+        allocation._profile_allocator.get() if has_one() else active.allocate_default_profile_scratch
+    )
+    return chosen
 
 
 def _flatten(signature: Any, args: Sequence[Any]) -> Iterator[tuple[str, str, Any]]:
-    """(name, type, value) of each kernel parameter: constants left out, tuples and descriptors taken apart."""
+    """(name, type, value) of each parameter: constants left out, tuples and descriptors taken apart."""
     for (name, kind), value in zip(signature, args, strict=True):
         if isinstance(kind, tuple | list):
             yield from _flatten([(f"{name}[{i}]", k) for i, k in enumerate(kind)], tuple(value))
@@ -124,7 +129,7 @@ def _flatten(signature: Any, args: Sequence[Any]) -> Iterator[tuple[str, str, An
 
 
 def _descriptor(name: str, kind: str, value: Any) -> Iterator[tuple[str, str, Any]]:
-    """A host tensor descriptor as sm_80 kernels take it: base, shape, strides, flags, shape and strides again."""
+    """A tensor descriptor as sm_80 kernels take it: base, shape, strides, flags, shape and strides again."""
     element = kind.partition("<")[2].partition("[")[0]
     yield name, f"*{element}", value.base
     shape = [(f"{name}.shape", size) for size in value.shape]
@@ -180,5 +185,5 @@ def _pack(kind: str, value: Any) -> Array:
     if kind == "bf16":
         bits = np.array([value], np.float32).view(np.uint32) >> np.uint32(16)
         return bits.reshape(1, 1, 1)
-    bits = max(32, int(kind[1:]))
-    return np.array([int(value) % (1 << bits)], f"u{bits // 8}").reshape(1, 1, 1)
+    width = max(32, int(kind[1:]))
+    return np.array([int(value) % (1 << width)], f"u{width // 8}").reshape(1, 1, 1)

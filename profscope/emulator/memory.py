@@ -12,7 +12,11 @@ import numpy as np
 from profscope.emulator.opcodes.table import Array
 from profscope.errors import EmulatorError
 
-__all__ = ["Allocation", "GlobalMemory", "Violation"]
+__all__ = ["LOCAL_WINDOW", "SHARED_WINDOW", "Allocation", "GlobalMemory", "MemoryViolationError"]
+
+# Where generic addresses of shared and local memory start: beyond any address of a process.
+SHARED_WINDOW = 1 << 56
+LOCAL_WINDOW = 1 << 57
 
 
 @dataclass(frozen=True)
@@ -33,8 +37,8 @@ class Allocation:
         return self.start + self.size
 
 
-class Violation(EmulatorError):
-    """A bad address, before the machine has said where: `bad` marks the threads, in the order of `addresses`."""
+class MemoryViolationError(EmulatorError):
+    """A bad address, before the machine has said where: `bad` marks the threads, as in `addresses`."""
 
     def __init__(self, message: str, addresses: Array, bad: Array) -> None:
         super().__init__(message)
@@ -72,20 +76,26 @@ class GlobalMemory:
     def offsets(self, addresses: Array, offset: int, size: int, pointer: int | None) -> Array:
         """Checked offsets into the views, in bytes, of accesses of `size` bytes at `addresses` + `offset`.
 
-        Raises Violation, whose message says what is wrong with the first bad address.
+        Raises MemoryViolationError, whose message says what is wrong with the first bad address.
         """
         relative = addresses - np.int64(self.base - offset)
         low, high = int(relative.min()), int(relative.max()) + size
         if size > 1 and int(np.bitwise_or.reduce(relative, axis=None)) & (size - 1):
             raise self.misaligned(relative, size, pointer)
         allocation = self.pointers[pointer] if pointer is not None else self.around(low)
-        if allocation is not None and low >= allocation.start - self.base and high <= allocation.end - self.base:
+        if (
+            allocation is not None
+            and low >= allocation.start - self.base
+            and high <= allocation.end - self.base
+        ):
             return relative
         if pointer is not None and allocation is not None:
             bad = (relative < allocation.start - self.base) | (relative + size > allocation.end - self.base)
             raise self.outside(relative, bad, size, allocation)
         index = np.searchsorted(self.starts, relative, side="right") - 1
-        inside = (index >= 0) & (relative + size <= self.ends[np.maximum(index, 0)]) if len(self.starts) else relative < 0
+        if not len(self.starts):
+            raise self.outside(relative, np.ones(relative.shape, np.bool_), size, None)
+        inside = (index >= 0) & (relative + size <= self.ends[np.maximum(index, 0)])
         if not inside.all():
             raise self.outside(relative, ~inside, size, None)
         return relative
@@ -97,25 +107,31 @@ class GlobalMemory:
             return None
         return self.allocations[index]
 
-    def misaligned(self, relative: Array, size: int, pointer: int | None) -> Violation:
+    def misaligned(self, relative: Array, size: int, pointer: int | None) -> MemoryViolationError:
         bad = relative & (size - 1) != 0
         first = int(relative[bad][0])
         where = self.describe(first, self.pointers[pointer] if pointer is not None else None)
-        return Violation(f"misaligned address: {size} bytes at {where}", relative, bad)
+        return MemoryViolationError(f"misaligned address: {size} bytes at {where}", relative, bad)
 
-    def outside(self, relative: Array, bad: Array, size: int, allocation: Allocation | None) -> Violation:
+    def outside(
+        self, relative: Array, bad: Array, size: int, allocation: Allocation | None
+    ) -> MemoryViolationError:
         first = int(relative[bad][0])
-        return Violation(f"out of bounds: {size} bytes at {self.describe(first, allocation)}", relative, bad)
+        return MemoryViolationError(
+            f"out of bounds: {size} bytes at {self.describe(first, allocation)}", relative, bad
+        )
 
     def describe(self, relative: int, allocation: Allocation | None) -> str:
-        """An address in words: the tensor it belongs to, or is nearest to, and the offset from its pointer."""
+        """An address in words: the tensor it is in, or nearest to, and the offset from its pointer."""
         address = relative + self.base
         nearest = allocation or min(
             self.allocations, key=lambda a: max(a.start - address, address - a.end + 1, 0), default=None
         )
         if nearest is None:
             return f"address {address:#x}; the launch was given no memory"
-        verb = "" if allocation or nearest.start <= address < nearest.end else "unallocated memory, nearest to "
+        verb = (
+            "" if allocation or nearest.start <= address < nearest.end else "unallocated memory, nearest to "
+        )
         return (
             f"{verb}{nearest.name!r} byte offset {address - nearest.base} "
             f"(its memory: {nearest.start - nearest.base} to {nearest.end - nearest.base})"

@@ -15,8 +15,10 @@ from profscope.errors import EmulatorError
 __all__ = ["Address", "Function", "GlobalVariable", "Immediate", "Instruction", "Module", "Operand",
            "Parameter", "Register", "SourceLine", "Symbol", "Vector", "parse"]  # fmt: skip
 
-TYPE_BYTES = {"pred": 1, "b8": 1, "u8": 1, "s8": 1, "b16": 2, "u16": 2, "s16": 2, "f16": 2, "bf16": 2, "b32": 4,
-              "u32": 4, "s32": 4, "f32": 4, "f16x2": 4, "b64": 8, "u64": 8, "s64": 8, "f64": 8}  # fmt: skip
+TYPE_BYTES = {
+    "pred": 1, "b8": 1, "u8": 1, "s8": 1, "b16": 2, "u16": 2, "s16": 2, "f16": 2, "bf16": 2, "b32": 4,
+    "u32": 4, "s32": 4, "f32": 4, "f16x2": 4, "b64": 8, "u64": 8, "s64": 8, "f64": 8,
+}  # fmt: skip
 
 
 class SourceLine(NamedTuple):
@@ -308,7 +310,9 @@ class _Parser:
                 self.at -= 1
                 function.body.append(self.instruction(scopes, source))
             else:
-                raise EmulatorError(f"PTX line {token.line}: {token.text!r} where an instruction should start")
+                raise EmulatorError(
+                    f"PTX line {token.line}: {token.text!r} where an instruction should start"
+                )
 
     def location(self) -> SourceLine | None:
         """`1 18 16, function_name ..., inlined_at 1 20 5`: the innermost position; line 0 means none."""

@@ -67,9 +67,13 @@ class SharedChecks:
         """Likewise for writes; `changes` marks the bytes, (accesses, size), that get another value."""
         rows, columns, warps = self.bytes_of(cta, warp, at, size)
         now = self.epoch[rows]
-        overwritten = (self.writer[rows, columns] != warps) & (self.written_in[rows, columns] == now) & changes
+        overwritten = (
+            (self.writer[rows, columns] != warps) & (self.written_in[rows, columns] == now) & changes
+        )
         if overwritten.any():
-            return "shared memory race: another warp wrote this since the last barrier", overwritten.any(axis=1)
+            return "shared memory race: another warp wrote this since the last barrier", overwritten.any(
+                axis=1
+            )
         read = (self.reader[rows, columns] != warps) & (self.read_in[rows, columns] == now) & changes
         if read.any():
             return "shared memory race: another warp read this since the last barrier", read.any(axis=1)
@@ -81,4 +85,8 @@ class SharedChecks:
     def bytes_of(cta: Array, warp: Array, at: Array, size: int) -> tuple[Array, Array, Array]:
         """Row and column of every byte accessed, and its warp, each (accesses, size)."""
         columns = at[:, None] + np.arange(size)
-        return np.broadcast_to(cta[:, None], columns.shape), columns, np.broadcast_to(warp[:, None], columns.shape)
+        return (
+            np.broadcast_to(cta[:, None], columns.shape),
+            columns,
+            np.broadcast_to(warp[:, None], columns.shape),
+        )

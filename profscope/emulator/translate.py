@@ -13,19 +13,21 @@ from typing import Any
 
 import numpy as np
 
-from profscope.emulator.costs import COSTS
+from profscope.emulator.costs import COSTS, Cost
 from profscope.emulator.flow import Block, Graph, reads, writes
+from profscope.emulator.kinds import LOAD, STORE, constant, converter, raw, width
 from profscope.emulator.opcodes import lookup
-from profscope.emulator.opcodes.convert import to_bf16
 from profscope.emulator.opcodes.table import DTYPES, Array, Form, Meaning, Op, describe_instruction
+from profscope.emulator.pointers import pointer_sources
 from profscope.emulator.ptx import Address, Immediate, Instruction, Operand, Register, Symbol, Vector
 from profscope.errors import EmulatorError
 
-__all__ = ["CLOCK_REGISTERS", "Site", "TranslatedBlock", "constant", "translate"]
+__all__ = ["CLOCK_REGISTERS", "Site", "TranslatedBlock", "translate"]
 
 CLOCK_REGISTERS = {
     "%clock": "clock_low", "%clock_hi": "clock_high", "%clock64": "clock",
-    "%globaltimer": "globaltimer", "%globaltimer_lo": "globaltimer_low", "%globaltimer_hi": "globaltimer_high",
+    "%globaltimer": "globaltimer", "%globaltimer_lo": "globaltimer_low",
+    "%globaltimer_hi": "globaltimer_high",
 }  # fmt: skip
 SPECIAL_REGISTERS = frozenset(
     [f"%{name}.{axis}" for name in ("tid", "ntid", "ctaid", "nctaid") for axis in "xyz"]
@@ -57,82 +59,6 @@ class TranslatedBlock:
     instructions: int
 
 
-def raw(kind: str) -> str:
-    """The kind a register of `kind` values is kept as between blocks: its bits as a signed integer, or a float."""
-    return {"u8": "i16", "i8": "i16", "u16": "i16", "u32": "i32", "u64": "i64", "bf16": "i16", "f16x2": "i32",
-            "bf16x2": "i32", "f16": "i16"}.get(kind, kind)  # fmt: skip
-
-
-def width(kind: str) -> int:
-    """Bytes of the register bits behind a kind; 0 for predicates."""
-    if kind == "pred":
-        return 0
-    return {"bf16": 2, "f16x2": 4, "bf16x2": 4}.get(kind, DTYPES[kind].itemsize)
-
-
-def load_bf16(bits: Array) -> Array:
-    return (bits.view(np.uint16).astype(np.uint32) << np.uint32(16)).view(np.float32)
-
-
-def store_bf16(values: Array) -> Array:
-    return (to_bf16(values).view(np.uint32) >> np.uint32(16)).astype(np.uint16).view(np.int16)
-
-
-def load_pair(bits: Array) -> Array:
-    return np.ascontiguousarray(bits).view(np.float16).reshape(*bits.shape, 2)
-
-
-def store_pair(values: Array) -> Array:
-    return np.ascontiguousarray(values).view(np.int32)[..., 0]
-
-
-def load_bf16_pair(bits: Array) -> Array:
-    return load_bf16(np.ascontiguousarray(bits).view(np.int16).reshape(*bits.shape, 2))
-
-
-def store_bf16_pair(values: Array) -> Array:
-    return np.ascontiguousarray(store_bf16(values)).view(np.int32)[..., 0]
-
-
-_LOAD = {"bf16": load_bf16, "f16x2": load_pair, "bf16x2": load_bf16_pair}
-_STORE = {"bf16": store_bf16, "f16x2": store_pair, "bf16x2": store_bf16_pair}
-
-
-def converter(have: str, want: str) -> Callable[[Array], Array] | None:
-    """The function from one kind to another of the same register; None if nothing is to be done.
-
-    A narrower kind takes the low bits; a wider one extends by the sign of what is there.
-    """
-    if have == want:
-        return None
-    if want in _LOAD:
-        first, load = converter(have, raw(want)), _LOAD[want]
-        return load if first is None else (lambda x: load(first(x)))
-    if have in _STORE:
-        then, store = converter(raw(have), want), _STORE[have]
-        return store if then is None else (lambda x: then(store(x)))
-    if "pred" in (have, want):
-        raise EmulatorError(f"a predicate is used as a number or the other way round ({have}, {want})")
-    dtype = DTYPES[want]
-    if width(have) == width(want):
-        return lambda x: x.view(dtype)
-    integer = np.dtype(f"i{width(have)}" if have[0] == "f" else DTYPES[have])
-    signed = np.dtype(f"i{width(want)}")
-    return lambda x: x.view(integer).astype(signed).view(dtype)
-
-
-def constant(bits: int, kind: str, literal_width: int = 0) -> Array:
-    """An array of one element with these bits; a float32 literal for a float64 is converted."""
-    if kind == "pred":
-        return np.full((1, 1, 1), bool(bits))
-    if kind == "f64" and literal_width == 32:
-        return np.array([bits], np.uint32).view(np.float32).astype(np.float64).reshape(1, 1, 1)
-    size = width(kind)
-    stored = np.array([bits % (1 << 8 * size)], f"u{size}").reshape(1, 1, 1)
-    convert = converter(f"u{8 * size}", kind)
-    return stored if convert is None else convert(stored)
-
-
 def keep(p: Array, new: Array, old: Array) -> Array:
     """What a predicated instruction leaves in its result register."""
     return np.where(p, new, old)
@@ -160,7 +86,7 @@ class _Translator:
         for register in shared:
             self.slots[register] = len(self.slot_kinds)
             self.slot_kinds.append(kinds.get(register) or self.register_kind(register))
-        self.pointers = _pointer_sources(graph)
+        self.pointers = pointer_sources(graph)
 
     def meaning(self, instruction: Instruction) -> tuple[Op, Form, Meaning]:
         row, form = lookup(instruction)
@@ -210,7 +136,9 @@ def _barrier(block: Block) -> tuple[int, int]:
     values = []
     for operand in last.operands:
         if not isinstance(operand, Immediate):
-            raise EmulatorError(f"{describe_instruction(last)}: barrier numbers in registers are not supported")
+            raise EmulatorError(
+                f"{describe_instruction(last)}: barrier numbers in registers are not supported"
+            )
         values.append(operand.bits)
     return (values[0] if values else 0, values[1] if len(values) > 1 else 0)
 
@@ -224,7 +152,9 @@ class _BlockWriter:
         self.lines: list[str] = []
         self.namespace: dict[str, Any] = {"keep": keep, "invert": np.invert}
         self.names = 0
-        self.variables: dict[str, dict[str, str]] = {}  # of each register, the variable that holds it as a kind
+        self.variables: dict[
+            str, dict[str, str]
+        ] = {}  # of each register, the variable that holds it as a kind
         self.constants: dict[tuple[int, str, int], str] = {}
         self.active: dict[tuple[str, bool], str] = {}  # masks joined with a predicate
         self.ready: dict[str, int] = {}  # cycle since the last tick at which a register can be read
@@ -276,7 +206,7 @@ class _BlockWriter:
         function = converter(have, want)
         if function is None:
             return variable
-        simple = have not in _STORE and want not in _LOAD and width(have) == width(want)
+        simple = have not in STORE and want not in LOAD and width(have) == width(want)
         if simple:
             return self.let(f"{variable}.view({self.bind('T', DTYPES[want])})")
         return self.let(f"{self.bind('C', function)}({variable})")
@@ -338,8 +268,6 @@ class _BlockWriter:
             self.ready[register] = issued + latency
 
     def load_latency(self, form: Form) -> int:
-        from profscope.emulator.costs import Cost
-
         space = form.pick("shared", "local", "param", "const")
         by_space = {"shared": Cost.SHARED_LOAD, "local": Cost.LOCAL}
         return COSTS[by_space.get(space, Cost.PARAMETER if space else Cost.GLOBAL_LOAD)].latency
@@ -405,7 +333,7 @@ class _BlockWriter:
         own = self.shared.register_kind(operand.name)
         if kind != "pred" and width(kind) != width(own):
             variable, kind = self.converted(variable, kind, own), own
-        if kind in _STORE:
+        if kind in STORE:
             variable, kind = self.converted(variable, kind, raw(kind)), raw(kind)
         if predicate is not None:
             value, mask = predicate
@@ -471,43 +399,3 @@ def _release(lines: list[str], result: str) -> list[str]:
         if number in dead:
             released.append(f"del {', '.join(dead[number])}")
     return released
-
-
-def _pointer_sources(graph: Graph) -> dict[int, int]:
-    """For each instruction with an address that is computed from one pointer parameter only, that parameter."""
-    sources: dict[str, frozenset[int]] = {}
-    instructions = [i for block in graph.blocks for i in block.instructions]
-    wide = {name for name, kind in graph.registers.items() if kind.endswith("64")}
-    changed = True
-    while changed:
-        changed = False
-        for instruction in instructions:
-            found = _sources_of(instruction, graph, sources, wide)
-            for name in writes(instruction):
-                if name in wide and not found <= sources.get(name, frozenset()):
-                    sources[name] = sources.get(name, frozenset()) | found
-                    changed = True
-    result = {}
-    for instruction in instructions:
-        for operand in instruction.operands:
-            if isinstance(operand, Address) and isinstance(operand.base, Register):
-                origin = sources.get(operand.base.name, frozenset())
-                if len(origin) == 1:
-                    result[id(instruction)] = next(iter(origin))
-    return result
-
-
-def _sources_of(
-    instruction: Instruction, graph: Graph, sources: dict[str, frozenset[int]], wide: set[str]
-) -> frozenset[int]:
-    """The pointer parameters that an instruction's 64-bit result is computed from."""
-    if instruction.opcode.startswith("ld"):
-        where = instruction.operands[1]
-        if instruction.opcode.startswith("ld.param") and isinstance(where, Address) and isinstance(where.base, Symbol):
-            index = graph.params.index(where.base.name) if where.base.name in graph.params else -1
-            if index >= 0 and graph.pointers[index]:
-                return frozenset([index])
-        return frozenset()
-    if instruction.opcode.startswith(("setp", "atom")):
-        return frozenset()
-    return frozenset().union(*(sources.get(n, frozenset()) for n in reads(instruction) if n in wide))

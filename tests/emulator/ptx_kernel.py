@@ -19,7 +19,9 @@ def assemble(body: str, threads: int = 32, declarations: str = "") -> str:
 
     %t is the thread's number in the grid; %r %q %d %s %p %f %h registers are there to use.
     """
-    params = ",\n".join(f"  .param .u64 .ptr .global .align 1 kernel_param_{i}" for i in range(len(PARAMETERS)))
+    params = ",\n".join(
+        f"  .param .u64 .ptr .global .align 1 kernel_param_{i}" for i in range(len(PARAMETERS))
+    )
     loads = "\n".join(f"  ld.param.b64 %{name}, [kernel_param_{i}];" for i, name in enumerate(PARAMETERS))
     return f"""
 .version 8.6
@@ -65,7 +67,9 @@ def run(
     for name in PARAMETERS:
         array = given.get(name)
         address = array.ctypes.data if array is not None else 0
-        pointers.append(Allocation(name, address, array.nbytes, address, array) if array is not None else None)
+        pointers.append(
+            Allocation(name, address, array.nbytes, address, array) if array is not None else None
+        )
     program = load(assemble(body, threads, declarations).encode(), "kernel")
     known = [p for p in pointers if p is not None]
     Launch(

@@ -145,7 +145,20 @@ def matmul_cycles(stages: int) -> int:
         a, b = torch.randn(64, 512).half(), torch.randn(512, 64).half()
         c = torch.zeros(64, 64).half()
         matmul_kernel[(1,)](
-            a, b, c, 64, 64, 512, 512, 64, 64, BLOCK_M=64, BLOCK_N=64, BLOCK_K=32, GROUP_M=1, num_stages=stages
+            a,
+            b,
+            c,
+            64,
+            64,
+            512,
+            512,
+            64,
+            64,
+            BLOCK_M=64,
+            BLOCK_N=64,
+            BLOCK_K=32,
+            GROUP_M=1,
+            num_stages=stages,
         )
         return driver.device.cycles
 
@@ -181,7 +194,9 @@ RECORD = """
 def test_record_as_an_instrumenting_pass_writes_it() -> None:
     """Nested scopes, a lane-0 predicate, a vector store with a cache hint: one record a warp."""
     out = np.zeros((4, 4), np.uint32)
-    body = "mov.u32 %r6, %smid; mov.b32 %r7, 99; mov.u32 %r4, %clock;" + RECORD.format(first="%r4").replace("{{", "{").replace("}}", "}")
+    body = "mov.u32 %r6, %smid; mov.b32 %r7, 99; mov.u32 %r4, %clock;" + RECORD.format(first="%r4").replace(
+        "{{", "{"
+    ).replace("}}", "}")
     run(body, out, threads=64, ctas=2)
     assert (out[:, 3] == 99).all()
     assert out[:, 2].tolist() == [0, 0, 1, 1]

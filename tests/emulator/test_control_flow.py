@@ -90,7 +90,9 @@ def test_atomics() -> None:
         for name, torch_name in reduce.items():
             out = torch.zeros(bins, dtype=dtype)
             atomic_kernel[(4,)](x, index, out, n, OP=name, BLOCK=256)
-            assert torch.equal(out, torch.zeros_like(out).scatter_reduce(0, index.long(), x, torch_name)), name
+            assert torch.equal(out, torch.zeros_like(out).scatter_reduce(0, index.long(), x, torch_name)), (
+                name
+            )
     for name, operation in (("and", "__iand__"), ("or", "__ior__"), ("xor", "__ixor__")):
         x = torch.randint(0, 1 << 30, (n,), dtype=torch.int32)
         out = torch.full((bins,), 0x5555, dtype=torch.int32)

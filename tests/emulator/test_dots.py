@@ -55,7 +55,21 @@ def test_matmul(warps: int, stages: int) -> None:
     a, b = torch.randn(m, k).half(), torch.randn(k, n).half()
     c = torch.zeros(m, n).half()
     matmul_kernel[(2 * 2,)](
-        a, b, c, m, n, k, k, n, n, BLOCK_M=64, BLOCK_N=64, BLOCK_K=32, GROUP_M=2, num_warps=warps, num_stages=stages
+        a,
+        b,
+        c,
+        m,
+        n,
+        k,
+        k,
+        n,
+        n,
+        BLOCK_M=64,
+        BLOCK_N=64,
+        BLOCK_K=32,
+        GROUP_M=2,
+        num_warps=warps,
+        num_stages=stages,
     )
     torch.testing.assert_close(c, (a.float() @ b.float()).half(), rtol=1e-3, atol=1e-2)
 

@@ -119,14 +119,14 @@ def c_division(x: np.ndarray, y: np.ndarray) -> np.ndarray:
 INT_OPS: dict[str, Callable[[np.ndarray, np.ndarray], np.ndarray]] = {
     "add": np.add, "sub": np.subtract, "mul": np.multiply, "div": c_division,
     "mod": np.fmod, "and": np.bitwise_and, "or": np.bitwise_or,
-    "xor": np.bitwise_xor, "shl": lambda x, y: x << (y & 7), "shr": lambda x, y: x >> (y & 7), "max": np.maximum,
-    "min": np.minimum,
+    "xor": np.bitwise_xor, "shl": lambda x, y: x << (y & 7), "shr": lambda x, y: x >> (y & 7),
+    "max": np.maximum, "min": np.minimum,
 }  # fmt: skip
 BIT_OPS: dict[str, Callable[[np.ndarray, np.ndarray], np.ndarray]] = {
     "umulhi": lambda x, y: ((x.view(np.uint32).astype(np.uint64) * y.view(np.uint32)) >> 32).astype(np.int32),
     "popc": lambda x, y: np.bitwise_count(x.view(np.uint32)).astype(np.int32),
     "clz": lambda x, y: np.array([32 - int(v).bit_length() for v in x.view(np.uint32)], np.int32),
-    "brev": lambda x, y: np.array([int(f"{v:032b}"[::-1], 2) for v in x.view(np.uint32)], np.uint32).view(np.int32),
+    "brev": lambda x, y: np.array([int(f"{v:032b}"[::-1], 2) for v in x.view("u4")], "u4").view("i4"),
 }  # fmt: skip
 
 

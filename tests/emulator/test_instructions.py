@@ -144,7 +144,9 @@ def permuted(a: int, b: int, selector: int) -> int:
 def test_bit_fields(a: np.ndarray, start: np.ndarray, length: np.ndarray) -> None:
     got = execute("bfe.u32 {d}, {a}, {b}, {c}", [a, start, length], np.dtype(np.uint32))
     signed = execute("bfe.s32 {d}, {a}, {b}, {c}", [a, start, length], np.dtype(np.int32))
-    for x, s, n, value, signed_value in zip(a.tolist(), start.tolist(), length.tolist(), got, signed, strict=True):
+    for x, s, n, value, signed_value in zip(
+        a.tolist(), start.tolist(), length.tolist(), got, signed, strict=True
+    ):
         assert value == (x >> s) & ((1 << n) - 1) & 0xFFFFFFFF
         wide = x - (1 << 32) if x >> 31 else x
         field = (wide >> s) & ((1 << n) - 1)
@@ -157,9 +159,7 @@ def test_bit_fields(a: np.ndarray, start: np.ndarray, length: np.ndarray) -> Non
 def test_carries(a: np.ndarray, b: np.ndarray, c: np.ndarray) -> None:
     """A 64-bit product and sum made of 32-bit halves with carries."""
     u32 = np.dtype(np.uint32)
-    high = execute(
-        "add.cc.u32 {d}, {a}, {b}; addc.u32 {d}, {c}, 0", [a, b, c], u32
-    )
+    high = execute("add.cc.u32 {d}, {a}, {b}; addc.u32 {d}, {c}, 0", [a, b, c], u32)
     pairs = list(zip(a.tolist(), b.tolist(), c.tolist(), strict=True))
     assert high.tolist() == [(z + (x + y >> 32)) % 2**32 for x, y, z in pairs]
     borrow = execute("sub.cc.u32 {d}, {a}, {b}; subc.u32 {d}, {c}, 0", [a, b, c], u32)
@@ -335,8 +335,9 @@ def test_float_narrowing(a: np.ndarray) -> None:
     assert not (tf32[finite] & 0x1FFF).any()
 
 
-@pytest.mark.parametrize("comparison", ["eq", "ne", "lt", "le", "gt", "ge", "equ", "neu", "ltu", "leu", "gtu", "geu",
-                                        "num", "nan"])  # fmt: skip
+@pytest.mark.parametrize(
+    "comparison", ["eq", "ne", "lt", "le", "gt", "ge", "equ", "neu", "ltu", "leu", "gtu", "geu", "num", "nan"]
+)  # fmt: skip
 @settings(max_examples=5)
 @given(a=words(np.float32), b=words(np.float32))
 def test_float_comparisons_with_nan(comparison: str, a: np.ndarray, b: np.ndarray) -> None:
@@ -363,7 +364,8 @@ def test_float_comparisons_with_nan(comparison: str, a: np.ndarray, b: np.ndarra
 def test_vectors_split_and_join() -> None:
     a = np.arange(32, dtype=np.uint64) * 0x0123456789ABCDEF
     got = execute(
-        "mov.b64 {{%r1, %r2}}, {a}; mov.b32 {{%h1, %h2}}, %r1; mov.b32 %r3, {{%h2, %h1}}; mov.b64 {d}, {{%r2, %r3}}",
+        "mov.b64 {{%r1, %r2}}, {a}; mov.b32 {{%h1, %h2}}, %r1; "
+        "mov.b32 %r3, {{%h2, %h1}}; mov.b64 {d}, {{%r2, %r3}}",
         [a],
         np.dtype(np.uint64),
     )
@@ -404,5 +406,7 @@ def test_votes() -> None:
 def test_unknown_opcodes_say_where() -> None:
     with pytest.raises(EmulatorError, match=r"frobnicate\.b32 at PTX line \d+: unknown opcode"):
         execute("frobnicate.b32 {d}, {a}", [np.zeros(32, np.uint32)], np.dtype(np.uint32))
-    with pytest.raises(EmulatorError, match=r"add\.strange\.s32 at PTX line \d+: modifier \.strange is unknown"):
+    with pytest.raises(
+        EmulatorError, match=r"add\.strange\.s32 at PTX line \d+: modifier \.strange is unknown"
+    ):
         execute("add.strange.s32 {d}, {a}, {a}", [np.zeros(32, np.uint32)], np.dtype(np.uint32))

@@ -5,8 +5,8 @@ from typing import Any
 
 import pytest
 import torch
-import torch.nn.functional as F
 from liger_kernel import ops
+from torch.nn import functional
 
 ROWS, COLS = 12, 320
 
@@ -34,7 +34,7 @@ def test_rms_norm() -> None:
     x, w = torch.randn(ROWS, COLS), torch.randn(COLS)
     check(
         lambda x, w: ops.LigerRMSNormFunction.apply(x, w, 1e-6, 0.0, "llama", False),
-        lambda x, w: F.rms_norm(x, (COLS,), w, 1e-6),
+        lambda x, w: functional.rms_norm(x, (COLS,), w, 1e-6),
         x,
         w,
     )
@@ -44,7 +44,7 @@ def test_layer_norm() -> None:
     x, w, b = torch.randn(ROWS, COLS), torch.randn(COLS), torch.randn(COLS)
     check(
         lambda x, w, b: ops.LigerLayerNormFunction.apply(x, w, b, 1e-6),
-        lambda x, w, b: F.layer_norm(x, (COLS,), w, b, 1e-6),
+        lambda x, w, b: functional.layer_norm(x, (COLS,), w, b, 1e-6),
         x,
         w,
         b,
@@ -54,7 +54,7 @@ def test_layer_norm() -> None:
 def test_swiglu() -> None:
     check(
         lambda a, b: ops.LigerSiLUMulFunction.apply(a, b),
-        lambda a, b: F.silu(a) * b,
+        lambda a, b: functional.silu(a) * b,
         torch.randn(ROWS, COLS),
         torch.randn(ROWS, COLS),
     )
@@ -63,7 +63,7 @@ def test_swiglu() -> None:
 def test_geglu() -> None:
     check(
         lambda a, b: ops.LigerGELUMulFunction.apply(a, b),
-        lambda a, b: F.gelu(a, approximate="tanh") * b,
+        lambda a, b: functional.gelu(a, approximate="tanh") * b,
         torch.randn(ROWS, COLS),
         torch.randn(ROWS, COLS),
     )
@@ -104,10 +104,14 @@ def test_cross_entropy(smoothing: float) -> None:
         result: Any = ops.LigerCrossEntropyFunction.apply(x * 1, target, None, -100, 0.0, smoothing)
         return result[0]  # type: ignore[no-any-return]
 
-    check(ours, lambda x: F.cross_entropy(x, target, label_smoothing=smoothing), torch.randn(ROWS, 1000))
+    check(
+        ours,
+        lambda x: functional.cross_entropy(x, target, label_smoothing=smoothing),
+        torch.randn(ROWS, 1000),
+    )
 
 
 def test_bfloat16_rms_norm() -> None:
     x, w = torch.randn(ROWS, COLS).bfloat16(), torch.randn(COLS).bfloat16()
     got = ops.LigerRMSNormFunction.apply(x, w, 1e-6, 0.0, "llama", False)
-    torch.testing.assert_close(got, F.rms_norm(x, (COLS,), w, 1e-6), rtol=2e-2, atol=2e-2)
+    torch.testing.assert_close(got, functional.rms_norm(x, (COLS,), w, 1e-6), rtol=2e-2, atol=2e-2)

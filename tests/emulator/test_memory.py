@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 import torch
 
-from profscope.emulator.memory import Allocation, GlobalMemory, Violation
+from profscope.emulator.memory import Allocation, GlobalMemory, MemoryViolationError
 from profscope.errors import EmulatorError
 from tests.emulator.ptx_kernel import run
 from tests.kernels.add import add_kernel
@@ -38,7 +38,7 @@ def test_neighbouring_tensor_does_not_excuse_an_access() -> None:
     memory = GlobalMemory([a, b], [a, b])
     address = np.array([whole.ctypes.data + 128])
     assert memory.offsets(address, 0, 4, None) is not None
-    with pytest.raises(Violation, match="out of bounds: 4 bytes at 'a' byte offset 128"):
+    with pytest.raises(MemoryViolationError, match="out of bounds: 4 bytes at 'a' byte offset 128"):
         memory.offsets(address, 0, 4, 0)
 
 
@@ -64,7 +64,9 @@ def test_null_pointer() -> None:
 
 def test_shared_memory_bounds() -> None:
     out = np.zeros(32, np.int32)
-    with pytest.raises(EmulatorError, match=r"out of bounds: 4 bytes at offset 2000 of 1024 bytes of shared memory"):
+    with pytest.raises(
+        EmulatorError, match=r"out of bounds: 4 bytes at offset 2000 of 1024 bytes of shared memory"
+    ):
         run("mov.b32 %r1, 2000; ld.shared.b32 %r2, [%r1];", out)
     with pytest.raises(EmulatorError, match="misaligned address: 8 bytes of shared memory"):
         run("mov.b32 %r1, 4; ld.shared.b64 %q2, [%r1];", out)
@@ -81,7 +83,10 @@ def test_device_assert() -> None:
     assert_kernel[(1,)](torch.ones(128), BLOCK=128)
     x = torch.ones(128)
     x[77] = -1
-    with pytest.raises(EmulatorError, match=r"assertion failed at .*debug.py:\d+: x must be positive, in CTA .* warp 2 lane 13"):
+    with pytest.raises(
+        EmulatorError,
+        match=r"assertion failed at .*debug.py:\d+: x must be positive, in CTA .* warp 2 lane 13",
+    ):
         assert_kernel[(1,)](x, BLOCK=128)
 
 

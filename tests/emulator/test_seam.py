@@ -22,12 +22,17 @@ def python(code: str, **environment: str) -> str:
     import os
 
     done = subprocess.run(
-        [sys.executable, "-c", code], env={**os.environ, **environment}, capture_output=True, text=True, check=False
+        [sys.executable, "-c", code],
+        env={**os.environ, **environment},
+        capture_output=True,
+        text=True,
+        check=False,
     )
     assert done.returncode == 0, done.stderr
     return done.stdout.strip()
 
 
+# ruff: noqa: N803
 NO_DRIVER = """
 import triton
 try:
@@ -58,10 +63,17 @@ def test_import_triton_stays_light() -> None:
 
 def test_activation_is_undone_also_after_an_error() -> None:
     outer = driver.active
-    with pytest.raises(KeyError), activate(sm_count=2) as inner:
-        assert driver.active is inner
-        raise KeyError
+    seen = []
+
+    def fail() -> None:
+        with activate(sm_count=2):
+            seen.append(driver.active)
+            raise KeyError
+
+    with pytest.raises(KeyError):
+        fail()
     assert driver.active is outer
+    assert seen[0] is not outer
 
 
 def test_describe() -> None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import triton
 import triton.language as tl
 
+# ruff: noqa: N803
 __all__ = ["atomic_kernel", "counter_kernel", "lock_kernel"]
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import triton
 import triton.language as tl
 
+# ruff: noqa: N803
 __all__ = ["assert_kernel", "misaligned_kernel", "out_of_bounds_kernel", "print_kernel"]
 
 

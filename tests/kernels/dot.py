@@ -5,6 +5,7 @@ from __future__ import annotations
 import triton
 import triton.language as tl
 
+# ruff: noqa: N803
 __all__ = ["dot_kernel"]
 
 
@@ -13,7 +14,7 @@ def dot_kernel(
     a_ptr, b_ptr, c_ptr, K,
     BLOCK_M: tl.constexpr, BLOCK_N: tl.constexpr, BLOCK_K: tl.constexpr, PRECISION: tl.constexpr,
 ):  # fmt: skip
-    """C = A @ B for row-major A (BLOCK_M, K), B (K, BLOCK_N); integers accumulate in int32, floats in float32."""
+    """C = A @ B for row-major A (BLOCK_M, K), B (K, BLOCK_N), accumulated in the type of C."""
     offs_m = tl.arange(0, BLOCK_M)
     offs_n = tl.arange(0, BLOCK_N)
     offs_k = tl.arange(0, BLOCK_K)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import triton
 import triton.language as tl
 
+# ruff: noqa: N803
 __all__ = ["dropout_kernel", "random_kernel"]
 
 

@@ -6,6 +6,7 @@ import triton
 import triton.language as tl
 from triton.language.extra import libdevice
 
+# ruff: noqa: N803
 __all__ = ["cast_kernel", "int_kernel", "libdevice_kernel", "math_kernel", "where_kernel"]
 
 

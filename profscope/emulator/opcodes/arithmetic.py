@@ -19,7 +19,7 @@ def flush(x: Array) -> Array:
 
 
 def with_modifiers(form: Form, function: Callable[..., Array]) -> Callable[..., Array]:
-    """`function` under `.ftz` (subnormal float32 arguments and results are zero) and `.sat` (result in [0, 1])."""
+    """`function` under `.ftz` (subnormal float32 values are zero) and `.sat` (the result is in [0, 1])."""
     if form.has("sat") and form.kind[0] == "f":
         inner = function
 
@@ -294,14 +294,13 @@ def min_max(form: Form) -> Meaning:
     """
     if form.has("xorsign") or form.has("abs") or form.has("relu"):
         raise form.unsupported("this modifier is not supported")
+    is_min = form.name == "min"
+    strict: Callable[..., Array] = np.minimum if is_min else np.maximum
     if not is_float(form):
-        function: Callable[..., Array] = np.minimum if form.name == "min" else np.maximum
-        return elementwise(form, function, form.kind, form.kind, form.kind)
-    if form.has("NaN"):
-        pick = np.minimum if form.name == "min" else np.maximum
-    else:
-        pick = np.fmin if form.name == "min" else np.fmax
-    join = np.logical_or if form.name == "min" else np.logical_and
+        return elementwise(form, strict, form.kind, form.kind, form.kind)
+    lenient: Callable[..., Array] = np.fmin if is_min else np.fmax
+    pick = strict if form.has("NaN") else lenient
+    join = np.logical_or if is_min else np.logical_and
 
     def function(a: Array, b: Array) -> Array:
         result = pick(a, b)

@@ -41,9 +41,7 @@ def lop3(form: Form) -> Meaning:
         result = np.zeros(1, np.int32)
         for row in range(8):
             if table >> row & 1:
-                result = result | (
-                    (a if row & 4 else ~a) & (b if row & 2 else ~b) & (c if row & 1 else ~c)
-                )
+                result = result | ((a if row & 4 else ~a) & (b if row & 2 else ~b) & (c if row & 1 else ~c))
         return result
 
     return elementwise(form, function, "i32", "i32", "i32", "i32", "i32")
@@ -52,7 +50,9 @@ def lop3(form: Form) -> Meaning:
 @op("shl shr")
 def shift(form: Form) -> Meaning:
     """d = a shifted by min(b, width) bits; `shr` of a signed type copies the sign"""
-    kind = "u" + form.kind[1:] if form.kind[0] == "u" or form.instruction.opcode.endswith(".b32") else form.kind
+    kind = (
+        "u" + form.kind[1:] if form.kind[0] == "u" or form.instruction.opcode.endswith(".b32") else form.kind
+    )
     if form.name == "shr" and ".b" in form.instruction.opcode:
         kind = "u" + form.kind[1:]
     if form.name == "shl":
@@ -178,7 +178,7 @@ def brev(form: Form) -> Meaning:
 
 @op("prmt", cost=Cost.ALU)
 def prmt(form: Form) -> Meaning:
-    """d = four bytes picked from b:a, each by four bits of c; the top bit of the four spreads the byte's sign"""
+    """d = four bytes picked from b:a, each by four bits of c, the top one of which spreads the byte's sign"""
     if form.modifiers:
         raise form.unsupported("only the default mode of prmt is supported")
     constant = form.constant(3)

@@ -4,6 +4,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from profscope.emulator import reports
 from profscope.emulator.costs import Cost
 from profscope.emulator.opcodes.table import Array, Form, Meaning, op
 
@@ -70,7 +71,7 @@ def vprintf(form: Form) -> Meaning:
     result, text, values = form.operands
 
     def function(machine: "Batch", mask: Array | None, site: "Site", text: Array, values: Array) -> Array:
-        machine.print(mask, site, text, values)
+        reports.print_from_threads(machine, mask, text, values)
         return np.zeros((1, 1, 1), np.int32)
 
     return Meaning(function, [(result, "i32")], [(text, "i64"), (values, "i64")], on_machine=True)
@@ -81,8 +82,8 @@ def assertfail(form: Form) -> Meaning:
     """the launch fails with the assertion's message"""
 
     def function(machine: "Batch", mask: Array | None, site: "Site", *arguments: Array) -> None:
-        message, file, line, scope, _ = arguments
-        machine.assertion_failed(mask, site, message, file, line, scope)
+        message, file, line, _, _ = arguments
+        reports.assertion_failed(machine, mask, site, message, file, line)
 
     kinds = ("i64", "i64", "i32", "i64", "i64")
     return Meaning(function, [], list(zip(form.operands, kinds, strict=True)), on_machine=True)

@@ -5,23 +5,20 @@ from collections.abc import Callable
 import numpy as np
 
 from profscope.emulator.costs import Cost
+from profscope.emulator.memory import LOCAL_WINDOW, SHARED_WINDOW
 from profscope.emulator.opcodes.arithmetic import flush, round_directed, signless
-from profscope.emulator.opcodes.table import DTYPES, Array, Form, Meaning, elementwise, items, op
+from profscope.emulator.opcodes.table import DTYPES, Array, DType, Form, Meaning, elementwise, items, op
 from profscope.emulator.ptx import Register, Vector
 
-__all__ = ["LOCAL_WINDOW", "SHARED_WINDOW"]
-
-# Where generic addresses of shared and local memory start: beyond any address of a process.
-SHARED_WINDOW = 1 << 56
-LOCAL_WINDOW = 1 << 57
+__all__: list[str] = []
 
 
-def split(value: Array, dtype: np.dtype, count: int) -> Array:
+def split(value: Array, dtype: DType, count: int) -> Array:
     """The `count` parts of each element, lowest first, on a new last axis."""
     return np.ascontiguousarray(value).view(dtype).reshape(*value.shape, count)
 
 
-def join(parts: tuple[Array, ...], dtype: np.dtype) -> Array:
+def join(parts: tuple[Array, ...], dtype: DType) -> Array:
     """The inverse of `split`."""
     shape = np.broadcast_shapes(*(p.shape for p in parts))
     out = np.empty((*shape, len(parts)), parts[0].dtype)
@@ -31,7 +28,9 @@ def join(parts: tuple[Array, ...], dtype: np.dtype) -> Array:
 
 
 def narrow(kind: str, count: int) -> str:
-    bits = {"i16": 16, "i32": 32, "u32": 32, "i64": 64, "u64": 64, "f64": 64, "f32": 32, "u16": 16}[kind] // count
+    bits = {"i16": 16, "i32": 32, "u32": 32, "i64": 64, "u64": 64, "f64": 64, "f32": 32, "u16": 16}[
+        kind
+    ] // count
     return {8: "u8", 16: "i16", 32: "i32"}[bits]
 
 
@@ -63,7 +62,9 @@ def mov(form: Form) -> Meaning:
 @op("cvta", "global local shared to", cost=Cost.ALU)
 def cvta(form: Form) -> Meaning:
     """d = the generic address of a global, shared or local one; `.to` the other way"""
-    window = {"global": 0, "shared": SHARED_WINDOW, "local": LOCAL_WINDOW}[form.pick("global", "local", "shared")]
+    window = {"global": 0, "shared": SHARED_WINDOW, "local": LOCAL_WINDOW}[
+        form.pick("global", "local", "shared")
+    ]
     offset = np.int64(-window if form.has("to") else window)
     return elementwise(form, (lambda a: a + offset) if window else (lambda a: a), "i64", "i64")
 
@@ -165,7 +166,8 @@ def unordered(function: Callable[..., Array]) -> Callable[..., Array]:
 COMPARISONS: dict[str, Callable[..., Array]] = {
     "eq": np.equal, "ne": np.not_equal, "lt": np.less, "le": np.less_equal, "gt": np.greater,
     "ge": np.greater_equal, "lo": np.less, "ls": np.less_equal, "hi": np.greater, "hs": np.greater_equal,
-    "equ": unordered(np.equal), "neu": np.not_equal, "ltu": unordered(np.less), "leu": unordered(np.less_equal),
+    "equ": unordered(np.equal), "neu": np.not_equal,
+    "ltu": unordered(np.less), "leu": unordered(np.less_equal),
     "gtu": unordered(np.greater), "geu": unordered(np.greater_equal),
     "num": lambda a, b: ~(np.isnan(a) | np.isnan(b)), "nan": lambda a, b: np.isnan(a) | np.isnan(b),
 }  # fmt: skip

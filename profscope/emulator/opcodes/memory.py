@@ -18,8 +18,8 @@ __all__: list[str] = []
 
 # Cache, ordering and scope qualifiers: memory here is sequentially consistent and has no caches.
 HINTS = (
-    "relaxed acquire release acq_rel volatile weak cta gpu sys cluster ca cg cs cv lu wb wt nc mmio L1 L2 unified "
-    "evict_first evict_last evict_normal no_allocate"
+    "relaxed acquire release acq_rel volatile weak cta gpu sys cluster ca cg cs cv lu wb wt nc mmio L1 L2 "
+    "unified evict_first evict_last evict_normal no_allocate"
 )
 SPACES = ("global", "shared", "local", "param", "const")
 
@@ -93,7 +93,7 @@ ATOMICS: dict[str, Callable[..., Array]] = {
 
 @op("atom", HINTS + " global shared noftz " + " ".join(ATOMICS), cost=Cost.ATOMIC)
 def atom(form: Form) -> Meaning:
-    """d = memory; memory = memory combined with a (and b); threads take turns in the order of their numbers"""
+    """d = memory; memory = memory combined with a (and b); threads take turns in order"""
     base, offset = address(form, 1)
     return read_modify_write(form, [(form.operands[0], form.kind)], base, offset, form.operands[2:])
 

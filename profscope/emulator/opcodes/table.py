@@ -1,8 +1,9 @@
 """The opcode table: what each PTX instruction means, as a function on numpy arrays.
 
-An entry is a function under `@op(...)`. It gets a `Form` (one instruction as written) and returns a `Meaning`:
-a function on arrays, the operands it reads and writes, and the kind of each. It runs once when a kernel is
-translated; the function in the `Meaning` runs every time the instruction executes, for all threads at once.
+An entry is a function under `@op(...)`. It gets a `Form` (one instruction as written) and returns a
+`Meaning`: a function on arrays, the operands it reads and writes, and the kind of each. It runs once when a
+kernel is translated; the function in the `Meaning` runs every time the instruction executes, for all threads
+at once.
 
 Values are arrays of three axes, (CTAs, warps of a CTA, lanes), where an axis along which the value does not
 vary has length 1. They are never modified in place. Kinds: i16 u16 i32 u32 i64 u64 f16 f32 f64 pred are numpy
@@ -20,11 +21,15 @@ from profscope.emulator.costs import Cost
 from profscope.emulator.ptx import Immediate, Instruction, Operand, Vector
 from profscope.errors import EmulatorError
 
-__all__ = ["DTYPES", "TABLE", "Array", "Form", "Meaning", "Op", "describe_instruction", "elementwise", "lookup", "op"]
+__all__ = [
+    "DTYPES", "TABLE", "Array", "DType", "Form", "Meaning", "Op", "describe_instruction", "elementwise",
+    "items", "lookup", "op",
+]  # fmt: skip
 
 Array = Any  # np.ndarray of any dtype: the kinds say more than numpy's types can
+DType = np.dtype[Any]
 
-DTYPES = {
+DTYPES: dict[str, DType] = {
     "i8": np.dtype(np.int8), "u8": np.dtype(np.uint8), "i16": np.dtype(np.int16), "u16": np.dtype(np.uint16),
     "i32": np.dtype(np.int32), "u32": np.dtype(np.uint32), "i64": np.dtype(np.int64),
     "u64": np.dtype(np.uint64), "f16": np.dtype(np.float16), "f32": np.dtype(np.float32),
@@ -33,7 +38,8 @@ DTYPES = {
 }  # fmt: skip
 
 _TYPES = {
-    "b8": "u8", "u8": "u8", "s8": "i8", "b16": "i16", "u16": "u16", "s16": "i16", "f16": "f16", "bf16": "bf16",
+    "b8": "u8", "u8": "u8", "s8": "i8", "b16": "i16", "u16": "u16", "s16": "i16", "f16": "f16",
+    "bf16": "bf16",
     "b32": "i32", "u32": "u32", "s32": "i32", "f32": "f32", "f16x2": "f16x2", "bf16x2": "bf16x2",
     "b64": "i64", "u64": "u64", "s64": "i64", "f64": "f64", "pred": "pred", "tf32": "i32",
 }  # fmt: skip
@@ -41,7 +47,7 @@ _TYPES = {
 
 @dataclass(frozen=True)
 class Form:
-    """One instruction as written: `ld.global.v2.b32` has name "ld", modifiers {"global", "v2"}, kinds ("i32",)."""
+    """One instruction as written: of `ld.global.v2.b32` the name is "ld", the kinds ("i32",)."""
 
     instruction: Instruction
     name: str
@@ -90,7 +96,7 @@ class Meaning:
 
 @dataclass(frozen=True)
 class Op:
-    """A row of the table. `result_count` leading operands are written; `cost` is its class in the cost model."""
+    """A row of the table. `result_count` leading operands are written; `cost` is its cost model class."""
 
     name: str
     modifiers: frozenset[str]
@@ -122,7 +128,7 @@ def describe_instruction(instruction: Instruction) -> str:
 
 
 def lookup(instruction: Instruction) -> tuple[Op, Form]:
-    """The table's row for an instruction. Raises EmulatorError if opcode or a modifier is not in the table."""
+    """The table's row for an instruction. Raises EmulatorError for an unknown opcode or modifier."""
     parts = instruction.opcode.split(".")
     name, rest = parts[0], parts[1:]
     for length in (3, 2):  # cp.async.commit_group, call.vprintf: the longest name in the table
@@ -142,7 +148,9 @@ def lookup(instruction: Instruction) -> tuple[Op, Form]:
 
 def elementwise(form: Form, function: Callable[..., Array], result: str, *arguments: str) -> Meaning:
     """Operand 0 is `function` of the others; their kinds are given in order."""
-    return Meaning(function, [(form.operands[0], result)], list(zip(form.operands[1:], arguments, strict=True)))
+    return Meaning(
+        function, [(form.operands[0], result)], list(zip(form.operands[1:], arguments, strict=True))
+    )
 
 
 def items(operand: Operand) -> tuple[Operand, ...]:

@@ -78,7 +78,7 @@ def voters(machine: "Batch", mask: Array | None, value: Array) -> Array:
 
 @op("vote", "sync ballot any all uni", cost=Cost.EXCHANGE)
 def vote(form: Form) -> Meaning:
-    """d = the predicates of the active lanes: as bits (ballot), or whether any, all, or equally many are set"""
+    """d = the predicates of the active lanes: as bits (ballot), or whether any, all, all or none are set"""
     mode = form.pick("ballot", "any", "all", "uni")
 
     def function(machine: "Batch", mask: Array | None, _: "Site", p: Array) -> Array:
@@ -112,7 +112,9 @@ def match(form: Form) -> Meaning:
 
     def function(machine: "Batch", mask: Array | None, _: "Site", a: Array) -> Array:
         a = np.broadcast_to(a, machine.shape)
-        same = voters(machine, mask, np.ones((1, 1, 1), np.bool_))[..., None, :] & (a[..., None] == a[..., None, :])
+        same = voters(machine, mask, np.ones((1, 1, 1), np.bool_))[..., None, :] & (
+            a[..., None] == a[..., None, :]
+        )
         return lane_bits(same)[..., 0]
 
     return Meaning(function, [(form.operands[0], "i32")], [(form.operands[1], form.kind)], on_machine=True)
@@ -142,13 +144,13 @@ def redux(form: Form) -> Meaning:
 
 # --- tensor cores ---
 #
-# A warp holds a matrix in pieces: lane 4 * g + t has `per` consecutive elements from element per * t on, of rows
-# g and g + 8 (registers 0 and 1), then of the same rows further right (registers 2 and 3), as the PTX manual
-# draws it. A is rows by k, B is stored by columns like a matrix of columns by k, C is rows by columns.
+# A warp holds a matrix in pieces: lane 4 * g + t has `per` consecutive elements from element per * t on, of
+# rows g and g + 8 (registers 0 and 1), then of the same rows further right (registers 2 and 3), as the PTX
+# manual draws it. A is rows by k, B is stored by columns like a matrix of columns by k, C is rows by columns.
 
 
 def gather_operand(parts: list[Array], elements: Callable[[Array], Array], tiles: int) -> Array:
-    """Registers of an A (`tiles` = 2: rows g and g + 8) or B (1) fragment to matrices (warps, 8 * tiles, k)."""
+    """Registers of an A (`tiles` = 2: rows g and g + 8) or B (1) to matrices (warps, 8 * tiles, k)."""
     first = elements(parts[0])  # (warps, 32, per)
     warps, _, per = first.shape
     steps = len(parts) // tiles
@@ -160,7 +162,7 @@ def gather_operand(parts: list[Array], elements: Callable[[Array], Array], tiles
 
 
 def result_parts(matrix: Array) -> list[Array]:
-    """Views of matrices (warps, rows, 8) as C registers: (warps, 32) each, in the order of the instruction."""
+    """Views of matrices (warps, rows, 8) as C registers, (warps, 32) each, in their order."""
     warps, rows, _ = matrix.shape
     grid = matrix.reshape(warps, rows // 8, 64)  # lane l holds elements 2 * l and 2 * l + 1 of each
     return [grid[:, tile, element::2] for tile in range(rows // 8) for element in range(2)]
@@ -178,7 +180,7 @@ def whole_result(parts: list[Array], like: Array) -> Array | None:
 
 
 def element_reader(kind: str) -> Callable[[Array], Array]:
-    """Registers (warps, 32) of packed elements to (warps, 32, elements), in the type they are multiplied in."""
+    """Registers (warps, 32) of packed elements to (warps, 32, elements), in the type to multiply in."""
 
     def read(dtype: Any, wide: Any) -> Callable[[Array], Array]:
         return lambda x: np.ascontiguousarray(x).view(dtype).reshape(*x.shape, -1).astype(wide)
@@ -190,8 +192,8 @@ def element_reader(kind: str) -> Callable[[Array], Array]:
     if kind == "tf32":
         return lambda x: (x.view(np.uint32) & np.uint32(0xFFFFE000)).view(np.float32)[..., None]
     readers = {
-        "f16": read(np.float16, np.float32), "s8": read(np.int8, np.float32), "u8": read(np.uint8, np.float32),
-        "f64": lambda x: x[..., None],
+        "f16": read(np.float16, np.float32), "s8": read(np.int8, np.float32),
+        "u8": read(np.uint8, np.float32), "f64": lambda x: x[..., None],
     }  # fmt: skip
     return readers[kind]
 
@@ -202,7 +204,11 @@ def mma(form: Form) -> Meaning:
 
     Integers are summed exactly; `.satfinite` clamps the int32 result.
     """
-    types = [t for t in form.instruction.opcode.split(".") if t in ("f16", "bf16", "tf32", "f32", "f64", "s8", "u8", "s32")]
+    types = [
+        t
+        for t in form.instruction.opcode.split(".")
+        if t in ("f16", "bf16", "tf32", "f32", "f64", "s8", "u8", "s32")
+    ]
     result, a_type, b_type, _ = types
     if a_type not in ("f16", "bf16", "tf32", "f64", "s8", "u8"):
         raise form.unsupported(f"matrix elements of type {a_type} are not supported")
@@ -217,7 +223,9 @@ def mma(form: Form) -> Meaning:
         full = [machine.flat(r) for r in registers]
         sources_a, sources_b = registers[:a_count], registers[a_count : a_count + b_count]
         left = machine.memo(
-            ("A", a_type, *map(id, sources_a)), sources_a, lambda: gather_operand(full[:a_count], read_a, tiles)
+            ("A", a_type, *map(id, sources_a)),
+            sources_a,
+            lambda: gather_operand(full[:a_count], read_a, tiles),
         )
         right = machine.memo(
             ("B", b_type, *map(id, sources_b)), sources_b,
@@ -227,7 +235,9 @@ def mma(form: Form) -> Meaning:
         start = full[a_count + b_count :]
         if result == "f16":
             halves = [np.ascontiguousarray(r).view(np.float16).reshape(-1, 32, 2) for r in start]
-            for part, half in zip(result_parts(total), [h[..., i] for h in halves for i in range(2)], strict=True):
+            for part, half in zip(
+                result_parts(total), [h[..., i] for h in halves for i in range(2)], strict=True
+            ):
                 part += half
             sums = [p.astype(np.float16) for p in result_parts(total)]
             pairs = [np.stack(sums[2 * i : 2 * i + 2], axis=-1).view(np.int32)[..., 0] for i in range(2)]
