@@ -6,6 +6,9 @@ import os
 import subprocess
 import sys
 
+import pytest
+import triton
+
 from tests.kernels.cases import cases
 
 _NOT_INTERPRETED = {"gluon_ws"}  # the interpreter runs the Triton language only
@@ -18,6 +21,10 @@ for case in cases("small"):
 """
 
 
+@pytest.mark.skipif(
+    triton.__version__.startswith("3.6."),
+    reason="its interpreter does not go with numpy 2.4: int() of an array",
+)
 def test_small_cases_in_the_interpreter() -> None:
     """In a process of its own: kernels become interpreted ones when they are decorated."""
     found = subprocess.run(
