@@ -11,8 +11,17 @@ from instrument_passes.errors import IRError, PassError, PipelineError
 from instrument_passes.ir import Module
 from instrument_passes.passes.base import Pass, PassContext, signature
 
-__all__ = ["parse_pipeline", "run_pipeline"]
+__all__ = ["LEVELS", "LOWERING", "parse_pipeline", "run_pipeline"]
 
+# What each level of a session records. "default" answers "where does the time go": the ops that a warp spends
+# its time in or waits at, without a record per iteration.
+LEVELS: Final[dict[str, str]] = {
+    "light": "kernel-span,loop-spans",
+    "default": "kernel-span,loop-spans,op-spans{classes=load;store;atomic;wait;mma;call}",
+    "heavy": "kernel-span,loop-spans,iteration-spans,op-spans",
+}
+# What every pipeline ends with that is to be compiled.
+LOWERING: Final = "lower-records,allocate-buffer"
 _ITEM: Final = re.compile(r"\s*([A-Za-z][\w-]*)\s*(?:\{([^{}]*)\})?\s*(,|$)")
 
 

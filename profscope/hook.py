@@ -20,7 +20,6 @@ from typing import Any
 import triton
 from triton import knobs
 from triton._C.libtriton import ir
-from triton.backends.nvidia.compiler import CUDABackend
 
 from instrument_passes.errors import InstrumentError
 from instrument_passes.ir import parse
@@ -29,6 +28,7 @@ from instrument_passes.passes.base import PassContext
 from instrument_passes.passes.lower_records import quote
 from instrument_passes.passes.walk import kernel_of
 from instrument_passes.pipeline import run_pipeline
+from instrument_passes.toolchain import scratch_lowering
 from profscope.errors import CompileError, SessionError
 from profscope.options import Options
 from profscope.version import __version__
@@ -62,7 +62,7 @@ class CompileHook:
         try:
             knobs.runtime.add_stages_inspection_hook = self.stages
             knobs.compilation.instrumentation_mode = f"{mode},{self.mode}" if mode else self.mode
-            with _scratch_lowering(self.context.triton):
+            with scratch_lowering(self.context.triton):
                 yield
         finally:
             knobs.runtime.add_stages_inspection_hook = hook
@@ -128,7 +128,7 @@ def _reparse(text: str, context: Any) -> Any:
 
 
 def _diagnostic(path: Path, context: Any) -> str:
-    """What MLIR says about a file it rejects (it only ever writes to file descriptor 2), with the op's text."""
+    """What MLIR says about a file it rejects, with the op's text; it only ever writes to descriptor 2."""
     sys.stderr.flush()
     saved = os.dup(2)
     with tempfile.TemporaryFile() as log:
@@ -146,32 +146,3 @@ def _diagnostic(path: Path, context: Any) -> str:
         return said.strip()
     op = path.read_text().splitlines()[int(match[1]) - 1].strip()
     return f"{match[2]}; line {match[1]}: {op[:200]}"
-
-
-@contextlib.contextmanager
-def _scratch_lowering(version: tuple[int, int]) -> Iterator[None]:
-    """Up to Triton 3.7: have make_llir lower the scratch op. Whatever was installed keeps running."""
-    if version >= (3, 8):
-        yield
-        return
-    from triton._C.libtriton import proton
-
-    user = CUDABackend.instrumentation
-
-    class Instrumentation:
-        def load_dialects(self, context: Any) -> None:
-            proton.load_dialects(context)
-            if user:
-                user.load_dialects(context)
-
-        def patch(self, point: str, manager: Any, context: Any) -> None:
-            if user:
-                user.patch(point, manager, context)
-            if point == "llvmir_to_llvm":  # Proton's own adds this too; the second one finds nothing to do
-                proton.add_convert_proton_nvidia_gpu_to_llvm(manager)
-
-    try:
-        CUDABackend.instrumentation = Instrumentation()
-        yield
-    finally:
-        CUDABackend.instrumentation = user

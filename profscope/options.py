@@ -14,20 +14,12 @@ from typing import Final
 import instrument_passes
 from instrument_passes.errors import InstrumentError
 from instrument_passes.passes.base import Pass
-from instrument_passes.pipeline import parse_pipeline
+from instrument_passes.pipeline import LEVELS, LOWERING, parse_pipeline
 from instrument_passes.records import LaunchBits
 from profscope.errors import OptionError
 
 __all__ = ["LEVELS", "Options"]
 
-# What each level records. "default" answers "where does the time go": the ops that a warp spends its time
-# in or waits at, without a record per iteration.
-LEVELS: Final[dict[str, str]] = {
-    "light": "kernel-span,loop-spans",
-    "default": "kernel-span,loop-spans,op-spans{classes=load;store;atomic;wait;mma;reduce;call}",
-    "heavy": "kernel-span,loop-spans,iteration-spans,op-spans",
-}
-_LOWERING: Final = "lower-records,allocate-buffer"
 _BACKENDS: Final = ("auto", "gpu", "emulator")
 _MAX_BUFFER: Final = 1 << 20
 _STATIC_RECORDS: Final = 1 << 13
@@ -68,7 +60,7 @@ class Options:
         if self.backend not in _BACKENDS:
             raise OptionError(f"backend={self.backend!r} is not one of {', '.join(_BACKENDS)}")
         try:
-            passes = parse_pipeline(f"{self._recording()},{_LOWERING}")
+            passes = parse_pipeline(f"{self._recording()},{LOWERING}")
         except InstrumentError as error:
             raise OptionError(f"instrument={self.instrument!r}: {error}") from error
         object.__setattr__(self, "pipeline", tuple(passes))
@@ -77,8 +69,8 @@ class Options:
         if isinstance(self.instrument, str):
             if self.instrument not in LEVELS:
                 raise OptionError(
-                    f"instrument={self.instrument!r} is not one of {', '.join(LEVELS)}; for passes of your own "
-                    "choice give a list"
+                    f"instrument={self.instrument!r} is not one of {', '.join(LEVELS)}; for passes of your "
+                    "own choice give a list"
                 )
             return LEVELS[self.instrument]
         if not self.instrument or not all(isinstance(item, str) for item in self.instrument):
@@ -95,7 +87,7 @@ class Options:
         return _STATIC_RECORDS if self.buffer is None else self.buffer
 
     def digest(self, version: str) -> str:
-        """Identity of everything that changes the binary, the passes' code included; for Triton's cache keys."""
+        """Identity of all that changes the binary, the passes' code included; for Triton's cache keys."""
         settings = repr((version, self.kernels, self.pipeline, self.static_records))
         modules = {type(step).__module__ for step in self.pipeline}
         return hashlib.sha256((settings + _code(frozenset(modules))).encode()).hexdigest()[:12]
