@@ -1,4 +1,4 @@
-"""Fetched buffers to a Profile: decode every launch, fit the clocks, build the tables, say what is missing."""
+"""Fetched buffers to a Profile: decode launches, fit clocks, build the tables, say what is missing."""
 
 from __future__ import annotations
 
@@ -10,6 +10,7 @@ from typing import Any
 
 import numpy as np
 import numpy.typing as npt
+import pandas as pd
 
 from instrument_passes.manifest import Manifest
 from instrument_passes.records import MAGIC
@@ -47,9 +48,10 @@ def assemble(launches: Sequence[RawLaunch], metadata: dict[str, Any], notes: Seq
             for raw, d, base in zip(launches, decoded, bases, strict=True)
         ]
         spans = span_table(parts, pool)
+    ends = np.cumsum([len(d.span) for d in decoded], dtype=np.int64)
     rows = [
-        _launch_row(raw, d, base, metadata["backend"])
-        for raw, d, base in zip(launches, decoded, bases, strict=True)
+        _launch_row(raw, d, base, metadata["backend"], spans.iloc[end - len(d.span) : end])
+        for raw, d, base, end in zip(launches, decoded, bases, ends, strict=True)
     ]
     said = [*notes, *_notes(launches, decoded)]
     kernels = {
@@ -60,19 +62,20 @@ def assemble(launches: Sequence[RawLaunch], metadata: dict[str, Any], notes: Seq
     return Profile(spans, frame, {**metadata, "notes": said, "kernels": kernels})
 
 
-def _launch_row(raw: RawLaunch, decoded: DecodedLaunch, base: TimeBase, backend: str) -> dict[str, Any]:
+def _launch_row(
+    raw: RawLaunch, decoded: DecodedLaunch, base: TimeBase, backend: str, spans: pd.DataFrame
+) -> dict[str, Any]:
     written = decoded.headers[decoded.headers["magic"] == MAGIC]
     first = written[0] if len(written) else np.zeros((), decoded.headers.dtype)
     cluster = int(written["cluster_rank"].max()) + 1 if len(written) else 1
-    # The first and last clock reads of any warp; the header's own come a little inside.
-    cycles = [
-        decoded.start_cycle,
-        decoded.end_cycle,
-        *(written[f].astype(np.int64) for f in ("start_clock", "end_clock")),
-    ]
-    sms = [decoded.sm, decoded.sm, *[written["sm"].astype(np.int64)] * 2]
-    times = base.to_ns(np.concatenate(cycles), np.concatenate(sms))
-    start_ns, end_ns = (int(times.min()), int(times.max())) if len(times) else (0, 0)
+    # From the spans where there are any: the clocks in the header are read a little inside of theirs.
+    start, end = (written[name].astype(np.int64) for name in ("start_clock", "end_clock"))
+    sm = written["sm"].astype(np.int32)
+    starts, ends = base.to_ns(start, sm), base.to_ns(end, sm)
+    if len(spans):
+        starts = spans["start_ns"].to_numpy()
+        ends = starts + spans["duration_ns"].to_numpy()
+    start_ns, end_ns = (int(starts.min()), int(ends.max())) if len(starts) else (0, 0)
     return {
         "launch": raw.index,
         "kernel": raw.manifest.kernel,
@@ -104,8 +107,8 @@ def _notes(launches: Sequence[RawLaunch], decoded: Sequence[DecodedLaunch]) -> l
         dropped, records = sum(d.dropped for d in mine), sum(d.records for d in mine)
         if dropped:
             notes.append(
-                f"{kernel}: the oldest {dropped} of {records + dropped} records were overwritten; figures of loops "
-                "cover their newest iterations only; buffer= holds more"
+                f"{kernel}: the oldest {dropped} of {records + dropped} records were overwritten; figures of "
+                "loops cover their newest iterations only; buffer= holds more"
             )
         unmatched = sum(d.unmatched for d in mine)
         if unmatched:

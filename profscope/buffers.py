@@ -1,13 +1,14 @@
 """Memory that launches record into: zeroed slices of device arenas, drained without stopping anything.
 
 A launch costs a bump of a pointer. Two arenas alternate: when one is full, a side stream waits for the
-launches that used it, copies its used bytes to pinned host memory in one copy, and zeroes them, while launches
-record into the other; a thread moves them on from there, so that pinned memory is allocated once. The
-launching thread waits only when the host cannot keep up: back-pressure instead of growth on the device.
+launches that used it, copies its used bytes to pinned host memory in one copy, and zeroes them, while
+launches record into the other; a thread moves them on from there, so that pinned memory is allocated once.
+The launching thread waits only when the host cannot keep up: back-pressure instead of growth on the device.
 """
 
 from __future__ import annotations
 
+import itertools
 import threading
 from concurrent.futures import Future, ThreadPoolExecutor
 from typing import Protocol
@@ -64,7 +65,7 @@ class _HostSlice:
         self._bits = bits
 
     def data_ptr(self) -> int:
-        return self._bytes.ctypes.data | self._bits
+        return int(self._bytes.ctypes.data) | self._bits
 
     @property
     def extent(self) -> tuple[int, int]:
@@ -124,7 +125,7 @@ class _DeviceSlice:
         self._generation = generation
         self._offset = offset
         self._size = size
-        self._pointer = generation.arena.address + offset | bits
+        self._pointer: int = generation.arena.address + offset | bits
         self._open = True
 
     def data_ptr(self) -> int:
@@ -231,7 +232,7 @@ class DeviceBuffers:
         return self._current.generation
 
     def _drain(self, generation: _Generation, *, pinned: bool) -> None:
-        """Copy a generation to the host and zero its memory, on the side stream; the arena begins a new one."""
+        """Copy a generation to the host and zero its memory, on the side stream; a new one begins."""
         arena = generation.arena
         self._condition.wait_for(lambda: not generation.pending, _ENQUEUE_TIMEOUT_S)
         for stream in generation.streams:
@@ -263,7 +264,7 @@ class DeviceBuffers:
         drained.synchronize()
         host = np.empty_like(pinned)
         cuts = [len(host) * i // _MOVERS for i in range(_MOVERS + 1)]
-        parts = [slice(a, b) for a, b in zip(cuts[:-1], cuts[1:], strict=True)]
+        parts = [slice(a, b) for a, b in itertools.pairwise(cuts)]
         for _ in self._movers.map(lambda part: np.copyto(host[part], pinned[part]), parts):
             pass
         return host

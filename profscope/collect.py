@@ -52,7 +52,7 @@ class _Nowhere:
 
 
 class _Plan(NamedTuple):
-    """What launches of a kernel with a given grid get; it stays the same once the rings' length is settled."""
+    """What launches of a kernel with a given grid get; it stays once the rings' length is settled."""
 
     needed: int  # bytes
     pointer_bits: int
@@ -175,8 +175,8 @@ class Collector:
                 why = str(error).splitlines()[0]
                 lost = len(launches) - len(raw)
                 notes.append(
-                    f"{lost} launches are lost, from launch {launch.index} ({launch.manifest.kernel}) on: the "
-                    f"device has faulted: {why}"
+                    f"{lost} launches are lost, from launch {launch.index} ({launch.manifest.kernel}) on: "
+                    f"the device has faulted: {why}"
                 )
                 break
             raw.append(
@@ -200,12 +200,14 @@ class Collector:
             settled &= rings is not None
             planned = plan(manifest, ctas, limit, rings, self._options.stride_log2)
             if planned is None:
-                return self._skip(f"one CTA of {manifest.kernel} writes more than memory= allows")
+                self._skip(f"one CTA of {manifest.kernel} writes more than memory= allows")
+                return None
             if needed_bytes(manifest, ctas, planned) >= needed:
                 chosen, needed = planned, needed_bytes(manifest, ctas, planned)
         needed = max(needed_bytes(manifest, ctas, chosen) for manifest in programs)
         if needed > limit:
-            return self._skip("programs that share a tag need more than memory= allows")
+            self._skip("programs that share a tag need more than memory= allows")
+            return None
         made = _Plan(needed, chosen.encode(), chosen, ctas)
         if settled:
             self._plans[tag, size] = made
@@ -236,7 +238,8 @@ class Collector:
             try:
                 self._buffers[device] = DeviceBuffers(device, budget) if self._cuda else HostBuffers(budget)
             except torch.OutOfMemoryError:
-                return self._skip(f"no device memory for the {self._options.memory} MiB of memory=")
+                self._skip(f"no device memory for the {self._options.memory} MiB of memory=")
+                return None
             return self._buffers[device]
 
     def _skip(self, why: str) -> None:

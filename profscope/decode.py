@@ -8,6 +8,7 @@ to) follows from the counts that the rows themselves carry.
 from __future__ import annotations
 
 from dataclasses import dataclass, field
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
@@ -19,6 +20,9 @@ from profscope.errors import RecordError
 __all__ = ["DecodedLaunch", "decode", "headers", "launch_bits", "ring_rows"]
 
 Ints = npt.NDArray[np.int64]
+Small = npt.NDArray[np.int32]
+Words = npt.NDArray[np.uint32]
+Flags = npt.NDArray[np.bool_]
 
 # A warp may enter the kernel a little before the header's clock is read; the anchor is set this much earlier.
 ANCHOR_MARGIN_CYCLES = 1 << 24
@@ -38,15 +42,15 @@ class DecodedLaunch:
     """
 
     sites: tuple[Span, ...]
-    span: Ints
-    cta: Ints
-    warp: Ints
-    sm: Ints
+    span: Small
+    cta: Small
+    warp: Small
+    sm: Small
     start_cycle: Ints
     end_cycle: Ints
-    iteration: Ints
-    parent: Ints
-    depth: Ints
+    iteration: Small
+    parent: Small
+    depth: Small
     headers: npt.NDArray[np.void]
     records: int
     dropped: int
@@ -86,8 +90,8 @@ def headers(buffer: npt.NDArray[np.uint8], manifest: Manifest) -> npt.NDArray[np
     cta_bytes = manifest.cta_bytes(bits.ring_log2)
     if buffer.nbytes % cta_bytes:
         raise RecordError(
-            f"truncated profile buffer of kernel {manifest.kernel}: {buffer.nbytes} bytes is not a multiple of "
-            f"the {cta_bytes} bytes a CTA writes"
+            f"truncated profile buffer of kernel {manifest.kernel}: {buffer.nbytes} bytes is not a multiple "
+            f"of the {cta_bytes} bytes a CTA writes"
         )
     found = np.ndarray((buffer.nbytes // cta_bytes,), CTA_HEADER, buffer.data, strides=(cta_bytes,))
     written = found[found["magic"] != 0]
@@ -148,9 +152,9 @@ class _Clock:
         duration = found["end_clock"].astype(np.int64) - start
         self.ambiguous = int(np.count_nonzero(duration >= WRAP_CYCLES - 2 * ANCHOR_MARGIN_CYCLES))
 
-    def full(self, words: npt.NDArray[np.uint32], cta: Ints) -> Ints:
-        anchor = self.anchor[cta]
-        return anchor + ((words.astype(np.int64) - anchor) & (WRAP_CYCLES - 1))
+    def full(self, words: Words, anchor: Ints) -> Ints:
+        """words and anchor: one per row. The subtraction wraps as the clock does."""
+        return anchor + (words - anchor.astype(np.uint32)).astype(np.int64)
 
 
 class _Blocks:
@@ -159,31 +163,35 @@ class _Blocks:
     def __init__(self, clock: _Clock) -> None:
         self.clock = clock
         self.sites: list[Span] = []
-        self.parts: list[tuple[Ints, ...]] = []
+        self.parts: list[tuple[npt.NDArray[np.signedinteger[Any]], ...]] = []
         self.size = 0
         self.records = 0
         self.dropped = 0
         self.unmatched = 0
         self.anomalies: list[str] = []
 
-    def add(self, *columns: Ints) -> None:
+    def add(self, *columns: npt.NDArray[np.signedinteger[Any]]) -> None:
         self.parts.append(columns)
         self.size += len(columns[0])
 
     def finish(self, manifest: Manifest, found: npt.NDArray[np.void]) -> DecodedLaunch:
-        empty = np.zeros(0, np.int64)
-        columns = [np.concatenate(c) for c in zip(*self.parts, strict=True)] if self.parts else [empty] * 8
+        types = (np.int32, np.int32, np.int32, np.int64, np.int64, np.int32, np.int32, np.int32)
+        if self.parts:
+            columns = [np.concatenate(c) for c in zip(*self.parts, strict=True)]
+        else:
+            columns = [np.zeros(0, dtype) for dtype in types]
+        self.parts.clear()
         span, cta, warp, start, end, iteration, parent, depth = columns
         backwards = int(np.count_nonzero(end < start))
         if backwards:
             self.anomalies.append(f"{backwards} spans of kernel {manifest.kernel} end before they start")
         if self.clock.ambiguous:
             self.anomalies.append(
-                f"{self.clock.ambiguous} CTAs of kernel {manifest.kernel} ran for more than 2^32 cycles; times in "
-                "them may be off by multiples of that"
+                f"{self.clock.ambiguous} CTAs of kernel {manifest.kernel} ran for more than 2^32 cycles; "
+                "their times may be off by multiples of that"
             )
-        sm = found["sm"].astype(np.int64)[cta]
-        cta = found["cta"].astype(np.int64)[cta]
+        sm = found["sm"].astype(np.int32)[cta]
+        cta = found["cta"].astype(np.int32)[cta]
         return DecodedLaunch(
             tuple(self.sites), span, cta, warp, sm, start, end, iteration, parent, depth, found,
             self.records, self.dropped, self.unmatched, tuple(self.anomalies),
@@ -197,15 +205,25 @@ class _Rows:
     words: shape (rows, columns); lane: index of the warp in the section's list of (CTA, warp) pairs;
     number: row number since the warp started; instance: which parent row (position in the parent's _Rows)
     they belong to; iteration: row number within that instance. newest: shape (lanes, columns), the last row
-    of each warp whether it survived or not, zeros where there was none.
+    of each warp whether it survived or not, zeros where there was none. area, warp, anchor: of the lane.
     """
 
-    words: npt.NDArray[np.uint32]
+    words: Words
     lane: Ints
     number: Ints
     instance: Ints
-    iteration: Ints
-    newest: npt.NDArray[np.uint32]
+    iteration: Small
+    newest: Words
+    area: Small = field(init=False)
+    warp: Small = field(init=False)
+    anchor: Ints = field(init=False)
+
+    def locate(self, area: Ints, warp: Ints, clock: _Clock) -> _Rows:
+        """Fill in what the lanes say; area and warp: per lane."""
+        self.area = area.astype(np.int32)[self.lane]
+        self.warp = warp.astype(np.int32)[self.lane]
+        self.anchor = clock.anchor[area][self.lane]
+        return self
 
 
 class _SectionDecoder:
@@ -223,6 +241,8 @@ class _SectionDecoder:
     ) -> None:
         marker = segments[:, :, section.frames[0].offset // WORD.itemsize]
         mine = (marker == index + 1) & (found["magic"] == MAGIC)[:, None]
+        if index:  # a warp of the kernel's body may have anything where a later partition has its marker
+            mine &= segments[:, :, 0] != 1
         self.area, self.warp = (a.astype(np.int64) for a in np.nonzero(mine))  # area: position of the CTA
         self.segments = segments
         self.manifest = manifest
@@ -236,7 +256,7 @@ class _SectionDecoder:
         self.position: dict[
             int, Ints
         ] = {}  # per span: row of its frame -> position in the blocks, -1 if none
-        self.start: dict[int, Ints] = {}
+        self.columns: dict[tuple[int, int], tuple[Flags, Ints]] = {}
 
     def run(self) -> None:
         self.blocks.sites.extend(self.section.spans)
@@ -247,8 +267,8 @@ class _SectionDecoder:
     def gather(self) -> None:
         """Find the rows of every frame."""
         for frame in self.section.frames:
-            self.rows[frame.index] = self._root(frame) if frame.parent < 0 else self._child(frame)
-            rows = self.rows[frame.index]
+            rows = self._root(frame) if frame.parent < 0 else self._child(frame)
+            self.rows[frame.index] = rows.locate(self.area, self.warp, self.clock)
             clocks = [c for c, column in enumerate(frame.columns) if column.kind == "clock"]
             self.blocks.records += int(np.count_nonzero(rows.words[:, clocks]))
 
@@ -263,7 +283,7 @@ class _SectionDecoder:
         lanes = np.arange(len(self.area), dtype=np.int64)
         none = np.full(len(lanes), -1, np.int64)
         words = self._table(frame)[:, 0]
-        return _Rows(words, lanes, np.zeros_like(lanes), none, none, words)
+        return _Rows(words, lanes, np.zeros_like(lanes), none, none.astype(np.int32), words)
 
     def _child(self, frame: Frame) -> _Rows:
         """Rows of a loop's frame: which ring slots hold which row, and which parent row each belongs to."""
@@ -283,8 +303,9 @@ class _SectionDecoder:
         number = slot + (total[:, None] - 1 - slot) // capacity * capacity
         lane, kept_slot = np.nonzero((number >= 0) & (number < total[:, None]))
         number = number[lane, kept_slot]
-        order = np.argsort(lane * (1 << 32) + number, kind="stable")
-        lane, kept_slot, number = lane[order], kept_slot[order], number[order]
+        if total.max(initial=0) > capacity:  # the ring has turned: its rows begin somewhere in the middle
+            order = np.argsort(lane * (1 << 32) + number, kind="stable")
+            lane, kept_slot, number = lane[order], kept_slot[order], number[order]
         table = self._table(frame)
         words = table[lane, kept_slot]
         newest = table[np.arange(len(total)), (total - 1) % capacity]
@@ -305,34 +326,41 @@ class _SectionDecoder:
         keep = ~np.append(oldest_lost, True)[instance] & (np.append(parent.lane, -1)[instance] == lane)
         lane, number, instance, words = lane[keep], number[keep], instance[keep], words[keep]
         self.blocks.dropped += int(total.sum() - len(number)) * clocks_in_row
-        return _Rows(words, lane, number, instance, number - before[instance], newest)
+        iteration = (number - before[instance]).astype(np.int32)
+        return _Rows(words, lane, number, instance, iteration, newest)
 
     def _span(self, span: Span) -> None:
         frame = self.section.frames[span.frame]
         rows = self.rows[span.frame]
-        cta = self.area[rows.lane]
-        begin_words = rows.words[:, span.begin]
-        began = begin_words != 0
-        start = self.clock.full(begin_words, cta)
-        self.start[span.id] = np.where(began, start, 0)
-        end, ended = self._end(span, frame, rows, cta, start, began)
+        began, start = self._column(span.frame, span.begin)
+        ended, end = self._end(span, frame)
         valid = began & ended
         self.blocks.unmatched += int(np.count_nonzero(began & ~ended))
-        parent = np.full(len(rows.lane), -1, np.int64)
+        parent = np.full(len(rows.lane), -1, np.int32)
         if span.parent >= 0:
             above = self.position[span.parent]
             same_frame = self.section.spans[span.parent].frame == span.frame
-            parent = above if same_frame else above[self._ancestor_row(span)]
+            np.copyto(parent, above if same_frame else above[self._ancestor_row(span)])
             valid &= parent >= 0
-        where = np.flatnonzero(valid)
-        position = np.full(len(rows.lane), -1, np.int64)
-        position[where] = self.blocks.size + np.arange(len(where))
+        # Nearly always everything is valid, and then nothing is copied.
+        where = slice(None) if valid.all() else np.flatnonzero(valid)
+        count = len(rows.lane) if isinstance(where, slice) else len(where)
+        position: Small = np.full(len(rows.lane), -1, np.int32)
+        position[where] = np.arange(self.blocks.size, self.blocks.size + count)
         self.position[span.id] = position
-        ones = np.ones(len(where), np.int64)
         self.blocks.add(
-            ones * (self.site_base + span.id), cta[where], self.warp[rows.lane[where]], start[where], end[where],
-            rows.iteration[where], parent[where], ones * self._depth(span),
+            np.full(count, self.site_base + span.id, np.int32), rows.area[where], rows.warp[where],
+            start[where], end[where], rows.iteration[where], parent[where],
+            np.full(count, self._depth(span), np.int32),
         )  # fmt: skip
+
+    def _column(self, frame: int, column: int) -> tuple[Flags, Ints]:
+        """A clock column: where it was written, and the full values. Neighbouring spans share columns."""
+        if (frame, column) not in self.columns:
+            rows = self.rows[frame]
+            words = rows.words[:, column]
+            self.columns[frame, column] = words != 0, self.clock.full(words, rows.anchor)
+        return self.columns[frame, column]
 
     def _ancestor_row(self, span: Span) -> Ints:
         """For every row of the span's frame, the row of its parent span's frame it ran under."""
@@ -348,30 +376,24 @@ class _SectionDecoder:
     def _depth(self, span: Span) -> int:
         return 0 if span.parent < 0 else 1 + self._depth(self.section.spans[span.parent])
 
-    def _end(
-        self, span: Span, frame: Frame, rows: _Rows, cta: Ints, start: Ints, began: npt.NDArray[np.bool_]
-    ) -> tuple[Ints, npt.NDArray[np.bool_]]:
+    def _end(self, span: Span, frame: Frame) -> tuple[Flags, Ints]:
+        """Where a span has ended, and when; per row of its frame."""
         if not span.ends:
-            return self._end_of_iteration(span, frame, rows, start, began)
-        words = np.zeros(len(rows.lane), WORD)
-        for column in span.ends:
-            words = np.where(words == 0, rows.words[:, column], words)
-        return self.clock.full(words, cta), words != 0
+            return self._end_of_iteration(span, frame)
+        ended, end = self._column(frame.index, span.ends[0])
+        for column in span.ends[1:]:
+            other_ended, other_end = self._column(frame.index, column)
+            end = np.where(ended, end, other_end)
+            ended = ended | other_ended
+        return ended, end
 
-    def _end_of_iteration(
-        self, span: Span, frame: Frame, rows: _Rows, start: Ints, began: npt.NDArray[np.bool_]
-    ) -> tuple[Ints, npt.NDArray[np.bool_]]:
+    def _end_of_iteration(self, span: Span, frame: Frame) -> tuple[Flags, Ints]:
         """An iteration lasts until the next one of its loop begins; the last one until the loop ends."""
-        loop = self.section.spans[frame.loop]
-        above = self.rows[frame.parent]
-        loop_cta = self.area[above.lane]
-        loop_end, loop_ended = self._end(
-            loop, self.section.frames[frame.parent], above, loop_cta,
-            self.start[loop.id], self.start[loop.id] != 0,
-        )  # fmt: skip
-        end, ended = loop_end[rows.instance], loop_ended[rows.instance]
-        if len(start) > 1:
-            follows = (rows.instance[1:] == rows.instance[:-1]) & began[1:]
-            end[:-1] = np.where(follows, start[1:], end[:-1])
-            ended[:-1] |= follows
-        return end, ended
+        rows = self.rows[frame.index]
+        began, start = self._column(frame.index, span.begin)
+        loop_ended, loop_end = self._end(self.section.spans[frame.loop], self.section.frames[frame.parent])
+        ended, end = loop_ended[rows.instance], loop_end[rows.instance]
+        follows = (rows.instance[1:] == rows.instance[:-1]) & began[1:]
+        np.copyto(end[:-1], start[1:], where=follows)
+        ended[:-1] |= follows
+        return ended, end

@@ -3,88 +3,87 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from concurrent.futures import ThreadPoolExecutor
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 import pandas as pd
 
 from profscope.decode import DecodedLaunch
+from profscope.schema import SPAN_DTYPES
 from profscope.timebase import TimeBase
 
 __all__ = ["span_table"]
 
 Ints = npt.NDArray[np.int64]
+# Launch index, kernel, decoded launch, time base.
+Part = tuple[int, str, DecodedLaunch, TimeBase]
 
 
-def span_table(launches: Sequence[tuple[int, str, DecodedLaunch, TimeBase]]) -> pd.DataFrame:
-    """The span table of Profile.df from (launch index, kernel, decoded launch, time base) tuples."""
-    parts = [_launch_columns(*launch) for launch in launches]
+def span_table(launches: Sequence[Part], pool: ThreadPoolExecutor) -> pd.DataFrame:
+    """The span table of Profile.df. Launches are sorted and filled in side by side, into their own rows."""
     sites = [site for _, _, decoded, _ in launches for site in decoded.sites]
     site_base = np.cumsum([0, *(len(decoded.sites) for _, _, decoded, _ in launches)])
     row_base = np.cumsum([0, *(len(decoded.span) for _, _, decoded, _ in launches)])
-    for part, first_site, first_row in zip(parts, site_base, row_base, strict=False):
-        part["site"] = part["site"] + first_site
-        part["parent"] = np.where(part["parent"] >= 0, part["parent"] + first_row, -1)
+    rows = int(row_base[-1])
+    texts = {
+        "kernel": [kernel for _, kernel, decoded, _ in launches for _ in decoded.sites],
+        "scope": [site.name for site in sites],
+        "kind": [site.kind for site in sites],
+        "file": [site.file for site in sites],
+    }
+    coded = {name: _codes(values) for name, values in texts.items()}
+    lines = np.array([site.line for site in sites], np.int32)
+    columns: dict[str, npt.NDArray[np.generic]] = {
+        name: np.empty(rows, coded[name][0].dtype if name in coded else dtype)
+        for name, dtype in SPAN_DTYPES.items()
+    }
 
-    def column(name: str, dtype: str) -> npt.NDArray[np.generic]:
-        return np.concatenate([p[name] for p in parts]).astype(dtype) if parts else np.zeros(0, dtype)
+    def fill(index: int) -> None:
+        launch, _, decoded, base = launches[index]
+        first = int(row_base[index])
+        mine = {name: values[first : int(row_base[index + 1])] for name, values in columns.items()}
+        order = _order(decoded)
+        site = decoded.span[order] + site_base[index]
+        for name, (codes, _) in coded.items():
+            mine[name][:] = codes[site]
+        mine["line"][:] = lines[site]
+        mine["launch"][:] = launch
+        for name in ("cta", "sm", "warp", "iteration", "depth"):
+            mine[name][:] = getattr(decoded, name)[order]
+        rank = np.empty(len(order) + 1, np.int64)
+        rank[order] = np.arange(first, first + len(order))
+        rank[-1] = -1  # where a parent of -1 looks
+        mine["parent"][:] = rank[decoded.parent[order]]
+        start, end, sm = decoded.start_cycle[order], decoded.end_cycle[order], decoded.sm[order]
+        mine["start_cycle"][:] = start
+        mine["duration_cycles"][:] = end - start
+        start_ns = base.to_ns(start, sm)
+        mine["start_ns"][:] = start_ns
+        mine["duration_ns"][:] = base.to_ns(end, sm) - start_ns
 
-    site = column("site", "int64")
-
-    def categories(values: list[str], codes: npt.NDArray[np.generic]) -> pd.Categorical:
-        names = sorted(set(values))
-        index = {name: i for i, name in enumerate(names)}
-        lookup = np.array([index[v] for v in values], np.int32)
-        return pd.Categorical.from_codes(
-            lookup[codes] if len(values) else codes, categories=pd.Index(names, dtype=str)
-        )
-
-    kernels = [kernel for _, kernel, _, _ in launches]
-    launch_position = np.repeat(np.arange(len(launches)), [len(p["site"]) for p in parts])
+    for _ in pool.map(fill, range(len(launches))):
+        pass
     return pd.DataFrame(
         {
-            "kernel": categories(kernels, launch_position),
-            "launch": column("launch", "int32"),
-            "cta": column("cta", "int32"),
-            "sm": column("sm", "int32"),
-            "warp": column("warp", "int32"),
-            "scope": categories([s.name for s in sites], site),
-            "kind": categories([s.kind for s in sites], site),
-            "file": categories([s.file for s in sites], site),
-            "line": np.array([s.line for s in sites], np.int32)[site],
-            "iteration": column("iteration", "int32"),
-            "depth": column("depth", "int32"),
-            "parent": column("parent", "int64"),
-            "start_cycle": column("start_cycle", "int64"),
-            "duration_cycles": column("duration_cycles", "int64"),
-            "start_ns": column("start_ns", "int64"),
-            "duration_ns": column("duration_ns", "int64"),
+            name: _categorical(values, coded[name][1]) if name in coded else values
+            for name, values in columns.items()
         },
         copy=False,
     )
 
 
-def _launch_columns(launch: int, kernel: str, decoded: DecodedLaunch, base: TimeBase) -> dict[str, Ints]:
-    order = _order(decoded)
-    rank = np.empty(len(order), np.int64)
-    rank[order] = np.arange(len(order))
-    parent = decoded.parent[order]
-    sm, start, end = decoded.sm[order], decoded.start_cycle[order], decoded.end_cycle[order]
-    start_ns = base.to_ns(start, sm)
-    return {
-        "site": decoded.span[order],
-        "launch": np.full(len(order), launch, np.int64),
-        "cta": decoded.cta[order],
-        "sm": sm,
-        "warp": decoded.warp[order],
-        "iteration": decoded.iteration[order],
-        "depth": decoded.depth[order],
-        "parent": np.where(parent >= 0, rank[parent], -1),
-        "start_cycle": start,
-        "duration_cycles": end - start,
-        "start_ns": start_ns,
-        "duration_ns": base.to_ns(end, sm) - start_ns,
-    }
+def _codes(values: Sequence[str]) -> tuple[npt.NDArray[np.signedinteger[npt.NBitBase]], list[str]]:
+    """Category codes, of the smallest dtype as pandas has them, and the categories, sorted."""
+    names = sorted(set(values))
+    index = {name: i for i, name in enumerate(names)}
+    return np.array([index[value] for value in values], np.min_scalar_type(-max(1, len(names)))), names
+
+
+def _categorical(codes: Any, names: list[str]) -> Any:
+    dtype: Any = pd.CategoricalDtype(pd.Index(names, dtype=str))
+    return pd.Categorical.from_codes(codes, dtype=dtype, validate=False)
 
 
 def _order(decoded: DecodedLaunch) -> Ints:
@@ -95,7 +94,7 @@ def _order(decoded: DecodedLaunch) -> Ints:
     bits = [int(a.max()).bit_length() for a in (decoded.cta, decoded.warp, start, decoded.span)]
     if sum(bits) > 63:
         return np.lexsort((decoded.span, start, decoded.warp, decoded.cta))
-    key = decoded.cta
+    key = decoded.cta.astype(np.int64)
     for values, width in zip((decoded.warp, start, decoded.span), bits[1:], strict=True):
         key = (key << width) | values
     return np.argsort(key, kind="stable")

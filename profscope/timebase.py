@@ -15,6 +15,7 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
@@ -56,22 +57,26 @@ class TimeBase:
     epoch_ns: int
     uncertainty_ns: float
 
-    def to_ns(self, cycle: Ints, sm: Ints) -> Ints:
+    def to_ns(self, cycle: Ints, sm: npt.NDArray[np.signedinteger[Any]]) -> Ints:
         """Absolute globaltimer ns (floor), int64; zeros when there was nothing to fit."""
         if not len(self.sms):
             return np.zeros(len(cycle), np.int64)
-        return self.epoch_ns + np.floor(self._relative(cycle, np.searchsorted(self.sms, sm))).astype(np.int64)
+        place = np.zeros(int(self.sms[-1]) + 1, np.int64)
+        place[self.sms] = np.arange(len(self.sms))
+        return self.epoch_ns + np.floor(self._relative(cycle, place[sm])).astype(np.int64)
 
     def _relative(self, cycle: Ints, at: Ints) -> Floats:
         """ns since epoch_ns; at: position of the SM in `sms`. Beyond its ends a curve goes on straight."""
-        origin = self.point_cycle[self.first]
-        length = self.point_cycle[self.last] - origin
-        counts = self.last - self.first + 1
-        sm_of_point = np.repeat(np.arange(len(self.sms)), counts)
-        keys = (sm_of_point << _KEY_BITS) + self.point_cycle - origin[sm_of_point]
-        along = np.clip(cycle - origin[at], 0, length[at])
-        point = np.searchsorted(keys, (at << _KEY_BITS) + along, side="right") - 1
-        return self.point_ns[point] + (cycle - self.point_cycle[point]) * self.point_slope[point]
+        point = self.first[at]
+        if len(self.point_cycle) > len(self.sms):
+            origin = self.point_cycle[self.first]
+            length = self.point_cycle[self.last] - origin
+            sm_of_point = np.repeat(np.arange(len(self.sms)), self.last - self.first + 1)
+            keys = (sm_of_point << _KEY_BITS) + self.point_cycle - origin[sm_of_point]
+            along = np.clip(cycle - origin[at], 0, length[at])
+            point = np.searchsorted(keys, (at << _KEY_BITS) + along, side="right") - 1
+        since = (cycle - self.point_cycle[point]) * self.point_slope[point]
+        return np.asarray(self.point_ns[point] + since, np.float64)
 
 
 def fit(headers: Sequence[npt.NDArray[np.void]]) -> list[TimeBase]:
@@ -133,10 +138,11 @@ def _curves(sm: Ints, cycle: Ints, gtime: Ints, slope: float, step: float) -> Ti
     """One curve per SM through its pairs; `slope` (ns per cycle) serves SMs with a single point."""
     if not len(sm) or not slope > 0:
         none = np.zeros(0, np.int64)
-        return TimeBase(float("nan"), none, none, none, none, none * 1.0, none * 1.0, 0, float("nan"))
+        nothing: Floats = np.zeros(0)
+        return TimeBase(float("nan"), none, none, none, none, nothing, nothing, 0, float("nan"))
     order = np.lexsort((cycle, sm))
     sm, cycle, epoch = sm[order], cycle[order], int(gtime.min())
-    true_ns = gtime[order] - epoch + step / 2
+    true_ns: Floats = np.asarray(gtime[order] - epoch + step / 2, np.float64)
     sms, at = np.unique(sm, return_inverse=True)
     width = max(WINDOW_STEPS * step, float(np.ptp(gtime)) / MAX_WINDOWS)
     group = _group(at, true_ns, width)
@@ -145,11 +151,12 @@ def _curves(sm: Ints, cycle: Ints, gtime: Ints, slope: float, step: float) -> Ti
     # The mean of a window's pairs, as an exact cycle and the ns that belongs to it on the window's own line.
     origin = cycle[start]
     mean_cycle = origin + (np.bincount(group, cycle - origin[group]) / count).astype(np.int64)
-    mean_ns = np.bincount(group, true_ns - (cycle - mean_cycle[group]) * slope) / count
+    line_ns = true_ns - (cycle - mean_cycle[group]) * slope
+    mean_ns: Floats = np.asarray(np.bincount(group, line_ns) / count, np.float64)
     owner = at[start]
     first = np.searchsorted(owner, np.arange(len(sms)))
     last = np.searchsorted(owner, np.arange(len(sms)), side="right") - 1
-    slopes = np.full(len(owner), slope)
+    slopes: Floats = np.full(len(owner), slope, np.float64)
     follows = np.flatnonzero(owner[1:] == owner[:-1])
     slopes[follows] = (mean_ns[follows + 1] - mean_ns[follows]) / (
         mean_cycle[follows + 1] - mean_cycle[follows]
@@ -175,4 +182,5 @@ def _group(at: Ints, ns: Floats, width: float) -> Ints:
     owner = at[opens]
     joins = np.zeros(len(owner), bool)
     joins[1:] = (owner[1:] == owner[:-1]) & (np.diff(mean) < width / 2)
-    return (np.cumsum(~joins) - 1)[group]
+    joined: Ints = np.cumsum(~joins) - 1
+    return np.asarray(joined[group], np.int64)
