@@ -22,6 +22,7 @@ class Program:
     """
 
     name: str
+    ptx: bytes
     graph: Graph
     blocks: list[TranslatedBlock]
     initial: list[Array]
@@ -37,7 +38,7 @@ def load(ptx: bytes, name: str) -> Program:
     graph = build(module, name)
     variables, symbols, static_shared = _variables(module)
     blocks, initial = translate(graph, symbols)
-    return Program(name, graph, blocks, initial, variables, static_shared, _reads_clock(graph))
+    return Program(name, ptx, graph, blocks, initial, variables, static_shared, _reads_clock(graph))
 
 
 def _variables(module: Module) -> tuple[list[Allocation], dict[str, int], int]:
