@@ -253,9 +253,8 @@ class _SectionDecoder:
         self.site_base = len(blocks.sites)
         self.rows: dict[int, _Rows] = {}
         self.most: dict[int, int] = {}  # per frame: the most rows a warp appended
-        self.position: dict[
-            int, Ints
-        ] = {}  # per span: row of its frame -> position in the blocks, -1 if none
+        # Per span: row of its frame -> position in the blocks, -1 if none.
+        self.position: dict[int, Small] = {}
         self.columns: dict[tuple[int, int], tuple[Flags, Ints]] = {}
 
     def run(self) -> None:
