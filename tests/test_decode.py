@@ -10,17 +10,19 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from instrument_passes.manifest import Manifest
 from instrument_passes.records import CTA_HEADER
 from profscope.decode import DecodedLaunch, decode, ring_rows
 from profscope.errors import RecordError
+from tests.slow_decode import slow_decode
 from tests.synth import Branch, Launch, Loop, Node, Program, Return, Scope, Seen, Work, launch
 
 BODY = (Work(100), Scope((Work(50),)))
 
 
-def seen(decoded: DecodedLaunch, launch: Launch) -> list[Seen]:
+def seen(decoded: DecodedLaunch, manifest: Manifest) -> list[Seen]:
     """Every decoded span, with the spans above it, sorted."""
-    site = [(s, span.id) for s, section in enumerate(launch.manifest.sections) for span in section.spans]
+    site = [(s, span.id) for s, section in enumerate(manifest.sections) for span in section.spans]
     found: dict[int, Seen] = {}
 
     def at(index: int) -> Seen:
@@ -37,9 +39,11 @@ def seen(decoded: DecodedLaunch, launch: Launch) -> list[Seen]:
 
 def check(made: Launch) -> DecodedLaunch:
     decoded = decode(made.buffer, made.manifest)
-    assert seen(decoded, made) == sorted(made.spans, key=repr)
+    assert seen(decoded, made.manifest) == sorted(made.spans, key=repr)
     assert (decoded.records, decoded.dropped, decoded.unmatched) == (made.records, made.dropped, 0)
     assert decoded.anomalies == ()
+    slow = slow_decode(made.buffer, made.manifest)
+    assert (sorted(slow.spans, key=repr), slow.dropped) == (sorted(made.spans, key=repr), made.dropped)
     return decoded
 
 
@@ -149,7 +153,7 @@ def test_buffers_need_not_be_contiguous() -> None:
     made = launch([Program(BODY)])
     spread = np.zeros((len(made.buffer), 2), np.uint8)
     spread[:, 0] = made.buffer
-    assert seen(decode(spread[:, 0], made.manifest), made) == sorted(made.spans, key=repr)
+    assert seen(decode(spread[:, 0], made.manifest), made.manifest) == sorted(made.spans, key=repr)
 
 
 # Buffers that are none.
@@ -177,6 +181,7 @@ def _set(name: str, value: int) -> Callable[[npt.NDArray[np.uint8]], npt.NDArray
         (_set("magic", 0xDEAD), "magic 0xdead"),
         (_set("version", 99), "record version 99; this profscope reads version"),
         (_set("digest", 0), "not written by this build of kernel made_up"),
+        (lambda b: np.append(b[: len(b) // 2], b[len(b) // 2 :] | 7), "not written by this build"),
     ],
 )
 def test_what_is_no_such_buffer_is_named(

@@ -1,7 +1,7 @@
-"""Save what a GPU really wrote: one .npz per launch with the raw buffer, the manifest and the TTGIR.
+"""Save what a kernel really wrote: one .npz per launch with the raw buffer, the manifest and the TTGIR.
 
 Arrays: `buffer`, uint8, the CTA areas as fetched; `manifest` and `ttgir`, uint8, UTF-8 text; `info`, uint8,
-JSON: case, kernel, level, buffer (the session option), launch, spans, records, dropped, gpu, triton, date.
+JSON: case, kernel, level, buffer (the session option), launch, spans, records, dropped, device, triton, date.
 """
 
 from __future__ import annotations
@@ -15,7 +15,6 @@ from typing import Any
 from unittest import mock
 
 import numpy as np
-import torch
 import triton
 from triton import knobs
 
@@ -24,25 +23,26 @@ import profscope.assemble
 from profscope.assemble import RawLaunch
 from tests.kernels.cases import Case
 
-__all__ = ["run"]
+__all__ = ["capture", "run"]
 
 # (level, buffer): the small buffer makes the rings of loops over 16 iterations wrap.
 _VARIANTS = (("heavy", 1024), ("light", 1024), ("heavy", 16))
 
 
 def run(cases: Sequence[Case], folder: Path) -> int:
-    """Capture every variant of every case into `folder`; prints a line per file. Returns an exit code."""
+    """Capture every variant of every case on the GPU; prints a line per file. Returns an exit code."""
     for case in cases:
         for level, buffer in _VARIANTS:
-            for path in _capture(case, level, buffer, folder):
+            for path in capture(case, level, buffer, folder, "gpu"):
                 print(f"{path.name}: {path.stat().st_size} bytes")
     return 0
 
 
-def _capture(case: Case, level: str, buffer: int, folder: Path) -> Iterator[Path]:
-    inputs = case.inputs("cuda")
+def capture(case: Case, level: str, buffer: int, folder: Path, backend: str) -> Iterator[Path]:
+    """Run a case in a session; the files of its launches. backend: "gpu" or "emulator"."""
+    inputs = case.inputs("cuda" if backend == "gpu" else "cpu")
     with _raw_launches() as raw, _ttgir_of_loads() as texts:
-        with profscope.session(instrument=level, buffer=buffer, backend="gpu") as prof:
+        with profscope.session(instrument=level, buffer=buffer, backend=backend) as prof:
             case.launch(inputs)
         profile = prof.profile
     spans = profile.df["launch"].value_counts()
@@ -58,7 +58,7 @@ def _capture(case: Case, level: str, buffer: int, folder: Path) -> Iterator[Path
             "spans": int(spans.get(row.launch, 0)),
             "records": row.records,
             "dropped": row.dropped,
-            "gpu": torch.cuda.get_device_name(),
+            "device": profile.metadata["device"]["name"],
             "triton": triton.__version__,
             "date": datetime.now(UTC).isoformat(timespec="seconds"),
         }
