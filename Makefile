@@ -27,6 +27,7 @@ OLD_PYTHON := "$(PYTHON) is older than 3.11; name a newer one: make PYTHON=pytho
 
 demo: $(RUNTIME)
 	$(BIN)/python -m profscope.demo trace.json
+	$(BIN)/profscope-view trace.json
 
 test: lint types
 	$(BIN)/python -m pytest -q
