@@ -2,7 +2,7 @@
 
     profscope-opt kernel.ttgir -p 'kernel-span,op-spans{classes=load;store},lower-records,allocate-buffer'
 
-Needs no GPU, and no Triton except for --verify. Exit codes: 0 done, 1 failed, 2 wrong usage.
+Needs no GPU, and no Triton except for --verify and --cost. Exit codes: 0 done, 1 failed, 2 wrong usage.
 """
 
 from __future__ import annotations
@@ -15,12 +15,14 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any, Final
 
+from instrument_passes.cost import cost
+from instrument_passes.cost import render as render_cost
 from instrument_passes.coverage import coverage, render
 from instrument_passes.diagnostics import expected_errors, mismatches
 from instrument_passes.errors import InstrumentError, IRError, PipelineError
 from instrument_passes.ir import Module, parse
 from instrument_passes.passes import Pass, PassContext, passes, signature
-from instrument_passes.pipeline import parse_pipeline, run_pipeline
+from instrument_passes.pipeline import LEVELS, parse_pipeline, run_pipeline
 from instrument_passes.toolchain import verify
 
 __all__ = ["main"]
@@ -73,6 +75,10 @@ def _parser() -> argparse.ArgumentParser:
         action="store_true",
         help="print the class of every op, and what the table does not know",
     )
+    parser.add_argument(
+        "--cost", action="store_true",
+        help="build the module bare and with the passes (default: a session's) and compare",
+    )  # fmt: skip
     parser.add_argument(
         "--print-between-passes", action="store_true", help="print the module to stderr after every pass"
     )
@@ -160,8 +166,13 @@ def _one_module(text: str, line: int, file: str, arguments: argparse.Namespace, 
         if arguments.print_between_passes:
             sys.stderr.write(f"// -----// after {step.name} //----- //\n{str(module)[line:].rstrip()}\n")
 
+    context = PassContext(arguments.triton, arguments.buffer)
+    if arguments.cost:
+        return render_cost(
+            cost("\n" * line + text, file, pipeline or parse_pipeline(LEVELS["default"]), context)
+        )
     module = parse("\n" * line + text, file)
-    run_pipeline(module, pipeline, PassContext(arguments.triton, arguments.buffer), between)
+    run_pipeline(module, pipeline, context, between)
     if arguments.verify:
         verify(str(module), file)
     return render(coverage(module)) if arguments.coverage else str(module)[line:]

@@ -165,6 +165,7 @@ def _cubin(text: str, target: str, warps: int, ctas: int) -> tuple[bytes, dict[s
     context = _context(target)
     from triton.backends.compiler import GPUTarget, Language
     from triton.compiler import make_backend
+    from triton.runtime.errors import PTXASError
 
     gpu = GPUTarget("cuda", int(target.partition(":")[2]), 32)
     backend = make_backend(gpu)
@@ -181,7 +182,7 @@ def _cubin(text: str, target: str, warps: int, ctas: int) -> tuple[bytes, dict[s
             built.context = context
             for stage in ("llir", "ptx", "cubin"):
                 built = stages[stage](built, metadata)
-        except RuntimeError as error:
+        except (RuntimeError, PTXASError) as error:
             raise ToolchainError(f"Triton cannot build the module: {error}") from error
     return built, metadata
 

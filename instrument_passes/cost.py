@@ -1,0 +1,91 @@
+"""What instrumentation costs a kernel, measured on the two binaries, with no GPU.
+
+The instructions that records add run whenever the records do; what they cost in time depends on what the
+warp would otherwise have waited for, and only a run tells.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from instrument_passes.errors import PassError
+from instrument_passes.ir import parse
+from instrument_passes.manifest import Manifest
+from instrument_passes.occupancy import ctas_per_sm, limits_of
+from instrument_passes.passes import Pass, PassContext
+from instrument_passes.passes.lower_records import manifest_of
+from instrument_passes.pipeline import LOWERING, parse_pipeline, run_pipeline
+from instrument_passes.records import MIN_RING_LOG2
+from instrument_passes.toolchain import Binary, build
+
+__all__ = ["Cost", "cost", "render"]
+
+
+@dataclass(frozen=True)
+class Cost:
+    """The bare binary, one with the CTA's header but no record, and the instrumented one.
+
+    records: clock reads in the program, however often they run.
+    """
+
+    bare: Binary
+    header: Binary
+    instrumented: Binary
+    manifest: Manifest
+    records: int
+
+    @property
+    def sass_per_record(self) -> float:
+        """Instructions that the records add to the header's, per clock read; 0 without records."""
+        added = len(self.instrumented.sass) - len(self.header.sass)
+        return added / self.records if self.records else 0.0
+
+
+def cost(text: str, file: str, pipeline: list[Pass], context: PassContext) -> Cost:
+    """Build a module as it is and with the passes. Raises PassError, ToolchainError."""
+    lowering = parse_pipeline(LOWERING)
+    header, module = parse(text, file), parse(text, file)
+    run_pipeline(header, lowering, context)
+    lowered = any(step.name == "lower-records" for step in pipeline)
+    run_pipeline(module, pipeline if lowered else [*pipeline, *lowering], context)
+    manifest = manifest_of(module)
+    if manifest is None:
+        raise PassError("the passes leave no manifest", file)
+    columns = (c for section in manifest.sections for frame in section.frames for c in frame.columns)
+    records = sum(column.kind == "clock" for column in columns)
+    return Cost(build(text, file), build(str(header), file), build(str(module), file), manifest, records)
+
+
+def render(found: Cost) -> str:
+    """The two binaries side by side, and the line `X.Y SASS instructions per record`."""
+    pair = (found.bare, found.instrumented)
+    rows = [
+        ("registers per thread", *(b.registers for b in pair)),
+        ("spills and stack, bytes", *(b.local_bytes for b in pair)),
+        ("shared memory, bytes", *(b.shared_bytes for b in pair)),
+        ("warps per CTA", *(b.warps for b in pair)),
+    ]
+    limits = limits_of(int(found.bare.target.partition(":")[2]))
+    if limits is not None:
+        fits = [ctas_per_sm(limits, b.warps, b.registers, b.shared_bytes) for b in pair]
+        rows.append(("CTAs per SM", *fits))
+        occupied = (100 * n * b.warps // limits.warps for n, b in zip(fits, pair, strict=True))
+        rows.append(("occupancy, %", *occupied))
+    rows.append(("SASS instructions", *(len(b.sass) for b in pair)))
+    lines = [f"{found.manifest.kernel} on {found.bare.target}", f"{'':<26}{'bare':>12}{'instrumented':>14}"]
+    lines += [f"{name:<26}{bare:>12}{instrumented:>14}" for name, bare, instrumented in rows]
+    fixed = len(found.header.sass) - len(found.bare.sass)
+    lines += [
+        _buffer(found.manifest),
+        f"{found.records} records, {fixed} SASS instructions for each CTA's header",
+    ]
+    return "\n".join([*lines, f"{found.sass_per_record:.1f} SASS instructions per record"]) + "\n"
+
+
+def _buffer(manifest: Manifest) -> str:
+    least = manifest.cta_bytes(MIN_RING_LOG2)
+    if not manifest.ring_bytes:
+        return f"{least} buffer bytes per CTA"
+    row = manifest.warps * manifest.ring_bytes
+    rings = f"rings of {1 << MIN_RING_LOG2} iterations; {row} more for each further one"
+    return f"{least} buffer bytes per CTA with {rings}"

@@ -1,0 +1,109 @@
+"""profscope-opt --cost, and the occupancy it prints."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+
+import pytest
+
+from instrument_passes.cost import cost
+from instrument_passes.occupancy import ctas_per_sm, limits_of
+from instrument_passes.opt import main
+from instrument_passes.passes import PassContext
+from instrument_passes.pipeline import LEVELS, parse_pipeline
+from instrument_passes.toolchain import ToolchainError, build, triton_version
+from tests.kernels import add, gluon_ws, matmul
+from tests.kernels.aot import compiled, ttgir
+from tests.kernels.spec import CUDA80, CUDA90, CUDA100, GFX942
+
+CONTEXT = PassContext(triton_version())
+
+
+def test_costs_are_those_of_the_two_binaries() -> None:
+    spec = matmul.specs()[0]
+    text = ttgir(spec, CUDA90)
+    found = cost(text, "matmul", parse_pipeline(LEVELS["heavy"]), CONTEXT)
+    reads = [instruction for instruction in found.instrumented.sass if "SR_CLOCK" in instruction]
+    assert len(reads) >= found.records > 20
+    assert not any("SR_CLOCK" in instruction for instruction in found.bare.sass)
+    assert 0 < len(found.header.sass) - len(found.bare.sass) < 150
+    # Measured at 2.0 to 4.0; Proton adds 14.
+    assert 1 < found.sass_per_record < 8
+    assert found.bare.shared_bytes == found.instrumented.shared_bytes
+    assert found.bare.shared_bytes == compiled(spec, CUDA90).metadata.shared
+
+
+def test_output_ends_with_the_instructions_per_record(
+    tmp_path: Path, capfd: pytest.CaptureFixture[str]
+) -> None:
+    file = tmp_path / "add.ttgir"
+    file.write_text(ttgir(add.specs()[0], CUDA80))
+    assert main([str(file), "--cost", "-p", "kernel-span,op-spans{classes=load}"]) == 0
+    lines = capfd.readouterr().out.splitlines()
+    assert lines[0] == "add_kernel on cuda:80"
+    assert lines[1].split() == ["bare", "instrumented"]
+    named = {line[:26].strip(): line[26:].split() for line in lines[2:9]}
+    assert named["warps per CTA"] == ["4", "4"]
+    assert named["occupancy, %"] == ["100", "100"]
+    assert named["CTAs per SM"] == ["16", "16"]
+    assert int(named["SASS instructions"][0]) < int(named["SASS instructions"][1])
+    assert re.fullmatch(r"\d+ buffer bytes per CTA", lines[-3])
+    assert lines[-2].startswith("6 records, ")  # the kernel's begin and end, two for each of two loads
+    assert re.fullmatch(r"\d+\.\d SASS instructions per record", lines[-1])
+
+
+def test_worker_warps_count() -> None:
+    found = build(ttgir(gluon_ws.specs()[0], CUDA100), "gluon_ws")
+    assert found.warps == 8  # 4, 1 and 2, in whole groups of 4
+
+
+def test_passes_of_a_session_are_the_default(tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
+    file = tmp_path / "add.ttgir"
+    file.write_text(ttgir(add.specs()[0], CUDA90))
+    assert main([str(file), "--cost"]) == 0
+    default = capfd.readouterr().out
+    assert main([str(file), "--cost", "-p", LEVELS["default"] + ",lower-records,allocate-buffer"]) == 0
+    assert capfd.readouterr().out == default
+
+
+def test_other_targets_are_refused_by_name(tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
+    file = tmp_path / "add.ttgir"
+    file.write_text(ttgir(add.specs()[0], GFX942))
+    with pytest.raises(ToolchainError, match="can build for NVIDIA GPUs only, not for hip:gfx942"):
+        build(file.read_text(), "add")
+
+
+def test_a_module_that_cannot_be_built(tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
+    """An instruction that ptxas does not know, in inline assembly: its message, on one line."""
+    clock = 'tt.elementwise_inline_asm "mov.u32 $0, %no_such_register;" {constraints = "=r", '
+    text = ttgir(add.specs()[0], CUDA90).replace(
+        "    tt.return", f"    %bad = {clock}packed_element = 1 : i32, pure = false}} -> i32\n    tt.return"
+    )
+    file = tmp_path / "bad.ttgir"
+    file.write_text(text)
+    assert main([str(file), "--cost"]) == 1
+    said = capfd.readouterr().err.splitlines()
+    assert said[-1].startswith("profscope-opt: Triton cannot build the module: ")
+    assert "no_such_register" in said[-1]
+
+
+@pytest.mark.parametrize(
+    ("capability", "warps", "registers", "shared", "ctas"),
+    [
+        (90, 4, 32, 0, 16),  # warps: 64 / 4
+        (90, 1, 16, 0, 32),  # CTAs
+        (90, 8, 255, 0, 1),  # registers: 8 warps of 8192
+        (90, 8, 128, 0, 2),
+        (90, 4, 168, 0, 3),  # 12 warps of 5376
+        (80, 4, 32, 163 << 10, 1),
+        (80, 4, 32, 48 << 10, 3),  # 49 KiB with the system's
+        (90, 12, 168, 90584, 1),
+        (90, 4, 32, 228 << 10, 0),  # the last KiB is the system's
+        (89, 8, 32, 0, 6),
+    ],
+)
+def test_ctas_per_sm(capability: int, warps: int, registers: int, shared: int, ctas: int) -> None:
+    limits = limits_of(capability)
+    assert limits is not None
+    assert ctas_per_sm(limits, warps, registers, shared) == ctas
