@@ -34,6 +34,7 @@ test: lint types
 
 lint: $(DEV)
 	$(BIN)/ruff check .
+	$(BIN)/ruff format --check .
 
 types: $(DEV)
 	$(BIN)/mypy

@@ -1,5 +1,7 @@
 """profscope: see where each warp's time goes inside a Triton GPU kernel.
 
+In short:
+
     with profscope.session() as prof:
         kernel[grid](...)
     prof.df                      # one row per span, per warp, per CTA, with source lines
