@@ -18,6 +18,7 @@ from profscope.profile import Profile, load
 from profscope.version import __version__
 from viewer.drawing import LABEL_WIDTH, render_timeline
 from viewer.header import Header, make_header, render_header
+from viewer.kernels import KernelRow, make_kernels, render_kernels
 from viewer.select import choose_cta
 from viewer.table import KernelTable, make_tables, render_table
 from viewer.timeline import Timeline, make_timeline
@@ -25,6 +26,9 @@ from viewer.tree import ScopeTree, make_trees, render_tree
 from viewer.units import UNITS, parse_range
 
 __all__ = ["main"]
+
+DETAILED_KERNELS = 5
+"""Kernels shown with table and tree: those with most warp time."""
 
 EPILOG = """\
 Durations have three significant digits; --json has them exact. A span's self time is what its synchronous
@@ -36,11 +40,13 @@ exit status: 0 shown, 1 the trace cannot be read or holds nothing that was asked
 
 @dataclass(frozen=True)
 class View:
-    """All that is shown."""
+    """All that is shown; tables and trees are of the same kernels, `omitted` further kernels have none."""
 
     header: Header
+    kernels: list[KernelRow]
     tables: list[KernelTable]
     trees: list[ScopeTree]
+    omitted: int
     timeline: Timeline | None
 
 
@@ -60,7 +66,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
             json.dump(asdict(view), sys.stdout, indent=2)
             sys.stdout.write("\n")
         else:
-            console.print(Text("\n").join(_render(view, console.width)), soft_wrap=True)
+            console.print(Text("\n").join(_render(view, console.width, options.top)), soft_wrap=True)
         sys.stdout.flush()
     except BrokenPipeError:
         # The reader had enough. Python would complain once more when it flushes at exit.
@@ -108,14 +114,25 @@ def _view(options: argparse.Namespace, width: int) -> View:
     header = make_header(profile, options.trace.name)
     if options.kernel is not None:
         profile = _only_kernels(profile, options.kernel)
-    timeline = None
-    if not profile.df.empty:
-        choice = choose_cta(profile.df, options.launch, options.cta, options.sm, options.warp)
-        zoom = parse_range(options.zoom, unit) if options.zoom else None
-        cells = max(width - LABEL_WIDTH, 1)
-        timeline = make_timeline(profile, choice, unit, cells, options.warp, zoom)
     tables = make_tables(profile, unit, options.top)
-    return View(header, tables, make_trees(profile, unit, options.top), timeline)
+    detailed = tables[:DETAILED_KERNELS]
+    return View(
+        header=header,
+        kernels=make_kernels(profile),
+        tables=detailed,
+        trees=make_trees(profile, [table.kernel for table in detailed], unit, options.top),
+        omitted=len(tables) - len(detailed),
+        timeline=_timeline(profile, options, unit, width),
+    )
+
+
+def _timeline(profile: Profile, options: argparse.Namespace, unit: str, width: int) -> Timeline | None:
+    """The timeline asked for; None where a trace of another tool knows no CTAs."""
+    if profile.df.empty or (profile.df["cta"] < 0).all():
+        return None
+    choice = choose_cta(profile.df, options.launch, options.cta, options.sm, options.warp)
+    zoom = parse_range(options.zoom, unit) if options.zoom else None
+    return make_timeline(profile, choice, unit, width - LABEL_WIDTH, options.warp, zoom)
 
 
 def _only_kernels(profile: Profile, pattern: "re.Pattern[str]") -> Profile:
@@ -133,16 +150,20 @@ def _only_kernels(profile: Profile, pattern: "re.Pattern[str]") -> Profile:
     )
 
 
-def _render(view: View, width: int) -> list[Text]:
+def _render(view: View, width: int, most: int) -> list[Text]:
     lines = render_header(view.header, width)
+    if view.kernels:
+        lines += [Text(), *render_kernels(view.kernels, width, most)]
     for table, tree in zip(view.tables, view.trees, strict=True):
         lines += [Text(), *render_table(table, width), Text(), *render_tree(tree, width)]
+    if view.omitted:
+        lines += [Text(), Text(f"{view.omitted} more kernels with spans; --kernel shows them", style="dim")]
     if view.timeline is not None:
         lines += [Text(), *render_timeline(view.timeline, width)]
-    elif view.header.launches:
+    elif view.header.launches and not view.header.spans:
         lines += [
             Text(),
-            Text("No spans were recorded in these launches; see the notes and the dropped records."),
+            Text("No spans were recorded in these launches; see the notes and dropped records."),
         ]
     return lines
 

@@ -7,7 +7,7 @@ import numpy as np
 from rich.text import Text
 
 from profscope.profile import Profile
-from viewer.units import count_text, fit, pad, printable
+from viewer.units import bytes_text, count_text, fit, pad, printable
 
 __all__ = ["EMULATED", "Header", "make_header", "render_header"]
 
@@ -117,7 +117,7 @@ def _clock(header: Header) -> str:
 def _records(header: Header) -> str:
     if not header.records:
         return ""
-    size = f"{header.profile_bytes / 2**20:.1f} MiB of profile memory"
+    size = f"{bytes_text(header.profile_bytes)} of profile memory"
     if not header.dropped:
         return f"{count_text(header.records)} in {size}, none dropped"
     share = header.dropped / (header.records + header.dropped)

@@ -48,13 +48,15 @@ class KernelTable:
 
 
 def make_tables(profile: Profile, unit: str, top: int) -> list[KernelTable]:
-    """A table per kernel, the one with most warp time first; the `top` rows of each (0: all)."""
+    """A table per kernel with spans inside, most warp time first; the `top` rows of each (0: all)."""
     df = profile.df
     summary = profile.summary()
     roots = df[(df["depth"] == 0) & (df["kind"] != "async")]
     tables = []
     for kernel in summary["kernel"].unique():
         rows = summary[summary["kernel"] == kernel]
+        if len(rows) == 1 and rows["kind"].iloc[0] == "kernel":
+            continue
         own = roots[roots["kernel"] == kernel]
         warp_time = int(own[f"duration_{unit}"].sum())
         tables.append(
@@ -65,16 +67,15 @@ def make_tables(profile: Profile, unit: str, top: int) -> list[KernelTable]:
                 ctas=len(own[["launch", "cta"]].drop_duplicates()),
                 warps=len(own),
                 warp_time=warp_time,
-                rows=[_row(row, unit, warp_time) for _, row in rows.head(top or len(rows)).iterrows()],
+                rows=[_row(row, unit, warp_time) for row in rows.head(top or len(rows)).to_dict("records")],
                 omitted=max(len(rows) - top, 0) if top else 0,
             )
         )
-    return tables
+    return sorted(tables, key=lambda table: -table.warp_time)
 
 
-def _row(row: Any, unit: str, warp_time: int) -> ScopeRow:
-    figures: dict[str, Any] = {name: row[f"{name}_{unit}"] for name in STATISTICS}
-    plain: dict[str, Any] = {name: value.item() for name, value in figures.items()}
+def _row(row: dict[Any, Any], unit: str, warp_time: int) -> ScopeRow:
+    figures = {name: row[f"{name}_{unit}"] for name in STATISTICS}
     in_flight = row["kind"] == "async"
     return ScopeRow(
         scope=str(row["scope"]),
@@ -82,7 +83,7 @@ def _row(row: Any, unit: str, warp_time: int) -> ScopeRow:
         file=str(row["file"]),
         line=int(row["line"]),
         count=int(row["count"]),
-        **plain,
+        **figures,
         share=None if in_flight or not warp_time else float(figures["self"] / warp_time),
     )
 

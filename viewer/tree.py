@@ -1,5 +1,6 @@
 """The scope tree: what runs inside what, in program order, with source lines."""
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -41,8 +42,8 @@ class ScopeTree:
     omitted: int
 
 
-def make_trees(profile: Profile, unit: str, limit: int) -> list[ScopeTree]:
-    """A tree per kernel, the one with most warp time first, of `limit` nodes at most (0: all)."""
+def make_trees(profile: Profile, kernels: Sequence[str], unit: str, limit: int) -> list[ScopeTree]:
+    """The trees of some kernels, each of `limit` nodes at most (0: all)."""
     df = profile.df
     if df.empty:
         return []
@@ -54,12 +55,13 @@ def make_trees(profile: Profile, unit: str, limit: int) -> list[ScopeTree]:
     np.add.at(total, node, duration)
     roots = np.flatnonzero(parent < 0)
     kernel = table["kernel"].astype(str).to_numpy()[node_site]
-    weights = pd.Series(total[roots]).groupby(kernel[roots]).sum().sort_values(ascending=False, kind="stable")
     children = _children(parent)
     trees = []
-    for name, warp_time in weights.items():
+    for name in kernels:
+        own = roots[kernel[roots] == name]
+        warp_time = int(total[own].sum())
         nodes = []
-        for at, depth in _preorder([root for root in roots.tolist() if kernel[root] == name], children):
+        for at, depth in _preorder(own.tolist(), children):
             place = table.iloc[node_site[at]]
             share = None if place["kind"] == "async" or not warp_time else float(total[at] / warp_time)
             figures: dict[str, Any] = {
@@ -70,7 +72,7 @@ def make_trees(profile: Profile, unit: str, limit: int) -> list[ScopeTree]:
             source: dict[str, Any] = {name: str(place[name]) for name in ("scope", "kind", "file")}
             nodes.append(Node(**source, line=int(place["line"]), depth=depth, **figures, share=share))
         trees.append(
-            ScopeTree(str(name), unit, nodes[: limit or None], max(len(nodes) - limit, 0) if limit else 0)
+            ScopeTree(name, unit, nodes[: limit or None], max(len(nodes) - limit, 0) if limit else 0)
         )
     return trees
 

@@ -9,6 +9,7 @@ from profscope.errors import OptionError
 __all__ = [
     "STEPS",
     "UNITS",
+    "bytes_text",
     "count_text",
     "duration_text",
     "fit",
@@ -27,6 +28,7 @@ STEPS = {
 }
 
 
+BYTES = (("GiB", 1 << 30), ("MiB", 1 << 20), ("KiB", 1 << 10))
 RANGE_PART = re.compile(r"(\d+(?:\.\d*)?)([a-zA-Z]*)")
 
 
@@ -47,6 +49,14 @@ def duration_text(value: float, unit: str) -> str:
 def count_text(value: int) -> str:
     """A whole number with commas."""
     return f"{value:,}"
+
+
+def bytes_text(count: int) -> str:
+    """A size: "512 bytes", "33.0 KiB", "8.0 MiB"."""
+    if count < 1 << 10:
+        return f"{count} bytes"
+    name, scale = next((name, size) for name, size in BYTES if count >= size)
+    return f"{count / scale:.1f} {name}"
 
 
 def share_text(share: float | None) -> str:

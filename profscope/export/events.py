@@ -96,14 +96,16 @@ def name_events(tracks: pd.DataFrame, emulated: bool) -> list[str]:
     events = []
     several = tracks["device"].nunique() > 1
     for device, sm, pid in tracks[["device", "sm", "pid"]].drop_duplicates().to_numpy().tolist():
-        name = f"GPU {device} SM {sm}" if several else f"SM {sm}"
+        # What another tool recorded may know no SM and no warp.
+        name = f"GPU {device}" if sm < 0 else f"GPU {device} SM {sm}" if several else f"SM {sm}"
         name += " (emulated)" if emulated else ""
         events += [
             _metadata("process_name", pid, 0, name=name),
             _metadata("process_sort_index", pid, 0, sort_index=pid),
         ]
     for pid, tid, slot, warp, lane in tracks[["pid", "tid", "slot", "warp", "lane"]].to_numpy().tolist():
-        name = f"CTA slot {slot} warp {warp}" + (f" lane {lane}" if lane else "")
+        name = f"CTA slot {slot} warp {warp}" if warp >= 0 else f"kernels {slot}"
+        name += f" lane {lane}" if lane else ""
         events.append(_metadata("thread_name", pid, tid, name=name))
         events.append(_metadata("thread_sort_index", pid, tid, sort_index=tid))
     return events

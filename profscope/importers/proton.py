@@ -95,8 +95,8 @@ def _spans(events: list[dict[str, Any]]) -> Profile:
     )
     notes = [
         "Imported from a Proton instrumentation trace: scopes only, without source lines or launches.",
-        "Proton writes cycles as if the clock ran at 1 GHz, rounded to float32: ns here are cycles.",
-        f"Times are uncertain by {tolerance_ns} cycles for that rounding.",
+        "Proton writes cycles as if the clock ran at 1 GHz: ns here are cycles, not time.",
+        f"Proton rounds times to float32: they are off by up to {tolerance_ns} ns.",
     ]
     if any(overlapping):
         notes.append(f"{sum(overlapping)} spans overlap others of their warp and are shown as async.")
@@ -128,18 +128,18 @@ def _kernels(table: pd.DataFrame) -> pd.DataFrame:
     by_launch = table.assign(end=table["start"] + table["duration"]).groupby("launch")
     kernels = by_launch["kernel"].first()
     count = len(kernels)
+    unknown = ("grid_x", "grid_y", "grid_z", "device", "stream", "records", "dropped", "profile_bytes")
     return launches_frame(
-        {"launch": range(count), "kernel": kernels.tolist(), "backend": ["gpu"] * count}
-        | {"ctas": by_launch["cta"].nunique(), "num_warps": by_launch["warp"].nunique()}
-        | {
-            "records": 2 * by_launch.size(),
-            "start_ns": by_launch["start"].min(),
-            "end_ns": by_launch["end"].max(),
+        {
+            "launch": range(count),
+            "kernel": kernels.tolist(),
+            "backend": ["gpu"] * count,
+            "num_ctas": [1] * count,
         }
-        | {"num_ctas": [1] * count, "clock_ghz": [1.0] * count, "ns_uncertainty": [float("nan")] * count}
-        | dict.fromkeys(
-            ("grid_x", "grid_y", "grid_z", "device", "stream", "dropped", "profile_bytes"), [0] * count
-        )
+        | {"ctas": by_launch["cta"].nunique(), "num_warps": by_launch["warp"].nunique()}
+        | {"start_ns": by_launch["start"].min(), "end_ns": by_launch["end"].max()}
+        | dict.fromkeys(("clock_ghz", "ns_uncertainty"), [float("nan")] * count)
+        | dict.fromkeys(unknown, [0] * count)
     )
 
 

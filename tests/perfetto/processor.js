@@ -1,9 +1,9 @@
 // Perfetto's trace processor, driven from Node.
 //
-//   node processor.js <folder with engine_bundle.js and trace_processor.wasm> <trace file>
+//   node processor.js <folder with engine_bundle.js and trace_processor.wasm>
 //
-// Reads one JSON string (an SQL statement) a line on stdin and answers each with one line on stdout:
-// {"columns": [...], "rows": [[...], ...]} or {"error": "..."}. The first line answers the loading of the trace.
+// Reads one command a line on stdin, {"load": "trace file"} or {"query": "SQL"}, and answers each with one line on
+// stdout: {"columns": [...], "rows": [[...], ...]} or {"error": "..."}.
 // The engine is the bundle Perfetto's UI runs in a web worker, so it is given what a worker has and no more.
 "use strict";
 const fs = require("fs");
@@ -15,8 +15,9 @@ const vm = require("vm");
 const APPEND_TRACE_DATA = 1;
 const FINALIZE_TRACE_DATA = 2;
 const QUERY_STREAMING = 3;
-const RPC = {seq: 1, request: 2, fatalError: 5, appendTraceData: 101, queryArgs: 103, appendResult: 201,
-             queryResult: 203, finalizeResult: 212};
+const RESET = 11;
+const RPC = {seq: 1, request: 2, fatalError: 5, appendTraceData: 101, queryArgs: 103, resetArgs: 107,
+             appendResult: 201, queryResult: 203, finalizeResult: 212};
 const CELL = {NULL: 1, VARINT: 2, FLOAT64: 3, STRING: 4, BLOB: 5};
 const CHUNK_BYTES = 16 << 20;
 
@@ -143,6 +144,7 @@ class Engine {
   }
 
   load(file) {
+    this.call(RESET, bytesField(RPC.resetArgs, Buffer.alloc(0)));
     const fd = fs.openSync(file, "r");
     const chunk = Buffer.alloc(CHUNK_BYTES);
     for (let count; (count = fs.readSync(fd, chunk)) > 0;) {
@@ -151,6 +153,7 @@ class Engine {
     }
     fs.closeSync(fd);
     throwError(this.call(FINALIZE_TRACE_DATA), RPC.finalizeResult, 1);
+    return '{"columns":[],"rows":[]}';
   }
 
   query(sql) {
@@ -193,15 +196,11 @@ function answer(work) {
 }
 
 async function main() {
-  const [folder, trace] = process.argv.slice(2);
-  const engine = new Engine(folder);
+  const engine = new Engine(process.argv[2]);
   await new Promise((resolve) => setImmediate(resolve));  // the bundle finishes its set-up in a microtask
-  answer(() => {
-    engine.load(trace);
-    return '{"columns":[],"rows":[]}';
-  });
   for await (const line of readline.createInterface({input: process.stdin})) {
-    answer(() => engine.query(JSON.parse(line)));
+    const command = JSON.parse(line);
+    answer(() => ("load" in command ? engine.load(command.load) : engine.query(command.query)));
   }
 }
 

@@ -42,16 +42,16 @@ def unavailable() -> str | None:
 
 
 class Processor:
-    """A trace loaded into the trace processor; a context manager that ends the Node process."""
+    """Perfetto's trace processor with a trace in it; a context manager that ends the Node process."""
 
     def __init__(self, trace: str | Path) -> None:
         reason = unavailable()
         if reason is not None:
             raise ProcessorError(reason)
-        command = ["node", str(SCRIPT), str(_engine_folder()), str(trace)]
+        command = ["node", str(SCRIPT), str(_engine_folder())]
         self._node = subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
         try:
-            self._answer()
+            self.load(trace)
         except BaseException:
             self.close()
             raise
@@ -67,19 +67,23 @@ class Processor:
     def close(self) -> None:
         self._node.communicate()
 
+    def load(self, trace: str | Path) -> None:
+        """Forget the trace, if any, and read another."""
+        self._ask({"load": str(trace)})
+
     def query(self, sql: str) -> list[Row]:
         """The rows of one SQL statement; integers are exact."""
-        assert self._node.stdin is not None
-        self._node.stdin.write(json.dumps(sql) + "\n")
-        self._node.stdin.flush()
-        return self._answer()
+        return self._ask({"query": sql})
 
     def errors(self) -> list[Row]:
         """The (name, value) of every statistic that says the trace is broken or lost data."""
         return self.query(ERROR_STATS)
 
-    def _answer(self) -> list[Row]:
+    def _ask(self, command: dict[str, str]) -> list[Row]:
+        assert self._node.stdin is not None
         assert self._node.stdout is not None
+        self._node.stdin.write(json.dumps(command) + "\n")
+        self._node.stdin.flush()
         line = self._node.stdout.readline()
         if not line:
             raise ProcessorError(f"the trace processor ended with status {self._node.wait()}")

@@ -4,13 +4,13 @@ Needs node, which runs the processor's WebAssembly build; without it these tests
 """
 
 from collections import Counter
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
 from hypothesis import given, settings
-from hypothesis import strategies as st
 
 from profscope.export.chrome import row_devices
 from profscope.export.tracks import Tracks, assign_tracks
@@ -51,7 +51,7 @@ def expected_slices(profile: Profile) -> tuple[Counter[Any], Counter[Any]]:
 
 
 def as_shown(name: str) -> str:
-    """A name as far as Perfetto keeps it: it leaves most of JSON's escapes as they are, and names the nameless."""
+    """A name as far as Perfetto keeps it: most of JSON's escapes stay as they are; the nameless get one."""
     return "\\" if "\\" in name or any(char < " " for char in name) else name or "[No name]"
 
 
@@ -62,47 +62,50 @@ def shown(rows: list[Any]) -> Counter[Any]:
     )
 
 
-def assert_read_exactly(path: Path, profile: Profile) -> None:
+@pytest.fixture(scope="module")
+def processor(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Processor]:
+    nothing = tmp_path_factory.mktemp("perfetto") / "nothing.json"
+    nothing.write_text('{"traceEvents":[]}')
+    with Processor(nothing) as processor:
+        yield processor
+
+
+def assert_read_exactly(processor: Processor, path: Path, profile: Profile) -> None:
     profile.save(path)
+    processor.load(path)
     synchronous, asynchronous = expected_slices(profile)
-    with Processor(path) as processor:
-        assert processor.errors() == []
-        assert shown(processor.query(THREAD_SLICES)) == synchronous
-        assert shown(processor.query(ASYNC_SLICES)) == asynchronous
-        assert processor.query("select count(*) from slice") == [(len(profile.df),)]
+    assert processor.errors() == []
+    assert shown(processor.query(THREAD_SLICES)) == synchronous
+    assert shown(processor.query(ASYNC_SLICES)) == asynchronous
+    assert processor.query("select count(*) from slice") == [(len(profile.df),)]
 
 
 @pytest.mark.parametrize("suffix", [".json", ".json.gz"])
-def test_regular_profile(suffix: str, tmp_path: Path) -> None:
-    assert_read_exactly(
-        tmp_path / f"trace{suffix}", regular_profile(launches=2, ctas=40, warps=4, iterations=20)
-    )
+def test_regular_profile(suffix: str, tmp_path: Path, processor: Processor) -> None:
+    profile = regular_profile(launches=2, ctas=40, warps=4, iterations=20)
+    assert_read_exactly(processor, tmp_path / f"trace{suffix}", profile)
 
 
-@given(st.lists(profiles(), min_size=1, max_size=1))
-@settings(max_examples=25)
-def test_random_profiles(tmp_path_factory: pytest.TempPathFactory, drawn: list[Profile]) -> None:
-    assert_read_exactly(tmp_path_factory.mktemp("perfetto") / "trace.json", drawn[0])
+def test_random_profiles(tmp_path: Path, processor: Processor) -> None:
+    @given(profiles())
+    @settings(max_examples=60)
+    def check(profile: Profile) -> None:
+        assert_read_exactly(processor, tmp_path / "trace.json", profile)
+
+    check()
 
 
-def test_names_and_args(tmp_path: Path) -> None:
+def test_names_and_args(tmp_path: Path, processor: Processor) -> None:
     profile = regular_profile(launches=2, ctas=6, warps=2, iterations=2, sms=2)
     profile.save(tmp_path / "trace.json")
-    with Processor(tmp_path / "trace.json") as processor:
-        assert processor.query("select name from process where pid > 0 order by pid") == [
-            ("SM 0",),
-            ("SM 1",),
-        ]
-        threads = processor.query("select name from thread where tid >= 1000 order by tid")
-        assert threads[:3] == [("CTA slot 0 warp 0",), ("CTA slot 0 warp 1",), ("CTA slot 1 warp 0",)]
-        args = ", ".join(
-            f"extract_arg(arg_set_id, 'args.{name}')" for name in ("launch", "cta", "line", "iter")
-        )
-        found = processor.query(f"select {args} from slice where name = 'dot'")
+    processor.load(tmp_path / "trace.json")
+    assert processor.query("select name from process where pid > 0 order by pid") == [("SM 0",), ("SM 1",)]
+    threads = processor.query("select name from thread where tid >= 1000 order by tid")
+    assert threads[:3] == [("CTA slot 0 warp 0",), ("CTA slot 0 warp 1",), ("CTA slot 1 warp 0",)]
+    args = ", ".join(f"extract_arg(arg_set_id, 'args.{name}')" for name in ("launch", "cta", "line", "iter"))
+    found = Counter(processor.query(f"select {args} from slice where name = 'dot'"))
     dots = profile.df[profile.df["scope"] == "dot"]
-    assert Counter(found) == Counter(
-        dots[["launch", "cta", "line", "iteration"]].itertuples(index=False, name=None)
-    )
+    assert found == Counter(dots[["launch", "cta", "line", "iteration"]].itertuples(index=False, name=None))
 
 
 def test_an_emulated_trace_is_named_so(tmp_path: Path) -> None:
@@ -112,16 +115,16 @@ def test_an_emulated_trace_is_named_so(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("digits", range(1, 12))
-def test_times_are_exact_to_the_nanosecond(digits: int, tmp_path: Path) -> None:
-    """Perfetto reads microseconds as doubles; three decimals must come out as whole ns up to hours."""
+def test_times_are_exact_to_the_nanosecond(digits: int, tmp_path: Path, processor: Processor) -> None:
+    """Perfetto reads microseconds as doubles; three decimals must come out as whole ns up to days."""
     random = np.random.default_rng(digits)
     profile = regular_profile(launches=1, ctas=50, warps=1, iterations=1, sms=1)
     df = profile.df[profile.df["depth"] == 0].reset_index(drop=True)
-    df["start_ns"] = 2**60 + np.sort(
-        random.integers(0, 10**digits, len(df)) * 1000 + random.integers(0, 1000, len(df))
-    )
+    micros = random.integers(0, 10**digits, len(df))
+    df["start_ns"] = 2**60 + np.sort(micros * 1000 + random.integers(0, 1000, len(df)))
     df["duration_ns"] = np.append(np.diff(df["start_ns"]), 1) // 2
-    assert_read_exactly(tmp_path / "trace.json", Profile(df, profile.launches, profile.metadata))
+    changed = Profile(df, profile.launches, profile.metadata)
+    assert_read_exactly(processor, tmp_path / "trace.json", changed)
 
 
 def test_the_harness_finds_faults(tmp_path: Path) -> None:
@@ -131,13 +134,14 @@ def test_the_harness_finds_faults(tmp_path: Path) -> None:
     assert errors(tmp_path / "bad.json")
     (tmp_path / "good.json").write_text(f'{{"traceEvents":[{event % 0},{event % 10}]}}')
     assert errors(tmp_path / "good.json") == []
+    (tmp_path / "broken.json").write_text(f'{{"traceEvents":[{event % 0}')
+    with pytest.raises(ProcessorError, match="incomplete"):
+        errors(tmp_path / "broken.json")
 
 
-def test_a_wrong_query_is_reported(tmp_path: Path) -> None:
-    (tmp_path / "t.json").write_text('{"traceEvents":[]}')
-    with Processor(tmp_path / "t.json") as processor:
-        with pytest.raises(ProcessorError, match="no such table"):
-            processor.query("select * from nothing")
-        assert processor.query("select 9223372036854775807, -1, 0.5, null, 'é'") == [
-            (2**63 - 1, -1, 0.5, None, "é")
-        ]
+def test_a_wrong_query_is_reported(processor: Processor) -> None:
+    with pytest.raises(ProcessorError, match="no such table"):
+        processor.query("select * from no_such")
+    assert processor.query("select 9223372036854775807, -1, 0.5, null, 'é'") == [
+        (2**63 - 1, -1, 0.5, None, "é")
+    ]

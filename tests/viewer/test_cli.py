@@ -1,0 +1,198 @@
+"""profscope-view as it is run."""
+
+import io
+import json
+import os
+import subprocess
+import sys
+from contextlib import redirect_stderr, redirect_stdout
+from pathlib import Path
+
+import pytest
+
+from profscope.profile import Profile
+from tests.export.profiles import profile_metadata, regular_profile
+from viewer.cli import main
+
+SAMPLES = Path(__file__).parents[1] / "export" / "samples"
+
+# A laptop has neither; importing them must fail as it would there.
+WITHOUT_GPU_PACKAGES = """
+import sys
+for name in ("triton", "torch"):
+    sys.modules[name] = None
+from viewer.cli import main
+sys.exit(main(sys.argv[1:]))
+"""
+
+
+def run_alone(*arguments: str) -> subprocess.CompletedProcess[str]:
+    """Run in a process of its own, piped, where triton and torch cannot be imported."""
+    environment = {
+        name: value for name, value in os.environ.items() if name not in ("COLUMNS", "FORCE_COLOR")
+    }
+    command = [sys.executable, "-W", "error", "-c", WITHOUT_GPU_PACKAGES, *arguments]
+    return subprocess.run(
+        command, capture_output=True, text=True, env=environment, cwd=Path(__file__).parents[2], check=False
+    )
+
+
+def run(*arguments: str) -> subprocess.CompletedProcess[str]:
+    """Run in this process, piped."""
+    out, err = io.TextIOWrapper(io.BytesIO(), "utf-8"), io.StringIO()
+    with pytest.MonkeyPatch.context() as patch, redirect_stdout(out), redirect_stderr(err):
+        patch.delenv("COLUMNS", raising=False)
+        status = main(arguments)
+        out.seek(0)
+        return subprocess.CompletedProcess(arguments, status, out.read(), err.getvalue())
+
+
+@pytest.fixture(scope="module")
+def trace(tmp_path_factory: pytest.TempPathFactory) -> str:
+    path = tmp_path_factory.mktemp("view") / "trace.json"
+    regular_profile(launches=2, ctas=8, warps=4, iterations=6).save(path)
+    return str(path)
+
+
+def test_piped_output_is_plain_80_columns_and_complete(trace: str) -> None:
+    done = run_alone(trace)
+    assert (done.returncode, done.stderr) == (0, "")
+    assert "\x1b" not in done.stdout
+    assert all(len(line) <= 80 for line in done.stdout.splitlines())
+    for text in (
+        "NVIDIA H200, sm_90, 132 SMs, clock 1.980 GHz",
+        "triton 3.7.1",
+        "4,224 in 8.0 KiB of profile memory, none dropped",
+        "scope         line count",
+        "│   ├ wait     matmul.py:26",
+        "warp 3",
+        "w wait:26",
+    ):
+        assert text in done.stdout
+    assert "EMULATED" not in done.stdout
+
+
+@pytest.mark.parametrize("width", [40, 60, 80, 200])
+def test_numbers_are_never_cut(trace: str, width: int) -> None:
+    done = run(trace, "--width", str(width))
+    wait = next(line for line in done.stdout.splitlines() if line.startswith("wait") and "%" in line)
+    assert wait.split()[1] == "26"
+    assert len(wait.split()) == 11
+    assert "…" not in wait
+
+
+def test_an_emulated_trace_says_so_first_and_speaks_of_cycles(tmp_path: Path) -> None:
+    profile = regular_profile()
+    Profile(profile.df, profile.launches, profile_metadata("emulator")).save(tmp_path / "t.json")
+    done = run(str(tmp_path / "t.json"))
+    assert done.stdout.splitlines()[0] == "EMULATED: cycles of a cost model, not GPU time"
+    assert "cycles of warp time" in done.stdout
+    assert "GHz" not in done.stdout
+
+
+def test_an_empty_profile_says_what_to_check(tmp_path: Path) -> None:
+    Profile(metadata=profile_metadata()).save(tmp_path / "empty.json")
+    done = run(str(tmp_path / "empty.json"))
+    assert done.returncode == 0
+    assert "No launches recorded. Check that" in done.stdout
+    assert json.loads(run(str(tmp_path / "empty.json"), "--json").stdout)["timeline"] is None
+
+
+def test_launches_without_spans(tmp_path: Path) -> None:
+    Profile(launches=regular_profile().launches, metadata=profile_metadata()).save(tmp_path / "t.json")
+    done = run(str(tmp_path / "t.json"))
+    assert done.returncode == 0
+    assert "No spans were recorded in these launches" in done.stdout
+
+
+def test_drops_and_notes_are_shown(tmp_path: Path) -> None:
+    profile = regular_profile()
+    launches = profile.launches.assign(dropped=profile.launches["dropped"] + 50)
+    metadata = profile_metadata(notes=["A note that is long. " * 10])
+    Profile(profile.df, launches, metadata).save(tmp_path / "t.json")
+    done = run(str(tmp_path / "t.json"))
+    assert "100 DROPPED (2.3%)" in done.stdout
+    assert "A note that is long. " * 9 in done.stdout, "notes are not cut"
+
+
+def test_json_is_the_same_data(trace: str) -> None:
+    done = run(trace, "--json")
+    view = json.loads(done.stdout)
+    assert set(view) == {"header", "kernels", "tables", "trees", "omitted", "timeline"}
+    assert view["header"]["launches"] == 2
+    wait = next(row for row in view["tables"][0]["rows"] if row["scope"] == "wait")
+    assert wait["count"] == 384
+    assert len(view["timeline"]["lanes"]) == 4
+
+
+def test_json_is_bounded(tmp_path: Path) -> None:
+    profile = regular_profile(launches=4, ctas=64, iterations=40)
+    profile.save(tmp_path / "t.json")
+    assert len(run(str(tmp_path / "t.json"), "--json").stdout) < 20_000
+
+
+def test_other_tools_traces_are_shown() -> None:
+    assert "sm80_xmma_gemm" in run(str(SAMPLES / "kineto.json")).stdout
+    inside = run(str(SAMPLES / "proton_inside.chrome_trace")).stdout
+    assert "├ load" in inside
+    assert "warp 3" in inside
+
+
+def test_a_choice_that_fits_nothing_is_a_failure_in_one_line(trace: str) -> None:
+    for arguments, message in (
+        (["--cta", "99"], "profscope-view: no spans for cta 99; there are: 0-7\n"),
+        (["--kernel", "nope"], "profscope-view: no kernel matches 'nope'; there are: matmul_kernel\n"),
+        (
+            ["--zoom", "3us:1us"],
+            "profscope-view: not a range of time in ns: '3us:1us'; write it like 1.5us:3us\n",
+        ),
+    ):
+        done = run(trace, *arguments)
+        assert (done.returncode, done.stdout, done.stderr) == (1, "", message)
+
+
+def test_a_file_that_is_no_trace_is_a_failure_in_one_line(tmp_path: Path) -> None:
+    (tmp_path / "x.json").write_text("hello")
+    done = run_alone(str(tmp_path / "x.json"))
+    assert (done.returncode, done.stdout) == (1, "")
+    assert done.stderr == f"profscope-view: {tmp_path / 'x.json'} is text, not JSON\n"
+
+
+@pytest.mark.parametrize(
+    "arguments", [[], ["t", "--kernel", "("], ["t", "--width", "9"], ["t", "--top", "-1"]]
+)
+def test_wrong_usage_exits_with_2(arguments: list[str], capsys: pytest.CaptureFixture[str]) -> None:
+    with pytest.raises(SystemExit) as exit_info:
+        main(arguments)
+    assert exit_info.value.code == 2
+    assert "usage: profscope-view" in capsys.readouterr().err
+
+
+def test_help_and_version(capsys: pytest.CaptureFixture[str]) -> None:
+    for option, text in (("--help", "exit status: 0 shown"), ("--version", "profscope-view ")):
+        with pytest.raises(SystemExit) as exit_info:
+            main([option])
+        assert exit_info.value.code == 0
+        assert text in capsys.readouterr().out
+
+
+def test_a_reader_that_leaves_is_no_failure(trace: str) -> None:
+    command = f'"{sys.executable}" -m viewer "{trace}" --json; echo "status $?" >&2'
+    done = subprocess.run(
+        ["bash", "-c", f"({command}) | true"],
+        capture_output=True,
+        text=True,
+        cwd=Path(__file__).parents[2],
+        check=False,
+    )
+    assert done.stderr == "status 0\n"
+
+
+def test_names_cannot_steer_the_terminal(tmp_path: Path) -> None:
+    profile = regular_profile()
+    evil = "\x1b[31mred\x07\nnext [bold]rich[/bold]"
+    df = profile.df.assign(scope=profile.df["scope"].cat.rename_categories({"wait": evil}))
+    Profile(df, profile.launches, profile.metadata).save(tmp_path / "t.json")
+    done = run(str(tmp_path / "t.json"), "--width", "160")
+    assert "\\x1b[31mred\\x07\\nnext [bold]rich[/bold]" in done.stdout
+    assert "\x1b" not in done.stdout
