@@ -9,7 +9,6 @@ from profscope.emulator.opcodes.table import DTYPES, Array, Form, Meaning, eleme
 
 __all__: list[str] = []
 
-ROUNDING = "rn rz rm rp ftz sat approx full"
 SMALLEST_NORMAL = np.float32(2.0**-126)
 
 
@@ -50,17 +49,19 @@ def binary(form: Form, function: Callable[..., Array]) -> Meaning:
     return elementwise(form, with_modifiers(form, function), kind, kind, kind)
 
 
-@op("add", ROUNDING + " cc")
+@op("add", "rn rz ftz sat cc")
 def add(form: Form) -> Meaning:
     """d = a + b; `.cc` also sets the carry."""
     if form.has("cc"):
         return carry(form, lambda a, b: a.astype(np.uint64) + b)
     if form.has("rz"):
+        if form.kind != "f32":
+            raise form.unsupported("rounding toward zero of float32 only")
         return elementwise(form, with_modifiers(form, toward_zero(np.add)), form.kind, form.kind, form.kind)
     return binary(form, np.add)
 
 
-@op("sub", ROUNDING + " cc")
+@op("sub", "rn ftz sat cc")
 def sub(form: Form) -> Meaning:
     """d = a - b; `.cc` also sets the borrow."""
     if form.has("cc"):
@@ -109,7 +110,7 @@ def carry(form: Form, function: Callable[..., Array], reads: bool = False) -> Me
     return Meaning(call, [(form.operands[0], "u32")] + [(flag, "pred")] * writes, sources)
 
 
-@op("mul", ROUNDING + " lo hi wide", cost=Cost.ALU)
+@op("mul", "rn ftz sat lo hi wide")
 def mul(form: Form) -> Meaning:
     """d = a * b: floats rounded; integers the `.lo` or `.hi` half, or `.wide` all of it"""
     if is_float(form):
@@ -159,7 +160,7 @@ def mul24(form: Form) -> Meaning:
     return elementwise(form, lambda a, b, c: product(a, b) + c, form.kind, form.kind, form.kind, form.kind)
 
 
-@op("mad", ROUNDING + " lo hi wide cc", cost=Cost.ALU)
+@op("mad", "rn rz rm rp ftz sat lo hi wide cc")
 def mad(form: Form) -> Meaning:
     """d = a * b + c: as `mul`, then an addition; of floats it is `fma`"""
     if is_float(form):
@@ -180,7 +181,7 @@ def mad(form: Form) -> Meaning:
     return elementwise(form, lambda a, b, c: a * b + c, kind, kind, kind, kind)
 
 
-@op("fma", ROUNDING + " relu")
+@op("fma", "rn rz rm rp ftz sat relu")
 def fma(form: Form) -> Meaning:
     """d = a * b + c with one rounding
 
@@ -188,6 +189,8 @@ def fma(form: Form) -> Meaning:
     differs from one rounding in about one of 2^29 cases. float64 uses error-free transformations.
     """
     kind = form.kind
+    if form.pick("rm", "rz", "rp") and kind != "f32":
+        raise form.unsupported("directed rounding of float32 only")
     if kind == "f64":
         function: Callable[..., Array] = fma64
     elif form.has("rm") or form.has("rz") or form.has("rp"):
@@ -249,7 +252,7 @@ def toward_zero(function: Callable[..., Array]) -> Callable[..., Array]:
     return call
 
 
-@op("div", ROUNDING, cost=Cost.DIVIDE)
+@op("div", "rn approx full ftz", cost=Cost.DIVIDE)
 def div(form: Form) -> Meaning:
     """d = a / b: integers toward zero (of zero: all bits set); floats rounded to nearest, also `.approx`"""
     if is_float(form):
@@ -314,7 +317,7 @@ def min_max(form: Form) -> Meaning:
     return binary(form, function)
 
 
-@op("rcp", ROUNDING, cost=Cost.SPECIAL)
+@op("rcp", "rn approx ftz", cost=Cost.SPECIAL)
 def rcp(form: Form) -> Meaning:
     """d = 1 / a (`.approx.ftz.f64` uses and gives the upper 32 bits only)"""
     one = DTYPES[form.kind].type(1)
@@ -329,7 +332,7 @@ def rcp(form: Form) -> Meaning:
     return elementwise(form, with_modifiers(form, lambda a: one / a), form.kind, form.kind)
 
 
-@op("sqrt", ROUNDING, cost=Cost.SPECIAL)
+@op("sqrt", "rn approx ftz", cost=Cost.SPECIAL)
 def sqrt(form: Form) -> Meaning:
     """d = the square root of a"""
     return elementwise(form, with_modifiers(form, np.sqrt), form.kind, form.kind)

@@ -50,13 +50,8 @@ def lop3(form: Form) -> Meaning:
 @op("shl shr")
 def shift(form: Form) -> Meaning:
     """d = a shifted by min(b, width) bits; `shr` of a signed type copies the sign"""
-    kind = (
-        "u" + form.kind[1:] if form.kind[0] == "u" or form.instruction.opcode.endswith(".b32") else form.kind
-    )
-    if form.name == "shr" and ".b" in form.instruction.opcode:
-        kind = "u" + form.kind[1:]
-    if form.name == "shl":
-        kind = signless(form.kind)
+    is_logical = ".s" not in form.instruction.opcode
+    kind = signless(form.kind) if form.name == "shl" else "u" + form.kind[1:] if is_logical else form.kind
     dtype = DTYPES[kind]
     width = dtype.itemsize * 8
     function: Callable[..., Array] = np.left_shift if form.name == "shl" else np.right_shift
@@ -96,9 +91,7 @@ def bfe(form: Form) -> Meaning:
         length = np.minimum(c & np.uint32(255), np.uint32(width)).astype(dtype)
         field = np.right_shift(a, start)
         spare = dtype.type(width) - length
-        if kind[0] == "u":
-            return np.where(length == 0, dtype.type(0), (field << spare) >> spare)
-        # beyond the top bit, the field is filled with the sign; `right_shift` has done that
+        # The right shifts of a signed type have filled what lies beyond the top bit with the sign.
         return np.where(length == 0, dtype.type(0), (field << spare) >> spare)
 
     return elementwise(form, function, kind, kind, "u32", "u32")
