@@ -79,7 +79,7 @@ def _launch_row(
     return {
         "launch": raw.index,
         "kernel": raw.manifest.kernel,
-        "grid_x": int(first["grid_x"]),
+        "grid_x": int(first["grid_x"]) // cluster,  # the header counts the CTAs of all clusters
         "grid_y": int(first["grid_y"]),
         "grid_z": int(first["grid_z"]),
         "num_ctas": cluster,

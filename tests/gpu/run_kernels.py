@@ -37,7 +37,7 @@ __all__ = ["LEVELS", "Result", "all_cases", "measure", "same_bits"]
 
 LEVELS = ("light", "default", "heavy")
 # Above this many spans a profile is not written to disk: the small size of the same kernel is.
-_SAVED_SPANS = 3_000_000
+_SAVED_SPANS = 300_000
 _TIMED_SPANS = 5_000_000  # spans that the timed launches of one session may leave to decode
 
 
