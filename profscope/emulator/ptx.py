@@ -6,6 +6,7 @@ follows. Registers, labels and parameters of inner scopes come out renamed, so n
 """
 
 import re
+import struct
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 from typing import NamedTuple
@@ -123,7 +124,8 @@ class Token(NamedTuple):
 _TOKEN = re.compile(
     r"""(?P<skip>[ \t\r]+|//[^\n]*|/\*.*?\*/)
     |(?P<newline>\n)
-    |(?P<number>0[fF][0-9a-fA-F]{8}|0[dD][0-9a-fA-F]{16}|0[xX][0-9a-fA-F]+U?|\d+U?)
+    |(?P<number>0[fF][0-9a-fA-F]{8}|0[dD][0-9a-fA-F]{16}|0[xX][0-9a-fA-F]+U?
+        |\d+\.\d+(?:[eE][-+]?\d+)?|\d+U?)
     |(?P<word>[%$.A-Za-z_](?:[\w$.%]|::(?=[\w]))*)
     |(?P<string>"[^"]*")
     |(?P<punctuation>[-+{}()\[\],;:@!|<>=])""",
@@ -412,6 +414,8 @@ def _immediate(token: Token) -> Immediate:
         return Immediate(int(text[2:], 16), 32)
     if text[:2] in ("0d", "0D"):
         return Immediate(int(text[2:], 16), 64)
+    if "." in text and token.kind == "number":
+        return Immediate(struct.unpack("<I", struct.pack("<f", float(text)))[0], 32)
     if token.kind != "number":
         raise EmulatorError(f"PTX line {token.line}: number expected, found {token.text!r}")
     return Immediate(int(text, 16 if text[:2] in ("0x", "0X") else 10), 0)

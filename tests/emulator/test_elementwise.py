@@ -6,7 +6,14 @@ import numpy as np
 import pytest
 import torch
 
-from tests.kernels.elementwise import cast_kernel, int_kernel, libdevice_kernel, math_kernel, where_kernel
+from tests.kernels.elementwise import (
+    cast_kernel,
+    hints_kernel,
+    int_kernel,
+    libdevice_kernel,
+    math_kernel,
+    where_kernel,
+)
 
 N = 700
 GRID = (3,)
@@ -152,3 +159,13 @@ def test_integer_arithmetic(dtype: torch.dtype) -> None:
 def test_bit_functions() -> None:
     for name, reference in BIT_OPS.items():
         check_integers(name, torch.int32, reference)
+
+
+@pytest.mark.parametrize("load", ["", ".ca", ".cg"])
+@pytest.mark.parametrize("store", ["", ".cg", ".wt", ".cs", ".wb"])
+def test_cache_hints(load: str, store: str) -> None:
+    x = torch.randn(N)
+    for policy in ("", "evict_first", "evict_last"):
+        out = torch.zeros(N)
+        hints_kernel[GRID](x, out, N, EVICT=policy, LOAD=load, STORE=store, BLOCK=BLOCK)
+        assert torch.equal(out, x + x)

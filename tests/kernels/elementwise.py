@@ -7,7 +7,7 @@ import triton.language as tl
 from triton.language.extra import libdevice
 
 # ruff: noqa: N803
-__all__ = ["cast_kernel", "int_kernel", "libdevice_kernel", "math_kernel", "where_kernel"]
+__all__ = ["cast_kernel", "hints_kernel", "int_kernel", "libdevice_kernel", "math_kernel", "where_kernel"]
 
 
 @triton.jit
@@ -142,3 +142,14 @@ def where_kernel(x_ptr, out_ptr, n, BLOCK: tl.constexpr):
     x = tl.load(x_ptr + offs, mask=offs < n, other=0.0)
     y = tl.where((x > 0) & (offs % 3 == 0) | (x < -1), x * 2, tl.where(x != x, 7.0, -x))
     tl.store(out_ptr + offs, y, mask=offs < n)
+
+
+@triton.jit
+def hints_kernel(
+    x_ptr, out_ptr, n, EVICT: tl.constexpr, LOAD: tl.constexpr, STORE: tl.constexpr, BLOCK: tl.constexpr
+):
+    """Cache modifiers and eviction policies, which change nothing about the result."""
+    offs = tl.program_id(0) * BLOCK + tl.arange(0, BLOCK)
+    x = tl.load(x_ptr + offs, mask=offs < n, eviction_policy=EVICT, cache_modifier=LOAD)
+    y = tl.load(x_ptr + offs, mask=offs < n, volatile=True)
+    tl.store(out_ptr + offs, x + y, mask=offs < n, eviction_policy=EVICT, cache_modifier=STORE)
