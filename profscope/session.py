@@ -10,15 +10,15 @@ from pathlib import Path
 from types import TracebackType
 from typing import TYPE_CHECKING, Any
 
-import pandas as pd
-
 from profscope.errors import SessionError
 from profscope.options import Options
-from profscope.profile import Profile
 from profscope.version import __version__
 
 if TYPE_CHECKING:
+    import pandas as pd
+
     from profscope.collect import Collector
+    from profscope.profile import Profile
 
 __all__ = ["Session", "session"]
 
