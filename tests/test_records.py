@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import json
+import re
 from itertools import pairwise
+from pathlib import Path
 
 import pytest
 from hypothesis import given
@@ -15,15 +17,17 @@ from instrument_passes.passes.lower_records import quote, unquote
 from instrument_passes.records import (
     BASE_ALIGNMENT,
     CTA_HEADER,
+    MAGIC,
     MAX_RING_LOG2,
     VECTOR,
+    VERSION,
     LaunchBits,
     align,
     byte_offset,
 )
 from profscope.programs import manifest_in
 from tests.synth import Program, launch
-from tests.test_decode import bodies, nodes
+from tests.test_decode import BODY, bodies, nodes
 
 
 def test_header_fields_lie_where_the_vector_stores_put_them() -> None:
@@ -39,6 +43,25 @@ def test_header_fields_lie_where_the_vector_stores_put_them() -> None:
     assert ends[-1] == CTA_HEADER.itemsize
     with pytest.raises(KeyError):
         byte_offset("colour")
+
+
+def test_the_page_about_the_format_tells_the_truth() -> None:
+    page = (Path(__file__).parents[1] / "docs" / "records.md").read_text()
+    rows = [line.split(" | ")[:3] for line in page.splitlines() if re.match(r"\| \d+ \| `", line)]
+    fields = CTA_HEADER.fields
+    assert fields is not None
+    assert rows == [
+        [f"| {offset}", f"`{name}`", f"u{8 * dtype.itemsize}"]
+        for name, (dtype, offset) in ((name, field[:2]) for name, field in fields.items())
+    ]
+    assert f"Version {VERSION}." in page
+    assert f"{CTA_HEADER.itemsize} bytes." in page
+    assert f"0x{MAGIC:04x}" in page
+    assert f"multiples of {VECTOR} bytes" in page
+    kinds = set(re.findall(r"^- \*\*(\w+)\*\*:", page, re.MULTILINE))
+    assert kinds == {
+        c.kind for f in launch([Program(BODY)]).manifest.sections[0].frames for c in f.columns
+    } | {"count"}
 
 
 @given(st.integers(0, 31), st.integers(0, MAX_RING_LOG2))
