@@ -18,7 +18,7 @@ from triton import knobs
 from triton.runtime import _allocation
 
 from instrument_passes.manifest import Manifest
-from instrument_passes.records import LaunchBits
+from instrument_passes.records import MIN_RING_LOG2, LaunchBits
 from profscope.assemble import RawLaunch
 from profscope.buffers import Buffers, DeviceBuffers, HostBuffers, Slice
 from profscope.decode import ring_rows
@@ -194,11 +194,12 @@ class Collector:
         """What this launch records: decided anew until the rings' lengths are known, then remembered."""
         ctas = size // tag
         limit = self._options.memory << (20 if not self._cuda else 19)  # two arenas share the memory
-        chosen, needed, settled = LaunchBits(), 0, True
-        for manifest in programs:  # nearly always one; which one it is, the hook will tell
-            rings = self._rings(manifest)
-            settled &= rings is not None
-            planned = plan(manifest, ctas, limit, rings, self._options.stride_log2)
+        chosen, needed = LaunchBits(), 0
+        rings = [(manifest, self._rings(manifest)) for manifest in programs]
+        known = [pair for pair in rings if pair[1] is not None]
+        # Nearly always there is one program; which one it is of several that share a tag, the hook will tell.
+        for manifest, ring_log2 in known or rings:
+            planned = plan(manifest, ctas, limit, ring_log2, self._options.stride_log2)
             if planned is None:
                 self._skip(f"one CTA of {manifest.kernel} writes more than memory= allows")
                 return None
@@ -209,14 +210,14 @@ class Collector:
             self._skip("programs that share a tag need more than memory= allows")
             return None
         made = _Plan(needed, chosen.encode(), chosen, ctas)
-        if settled:
+        if len(known) == len(rings):
             self._plans[tag, size] = made
         return made
 
     def _rings(self, manifest: Manifest) -> int | None:
         """The length of a program's rings: as asked for, or learned from its first launch, or unknown yet."""
         if not manifest.ring_bytes:
-            return 0
+            return MIN_RING_LOG2
         if self._options.buffer is not None:
             return ring_log2_for_records(manifest, self._options.buffer)
         digest = manifest.digest
