@@ -8,7 +8,7 @@ import numpy as np
 import pandas as pd
 from numpy.typing import NDArray
 
-from profscope.schema import KINDS, LAUNCH_DTYPES, SPAN_DTYPES
+from profscope.schema import KINDS, LAUNCH_DTYPES, PAYLOAD_DTYPES, SPAN_DTYPES
 
 __all__ = ["column_problems", "problems"]
 
@@ -32,7 +32,8 @@ def column_problems(df: pd.DataFrame, launches: pd.DataFrame, metadata: dict[str
 
 def _columns(table: str, frame: pd.DataFrame, dtypes: dict[str, str]) -> Iterator[str]:
     for name in frame.columns.difference(list(dtypes)):
-        yield f"{table}: unknown column {name!r}"
+        if table != "df" or str(frame[name].dtype) not in PAYLOAD_DTYPES:
+            yield f"{table}: unknown column {name!r}"
     for name, dtype in dtypes.items():
         if name not in frame.columns:
             yield f"{table}: no column {name!r}"

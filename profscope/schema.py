@@ -1,8 +1,8 @@
 """The columns of a profile's two tables: their names, order and dtypes, defined once.
 
-`df` has one row per span, ordered by launch, cta, warp, then pre-order in time; `launches` one row per
-launch. Cycles are SM clock64 values, nanoseconds are absolute globaltimer values (or Unix time for imported
-traces).
+`df` has one row per span, ordered by launch, cta, warp, then pre-order in time; behind these columns it has
+one for each name of a payload, missing where a span carries none. `launches` has one row per launch. Cycles
+are SM clock64 values, nanoseconds are absolute globaltimer values (or Unix time for imported traces).
 """
 
 from collections.abc import Mapping, Sequence
@@ -10,7 +10,7 @@ from typing import Any
 
 import pandas as pd
 
-__all__ = ["KINDS", "LAUNCH_DTYPES", "SPAN_DTYPES", "launches_frame", "spans_frame"]
+__all__ = ["KINDS", "LAUNCH_DTYPES", "PAYLOAD_DTYPES", "SPAN_DTYPES", "launches_frame", "spans_frame"]
 
 KINDS = ("kernel", "loop", "iteration", "op", "scope", "async", "mark")
 """What a span can be. "async" may overlap its siblings and outlast its parent; "mark" has no duration."""
@@ -33,6 +33,9 @@ SPAN_DTYPES = {
     "start_ns": "int64",
     "duration_ns": "int64",
 }
+
+PAYLOAD_DTYPES = ("Int32", "float64")
+"""Dtypes of payload columns, missing values allowed: i32 alone, and all others."""
 
 LAUNCH_DTYPES = {
     "launch": "int32",

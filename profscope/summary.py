@@ -1,5 +1,7 @@
 """Sum a span table up: one row per kernel and scope."""
 
+from typing import Any
+
 import numpy as np
 import pandas as pd
 from numpy.typing import NDArray
@@ -17,14 +19,26 @@ def sites(df: pd.DataFrame) -> tuple[Ints, pd.DataFrame]:
 
     Returns one site number per row, int64 of shape (rows,), and the table of sites.
     """
-    key = np.zeros(len(df), np.int64)
+    key, size = np.zeros(len(df), np.int64), 1
     for name in SITE_COLUMNS:
-        values = df[name].to_numpy() if name == "line" else df[name].cat.codes.to_numpy()
-        codes, distinct = pd.factorize(values)
-        # Refactorised after each column, so the product of two small counts never leaves int64.
-        key, _ = pd.factorize(key * max(len(distinct), 1) + codes)
-    first = pd.Series(key).drop_duplicates().index
-    return key.astype(np.int64, copy=False), df[list(SITE_COLUMNS)].iloc[first].reset_index(drop=True)
+        codes, count = _codes(df[name])
+        if size * count >= 1 << 62:  # renumbered, the sites seen so far are fewer than the rows
+            key, distinct = pd.factorize(key)
+            size = len(distinct)
+        key, size = key * count + codes, size * count
+    site, _ = pd.factorize(key)
+    first = pd.Series(site).drop_duplicates().index
+    table = df[list(SITE_COLUMNS)].iloc[first].reset_index(drop=True)
+    return site.astype(np.int64, copy=False), table
+
+
+def _codes(column: "pd.Series[Any]") -> tuple[Ints, int]:
+    """A column's values as numbers from 0, and how many there may be."""
+    if isinstance(column.dtype, pd.CategoricalDtype):
+        return column.cat.codes.to_numpy().astype(np.int64) + 1, len(column.cat.categories) + 1
+    values = column.to_numpy().astype(np.int64)
+    least = int(values.min()) if len(values) else 0
+    return values - least, int(values.max(initial=least)) - least + 1
 
 
 def self_times(df: pd.DataFrame, column: str) -> Ints:

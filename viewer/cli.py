@@ -118,7 +118,7 @@ def _view(options: argparse.Namespace, width: int) -> View:
     detailed = tables[:DETAILED_KERNELS]
     return View(
         header=header,
-        kernels=make_kernels(profile),
+        kernels=make_kernels(profile, unit),
         tables=detailed,
         trees=make_trees(profile, [table.kernel for table in detailed], unit, options.top),
         omitted=len(tables) - len(detailed),

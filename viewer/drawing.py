@@ -51,7 +51,7 @@ def _scale(timeline: Timeline, cells: int) -> str:
     line = ""
     for time in range(-(-timeline.begin // step) * step, timeline.end + 1, step):
         at = (time - timeline.begin) * cells // length
-        label = f"|{time / scale:g}{name}"
+        label = f"|{time / scale:g}{name}" if time else "|0"
         if at + len(label) <= cells:
             line = line.ljust(at) + label
     return line

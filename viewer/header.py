@@ -77,9 +77,9 @@ def render_header(header: Header, width: int) -> list[Text]:
     size = ", ".join(f"{count_text(count)} {one if count == 1 else many}" for count, one, many in counts)
     rows = [
         ("Trace", f"{header.trace}: {size}"),
-        ("GPU", ", ".join(filter(None, [header.device or "unknown", _clock(header)]))),
+        ("Device", ", ".join(filter(None, [header.device or "unknown", _clock(header)]))),
         ("Versions", "  ".join(f"{name} {version}" for name, version in header.versions.items())),
-        ("Options", "  ".join(f"{name}={value}" for name, value in header.options.items())),
+        ("Options", "  ".join(f"{name}={value}" for name, value in header.options.items() if value)),
         ("Records", _records(header)),
     ]
     lines = [Text(EMULATED, style="bold black on yellow")] if header.backend == "emulator" else []

@@ -13,38 +13,42 @@ __all__ = ["KernelRow", "make_kernels", "render_kernels"]
 
 @dataclass(frozen=True)
 class KernelRow:
-    """A kernel's launches, each from its first recorded time to its last; share is of all launches' time."""
+    """A kernel's launches, each from first recorded time to last, in `unit`; share is of all launches."""
 
     kernel: str
+    unit: str
     launches: int
     ctas: int
-    total_ns: int
-    mean_ns: float
-    min_ns: int
-    max_ns: int
+    total: float
+    mean: float
+    min: float
+    max: float
     share: float | None
 
 
-def make_kernels(profile: Profile) -> list[KernelRow]:
-    """A row per kernel, the one whose launches took longest first."""
-    launches = profile.launches.assign(duration=profile.launches["end_ns"] - profile.launches["start_ns"])
-    everything = int(launches["duration"].sum())
+def make_kernels(profile: Profile, unit: str) -> list[KernelRow]:
+    """A row per kernel, the one whose launches took longest first; cycles follow from each launch's clock."""
+    launches = profile.launches
+    duration = (launches["end_ns"] - launches["start_ns"]).astype("float64")
+    if unit == "cycles":
+        duration = duration * launches["clock_ghz"].fillna(0.0)
+    everything = float(duration.sum())
     rows = []
-    for kernel, mine in launches.groupby("kernel", sort=False):
-        duration = mine["duration"]
+    for kernel, mine in duration.groupby(launches["kernel"], sort=False):
         rows.append(
             KernelRow(
                 kernel=str(kernel),
+                unit=unit,
                 launches=len(mine),
-                ctas=int(mine["ctas"].sum()),
-                total_ns=int(duration.sum()),
-                mean_ns=float(duration.mean()),
-                min_ns=int(duration.min()),
-                max_ns=int(duration.max()),
-                share=float(duration.sum() / everything) if everything else None,
+                ctas=int(launches.loc[mine.index, "ctas"].sum()),
+                total=float(mine.sum()),
+                mean=float(mine.mean()),
+                min=float(mine.min()),
+                max=float(mine.max()),
+                share=float(mine.sum() / everything) if everything else None,
             )
         )
-    return sorted(rows, key=lambda row: -row.total_ns)
+    return sorted(rows, key=lambda row: -row.total)
 
 
 def render_kernels(rows: list[KernelRow], width: int, most: int) -> list[Text]:
@@ -54,10 +58,10 @@ def render_kernels(rows: list[KernelRow], width: int, most: int) -> list[Text]:
     shown = rows[: most or None]
     cells = []
     for row in shown:
-        times = [duration_text(value, "ns") for value in (row.mean_ns, row.min_ns, row.max_ns)]
+        total, *times = [duration_text(value, row.unit) for value in (row.total, row.mean, row.min, row.max)]
         counts = [count_text(row.launches), count_text(row.ctas) if row.ctas else "-"]
         name = printable(row.kernel)
-        cells.append([name, *counts, duration_text(row.total_ns, "ns"), share_text(row.share), *times])
+        cells.append([name, *counts, total, share_text(row.share), *times])
     lines = grid(columns, cells, [""] * len(cells), width)
     if len(shown) < len(rows):
         lines.append(Text(f"{len(rows) - len(shown)} more kernels; --top 0 shows them", style="dim"))

@@ -19,6 +19,7 @@ from profscope.export.jsontext import document_text
 from profscope.export.tracks import assign_tracks
 from profscope.profile import Profile
 from profscope.schema import LAUNCH_DTYPES
+from profscope.summary import sites
 from profscope.version import __version__
 
 T = TypeVar("T")
@@ -38,12 +39,17 @@ def trace_pieces(profile: Profile, pool: Executor, prepare: Callable[[bytes], T]
     """The file's bytes but for `END`, in order and in pieces, each passed through `prepare` in `pool`."""
     df = profile.df
     origin_ns = int(df["start_ns"].min()) if len(df) else 0
-    yield prepare(_head(profile, origin_ns, pool))
+    site, table = sites(df)
+    spans = encode(df, site, table, pool)
     tracks = assign_tracks(df, row_devices(df, profile.launches))
-    yield prepare(",\n".join(name_events(tracks.table, profile.emulated)).encode("ascii"))
-    lines = EventLines(df, tracks, origin_ns)
-    begins = range(0, len(df), BLOCK_ROWS)
-    yield from _in_order(pool, lambda begin: prepare(lines.block(begin, begin + BLOCK_ROWS)), begins)
+    lines = EventLines(df, site, table, tracks, origin_ns)
+    yield prepare(_head(profile, spans(), origin_ns))
+    if len(df):
+        # Each line closes the event before it.
+        yield prepare(",\n".join(name_events(tracks.table, profile.emulated)).removesuffix("}").encode())
+        begins = range(0, len(df), BLOCK_ROWS)
+        yield from _in_order(pool, lambda begin: prepare(lines.block(begin, begin + BLOCK_ROWS)), begins)
+        yield prepare(b"}")
 
 
 def row_devices(df: pd.DataFrame, launches: pd.DataFrame) -> Any:
@@ -60,13 +66,13 @@ def worker_count() -> int:
     return min(cores, 8)
 
 
-def _head(profile: Profile, origin_ns: int, pool: Executor) -> bytes:
+def _head(profile: Profile, spans: dict[str, Any], origin_ns: int) -> bytes:
     ours = {
         "schema": SCHEMA,
         "version": __version__,
         "metadata": profile.metadata,
         "launches": _launch_columns(profile.launches),
-        "spans": encode(profile.df, pool),
+        "spans": spans,
     }
     first = document_text({"profscope": ours})[:-1]
     return f'{first},\n"displayTimeUnit":"ns","baseTimeNanoseconds":{origin_ns},\n"traceEvents":[\n'.encode(

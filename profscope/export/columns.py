@@ -7,6 +7,7 @@ whatever the predictions are worth; all arithmetic is int64 and may wrap, which 
 
 import base64
 import zlib
+from collections.abc import Callable
 from concurrent.futures import Executor
 from typing import Any
 
@@ -15,8 +16,8 @@ import pandas as pd
 from numpy.typing import NDArray
 
 from profscope.export.clock import Clock, fit_clock
-from profscope.schema import SPAN_DTYPES, spans_frame
-from profscope.summary import SITE_COLUMNS, sites
+from profscope.schema import PAYLOAD_DTYPES, SPAN_DTYPES, spans_frame
+from profscope.summary import SITE_COLUMNS
 
 __all__ = ["decode", "encode", "pack", "run_starts", "unpack"]
 
@@ -25,9 +26,11 @@ RUN_COLUMNS = ("launch", "cta", "sm", "warp")
 CATEGORIES = ("kernel", "scope", "kind", "file")
 
 
-def encode(df: pd.DataFrame, pool: Executor) -> dict[str, Any]:
-    """The JSON-able form of a span table; `pool` packs the columns."""
-    site, table = sites(df)
+def encode(df: pd.DataFrame, site: Ints, table: pd.DataFrame, pool: Executor) -> Callable[[], dict[str, Any]]:
+    """Start packing a span table's columns in `pool`; what is returned waits for the JSON-able result.
+
+    `site` and `table` are those of `profscope.summary.sites`.
+    """
     starts = run_starts(df)
     lengths = np.diff(starts, append=len(df))
     column = {name: _int64(df, name) for name, dtype in SPAN_DTYPES.items() if dtype != "category"}
@@ -50,11 +53,13 @@ def encode(df: pd.DataFrame, pool: Executor) -> dict[str, Any]:
     }
     if not np.array_equal(column["parent"], _parents(column["depth"], (df["kind"] == "async").to_numpy())):
         streams["parent"] = column["parent"] - np.arange(len(df))
-    return {
+    packed = {name: pool.submit(pack, values) for name, values in streams.items()}
+    return lambda: {
         "rows": len(df),
         "categories": {name: _categories(df[name]) for name in CATEGORIES},
         "sites": np.stack([_codes(table[name]) for name in SITE_COLUMNS], axis=1).tolist(),
-        "streams": dict(zip(streams, pool.map(pack, streams.values()), strict=True)),
+        "streams": {name: stream.result() for name, stream in packed.items()},
+        "payloads": {name: _payload(df[name]) for name in df.columns if name not in SPAN_DTYPES},
     }
 
 
@@ -86,7 +91,10 @@ def decode(data: dict[str, Any], pool: Executor) -> pd.DataFrame:
         columns["parent"] = stream["parent"] + np.arange(rows)
     else:
         columns["parent"] = _parents(depth, np.asarray(columns["kind"] == "async"))
-    return spans_frame(columns)
+    frame = spans_frame(columns)
+    for name, payload in data.get("payloads", {}).items():
+        frame[name] = _payload_column(payload, rows)
+    return frame
 
 
 def run_starts(df: pd.DataFrame) -> Ints:
@@ -152,6 +160,28 @@ def _parents(depth: Ints, asynchronous: NDArray[np.bool_]) -> Ints:
         at = np.searchsorted(above, level) - 1
         parent[level] = np.where(at >= 0, above[at] if len(above) else -1, -1)
     return parent
+
+
+def _payload(column: "pd.Series[Any]") -> dict[str, Any]:
+    """The rows that carry a value, and the values' bits."""
+    carried = np.flatnonzero(column.notna().to_numpy())
+    floating = column.dtype == "float64"
+    values = column.to_numpy(np.float64 if floating else np.int64, na_value=np.nan if floating else 0)
+    bits = np.ascontiguousarray(values[carried]).view(np.int64)
+    return {"dtype": str(column.dtype), "rows": pack(_differences(carried)), "bits": pack(bits)}
+
+
+def _payload_column(payload: dict[str, Any], rows: int) -> Any:
+    if payload["dtype"] not in PAYLOAD_DTYPES:
+        raise ValueError(f"a payload column of dtype {payload['dtype']}")
+    carried, bits = _sums(unpack(payload["rows"])), unpack(payload["bits"])
+    if payload["dtype"] == "float64":
+        values = np.full(rows, np.nan)
+        values[carried] = bits.view(np.float64)
+        return values
+    integers, missing = np.zeros(rows, np.int32), np.ones(rows, np.bool_)
+    integers[carried], missing[carried] = bits, False
+    return pd.arrays.IntegerArray(integers, missing)
 
 
 def _codes(column: "pd.Series[Any]") -> Ints:

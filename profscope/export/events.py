@@ -14,41 +14,53 @@ from profscope.export.jsontext import document_text, string_text
 from profscope.export.lines import (
     Column,
     Constant,
-    Lines,
     Microseconds,
     Number,
     Text,
+    Words,
     join_lines,
-    make_lines,
+    line_words,
     text_table,
 )
 from profscope.export.tracks import Tracks
-from profscope.summary import SITE_COLUMNS, sites
+from profscope.summary import SITE_COLUMNS
 
 __all__ = ["EventLines", "name_events"]
 
 Ints = NDArray[np.int64]
-PHASES = {"X": '"ph":"X"', "i": '"ph":"i","s":"t"', "b": '"ph":"b"'}
+COMMON, RARE, MARK, ASYNC = range(4)
+"""Forms of lines: complete events of common length and of rare length, instants, begins of async spans."""
+
+PHASES = {COMMON: '"ph":"X"', RARE: '"ph":"X"', MARK: '"ph":"i","s":"t"', ASYNC: '"ph":"b"'}
+COMMON_SHARE = 0.95
+"""Lines are padded to a length that fits this share of them: a long name costs only its own lines."""
 
 
 class EventLines:
     """The event lines of a span table, made block by block.
 
-    Each line begins with the comma that ends the line before it, so that none needs to know if it is last.
+    Each line begins by closing the event before it, with a brace, a comma and a newline, and leaves its own
+    open: none needs to know if it is last, and these four bytes keep the words of the lines aligned.
     """
 
-    def __init__(self, df: pd.DataFrame, tracks: Tracks, origin_ns: int) -> None:
+    def __init__(
+        self, df: pd.DataFrame, site: Ints, table: pd.DataFrame, tracks: Tracks, origin_ns: int
+    ) -> None:
+        """`site` and `table` are those of `profscope.summary.sites`."""
         self._start = df["start_ns"].to_numpy() - origin_ns
         self._duration = df["duration_ns"].to_numpy()
         self._iteration = df["iteration"].to_numpy()
-        self._site, table = sites(df)
-        self._run = tracks.run
-        self._lane = tracks.async_lane
-        self._rows = {"i": (df["kind"] == "mark").to_numpy(), "b": (df["kind"] == "async").to_numpy()}
-        self._rows["X"] = ~(self._rows["i"] | self._rows["b"])
-        self._site_text = {name: text_table(_site_texts(table, phase)) for name, phase in PHASES.items()}
-        sites_named = zip(table["scope"], table["kind"], strict=True)
-        self._async_end_text = text_table([_event_start(*site, '"ph":"e"') for site in sites_named])
+        self._site, self._run, self._lane = site, tracks.run, tracks.async_lane
+        self._text = 2 * site + (self._iteration >= 0)
+        texts, self._form = _site_texts(table, np.bincount(self._text, minlength=2 * len(table)))
+        self._tables = {
+            form: text_table(
+                [text if own == form else "" for text, own in zip(texts, self._form, strict=True)]
+            )
+            for form in PHASES
+        }
+        named = zip(table["scope"], table["kind"], strict=True)
+        self._async_ends = text_table([_event_start(*site, '"ph":"e"') for site in named])
         places = tracks.table[["pid", "tid"]].to_numpy()[tracks.track].tolist()
         times = [f',"pid":{pid},"tid":{tid},"ts":' for pid, tid in places]
         owners = zip(
@@ -57,38 +69,36 @@ class EventLines:
         self._run_text = text_table(
             [f',"cta":{cta},"launch":{launch}}}{time}' for cta, launch, time in owners]
         )
-        self._time_text = text_table(times if self._rows["b"].any() else [])
         lanes = range(int(self._lane.max(initial=-1)) + 1)
+        self._time_text = text_table(times if lanes else [])
         self._lane_text = text_table([f',"id2":{{"local":"{lane:#x}"}}' for lane in lanes])
 
     def block(self, begin: int, end: int) -> bytes:
         """The lines of rows begin..end (at most the table's rows), in order."""
         rows = np.arange(begin, min(end, len(self._start)))
+        form = self._form[self._text[rows]]
         pieces = []
-        for phase in PHASES:
-            chosen = rows[self._rows[phase][rows]]
+        for own in PHASES:
+            chosen = rows[form == own]
             if len(chosen):
-                pieces.append((2 * chosen, self._opening(chosen, phase)))
-            if len(chosen) and phase == "b":
+                pieces.append((2 * chosen, self._opening(chosen, own)))
+            if len(chosen) and own == ASYNC:
                 pieces.append((2 * chosen + 1, self._async_end(chosen)))
         return join_lines(pieces)
 
-    def _opening(self, rows: Ints, phase: str) -> Lines:
-        iteration = self._iteration[rows]
-        text = Text(self._site_text[phase], 2 * self._site[rows] + (iteration >= 0))
-        columns: list[Column] = [Number(iteration), Text(self._run_text, self._run[rows])]
-        columns.append(Microseconds(self._start[rows]))
-        if phase == "X":
+    def _opening(self, rows: Ints, form: int) -> Words:
+        columns: list[Column] = [Text(self._tables[form], self._text[rows]), Number(self._iteration[rows])]
+        columns += [Text(self._run_text, self._run[rows]), Microseconds(self._start[rows])]
+        if form in (COMMON, RARE):
             columns += [Constant(',"dur":'), Microseconds(self._duration[rows])]
-        elif phase == "b":
+        elif form == ASYNC:
             columns.append(Text(self._lane_text, self._lane[rows]))
-        return make_lines(text, *columns, Constant("}"))
+        return line_words(columns, len(rows))
 
-    def _async_end(self, rows: Ints) -> Lines:
-        text = Text(self._async_end_text, self._site[rows])
-        time, lane = Text(self._time_text, self._run[rows]), Text(self._lane_text, self._lane[rows])
+    def _async_end(self, rows: Ints) -> Words:
         end = Microseconds(self._start[rows] + self._duration[rows])
-        return make_lines(text, time, end, lane, Constant("}"))
+        texts = Text(self._async_ends, self._site[rows]), Text(self._time_text, self._run[rows])
+        return line_words([*texts, end, Text(self._lane_text, self._lane[rows])], len(rows))
 
 
 def name_events(tracks: pd.DataFrame, emulated: bool) -> list[str]:
@@ -116,17 +126,30 @@ def _metadata(event: str, pid: int, tid: int, **args: object) -> str:
 
 
 def _event_start(name: str, kind: str, phase: str) -> str:
-    return f',\n{{"name":{string_text(name)},"cat":{string_text(kind)},{phase}'
+    return f'}},\n{{"name":{string_text(name)},"cat":{string_text(kind)},{phase}'
 
 
-def _site_texts(sites: pd.DataFrame, phase: str) -> list[str]:
-    """For each site two texts: without and with an iteration to follow."""
+def _site_texts(sites: pd.DataFrame, lines: Ints) -> tuple[list[str], NDArray[np.int8]]:
+    """The texts that lines start with, and their forms: for each site one without and one with an iteration.
+
+    `lines` says how many lines have each text.
+    """
     rows = list(zip(*(sites[name].tolist() for name in SITE_COLUMNS), strict=True))
     home = {kernel: file for kernel, _, kind, file, _ in rows if kind == "kernel"}
-    texts = []
+    texts, forms = [], []
     for kernel, scope, kind, file, line in rows:
+        form = {"mark": MARK, "async": ASYNC}.get(kind, COMMON)
         # Within a kernel only what lies in another file needs to say so.
         source = "" if kind != "kernel" and home.get(kernel) == file else f'"file":{string_text(file)},'
-        text = f'{_event_start(scope, kind, phase)},"args":{{{source}"line":{line}'
+        text = f'{_event_start(scope, kind, PHASES[form])},"args":{{{source}"line":{line}'
         texts += [text, text + ',"iter":']
-    return texts
+        forms += [form, form]
+    form_of_text = np.array(forms, np.int8)
+    lengths = np.array([len(text.encode()) for text in texts], np.int64)
+    complete = np.flatnonzero(form_of_text == COMMON)
+    shortest = complete[np.argsort(lengths[complete])]
+    share = np.cumsum(lines[shortest]) / max(lines[shortest].sum(), 1)
+    if len(shortest):
+        limit = lengths[shortest[np.searchsorted(share, COMMON_SHARE)]]
+        form_of_text[complete[lengths[complete] > limit]] = RARE
+    return texts, form_of_text

@@ -10,8 +10,8 @@ from typing import IO
 
 __all__ = ["GZIP_LEVEL", "GzipFile", "PlainFile", "gzip_end", "whole_file"]
 
-GZIP_LEVEL = 4
-"""Between 3 and 4 zlib starts to search lazily: a seventh smaller on event lines for a third more time."""
+GZIP_LEVEL = 5
+"""zlib's level: event lines come out a fifth smaller than at 3 for two thirds more time; 6 doubles the time."""
 
 GZIP_HEADER = b"\x1f\x8b\x08\0\0\0\0\0\0\xff"
 """RFC 1952: deflate, no name, no time, unknown system; so the same profile gives the same bytes."""

@@ -13,13 +13,12 @@ from numpy.typing import NDArray
 __all__ = [
     "Column",
     "Constant",
-    "Lines",
     "Microseconds",
     "Number",
     "Text",
-    "TextTable",
+    "Words",
     "join_lines",
-    "make_lines",
+    "line_words",
     "text_table",
 ]
 
@@ -41,36 +40,27 @@ FRACTION = np.frombuffer("".join(f".{value:03d}" for value in range(1000)).encod
 BLANK = np.frombuffer(b"    ", np.uint32)[0]
 
 
-@dataclass(frozen=True)
-class TextTable:
-    """Texts padded to one width: words of shape (texts, width in words), and their lengths in bytes."""
-
-    words: Words
-    lengths: Ints
-
-
-def text_table(texts: Sequence[str]) -> TextTable:
-    """Pad texts with spaces to the longest one's length in UTF-8, rounded up to whole words."""
+def text_table(texts: Sequence[str]) -> Words:
+    """Texts padded with spaces to the longest one's length in UTF-8: words of shape (texts, width)."""
     encoded = [text.encode() for text in texts]
     width = -(-max(map(len, encoded), default=0) // 4)
     data = b"".join(text.ljust(4 * width) for text in encoded)
-    lengths = np.array([len(text) for text in encoded], np.int64)
-    return TextTable(np.frombuffer(data, np.uint32).reshape(len(encoded), width), lengths)
+    return np.frombuffer(data, np.uint32).reshape(len(encoded), width)
 
 
 @dataclass(frozen=True)
 class Text:
     """A column of texts: `table` looked up by `index`, shape (lines,)."""
 
-    table: TextTable
+    table: Words
     index: Ints
 
     @property
     def width(self) -> int:
-        return int(self.table.words.shape[1])
+        return int(self.table.shape[1])
 
     def fill(self, block: Words) -> None:
-        block[:] = self.table.words[self.index]
+        block[:] = self.table.take(self.index, axis=0)
 
 
 @dataclass(frozen=True)
@@ -122,52 +112,31 @@ class Microseconds:
 Column = Text | Constant | Number | Microseconds
 
 
-@dataclass(frozen=True)
-class Lines:
-    """Lines of one layout: words of shape (lines, width). The first column's texts have `lengths` bytes; the
-    rest of its `text_width` words is padding."""
-
-    words: Words
-    lengths: Ints
-    text_width: int
-
-
-def make_lines(first: Text, *rest: Column) -> Lines:
-    """Lay columns out side by side; `first` is the one whose texts may differ much in length."""
-    columns = (first, *rest)
-    block = np.empty((len(first.index), sum(column.width for column in columns)), np.uint32)
+def line_words(columns: Sequence[Column], lines: int) -> Words:
+    """Lay columns out side by side: words of shape (lines, width)."""
+    block = np.empty((lines, sum(column.width for column in columns)), np.uint32)
     at = 0
     for column in columns:
         column.fill(block[:, at : at + column.width])
         at += column.width
-    return Lines(block, first.table.lengths[first.index], first.width)
+    return block
 
 
-def join_lines(pieces: Sequence[tuple[Ints, Lines]]) -> bytes:
-    """Bytes of all lines in order of their keys; each piece is (keys of shape (lines,), lines)."""
-    if len(pieces) == 1 and not _wasteful(pieces[0][1]):
-        return pieces[0][1].words.tobytes()
-    keys = np.concatenate([keys for keys, _ in pieces])
-    position = np.empty(len(keys), np.int64)
-    position[np.argsort(keys, kind="stable")] = np.arange(len(keys))
-    width = 4 * max(lines.words.shape[1] for _, lines in pieces)
-    text = np.empty((len(keys), width), np.uint8)
-    used = np.zeros((len(keys), width), np.bool_)
-    at = 0
-    for keys, lines in pieces:
-        rows = position[at : at + len(keys)]
-        at += len(keys)
-        size = 4 * lines.words.shape[1]
-        kept = np.ones((len(keys), size), np.bool_)
-        kept[:, : 4 * lines.text_width] = np.arange(4 * lines.text_width) < lines.lengths[:, None]
-        text[rows, :size] = lines.words.view(np.uint8).reshape(len(keys), size)
-        used[rows, :size] = kept
-    return text[used].tobytes()
-
-
-def _wasteful(lines: Lines) -> bool:
-    # Dropping padding costs about as much as writing the line: worth it when it is a fifth of the text.
-    return bool(5 * (4 * lines.text_width * len(lines.lengths) - lines.lengths.sum()) > lines.words.nbytes)
+def join_lines(pieces: Sequence[tuple[Ints, Words]]) -> bytes:
+    """Bytes of all lines in order of their keys; each piece is (rising keys of shape (lines,), its lines)."""
+    if len(pieces) == 1:
+        return pieces[0][1].tobytes()
+    order = np.argsort(np.concatenate([keys for keys, _ in pieces]), kind="stable")
+    piece = np.repeat(np.arange(len(pieces)), [len(keys) for keys, _ in pieces])[order]
+    # Lines of one piece that stay together are copied together.
+    first = np.flatnonzero(np.diff(piece, prepend=-1))
+    counts = np.diff(first, append=len(piece))
+    left = [words.view(np.uint8).data for _, words in pieces]
+    texts = []
+    for number, count in zip(piece[first].tolist(), counts.tolist(), strict=True):
+        texts.append(left[number][:count])
+        left[number] = left[number][count:]
+    return b"".join(texts)
 
 
 def _groups(top: int) -> int:

@@ -143,7 +143,7 @@ def _runs_that_overlap(df: pd.DataFrame, run: Ints, synchronous: Flags, start: I
 
 
 def _number_tracks(keys: Ints) -> tuple[Ints, pd.DataFrame]:
-    """Number tracks by the rows of `keys`: device, SM, slot, warp, lane. SMs are processes, tracks threads."""
+    """Number tracks by the rows of `keys`: device, SM, slot, warp, lane. An SM is a process to the viewer."""
     distinct, track = np.unique(keys, axis=1, return_inverse=True)
     table = pd.DataFrame(dict(zip(["device", "sm", "slot", "warp", "lane"], distinct, strict=True)))
     changed = (table["device"].diff() != 0) | (table["sm"].diff() != 0)

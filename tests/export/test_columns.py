@@ -11,6 +11,7 @@ from pandas.testing import assert_frame_equal
 
 from profscope.export.columns import decode, encode, pack, unpack
 from profscope.profile import Profile
+from profscope.summary import sites
 from tests.export.profiles import profiles, regular_profile
 
 INT64 = st.integers(-(2**63), 2**63 - 1)
@@ -31,13 +32,15 @@ def test_any_times_round_trip(profile: Profile, times: list[int]) -> None:
     ):
         df[name] = np.resize(values, len(df))
     with ThreadPoolExecutor(1) as pool:
-        assert_frame_equal(decode(json.loads(json.dumps(encode(df, pool))), pool), df, check_exact=True)
+        assert_frame_equal(
+            decode(json.loads(json.dumps(encode(df, *sites(df), pool)())), pool), df, check_exact=True
+        )
 
 
 def test_a_regular_profile_is_small() -> None:
     df = regular_profile(launches=2, ctas=64, iterations=24).df
     with ThreadPoolExecutor(1) as pool:
-        encoded = encode(df, pool)
+        encoded = encode(df, *sites(df), pool)()
     streams = {name: len(stream["data"]) / len(df) for name, stream in encoded["streams"].items()}
     assert sum(streams.values()) < 2.6, "bytes a span"
     assert streams["start_ns"] + streams["end_ns"] < 0.1, "ns follow from cycles"
@@ -47,7 +50,7 @@ def test_a_regular_profile_is_small() -> None:
 def test_a_column_of_another_length_is_noticed() -> None:
     df = regular_profile(launches=1, ctas=1).df
     with ThreadPoolExecutor(1) as pool:
-        data = encode(df, pool)
+        data = encode(df, *sites(df), pool)()
         data["streams"]["depth"] = pack(np.zeros(3, np.int64))
         with pytest.raises(ValueError, match=f"the columns do not have {len(df)} rows"):
             decode(data, pool)

@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from profscope.export.jsontext import document_text, string_text
-from profscope.export.lines import Constant, Microseconds, Number, Text, join_lines, make_lines, text_table
+from profscope.export.lines import Constant, Microseconds, Number, Text, join_lines, line_words, text_table
 
 ANY_TEXT = st.text(st.characters(exclude_categories=[]), max_size=8)  # surrogates too
 NANOSECONDS = st.one_of(st.integers(0, 2000), st.integers(0, 2**32 + 10), st.integers(0, 2**62))
@@ -18,14 +18,15 @@ def test_every_line_reads_back(rows: list[tuple[str, int, int]]) -> None:
     texts, numbers, times = zip(*rows, strict=True)
     table = text_table([f'\n{{"text":{string_text(text)},"number":' for text in texts])
     number = np.array(numbers)
-    lines = make_lines(
+    columns = [
         Text(table, np.arange(len(rows))),
         Number(number),
         Text(text_table(["null", ""]), (number >= 0).astype(np.int64)),
         Constant(',"time":'),
         Microseconds(np.array(times)),
         Constant("}"),
-    )
+    ]
+    lines = line_words(columns, len(rows))
     read = [
         json.loads(line, parse_float=str)
         for line in join_lines([(np.arange(len(rows)), lines)]).split(b"\n")[1:]
@@ -37,14 +38,16 @@ def test_every_line_reads_back(rows: list[tuple[str, int, int]]) -> None:
     assert read == expected
 
 
-def test_pieces_are_merged_by_key() -> None:
-    def piece(letter: str, keys: list[int]) -> tuple[np.ndarray, object]:
-        return np.array(keys), make_lines(
-            Text(text_table([letter * 3]), np.zeros(len(keys), np.int64)), Constant("\n")
-        )
-
-    merged = join_lines([piece("a", [0, 4]), piece("b", [1, 2])])  # type: ignore[list-item]
-    assert merged.decode().replace(" ", "") == "aaa\nbbb\nbbb\naaa\n"
+@given(st.lists(st.sampled_from("abc"), max_size=20))
+def test_pieces_are_merged_by_key(letters: list[str]) -> None:
+    pieces = []
+    for letter in sorted(set(letters)):
+        keys = np.array([at for at, own in enumerate(letters) if own == letter])
+        texts = text_table([f"{letter * ord(letter)}{at:04}\n" for at in keys])
+        pieces.append((keys, line_words([Text(texts, np.arange(len(keys)))], len(keys))))
+    if pieces:
+        lines = join_lines(pieces).decode().replace(" ", "").splitlines()
+        assert lines == [f"{letter * ord(letter)}{at:04}" for at, letter in enumerate(letters)]
 
 
 @given(

@@ -185,15 +185,15 @@ def test_any_profile_can_be_shown(profile: Profile) -> None:
             drawn = {symbol for lane in timeline.lanes for symbol in lane.cells} - {" "}
             assert drawn <= {entry.symbol for entry in timeline.legend}
             lines += render_timeline(timeline, width)
-    lines += render_kernels(make_kernels(profile), width, 20)
+    lines += render_kernels(make_kernels(profile, "ns"), width, 20)
     assert all("\n" not in line.plain and line.plain.isprintable() for line in lines)
 
 
 def test_kernels_by_launch_time() -> None:
     profile = regular_profile(launches=3, ctas=2)
     launches = profile.launches.assign(kernel=["a", "b", "a"], start_ns=[0, 0, 100], end_ns=[10, 40, 130])
-    rows = make_kernels(Profile(profile.df, launches))
-    assert [(row.kernel, row.launches, row.total_ns, row.mean_ns, row.share) for row in rows] == [
+    rows = make_kernels(Profile(profile.df, launches), "ns")
+    assert [(row.kernel, row.launches, row.total, row.mean, row.share) for row in rows] == [
         ("a", 2, 40, 20.0, 0.5),
         ("b", 1, 40, 40.0, 0.5),
     ]
