@@ -1,12 +1,15 @@
 """The `profscope` dialect: what passes insert and `lower-records` lowers.
 
     "profscope.begin"() {id = 3 : i32, kind = "op", name = "ld", op = "tt.load", bytes = 64 : i64} : () -> ()
+    "profscope.payload"(%k) {id = 3 : i32, name = "step"} : (i32) -> ()
     "profscope.end"() {id = 3 : i32} : () -> ()
 
 `id` ties a begin to its end (or to several: one per return). A begin of kind "iteration" stands first in
 a loop's body and has no end: it lasts until the next iteration begins. The op's location is the source
 line. `bytes` and `flops` are per execution and CTA (see `metrics.py`) and left out where they are 0.
-Records next to each other share one clock read.
+Records next to each other share one clock read. A payload, an i32 or f32 the same in all threads of a warp,
+stands between the begin and the end of its span, in the block of the begin; `name` is its column in the
+table of spans.
 """
 
 from __future__ import annotations
@@ -16,10 +19,30 @@ from typing import Final
 
 from instrument_passes.ir import Module, Op
 
-__all__ = ["BEGIN", "END", "SpanIds", "begin", "end", "integer", "is_record", "record_id"]
+__all__ = [
+    "BEGIN",
+    "END",
+    "PAYLOAD",
+    "RESERVED",
+    "SpanIds",
+    "begin",
+    "end",
+    "integer",
+    "is_record",
+    "payload",
+    "record_id",
+]
 
 BEGIN: Final = "profscope.begin"
 END: Final = "profscope.end"
+PAYLOAD: Final = "profscope.payload"
+# Columns that the table of spans has anyway.
+RESERVED: Final = frozenset(
+    (
+        "kernel", "launch", "cta", "sm", "warp", "scope", "kind", "file", "line", "iteration", "depth",
+        "parent", "start_cycle", "duration_cycles", "start_ns", "duration_ns",
+    )
+)  # fmt: skip
 
 
 def is_record(op: Op) -> bool:
@@ -65,3 +88,8 @@ def begin(span: int, kind: str, name: str, op: str, moved_bytes: int = 0, flops:
 def end(span: int) -> str:
     """Text of an end record."""
     return f'"{END}"() {{id = {span} : i32}} : () -> ()'
+
+
+def payload(span: int, name: str, value: str, kind: str) -> str:
+    """Text of a payload record: `value`, of type `kind` ("i32" or "f32"), is column `name` of the span."""
+    return f'"{PAYLOAD}"({value}) {{id = {span} : i32, name = "{name}"}} : ({kind}) -> ()'

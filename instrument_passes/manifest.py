@@ -26,7 +26,7 @@ class Column:
     """One 32-bit word of a row.
 
     kind: "section" (index of the section + 1), "clock" (low half of the SM clock, 0 = not executed),
-    "count" (rows that frame `frame` holds so far, over all its instances), "i32" / "f32" (payload),
+    "count" (rows that frame `frame` holds so far, over all its instances), "i32" / "f32" (payload `name`),
     "pad" (never read).
     """
 
@@ -70,7 +70,8 @@ class Span:
     begin and ends are columns of the span's frame; of several ends (one per return) the one that ran
     counts. No ends: the span lasts until the next row begins, or its loop ends (an iteration).
     parent is the id of the enclosing span, -1 for a root. bytes and flops: what one CTA moves and computes
-    each time, known from the types of the op; 0 where there is nothing to tell (see `metrics.py`).
+    each time, known from the types of the op; 0 where there is nothing to tell (see `metrics.py`). payloads
+    are columns of the frame that hold values; they are written whenever the span is.
     """
 
     id: int
@@ -85,6 +86,7 @@ class Span:
     ends: tuple[int, ...] = ()
     bytes: int = 0
     flops: int = 0
+    payloads: tuple[int, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -129,7 +131,7 @@ class Manifest:
         """What the scratch allocation asks for as alignment, and as bytes per CTA: tells the profile
         allocator, which learns nothing else, roughly which program is launched. Odd, so that it is no real
         alignment, and small, because without a session Triton may allocate that much."""
-        return 3 + 2 * (self.digest % 120)
+        return 3 + 2 * (self.digest % 509)
 
     def segment_bytes(self, ring_log2: int) -> int:
         return self.fixed_bytes + (self.ring_bytes << ring_log2)
@@ -165,7 +167,9 @@ def _section(data: dict[str, Any]) -> Section:
     frames = tuple(
         Frame(**{**f, "columns": tuple(Column(**c) for c in f["columns"])}) for f in data["frames"]
     )
-    spans = tuple(Span(**{**s, "ends": tuple(s["ends"])}) for s in data["spans"])
+    spans = tuple(
+        Span(**{**s, "ends": tuple(s["ends"]), "payloads": tuple(s["payloads"])}) for s in data["spans"]
+    )
     return Section(data["name"], data["warps"], frames, spans)
 
 

@@ -23,6 +23,7 @@ from instrument_passes.errors import InstrumentError, IRError, PipelineError
 from instrument_passes.ir import Module, parse
 from instrument_passes.passes import Pass, PassContext, passes, signature
 from instrument_passes.pipeline import LEVELS, parse_pipeline, run_pipeline
+from instrument_passes.plugins import load_installed
 from instrument_passes.toolchain import verify
 
 __all__ = ["main"]
@@ -35,6 +36,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     arguments = _parser().parse_args(argv)
     try:
         if arguments.list:
+            load_installed()
             return _emit(_listing(), "-")
         return _transform(arguments, parse_pipeline(arguments.passes))
     except BrokenPipeError:

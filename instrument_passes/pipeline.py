@@ -1,4 +1,4 @@
-"""Pipelines of passes, written as mlir-opt does: `pass-a,pass-b{option=1 classes=load;store}`."""
+"""Pipelines of passes, written as mlir-opt does: `pass-a,pass-b{option=1 classes=x;y},own.py:pass-c`."""
 
 from __future__ import annotations
 
@@ -10,6 +10,7 @@ import instrument_passes.passes as _all_passes  # registers every pass
 from instrument_passes.errors import IRError, PassError, PipelineError
 from instrument_passes.ir import Module
 from instrument_passes.passes.base import Pass, PassContext, signature
+from instrument_passes.plugins import load_file, load_installed
 
 __all__ = ["LEVELS", "LOWERING", "parse_pipeline", "run_pipeline"]
 
@@ -22,7 +23,7 @@ LEVELS: Final[dict[str, str]] = {
 }
 # What every pipeline ends with that is to be compiled.
 LOWERING: Final = "lower-records,allocate-buffer"
-_ITEM: Final = re.compile(r"\s*([A-Za-z][\w-]*)\s*(?:\{([^{}]*)\})?\s*(,|$)")
+_ITEM: Final = re.compile(r"\s*(?:([^{},]+\.py):)?([A-Za-z][\w-]*)\s*(?:\{([^{}]*)\})?\s*(,|$)")
 
 
 def parse_pipeline(text: str) -> list[Pass]:
@@ -35,9 +36,9 @@ def parse_pipeline(text: str) -> list[Pass]:
             raise PipelineError(
                 f"cannot read the pipeline at {text[at:]!r}; expected pass-name or pass-name{{option=value}}"
             )
-        found.append(_make(match[1], match[2] or ""))
+        found.append(_make(match[1] or "", match[2], match[3] or ""))
         at = match.end()
-        if match[3] == "," and not text[at:].strip():
+        if match[4] == "," and not text[at:].strip():
             raise PipelineError(f"the pipeline {text!r} ends with a comma")
     return found
 
@@ -61,11 +62,18 @@ def run_pipeline(
                 error.file or module.filename,
                 error.line or module.op.line,
             ) from error
+        except Exception as error:  # a mistake in somebody's pass: its traceback, and which pass it was
+            error.add_note(f"in pass {step.name} on {module.filename}")
+            raise
         if between is not None:
             between(step, module)
 
 
-def _make(name: str, options: str) -> Pass:
+def _make(file: str, name: str, options: str) -> Pass:
+    if file:
+        load_file(file)
+    elif name not in _all_passes.passes():
+        load_installed()
     known = _all_passes.passes()
     if name not in known:
         raise PipelineError(f"unknown pass {name!r}; known passes: {', '.join(known)}")

@@ -28,6 +28,16 @@ Flags = npt.NDArray[np.bool_]
 ANCHOR_MARGIN_CYCLES = 1 << 24
 # Low halves of clocks are unambiguous while the whole CTA lasts less than this; see `_Clock`.
 WRAP_CYCLES = 1 << 32
+_PAYLOAD_TYPES = {"i32": np.dtype("<i4"), "f32": np.dtype("<f4")}
+
+
+@dataclass(frozen=True)
+class Payload:
+    """The values of one site: column `name` of the spans at `rows` (positions), int32 or float32."""
+
+    name: str
+    rows: Ints
+    values: npt.NDArray[Any]
 
 
 @dataclass(frozen=True)
@@ -39,6 +49,7 @@ class DecodedLaunch:
     dtype) of every CTA of the launch, unwritten ones included. dropped: rows that a ring overwrote, per
     frame and warp program summed over warps, in records (clock words). unmatched: spans whose begin ran
     but whose end did not. anomalies: sentences about what did not fit the model, empty on a good buffer.
+    payloads: values that spans carry.
     """
 
     sites: tuple[Span, ...]
@@ -56,6 +67,7 @@ class DecodedLaunch:
     dropped: int
     unmatched: int
     anomalies: tuple[str, ...] = field(default=())
+    payloads: tuple[Payload, ...] = field(default=())
 
 
 def launch_bits(buffer: npt.NDArray[np.uint8], kernel: str) -> LaunchBits:
@@ -169,6 +181,7 @@ class _Blocks:
         self.dropped = 0
         self.unmatched = 0
         self.anomalies: list[str] = []
+        self.payloads: list[Payload] = []
 
     def add(self, *columns: npt.NDArray[np.signedinteger[Any]]) -> None:
         self.parts.append(columns)
@@ -194,7 +207,7 @@ class _Blocks:
         cta = found["cta"].astype(np.int32)[cta]
         return DecodedLaunch(
             tuple(self.sites), span, cta, warp, sm, start, end, iteration, parent, depth, found,
-            self.records, self.dropped, self.unmatched, tuple(self.anomalies),
+            self.records, self.dropped, self.unmatched, tuple(self.anomalies), tuple(self.payloads),
         )  # fmt: skip
 
 
@@ -347,6 +360,11 @@ class _SectionDecoder:
         position: Small = np.full(len(rows.lane), -1, np.int32)
         position[where] = np.arange(self.blocks.size, self.blocks.size + count)
         self.position[span.id] = position
+        for at in span.payloads:
+            column = frame.columns[at]
+            values = np.ascontiguousarray(rows.words[where, at]).view(_PAYLOAD_TYPES[column.kind])
+            at_rows = np.arange(self.blocks.size, self.blocks.size + count)
+            self.blocks.payloads.append(Payload(column.name, at_rows, values))
         self.blocks.add(
             np.full(count, self.site_base + span.id, np.int32), rows.area[where], rows.warp[where],
             start[where], end[where], rows.iteration[where], parent[where],

@@ -40,6 +40,8 @@ def span_table(launches: Sequence[Part], pool: ThreadPoolExecutor) -> pd.DataFra
         for name, dtype in SPAN_DTYPES.items()
     }
 
+    payloads = _PayloadColumns(launches, rows)
+
     def fill(index: int) -> None:
         launch, _, decoded, base = launches[index]
         first = int(row_base[index])
@@ -56,6 +58,7 @@ def span_table(launches: Sequence[Part], pool: ThreadPoolExecutor) -> pd.DataFra
         rank[order] = np.arange(first, first + len(order))
         rank[-1] = -1  # where a parent of -1 looks
         mine["parent"][:] = rank[decoded.parent[order]]
+        payloads.fill(decoded, rank)
         start, end, sm = decoded.start_cycle[order], decoded.end_cycle[order], decoded.sm[order]
         mine["start_cycle"][:] = start
         mine["duration_cycles"][:] = end - start
@@ -69,9 +72,39 @@ def span_table(launches: Sequence[Part], pool: ThreadPoolExecutor) -> pd.DataFra
         {
             name: _categorical(values, coded[name][1]) if name in coded else values
             for name, values in columns.items()
-        },
+        }
+        | payloads.series(),
         copy=False,
     )
+
+
+class _PayloadColumns:
+    """One column a name: Int32, missing where a span carries none; float64, NaN there, if a value is f32."""
+
+    def __init__(self, launches: Sequence[Part], rows: int) -> None:
+        kinds: dict[str, bool] = {}
+        for _, _, decoded, _ in launches:
+            for payload in decoded.payloads:
+                kinds[payload.name] = kinds.get(payload.name, False) or payload.values.dtype == np.float32
+        self._values = {
+            name: np.full(rows, np.nan) if floating else np.zeros(rows, np.int32)
+            for name, floating in sorted(kinds.items())
+        }
+        self._missing = {name: np.ones(rows, np.bool_) for name, floating in kinds.items() if not floating}
+
+    def fill(self, decoded: DecodedLaunch, rank: Ints) -> None:
+        """Put a launch's values into the rows its spans got."""
+        for payload in decoded.payloads:
+            rows = rank[payload.rows]
+            self._values[payload.name][rows] = payload.values
+            if payload.name in self._missing:
+                self._missing[payload.name][rows] = False
+
+    def series(self) -> dict[str, Any]:
+        return {
+            name: pd.arrays.IntegerArray(values, self._missing[name]) if name in self._missing else values
+            for name, values in self._values.items()
+        }
 
 
 def _codes(values: Sequence[str]) -> tuple[npt.NDArray[np.signedinteger[npt.NBitBase]], list[str]]:

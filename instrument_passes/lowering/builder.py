@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 
 from instrument_passes.dialect import integer
 from instrument_passes.errors import PassError
-from instrument_passes.ir import Op
+from instrument_passes.ir import Block, Op
 from instrument_passes.manifest import Column, Frame, Manifest, Section, Span
 from instrument_passes.records import CTA_HEADER, WORD
 
@@ -18,7 +18,7 @@ _MAX_COLUMNS = 1024  # 4 KiB rows; more sites than this in one loop body is a ge
 
 @dataclass(eq=False)
 class Tick:
-    """One clock read. `column` is known once its value is stored."""
+    """One clock read, or a payload. `column` is known once its value is stored."""
 
     frame: int
     column: int = -1
@@ -78,7 +78,9 @@ class _SpanBuilder:
     line: int
     bytes: int
     flops: int
+    block: Block | None
     ends: list[Tick] = field(default_factory=list)
+    payloads: list[Tick] = field(default_factory=list)
 
 
 @dataclass
@@ -102,7 +104,7 @@ class SectionBuilder:
         loc = record.loc
         self.spans[span] = _SpanBuilder(
             span, parent, tick, text["kind"], text["name"], text["op"], loc.file, loc.line,
-            integer(record, "bytes"), integer(record, "flops"),
+            integer(record, "bytes"), integer(record, "flops"), record.parent,
         )  # fmt: skip
 
     def finish(self) -> Section:
@@ -113,6 +115,7 @@ class SectionBuilder:
             Span(
                 number[s.id], number[s.parent], s.begin.frame, s.kind, s.name, s.op, s.file, s.line,
                 s.begin.column, tuple(t.column for t in s.ends), s.bytes, s.flops,
+                tuple(t.column for t in s.payloads),
             )
             for s in self.spans.values()
         )  # fmt: skip

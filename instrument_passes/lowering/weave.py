@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 
-from instrument_passes.dialect import BEGIN, END, is_record, record_id
+from instrument_passes.dialect import BEGIN, END, PAYLOAD, RESERVED, is_record, record_id
 from instrument_passes.ir import Block, Module, Op, Region, if_op
 from instrument_passes.lowering.builder import FrameBuilder, Pending, Placeholders, SectionBuilder, Tick
 from instrument_passes.lowering.loops import carry, hand_on
@@ -178,6 +178,8 @@ class Weaver:
                 self._branch(op, state)
             elif op.name == "ttg.warp_specialize":
                 self._default_region(op, state)
+            elif op.name == PAYLOAD:
+                self._payload(op, state)
         if run:
             self._tick(run, state)
 
@@ -205,6 +207,25 @@ class Weaver:
             raise op.error(f"the end of span {span} does not close the innermost open span")
         state.open.pop()
         self.section.spans[span].ends.append(tick)
+
+    def _payload(self, op: Op, state: _State) -> None:
+        """Store the operand with the span's row, as bits."""
+        span, name = record_id(op), op.attributes["name"].strip('"')
+        if span not in state.open or self.section.spans[span].block is not op.parent:
+            raise op.error("a payload must stand between its span's begin and end, in the block of the begin")
+        if not name.isidentifier() or name in RESERVED:
+            raise op.error(f"{name!r} cannot be the name of a column; take an identifier that is none yet")
+        kind = next(iter(op.operand_types), "")
+        if kind not in ("i32", "f32"):
+            raise op.error(f"a payload must be an i32 or f32, not {kind or 'of unknown type'}")
+        bits = op.operands[0]
+        if kind == "f32":
+            bits = self.module.fresh("ps_bits")
+            op.insert_before(f"{bits} = arith.bitcast {op.operands[0]} : f32 to i32")
+        tick = Tick(state.frame.index)
+        self.section.spans[span].payloads.append(tick)
+        state.pending.append(Pending(Column(kind, name=name), bits, tick))
+        op.erase()
 
     def _flush(self, state: _State, before: Op, *, everything: bool = False) -> None:
         """Store the oldest pending values, four at a time; or all of them, the rest in pairs and ones."""

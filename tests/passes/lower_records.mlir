@@ -5,6 +5,7 @@
 // RUN: profscope-opt %S/inputs/while.ttgir -p 'kernel-span,loop-spans,iteration-spans,lower-records' | FileCheck %s --check-prefix=WHILE
 // RUN: profscope-opt %S/inputs/gluon_ws.ttgir -p 'kernel-span,loop-spans,op-spans{classes=load},lower-records' | FileCheck %s --check-prefix=PARTITIONS
 // RUN: profscope-opt %S/inputs/early_return.ttgir -p 'kernel-span,op-spans{classes=store},lower-records' | FileCheck %s --check-prefix=RETURNS
+// RUN: profscope-opt %S/inputs/nested_loops.ttgir -p '%S/../../examples/own_pass/own_pass.py:load-steps,lower-records' | FileCheck %s --check-prefix=PAYLOAD
 
 // Straight line: first the clock of the kernel's start, then the set-up; stores wait for the end, four words each.
 // STRAIGHT: profscope.manifest = "{{.*}}add_kernel
@@ -104,3 +105,11 @@
 // RETURNS: st.global{{.*}}
 // RETURNS: %nctaid.z
 // RETURNS-NEXT: tt.return
+
+// A payload is one more word of the row.
+// PAYLOAD: scf.for %col
+// PAYLOAD: [[BEFORE:%ps_clock_[0-9]+]] = {{.*}}%clock
+// PAYLOAD-NEXT: %x_12 = tt.load
+// PAYLOAD-NEXT: [[AFTER:%ps_clock_[0-9]+]] = {{.*}}%clock
+// PAYLOAD: st.global{{.*}} [[BEFORE]], %col, [[AFTER]], %ps_zero_0,
+// PAYLOAD-NOT: profscope.payload

@@ -58,4 +58,5 @@ def test_every_prefix_is_run() -> None:
 def test_every_pass_has_a_file() -> None:
     from instrument_passes.passes import passes
 
-    assert {name.replace("-", "_") for name in passes()} <= {file.stem for file in HERE.glob("*.mlir")}
+    ours = [name for name, cls in passes().items() if cls.__module__.startswith("instrument_passes.")]
+    assert {name.replace("-", "_") for name in ours} <= {file.stem for file in HERE.glob("*.mlir")}
