@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import hashlib
 import json
-from dataclasses import asdict, dataclass, field
+from dataclasses import dataclass, field, fields, is_dataclass
 from functools import cached_property
 from typing import Any, Final
 
@@ -144,7 +144,7 @@ class Manifest:
         return self.fixed_bytes + (frame.offset << ring_log2) if frame.is_ring else frame.offset
 
     def to_json(self) -> str:
-        return json.dumps(asdict(self), separators=(",", ":"), sort_keys=True)
+        return json.dumps(_plain(self), separators=(",", ":"), sort_keys=True)
 
     @staticmethod
     def from_json(text: str) -> Manifest:
@@ -159,16 +159,26 @@ class Manifest:
                 f"manifest schema {schema} is not {SCHEMA}: written by another profscope version"
             )
         data["sections"] = tuple(_section(section) for section in data["sections"])
-        data["notes"] = tuple(data["notes"])
+        data["notes"] = tuple(data.get("notes", ()))
         return Manifest(**data)
+
+
+def _plain(value: Any) -> Any:
+    """JSON-able; fields with their default value are left out, so that a field can be added later without
+    changing the digest of programs that do not use it."""
+    if is_dataclass(value):
+        pairs = {f.name: (getattr(value, f.name), f.default) for f in fields(value)}
+        return {name: _plain(v) for name, (v, default) in pairs.items() if v != default or name == "schema"}
+    return [_plain(item) for item in value] if isinstance(value, tuple) else value
 
 
 def _section(data: dict[str, Any]) -> Section:
     frames = tuple(
         Frame(**{**f, "columns": tuple(Column(**c) for c in f["columns"])}) for f in data["frames"]
     )
+    tuples = ("ends", "payloads")
     spans = tuple(
-        Span(**{**s, "ends": tuple(s["ends"]), "payloads": tuple(s["payloads"])}) for s in data["spans"]
+        Span(**{**s, **{name: tuple(s[name]) for name in tuples if name in s}}) for s in data["spans"]
     )
     return Section(data["name"], data["warps"], frames, spans)
 
