@@ -19,7 +19,7 @@ SHARED_WINDOW = 1 << 56
 LOCAL_WINDOW = 1 << 57
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False)
 class Allocation:
     """`size` bytes of host memory from address `start` on; `owner` keeps them alive.
 

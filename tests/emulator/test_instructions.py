@@ -250,6 +250,34 @@ def test_fma_has_one_rounding(a: np.ndarray, b: np.ndarray, c: np.ndarray) -> No
     assert same(execute("fma.rn.f32 {d}, {a}, {b}, {c}", [a, b, c], np.dtype(np.float32)), expected32)
 
 
+@pytest.mark.parametrize("direction", ["rm", "rp", "rz"])
+@pytest.mark.parametrize("opcode", ["add", "sub", "mul", "fma", "div"])
+@settings(max_examples=10)
+@given(data=st.data())
+def test_directed_rounding(opcode: str, direction: str, data: st.DataObject) -> None:
+    """Against exact fractions: the result is the neighbour of the true value on the right side."""
+    elements = st.floats(-1e10, 1e10, width=32, allow_subnormal=False).filter(
+        lambda v: v == 0 or abs(v) > 1e-10
+    )
+    a, b, c = (data.draw(arrays.arrays(np.float32, LANES, elements=elements)) for _ in range(3))
+    b[b == 0] = 1
+    operands = ("{a}, {b}, {c}", [a, b, c]) if opcode == "fma" else ("{a}, {b}", [a, b])
+    got = execute(f"{opcode}.{direction}.f32 {{d}}, {operands[0]}", operands[1], np.dtype(np.float32))
+    exact: dict[str, Callable[[Fraction, Fraction, Fraction], Fraction]] = {
+        "add": lambda x, y, z: x + y, "sub": lambda x, y, z: x - y, "mul": lambda x, y, z: x * y,
+        "fma": lambda x, y, z: x * y + z, "div": lambda x, y, z: x / y,
+    }  # fmt: skip
+    for x, y, z, result in zip(a, b, c, got, strict=True):
+        true = exact[opcode](*(Fraction(float(v)) for v in (x, y, z)))
+        found = Fraction(float(result))
+        goes_down = direction == "rm" or (direction == "rz" and true > 0)
+        assert found <= true if goes_down else found >= true
+        next_one = np.nextafter(result, np.float32(np.inf if goes_down else -np.inf))
+        assert found == true or (
+            Fraction(float(next_one)) > true if goes_down else Fraction(float(next_one)) < true
+        )
+
+
 @settings(max_examples=25)
 @given(
     values=arrays.arrays(np.float64, (3, LANES), elements=st.floats(-1e100, 1e100, allow_subnormal=False)),

@@ -5,10 +5,12 @@ from collections.abc import Callable
 import numpy as np
 
 from profscope.emulator.costs import Cost
+from profscope.emulator.opcodes.rounding import DIRECTIONS, directed, fma32, fma64
 from profscope.emulator.opcodes.table import DTYPES, Array, Form, Meaning, elementwise, op
 
 __all__: list[str] = []
 
+FLOAT = "rn rz rm rp ftz sat"
 SMALLEST_NORMAL = np.float32(2.0**-126)
 
 
@@ -31,6 +33,16 @@ def with_modifiers(form: Form, function: Callable[..., Array]) -> Callable[..., 
     return function
 
 
+def rounded(form: Form, function: Callable[..., Array]) -> Callable[..., Array]:
+    """`function` with the instruction's rounding, flushing and clamping; it rounds to nearest by itself."""
+    direction = form.pick(*DIRECTIONS)
+    if direction:
+        function = directed("fma" if form.name == "mad" else form.name, DTYPES[form.kind], direction)
+        if form.kind not in ("f32", "f64"):
+            raise form.unsupported("directed rounding of float32 and float64 only")
+    return with_modifiers(form, function)
+
+
 def is_float(form: Form) -> bool:
     return form.kind in ("f16", "f32", "f64", "bf16", "f16x2", "bf16x2")
 
@@ -46,22 +58,18 @@ def wide(kind: str) -> str:
 
 def binary(form: Form, function: Callable[..., Array]) -> Meaning:
     kind = signless(form.kind)
-    return elementwise(form, with_modifiers(form, function), kind, kind, kind)
+    return elementwise(form, rounded(form, function) if is_float(form) else function, kind, kind, kind)
 
 
-@op("add", "rn rz ftz sat cc")
+@op("add", FLOAT + " cc")
 def add(form: Form) -> Meaning:
     """d = a + b; `.cc` also sets the carry."""
     if form.has("cc"):
         return carry(form, lambda a, b: a.astype(np.uint64) + b)
-    if form.has("rz"):
-        if form.kind != "f32":
-            raise form.unsupported("rounding toward zero of float32 only")
-        return elementwise(form, with_modifiers(form, toward_zero(np.add)), form.kind, form.kind, form.kind)
     return binary(form, np.add)
 
 
-@op("sub", "rn ftz sat cc")
+@op("sub", FLOAT + " cc")
 def sub(form: Form) -> Meaning:
     """d = a - b; `.cc` also sets the borrow."""
     if form.has("cc"):
@@ -110,7 +118,7 @@ def carry(form: Form, function: Callable[..., Array], reads: bool = False) -> Me
     return Meaning(call, [(form.operands[0], "u32")] + [(flag, "pred")] * writes, sources)
 
 
-@op("mul", "rn ftz sat lo hi wide")
+@op("mul", FLOAT + " lo hi wide")
 def mul(form: Form) -> Meaning:
     """d = a * b: floats rounded; integers the `.lo` or `.hi` half, or `.wide` all of it"""
     if is_float(form):
@@ -160,7 +168,7 @@ def mul24(form: Form) -> Meaning:
     return elementwise(form, lambda a, b, c: product(a, b) + c, form.kind, form.kind, form.kind, form.kind)
 
 
-@op("mad", "rn rz rm rp ftz sat lo hi wide cc")
+@op("mad", FLOAT + " lo hi wide cc")
 def mad(form: Form) -> Meaning:
     """d = a * b + c: as `mul`, then an addition; of floats it is `fma`"""
     if is_float(form):
@@ -181,78 +189,26 @@ def mad(form: Form) -> Meaning:
     return elementwise(form, lambda a, b, c: a * b + c, kind, kind, kind, kind)
 
 
-@op("fma", "rn rz rm rp ftz sat relu")
+@op("fma", FLOAT + " relu")
 def fma(form: Form) -> Meaning:
     """d = a * b + c with one rounding
 
-    float32 and narrower are computed in float64, where the product is exact: the sum is rounded twice, which
-    differs from one rounding in about one of 2^29 cases. float64 uses error-free transformations.
+    Types narrower than float32 are computed in float64 and rounded again, which is the same but for sums of
+    numbers of very different size.
     """
     kind = form.kind
-    if form.pick("rm", "rz", "rp") and kind != "f32":
-        raise form.unsupported("directed rounding of float32 only")
-    if kind == "f64":
-        function: Callable[..., Array] = fma64
-    elif form.has("rm") or form.has("rz") or form.has("rp"):
-        function = directed_fma(form.pick("rm", "rz", "rp"))
-    else:
-        narrow = DTYPES[kind]
+    narrow = DTYPES[kind]
 
-        def function(a: Array, b: Array, c: Array) -> Array:
-            return (a.astype(np.float64) * b + c).astype(narrow)
+    def by_float64(a: Array, b: Array, c: Array) -> Array:
+        return (a.astype(np.float64) * b + c).astype(narrow)
 
+    function = rounded(form, {"f64": fma64, "f32": fma32}.get(kind, by_float64))
     if form.has("relu"):
-        inner = function
-        return elementwise(form, lambda a, b, c: np.fmax(inner(a, b, c), 0), kind, kind, kind, kind)
-    return elementwise(form, with_modifiers(form, function), kind, kind, kind, kind)
+        return elementwise(form, lambda a, b, c: np.fmax(function(a, b, c), 0), kind, kind, kind, kind)
+    return elementwise(form, function, kind, kind, kind, kind)
 
 
-def fma64(a: Array, b: Array, c: Array) -> Array:
-    """a * b + c in float64 with the errors of product (Dekker) and sum (Knuth) added back."""
-    split = np.float64(134217729.0)  # 2^27 + 1
-    product = a * b
-    a_high = a * split - (a * split - a)
-    b_high = b * split - (b * split - b)
-    a_low, b_low = a - a_high, b - b_high
-    product_error = ((a_high * b_high - product) + a_high * b_low + a_low * b_high) + a_low * b_low
-    total = product + c
-    part = total - product
-    error = (product - (total - part)) + (c - part) + product_error
-    return np.where(np.isfinite(error), total + error, total)
-
-
-def directed_fma(mode: str) -> Callable[[Array, Array, Array], Array]:
-    """float32 fma rounded down, up or toward zero."""
-
-    def function(a: Array, b: Array, c: Array) -> Array:
-        exact = a.astype(np.float64) * b + c
-        return round_directed(exact, exact.astype(np.float32), mode)
-
-    return function
-
-
-def round_directed(exact: Array, near: Array, mode: str) -> Array:
-    """`near` is `exact` rounded to nearest in a narrower type; step back if it went past in the wrong way."""
-    infinity = near.dtype.type(np.inf)
-    up = np.nextafter(near, infinity)
-    down = np.nextafter(near, -infinity)
-    if mode in ("rm", "rmi"):
-        return np.where(near > exact, down, near)
-    if mode in ("rp", "rpi"):
-        return np.where(near < exact, up, near)
-    toward = np.where(exact > 0, down, up)
-    return np.where(np.abs(near.astype(exact.dtype)) > np.abs(exact), toward, near)
-
-
-def toward_zero(function: Callable[..., Array]) -> Callable[..., Array]:
-    def call(a: Array, b: Array) -> Array:
-        exact = function(a.astype(np.float64), b)
-        return round_directed(exact, exact.astype(a.dtype), "rz")
-
-    return call
-
-
-@op("div", "rn approx full ftz", cost=Cost.DIVIDE)
+@op("div", FLOAT + " approx full", cost=Cost.DIVIDE)
 def div(form: Form) -> Meaning:
     """d = a / b: integers toward zero (of zero: all bits set); floats rounded to nearest, also `.approx`"""
     if is_float(form):
@@ -317,7 +273,7 @@ def min_max(form: Form) -> Meaning:
     return binary(form, function)
 
 
-@op("rcp", "rn approx ftz", cost=Cost.SPECIAL)
+@op("rcp", FLOAT + " approx", cost=Cost.SPECIAL)
 def rcp(form: Form) -> Meaning:
     """d = 1 / a (`.approx.ftz.f64` uses and gives the upper 32 bits only)"""
     one = DTYPES[form.kind].type(1)
@@ -329,13 +285,13 @@ def rcp(form: Form) -> Meaning:
             return ((one / upper).view(np.int64) & mask).view(np.float64)
 
         return elementwise(form, coarse, "f64", "f64")
-    return elementwise(form, with_modifiers(form, lambda a: one / a), form.kind, form.kind)
+    return elementwise(form, rounded(form, lambda a: one / a), form.kind, form.kind)
 
 
-@op("sqrt", "rn approx ftz", cost=Cost.SPECIAL)
+@op("sqrt", FLOAT + " approx", cost=Cost.SPECIAL)
 def sqrt(form: Form) -> Meaning:
     """d = the square root of a"""
-    return elementwise(form, with_modifiers(form, np.sqrt), form.kind, form.kind)
+    return elementwise(form, rounded(form, np.sqrt), form.kind, form.kind)
 
 
 @op("rsqrt", "approx ftz", cost=Cost.SPECIAL)

@@ -6,7 +6,8 @@ import numpy as np
 
 from profscope.emulator.costs import Cost
 from profscope.emulator.memory import LOCAL_WINDOW, SHARED_WINDOW
-from profscope.emulator.opcodes.arithmetic import flush, round_directed, signless
+from profscope.emulator.opcodes.arithmetic import flush, signless
+from profscope.emulator.opcodes.rounding import DIRECTIONS, round_pair
 from profscope.emulator.opcodes.table import DTYPES, Array, DType, Form, Meaning, elementwise, items, op
 from profscope.emulator.ptx import Register, Vector
 
@@ -84,10 +85,18 @@ _TO_INTEGER = {"rni": np.rint, "rzi": np.trunc, "rmi": np.floor, "rpi": np.ceil}
 
 
 def to_bf16(x: Array) -> Array:
-    """Float32 rounded to nearest even bfloat16, as float32."""
+    """Float32 rounded to nearest even bfloat16, as float32; NaN becomes the canonical one."""
     bits = x.view(np.uint32)
-    rounded = (bits + (((bits >> np.uint32(16)) & np.uint32(1)) + np.uint32(0x7FFF))) & np.uint32(0xFFFF0000)
-    return np.where(np.isnan(x), x, rounded.view(np.float32))
+    even = (bits >> np.uint32(16)) & np.uint32(1)
+    rounded = (bits + even + np.uint32(0x7FFF)) & np.uint32(0xFFFF0000)
+    return np.where(np.isnan(x), np.uint32(0x7FFF0000), rounded).view(np.float32)
+
+
+def to_f16(x: Array) -> Array:
+    """Any float rounded to nearest even float16; NaN becomes the canonical one."""
+    half = x.astype(np.float16)
+    nan = np.isnan(half)
+    return np.where(nan, np.uint16(0x7FFF), half.view(np.uint16)).view(np.float16) if nan.any() else half
 
 
 def float_to_float(target: str, mode: str) -> Callable[[Array], Array]:
@@ -97,8 +106,10 @@ def float_to_float(target: str, mode: str) -> Callable[[Array], Array]:
         if mode == "rz":
             return lambda x: (x.astype(np.float32).view(np.uint32) & np.uint32(0xFFFF0000)).view(np.float32)
         return lambda x: to_bf16(x.astype(np.float32))
-    if mode in ("rz", "rm", "rp"):
-        return lambda x: round_directed(x, x.astype(dtype), mode)
+    if mode in DIRECTIONS:
+        return lambda x: round_pair(x.astype(np.float64), np.float64(0), dtype, mode)
+    if target.startswith("f16"):
+        return to_f16
     return lambda x: x.astype(dtype)
 
 
