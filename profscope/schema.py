@@ -66,7 +66,8 @@ def spans_frame(columns: Mapping[str, Any] | None = None) -> pd.DataFrame:
     """
     if columns is None:
         columns = dict.fromkeys(SPAN_DTYPES, ())
-    return pd.DataFrame({name: _series(columns[name], dtype) for name, dtype in SPAN_DTYPES.items()})
+    # Without copy=False pandas stacks columns of one dtype, which takes longer than all the rest of a load.
+    return pd.DataFrame({name: _series(columns[name], dtype) for name, dtype in SPAN_DTYPES.items()}, copy=False)
 
 
 def launches_frame(columns: Mapping[str, Any] | None = None) -> pd.DataFrame:
@@ -85,4 +86,4 @@ def _series(values: Sequence[Any] | pd.Series, dtype: str) -> pd.Series:
         if isinstance(getattr(values, "dtype", None), pd.CategoricalDtype):
             return pd.Series(values)
         return pd.Series(values, dtype="str").astype("category")
-    return pd.Series(values, dtype=dtype)
+    return pd.Series(values, dtype=dtype, copy=False)
