@@ -1,0 +1,110 @@
+"""Collection: memory limits, other people's hooks and allocators, loops that grow."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+import torch
+import triton
+import triton.language as tl
+from triton import knobs
+from triton.runtime import _allocation
+
+from tests.test_session import launch_add, session
+
+# ruff: noqa: N803
+
+
+@triton.jit
+def count_kernel(out_ptr, n, BLOCK: tl.constexpr):
+    total = tl.zeros([BLOCK], dtype=tl.int32)
+    for i in range(n):
+        total += i
+        tl.store(out_ptr + tl.program_id(0) * BLOCK + tl.arange(0, BLOCK), total)
+
+
+def count(n: int, ctas: int = 1) -> torch.Tensor:
+    out = torch.zeros(ctas * 32, dtype=torch.int32)
+    count_kernel[(ctas,)](out, n, BLOCK=32, num_warps=1)
+    return out
+
+
+def test_a_grid_that_needs_more_than_the_memory_is_recorded_in_part() -> None:
+    with session(instrument="light", memory=1) as prof:
+        out = count(2, ctas=20_000)
+    assert (out == 1).all()
+    (row,) = prof.launches.itertuples()
+    assert row.grid_x == 20_000
+    assert 1000 < row.ctas < 20_000
+    assert row.profile_bytes <= 1 << 20
+    ctas = prof.df["cta"].unique()
+    assert len(set(ctas[1:] - ctas[:-1])) == 1
+    assert any(f"{row.ctas} of 20000 CTAs" in note for note in prof.metadata["notes"])
+    assert prof.profile.validate() == []
+
+
+def test_a_loop_that_grows_between_launches_drops_and_says_so() -> None:
+    with session(instrument="heavy") as prof:
+        for n in (10, 10, 1000):
+            count(n)
+    iterations = prof.df[prof.df["kind"] == "iteration"]
+    kept = iterations.groupby("launch")["iteration"].agg(["min", "max", "size"])
+    assert kept.loc[[0, 1]].to_numpy().tolist() == [[0, 9, 10]] * 2
+    lost = 1000 - kept.loc[2, "size"]
+    assert kept.loc[2].tolist() == [lost, 999, 1000 - lost]
+    assert prof.launches["dropped"].tolist() == [0, 0, 3 * lost]  # its begin, the store's begin and end
+    assert lost > 0
+
+
+class UserAllocator:
+    """Another profiler's allocator, which asks for memory as Proton does."""
+
+    def __init__(self) -> None:
+        self.calls: list[tuple[int, int]] = []
+
+    def __call__(self, size: int, alignment: int, stream: int | None) -> torch.Tensor:
+        self.calls.append((size, alignment))
+        return torch.empty(size, dtype=torch.int8)
+
+
+def test_another_profilers_allocator_gets_its_own_allocations() -> None:
+    user, before = UserAllocator(), _allocation._profile_allocator.get()
+    _allocation._profile_allocator.set(user)
+    try:
+        with session() as prof:
+            launch_add()
+            given = _allocation._profile_allocator.get()(512, 128, None)
+        assert _allocation._profile_allocator.get() is user
+    finally:
+        _allocation._profile_allocator.set(before)
+    assert given.numel() == 512
+    assert user.calls == [(512, 128)]
+    assert len(prof.launches) == 1
+
+
+@pytest.mark.parametrize("name", ["launch_enter_hook", "launch_exit_hook"])
+def test_a_users_plain_hook_keeps_running_and_comes_back(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    seen: list[str] = []
+
+    def hook(metadata: Any) -> None:
+        seen.append(metadata.get()["name"])
+
+    monkeypatch.setattr(knobs.runtime, name, hook)
+    with session() as prof:
+        launch_add()
+    assert getattr(knobs.runtime, name) is hook
+    assert seen == ["add_kernel"]
+    assert len(prof.launches) == 1
+
+
+def test_a_users_hook_in_the_chain_keeps_running() -> None:
+    seen: list[Any] = []
+    chain = knobs.runtime.launch_enter_hook
+    chain.add(seen.append)
+    try:
+        with session() as prof:
+            launch_add()
+    finally:
+        chain.remove(seen.append)
+    assert len(seen) == len(prof.launches) == 1

@@ -1,0 +1,54 @@
+"""How much a launch may record."""
+
+from __future__ import annotations
+
+from hypothesis import given
+from hypothesis import strategies as st
+
+from instrument_passes.manifest import Manifest
+from instrument_passes.records import MAX_RING_LOG2, MIN_RING_LOG2, LaunchBits
+from profscope.sizing import needed_bytes, plan, ring_log2_for_records, ring_log2_for_rows
+from tests.synth import Program, launch
+from tests.test_decode import bodies
+
+manifests = st.builds(lambda body, warps: launch([Program(body, warps)]).manifest, bodies, st.integers(1, 4))
+
+
+@given(rows=st.integers(1, 1 << 25))
+def test_a_ring_for_rows_is_the_shortest_that_holds_them(rows: int) -> None:
+    log2 = ring_log2_for_rows(rows)
+    assert MIN_RING_LOG2 <= log2 <= MAX_RING_LOG2
+    assert 1 << log2 >= rows or log2 == MAX_RING_LOG2
+    assert 1 << (log2 - 1) < rows or log2 == MIN_RING_LOG2
+
+
+@given(manifest=manifests, records=st.integers(1, 1 << 20))
+def test_rings_for_records_hold_no_more_than_those(manifest: Manifest, records: int) -> None:
+    log2 = ring_log2_for_records(manifest, records)
+    rings = [frame for frame in manifest.sections[0].frames if frame.is_ring]
+    clocks = sum(column.kind == "clock" for frame in rings for column in frame.columns)
+    assert clocks << log2 <= records or log2 == MIN_RING_LOG2
+    assert not clocks or clocks << (log2 + 1) > records or log2 == MAX_RING_LOG2
+
+
+@given(
+    manifest=manifests,
+    ctas=st.integers(1, 1 << 20),
+    limit=st.integers(64, 1 << 28),
+    ring_log2=st.none() | st.integers(MIN_RING_LOG2, 12),
+    stride_log2=st.integers(0, 5),
+)
+def test_a_plan_fits_the_limit_and_leaves_out_no_more_ctas_than_it_must(
+    manifest: Manifest, ctas: int, limit: int, ring_log2: int | None, stride_log2: int
+) -> None:
+    bits = plan(manifest, ctas, limit, ring_log2, stride_log2)
+    settled = MIN_RING_LOG2 if ring_log2 is None else ring_log2
+    if bits is None:
+        assert manifest.cta_bytes(settled) > limit
+        return
+    assert needed_bytes(manifest, ctas, bits) <= limit
+    assert bits.stride_log2 >= stride_log2
+    if ring_log2 is not None:
+        assert bits.ring_log2 == ring_log2
+    if bits.stride_log2 > stride_log2:
+        assert needed_bytes(manifest, ctas, LaunchBits(bits.stride_log2 - 1, bits.ring_log2)) > limit
