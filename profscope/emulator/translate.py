@@ -152,11 +152,10 @@ class _BlockWriter:
         self.lines: list[str] = []
         self.namespace: dict[str, Any] = {"keep": keep, "invert": np.invert}
         self.names = 0
-        self.variables: dict[
-            str, dict[str, str]
-        ] = {}  # of each register, the variable that holds it as a kind
+        self.variables: dict[str, dict[str, str]] = {}  # of each register, what holds it, by kind
         self.constants: dict[tuple[int, str, int], str] = {}
-        self.active: dict[tuple[str, bool], str] = {}  # masks joined with a predicate
+        self.inverted: dict[str, str] = {}  # of a predicate's variable
+        self.active: dict[str, str] = {}  # the mask joined with a predicate's variable
         self.ready: dict[str, int] = {}  # cycle since the last tick at which a register can be read
         self.time = 0
 
@@ -279,13 +278,12 @@ class _BlockWriter:
         register, negated = instruction.predicate
         value = self.value(register, "pred")
         if negated:
-            versions = self.variables[register.name]
-            value = versions.setdefault("not", "") or self.let(f"invert({value})")
-            versions["not"] = value
-        key = (value, negated)
-        if key not in self.active:
-            self.active[key] = self.let(f"m.join(mask, {value})")
-        return value, self.active[key]
+            if value not in self.inverted:
+                self.inverted[value] = self.let(f"invert({value})")
+            value = self.inverted[value]
+        if value not in self.active:
+            self.active[value] = self.let(f"m.join(mask, {value})")
+        return value, self.active[value]
 
     def call(
         self, instruction: Instruction, form: Form, meaning: Meaning, predicate: tuple[str, str] | None
@@ -340,8 +338,6 @@ class _BlockWriter:
             old = self.value(operand, kind)
             kept = f"keep({value}, {variable}, {old})"
             variable = self.let(f"{variable} if {mask} is mask else {kept}" if masked else kept)
-        for key in [k for k in self.active if k[0] in self.variables.get(operand.name, {}).values()]:
-            del self.active[key]
         self.variables[operand.name] = {kind: variable}
 
     # --- the end ---

@@ -24,10 +24,9 @@ from tests.emulator.test_elementwise import *  # noqa: F403
 from tests.emulator.test_instructions import *  # noqa: F403
 from tests.emulator.test_reductions import *  # noqa: F403
 
-pytestmark = [
-    pytest.mark.gpu,
-    pytest.mark.skipif(not torch.cuda.is_available(), reason="needs an NVIDIA GPU"),
-]
+pytestmark = pytest.mark.gpu
+if not torch.cuda.is_available():
+    pytest.skip("needs an NVIDIA GPU", allow_module_level=True)
 
 
 @pytest.fixture(autouse=True)
