@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import gzip
+import subprocess
+import sys
 import threading
 from collections.abc import Callable
 from functools import cache
@@ -248,6 +250,35 @@ def test_a_kernel_loaded_before_is_profiled_again_and_runs_bare_between() -> Non
     assert len(first.launches) == len(second.launches) == 1
     for name in ("cta", "warp", "scope", "duration_cycles"):
         assert first.df[name].tolist() == second.df[name].tolist()
+
+
+_OTHER_PROCESS = """
+from tests.test_session import launch_add, session
+with session(kernels="add") as prof:
+    launch_add()
+print(len(prof.df), prof.metadata["notes"])
+"""
+
+
+def test_a_kernel_another_process_compiled_is_profiled_without_compiling(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("TRITON_CACHE_DIR", str(tmp_path))
+
+    def other_process() -> str:
+        command = [sys.executable, "-c", _OTHER_PROCESS]
+        root = Path(__file__).parents[1]
+        return subprocess.run(command, capture_output=True, text=True, check=True, cwd=root).stdout
+
+    def files() -> dict[Path, int]:
+        return {path: path.stat().st_mtime_ns for path in tmp_path.rglob("*.ttgir")}
+
+    first, compiled = other_process(), files()
+    second = other_process()
+    assert first == second
+    assert int(first.split()[0]) > 0
+    assert files() == compiled
+    assert len(compiled) == 1
 
 
 def test_threads_launch_side_by_side() -> None:
