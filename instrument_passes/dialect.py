@@ -7,7 +7,8 @@
 `id` ties a begin to its end (or to several: one per return). A begin of kind "iteration" stands first in
 a loop's body and has no end: it lasts until the next iteration begins. The op's location is the source
 line. `bytes` and `flops` are per execution and CTA (see `metrics.py`) and left out where they are 0.
-Records next to each other share one clock read. A payload, an i32 or f32 the same in all threads of a warp,
+Records next to each other share one clock read. An end with an operand reads its clock once the operand's
+data has arrived. A payload, an i32 or f32 the same in all threads of a warp,
 stands between the begin and the end of its span, in the block of the begin; `name` is its column in the
 table of spans.
 """
@@ -85,9 +86,9 @@ def begin(span: int, kind: str, name: str, op: str, moved_bytes: int = 0, flops:
     return f'"{BEGIN}"() {{{text}}} : () -> ()'
 
 
-def end(span: int) -> str:
-    """Text of an end record."""
-    return f'"{END}"() {{id = {span} : i32}} : () -> ()'
+def end(span: int, value: str = "", kind: str = "") -> str:
+    """Text of an end record; with a `value` of type `kind`, one that waits for the value's data."""
+    return f'"{END}"({value}) {{id = {span} : i32}} : ({kind}) -> ()'
 
 
 def payload(span: int, name: str, value: str, kind: str) -> str:

@@ -189,6 +189,11 @@ class Weaver:
             return
         if state.may_store and all(op.name == BEGIN for op in run):
             self._flush(state, run[0])
+        for op in run:
+            for value, kind in zip(op.operands, op.operand_types, strict=True):
+                run[0].insert_before(
+                    self.target.wait_for(self.module.fresh("ps_none"), value, kind), op.loc_text
+                )
         clock = self.module.fresh("ps_clock")
         run[0].insert_before(self.target.clock(clock))
         tick = Tick(state.frame.index)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import ClassVar
+from typing import ClassVar, Final
 
 from instrument_passes.dialect import SpanIds, begin, end
 from instrument_passes.ir import Module
@@ -11,8 +11,11 @@ from instrument_passes.metrics import bytes_of, flops_of
 from instrument_passes.opclasses import DEFAULT_CLASSES, SPANNABLE, info_of
 from instrument_passes.passes.base import Pass, PassContext, register
 from instrument_passes.passes.walk import kernel_of, recordable_blocks, source_name
+from instrument_passes.targets import target_of
 
 __all__ = ["OpSpans"]
+
+_READS: Final = ("load", "atomic", "local")
 
 
 @register
@@ -22,19 +25,25 @@ class OpSpans(Pass):
 
     Spans measure issue: where the op itself waits for its effect, they measure completion (see docs/ops.md).
 
-    classes: which classes of ops; the default leaves out plain arithmetic and debugging aids.
+    classes: which classes of ops; the default leaves out plain arithmetic and debugging aids. measure:
+    "issue", or "latency": then spans on ops that read memory end when the data has arrived, and say so in
+    their names. The warp waits there, so loads no longer overlap: it measures memory, not the kernel.
     """
 
     name: ClassVar[str] = "op-spans"
     classes: tuple[str, ...] = DEFAULT_CLASSES
+    measure: str = "issue"
 
     def __post_init__(self) -> None:
         unknown = [c for c in self.classes if c not in SPANNABLE]
         if unknown:
             raise ValueError(f"unknown op class {unknown[0]!r}; classes: {', '.join(SPANNABLE)}")
+        if self.measure not in ("issue", "latency"):
+            raise ValueError(f"measure={self.measure} is neither issue nor latency")
 
     def apply(self, module: Module, context: PassContext) -> None:
         ids = SpanIds.of(module)
+        target = target_of(module) if self.measure == "latency" else None
         for block in recordable_blocks(kernel_of(module)):
             for op in tuple(block.ops):
                 info = info_of(op)
@@ -42,5 +51,10 @@ class OpSpans(Pass):
                     continue
                 span = ids.new()
                 name = source_name(op, info.label)
-                op.insert_before(begin(span, "op", name, op.name, bytes_of(op), flops_of(op)))
-                op.insert_after(end(span))
+                data = op.results[0] if target is not None and info.cls in _READS and op.results else None
+                if target is None or data is None or not target.waitable(data.type):
+                    op.insert_before(begin(span, "op", name, op.name, bytes_of(op), flops_of(op)))
+                    op.insert_after(end(span))
+                    continue
+                op.insert_before(begin(span, "op", f"{name} latency", op.name, bytes_of(op), flops_of(op)))
+                op.insert_after(end(span, data.name, data.type))

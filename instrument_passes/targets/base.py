@@ -22,6 +22,12 @@ class Target(Protocol):
     def clock(self, out: str) -> str:
         """Low 32 bits of the SM's cycle counter, i32, ordered with the memory ops around it."""
 
+    def wait_for(self, out: str, value: str, kind: str) -> str:
+        """Hold the warp until the data of `value`, of type `kind`, is there; `kind` is one of `waitable`."""
+
+    def waitable(self, kind: str) -> bool:
+        """Whether `wait_for` knows how to wait for values of a type."""
+
     def thread_id(self, out: str) -> str:
         """The thread's number in the CTA, i32, worker warps of a specialised kernel included."""
 

@@ -8,10 +8,19 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import Final
 
+from instrument_passes.ir.signature import element_type, with_element
 from instrument_passes.records import MAGIC, VERSION, byte_offset
 
 __all__ = ["Nvidia"]
+
+# Bits of an element, and the constraint of the register that holds it, or holds several packed.
+_REGISTER: Final = {
+    "f64": (64, "d"), "i64": (64, "l"), "f32": (32, "f"), "i32": (32, "r"),
+    "f16": (16, "r"), "bf16": (16, "r"), "i16": (16, "r"), "i8": (8, "r"),
+    "f8E5M2": (8, "r"), "f8E4M3FN": (8, "r"),
+}  # fmt: skip
 
 
 @dataclass(frozen=True, slots=True)
@@ -31,6 +40,41 @@ class Nvidia:
 
     def clock(self, out: str) -> str:
         return _asm(out, "mov.u32 $0, %clock;", "=r")
+
+    def waitable(self, kind: str) -> bool:
+        return element_type(kind) in _REGISTER and (kind.startswith("tensor<") or _REGISTER[kind][0] > 8)
+
+    def wait_for(self, out: str, value: str, kind: str) -> str:
+        """A warp issues in order, so an instruction that reads the data is enough, one for each 16 bytes.
+
+        It is a predicated `pmevent`: nothing but a performance monitor, if one is armed, notices it; ptxas
+        leaves it where it is, before the clock. The event is due only where the data mix to MAGIC.
+        """
+        bits, constraint = _REGISTER[element_type(kind)]
+        tensor = kind.startswith("tensor<")
+        pack = 128 // bits if tensor else 1
+        registers = max(1, pack * min(bits, 32) // 32)
+        outputs = -(-pack // 4) if tensor else 1  # a byte for each element, since there must be a result
+        inputs = [f"${outputs + i}" for i in range(registers)]
+        if bits == 64:
+            mixed = " ".join(
+                f"mov.b64 {{lo, hi}}, {i}; xor.b32 all, all, lo; xor.b32 all, all, hi;" for i in inputs
+            )
+        elif bits < 32 and not tensor:
+            mixed = f"cvt.u32.u16 all, {inputs[0]};"
+        else:
+            mixed = " ".join(f"xor.b32 all, all, {i};" for i in inputs)
+        text = (
+            f"{{ .reg .pred due; .reg .b32 all, lo, hi; mov.u32 all, 0; {mixed} "
+            f"setp.eq.u32 due, all, {MAGIC << 16}; @due pmevent 0; }} "
+            + " ".join(f"mov.u32 ${i}, 0;" for i in range(outputs))
+        )
+        constraints = ",".join(["=r"] * outputs + [constraint if tensor or bits >= 32 else "h"] * registers)
+        result = with_element(kind, "i8") if tensor else "i32"
+        return (
+            f'{out} = tt.elementwise_inline_asm "{text}" {{constraints = "{constraints}", '
+            f"packed_element = {pack} : i32, pure = false}} {value} : {kind} -> {result}"
+        )
 
     def thread_id(self, out: str) -> str:
         return _asm(out, "mov.u32 $0, %tid.x;", "=r", pure=True)

@@ -13,9 +13,9 @@ from instrument_passes.opt import main
 from instrument_passes.passes import PassContext
 from instrument_passes.pipeline import LEVELS, parse_pipeline
 from instrument_passes.toolchain import ToolchainError, build, triton_version
-from tests.kernels import add, gluon_ws, matmul
+from tests.kernels import add, control_flow, gluon_ws, matmul
 from tests.kernels.aot import compiled, ttgir
-from tests.kernels.spec import CUDA80, CUDA90, CUDA100, GFX942
+from tests.kernels.spec import CUDA80, CUDA90, CUDA100, GFX942, Spec
 
 CONTEXT = PassContext(triton_version())
 
@@ -51,6 +51,17 @@ def test_output_ends_with_the_instructions_per_record(
     assert re.fullmatch(r"\d+ buffer bytes per CTA", lines[-3])
     assert lines[-2].startswith("6 records, ")  # the kernel's begin and end, two for each of two loads
     assert re.fullmatch(r"\d+\.\d SASS instructions per record", lines[-1])
+
+
+@pytest.mark.parametrize("target", [CUDA80, CUDA90, CUDA100])
+@pytest.mark.parametrize("spec", [*add.specs(), *control_flow.specs()[:2]], ids=lambda spec: spec.name)
+def test_latency_reads_the_clock_behind_the_data(spec: Spec, target: str) -> None:
+    """In the machine code: loads, then what waits for them, then the clock; nothing has been moved."""
+    pipeline = parse_pipeline("op-spans{classes=load measure=latency}")
+    found = cost(ttgir(spec, target), spec.name, pipeline, CONTEXT)
+    names = {"LDG": "L", "PMTRIG": "P", "CS2R.32": "C", "SR_CLOCK": "C"}
+    order = "".join(next((c for n, c in names.items() if n in i), "") for i in found.instrumented.sass)
+    assert re.fullmatch(r"C+(L+P+C+)+", order), order
 
 
 def test_worker_warps_count() -> None:

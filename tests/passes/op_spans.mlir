@@ -13,6 +13,7 @@
 // RUN: profscope-opt %S/inputs/matmul_tma_sm100.ttgir -p 'op-spans{classes=local}' | FileCheck %s --check-prefix=LOCAL
 // RUN: profscope-opt %S/inputs/matmul_sm80.ttgir -p 'op-spans{classes=layout}' | FileCheck %s --check-prefix=LAYOUT
 // RUN: profscope-opt %S/inputs/noinline_sm90.ttgir -p 'op-spans{classes=call}' | FileCheck %s --check-prefix=CALL
+// RUN: profscope-opt %S/inputs/nested_loops.ttgir -p 'op-spans{classes=load;store measure=latency}' | FileCheck %s --check-prefix=LATENCY
 
 // The name has the variable that the value is bound to in the source.
 // LOAD: "profscope.begin"() {id = 0 : i32, kind = "op", name = "load x", op = "tt.load", bytes = 4096 : i64} : () -> () loc([[X:#loc[0-9]+]])
@@ -92,3 +93,11 @@
 // CALL: name = "call y", op = "tt.call"
 // CALL-NEXT: tt.call @
 // CALL-NEXT: profscope.end
+
+// An end with an operand waits for its data; a store has none.
+// LATENCY: name = "load x latency", op = "tt.load"
+// LATENCY-NEXT: %x_12 = tt.load
+// LATENCY-NEXT: "profscope.end"(%x_12) {id = {{[0-9]+}} : i32} : (tensor<128xf32, #blocked>) -> ()
+// LATENCY: name = "store", op = "tt.store"
+// LATENCY-NEXT: tt.store
+// LATENCY-NEXT: "profscope.end"() {id = {{[0-9]+}} : i32} : () -> ()

@@ -38,6 +38,21 @@ def _bare(name: str, target: str) -> dict[str, Any]:
     return aot.lowered(spec, target, "llir")[1]
 
 
+@pytest.mark.parametrize("spec", specs(), ids=lambda spec: spec.name)
+def test_waiting_for_data(spec: Spec) -> None:
+    """Loads of every type and layout of the corpus, on the target that has most of them."""
+    hook = CompileHook(Options(instrument=["kernel-span", "op-spans{measure=latency}"]))
+    with hook.installed():
+        texts, _ = aot.lowered(spec, CUDA90, "llir", {"instrumentation_mode": hook.mode})
+    manifest = manifest_in(texts["ttgir"])
+    assert manifest is not None
+    assert manifest.failure == ""
+    waiting = [s for section in manifest.sections for s in section.spans if s.name.endswith(" latency")]
+    assert texts["ttgir"].count("pmevent") == len(waiting)
+    loads = [s for section in manifest.sections for s in section.spans if s.op == "tt.load"]
+    assert all(span in waiting for span in loads)
+
+
 @pytest.mark.parametrize(("spec", "target", "level"), CASES)
 def test_triton_lowers_what_the_passes_write(spec: Spec, target: str, level: str) -> None:
     bare = _bare(spec.name, target)
