@@ -20,6 +20,7 @@ from viewer.drawing import LABEL_WIDTH, render_timeline
 from viewer.header import Header, make_header, render_header
 from viewer.kernels import KernelRow, make_kernels, render_kernels
 from viewer.select import choose_cta
+from viewer.source import source_lines
 from viewer.table import KernelTable, make_tables, render_table
 from viewer.timeline import Timeline, make_timeline
 from viewer.tree import ScopeTree, make_trees, render_tree
@@ -115,12 +116,13 @@ def _view(options: argparse.Namespace, width: int) -> View:
     if options.kernel is not None:
         profile = _only_kernels(profile, options.kernel)
     tables = make_tables(profile, unit, options.top)
+    lines = source_lines(options.trace)
     detailed = tables[:DETAILED_KERNELS]
     return View(
         header=header,
         kernels=make_kernels(profile, unit),
         tables=detailed,
-        trees=make_trees(profile, [table.kernel for table in detailed], unit, options.top),
+        trees=make_trees(profile, [table.kernel for table in detailed], unit, options.top, lines),
         omitted=len(tables) - len(detailed),
         timeline=_timeline(profile, options, unit, width),
     )

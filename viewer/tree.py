@@ -12,6 +12,7 @@ from rich.text import Text
 from profscope.profile import Profile
 from profscope.summary import sites
 from viewer.grid import Column, grid
+from viewer.source import SourceLines
 from viewer.units import count_text, duration_text, printable, share_text, source_text
 
 __all__ = ["Node", "ScopeTree", "make_trees", "render_tree"]
@@ -19,12 +20,13 @@ __all__ = ["Node", "ScopeTree", "make_trees", "render_tree"]
 
 @dataclass(frozen=True)
 class Node:
-    """A scope in its place; share is of the kernel's warp time, None if in flight."""
+    """A scope in its place; share is of the kernel's warp time, None if in flight; text is the source line."""
 
     scope: str
     kind: str
     file: str
     line: int
+    text: str
     depth: int
     count: int
     total: int
@@ -42,8 +44,10 @@ class ScopeTree:
     omitted: int
 
 
-def make_trees(profile: Profile, kernels: Sequence[str], unit: str, limit: int) -> list[ScopeTree]:
-    """The trees of some kernels, each of `limit` nodes at most (0: all)."""
+def make_trees(
+    profile: Profile, kernels: Sequence[str], unit: str, limit: int, lines: SourceLines
+) -> list[ScopeTree]:
+    """The trees of some kernels, each of `limit` nodes at most (0: all), with their source lines."""
     df = profile.df
     if df.empty:
         return []
@@ -70,7 +74,8 @@ def make_trees(profile: Profile, kernels: Sequence[str], unit: str, limit: int) 
                 "mean": float(total[at] / count[at]),
             }
             source: dict[str, Any] = {name: str(place[name]) for name in ("scope", "kind", "file")}
-            nodes.append(Node(**source, line=int(place["line"]), depth=depth, **figures, share=share))
+            source |= {"line": int(place["line"]), "text": lines(source["file"], int(place["line"]))}
+            nodes.append(Node(**source, depth=depth, **figures, share=share))
         trees.append(
             ScopeTree(name, unit, nodes[: limit or None], max(len(nodes) - limit, 0) if limit else 0)
         )
@@ -123,7 +128,7 @@ def _preorder(roots: list[int], children: dict[int, list[int]]) -> list[tuple[in
 
 
 def render_tree(tree: ScopeTree, width: int) -> list[Text]:
-    """The tree's lines: scope, source, count, total, share of warp time, mean."""
+    """The tree's lines: scope, source, count, total, share of warp time, mean, source text."""
     rows = []
     for at, node in enumerate(tree.nodes):
         source = source_text(node.file, node.line)
@@ -133,13 +138,10 @@ def render_tree(tree: ScopeTree, width: int) -> list[Text]:
             share_text(node.share),
             duration_text(node.mean, tree.unit),
         ]
-        rows.append([name, source, count_text(node.count), *figures])
+        rows.append([name, source, count_text(node.count), *figures, printable(node.text)])
     styles = ["bold" if node.depth == 0 else "dim" if (node.share or 0) < 0.01 else "" for node in tree.nodes]
-    columns = [
-        Column("scope", "name"),
-        Column("source", "path"),
-        *map(Column, ("count", "total", "share", "mean")),
-    ]
+    columns = [Column("scope", "name"), Column("source", "path")]
+    columns += [*map(Column, ("count", "total", "share", "mean")), Column("", "name")]
     lines = grid(columns, rows, styles, width)
     if tree.omitted:
         lines.append(Text(f"{tree.omitted} more scopes; --top 0 shows them", style="dim"))

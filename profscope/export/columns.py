@@ -23,6 +23,9 @@ __all__ = ["decode", "encode", "pack", "run_starts", "unpack"]
 
 Ints = NDArray[np.int64]
 RUN_COLUMNS = ("launch", "cta", "sm", "warp")
+SITE_ORDERED = ("start_cycle", "duration_cycles")
+"""Streams packed site by site: one site's times are alike, which zlib turns into a sixth fewer bytes."""
+
 CATEGORIES = ("kernel", "scope", "kind", "file")
 
 
@@ -53,6 +56,8 @@ def encode(df: pd.DataFrame, site: Ints, table: pd.DataFrame, pool: Executor) ->
     }
     if not np.array_equal(column["parent"], _parents(column["depth"], (df["kind"] == "async").to_numpy())):
         streams["parent"] = column["parent"] - np.arange(len(df))
+    order = _by_site(site)
+    streams |= {name: streams[name][order] for name in SITE_ORDERED}
     packed = {name: pool.submit(pack, values) for name, values in streams.items()}
     return lambda: {
         "rows": len(df),
@@ -73,6 +78,11 @@ def decode(data: dict[str, Any], pool: Executor) -> pd.DataFrame:
     lengths = stream["run_length"]
     if lengths.sum() != rows or any(len(stream[name]) != rows for name in ("site", "depth", "end_ns")):
         raise ValueError(f"the columns do not have {rows} rows")
+    order = _by_site(stream["site"])
+    for name in SITE_ORDERED:
+        in_rows = np.empty(rows, np.int64)
+        in_rows[order] = stream[name]
+        stream[name] = in_rows
     columns: dict[str, Any] = {name: np.repeat(_sums(stream[f"run_{name}"]), lengths) for name in RUN_COLUMNS}
     table = np.array(data["sites"], np.int64).reshape(-1, len(SITE_COLUMNS))
     for name, codes in zip(SITE_COLUMNS, table.T, strict=True):
@@ -141,6 +151,13 @@ def _differences(values: Ints) -> Ints:
 
 def _sums(values: Ints) -> Ints:
     return np.cumsum(values, dtype=np.int64)
+
+
+def _by_site(site: Ints) -> Ints:
+    """The rows, site by site, in order within each."""
+    # numpy's stable sort is a radix sort for 16-bit keys: many times faster than for 64-bit ones.
+    few = int(site.max(initial=0)) < 1 << 16
+    return np.argsort(site.astype(np.uint16) if few else site, kind="stable")
 
 
 def _step(depth: Ints, duration: Ints) -> Ints:

@@ -1,5 +1,8 @@
 """The data each view computes, before anything is drawn."""
 
+import os
+from pathlib import Path
+
 import numpy as np
 import pandas as pd
 import pytest
@@ -13,10 +16,15 @@ from viewer.drawing import LABEL_WIDTH, render_timeline
 from viewer.header import make_header, render_header
 from viewer.kernels import make_kernels, render_kernels
 from viewer.select import choose_cta
+from viewer.source import source_lines
 from viewer.table import make_tables, render_table
 from viewer.timeline import make_timeline
 from viewer.tree import make_trees, render_tree
 from viewer.units import duration_text, fit, fit_end, parse_range, printable, source_text
+
+
+def no_source(file: str, line: int) -> str:
+    return ""
 
 
 @pytest.fixture(scope="module")
@@ -51,7 +59,7 @@ def test_top_leaves_out_the_lightest(profile: Profile) -> None:
 
 
 def test_tree_is_in_program_order_with_its_depths(profile: Profile) -> None:
-    tree = make_trees(profile, ["matmul_kernel"], "ns", 0)[0]
+    tree = make_trees(profile, ["matmul_kernel"], "ns", 0, no_source)[0]
     assert [(node.scope, node.depth) for node in tree.nodes] == [
         ("matmul_kernel", 0),
         ("loop L22", 1),
@@ -72,7 +80,7 @@ def test_tree_is_in_program_order_with_its_depths(profile: Profile) -> None:
 @settings(max_examples=40)
 def test_tree_counts_every_row_once(profile: Profile) -> None:
     kernels = list(profile.df["kernel"].unique())
-    trees = make_trees(profile, kernels, "cycles", 0)
+    trees = make_trees(profile, kernels, "cycles", 0, no_source)
     assert sum(node.count for tree in trees for node in tree.nodes) == len(profile.df)
     total = sum(node.total for tree in trees for node in tree.nodes)
     assert total == profile.df["duration_cycles"].sum()
@@ -175,7 +183,7 @@ def test_any_profile_can_be_shown(profile: Profile) -> None:
     lines = render_header(make_header(profile, "t.json"), width)
     for unit in ("ns", "cycles"):
         tables = make_tables(profile, unit, 20)
-        trees = make_trees(profile, [table.kernel for table in tables], unit, 20)
+        trees = make_trees(profile, [table.kernel for table in tables], unit, 20, no_source)
         lines += [line for table in tables for line in render_table(table, width)]
         lines += [line for tree in trees for line in render_tree(tree, width)]
         if not profile.df.empty:
@@ -246,3 +254,23 @@ def test_kernels_of_several_names_are_kept_apart() -> None:
     tables = make_tables(Profile(df, one.launches), "ns", 0)
     assert sorted(table.kernel for table in tables) == ["a", "b"]
     assert all(len(table.rows) == 8 for table in tables)
+
+
+def test_source_lines_are_shown_while_they_are_those_that_ran(tmp_path: Path) -> None:
+    source, trace = tmp_path / "kernel.py", tmp_path / "trace.json"
+    source.write_text("first\n    x = tl.load(p)  # second\n")
+    trace.write_text("")
+    os.utime(source, (1000, 1000))
+    look_up = source_lines(trace)
+    assert look_up(str(source), 2) == "x = tl.load(p)  # second"
+    assert look_up(str(source), 3) == look_up(str(source), 0) == look_up(str(tmp_path / "gone.py"), 1) == ""
+    assert look_up(str(trace), 1) == look_up("kernel.py", 2) == "", "only absolute paths of Python files"
+    os.utime(trace, (500, 500))
+    assert source_lines(trace)(str(source), 2) == "", "changed since"
+
+
+def test_the_tree_shows_source_lines() -> None:
+    tree = make_trees(STORY, ["k"], "ns", 0, lambda file, line: f"{file} has {line}")[0]
+    assert tree.nodes[0].text == "/a/k.py has 7"
+    assert all(line.plain.endswith("/a/k.py has 7") for line in render_tree(tree, 100)[1:])
+    assert all(len(line.plain) <= 60 for line in render_tree(tree, 60))
