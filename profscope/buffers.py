@@ -155,14 +155,15 @@ class DeviceBuffers:
         self.limit_bytes = budget_bytes // 2 // BASE_ALIGNMENT * BASE_ALIGNMENT
         self._device = device
         self._side = torch.cuda.Stream(device)
-        self._condition = threading.Condition()
+        self._lock = threading.Lock()
+        self._idle = threading.Condition(self._lock)  # no launch of some generation is pending any more
         self._threads = ThreadPoolExecutor(2, "profscope-drain")
         self._movers = ThreadPoolExecutor(_MOVERS, "profscope-move")
         self._arenas = [self._new_arena()]
         self._current = self._arenas[0]
 
     def place(self, size: int, stream: int, bits: int) -> Slice:
-        with self._condition:
+        with self._lock:
             generation = self._current.generation
             if generation.used + size > self.limit_bytes:
                 generation = self._rotate()
@@ -177,14 +178,14 @@ class DeviceBuffers:
             return _DeviceSlice(self, generation, offset, size, bits)
 
     def enqueued(self, generation: _Generation) -> None:
-        with self._condition:
+        with self._lock:
             generation.pending -= 1
             if not generation.pending:
-                self._condition.notify_all()
+                self._idle.notify_all()
 
     def fetch(self, generation: _Generation) -> Bytes:
         """The bytes of a generation; drains it if that has not happened, and waits."""
-        with self._condition:
+        with self._lock:
             if generation.host is None:
                 self._drain(generation, pinned=False)
             host = generation.host
@@ -193,7 +194,7 @@ class DeviceBuffers:
 
     def close(self) -> None:
         """Drain what is left and give the device memory back."""
-        with self._condition:
+        with self._lock:
             for arena in self._arenas:
                 if arena.generation.used:
                     self._drain(arena.generation, pinned=False)
@@ -234,7 +235,7 @@ class DeviceBuffers:
     def _drain(self, generation: _Generation, *, pinned: bool) -> None:
         """Copy a generation to the host and zero its memory, on the side stream; a new one begins."""
         arena = generation.arena
-        self._condition.wait_for(lambda: not generation.pending, _ENQUEUE_TIMEOUT_S)
+        self._idle.wait_for(lambda: not generation.pending, _ENQUEUE_TIMEOUT_S)
         for stream in generation.streams:
             self._side.wait_event(self._stream(stream).record_event())
         used = arena.memory[arena.start : arena.start + generation.used]

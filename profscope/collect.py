@@ -65,6 +65,7 @@ class _Thread(threading.local):
 
     slice: Slice | None = None
     plan: _Plan | None = None
+    device: int = 0
 
 
 _NOWHERE: Final = _Nowhere()
@@ -129,25 +130,30 @@ class Collector:
             plan = self._plan(programs, size, alignment)
         if plan is None:
             return _NOWHERE
-        if self._cuda and torch.cuda.is_current_stream_capturing():
-            self._skip("CUDA graph capture is not recorded")
-            return _NOWHERE
-        buffers = self._buffers.get(self._device()) or self._open_buffers()
+        device = 0
+        if self._cuda:
+            if torch.cuda.is_current_stream_capturing():
+                self._skip("CUDA graph capture is not recorded")
+                return _NOWHERE
+            device = torch.cuda.current_device()
+        buffers = self._buffers.get(device) or self._open_buffers(device)
         if buffers is None:
             return _NOWHERE
-        thread.slice = buffers.place(plan.needed, stream or 0, plan.pointer_bits)
+        thread.slice = slice_ = buffers.place(plan.needed, stream or 0, plan.pointer_bits)
         thread.plan = plan
-        return thread.slice
+        thread.device = device
+        return slice_
 
     def launched(self, metadata: Any) -> None:
         """launch_enter_hook: ties the slice just given in this thread to the function being launched."""
         thread = self._thread
-        if thread.slice is None or thread.plan is None:
+        slice_, plan = thread.slice, thread.plan
+        if slice_ is None or plan is None:
             return
         data = metadata.data
         manifest = PROGRAMS.of(data["function"])
         if manifest is not None:
-            self._log.append((manifest, self._device(), data["stream"] or 0, thread.plan, thread.slice))
+            self._log.append((manifest, thread.device, data["stream"] or 0, plan, slice_))
 
     def enqueued(self, metadata: Any) -> None:
         """launch_exit_hook: the launch is in its stream, so its buffer may be drained behind it."""
@@ -229,13 +235,11 @@ class Collector:
             self._ring_log2[digest] = ring_log2_for_rows(ring_rows(buffer, manifest))
         return self._ring_log2[digest]
 
-    def _device(self) -> int:
-        return torch.cuda.current_device() if self._cuda else 0
-
-    def _open_buffers(self) -> Buffers | None:
+    def _open_buffers(self, device: int) -> Buffers | None:
         budget = self._options.memory << 20
-        device = self._device()
         with self._lock:
+            if device in self._buffers:  # another thread was quicker
+                return self._buffers[device]
             try:
                 self._buffers[device] = DeviceBuffers(device, budget) if self._cuda else HostBuffers(budget)
             except torch.OutOfMemoryError:
