@@ -67,7 +67,9 @@ def spans_frame(columns: Mapping[str, Any] | None = None) -> pd.DataFrame:
     if columns is None:
         columns = dict.fromkeys(SPAN_DTYPES, ())
     # Without copy=False pandas stacks columns of one dtype, which takes longer than all the rest of a load.
-    return pd.DataFrame({name: _series(columns[name], dtype) for name, dtype in SPAN_DTYPES.items()}, copy=False)
+    return pd.DataFrame(
+        {name: _series(columns[name], dtype) for name, dtype in SPAN_DTYPES.items()}, copy=False
+    )
 
 
 def launches_frame(columns: Mapping[str, Any] | None = None) -> pd.DataFrame:

@@ -20,7 +20,7 @@ __all__ = ["Node", "ScopeTree", "make_trees", "render_tree"]
 
 @dataclass(frozen=True)
 class Node:
-    """A scope in its place; share is of the kernel's warp time, None if in flight; text is the source line."""
+    """A scope in its place; share is of the kernel's warp time, None if in flight; text the source line."""
 
     scope: str
     kind: str

@@ -11,7 +11,7 @@ from typing import IO
 __all__ = ["GZIP_LEVEL", "GzipFile", "PlainFile", "gzip_end", "whole_file"]
 
 GZIP_LEVEL = 5
-"""zlib's level: event lines come out a fifth smaller than at 3 for two thirds more time; 6 doubles the time."""
+"""zlib's level: event lines come out a fifth smaller than at 3, for two thirds more time; 6 doubles it."""
 
 GZIP_HEADER = b"\x1f\x8b\x08\0\0\0\0\0\0\xff"
 """RFC 1952: deflate, no name, no time, unknown system; so the same profile gives the same bytes."""
