@@ -115,6 +115,8 @@ def test_three_operand_bit_instructions(a: np.ndarray, b: np.ndarray, c: np.ndar
     assert got.tolist() == [(x & y) | (~x & z) for x, y, z in triples]
     got = execute("mad.lo.u32 {d}, {a}, {b}, {c}", [a, b, c], u32)
     assert got.tolist() == [(x * y + z) % 2**32 for x, y, z in triples]
+    got = execute("mul24.lo.u32 {d}, {a}, {b}", [a, b], u32)
+    assert got.tolist() == [(x & 0xFFFFFF) * (y & 0xFFFFFF) % 2**32 for x, y, _ in triples]
     got = execute("mad.hi.u32 {d}, {a}, {b}, {c}", [a, b, c], u32)
     assert got.tolist() == [((x * y >> 32) + z) % 2**32 for x, y, z in triples]
     got = execute("shf.l.wrap.b32 {d}, {a}, {b}, {c}", [a, b, c], u32)

@@ -158,7 +158,7 @@ def high_half(kind: str) -> Callable[[Array, Array], Array]:
 @op("mul24 mad24", "lo", cost=Cost.ALU)
 def mul24(form: Form) -> Meaning:
     """d = low 32 bits of the product of two 24-bit integers (+ c)"""
-    shift = np.int32(8)
+    shift = DTYPES[form.kind].type(8)
 
     def product(a: Array, b: Array) -> Array:
         return (a << shift >> shift) * (b << shift >> shift)

@@ -1,0 +1,97 @@
+"""The rest of the language: rearranging, choosing, compare-and-swap, assembly, where a program runs."""
+
+from collections.abc import Callable
+
+import pytest
+import torch
+
+from tests.kernels.shaping import (
+    assembly_kernel,
+    clamp_kernel,
+    compare_swap_kernel,
+    pieces_kernel,
+    shape_kernel,
+    where_am_i_kernel,
+)
+
+ROWS, COLS = 16, 32
+SHAPES: dict[str, Callable[[torch.Tensor], torch.Tensor]] = {
+    "trans": lambda x: x.T,
+    "flip": lambda x: x.flip(1),
+    "gather": lambda x: x.gather(
+        1, (torch.arange(ROWS)[:, None] * 7 + torch.arange(COLS)[None, :] * 3) % COLS
+    ),
+    "interleave": lambda x: torch.stack([x, -x], -1),
+    "join": lambda x: torch.stack([x, x * 2]),
+    "split": lambda x: x.view(ROWS, COLS // 2, 2).flip(2),
+    "sort": lambda x: x.sort(1).values,
+    "reduce": lambda x: x.sum(0)[None, :] + x.amax(1)[:, None],
+}
+
+
+@pytest.mark.parametrize("name", SHAPES)
+@pytest.mark.parametrize("warps", [1, 4])
+def test_shapes(name: str, warps: int) -> None:
+    for dtype in (torch.float32, torch.float16):
+        x = torch.randn(ROWS, COLS).to(dtype)
+        expected = SHAPES[name](x).flatten()
+        out = torch.zeros(expected.numel(), dtype=dtype)
+        shape_kernel[(1,)](x, out, OP=name, ROWS=ROWS, COLS=COLS, num_warps=warps)
+        tolerance = {torch.float32: 1e-5, torch.float16: 1e-2}[dtype]
+        torch.testing.assert_close(out, expected, rtol=tolerance, atol=tolerance)
+
+
+CHOICES: dict[str, Callable[[torch.Tensor, torch.Tensor], torch.Tensor]] = {
+    "clamp": lambda x, y: torch.where(x.isnan(), torch.tensor(-0.5).to(x.dtype), x.clamp(-0.5, 0.75)),
+    "clamp_nan": lambda x, y: x.clamp(-0.5, 0.75),
+    "max_nan": torch.maximum, "min_nan": torch.minimum, "max": torch.fmax,
+    "fdiv": torch.div, "fma": lambda x, y: (x.double() * y.double() + x.double()).to(x.dtype),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("name", CHOICES)
+@pytest.mark.parametrize("dtype", [torch.float32, torch.float16, torch.bfloat16], ids=str)
+def test_choices(name: str, dtype: torch.dtype) -> None:
+    if name == "fdiv" and dtype != torch.float32:
+        return
+    x, y = torch.randn(128).to(dtype), torch.randn(128).to(dtype)
+    x[::9] = float("nan")
+    y[::6] = float("nan")
+    out = torch.zeros(128, dtype=dtype)
+    clamp_kernel[(1,)](x, y, out, OP=name, BLOCK=128)
+    expected = CHOICES[name](x, y)
+    tolerance = 1e-6 if dtype == torch.float32 else 1e-2
+    torch.testing.assert_close(out, expected, rtol=tolerance, atol=tolerance, equal_nan=True)
+
+
+@pytest.mark.parametrize("dtype", [torch.int32, torch.int64], ids=str)
+def test_compare_and_swap(dtype: torch.dtype) -> None:
+    x = torch.randint(0, 3, (128,), dtype=dtype)
+    expected, new = torch.randint(0, 3, (128,), dtype=dtype), torch.arange(100, 228, dtype=dtype)
+    before = x.clone()
+    old = torch.zeros(128, dtype=dtype)
+    compare_swap_kernel[(1,)](x, expected, new, old, BLOCK=128)
+    assert torch.equal(old, before)
+    assert torch.equal(x, torch.where(before == expected, new, before))
+
+
+def test_inline_assembly_of_a_kernel() -> None:
+    x = torch.arange(256, dtype=torch.int64).to(torch.uint8)
+    out = torch.zeros_like(x)
+    assembly_kernel[(1,)](x, out, BLOCK=256)
+    assert torch.equal(out, (x << 4) | (x >> 4))
+
+
+def test_persistent_loop_and_float64_atomics() -> None:
+    x = torch.randn(5000)
+    out = torch.zeros(1, dtype=torch.float64)
+    pieces_kernel[(7,)](x, out, 5000, BLOCK=128)
+    torch.testing.assert_close(out[0], x.double().sum())
+
+
+def test_three_dimensional_grid() -> None:
+    out = torch.full((3 * 4 * 5, 2), -1, dtype=torch.int64)
+    where_am_i_kernel[(3, 4, 5)](out)
+    sm, timer = out.T
+    assert set(sm.tolist()) == set(range(4))
+    assert (timer > 0).all()

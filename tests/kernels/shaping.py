@@ -1,0 +1,109 @@
+"""Kernels that rearrange, combine and choose: the rest of the language, each on one small block."""
+
+from __future__ import annotations
+
+import triton
+import triton.language as tl
+from triton.language.extra.cuda import globaltimer, smid
+
+# ruff: noqa: N803
+__all__ = [
+    "assembly_kernel",
+    "clamp_kernel",
+    "compare_swap_kernel",
+    "pieces_kernel",
+    "shape_kernel",
+    "where_am_i_kernel",
+]
+
+
+@triton.jit
+def shape_kernel(x_ptr, out_ptr, OP: tl.constexpr, ROWS: tl.constexpr, COLS: tl.constexpr):
+    """A block of (ROWS, COLS) to one of as many elements, stored flat."""
+    rows = tl.arange(0, ROWS)
+    cols = tl.arange(0, COLS)
+    x = tl.load(x_ptr + rows[:, None] * COLS + cols[None, :])
+    if OP == "trans":
+        y = tl.trans(x)
+    elif OP == "flip":
+        y = tl.flip(x, 1)
+    elif OP == "gather":
+        y = tl.gather(x, (rows[:, None] * 7 + cols[None, :] * 3) % COLS, 1)
+    elif OP == "interleave":
+        y = tl.interleave(x, -x)
+    elif OP == "join":
+        y = tl.permute(tl.join(x, x * 2), (2, 0, 1))
+    elif OP == "split":
+        a, b = tl.split(tl.reshape(x, (ROWS, COLS // 2, 2)))
+        y = tl.join(b, a)
+    elif OP == "sort":
+        y = tl.sort(x, dim=1)
+    else:
+        y = tl.broadcast_to(tl.sum(x, 0)[None, :], (ROWS, COLS)) + tl.max(x, 1)[:, None]
+    flat = tl.ravel(y)
+    tl.store(out_ptr + tl.arange(0, flat.shape[0]), flat)
+
+
+@triton.jit
+def clamp_kernel(x_ptr, y_ptr, out_ptr, OP: tl.constexpr, BLOCK: tl.constexpr):
+    offs = tl.arange(0, BLOCK)
+    x = tl.load(x_ptr + offs)
+    y = tl.load(y_ptr + offs)
+    if OP == "clamp":
+        z = tl.clamp(x, -0.5, 0.75)
+    elif OP == "clamp_nan":
+        z = tl.clamp(x, -0.5, 0.75, propagate_nan=tl.PropagateNan.ALL)
+    elif OP == "max_nan":
+        z = tl.maximum(x, y, propagate_nan=tl.PropagateNan.ALL)
+    elif OP == "min_nan":
+        z = tl.minimum(x, y, propagate_nan=tl.PropagateNan.ALL)
+    elif OP == "max":
+        z = tl.maximum(x, y)
+    elif OP == "fdiv":
+        z = tl.fdiv(x, y)
+    else:
+        z = tl.fma(x, y, x)
+    tl.store(out_ptr + offs, z)
+
+
+@triton.jit
+def compare_swap_kernel(x_ptr, expected_ptr, new_ptr, old_ptr, BLOCK: tl.constexpr):
+    offs = tl.arange(0, BLOCK)
+    old = tl.atomic_cas(x_ptr + offs, tl.load(expected_ptr + offs), tl.load(new_ptr + offs))
+    tl.store(old_ptr + offs, old)
+
+
+@triton.jit
+def assembly_kernel(x_ptr, out_ptr, BLOCK: tl.constexpr):
+    """Four bytes at a time, with registers of the assembly's own."""
+    offs = tl.arange(0, BLOCK)
+    x = tl.load(x_ptr + offs)
+    y = tl.inline_asm_elementwise(
+        """{
+        .reg .b32 low, high;
+        and.b32 low, $1, 0x0f0f0f0f;
+        shl.b32 low, low, 4;
+        shr.u32 high, $1, 4;
+        and.b32 high, high, 0x0f0f0f0f;
+        or.b32 $0, low, high;
+        }""",
+        constraints="=r,r", args=[x], dtype=tl.uint8, is_pure=True, pack=4,
+    )  # fmt: skip
+    tl.store(out_ptr + offs, y)
+
+
+@triton.jit
+def pieces_kernel(x_ptr, out_ptr, n, BLOCK: tl.constexpr):
+    """A persistent loop with a block pointer's arithmetic done by hand, and 64-bit offsets."""
+    total = tl.zeros((BLOCK,), tl.float64)
+    for start in tl.range(tl.program_id(0) * BLOCK, n, tl.num_programs(0) * BLOCK, num_stages=2):
+        offs = start.to(tl.int64) + tl.arange(0, BLOCK)
+        total += tl.load(x_ptr + offs, mask=offs < n, other=0.0).to(tl.float64)
+    tl.atomic_add(out_ptr, tl.sum(total))
+
+
+@triton.jit
+def where_am_i_kernel(out_ptr):
+    pid = tl.program_id(0) + tl.num_programs(0) * (tl.program_id(1) + tl.num_programs(1) * tl.program_id(2))
+    tl.store(out_ptr + pid * 2, smid().to(tl.int64))
+    tl.store(out_ptr + pid * 2 + 1, globaltimer())
