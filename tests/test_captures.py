@@ -12,10 +12,11 @@ import torch
 
 from instrument_passes.manifest import Manifest
 from profscope.assemble import RawLaunch, assemble
-from profscope.decode import decode
+from profscope.decode import decode, headers
 from profscope.programs import manifest_in
 from tests.gpu.capture import capture
 from tests.kernels.cases import cases
+from tests.perfetto import processor
 from tests.slow_decode import slow_decode
 from tests.test_decode import seen
 
@@ -59,3 +60,21 @@ def test_what_capture_writes_can_be_checked(tmp_path: Path) -> None:
     info = check(path)
     assert info["dropped"] > 0
     assert torch.cuda.is_available() or info["device"] == "profscope emulator"
+
+
+@pytest.mark.skipif(not FILES, reason="no captured buffers in tests/data")
+@pytest.mark.skipif(processor.unavailable() is not None, reason=str(processor.unavailable()))
+def test_perfetto_takes_what_a_gpu_wrote(tmp_path: Path) -> None:
+    launches = []
+    for index, path in enumerate(FILES):
+        with np.load(path) as arrays:
+            manifest = Manifest.from_json(arrays["manifest"].tobytes().decode())
+            buffer = arrays["buffer"]
+        launches.append(RawLaunch(index, manifest, 0, 0, len(headers(buffer, manifest)), buffer))
+    profile = assemble(launches, {"backend": "gpu"})
+    profile.save(tmp_path / "trace.json")
+    with processor.Processor(tmp_path / "trace.json") as perfetto:
+        assert perfetto.errors() == []
+        assert perfetto.query("select count(*) from slice") == [(len(profile.df),)]
+        deepest = int(profile.df["depth"].max())
+        assert perfetto.query("select max(depth) from slice") == [(deepest,)]
