@@ -15,10 +15,12 @@ import pandas as pd
 from instrument_passes.manifest import Manifest
 from instrument_passes.records import MAGIC
 from profscope.decode import DecodedLaunch, decode
+from profscope.errors import RecordError
 from profscope.profile import Profile
 from profscope.schema import launches_frame
 from profscope.tables import span_table
 from profscope.timebase import TimeBase, fit
+from profscope.transactions import with_transactions
 
 __all__ = ["RawLaunch", "assemble"]
 
@@ -38,10 +40,13 @@ class RawLaunch:
 def assemble(launches: Sequence[RawLaunch], metadata: dict[str, Any], notes: Sequence[str] = ()) -> Profile:
     """Decode launches into a Profile. metadata: what is known of the session (backend, device, versions).
 
-    Raises RecordError for a buffer that no kernel of this format wrote.
+    A launch whose buffer cannot be decoded is left out, and a note says why.
     """
     with ThreadPoolExecutor(os.cpu_count(), "profscope-decode") as pool:
-        decoded = list(pool.map(lambda raw: decode(raw.buffer, raw.manifest), launches))
+        results = list(zip(launches, pool.map(_decode, launches), strict=True))
+        damaged = [f"launch {raw.index}: {found}" for raw, found in results if isinstance(found, RecordError)]
+        good = [(raw, found) for raw, found in results if not isinstance(found, RecordError)]
+        launches, decoded = [raw for raw, _ in good], [found for _, found in good]
         bases = fit([d.headers for d in decoded])
         parts = [
             (raw.index, raw.manifest.kernel, d, base)
@@ -53,13 +58,20 @@ def assemble(launches: Sequence[RawLaunch], metadata: dict[str, Any], notes: Seq
         _launch_row(raw, d, base, metadata["backend"], spans.iloc[end - len(d.span) : end])
         for raw, d, base, end in zip(launches, decoded, bases, ends, strict=True)
     ]
-    said = [*notes, *_notes(launches, decoded)]
+    said = [*notes, *damaged, *_notes(launches, decoded)]
     kernels = {
         raw.manifest.kernel: {"sites": sum(len(s.spans) for s in raw.manifest.sections), "measure": "issue"}
         for raw in launches
     }
     frame = launches_frame({name: [row[name] for row in rows] for name in rows[0]} if rows else None)
     return Profile(spans, frame, {**metadata, "notes": said, "kernels": kernels})
+
+
+def _decode(raw: RawLaunch) -> DecodedLaunch | RecordError:
+    try:
+        return with_transactions(decode(raw.buffer, raw.manifest))
+    except RecordError as error:
+        return error
 
 
 def _launch_row(

@@ -21,7 +21,7 @@ from instrument_passes.manifest import Manifest
 from instrument_passes.records import MIN_RING_LOG2, LaunchBits
 from profscope.assemble import RawLaunch
 from profscope.buffers import Buffers, DeviceBuffers, HostBuffers, Slice
-from profscope.decode import ring_rows
+from profscope.decode import has_records, ring_rows
 from profscope.options import Options
 from profscope.programs import PROGRAMS
 from profscope.sizing import needed_bytes, plan, ring_log2_for_records, ring_log2_for_rows
@@ -85,7 +85,7 @@ class Collector:
         self._buffers: dict[int, Buffers] = {}
         self._log: list[tuple[Manifest, int, int, _Plan, Slice]] = []
         self._plans: dict[tuple[int, int], _Plan] = {}  # by tag and size asked for; settled ones only
-        self._ring_log2: dict[int, int] = {}  # by manifest digest: learned from a launch
+        self._ring_log2: dict[tuple[int, int], int] = {}  # by manifest digest and CTAs: learned
 
     @property
     def launches(self) -> list[Launch]:
@@ -185,6 +185,11 @@ class Collector:
                     f"the device has faulted: {why}"
                 )
                 break
+            if not has_records(buffer):
+                notes.append(
+                    f"launch {launch.index} ({launch.manifest.kernel}) wrote nothing: it did not run"
+                )
+                continue
             raw.append(
                 RawLaunch(launch.index, launch.manifest, launch.device, launch.stream, launch.ctas, buffer)
             )
@@ -201,7 +206,7 @@ class Collector:
         ctas = size // tag
         limit = self._options.memory << (20 if not self._cuda else 19)  # two arenas share the memory
         chosen, needed = LaunchBits(), 0
-        rings = [(manifest, self._rings(manifest)) for manifest in programs]
+        rings = [(manifest, self._rings(manifest, ctas)) for manifest in programs]
         known = [pair for pair in rings if pair[1] is not None]
         # Nearly always there is one program; which one it is of several that share a tag, the hook will tell.
         for manifest, ring_log2 in known or rings:
@@ -220,20 +225,24 @@ class Collector:
             self._plans[tag, size] = made
         return made
 
-    def _rings(self, manifest: Manifest) -> int | None:
-        """The length of a program's rings: as asked for, or learned from its first launch, or unknown yet."""
+    def _rings(self, manifest: Manifest, ctas: int) -> int | None:
+        """The length of a program's rings: as asked for, or learned from its first launch, or unknown yet.
+
+        A grid of another size is another problem, with trip counts of its own, so it learns for itself.
+        """
         if not manifest.ring_bytes:
             return MIN_RING_LOG2
         if self._options.buffer is not None:
             return ring_log2_for_records(manifest, self._options.buffer)
-        digest = manifest.digest
-        if digest not in self._ring_log2:
-            first = next((launch for launch in self.launches if launch.manifest.digest == digest), None)
-            if first is None:
-                return None
-            buffer = first.slice.fetch()[: needed_bytes(manifest, first.ctas, first.bits)]
-            self._ring_log2[digest] = ring_log2_for_rows(ring_rows(buffer, manifest))
-        return self._ring_log2[digest]
+        key = manifest.digest, ctas
+        if key not in self._ring_log2:
+            launches = (launch for launch in self.launches if (launch.manifest.digest, launch.ctas) == key)
+            for first in launches:
+                buffer = first.slice.fetch()[: needed_bytes(manifest, ctas, first.bits)]
+                if has_records(buffer):  # it ran
+                    self._ring_log2[key] = ring_log2_for_rows(ring_rows(buffer, manifest))
+                    break
+        return self._ring_log2.get(key)
 
     def _open_buffers(self, device: int) -> Buffers | None:
         budget = self._options.memory << 20

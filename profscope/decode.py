@@ -17,7 +17,7 @@ from instrument_passes.manifest import Frame, Manifest, Section, Span
 from instrument_passes.records import CTA_HEADER, MAGIC, VERSION, WORD, LaunchBits
 from profscope.errors import RecordError
 
-__all__ = ["DecodedLaunch", "decode", "headers", "launch_bits", "ring_rows"]
+__all__ = ["DecodedLaunch", "decode", "has_records", "headers", "launch_bits", "ring_rows"]
 
 Ints = npt.NDArray[np.int64]
 Small = npt.NDArray[np.int32]
@@ -70,6 +70,11 @@ class DecodedLaunch:
     payloads: tuple[Payload, ...] = field(default=())
 
 
+def has_records(buffer: npt.NDArray[np.uint8]) -> bool:
+    """Whether a launch wrote into its buffer; its first CTA writes first thing, if the launch runs at all."""
+    return bool(buffer[: CTA_HEADER.itemsize].any())
+
+
 def launch_bits(buffer: npt.NDArray[np.uint8], kernel: str) -> LaunchBits:
     """How the launch that wrote this buffer recorded; its first CTA always does.
 
@@ -108,7 +113,12 @@ def headers(buffer: npt.NDArray[np.uint8], manifest: Manifest) -> npt.NDArray[np
     found = np.ndarray((buffer.nbytes // cta_bytes,), CTA_HEADER, buffer.data, strides=(cta_bytes,))
     written = found[found["magic"] != 0]
     ended = written[written["end_clock"] != 0]  # the digest is stored at the end
-    if np.any(written["magic"] != MAGIC) or np.any(ended["digest"] != manifest.digest):
+    if np.any(written["magic"] != MAGIC):
+        raise RecordError(
+            f"profile buffer was not written by this build of kernel {manifest.kernel}: a CTA's header has no "
+            "magic where one is due"
+        )
+    if np.any(ended["digest"] != manifest.digest):
         raise RecordError(
             f"profile buffer was not written by this build of kernel {manifest.kernel}: a header carries "
             f"digest {int(ended['digest'][0]):#x}, the manifest {manifest.digest:#x}"
