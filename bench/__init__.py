@@ -1,0 +1,1 @@
+"""Benchmarks: profscope beside Proton (`python -m bench`), and the emulator beside its peers."""

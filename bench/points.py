@@ -1,0 +1,29 @@
+"""record-points: a record at every point of the record-cost kernel."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import ClassVar
+
+from instrument_passes.dialect import SpanIds, begin, end
+from instrument_passes.ir import Module
+from instrument_passes.passes.base import Pass, PassContext, register
+from instrument_passes.passes.walk import kernel_of
+
+__all__ = ["RecordPoints"]
+
+
+@register
+@dataclass(frozen=True)
+class RecordPoints(Pass):
+    """A begin before every other `// point`, its end before the next: no two records share a clock."""
+
+    name: ClassVar[str] = "record-points"
+
+    def apply(self, module: Module, context: PassContext) -> None:
+        ids = SpanIds.of(module)
+        points = [op for op in kernel_of(module).walk() if "// point" in op.first_line]
+        for first, second in zip(points[::2], points[1::2], strict=True):
+            span = ids.new()
+            first.insert_before(begin(span, "op", f"span {span}", "point"))
+            second.insert_before(end(span))

@@ -1,0 +1,114 @@
+"""The ways to run a kernel that are compared: bare, with profscope, with Proton at the same points."""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import Callable, Iterator
+from contextlib import AbstractContextManager, nullcontext
+from typing import Final
+
+import profscope
+from bench import proton_side
+from bench.kernels import Workload
+from bench.points import RecordPoints
+from instrument_passes.manifest import Manifest
+from instrument_passes.passes.base import PassContext
+from instrument_passes.records import MAX_RING_LOG2, LaunchBits
+from profscope.hook import instrument, triton_version
+from profscope.options import Options
+from profscope.programs import manifest_in
+from profscope.sizing import needed_bytes, ring_log2_for_records, ring_log2_for_rows
+
+__all__ = [
+    "BARE",
+    "GLOBAL",
+    "LEVELS",
+    "OURS",
+    "POINTS",
+    "SHARED",
+    "Buffers",
+    "Variant",
+    "buffers",
+    "variants",
+]
+
+BARE: Final = "bare"
+OURS: Final = "profscope"
+SHARED: Final = "Proton"
+GLOBAL: Final = "Proton, global buffer"
+
+# What is recorded, as passes; Proton gets its records at the same points.
+LEVELS: Final = {
+    "light": "kernel-span,loop-spans",
+    "heavy": "kernel-span,loop-spans,op-spans{classes=load;store;atomic;async_copy;wait;mma}",
+}
+POINTS: Final = RecordPoints.name  # for the record-cost kernel
+
+Variant = Callable[[], AbstractContextManager[object]]
+
+
+class Buffers:
+    """Buffers that hold `launches` launches of one kernel, so that none is drained while they are timed."""
+
+    def __init__(self, manifest: Manifest, workload: Workload) -> None:
+        bits = LaunchBits(0, ring_log2_for_rows(workload.rows) if manifest.ring_bytes else 0)
+        self.launch_bytes = needed_bytes(manifest, workload.ctas, bits)
+        # A round drains some of this at its end, which takes time too.
+        self.launches = max(3, min(20, (1 << 30) // self.launch_bytes - WARM_UP))
+        # Two arenas share the memory, and from half an arena on the other one is prepared.
+        self.memory_mib = 64 + (4 * (self.launches + WARM_UP + 1) * self.launch_bytes >> 20)
+        self.records = _records(manifest, bits.ring_log2) if manifest.ring_bytes else None
+
+
+WARM_UP: Final = 3  # launches before the timed ones
+
+
+def buffers(ttgir: str, workload: Workload, pipeline: str) -> Buffers:
+    """How much to give a session. ttgir: the module of the bare kernel."""
+    options = Options(instrument=[pipeline])
+    text = instrument(ttgir, options, PassContext(triton_version(), options.static_records))
+    manifest = manifest_in(text or "")
+    assert manifest is not None, workload.name
+    return Buffers(manifest, workload)
+
+
+def variants(workload: Workload, pipeline: str, given: Buffers, *names: str) -> dict[str, Variant]:
+    """The named ones; each makes a context in which launches of the kernel are recorded in that way."""
+
+    def proton(buffer: str) -> AbstractContextManager[None]:
+        return proton_side.recording(proton_side.mode(buffer, workload.warps), pipeline)
+
+    every: dict[str, Variant] = {
+        BARE: nullcontext,
+        OURS: lambda: _undrained(pipeline, given),
+        SHARED: lambda: proton("shared"),
+        GLOBAL: lambda: proton("global"),
+    }
+    return {name: every[name] for name in names}
+
+
+@contextlib.contextmanager
+def _undrained(pipeline: str, given: Buffers) -> Iterator[None]:
+    """A session for timing kernels; raises if the figures would not be those of recording launches."""
+    with profscope.session(instrument=[pipeline], memory=given.memory_mib, buffer=given.records) as session:
+        yield
+        collector = session._collector  # reading the profile would decode it
+        assert collector is not None
+        for why in (*collector.failures.values(), *collector.unrecorded):
+            raise RuntimeError(f"profscope did not record: {why}")
+        if not len(collector):
+            raise RuntimeError("profscope recorded no launch")
+        used = sum(launch.slice.extent[1] for launch in collector.launches)
+        if used > given.memory_mib << 19:
+            raise RuntimeError(f"{used >> 20} MiB of records: a drain ran while the kernel was timed")
+        if any(launch.bits.stride_log2 for launch in collector.launches):
+            raise RuntimeError("only some of the CTAs were recorded")
+
+
+def _records(manifest: Manifest, ring_log2: int) -> int:
+    """The least `buffer` option with which the rings hold 2^ring_log2 rows."""
+    assert ring_log2 <= MAX_RING_LOG2
+    width = 1
+    while ring_log2_for_records(manifest, width << ring_log2) < ring_log2:
+        width += 1
+    return width << ring_log2
