@@ -115,8 +115,8 @@ def headers(buffer: npt.NDArray[np.uint8], manifest: Manifest) -> npt.NDArray[np
     ended = written[written["end_clock"] != 0]  # the digest is stored at the end
     if np.any(written["magic"] != MAGIC):
         raise RecordError(
-            f"profile buffer was not written by this build of kernel {manifest.kernel}: a CTA's header has no "
-            "magic where one is due"
+            f"profile buffer was not written by this build of kernel {manifest.kernel}: a CTA has no "
+            "magic where it is due"
         )
     if np.any(ended["digest"] != manifest.digest):
         raise RecordError(
