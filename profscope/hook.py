@@ -15,7 +15,7 @@ import sys
 import tempfile
 from collections.abc import Callable, Iterator
 from pathlib import Path
-from typing import Any
+from typing import Any, Final
 
 import triton
 from triton import knobs
@@ -26,7 +26,6 @@ from instrument_passes.ir import parse
 from instrument_passes.manifest import ATTRIBUTE, Manifest
 from instrument_passes.passes.base import PassContext
 from instrument_passes.passes.lower_records import quote
-from instrument_passes.passes.walk import kernel_of
 from instrument_passes.pipeline import run_pipeline
 from instrument_passes.toolchain import scratch_lowering
 from profscope.errors import CompileError, SessionError
@@ -34,6 +33,8 @@ from profscope.options import Options
 from profscope.version import __version__
 
 __all__ = ["CompileHook", "instrument", "triton_version"]
+
+_KERNEL: Final = re.compile(r'tt\.func public @"?([^\s"(]+)')
 
 
 def triton_version() -> tuple[int, int]:
@@ -43,7 +44,8 @@ def triton_version() -> tuple[int, int]:
 
 
 class CompileHook:
-    """Installed for the length of a session; `failed` is told (kernel, reason) when a kernel stays bare."""
+    """Installed for the length of a session. A kernel that cannot be instrumented stays bare, and its binary
+    carries a manifest that says why."""
 
     def __init__(self, options: Options) -> None:
         self.options = options
@@ -89,11 +91,10 @@ class CompileHook:
             rewritten = instrument(text, self.options, self.context)
             return module if rewritten is None else _reparse(rewritten, module.context)
         except (InstrumentError, CompileError) as error:
-            bare = parse(text)
-            name = _kernel_name(text)
-            failure = Manifest(name, "", 0, 0, 0, (), failure=str(error))
-            bare.set_attr(ATTRIBUTE, quote(failure.to_json()))
-            return _reparse(str(bare), module.context)
+            failure = quote(Manifest(_kernel_name(text), "", 0, 0, 0, (), failure=str(error)).to_json())
+            # Not by our own reader, which may be what failed. Triton's modules always have attributes.
+            bare = text.replace("module attributes {", f"module attributes {{{ATTRIBUTE} = {failure}, ", 1)
+            return _reparse(bare, module.context)
 
 
 def instrument(text: str, options: Options, context: PassContext) -> str | None:
@@ -110,7 +111,8 @@ def instrument(text: str, options: Options, context: PassContext) -> str | None:
 
 
 def _kernel_name(text: str) -> str:
-    return kernel_of(parse(text)).symbol or ""
+    match = _KERNEL.search(text)
+    return match[1] if match else ""
 
 
 def _reparse(text: str, context: Any) -> Any:

@@ -64,7 +64,6 @@ class Session:
         self._metadata: dict[str, Any] = {}
         self._profile: tuple[int, Profile] | None = None
         self._lock = threading.Lock()
-        self._notes: list[str] = []
 
     def __enter__(self) -> Session:
         if self._collector is not None:
