@@ -37,13 +37,13 @@ def assemble(body: str, threads: int = 32, declarations: str = "") -> str:
   .reg .b16 %h<20>;
   .reg .b32 %r<40>;
   .reg .b32 %t;
-  .reg .b32 %ctaid;
+  .reg .b32 %cta;
   .reg .b64 %q<40>;
   .reg .b64 %a, %b, %c, %out;
 {loads}
   mov.u32 %t, %tid.x;
-  mov.u32 %ctaid, %ctaid.x;
-  mad.lo.u32 %t, %ctaid, {threads}, %t;
+  mov.u32 %cta, %ctaid.x;
+  mad.lo.u32 %t, %cta, {threads}, %t;
 {body}
   ret;
 }}

@@ -165,7 +165,7 @@ def test_ctas_of_many_lengths_split_off() -> None:
 $loop:
   mad.lo.s32 %r9, %r9, 3, %t;
   add.s32 %r1, %r1, 1;
-  setp.le.u32 %p1, %r1, %ctaid;
+  setp.le.u32 %p1, %r1, %cta;
   @%p1 bra $loop;""",
         threads=32,
         ctas=40,
@@ -184,7 +184,7 @@ def test_endless_loop_ends_with_an_error() -> None:
 
 def test_trap() -> None:
     with pytest.raises(EmulatorError, match=r"kernel executed a trap, in CTA \(2, 0, 0\) warp 0 lane 0"):
-        result("setp.lt.u32 %p1, %ctaid, 2; mov.b32 %r9, 0; @%p1 bra $ok; trap;\n$ok:")
+        result("setp.lt.u32 %p1, %cta, 2; mov.b32 %r9, 0; @%p1 bra $ok; trap;\n$ok:")
 
 
 def test_inline_assembly_scopes_hide_names() -> None:

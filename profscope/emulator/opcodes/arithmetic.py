@@ -40,7 +40,16 @@ def rounded(form: Form, function: Callable[..., Array]) -> Callable[..., Array]:
         function = directed("fma" if form.name == "mad" else form.name, DTYPES[form.kind], direction)
         if form.kind not in ("f32", "f64"):
             raise form.unsupported("directed rounding of float32 and float64 only")
-    return with_modifiers(form, function)
+    function = with_modifiers(form, function)
+    if form.kind not in ("f16", "f16x2"):
+        return function
+    return lambda *args: canonical_nan(function(*args))
+
+
+def canonical_nan(x: Array) -> Array:
+    """Float16 as a GPU leaves it: every NaN is 0x7FFF."""
+    nan = np.isnan(x)
+    return np.where(nan, np.uint16(0x7FFF), x.view(np.uint16)).view(np.float16) if nan.any() else x
 
 
 def is_float(form: Form) -> bool:
@@ -228,9 +237,10 @@ def div(form: Form) -> Meaning:
 
 @op("rem", cost=Cost.DIVIDE)
 def rem(form: Form) -> Meaning:
-    """d = a - b * (a / b), with the sign of a (of zero: a)"""
+    """d = a - b * (a / b), with the sign of a (of zero: all bits set)"""
     kind = form.kind
-    return elementwise(form, lambda a, b: np.where(b == 0, a, np.fmod(a, b)), kind, kind, kind)
+    ones = ~DTYPES[kind].type(0)
+    return elementwise(form, lambda a, b: np.where(b == 0, ones, np.fmod(a, b)), kind, kind, kind)
 
 
 @op("abs", "ftz")

@@ -6,7 +6,7 @@ import numpy as np
 
 from profscope.emulator.costs import Cost
 from profscope.emulator.memory import LOCAL_WINDOW, SHARED_WINDOW
-from profscope.emulator.opcodes.arithmetic import flush, signless
+from profscope.emulator.opcodes.arithmetic import canonical_nan, flush, signless
 from profscope.emulator.opcodes.rounding import DIRECTIONS, round_pair
 from profscope.emulator.opcodes.table import DTYPES, Array, DType, Form, Meaning, elementwise, items, op
 from profscope.emulator.ptx import Register, Vector
@@ -70,11 +70,16 @@ def cvta(form: Form) -> Meaning:
     return elementwise(form, (lambda a: a + offset) if window else (lambda a: a), "i64", "i64")
 
 
-def saturate(x: Array, kind: str) -> Array:
-    """Float64 integers to an integer kind: beyond the range its end, NaN zero (64 bits: the lowest)."""
+def saturate(x: Array, kind: str, source: str) -> Array:
+    """Float64 integers to an integer kind: beyond the range its end.
+
+    NaN becomes zero, but the top bit alone if the result has 64 bits or the source had (as seen on an H200).
+    """
     info = np.iinfo(DTYPES[kind])
     if info.bits < 64:
-        return np.where(np.isnan(x), 0, np.clip(x, info.min, info.max)).astype(DTYPES[kind])
+        nan = 1 << (info.bits - 1) if source == "f64" else 0
+        clipped = np.where(np.isnan(x), 0, np.clip(x, info.min, info.max)).astype(DTYPES[kind])
+        return np.where(np.isnan(x), np.array([nan], f"u{info.bits // 8}").view(DTYPES[kind]), clipped)
     top = x >= float(info.max)
     inside = np.where(top | (x < float(info.min)) | np.isnan(x), 0.0, x).astype(DTYPES[kind])
     result = np.where(top, info.max, np.where(x < float(info.min), DTYPES[kind].type(info.min), inside))
@@ -92,13 +97,6 @@ def to_bf16(x: Array) -> Array:
     return np.where(np.isnan(x), np.uint32(0x7FFF0000), rounded).view(np.float32)
 
 
-def to_f16(x: Array) -> Array:
-    """Any float rounded to nearest even float16; NaN becomes the canonical one."""
-    half = x.astype(np.float16)
-    nan = np.isnan(half)
-    return np.where(nan, np.uint16(0x7FFF), half.view(np.uint16)).view(np.float16) if nan.any() else half
-
-
 def float_to_float(target: str, mode: str) -> Callable[[Array], Array]:
     """Rounding to `target`, from any float kind."""
     dtype = DTYPES[target]
@@ -106,11 +104,10 @@ def float_to_float(target: str, mode: str) -> Callable[[Array], Array]:
         if mode == "rz":
             return lambda x: (x.astype(np.float32).view(np.uint32) & np.uint32(0xFFFF0000)).view(np.float32)
         return lambda x: to_bf16(x.astype(np.float32))
+    finish = canonical_nan if target.startswith("f16") else (lambda x: x)
     if mode in DIRECTIONS:
-        return lambda x: round_pair(x.astype(np.float64), np.float64(0), dtype, mode)
-    if target.startswith("f16"):
-        return to_f16
-    return lambda x: x.astype(dtype)
+        return lambda x: finish(round_pair(x.astype(np.float64), np.float64(0), dtype, mode))
+    return lambda x: finish(x.astype(dtype))
 
 
 def convert(form: Form, target: str, source: str) -> Callable[[Array], Array]:
@@ -118,7 +115,7 @@ def convert(form: Form, target: str, source: str) -> Callable[[Array], Array]:
     mode = form.pick("rn", "rz", "rm", "rp", "rni", "rzi", "rmi", "rpi", "rna")
     from_float, into_float = source[0] in "fb", target[0] in "fb"
     if from_float and not into_float:
-        return lambda x: saturate(_TO_INTEGER[mode](x.astype(np.float64)), target)
+        return lambda x: saturate(_TO_INTEGER[mode](x.astype(np.float64)), target, source)
     if from_float and mode in _TO_INTEGER:
         return lambda x: _TO_INTEGER[mode](x).astype(DTYPES[target])
     if from_float:

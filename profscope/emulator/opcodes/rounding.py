@@ -101,9 +101,12 @@ PAIRS: dict[str, Callable[..., Pair]] = {
 
 
 def round_pair(exact: Array, rest: Array, dtype: DType, direction: str) -> Array:
-    """The value `exact` + `rest` in `dtype`, rounded down (rm), up (rp) or toward zero (rz)."""
+    """The value `exact` + `rest` in `dtype`, rounded down (rm), up (rp) or toward zero (rz).
+
+    Where `exact` is infinite, a `rest` of the other sign says that the true value is not: it overflowed.
+    """
     near = exact.astype(dtype)
-    beyond = (exact - near) + rest
+    beyond = np.where(np.isinf(exact), rest, (exact - near) + rest)
     infinity = dtype.type(np.inf)
     falls = beyond < 0
     rises = beyond > 0
@@ -119,4 +122,14 @@ def round_pair(exact: Array, rest: Array, dtype: DType, direction: str) -> Array
 def directed(name: str, dtype: DType, direction: str) -> Callable[..., Array]:
     """The operation of that name in PAIRS, rounded in a direction."""
     pair = PAIRS[name]
-    return lambda *args: round_pair(*pair(*(a.astype(np.float64) for a in args)), dtype, direction)
+
+    def function(*args: Array) -> Array:
+        wide = [a.astype(np.float64) for a in args]
+        exact, rest = pair(*wide)
+        finite = np.logical_and.reduce(np.broadcast_arrays(*map(np.isfinite, wide)))
+        if name in ("div", "rcp"):
+            finite = finite & (wide[-1] != 0)
+        inward = np.where(finite, -np.sign(exact), 0.0)
+        return round_pair(exact, np.where(np.isinf(exact), inward, rest), dtype, direction)
+
+    return function
