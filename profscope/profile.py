@@ -33,8 +33,11 @@ class Profile:
         return self.metadata.get("backend") == "emulator"
 
     def summary(self) -> pd.DataFrame:
-        """One row per kernel and scope: counts, totals and percentiles in ns and cycles (see `summarise`)."""
-        return summarise(self.df)
+        """One row per kernel and scope: counts, totals and percentiles in ns and cycles (see `summarise`).
+
+        The index of an emulated profile's summary is named "EMULATED", which shows wherever it is printed.
+        """
+        return summarise(self.df).rename_axis(index="EMULATED" if self.emulated else None)
 
     def validate(self) -> list[str]:
         """What is wrong with the tables, one line each; empty for a sound profile."""

@@ -79,9 +79,10 @@ class Constant:
 
 @dataclass(frozen=True)
 class Number:
-    """A column of integers, right-aligned, shape (lines,); blank where negative."""
+    """A column of integers, right-aligned, shape (lines,); where negative, four bytes of text instead."""
 
     values: NDArray[np.integer]
+    negative: bytes = b"    "
 
     @property
     def width(self) -> int:
@@ -89,7 +90,10 @@ class Number:
 
     def fill(self, block: Words) -> None:
         _fill_groups(block, _narrow(np.maximum(self.values, 0)))
-        block[self.values < 0] = BLANK
+        negative = self.values < 0
+        if negative.any():
+            block[negative] = BLANK
+            block[negative, -1] = np.frombuffer(self.negative, np.uint32)[0]
 
 
 @dataclass(frozen=True)
@@ -112,9 +116,11 @@ class Microseconds:
 Column = Text | Constant | Number | Microseconds
 
 
-def line_words(columns: Sequence[Column], lines: int) -> Words:
-    """Lay columns out side by side: words of shape (lines, width)."""
-    block = np.empty((lines, sum(column.width for column in columns)), np.uint32)
+def line_words(columns: Sequence[Column]) -> Words:
+    """Lay columns out side by side, the first a Text: words of shape (lines, width)."""
+    first = columns[0]
+    assert isinstance(first, Text)
+    block = np.empty((len(first.index), sum(column.width for column in columns)), np.uint32)
     at = 0
     for column in columns:
         column.fill(block[:, at : at + column.width])

@@ -144,14 +144,18 @@ def _runs_that_overlap(df: pd.DataFrame, run: Ints, synchronous: Flags, start: I
 
 def _number_tracks(keys: Ints) -> tuple[Ints, pd.DataFrame]:
     """Number tracks by the rows of `keys`: device, SM, slot, warp, lane. An SM is a process to the viewer."""
-    distinct, track = np.unique(keys, axis=1, return_inverse=True)
-    table = pd.DataFrame(dict(zip(["device", "sm", "slot", "warp", "lane"], distinct, strict=True)))
+    code = np.zeros(keys.shape[1], np.int64)
+    for values in keys:
+        least = int(values.min(initial=0))
+        code = code * (int(values.max(initial=0)) - least + 1) + values - least
+    _, first, track = np.unique(code, return_index=True, return_inverse=True)
+    table = pd.DataFrame(dict(zip(["device", "sm", "slot", "warp", "lane"], keys[:, first], strict=True)))
     changed = (table["device"].diff() != 0) | (table["sm"].diff() != 0)
     table.insert(0, "pid", changed.cumsum())
     # Perfetto takes a thread with its process's number for the process's main thread, so they must differ.
     above = 1000 * (1 + int(table["pid"].max()) // 1000) if len(table) else 0
     table.insert(1, "tid", above + np.arange(len(table)))
-    return track.reshape(-1), table
+    return track, table
 
 
 def _async_lanes(df: pd.DataFrame, rows: Ints, pid: Ints, start: Ints, end: Ints) -> Ints:

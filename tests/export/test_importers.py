@@ -112,6 +112,11 @@ def test_an_imported_profile_can_be_saved_as_ours(name: str, tmp_path: Path) -> 
     assert_frame_equal(again.df, profile.df)
     assert_frame_equal(again.launches, profile.launches)
     assert again.metadata == profile.metadata
+    events = json.loads(gzip.decompress((tmp_path / "ours.json.gz").read_bytes()))["traceEvents"]
+    spans = [event for event in events if event["ph"] == "X"]
+    assert [event["args"]["cta"] for event in spans] == profile.df["cta"].tolist()
+    processes = {event["args"]["name"] for event in events if event["name"] == "process_name"}
+    assert processes == ({"SM 124", "SM 126"} if "inside" in name else {"GPU 0"})
 
 
 def test_a_gzipped_foreign_trace_loads(tmp_path: Path) -> None:

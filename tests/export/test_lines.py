@@ -22,17 +22,24 @@ def test_every_line_reads_back(rows: list[tuple[str, int, int]]) -> None:
         Text(table, np.arange(len(rows))),
         Number(number),
         Text(text_table(["null", ""]), (number >= 0).astype(np.int64)),
+        Constant(',"sign":'),
+        Number(number, b"  -1"),
         Constant(',"time":'),
         Microseconds(np.array(times)),
         Constant("}"),
     ]
-    lines = line_words(columns, len(rows))
+    lines = line_words(columns)
     read = [
         json.loads(line, parse_float=str)
         for line in join_lines([(np.arange(len(rows)), lines)]).split(b"\n")[1:]
     ]
     expected = [
-        {"text": text, "number": number if number >= 0 else None, "time": f"{ns // 1000}.{ns % 1000:03d}"}
+        {
+            "text": text,
+            "number": number if number >= 0 else None,
+            "sign": number,
+            "time": f"{ns // 1000}.{ns % 1000:03d}",
+        }
         for text, number, ns in rows
     ]
     assert read == expected
@@ -44,7 +51,7 @@ def test_pieces_are_merged_by_key(letters: list[str]) -> None:
     for letter in sorted(set(letters)):
         keys = np.array([at for at, own in enumerate(letters) if own == letter])
         texts = text_table([f"{letter * ord(letter)}{at:04}\n" for at in keys])
-        pieces.append((keys, line_words([Text(texts, np.arange(len(keys)))], len(keys))))
+        pieces.append((keys, line_words([Text(texts, np.arange(len(keys)))])))
     if pieces:
         lines = join_lines(pieces).decode().replace(" ", "").splitlines()
         assert lines == [f"{letter * ord(letter)}{at:04}" for at, letter in enumerate(letters)]

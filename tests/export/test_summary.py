@@ -7,7 +7,7 @@ from hypothesis import given
 
 from profscope.profile import Profile
 from profscope.summary import SITE_COLUMNS, self_times, sites
-from tests.export.profiles import profiles, regular_profile
+from tests.export.profiles import profile_metadata, profiles, regular_profile
 
 
 @given(profiles())
@@ -64,6 +64,14 @@ def test_units_are_in_the_names() -> None:
     assert (
         summary.dtypes[[name for name in names if name not in ("share", "mean_ns", "mean_cycles")]] == "int64"
     ).all()
+
+
+def test_an_emulated_summary_says_so_where_it_is_printed() -> None:
+    profile = regular_profile()
+    emulated = Profile(profile.df, profile.launches, profile_metadata("emulator"))
+    assert "EMULATED" in emulated.summary().to_string()
+    assert "EMULATED" in repr(emulated)
+    assert "EMULATED" not in profile.summary().to_string() + repr(profile)
 
 
 def test_heaviest_first_and_shares_of_a_known_profile() -> None:

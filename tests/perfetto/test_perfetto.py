@@ -12,6 +12,7 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 
+import profscope.profile
 from profscope.export.chrome import row_devices
 from profscope.export.tracks import Tracks, assign_tracks
 from profscope.profile import Profile
@@ -93,6 +94,14 @@ def test_random_profiles(tmp_path: Path, processor: Processor) -> None:
         assert_read_exactly(processor, tmp_path / "trace.json", profile)
 
     check()
+
+
+@pytest.mark.parametrize(
+    "name", ["kineto.json", "proton_inside.chrome_trace", "proton_launches.chrome_trace"]
+)
+def test_imported_profiles(name: str, tmp_path: Path, processor: Processor) -> None:
+    samples = Path(__file__).parents[1] / "export" / "samples"
+    assert_read_exactly(processor, tmp_path / "trace.json", profscope.profile.load(samples / name))
 
 
 def test_names_and_args(tmp_path: Path, processor: Processor) -> None:
