@@ -30,7 +30,11 @@ def read(op: Op) -> ForLoop:
     if op.name != "scf.for":
         raise op.error("expected an scf.for")
     types, induction_type = for_types(op.header)
+    if not op.regions or not op.regions[0].blocks:
+        raise op.error("expected a body")
     args = op.regions[0].entry.args
+    if len(op.operands) < 3 or len(args) != len(op.operands) - 2:
+        raise op.error("expected bounds, a step, and one body argument more than inits")
     lower, upper, step, *inits = op.operands
     carried = tuple((arg.name, init) for arg, init in zip(args[1:], inits, strict=True))
     return ForLoop(args[0].name, lower, upper, step, induction_type, carried, tuple(types))

@@ -30,13 +30,16 @@ def partitions(op: Op) -> list[Partition]:
     """The isolated partitions, in order."""
     _check(op)
     header = op.header
+    names = _partition_names(op)
+    if len(names) != len(op.regions) - 1:
+        raise op.error(f"expected a region for each of {len(names)} partitions, and the default region")
     found = []
-    for index, (region, name) in enumerate(zip(op.regions[1:], _partition_names(op), strict=True)):
+    for index, (region, name) in enumerate(zip(op.regions[1:], names, strict=True)):
         warps = header.find("num_warps", name)
-        if warps is None:
-            raise op.error(f"expected num_warps(...) for partition {index}")
-        number = int(header.pieces[warps + 2].text)
-        found.append(Partition(index, region, number, tuple(region.entry.args)))
+        number = "" if warps is None else "".join(p.text for p in header.pieces[warps + 2 : warps + 3])
+        if not number.isdecimal() or not region.blocks:
+            raise op.error(f"expected num_warps(...) and a body for partition {index}")
+        found.append(Partition(index, region, int(number), tuple(region.entry.args)))
     return found
 
 
