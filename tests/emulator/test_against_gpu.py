@@ -21,8 +21,13 @@ from tests.emulator.test_control_flow import (  # noqa: F401
 )
 from tests.emulator.test_dots import *  # noqa: F403
 from tests.emulator.test_elementwise import *  # noqa: F403
-from tests.emulator.test_instructions import *  # noqa: F403
 from tests.emulator.test_reductions import *  # noqa: F403
+from tests.emulator.test_shaping import (  # noqa: F401
+    test_choices,
+    test_compare_and_swap,
+    test_inline_assembly_of_a_kernel,
+    test_shapes,
+)
 
 pytestmark = pytest.mark.gpu
 if not torch.cuda.is_available():
