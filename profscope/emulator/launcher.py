@@ -41,15 +41,20 @@ class Launcher:
         """Allocate scratch, call the enter hook, run the grid to its end, call the exit hook."""
         from triton.runtime import _allocation, driver
 
+        from profscope.emulator.driver import EmulatorDriver
+
+        active = driver.active
+        if not isinstance(active, EmulatorDriver):
+            raise EmulatorError(
+                f"{function.name} was compiled for the emulator, which is no longer the active driver"
+            )
         grid = (grid_x, grid_y, grid_z)
         scratch = self.allocate(self.global_scratch, grid, stream, _allocation._allocator.get())
-        profile = self.allocate(
-            self.profile_scratch, grid, stream, _profile_allocator(_allocation, driver.active)
-        )
+        profile = self.allocate(self.profile_scratch, grid, stream, _profile_allocator(_allocation, active))
         if launch_enter_hook is not None:
             launch_enter_hook(launch_metadata)
         if grid_x * grid_y * grid_z > 0:
-            self.launch(driver.active, function, grid, args, scratch, profile)
+            self.launch(active, function, grid, args, scratch, profile)
         if launch_exit_hook is not None:
             launch_exit_hook(launch_metadata)
 
@@ -72,12 +77,6 @@ class Launcher:
         scratch: tuple[Any, int] | None,
         profile: tuple[Any, int] | None,
     ) -> None:
-        from profscope.emulator.driver import EmulatorDriver
-
-        if not isinstance(active, EmulatorDriver):
-            raise EmulatorError(
-                f"{program.name} was compiled for the emulator, which is no longer the active driver"
-            )
         names, types, values = [], [], []
         for name, kind, value in _flatten(self.signature.items(), args):
             names.append(name)
