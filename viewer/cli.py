@@ -13,7 +13,7 @@ import numpy as np
 from rich.console import Console
 from rich.text import Text
 
-from profscope.errors import ProfscopeError, TraceError
+from profscope.errors import OptionError, ProfscopeError, TraceError
 from profscope.profile import Profile, load
 from profscope.version import __version__
 from viewer.drawing import LABEL_WIDTH, render_timeline
@@ -32,10 +32,12 @@ DETAILED_KERNELS = 5
 """Kernels shown with table and tree: those with most warp time."""
 
 EPILOG = """\
-Durations have three significant digits; --json has them exact. A span's self time is what its synchronous
-children leave; share is self time over the kernel's warp time, the sum of all its warps' run times.
+Durations have three significant digits; --json has them exact. Self time is
+what a span's synchronous children leave of it; share is self time over the
+kernel's warp time, which is the sum of all its warps' run times.
 
-exit status: 0 shown, 1 the trace cannot be read or holds nothing that was asked for, 2 wrong usage
+exit status: 0 shown; 1 the trace cannot be read or has nothing of what was
+asked for; 2 wrong usage
 """
 
 
@@ -58,6 +60,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
     console = Console(width=options.width, highlight=False)
     try:
         view = _view(options, console.width)
+    except OptionError as error:
+        parser.error(str(error))
     except ProfscopeError as error:
         print(f"profscope-view: {error}", file=sys.stderr)  # noqa: T201
         return 1
@@ -78,7 +82,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
 def _parser() -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(
         prog="profscope-view",
-        description="Show a trace: header, scopes by time, scope tree, and the timeline of one CTA's warps.",
+        description="Show a trace: kernels, scopes by time, scope tree, timeline of one CTA's warps.",
         epilog=EPILOG,
         formatter_class=argparse.RawDescriptionHelpFormatter,
     )

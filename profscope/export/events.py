@@ -1,9 +1,12 @@
-"""Trace events of a span table, as text: names of tracks, and a line for each span (some need two).
+"""Trace events of a span table, as text: names of tracks, and a line for each span (async ones take two).
 
-X       a complete event: most spans
-B, E    begin and end: the spans of a warp in which complete events would nest wrongly (`Tracks.paired`)
-i       an instant: marks
-b, e    begin and end on an async track: what is in flight
+    X       a complete event: synchronous spans
+    i       an instant: marks
+    b, e    begin and end on an async track: what is in flight
+
+Of events at one time Perfetto closes what ends before it opens what starts, longest first. So a span of no
+length may show a level above or below its place; all others stand where their depth says. Begin and end
+events (B, E) for synchronous spans would not help: such an end sorts before its own begin.
 """
 
 import numpy as np

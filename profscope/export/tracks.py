@@ -26,14 +26,12 @@ class Tracks:
 
     table       one row per track, in order: pid, tid, device, sm, slot, warp, lane
     run         each row's run, the spans of one warp that share a track, shape (rows,)
-    first       each run's first row, shape (runs,)
     track       each run's track, its number in `table`, shape (runs,)
     async_lane  each async row's lane, unique over the trace; -1 for other rows, shape (rows,)
     """
 
     table: pd.DataFrame
     run: Ints
-    first: Ints
     track: Ints
     async_lane: Ints
 
@@ -41,24 +39,33 @@ class Tracks:
 def assign_tracks(df: pd.DataFrame, device: Ints) -> Tracks:
     """Lay a span table out; `device` is each row's GPU, shape (rows,)."""
     first = run_starts(df)
-    run = np.repeat(np.arange(len(first)), np.diff(first, append=len(df)))
+    lengths = np.diff(first, append=len(df))
+    run = np.repeat(np.arange(len(first)), lengths)
     synchronous = (df["kind"] != "async").to_numpy()
     start = df["start_ns"].to_numpy()
     end = start + df["duration_ns"].to_numpy()
     slot = _cta_slots(df, device, first, start, np.where(synchronous, end, start))
-    lane = np.zeros(len(first), np.int64)
+    # A run whose spans do not nest is split: what lane 0 cannot hold becomes runs of its own.
+    split_first: list[int] = []
+    split_from: list[int] = []
+    split_lane: list[int] = []
     for stray in _runs_that_overlap(df, run, synchronous, start, end).tolist():
-        rows = np.flatnonzero((run == stray) & synchronous)
+        rows = np.flatnonzero(synchronous[first[stray] : first[stray] + lengths[stray]]) + first[stray]
         lanes = nesting_lanes(start[rows], end[rows])
-        for extra in range(1, int(lanes.max()) + 1):
-            moved = rows[lanes == extra]
-            run[moved] = len(first)
-            first, slot = np.append(first, moved[0]), np.append(slot, slot[stray])
-            lane = np.append(lane, extra)
-    key = [device[first], df["sm"].to_numpy()[first], slot, df["warp"].to_numpy()[first], lane]
+        for lane in range(1, int(lanes.max()) + 1):
+            moved = rows[lanes == lane]
+            run[moved] = len(first) + len(split_first)
+            split_first.append(int(moved[0]))
+            split_from.append(stray)
+            split_lane.append(lane)
+    slot = np.append(slot, slot[np.array(split_from, np.int64)])
+    lane_of_run = np.append(np.zeros(len(first), np.int64), np.array(split_lane, np.int64))
+    first = np.append(first, np.array(split_first, np.int64))
+    key = [device[first], df["sm"].to_numpy()[first], slot, df["warp"].to_numpy()[first], lane_of_run]
     track, table = _number_tracks(np.stack(key).astype(np.int64))
-    pid = table["pid"].to_numpy()[track[run]] if not synchronous.all() else np.zeros(0, np.int64)
-    return Tracks(table, run, first, track, _async_lanes(df, np.flatnonzero(~synchronous), pid, start, end))
+    rows = np.flatnonzero(~synchronous)
+    lanes = _async_lanes(df, rows, table["pid"].to_numpy()[track[run[rows]]], start, end)
+    return Tracks(table, run, track, lanes)
 
 
 def interval_slots(group: Ints, start: Ints, end: Ints) -> Ints:
@@ -159,11 +166,11 @@ def _number_tracks(keys: Ints) -> tuple[Ints, pd.DataFrame]:
 
 
 def _async_lanes(df: pd.DataFrame, rows: Ints, pid: Ints, start: Ints, end: Ints) -> Ints:
-    """Lanes by process and scope, so that a viewer can gather them under one name."""
+    """Lanes by process and scope, so that a viewer can gather them under one name; `pid` is of `rows`."""
     lanes = np.full(len(df), -1, np.int64)
     if len(rows):
         scope = df["scope"].cat.codes.to_numpy()[rows].astype(np.int64)
-        group, _ = pd.factorize(pid[rows] * (int(scope.max()) + 1) + scope)
+        group, _ = pd.factorize(pid * (int(scope.max()) + 1) + scope)
         slot = interval_slots(group.astype(np.int64), start[rows], end[rows])
         lanes[rows] = pd.factorize(group * (int(slot.max()) + 1) + slot)[0]
     return lanes
