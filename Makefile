@@ -3,6 +3,7 @@
 #   make test     lint, types, tests on the Triton of .venv
 #   make matrix   tests on the other supported Tritons
 #   make lint     ruff and mypy alone
+#   make bench    profscope beside Proton, on the GPU; without one, the figures that need none
 
 PYTHON ?= python3
 VENV := .venv
@@ -23,7 +24,7 @@ FIND_GPU := import os, sys, torch, triton; torch.cuda.is_available() or sys.exit
 SITE := import sysconfig; print(sysconfig.get_path("purelib"))
 OLD_PYTHON := "$(PYTHON) is older than 3.11; name a newer one: make PYTHON=python3.12 ..."
 
-.PHONY: demo test lint types matrix $(MATRIX:%=matrix-%) clean
+.PHONY: demo test lint types bench matrix $(MATRIX:%=matrix-%) clean
 
 demo: $(RUNTIME)
 	$(BIN)/python -m profscope.demo trace.json
@@ -38,6 +39,9 @@ lint: $(DEV)
 
 types: $(DEV)
 	$(BIN)/mypy
+
+bench: $(RUNTIME)
+	$(BIN)/python -m bench
 
 matrix: $(MATRIX:%=matrix-%)
 

@@ -17,6 +17,7 @@ import platform
 import re
 import subprocess
 import sys
+import threading
 import time
 from collections.abc import Callable, Iterator, Sequence
 from datetime import UTC, datetime
@@ -32,10 +33,11 @@ from bench import gpu, kernels, static
 from bench.table import Cell, Row, render, row_from_json, row_to_json
 from bench.timing import synchronize, why
 
-__all__ = ["about", "main", "tasks"]
+__all__ = ["about", "main", "supervised", "tasks"]
 
 ROOT: Final = Path(__file__).resolve().parent.parent
 _FAULTED: Final = 3  # exit status of a worker whose device cannot be used any more
+_RESULT: Final = "result: "  # how a worker begins a line for its parent
 _WORK: Final = 25  # dependent FMAs of 4 cycles between two records
 
 Task = Callable[[], list[Row]]
@@ -59,13 +61,13 @@ def tasks(*, dry_run: bool, rounds: int) -> dict[str, Task]:
                 gpu.slowdown, workload, level, device, rounds
             )
     small = kernels.add(64 * 1024)
-    large = kernels.matmul(128, (64, 64, 32), 4) if dry_run else kernels.matmul(4096, (128, 128, 64), 8)
+    large = kernels.matmul(128, (64, 64, 32), 4) if dry_run else kernels.matmul(4096, (128, 128, 64), 4)
     few = min(rounds, 3)
     found["launch: add"] = partial(
-        gpu.launch_cost, small, device, rounds, launches=4 if dry_run else 300, proton_launches=20
+        gpu.launch_cost, small, device, rounds, launches=4 if dry_run else 300, proton_launches=10
     )
     found["launch: matmul"] = partial(
-        gpu.launch_cost, large, device, few, launches=4 if dry_run else 200, proton_launches=2
+        gpu.launch_cost, large, device, few, launches=4 if dry_run else 200, proton_launches=1
     )
     found["end: matmul"] = partial(gpu.session_end, large, device)
     for workload in chosen:
@@ -109,7 +111,9 @@ def main(argv: Sequence[str] | None = None) -> int:
     path = options.json or _default_path(facts)
     path.parent.mkdir(parents=True, exist_ok=True)
     rows: list[Row] = []
-    for row in _supervised(chosen, options):
+    command = [sys.executable, "-m", "bench", "--rounds", str(options.rounds)]
+    command += ["--dry-run"] if options.dry_run else []
+    for row in supervised(chosen, [*command, "--worker"], options.limit_s):
         rows.append(row)
         result = {"about": facts, "rows": [row_to_json(row) for row in rows]}
         path.write_text(json.dumps(result, indent=1, allow_nan=False))
@@ -119,45 +123,35 @@ def main(argv: Sequence[str] | None = None) -> int:
     return int(any(cell.error for row in rows for cell in row.cells.values()))
 
 
-def _supervised(chosen: Sequence[str], options: argparse.Namespace) -> Iterator[Row]:
-    """The rows as they come, from as many workers as it takes."""
-    deadline = time.monotonic() + options.limit_s
+def supervised(chosen: Sequence[str], command: Sequence[str], limit_s: float) -> Iterator[Row]:
+    """The rows of the tasks as they come, from as many workers as it takes.
+
+    command: runs the tasks whose names it gets as JSON, and prints a line for each; see `_work`.
+    """
+    deadline = time.monotonic() + limit_s
     left = list(chosen)
     while left:
         if time.monotonic() > deadline:
             yield from (_missing(name, "not run: out of time") for name in left)
             return
-        command = [
-            sys.executable,
-            "-m",
-            "bench",
-            "--worker",
-            json.dumps(left),
-            "--rounds",
-            str(options.rounds),
-        ]
-        if options.dry_run:
-            command.append("--dry-run")
-        worker = subprocess.Popen(command, cwd=ROOT, stdout=subprocess.PIPE, text=True)
+        worker = subprocess.Popen([*command, json.dumps(left)], cwd=ROOT, stdout=subprocess.PIPE, text=True)
         assert worker.stdout is not None
-        with _killed_at(worker, deadline):
+        with worker.stdout, _killed_at(worker, deadline):
             for line in worker.stdout:
-                if not line.startswith("{"):
+                if not line.startswith(_RESULT):
                     print(line, end="", flush=True)
                     continue
-                found = json.loads(line)
+                found = json.loads(line.removeprefix(_RESULT))
                 left.remove(found["task"])
                 print(f"{found['seconds']:6.1f} s  {found['task']}", flush=True)
                 yield from map(row_from_json, found["rows"])
         status = worker.wait()
-        if status not in (0, _FAULTED) and left:
+        if status != _FAULTED and left:
             yield _missing(left.pop(0), f"the process ended with status {status} in this task")
 
 
 @contextlib.contextmanager
 def _killed_at(worker: subprocess.Popen[str], deadline: float) -> Iterator[None]:
-    import threading
-
     timer = threading.Timer(max(1.0, deadline - time.monotonic()), worker.kill)
     timer.start()
     try:
@@ -179,7 +173,7 @@ def _work(every: dict[str, Task], names: Sequence[str]) -> int:
             "seconds": time.monotonic() - start,
             "rows": [row_to_json(row) for row in rows],
         }
-        print(json.dumps(found), flush=True)
+        print(f"{_RESULT}{json.dumps(found)}", flush=True)
         try:
             synchronize()
             if torch.cuda.is_available():

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import statistics
 import tempfile
 import time
@@ -21,6 +20,7 @@ from bench.table import Cell, Row
 from bench.timing import device_us, host_us, interleave, synchronize, why
 from bench.variants import (
     BARE,
+    DEFAULT,
     GLOBAL,
     LEVELS,
     OURS,
@@ -34,7 +34,6 @@ from bench.variants import (
 
 __all__ = ["launch_cost", "record_cycles", "session_end", "slowdown"]
 
-_MIB: Final = 1 << 20
 _LAUNCHES: Final = 21  # of a session whose end is timed
 _PROTON_LAUNCHES: Final = 3  # Proton takes seconds for each
 
@@ -96,9 +95,9 @@ def launch_cost(
 ) -> list[Row]:
     """Time of a launch: on the launching thread, and from launch to launch with all draining included."""
     inputs = workload.inputs(device)
-    given = buffers(workload.launch(inputs).asm["ttgir"], workload, LEVELS["heavy"])
+    given = buffers(workload.launch(inputs).asm["ttgir"], workload, DEFAULT)
     every: dict[str, Variant] = {BARE: nullcontext}
-    for level, pipeline in LEVELS.items():
+    for level, pipeline in (("light", LEVELS["light"]), ("default", DEFAULT)):
         every[f"{OURS} {level}"] = lambda pipeline=pipeline: profscope.session(instrument=[pipeline])
 
     def sample(name: str) -> Mapping[str, float]:
@@ -113,8 +112,8 @@ def launch_cost(
         return {"device": device_us(lambda: workload.launch(inputs), given.launches)}
 
     found = interleave(every, sample, rounds)
-    kernel = variants(workload, LEVELS["heavy"], given, BARE, OURS)
-    found |= interleave({BARE: kernel[BARE], f"{OURS} heavy": kernel[OURS]}, alone, rounds)
+    kernel = variants(workload, DEFAULT, given, BARE, OURS)
+    found |= interleave({BARE: kernel[BARE], f"{OURS} default": kernel[OURS]}, alone, rounds)
     theirs = _proton_launch_cost(workload, inputs, proton_launches)
     lines = {"host": "launching thread", "wall": "launch to launch", "device": "the kernel alone"}
     return [
@@ -136,10 +135,10 @@ def launch_cost(
 def _proton_launch_cost(
     workload: Workload, inputs: Mapping[str, Any], launches: int
 ) -> dict[str, dict[str, Cell]]:
-    name = f"{SHARED} heavy"
+    name = f"{SHARED} default"
     samples: list[tuple[float, float]] = []
     try:
-        with proton_side.session(proton_side.mode("shared", workload.warps), LEVELS["heavy"]):
+        with proton_side.session(proton_side.mode("shared", workload.warps), DEFAULT):
             workload.launch(inputs)
             samples = [host_us(lambda: workload.launch(inputs), 1) for _ in range(launches)]
     except Exception as error:  # noqa: BLE001  the other columns still count
@@ -152,7 +151,7 @@ def _proton_launch_cost(
 
 
 def session_end(workload: Workload, device: str) -> list[Row]:
-    """From the first launch of a heavily instrumented kernel to a saved trace, and the memory it takes."""
+    """From the first launch of an instrumented kernel to a saved trace, and the memory it takes."""
     inputs = workload.inputs(device)
     workload.launch(inputs)
     cells: dict[str, dict[str, Cell]] = {}
@@ -162,13 +161,13 @@ def session_end(workload: Workload, device: str) -> list[Row]:
                 cells.setdefault(line, {})[name] = cell
         except Exception as error:  # noqa: BLE001  the other's figures still count
             cells.setdefault("first launch to saved trace, s", {})[name] = Cell(error=why(error))
-    title = f"end of a session: {_LAUNCHES} launches of {workload.name}, heavy"
+    title = f"end of a session: {_LAUNCHES} launches of {workload.name}, default level"
     return [Row(title, line, "", found) for line, found in cells.items()]
 
 
 def _our_end(workload: Workload, inputs: Mapping[str, Any]) -> dict[str, Cell]:
     times: dict[str, float] = {}
-    session = profscope.session(instrument=[LEVELS["heavy"]])
+    session = profscope.session(instrument=[DEFAULT])
     with tempfile.TemporaryDirectory() as folder, _peak() as peak:
         path = Path(folder) / "trace.json.gz"
         with ExitStack() as stack:
@@ -203,7 +202,7 @@ def _our_end(workload: Workload, inputs: Mapping[str, Any]) -> dict[str, Cell]:
         "trace file, bytes per span": file_bytes / spans,
         "profile memory on the device, MB per launch": device_bytes / len(launches) / 1e6,
         "profile memory on the device, bytes per span": device_bytes / spans,
-        "host memory at the peak, added MB": peak["mib"] * _MIB / 1e6,
+        **{f"host memory at the peak, added {unit}": value for unit, value in peak.items()},
     }
     return {line: Cell((value,)) for line, value in figures.items()}
 
@@ -211,7 +210,7 @@ def _our_end(workload: Workload, inputs: Mapping[str, Any]) -> dict[str, Cell]:
 def _proton_end(workload: Workload, inputs: Mapping[str, Any]) -> dict[str, Cell]:
     times: dict[str, float] = {}
     mode = proton_side.mode("shared", workload.warps)
-    with _peak() as peak, proton_side.session(mode, LEVELS["heavy"]) as finished:
+    with _peak() as peak, proton_side.session(mode, DEFAULT) as finished:
         kernel = workload.launch(inputs)
         with _watch(times, "launch"):
             for _ in range(_PROTON_LAUNCHES - 1):
@@ -231,8 +230,11 @@ def _proton_end(workload: Workload, inputs: Mapping[str, Any]) -> dict[str, Cell
         "profile memory on the device, bytes per span": (
             device_bytes * _PROTON_LAUNCHES / max(1, finished.spans), ""
         ),
-        "lines on stderr": (finished.complaints * factor, scaled),
-        "host memory at the peak, added MB": (peak["mib"] * _MIB / 1e6, f"for {_PROTON_LAUNCHES} launches"),
+        "lines printed": (finished.complaints * factor, scaled),
+        **{
+            f"host memory at the peak, added {unit}": (value, f"for {_PROTON_LAUNCHES} launches")
+            for unit, value in peak.items()
+        },
     }  # fmt: skip
     return {line: Cell((value,), note=note) for line, (value, note) in figures.items()}
 
@@ -259,16 +261,18 @@ def _watch(times: dict[str, float], name: str) -> Iterator[None]:
 
 @contextmanager
 def _peak() -> Iterator[dict[str, float]]:
-    """Under "mib": how far the body raised this process's resident memory at its peak."""
+    """Under "MB": how far the body raised this process's resident memory; empty where that cannot be told."""
     found: dict[str, float] = {}
-    Path("/proc/self/clear_refs").write_text("5")  # the peak starts anew
-    before = _status_kib("VmRSS")
+    try:
+        Path("/proc/self/clear_refs").write_text("5")  # the peak starts anew
+        before = _status_kib("VmRSS")
+    except (OSError, KeyError):
+        yield found
+        return
     yield found
-    found["mib"] = (_status_kib("VmHWM") - before) / 1024
+    found["MB"] = (_status_kib("VmHWM") - before) * 1024 / 1e6
 
 
 def _status_kib(field: str) -> int:
-    line = next(
-        x for x in Path(f"/proc/{os.getpid()}/status").read_text().splitlines() if x.startswith(field)
-    )
-    return int(line.split()[1])
+    lines = Path("/proc/self/status").read_text().splitlines()
+    return int(dict(line.split(":", 1) for line in lines)[field].split()[0])

@@ -105,7 +105,7 @@ def recording(mode: str, pipeline: str) -> Iterator[None]:
 
 
 class Finished:
-    """What a session left: seconds to write the trace, its bytes, spans in it, lines written to stderr."""
+    """What a session left: seconds to write the trace, its bytes, spans in it, lines that Proton printed."""
 
     write_s = 0.0
     file_bytes = 0
@@ -118,7 +118,7 @@ def session(mode: str, pipeline: str) -> Iterator[Finished]:
     """A session as a user would open it. The result is filled in when the body has ended."""
     finished = Finished()
     with tempfile.TemporaryDirectory() as folder, _restored():
-        with _stderr_to(Path(folder) / "stderr"):
+        with _output_to(Path(folder) / "output"):
             number = start(str(Path(folder) / "trace"), data="trace", backend="instrumentation", mode=mode)
             try:
                 # It learns a kernel's scopes when the kernel is loaded: each session needs its own binaries.
@@ -128,7 +128,7 @@ def session(mode: str, pipeline: str) -> Iterator[Finished]:
                 began = time.perf_counter()
                 finalize(number)
                 finished.write_s = time.perf_counter() - began
-        finished.complaints = (Path(folder) / "stderr").read_bytes().count(b"\n")
+        finished.complaints = (Path(folder) / "output").read_bytes().count(b"\n")
         for path in Path(folder).glob("trace*"):
             finished.file_bytes += path.stat().st_size
             finished.spans += _occurrences(path, b'"ph":')
@@ -208,16 +208,18 @@ def _guarded(allocator: Any) -> Any:
 
 
 @contextlib.contextmanager
-def _stderr_to(path: Path) -> Iterator[None]:
+def _output_to(path: Path) -> Iterator[None]:
     """Proton writes a line for each warp that lost records, from native code."""
-    saved = os.dup(2)
+    saved = [os.dup(descriptor) for descriptor in (1, 2)]
     with path.open("wb") as file:
-        os.dup2(file.fileno(), 2)
+        for descriptor in (1, 2):
+            os.dup2(file.fileno(), descriptor)
         try:
             yield
         finally:
-            os.dup2(saved, 2)
-            os.close(saved)
+            for descriptor, copy in enumerate(saved, 1):
+                os.dup2(copy, descriptor)
+                os.close(copy)
 
 
 def _occurrences(path: Path, what: bytes) -> int:

@@ -83,11 +83,8 @@ def _shown(row: Row, column: str, remarks: list[str]) -> str:
     cell = row.cells.get(column)
     if cell is None:
         return ""
-    samples = cell.samples
-    base = row.cells.get(row.baseline) if column != row.baseline else None
-    relative = base is not None and len(base.samples) == len(samples)
-    if relative and base is not None:
-        samples = tuple(a / b for a, b in zip(samples, base.samples, strict=True))
+    relative = bool(row.baseline) and column != row.baseline
+    samples = _ratios(row, column) if relative else cell.samples
     text = _figure(samples, ratio=relative) if samples else "-"
     remark = cell.error or cell.note
     if remark:
@@ -112,12 +109,16 @@ def _figure(samples: Sequence[float], *, ratio: bool) -> str:
     return f"{middle} [{one(low)} {one(high)}]"
 
 
+def _ratios(row: Row, column: str) -> tuple[float, ...]:
+    """To the baseline, round by round; a way to run it that failed in one has fewer of them."""
+    base = row.cells.get(row.baseline, Cell()).samples
+    return tuple(a / b for a, b in zip(row.cells.get(column, Cell()).samples, base, strict=False))
+
+
 def _share(row: Row) -> str:
-    """What profscope adds, as a share of what Proton adds; only where Proton's is more than noise."""
-    base, ours, theirs = (
-        row.cells.get(name, Cell()).samples for name in (row.baseline, "profscope", "Proton")
-    )
-    if not base or not ours or not theirs:
+    """What profscope adds, as a share of what Proton adds; both where Proton's is no more than noise."""
+    ours, theirs = (_ratios(row, name) for name in ("profscope", "Proton"))
+    if not ours or not theirs:
         return ""
-    added = [statistics.median(samples) / statistics.median(base) - 1 for samples in (ours, theirs)]
+    added = [statistics.median(ratios) - 1 for ratios in (ours, theirs)]
     return f"{added[0] / added[1]:.2f}" if added[1] > 0.005 else f"{added[0]:+.3f} / {added[1]:+.3f}"

@@ -21,7 +21,7 @@ Sampler = Callable[[str], Mapping[str, float]]
 def interleave(variants: Mapping[str, Variant], sample: Sampler, rounds: int) -> dict[str, dict[str, Cell]]:
     """Rounds of `sample(name)` in each variant's context in turn: cells by figure, then by variant.
 
-    A variant that fails in one round is left out after it, and its cells say why.
+    A variant that fails in one round is left out after it: its cells keep what it has and say why.
     """
     values: dict[str, dict[str, list[float]]] = {}
     errors: dict[str, str] = {}
@@ -34,13 +34,10 @@ def interleave(variants: Mapping[str, Variant], sample: Sampler, rounds: int) ->
                     values.setdefault(figure, {}).setdefault(name, []).append(value)
             except Exception as error:  # noqa: BLE001  the others' figures still count
                 errors[name] = why(error)
-    if len(errors) == len(variants):
+    if not values:
         raise RuntimeError("; ".join(f"{name}: {text}" for name, text in errors.items()))
     return {
-        figure: {
-            name: Cell(error=errors[name]) if name in errors else Cell(tuple(by_name[name]))
-            for name in variants
-        }
+        figure: {name: Cell(tuple(by_name.get(name, ())), errors.get(name, "")) for name in variants}
         for figure, by_name in values.items()
     }
 

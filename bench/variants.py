@@ -11,6 +11,7 @@ import profscope
 from bench import proton_side
 from bench.kernels import Workload
 from bench.points import RecordPoints
+from instrument_passes import pipeline as levels
 from instrument_passes.manifest import Manifest
 from instrument_passes.passes.base import PassContext
 from instrument_passes.records import MAX_RING_LOG2, LaunchBits
@@ -21,11 +22,13 @@ from profscope.sizing import needed_bytes, ring_log2_for_records, ring_log2_for_
 
 __all__ = [
     "BARE",
+    "DEFAULT",
     "GLOBAL",
     "LEVELS",
     "OURS",
     "POINTS",
     "SHARED",
+    "WARM_UP",
     "Buffers",
     "Variant",
     "buffers",
@@ -42,6 +45,8 @@ LEVELS: Final = {
     "light": "kernel-span,loop-spans",
     "heavy": "kernel-span,loop-spans,op-spans{classes=load;store;atomic;async_copy;wait;mma}",
 }
+# What a session records that was not told what to: kernel, loops, loads, stores, waits, MMA, calls.
+DEFAULT: Final = levels.LEVELS["default"]
 POINTS: Final = RecordPoints.name  # for the record-cost kernel
 
 Variant = Callable[[], AbstractContextManager[object]]

@@ -1,0 +1,98 @@
+"""Proton's records go where ours go, compile on this Triton, and leave no trace in it."""
+
+from __future__ import annotations
+
+import re
+from dataclasses import replace
+from typing import Any
+
+import pytest
+from triton import knobs
+
+from bench import kernels, proton_side
+from bench.variants import LEVELS, POINTS
+from instrument_passes.dialect import BEGIN, END
+from instrument_passes.errors import PassError
+from instrument_passes.ir import parse
+from instrument_passes.passes.base import PassContext
+from instrument_passes.pipeline import parse_pipeline, run_pipeline
+from profscope.hook import triton_version
+from tests.kernels import add, attention, matmul, softmax
+from tests.kernels.aot import compiled, ttgir
+from tests.kernels.control_flow import specs as control_flow
+from tests.kernels.spec import CUDA90, Spec
+
+SPECS = [module.specs()[0] for module in (add, softmax, matmul, attention)]
+NOINLINE = next(spec for spec in control_flow() if spec.name == "noinline")
+
+
+def build(spec: Spec, buffer: str, pipeline: str) -> Any:
+    """Compile through the stage hook, as a launch would."""
+    warps = int(spec.options["num_warps"])
+    with (
+        proton_side.without_gpu(CUDA90),
+        proton_side.recording(proton_side.mode(buffer, warps), pipeline),
+    ):
+        options = {**spec.options, "instrumentation_mode": knobs.compilation.instrumentation_mode}
+        return compiled(replace(spec, options=options), CUDA90)
+
+
+@pytest.mark.parametrize("spec", SPECS, ids=lambda spec: spec.name)
+def test_records_stand_where_ours_stand(spec: Spec) -> None:
+    text = ttgir(spec, CUDA90)
+    ours = parse(text)
+    run_pipeline(ours, parse_pipeline(LEVELS["heavy"]), PassContext(triton_version()))
+    expected = [
+        ("start" if op.name == BEGIN else "end") if op.name in (BEGIN, END) else op.name for op in ours.walk()
+    ]
+    theirs = parse(proton_side.proton_text(text, LEVELS["heavy"]))
+    found = [op.text.split()[1] if op.name == "proton.record" else op.name for op in theirs.walk()]
+    assert found == expected
+    assert found.count("start") >= 3
+
+
+@pytest.mark.parametrize("buffer", ["shared", "global"])
+def test_its_own_passes_lower_the_records(buffer: str) -> None:
+    bare = compiled(SPECS[1], CUDA90)
+    kernel = build(SPECS[1], buffer, LEVELS["heavy"])
+    ring_bytes = proton_side.RING_BYTES * int(SPECS[1].options["num_warps"])
+    assert kernel.asm["ttgir"].count("proton.record") == 18
+    assert kernel.asm["ptx"].count("%clock") > bare.asm["ptx"].count("%clock")
+    assert kernel.metadata.profile_scratch_size >= ring_bytes
+    # (Shared memory is aligned before the ring.)
+    assert (kernel.metadata.shared >= bare.metadata.shared + ring_bytes) == (buffer == "shared")
+
+
+def test_the_record_cost_kernel_gets_one_record_at_each_point() -> None:
+    text = ttgir(kernels.record_cost(ctas=1, work=0).spec, CUDA90)
+    proton = proton_side.proton_text(text, POINTS)
+    assert len(re.findall("proton.record start", proton)) == kernels.POINTS // 2
+    assert len(re.findall("proton.record end", proton)) == kernels.POINTS // 2
+
+
+def test_what_proton_cannot_do_is_said_before_it_aborts() -> None:
+    text = ttgir(SPECS[1], CUDA90)
+    with pytest.raises(PassError, match=r"an end for every start: .*iteration"):
+        proton_side.proton_text(text, "loop-spans,iteration-spans")
+    with pytest.raises(PassError, match="at most 256 scopes, this is 257"):
+        proton_side.proton_text(text, ",".join(["kernel-span"] * 257))
+
+
+@pytest.mark.skipif(triton_version() >= (3, 8), reason="takes several functions")
+def test_noinline_functions_are_refused() -> None:
+    with pytest.raises(PassError, match="one function per module"):
+        proton_side.proton_text(ttgir(NOINLINE, CUDA90), LEVELS["light"])
+
+
+def test_a_failure_inside_leaves_triton_as_it_was() -> None:
+    # The fixture that compares Triton's globals does the rest.
+    with pytest.raises(PassError, match="an end for every start"):
+        build(SPECS[1], "shared", "loop-spans,iteration-spans")
+    assert build(SPECS[0], "shared", LEVELS["light"]).asm["ttgir"].count("proton.record") == 2
+
+
+def test_a_session_without_launches_ends() -> None:
+    with proton_side.without_gpu(CUDA90), proton_side.session("default", LEVELS["light"]) as finished:
+        mode = knobs.compilation.instrumentation_mode
+    assert "session" in mode
+    assert finished.spans == 0

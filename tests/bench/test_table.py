@@ -1,0 +1,44 @@
+"""Rows keep their samples in JSON; the table shows ratios by round, and every error."""
+
+from __future__ import annotations
+
+import json
+
+from bench.table import Cell, Row, render, row_from_json, row_to_json
+
+SLOW = Row(
+    "slowdown",
+    "add",
+    "ratio",
+    {
+        "bare": Cell((100.0, 110.0, 120.0)),
+        "profscope": Cell((101.0, 111.1, 121.2)),
+        "Proton": Cell((110.0, 121.0), error="RuntimeError: it stopped"),
+    },
+    baseline="bare",
+)
+
+
+def test_ratios_are_taken_round_by_round() -> None:
+    line = next(line for line in render([SLOW]).splitlines() if line.startswith("add"))
+    assert line.split()[1:] == ["110", "[105", "115]", "1.010", "[1.010", "1.010]", "1.100", "(1)", "0.10"]
+
+
+def test_an_error_is_shown_with_the_samples_there_are() -> None:
+    assert "(1) RuntimeError: it stopped" in render([SLOW])
+
+
+def test_the_same_remark_is_listed_once_in_a_group() -> None:
+    rows = [Row("g", name, "us", {"Proton": Cell(error="no device")}) for name in "ab"]
+    text = render([*rows, Row("h", "c", "us", {"Proton": Cell(error="no device")})])
+    assert text.count("no device") == 2
+    assert text.count("- (1)") == 3
+
+
+def test_a_share_of_noise_is_not_shown_as_a_quotient() -> None:
+    cells = {"bare": Cell((100.0,)), "profscope": Cell((100.2,)), "Proton": Cell((100.1,))}
+    assert "+0.002 / +0.001" in render([Row("g", "matmul", "us", cells, baseline="bare")])
+
+
+def test_json_round_trip() -> None:
+    assert row_from_json(json.loads(json.dumps(row_to_json(SLOW)))) == SLOW
