@@ -5,6 +5,7 @@ import math
 import pytest
 import torch
 
+from profscope.emulator import activate
 from tests.kernels.attention import attention_kernel
 from tests.kernels.backward import attention_backward_kernel, layer_norm_backward_kernel
 from tests.kernels.dot import dot_kernel
@@ -143,3 +144,11 @@ def test_softmax(warps: int, programs: int) -> None:
     out = torch.zeros_like(x)
     softmax_kernel[(programs,)](out, x, x.stride(0), 17, 781, BLOCK=1024, STAGES=3, num_warps=warps)
     torch.testing.assert_close(out, x.softmax(1), rtol=1e-5, atol=1e-7)
+
+
+def test_shared_memory_of_real_kernels_is_written_before_it_is_read_and_not_raced_for() -> None:
+    with activate(check_shared=True):
+        test_matmul(warps=4, stages=3)
+        test_attention(causal=True)
+        test_softmax(warps=4, programs=3)
+        test_layer_norm_forward_and_backward()
