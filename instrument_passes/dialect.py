@@ -7,6 +7,7 @@
 `id` ties a begin to its end (or to several: one per return). A begin of kind "iteration" stands first in
 a loop's body and has no end: it lasts until the next iteration begins. The op's location is the source
 line. `bytes` and `flops` are per execution and CTA (see `metrics.py`) and left out where they are 0.
+`part`, `channel` and `pending` are those of an op with a role in asynchronous work (see `transactions.py`).
 Records next to each other share one clock read. An end with an operand reads its clock once the operand's
 data has arrived. A payload, an i32 or f32 the same in all threads of a warp,
 stands between the begin and the end of its span, in the block of the begin; `name` is its column in the
@@ -19,6 +20,7 @@ from dataclasses import dataclass
 from typing import Final
 
 from instrument_passes.ir import Module, Op
+from instrument_passes.transactions import Role
 
 __all__ = [
     "BEGIN",
@@ -76,13 +78,17 @@ class SpanIds:
         return self.next - 1
 
 
-def begin(span: int, kind: str, name: str, op: str, moved_bytes: int = 0, flops: int = 0) -> str:
+def begin(
+    span: int, kind: str, name: str, op: str, moved_bytes: int = 0, flops: int = 0, role: Role | None = None
+) -> str:
     """Text of a begin record."""
     text = f'id = {span} : i32, kind = "{kind}", name = "{name}", op = "{op}"'
     if moved_bytes:
         text += f", bytes = {moved_bytes} : i64"
     if flops:
         text += f", flops = {flops} : i64"
+    if role is not None:
+        text += f', part = "{role.part}", channel = {role.channel} : i32, pending = {role.pending} : i32'
     return f'"{BEGIN}"() {{{text}}} : () -> ()'
 
 

@@ -71,7 +71,8 @@ class Span:
     counts. No ends: the span lasts until the next row begins, or its loop ends (an iteration).
     parent is the id of the enclosing span, -1 for a root. bytes and flops: what one CTA moves and computes
     each time, known from the types of the op; 0 where there is nothing to tell (see `metrics.py`). payloads
-    are columns of the frame that hold values; they are written whenever the span is.
+    are columns of the frame that hold values; they are written whenever the span is. part, channel and
+    pending: what the op is to asynchronous work (see `transactions.Role`), "" if nothing.
     """
 
     id: int
@@ -87,6 +88,9 @@ class Span:
     bytes: int = 0
     flops: int = 0
     payloads: tuple[int, ...] = ()
+    part: str = ""
+    channel: int = 0
+    pending: int = 0
 
 
 @dataclass(frozen=True, slots=True)

@@ -79,6 +79,9 @@ class _SpanBuilder:
     bytes: int
     flops: int
     block: Block | None
+    part: str
+    channel: int
+    pending: int
     ends: list[Tick] = field(default_factory=list)
     payloads: list[Tick] = field(default_factory=list)
 
@@ -105,6 +108,8 @@ class SectionBuilder:
         self.spans[span] = _SpanBuilder(
             span, parent, tick, text["kind"], text["name"], text["op"], loc.file, loc.line,
             integer(record, "bytes"), integer(record, "flops"), record.parent,
+            record.attributes.get("part", "").strip('"'), integer(record, "channel"),
+            integer(record, "pending"),
         )  # fmt: skip
 
     def finish(self) -> Section:
@@ -115,7 +120,7 @@ class SectionBuilder:
             Span(
                 number[s.id], number[s.parent], s.begin.frame, s.kind, s.name, s.op, s.file, s.line,
                 s.begin.column, tuple(t.column for t in s.ends), s.bytes, s.flops,
-                tuple(t.column for t in s.payloads),
+                tuple(t.column for t in s.payloads), s.part, s.channel, s.pending,
             )
             for s in self.spans.values()
         )  # fmt: skip

@@ -12,6 +12,7 @@ from instrument_passes.opclasses import DEFAULT_CLASSES, SPANNABLE, info_of
 from instrument_passes.passes.base import Pass, PassContext, register
 from instrument_passes.passes.walk import kernel_of, recordable_blocks, source_name
 from instrument_passes.targets import target_of
+from instrument_passes.transactions import roles
 
 __all__ = ["OpSpans"]
 
@@ -43,6 +44,7 @@ class OpSpans(Pass):
 
     def apply(self, module: Module, context: PassContext) -> None:
         ids = SpanIds.of(module)
+        role_of = roles(kernel_of(module))
         target = target_of(module) if self.measure == "latency" else None
         for block in recordable_blocks(kernel_of(module)):
             for op in tuple(block.ops):
@@ -53,7 +55,8 @@ class OpSpans(Pass):
                 name = source_name(op, info.label)
                 data = op.results[0] if target is not None and info.cls in _READS and op.results else None
                 if target is None or data is None or not target.waitable(data.type):
-                    op.insert_before(begin(span, "op", name, op.name, bytes_of(op), flops_of(op)))
+                    role = role_of.get(op)
+                    op.insert_before(begin(span, "op", name, op.name, bytes_of(op), flops_of(op), role))
                     op.insert_after(end(span))
                     continue
                 op.insert_before(begin(span, "op", f"{name} latency", op.name, bytes_of(op), flops_of(op)))

@@ -1,0 +1,137 @@
+"""In-flight intervals of asynchronous work, from spans on the ops that start it and the ops that wait for it.
+
+The manifest says which sites share a channel and what they are on it (see `instrument_passes.transactions`).
+Hardware completes the work of a channel in order, so counting decides which wait ended what: the k-th group
+that a warp started is done when one of its waits leaves fewer than that under way, or, on mbarriers, when the
+k-th wait returns; that wait may be another warp's. What is in flight is shown until a wait has returned,
+which is when the kernel knows; the hardware may have been done before.
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from instrument_passes.manifest import Span
+from profscope.decode import DecodedLaunch
+
+__all__ = ["SUFFIX", "with_transactions"]
+
+Ints = npt.NDArray[np.int64]
+Flags = npt.NDArray[np.bool_]
+
+SUFFIX = " in flight"
+_STARTS = ("issue", "member")
+_WAITS = ("wait", "phase")
+_GROUPS = ("issue", "open", "close")
+
+
+def with_transactions(decoded: DecodedLaunch) -> DecodedLaunch:
+    """The launch with a span of kind "async" for every start whose wait is known, behind the others.
+
+    A launch whose rings overwrote records keeps none: what is left cannot be counted. A start that no wait
+    follows has none either: a predicated-off copy at the end of a pipeline, or work left to the kernel's end.
+    """
+    channels = _channels(decoded.sites)
+    if not channels or not len(decoded.span):
+        return decoded
+    if decoded.dropped:
+        note = "in-flight intervals are left out: they cannot be told from an incomplete record"
+        return replace(decoded, anomalies=(*decoded.anomalies, note))
+    sites = list(decoded.sites)
+    copies = {}
+    for index, site in enumerate(decoded.sites):
+        if site.part in _STARTS and site.channel in channels:
+            copies[index] = len(sites)
+            sites.append(replace(site, kind="async", name=site.name + SUFFIX, part="", payloads=()))
+    lookup = np.full(len(decoded.sites), -1, np.int32)
+    lookup[list(copies)] = list(copies.values())
+    pairs = [_pairs(decoded, channel) for channel in sorted(channels)]
+    start, wait = (np.concatenate(rows) for rows in zip(*pairs, strict=True))
+
+    return replace(
+        decoded,
+        sites=tuple(sites),
+        span=np.concatenate([decoded.span, lookup[decoded.span[start]]]),
+        cta=_with(decoded.cta, start),
+        warp=_with(decoded.warp, start),
+        sm=_with(decoded.sm, start),
+        start_cycle=_with(decoded.start_cycle, start),
+        end_cycle=_with(decoded.end_cycle, wait),
+        iteration=_with(decoded.iteration, start),
+        parent=_with(decoded.parent, start),
+        depth=_with(decoded.depth, start),
+    )
+
+
+def _with(values: npt.NDArray[Any], rows: Ints) -> npt.NDArray[Any]:
+    return np.concatenate([values, values[rows]])
+
+
+def _channels(sites: tuple[Span, ...]) -> set[int]:
+    """Channels on which both starts and waits are recorded, and what makes members a group."""
+    parts: dict[int, set[str]] = {}
+    for site in sites:
+        if site.part:
+            parts.setdefault(site.channel, set()).add(site.part)
+    return {
+        channel
+        for channel, found in parts.items()
+        if found & set(_STARTS)
+        and found & set(_WAITS)
+        and ("member" not in found or found & {"open", "close"})
+    }
+
+
+def _pairs(decoded: DecodedLaunch, channel: int) -> tuple[Ints, Ints]:
+    """Rows of starts, and for each the row of the wait that ended it."""
+    mine = np.array([bool(site.part) and site.channel == channel for site in decoded.sites])
+    rows = np.flatnonzero(mine[decoded.span])
+    lane = decoded.cta[rows].astype(np.int64) << 16 | decoded.warp[rows]
+    order = np.lexsort((decoded.span[rows], decoded.start_cycle[rows], lane))
+    rows, lane = rows[order], lane[order]
+    site = decoded.span[rows]
+
+    def are(*parts: str) -> Flags:
+        return np.array([s.part in parts for s in decoded.sites])[site]
+
+    before = _running(lane, are(*_GROUPS))  # groups that the warp has made, this row's included
+    closed = any(s.part == "close" and s.channel == channel for s in decoded.sites)
+    group = np.where(are("issue"), before - 1, before if closed else before - 1)
+    pending = np.array([s.pending for s in decoded.sites])[site]
+    done = np.where(are("phase"), _running(lane, are("phase")), np.maximum(before - pending, 0))
+    starts, waits = np.flatnonzero(are(*_STARTS) & (group >= 0)), np.flatnonzero(are(*_WAITS))
+    if not len(starts) or not len(waits):
+        return rows[:0], rows[:0]
+    # Per lane `done` never falls (a later wait may leave more under way, but what is done stays done).
+    key = lane[waits] << 32 | done[waits]
+    key = np.maximum.accumulate(key)
+    waiter = _waiter(lane[starts], lane[waits])
+    at = np.searchsorted(key, waiter << 32 | group[starts], side="right")
+    found = (at < len(waits)) & (waiter >= 0)
+    found[found] &= lane[waits[at[found]]] == waiter[found]
+    start, wait = rows[starts[found]], rows[waits[at[found]]]
+    forward = decoded.end_cycle[wait] >= decoded.start_cycle[start]
+    return start[forward], wait[forward]
+
+
+def _running(lane: Ints, flags: Flags) -> Ints:
+    """How many of `flags` each lane has seen, the row's own included; lanes are contiguous."""
+    total = np.cumsum(flags)
+    first = np.flatnonzero(np.diff(lane, prepend=-1))
+    base: Ints = total[first] - flags[first]
+    return total - np.repeat(base, np.diff(first, append=len(lane)))
+
+
+def _waiter(starts: Ints, waits: Ints) -> Ints:
+    """For every start the lane that waits for it: its own, or the first of its CTA that does; -1 if none."""
+    lanes = np.unique(waits)
+    own = np.isin(starts, lanes)
+    cta = lanes >> 16
+    at = np.searchsorted(cta, starts >> 16)
+    other = np.where(at < len(cta), lanes[np.minimum(at, len(lanes) - 1)], -1)
+    other = np.where(other >> 16 == starts >> 16, other, -1)
+    return np.where(own, starts, other)
