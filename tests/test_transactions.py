@@ -157,8 +157,8 @@ def test_every_copy_of_a_pipelined_kernel_is_paired(name: str) -> None:
 def test_the_wait_of_an_iteration_ends_the_copy_of_an_earlier_one() -> None:
     """Of three stages one iteration's two groups stay under way at each wait.
 
-    So where the wait stands before the copies in the loop's body (Triton 3.6 and 3.7) it ends those of two
-    iterations ago, and where it stands behind them (later ones) those of the last.
+    So where the loop's body waits before its copies only (Triton 3.6 and 3.7) a wait ends those of two
+    iterations ago; where it waits behind them too (later ones) those of the last.
     """
     case = next(case for case in cases("small") if case.name == "matmul")
     with profscope.session(backend="emulator", instrument="heavy") as prof:
@@ -167,8 +167,8 @@ def test_the_wait_of_an_iteration_ends_the_copy_of_an_earlier_one() -> None:
     inside = warp[warp["iteration"] >= 0]
     waits = inside[inside["scope"].astype(str).str.startswith("async wait")]
     flights = inside[inside["scope"] == "async copy a in flight"]
-    first = {name: table["start_cycle"].iloc[0] for name, table in (("wait", waits), ("copy", flights))}
-    distance = 2 if first["wait"] < first["copy"] else 1
+    last_wait = waits.loc[waits["iteration"] == 0, "start_cycle"].max()
+    distance = 2 if last_wait < flights["start_cycle"].iloc[0] else 1
     returned = dict(zip(waits["start_cycle"] + waits["duration_cycles"], waits["iteration"], strict=True))
     ends = flights["start_cycle"] + flights["duration_cycles"]
     found = [(i, returned[end]) for i, end in zip(flights["iteration"], ends, strict=True) if end in returned]
