@@ -164,9 +164,9 @@ class DeviceBuffers:
 
     def place(self, size: int, stream: int, bits: int) -> Slice:
         with self._lock:
+            while self._current.generation.used + size > self.limit_bytes:
+                self._rotate()
             generation = self._current.generation
-            if generation.used + size > self.limit_bytes:
-                generation = self._rotate()
             if stream not in generation.streams:
                 self._stream(stream).wait_event(self._current.ready)
                 generation.streams.add(stream)
@@ -198,10 +198,12 @@ class DeviceBuffers:
             for arena in self._arenas:
                 if arena.generation.used:
                     self._drain(arena.generation, pinned=False)
-            self._arenas.clear()
         self._threads.shutdown()
         self._movers.shutdown()
         self._side.synchronize()
+        for arena in self._arenas:  # slices keep their arenas alive, for their bytes on the host
+            arena.memory = torch.empty(0)
+            arena.pinned = None
 
     def _stream(self, handle: int) -> torch.cuda.Stream:
         # ExternalStream(0) would not be the default stream but a new one.
@@ -222,20 +224,23 @@ class DeviceBuffers:
     def _pin(self) -> torch.Tensor:
         return torch.empty(self.limit_bytes, dtype=torch.uint8, pin_memory=True)
 
-    def _rotate(self) -> _Generation:
+    def _rotate(self) -> None:
         """Drain the current arena in the background and go on in the other, once that is on the host."""
         full = self._current
         if full.generation.used:
             self._drain(full.generation, pinned=True)
+        if self._current is not full:
+            return  # draining waits, and another thread has rotated meanwhile
         if len(self._arenas) < 2:
             self._arenas.append(self._new_arena())
         self._current = next(arena for arena in self._arenas if arena is not full)
-        return self._current.generation
 
     def _drain(self, generation: _Generation, *, pinned: bool) -> None:
         """Copy a generation to the host and zero its memory, on the side stream; a new one begins."""
         arena = generation.arena
         self._idle.wait_for(lambda: not generation.pending, _ENQUEUE_TIMEOUT_S)
+        if generation.host is not None:
+            return  # by another thread, while this one waited
         for stream in generation.streams:
             self._side.wait_event(self._stream(stream).record_event())
         used = arena.memory[arena.start : arena.start + generation.used]
