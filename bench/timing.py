@@ -67,7 +67,7 @@ def device_us(run: Callable[[], object], launches: int) -> float:
         end.record()
         end.synchronize()
         if ahead:
-            return start.elapsed_time(end) * 1e3 / launches
+            return float(start.elapsed_time(end)) * 1e3 / launches
     raise RuntimeError("the device waited for the host, so its time per launch is unknown")
 
 
