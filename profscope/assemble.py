@@ -59,12 +59,16 @@ def assemble(launches: Sequence[RawLaunch], metadata: dict[str, Any], notes: Seq
         for raw, d, base, end in zip(launches, decoded, bases, ends, strict=True)
     ]
     said = [*notes, *damaged, *_notes(launches, decoded)]
-    kernels = {
-        raw.manifest.kernel: {"sites": sum(len(s.spans) for s in raw.manifest.sections), "measure": "issue"}
-        for raw in launches
-    }
+    kernels = {raw.manifest.kernel: _about(raw.manifest) for raw in launches}
     frame = launches_frame({name: [row[name] for row in rows] for name in rows[0]} if rows else None)
     return Profile(spans, frame, {**metadata, "notes": said, "kernels": kernels})
+
+
+def _about(manifest: Manifest) -> dict[str, Any]:
+    """A kernel's entry in the metadata. measure: what spans on loads end with, their issue or their data."""
+    names = [span.name for section in manifest.sections for span in section.spans]
+    latency = any(name.endswith(" latency") for name in names)
+    return {"sites": len(names), "measure": "latency" if latency else "issue"}
 
 
 def _decode(raw: RawLaunch) -> DecodedLaunch | RecordError:

@@ -15,7 +15,7 @@ from typing import Any, Final, NamedTuple
 
 import torch
 from triton import knobs
-from triton.runtime import _allocation
+from triton.runtime import _allocation, driver
 
 from instrument_passes.manifest import Manifest
 from instrument_passes.records import MIN_RING_LOG2, LaunchBits
@@ -125,8 +125,7 @@ class Collector:
         if plan is None:
             programs = PROGRAMS.tagged(alignment)
             if not programs:
-                assert self._user_allocator is not None
-                return self._user_allocator(size, alignment, stream)
+                return self._foreign(size, alignment, stream)
             plan = self._plan(programs, size, alignment)
         if plan is None:
             return _NOWHERE
@@ -200,6 +199,18 @@ class Collector:
         with self._lock, contextlib.suppress(RuntimeError):  # a faulted device: fetch() reports what is lost
             for buffers in self._buffers.values():
                 buffers.close()
+
+    def _foreign(self, size: int, alignment: int, stream: int | None) -> Any:
+        """Another tool's kernel: what Triton would have done without this session.
+
+        Where nobody has set an allocator, Triton 3.6 and 3.7 raise, and the driver of later ones allocates.
+        """
+        user = self._user_allocator
+        by_driver = getattr(driver.active, "allocate_default_profile_scratch", None)
+        if by_driver is not None and (user is None or isinstance(user, _allocation.NullAllocator)):
+            return by_driver(size, alignment, stream)
+        assert user is not None
+        return user(size, alignment, stream)
 
     def _plan(self, programs: Sequence[Manifest], size: int, tag: int) -> _Plan | None:
         """What this launch records: decided anew until the rings' lengths are known, then remembered."""

@@ -9,7 +9,7 @@ import torch
 import triton
 import triton.language as tl
 from triton import knobs
-from triton.runtime import _allocation
+from triton.runtime import _allocation, driver
 
 from tests.test_session import launch_add, session
 
@@ -66,6 +66,18 @@ class UserAllocator:
     def __call__(self, size: int, alignment: int, stream: int | None) -> torch.Tensor:
         self.calls.append((size, alignment))
         return torch.empty(size, dtype=torch.int8)
+
+
+def test_a_foreign_kernel_gets_what_triton_would_have_given_it() -> None:
+    with session():
+        allocate = _allocation._profile_allocator.get()
+        if not hasattr(driver.active, "allocate_default_profile_scratch"):
+            with pytest.raises(RuntimeError, match="no allocator was set"):
+                allocate(512, 128, None)
+            return
+        given = allocate(512, 128, 0)
+    assert given.untyped_storage().nbytes() >= 512
+    assert not torch.any(given)
 
 
 def test_another_profilers_allocator_gets_its_own_allocations() -> None:
