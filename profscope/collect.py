@@ -122,19 +122,18 @@ class Collector:
             thread.slice.enqueued()
             thread.slice = None
         plan = self._plans.get((alignment, size))
-        if plan is None:
-            programs = PROGRAMS.tagged(alignment)
-            if not programs:
-                return self._foreign(size, alignment, stream)
-            plan = self._plan(programs, size, alignment)
-        if plan is None:
-            return _NOWHERE
+        programs = PROGRAMS.tagged(alignment) if plan is None else ()
+        if plan is None and not programs:
+            return self._foreign(size, alignment, stream)
         device = 0
         if self._cuda:
-            if torch.cuda.is_current_stream_capturing():
+            if torch.cuda.is_current_stream_capturing():  # before planning, which may wait for a launch
                 self._skip("CUDA graph capture is not recorded")
                 return _NOWHERE
             device = torch.cuda.current_device()
+        plan = plan or self._plan(programs, size, alignment)
+        if plan is None:
+            return _NOWHERE
         buffers = self._buffers.get(device) or self._open_buffers(device)
         if buffers is None:
             return _NOWHERE
