@@ -2,12 +2,15 @@
 
 Arrays: `buffer`, uint8, the CTA areas as fetched; `manifest` and `ttgir`, uint8, UTF-8 text; `info`, uint8,
 JSON: case, kernel, level, buffer (the session option), launch, spans, records, dropped, device, triton, date.
+Source paths lose the folders of the machine they were on; as the manifest's digest depends on them, the CTA
+headers get the new one. Nothing else of a buffer is touched.
 """
 
 from __future__ import annotations
 
 import contextlib
 import json
+import re
 from collections.abc import Iterator, Mapping, Sequence
 from datetime import UTC, datetime
 from pathlib import Path
@@ -15,16 +18,20 @@ from typing import Any
 from unittest import mock
 
 import numpy as np
+import numpy.typing as npt
 import triton
 from triton import knobs
 
 import profscope
 import profscope.assemble
+from instrument_passes.manifest import Manifest
 from profscope.assemble import RawLaunch
+from profscope.decode import headers
 from tests.kernels.cases import Case
 
 __all__ = ["capture", "run"]
 
+Bytes = npt.NDArray[np.uint8]
 # (level, buffer): the small buffer makes the rings of loops over 16 iterations wrap.
 _VARIANTS = (("heavy", 1024), ("light", 1024), ("heavy", 16))
 
@@ -62,18 +69,32 @@ def capture(case: Case, level: str, buffer: int, folder: Path, backend: str) -> 
             "triton": triton.__version__,
             "date": datetime.now(UTC).isoformat(timespec="seconds"),
         }
+        manifest = Manifest.from_json(_portable(launch.manifest.to_json()))
         path = folder / f"{case.name}-{level}{'' if buffer == 1024 else f'-{buffer}'}-{row.launch}.npz"
         np.savez_compressed(
             path,
-            buffer=launch.buffer,
-            manifest=_bytes(launch.manifest.to_json()),
-            ttgir=_bytes(texts[row.kernel]),
+            buffer=_redirected(launch.buffer, launch.manifest, manifest),
+            manifest=_bytes(manifest.to_json()),
+            ttgir=_bytes(_portable(texts[row.kernel])),
             info=_bytes(json.dumps(info)),
         )
         yield path
 
 
-def _bytes(text: str) -> np.ndarray[Any, np.dtype[np.uint8]]:
+def _portable(text: str) -> str:
+    """Paths from the project or package on, without the folders they are in."""
+    return re.sub(r'/[^"\s]*?/(?=(?:tests|triton|liger_kernel)/|instrumented\.ttgir)', "", text)
+
+
+def _redirected(buffer: Bytes, old: Manifest, new: Manifest) -> Bytes:
+    """The buffer with its headers' digest changed from one manifest's to another's."""
+    changed = buffer.copy()
+    found = headers(changed, old)
+    found["digest"][found["digest"] == old.digest] = new.digest
+    return changed
+
+
+def _bytes(text: str) -> Bytes:
     return np.frombuffer(text.encode(), np.uint8)
 
 
