@@ -46,7 +46,8 @@ bench: $(RUNTIME)
 matrix: $(MATRIX:%=matrix-%)
 
 # One Triton alone, first on the path; pytest stops if another one is imported.
-matrix-%: .matrix/%/.installed
+# (A static pattern: make looks for no implicit rule for a phony target.)
+$(MATRIX:%=matrix-%): matrix-%: .matrix/%/.installed
 	PYTHONPATH=.matrix/$* $(BIN)/python -m pytest -q -p no:cacheprovider --expect-triton $*
 
 .matrix/%/.installed: $(DEV)
