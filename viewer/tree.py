@@ -62,10 +62,11 @@ def make_trees(
     children = _children(parent)
     trees = []
     for name in kernels:
-        own = roots[kernel[roots] == name]
+        # Not as arrays: numpy drops a NUL at the end of a text it compares with.
+        own = [root for root in roots.tolist() if kernel[root] == name]
         warp_time = int(total[own].sum())
         nodes = []
-        for at, depth in _preorder(own.tolist(), children):
+        for at, depth in _preorder(own, children):
             place = table.iloc[node_site[at]]
             share = None if place["kind"] == "async" or not warp_time else float(total[at] / warp_time)
             figures: dict[str, Any] = {
