@@ -26,7 +26,7 @@ from instrument_passes.errors import PassError
 from instrument_passes.ir import Module, parse
 from instrument_passes.passes.base import PassContext
 from instrument_passes.pipeline import parse_pipeline, run_pipeline
-from profscope.hook import triton_version
+from instrument_passes.toolchain import triton_version
 
 __all__ = [
     "MAX_SCOPES",

@@ -19,8 +19,7 @@ from instrument_passes.ir import parse
 from instrument_passes.occupancy import ctas_per_sm, limits_of
 from instrument_passes.passes.base import PassContext
 from instrument_passes.pipeline import LOWERING, parse_pipeline, run_pipeline
-from instrument_passes.toolchain import Binary, build
-from profscope.hook import triton_version
+from instrument_passes.toolchain import Binary, build, triton_version
 from tests.kernels.aot import ttgir
 
 __all__ = ["TARGET", "Built", "binaries", "static"]

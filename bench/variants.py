@@ -15,7 +15,8 @@ from instrument_passes import pipeline as levels
 from instrument_passes.manifest import Manifest
 from instrument_passes.passes.base import PassContext
 from instrument_passes.records import MAX_RING_LOG2, LaunchBits
-from profscope.hook import instrument, triton_version
+from instrument_passes.toolchain import triton_version
+from profscope.hook import instrument
 from profscope.options import Options
 from profscope.programs import manifest_in
 from profscope.sizing import needed_bytes, ring_log2_for_records, ring_log2_for_rows

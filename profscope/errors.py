@@ -4,7 +4,7 @@
     ├── OptionError        an option to session() or a pass is wrong (also a ValueError)
     ├── SessionError       sessions used in a way that cannot work (nested, wrong backend, closed)
     ├── CompileError       a pass or the rewritten module failed: names the kernel, pass, op and line
-    ├── RecordError       a profile buffer is truncated, foreign, or of an unknown version
+    ├── RecordError        a profile buffer is truncated, foreign, or of an unknown version
     ├── TraceError         a file is not a trace that can be read
     └── EmulatorError      the emulator met what it cannot or must not execute
 

@@ -17,7 +17,6 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any, Final
 
-import triton
 from triton import knobs
 from triton._C.libtriton import ir
 
@@ -27,20 +26,14 @@ from instrument_passes.manifest import ATTRIBUTE, Manifest
 from instrument_passes.passes.base import PassContext
 from instrument_passes.passes.lower_records import quote
 from instrument_passes.pipeline import run_pipeline
-from instrument_passes.toolchain import scratch_lowering
+from instrument_passes.toolchain import scratch_lowering, triton_version
 from profscope.errors import CompileError, SessionError
 from profscope.options import Options
 from profscope.version import __version__
 
-__all__ = ["CompileHook", "instrument", "triton_version"]
+__all__ = ["CompileHook", "instrument"]
 
 _KERNEL: Final = re.compile(r'tt\.func public @"?([^\s"(]+)')
-
-
-def triton_version() -> tuple[int, int]:
-    """(major, minor) of the installed Triton."""
-    major, minor = triton.__version__.split(".")[:2]
-    return int(major), int(minor)
 
 
 class CompileHook:

@@ -17,8 +17,9 @@ from triton.compiler import ASTSource, compile
 import profscope.hook
 from instrument_passes.errors import PassError
 from instrument_passes.manifest import Manifest
+from instrument_passes.toolchain import triton_version
 from profscope.errors import SessionError
-from profscope.hook import CompileHook, triton_version
+from profscope.hook import CompileHook
 from profscope.options import Options
 from profscope.programs import manifest_in
 from tests.kernels import add, softmax

@@ -4,22 +4,19 @@ from __future__ import annotations
 
 import re
 
-from instrument_passes.ir import Op
+from instrument_passes.ir import Op, for_op
 
 __all__ = ["static_trips"]
 
-_FOR = re.compile(
-    r"scf\.for\s+(?:unsigned\s+)?%[\w$.-]+\s*=\s*(%[\w$.#-]+)\s+to\s+(%[\w$.#-]+)\s+step\s+(%[\w$.#-]+)"
-)
 _CONSTANT = re.compile(r"arith\.constant\s+(-?\d+)\s*:\s*(?:i\d+|index)")
 
 
 def static_trips(loop: Op) -> int | None:
     """How often a scf.for with constant bounds iterates; None for any other loop."""
-    match = _FOR.search(loop.first_line)
-    if match is None:
+    if loop.name != "scf.for":
         return None
-    bounds = [_constant(loop, name) for name in match.groups()]
+    header = for_op.read(loop)
+    bounds = [_constant(loop, name) for name in (header.lower, header.upper, header.step)]
     if any(bound is None for bound in bounds):
         return None
     lower, upper, step = (int(bound) for bound in bounds if bound is not None)

@@ -16,7 +16,7 @@ from instrument_passes.errors import PassError
 from instrument_passes.ir import parse
 from instrument_passes.passes.base import PassContext
 from instrument_passes.pipeline import parse_pipeline, run_pipeline
-from profscope.hook import triton_version
+from instrument_passes.toolchain import triton_version
 from tests.kernels import add, attention, matmul, softmax
 from tests.kernels.aot import compiled, ttgir
 from tests.kernels.control_flow import specs as control_flow
