@@ -8,6 +8,7 @@
 a loop's body and has no end: it lasts until the next iteration begins. The op's location is the source
 line. `bytes` and `flops` are per execution and CTA (see `metrics.py`) and left out where they are 0.
 `part`, `channel` and `pending` are those of an op with a role in asynchronous work (see `transactions.py`).
+A begin with an operand, an i1, is of an op that does nothing where that is false: then there is no span.
 Records next to each other share one clock read. An end with an operand reads its clock once the operand's
 data has arrived. A payload, an i32 or f32 the same in all threads of a warp,
 stands between the begin and the end of its span, in the block of the begin; `name` is its column in the
@@ -79,9 +80,16 @@ class SpanIds:
 
 
 def begin(
-    span: int, kind: str, name: str, op: str, moved_bytes: int = 0, flops: int = 0, role: Role | None = None
+    span: int,
+    kind: str,
+    name: str,
+    op: str,
+    moved_bytes: int = 0,
+    flops: int = 0,
+    role: Role | None = None,
+    predicate: str = "",
 ) -> str:
-    """Text of a begin record."""
+    """Text of a begin record; with a `predicate`, of a span that only is where that i1 is true."""
     text = f'id = {span} : i32, kind = "{kind}", name = "{name}", op = "{op}"'
     if moved_bytes:
         text += f", bytes = {moved_bytes} : i64"
@@ -89,7 +97,7 @@ def begin(
         text += f", flops = {flops} : i64"
     if role is not None:
         text += f', part = "{role.part}", channel = {role.channel} : i32, pending = {role.pending} : i32'
-    return f'"{BEGIN}"() {{{text}}} : () -> ()'
+    return f'"{BEGIN}"({predicate}) {{{text}}} : ({"i1" if predicate else ""}) -> ()'
 
 
 def end(span: int, value: str = "", kind: str = "") -> str:

@@ -27,7 +27,7 @@ class Column:
 
     kind: "section" (index of the section + 1), "clock" (low half of the SM clock, 0 = not executed),
     "count" (rows that frame `frame` holds so far, over all its instances), "i32" / "f32" (payload `name`),
-    "pad" (never read).
+    "ran" (whether the predicate of an op was true), "pad" (never read).
     """
 
     kind: str
@@ -72,7 +72,8 @@ class Span:
     parent is the id of the enclosing span, -1 for a root. bytes and flops: what one CTA moves and computes
     each time, known from the types of the op; 0 where there is nothing to tell (see `metrics.py`). payloads
     are columns of the frame that hold values; they are written whenever the span is. part, channel and
-    pending: what the op is to asynchronous work (see `transactions.Role`), "" if nothing.
+    pending: what the op is to asynchronous work (see `transactions.Role`), "" if nothing. ran: column that is
+    zero where the op was switched off, so that there is no span; -1 if it always runs.
     """
 
     id: int
@@ -91,6 +92,7 @@ class Span:
     part: str = ""
     channel: int = 0
     pending: int = 0
+    ran: int = -1
 
 
 @dataclass(frozen=True, slots=True)

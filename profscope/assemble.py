@@ -137,6 +137,9 @@ def _notes(launches: Sequence[RawLaunch], decoded: Sequence[DecodedLaunch]) -> l
         silent = sum(int(np.count_nonzero(d.headers["magic"] != MAGIC)) for d in mine)
         if silent:
             notes.append(f"{kernel}: {silent} CTAs wrote nothing")
+        unpaired = sum(d.unpaired for d in mine)
+        if unpaired:
+            notes.append(f"{kernel}: {unpaired} asynchronous operations began that no recorded wait ended")
         notes += [anomaly for d in mine for anomaly in d.anomalies]
         said = dict.fromkeys(note for raw, _ in pairs for note in raw.manifest.notes)
         notes += [f"{kernel}: {note}" for note in said]

@@ -49,7 +49,8 @@ class DecodedLaunch:
     dtype) of every CTA of the launch, unwritten ones included. dropped: rows that a ring overwrote, per
     frame and warp program summed over warps, in records (clock words). unmatched: spans whose begin ran
     but whose end did not. anomalies: sentences about what did not fit the model, empty on a good buffer.
-    payloads: values that spans carry.
+    payloads: values that spans carry. unpaired: starts of asynchronous work that no wait ended, where waits
+    are recorded.
     """
 
     sites: tuple[Span, ...]
@@ -68,6 +69,7 @@ class DecodedLaunch:
     unmatched: int
     anomalies: tuple[str, ...] = field(default=())
     payloads: tuple[Payload, ...] = field(default=())
+    unpaired: int = 0
 
 
 def has_records(buffer: npt.NDArray[np.uint8]) -> bool:
@@ -356,6 +358,8 @@ class _SectionDecoder:
         rows = self.rows[span.frame]
         began, start = self._column(span.frame, span.begin)
         ended, end = self._end(span, frame)
+        if span.ran >= 0:
+            began = began & (rows.words[:, span.ran] != 0)
         valid = began & ended
         self.blocks.unmatched += int(np.count_nonzero(began & ~ended))
         parent = np.full(len(rows.lane), -1, np.int32)

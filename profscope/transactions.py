@@ -33,7 +33,7 @@ def with_transactions(decoded: DecodedLaunch) -> DecodedLaunch:
     """The launch with a span of kind "async" for every start whose wait is known, behind the others.
 
     A launch whose rings overwrote records keeps none: what is left cannot be counted. A start that no wait
-    follows has none either: a predicated-off copy at the end of a pipeline, or work left to the kernel's end.
+    follows, work left to the kernel's end, has none either and counts as unpaired.
     """
     channels = _channels(decoded.sites)
     if not channels or not len(decoded.span):
@@ -51,6 +51,7 @@ def with_transactions(decoded: DecodedLaunch) -> DecodedLaunch:
     lookup[list(copies)] = list(copies.values())
     pairs = [_pairs(decoded, channel) for channel in sorted(channels)]
     start, wait = (np.concatenate(rows) for rows in zip(*pairs, strict=True))
+    starts = int(np.count_nonzero(lookup[decoded.span] >= 0))
 
     return replace(
         decoded,
@@ -64,6 +65,7 @@ def with_transactions(decoded: DecodedLaunch) -> DecodedLaunch:
         iteration=_with(decoded.iteration, start),
         parent=_with(decoded.parent, start),
         depth=_with(decoded.depth, start),
+        unpaired=starts - len(start),
     )
 
 

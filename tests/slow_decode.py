@@ -113,7 +113,9 @@ class _Walk:
         words = self._words(frame, number)
         here = dict(above)
         for span in self.section.spans:
-            if span.frame == frame.index and words[span.begin]:
+            if span.frame != frame.index or not words[span.begin]:
+                continue
+            if span.ran < 0 or words[span.ran]:
                 self._span(span, words, iteration, here, after)
         if number and number - 1 not in self.walked[frame.index]:
             return  # nobody knows where this row's own rows of the loops in it begin

@@ -33,9 +33,10 @@ class Work:
 
 @dataclass(frozen=True)
 class Scope:
-    """A span around other nodes."""
+    """A span around other nodes; with `on`, around one predicated op, which is on or off in turn."""
 
     body: tuple[Node, ...] = ()
+    on: tuple[bool, ...] = ()
 
 
 @dataclass(frozen=True)
@@ -113,6 +114,12 @@ class _Tick:
 
 
 @dataclass
+class _PredicateCode:
+    on: tuple[bool, ...]
+    column: int
+
+
+@dataclass
 class _LoopCode:
     frame: int
     trips: tuple[int, ...]
@@ -134,7 +141,7 @@ class _ReturnCode:
     tick: _Tick
 
 
-_Code = _Tick | Work | _LoopCode | _BranchCode | _ReturnCode
+_Code = _Tick | Work | _PredicateCode | _LoopCode | _BranchCode | _ReturnCode
 
 
 @dataclass
@@ -152,6 +159,7 @@ class _SpanDraft:
     frame: int
     begin: int = -1
     ends: list[int] = field(default_factory=list)
+    ran: int = -1
 
 
 class _Layout:
@@ -195,6 +203,8 @@ class _Layout:
             for node in nodes:
                 if isinstance(node, Scope):
                     span = self._span("op", parent, frame)
+                    if node.on:
+                        code.append(self._predicate(node.on, frame, span))
                     self._begin(record(), span)
                     visit(node.body, span)
                     self._end(record(), span)
@@ -216,6 +226,11 @@ class _Layout:
 
         visit(nodes, parent)
         return code
+
+    def _predicate(self, on: tuple[bool, ...], frame: int, span: int) -> _PredicateCode:
+        self.spans[span].ran = len(self.frames[frame].columns)
+        self.frames[frame].columns.append(Column("ran"))
+        return _PredicateCode(on, self.spans[span].ran)
 
     def _begin(self, tick: _Tick, span: int) -> None:
         tick.records.append((span, True))
@@ -253,7 +268,19 @@ class _Layout:
             columns = (*draft.columns, *[Column("pad")] * pads) or (Column("pad"),)
             frames.append(Frame(index, draft.parent, columns, draft.capacity, loop=draft.loop))
         spans = tuple(
-            Span(i, s.parent, s.frame, s.kind, f"{s.kind} {i}", "", "made_up.py", i, s.begin, tuple(s.ends))
+            Span(
+                i,
+                s.parent,
+                s.frame,
+                s.kind,
+                f"{s.kind} {i}",
+                "",
+                "made_up.py",
+                i,
+                s.begin,
+                tuple(s.ends),
+                ran=s.ran,
+            )
             for i, s in enumerate(self.spans)
         )
         return Section(name, warps, tuple(frames), spans)
@@ -305,7 +332,7 @@ class _Warp:
         self.rows[frame].append([0] * len(self.section.frames[frame].columns))
         self.parents[frame].append(parent_row)
 
-    def _turn(self, code: _LoopCode | _BranchCode) -> int:
+    def _turn(self, code: _LoopCode | _BranchCode | _PredicateCode) -> int:
         self.runs[id(code)] = self.runs.get(id(code), -1) + 1
         return self.runs[id(code)]
 
@@ -316,6 +343,8 @@ class _Warp:
                 self.clock += step.cycles
             elif isinstance(step, _Tick):
                 self._tick(step, row, frame, iteration)
+            elif isinstance(step, _PredicateCode):
+                row[step.column] = int(step.on[self._turn(step) % len(step.on)])
             elif isinstance(step, _ReturnCode):
                 if step.taken[self.cta % len(step.taken)]:
                     self._tick(step.tick, row, frame, iteration)
@@ -441,7 +470,8 @@ def _seen(warp: _Warp, section: int, cta: int, warp_id: int, sm: int, kept: list
     made: dict[int, Seen] = {}
     for event in warp.events:
         frame, number = event.row
-        if number not in kept[frame]:
+        ran = warp.section.spans[event.span].ran
+        if number not in kept[frame] or (ran >= 0 and not warp.rows[frame][number][ran]):
             continue
         parent = None if event.parent is None else made[id(event.parent)]
         depth = 0 if parent is None else parent.depth + 1

@@ -61,6 +61,7 @@ nodes: st.SearchStrategy[Node] = st.recursive(
     st.one_of(
         st.builds(Work, st.integers(1, 5000)),
         st.just(Scope()),
+        st.builds(Scope, st.just(()), conditions),
         st.builds(Loop, trips, st.just((Scope(),)), st.booleans()),
     ),
     lambda inner: st.one_of(

@@ -18,7 +18,7 @@ _MAX_COLUMNS = 1024  # 4 KiB rows; more sites than this in one loop body is a ge
 
 @dataclass(eq=False)
 class Tick:
-    """One clock read, or a payload. `column` is known once its value is stored."""
+    """One clock read, payload or predicate. `column` is known once its value is stored."""
 
     frame: int
     column: int = -1
@@ -84,6 +84,7 @@ class _SpanBuilder:
     pending: int
     ends: list[Tick] = field(default_factory=list)
     payloads: list[Tick] = field(default_factory=list)
+    ran: Tick | None = None
 
 
 @dataclass
@@ -121,6 +122,7 @@ class SectionBuilder:
                 number[s.id], number[s.parent], s.begin.frame, s.kind, s.name, s.op, s.file, s.line,
                 s.begin.column, tuple(t.column for t in s.ends), s.bytes, s.flops,
                 tuple(t.column for t in s.payloads), s.part, s.channel, s.pending,
+                -1 if s.ran is None else s.ran.column,
             )
             for s in self.spans.values()
         )  # fmt: skip

@@ -61,6 +61,7 @@ class Weaver:
         self.one = module.fresh("ps_one")
         self.marker = module.fresh("ps_section")
         self.frames: dict[Op, FrameBuilder] = {}  # by loop
+        self.ran: dict[tuple[Block | None, str], Tick] = {}  # by block and predicate
 
     # Entry points.
 
@@ -189,7 +190,7 @@ class Weaver:
             return
         if state.may_store and all(op.name == BEGIN for op in run):
             self._flush(state, run[0])
-        for op in run:
+        for op in (op for op in run if op.name == END):
             for value, kind in zip(op.operands, op.operand_types, strict=True):
                 run[0].insert_before(
                     self.target.wait_for(self.module.fresh("ps_none"), value, kind), op.loc_text
@@ -201,6 +202,7 @@ class Weaver:
             span = record_id(op)
             if op.name == BEGIN:
                 self.section.begin(span, state.open[-1] if state.open else -1, tick, op)
+                self._predicate(op, span, state)
                 state.open.append(span)
             elif op.name == END:
                 self._end(op, span, state, tick)
@@ -212,6 +214,18 @@ class Weaver:
             raise op.error(f"the end of span {span} does not close the innermost open span")
         state.open.pop()
         self.section.spans[span].ends.append(tick)
+
+    def _predicate(self, op: Op, span: int, state: _State) -> None:
+        """Store the predicate of a span that has one; ops of one block with the same one share a column."""
+        if not op.operands:
+            return
+        key = op.parent, op.operands[0]
+        if key not in self.ran:
+            self.ran[key] = Tick(state.frame.index)
+            bits = self.module.fresh("ps_ran")
+            op.insert_before(f"{bits} = arith.extui {op.operands[0]} : i1 to i32")
+            state.pending.append(Pending(Column("ran"), bits, self.ran[key]))
+        self.section.spans[span].ran = self.ran[key]
 
     def _payload(self, op: Op, state: _State) -> None:
         """Store the operand with the span's row, as bits."""

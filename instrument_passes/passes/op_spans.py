@@ -11,6 +11,7 @@ from instrument_passes.metrics import bytes_of, flops_of
 from instrument_passes.opclasses import DEFAULT_CLASSES, SPANNABLE, info_of
 from instrument_passes.passes.base import Pass, PassContext, register
 from instrument_passes.passes.walk import kernel_of, recordable_blocks, source_name
+from instrument_passes.predicates import predicate_of
 from instrument_passes.targets import target_of
 from instrument_passes.transactions import roles
 
@@ -56,7 +57,9 @@ class OpSpans(Pass):
                 data = op.results[0] if target is not None and info.cls in _READS and op.results else None
                 if target is None or data is None or not target.waitable(data.type):
                     role = role_of.get(op)
-                    op.insert_before(begin(span, "op", name, op.name, bytes_of(op), flops_of(op), role))
+                    op.insert_before(
+                        begin(span, "op", name, op.name, bytes_of(op), flops_of(op), role, predicate_of(op))
+                    )
                     op.insert_after(end(span))
                     continue
                 op.insert_before(begin(span, "op", f"{name} latency", op.name, bytes_of(op), flops_of(op)))

@@ -6,6 +6,7 @@
 // RUN: profscope-opt %S/inputs/gluon_ws.ttgir -p 'kernel-span,loop-spans,op-spans{classes=load},lower-records' | FileCheck %s --check-prefix=PARTITIONS
 // RUN: profscope-opt %S/inputs/early_return.ttgir -p 'kernel-span,op-spans{classes=store},lower-records' | FileCheck %s --check-prefix=RETURNS
 // RUN: profscope-opt %S/inputs/nested_loops.ttgir -p '%S/../../examples/own_pass/own_pass.py:load-steps,lower-records' | FileCheck %s --check-prefix=PAYLOAD
+// RUN: profscope-opt %S/inputs/matmul_tma_sm90.ttgir -p 'op-spans{classes=async_copy},lower-records' | FileCheck %s --check-prefix=PREDICATED
 
 // Straight line: first the clock of the kernel's start, then the set-up; stores wait for the end, four words each.
 // STRAIGHT: profscope.manifest = "{{.*}}add_kernel
@@ -113,3 +114,13 @@
 // PAYLOAD-NEXT: [[AFTER:%ps_clock_[0-9]+]] = {{.*}}%clock
 // PAYLOAD: st.global{{.*}} [[BEFORE]], %col, [[AFTER]], %ps_zero_0,
 // PAYLOAD-NOT: profscope.payload
+
+// Ops with one predicate in one block store it once, with their clocks; those of the next block have their own.
+// PREDICATED: [[RAN:%ps_ran_[0-9]+]] = arith.extui [[ON:%[a-z0-9_]+]] : i1 to i32
+// PREDICATED: ttng.async_tma_copy_global_to_local {{.*}}, [[ON]] :
+// PREDICATED-NOT: arith.extui [[ON]]
+// PREDICATED: ttng.async_tma_copy_global_to_local {{.*}}, [[ON]] :
+// PREDICATED: st.global.cs.v4.b32 {{.*}} [[RAN]],
+// PREDICATED: scf.for
+// PREDICATED: arith.extui {{%[a-z0-9_]+}} : i1 to i32
+// PREDICATED: scf.yield

@@ -42,7 +42,8 @@
 // COPY: scf.for
 // COPY: name = "async copy x", op = "ttg.async_copy_global_to_local"
 
-// TMA: name = "tma load a", op = "ttng.async_tma_copy_global_to_local", bytes = 8192 : i64
+// TMA: "profscope.begin"([[ON:%[a-z0-9_]+]]) {{.*}}name = "tma load a", op = "ttng.async_tma_copy_global_to_local", bytes = 8192 : i64
+// TMA-NEXT: ttng.async_tma_copy_global_to_local {{.*}}, [[ON]] :
 // TMA: name = "tma load b", op = "ttng.async_tma_copy_global_to_local", bytes = 8192 : i64
 // TMA: name = "tma store", op = "ttng.async_tma_copy_local_to_global"
 
