@@ -83,7 +83,7 @@ def capture(case: Case, level: str, buffer: int, folder: Path, backend: str) -> 
 
 def _portable(text: str) -> str:
     """Paths from the project or package on, without the folders they are in."""
-    return re.sub(r'/[^"\s\\]*?/(?=(?:tests|triton|liger_kernel)/|instrumented\.ttgir)', "", text)
+    return re.sub(r'/[^"\s\\]*?/(?=(?:tests|triton|liger_kernel|fla)/|instrumented\.ttgir)', "", text)
 
 
 def _redirected(buffer: Bytes, old: Manifest, new: Manifest) -> Bytes:

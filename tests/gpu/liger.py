@@ -1,4 +1,4 @@
-"""Kernels nobody here wrote: liger-kernel's RMSNorm, SwiGLU and cross entropy, forward and backward."""
+"""Kernels nobody here wrote: liger-kernel's norms, activations, softmax and losses, forward and backward."""
 
 from __future__ import annotations
 
@@ -85,11 +85,63 @@ def _cross_entropy_reference(t: Tensors) -> Tensors:
     return {"loss": loss.detach(), "dx": dx}
 
 
+def _layer_norm(t: Tensors) -> Tensors:
+    from liger_kernel.ops.layer_norm import LigerLayerNormFunction
+
+    x, w, b = _leaf(t["x"]), _leaf(t["w"]), _leaf(t["w"])
+    out = LigerLayerNormFunction.apply(x, w, b, 1e-6)
+    dx, dw, db = torch.autograd.grad(out, (x, w, b), t["dy"].clone())
+    return {"out": out.detach(), "dx": dx, "dw": dw, "db": db}
+
+
+def _layer_norm_reference(t: Tensors) -> Tensors:
+    x, w, b = _leaf(t["x"]), _leaf(t["w"]), _leaf(t["w"])
+    out = torch.nn.functional.layer_norm(x, (x.shape[1],), w, b, 1e-6)
+    dx, dw, db = torch.autograd.grad(out, (x, w, b), t["dy"])
+    return {"out": out.detach(), "dx": dx, "dw": dw, "db": db}
+
+
+def _geglu(t: Tensors) -> Tensors:
+    from liger_kernel.ops.geglu import LigerGELUMulFunction
+
+    a, b = _leaf(t["x"]), _leaf(t["y"])
+    out = LigerGELUMulFunction.apply(a, b)
+    out_value = out.detach().clone()
+    da, db = torch.autograd.grad(out, (a, b), t["dy"].clone())
+    return {"out": out_value, "da": da, "db": db}
+
+
+def _geglu_reference(t: Tensors) -> Tensors:
+    a, b = _leaf(t["x"]), _leaf(t["y"])
+    out = torch.nn.functional.gelu(a, approximate="tanh") * b
+    da, db = torch.autograd.grad(out, (a, b), t["dy"])
+    return {"out": out.detach(), "da": da, "db": db}
+
+
+def _softmax(t: Tensors) -> Tensors:
+    from liger_kernel.ops.softmax import LigerSoftmaxFunction
+
+    x = _leaf(t["x"])
+    out = LigerSoftmaxFunction.apply(x)
+    (dx,) = torch.autograd.grad(out, (x,), t["dy"].clone())
+    return {"out": out.detach(), "dx": dx}
+
+
+def _softmax_reference(t: Tensors) -> Tensors:
+    x = _leaf(t["x"])
+    out = torch.softmax(x, dim=-1)
+    (dx,) = torch.autograd.grad(out, (x,), t["dy"])
+    return {"out": out.detach(), "dx": dx}
+
+
 def cases(size: str) -> list[Case]:
-    """RMSNorm, SwiGLU and cross entropy, size "small" or "real"; needs liger-kernel (see INSTALLED)."""
+    """Norms, activations, softmax, cross entropy, size "small" or "real"; needs liger-kernel (INSTALLED)."""
     rows, logits = partial(_rows, _SHAPES[size]), partial(_logits, _VOCABULARY[size])
     return [
         Case("liger_rms_norm", size, rows, _rms_norm, _rms_norm_reference, tolerance=1e-3),
+        Case("liger_layer_norm", size, rows, _layer_norm, _layer_norm_reference, tolerance=1e-3),
+        Case("liger_geglu", size, rows, _geglu, _geglu_reference, tolerance=1e-4),
+        Case("liger_softmax", size, rows, _softmax, _softmax_reference, tolerance=1e-4),
         Case("liger_swiglu", size, rows, _swiglu, _swiglu_reference, tolerance=1e-4),
         Case("liger_cross_entropy", size, logits, _cross_entropy, _cross_entropy_reference, tolerance=1e-4),
     ]

@@ -29,7 +29,7 @@ import torch
 import triton
 
 import profscope
-from tests.gpu import capture, liger
+from tests.gpu import capture, fla, liger
 from tests.kernels.cases import Case
 from tests.kernels.cases import cases as own_cases
 
@@ -63,7 +63,9 @@ class Result:
 def all_cases(size: str) -> list[Case]:
     """Every case this GPU can run, of size "small" or "real"."""
     major, minor = torch.cuda.get_device_capability()
-    found = own_cases(size) + (liger.cases(size) if liger.INSTALLED else [])
+    found = own_cases(size) + [
+        c for package in (liger, fla) if package.INSTALLED for c in package.cases(size)
+    ]
     return [case for case in found if case.capability <= 10 * major + minor]
 
 
@@ -199,8 +201,9 @@ def main(argv: Sequence[str] | None = None) -> int:
     if not torch.cuda.is_available():
         print("run_kernels: no GPU is active", file=sys.stderr)
         return 1
-    if not liger.INSTALLED:
-        print("liger-kernel: not installed, its kernels are left out")
+    for package, installed in (("liger-kernel", liger.INSTALLED), ("fla-core", fla.INSTALLED)):
+        if not installed:
+            print(f"{package}: not installed, its kernels are left out")
     size = "small" if options.capture else options.size
     chosen = [case for case in all_cases(size) if re.search(options.kernels, case.name)]
     if options.capture:
