@@ -21,6 +21,7 @@ from profscope.schema import launches_frame
 from profscope.tables import span_table
 from profscope.timebase import TimeBase, fit
 from profscope.transactions import with_transactions
+from profscope.work import about_kernel
 
 __all__ = ["RawLaunch", "assemble"]
 
@@ -59,16 +60,13 @@ def assemble(launches: Sequence[RawLaunch], metadata: dict[str, Any], notes: Seq
         for raw, d, base, end in zip(launches, decoded, bases, ends, strict=True)
     ]
     said = [*notes, *damaged, *_notes(launches, decoded)]
-    kernels = {raw.manifest.kernel: _about(raw.manifest) for raw in launches}
+    kernels: dict[str, list[tuple[Manifest, DecodedLaunch, int, int]]] = {}
+    for raw, d, row in zip(launches, decoded, rows, strict=True):
+        took = row["end_ns"] - row["start_ns"]
+        kernels.setdefault(raw.manifest.kernel, []).append((raw.manifest, d, raw.ctas, took))
+    about = {kernel: about_kernel(of_kernel) for kernel, of_kernel in kernels.items()}
     frame = launches_frame({name: [row[name] for row in rows] for name in rows[0]} if rows else None)
-    return Profile(spans, frame, {**metadata, "notes": said, "kernels": kernels})
-
-
-def _about(manifest: Manifest) -> dict[str, Any]:
-    """A kernel's entry in the metadata. measure: what spans on loads end with, their issue or their data."""
-    names = [span.name for section in manifest.sections for span in section.spans]
-    latency = any(name.endswith(" latency") for name in names)
-    return {"sites": len(names), "measure": "latency" if latency else "issue"}
+    return Profile(spans, frame, {**metadata, "notes": said, "kernels": about})
 
 
 def _decode(raw: RawLaunch) -> DecodedLaunch | RecordError:

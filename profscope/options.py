@@ -7,13 +7,14 @@ import hashlib
 import re
 import sys
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Final
 
 import instrument_passes
 from instrument_passes.errors import InstrumentError
 from instrument_passes.passes.base import Pass
+from instrument_passes.passes.op_spans import OpSpans
 from instrument_passes.pipeline import LEVELS, LOWERING, parse_pipeline
 from instrument_passes.records import LaunchBits
 from profscope.errors import OptionError
@@ -21,6 +22,7 @@ from profscope.errors import OptionError
 __all__ = ["LEVELS", "Options"]
 
 _BACKENDS: Final = ("auto", "gpu", "emulator")
+_MEASURES: Final = ("issue", "latency")
 _MAX_BUFFER: Final = 1 << 20
 _STATIC_RECORDS: Final = 1 << 13
 
@@ -36,6 +38,7 @@ class Options:
     ctas: record every so-manieth CTA, rounded up to a power of two; memory may demand fewer.
     memory: MiB of device memory for profile buffers.
     backend: "gpu", "emulator", or "auto" (the GPU where there is one, else the emulator).
+    measure: what spans on loads end with, their "issue" or, with "latency", the arrival of their data.
 
     Raises OptionError naming the option, the value and what it takes.
     """
@@ -46,6 +49,7 @@ class Options:
     backend: str = "auto"
     ctas: int = 1
     memory: int = 256
+    measure: str = "issue"
     pipeline: tuple[Pass, ...] = field(init=False, repr=False, compare=False)
 
     def __post_init__(self) -> None:
@@ -59,11 +63,23 @@ class Options:
         _check_int("memory", self.memory, 1, 1 << 20, "a number of MiB")
         if self.backend not in _BACKENDS:
             raise OptionError(f"backend={self.backend!r} is not one of {', '.join(_BACKENDS)}")
+        if self.measure not in _MEASURES:
+            raise OptionError(f"measure={self.measure!r} is not one of {', '.join(_MEASURES)}")
         try:
             passes = parse_pipeline(f"{self._recording()},{LOWERING}")
         except InstrumentError as error:
             raise OptionError(f"instrument={self.instrument!r}: {error}") from error
+        if self.measure == "latency":
+            passes = self._to_their_data(passes)
         object.__setattr__(self, "pipeline", tuple(passes))
+
+    def _to_their_data(self, passes: Sequence[Pass]) -> list[Pass]:
+        if not any(isinstance(step, OpSpans) for step in passes):
+            raise OptionError(
+                f"measure='latency' finds no load to measure: instrument={self.instrument!r} records no ops; "
+                "take 'default', 'heavy' or a list with op-spans"
+            )
+        return [replace(step, measure="latency") if isinstance(step, OpSpans) else step for step in passes]
 
     def _recording(self) -> str:
         if isinstance(self.instrument, str):

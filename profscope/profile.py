@@ -9,6 +9,7 @@ import pandas as pd
 from profscope.checks import problems
 from profscope.schema import launches_frame, spans_frame
 from profscope.summary import summarise
+from profscope.work import with_work
 
 __all__ = ["Profile", "load"]
 
@@ -33,11 +34,13 @@ class Profile:
         return self.metadata.get("backend") == "emulator"
 
     def summary(self) -> pd.DataFrame:
-        """One row per kernel and scope: counts, totals and percentiles in ns and cycles (see `summarise`).
+        """One row per kernel and scope: counts, totals and percentiles in ns and cycles (see `summarise`);
+        bytes, flops and their rates (see `profscope.work.with_work`).
 
         The index of an emulated profile's summary is named "EMULATED", which shows wherever it is printed.
         """
-        return summarise(self.df).rename_axis(index="EMULATED" if self.emulated else None)
+        table = with_work(summarise(self.df, self.launches), self.launches, self.metadata)
+        return table.rename_axis(index="EMULATED" if self.emulated else None)
 
     def validate(self) -> list[str]:
         """What is wrong with the tables, one line each; empty for a sound profile."""

@@ -31,6 +31,7 @@ def session(
     ctas: int = 1,
     memory: int = 256,
     backend: str = "auto",
+    measure: str = "issue",
 ) -> Session:
     """Profile every Triton kernel launched inside the `with` block, from the inside.
 
@@ -46,11 +47,13 @@ def session(
     needs, and the second waits for that once. ctas: record every so-manieth CTA (rounded up to a power of
     two). memory: MiB of device memory for profile buffers; a grid that needs more is recorded in part, at
     regular distances, and the profile says so. backend: "auto", "gpu" or "emulator".
+    measure: where spans on loads, atomics and shared-memory reads end: at their "issue", or, with "latency",
+    when their data has arrived. Loads then no longer overlap: that measures memory, not the kernel.
 
     Raises OptionError for a bad option at once. Entering raises SessionError where another session is active
     or the backend is not there.
     """
-    return Session(Options(kernels, instrument, buffer, backend, ctas, memory))
+    return Session(Options(kernels, instrument, buffer, backend, ctas, memory, measure))
 
 
 class Session:
@@ -110,6 +113,7 @@ class Session:
                 "ctas": self.options.ctas,
                 "memory": self.options.memory,
                 "backend": self.options.backend,
+                "measure": self.options.measure,
             },
         }
 

@@ -6,12 +6,13 @@ import numpy as np
 import pandas as pd
 from numpy.typing import NDArray
 
-__all__ = ["PERCENTILES", "SITE_COLUMNS", "self_times", "sites", "summarise"]
+__all__ = ["PERCENTILES", "SITE_COLUMNS", "row_scales", "self_times", "sites", "summarise"]
 
 SITE_COLUMNS = ("kernel", "scope", "kind", "file", "line")
 PERCENTILES = {"p50": 0.50, "p90": 0.90, "p99": 0.99}
 
 Ints = NDArray[np.int64]
+Floats = NDArray[np.float64]
 
 
 def sites(df: pd.DataFrame) -> tuple[Ints, pd.DataFrame]:
@@ -55,25 +56,45 @@ def self_times(df: pd.DataFrame, column: str) -> Ints:
     return np.where(synchronous, own, 0)
 
 
-def summarise(df: pd.DataFrame) -> pd.DataFrame:
+def row_scales(df: pd.DataFrame, launches: pd.DataFrame) -> Floats | None:
+    """By span: for how many CTAs of its launch's grid each recorded one stands; None if all are recorded."""
+    scale = pd.Series(_scales(launches), launches["launch"])
+    if not (scale != 1).any():
+        return None
+    return np.asarray(scale.reindex(df["launch"]).fillna(1.0), np.float64)
+
+
+def _scales(launches: pd.DataFrame) -> Floats:
+    """By launch: the CTAs of its grid over those recorded, 1 where either is unknown."""
+    grid = launches[["grid_x", "grid_y", "grid_z", "num_ctas"]].astype("float64").prod(axis=1).to_numpy()
+    recorded = launches["ctas"].to_numpy()
+    return np.where(recorded > 0, np.maximum(grid / np.maximum(recorded, 1), 1.0), 1.0)
+
+
+def summarise(df: pd.DataFrame, launches: pd.DataFrame) -> pd.DataFrame:
     """One row per kernel and scope, heaviest kernel first and within it by self time.
 
     Columns: kernel, scope, kind, file, line, count; then for ns and for cycles total, self, mean, p50, p90,
-    p99 and max (`total_ns`, ..., `max_cycles`); and share. Percentiles are nearest-rank: durations that
+    p99 and max (`total_ns`, ..., `max_cycles`); share; sampled. Percentiles are nearest-rank: durations that
     were seen. `share` is self_ns over the kernel's total warp time (the sum of its depth-0 spans), 0..1.
+    Where a launch recorded only some of its CTAs, counts, totals and self times are scaled up to its whole
+    grid: estimates then, and `sampled`, the part of the kernel's CTAs that was recorded, is less than 1.
     """
     site, table = sites(df)
-    count = np.bincount(site, minlength=len(table))
-    table = table.assign(count=count)
+    each = row_scales(df, launches)
+    seen = np.bincount(site, minlength=len(table))
+    table = table.assign(count=seen if each is None else _sums(site, len(table), np.ones(len(df)), each))
     order = np.argsort(_narrow(site, len(table)), kind="stable")
-    ends = np.cumsum(count)
+    ends = np.cumsum(seen)
     for unit in ("ns", "cycles"):
         column = f"duration_{unit}"
-        duration = df[column].to_numpy()[order]
-        own = self_times(df, column)[order]
-        for name, values in _statistics(duration, own, ends - count, ends).items():
+        duration, own = df[column].to_numpy(), self_times(df, column)
+        table[f"total_{unit}"] = _sums(site, len(table), duration, each)
+        table[f"self_{unit}"] = _sums(site, len(table), own, each)
+        for name, values in _statistics(duration[order], ends - seen, ends).items():
             table[f"{name}_{unit}"] = values
-    table["share"] = table["self_ns"] / _kernel_time(df, table)
+    table["share"] = table["self_ns"] / _kernel_time(df, table, each)
+    table["sampled"] = table["kernel"].astype("str").map(_sampled(launches)).astype("float64").fillna(1.0)
     weight = table.groupby("kernel", observed=True)["self_ns"].transform("sum")
     ranked = table.assign(weight=weight).sort_values(
         ["weight", "kernel", "self_ns", "total_ns"], ascending=[False, True, False, False], kind="stable"
@@ -81,33 +102,48 @@ def summarise(df: pd.DataFrame) -> pd.DataFrame:
     return ranked.drop(columns="weight").reset_index(drop=True)
 
 
+def _sampled(launches: pd.DataFrame) -> dict[str, float]:
+    """By kernel: recorded CTAs over all."""
+    recorded = launches["ctas"].to_numpy().astype(np.float64)
+    counts = pd.DataFrame({"recorded": recorded, "all": recorded * _scales(launches)})
+    total = counts.groupby(launches["kernel"].to_numpy()).sum()
+    ratio = total["recorded"] / total["all"].replace(0, np.nan)
+    return dict(zip(total.index, ratio, strict=True))
+
+
+def _sums(key: NDArray[np.integer], count: int, values: Ints | Floats, scale: Floats | None) -> Ints:
+    """Sums of values by key: exact, or, scaled, rounded; int64 of shape (count,)."""
+    if scale is not None:
+        return np.rint(np.bincount(key, values * scale, minlength=count)).astype(np.int64)
+    total = np.zeros(count, np.int64)
+    np.add.at(total, key, values)
+    return total
+
+
 def _narrow(site: Ints, count: int) -> NDArray[np.integer]:
     # numpy's stable sort is a radix sort for 16-bit keys: 20 times faster than for 64-bit ones.
     return site.astype(np.uint16) if count <= 1 << 16 else site
 
 
-def _statistics(duration: Ints, own: Ints, begins: Ints, ends: Ints) -> dict[str, NDArray[np.generic]]:
+def _statistics(duration: Ints, begins: Ints, ends: Ints) -> dict[str, NDArray[np.generic]]:
     shape = len(begins)
     result: dict[str, NDArray[np.generic]] = {
         name: np.zeros(shape, np.float64 if name == "mean" else np.int64)
-        for name in ("total", "self", "mean", *PERCENTILES, "max")
+        for name in ("mean", *PERCENTILES, "max")
     }
     for at, (begin, end) in enumerate(zip(begins, ends, strict=True)):
         ordered = np.sort(duration[begin:end])
-        total = ordered.sum()
-        result["total"][at] = total
-        result["self"][at] = own[begin:end].sum()
-        result["mean"][at] = total / len(ordered)
+        result["mean"][at] = ordered.sum() / len(ordered)
         for name, fraction in PERCENTILES.items():
             result[name][at] = ordered[int(np.ceil(fraction * len(ordered))) - 1]
         result["max"][at] = ordered[-1]
     return result
 
 
-def _kernel_time(df: pd.DataFrame, table: pd.DataFrame) -> NDArray[np.float64]:
+def _kernel_time(df: pd.DataFrame, table: pd.DataFrame, scale: Floats | None) -> Floats:
     root = ((df["depth"] == 0) & (df["kind"] != "async")).to_numpy()
     codes = df["kernel"].cat.codes.to_numpy()[root]
-    total = np.zeros(len(df["kernel"].cat.categories), np.int64)
-    np.add.at(total, codes, df["duration_ns"].to_numpy()[root])
+    duration = df["duration_ns"].to_numpy()[root]
+    total = _sums(codes, len(df["kernel"].cat.categories), duration, None if scale is None else scale[root])
     ns = total[table["kernel"].cat.codes.to_numpy()].astype(np.float64)
     return np.where(ns > 0, ns, np.nan)

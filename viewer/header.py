@@ -12,6 +12,10 @@ from viewer.units import bytes_text, count_text, fit, pad, printable
 __all__ = ["EMULATED", "Header", "make_header", "render_header"]
 
 EMULATED = "EMULATED: cycles of a cost model, not GPU time"
+MEASURED = {
+    "issue": "spans on loads end at their issue; measure=latency ends them with their data",
+    "latency": "spans on loads end when their data has arrived; loads do not overlap",
+}
 NO_LAUNCHES = (
     "No launches recorded. Check that a Triton kernel was launched inside the session,",
     "that kernels= matches its name, and that the session's backend is the one it ran on.",
@@ -20,7 +24,10 @@ NO_LAUNCHES = (
 
 @dataclass(frozen=True)
 class Header:
-    """The facts about a profile; clock_ghz and ns_uncertainty are (least, greatest), None when unknown."""
+    """The facts about a profile; clock_ghz and ns_uncertainty are (least, greatest), None when unknown.
+
+    measure: what spans on loads end with, "issue" or "latency"; "" when unknown.
+    """
 
     trace: str
     tool: str
@@ -30,6 +37,7 @@ class Header:
     ns_uncertainty: tuple[float, float] | None
     versions: dict[str, str]
     options: dict[str, Any]
+    measure: str
     kernels: int
     launches: int
     ctas: int
@@ -55,6 +63,7 @@ def make_header(profile: Profile, trace: str) -> Header:
         ns_uncertainty=_range(launches["ns_uncertainty"].to_numpy()),
         versions=versions,
         options=dict(metadata.get("options") or {}),
+        measure=_measure(metadata),
         kernels=int(launches["kernel"].nunique()),
         launches=len(launches),
         ctas=int(launches["ctas"].sum()),
@@ -80,6 +89,7 @@ def render_header(header: Header, width: int) -> list[Text]:
         ("Device", ", ".join(filter(None, [header.device or "unknown", _clock(header)]))),
         ("Versions", "  ".join(f"{name} {version}" for name, version in header.versions.items())),
         ("Options", "  ".join(f"{name}={value}" for name, value in header.options.items() if value)),
+        ("Measured", MEASURED.get(header.measure, "")),
         ("Records", _records(header)),
     ]
     lines = [Text(EMULATED, style="bold black on yellow")] if header.backend == "emulator" else []
@@ -94,6 +104,12 @@ def render_header(header: Header, width: int) -> list[Text]:
     if header.launches == 0:
         lines += [Text(), *(Text(line) for line in NO_LAUNCHES)]
     return lines
+
+
+def _measure(metadata: dict[str, Any]) -> str:
+    """What loads were measured to: "latency" if those of any kernel were to their data; "" if unknown."""
+    found = {about.get("measure", "") for about in (metadata.get("kernels") or {}).values()}
+    return next((measure for measure in ("latency", "issue") if measure in found), "")
 
 
 def _device(device: dict[str, Any]) -> str:

@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 from rich.text import Text
 
 from profscope.profile import Profile
-from profscope.summary import sites
+from profscope.summary import row_scales, sites
 from viewer.grid import Column, grid
 from viewer.source import SourceLines
 from viewer.units import count_text, duration_text, printable, share_text, source_text
@@ -54,9 +54,13 @@ def make_trees(
     site, table = sites(df)
     node, parent, node_site = _paths(df, site)
     duration = df[f"duration_{unit}"].to_numpy()
+    scale = row_scales(df, profile.launches)
     count = np.bincount(node)
     total = np.zeros(len(count), np.int64)
     np.add.at(total, node, duration)
+    if scale is not None:  # estimates for the whole grid, as in the summary
+        count = np.rint(np.bincount(node, scale)).astype(np.int64)
+        total = np.rint(np.bincount(node, duration * scale)).astype(np.int64)
     roots = np.flatnonzero(parent < 0)
     kernel = table["kernel"].astype(str).to_numpy()[node_site]
     children = _children(parent)

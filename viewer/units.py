@@ -17,6 +17,7 @@ __all__ = [
     "pad",
     "parse_range",
     "printable",
+    "rate_text",
     "share_text",
     "source_text",
 ]
@@ -62,6 +63,13 @@ def bytes_text(count: int) -> str:
 def share_text(share: float | None) -> str:
     """A share of 0..1 as "41.2%"; "-" when there is none."""
     return "-" if share is None else f"{100 * share:.1f}%"
+
+
+def rate_text(rate: float | None) -> str:
+    """A rate with three significant digits: "0.0123", "4.56", "3,210"; "-" when there is none."""
+    if rate is None:
+        return "-"
+    return f"{rate:,.0f}" if rate >= 99.95 else f"{rate:#.3g}"
 
 
 def source_text(file: str, line: int) -> str:

@@ -7,6 +7,7 @@ from hypothesis import given
 
 from profscope.profile import Profile
 from profscope.summary import SITE_COLUMNS, self_times, sites
+from profscope.work import WORK_COLUMNS
 from tests.export.profiles import profile_metadata, profiles, regular_profile
 
 
@@ -60,7 +61,7 @@ def test_units_are_in_the_names() -> None:
         for unit in ("ns", "cycles")
     ]
     summary = regular_profile().summary()
-    assert set(summary.columns) == {*SITE_COLUMNS, *names}
+    assert set(summary.columns) == {*SITE_COLUMNS, *names, "sampled", *WORK_COLUMNS}
     assert (
         summary.dtypes[[name for name in names if name not in ("share", "mean_ns", "mean_cycles")]] == "int64"
     ).all()
