@@ -32,7 +32,6 @@ def _inputs(shape: tuple[int, int, int, int], device: str) -> Tensors:
     return {
         **found,
         "gates": gates.to(torch.bfloat16),
-        "decay": gates[..., 0].contiguous(),
         "beta": torch.rand(shape[:3], generator=generator).to(device, torch.bfloat16),
     }
 
@@ -59,12 +58,10 @@ def _case(
 
 
 def cases(size: str) -> list[Case]:
-    """Gated linear attention, delta rule, gated delta rule, attention; needs fla-core (see INSTALLED)."""
+    """Attention, gated linear attention, delta rule; needs fla-core (see INSTALLED)."""
     from fla.ops.attn import parallel_attn
     from fla.ops.delta_rule import chunk_delta_rule
     from fla.ops.delta_rule.naive import delta_rule_recurrence
-    from fla.ops.gated_delta_rule import chunk_gated_delta_rule
-    from fla.ops.gated_delta_rule.naive import naive_recurrent_gated_delta_rule
     from fla.ops.gla import chunk_gla
     from fla.ops.gla.naive import naive_recurrent_gla
 
@@ -87,10 +84,5 @@ def cases(size: str) -> list[Case]:
             "delta_rule", size, (*qkv, "beta"),
             lambda q, k, v, beta: chunk_delta_rule(q, k, v, beta)[0],
             lambda q, k, v, beta: delta_rule_recurrence(*heads_first(q, k, v, beta))[0].transpose(1, 2),
-        ),
-        _case(
-            "gated_delta_rule", size, (*qkv, "decay", "beta"),
-            lambda q, k, v, g, beta: chunk_gated_delta_rule(q, k, v, g, beta)[0],
-            lambda q, k, v, g, beta: naive_recurrent_gated_delta_rule(q, k, v, beta, g)[0],
         ),
     ]  # fmt: skip
