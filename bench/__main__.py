@@ -29,7 +29,7 @@ import torch
 import triton
 
 import profscope
-from bench import gpu, kernels, static
+from bench import gpu, kernels, launch_path, static
 from bench.table import Cell, Row, render, row_from_json, row_to_json
 from bench.timing import synchronize, why
 
@@ -70,6 +70,7 @@ def tasks(*, dry_run: bool, rounds: int) -> dict[str, Task]:
         gpu.launch_cost, large, device, few, launches=4 if dry_run else 200, proton_launches=1
     )
     found["end: matmul"] = partial(gpu.session_end, large, device)
+    found["static: launch path"] = partial(launch_path.launch_path, small, rounds)
     for workload in chosen:
         found[f"static: {workload.name}"] = partial(static.static, workload)
     return found

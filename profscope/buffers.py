@@ -11,7 +11,7 @@ from __future__ import annotations
 import itertools
 import threading
 from concurrent.futures import Future, ThreadPoolExecutor
-from typing import Protocol
+from typing import Any, Protocol
 
 import numpy as np
 import numpy.typing as npt
@@ -19,7 +19,7 @@ import torch
 
 from instrument_passes.records import BASE_ALIGNMENT, align
 
-__all__ = ["Buffers", "DeviceBuffers", "HostBuffers", "Slice"]
+__all__ = ["Buffers", "DeviceBuffers", "Filling", "HostBuffers", "Lane", "Slice"]
 
 Bytes = npt.NDArray[np.uint8]
 # A launch that another thread has begun must be enqueued before its arena can be drained. A launch that
@@ -29,20 +29,45 @@ _MOVERS = 4  # threads that copy from pinned memory; one alone moves less than P
 
 
 class Slice(Protocol):
-    """A launch's buffer, as Triton's launcher takes it from an allocator."""
-
-    def data_ptr(self) -> int:
-        """Its address, a multiple of BASE_ALIGNMENT, with the launch bits in the low bits."""
+    """A launch's buffer."""
 
     @property
     def extent(self) -> tuple[int, int]:
         """Start address and bytes."""
 
-    def enqueued(self) -> None:
-        """The launch that uses it is in its stream, or has failed."""
-
     def fetch(self) -> Bytes:
         """Its bytes on the host; waits for the launch. Raises RuntimeError if the device has faulted."""
+
+
+class Lane:
+    """One launching thread: the launch that it has been given memory for and that may not be in its stream
+    yet. Only its thread writes it, so that nothing in the launch path needs a lock for it."""
+
+    __slots__ = ("about", "filling", "offset")
+
+    def __init__(self) -> None:
+        self.filling: Filling | None = None
+        self.offset = 0
+        self.about: Any = None  # what the caller wants to know when the launch begins
+
+    def enqueued(self) -> None:
+        """The launch is in its stream, or has failed."""
+        filling = self.filling
+        if filling is not None:
+            self.filling = None
+            filling.open.discard(self)  # atomic, and before the look at `awaited`
+            if filling.awaited:
+                filling.wake()
+
+
+class Filling(Protocol):
+    """What a launch's memory is part of; `open` holds the lanes whose launch is not enqueued yet."""
+
+    open: set[Lane]
+    awaited: bool
+
+    def wake(self) -> None:
+        """A launch has been enqueued and someone waits for it."""
 
 
 class Buffers(Protocol):
@@ -50,15 +75,27 @@ class Buffers(Protocol):
 
     limit_bytes: int
 
-    def place(self, size: int, stream: int, bits: int) -> Slice:
-        """A zeroed slice for a launch on this stream; size must not exceed limit_bytes."""
+    def place(self, lane: Lane, size: int, stream: int, bits: int) -> Any:
+        """Zeroed memory for a launch on this stream, in `lane.filling` at `lane.offset`.
+
+        Returns what Triton's launcher takes for a pointer: the address, a multiple of BASE_ALIGNMENT, with
+        the launch bits in the low bits, or an object that holds it. size must not exceed limit_bytes.
+        """
+
+    def slice(self, filling: Any, offset: int, size: int) -> Slice:
+        """What `place` placed."""
 
     def close(self) -> None:
         """No more slices; what was placed can still be fetched."""
 
 
 class _HostSlice:
+    """A slice that is its own filling and its own pointer: it names its memory itself, as `extent`."""
+
+    awaited = False
+
     def __init__(self, size: int, bits: int) -> None:
+        self.open: set[Lane] = set()
         memory = np.zeros(size + BASE_ALIGNMENT, np.uint8)
         start = -memory.ctypes.data % BASE_ALIGNMENT
         self._bytes = memory[start : start + size]
@@ -71,8 +108,8 @@ class _HostSlice:
     def extent(self) -> tuple[int, int]:
         return self._bytes.ctypes.data, self._bytes.nbytes
 
-    def enqueued(self) -> None:
-        pass
+    def wake(self) -> None:
+        """Nobody waits: the launcher returns when the launch is over."""
 
     def fetch(self) -> Bytes:
         return self._bytes
@@ -84,64 +121,67 @@ class HostBuffers:
     def __init__(self, budget_bytes: int) -> None:
         self.limit_bytes = budget_bytes
 
-    def place(self, size: int, stream: int, bits: int) -> Slice:
-        return _HostSlice(size, bits)
+    def place(self, lane: Lane, size: int, stream: int, bits: int) -> _HostSlice:
+        lane.filling = slice_ = _HostSlice(size, bits)
+        lane.offset = 0
+        return slice_
+
+    def slice(self, filling: _HostSlice, offset: int, size: int) -> Slice:
+        return filling
 
     def close(self) -> None:
         pass
 
 
 class _Generation:
-    """One filling of an arena; `host` receives its bytes once it is drained."""
+    """One filling of an arena; `host` receives its bytes once it is drained.
 
-    def __init__(self, arena: _Arena) -> None:
+    The fields that every launch touches are here and not a hop away.
+    """
+
+    __slots__ = ("address", "arena", "awaited", "host", "idle", "open", "room", "streams", "used")
+
+    def __init__(self, arena: _Arena, room: int, idle: threading.Condition) -> None:
         self.arena = arena
+        self.address: int = arena.address
         self.used = 0
-        self.pending = 0  # slices placed whose launch is not enqueued yet
+        self.room = room  # bytes up to which place() has nothing to arrange
         self.streams: set[int] = set()
         self.host: Future[Bytes] | None = None
+        self.open: set[Lane] = set()
+        self.awaited = False  # someone waits on `idle` for `open` to be empty
+        self.idle = idle
+
+    def wake(self) -> None:
+        with self.idle:
+            self.idle.notify_all()
 
 
 class _Arena:
     """Device memory that is zero from the generation's `used` on, once `ready` has passed."""
 
-    def __init__(self, size: int, device: int) -> None:
+    def __init__(self, size: int, device: int, idle: threading.Condition) -> None:
         self.memory = torch.empty(size + BASE_ALIGNMENT, dtype=torch.uint8, device=f"cuda:{device}")
         self.start = -self.memory.data_ptr() % BASE_ALIGNMENT
-        self.address = self.memory.data_ptr() + self.start
+        self.address: int = self.memory.data_ptr() + self.start
         self.ready = torch.cuda.Event()
-        self.generation = _Generation(self)
+        self.generation = _Generation(self, size // 2, idle)
         self.pinned: Future[torch.Tensor] | None = None
         self.moved: Future[Bytes] | None = None  # the last move out of `pinned`
 
 
 class _DeviceSlice:
-    __slots__ = ("_buffers", "_generation", "_offset", "_open", "_pointer", "_size")
-
-    def __init__(
-        self, buffers: DeviceBuffers, generation: _Generation, offset: int, size: int, bits: int
-    ) -> None:
+    def __init__(self, buffers: DeviceBuffers, generation: _Generation, offset: int, size: int) -> None:
         self._buffers = buffers
         self._generation = generation
         self._offset = offset
         self._size = size
-        self._pointer: int = generation.arena.address + offset | bits
-        self._open = True
-
-    def data_ptr(self) -> int:
-        return self._pointer
 
     @property
     def extent(self) -> tuple[int, int]:
-        return self._generation.arena.address + self._offset, self._size
-
-    def enqueued(self) -> None:
-        if self._open:
-            self._open = False
-            self._buffers.enqueued(self._generation)
+        return self._generation.address + self._offset, self._size
 
     def fetch(self) -> Bytes:
-        self.enqueued()
         return self._buffers.fetch(self._generation)[self._offset : self._offset + self._size]
 
 
@@ -156,32 +196,31 @@ class DeviceBuffers:
         self._device = device
         self._side = torch.cuda.Stream(device)
         self._lock = threading.Lock()
-        self._idle = threading.Condition(self._lock)  # no launch of some generation is pending any more
+        self._idle = threading.Condition(self._lock)  # no launch of some generation is open any more
         self._threads = ThreadPoolExecutor(2, "profscope-drain")
         self._movers = ThreadPoolExecutor(_MOVERS, "profscope-move")
         self._arenas = [self._new_arena()]
-        self._current = self._arenas[0]
+        self._current = self._arenas[0].generation
 
-    def place(self, size: int, stream: int, bits: int) -> Slice:
+    def place(self, lane: Lane, size: int, stream: int, bits: int) -> int:
+        # Every launch comes through here. The address is a plain int, since for an object the launcher asks
+        # the driver whether its pointer is one of the device's.
         with self._lock:
-            while self._current.generation.used + size > self.limit_bytes:
-                self._rotate()
-            generation = self._current.generation
-            if stream not in generation.streams:
-                self._stream(stream).wait_event(self._current.ready)
-                generation.streams.add(stream)
+            generation = self._current
             offset = generation.used
-            generation.used = align(offset + size, BASE_ALIGNMENT)
-            generation.pending += 1
-            if self._current.pinned is None and generation.used > self.limit_bytes // 2:
-                self._current.pinned = self._threads.submit(self._pin)
-            return _DeviceSlice(self, generation, offset, size, bits)
+            end = -(-(offset + size) // BASE_ALIGNMENT) * BASE_ALIGNMENT
+            if end > generation.room or stream not in generation.streams:
+                generation = self._make_room(size, stream)
+                offset = generation.used
+                end = align(offset + size, BASE_ALIGNMENT)
+            generation.used = end
+            generation.open.add(lane)
+        lane.filling = generation
+        lane.offset = offset
+        return generation.address + offset | bits
 
-    def enqueued(self, generation: _Generation) -> None:
-        with self._lock:
-            generation.pending -= 1
-            if not generation.pending:
-                self._idle.notify_all()
+    def slice(self, filling: _Generation, offset: int, size: int) -> Slice:
+        return _DeviceSlice(self, filling, offset, size)
 
     def fetch(self, generation: _Generation) -> Bytes:
         """The bytes of a generation; drains it if that has not happened, and waits."""
@@ -214,7 +253,7 @@ class DeviceBuffers:
         )
 
     def _new_arena(self) -> _Arena:
-        arena = _Arena(self.limit_bytes, self._device)
+        arena = _Arena(self.limit_bytes, self._device, self._idle)
         self._side.wait_stream(torch.cuda.current_stream(self._device))
         with torch.cuda.stream(self._side):
             arena.memory.zero_()
@@ -224,21 +263,37 @@ class DeviceBuffers:
     def _pin(self) -> torch.Tensor:
         return torch.empty(self.limit_bytes, dtype=torch.uint8, pin_memory=True)
 
+    def _make_room(self, size: int, stream: int) -> _Generation:
+        """The generation that takes a launch of this size: rotated to, waited for by the stream."""
+        while self._current.used + size > self.limit_bytes:
+            self._rotate()
+        generation = self._current
+        arena = generation.arena
+        if stream not in generation.streams:
+            self._stream(stream).wait_event(arena.ready)
+            generation.streams.add(stream)
+        if generation.used + size > generation.room:  # half full: it will be drained
+            if arena.pinned is None:
+                arena.pinned = self._threads.submit(self._pin)
+            generation.room = self.limit_bytes
+        return generation
+
     def _rotate(self) -> None:
         """Drain the current arena in the background and go on in the other, once that is on the host."""
         full = self._current
-        if full.generation.used:
-            self._drain(full.generation, pinned=True)
-        if self._current is not full:
+        if full.used:
+            self._drain(full, pinned=True)
+        if self._current.arena is not full.arena:
             return  # draining waits, and another thread has rotated meanwhile
         if len(self._arenas) < 2:
             self._arenas.append(self._new_arena())
-        self._current = next(arena for arena in self._arenas if arena is not full)
+        self._current = next(arena for arena in self._arenas if arena is not full.arena).generation
 
     def _drain(self, generation: _Generation, *, pinned: bool) -> None:
         """Copy a generation to the host and zero its memory, on the side stream; a new one begins."""
         arena = generation.arena
-        self._idle.wait_for(lambda: not generation.pending, _ENQUEUE_TIMEOUT_S)
+        generation.awaited = True  # before the look at `open`
+        self._idle.wait_for(lambda: not generation.open, _ENQUEUE_TIMEOUT_S)
         if generation.host is not None:
             return  # by another thread, while this one waited
         for stream in generation.streams:
@@ -263,7 +318,9 @@ class DeviceBuffers:
         else:
             generation.host = Future()
             generation.host.set_result(host.numpy())
-        arena.generation = _Generation(arena)
+        arena.generation = _Generation(arena, self.limit_bytes // 2, self._idle)
+        if self._current is generation:
+            self._current = arena.generation
 
     def _move(self, pinned: Bytes, drained: torch.cuda.Event) -> Bytes:
         """Wait for a drain and copy it to pageable memory."""

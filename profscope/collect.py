@@ -20,7 +20,7 @@ from triton.runtime import _allocation, driver
 from instrument_passes.manifest import Manifest
 from instrument_passes.records import MIN_RING_LOG2, LaunchBits
 from profscope.assemble import RawLaunch
-from profscope.buffers import Buffers, DeviceBuffers, HostBuffers, Slice
+from profscope.buffers import Buffers, DeviceBuffers, HostBuffers, Lane, Slice
 from profscope.decode import has_records, ring_rows
 from profscope.options import Options
 from profscope.programs import PROGRAMS
@@ -42,15 +42,6 @@ class Launch:
     slice: Slice
 
 
-class _Nowhere:
-    """The pointer of a launch that is not recorded: it carries no enable bit."""
-
-    extent = (0, 0)
-
-    def data_ptr(self) -> int:
-        return 0
-
-
 class _Plan(NamedTuple):
     """What launches of a kernel with a given grid get; it stays once the rings' length is settled."""
 
@@ -60,15 +51,26 @@ class _Plan(NamedTuple):
     ctas: int
 
 
+class _Route(NamedTuple):
+    """What is known beforehand of launches of one program and grid, on one stream of one device."""
+
+    place: Callable[[Lane, int, int, int], Any]
+    needed: int
+    stream: int
+    bits: int
+    plan: _Plan
+    device: int
+    buffers: Buffers
+
+
 class _Thread(threading.local):
-    """What this thread's launcher was given last and has not launched yet."""
+    """This thread's lane; made when the thread launches first."""
 
-    slice: Slice | None = None
-    plan: _Plan | None = None
-    device: int = 0
+    def __init__(self) -> None:
+        self.lane = Lane()
 
 
-_NOWHERE: Final = _Nowhere()
+_NOWHERE: Final = None  # the pointer of a launch that is not recorded: without the enable bit
 
 
 class Collector:
@@ -83,17 +85,24 @@ class Collector:
         self._thread = _Thread()
         self._user_allocator: Callable[..., Any] | None = None
         self._buffers: dict[int, Buffers] = {}
-        self._log: list[tuple[Manifest, int, int, _Plan, Slice]] = []
+        self._log: list[tuple[Manifest, _Route, Any, int]] = []  # with the filling and the offset in it
         self._plans: dict[tuple[int, int], _Plan] = {}  # by tag and size asked for; settled ones only
+        self._routes: dict[tuple[int, int, int | None, int], _Route] = {}  # also by stream and device
+        # The functions behind torch.cuda.current_device() and is_current_stream_capturing().
+        self._device: Callable[[], int] = torch._C._cuda_getDevice if self._cuda else int
+        self._capturing: Callable[[], bool] = torch._C._cuda_isCurrentStreamCapturing if self._cuda else bool
         self._ring_log2: dict[tuple[int, int], int] = {}  # by manifest digest and CTAs: learned
 
     @property
     def launches(self) -> list[Launch]:
         """The launches so far."""
         return [
-            Launch(i, manifest, device, stream, plan.ctas, plan.bits, slice_)
-            for i, (manifest, device, stream, plan, slice_) in enumerate(self._log)
-        ]
+            Launch(
+                index, manifest, route.device, route.stream, route.plan.ctas, route.plan.bits,
+                route.buffers.slice(filling, offset, route.needed),
+            )
+            for index, (manifest, route, filling, offset) in enumerate(self._log)
+        ]  # fmt: skip
 
     def __len__(self) -> int:
         return len(self._log)
@@ -117,59 +126,53 @@ class Collector:
 
     def allocate(self, size: int, alignment: int, stream: int | None) -> Any:
         """The profile allocator. Other profilers' allocations, told by their alignment, go to theirs."""
-        thread = self._thread
-        if thread.slice is not None:  # what this thread launched last is in its stream by now, or failed
-            thread.slice.enqueued()
-            thread.slice = None
-        plan = self._plans.get((alignment, size))
-        programs = PROGRAMS.tagged(alignment) if plan is None else ()
-        if plan is None and not programs:
-            return self._foreign(size, alignment, stream)
-        device = 0
-        if self._cuda:
-            if torch.cuda.is_current_stream_capturing():  # before planning, which may wait for a launch
-                self._skip("CUDA graph capture is not recorded")
-                return _NOWHERE
-            device = torch.cuda.current_device()
-        plan = plan or self._plan(programs, size, alignment)
-        if plan is None:
+        lane = self._thread.lane
+        if lane.filling is not None:  # what this thread launched last failed
+            lane.enqueued()
+        route = self._routes.get((size, alignment, stream, self._device()))
+        if route is None:
+            found = self._find_route(size, alignment, stream)
+            if not isinstance(found, _Route):
+                return found
+            route = found
+        elif stream and self._capturing():  # stream 0, the default one, cannot be captured
+            self._captured()
             return _NOWHERE
-        buffers = self._buffers.get(device) or self._open_buffers(device)
-        if buffers is None:
-            return _NOWHERE
-        thread.slice = slice_ = buffers.place(plan.needed, stream or 0, plan.pointer_bits)
-        thread.plan = plan
-        thread.device = device
-        return slice_
+        lane.about = route
+        place, needed, stream, bits, _, _, _ = route
+        return place(lane, needed, stream, bits)
 
     def launched(self, metadata: Any) -> None:
-        """launch_enter_hook: ties the slice just given in this thread to the function being launched."""
-        thread = self._thread
-        slice_, plan = thread.slice, thread.plan
-        if slice_ is None or plan is None:
-            return
-        data = metadata.data
-        manifest = PROGRAMS.of(data["function"])
-        if manifest is not None:
-            self._log.append((manifest, thread.device, data["stream"] or 0, plan, slice_))
+        """launch_enter_hook: ties the memory just given in this thread to the function being launched."""
+        lane = self._thread.lane
+        filling = lane.filling
+        if filling is not None:
+            manifest = PROGRAMS.of(metadata.data["function"])
+            if manifest is not None:
+                self._log.append((manifest, lane.about, filling, lane.offset))
 
     def enqueued(self, metadata: Any) -> None:
-        """launch_exit_hook: the launch is in its stream, so its buffer may be drained behind it."""
-        thread = self._thread
-        if thread.slice is not None:
-            thread.slice.enqueued()
-            thread.slice = None
+        """launch_exit_hook: the launch is in its stream, so its memory may be drained behind it."""
+        lane = self._thread.lane
+        if lane.filling is not None:
+            lane.enqueued()
 
     def loaded(
         self, module: Any, function: int, name: str, metadata_group: dict[str, str], hash: str
     ) -> None:
         """kernel_load_end_hook: learn what a binary records, or why it records nothing."""
         manifest = PROGRAMS.loaded(function, metadata_group)
-        if manifest is not None and manifest.failure:
+        if manifest is None:
+            return
+        if manifest.failure:
             self.failures[manifest.kernel] = manifest.failure
+        elif len(PROGRAMS.tagged(manifest.tag)) > 1:  # what was planned for the tag is not enough for both
+            self._plans.clear()
+            self._routes.clear()
 
     def fetch(self, launches: Sequence[Launch]) -> tuple[list[RawLaunch], list[str]]:
         """The launches with their bytes on the host; waits for them. Also notes on what was lost and why."""
+        self._thread.lane.enqueued()  # where the last launch of this thread failed
         raw: list[RawLaunch] = []
         notes = [f"{count} launches ran unrecorded: {why}" for why, count in self.unrecorded.items()]
         for launch in launches:
@@ -195,6 +198,7 @@ class Collector:
 
     def close(self) -> None:
         """Fetch everything and give the device memory back."""
+        self._thread.lane.enqueued()
         with self._lock, contextlib.suppress(RuntimeError):  # a faulted device: fetch() reports what is lost
             for buffers in self._buffers.values():
                 buffers.close()
@@ -210,6 +214,30 @@ class Collector:
             return by_driver(size, alignment, stream)
         assert user is not None
         return user(size, alignment, stream)
+
+    def _find_route(self, size: int, alignment: int, stream: int | None) -> Any:
+        """The route of a launch, kept once its plan is settled; or what the allocator answers instead."""
+        plan = self._plans.get((alignment, size))
+        programs = PROGRAMS.tagged(alignment) if plan is None else ()
+        if plan is None and not programs:
+            return self._foreign(size, alignment, stream)
+        if self._capturing():  # before planning, which may wait for a launch
+            self._captured()
+            return _NOWHERE
+        plan = plan or self._plan(programs, size, alignment)
+        if plan is None:
+            return _NOWHERE
+        device = self._device()
+        buffers = self._buffers.get(device) or self._open_buffers(device)
+        if buffers is None:
+            return _NOWHERE
+        route = _Route(buffers.place, plan.needed, stream or 0, plan.pointer_bits, plan, device, buffers)
+        if (alignment, size) in self._plans:
+            self._routes[size, alignment, stream, device] = route
+        return route
+
+    def _captured(self) -> None:
+        self._skip("CUDA graph capture is not recorded")
 
     def _plan(self, programs: Sequence[Manifest], size: int, tag: int) -> _Plan | None:
         """What this launch records: decided anew until the rings' lengths are known, then remembered."""

@@ -44,6 +44,7 @@ class CompileHook:
         self.options = options
         self.context = PassContext(triton_version(), options.static_records)
         self.mode = f"profscope-{options.digest(__version__)}"
+        self._key = self.mode, self.mode
         self._user_hook: Callable[..., Any] | None = None
 
     @contextlib.contextmanager
@@ -65,8 +66,10 @@ class CompileHook:
 
     def stages(self, *args: Any) -> tuple[str, str] | None:
         """The inspection hook: without arguments it names itself for the cache keys, else wraps `ttgir`."""
-        if not args:
-            key, digest = self._user_hook() if self._user_hook is not None else ("", "")
+        if not args:  # at every launch
+            if self._user_hook is None:
+                return self._key
+            key, digest = self._user_hook()
             return f"{key}{self.mode}", f"{digest}{self.mode}"
         if self._user_hook is not None:
             self._user_hook(*args)

@@ -54,6 +54,10 @@ class ProgramTable:
         """The programs that ask the profile allocator for this alignment; see `Manifest.tag`."""
         return self._by_tag.get(tag, ())
 
+    def functions(self) -> tuple[int, ...]:
+        """Handles of the loaded functions that record."""
+        return tuple(self._by_function)
+
     def of(self, function: int) -> Manifest | None:
         """The manifest of a loaded function, None if it is bare or unknown."""
         return self._by_function.get(function)

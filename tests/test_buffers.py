@@ -1,85 +1,54 @@
-"""Device arenas, on memory of the host that stands in for a GPU's: what a drain copies, who may fill what.
-
-The stand-in executes at once, so it shows nothing about the order of streams; `tests/gpu` does.
-"""
+"""Device arenas, on memory of the host that stands in for a GPU's: what a drain copies, who may fill what."""
 
 from __future__ import annotations
 
-import contextlib
 import ctypes
 import random
 import threading
-from types import SimpleNamespace
+from collections.abc import Iterator
 
 import numpy as np
 import pytest
-import torch
 
 from instrument_passes.records import BASE_ALIGNMENT
-from profscope import buffers
-from profscope.buffers import DeviceBuffers, Slice
+from profscope.buffers import DeviceBuffers, Lane, Slice
+from tests import standin
 
 LIMIT = 64 * BASE_ALIGNMENT
 
 
-class _Event:
-    def record(self, stream: object) -> None: ...
-
-    def synchronize(self) -> None: ...
-
-
-class _Stream:
-    def __init__(self, *where: int) -> None: ...
-
-    def wait_event(self, event: _Event) -> None: ...
-
-    def wait_stream(self, stream: _Stream) -> None: ...
-
-    def record_event(self) -> _Event:
-        return _Event()
-
-    def synchronize(self) -> None: ...
-
-
 @pytest.fixture
-def arenas(monkeypatch: pytest.MonkeyPatch) -> DeviceBuffers:
-    def empty(size: int, dtype: torch.dtype = torch.uint8, **where: object) -> torch.Tensor:
-        return torch.full((size,), 0xEE, dtype=torch.uint8)  # device memory comes with anything in it
-
-    cuda = SimpleNamespace(
-        Event=_Event,
-        Stream=_Stream,
-        ExternalStream=_Stream,
-        default_stream=_Stream,
-        current_stream=_Stream,
-        stream=lambda stream: contextlib.nullcontext(),
-    )
-    monkeypatch.setattr(buffers, "torch", SimpleNamespace(empty=empty, uint8=torch.uint8, cuda=cuda))
-    return DeviceBuffers(0, 2 * LIMIT)
+def arenas() -> Iterator[DeviceBuffers]:
+    with standin.gpu():
+        yield DeviceBuffers(0, 2 * LIMIT)
 
 
-def fill(slice_: Slice, value: int) -> None:
-    """What a launch does: finds its memory zeroed, writes, and is in its stream."""
+def launch(arenas: DeviceBuffers, lane: Lane, size: int, stream: int, value: int) -> Slice:
+    """A launch: is given memory, finds it zeroed, writes, and is in its stream."""
+    arenas.place(lane, size, stream, 1)
+    slice_ = arenas.slice(lane.filling, lane.offset, size)
     address, size = slice_.extent
     assert ctypes.string_at(address, size) == bytes(size)
     ctypes.memset(address, value, size)
-    slice_.enqueued()
+    lane.enqueued()
+    return slice_
 
 
 def test_an_address_carries_the_bits_and_is_aligned(arenas: DeviceBuffers) -> None:
-    slice_ = arenas.place(100, 0, 0b1011)
-    address, size = slice_.extent
-    assert slice_.data_ptr() == address | 0b1011
-    assert (address % BASE_ALIGNMENT, size) == (0, 100)
-    slice_.enqueued()
+    lane = Lane()
+    for stream in (0, 1):
+        pointer = arenas.place(lane, 100, stream, 0b1011)
+        address, size = arenas.slice(lane.filling, lane.offset, 100).extent
+        assert pointer == address | 0b1011
+        assert (address % BASE_ALIGNMENT, size) == (0, 100)
+        lane.enqueued()
     arenas.close()
 
 
 def test_what_was_written_comes_back_through_any_number_of_rotations(arenas: DeviceBuffers) -> None:
-    slices = []
+    slices, lane = [], Lane()
     for index in range(500):
-        slices.append(arenas.place(LIMIT // 7, index % 3, 1))
-        fill(slices[-1], index % 251 + 1)
+        slices.append(launch(arenas, lane, LIMIT // 7, index % 3, index % 251 + 1))
         if index % 97 == 0:
             slices[-1].fetch()  # in the middle of a filling
     arenas.close()
@@ -93,14 +62,13 @@ def test_threads_that_fill_the_arenas_together_lose_nothing(arenas: DeviceBuffer
     ready = threading.Barrier(4)
 
     def work(number: int) -> None:
-        sizes = random.Random(number)
+        sizes, lane = random.Random(number), Lane()
         ready.wait()
         try:
             for index in range(300):
                 value = (number * 300 + index) % 255 + 1
-                slice_ = arenas.place(sizes.randrange(1, LIMIT // 3), number, 1)
-                fill(slice_, value)
-                kept.append((value, slice_))
+                size = sizes.randrange(1, LIMIT // 3)
+                kept.append((value, launch(arenas, lane, size, number, value)))
         except AssertionError as error:
             wrong.append(error)
 
@@ -116,8 +84,25 @@ def test_threads_that_fill_the_arenas_together_lose_nothing(arenas: DeviceBuffer
 
 
 def test_closing_gives_the_device_memory_back(arenas: DeviceBuffers) -> None:
-    slice_ = arenas.place(1000, 0, 1)
-    fill(slice_, 7)
+    slice_ = launch(arenas, Lane(), 1000, 0, 7)
     arenas.close()
     assert sum(arena.memory.nbytes for arena in arenas._arenas) == 0
     assert slice_.fetch().tolist() == [7] * 1000
+
+
+def test_a_drain_waits_for_a_launch_that_another_thread_has_begun(arenas: DeviceBuffers) -> None:
+    begun = Lane()
+    arenas.place(begun, 1000, 0, 1)
+    slice_ = arenas.slice(begun.filling, begun.offset, 1000)
+    fetched: list[bytes] = []
+    reader = threading.Thread(target=lambda: fetched.append(slice_.fetch().tobytes()))
+    reader.start()
+    while not (begun.filling and begun.filling.awaited):
+        threading.Event().wait(0.001)
+    other = launch(arenas, Lane(), 500, 0, 3)  # meanwhile others go on
+    ctypes.memset(slice_.extent[0], 9, 1000)
+    begun.enqueued()
+    reader.join()
+    assert fetched == [b"\x09" * 1000]
+    assert other.fetch().tolist() == [3] * 500
+    arenas.close()
