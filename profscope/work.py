@@ -30,6 +30,7 @@ def about_kernel(launches: Sequence[Launch]) -> dict[str, Any]:
     """A kernel's entry in the metadata, from its launches; JSON-able.
 
     sites: how many sites its programs have. measure: what spans on loads end with, "issue" or "latency".
+    in_flight: asynchronous operations paired with the wait that ended them; unpaired: those without one.
     work: what its ops did in `launches` launches, those without a gap in their records, which took `ns` in
     all; `scopes` has, for every op, what the end of its spans means (see `_measures`), bytes and flops.
     """
@@ -51,6 +52,8 @@ def about_kernel(launches: Sequence[Launch]) -> dict[str, Any]:
     return {
         "sites": len(spans),
         "measure": "latency" if latency else "issue",
+        "in_flight": sum(_in_flight(decoded) for _, decoded, _, _ in launches),
+        "unpaired": sum(decoded.unpaired for _, decoded, _, _ in launches),
         "work": {
             "launches": len(whole),
             "ns": sum(ns for _, _, _, ns in whole),
@@ -98,6 +101,11 @@ def with_work(summary: pd.DataFrame, launches: pd.DataFrame, metadata: dict[str,
 def _is_whole(decoded: DecodedLaunch) -> bool:
     """Whether all that the recorded CTAs executed is there."""
     return not decoded.dropped and not decoded.unmatched and bool((decoded.headers["magic"] != 0).all())
+
+
+def _in_flight(decoded: DecodedLaunch) -> int:
+    asynchronous = np.array([site.kind == "async" for site in decoded.sites], np.bool_)
+    return int(np.count_nonzero(asynchronous[decoded.span]))
 
 
 def _executions(manifest: Manifest, decoded: DecodedLaunch) -> npt.NDArray[np.float64]:

@@ -122,6 +122,13 @@ def test_nothing_to_pair() -> None:
     assert in_flight(launch([(0, 0, MEMBER), (0, 0, WAIT0)], members)) == []
 
 
+def test_starts_that_no_wait_ends_are_counted() -> None:
+    used = tuple(replace(s, part=s.part if i in (ISSUE, WAIT1) else "") for i, s in enumerate(SITES))
+    found = with_transactions(launch([(0, 0, ISSUE), (0, 0, ISSUE), (0, 0, WAIT1), (0, 0, ISSUE)], used))
+    assert found.unpaired == 2
+    assert with_transactions(launch([(0, 0, ISSUE), (0, 0, WAIT0)], SITES[:5])).unpaired == 0
+
+
 def test_an_incomplete_record_says_so() -> None:
     used = tuple(replace(s, part=s.part if i in (ISSUE, WAIT0) else "") for i, s in enumerate(SITES))
     found = with_transactions(launch([(0, 0, ISSUE), (0, 0, WAIT0)], used, dropped=4))
@@ -143,6 +150,9 @@ def test_every_copy_of_a_pipelined_kernel_is_paired(name: str) -> None:
     copies = df[scope.str.startswith("async copy") & (df["kind"] == "op")]
     flights = df[df["kind"] == "async"]
     assert len(copies) == len(flights) > 0
+    (about,) = prof.metadata["kernels"].values()
+    assert about["in_flight"] == len(flights)
+    assert about["unpaired"] == 0
     key = ["cta", "warp", "start_cycle"]
     assert flights[key].to_numpy().tolist() == copies[key].to_numpy().tolist()
     waits = df[scope.str.startswith("async wait")]

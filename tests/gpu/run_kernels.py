@@ -43,7 +43,11 @@ _TIMED_SPANS = 5_000_000  # spans that the timed launches of one session may lea
 
 @dataclass(frozen=True)
 class Result:
-    """One kernel launch of one case at one level; times are of the whole case, in ms."""
+    """One kernel launch of one case at one level; times are of the whole case, in ms.
+
+    in_flight and unpaired: asynchronous operations with and without the wait that ended them, of the kernel's
+    launches together.
+    """
 
     case: str
     kernel: str
@@ -52,6 +56,8 @@ class Result:
     warps: int
     spans: int
     dropped: int
+    in_flight: int
+    unpaired: int
     identical: bool
     problems: tuple[str, ...]
     clock_ghz: float
@@ -103,7 +109,7 @@ def measure(case: Case, level: str, *, timed: bool = True, keep: Path | None = N
     identical = same_bits(bare, instrumented)
     if profile.launches.empty:
         problems.append("nothing was recorded")
-        nothing = (case.name, "-", level, 0, 0, 0, 0, identical, tuple(problems), math.nan, math.nan)
+        nothing = (case.name, "-", level, 0, 0, 0, 0, 0, 0, identical, tuple(problems), math.nan, math.nan)
         return [Result(*nothing, bare_ms, instrumented_ms)]
     spans = profile.df["launch"].value_counts()
     return [
@@ -115,6 +121,8 @@ def measure(case: Case, level: str, *, timed: bool = True, keep: Path | None = N
             warps=launch.num_warps,
             spans=int(spans.get(launch.launch, 0)),
             dropped=launch.dropped,
+            in_flight=profile.metadata["kernels"][launch.kernel]["in_flight"],
+            unpaired=profile.metadata["kernels"][launch.kernel]["unpaired"],
             identical=identical,
             problems=tuple(problems),
             clock_ghz=launch.clock_ghz,
