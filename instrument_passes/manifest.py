@@ -14,6 +14,7 @@ from typing import Any, Final
 
 from instrument_passes.errors import ManifestError
 from instrument_passes.records import CTA_HEADER, VECTOR, WORD, align
+from instrument_passes.selection import Selection
 
 __all__ = ["ATTRIBUTE", "SCHEMA", "Column", "Frame", "Manifest", "Section", "Span", "layout"]
 
@@ -109,9 +110,10 @@ class Section:
 class Manifest:
     """One instrumented kernel.
 
-    warps: segments of a CTA. fixed_bytes: of a segment, for all frames but the rings; ring_bytes: of a
-    segment, for one row of each ring. A segment is fixed_bytes + (ring_bytes << ring_log2) long, and ring
-    frames start at fixed_bytes + (offset << ring_log2).
+    warps: of a CTA, each with a segment, unless the selection leaves some out. fixed_bytes: of a segment,
+    for all frames but the rings; ring_bytes: of a segment, for one row of each ring. A segment is
+    fixed_bytes + (ring_bytes << ring_log2) long, and ring frames start at fixed_bytes +
+    (offset << ring_log2).
 
     A kernel that could not be instrumented carries a manifest with `failure` set and no sections: the
     binary is the bare one, and the reason stays with it in the cache.
@@ -125,6 +127,7 @@ class Manifest:
     sections: tuple[Section, ...]
     notes: tuple[str, ...] = ()
     failure: str = ""
+    selection: Selection = field(default=Selection())
     schema: int = field(default=SCHEMA)
 
     @cached_property
@@ -139,11 +142,16 @@ class Manifest:
         alignment, and small, because without a session Triton may allocate that much."""
         return 3 + 2 * (self.digest % 509)
 
+    @property
+    def segments(self) -> int:
+        """Segments of a CTA area: one for each recorded warp."""
+        return len(self.selection.warps) or self.warps
+
     def segment_bytes(self, ring_log2: int) -> int:
         return self.fixed_bytes + (self.ring_bytes << ring_log2)
 
     def cta_bytes(self, ring_log2: int) -> int:
-        return CTA_HEADER.itemsize + self.warps * self.segment_bytes(ring_log2)
+        return CTA_HEADER.itemsize + self.segments * self.segment_bytes(ring_log2)
 
     def start(self, frame: Frame, ring_log2: int) -> int:
         """Byte offset of a frame in its segment."""
@@ -166,6 +174,9 @@ class Manifest:
             )
         data["sections"] = tuple(_section(section) for section in data["sections"])
         data["notes"] = tuple(data.get("notes", ()))
+        chosen = data.get("selection", {})
+        lists = {name: tuple(chosen[name]) for name in ("ids", "warps") if name in chosen}
+        data["selection"] = Selection(**{**chosen, **lists})
         return Manifest(**data)
 
 

@@ -76,7 +76,8 @@ CTA_HEADER: Final = np.dtype(
 class LaunchBits:
     """What the low bits of a buffer's address tell the kernel.
 
-    stride_log2: every 2^stride_log2-th CTA records. ring_log2: rings have 2^ring_log2 rows.
+    stride_log2: every 2^stride_log2-th CTA records, or as `Selection` says. ring_log2: rings have 2^ring_log2
+    rows.
     """
 
     stride_log2: int = 0

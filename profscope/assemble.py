@@ -17,6 +17,7 @@ from instrument_passes.records import MAGIC
 from profscope.decode import DecodedLaunch, decode
 from profscope.errors import RecordError
 from profscope.profile import Profile
+from profscope.recorded import about_recorded, selection_notes
 from profscope.schema import launches_frame
 from profscope.tables import span_table
 from profscope.timebase import TimeBase, fit
@@ -64,7 +65,10 @@ def assemble(launches: Sequence[RawLaunch], metadata: dict[str, Any], notes: Seq
     for raw, d, row in zip(launches, decoded, rows, strict=True):
         took = row["end_ns"] - row["start_ns"]
         kernels.setdefault(raw.manifest.kernel, []).append((raw.manifest, d, raw.ctas, took))
-    about = {kernel: about_kernel(of_kernel) for kernel, of_kernel in kernels.items()}
+    about = {
+        kernel: {**about_kernel(of_kernel), "recorded": about_recorded(of_kernel)}
+        for kernel, of_kernel in kernels.items()
+    }
     frame = launches_frame({name: [row[name] for row in rows] for name in rows[0]} if rows else None)
     return Profile(spans, frame, {**metadata, "notes": said, "kernels": about})
 
@@ -127,11 +131,7 @@ def _notes(launches: Sequence[RawLaunch], decoded: Sequence[DecodedLaunch]) -> l
         unmatched = sum(d.unmatched for d in mine)
         if unmatched:
             notes.append(f"{kernel}: {unmatched} spans began but did not end and are left out")
-        grid, recorded = (sum(n) for n in zip(*((r.ctas, len(d.headers)) for r, d in pairs), strict=True))
-        if recorded < grid:
-            notes.append(
-                f"{kernel}: {recorded} of {grid} CTAs were recorded, at regular distances in the grid"
-            )
+        notes += selection_notes([(raw.manifest, d, raw.ctas, 0) for raw, d in pairs])
         silent = sum(int(np.count_nonzero(d.headers["magic"] != MAGIC)) for d in mine)
         if silent:
             notes.append(f"{kernel}: {silent} CTAs wrote nothing")

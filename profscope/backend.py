@@ -12,15 +12,30 @@ import torch
 
 from profscope.errors import SessionError
 
-__all__ = ["Backend", "select"]
+__all__ = ["Backend", "Machine", "select"]
+
+
+@dataclass(frozen=True)
+class Machine:
+    """How much of a kernel runs at a time, by the limits that hold for every kernel: not by its registers."""
+
+    sm_count: int
+    warps_per_sm: int
+    ctas_per_sm: int = 32  # on compute capability 8.0 and 9.0 to 10.x; others have fewer
+
+    def resident_ctas(self, warps: int) -> int:
+        """At most so many CTAs of `warps` warps run at a time."""
+        return self.sm_count * max(1, min(self.ctas_per_sm, self.warps_per_sm // warps))
 
 
 @dataclass(frozen=True)
 class Backend:
-    """device_type: torch device type of its buffers; metadata(): the entries "backend" and "device"."""
+    """device_type: torch device type of its buffers; metadata(): the entries "backend" and "device";
+    machine(): the current device."""
 
     device_type: str
     metadata: Callable[[], dict[str, Any]]
+    machine: Callable[[], Machine]
 
 
 @contextlib.contextmanager
@@ -29,12 +44,16 @@ def select(name: str) -> Iterator[Backend]:
     if name == "gpu" and not torch.cuda.is_available():
         raise SessionError('backend="gpu": no GPU is active; use backend="emulator" or "auto"')
     if name == "gpu" or (name == "auto" and torch.cuda.is_available() and not _forced()):
-        yield Backend("cuda", _gpu)
+        yield Backend("cuda", _gpu, _gpu_machine)
         return
     from profscope import emulator
 
-    with emulator.activate():
-        yield Backend("cpu", lambda: {"backend": "emulator", "device": emulator.describe()})
+    with emulator.activate() as driver:
+        yield Backend(
+            "cpu",
+            lambda: {"backend": "emulator", "device": emulator.describe()},
+            lambda: _emulated_machine(driver.device.model),
+        )
 
 
 def _forced() -> bool:
@@ -51,3 +70,12 @@ def _gpu() -> dict[str, Any]:
             "sm_count": device.multi_processor_count,
         },
     }
+
+
+def _emulated_machine(model: Any) -> Machine:
+    return Machine(model.sm_count, model.warps_per_sm, model.ctas_per_sm)
+
+
+def _gpu_machine() -> Machine:
+    device = torch.cuda.get_device_properties(torch.cuda.current_device())
+    return Machine(device.multi_processor_count, device.max_threads_per_multi_processor // device.warp_size)

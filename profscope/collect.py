@@ -20,11 +20,19 @@ from triton.runtime import _allocation, driver
 from instrument_passes.manifest import Manifest
 from instrument_passes.records import MIN_RING_LOG2, LaunchBits
 from profscope.assemble import RawLaunch
+from profscope.backend import Backend
 from profscope.buffers import Buffers, DeviceBuffers, HostBuffers, Lane, Slice
 from profscope.decode import has_records, ring_rows
 from profscope.options import Options
 from profscope.programs import PROGRAMS
-from profscope.sizing import needed_bytes, plan, ring_log2_for_records, ring_log2_for_rows
+from profscope.sizing import (
+    log2_for,
+    needed_bytes,
+    plan,
+    ring_log2_for_records,
+    ring_log2_for_rows,
+    tickets_for,
+)
 
 __all__ = ["Collector", "Launch"]
 
@@ -76,11 +84,12 @@ _NOWHERE: Final = None  # the pointer of a launch that is not recorded: without 
 class Collector:
     """Installed for the length of a session. Thread-safe: launches may come from any thread."""
 
-    def __init__(self, options: Options, device_type: str) -> None:
+    def __init__(self, options: Options, backend: Backend) -> None:
         self.failures: dict[str, str] = {}  # kernel -> why it runs bare
         self.unrecorded: dict[str, int] = {}  # why launches ran without recording -> how many
         self._options = options
-        self._cuda = device_type == "cuda"
+        self._cuda = backend.device_type == "cuda"
+        self._machine = backend.machine
         self._lock = threading.RLock()
         self._thread = _Thread()
         self._user_allocator: Callable[..., Any] | None = None
@@ -187,9 +196,12 @@ class Collector:
                 )
                 break
             if not has_records(buffer):
-                notes.append(
-                    f"launch {launch.index} ({launch.manifest.kernel}) wrote nothing: it did not run"
+                why = (
+                    "no CTA ran on the SMs of sms="
+                    if launch.manifest.selection.ctas == "sms"
+                    else "it did not run"
                 )
+                notes.append(f"launch {launch.index} ({launch.manifest.kernel}) wrote nothing: {why}")
                 continue
             raw.append(
                 RawLaunch(launch.index, launch.manifest, launch.device, launch.stream, launch.ctas, buffer)
@@ -248,9 +260,12 @@ class Collector:
         known = [pair for pair in rings if pair[1] is not None]
         # Nearly always there is one program; which one it is of several that share a tag, the hook will tell.
         for manifest, ring_log2 in known or rings:
-            planned = plan(manifest, ctas, limit, ring_log2, self._options.stride_log2)
+            planned = plan(manifest, ctas, limit, ring_log2, self._wanted_log2(manifest, ctas))
             if planned is None:
-                self._skip(f"one CTA of {manifest.kernel} writes more than memory= allows")
+                self._skip(f"what {manifest.kernel} writes at least is more than memory= allows")
+                return None
+            if not needed_bytes(manifest, ctas, planned):
+                self._skip(f"ctas= names none of the {ctas} CTAs of {manifest.kernel}")
                 return None
             if needed_bytes(manifest, ctas, planned) >= needed:
                 chosen, needed = planned, needed_bytes(manifest, ctas, planned)
@@ -262,6 +277,15 @@ class Collector:
         if len(known) == len(rings):
             self._plans[tag, size] = made
         return made
+
+    def _wanted_log2(self, manifest: Manifest, ctas: int) -> int:
+        """LaunchBits.stride_log2 of a launch for which there is memory enough."""
+        chosen = manifest.selection
+        if chosen.ctas == "first":
+            return log2_for(min(ctas, self._machine().resident_ctas(manifest.warps)))
+        if chosen.ctas == "sms":
+            return log2_for(min(ctas, tickets_for(ctas, len(chosen.ids), self._machine().sm_count)))
+        return self._options.stride_log2
 
     def _rings(self, manifest: Manifest, ctas: int) -> int | None:
         """The length of a program's rings: as asked for, or learned from its first launch, or unknown yet.

@@ -7,17 +7,17 @@ to) follows from the counts that the rows themselves carry.
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 
 from instrument_passes.manifest import Frame, Manifest, Section, Span
-from instrument_passes.records import CTA_HEADER, MAGIC, VERSION, WORD, LaunchBits
+from instrument_passes.records import CTA_HEADER, MAGIC, VECTOR, VERSION, WORD, LaunchBits
 from profscope.errors import RecordError
 
-__all__ = ["DecodedLaunch", "decode", "has_records", "headers", "launch_bits", "ring_rows"]
+__all__ = ["DecodedLaunch", "decode", "has_records", "headers", "launch_bits", "ring_rows", "tickets"]
 
 Ints = npt.NDArray[np.int64]
 Small = npt.NDArray[np.int32]
@@ -50,7 +50,7 @@ class DecodedLaunch:
     frame and warp program summed over warps, in records (clock words). unmatched: spans whose begin ran
     but whose end did not. anomalies: sentences about what did not fit the model, empty on a good buffer.
     payloads: values that spans carry. unpaired: starts of asynchronous work that no wait ended, where waits
-    are recorded.
+    are recorded. refused: CTAs that drew a ticket for an area and found none left.
     """
 
     sites: tuple[Span, ...]
@@ -70,6 +70,7 @@ class DecodedLaunch:
     anomalies: tuple[str, ...] = field(default=())
     payloads: tuple[Payload, ...] = field(default=())
     unpaired: int = 0
+    refused: int = 0
 
 
 def has_records(buffer: npt.NDArray[np.uint8]) -> bool:
@@ -103,16 +104,22 @@ def launch_bits(buffer: npt.NDArray[np.uint8], kernel: str) -> LaunchBits:
 def headers(buffer: npt.NDArray[np.uint8], manifest: Manifest) -> npt.NDArray[np.void]:
     """The CTA headers of a launch's buffer, shape (recorded CTAs,), dtype CTA_HEADER, a view.
 
+    Areas whose ticket nobody drew are left out; see `Selection`.
+
     Raises RecordError for a truncated buffer, a foreign one, an unknown version, or another program's.
     """
     bits = launch_bits(buffer, manifest.kernel)
     cta_bytes = manifest.cta_bytes(bits.ring_log2)
-    if buffer.nbytes % cta_bytes:
+    area_bytes = buffer.nbytes - manifest.selection.counter_bytes
+    if area_bytes % cta_bytes:
         raise RecordError(
             f"truncated profile buffer of kernel {manifest.kernel}: {buffer.nbytes} bytes is not a multiple "
             f"of the {cta_bytes} bytes a CTA writes"
         )
-    found = np.ndarray((buffer.nbytes // cta_bytes,), CTA_HEADER, buffer.data, strides=(cta_bytes,))
+    areas = area_bytes // cta_bytes
+    if manifest.selection.ctas == "sms":
+        areas = min(areas, tickets(buffer))
+    found = np.ndarray((areas,), CTA_HEADER, buffer.data, strides=(cta_bytes,))
     written = found[found["magic"] != 0]
     ended = written[written["end_clock"] != 0]  # the digest is stored at the end
     if np.any(written["magic"] != MAGIC):
@@ -133,11 +140,15 @@ def decode(buffer: npt.NDArray[np.uint8], manifest: Manifest) -> DecodedLaunch:
     buffer = np.ascontiguousarray(buffer)
     found = headers(buffer, manifest)
     ring_log2 = launch_bits(buffer, manifest.kernel).ring_log2
-    segments = _segments(buffer, len(found), manifest)
+    segments = _segments(buffer, len(found), manifest, ring_log2)
+    if manifest.selection.ctas == "first":
+        wave = _first_wave(found)
+        found, segments = found[wave], segments[wave]
     blocks = _Blocks(_Clock(found))
     for index, section in enumerate(manifest.sections):
         _SectionDecoder(segments, manifest, section, index, ring_log2, found, blocks).run()
-    return blocks.finish(manifest, found)
+    refused = max(0, tickets(buffer) - len(found)) if manifest.selection.ctas == "sms" else 0
+    return replace(blocks.finish(manifest, found), refused=refused)
 
 
 def ring_rows(buffer: npt.NDArray[np.uint8], manifest: Manifest) -> int:
@@ -145,7 +156,7 @@ def ring_rows(buffer: npt.NDArray[np.uint8], manifest: Manifest) -> int:
     buffer = np.ascontiguousarray(buffer)
     found = headers(buffer, manifest)
     ring_log2 = launch_bits(buffer, manifest.kernel).ring_log2
-    segments = _segments(buffer, len(found), manifest)
+    segments = _segments(buffer, len(found), manifest, ring_log2)
     blocks = _Blocks(_Clock(found))
     most = 0
     for index, section in enumerate(manifest.sections):
@@ -155,10 +166,26 @@ def ring_rows(buffer: npt.NDArray[np.uint8], manifest: Manifest) -> int:
     return most
 
 
-def _segments(buffer: npt.NDArray[np.uint8], ctas: int, manifest: Manifest) -> npt.NDArray[np.uint32]:
-    """The words of all segments, shape (CTAs, warps, words)."""
-    words = buffer.view(WORD).reshape(ctas, -1)[:, CTA_HEADER.itemsize // WORD.itemsize :]
-    return words.reshape(ctas, manifest.warps, -1)
+def tickets(buffer: npt.NDArray[np.uint8]) -> int:
+    """How many CTAs asked for an area, those that found none included, where areas go by ticket."""
+    return int(buffer[-VECTOR:].view(WORD)[0])
+
+
+def _first_wave(found: npt.NDArray[np.void]) -> Ints:
+    """Positions of the CTAs that started before any of the recorded ones on the same SM had ended."""
+    written = found[found["end_clock"] != 0]
+    first_end = np.full(1 << 16, np.iinfo(np.uint64).max, np.uint64)  # by SM
+    np.minimum.at(first_end, written["sm"], written["end_clock"])
+    return np.flatnonzero(found["start_clock"] < first_end[found["sm"]])
+
+
+def _segments(
+    buffer: npt.NDArray[np.uint8], ctas: int, manifest: Manifest, ring_log2: int
+) -> npt.NDArray[np.uint32]:
+    """The words of all segments, shape (CTAs, recorded warps, words)."""
+    area_bytes = ctas * manifest.cta_bytes(ring_log2)
+    words = buffer[:area_bytes].view(WORD).reshape(ctas, -1)[:, CTA_HEADER.itemsize // WORD.itemsize :]
+    return words.reshape(ctas, manifest.segments, -1)
 
 
 class _Clock:
@@ -269,6 +296,9 @@ class _SectionDecoder:
         if index:  # a warp of the kernel's body may have anything where a later partition has its marker
             mine &= segments[:, :, 0] != 1
         self.area, self.warp = (a.astype(np.int64) for a in np.nonzero(mine))  # area: position of the CTA
+        # The warp in its CTA; self.warp is the place of its segment, the same unless warps are left out.
+        chosen = manifest.selection.warps
+        self.number = np.array(chosen, np.int64)[self.warp] if chosen else self.warp
         self.segments = segments
         self.manifest = manifest
         self.section = section
@@ -292,7 +322,7 @@ class _SectionDecoder:
         """Find the rows of every frame."""
         for frame in self.section.frames:
             rows = self._root(frame) if frame.parent < 0 else self._child(frame)
-            self.rows[frame.index] = rows.locate(self.area, self.warp, self.clock)
+            self.rows[frame.index] = rows.locate(self.area, self.number, self.clock)
             clocks = [c for c, column in enumerate(frame.columns) if column.kind == "clock"]
             self.blocks.records += int(np.count_nonzero(rows.words[:, clocks]))
 

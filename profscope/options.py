@@ -17,14 +17,17 @@ from instrument_passes.passes.base import Pass
 from instrument_passes.passes.op_spans import OpSpans
 from instrument_passes.pipeline import LEVELS, LOWERING, parse_pipeline
 from instrument_passes.records import LaunchBits
+from instrument_passes.selection import MAX_LISTED
 from profscope.errors import OptionError
 
-__all__ = ["LEVELS", "Options"]
+__all__ = ["FIRST_WAVE", "LEVELS", "Options"]
 
 _BACKENDS: Final = ("auto", "gpu", "emulator")
 _MEASURES: Final = ("issue", "latency")
 _MAX_BUFFER: Final = 1 << 20
 _STATIC_RECORDS: Final = 1 << 13
+_MAX_WARPS: Final = 32  # of a CTA
+FIRST_WAVE: Final = "first wave"
 
 
 @dataclass(frozen=True)
@@ -35,7 +38,10 @@ class Options:
     instrument: "light", "default", "heavy", or a sequence of passes, each as `profscope-opt -p` takes it.
     buffer: records (clock reads) that one warp's rings hold at most; loops with more keep their newest
     iterations. None: rings as long as the kernel's first launch shows to be needed.
-    ctas: record every so-manieth CTA, rounded up to a power of two; memory may demand fewer.
+    ctas: record every so-manieth CTA, rounded up to a power of two; or those with the linear ids of a list;
+    or FIRST_WAVE, those that start before any CTA on their SM has ended. Memory may demand fewer.
+    sms: record the CTAs that run on this SM, or on these; None: on all.
+    warps: record every so-manieth warp of a CTA, or those of a list.
     memory: MiB of device memory for profile buffers.
     backend: "gpu", "emulator", or "auto" (the GPU where there is one, else the emulator).
     measure: what spans on loads end with, their "issue" or, with "latency", the arrival of their data.
@@ -47,9 +53,11 @@ class Options:
     instrument: str | Sequence[str] = "default"
     buffer: int | None = None
     backend: str = "auto"
-    ctas: int = 1
+    ctas: int | str | Sequence[int] = 1
     memory: int = 256
     measure: str = "issue"
+    sms: int | Sequence[int] | None = None
+    warps: int | Sequence[int] = 1
     pipeline: tuple[Pass, ...] = field(init=False, repr=False, compare=False)
 
     def __post_init__(self) -> None:
@@ -59,14 +67,13 @@ class Options:
             raise OptionError(f"kernels={self.kernels!r} is not a regular expression: {error}") from error
         if self.buffer is not None:
             _check_int("buffer", self.buffer, 1, _MAX_BUFFER, "a number of records per warp")
-        _check_int("ctas", self.ctas, 1, 1 << LaunchBits.MASK, "a stride in CTAs")
         _check_int("memory", self.memory, 1, 1 << 20, "a number of MiB")
         if self.backend not in _BACKENDS:
             raise OptionError(f"backend={self.backend!r} is not one of {', '.join(_BACKENDS)}")
         if self.measure not in _MEASURES:
             raise OptionError(f"measure={self.measure!r} is not one of {', '.join(_MEASURES)}")
         try:
-            passes = parse_pipeline(f"{self._recording()},{LOWERING}")
+            passes = parse_pipeline(f"{self._recording()},{self._lowering()}")
         except InstrumentError as error:
             raise OptionError(f"instrument={self.instrument!r}: {error}") from error
         if self.measure == "latency":
@@ -93,9 +100,36 @@ class Options:
             raise OptionError(f"instrument={self.instrument!r} must be a level or a list of passes")
         return ",".join(self.instrument)
 
+    def _lowering(self) -> str:
+        """The passes behind the recording ones, told which CTAs and warps record."""
+        chosen = []
+        if self.ctas == FIRST_WAVE:
+            chosen.append("first=true")
+        elif isinstance(self.ctas, int):
+            _check_int("ctas", self.ctas, 1, 1 << LaunchBits.MASK, "a stride in CTAs")
+        else:
+            chosen.append(
+                _list("ctas", self.ctas, 1 << LaunchBits.MASK, f"a stride, {FIRST_WAVE!r} or a list")
+            )
+        if self.sms is not None:
+            if self.ctas != 1:
+                raise OptionError("sms= and ctas= both choose CTAs; give one of them")
+            sms = [self.sms] if isinstance(self.sms, int) else self.sms
+            chosen.append(_list("sms", sms, 1 << 16, "an SM or a list"))
+        if not isinstance(self.warps, int):
+            chosen.append(_list("warps", self.warps, _MAX_WARPS, "a stride or a list"))
+        elif self.warps != 1:
+            _check_int("warps", self.warps, 1, _MAX_WARPS, "a stride in warps")
+            chosen.append(f"every-warp={self.warps}")
+        if not chosen:
+            return LOWERING
+        lowering, rest = LOWERING.split(",")
+        return f"{lowering}{{{' '.join(chosen)}}},{rest}"
+
     @property
     def stride_log2(self) -> int:
-        return (self.ctas - 1).bit_length()
+        """Every 2^stride_log2-th CTA, where `ctas` is a stride."""
+        return (self.ctas - 1).bit_length() if isinstance(self.ctas, int) else 0
 
     @property
     def static_records(self) -> int:
@@ -116,6 +150,18 @@ class Options:
 def _check_int(name: str, value: object, low: int, high: int, what: str) -> None:
     if isinstance(value, bool) or not isinstance(value, int) or not low <= value <= high:
         raise OptionError(f"{name}={value!r} must be {what}, {low} to {high}")
+
+
+def _list(name: str, values: object, bound: int, what: str) -> str:
+    """A list of numbers as a pass takes it."""
+    if isinstance(values, str) or not isinstance(values, Sequence) or not values:
+        raise OptionError(f"{name}={values!r} must be {what} of numbers below {bound}")
+    for value in values:
+        if isinstance(value, bool) or not isinstance(value, int) or not 0 <= value < bound:
+            raise OptionError(f"{name}={values!r}: {value!r} is not a number from 0 to {bound - 1}")
+    if len(values) > MAX_LISTED:
+        raise OptionError(f"{name}= lists {len(values)} numbers; at most {MAX_LISTED} can be compiled in")
+    return f"{name}={';'.join(str(value) for value in values)}"
 
 
 @functools.cache

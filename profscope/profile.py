@@ -7,6 +7,7 @@ from typing import Any
 import pandas as pd
 
 from profscope.checks import problems
+from profscope.recorded import not_samples
 from profscope.schema import launches_frame, spans_frame
 from profscope.summary import summarise
 from profscope.work import with_work
@@ -39,7 +40,8 @@ class Profile:
 
         The index of an emulated profile's summary is named "EMULATED", which shows wherever it is printed.
         """
-        table = with_work(summarise(self.df, self.launches), self.launches, self.metadata)
+        unscaled = not_samples(self.metadata)
+        table = with_work(summarise(self.df, self.launches, unscaled), self.launches, self.metadata)
         return table.rename_axis(index="EMULATED" if self.emulated else None)
 
     def validate(self) -> list[str]:

@@ -28,7 +28,9 @@ def session(
     kernels: str = "",
     instrument: str | Sequence[str] = "default",
     buffer: int | None = None,
-    ctas: int = 1,
+    ctas: int | str | Sequence[int] = 1,
+    sms: int | Sequence[int] | None = None,
+    warps: int | Sequence[int] = 1,
     memory: int = 256,
     backend: str = "auto",
     measure: str = "issue",
@@ -45,15 +47,29 @@ def session(
     buffer: records that one warp's rings hold at most; a loop with more keeps its newest iterations, and the
     profile says how many it dropped. By default the rings fit the kernel: its first launch shows what it
     needs, and the second waits for that once. ctas: record every so-manieth CTA (rounded up to a power of
-    two). memory: MiB of device memory for profile buffers; a grid that needs more is recorded in part, at
-    regular distances, and the profile says so. backend: "auto", "gpu" or "emulator".
+    two), or those of a list of linear ids, or "first wave". sms: record what runs on this SM, or on a list of
+    them. warps: record every so-manieth warp, or those of a list. memory: MiB of device memory for profile
+    buffers; a grid that needs more is recorded in part, at regular distances, and the profile says so.
+    backend: "auto", "gpu" or "emulator".
     measure: where spans on loads, atomics and shared-memory reads end: at their "issue", or, with "latency",
     when their data has arrived. Loads then no longer overlap: that measures memory, not the kernel.
 
     Raises OptionError for a bad option at once. Entering raises SessionError where another session is active
     or the backend is not there.
     """
-    return Session(Options(kernels, instrument, buffer, backend, ctas, memory, measure))
+    return Session(
+        Options(
+            kernels=kernels,
+            instrument=instrument,
+            buffer=buffer,
+            backend=backend,
+            ctas=ctas,
+            sms=sms,
+            warps=warps,
+            memory=memory,
+            measure=measure,
+        )
+    )
 
 
 class Session:
@@ -78,7 +94,7 @@ class Session:
 
         with self._stack:
             backend = self._stack.enter_context(select(self.options.backend))
-            collector = Collector(self.options, backend.device_type)
+            collector = Collector(self.options, backend)
             self._stack.enter_context(CompileHook(self.options).installed())
             self._stack.enter_context(collector.installed())
             self._metadata = self._describe(backend.metadata())
@@ -97,7 +113,7 @@ class Session:
         import torch
         import triton
 
-        instrument = self.options.instrument
+        options = self.options
         return {
             "tool": "profscope",
             "schema": 1,
@@ -107,13 +123,15 @@ class Session:
             "torch": torch.__version__,
             "python": platform.python_version(),
             "options": {
-                "kernels": self.options.kernels,
-                "instrument": instrument if isinstance(instrument, str) else list(instrument),
-                "buffer": self.options.buffer,
-                "ctas": self.options.ctas,
-                "memory": self.options.memory,
-                "backend": self.options.backend,
-                "measure": self.options.measure,
+                "kernels": options.kernels,
+                "instrument": _plain(options.instrument),
+                "buffer": options.buffer,
+                "ctas": _plain(options.ctas),
+                "sms": _plain(options.sms),
+                "warps": _plain(options.warps),
+                "memory": options.memory,
+                "backend": options.backend,
+                "measure": options.measure,
             },
         }
 
@@ -156,3 +174,8 @@ class Session:
     def save(self, path: str | Path) -> None:
         """Write a Chrome trace; see `Profile.save`."""
         self.profile.save(path)
+
+
+def _plain(value: Any) -> Any:
+    """An option as JSON has it: sequences but text as lists."""
+    return list(value) if isinstance(value, Sequence) and not isinstance(value, str) else value

@@ -5,7 +5,14 @@ from __future__ import annotations
 from instrument_passes.manifest import Manifest
 from instrument_passes.records import MAX_RING_LOG2, MIN_RING_LOG2, LaunchBits
 
-__all__ = ["needed_bytes", "plan", "ring_log2_for_records", "ring_log2_for_rows"]
+__all__ = [
+    "log2_for",
+    "needed_bytes",
+    "plan",
+    "ring_log2_for_records",
+    "ring_log2_for_rows",
+    "tickets_for",
+]
 
 # Rings of a kernel that has not run yet get as many rows as fit, up to this; what they really need is known
 # after its first launch.
@@ -26,10 +33,21 @@ def ring_log2_for_records(manifest: Manifest, records: int) -> int:
     return min(MAX_RING_LOG2, max(MIN_RING_LOG2, (records // max(1, width)).bit_length() - 1))
 
 
+def log2_for(count: int) -> int:
+    """The smallest s with 2^s >= count."""
+    return (count - 1).bit_length()
+
+
+def tickets_for(ctas: int, chosen_sms: int, sm_count: int) -> int:
+    """Areas for the CTAs of a launch that will run on some of the SMs: twice their share and a few, for SMs
+    do not get equal numbers."""
+    return 2 * -(-ctas * chosen_sms // sm_count) + 32
+
+
 def needed_bytes(manifest: Manifest, ctas: int, bits: LaunchBits) -> int:
     """Bytes that a launch of `ctas` CTAs writes at most."""
-    recorded = -(-ctas // (1 << bits.stride_log2))
-    return recorded * manifest.cta_bytes(bits.ring_log2)
+    areas = manifest.selection.areas(ctas, bits.stride_log2)
+    return areas * manifest.cta_bytes(bits.ring_log2) + manifest.selection.counter_bytes
 
 
 def plan(
@@ -38,8 +56,8 @@ def plan(
     """What a launch records within limit_bytes; None if not even one CTA fits.
 
     ring_log2: the rings' length if it is settled (asked for, or learned from an earlier launch), else None:
-    then they get all the memory there is. stride_log2: what the user asked for; more CTAs are left out as
-    memory demands, since a gap in the grid distorts less than a gap in time.
+    then they get all the memory there is. stride_log2: which CTAs are wanted (see `Selection`); more are left
+    out as memory demands, since a gap in the grid distorts less than a gap in time.
     """
     if ring_log2 is None:
         ring_log2 = MIN_RING_LOG2
@@ -51,7 +69,8 @@ def plan(
             ring_log2 += 1
     bits = LaunchBits(stride_log2, ring_log2)
     while needed_bytes(manifest, ctas, bits) > limit_bytes:
-        if 1 << bits.stride_log2 >= ctas:
+        fewer = manifest.selection.fewer(ctas, bits)
+        if fewer is None:
             return None
-        bits = LaunchBits(bits.stride_log2 + 1, ring_log2)
+        bits = fewer
     return bits

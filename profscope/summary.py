@@ -56,9 +56,14 @@ def self_times(df: pd.DataFrame, column: str) -> Ints:
     return np.where(synchronous, own, 0)
 
 
-def row_scales(df: pd.DataFrame, launches: pd.DataFrame) -> Floats | None:
-    """By span: for how many CTAs of its launch's grid each recorded one stands; None if all are recorded."""
-    scale = pd.Series(_scales(launches), launches["launch"])
+def row_scales(
+    df: pd.DataFrame, launches: pd.DataFrame, unscaled: frozenset[str] = frozenset()
+) -> Floats | None:
+    """By span: for how many CTAs of its launch's grid each recorded one stands; None if each is for itself.
+
+    unscaled: kernels whose recorded CTAs do not speak for the grid.
+    """
+    scale = pd.Series(np.where(launches["kernel"].isin(unscaled), 1.0, _scales(launches)), launches["launch"])
     if not (scale != 1).any():
         return None
     return np.asarray(scale.reindex(df["launch"]).fillna(1.0), np.float64)
@@ -71,7 +76,9 @@ def _scales(launches: pd.DataFrame) -> Floats:
     return np.where(recorded > 0, np.maximum(grid / np.maximum(recorded, 1), 1.0), 1.0)
 
 
-def summarise(df: pd.DataFrame, launches: pd.DataFrame) -> pd.DataFrame:
+def summarise(
+    df: pd.DataFrame, launches: pd.DataFrame, unscaled: frozenset[str] = frozenset()
+) -> pd.DataFrame:
     """One row per kernel and scope, heaviest kernel first and within it by self time.
 
     Columns: kernel, scope, kind, file, line, count; then for ns and for cycles total, self, mean, p50, p90,
@@ -79,9 +86,10 @@ def summarise(df: pd.DataFrame, launches: pd.DataFrame) -> pd.DataFrame:
     were seen. `share` is self_ns over the kernel's total warp time (the sum of its depth-0 spans), 0..1.
     Where a launch recorded only some of its CTAs, counts, totals and self times are scaled up to its whole
     grid: estimates then, and `sampled`, the part of the kernel's CTAs that was recorded, is less than 1.
+    Kernels in `unscaled` recorded CTAs that do not speak for the grid; theirs are sums of what was recorded.
     """
     site, table = sites(df)
-    each = row_scales(df, launches)
+    each = row_scales(df, launches, unscaled)
     seen = np.bincount(site, minlength=len(table))
     table = table.assign(count=seen if each is None else _sums(site, len(table), np.ones(len(df)), each))
     order = np.argsort(_narrow(site, len(table)), kind="stable")

@@ -38,9 +38,9 @@ def about_kernel(launches: Sequence[Launch]) -> dict[str, Any]:
     spans = [span for manifest in manifests for section in manifest.sections for span in section.spans]
     latency = any(_measures(span) == "data" for span in spans)
     scopes: dict[tuple[str, str, int], dict[str, Any]] = {}
-    whole = [launch for launch in launches if _is_whole(launch[1])]
+    whole = [launch for launch in launches if _is_whole(*launch[:2])]
     for manifest, decoded, ctas, _ in launches:
-        scale = ctas / max(1, len(decoded.headers)) if _is_whole(decoded) else 0.0
+        scale = ctas / max(1, len(decoded.headers)) if _is_whole(manifest, decoded) else 0.0
         for span, executions in zip(decoded.sites, _executions(manifest, decoded), strict=True):
             if span.kind == "op":
                 row = scopes.setdefault(
@@ -98,8 +98,10 @@ def with_work(summary: pd.DataFrame, launches: pd.DataFrame, metadata: dict[str,
     )
 
 
-def _is_whole(decoded: DecodedLaunch) -> bool:
-    """Whether all that the recorded CTAs executed is there."""
+def _is_whole(manifest: Manifest, decoded: DecodedLaunch) -> bool:
+    """Whether all that the recorded CTAs executed is there, and they speak for the grid."""
+    if manifest.selection.warps or not manifest.selection.is_sample:
+        return False
     return not decoded.dropped and not decoded.unmatched and bool((decoded.headers["magic"] != 0).all())
 
 

@@ -10,6 +10,7 @@ from numpy.typing import NDArray
 from rich.text import Text
 
 from profscope.profile import Profile
+from profscope.recorded import not_samples
 from profscope.summary import row_scales, sites
 from viewer.grid import Column, grid
 from viewer.source import SourceLines
@@ -54,7 +55,7 @@ def make_trees(
     site, table = sites(df)
     node, parent, node_site = _paths(df, site)
     duration = df[f"duration_{unit}"].to_numpy()
-    scale = row_scales(df, profile.launches)
+    scale = row_scales(df, profile.launches, not_samples(profile.metadata))
     count = np.bincount(node)
     total = np.zeros(len(count), np.int64)
     np.add.at(total, node, duration)

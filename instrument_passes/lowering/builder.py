@@ -173,8 +173,8 @@ class Placeholders:
             "tag": manifest.tag,
             "fixed_bytes": manifest.fixed_bytes,
             "ring_bytes": manifest.ring_bytes,
-            "cta_fixed_bytes": CTA_HEADER.itemsize + manifest.warps * manifest.fixed_bytes,
-            "cta_ring_bytes": manifest.warps * manifest.ring_bytes,
+            "cta_fixed_bytes": CTA_HEADER.itemsize + manifest.segments * manifest.fixed_bytes,
+            "cta_ring_bytes": manifest.segments * manifest.ring_bytes,
             "digest": manifest.digest,
         }
 

@@ -6,7 +6,9 @@ from dataclasses import dataclass
 
 from instrument_passes.ir import Module
 from instrument_passes.lowering.builder import Placeholders
+from instrument_passes.lowering.choose import choose_area, choose_warp
 from instrument_passes.records import BASE_ALIGNMENT, CTA_HEADER, LaunchBits
+from instrument_passes.selection import Selection
 from instrument_passes.targets import Target
 
 __all__ = ["Area", "Identity", "find_area", "find_segment"]
@@ -46,7 +48,9 @@ class Identity:
         return Identity(*(module.fresh(name) for name in names))
 
 
-def find_area(module: Module, target: Target, area: Area, holes: Placeholders, *, wide: bool) -> str:
+def find_area(
+    module: Module, target: Target, area: Area, holes: Placeholders, selection: Selection, *, wide: bool
+) -> str:
     """Text that allocates the buffer and finds this CTA's area in it.
 
     Triton adds linear id * tag to the address the allocator gave, which is taken back here; wide says
@@ -80,18 +84,16 @@ def find_area(module: Module, target: Target, area: Area, holes: Placeholders, *
         {p}_shift = arith.constant {LaunchBits.STRIDE_SHIFT} : i32
         {p}_from = arith.shrui {p}_bits, {p}_shift : i32
         {p}_stride = arith.andi {p}_from, {p}_field : i32
-        {p}_slot = arith.shrui {area.cta}, {p}_stride : i32
-        {p}_back = arith.shli {p}_slot, {p}_stride : i32
-        {p}_mine = arith.cmpi eq, {p}_back, {area.cta} : i32
         {p}_enabled = arith.trunci {p}_bits : i32 to i1
-        {p}_recorded = arith.andi {p}_mine, {p}_enabled : i1
-        {p}_none = arith.constant 0 : i32
-        {area.flags} = arith.select {p}_recorded, {p}_bits, {p}_none : i32
-        {_ring_log2(p, area.flags, f"{p}_log2")}
+        {_ring_log2(p, f"{p}_bits", f"{p}_log2")}
         {p}_rings = arith.constant {holes.cta_ring_bytes()} : i64
         {p}_variable = arith.shli {p}_rings, {p}_log2 : i64
         {p}_constant = arith.constant {holes.cta_fixed_bytes()} : i64
         {p}_size = arith.addi {p}_constant, {p}_variable : i64
+        {choose_area(p, target, area.cta, selection)}
+        {p}_recorded = arith.andi {p}_mine, {p}_enabled : i1
+        {p}_none = arith.constant 0 : i32
+        {area.flags} = arith.select {p}_recorded, {p}_bits, {p}_none : i32
         {p}_slot64 = arith.extui {p}_slot : i32 to i64
         {p}_offset = arith.muli {p}_slot64, {p}_size : i64
         {area.address} = arith.addi {p}_base, {p}_offset : i64
@@ -99,19 +101,34 @@ def find_area(module: Module, target: Target, area: Area, holes: Placeholders, *
     )
 
 
-def find_segment(module: Module, target: Target, area: Area, identity: Identity, holes: Placeholders) -> str:
+def find_segment(
+    module: Module,
+    target: Target,
+    area: Area,
+    identity: Identity,
+    holes: Placeholders,
+    selection: Selection,
+) -> str:
     """Text that finds the warp's segment in the CTA's area, and the lane that stores."""
     p = module.fresh("ps")
+    segment = first = ""
+    if selection.warps:
+        segment = choose_warp(p, target, selection.warps)
+        first = f"{p}_stores = arith.andi {p}_first, {p}_chosen : i1"
     return _lines(
         f"""
         {target.thread_id(f"{p}_tid")}
         {p}_zero = arith.constant 0 : i32
         {p}_one = arith.constant 1 : i32
+        {p}_lanes_log2 = arith.constant {target.lanes.bit_length() - 1} : i32
+        {p}_warp = arith.shrui {p}_tid, {p}_lanes_log2 : i32
+        {segment}
         {p}_recorded = arith.trunci {area.flags} : i32 to i1
         {p}_lanes = arith.constant {target.lanes - 1} : i32
         {p}_in_warp = arith.andi {p}_tid, {p}_lanes : i32
         {p}_first = arith.cmpi eq, {p}_in_warp, {p}_zero : i32
-        {identity.lane} = arith.andi {p}_first, {p}_recorded : i1
+        {first}
+        {identity.lane} = arith.andi {p}_{"stores" if first else "first"}, {p}_recorded : i1
         {p}_lead = arith.cmpi eq, {p}_tid, {p}_zero : i32
         {identity.leader} = arith.andi {p}_lead, {p}_recorded : i1
         {_ring_log2(f"{p}_seg", area.flags, identity.ring_log2)}
@@ -122,10 +139,8 @@ def find_segment(module: Module, target: Target, area: Area, identity: Identity,
         {p}_variable = arith.shli {p}_rings, {identity.ring_log2} : i64
         {p}_constant = arith.constant {holes.fixed_bytes()} : i64
         {p}_size = arith.addi {p}_constant, {p}_variable : i64
-        {p}_lanes_log2 = arith.constant {target.lanes.bit_length() - 1} : i32
-        {p}_warp = arith.shrui {p}_tid, {p}_lanes_log2 : i32
-        {p}_warp64 = arith.extui {p}_warp : i32 to i64
-        {p}_offset = arith.muli {p}_warp64, {p}_size : i64
+        {p}_segment64 = arith.extui {p}_{"segment" if segment else "warp"} : i32 to i64
+        {p}_offset = arith.muli {p}_segment64, {p}_size : i64
         {p}_header = arith.constant {CTA_HEADER.itemsize} : i64
         {p}_segments = arith.addi {area.address}, {p}_header : i64
         {identity.segment} = arith.addi {p}_segments, {p}_offset : i64

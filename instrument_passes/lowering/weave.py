@@ -13,6 +13,7 @@ from instrument_passes.lowering.trips import static_trips
 from instrument_passes.manifest import Column
 from instrument_passes.passes.base import PassContext
 from instrument_passes.passes.walk import LOOPS, loop_body, recordable_blocks
+from instrument_passes.selection import Selection
 from instrument_passes.targets import Target
 
 __all__ = ["Weaver"]
@@ -49,6 +50,7 @@ class Weaver:
         area: Area,
         holes: Placeholders,
         context: PassContext,
+        selection: Selection,
     ) -> None:
         self.module = module
         self.target = target
@@ -56,6 +58,7 @@ class Weaver:
         self.area = area
         self.holes = holes
         self.context = context
+        self.selection = selection
         self.identity = Identity.fresh(module)
         self.zero = module.fresh("ps_zero")
         self.one = module.fresh("ps_one")
@@ -70,7 +73,7 @@ class Weaver:
         region = kernel.regions[0]
         state = self._enter(region)
         wide = self.context.triton >= (3, 8)
-        area = find_area(self.module, self.target, self.area, self.holes, wide=wide)
+        area = find_area(self.module, self.target, self.area, self.holes, self.selection, wide=wide)
         none, leader = self.module.fresh("ps_none"), self.identity.leader
         start = self.target.header_start(none, self.area.address, leader, self.area.cta, self.area.flags)
         self._prologue(region, area, start)
@@ -93,7 +96,7 @@ class Weaver:
 
     def _prologue(self, region: Region, before: str, after: str) -> None:
         """Set up after the records that open the region, so that the first clock is read first."""
-        segment = find_segment(self.module, self.target, self.area, self.identity, self.holes)
+        segment = find_segment(self.module, self.target, self.area, self.identity, self.holes, self.selection)
         constants = "\n".join(
             [
                 f"{self.zero} = arith.constant 0 : i32",

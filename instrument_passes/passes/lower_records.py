@@ -24,6 +24,7 @@ from instrument_passes.opclasses import uncovered
 from instrument_passes.passes.base import Pass, PassContext, register
 from instrument_passes.passes.walk import kernel_of
 from instrument_passes.records import align
+from instrument_passes.selection import MAX_LISTED, Selection
 from instrument_passes.targets import target_of
 
 __all__ = ["BUFFER_OP", "LowerRecords", "manifest_of", "quote", "unquote"]
@@ -32,14 +33,36 @@ BUFFER_OP = "profscope.buffer"  # the CTA's area; `allocate-buffer` gives it the
 _ESCAPE = re.compile(r'\\([0-9A-Fa-f]{2}|["\\])')
 # Triton pads the warps of a warp-specialised kernel to whole warp groups.
 _WARP_GROUP = 4
+_MAX_WARPS = 32  # of a CTA, which has 1024 threads at most
 
 
 @register
 @dataclass(frozen=True)
 class LowerRecords(Pass):
-    """Every record of the module, in one go; also writes the manifest attribute."""
+    """Every record of the module, in one go; also writes the manifest attribute.
+
+    Without options every 2^s-th CTA of a launch records, s as the launch says, with all its warps. ctas:
+    only those with these linear ids. first: only the first 2^s CTAs. sms: only CTAs that run on these SMs,
+    2^s of them at most. warps: only these warps of a CTA; every-warp: every so-manieth.
+    """
 
     name: ClassVar[str] = "lower-records"
+    ctas: tuple[str, ...] = ()
+    first: bool = False
+    sms: tuple[str, ...] = ()
+    warps: tuple[str, ...] = ()
+    every_warp: int = 1
+
+    def __post_init__(self) -> None:
+        if bool(self.ctas) + self.first + bool(self.sms) > 1:
+            raise ValueError("ctas, first and sms exclude each other")
+        if self.warps and self.every_warp != 1:
+            raise ValueError("warps and every-warp exclude each other")
+        if not 1 <= self.every_warp <= _MAX_WARPS:
+            raise ValueError(f"every-warp={self.every_warp} must be 1 to {_MAX_WARPS}")
+        _numbers("ctas", self.ctas, 1 << 31)
+        _numbers("sms", self.sms, 1 << 16)
+        _numbers("warps", self.warps, _MAX_WARPS)
 
     def apply(self, module: Module, context: PassContext) -> None:
         kernel = kernel_of(module)
@@ -49,6 +72,9 @@ class LowerRecords(Pass):
         warps = base_warps + max((sum(_partition_warps(op)) for op in specialised), default=0)
         if specialised:
             warps = align(warps, _WARP_GROUP)
+        selection = self._selection(warps)
+        if selection.ctas == "sms" and _int_attr(module, "ttg.num-ctas") > 1:
+            raise PassError("sms= cannot choose among the CTAs of clusters; choose CTAs with ctas=")
         notes = tuple(_uncovered_note(op) for op in uncovered(module))
         holes = Placeholders()
         area = Area.fresh(module)
@@ -59,18 +85,43 @@ class LowerRecords(Pass):
             for index, own_warps in enumerate(_partition_warps(op)):
                 sections.append(SectionBuilder(len(sections), f"partition{index}", own_warps))
                 groups.append(group)
-        Weaver(module, target, body, area, holes, context).weave_kernel(kernel)
+        Weaver(module, target, body, area, holes, context, selection).weave_kernel(kernel)
         rest = iter(sections[1:])
         for op in specialised:
             addresses = warp_specialize.add_capture(op, area.address, "i64")
             flags = warp_specialize.add_capture(op, area.flags, "i32")
             for region, address, flag in zip(op.regions[1:], addresses, flags, strict=True):
                 captured = Area(address, flag)
-                Weaver(module, target, next(rest), captured, holes, context).weave_partition(region)
+                weaver = Weaver(module, target, next(rest), captured, holes, context, selection)
+                weaver.weave_partition(region)
         placed, fixed_bytes, ring_bytes = layout([s.finish() for s in sections], groups)
-        manifest = Manifest(kernel.symbol or "", target.name, warps, fixed_bytes, ring_bytes, placed, notes)
+        manifest = Manifest(
+            kernel.symbol or "",
+            target.name,
+            warps,
+            fixed_bytes,
+            ring_bytes,
+            placed,
+            notes,
+            selection=selection,
+        )
         holes.fill(kernel, manifest)
         module.set_attr(ATTRIBUTE, quote(manifest.to_json()))
+
+    def _selection(self, warps: int) -> Selection:
+        """For a kernel with this many warps."""
+        chosen = _numbers("warps", self.warps, _MAX_WARPS) or tuple(range(0, warps, self.every_warp))
+        recorded = tuple(warp for warp in chosen if warp < warps)
+        if not recorded:
+            raise PassError(f"warps= names none of the kernel's {warps} warps")
+        if len(recorded) == warps:
+            recorded = ()
+        if self.first:
+            return Selection("first", (), recorded)
+        if self.sms:
+            return Selection("sms", _numbers("sms", self.sms, 1 << 16), recorded)
+        ctas = _numbers("ctas", self.ctas, 1 << 31)
+        return Selection("list" if ctas else "stride", ctas, recorded)
 
 
 def manifest_of(module: Module) -> Manifest | None:
@@ -94,6 +145,16 @@ def unquote(text: str) -> str:
 def _uncovered_note(op: Op) -> str:
     where = f"{op.loc.file}:{op.loc.line}" if op.loc.line else f"line {op.line} of its TTGIR"
     return f"{op.name} ({where}) is not in the table of ops, so spans of ops leave it out"
+
+
+def _numbers(name: str, texts: tuple[str, ...], bound: int) -> tuple[int, ...]:
+    """The distinct numbers of a list option, ascending."""
+    if len(texts) > MAX_LISTED:
+        raise ValueError(f"{name} lists {len(texts)} of at most {MAX_LISTED}")
+    for text in texts:
+        if not text.isdecimal() or int(text) >= bound:
+            raise ValueError(f"{name}: {text!r} is not a number from 0 to {bound - 1}")
+    return tuple(sorted({int(text) for text in texts}))
 
 
 def _partition_warps(op: Op) -> list[int]:

@@ -31,6 +31,12 @@ class Target(Protocol):
     def thread_id(self, out: str) -> str:
         """The thread's number in the CTA, i32, worker warps of a specialised kernel included."""
 
+    def sm_id(self, out: str) -> str:
+        """The SM that the CTA runs on, i32."""
+
+    def count_bits(self, out: str, value: str) -> str:
+        """How many bits of an i32 are set, i32."""
+
     def linear_cta_id(self, out: str) -> str:
         """The CTA's number in the launch, i32, x fastest, as Triton counts for the profile buffer."""
 

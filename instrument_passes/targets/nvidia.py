@@ -79,6 +79,12 @@ class Nvidia:
     def thread_id(self, out: str) -> str:
         return _asm(out, "mov.u32 $0, %tid.x;", "=r", pure=True)
 
+    def sm_id(self, out: str) -> str:
+        return _asm(out, "mov.u32 $0, %smid;", "=r", pure=True)
+
+    def count_bits(self, out: str, value: str) -> str:
+        return _asm(out, "popc.b32 $0, $1;", "=r,r", [value], ["i32"], pure=True)
+
     def linear_cta_id(self, out: str) -> str:
         text = (
             "{ .reg .b32 x, y, z, nx, ny; mov.u32 x, %ctaid.x; mov.u32 y, %ctaid.y; mov.u32 z, %ctaid.z; "

@@ -1,0 +1,93 @@
+"""The code by which a CTA finds out whether it records, and in which of the launch's areas."""
+
+from __future__ import annotations
+
+from instrument_passes.selection import Selection
+from instrument_passes.targets import Target
+
+__all__ = ["choose_area", "choose_warp"]
+
+
+def choose_area(p: str, target: Target, cta: str, selection: Selection) -> str:
+    """Text that defines `{p}_slot`: i32, the CTA's area, and `{p}_mine`: i1, whether it has one.
+
+    There are, with this prefix: `_stride` i32, `_enabled` i1, `_base` i64 (the buffer), `_size` i64 (of an
+    area), `_id64` i64. cta: i32, the linear id.
+    """
+    if selection.ctas == "first":
+        return f"""
+        {p}_beyond = arith.shrui {cta}, {p}_stride : i32
+        {p}_nothing = arith.constant 0 : i32
+        {p}_mine = arith.cmpi eq, {p}_beyond, {p}_nothing : i32
+        {p}_slot = arith.addi {cta}, {p}_nothing : i32
+        """
+    if selection.ctas == "list":
+        return _in_list(p, cta, selection.ids)
+    if selection.ctas == "sms":
+        return _by_ticket(p, target, selection.ids)
+    return f"""
+        {p}_slot = arith.shrui {cta}, {p}_stride : i32
+        {p}_back = arith.shli {p}_slot, {p}_stride : i32
+        {p}_mine = arith.cmpi eq, {p}_back, {cta} : i32
+        """
+
+
+def choose_warp(p: str, target: Target, warps: tuple[int, ...]) -> str:
+    """Text that turns `{p}_warp`: i32 into `{p}_segment`: i32, the number of its segment, and `{p}_chosen`:
+    i1, whether it has one. warps: those that record, all below 32."""
+    mask = sum(1 << warp for warp in warps)
+    return f"""
+        {p}_mask = arith.constant {mask - (mask >> 31 << 32)} : i32
+        {p}_unit = arith.constant 1 : i32
+        {p}_bit = arith.shli {p}_unit, {p}_warp : i32
+        {p}_below = arith.subi {p}_bit, {p}_unit : i32
+        {p}_before = arith.andi {p}_mask, {p}_below : i32
+        {target.count_bits(f"{p}_segment", f"{p}_before")}
+        {p}_shifted = arith.shrui {p}_mask, {p}_warp : i32
+        {p}_chosen = arith.trunci {p}_shifted : i32 to i1
+        """
+
+
+def _in_list(p: str, cta: str, ids: tuple[int, ...]) -> str:
+    lines = [f"{p}_slot_0 = arith.constant -1 : i32"]
+    for index, wanted in enumerate(ids):
+        last = f"{p}_slot" if index == len(ids) - 1 else f"{p}_slot_{index + 1}"
+        lines += [
+            f"{p}_index_{index} = arith.constant {index} : i32",
+            f"{p}_wanted_{index} = arith.constant {wanted} : i32",
+            f"{p}_is_{index} = arith.cmpi eq, {cta}, {p}_wanted_{index} : i32",
+            f"{last} = arith.select {p}_is_{index}, {p}_index_{index}, {p}_slot_{index} : i32",
+        ]
+    lines += [
+        f"{p}_not = arith.constant -1 : i32",
+        f"{p}_mine = arith.cmpi ne, {p}_slot, {p}_not : i32",
+    ]
+    return "\n".join(lines)
+
+
+def _by_ticket(p: str, target: Target, sms: tuple[int, ...]) -> str:
+    """Triton hands the result of a scalar atomic to all threads of the CTA, through shared memory."""
+    types = ": (!tt.ptr<i32>, i32, i1) -> i32"
+    lines = [target.sm_id(f"{p}_sm"), f"{p}_on_0 = arith.constant false"]
+    for index, sm in enumerate(sms):
+        lines += [
+            f"{p}_sm_{index} = arith.constant {sm} : i32",
+            f"{p}_is_{index} = arith.cmpi eq, {p}_sm, {p}_sm_{index} : i32",
+            f"{p}_on_{index + 1} = arith.ori {p}_on_{index}, {p}_is_{index} : i1",
+        ]
+    return "\n".join(lines) + (
+        f"""
+        {p}_draws = arith.andi {p}_on_{len(sms)}, {p}_enabled : i1
+        {p}_unit64 = arith.constant 1 : i64
+        {p}_stride64 = arith.extui {p}_stride : i32 to i64
+        {p}_areas = arith.shli {p}_unit64, {p}_stride64 : i64
+        {p}_all = arith.shli {p}_size, {p}_stride64 : i64
+        {p}_counter = arith.addi {p}_base, {p}_all : i64
+        {p}_pointer = tt.int_to_ptr {p}_counter : i64 -> !tt.ptr<i32>
+        {p}_unit = arith.constant 1 : i32
+        {p}_slot = tt.atomic_rmw add, relaxed, gpu, {p}_pointer, {p}_unit, {p}_draws {types}
+        {p}_ticket = arith.extui {p}_slot : i32 to i64
+        {p}_fits = arith.cmpi ult, {p}_ticket, {p}_areas : i64
+        {p}_mine = arith.andi {p}_fits, {p}_draws : i1
+        """
+    )

@@ -1,0 +1,73 @@
+"""Choices of CTAs, SMs and warps on a real device, and a grid of a million CTAs."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+import torch
+
+import profscope
+from tests.gpu.test_collection import launch_add
+
+pytestmark = [
+    pytest.mark.gpu,
+    pytest.mark.skipif(not torch.cuda.is_available(), reason="needs an NVIDIA GPU"),
+]
+
+MILLION = 1_000_000
+N = MILLION * 1024
+
+
+@pytest.mark.parametrize(
+    "options",
+    [
+        {},
+        {"ctas": 1000},
+        {"ctas": [0, 5, 999_999]},
+        {"ctas": "first wave"},
+        {"sms": 7},
+        {"sms": [0, 50], "warps": 2},
+    ],
+    ids=str,
+)
+def test_a_million_ctas_within_256_mib(options: dict[str, Any]) -> None:
+    x = torch.arange(N, dtype=torch.float32, device="cuda")
+    before = torch.cuda.memory_allocated()
+    with profscope.session(backend="gpu", memory=256, **options) as prof:
+        from tests.kernels.add import add_kernel
+
+        out = torch.empty_like(x)
+        given = torch.cuda.memory_allocated()
+        add_kernel[(MILLION,)](x, x, out, N, BLOCK=1024)
+        assert torch.cuda.memory_allocated() - given <= 256 << 20
+    assert torch.equal(out, x + x)
+    del out
+    assert torch.cuda.memory_allocated() == before
+    assert prof.profile.validate() == []
+    (row,) = prof.launches.itertuples()
+    assert row.grid_x == MILLION
+    assert row.profile_bytes <= 128 << 20
+    told = prof.metadata["kernels"]["add_kernel"]["recorded"]
+    assert (told["ctas"], told["grid_ctas"]) == (row.ctas, MILLION)
+    found = prof.df["cta"].unique()
+    if options.get("ctas") == [0, 5, 999_999]:
+        assert sorted(found) == [0, 5, 999_999]
+    elif options.get("ctas") == "first wave":
+        sms = torch.cuda.get_device_properties(0).multi_processor_count
+        assert sms <= row.ctas <= 32 * sms
+        assert prof.df["sm"].nunique() == sms
+    elif "sms" in options:
+        chosen = [options["sms"]] if isinstance(options["sms"], int) else options["sms"]
+        assert sorted(prof.df["sm"].unique()) == chosen
+        assert row.ctas > len(chosen) * MILLION / 132 / 2
+    else:
+        assert len(set(found[1:] - found[:-1])) == 1
+    assert prof.metadata["notes"]
+
+
+def test_small_choices_agree_with_the_whole() -> None:
+    with profscope.session(backend="gpu", instrument="heavy", sms=list(range(200))) as prof:
+        launch_add()
+    assert sorted(prof.df["cta"].unique()) == list(range(64))
+    assert prof.metadata["notes"] == []
