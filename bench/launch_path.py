@@ -13,6 +13,7 @@ from triton.runtime import _allocation
 import profscope
 from bench.kernels import Workload
 from bench.table import Cell, Row
+from profscope.backend import Backend, Machine
 from profscope.collect import Collector
 from profscope.options import Options
 from profscope.programs import PROGRAMS
@@ -49,7 +50,7 @@ def launch_path(workload: Workload, rounds: int) -> list[Row]:
 
     samples: dict[str, list[float]] = {"bare": [], "profscope": []}
     with standin.gpu():
-        collector = Collector(Options(memory=256), "cuda")
+        collector = Collector(Options(memory=256), Backend("cuda", dict, lambda: Machine(132, 64)))
         for _ in range(rounds + 1):
             samples["bare"].append(_us(bare))
             with collector.installed():

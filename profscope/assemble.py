@@ -6,7 +6,7 @@ import os
 from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, Final, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
@@ -24,7 +24,18 @@ from profscope.timebase import TimeBase, fit
 from profscope.transactions import with_transactions
 from profscope.work import about_kernel
 
-__all__ = ["RawLaunch", "assemble"]
+__all__ = ["ORDINARY", "Mark", "RawLaunch", "assemble"]
+
+
+class Mark(NamedTuple):
+    """What a launch was part of. trial: an autotuner's choice; graph, replay: indices in the session."""
+
+    trial: bool = False
+    graph: int = -1
+    replay: int = -1
+
+
+ORDINARY: Final = Mark()
 
 
 @dataclass(frozen=True)
@@ -37,6 +48,7 @@ class RawLaunch:
     stream: int
     ctas: int
     buffer: npt.NDArray[np.uint8]
+    mark: Mark = ORDINARY
 
 
 def assemble(launches: Sequence[RawLaunch], metadata: dict[str, Any], notes: Sequence[str] = ()) -> Profile:
@@ -113,6 +125,7 @@ def _launch_row(
         "end_ns": end_ns,
         "clock_ghz": base.clock_ghz,
         "ns_uncertainty": base.uncertainty_ns,
+        **raw.mark._asdict(),
     }
 
 

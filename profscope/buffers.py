@@ -43,12 +43,13 @@ class Lane:
     """One launching thread: the launch that it has been given memory for and that may not be in its stream
     yet. Only its thread writes it, so that nothing in the launch path needs a lock for it."""
 
-    __slots__ = ("about", "filling", "offset")
+    __slots__ = ("about", "filling", "mark", "offset")
 
     def __init__(self) -> None:
         self.filling: Filling | None = None
         self.offset = 0
         self.about: Any = None  # what the caller wants to know when the launch begins
+        self.mark: Any = None  # and what it wants to remember of all launches for a while
 
     def enqueued(self) -> None:
         """The launch is in its stream, or has failed."""

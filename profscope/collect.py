@@ -19,7 +19,7 @@ from triton.runtime import _allocation, driver
 
 from instrument_passes.manifest import Manifest
 from instrument_passes.records import MIN_RING_LOG2, LaunchBits
-from profscope.assemble import RawLaunch
+from profscope.assemble import ORDINARY, Mark, RawLaunch
 from profscope.backend import Backend
 from profscope.buffers import Buffers, DeviceBuffers, HostBuffers, Lane, Slice
 from profscope.decode import has_records, ring_rows
@@ -48,6 +48,7 @@ class Launch:
     ctas: int
     bits: LaunchBits
     slice: Slice
+    mark: Mark
 
 
 class _Plan(NamedTuple):
@@ -76,6 +77,7 @@ class _Thread(threading.local):
 
     def __init__(self) -> None:
         self.lane = Lane()
+        self.lane.mark = ORDINARY
 
 
 _NOWHERE: Final = None  # the pointer of a launch that is not recorded: without the enable bit
@@ -94,7 +96,7 @@ class Collector:
         self._thread = _Thread()
         self._user_allocator: Callable[..., Any] | None = None
         self._buffers: dict[int, Buffers] = {}
-        self._log: list[tuple[Manifest, _Route, Any, int]] = []  # with the filling and the offset in it
+        self._log: list[tuple[Manifest, _Route, Any, int, Mark]] = []  # with the filling and the offset in it
         self._plans: dict[tuple[int, int], _Plan] = {}  # by tag and size asked for; settled ones only
         self._routes: dict[tuple[int, int, int | None, int], _Route] = {}  # also by stream and device
         # The functions behind torch.cuda.current_device() and is_current_stream_capturing().
@@ -108,9 +110,9 @@ class Collector:
         return [
             Launch(
                 index, manifest, route.device, route.stream, route.plan.ctas, route.plan.bits,
-                route.buffers.slice(filling, offset, route.needed),
+                route.buffers.slice(filling, offset, route.needed), mark,
             )
-            for index, (manifest, route, filling, offset) in enumerate(self._log)
+            for index, (manifest, route, filling, offset, mark) in enumerate(self._log)
         ]  # fmt: skip
 
     def __len__(self) -> int:
@@ -158,13 +160,23 @@ class Collector:
         if filling is not None:
             manifest = PROGRAMS.of(metadata.data["function"])
             if manifest is not None:
-                self._log.append((manifest, lane.about, filling, lane.offset))
+                self._log.append((manifest, lane.about, filling, lane.offset, lane.mark))
 
     def enqueued(self, metadata: Any) -> None:
         """launch_exit_hook: the launch is in its stream, so its memory may be drained behind it."""
         lane = self._thread.lane
         if lane.filling is not None:
             lane.enqueued()
+
+    @contextlib.contextmanager
+    def trial(self) -> Iterator[None]:
+        """What this thread launches in the body of the with statement is an autotuner's trial."""
+        lane = self._thread.lane
+        lane.mark = Mark(trial=True)
+        try:
+            yield
+        finally:
+            lane.mark = ORDINARY
 
     def loaded(
         self, module: Any, function: int, name: str, metadata_group: dict[str, str], hash: str
@@ -204,8 +216,11 @@ class Collector:
                 notes.append(f"launch {launch.index} ({launch.manifest.kernel}) wrote nothing: {why}")
                 continue
             raw.append(
-                RawLaunch(launch.index, launch.manifest, launch.device, launch.stream, launch.ctas, buffer)
-            )
+                RawLaunch(
+                    launch.index, launch.manifest, launch.device, launch.stream, launch.ctas, buffer,
+                    launch.mark,
+                )
+            )  # fmt: skip
         return raw, notes
 
     def close(self) -> None:

@@ -45,6 +45,8 @@ class Options:
     memory: MiB of device memory for profile buffers.
     backend: "gpu", "emulator", or "auto" (the GPU where there is one, else the emulator).
     measure: what spans on loads end with, their "issue" or, with "latency", the arrival of their data.
+    every: record one launch of a kernel in so many, the first one first; the others run the bare binary.
+    trials: also record one launch of every configuration that an autotuner tries.
 
     Raises OptionError naming the option, the value and what it takes.
     """
@@ -58,6 +60,8 @@ class Options:
     measure: str = "issue"
     sms: int | Sequence[int] | None = None
     warps: int | Sequence[int] = 1
+    every: int = 1
+    trials: bool = False
     pipeline: tuple[Pass, ...] = field(init=False, repr=False, compare=False)
 
     def __post_init__(self) -> None:
@@ -67,6 +71,9 @@ class Options:
             raise OptionError(f"kernels={self.kernels!r} is not a regular expression: {error}") from error
         if self.buffer is not None:
             _check_int("buffer", self.buffer, 1, _MAX_BUFFER, "a number of records per warp")
+        _check_int("every", self.every, 1, 1 << 31, "a number of launches")
+        if not isinstance(self.trials, bool):
+            raise OptionError(f"trials={self.trials!r} must be True or False")
         _check_int("memory", self.memory, 1, 1 << 20, "a number of MiB")
         if self.backend not in _BACKENDS:
             raise OptionError(f"backend={self.backend!r} is not one of {', '.join(_BACKENDS)}")

@@ -9,7 +9,7 @@ import pandas as pd
 from profscope.checks import problems
 from profscope.recorded import not_samples
 from profscope.schema import launches_frame, spans_frame
-from profscope.summary import summarise
+from profscope.summary import summarise, with_launches
 from profscope.work import with_work
 
 __all__ = ["Profile", "load"]
@@ -36,12 +36,13 @@ class Profile:
 
     def summary(self) -> pd.DataFrame:
         """One row per kernel and scope: counts, totals and percentiles in ns and cycles (see `summarise`);
-        bytes, flops and their rates (see `profscope.work.with_work`).
+        bytes, flops and their rates (see `profscope.work.with_work`); launches recorded and seen.
 
         The index of an emulated profile's summary is named "EMULATED", which shows wherever it is printed.
         """
         unscaled = not_samples(self.metadata)
         table = with_work(summarise(self.df, self.launches, unscaled), self.launches, self.metadata)
+        table = with_launches(table, self.launches, self.metadata)
         return table.rename_axis(index="EMULATED" if self.emulated else None)
 
     def validate(self) -> list[str]:

@@ -10,7 +10,15 @@ from typing import Any
 
 import pandas as pd
 
-__all__ = ["KINDS", "LAUNCH_DTYPES", "PAYLOAD_DTYPES", "SPAN_DTYPES", "launches_frame", "spans_frame"]
+__all__ = [
+    "KINDS",
+    "LAUNCH_DEFAULTS",
+    "LAUNCH_DTYPES",
+    "PAYLOAD_DTYPES",
+    "SPAN_DTYPES",
+    "launches_frame",
+    "spans_frame",
+]
 
 KINDS = ("kernel", "loop", "iteration", "op", "scope", "async", "mark")
 """What a span can be. "async" may overlap its siblings and outlast its parent; "mark" has no duration."""
@@ -56,7 +64,13 @@ LAUNCH_DTYPES = {
     "end_ns": "int64",
     "clock_ghz": "float64",
     "ns_uncertainty": "float64",
+    "trial": "bool",
+    "graph": "int32",
+    "replay": "int32",
 }
+
+LAUNCH_DEFAULTS = {"trial": False, "graph": -1, "replay": -1}
+"""Columns of a launch that a table may leave out, and what holds then: no trial and no CUDA graph."""
 
 
 def spans_frame(columns: Mapping[str, Any] | None = None) -> pd.DataFrame:
@@ -75,10 +89,12 @@ def spans_frame(columns: Mapping[str, Any] | None = None) -> pd.DataFrame:
 def launches_frame(columns: Mapping[str, Any] | None = None) -> pd.DataFrame:
     """A launch table in the schema's column order and dtypes; empty when given nothing.
 
-    Raises KeyError for a missing column.
+    Raises KeyError for a missing column that has no default.
     """
     if columns is None:
         columns = dict.fromkeys(LAUNCH_DTYPES, ())
+    count = len(columns["launch"])
+    columns = {name: [value] * count for name, value in LAUNCH_DEFAULTS.items()} | dict(columns)
     return pd.DataFrame({name: _series(columns[name], dtype) for name, dtype in LAUNCH_DTYPES.items()})
 
 

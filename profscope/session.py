@@ -17,6 +17,7 @@ from profscope.version import __version__
 if TYPE_CHECKING:
     import pandas as pd
 
+    from profscope.bare import BareLaunches
     from profscope.collect import Collector
     from profscope.profile import Profile
 
@@ -34,6 +35,8 @@ def session(
     memory: int = 256,
     backend: str = "auto",
     measure: str = "issue",
+    every: int = 1,
+    trials: bool = False,
 ) -> Session:
     """Profile every Triton kernel launched inside the `with` block, from the inside.
 
@@ -53,6 +56,9 @@ def session(
     backend: "auto", "gpu" or "emulator".
     measure: where spans on loads, atomics and shared-memory reads end: at their "issue", or, with "latency",
     when their data has arrived. Loads then no longer overlap: that measures memory, not the kernel.
+    every: record one launch of a kernel in so many, the first one first; the others run the bare binary, so
+    that a session can stay open around a training job. trials: record one launch of each configuration that
+    an autotuner tries, too; what it times is the bare binary in either case.
 
     Raises OptionError for a bad option at once. Entering raises SessionError where another session is active
     or the backend is not there.
@@ -68,6 +74,8 @@ def session(
             warps=warps,
             memory=memory,
             measure=measure,
+            every=every,
+            trials=trials,
         )
     )
 
@@ -80,8 +88,9 @@ class Session:
         self.options = options
         self._stack = contextlib.ExitStack()
         self._collector: Collector | None = None
+        self._bare: BareLaunches | None = None
         self._metadata: dict[str, Any] = {}
-        self._profile: tuple[int, Profile] | None = None
+        self._profile: tuple[tuple[int, int], Profile] | None = None  # by launches recorded and seen
         self._lock = threading.Lock()
 
     def __enter__(self) -> Session:
@@ -89,12 +98,15 @@ class Session:
             raise SessionError("this session has run already; open a new one with profscope.session()")
         # Triton and torch are imported here and not above, so that traces open where neither is installed.
         from profscope.backend import select
+        from profscope.bare import BareLaunches
         from profscope.collect import Collector
         from profscope.hook import CompileHook
 
         with self._stack:
             backend = self._stack.enter_context(select(self.options.backend))
             collector = Collector(self.options, backend)
+            self._bare = BareLaunches(self.options, collector.trial)
+            self._stack.enter_context(self._bare.installed())
             self._stack.enter_context(CompileHook(self.options).installed())
             self._stack.enter_context(collector.installed())
             self._metadata = self._describe(backend.metadata())
@@ -132,24 +144,31 @@ class Session:
                 "memory": options.memory,
                 "backend": options.backend,
                 "measure": options.measure,
+                "every": options.every,
+                "trials": options.trials,
             },
         }
 
     @property
     def profile(self) -> Profile:
         """The launches so far as a Profile, of plain tables. Raises SessionError before the session began."""
-        from profscope.assemble import assemble
+        from profscope.assemble import ORDINARY, assemble
 
-        if self._collector is None:
+        if self._collector is None or self._bare is None:
             raise SessionError("the session has not started; use it in a with statement")
         with self._lock:
             launches = self._collector.launches
-            if self._profile is None or self._profile[0] != len(launches):
+            state = len(launches), sum(self._bare.launches.values())
+            if self._profile is None or self._profile[0] != state:
                 raw, notes = self._collector.fetch(launches)
                 bare = [
                     f"{kernel} runs bare: {why}" for kernel, why in sorted(self._collector.failures.items())
                 ]
-                self._profile = (len(launches), assemble(raw, self._metadata, [*bare, *notes]))
+                sampling, sampled = self._bare.describe(
+                    launch.manifest.kernel for launch in launches if launch.mark == ORDINARY
+                )
+                notes = [*bare, *sampled, *notes]
+                self._profile = state, assemble(raw, self._metadata | sampling, notes)
             return self._profile[1]
 
     @property

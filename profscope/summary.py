@@ -6,7 +6,7 @@ import numpy as np
 import pandas as pd
 from numpy.typing import NDArray
 
-__all__ = ["PERCENTILES", "SITE_COLUMNS", "row_scales", "self_times", "sites", "summarise"]
+__all__ = ["PERCENTILES", "SITE_COLUMNS", "row_scales", "self_times", "sites", "summarise", "with_launches"]
 
 SITE_COLUMNS = ("kernel", "scope", "kind", "file", "line")
 PERCENTILES = {"p50": 0.50, "p90": 0.90, "p99": 0.99}
@@ -108,6 +108,19 @@ def summarise(
         ["weight", "kernel", "self_ns", "total_ns"], ascending=[False, True, False, False], kind="stable"
     )
     return ranked.drop(columns="weight").reset_index(drop=True)
+
+
+def with_launches(table: pd.DataFrame, launches: pd.DataFrame, metadata: dict[str, Any]) -> pd.DataFrame:
+    """A summary with the columns launches, the kernel's launches that were recorded, and launches_seen, those
+    there were: more where `session(every=...)` recorded only some. Nothing is scaled up to the latter."""
+    recorded = launches["kernel"].value_counts()
+    seen = {
+        name: counts["launches"] for name, counts in metadata.get("sampling", {}).get("kernels", {}).items()
+    }
+    kernels = table["kernel"].astype("str")
+    counts = kernels.map(recorded).fillna(0).astype("int64")
+    every = [seen.get(name, count) for name, count in zip(kernels, counts, strict=True)]
+    return table.assign(launches=counts, launches_seen=np.asarray(every, np.int64))
 
 
 def _sampled(launches: pd.DataFrame) -> dict[str, float]:

@@ -8,7 +8,7 @@ from numpy.typing import NDArray
 
 from profscope.export.tracks import nesting_lanes
 from profscope.profile import Profile
-from profscope.schema import LAUNCH_DTYPES, launches_frame, spans_frame
+from profscope.schema import LAUNCH_DEFAULTS, LAUNCH_DTYPES, launches_frame, spans_frame
 
 __all__ = ["complete_events", "launch_profile", "nanoseconds", "nest", "untangle"]
 
@@ -36,7 +36,12 @@ def launch_profile(kernels: list[dict[str, Any]], metadata: dict[str, Any]) -> P
     spans CTA, SM and warp are -1 and cycles 0.
     """
     kernels = sorted(kernels, key=lambda kernel: (kernel["start_ns"], kernel["end_ns"]))
-    unknown = {"clock_ghz": float("nan"), "ns_uncertainty": float("nan"), "num_ctas": 1, "backend": "gpu"}
+    unknown = LAUNCH_DEFAULTS | {
+        "clock_ghz": float("nan"),
+        "ns_uncertainty": float("nan"),
+        "num_ctas": 1,
+        "backend": "gpu",
+    }
     launches = launches_frame(
         {name: [kernel.get(name, unknown.get(name, 0)) for kernel in kernels] for name in LAUNCH_DTYPES}
         | {"launch": range(len(kernels))}

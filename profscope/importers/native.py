@@ -12,7 +12,7 @@ from profscope.export.columns import decode
 from profscope.export.files import gzip_end
 from profscope.importers.source import GZIP_MAGIC, file_pieces
 from profscope.profile import Profile
-from profscope.schema import LAUNCH_DTYPES, launches_frame
+from profscope.schema import LAUNCH_DEFAULTS, LAUNCH_DTYPES, launches_frame
 from profscope.version import __version__
 
 __all__ = ["from_document", "from_first_line"]
@@ -49,7 +49,10 @@ def from_document(path: Path, document: dict[str, Any]) -> Profile:
             f"this is profscope {__version__}, which reads schemas up to {SCHEMA}: upgrade it"
         )
     try:
-        launches = {name: ours["launches"][name] for name in LAUNCH_DTYPES}
+        found = ours["launches"]
+        launches = {
+            name: found[name] for name in LAUNCH_DTYPES if name in found or name not in LAUNCH_DEFAULTS
+        }
         with ThreadPoolExecutor(worker_count()) as pool:
             return Profile(decode(ours["spans"], pool), launches_frame(launches), dict(ours["metadata"]))
     except KeyError as error:

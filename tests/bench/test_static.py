@@ -5,6 +5,7 @@ from __future__ import annotations
 import pytest
 
 from bench import kernels
+from bench.launch_path import launch_path
 from bench.static import binaries, static
 from bench.table import Row
 from bench.variants import BARE, OURS, SHARED
@@ -41,3 +42,8 @@ def test_a_way_that_fails_leaves_the_others(monkeypatch: pytest.MonkeyPatch) -> 
     assert OURS in found
     assert SHARED not in found
     assert errors[SHARED] == "RuntimeError: no such thing"
+
+
+def test_the_launch_path_is_timed_without_a_gpu() -> None:
+    (row,) = launch_path(kernels.add(4096), rounds=1)
+    assert {name: len(cell.samples) for name, cell in row.cells.items()} == {"bare": 1, "profscope": 1}

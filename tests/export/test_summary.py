@@ -61,7 +61,14 @@ def test_units_are_in_the_names() -> None:
         for unit in ("ns", "cycles")
     ]
     summary = regular_profile().summary()
-    assert set(summary.columns) == {*SITE_COLUMNS, *names, "sampled", *WORK_COLUMNS}
+    assert set(summary.columns) == {
+        *SITE_COLUMNS,
+        *names,
+        "sampled",
+        "launches",
+        "launches_seen",
+        *WORK_COLUMNS,
+    }
     assert (
         summary.dtypes[[name for name in names if name not in ("share", "mean_ns", "mean_cycles")]] == "int64"
     ).all()
