@@ -54,9 +54,12 @@ class Role:
 
 
 def roles(kernel: Op) -> dict[Op, Role]:
-    """The role of every op of a kernel that has one. Channels are numbered as they appear."""
+    """The role of every op of a kernel, and of the functions it calls, that has one.
+
+    Channels are numbered as they appear.
+    """
     found: dict[Op, tuple[str, object, int]] = {}
-    for op in kernel.walk():
+    for op in kernel.module.walk():
         if op.name in _QUEUES and not (
             op.name == "ttng.warp_group_dot" and op.attributes.get("isAsync") != "true"
         ):

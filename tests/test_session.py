@@ -109,7 +109,22 @@ TRIPS: dict[str, list[Callable[[int], int]]] = {
     "nested_loops": [lambda cta: 3, lambda cta: 3 * 2, lambda cta: 0 + 1 + 2],
     "branch_in_loop": [lambda cta: 9],
     "noinline": [lambda cta: 3],
+    # 20 rows of two blocks, summed once before the loop and once in it, once more where their score is wanted
+    "call_paths": [
+        lambda cta: 2 * (1 + 20 - cta + len(scored_rows(cta))),
+        lambda cta: 20 - cta,
+    ],
+    "joined_paths": [
+        lambda cta: cta if cta in (2, 4) else 0,
+        lambda cta: 6 if cta < 2 else 0,
+        lambda cta: 2 if cta != 3 else 0,
+    ],
 }
+
+
+def scored_rows(cta: int) -> list[int]:
+    """Rows whose sum row_score wants: odd ones, but no multiples of three."""
+    return [row for row in range(cta, 20) if row % 2 == 1 and row % 3]
 
 
 @pytest.mark.parametrize("name", TRIPS)
@@ -197,6 +212,49 @@ def test_a_loop_that_a_branch_skips_keeps_its_iterations_apart() -> None:
     inner = df[(df["kind"] == "iteration") & (df["depth"] == 4)]
     row = df.loc[df.loc[inner["parent"], "parent"], "iteration"]
     assert list(zip(row, inner["iteration"], strict=True)) == [(r, i) for r in (1, 3, 5) for i in range(r)]
+
+
+# Calls of noinline functions.
+
+
+def call_tree(df: pd.DataFrame) -> set[tuple[Any, ...]]:
+    """By span: CTA, warp, and the names and iterations from the root down."""
+    above: list[tuple[Any, ...]] = []
+    for parent, scope, iteration in zip(df["parent"], df["scope"], df["iteration"], strict=True):
+        above.append((*(above[parent] if parent >= 0 else ()), (scope, iteration)))
+    found = {(cta, warp, path) for cta, warp, path in zip(df["cta"], df["warp"], above, strict=True)}
+    assert len(found) == len(df)
+    return found
+
+
+def test_spans_in_noinline_functions_lie_below_each_call() -> None:
+    df = run("call_paths", "heavy").profile.df
+    names = {tuple(name for name, _ in path if "iteration" not in name) for _, _, path in call_tree(df)}
+    root, loop, summing = ("call_paths_kernel",), ("loop L125",), ("loop L105", "load total")
+    for path in (
+        (*root, "call row_sum L124", *summing),
+        (*root, *loop, "call row_score L127", "call row_sum L114", *summing),
+        (*root, *loop, "call row_score L127", "barrier"),
+        (*root, *loop, "call row_sum L128", *summing),
+    ):
+        assert path in names
+    mine = df[(df["cta"] == 1) & (df["warp"] == 2)]
+    nested = mine.loc[mine["scope"] == "call row_sum L114", "iteration"]
+    assert (nested + 1).tolist() == scored_rows(
+        1
+    )  # the iteration of the loop that calls, not of the function
+
+
+def test_calls_that_did_not_run_leave_nothing_in_a_ring() -> None:
+    case = CASES["call_paths"]
+    inputs = case.inputs("cpu")
+    with session(instrument="heavy", buffer=16) as prof:
+        case.launch(inputs)
+    assert prof.profile.validate() == []
+    kept, everything = call_tree(prof.df), call_tree(run("call_paths", "heavy").profile.df)
+    assert kept < everything
+    outer = {(cta, path[-1][1]) for cta, _, path in kept if path[-1][0] == "iteration L125"}
+    assert outer == {(cta, i) for cta in range(4) for i in range(max(0, 4 - cta), 20 - cta)}
 
 
 # What is recorded.

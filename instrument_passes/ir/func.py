@@ -1,14 +1,14 @@
-"""tt.func and its callers: one more argument, one more result."""
+"""tt.func and its callers: more arguments, more results."""
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Mapping, Sequence
 
 from instrument_passes.ir import edit
 from instrument_passes.ir.model import Op
 from instrument_passes.ir.signature import type_list
 
-__all__ = ["add_argument", "add_result", "calls", "result_types", "returns"]
+__all__ = ["add_arguments", "add_results", "calls", "result_types", "returns"]
 
 
 def calls(func: Op) -> list[Op]:
@@ -30,41 +30,44 @@ def result_types(func: Op) -> list[str]:
     return [] if place is None else type_list(func.header, *place)
 
 
-def add_argument(func: Op, kind: str, operand_for: Callable[[Op], str]) -> str:
-    """Add an argument of type `kind`; `operand_for(call)` names the value each caller passes.
+def add_arguments(
+    func: Op, arguments: Sequence[tuple[str, str]], operands: Mapping[Op, Sequence[str]]
+) -> None:
+    """Add arguments, given as (name, type); `operands` has every call of the function with what it passes."""
+    _check(func)
+    if not arguments:
+        return
+    typed = [f"{name}: {kind}" for name, kind in arguments]
+    kinds = [kind for _, kind in arguments]
+    func.splice([edit.add_list_items(func.header, _parentheses(func), typed)])
+    for call, names in operands.items():
+        more = edit.add_list_items(call.header, _parentheses(call), names)
+        call.splice([more, *edit.add_signature_types(call, kinds, [])])
 
-    Returns the argument's name inside the function.
+
+def add_results(
+    func: Op, kinds: Sequence[str], values: Mapping[Op, Sequence[str]], callers: Sequence[Op]
+) -> list[list[str]]:
+    """Return more values; `values` has every tt.return with what it returns, `callers` are all calls.
+
+    Returns the names of the new results of each call.
     """
     _check(func)
-    name = func.module.fresh()
-    callers = [(call, operand_for(call)) for call in calls(func)]
-    header = func.header
-    func.splice([edit.add_list_items(header, _parentheses(func), [f"{name}: {kind}"])])
-    for call, operand in callers:
-        operands = edit.add_list_items(call.header, _parentheses(call), [operand])
-        call.splice([operands, *edit.add_signature_types(call, [kind], [])])
-    return name
-
-
-def add_result(func: Op, kind: str, value_for: Callable[[Op], str]) -> list[tuple[Op, str]]:
-    """Return one more value of type `kind`; `value_for(tt.return)` names it at each return.
-
-    Returns every call with the name of its new result.
-    """
-    _check(func)
+    if not kinds:
+        return [[] for _ in callers]
     header = func.header
     place = _results(func)
     if place is None:
-        func.splice([edit.insert_behind(header, header.closing[_parentheses(func)], f" -> {kind}")])
+        listed = kinds[0] if len(kinds) == 1 else f"({', '.join(kinds)})"
+        func.splice([edit.insert_behind(header, header.closing[_parentheses(func)], f" -> {listed}")])
     else:
-        func.splice([edit.add_types(header, *place, [kind])])
-    for op in returns(func):
-        edit.extend_terminator(op, [value_for(op)], [kind])
+        func.splice([edit.add_types(header, *place, kinds)])
+    for op, names in values.items():
+        edit.extend_terminator(op, names, kinds)
     found = []
-    for call in calls(func):
-        name = call.module.fresh()
-        call.splice([edit.add_results(call.header, [name]), *edit.add_signature_types(call, [], [kind])])
-        found.append((call, name))
+    for call in callers:
+        found.append([call.module.fresh() for _ in kinds])
+        call.splice([edit.add_results(call.header, found[-1]), *edit.add_signature_types(call, [], kinds)])
     return found
 
 

@@ -7,9 +7,9 @@ from dataclasses import dataclass, field
 
 from instrument_passes.dialect import integer
 from instrument_passes.errors import PassError
-from instrument_passes.ir import Block, Op
+from instrument_passes.ir import Block, Module, Op
 from instrument_passes.manifest import Column, Frame, Manifest, Section, Span
-from instrument_passes.records import CTA_HEADER, WORD
+from instrument_passes.records import CTA_HEADER, WORD, align
 
 __all__ = ["FrameBuilder", "Pending", "Placeholders", "SectionBuilder", "Tick"]
 
@@ -42,6 +42,13 @@ class FrameBuilder:
     capacity: int
     loop: int = -1
     columns: list[Column] = field(default_factory=list)
+    conditional: set[int] = field(default_factory=set)  # columns that not every row stores
+
+    @property
+    def width(self) -> int:
+        """Words of a row: as wide as its widest store is aligned, 1, 2 or a multiple of 4."""
+        width = len(self.columns)
+        return width if width in (1, 2) else align(width, 4)
 
     def place(self, group: list[Pending]) -> int:
         """Give a group of 1, 2 or 4 values consecutive, aligned columns; returns the first."""
@@ -59,10 +66,7 @@ class FrameBuilder:
         return first
 
     def finish(self) -> Frame:
-        """Rows are as wide as their widest store is aligned: 1, 2 or a multiple of 4 words."""
-        width = len(self.columns)
-        wanted = width if width in (1, 2) else -(-width // 4) * 4
-        pads = (Column("pad"),) * (wanted - width)
+        pads = (Column("pad"),) * (self.width - len(self.columns))
         return Frame(self.index, self.parent, (*self.columns, *pads), self.capacity, loop=self.loop)
 
 
@@ -167,8 +171,8 @@ class Placeholders:
     def row_bytes(self, section: int, frame: int) -> str:
         return f"__ps_row_bytes_{section}_{frame}__"
 
-    def fill(self, kernel: Op, manifest: Manifest) -> None:
-        """Replace the tokens in all ops of the kernel."""
+    def fill(self, module: Module, manifest: Manifest) -> None:
+        """Replace the tokens in all ops of the module."""
         plain = {
             "tag": manifest.tag,
             "fixed_bytes": manifest.fixed_bytes,
@@ -189,7 +193,7 @@ class Placeholders:
                 return str(frame.offset)
             return str((0 if frame.is_ring else frame.offset) + WORD.itemsize * column[0])
 
-        for op in kernel.walk():
+        for op in module.walk():
             for index, part in enumerate(op.parts):
                 if isinstance(part, str) and "__ps_" in part:
                     op.set_part(index, self._TOKEN.sub(value, part))

@@ -2,17 +2,18 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 
 from instrument_passes.dialect import BEGIN, END, PAYLOAD, RESERVED, is_record, record_id
-from instrument_passes.ir import Block, Module, Op, Region, if_op
+from instrument_passes.ir import Block, Module, Op, Region, blocks, func, if_op
 from instrument_passes.lowering.builder import FrameBuilder, Pending, Placeholders, SectionBuilder, Tick
 from instrument_passes.lowering.loops import carry, hand_on
 from instrument_passes.lowering.prologue import Area, Identity, find_area, find_segment
 from instrument_passes.lowering.trips import static_trips
 from instrument_passes.manifest import Column
 from instrument_passes.passes.base import PassContext
-from instrument_passes.passes.walk import LOOPS, loop_body, recordable_blocks
+from instrument_passes.passes.walk import LOOPS, kernel_of, loop_body, recordable_blocks
 from instrument_passes.selection import Selection
 from instrument_passes.targets import Target
 
@@ -34,9 +35,14 @@ class _State:
     open: list[int]
     pending: list[Pending] = field(default_factory=list)
     may_store: bool = True  # not inside scf.if: what did not run there must store zeros
+    conditional: bool = False  # what is stored here may not run in every row of the frame
+    returned: dict[Op, dict[int, str]] = field(default_factory=dict)  # by tt.return, the counters there
 
     def branch(self) -> _State:
-        return _State(self.frame, self.row, dict(self.counters), list(self.open))
+        return _State(
+            self.frame, self.row, dict(self.counters), list(self.open),
+            conditional=self.conditional, returned=self.returned,
+        )  # fmt: skip
 
 
 class Weaver:
@@ -51,6 +57,7 @@ class Weaver:
         holes: Placeholders,
         context: PassContext,
         selection: Selection,
+        calls: Mapping[Op, Op],
     ) -> None:
         self.module = module
         self.target = target
@@ -59,6 +66,8 @@ class Weaver:
         self.holes = holes
         self.context = context
         self.selection = selection
+        self.kernel = kernel_of(module)
+        self.calls = calls  # by call, the function that only this call calls
         self.identity = Identity.fresh(module)
         self.zero = module.fresh("ps_zero")
         self.one = module.fresh("ps_one")
@@ -76,13 +85,13 @@ class Weaver:
         area = find_area(self.module, self.target, self.area, self.holes, self.selection, wide=wide)
         none, leader = self.module.fresh("ps_none"), self.identity.leader
         start = self.target.header_start(none, self.area.address, leader, self.area.cta, self.area.flags)
-        self._prologue(region, area, start)
+        self._prologue(region, state, area, start)
         self._function(region, state)
 
     def weave_partition(self, region: Region) -> None:
         """A warp-specialised partition; `area` was captured into it."""
         state = self._enter(region)
-        self._prologue(region, "", "")
+        self._prologue(region, state, "", "")
         self._function(region, state)
 
     def _enter(self, region: Region) -> _State:
@@ -94,7 +103,7 @@ class Weaver:
         state.pending.append(Pending(Column("section"), self.marker))
         return state
 
-    def _prologue(self, region: Region, before: str, after: str) -> None:
+    def _prologue(self, region: Region, state: _State, before: str, after: str) -> None:
         """Set up after the records that open the region, so that the first clock is read first."""
         segment = find_segment(self.module, self.target, self.area, self.identity, self.holes, self.selection)
         constants = "\n".join(
@@ -106,11 +115,13 @@ class Weaver:
         )
         first = next(op for op in region.entry.ops if not is_record(op))
         first.insert_before("\n".join(text for text in (before, segment, constants, after) if text))
+        if any(op in self.calls for op in region.walk()):  # or the callee's words would come first
+            self._flush(state, first, everything=True)
 
     # Planning: which loops get a frame, and how large a ring.
 
     def _plan(self, block: Block, parent: FrameBuilder) -> None:
-        loops = [op for top in block.ops for op in _outermost_loops(top)]
+        loops = [op for top in block.ops for op in self._outermost_loops(top)]
         for loop in loops:
             if not any(is_record(op) for inner in recordable_blocks(loop) for op in inner.ops):
                 continue
@@ -120,9 +131,30 @@ class Weaver:
                 if inner.parent_op is loop:
                     self._plan(inner, frame)
 
-    def _subtree(self, loop: Op) -> list[FrameBuilder]:
-        """Frames of the loop and of the loops in it, whose counters the loop must carry."""
-        return [self.frames[op] for op in loop.walk() if op in self.frames]
+    def _outermost_loops(self, op: Op) -> list[Op]:
+        """Loops at or below `op` that are in no other loop below it; partitions are other warps' affair."""
+        if op.name in LOOPS:
+            return [op]
+        if op.name == "ttg.warp_specialize":
+            inside = [op.regions[0].entry]
+        elif op.name == "scf.if":
+            inside = [region.entry for region in op.regions]
+        elif op in self.calls:
+            inside = self.calls[op].regions[0].blocks
+        else:
+            return []
+        return [loop for block in inside for inner in block.ops for loop in self._outermost_loops(inner)]
+
+    def _walk(self, op: Op) -> Iterator[Op]:
+        """The op and all below it, in the functions it calls too."""
+        for inner in op.walk():
+            yield inner
+            if inner in self.calls:
+                yield from self._walk(self.calls[inner])
+
+    def _subtree(self, op: Op) -> list[FrameBuilder]:
+        """Frames of a loop or call and of the loops in it, whose counters it must carry."""
+        return [self.frames[inner] for inner in self._walk(op) if inner in self.frames]
 
     def _rows(self, loop: Op, frame: FrameBuilder) -> int:
         """Rows the loop will need, if that is static and within the buffer option; else 0, a ring."""
@@ -133,34 +165,38 @@ class Weaver:
     # Weaving.
 
     def _function(self, region: Region, entry: _State) -> None:
-        """The blocks of a function or partition body; early returns make several."""
-        states = {region.entry.label: entry}
-        for position, block in enumerate(region.blocks):
-            label = region.entry.label if position == 0 else block.label
-            if label not in states:
-                continue  # unreachable
-            state = states[label]
+        """The blocks of a function or partition body; early returns make several, joined or not."""
+        arrivals: dict[str | None, dict[Op, _State]] = {}
+        for block in _in_order(region):
+            state = entry
+            if block is not region.entry:
+                state = self._join(block, arrivals[block.label])
+                state.conditional = True
             self._block(block, state)
             terminator = block.terminator
             if terminator is None:
                 raise block.ops[-1].error("a block of the kernel has no terminator")
             self._flush(state, terminator, everything=True)
             if terminator.name == "tt.return":
-                self._leave(terminator)
+                self._leave(terminator, state)
             for target, _ in terminator.successors:
-                self._join(states, target, state, terminator)
+                arrivals.setdefault(target, {})[terminator] = state
 
-    def _join(self, states: dict[str | None, _State], label: str, state: _State, branch: Op) -> None:
-        known = states.get(label)
-        if known is None:
-            states[label] = state.branch()
-        elif known.counters != state.counters:
-            raise branch.error(
-                "joins paths that ran different loops; records in such kernels are not supported"
-            )
+    def _join(self, block: Block, arrivals: Mapping[Op, _State]) -> _State:
+        """The state at the start of a block: counters in which paths differ become its arguments."""
+        first, *others = arrivals.values()
+        state = first.branch()
+        if any(other.open != state.open for other in others):
+            raise next(iter(arrivals)).error("joins paths between whose ends different spans are open")
+        for index, name in first.counters.items():
+            if any(other.counters[index] != name for other in others):
+                values = {branch: arrival.counters[index] for branch, arrival in arrivals.items()}
+                state.counters[index] = blocks.add_argument(block, "i32", values.__getitem__)
+        return state
 
-    def _leave(self, terminator: Op) -> None:
-        if self.section.index:
+    def _leave(self, terminator: Op, state: _State) -> None:
+        state.returned[terminator] = state.counters
+        if self.section.index or terminator.parent_op is not self.kernel:
             return
         terminator.insert_before(
             self.target.header_end(
@@ -182,6 +218,8 @@ class Weaver:
                 self._branch(op, state)
             elif op.name == "ttg.warp_specialize":
                 self._default_region(op, state)
+            elif op in self.calls:
+                self._call(op, state)
             elif op.name == PAYLOAD:
                 self._payload(op, state)
         if run:
@@ -264,6 +302,8 @@ class Weaver:
 
     def _store(self, state: _State, group: list[Pending], before: Op) -> None:
         first = state.frame.place(group)
+        if state.conditional:
+            state.frame.conditional.update(range(first, first + len(group)))
         offset = self.holes.store_offset(self.section.index, state.frame.index, first)
         values = [pending.value for pending in group]
         out = self.module.fresh("ps_none")
@@ -279,7 +319,8 @@ class Weaver:
         frame.loop = state.open[-1] if state.open else -1
         names = carry(op, [state.counters[f.index] for f in carried])
         inner = _State(frame, self.module.fresh("ps_row"), dict(state.counters), list(state.open))
-        inner.counters.update({f.index: name for f, name in zip(carried, names.inside, strict=True)})
+        inside = {f.index: name for f, name in zip(carried, names.inside, strict=True)}
+        inner.counters.update(inside)
         own = inner.counters[frame.index]
         body = loop_body(op)
         self._block(body, inner)
@@ -290,6 +331,7 @@ class Weaver:
         hand_on(op, [inner.counters[f.index] for f in carried])
         frame.capacity = self._rows(op, frame)
         self._row_address(op, frame, own, inner.row)
+        self._clear(frame, body, inner.row, inside)
         state.counters.update({f.index: name for f, name in zip(carried, names.behind, strict=True)})
         state.pending.append(Pending(Column("count", frame=frame.index), names.behind[0]))
 
@@ -317,6 +359,51 @@ class Weaver:
             f"{p}_wide = arith.extui {p}_bytes : i32 to i64\n"
             f"{row} = arith.addi {start}, {p}_wide : i64"
         )
+
+    def _clear(self, frame: FrameBuilder, body: Block, row: str, counters: Mapping[int, str]) -> None:
+        """Before all else in an iteration, write what its row says of code that does not run in it.
+
+        That is zero for clocks, which a ring needs that holds an older row there, and for loops the counts
+        so far. Code in branches that join again and in functions called there stores its own words later.
+        """
+        width = min(_GROUP, frame.width)
+        stores = []
+        for first in sorted({column // width * width for column in frame.conditional}):
+            columns = frame.columns[first : first + width]
+            counts = [counters.get(c.frame, "") if c.kind == "count" else "" for c in columns]
+            if frame.capacity == 0 or any(counts):
+                values = [count or self.zero for count in counts]
+                values += [self.zero] * (width - len(values))
+                offset = self.holes.store_offset(self.section.index, frame.index, first)
+                out = self.module.fresh("ps_none")
+                stores.append(self.target.store(out, row, offset, values, self.identity.lane))
+        if stores:
+            (address,) = [op for op in body.ops if any(result.name == row for result in op.results)]
+            address.insert_after("\n".join(stores))
+
+    def _call(self, op: Op, state: _State) -> None:
+        """A noinline function that only this call calls: it stores into the row itself, by the same names."""
+        callee, identity = self.calls[op], self.identity
+        entry = callee.regions[0].entry
+        frames = self._subtree(op)
+        shared = {state.row: "i64", identity.lane: "i1"}
+        if frames:
+            shared |= {identity.segment: "i64", identity.ring_log2: "i64", identity.ring_mask: "i32"}
+        inside = {f.index: self.module.fresh("ps_count") for f in frames}
+        func.add_arguments(
+            callee,
+            [*shared.items(), *((name, "i32") for name in inside.values())],
+            {op: [*shared, *(state.counters[f.index] for f in frames)]},
+        )
+        inner = _State(state.frame, state.row, state.counters | inside, list(state.open))
+        inner.conditional = state.conditional or not state.may_store
+        self._function(callee.regions[0], inner)
+        entry.prepend(
+            f"{self.zero} = arith.constant 0 : i32\n{self.one} = arith.constant 1 : i32", callee.loc_text
+        )
+        values = {end: [found[f.index] for f in frames] for end, found in inner.returned.items()}
+        (results,) = func.add_results(callee, ["i32"] * len(frames), values, [op])
+        state.counters.update({f.index: name for f, name in zip(frames, results, strict=True)})
 
     def _branch(self, op: Op, state: _State) -> None:
         """scf.if: what its regions recorded leaves as results; the other region yields zeros."""
@@ -363,17 +450,24 @@ class Weaver:
         self._flush(inner, terminator, everything=True)
 
 
-def _outermost_loops(op: Op) -> list[Op]:
-    """Loops at or below `op` that are in no other loop below it; partitions are other warps' affair."""
-    if op.name in LOOPS:
-        return [op]
-    if op.name == "ttg.warp_specialize":
-        inside = [op.regions[0].entry]
-    elif op.name == "scf.if":
-        inside = [region.entry for region in op.regions]
-    else:
-        return []
-    return [loop for block in inside for inner in block.ops for loop in _outermost_loops(inner)]
+def _in_order(region: Region) -> list[Block]:
+    """The blocks that can be reached, each behind all that lead to it."""
+    labelled = {block.label: block for block in region.blocks[1:]}
+    order: list[Block] = []
+    under_way: list[Block] = []
+
+    def visit(block: Block) -> None:
+        under_way.append(block)
+        for label, _ in block.terminator.successors if block.terminator is not None else ():
+            following = labelled.get(label, region.entry)
+            if following in under_way:
+                raise block.ops[-1].error("branches back; loops of branches are not supported")
+            if following not in order:
+                visit(following)
+        order.append(under_way.pop())
+
+    visit(region.entry)
+    return order[::-1]
 
 
 def _ancestors(op: Op) -> list[Op]:

@@ -17,6 +17,7 @@ from typing import ClassVar
 from instrument_passes.errors import PassError
 from instrument_passes.ir import Module, Op, warp_specialize
 from instrument_passes.lowering.builder import Placeholders, SectionBuilder
+from instrument_passes.lowering.calls import expand_calls
 from instrument_passes.lowering.prologue import Area
 from instrument_passes.lowering.weave import Weaver
 from instrument_passes.manifest import ATTRIBUTE, Manifest, layout
@@ -75,7 +76,9 @@ class LowerRecords(Pass):
         selection = self._selection(warps)
         if selection.ctas == "sms" and _int_attr(module, "ttg.num-ctas") > 1:
             raise PassError("sms= cannot choose among the CTAs of clusters; choose CTAs with ctas=")
-        notes = tuple(_uncovered_note(op) for op in uncovered(module))
+        said = [_uncovered_note(op) for op in uncovered(module)]
+        calls, left_out = expand_calls(module, kernel)
+        notes = (*said, *left_out)
         holes = Placeholders()
         area = Area.fresh(module)
         body = SectionBuilder(0, "kernel", base_warps)
@@ -85,14 +88,14 @@ class LowerRecords(Pass):
             for index, own_warps in enumerate(_partition_warps(op)):
                 sections.append(SectionBuilder(len(sections), f"partition{index}", own_warps))
                 groups.append(group)
-        Weaver(module, target, body, area, holes, context, selection).weave_kernel(kernel)
+        Weaver(module, target, body, area, holes, context, selection, calls).weave_kernel(kernel)
         rest = iter(sections[1:])
         for op in specialised:
             addresses = warp_specialize.add_capture(op, area.address, "i64")
             flags = warp_specialize.add_capture(op, area.flags, "i32")
             for region, address, flag in zip(op.regions[1:], addresses, flags, strict=True):
                 captured = Area(address, flag)
-                weaver = Weaver(module, target, next(rest), captured, holes, context, selection)
+                weaver = Weaver(module, target, next(rest), captured, holes, context, selection, calls)
                 weaver.weave_partition(region)
         placed, fixed_bytes, ring_bytes = layout([s.finish() for s in sections], groups)
         manifest = Manifest(
@@ -105,7 +108,7 @@ class LowerRecords(Pass):
             notes,
             selection=selection,
         )
-        holes.fill(kernel, manifest)
+        holes.fill(module, manifest)
         module.set_attr(ATTRIBUTE, quote(manifest.to_json()))
 
     def _selection(self, warps: int) -> Selection:

@@ -10,7 +10,7 @@ from instrument_passes.ir import Module
 from instrument_passes.metrics import bytes_of, flops_of
 from instrument_passes.opclasses import DEFAULT_CLASSES, SPANNABLE, info_of
 from instrument_passes.passes.base import Pass, PassContext, register
-from instrument_passes.passes.walk import kernel_of, recordable_blocks, source_name
+from instrument_passes.passes.walk import call_name, kernel_of, recordable_blocks, source_name
 from instrument_passes.predicates import predicate_of
 from instrument_passes.targets import target_of
 from instrument_passes.transactions import roles
@@ -53,7 +53,7 @@ class OpSpans(Pass):
                 if info is None or info.cls not in self.classes:
                     continue
                 span = ids.new()
-                name = source_name(op, info.label)
+                name = call_name(op) if op.name == "tt.call" else source_name(op, info.label)
                 data = op.results[0] if target is not None and info.cls in _READS and op.results else None
                 if target is None or data is None or not target.waitable(data.type):
                     role = role_of.get(op)

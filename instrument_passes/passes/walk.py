@@ -1,20 +1,33 @@
 """Where records may go: the blocks that warps execute one op after another.
 
 Bodies of reductions, scans and inline-assembly helpers are per element, and the condition part of a while
-loop runs once more than its body, so records stay out of them.
+loop runs once more than its body, so records stay out of them. Bodies of noinline functions may hold records
+where what calls them may.
 """
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator
 from typing import Final
 
 from instrument_passes.errors import PassError
 from instrument_passes.ir import Block, Module, Op, Region
 
-__all__ = ["LOOPS", "kernel_of", "loop_body", "recordable_blocks", "recordable_regions", "source_name"]
+__all__ = [
+    "LOOPS",
+    "call_name",
+    "callee_of",
+    "kernel_of",
+    "loop_body",
+    "recordable_blocks",
+    "recordable_regions",
+    "source_name",
+]
 
 LOOPS: Final = frozenset({"scf.for", "scf.while"})
+# Triton names an instance of a function "module.function__argument_types".
+_INSTANCE: Final = re.compile(r"(?:[^.]*\.)*(\w+)__")
 _TRANSPARENT: Final = frozenset({"scf.for", "scf.while", "scf.if", "ttg.warp_specialize", "tt.func"})
 
 
@@ -36,13 +49,38 @@ def recordable_regions(op: Op) -> list[Region]:
     return op.regions[1:] if op.name == "scf.while" else op.regions
 
 
-def recordable_blocks(op: Op) -> Iterator[Block]:
-    """All blocks below `op` that may hold records, in program order."""
+def recordable_blocks(op: Op, *, into_calls: bool = True) -> Iterator[Block]:
+    """All blocks below `op` that may hold records, in program order.
+
+    Those of a noinline function come where it is first called, once; not at all without `into_calls`.
+    """
+    yield from _blocks(op, set() if into_calls else None)
+
+
+def _blocks(op: Op, entered: set[Op] | None) -> Iterator[Block]:
+    """entered: functions that were visited, to which are added those visited here; None: enter none."""
     for region in recordable_regions(op):
         for block in tuple(region.blocks):
             yield block
             for inner in tuple(block.ops):
-                yield from recordable_blocks(inner)
+                if inner.name == "tt.call" and entered is not None:
+                    callee = callee_of(inner)
+                    if callee is not None and callee not in entered:
+                        entered.add(callee)
+                        yield from _blocks(callee, entered)
+                else:
+                    yield from _blocks(inner, entered)
+
+
+def callee_of(call: Op) -> Op | None:
+    """The function that a tt.call calls; None if the module has no body of it."""
+    return next((f for f in call.module.functions if f.symbol == call.symbol and f.regions), None)
+
+
+def call_name(call: Op) -> str:
+    """What a call's span is called: "call helper L40", the function's name in the source and the line."""
+    match = _INSTANCE.match(call.symbol or "")
+    return f"call {match[1] if match else call.symbol} L{call.loc.line}"
 
 
 def loop_body(op: Op) -> Block:

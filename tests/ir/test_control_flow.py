@@ -360,15 +360,18 @@ def test_argument_and_result_of_every_callee(target: str) -> None:
     for callee in callees:
         calls, results = func.calls(callee), func.result_types(callee)
         assert calls
-        name = func.add_argument(callee, "i32", lambda call: zero.results[0].name)
-        assert callee.regions[0].entry.args[-1].name == name
-        assert all(call.operand_types[-1] == "i32" for call in calls)
+        names = [module.fresh(), module.fresh()]
+        passed = dict.fromkeys(calls, [zero.results[0].name] * 2)
+        func.add_arguments(callee, [(name, "i32") for name in names], passed)
+        assert [arg.name for arg in callee.regions[0].entry.args[-2:]] == names
+        assert all(call.operand_types[-2:] == ["i32"] * 2 for call in calls)
         for count in (1, 2):
-            found = func.add_result(callee, "i32", lambda op, name=name: name)
-            assert [call for call, _ in found] == calls
-            assert all((call.results[-1].name, call.results[-1].type) == (new, "i32") for call, new in found)
+            returned = dict.fromkeys(func.returns(callee), names[:1])
+            found = func.add_results(callee, ["i32"], returned, calls)
+            for call, (new,) in zip(calls, found, strict=True):
+                assert (call.results[-1].name, call.results[-1].type) == (new, "i32")
             assert func.result_types(callee) == results + ["i32"] * count
-        assert all(op.operands[-2:] == [name, name] for op in func.returns(callee))
+        assert all(op.operands[-2:] == names[:1] * 2 for op in func.returns(callee))
     triton_module(str(module), target)
 
 
@@ -386,8 +389,9 @@ def test_symbols_in_quotes() -> None:
     )
     callee, main = module.functions
     assert (callee.symbol, main.symbol) == ('f<"x">', "main")
-    assert func.add_argument(callee, "i1", lambda call: "%c") == "%ps_0"
-    assert func.add_result(callee, "i1", lambda op: "%ps_0") == [(func.calls(callee)[0], "%ps_1")]
+    calls = func.calls(callee)
+    func.add_arguments(callee, [("%ps_0", "i1")], {calls[0]: ["%c"]})
+    assert func.add_results(callee, ["i1"], {func.returns(callee)[0]: ["%ps_0"]}, calls) == [["%ps_1"]]
     assert [line.strip() for line in str(module).splitlines()[1:6]] == [
         'tt.func private @"f<\\22x\\22>"(%ps_0: i1) -> (i32, f32, i1) attributes {noinline = true} {',
         "tt.return %a, %b, %ps_0 : i32, f32, i1",

@@ -15,8 +15,10 @@ from tests.kernels.add import add_kernel
 from tests.kernels.attention import attention_kernel
 from tests.kernels.control_flow import (
     branch_in_loop_kernel,
+    call_paths_kernel,
     collatz_kernel,
     early_return_kernel,
+    joined_paths_kernel,
     nested_loops_kernel,
     noinline_kernel,
 )
@@ -232,6 +234,35 @@ def _noinline_reference(t: Tensors) -> Tensors:
     return {"out": y, "counts": torch.tensor([(n + 1) // 2, n // 2], dtype=torch.int32, device=y.device)}
 
 
+def _call_paths(t: Tensors) -> Tensors:
+    rows, cols = t["x"].shape
+    out = torch.empty(4, device=t["x"].device)
+    call_paths_kernel[(4,)](t["x"], out, rows, cols, BLOCK=128)
+    return {"out": out}
+
+
+def _call_paths_reference(t: Tensors) -> Tensors:
+    sums = t["x"].sum(1)
+    odd = torch.arange(len(sums), device=sums.device) % 2 == 1
+    thirds = torch.arange(len(sums), device=sums.device) % 3 == 0
+    total = sums + odd * torch.where(thirds, 1.0, sums.abs())
+    return {"out": torch.stack([sums[pid] + total[pid:].sum() for pid in range(4)])}
+
+
+def _joined_paths(t: Tensors) -> Tensors:
+    out = torch.zeros((10, 128), device=t["x"].device)
+    joined_paths_kernel[(5,)](t["x"], out, t["x"].shape[0], BLOCK=128)
+    return {"out": out}
+
+
+def _joined_paths_reference(t: Tensors) -> Tensors:
+    x = t["x"]
+    out = torch.zeros((10, 128), device=x.device)
+    for pid in (0, 1, 2, 4):
+        out[2 * pid : 2 * pid + 2] = x[:pid].sum(0) if pid > 1 else -x.sum(0)
+    return {"out": out}
+
+
 def _gluon_ws(t: Tensors) -> Tensors:
     out = torch.zeros((12, 128), device=t["x"].device)
     total = torch.empty(1, device=out.device)
@@ -342,6 +373,22 @@ def _sized(size: str, small: bool) -> list[Case]:
         ),
         Case(
             "noinline", size, floats({"x": (8 if small else 10_000,)}), _noinline, _noinline_reference
+        ),
+        Case(
+            "call_paths",
+            size,
+            floats({"x": (20 if small else 1000, 256)}),
+            _call_paths,
+            _call_paths_reference,
+            tolerance=1e-2,
+        ),
+        Case(
+            "joined_paths",
+            size,
+            floats({"x": (6 if small else 1000, 128)}),
+            _joined_paths,
+            _joined_paths_reference,
+            tolerance=1e-3,
         ),
         Case(
             "gluon_ws",

@@ -10,8 +10,10 @@ from tests.kernels.spec import Spec
 # ruff: noqa: N803
 __all__ = [
     "branch_in_loop_kernel",
+    "call_paths_kernel",
     "collatz_kernel",
     "early_return_kernel",
+    "joined_paths_kernel",
     "nested_loops_kernel",
     "noinline_kernel",
     "specs",
@@ -97,6 +99,53 @@ def noinline_kernel(x_ptr, out_ptr, counts_ptr, scale):
     tl.store(out_ptr + pid, y)
 
 
+@triton.jit(noinline=True)
+def row_sum(x_ptr, row, cols, BLOCK: tl.constexpr):
+    total = 0.0
+    for col in range(0, cols, BLOCK):
+        total += tl.sum(tl.load(x_ptr + row * cols + col + tl.arange(0, BLOCK)))
+    return total
+
+
+@triton.jit(noinline=True)
+def row_score(x_ptr, row, cols, BLOCK: tl.constexpr):
+    if row % 3 == 0:
+        return 1.0
+    total = row_sum(x_ptr, row, cols, BLOCK)
+    if total < 0:
+        tl.debug_barrier()
+        return -total
+    return total
+
+
+@triton.jit
+def call_paths_kernel(x_ptr, out_ptr, rows, cols, BLOCK: tl.constexpr):
+    pid = tl.program_id(0)
+    total = row_sum(x_ptr, pid, cols, BLOCK)
+    for row in range(pid, rows):
+        if row % 2 == 1:
+            total += row_score(x_ptr, row, cols, BLOCK)
+        total += row_sum(x_ptr, row, cols, BLOCK)
+    tl.store(out_ptr + pid, total)
+
+
+@triton.jit
+def joined_paths_kernel(x_ptr, out_ptr, n, BLOCK: tl.constexpr):
+    pid = tl.program_id(0)
+    offs = tl.arange(0, BLOCK)
+    acc = tl.zeros([BLOCK], dtype=tl.float32)
+    if pid > 1:
+        if pid == 3:
+            return
+        for i in range(pid):
+            acc += tl.load(x_ptr + i * BLOCK + offs)
+    else:
+        for i in range(n):
+            acc -= tl.load(x_ptr + i * BLOCK + offs)
+    for i in range(2):
+        tl.store(out_ptr + (2 * pid + i) * BLOCK + offs, acc)
+
+
 def specs() -> list[Spec]:
     block = {"BLOCK": 128}
     return [
@@ -116,4 +165,11 @@ def specs() -> list[Spec]:
             noinline_kernel,
             {"x_ptr": "*fp32", "out_ptr": "*fp32", "counts_ptr": "*i32", "scale": "fp32"},
         ),
+        Spec(
+            "call_paths",
+            call_paths_kernel,
+            {"x_ptr": "*fp32", "out_ptr": "*fp32", "rows": "i32", "cols": "i32"},
+            block,
+        ),
+        Spec("joined_paths", joined_paths_kernel, {"x_ptr": "*fp32", "out_ptr": "*fp32", "n": "i32"}, block),
     ]

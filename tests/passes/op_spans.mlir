@@ -91,7 +91,8 @@
 // LAYOUT-NEXT: ttg.convert_layout
 // LAYOUT-NEXT: profscope.end
 
-// CALL: name = "call y", op = "tt.call"
+// A call is named after its function and line, which makes the path of nested calls.
+// CALL: name = "call scaled_square L93", op = "tt.call"
 // CALL-NEXT: tt.call @
 // CALL-NEXT: profscope.end
 
