@@ -26,8 +26,8 @@ __all__ = [
 ]
 
 LOOPS: Final = frozenset({"scf.for", "scf.while"})
-# Triton names an instance of a function "module.function__argument_types".
-_INSTANCE: Final = re.compile(r"(?:[^.]*\.)*(\w+)__")
+# Triton names an instance of a function "module.function__types", 3.6 "module.function__types__constants".
+_CONSTANTS: Final = re.compile(r"__([(\d].*)?$")
 _TRANSPARENT: Final = frozenset({"scf.for", "scf.while", "scf.if", "ttg.warp_specialize", "tt.func"})
 
 
@@ -79,8 +79,9 @@ def callee_of(call: Op) -> Op | None:
 
 def call_name(call: Op) -> str:
     """What a call's span is called: "call helper L40", the function's name in the source and the line."""
-    match = _INSTANCE.match(call.symbol or "")
-    return f"call {match[1] if match else call.symbol} L{call.loc.line}"
+    instance = _CONSTANTS.sub("", call.symbol or "")
+    function = (instance.rpartition("__")[0] or instance).rpartition(".")[2]
+    return f"call {function} L{call.loc.line}"
 
 
 def loop_body(op: Op) -> Block:
