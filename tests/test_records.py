@@ -61,7 +61,7 @@ def test_the_page_about_the_format_tells_the_truth() -> None:
     kinds = set(re.findall(r"^- \*\*(\w+)\*\*:", page, re.MULTILINE))
     assert kinds == {
         c.kind for f in launch([Program(BODY)]).manifest.sections[0].frames for c in f.columns
-    } | {"count"}
+    } | {"count", "ran"}
 
 
 @given(st.integers(0, 31), st.integers(0, MAX_RING_LOG2))
