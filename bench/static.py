@@ -16,7 +16,7 @@ from bench.variants import BARE, GLOBAL, LEVELS, OURS, SHARED
 from instrument_passes.cost import cost
 from instrument_passes.dialect import is_record
 from instrument_passes.ir import parse
-from instrument_passes.occupancy import ctas_per_sm, limits_of
+from instrument_passes.occupancy import limits_of
 from instrument_passes.passes.base import PassContext
 from instrument_passes.pipeline import LOWERING, parse_pipeline, run_pipeline
 from instrument_passes.toolchain import Binary, build, triton_version
@@ -44,15 +44,15 @@ def static(workload: Workload, target: str = TARGET) -> list[Row]:
     """All rows of one kernel."""
     found, errors = binaries(workload, target)
     bare = found[BARE].binary
-    limits = limits_of(int(target.partition(":")[2]))
+    limits = limits_of(target)
     assert limits is not None
 
     def occupancy(built: Built) -> float:
         binary = built.binary
-        return ctas_per_sm(limits, binary.warps, binary.registers, binary.shared_bytes)
+        return limits.fit(binary.warps, binary.registers, binary.shared_bytes)
 
     figures: Mapping[str, Callable[[Built], float]] = {
-        "SASS instructions": lambda built: len(built.binary.sass),
+        "SASS instructions": lambda built: len(built.binary.instructions),
         "registers per thread": lambda built: built.binary.registers,
         "stack and spills, bytes per thread": lambda built: built.binary.local_bytes,
         "shared memory, bytes": lambda built: built.binary.shared_bytes,
@@ -64,7 +64,7 @@ def static(workload: Workload, target: str = TARGET) -> list[Row]:
         for title, figure in figures.items()
     ]
     added: dict[str, float] = {
-        name: (len(found[name].binary.sass) - len(bare.sass)) / found[name].records
+        name: (len(found[name].binary.instructions) - len(bare.instructions)) / found[name].records
         for name in (OURS, SHARED, GLOBAL)
         if name in found
     }
@@ -105,7 +105,7 @@ def binaries(workload: Workload, target: str) -> tuple[dict[str, Built], dict[st
 
 def _per_clock_read(text: str) -> float:
     passes = parse_pipeline(LEVELS["heavy"])
-    return cost(text, "module.ttgir", passes, PassContext(triton_version())).sass_per_record
+    return cost(text, "module.ttgir", passes, PassContext(triton_version())).instructions_per_record
 
 
 def _ours(text: str, pipeline: str) -> Built:

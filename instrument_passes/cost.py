@@ -7,11 +7,12 @@ warp would otherwise have waited for, and only a run tells.
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import Final
 
 from instrument_passes.errors import PassError
 from instrument_passes.ir import parse
 from instrument_passes.manifest import Manifest
-from instrument_passes.occupancy import ctas_per_sm, limits_of
+from instrument_passes.occupancy import limits_of
 from instrument_passes.passes import Pass, PassContext
 from instrument_passes.passes.lower_records import manifest_of
 from instrument_passes.pipeline import LOWERING, parse_pipeline, run_pipeline
@@ -19,6 +20,9 @@ from instrument_passes.records import MIN_RING_LOG2
 from instrument_passes.toolchain import Binary, build
 
 __all__ = ["Cost", "cost", "render"]
+
+# Backend -> what its instructions are called, and what a CTA runs on.
+_WORDS: Final = {"cuda": ("SASS", "SM"), "hip": ("AMDGCN", "CU")}
 
 
 @dataclass(frozen=True)
@@ -35,9 +39,9 @@ class Cost:
     records: int
 
     @property
-    def sass_per_record(self) -> float:
+    def instructions_per_record(self) -> float:
         """Instructions that the records add to the header's, per clock read; 0 without records."""
-        added = len(self.instrumented.sass) - len(self.header.sass)
+        added = len(self.instrumented.instructions) - len(self.header.instructions)
         return added / self.records if self.records else 0.0
 
 
@@ -57,29 +61,32 @@ def cost(text: str, file: str, pipeline: list[Pass], context: PassContext) -> Co
 
 
 def render(found: Cost) -> str:
-    """The two binaries side by side, and the line `X.Y SASS instructions per record`."""
+    """The two binaries side by side, and the line `X.Y <machine language> instructions per record`."""
     pair = (found.bare, found.instrumented)
+    backend = found.bare.target.partition(":")[0]
+    language, processor = _WORDS[backend]
     rows = [
         ("registers per thread", *(b.registers for b in pair)),
         ("spills and stack, bytes", *(b.local_bytes for b in pair)),
         ("shared memory, bytes", *(b.shared_bytes for b in pair)),
         ("warps per CTA", *(b.warps for b in pair)),
     ]
-    limits = limits_of(int(found.bare.target.partition(":")[2]))
+    limits = limits_of(found.bare.target)
     if limits is not None:
-        fits = [ctas_per_sm(limits, b.warps, b.registers, b.shared_bytes) for b in pair]
-        rows.append(("CTAs per SM", *fits))
+        fits = [limits.fit(b.warps, b.registers, b.shared_bytes) for b in pair]
+        rows.append((f"CTAs per {processor}", *fits))
         occupied = (100 * n * b.warps // limits.warps for n, b in zip(fits, pair, strict=True))
         rows.append(("occupancy, %", *occupied))
-    rows.append(("SASS instructions", *(len(b.sass) for b in pair)))
+    rows.append((f"{language} instructions", *(len(b.instructions) for b in pair)))
     lines = [f"{found.manifest.kernel} on {found.bare.target}", f"{'':<26}{'bare':>12}{'instrumented':>14}"]
     lines += [f"{name:<26}{bare:>12}{instrumented:>14}" for name, bare, instrumented in rows]
-    fixed = len(found.header.sass) - len(found.bare.sass)
+    fixed = len(found.header.instructions) - len(found.bare.instructions)
     lines += [
         _buffer(found.manifest),
-        f"{found.records} records, {fixed} SASS instructions for each CTA's header",
+        f"{found.records} records, {fixed} {language} instructions for each CTA's header",
+        f"{found.instructions_per_record:.1f} {language} instructions per record",
     ]
-    return "\n".join([*lines, f"{found.sass_per_record:.1f} SASS instructions per record"]) + "\n"
+    return "\n".join(lines) + "\n"
 
 
 def _buffer(manifest: Manifest) -> str:

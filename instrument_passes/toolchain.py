@@ -9,7 +9,7 @@ import re
 import subprocess
 import sys
 import tempfile
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Final
@@ -22,6 +22,8 @@ __all__ = ["Binary", "ToolchainError", "build", "scratch_lowering", "triton_vers
 
 _DIAGNOSTIC: Final = re.compile(r'module\.ttgir"?:(\d+):\d+\)?: error: (.*)')
 _USAGE: Final = re.compile(r"\b([A-Z]+):(\d+)")
+_AMD_USAGE: Final = re.compile(r"^ +\.(vgpr_count|private_segment_fixed_size): +(\d+)", re.MULTILINE)
+_AMD_CODE: Final = re.compile(r"^\t([a-z].*?)(?:\s*;.*)?$", re.MULTILINE)
 _SASS: Final = re.compile(r"/\*[0-9a-f]{4,}\*/\s+(.*?)\s*;")
 
 
@@ -31,10 +33,10 @@ class ToolchainError(InstrumentError):
 
 @dataclass(frozen=True)
 class Binary:
-    """A module built for an NVIDIA GPU. warps: of a CTA, workers of partitions included.
+    """A module built for a GPU. warps: of a CTA, workers of partitions included.
 
-    shared_bytes: what a launch asks for; registers: of a thread; local_bytes: stack and spills of a thread;
-    sass: disassembled instructions, padding left out.
+    shared_bytes: what a launch asks for; registers: of a thread (AMD: its vector registers, those for
+    accumulation included); local_bytes: stack and spills of a thread; instructions: padding left out.
     """
 
     target: str
@@ -42,18 +44,29 @@ class Binary:
     shared_bytes: int
     registers: int
     local_bytes: int
-    sass: tuple[str, ...]
+    instructions: tuple[str, ...]
 
 
 def build(text: str, file: str) -> Binary:
-    """Build a module to a cubin, with no GPU. Raises ToolchainError where Triton or its tools cannot."""
+    """Build a module to a binary, with no GPU. Raises ToolchainError where Triton or its tools cannot."""
     module = parse(text, file)
     target = unquote(module.attr("ttg.target") or '""')
-    if not target.startswith("cuda:"):
-        raise ToolchainError(f"{file}: can build for NVIDIA GPUs only, not for {target or '(no ttg.target)'}")
-    cubin, metadata = _cubin(
-        text, target, _integer(module, "ttg.num-warps"), _integer(module, "ttg.num-ctas")
+    stages = {"cuda": ("llir", "ptx", "cubin"), "hip": ("llir", "amdgcn", "hsaco")}.get(
+        target.partition(":")[0]
     )
+    if stages is None:
+        raise ToolchainError(
+            f"{file}: can build for cuda and hip targets, not for {target or '(no ttg.target)'}"
+        )
+    built, metadata = _stages(
+        text, target, stages, _integer(module, "ttg.num-warps"), _integer(module, "ttg.num-ctas")
+    )
+    usage = _of_cubin(built["cubin"]) if "cubin" in built else _of_amdgcn(built["amdgcn"])
+    return Binary(target, int(metadata["num_warps"]), int(metadata["shared"]), *usage)
+
+
+def _of_cubin(cubin: bytes) -> tuple[int, int, tuple[str, ...]]:
+    """Registers, local bytes and instructions, by NVIDIA's own tools."""
     from triton import knobs
 
     with tempfile.TemporaryDirectory(prefix="profscope-") as folder:
@@ -63,9 +76,14 @@ def build(text: str, file: str) -> Binary:
         listing = _tool(knobs.nvidia.nvdisasm.path, "-c", str(path))
     used = dict(_USAGE.findall(usage))
     sass = tuple(line for line in _SASS.findall(listing) if not line.startswith("NOP"))
-    local = int(used.get("STACK", 0)) + int(used.get("LOCAL", 0))
-    warps = int(metadata["num_warps"])
-    return Binary(target, warps, int(metadata["shared"]), int(used["REG"]), local, sass)
+    return int(used["REG"]), int(used.get("STACK", 0)) + int(used.get("LOCAL", 0)), sass
+
+
+def _of_amdgcn(assembly: str) -> tuple[int, int, tuple[str, ...]]:
+    """The same, from the metadata of the code object, which stand in the assembly."""
+    used = dict(_AMD_USAGE.findall(assembly))
+    code = tuple(line for line in _AMD_CODE.findall(assembly) if not line.startswith("s_code_end"))
+    return int(used["vgpr_count"]), int(used["private_segment_fixed_size"]), code
 
 
 def triton_version() -> tuple[int, int]:
@@ -84,27 +102,42 @@ def scratch_lowering(version: tuple[int, int]) -> Iterator[None]:
         yield
         return
     from triton._C.libtriton import proton
+    from triton.backends.amd.compiler import HIPBackend
     from triton.backends.nvidia.compiler import CUDABackend
 
-    user = CUDABackend.instrumentation
-
-    class Instrumentation:
-        def load_dialects(self, context: Any) -> None:
-            proton.load_dialects(context)
-            if user:
-                user.load_dialects(context)
-
-        def patch(self, point: str, manager: Any, context: Any) -> None:
-            if user:
-                user.patch(point, manager, context)
-            if point == "llvmir_to_llvm":  # Proton's own adds this too; the second one finds nothing to do
-                proton.add_convert_proton_nvidia_gpu_to_llvm(manager)
-
+    # AMD's pass wants an architecture, which says nothing of how scratch is lowered.
+    lowerings = {
+        CUDABackend: proton.add_convert_proton_nvidia_gpu_to_llvm,
+        HIPBackend: lambda manager: proton.add_convert_proton_amd_gpu_to_llvm(manager, "gfx942"),
+    }
+    users = {backend: backend.instrumentation for backend in lowerings}
     try:
-        CUDABackend.instrumentation = Instrumentation()
+        for backend, lowering in lowerings.items():
+            backend.instrumentation = _Instrumentation(proton.load_dialects, lowering, users[backend])
         yield
     finally:
-        CUDABackend.instrumentation = user
+        for backend, user in users.items():
+            backend.instrumentation = user
+
+
+@dataclass(frozen=True)
+class _Instrumentation:
+    """What a compiler of Triton up to 3.7 calls while it builds; user: what was installed before."""
+
+    load: Callable[[Any], None]
+    lower: Callable[[Any], None]
+    user: Any
+
+    def load_dialects(self, context: Any) -> None:
+        self.load(context)
+        if self.user:
+            self.user.load_dialects(context)
+
+    def patch(self, point: str, manager: Any, context: Any) -> None:
+        if self.user:
+            self.user.patch(point, manager, context)
+        if point == "llvmir_to_llvm":  # Proton's own adds this too; the second one finds nothing to do
+            self.lower(manager)
 
 
 def verify(text: str, file: str) -> None:
@@ -161,30 +194,34 @@ def _descriptor_2(into: io.StringIO) -> Iterator[None]:
             into.write(log.read().decode(errors="replace"))
 
 
-def _cubin(text: str, target: str, warps: int, ctas: int) -> tuple[bytes, dict[str, Any]]:
+def _stages(
+    text: str, target: str, names: Sequence[str], warps: int, ctas: int
+) -> tuple[dict[str, Any], dict[str, Any]]:
+    """What each of Triton's stages leaves, and the metadata."""
     context = _context(target)
-    from triton.backends.compiler import GPUTarget, Language
+    from triton.backends.compiler import Language
     from triton.compiler import make_backend
     from triton.runtime.errors import PTXASError
 
-    gpu = GPUTarget("cuda", int(target.partition(":")[2]), 32)
+    gpu = _gpu_target(target)
     backend = make_backend(gpu)
     # 3.9 warns where fp fusion is left to the default, which is this.
     options = backend.parse_options({"num_warps": warps, "num_ctas": ctas, "enable_fp_fusion": True})
     stages: dict[str, Any] = {}
     backend.add_stages(stages, options, Language.TRITON)
     metadata = {"target": gpu, **options.__dict__}
+    left: dict[str, Any] = {}
     with tempfile.TemporaryDirectory(prefix="profscope-") as folder, scratch_lowering(triton_version()):
         path = Path(folder) / "module.ttgir"
         path.write_text(text)
         try:
             built = _libtriton().ir.parse_mlir_module(str(path), context)
             built.context = context
-            for stage in ("llir", "ptx", "cubin"):
-                built = stages[stage](built, metadata)
+            for stage in names:
+                built = left[stage] = stages[stage](built, metadata)
         except (RuntimeError, PTXASError) as error:
             raise ToolchainError(f"Triton cannot build the module: {error}") from error
-    return built, metadata
+    return left, metadata
 
 
 def _tool(path: str, *arguments: str) -> str:
@@ -206,21 +243,26 @@ def _libtriton() -> Any:
     return libtriton
 
 
+def _gpu_target(target: str) -> Any:
+    """Triton's GPUTarget of a target named as in `ttg.target`."""
+    from triton.backends.compiler import GPUTarget
+
+    backend, _, arch = target.partition(":")
+    if backend == "cuda" and arch.isdecimal():
+        return GPUTarget("cuda", int(arch), 32)
+    if backend == "hip":
+        return GPUTarget("hip", arch, 64)
+    raise ToolchainError(f"the module's ttg.target {target!r} is neither cuda nor hip")
+
+
 def _context(target: str) -> Any:
     """A context with the dialects of a target, named as in `ttg.target`."""
     libtriton = _libtriton()
-    from triton.backends.compiler import GPUTarget
     from triton.compiler import make_backend
 
-    backend, _, arch = target.partition(":")
     context = libtriton.ir.context()
     libtriton.ir.load_dialects(context)
-    if backend == "cuda" and arch.isdecimal():
-        make_backend(GPUTarget("cuda", int(arch), 32)).load_dialects(context)
-    elif backend == "hip":
-        make_backend(GPUTarget("hip", arch, 64)).load_dialects(context)
-    else:
-        raise ToolchainError(f"the module's ttg.target {target!r} is neither cuda nor hip")
+    make_backend(_gpu_target(target)).load_dialects(context)
     if hasattr(libtriton, "proton"):  # up to 3.6 the scratch allocation is an op of its dialect
         libtriton.proton.load_dialects(context)
     return context

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from instrument_passes.errors import PassError
 from instrument_passes.ir import Module
+from instrument_passes.targets.amd import ARCHITECTURES, Amd
 from instrument_passes.targets.base import Target
 from instrument_passes.targets.nvidia import Nvidia
 
@@ -17,4 +18,7 @@ def target_of(module: Module) -> Target:
     if backend == "cuda" and arch.isdigit():
         clusters = (module.attr("ttg.num-ctas") or "1").split(":")[0].strip()
         return Nvidia(int(arch), clustered=clusters != "1")
-    raise PassError(f"cannot instrument for target {name or '(none)'!r}: profscope knows cuda:<capability>")
+    if backend == "hip" and arch in ARCHITECTURES:
+        return Amd(arch)
+    known = ", ".join(["cuda:<capability>", *(f"hip:{known}" for known in ARCHITECTURES)])
+    raise PassError(f"cannot instrument for target {name or '(none)'!r}: profscope knows {known}")

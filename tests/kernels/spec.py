@@ -6,12 +6,13 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
-__all__ = ["CUDA80", "CUDA90", "CUDA100", "GFX942", "TARGETS", "Spec"]
+__all__ = ["CUDA80", "CUDA90", "CUDA100", "GFX942", "GFX950", "TARGETS", "Spec"]
 
 CUDA80 = "cuda:80"
 CUDA90 = "cuda:90"
 CUDA100 = "cuda:100"
 GFX942 = "hip:gfx942"
+GFX950 = "hip:gfx950"
 TARGETS = (CUDA80, CUDA90, CUDA100, GFX942)
 
 

@@ -1,0 +1,199 @@
+"""AMD GPUs with waves of 64 lanes and XCDs (CDNA 3 and 4): calls of LLVM's intrinsics, no inline assembly.
+
+So the compiler itself places the waits for what is read and stored, in the counters it shares with the
+kernel's own memory ops. Compile-verified: no test of ours has run on such a GPU. Sources: AMD's CDNA3 and
+CDNA4 instruction set references (s_memtime, s_memrealtime, HW_ID, XCC_ID, buffer resources) and LLVM's
+"User Guide for AMDGPU Backend" (the intrinsics).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Final
+
+from instrument_passes.ir.signature import element_type, with_element
+from instrument_passes.records import MAGIC, VERSION, byte_offset
+
+__all__ = ["ARCHITECTURES", "Amd"]
+
+ARCHITECTURES: Final = ("gfx942", "gfx950")
+
+_BITS: Final = {"f64": 64, "i64": 64, "f32": 32, "i32": 32, "f16": 16, "bf16": 16, "i16": 16}
+_NS_PER_TICK: Final = 10  # of s_memrealtime: the reference clock of both architectures has 100 MHz
+# s_getreg_b32 takes register | first bit << 6 | (bits - 1) << 11.
+_CU_SH_SE: Final = 4 | 8 << 6 | 7 << 11  # HW_ID[15:8]: CU in its array, array, shader engine
+_XCC: Final = 20 | 0 << 6 | 3 << 11  # XCC_ID[3:0]: the die
+# A buffer resource: no stride, nearly 2 GiB long, raw 32-bit data; as Triton's own buffer ops use it.
+_RECORDS: Final = (1 << 31) - 2
+_FORMAT: Final = 7 << 12 | 4 << 15
+_OUTSIDE: Final = -(1 << 31)  # as an offset: beyond the resource, so that the store is dropped
+_NONTEMPORAL: Final = 2
+
+
+@dataclass(frozen=True, slots=True)
+class Amd:
+    """Target "hip:<architecture>", of ARCHITECTURES."""
+
+    architecture: str
+
+    @property
+    def name(self) -> str:
+        return f"hip:{self.architecture}"
+
+    @property
+    def lanes(self) -> int:
+        return 64
+
+    def clock(self, out: str) -> str:
+        """The low half of s_memtime, the shader clock. Nothing is scheduled across; the value stays scalar,
+        and nothing waits for it but what stores it."""
+        return _lines(
+            _fence(f"{out}_before"),
+            _call(f"{out}_wide", "s.memtime", "i64"),
+            _fence(f"{out}_behind"),
+            f"{out} = arith.trunci {out}_wide : i64 to i32",
+        )
+
+    def waitable(self, kind: str) -> bool:
+        return element_type(kind) in _BITS
+
+    def wait_for(self, out: str, value: str, kind: str) -> str:
+        """Assembly of no instruction that reads the data: the compiler waits for operands that are loaded."""
+        tensor = kind.startswith("tensor<")
+        pack = max(1, 32 // _BITS[element_type(kind)]) if tensor else 1
+        result = with_element(kind, "i32") if tensor else "i32"  # never written; there must be one
+        constraints = ",".join(["=v"] * pack + ["v"])
+        return (
+            f'{out} = tt.elementwise_inline_asm "; wait for ${pack}" {{constraints = "{constraints}", '
+            f"packed_element = {pack} : i32, pure = false}} {value} : {kind} -> {result}"
+        )
+
+    def thread_id(self, out: str) -> str:
+        return f"{out} = rocdl.workitem.id.x : i32"
+
+    def sm_id(self, out: str) -> str:
+        """Of the CU: not dense, but no two of a GPU have the same."""
+        return _lines(
+            f"{out}_cu_field = arith.constant {_CU_SH_SE} : i32",
+            _call(f"{out}_cu", "s.getreg", "i32", f"{out}_cu_field"),
+            f"{out}_xcc_field = arith.constant {_XCC} : i32",
+            _call(f"{out}_xcc", "s.getreg", "i32", f"{out}_xcc_field"),
+            f"{out}_8 = arith.constant 8 : i32",
+            f"{out}_die = arith.shli {out}_xcc, {out}_8 : i32",
+            f"{out} = arith.ori {out}_die, {out}_cu : i32",
+        )
+
+    def count_bits(self, out: str, value: str) -> str:
+        return f"{out} = math.ctpop {value} : i32"
+
+    def linear_cta_id(self, out: str) -> str:
+        return _lines(
+            *(f"{out}_{axis} = tt.get_program_id {axis} : i32" for axis in "xyz"),
+            *(f"{out}_n{axis} = tt.get_num_programs {axis} : i32" for axis in "xy"),
+            f"{out}_zy = arith.muli {out}_z, {out}_ny : i32",
+            f"{out}_yz = arith.addi {out}_zy, {out}_y : i32",
+            f"{out}_yzx = arith.muli {out}_yz, {out}_nx : i32",
+            f"{out} = arith.addi {out}_yzx, {out}_x : i32",
+        )
+
+    def store(self, out: str, address: str, offset: str, values: Sequence[str], lane: str) -> str:
+        if len(values) == 1:
+            return _buffer_store(out, address, offset, values[0], "i32", lane)
+        vector = _vector(f"{out}_data", values, "i32")
+        return _lines(
+            *vector,
+            _buffer_store(out, address, offset, f"{out}_data", f"vector<{len(values)}xi32>", lane),
+        )
+
+    def header_start(self, out: str, area: str, leader: str, cta: str, flags: str) -> str:
+        identity = [f"{out}_version", cta, f"{out}_sm", flags]
+        return _lines(
+            _clocks(f"{out}_time", area, leader, byte_offset("start_clock")),
+            f"{out}_version = arith.constant {MAGIC << 16 | VERSION} : i32",
+            self.sm_id(f"{out}_sm"),
+            self.store(out, area, str(byte_offset("version")), identity, leader),
+        )
+
+    def header_end(self, out: str, area: str, leader: str, digest: str) -> str:
+        grid = [f"{out}_n{axis}" for axis in "xyz"]
+        return _lines(
+            _clocks(f"{out}_time", area, leader, byte_offset("end_clock")),
+            *(f"{out}_n{axis} = tt.get_num_programs {axis} : i32" for axis in "xyz"),
+            f"{out}_digest = arith.constant {digest} : i32",
+            self.store(out, area, str(byte_offset("grid_x")), [*grid, f"{out}_digest"], leader),
+        )
+
+
+def _clocks(out: str, area: str, leader: str, offset: int) -> str:
+    """Store the shader clock and the global timer, in ns, 64 bits each."""
+    return _lines(
+        _fence(f"{out}_before"),
+        _call(f"{out}_clock", "s.memtime", "i64"),
+        _call(f"{out}_ticks", "s.memrealtime", "i64"),
+        _fence(f"{out}_behind"),
+        f"{out}_unit = arith.constant {_NS_PER_TICK} : i64",
+        f"{out}_ns = arith.muli {out}_ticks, {out}_unit : i64",
+        *_vector(f"{out}_both", [f"{out}_clock", f"{out}_ns"], "i64"),
+        f"{out}_data = llvm.bitcast {out}_both : vector<2xi64> to vector<4xi32>",
+        _buffer_store(out, area, str(offset), f"{out}_data", "vector<4xi32>", leader),
+    )
+
+
+def _buffer_store(out: str, address: str, offset: str, data: str, kind: str, lane: str) -> str:
+    """Lanes that are not to store have an offset outside the buffer, as in Triton's own masked buffer
+    stores: no branch is needed and no change of the execution mask."""
+    suffix = "i32" if kind == "i32" else f"v{kind[len('vector<')]}i32"
+    return _lines(
+        f"{out}_low = arith.trunci {address} : i64 to i32",
+        f"{out}_32 = arith.constant 32 : i64",
+        f"{out}_above = arith.shrui {address}, {out}_32 : i64",
+        f"{out}_high = arith.trunci {out}_above : i64 to i32",
+        _first_lane(f"{out}_base0", f"{out}_low"),
+        _first_lane(f"{out}_base1", f"{out}_high"),
+        f"{out}_records = arith.constant {_RECORDS} : i32",
+        f"{out}_format = arith.constant {_FORMAT} : i32",
+        *_vector(f"{out}_rsrc", [f"{out}_{part}" for part in ("base0", "base1", "records", "format")], "i32"),
+        f"{out}_here = arith.constant {offset} : i32",
+        f"{out}_none = arith.constant 0 : i32",
+        f"{out}_outside = arith.constant {_OUTSIDE} : i32",
+        f"{out}_offset = arith.select {lane}, {out}_none, {out}_outside : i32",
+        f"{out}_cache = arith.constant {_NONTEMPORAL} : i32",
+        f'llvm.call_intrinsic "llvm.amdgcn.raw.buffer.store.{suffix}"'
+        f"({data}, {out}_rsrc, {out}_offset, {out}_here, {out}_cache) "
+        f": ({kind}, vector<4xi32>, i32, i32, i32) -> ()",
+    )
+
+
+def _lines(*parts: str) -> str:
+    return "\n".join(parts)
+
+
+def _call(out: str, intrinsic: str, kind: str, operand: str = "") -> str:
+    """A call of an LLVM intrinsic that takes nothing or an i32."""
+    signature = f"({operand}) : ({'i32' if operand else ''}) -> {kind}"
+    return f'{out} = llvm.call_intrinsic "llvm.amdgcn.{intrinsic}"{signature}'
+
+
+def _fence(name: str) -> str:
+    """No instruction is scheduled across; emits none. `rocdl.sched.barrier` has two spellings."""
+    return _lines(
+        f"{name} = arith.constant 0 : i32",
+        f'llvm.call_intrinsic "llvm.amdgcn.sched.barrier"({name}) : (i32) -> ()',
+    )
+
+
+def _first_lane(out: str, value: str) -> str:
+    return _call(out, "readfirstlane.i32", "i32", value)
+
+
+def _vector(out: str, values: Sequence[str], element: str) -> list[str]:
+    kind = f"vector<{len(values)}x{element}>"
+    lines = [f"{out}_e0 = llvm.mlir.undef : {kind}"]
+    for index, value in enumerate(values):
+        after = out if index == len(values) - 1 else f"{out}_e{index + 1}"
+        lines += [
+            f"{out}_i{index} = arith.constant {index} : i32",
+            f"{after} = llvm.insertelement {value}, {out}_e{index}[{out}_i{index} : i32] : {kind}",
+        ]
+    return lines
