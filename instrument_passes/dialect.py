@@ -2,6 +2,7 @@
 
     "profscope.begin"() {id = 3 : i32, kind = "op", name = "ld", op = "tt.load", bytes = 64 : i64} : () -> ()
     "profscope.payload"(%k) {id = 3 : i32, name = "step"} : (i32) -> ()
+    "profscope.values"(%t) {id = 3 : i32} : (tensor<64xf16, #b>) -> ()
     "profscope.end"() {id = 3 : i32} : () -> ()
 
 `id` ties a begin to its end (or to several: one per return). A begin of kind "iteration" stands first in
@@ -12,7 +13,8 @@ A begin with an operand, an i1, is of an op that does nothing where that is fals
 Records next to each other share one clock read. An end with an operand reads its clock once the operand's
 data has arrived. A payload, an i32 or f32 the same in all threads of a warp,
 stands between the begin and the end of its span, in the block of the begin; `name` is its column in the
-table of spans.
+table of spans. Values is four payloads, PROBED: the NaNs, the infinities, the least and the greatest finite
+value of a tensor or scalar of floats, where its second operand, if it has one, is true.
 """
 
 from __future__ import annotations
@@ -21,13 +23,16 @@ from dataclasses import dataclass
 from typing import Final
 
 from instrument_passes.ir import Module, Op
+from instrument_passes.ir.signature import with_element
 from instrument_passes.transactions import Role
 
 __all__ = [
     "BEGIN",
     "END",
     "PAYLOAD",
+    "PROBED",
     "RESERVED",
+    "VALUES",
     "SpanIds",
     "begin",
     "end",
@@ -35,11 +40,14 @@ __all__ = [
     "is_record",
     "payload",
     "record_id",
+    "values",
 ]
 
 BEGIN: Final = "profscope.begin"
 END: Final = "profscope.end"
 PAYLOAD: Final = "profscope.payload"
+VALUES: Final = "profscope.values"
+PROBED: Final = ("nans", "infs", "min", "max")
 # Columns that the table of spans has anyway.
 RESERVED: Final = frozenset(
     (
@@ -108,3 +116,9 @@ def end(span: int, value: str = "", kind: str = "") -> str:
 def payload(span: int, name: str, value: str, kind: str) -> str:
     """Text of a payload record: `value`, of type `kind` ("i32" or "f32"), is column `name` of the span."""
     return f'"{PAYLOAD}"({value}) {{id = {span} : i32, name = "{name}"}} : ({kind}) -> ()'
+
+
+def values(span: int, value: str, kind: str, mask: str = "") -> str:
+    """Text of a values record on `value` of type `kind`, counting where `mask`, if given, is true."""
+    operands, types = (f"{value}, {mask}", f"{kind}, {with_element(kind, 'i1')}") if mask else (value, kind)
+    return f'"{VALUES}"({operands}) {{id = {span} : i32}} : ({types}) -> ()'

@@ -10,6 +10,7 @@ from profscope.checks import problems
 from profscope.recorded import not_samples
 from profscope.schema import launches_frame, spans_frame
 from profscope.summary import summarise, with_launches
+from profscope.values import first_nan
 from profscope.work import with_work
 
 __all__ = ["Profile", "load"]
@@ -44,6 +45,10 @@ class Profile:
         table = with_work(summarise(self.df, self.launches, unscaled), self.launches, self.metadata)
         table = with_launches(table, self.launches, self.metadata)
         return table.rename_axis(index="EMULATED" if self.emulated else None)
+
+    def first_nan(self) -> "pd.Series[Any] | None":
+        """The span whose probed values were the first with a NaN (see `profscope.values.first_nan`)."""
+        return first_nan(self.df)
 
     def validate(self) -> list[str]:
         """What is wrong with the tables, one line each; empty for a sound profile."""

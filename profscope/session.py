@@ -190,6 +190,10 @@ class Session:
         """One row per kernel and scope; see `Profile.summary`."""
         return self.profile.summary()
 
+    def first_nan(self) -> pd.Series[Any] | None:
+        """The span whose probed values were the first with a NaN; see `Profile.first_nan`."""
+        return self.profile.first_nan()
+
     def save(self, path: str | Path) -> None:
         """Write a Chrome trace; see `Profile.save`."""
         self.profile.save(path)

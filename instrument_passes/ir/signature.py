@@ -14,10 +14,12 @@ __all__ = [
     "block_args",
     "element_type",
     "for_types",
+    "rank",
     "result_types",
     "signature_range",
     "type_list",
     "with_element",
+    "without_last_axis",
 ]
 
 # Asynchronous ops print no type for the token they return; tmem_load returns one behind its first result.
@@ -54,6 +56,24 @@ def element_type(kind: str) -> str:
     """The element type of a tensor type; a scalar type is its own."""
     match = _TENSOR.fullmatch(kind)
     return _split_encoding(match.group(2))[0] if match else kind
+
+
+def rank(kind: str) -> int:
+    """The number of axes of a tensor type, 0 of a scalar."""
+    match = _TENSOR.fullmatch(kind)
+    return match.group(1).count("x") if match else 0
+
+
+def without_last_axis(kind: str) -> str:
+    """The type of a reduction over the last axis: tensor<4x8xf32, #b> -> tensor<4xf32, #ttg.slice<...>>."""
+    match = _TENSOR.fullmatch(kind)
+    if match is None or match.group(1).count("x") < 2:
+        return element_type(kind)
+    element, encoding = _split_encoding(match.group(2))
+    sizes = match.group(1).rstrip("x").split("x")[:-1]
+    layout = encoding.removeprefix(",").strip()
+    sliced = f", #ttg.slice<{{dim = {len(sizes)}, parent = {layout}}}>" if layout else ""
+    return f"tensor<{'x'.join(sizes)}x{element}{sliced}>"
 
 
 def _split_encoding(text: str) -> tuple[str, str]:

@@ -36,5 +36,5 @@ ROWS: Final[Mapping[str, OpInfo]] = {
         "circular_store finalize global_scratch_alloc init_ctx initialize read_counter restore_ctx "
         "save_ctx segment_alloc",
     ),
-    **rows("debug", "profscope", "begin end payload buffer"),
+    **rows("debug", "profscope", "begin end payload values buffer"),
 }

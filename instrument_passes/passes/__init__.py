@@ -7,6 +7,7 @@ from instrument_passes.passes.kernel_span import KernelSpan
 from instrument_passes.passes.loop_spans import LoopSpans
 from instrument_passes.passes.lower_records import LowerRecords
 from instrument_passes.passes.op_spans import OpSpans
+from instrument_passes.passes.value_probe import ValueProbe
 
 __all__ = [
     "AllocateBuffer",
@@ -17,6 +18,7 @@ __all__ = [
     "OpSpans",
     "Pass",
     "PassContext",
+    "ValueProbe",
     "passes",
     "register",
     "signature",

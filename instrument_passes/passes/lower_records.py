@@ -19,6 +19,7 @@ from instrument_passes.ir import Module, Op, warp_specialize
 from instrument_passes.lowering.builder import Placeholders, SectionBuilder
 from instrument_passes.lowering.calls import expand_calls
 from instrument_passes.lowering.prologue import Area
+from instrument_passes.lowering.values import expand_values
 from instrument_passes.lowering.weave import Weaver
 from instrument_passes.manifest import ATTRIBUTE, Manifest, layout
 from instrument_passes.opclasses import uncovered
@@ -77,6 +78,7 @@ class LowerRecords(Pass):
         if selection.ctas == "sms" and _int_attr(module, "ttg.num-ctas") > 1:
             raise PassError("sms= cannot choose among the CTAs of clusters; choose CTAs with ctas=")
         said = [_uncovered_note(op) for op in uncovered(module)]
+        expand_values(module)
         calls, left_out = expand_calls(module, kernel)
         notes = (*said, *left_out)
         holes = Placeholders()

@@ -53,6 +53,31 @@ def test_waiting_for_data(spec: Spec) -> None:
     assert all(span in waiting for span in loads)
 
 
+PROBED = [
+    pytest.param(spec, target, id=f"{spec.name}-{target}")
+    for spec in specs()
+    for target in (CUDA80, CUDA90, CUDA100)
+    if target not in spec.unsupported
+    if target == CUDA90 or spec.name in ("attention", "matmul")
+]
+
+
+@pytest.mark.parametrize(("spec", "target"), PROBED)
+def test_probing_values(spec: Spec, target: str) -> None:
+    """Values of every type and layout that ops of the corpus make, in partitions too."""
+    probe = "value-probe{classes=load;store;mma;reduce;local;math;convert}"
+    hook = CompileHook(Options(instrument=["kernel-span", "loop-spans", probe]))
+    with hook.installed():
+        texts, _ = aot.lowered(spec, target, "llir", {"instrumentation_mode": hook.mode})
+    manifest = manifest_in(texts["ttgir"])
+    assert manifest is not None
+    assert manifest.failure == ""
+    probed = [s for section in manifest.sections for s in section.spans if s.op == "profscope.values"]
+    assert len(probed) > 0 or spec.name in ("while", "histogram")  # of integers alone
+    assert all(len(span.payloads) == 4 for span in probed)
+    assert manifest.notes == ()
+
+
 @pytest.mark.parametrize(("spec", "target", "level"), CASES)
 def test_triton_lowers_what_the_passes_write(spec: Spec, target: str, level: str) -> None:
     bare = _bare(spec.name, target)

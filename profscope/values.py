@@ -1,0 +1,24 @@
+"""Questions about the values that probes saw (the pass value-probe)."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pandas as pd
+
+from profscope.errors import OptionError
+
+__all__ = ["first_nan"]
+
+
+def first_nan(df: pd.DataFrame) -> pd.Series[Any] | None:
+    """The row of the span table whose values were the first with a NaN, None if there was none.
+
+    First: of the earliest launch, in the order of start_ns; of rows that start together, the upper one.
+    Raises OptionError where no value was probed.
+    """
+    if "nans" not in df:
+        raise OptionError("no values were probed; add a pass, as in instrument=['value-probe{classes=mma}']")
+    found = df[df["nans"].fillna(0) > 0]
+    found = found[found["launch"] == found["launch"].min()]
+    return None if found.empty else df.loc[found["start_ns"].idxmin()]
