@@ -19,6 +19,7 @@ from triton.runtime.errors import TritonError
 from triton.runtime.jit import JITFunction
 
 from profscope.options import Options
+from profscope.patches import patched
 
 __all__ = ["BareLaunches"]
 
@@ -103,10 +104,10 @@ class BareLaunches:
             )
         )
         with contextlib.ExitStack() as stack:
-            stack.enter_context(_patched(Autotuner, "_bench", self._bench))
+            stack.enter_context(patched(Autotuner, "_bench", self._bench))
             if self._options.every > 1:
                 stack.enter_context(self._possible())
-                stack.enter_context(_patched(JITFunction, "run", self._run))
+                stack.enter_context(patched(JITFunction, "run", self._run))
             yield
 
     @contextlib.contextmanager
@@ -194,15 +195,3 @@ class BareLaunches:
             yield
         finally:
             tuner.__dict__["do_bench"] = time
-
-
-@contextlib.contextmanager
-def _patched(
-    kind: type, name: str, wrap: Callable[[Callable[..., Any]], Callable[..., Any]]
-) -> Iterator[None]:
-    original = kind.__dict__[name]
-    setattr(kind, name, wrap(original))
-    try:
-        yield
-    finally:
-        setattr(kind, name, original)

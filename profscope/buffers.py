@@ -8,6 +8,8 @@ The launching thread waits only when the host cannot keep up: back-pressure inst
 
 from __future__ import annotations
 
+import contextlib
+import ctypes
 import itertools
 import threading
 from concurrent.futures import Future, ThreadPoolExecutor
@@ -28,6 +30,13 @@ _ENQUEUE_TIMEOUT_S = 10.0
 _MOVERS = 4  # threads that copy from pinned memory; one alone moves less than PCIe delivers
 
 
+def _allow_capture() -> None:
+    """Let this thread allocate and wait while another one captures a CUDA graph, else that breaks."""
+    relaxed = ctypes.c_int(2)  # CU_STREAM_CAPTURE_MODE_RELAXED
+    with contextlib.suppress(OSError):  # no driver, then no graphs either
+        ctypes.CDLL("libcuda.so.1").cuThreadExchangeStreamCaptureMode(ctypes.byref(relaxed))
+
+
 class Slice(Protocol):
     """A launch's buffer."""
 
@@ -43,13 +52,14 @@ class Lane:
     """One launching thread: the launch that it has been given memory for and that may not be in its stream
     yet. Only its thread writes it, so that nothing in the launch path needs a lock for it."""
 
-    __slots__ = ("about", "filling", "mark", "offset")
+    __slots__ = ("about", "captured", "filling", "mark", "offset")
 
     def __init__(self) -> None:
         self.filling: Filling | None = None
         self.offset = 0
         self.about: Any = None  # what the caller wants to know when the launch begins
         self.mark: Any = None  # and what it wants to remember of all launches for a while
+        self.captured: Any = None  # the graph, in place of a filling, that a launch is captured into
 
     def enqueued(self) -> None:
         """The launch is in its stream, or has failed."""
@@ -85,6 +95,9 @@ class Buffers(Protocol):
 
     def slice(self, filling: Any, offset: int, size: int) -> Slice:
         """What `place` placed."""
+
+    def copy(self, filling: Any, offset: int, source: torch.Tensor) -> None:
+        """Copy device memory to where `place` placed, in the current stream."""
 
     def close(self) -> None:
         """No more slices; what was placed can still be fetched."""
@@ -129,6 +142,9 @@ class HostBuffers:
 
     def slice(self, filling: _HostSlice, offset: int, size: int) -> Slice:
         return filling
+
+    def copy(self, filling: _HostSlice, offset: int, source: torch.Tensor) -> None:
+        raise NotImplementedError("the emulator has no graphs")
 
     def close(self) -> None:
         pass
@@ -189,7 +205,8 @@ class _DeviceSlice:
 class DeviceBuffers:
     """Arenas of one GPU. budget_bytes: device memory for all of them. Thread-safe.
 
-    Raises torch.OutOfMemoryError when an arena does not fit.
+    Raises torch.OutOfMemoryError when the first arena does not fit; without the second, launches wait for the
+    first to be drained.
     """
 
     def __init__(self, device: int, budget_bytes: int) -> None:
@@ -198,10 +215,11 @@ class DeviceBuffers:
         self._side = torch.cuda.Stream(device)
         self._lock = threading.Lock()
         self._idle = threading.Condition(self._lock)  # no launch of some generation is open any more
-        self._threads = ThreadPoolExecutor(2, "profscope-drain")
+        self._threads = ThreadPoolExecutor(2, "profscope-drain", _allow_capture)
         self._movers = ThreadPoolExecutor(_MOVERS, "profscope-move")
         self._arenas = [self._new_arena()]
         self._current = self._arenas[0].generation
+        self._may_grow = True
 
     def place(self, lane: Lane, size: int, stream: int, bits: int) -> int:
         # Every launch comes through here. The address is a plain int, since for an object the launcher asks
@@ -222,6 +240,10 @@ class DeviceBuffers:
 
     def slice(self, filling: _Generation, offset: int, size: int) -> Slice:
         return _DeviceSlice(self, filling, offset, size)
+
+    def copy(self, filling: _Generation, offset: int, source: torch.Tensor) -> None:
+        start = filling.arena.start + offset
+        filling.arena.memory[start : start + source.nbytes].copy_(source, non_blocking=True)
 
     def fetch(self, generation: _Generation) -> Bytes:
         """The bytes of a generation; drains it if that has not happened, and waits."""
@@ -262,7 +284,10 @@ class DeviceBuffers:
         return arena
 
     def _pin(self) -> torch.Tensor:
-        return torch.empty(self.limit_bytes, dtype=torch.uint8, pin_memory=True)
+        try:
+            return torch.empty(self.limit_bytes, dtype=torch.uint8, pin_memory=True)
+        except RuntimeError:  # no memory can be locked: draining then waits for its copies
+            return torch.empty(self.limit_bytes, dtype=torch.uint8)
 
     def _make_room(self, size: int, stream: int) -> _Generation:
         """The generation that takes a launch of this size: rotated to, waited for by the stream."""
@@ -286,8 +311,13 @@ class DeviceBuffers:
             self._drain(full, pinned=True)
         if self._current.arena is not full.arena:
             return  # draining waits, and another thread has rotated meanwhile
+        if len(self._arenas) < 2 and self._may_grow:
+            try:
+                self._arenas.append(self._new_arena())
+            except torch.OutOfMemoryError:
+                self._may_grow = False  # not tried again: an attempt that fails empties torch's cache
         if len(self._arenas) < 2:
-            self._arenas.append(self._new_arena())
+            return  # launches go on behind the draining of the one arena
         self._current = next(arena for arena in self._arenas if arena is not full.arena).generation
 
     def _drain(self, generation: _Generation, *, pinned: bool) -> None:

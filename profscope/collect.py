@@ -18,11 +18,12 @@ from triton import knobs
 from triton.runtime import _allocation, driver
 
 from instrument_passes.manifest import Manifest
-from instrument_passes.records import MIN_RING_LOG2, LaunchBits
+from instrument_passes.records import BASE_ALIGNMENT, MIN_RING_LOG2, LaunchBits
 from profscope.assemble import ORDINARY, Mark, RawLaunch
 from profscope.backend import Backend
 from profscope.buffers import Buffers, DeviceBuffers, HostBuffers, Lane, Slice
 from profscope.decode import has_records, ring_rows
+from profscope.graphs import Captured, Graphs
 from profscope.options import Options
 from profscope.programs import PROGRAMS
 from profscope.sizing import (
@@ -63,7 +64,7 @@ class _Plan(NamedTuple):
 class _Route(NamedTuple):
     """What is known beforehand of launches of one program and grid, on one stream of one device."""
 
-    place: Callable[[Lane, int, int, int], Any]
+    place: Any  # Buffers.place
     needed: int
     stream: int
     bits: int
@@ -102,6 +103,8 @@ class Collector:
         # The functions behind torch.cuda.current_device() and is_current_stream_capturing().
         self._device: Callable[[], int] = torch._C._cuda_getDevice if self._cuda else int
         self._capturing: Callable[[], bool] = torch._C._cuda_isCurrentStreamCapturing if self._cuda else bool
+        # A graph's memory comes in pieces of an eighth of what sessions may take, beside that.
+        self._graphs = Graphs(options.memory << 17, options.every, self.settle, self.keep)
         self._ring_log2: dict[tuple[int, int], int] = {}  # by manifest digest and CTAs: learned
 
     @property
@@ -133,6 +136,8 @@ class Collector:
             _allocation._profile_allocator.set(self.allocate)
             for name, hook in hooks.items():
                 stack.enter_context(_hooked(name, hook))
+            if self._cuda:
+                stack.enter_context(self._graphs.installed())
             yield
 
     def allocate(self, size: int, alignment: int, stream: int | None) -> Any:
@@ -147,8 +152,7 @@ class Collector:
                 return found
             route = found
         elif stream and self._capturing():  # stream 0, the default one, cannot be captured
-            self._captured()
-            return _NOWHERE
+            return self._capture(PROGRAMS.tagged(alignment), size // alignment)
         lane.about = route
         place, needed, stream, bits, _, _, _ = route
         return place(lane, needed, stream, bits)
@@ -161,6 +165,11 @@ class Collector:
             manifest = PROGRAMS.of(metadata.data["function"])
             if manifest is not None:
                 self._log.append((manifest, lane.about, filling, lane.offset, lane.mark))
+        elif lane.captured is not None:
+            captured, lane.captured = lane.captured, None
+            manifest = PROGRAMS.of(metadata.data["function"])
+            if manifest is not None:
+                captured.launches.append((manifest, lane.about, lane.offset))
 
     def enqueued(self, metadata: Any) -> None:
         """launch_exit_hook: the launch is in its stream, so its memory may be drained behind it."""
@@ -196,6 +205,11 @@ class Collector:
         self._thread.lane.enqueued()  # where the last launch of this thread failed
         raw: list[RawLaunch] = []
         notes = [f"{count} launches ran unrecorded: {why}" for why, count in self.unrecorded.items()]
+        if self._graphs.strangers:
+            notes.append(
+                f"{self._graphs.strangers} replays of CUDA graphs ran unrecorded: they were captured outside "
+                "the session"
+            )
         for launch in launches:
             try:
                 buffer = launch.slice.fetch()[: needed_bytes(launch.manifest, launch.ctas, launch.bits)]
@@ -244,14 +258,13 @@ class Collector:
 
     def _find_route(self, size: int, alignment: int, stream: int | None) -> Any:
         """The route of a launch, kept once its plan is settled; or what the allocator answers instead."""
-        plan = self._plans.get((alignment, size))
-        programs = PROGRAMS.tagged(alignment) if plan is None else ()
-        if plan is None and not programs:
+        self._thread.lane.captured = None  # where the last captured launch of this thread failed
+        programs = PROGRAMS.tagged(alignment)
+        if not programs:
             return self._foreign(size, alignment, stream)
         if self._capturing():  # before planning, which may wait for a launch
-            self._captured()
-            return _NOWHERE
-        plan = plan or self._plan(programs, size, alignment)
+            return self._capture(programs, size // alignment)
+        plan = self._plans.get((alignment, size)) or self._settled_plan(programs, size, alignment)
         if plan is None:
             return _NOWHERE
         device = self._device()
@@ -263,15 +276,63 @@ class Collector:
             self._routes[size, alignment, stream, device] = route
         return route
 
-    def _captured(self) -> None:
-        self._skip("CUDA graph capture is not recorded")
+    def _capture(self, programs: Sequence[Manifest], ctas: int) -> int | None:
+        """The pointer of a launch that is captured into a CUDA graph; it must not wait for anything."""
+        lane = self._thread.lane
+        lane.captured = None
+        graph = self._graphs.current()
+        if graph is None:
+            self._skip("the CUDA graph they were captured into began outside the session")
+            return _NOWHERE
+        if graph.free_bytes < BASE_ALIGNMENT:
+            self._skip("CUDA graphs captured in the session need more memory; memory= gives more")
+            return _NOWHERE
+        rings = [(manifest, self._known_rings(manifest, ctas)) for manifest in programs]
+        known = all(ring_log2 is not None for _, ring_log2 in rings)
+        plan = self._plan(rings, ctas, graph.free_bytes if known else graph.free_bytes // 4)
+        if plan is None:
+            return _NOWHERE
+        lane.captured, lane.about = graph, plan
+        address, lane.offset = graph.place(plan.needed)
+        return address | plan.pointer_bits
 
-    def _plan(self, programs: Sequence[Manifest], size: int, tag: int) -> _Plan | None:
-        """What this launch records: decided anew until the rings' lengths are known, then remembered."""
+    def settle(self) -> None:
+        """Learn what can be learned of the launches so far, before a time when nothing may wait."""
+        for manifest, ctas in {(entry[0], entry[1].plan.ctas) for entry in self._log}:
+            self._rings(manifest, ctas)
+
+    def keep(self, graph: Captured, replay: int, stream: int) -> None:
+        """Copy what a replay recorded behind it, and note its launches."""
+        lane = self._thread.lane
+        lane.enqueued()
+        buffers = self._buffers.get(graph.device) or self._open_buffers(graph.device)
+        if buffers is None:
+            return
+        memory = graph.memory
+        buffers.place(lane, memory.nbytes, stream, 0)
+        filling, offset = lane.filling, lane.offset
+        if filling is None:
+            return
+        buffers.copy(filling, offset, memory)
+        lane.enqueued()
+        mark = Mark(graph=graph.index, replay=replay)
+        for manifest, made, at in graph.launches:
+            route = _Route(buffers.place, made.needed, stream, made.pointer_bits, made, graph.device, buffers)
+            self._log.append((manifest, route, filling, offset + at, mark))
+
+    def _settled_plan(self, programs: Sequence[Manifest], size: int, tag: int) -> _Plan | None:
+        """What a launch records: decided anew until the rings' lengths are known, then remembered."""
         ctas = size // tag
         limit = self._options.memory << (20 if not self._cuda else 19)  # two arenas share the memory
-        chosen, needed = LaunchBits(), 0
         rings = [(manifest, self._rings(manifest, ctas)) for manifest in programs]
+        made = self._plan(rings, ctas, limit)
+        if made is not None and all(ring_log2 is not None for _, ring_log2 in rings):
+            self._plans[tag, size] = made
+        return made
+
+    def _plan(self, rings: Sequence[tuple[Manifest, int | None]], ctas: int, limit: int) -> _Plan | None:
+        """What a launch of any of these programs records in `limit` bytes, with rings of these lengths."""
+        chosen, needed = LaunchBits(), 0
         known = [pair for pair in rings if pair[1] is not None]
         # Nearly always there is one program; which one it is of several that share a tag, the hook will tell.
         for manifest, ring_log2 in known or rings:
@@ -284,14 +345,11 @@ class Collector:
                 return None
             if needed_bytes(manifest, ctas, planned) >= needed:
                 chosen, needed = planned, needed_bytes(manifest, ctas, planned)
-        needed = max(needed_bytes(manifest, ctas, chosen) for manifest in programs)
+        needed = max(needed_bytes(manifest, ctas, chosen) for manifest, _ in rings)
         if needed > limit:
             self._skip("programs that share a tag need more than memory= allows")
             return None
-        made = _Plan(needed, chosen.encode(), chosen, ctas)
-        if len(known) == len(rings):
-            self._plans[tag, size] = made
-        return made
+        return _Plan(needed, chosen.encode(), chosen, ctas)
 
     def _wanted_log2(self, manifest: Manifest, ctas: int) -> int:
         """LaunchBits.stride_log2 of a launch for which there is memory enough."""
@@ -303,7 +361,20 @@ class Collector:
         return self._options.stride_log2
 
     def _rings(self, manifest: Manifest, ctas: int) -> int | None:
-        """The length of a program's rings: as asked for, or learned from its first launch, or unknown yet.
+        """As `_known_rings`, or learned from the first launch, which this waits for."""
+        known = self._known_rings(manifest, ctas)
+        key = manifest.digest, ctas
+        if known is None:
+            launches = (launch for launch in self.launches if (launch.manifest.digest, launch.ctas) == key)
+            for first in launches:
+                buffer = first.slice.fetch()[: needed_bytes(manifest, ctas, first.bits)]
+                if has_records(buffer):  # it ran
+                    known = self._ring_log2[key] = ring_log2_for_rows(ring_rows(buffer, manifest))
+                    break
+        return known
+
+    def _known_rings(self, manifest: Manifest, ctas: int) -> int | None:
+        """The length of a program's rings: as asked for, or as learned, or unknown yet.
 
         A grid of another size is another problem, with trip counts of its own, so it learns for itself.
         """
@@ -311,25 +382,21 @@ class Collector:
             return MIN_RING_LOG2
         if self._options.buffer is not None:
             return ring_log2_for_records(manifest, self._options.buffer)
-        key = manifest.digest, ctas
-        if key not in self._ring_log2:
-            launches = (launch for launch in self.launches if (launch.manifest.digest, launch.ctas) == key)
-            for first in launches:
-                buffer = first.slice.fetch()[: needed_bytes(manifest, ctas, first.bits)]
-                if has_records(buffer):  # it ran
-                    self._ring_log2[key] = ring_log2_for_rows(ring_rows(buffer, manifest))
-                    break
-        return self._ring_log2.get(key)
+        return self._ring_log2.get((manifest.digest, ctas))
 
     def _open_buffers(self, device: int) -> Buffers | None:
         budget = self._options.memory << 20
         with self._lock:
             if device in self._buffers:  # another thread was quicker
                 return self._buffers[device]
+            why = f"no device memory for the {self._options.memory} MiB of memory="
+            if why in self.unrecorded:  # not tried again: an attempt that fails empties torch's cache
+                self._skip(why)
+                return None
             try:
                 self._buffers[device] = DeviceBuffers(device, budget) if self._cuda else HostBuffers(budget)
             except torch.OutOfMemoryError:
-                self._skip(f"no device memory for the {self._options.memory} MiB of memory=")
+                self._skip(why)
                 return None
             return self._buffers[device]
 

@@ -6,15 +6,15 @@ It executes at once, so it shows nothing about the order of streams; `tests/gpu`
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from types import SimpleNamespace
 from unittest import mock
 
 import torch
 
-from profscope import buffers, collect
+from profscope import buffers, collect, graphs
 
-__all__ = ["gpu"]
+__all__ = ["Gpu", "Graph", "gpu"]
 
 
 class _Event:
@@ -24,6 +24,8 @@ class _Event:
 
 
 class _Stream:
+    cuda_stream = 0
+
     def __init__(self, *where: int) -> None: ...
 
     def wait_event(self, event: _Event) -> None: ...
@@ -36,13 +38,50 @@ class _Stream:
     def synchronize(self) -> None: ...
 
 
+class _Memory(torch.Tensor):
+    def record_stream(self, stream: object) -> None: ...
+
+
+class Gpu:
+    """What the device does beside executing. capturing: a launch is captured into a graph, not run. full: it
+    has no memory left; page_locked_out: the host has none to pin."""
+
+    capturing = False
+    full = False
+    page_locked_out = False
+
+    def empty(self, size: int, dtype: torch.dtype = torch.uint8, **where: object) -> torch.Tensor:
+        if self.full and "device" in where:
+            raise torch.OutOfMemoryError("CUDA out of memory")
+        if self.page_locked_out and "pin_memory" in where:
+            raise RuntimeError("CUDA error: out of memory")
+        # Device memory comes with anything in it.
+        return torch.full((size,), 0xEE, dtype=torch.uint8).as_subclass(_Memory)
+
+
+class Graph:
+    """torch.cuda.CUDAGraph: what is appended to `nodes` runs at each replay."""
+
+    device: Gpu
+
+    def __init__(self) -> None:
+        self.nodes: list[Callable[[], None]] = []
+
+    def capture_begin(self, *args: object, **options: object) -> None:
+        self.device.capturing = True
+
+    def capture_end(self) -> None:
+        self.device.capturing = False
+
+    def replay(self) -> None:
+        for node in self.nodes:
+            node()
+
+
 @contextlib.contextmanager
-def gpu(capturing: bool = False) -> Iterator[None]:
-    """`profscope.buffers` and `profscope.collect` find this device in place of torch's."""
-
-    def empty(size: int, dtype: torch.dtype = torch.uint8, **where: object) -> torch.Tensor:
-        return torch.full((size,), 0xEE, dtype=torch.uint8)  # device memory comes with anything in it
-
+def gpu() -> Iterator[Gpu]:
+    """The modules of profscope that work with a device find this one in place of torch's."""
+    device = Gpu()
     cuda = SimpleNamespace(
         Event=_Event,
         Stream=_Stream,
@@ -50,10 +89,19 @@ def gpu(capturing: bool = False) -> Iterator[None]:
         default_stream=_Stream,
         current_stream=_Stream,
         stream=lambda stream: contextlib.nullcontext(),
+        CUDAGraph=type("CUDAGraph", (Graph,), {"device": device}),
+        current_device=int,
+        is_current_stream_capturing=lambda: device.capturing,
     )
-    functions = SimpleNamespace(_cuda_getDevice=int, _cuda_isCurrentStreamCapturing=lambda: capturing)
     stand_in = SimpleNamespace(
-        empty=empty, uint8=torch.uint8, cuda=cuda, _C=functions, OutOfMemoryError=torch.OutOfMemoryError
+        empty=device.empty,
+        uint8=torch.uint8,
+        cuda=cuda,
+        _C=SimpleNamespace(_cuda_getDevice=int, _cuda_isCurrentStreamCapturing=lambda: device.capturing),
+        OutOfMemoryError=torch.OutOfMemoryError,
     )
-    with mock.patch.object(buffers, "torch", stand_in), mock.patch.object(collect, "torch", stand_in):
-        yield
+    with contextlib.ExitStack() as stack:
+        for module in (buffers, collect, graphs):
+            stack.enter_context(mock.patch.object(module, "torch", stand_in))
+        device.graph = cuda.CUDAGraph  # type: ignore[attr-defined]
+        yield device

@@ -9,6 +9,7 @@ from collections.abc import Iterator
 
 import numpy as np
 import pytest
+import torch
 
 from instrument_passes.records import BASE_ALIGNMENT
 from profscope.buffers import DeviceBuffers, Lane, Slice
@@ -21,6 +22,15 @@ LIMIT = 64 * BASE_ALIGNMENT
 def arenas() -> Iterator[DeviceBuffers]:
     with standin.gpu():
         yield DeviceBuffers(0, 2 * LIMIT)
+
+
+def fill_up(arenas: DeviceBuffers) -> None:
+    """Fill the arenas several times over; everything must come back."""
+    lane = Lane()
+    slices = [launch(arenas, lane, LIMIT // 7, 0, index % 251 + 1) for index in range(100)]
+    arenas.close()
+    for index, slice_ in enumerate(slices):
+        assert np.unique(slice_.fetch()).tolist() == [index % 251 + 1]
 
 
 def launch(arenas: DeviceBuffers, lane: Lane, size: int, stream: int, value: int) -> Slice:
@@ -106,3 +116,23 @@ def test_a_drain_waits_for_a_launch_that_another_thread_has_begun(arenas: Device
     assert fetched == [b"\x09" * 1000]
     assert other.fetch().tolist() == [3] * 500
     arenas.close()
+
+
+def test_one_arena_does_where_there_is_no_memory_for_two() -> None:
+    with standin.gpu() as gpu:
+        arenas = DeviceBuffers(0, 2 * LIMIT)
+        gpu.full = True
+        fill_up(arenas)
+
+
+def test_draining_goes_on_where_no_memory_can_be_pinned() -> None:
+    with standin.gpu() as gpu:
+        gpu.page_locked_out = True
+        fill_up(DeviceBuffers(0, 2 * LIMIT))
+
+
+def test_without_memory_for_an_arena_there_are_no_buffers() -> None:
+    with standin.gpu() as gpu:
+        gpu.full = True
+        with pytest.raises(torch.OutOfMemoryError):
+            DeviceBuffers(0, 2 * LIMIT)

@@ -80,23 +80,101 @@ def test_threads_side_by_side() -> None:
     assert prof.profile.validate() == []
 
 
-def test_a_captured_graph_runs_unrecorded_and_says_so() -> None:
+def capture(x: torch.Tensor, outs: list[torch.Tensor]) -> torch.cuda.CUDAGraph:
+    """A graph that adds x to itself into each of `outs`, by one launch each."""
+    graph = torch.cuda.CUDAGraph()
+    with torch.cuda.graph(graph):
+        for out in outs:
+            add_kernel[(4,)](x, x, out, 4096, BLOCK=1024)
+    return graph
+
+
+def test_every_replay_of_a_captured_graph_is_recorded_and_told_apart() -> None:
+    x = torch.ones(4096, device="cuda")
+    outs = [torch.empty_like(x) for _ in range(3)]
+    with profscope.session(memory=1, backend="gpu") as prof:
+        add_kernel[(4,)](x, x, outs[0], 4096, BLOCK=1024)
+        torch.cuda.synchronize()
+        first, second = capture(x, outs[:2]), capture(x, outs[2:])
+        for value in range(200):  # the arenas are filled several times
+            x.fill_(value)
+            first.replay()
+            second.replay()
+            assert all((out == 2 * value).all() for out in outs)
+    launches = prof.launches
+    assert launches["graph"].tolist() == [-1] + [0, 0, 1] * 200
+    assert launches["replay"].tolist() == [-1] + [n for n in range(200) for _ in range(3)]
+    assert (launches["ctas"] == 4).all()
+    assert launches["start_ns"].is_monotonic_increasing
+    assert prof.df.groupby("launch").size().nunique() == 1
+    assert prof.metadata["notes"] == []
+    assert prof.profile.validate() == []
+    x.fill_(-1)
+    first.replay()  # after the session, too
+    del prof
+    second.replay()
+    torch.cuda.synchronize()
+    assert all((out == -2).all() for out in outs)
+
+
+def test_a_graph_replayed_back_to_back_and_on_other_streams_loses_nothing() -> None:
     x = torch.ones(4096, device="cuda")
     out = torch.empty_like(x)
-    with profscope.session(backend="gpu") as prof:
+    streams = [torch.cuda.Stream() for _ in range(3)]
+    with profscope.session(instrument="heavy", backend="gpu") as prof:
         add_kernel[(4,)](x, x, out, 4096, BLOCK=1024)
+        graph = capture(x, [out])
+        for index in range(60):
+            with torch.cuda.stream(streams[index % 3]):
+                graph.replay()
+    replays = prof.launches[prof.launches["graph"] == 0]
+    assert replays["replay"].tolist() == list(range(60))
+    assert replays["stream"].nunique() == 3
+    assert replays["start_ns"].is_unique
+    assert replays["start_ns"].is_monotonic_increasing
+    assert prof.profile.validate() == []
+
+
+def test_a_graph_of_launches_in_side_streams_is_recorded() -> None:
+    x = torch.ones(4096, device="cuda")
+    outs = [torch.empty_like(x) for _ in range(2)]
+    side = torch.cuda.Stream()
+    with profscope.session(backend="gpu") as prof:
+        add_kernel[(4,)](x, x, outs[0], 4096, BLOCK=1024)
         torch.cuda.synchronize()
         graph = torch.cuda.CUDAGraph()
         with torch.cuda.graph(graph):
-            add_kernel[(4,)](x, x, out, 4096, BLOCK=1024)
-        x.fill_(3)
+            side.wait_stream(torch.cuda.current_stream())
+            with torch.cuda.stream(side):
+                add_kernel[(4,)](x, x, outs[0], 4096, BLOCK=1024)
+            add_kernel[(4,)](x, x, outs[1], 4096, BLOCK=1024)
+            torch.cuda.current_stream().wait_stream(side)
         graph.replay()
-        torch.cuda.synchronize()
-    assert (out == 6).all()
-    assert len(prof.launches) == 1
-    assert any("CUDA graph capture is not recorded" in note for note in prof.metadata["notes"])
-    graph.replay()  # after the session, too
-    torch.cuda.synchronize()
+        graph.replay()
+    assert prof.launches["replay"].tolist() == [-1, 0, 0, 1, 1]
+    assert prof.metadata["notes"] == []
+
+
+def test_a_graph_captured_before_the_session_runs_bare_and_the_notes_say_so() -> None:
+    x = torch.ones(4096, device="cuda")
+    out = torch.empty_like(x)
+    add_kernel[(4,)](x, x, out, 4096, BLOCK=1024)
+    graph = capture(x, [out])
+    with profscope.session(backend="gpu") as prof:
+        graph.replay()
+    assert prof.launches.empty
+    assert any("1 replays of CUDA graphs ran unrecorded" in note for note in prof.metadata["notes"])
+
+
+def test_one_launch_in_so_many_is_recorded_and_the_others_run_the_bare_binary() -> None:
+    x = torch.ones(4096, device="cuda")
+    out = torch.empty_like(x)
+    bare = add_kernel[(4,)](x, x, out, 4096, BLOCK=1024)
+    with profscope.session(every=10, backend="gpu") as prof:
+        ran = [add_kernel[(4,)](x, x, out, 4096, BLOCK=1024) for _ in range(100)]
+    assert [kernel is bare for kernel in ran] == ([False] + [True] * 9) * 10
+    assert len(prof.launches) == 10
+    assert prof.metadata["sampling"]["kernels"] == {"add_kernel": {"launches": 100, "recorded": 10}}
 
 
 def test_no_device_memory_leaves_the_launch_bare_and_says_so() -> None:
@@ -152,13 +230,15 @@ def test_what_was_collected_before_a_fault_is_kept(tmp_path: Path) -> None:
     assert "fault_kernel" in ran.stdout
 
 
-def test_an_autotuned_kernel_is_profiled() -> None:
+@pytest.mark.parametrize("trials", [False, True])
+def test_an_autotuners_trials_are_left_out_or_marked(trials: bool) -> None:
     configs = [triton.Config({"BLOCK": block}, num_warps=warps) for block in (256, 1024) for warps in (2, 4)]
     tuned = triton.autotune(configs=configs, key=["n"])(add_kernel)
     x = torch.ones(10_000, device="cuda")
     out = torch.empty_like(x)
-    with profscope.session(backend="gpu") as prof:
+    with profscope.session(trials=trials, backend="gpu") as prof:
         tuned[lambda meta: (triton.cdiv(10_000, meta["BLOCK"]),)](x, x, out, 10_000)
     assert (out == 2).all()
-    assert not prof.launches.empty
+    assert prof.launches["trial"].tolist() == [True] * (4 if trials else 0) + [False]
+    assert prof.launches["num_warps"].iloc[-1] == tuned.best_config.num_warps
     assert prof.profile.validate() == []
