@@ -18,7 +18,7 @@ def problems(df: pd.DataFrame, launches: pd.DataFrame, metadata: dict[str, Any])
     found = column_problems(df, launches, metadata)
     if found:
         return found  # the checks below need the columns
-    return [*_values(df, launches), *_nesting(df), *_order(df)]
+    return [*_values(df, launches), *_nesting(df), *_waits(df), *_order(df)]
 
 
 def column_problems(df: pd.DataFrame, launches: pd.DataFrame, metadata: dict[str, Any]) -> list[str]:
@@ -112,6 +112,23 @@ def _nesting(df: pd.DataFrame) -> Iterator[str]:
         wrong[child] |= (end[child] > end[above]) & ~asynchronous[child]
         yield from _rows(f"outside its parent ({start_name})", wrong)
         yield from _overlaps(df, start, end, start_name)
+
+
+def _waits(df: pd.DataFrame) -> Iterator[str]:
+    wait = df["wait"].to_numpy()
+    asynchronous = (df["kind"] == "async").to_numpy()
+    outside = (wait < -1) | (wait >= len(df))
+    yield from _rows("wait is not a row", outside)
+    yield from _rows("a wait that ended nothing asynchronous", (wait != -1) & ~asynchronous)
+    ended = np.flatnonzero(asynchronous & (wait >= 0) & ~outside)
+    by = wait[ended]
+    wrong = np.zeros(len(df), np.bool_)
+    wrong[ended] = asynchronous[by]
+    for name in ("launch", "cta"):
+        wrong[ended] |= df[name].to_numpy()[ended] != df[name].to_numpy()[by]
+    end = df["start_cycle"].to_numpy() + df["duration_cycles"].to_numpy()
+    wrong[ended] |= end[ended] != end[by]
+    yield from _rows("does not end with its wait", wrong)
 
 
 def _overlaps(df: pd.DataFrame, start: NDArray[Any], end: NDArray[Any], name: str) -> Iterator[str]:

@@ -50,7 +50,8 @@ class DecodedLaunch:
     frame and warp program summed over warps, in records (clock words). unmatched: spans whose begin ran
     but whose end did not. anomalies: sentences about what did not fit the model, empty on a good buffer.
     payloads: values that spans carry. unpaired: starts of asynchronous work that no wait ended, where waits
-    are recorded. refused: CTAs that drew a ticket for an area and found none left.
+    are recorded. refused: CTAs that drew a ticket for an area and found none left. wait: for asynchronous
+    intervals the position of the span whose return ended them, -1 for others; None if there are none.
     """
 
     sites: tuple[Span, ...]
@@ -71,6 +72,7 @@ class DecodedLaunch:
     payloads: tuple[Payload, ...] = field(default=())
     unpaired: int = 0
     refused: int = 0
+    wait: Small | None = None
 
 
 def has_records(buffer: npt.NDArray[np.uint8]) -> bool:

@@ -3,11 +3,14 @@
 `df` has one row per span, ordered by launch, cta, warp, then pre-order in time; behind these columns it has
 one for each name of a payload, missing where a span carries none. `launches` has one row per launch. Cycles
 are SM clock64 values, nanoseconds are absolute globaltimer values (or Unix time for imported traces).
+`parent` is the row of the span around this one, that of an async span the row of the span that started it; -1
+at a root. `wait` is the row of the span whose return ended an async span, -1 where none is known.
 """
 
 from collections.abc import Mapping, Sequence
 from typing import Any
 
+import numpy as np
 import pandas as pd
 
 __all__ = [
@@ -36,6 +39,7 @@ SPAN_DTYPES = {
     "iteration": "int32",
     "depth": "int32",
     "parent": "int64",
+    "wait": "int64",
     "start_cycle": "int64",
     "duration_cycles": "int64",
     "start_ns": "int64",
@@ -76,10 +80,12 @@ LAUNCH_DEFAULTS = {"trial": False, "graph": -1, "replay": -1}
 def spans_frame(columns: Mapping[str, Any] | None = None) -> pd.DataFrame:
     """A span table in the schema's column order and dtypes; empty when given nothing.
 
-    Raises KeyError for a missing column.
+    A table without `wait` gets one of -1. Raises KeyError for any other missing column.
     """
     if columns is None:
         columns = dict.fromkeys(SPAN_DTYPES, ())
+    if "wait" not in columns:
+        columns = {**columns, "wait": np.full(len(columns["parent"]), -1)}
     # Without copy=False pandas stacks columns of one dtype, which takes longer than all the rest of a load.
     return pd.DataFrame(
         {name: _series(columns[name], dtype) for name, dtype in SPAN_DTYPES.items()}, copy=False

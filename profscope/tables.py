@@ -58,6 +58,7 @@ def span_table(launches: Sequence[Part], pool: ThreadPoolExecutor) -> pd.DataFra
         rank[order] = np.arange(first, first + len(order))
         rank[-1] = -1  # where a parent of -1 looks
         mine["parent"][:] = rank[decoded.parent[order]]
+        mine["wait"][:] = -1 if decoded.wait is None else rank[decoded.wait[order]]
         payloads.fill(decoded, rank)
         start, end, sm = decoded.start_cycle[order], decoded.end_cycle[order], decoded.sm[order]
         mine["start_cycle"][:] = start

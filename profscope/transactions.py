@@ -32,6 +32,8 @@ _GROUPS = ("issue", "open", "close")
 def with_transactions(decoded: DecodedLaunch) -> DecodedLaunch:
     """The launch with a span of kind "async" for every start whose wait is known, behind the others.
 
+    Each is a child of the span that started it; `wait` is the position of the span whose return ended it.
+
     A launch whose rings overwrote records keeps none: what is left cannot be counted. A start that no wait
     follows, work left to the kernel's end, has none either and counts as unpaired.
     """
@@ -41,30 +43,32 @@ def with_transactions(decoded: DecodedLaunch) -> DecodedLaunch:
     if decoded.dropped:
         note = "in-flight intervals are left out: they cannot be told from an incomplete record"
         return replace(decoded, anomalies=(*decoded.anomalies, note))
-    sites = list(decoded.sites)
-    copies = {}
+    sites: list[Span] = []
+    place = np.empty(len(decoded.sites), np.int32)  # old site -> new
+    copy = np.full(len(decoded.sites), -1, np.int32)  # -> site of its in-flight intervals
     for index, site in enumerate(decoded.sites):
+        place[index] = len(sites)
+        sites.append(site)
         if site.part in _STARTS and site.channel in channels:
-            copies[index] = len(sites)
+            copy[index] = len(sites)
             sites.append(replace(site, kind="async", name=site.name + SUFFIX, part="", payloads=()))
-    lookup = np.full(len(decoded.sites), -1, np.int32)
-    lookup[list(copies)] = list(copies.values())
     pairs = [_pairs(decoded, channel) for channel in sorted(channels)]
     start, wait = (np.concatenate(rows) for rows in zip(*pairs, strict=True))
-    starts = int(np.count_nonzero(lookup[decoded.span] >= 0))
+    starts = int(np.count_nonzero(copy[decoded.span] >= 0))
 
     return replace(
         decoded,
         sites=tuple(sites),
-        span=np.concatenate([decoded.span, lookup[decoded.span[start]]]),
+        span=np.concatenate([place[decoded.span], copy[decoded.span[start]]]),
         cta=_with(decoded.cta, start),
         warp=_with(decoded.warp, start),
         sm=_with(decoded.sm, start),
         start_cycle=_with(decoded.start_cycle, start),
         end_cycle=_with(decoded.end_cycle, wait),
         iteration=_with(decoded.iteration, start),
-        parent=_with(decoded.parent, start),
-        depth=_with(decoded.depth, start),
+        parent=np.concatenate([decoded.parent, start.astype(np.int32)]),
+        depth=np.concatenate([decoded.depth, decoded.depth[start] + np.int32(1)]),
+        wait=np.concatenate([np.full(len(decoded.span), -1, np.int32), wait.astype(np.int32)]),
         unpaired=starts - len(start),
     )
 

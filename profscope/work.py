@@ -114,7 +114,7 @@ def _executions(manifest: Manifest, decoded: DecodedLaunch) -> npt.NDArray[np.fl
     """How often CTAs executed each site: its spans over the warps that execute it together."""
     warps = np.ones(len(decoded.sites))
     of_sections = [section.warps for section in manifest.sections for _ in section.spans]
-    warps[: len(of_sections)] = of_sections  # behind them come the intervals of async work
+    warps[[site.kind != "async" for site in decoded.sites]] = of_sections  # in-flight intervals come extra
     return np.bincount(decoded.span, minlength=len(warps)) / warps
 
 

@@ -148,9 +148,10 @@ def _only_kernels(profile: Profile, pattern: "re.Pattern[str]") -> Profile:
     if not wanted:
         raise TraceError(f"no kernel matches {pattern.pattern!r}; there are: {', '.join(names) or 'none'}")
     kept = profile.df["kernel"].isin(wanted).to_numpy()
-    row = np.append(np.cumsum(kept) - 1, -1)  # a root's parent, -1, is the last entry
+    row = np.append(np.cumsum(kept) - 1, -1)  # where -1 looks, a root's parent
     df = profile.df[kept].reset_index(drop=True)
-    df["parent"] = row[df["parent"].to_numpy()]
+    for name in ("parent", "wait"):
+        df[name] = row[df[name].to_numpy()]
     return Profile(
         df, profile.launches[profile.launches["kernel"].isin(wanted)].reset_index(drop=True), profile.metadata
     )

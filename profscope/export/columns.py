@@ -64,6 +64,7 @@ def encode(df: pd.DataFrame, site: Ints, table: pd.DataFrame, pool: Executor) ->
         "categories": {name: _categories(df[name]) for name in CATEGORIES},
         "sites": np.stack([_codes(table[name]) for name in SITE_COLUMNS], axis=1).tolist(),
         "streams": {name: stream.result() for name, stream in packed.items()},
+        "waits": _waits(column["wait"]),
         "payloads": {name: _payload(df[name]) for name in df.columns if name not in SPAN_DTYPES},
     }
 
@@ -101,6 +102,10 @@ def decode(data: dict[str, Any], pool: Executor) -> pd.DataFrame:
         columns["parent"] = stream["parent"] + np.arange(rows)
     else:
         columns["parent"] = _parents(depth, np.asarray(columns["kind"] == "async"))
+    columns["wait"] = np.full(rows, -1)
+    waits = {name: unpack(packed) for name, packed in data["waits"].items()}
+    asynchronous = _sums(waits["rows"])
+    columns["wait"][asynchronous] = asynchronous + waits["after"]
     frame = spans_frame(columns)
     for name, payload in data.get("payloads", {}).items():
         frame[name] = _payload_column(payload, rows)
@@ -177,6 +182,12 @@ def _parents(depth: Ints, asynchronous: NDArray[np.bool_]) -> Ints:
         at = np.searchsorted(above, level) - 1
         parent[level] = np.where(at >= 0, above[at] if len(above) else -1, -1)
     return parent
+
+
+def _waits(wait: Ints) -> dict[str, Any]:
+    """The rows that a wait ended, and how many rows later it is."""
+    rows = np.flatnonzero(wait != -1)
+    return {"rows": pack(_differences(rows)), "after": pack(wait[rows] - rows)}
 
 
 def _payload(column: "pd.Series[Any]") -> dict[str, Any]:

@@ -4,6 +4,10 @@
     i       an instant: marks
     b, e    begin and end on an async track: what is in flight
 
+Arrows lead from what was in flight to the wait that ended it: the events of both name the flow (`bind_id`),
+so they are bound by what they are and not by where they lie. An event can name one flow only; where a wait
+ended several, the arrow runs through all of them, in order, to the wait.
+
 Of events at one time Perfetto closes what ends before it opens what starts, longest first. So a span of no
 length may show a level above or below its place; all others stand where their depth says. Begin and end
 events (B, E) for synchronous spans would not help: such an end sorts before its own begin.
@@ -13,10 +17,12 @@ import numpy as np
 import pandas as pd
 from numpy.typing import NDArray
 
+from profscope.export.extras import FLOW_ENDS, flow_ends, payload_texts
 from profscope.export.jsontext import document_text, string_text
 from profscope.export.lines import (
     Column,
     Constant,
+    Hex,
     Microseconds,
     Number,
     Text,
@@ -26,13 +32,18 @@ from profscope.export.lines import (
     text_table,
 )
 from profscope.export.tracks import Tracks
+from profscope.schema import SPAN_DTYPES
 from profscope.summary import SITE_COLUMNS
 
 __all__ = ["EventLines", "name_events"]
 
 Ints = NDArray[np.int64]
 COMMON, RARE, MARK, ASYNC = range(4)
+FORM = 3
 """Forms of lines: complete events of common length and of rare length, instants, begins of async spans."""
+
+PAYLOAD, FLOW = 4, 8
+"""Added to a form: the line has values, or the end of an arrow."""
 
 PHASES = {COMMON: '"ph":"X"', RARE: '"ph":"X"', MARK: '"ph":"i","s":"t"', ASYNC: '"ph":"b"'}
 COMMON_SHARE = 0.95
@@ -70,32 +81,47 @@ class EventLines:
         self._places = text_table([f'}},"pid":{pid},"tid":{tid},"ts":' for pid, tid in places])
         lanes = range(int(self._lane.max(initial=-1)) + 1)
         self._lanes = text_table([f',"id2":{{"local":"{lane:#x}"' for lane in lanes])
+        self._payloads = [payload_texts(df[name]) for name in df.columns if name not in SPAN_DTYPES]
+        self._flow, self._flow_end = flow_ends(df)
 
     def block(self, begin: int, end: int) -> bytes:
-        """The lines of rows begin..end (at most the table's rows), in order."""
-        end = min(end, len(self._start))
-        form = self._form[self._text[begin:end]]
-        if (form == COMMON).all():  # nearly all blocks; a slice is faster than the same rows one by one
-            return self._opening(slice(begin, end), COMMON).tobytes()
-        rows = np.arange(begin, end)
-        pieces = []
-        for own in PHASES:
-            chosen = rows[form == own]
-            if len(chosen):
-                pieces.append((2 * chosen, self._opening(chosen, own)))
-            if len(chosen) and own == ASYNC:
-                pieces.append((2 * chosen + 1, self._async_end(chosen)))
-        return join_lines(pieces)
+        """The lines of rows begin..end (at most the table's rows), in order; what is in flight comes first.
 
-    def _opening(self, rows: Ints | slice, form: int) -> Words:
+        Viewers order events by their times, and by their order in the file those of one time and length.
+        """
+        end = min(end, len(self._start))
+        layout = self._form[self._text[begin:end]]
+        for payload in self._payloads:
+            layout |= np.where(payload.index[begin:end] > 0, PAYLOAD, 0).astype(np.int8)
+        if len(self._flow):
+            layout |= np.where(self._flow[begin:end] >= 0, FLOW, 0).astype(np.int8)
+        if (layout == COMMON).all():  # many blocks; a slice is faster than the same rows one by one
+            return self._opening(slice(begin, end), COMMON).tobytes()
+        lines, pieces = [], []
+        for own in np.unique(layout).tolist():
+            chosen = np.flatnonzero(layout == own)
+            words = self._opening(begin + chosen, own)
+            if own & FORM == ASYNC:
+                lines += [words.tobytes(), self._async_end(begin + chosen).tobytes()]
+            else:
+                pieces.append((chosen, words))
+        return b"".join([*lines, join_lines(pieces, end - begin)])
+
+    def _opening(self, rows: Ints | slice, layout: int) -> Words:
+        form = layout & FORM
         columns: list[Column] = [Text(self._tables[form], self._text[rows]), Number(self._iteration[rows])]
         columns += [Constant(',"cta":'), Number(self._cta[rows], b"  -1")]
         columns += [Constant(',"launch":'), Number(self._launch[rows])]
+        if layout & PAYLOAD:
+            columns += [Text(payload.table, payload.index[rows]) for payload in self._payloads]
         columns += [self._where(rows), Microseconds(self._start[rows])]
         if form in (COMMON, RARE):
             columns += [Constant(',"dur":'), Microseconds(self._duration[rows])]
         elif form == ASYNC:
             columns += [Text(self._lanes, self._lane[rows]), Constant("}")]
+        if layout & FLOW:
+            columns += [Constant(',  "bind_id":"0x'), Hex(self._flow[rows], len(self._start))]
+            columns += [Text(FLOW_ENDS, self._flow_end[rows])]
         return line_words(columns)
 
     def _async_end(self, rows: Ints) -> Words:

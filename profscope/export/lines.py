@@ -13,6 +13,7 @@ from numpy.typing import NDArray
 __all__ = [
     "Column",
     "Constant",
+    "Hex",
     "Microseconds",
     "Number",
     "Text",
@@ -37,6 +38,7 @@ def _group_words(form: str, zero: str) -> Words:
 LAST_GROUP = np.concatenate([_group_words("%4d", "   0"), _group_words("%04d", "0000")])
 HIGHER_GROUP = np.concatenate([_group_words("%4d", "    "), _group_words("%04d", "0000")])
 FRACTION = np.frombuffer("".join(f".{value:03d}" for value in range(1000)).encode("ascii"), np.uint32)
+HEX_GROUP = np.frombuffer("".join(f"{value:04x}" for value in range(1 << 16)).encode("ascii"), np.uint32)
 BLANK = np.frombuffer(b"    ", np.uint32)[0]
 
 
@@ -53,7 +55,7 @@ class Text:
     """A column of texts: `table` looked up by `index`, shape (lines,)."""
 
     table: Words
-    index: Ints
+    index: NDArray[np.integer]
 
     @property
     def width(self) -> int:
@@ -113,7 +115,24 @@ class Microseconds:
         _fill_groups(block[:, :-1], micros)
 
 
-Column = Text | Constant | Number | Microseconds
+@dataclass(frozen=True)
+class Hex:
+    """A column of non-negative integers as hexadecimal digits, four bytes for each 16 bits of `top`."""
+
+    values: Ints
+    top: int
+
+    @property
+    def width(self) -> int:
+        return max(1, -(-self.top.bit_length() // 16))
+
+    def fill(self, block: Words) -> None:
+        for column in range(self.width):
+            shift = 16 * (self.width - 1 - column)
+            block[:, column] = HEX_GROUP[(self.values >> shift) & 0xFFFF]
+
+
+Column = Text | Constant | Number | Microseconds | Hex
 
 
 def line_words(columns: Sequence[Column]) -> Words:
@@ -128,21 +147,18 @@ def line_words(columns: Sequence[Column]) -> Words:
     return block
 
 
-def join_lines(pieces: Sequence[tuple[Ints, Words]]) -> bytes:
-    """Bytes of all lines in order of their keys; each piece is (rising keys of shape (lines,), its lines)."""
+def join_lines(pieces: Sequence[tuple[Ints, Words]], lines: int) -> bytes:
+    """Bytes of all lines in order; each piece is (line numbers below `lines`, rising; those lines)."""
     if len(pieces) == 1:
         return pieces[0][1].tobytes()
-    order = np.argsort(np.concatenate([keys for keys, _ in pieces]), kind="stable")
-    piece = np.repeat(np.arange(len(pieces)), [len(keys) for keys, _ in pieces])[order]
-    # Lines of one piece that stay together are copied together.
-    first = np.flatnonzero(np.diff(piece, prepend=-1))
-    counts = np.diff(first, append=len(piece))
-    left = [words.view(np.uint8).data for _, words in pieces]
-    texts = []
-    for number, count in zip(piece[first].tolist(), counts.tolist(), strict=True):
-        texts.append(left[number][:count])
-        left[number] = left[number][count:]
-    return b"".join(texts)
+    width = np.zeros(lines, np.int64)
+    for numbers, words in pieces:
+        width[numbers] = words.shape[1]
+    begin = np.cumsum(width) - width
+    joined = np.empty(int(width.sum()), np.uint32)
+    for numbers, words in pieces:
+        joined[begin[numbers, None] + np.arange(words.shape[1])] = words
+    return joined.tobytes()
 
 
 def _groups(top: int) -> int:

@@ -111,13 +111,14 @@ def _walk(
         }
         depth = {"depth": len(stack), "parent": stack[-1] if stack else -1}
         time = {"start_cycle": cycle, "duration_cycles": duration}
-        rows.append(place | {"scope": scope, "kind": kind} | site | depth | time)
+        rows.append(place | {"scope": scope, "kind": kind} | site | depth | time | {"wait": -1})
 
     def close() -> None:
         row = rows[stack.pop()]
         row["duration_cycles"] = cycle - row["start_cycle"]
 
     stack: list[int] = []
+    first = len(rows)
     add(place["kernel"], "kernel")
     stack.append(len(rows) - 1)
     for step, wait, name in walk:
@@ -134,6 +135,20 @@ def _walk(
     cycle += draw(st.integers(0, 40))
     while stack:
         close()
+    for row in rows[first:]:
+        if row["kind"] == "async" and draw(st.booleans()):
+            _end_with(draw, rows, first, row)
+
+
+def _end_with(draw: st.DrawFn, rows: list[dict[str, Any]], first: int, row: dict[str, Any]) -> None:
+    """Let an async span end with some span of its warp that ends after it began."""
+    ends = {
+        at: span["start_cycle"] + span["duration_cycles"]
+        for at, span in enumerate(rows[first:], first)
+        if span["kind"] not in ("async", "mark")
+    }
+    row["wait"] = draw(st.sampled_from([at for at, end in ends.items() if end >= row["start_cycle"]]))
+    row["duration_cycles"] = ends[row["wait"]] - row["start_cycle"]
 
 
 OPS = (("load A", 40, 23), ("load B", 35, 24), ("wait", 250, 26), ("dot", 180, 27))

@@ -7,7 +7,16 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from profscope.export.jsontext import document_text, string_text
-from profscope.export.lines import Constant, Microseconds, Number, Text, join_lines, line_words, text_table
+from profscope.export.lines import (
+    Constant,
+    Hex,
+    Microseconds,
+    Number,
+    Text,
+    join_lines,
+    line_words,
+    text_table,
+)
 
 ANY_TEXT = st.text(st.characters(exclude_categories=[]), max_size=8)  # surrogates too
 NANOSECONDS = st.one_of(st.integers(0, 2000), st.integers(0, 2**32 + 10), st.integers(0, 2**62))
@@ -26,35 +35,36 @@ def test_every_line_reads_back(rows: list[tuple[str, int, int]]) -> None:
         Number(number, b"  -1"),
         Constant(',"time":'),
         Microseconds(np.array(times)),
-        Constant("}"),
+        Constant(',"hex":"'),
+        Hex(np.array(times), max(times)),
+        Constant('"}'),
     ]
     lines = line_words(columns)
-    read = [
-        json.loads(line, parse_float=str)
-        for line in join_lines([(np.arange(len(rows)), lines)]).split(b"\n")[1:]
-    ]
+    read = [json.loads(line, parse_float=str) for line in lines.tobytes().split(b"\n")[1:]]
     expected = [
         {
             "text": text,
             "number": number if number >= 0 else None,
             "sign": number,
             "time": f"{ns // 1000}.{ns % 1000:03d}",
+            "hex": ns,
         }
         for text, number, ns in rows
     ]
+    for line in read:
+        line["hex"] = int(line["hex"], 16)
     assert read == expected
 
 
 @given(st.lists(st.sampled_from("abc"), max_size=20))
-def test_pieces_are_merged_by_key(letters: list[str]) -> None:
+def test_pieces_are_merged_in_order(letters: list[str]) -> None:
     pieces = []
     for letter in sorted(set(letters)):
-        keys = np.array([at for at, own in enumerate(letters) if own == letter])
-        texts = text_table([f"{letter * ord(letter)}{at:04}\n" for at in keys])
-        pieces.append((keys, line_words([Text(texts, np.arange(len(keys)))])))
-    if pieces:
-        lines = join_lines(pieces).decode().replace(" ", "").splitlines()
-        assert lines == [f"{letter * ord(letter)}{at:04}" for at, letter in enumerate(letters)]
+        numbers = np.array([at for at, own in enumerate(letters) if own == letter])
+        texts = text_table([f"{letter * ord(letter)}{at:04}\n" for at in numbers])
+        pieces.append((numbers, line_words([Text(texts, np.arange(len(numbers)))])))
+    lines = join_lines(pieces, len(letters)).decode().replace(" ", "").splitlines()
+    assert lines == [f"{letter * ord(letter)}{at:04}" for at, letter in enumerate(letters)]
 
 
 @given(

@@ -5,6 +5,7 @@ Needs node, which runs the processor's WebAssembly build; without it these tests
 
 from collections import Counter
 from collections.abc import Iterator
+from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
@@ -71,6 +72,29 @@ def processor(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Processor]:
         yield processor
 
 
+FLOWS = """
+select coalesce(begin.name, ''), begin.category, begin.ts, begin.dur,
+    coalesce(finish.name, ''), finish.category, finish.ts, finish.dur
+from flow join slice begin on slice_out = begin.id join slice finish on slice_in = finish.id
+"""
+
+
+def expected_flows(profile: Profile) -> Counter[Any]:
+    """Arrows: by wait, from one interval to the next that it ended and to itself, in order of time."""
+    df = profile.df
+    origin = df["start_ns"].min() if len(df) else 0
+    rows = list(
+        zip(map(as_shown, df["scope"]), df["kind"], df["start_ns"] - origin, df["duration_ns"], strict=True)
+    )
+    arrows: Counter[Any] = Counter()
+    for wait, ended in df[df["wait"] >= 0].groupby("wait"):
+        assert isinstance(wait, int)
+        by_time = sorted(ended.index.tolist(), key=lambda row: (df["start_ns"][row], row))
+        chain = [row for row in by_time if df["start_ns"][row] < df["start_ns"][wait]]
+        arrows.update((*rows[begin], *rows[end]) for begin, end in pairwise([*chain, wait]))
+    return arrows
+
+
 def assert_read_exactly(processor: Processor, path: Path, profile: Profile) -> None:
     profile.save(path)
     processor.load(path)
@@ -79,6 +103,8 @@ def assert_read_exactly(processor: Processor, path: Path, profile: Profile) -> N
     assert shown(processor.query(THREAD_SLICES)) == synchronous
     assert shown(processor.query(ASYNC_SLICES)) == asynchronous
     assert processor.query("select count(*) from slice") == [(len(profile.df),)]
+    flows = [(as_shown(row[0]), *row[1:4], as_shown(row[4]), *row[5:]) for row in processor.query(FLOWS)]
+    assert Counter(flows) == expected_flows(profile)
 
 
 @pytest.mark.parametrize("suffix", [".json", ".json.gz"])

@@ -1,0 +1,139 @@
+"""Launches of any size from one that a GPU recorded (tests/data): what decoding and writing can be timed on.
+
+Every warp replays captured rows: the root's, and for the loop rows drawn at random, each clock a little later
+or earlier. Clocks, grids and headers are as a GPU with 132 SMs would have written them.
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from pathlib import Path
+from typing import Any, Final
+
+import numpy as np
+import numpy.typing as npt
+
+from instrument_passes.manifest import Manifest, Span
+from instrument_passes.records import CTA_HEADER, MAGIC, VERSION, WORD, LaunchBits
+from profscope.assemble import RawLaunch
+from profscope.decode import headers, launch_bits
+
+__all__ = ["replay"]
+
+Ints = npt.NDArray[np.int64]
+_SMS: Final = 132
+_GHZ: Final = 1.755
+_STEP_NS: Final = 32  # of the globaltimer
+_JITTER: Final = 0.1
+_ROLES: Final = {  # what today's passes say of the ops of a pipelined matmul
+    "ttg.async_copy_global_to_local": {"part": "member", "channel": 1},
+    "ttg.async_commit_group": {"part": "close", "channel": 1},
+    "ttg.async_wait": {"part": "wait", "channel": 1, "pending": 2},
+    "ttng.warp_group_dot": {"part": "issue", "channel": 2},
+    "ttng.warp_group_dot_wait": {"part": "wait", "channel": 2},
+}
+
+
+def replay(
+    capture: Path, launches: int, ctas: int, iterations: int, *, transactions: bool
+) -> list[RawLaunch]:
+    """Launches of a captured kernel with one loop. transactions: with the asynchronous work of its ops."""
+    with np.load(capture) as arrays:
+        buffer = arrays["buffer"]
+        captured = Manifest.from_json(arrays["manifest"].tobytes().decode())
+    root, loop = _captured_rows(buffer, captured)
+    manifest = _with_roles(captured) if transactions else captured
+    random = np.random.default_rng(0)
+    return [
+        RawLaunch(index, manifest, 0, 0, ctas, _launch(manifest, root, loop, index, ctas, iterations, random))
+        for index in range(launches)
+    ]
+
+
+def _with_roles(manifest: Manifest) -> Manifest:
+    def role(span: Span) -> Span:
+        return replace(span, **_ROLES.get(span.op, {}))  # type: ignore[arg-type]
+
+    (section,) = manifest.sections
+    return replace(manifest, sections=(replace(section, spans=tuple(map(role, section.spans))),))
+
+
+def _captured_rows(buffer: npt.NDArray[np.uint8], manifest: Manifest) -> tuple[Ints, Ints]:
+    """Rows as distances to their first clock: the root's, shape (warps, columns), and the loop's."""
+    ring_log2 = launch_bits(buffer, manifest.kernel).ring_log2
+    ctas = len(headers(buffer, manifest))
+    words = buffer.view(WORD).reshape(ctas, -1)[:, CTA_HEADER.itemsize // WORD.itemsize :]
+    segments = words.reshape(ctas * manifest.warps, -1).astype(np.int64)
+    root_frame, loop_frame = manifest.sections[0].frames
+    root = segments[:, : len(root_frame.columns)]
+    first = manifest.start(loop_frame, ring_log2) // WORD.itemsize
+    loop = segments[:, first:].reshape(len(segments), -1, len(loop_frame.columns))
+    (count,) = (at for at, column in enumerate(root_frame.columns) if column.kind == "count")
+    ran = int(root[0, count])
+    rows = loop[:, :ran]
+    # The last row's distance to the next is unknown: the mean of the others' serves.
+    length = np.diff(rows[:, :, 0], axis=1)
+    length = np.concatenate([length, length[:, -1:]], axis=1)
+    spread = np.concatenate([rows - rows[:, :, :1], length[:, :, None]], axis=2)
+    return root, spread.reshape(-1, spread.shape[2])
+
+
+def _launch(
+    manifest: Manifest,
+    root: Ints,
+    loop: Ints,
+    index: int,
+    ctas: int,
+    iterations: int,
+    random: np.random.Generator,
+) -> npt.NDArray[np.uint8]:
+    ring_log2 = max(6, (iterations - 1).bit_length())
+    warps = ctas * manifest.warps
+    root_frame, loop_frame = manifest.sections[0].frames
+    kinds = [column.kind for column in root_frame.columns]
+    (count,) = (at for at, kind in enumerate(kinds) if kind == "count")
+    # Iterations: gaps between clocks, jittered, then summed.
+    rows = loop[random.integers(0, len(loop), warps * iterations)]
+    gaps = np.diff(rows, axis=1) * random.normal(1, _JITTER, (len(rows), rows.shape[1] - 1))
+    spread = np.concatenate([np.zeros((len(rows), 1)), np.cumsum(np.maximum(gaps, 0), axis=1)], axis=1)
+    spread = spread.astype(np.int64).reshape(warps, iterations, -1)
+    begin = np.cumsum(spread[:, :, -1], axis=1) - spread[:, :, -1]
+    body = begin[:, :, None] + spread[:, :, :-1]
+    # The root: what comes before the loop, and after it.
+    around = root[random.integers(0, len(root), warps)]
+    sm_of = np.arange(ctas) % _SMS
+    wave = np.arange(ctas) // (2 * _SMS)
+    start_ns = 1_795_207_311_996_296_128 + index * 2_000_000 + wave * 150_000 + random.integers(0, 900, ctas)
+    origin = 10_000_000_000 + sm_of * 1_000_003
+    start = origin + ((start_ns - 1_795_207_311_996_296_128) * _GHZ).astype(np.int64)
+    warp_start = np.repeat(start, manifest.warps) + random.integers(4, 60, warps)
+    clocks = np.array([kind == "clock" for kind in kinds])
+    first = int(np.flatnonzero(clocks)[0])
+    placed = around - around[:, first : first + 1] + warp_start[:, None]
+    loop_begin = placed[:, count - 1] + 10
+    after = np.arange(len(kinds)) > count
+    loop_end = loop_begin + begin[:, -1] + spread[:, -1, -1]
+    placed[:, after] += (loop_end - placed[:, count + 1])[:, None]
+    table = np.where(clocks, placed & 0xFFFFFFFF, 0)
+    table[:, 0], table[:, count] = 1, iterations
+    size = manifest.cta_bytes(ring_log2)
+    buffer = np.zeros(ctas * size, np.uint8)
+    words = buffer.view(WORD).reshape(ctas, -1)[:, CTA_HEADER.itemsize // WORD.itemsize :]
+    words = words.reshape(ctas, manifest.warps, -1)
+    words[:, :, : len(kinds)] = table.reshape(ctas, manifest.warps, -1)
+    at = manifest.start(loop_frame, ring_log2) // WORD.itemsize
+    full = (loop_begin[:, None, None] + body).reshape(ctas, manifest.warps, -1)
+    words[:, :, at : at + full.shape[2]] = full & 0xFFFFFFFF
+    end = placed[:, np.flatnonzero(clocks)[-1]].reshape(ctas, -1).max(axis=1) + 8
+    found = np.ndarray((ctas,), CTA_HEADER, buffer.data, strides=(size,))
+    end_ns = start_ns + ((end - start) / _GHZ).astype(np.int64)
+    fields: dict[str, Any] = {
+        "start_clock": start, "start_globaltimer": start_ns // _STEP_NS * _STEP_NS,
+        "version": VERSION, "magic": MAGIC, "cta": np.arange(ctas), "sm": sm_of,
+        "launch_bits": LaunchBits(ring_log2=ring_log2).encode(), "end_clock": end,
+        "end_globaltimer": end_ns // _STEP_NS * _STEP_NS, "grid_x": ctas, "grid_y": 1, "grid_z": 1,
+        "digest": manifest.digest,
+    }  # fmt: skip
+    for name, values in fields.items():
+        found[name] = values
+    return buffer
