@@ -11,6 +11,7 @@ from profscope.recorded import not_samples
 from profscope.schema import launches_frame, spans_frame
 from profscope.summary import summarise, with_launches
 from profscope.values import first_nan
+from profscope.waits import transaction_table
 from profscope.work import with_work
 
 __all__ = ["Profile", "load"]
@@ -49,6 +50,11 @@ class Profile:
     def first_nan(self) -> "pd.Series[Any] | None":
         """The span whose probed values were the first with a NaN (see `profscope.values.first_nan`)."""
         return first_nan(self.df)
+
+    def transactions(self) -> pd.DataFrame:
+        """One row per asynchronous operation that a recorded wait ended: when it was issued, how long it was
+        in flight, and how long its wait took (see `transaction_table`)."""
+        return transaction_table(self.df)
 
     def validate(self) -> list[str]:
         """What is wrong with the tables, one line each; empty for a sound profile."""

@@ -194,6 +194,10 @@ class Session:
         """The span whose probed values were the first with a NaN; see `Profile.first_nan`."""
         return self.profile.first_nan()
 
+    def transactions(self) -> pd.DataFrame:
+        """One row per asynchronous operation that a wait ended; see `Profile.transactions`."""
+        return self.profile.transactions()
+
     def save(self, path: str | Path) -> None:
         """Write a Chrome trace; see `Profile.save`."""
         self.profile.save(path)

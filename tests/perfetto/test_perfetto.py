@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+import pandas as pd
 import pytest
 from hypothesis import given, settings
 
@@ -141,6 +142,22 @@ def test_names_and_args(tmp_path: Path, processor: Processor) -> None:
     found = Counter(processor.query(f"select {args} from slice where name = 'dot'"))
     dots = profile.df[profile.df["scope"] == "dot"]
     assert found == Counter(dots[["launch", "cta", "line", "iteration"]].itertuples(index=False, name=None))
+
+
+def test_values_are_args(tmp_path: Path, processor: Processor) -> None:
+    profile = regular_profile(launches=1, ctas=2, warps=1, iterations=2)
+    df = profile.df
+    dots = np.flatnonzero(df["scope"] == "dot")
+    small, large = pd.array([None] * len(df), "Int32"), np.full(len(df), np.nan)
+    small[dots] = np.array([3, -7, 0, 2**31 - 1])
+    large[dots] = [0.1, -np.inf, 1e300, -0.0]
+    changed = Profile(df.assign(**{"trips": small, "line": df["line"], "é x": large}), profile.launches)
+    assert_read_exactly(processor, tmp_path / "trace.json", changed)
+    args = ", ".join(f"extract_arg(arg_set_id, 'args.{name}')" for name in ("trips", "é x"))
+    found = processor.query(f"select {args} from slice where name = 'dot' order by ts")
+    values = zip(small[dots].tolist(), [0.1, "-Infinity", 1e300, -0.0], strict=True)
+    assert sorted(found, key=str) == sorted(values, key=str)
+    assert processor.query(f"select {args} from slice where name = 'wait'") == [(None, None)] * 4
 
 
 def test_an_emulated_trace_is_named_so(tmp_path: Path) -> None:
