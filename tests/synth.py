@@ -7,6 +7,7 @@ must find: what happened, less what rings overwrote.
 
 from __future__ import annotations
 
+import contextlib
 import random
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
@@ -69,11 +70,15 @@ Node = Work | Scope | Loop | Branch | Return
 
 @dataclass(frozen=True)
 class Program:
-    """A warp program: the kernel's body (group 0) or a partition of the `group`-th warp_specialize op."""
+    """A warp program: the kernel's body (group 0) or a partition of the `group`-th warp_specialize op.
+
+    entries: how often a partition in a loop is entered; None for one that is in no loop.
+    """
 
     body: tuple[Node, ...]
     warps: int = 1
     group: int = 0
+    entries: int | None = None
 
 
 class Seen(NamedTuple):
@@ -168,9 +173,15 @@ class _Layout:
     def __init__(self, program: Program) -> None:
         self.frames = [_FrameDraft(-1, -1, 1, [Column("section")])]
         self.spans: list[_SpanDraft] = []
-        span, start = self._span("kernel", -1, 0), self._tick(0)
+        self.entries, self.home = program.entries, 0
+        if program.entries is not None:
+            self.home = 1
+            self.frames[0].columns.append(Column("count", 1))
+            self.frames.append(_FrameDraft(0, -1, 0, []))
+        span, start = self._span("kernel", -1, self.home), self._tick(self.home)
         self._begin(start, span)
-        self.code = [*self._block(program.body, 0, span, start), _ReturnCode((True,), self._return_tick())]
+        body = self._block(program.body, self.home, span, start)
+        self.code = [*body, _ReturnCode((True,), self._return_tick())]
 
     def _span(self, kind: str, parent: int, frame: int) -> int:
         self.spans.append(_SpanDraft(kind, parent, frame))
@@ -181,7 +192,7 @@ class _Layout:
         return _Tick(len(self.frames[frame].columns) - 1)
 
     def _return_tick(self) -> _Tick:
-        tick = self._tick(0)
+        tick = self._tick(self.home)
         self._end(tick, 0)
         return tick
 
@@ -321,15 +332,21 @@ class _Warp:
         self.runs: dict[int, int] = {}  # by id of a code object
 
     def run(self, marker: int) -> None:
+        if self.plan.entries == 0:
+            return
         self._new_row(0, -1)
         self.rows[0][0][0] = marker
-        try:
-            self._code(self.plan.code, 0, -1)
-        except _Returned:
-            return
+        for entry in range(self.plan.entries or 1):
+            if self.plan.home:
+                self._new_row(1, 0)
+                self.rows[0][0][1] = entry + 1
+            with contextlib.suppress(_Returned):
+                self._code(self.plan.code, self.plan.home, entry if self.plan.home else -1)
 
     def _new_row(self, frame: int, parent_row: int) -> None:
-        self.rows[frame].append([0] * len(self.section.frames[frame].columns))
+        """A row of zeros, and for loops that may not run in it the counts so far."""
+        columns = self.section.frames[frame].columns
+        self.rows[frame].append([len(self.rows[c.frame]) if c.kind == "count" else 0 for c in columns])
         self.parents[frame].append(parent_row)
 
     def _turn(self, code: _LoopCode | _BranchCode | _PredicateCode) -> int:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import replace
 
 import numpy as np
 import numpy.typing as npt
@@ -91,7 +92,16 @@ def test_any_program(body: tuple[Node, ...], warps: int, options: dict[str, int]
 
 @given(
     body=bodies,
-    partitions=st.lists(st.builds(Program, _bodies(nodes), st.integers(1, 2), st.integers(1, 2)), max_size=3),
+    partitions=st.lists(
+        st.builds(
+            Program,
+            _bodies(nodes | st.builds(Return, conditions)),
+            st.integers(1, 2),
+            st.integers(1, 2),
+            st.none() | st.integers(0, 20),
+        ),
+        max_size=3,
+    ),
     options=launches,
 )
 def test_any_warp_specialised_program(
@@ -99,8 +109,17 @@ def test_any_warp_specialised_program(
 ) -> None:
     partitions.sort(key=lambda program: program.group)
     groups = sorted({program.group for program in partitions})
-    renumbered = [Program(p.body, p.warps, groups.index(p.group) + 1) for p in partitions]
+    renumbered = [replace(p, group=groups.index(p.group) + 1) for p in partitions]
     check(launch([Program(body, 2), *renumbered], **options))
+
+
+def test_a_partition_that_is_entered_often_keeps_its_newest_entries() -> None:
+    partition = Program((Loop((2, 0, 1), (Scope(),)),), 2, 1, 20)
+    decoded = check(launch([Program(BODY), partition], ring_log2=4))
+    roots = decoded.depth == 0
+    for warp in (1, 2):
+        assert decoded.iteration[roots & (decoded.warp == warp)].tolist() == list(range(4, 20))
+    assert decoded.dropped > 0
 
 
 @given(before=st.integers(0, 1 << 20), cycles=st.integers(1, (1 << 32) - (1 << 26)))

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 from instrument_passes.ir import edit
 from instrument_passes.ir.model import Op, Region, Value
 
-__all__ = ["Partition", "add_capture", "default_region", "partitions"]
+__all__ = ["Partition", "add_capture", "add_results", "default_region", "partitions"]
 
 
 @dataclass(frozen=True)
@@ -52,6 +53,15 @@ def add_capture(op: Op, operand: str, kind: str) -> list[str]:
     for start, name in zip(_partition_names(op), names, strict=True):
         edits.append(edit.add_list_items(header, start + 1, [f"{name}: {kind}"]))
     op.splice(edits + edit.add_signature_types(op, [kind], []))
+    return names
+
+
+def add_results(op: Op, kinds: Sequence[str], values: Sequence[str]) -> list[str]:
+    """Yield more values from the default region; returns the names of the new results."""
+    _check(op)
+    names = [op.module.fresh() for _ in kinds]
+    op.splice([edit.add_results(op.header, names), *edit.add_signature_types(op, [], kinds)])
+    edit.extend_terminator(edit.ensure_terminator(op.regions[0].entry, "ttg.warp_yield"), values, kinds)
     return names
 
 

@@ -6,7 +6,7 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 
 from instrument_passes.dialect import BEGIN, END, PAYLOAD, RESERVED, is_record, record_id
-from instrument_passes.ir import Block, Module, Op, Region, blocks, func, if_op
+from instrument_passes.ir import Block, Module, Op, Region, blocks, func, if_op, warp_specialize
 from instrument_passes.lowering.builder import FrameBuilder, Pending, Placeholders, SectionBuilder, Tick
 from instrument_passes.lowering.loops import carry, hand_on
 from instrument_passes.lowering.prologue import Area, Identity, find_area, find_segment
@@ -90,9 +90,54 @@ class Weaver:
 
     def weave_partition(self, region: Region) -> None:
         """A warp-specialised partition; `area` was captured into it."""
+        if _in_loop(region.parent):
+            self._weave_reentered(region)
+            return
         state = self._enter(region)
         self._prologue(region, state, "", "")
         self._function(region, state)
+
+    def _weave_reentered(self, region: Region) -> None:
+        """A partition in a loop, which is entered once per iteration: each entry is a row of its own frame.
+
+        Nothing flows from one entry to the next but memory, so the counts stay in the root row, from where
+        the lane that stored them loads them again. Buffers start zeroed.
+        """
+        root = self.section.new_frame(-1, 1)
+        entries = self.section.new_frame(root.index, 0)
+        for block in region.blocks:
+            self._plan(block, entries)
+        kept = [entries, *self.frames.values()]
+        before = {frame.index: self.module.fresh("ps_count") for frame in kept}
+        pads = [Column("pad")] * len(self.frames)
+        root.columns = [Column("section"), Column("count", frame=entries.index), *pads]
+        state = _State(entries, self.module.fresh("ps_row"), dict(before), [])
+        loads = [self._load(root, at, name) for at, name in enumerate(before.values(), start=1)]
+        address = self._row_address(entries, before[entries.index], state.row)
+        self._prologue(region, state, "", "\n".join([*loads, *address]))
+        self._function(region, state)
+        self._clear(entries, region.entry, state.row, before)
+        for end, counters in state.returned.items():
+            bumped = self.module.fresh("ps_count")
+            end.insert_before(f"{bumped} = arith.addi {before[entries.index]}, {self.one} : i32")
+            words = [self.marker, bumped, *(counters[frame.index] for frame in self.frames.values())]
+            words += [self.zero] * (root.width - len(words))
+            for first in range(0, root.width, _GROUP):
+                offset = self.holes.store_offset(self.section.index, root.index, first)
+                out, group = self.module.fresh("ps_none"), words[first : first + _GROUP]
+                store = self.target.store(out, self.identity.segment, offset, group, self.identity.lane)
+                end.insert_before(store)
+
+    def _load(self, root: FrameBuilder, column: int, out: str) -> str:
+        """Text that loads a word of the root row where the lane stores, zero elsewhere."""
+        p = self.module.fresh("ps_kept")
+        offset = self.holes.store_offset(self.section.index, root.index, column)
+        return (
+            f"{p}_offset = arith.constant {offset} : i64\n"
+            f"{p}_address = arith.addi {self.identity.segment}, {p}_offset : i64\n"
+            f"{p}_word = tt.int_to_ptr {p}_address : i64 -> !tt.ptr<i32>\n"
+            f"{out} = tt.load {p}_word, {self.identity.lane}, {self.zero} : !tt.ptr<i32>"
+        )
 
     def _enter(self, region: Region) -> _State:
         root = self.section.new_frame(-1, 1)
@@ -123,11 +168,12 @@ class Weaver:
     def _plan(self, block: Block, parent: FrameBuilder) -> None:
         loops = [op for top in block.ops for op in self._outermost_loops(top)]
         for loop in loops:
-            if not any(is_record(op) for inner in recordable_blocks(loop) for op in inner.ops):
+            mine = list(recordable_blocks(loop, into_partitions=False))
+            if not any(is_record(op) for inner in mine for op in inner.ops):
                 continue
             frame = self.section.new_frame(parent.index, 0)
             self.frames[loop] = frame
-            for inner in recordable_blocks(loop):
+            for inner in mine:
                 if inner.parent_op is loop:
                     self._plan(inner, frame)
 
@@ -177,7 +223,7 @@ class Weaver:
             if terminator is None:
                 raise block.ops[-1].error("a block of the kernel has no terminator")
             self._flush(state, terminator, everything=True)
-            if terminator.name == "tt.return":
+            if terminator.name in ("tt.return", "ttg.warp_return"):
                 self._leave(terminator, state)
             for target, _ in terminator.successors:
                 arrivals.setdefault(target, {})[terminator] = state
@@ -330,31 +376,33 @@ class Weaver:
         inner.counters[frame.index] = bumped
         hand_on(op, [inner.counters[f.index] for f in carried])
         frame.capacity = self._rows(op, frame)
-        self._row_address(op, frame, own, inner.row)
+        before, within = self._row_address(frame, own, inner.row)
+        if before:
+            op.insert_before(before)
+        body.prepend(within)
         self._clear(frame, body, inner.row, inside)
         state.counters.update({f.index: name for f, name in zip(carried, names.behind, strict=True)})
         state.pending.append(Pending(Column("count", frame=frame.index), names.behind[0]))
 
-    def _row_address(self, loop: Op, frame: FrameBuilder, counter: str, row: str) -> None:
-        """Address of this iteration's row: where the frame starts + slot * row_bytes."""
+    def _row_address(self, frame: FrameBuilder, counter: str, row: str) -> tuple[str, str]:
+        """Address of a row: where the frame starts + slot * row_bytes. Text for all rows, and for one."""
         p = self.module.fresh("ps_at")
-        start, slot = self.identity.segment, counter
+        size = self.holes.row_bytes(self.section.index, frame.index)
+        before, masked, start, slot = "", "", self.identity.segment, counter
         if frame.capacity == 0:
             start, slot = f"{p}_start", f"{p}_slot"
             offset = self.holes.frame_offset(self.section.index, frame.index)
-            loop.insert_before(
+            before = (
                 f"{p}_fixed = arith.constant {self.holes.fixed_bytes()} : i64\n"
                 f"{p}_rings = arith.addi {self.identity.segment}, {p}_fixed : i64\n"
                 f"{p}_unit = arith.constant {offset} : i64\n"
                 f"{p}_offset = arith.shli {p}_unit, {self.identity.ring_log2} : i64\n"
                 f"{start} = arith.addi {p}_rings, {p}_offset : i64"
             )
-        masked = (
-            f"{slot} = arith.andi {counter}, {self.identity.ring_mask} : i32\n" if frame.capacity == 0 else ""
-        )
-        loop_body(loop).prepend(
+            masked = f"{slot} = arith.andi {counter}, {self.identity.ring_mask} : i32\n"
+        return before, (
             f"{masked}"
-            f"{p}_size = arith.constant {self.holes.row_bytes(self.section.index, frame.index)} : i32\n"
+            f"{p}_size = arith.constant {size} : i32\n"
             f"{p}_bytes = arith.muli {slot}, {p}_size : i32\n"
             f"{p}_wide = arith.extui {p}_bytes : i32 to i64\n"
             f"{row} = arith.addi {start}, {p}_wide : i64"
@@ -435,19 +483,21 @@ class Weaver:
         return state.counters[pending.column.frame] if pending.column.kind == "count" else self.zero
 
     def _default_region(self, op: Op, state: _State) -> None:
-        """The default region of ttg.warp_specialize runs in place; its values do not leave it."""
-        if any(above.name in LOOPS for above in _ancestors(op)):
-            raise op.error(
-                "runs its partitions once per iteration; records in such kernels are not supported"
-            )
+        """The default region of ttg.warp_specialize runs in place; of its values only counts leave it."""
         block = op.regions[0].entry
         inner = state.branch()
+        inner.conditional = state.conditional or not state.may_store
         inner.pending, state.pending = state.pending, []
         self._block(block, inner)
         terminator = block.terminator
         if terminator is None:
             raise op.error("the default region has no terminator")
         self._flush(inner, terminator, everything=True)
+        changed = [i for i, name in state.counters.items() if inner.counters[i] != name]
+        if changed and _in_loop(op):  # else nobody counts on
+            values = [inner.counters[i] for i in changed]
+            names = warp_specialize.add_results(op, ["i32"] * len(values), values)
+            state.counters.update(dict(zip(changed, names, strict=True)))
 
 
 def _in_order(region: Region) -> list[Block]:
@@ -470,10 +520,7 @@ def _in_order(region: Region) -> list[Block]:
     return order[::-1]
 
 
-def _ancestors(op: Op) -> list[Op]:
-    above = []
-    around = op.parent_op
-    while around is not None:
-        above.append(around)
-        around = around.parent_op
-    return above
+def _in_loop(op: Op | None) -> bool:
+    while op is not None and op.name not in LOOPS:
+        op = op.parent_op
+    return op is not None

@@ -49,27 +49,30 @@ def recordable_regions(op: Op) -> list[Region]:
     return op.regions[1:] if op.name == "scf.while" else op.regions
 
 
-def recordable_blocks(op: Op, *, into_calls: bool = True) -> Iterator[Block]:
+def recordable_blocks(op: Op, *, into_calls: bool = True, into_partitions: bool = True) -> Iterator[Block]:
     """All blocks below `op` that may hold records, in program order.
 
-    Those of a noinline function come where it is first called, once; not at all without `into_calls`.
+    Those of a noinline function come where it is first called, once; not at all without `into_calls`. Without
+    `into_partitions` those are left out that run on other warps than `op`.
     """
-    yield from _blocks(op, set() if into_calls else None)
+    yield from _blocks(op, set() if into_calls else None, into_partitions)
 
 
-def _blocks(op: Op, entered: set[Op] | None) -> Iterator[Block]:
+def _blocks(op: Op, entered: set[Op] | None, into_partitions: bool) -> Iterator[Block]:
     """entered: functions that were visited, to which are added those visited here; None: enter none."""
-    for region in recordable_regions(op):
+    regions = recordable_regions(op)
+    if op.name == "ttg.warp_specialize" and not into_partitions:
+        regions = regions[:1]
+    for region in regions:
         for block in tuple(region.blocks):
             yield block
             for inner in tuple(block.ops):
-                if inner.name == "tt.call" and entered is not None:
-                    callee = callee_of(inner)
-                    if callee is not None and callee not in entered:
-                        entered.add(callee)
-                        yield from _blocks(callee, entered)
-                else:
-                    yield from _blocks(inner, entered)
+                callee = callee_of(inner) if inner.name == "tt.call" and entered is not None else None
+                if callee is None:
+                    yield from _blocks(inner, entered, into_partitions)
+                elif entered is not None and callee not in entered:
+                    entered.add(callee)
+                    yield from _blocks(callee, entered, into_partitions)
 
 
 def callee_of(call: Op) -> Op | None:

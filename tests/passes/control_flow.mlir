@@ -1,5 +1,6 @@
 // RUN: profscope-opt %S/inputs/call_paths.ttgir -p 'kernel-span,loop-spans,op-spans{classes=load;barrier},lower-records' | FileCheck %s --check-prefix=CALLS
 // RUN: profscope-opt %S/inputs/joined_paths.ttgir -p 'kernel-span,loop-spans,iteration-spans,lower-records' | FileCheck %s --check-prefix=JOIN
+// RUN: profscope-opt %S/inputs/gluon_ws_loop.ttgir -p 'kernel-span,loop-spans,iteration-spans,lower-records' | FileCheck %s --check-prefix=REENTERED
 
 // Every call path has a copy of the noinline function, which is handed the row, the lane that stores, what rings
 // need, and the counts of its loops; it hands the counts back. The function itself is gone. The section's word
@@ -44,3 +45,28 @@
 // JOIN: [[B:%ps_[0-9]+]] = scf.for %i = %c0_i32 to %pid
 // JOIN: cf.br ^bb5({{.*}}, %ps_zero_0, [[B]] : tensor<128xf32, #blocked>, i32, i32)
 // JOIN: ^bb5({{.*}}, {{%ps_[0-9]+}}: i32, {{%ps_[0-9]+}}: i32):
+
+// A partition in a loop has a row for each entry. What it counts stays in the root row, in memory: the lane loads
+// it when it comes in, and stores it before it leaves. The default region hands its counts to the loop around it.
+// REENTERED: scf.for %tile {{.*}}[[OUTER:%ps_[0-9]+]] = %ps_zero_0, [[INNER:%ps_[0-9]+]] = %ps_zero_0)
+// REENTERED: {{%[0-9]+:2}}, [[OUT:%ps_[0-9]+]] = ttg.warp_specialize(
+// REENTERED: [[COUNT:%ps_[0-9]+]] = scf.for {{.*}}, {{%ps_[0-9]+}} = [[INNER]])
+// REENTERED: ttg.warp_yield {{.*}}, [[COUNT]] : f32, i32, i32
+// REENTERED: partition0(
+// REENTERED-NEXT: [[CLOCK:%ps_clock_[0-9]+]] = {{.*}}%clock
+// REENTERED: [[AT:%ps_kept_[0-9]+]]_offset = arith.constant 4 : i64
+// REENTERED: [[AT]]_address = arith.addi [[SEGMENT:%ps_segment_1]], [[AT]]_offset : i64
+// REENTERED: [[ENTRY:%ps_count_[0-9]+]] = tt.load [[AT]]_word, [[LANE:%ps_lane_1]], %ps_zero_1 : !tt.ptr<i32>
+// REENTERED: arith.constant 8 : i64
+// REENTERED: [[ROWS:%ps_count_[0-9]+]] = tt.load
+// REENTERED: arith.constant 12 : i64
+// REENTERED: [[NESTED:%ps_count_[0-9]+]] = tt.load
+// REENTERED: [[SLOT:%ps_at_[0-9]+]]_slot = arith.andi [[ENTRY]], %ps_mask_1
+// REENTERED: [[ROW:%ps_row_[0-9]+]] = arith.addi [[SLOT]]_start
+// REENTERED: [[NOW:%ps_[0-9]+]], [[NESTEDNOW:%ps_[0-9]+]] = scf.for {{.*}}iter_args({{%ps_[0-9]+}} = [[ROWS]], {{%ps_[0-9]+}} = [[NESTED]])
+// REENTERED: st.global{{.*}} [[ROW]], [[CLOCK]], {{.*}}, [[NOW]], {{.*}}, [[LANE]]
+// REENTERED: [[NEXT:%ps_count_[0-9]+]] = arith.addi [[ENTRY]], %ps_one_1
+// REENTERED-NEXT: st.global.cs.v4.b32 [$1+0]{{.*}} [[SEGMENT]], %ps_section_1, [[NEXT]], [[NOW]], [[NESTEDNOW]], [[LANE]]
+// REENTERED-NEXT: ttg.warp_return
+// REENTERED: -> (f32, i32, i32)
+// REENTERED: scf.yield {{.*}}, {{%ps_count_[0-9]+}}, [[OUT]] :
