@@ -99,6 +99,7 @@ def launch_cost(
     every: dict[str, Variant] = {BARE: nullcontext}
     for level, pipeline in (("light", LEVELS["light"]), ("default", DEFAULT)):
         every[f"{OURS} {level}"] = lambda pipeline=pipeline: profscope.session(instrument=[pipeline])
+    every[f"{OURS} every=100"] = lambda: profscope.session(instrument=[DEFAULT], every=100)
 
     def sample(name: str) -> Mapping[str, float]:
         for _ in range(launches // 2):  # the first launches allocate buffers

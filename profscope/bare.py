@@ -72,7 +72,30 @@ class BareLaunches:
         self._users = 0  # how many need the knobs to be per thread; they cost every launch a little
         self._outside: tuple[tuple[Any, str, Any], ...] = ()
         self._classes: list[tuple[type, str, Any]] = []
-        self._turns: dict[int, tuple[JITFunction, int]] = {}  # by id: a JITFunction's hash is slow
+        self._turns: dict[int, tuple[Any, int]] = {}  # by id: a JITFunction's hash is slow
+
+    def matches(self, kernel: str) -> bool:
+        """Whether a kernel of this name is to be recorded."""
+        return self._options.matches(kernel)
+
+    def take_turn(self, function: Any) -> bool:
+        """Whether this launch of a function is the one in `every` that is recorded."""
+        with self._lock:
+            _, turn = self._turns.get(id(function), (function, 0))
+            self._turns[id(function)] = function, (turn + 1) % self._options.every
+        return turn == 0
+
+    def count(self, kernel: str) -> None:
+        """A kernel of this name has been launched."""
+        if self._options.every > 1:
+            with self._lock:
+                self.launches[kernel] = self.launches.get(kernel, 0) + 1
+
+    @contextlib.contextmanager
+    def tuning(self) -> Iterator[None]:
+        """What this thread compiles and launches in the body of the with statement is bare."""
+        with self._possible(), self._launching(bare=True, trial=True):
+            yield
 
     def describe(self, recorded: Iterable[str]) -> tuple[dict[str, Any], list[str]]:
         """The metadata's entry "sampling" where only some launches are recorded, and notes.
@@ -142,23 +165,19 @@ class BareLaunches:
 
     def _run(self, run: Callable[..., Any]) -> Callable[..., Any]:
         """JITFunction.run that records the first launch of a function and then one in `every`."""
-        thread, every = self._thread, self._options.every
+        thread = self._thread
 
         def launch(function: JITFunction, *args: Any, grid: Any, warmup: bool, **kwargs: Any) -> Any:
             if warmup or thread.trial:
                 return run(function, *args, grid=grid, warmup=warmup, **kwargs)
-            with self._lock:
-                _, turn = self._turns.get(id(function), (function, 0))
-                self._turns[id(function)] = function, (turn + 1) % every
             before = thread.bare  # of a launch that this one is nested in
-            thread.bare = turn != 0
+            thread.bare = not self.take_turn(function)
             try:
                 kernel = run(function, *args, grid=grid, warmup=warmup, **kwargs)
             finally:
                 thread.bare = before
             if kernel is not None:
-                with self._lock:
-                    self.launches[kernel.name] = self.launches.get(kernel.name, 0) + 1
+                self.count(kernel.name)
             return kernel
 
         return launch
@@ -167,7 +186,7 @@ class BareLaunches:
         """Autotuner._bench that times the bare binary; with `trials`, it records one launch after that."""
 
         def benchmark(tuner: Autotuner, *args: Any, config: Any, **meta: Any) -> Any:
-            with self._possible(), self._launching(bare=True, trial=True), contextlib.ExitStack() as stack:
+            with self.tuning(), contextlib.ExitStack() as stack:
                 if self._options.trials:
                     stack.enter_context(self._also_recorded(tuner, config))
                 return bench(tuner, *args, config=config, **meta)

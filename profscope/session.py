@@ -19,6 +19,7 @@ if TYPE_CHECKING:
 
     from profscope.bare import BareLaunches
     from profscope.collect import Collector
+    from profscope.inductor import InductorLaunches
     from profscope.profile import Profile
 
 __all__ = ["Session", "session"]
@@ -89,6 +90,7 @@ class Session:
         self._stack = contextlib.ExitStack()
         self._collector: Collector | None = None
         self._bare: BareLaunches | None = None
+        self._inductor: InductorLaunches | None = None
         self._metadata: dict[str, Any] = {}
         self._profile: tuple[tuple[int, int], Profile] | None = None  # by launches recorded and seen
         self._lock = threading.Lock()
@@ -101,13 +103,17 @@ class Session:
         from profscope.bare import BareLaunches
         from profscope.collect import Collector
         from profscope.hook import CompileHook
+        from profscope.inductor import InductorLaunches
 
         with self._stack:
             backend = self._stack.enter_context(select(self.options.backend))
             collector = Collector(self.options, backend)
             self._bare = BareLaunches(self.options, collector.trial)
             self._stack.enter_context(self._bare.installed())
-            self._stack.enter_context(CompileHook(self.options).installed())
+            hook = CompileHook(self.options)
+            self._stack.enter_context(hook.installed())
+            self._inductor = InductorLaunches(self._bare, hook.mode)
+            self._stack.enter_context(self._inductor.installed())
             self._stack.enter_context(collector.installed())
             self._metadata = self._describe(backend.metadata())
             self._collector = collector
@@ -154,7 +160,7 @@ class Session:
         """The launches so far as a Profile, of plain tables. Raises SessionError before the session began."""
         from profscope.assemble import ORDINARY, assemble
 
-        if self._collector is None or self._bare is None:
+        if self._collector is None or self._bare is None or self._inductor is None:
             raise SessionError("the session has not started; use it in a with statement")
         with self._lock:
             launches = self._collector.launches
@@ -167,7 +173,7 @@ class Session:
                 sampling, sampled = self._bare.describe(
                     launch.manifest.kernel for launch in launches if launch.mark == ORDINARY
                 )
-                notes = [*bare, *sampled, *notes]
+                notes = [*bare, *self._inductor.notes(), *sampled, *notes]
                 self._profile = state, assemble(raw, self._metadata | sampling, notes)
             return self._profile[1]
 
