@@ -24,6 +24,7 @@ from typing import Final
 
 from instrument_passes.ir import Module, Op
 from instrument_passes.ir.signature import with_element
+from instrument_passes.ir.tokens import quote
 from instrument_passes.transactions import Role
 
 __all__ = [
@@ -98,7 +99,7 @@ def begin(
     predicate: str = "",
 ) -> str:
     """Text of a begin record; with a `predicate`, of a span that only is where that i1 is true."""
-    text = f'id = {span} : i32, kind = "{kind}", name = "{name}", op = "{op}"'
+    text = f'id = {span} : i32, kind = "{kind}", name = {quote(name)}, op = "{op}"'
     if moved_bytes:
         text += f", bytes = {moved_bytes} : i64"
     if flops:

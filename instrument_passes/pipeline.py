@@ -15,11 +15,11 @@ from instrument_passes.plugins import load_file, load_installed
 __all__ = ["LEVELS", "LOWERING", "parse_pipeline", "run_pipeline"]
 
 # What each level of a session records. "default" answers "where does the time go": the ops that a warp spends
-# its time in or waits at, without a record per iteration.
+# its time in or waits at, without a record per iteration. Scopes that a kernel names are wanted at each.
 LEVELS: Final[dict[str, str]] = {
-    "light": "kernel-span,loop-spans",
-    "default": "kernel-span,loop-spans,op-spans{classes=load;store;atomic;wait;mma;call}",
-    "heavy": "kernel-span,loop-spans,iteration-spans,op-spans",
+    "light": "kernel-span,scope-spans,loop-spans",
+    "default": "kernel-span,scope-spans,loop-spans,op-spans{classes=load;store;atomic;wait;mma;call}",
+    "heavy": "kernel-span,scope-spans,loop-spans,iteration-spans,op-spans",
 }
 # What every pipeline ends with that is to be compiled.
 LOWERING: Final = "lower-records,allocate-buffer"

@@ -25,10 +25,15 @@ from instrument_passes.ir import parse
 from instrument_passes.manifest import ATTRIBUTE, Manifest
 from instrument_passes.passes.base import PassContext
 from instrument_passes.passes.lower_records import quote
+from instrument_passes.passes.scope_spans import ScopeSpans
 from instrument_passes.pipeline import run_pipeline
+from instrument_passes.scope_notes import MARKER, without_markers
+from instrument_passes.scope_tags import tag_scopes, without_points, without_scopes
 from instrument_passes.toolchain import scratch_lowering, triton_version
 from profscope.errors import CompileError, SessionError
+from profscope.language import RECORDING
 from profscope.options import Options
+from profscope.proton_scopes import proton_scopes
 from profscope.version import __version__
 
 __all__ = ["CompileHook", "instrument"]
@@ -58,7 +63,7 @@ class CompileHook:
         try:
             knobs.runtime.add_stages_inspection_hook = self.stages
             knobs.compilation.instrumentation_mode = f"{mode},{self.mode}" if mode else self.mode
-            with scratch_lowering(self.context.triton):
+            with scratch_lowering(self.context.triton), proton_scopes():
                 yield
         finally:
             knobs.runtime.add_stages_inspection_hook = hook
@@ -76,9 +81,58 @@ class CompileHook:
         stages, options = args[1:3]
         if self.context.triton < (3, 7) and self.mode not in options.instrumentation_mode:
             return None  # a direct triton.compile: its cache key would not tell the two binaries apart
-        make_ttgir = stages["ttgir"]
-        stages["ttgir"] = lambda source, metadata: self._instrumented(make_ttgir(source, metadata))
+        object.__setattr__(options, RECORDING, True)  # a frozen dataclass, made for this compilation
+        self._wrap(stages)
         return None
+
+    def _wrap(self, stages: dict[str, Callable[[Any, Any], Any]]) -> None:
+        """Wrap one compilation: scopes are noted before its first stage, records put in behind TTGIR."""
+        make_ttgir = stages["ttgir"]
+        if "ttir" not in stages:  # Gluon, whose kernels are laid out and scheduled already
+            stages["ttgir"] = lambda source, metadata: self._instrumented(
+                make_ttgir(self._tagged(source), metadata)
+            )
+            return
+        make_ttir = stages["ttir"]
+        points = ""  # the kernel before any optimisation, if it has marks or payloads
+
+        def ttir(source: Any, metadata: Any) -> Any:
+            nonlocal points
+            source = self._tagged(source)
+            text = str(source)
+            points = text if MARKER in text else ""
+            return make_ttir(source, metadata)
+
+        def ttgir(source: Any, metadata: Any) -> Any:
+            try:
+                module = make_ttgir(source, metadata)
+            except RuntimeError:
+                if not points:
+                    raise
+                # Some of Triton's optimisations fail on assumptions, of which marks and payloads are made.
+                plain = _reparse(without_points(points, _kernel_name(points)), source.context)
+                module = make_ttgir(make_ttir(plain, metadata), metadata)
+            return self._instrumented(module)
+
+        stages |= {"ttir": ttir, "ttgir": ttgir}
+
+    def _tagged(self, module: Any) -> Any:
+        """A module before any optimisation, with its scopes noted in the locations of their ops.
+
+        Raises CompileError for scopes that are not properly closed: unlike what passes cannot do, this is a
+        mistake in the kernel.
+        """
+        text = str(module)
+        if MARKER not in text:
+            return module
+        name = _kernel_name(text)
+        wanted = any(isinstance(step, ScopeSpans) for step in self.options.pipeline)
+        try:
+            keep = wanted and self.options.matches(name)
+            tagged = tag_scopes(text, name) if keep else without_scopes(text, name)
+        except InstrumentError as error:
+            raise CompileError(f"kernel {name}: {error}") from error
+        return _reparse(tagged, module.context)
 
     def _instrumented(self, module: Any) -> Any:
         """The module with the passes applied, or with a manifest that says why not."""
@@ -90,7 +144,7 @@ class CompileHook:
             failure = quote(Manifest(_kernel_name(text), "", 0, 0, 0, (), failure=str(error)).to_json())
             # Not by our own reader, which may be what failed. Triton's modules always have attributes.
             bare = text.replace("module attributes {", f"module attributes {{{ATTRIBUTE} = {failure}, ", 1)
-            return _reparse(bare, module.context)
+            return _reparse(without_markers(bare), module.context)
 
 
 def instrument(text: str, options: Options, context: PassContext) -> str | None:

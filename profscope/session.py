@@ -46,8 +46,9 @@ def session(
         prof.df
 
     kernels: regular expression; only kernels whose name it matches somewhere are instrumented.
-    instrument: "light" (kernel and loops), "default", "heavy" (also every iteration, memory op, wait, MMA,
-    barrier, reduction, layout conversion), or a list of passes with options ("op-spans{classes=load;wait}").
+    instrument: "light" (kernel, loops and the scopes of `profscope.language`), "default", "heavy" (also every
+    iteration, memory op, wait, MMA, barrier, reduction, layout conversion), or a list of passes with options
+    ("op-spans{classes=load;wait}").
     buffer: records that one warp's rings hold at most; a loop with more keeps its newest iterations, and the
     profile says how many it dropped. By default the rings fit the kernel: its first launch shows what it
     needs, and the second waits for that once. ctas: record every so-manieth CTA (rounded up to a power of

@@ -3,12 +3,17 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from typing import Final
 
 from instrument_passes.errors import IRError
 from instrument_passes.ir.tokens import Token, significant, unquote
 
-__all__ = ["UNKNOWN", "Location", "resolve_location"]
+__all__ = ["SCOPE_PREFIX", "UNKNOWN", "Location", "resolve_location"]
+
+SCOPE_PREFIX: Final = (
+    "profscope:"  # in the metadata of a fused location, before a scope's number; see `scope_notes`
+)
 
 
 @dataclass(frozen=True)
@@ -16,7 +21,9 @@ class Location:
     """Where an op comes from.
 
     `name` is the source name the value was bound to, "" if there is none. `callers` are the (file, line) of
-    the calls that inlined the op, innermost first. An unknown location has file "" and line 0.
+    the calls that inlined the op, innermost first. `scopes` are the numbers of the users' scopes that the op
+    is in, at most one for each function, that of the outermost caller first. An unknown location has file ""
+    and line 0.
     """
 
     file: str = ""
@@ -24,6 +31,7 @@ class Location:
     column: int = 0
     name: str = ""
     callers: tuple[tuple[str, int], ...] = ()
+    scopes: tuple[int, ...] = ()
 
 
 UNKNOWN = Location()
@@ -114,7 +122,7 @@ class _Reader:
     def _file_or_name(self, text: str) -> Location:
         if self._peek() == "(":
             inner = self._parenthesised()
-            return Location(inner.file, inner.line, inner.column, text, inner.callers)
+            return Location(inner.file, inner.line, inner.column, text, inner.callers, inner.scopes)
         if self._peek() != ":":
             return Location(name=text)
         self._take(":")
@@ -141,24 +149,30 @@ class _Reader:
         caller = self._location()
         self._take(")")
         callers = (*callee.callers, (caller.file, caller.line), *caller.callers)
-        return Location(callee.file, callee.line, callee.column, callee.name, callers)
+        scopes = (*caller.scopes, *callee.scopes)
+        return Location(callee.file, callee.line, callee.column, callee.name, callers, scopes)
 
     def _fused(self) -> Location:
+        scopes: tuple[int, ...] = ()
         if self._peek() == "<":
-            self._skip_metadata()
+            scopes = self._metadata()
         self._take("[")
         parts = [self._location()]
         while self._peek() == ",":
             self._next += 1
             parts.append(self._location())
         self._take("]")
-        return next((part for part in parts if part.line), parts[0])
+        found = next((part for part in parts if part.line), parts[0])
+        return replace(found, scopes=(*found.scopes, *scopes))
 
-    def _skip_metadata(self) -> None:
-        depth = 0
+    def _metadata(self) -> tuple[int, ...]:
+        """The scope that `<"profscope:3">` names; any other metadata is skipped."""
+        start, depth = self._next, 0
         while self._next < len(self._tokens):
             depth += {"<": 1, ">": -1}.get(self._peek(), 0)
             self._next += 1
             if depth == 0:
-                return
+                text = unquote(self._tokens[start + 1].text)
+                number = text.removeprefix(SCOPE_PREFIX)
+                return (int(number),) if number != text and number.isdecimal() else ()
         raise self._error("'>'")

@@ -8,7 +8,7 @@ from typing import NamedTuple
 
 from instrument_passes.errors import IRError
 
-__all__ = ["Token", "significant", "tokenize", "unquote"]
+__all__ = ["Token", "quote", "significant", "tokenize", "unquote"]
 
 _NAME = r"(?:\d+|[A-Za-z$._](?:[\w$.]|-(?!>))*|-(?!>)(?:[\w$.]|-(?!>))*)"
 _STRING = r'"(?:[^"\\\n]|\\[^\n])*"'
@@ -76,3 +76,9 @@ def unquote(text: str) -> str:
 
     raw = text[1:-1].encode("utf-8", "surrogateescape")
     return _ESCAPE.sub(value, raw).decode("utf-8", "surrogateescape")
+
+
+def quote(text: str) -> str:
+    """A string literal that `unquote` reads back; control characters become escapes, as MLIR demands."""
+    escaped = text.replace("\\", "\\\\").replace('"', '\\"')
+    return '"' + re.sub(r"[\x00-\x1f\x7f]", lambda match: f"\\{ord(match[0]):02X}", escaped) + '"'

@@ -8,12 +8,13 @@ from dataclasses import dataclass, field
 from instrument_passes.dialect import integer
 from instrument_passes.errors import PassError
 from instrument_passes.ir import Block, Module, Op
+from instrument_passes.ir.tokens import unquote
 from instrument_passes.manifest import Column, Frame, Manifest, Section, Span
 from instrument_passes.records import CTA_HEADER, WORD, align
 
 __all__ = ["FrameBuilder", "Pending", "Placeholders", "SectionBuilder", "Tick"]
 
-_MAX_COLUMNS = 1024  # 4 KiB rows; more sites than this in one loop body is a generated monster
+_MAX_COLUMNS = 4096  # 16 KiB rows; more sites than this in one loop body is a generated monster
 
 
 @dataclass(eq=False)
@@ -108,7 +109,7 @@ class SectionBuilder:
 
     def begin(self, span: int, parent: int, tick: Tick, record: Op) -> None:
         """Start a span from its begin record."""
-        text = {key: record.attributes[key].strip('"') for key in ("kind", "name", "op")}
+        text = {key: unquote(record.attributes[key]) for key in ("kind", "name", "op")}
         loc = record.loc
         self.spans[span] = _SpanBuilder(
             span, parent, tick, text["kind"], text["name"], text["op"], loc.file, loc.line,

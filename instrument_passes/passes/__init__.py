@@ -7,6 +7,7 @@ from instrument_passes.passes.kernel_span import KernelSpan
 from instrument_passes.passes.loop_spans import LoopSpans
 from instrument_passes.passes.lower_records import LowerRecords
 from instrument_passes.passes.op_spans import OpSpans
+from instrument_passes.passes.scope_spans import ScopeSpans
 from instrument_passes.passes.value_probe import ValueProbe
 
 __all__ = [
@@ -18,6 +19,7 @@ __all__ = [
     "OpSpans",
     "Pass",
     "PassContext",
+    "ScopeSpans",
     "ValueProbe",
     "passes",
     "register",

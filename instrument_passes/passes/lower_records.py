@@ -26,6 +26,7 @@ from instrument_passes.opclasses import uncovered
 from instrument_passes.passes.base import Pass, PassContext, register
 from instrument_passes.passes.walk import kernel_of
 from instrument_passes.records import align
+from instrument_passes.scope_notes import notes_of
 from instrument_passes.selection import MAX_LISTED, Selection
 from instrument_passes.targets import target_of
 
@@ -80,7 +81,7 @@ class LowerRecords(Pass):
         said = [_uncovered_note(op) for op in uncovered(module)]
         expand_values(module)
         calls, left_out = expand_calls(module, kernel)
-        notes = (*said, *left_out)
+        notes = (*notes_of(module), *said, *left_out)
         holes = Placeholders()
         area = Area.fresh(module)
         body = SectionBuilder(0, "kernel", base_warps)

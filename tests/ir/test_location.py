@@ -110,6 +110,12 @@ ALIASES = {
         ("loc(fused[#loc, #loc2, #loc1])", Location("b.py", 20, 3)),
         ('loc(fused<{a = ">", b = <1>}>[unknown, "a.py":3:4])', Location("a.py", 3, 4)),
         ("loc(fused[unknown])", Location()),
+        ('loc(fused<"profscope:7">["x"(#loc1)])', Location("a.py", 1, 2, "x", scopes=(7,))),
+        ('loc(fused<"profscope:x">[#loc1])', Location("a.py", 1, 2)),
+        (
+            'loc(callsite(fused<"profscope:5">[#loc1] at callsite(#loc2 at fused<"profscope:0">[#loc2])))',
+            Location("a.py", 1, 2, "", (("b.py", 20), ("b.py", 20)), (0, 5)),
+        ),
     ],
 )
 def test_forms(text: str, expected: Location) -> None:
