@@ -53,7 +53,7 @@ PROBED: Final = ("nans", "infs", "min", "max")
 RESERVED: Final = frozenset(
     (
         "kernel", "launch", "cta", "sm", "warp", "scope", "kind", "file", "line", "iteration", "depth",
-        "parent", "start_cycle", "duration_cycles", "start_ns", "duration_ns",
+        "parent", "start_cycle", "duration_cycles", "start_ns", "duration_ns", "wait",
     )
 )  # fmt: skip
 
