@@ -22,7 +22,6 @@ from profscope.export.jsontext import document_text, string_text
 from profscope.export.lines import (
     Column,
     Constant,
-    Hex,
     Microseconds,
     Number,
     Text,
@@ -81,8 +80,9 @@ class EventLines:
         self._places = text_table([f'}},"pid":{pid},"tid":{tid},"ts":' for pid, tid in places])
         lanes = range(int(self._lane.max(initial=-1)) + 1)
         self._lanes = text_table([f',"id2":{{"local":"{lane:#x}"' for lane in lanes])
+        self._flows = text_table([f',"bind_id":"{lane:#x}"' for lane in lanes])
         self._payloads = [payload_texts(df[name]) for name in df.columns if name not in SPAN_DTYPES]
-        self._flow, self._flow_end = flow_ends(df)
+        self._flow, self._flow_end = flow_ends(df, self._lane)
 
     def block(self, begin: int, end: int) -> bytes:
         """The lines of rows begin..end (at most the table's rows), in order; what is in flight comes first.
@@ -120,8 +120,7 @@ class EventLines:
         elif form == ASYNC:
             columns += [Text(self._lanes, self._lane[rows]), Constant("}")]
         if layout & FLOW:
-            columns += [Constant(',  "bind_id":"0x'), Hex(self._flow[rows], len(self._start))]
-            columns += [Text(FLOW_ENDS, self._flow_end[rows])]
+            columns += [Text(self._flows, self._flow[rows]), Text(FLOW_ENDS, self._flow_end[rows])]
         return line_words(columns)
 
     def _async_end(self, rows: Ints) -> Words:
