@@ -1,14 +1,15 @@
 """The span table as compact text: what a trace file holds so that it can be read back exactly and fast.
 
 A column of integers becomes small differences from what its neighbours predict, then bytes, zlib and base64:
-about two bytes a span. `encode` and `decode` are each other's inverse for every table the schema allows,
-whatever the predictions are worth; all arithmetic is int64 and may wrap, which loses nothing.
+about a byte and a half a span. `encode` and `decode` are each other's inverse for every table the schema
+allows, whatever the predictions are worth; all arithmetic is int64 and may wrap, which loses nothing.
 """
 
 import base64
 import zlib
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from concurrent.futures import Executor
+from itertools import pairwise
 from typing import Any
 
 import numpy as np
@@ -26,45 +27,32 @@ RUN_COLUMNS = ("launch", "cta", "sm", "warp")
 SITE_ORDERED = ("start_cycle", "duration_cycles")
 """Streams packed site by site: one site's times are alike, which zlib turns into a sixth fewer bytes."""
 
+PIECE_ROWS = 1 << 17
+"""About how many rows are packed together: what one warp recorded is never cut."""
+
 CATEGORIES = ("kernel", "scope", "kind", "file")
 
 
 def encode(df: pd.DataFrame, site: Ints, table: pd.DataFrame, pool: Executor) -> Callable[[], dict[str, Any]]:
     """Start packing a span table's columns in `pool`; what is returned waits for the JSON-able result.
 
-    `site` and `table` are those of `profscope.summary.sites`.
+    `site` and `table` are those of `profscope.summary.sites`. The table is cut into pieces between runs, so
+    that several threads can pack it, and read it.
     """
+    columns = {name: df[name].to_numpy() for name, dtype in SPAN_DTYPES.items() if dtype != "category"}
+    columns |= {"site": site, "async": (df["kind"] == "async").to_numpy()}
     starts = run_starts(df)
-    lengths = np.diff(starts, append=len(df))
-    column = {name: _int64(df, name) for name, dtype in SPAN_DTYPES.items() if dtype != "category"}
-    start, end = column["start_cycle"], column["start_cycle"] + column["duration_cycles"]
-    start_ns, end_ns = column["start_ns"], column["start_ns"] + column["duration_ns"]
-    clock = fit_clock(lengths, column)
-    streams = {
-        "run_length": lengths,
-        **{f"run_{name}": _differences(column[name][starts]) for name in RUN_COLUMNS},
-        "clock_ns": _differences(clock.ns),
-        "clock_fraction": clock.fraction,
-        "clock_rate": _differences(clock.rate),
-        "site": site,
-        "depth": column["depth"],
-        "iteration": _differences(column["iteration"]),
-        "start_cycle": _differences(start) - _step(column["depth"], column["duration_cycles"]),
-        "duration_cycles": column["duration_cycles"],
-        "start_ns": start_ns - clock.at(start),
-        "end_ns": end_ns - clock.at(end),
-    }
-    if not np.array_equal(column["parent"], _parents(column["depth"], (df["kind"] == "async").to_numpy())):
-        streams["parent"] = column["parent"] - np.arange(len(df))
-    order = _by_site(site)
-    streams |= {name: streams[name][order] for name in SITE_ORDERED}
-    packed = {name: pool.submit(pack, values) for name, values in streams.items()}
+    cuts = np.unique(starts[np.searchsorted(starts, np.arange(0, len(df), PIECE_ROWS), side="right") - 1])
+    bounds = pairwise([*cuts.tolist(), len(df)])
+    pieces = [
+        pool.submit(_encode_piece, {name: values[begin:end] for name, values in columns.items()}, begin)
+        for begin, end in bounds
+    ]
     return lambda: {
         "rows": len(df),
         "categories": {name: _categories(df[name]) for name in CATEGORIES},
         "sites": np.stack([_codes(table[name]) for name in SITE_COLUMNS], axis=1).tolist(),
-        "streams": {name: stream.result() for name, stream in packed.items()},
-        "waits": _waits(column["wait"]),
+        "pieces": [piece.result() for piece in pieces],
         "payloads": {name: _payload(df[name]) for name in df.columns if name not in SPAN_DTYPES},
     }
 
@@ -75,50 +63,135 @@ def decode(data: dict[str, Any], pool: Executor) -> pd.DataFrame:
     Raises KeyError, TypeError, ValueError or zlib.error for damaged data.
     """
     rows = data["rows"]
-    stream = dict(zip(data["streams"], pool.map(unpack, data["streams"].values()), strict=True))
-    lengths = stream["run_length"]
-    if lengths.sum() != rows or any(len(stream[name]) != rows for name in ("site", "depth", "end_ns")):
-        raise ValueError(f"the columns do not have {rows} rows")
-    order = _by_site(stream["site"])
-    for name in SITE_ORDERED:
-        in_rows = np.empty(rows, np.int64)
-        in_rows[order] = stream[name]
-        stream[name] = in_rows
-    columns: dict[str, Any] = {name: np.repeat(_sums(stream[f"run_{name}"]), lengths) for name in RUN_COLUMNS}
     table = np.array(data["sites"], np.int64).reshape(-1, len(SITE_COLUMNS))
-    for name, codes in zip(SITE_COLUMNS, table.T, strict=True):
-        values = codes[stream["site"]]
-        columns[name] = values if name == "line" else _categorical(values, data["categories"][name])
-    depth, duration = stream["depth"], stream["duration_cycles"]
-    start = _sums(stream["start_cycle"] + _step(depth, duration))
-    clock = Clock(
-        lengths, start, _sums(stream["clock_ns"]), stream["clock_fraction"], _sums(stream["clock_rate"])
-    )
-    start_ns = stream["start_ns"] + clock.at(start)
-    columns |= {"depth": depth, "iteration": _sums(stream["iteration"])}
-    columns |= {"start_cycle": start, "duration_cycles": duration}
-    columns |= {"start_ns": start_ns, "duration_ns": stream["end_ns"] + clock.at(start + duration) - start_ns}
-    if "parent" in stream:
-        columns["parent"] = stream["parent"] + np.arange(rows)
-    else:
-        columns["parent"] = _parents(depth, np.asarray(columns["kind"] == "async"))
-    columns["wait"] = np.full(rows, -1)
-    waits = {name: unpack(packed) for name, packed in data["waits"].items()}
-    asynchronous = _sums(waits["rows"])
-    columns["wait"][asynchronous] = asynchronous + waits["after"]
+    asynchronous = np.zeros(max(1, len(table)), np.bool_)
+    kinds = data["categories"]["kind"]["values"]
+    asynchronous[: len(table)] = [kinds[code] == "async" for code in table[:, SITE_COLUMNS.index("kind")]]
+    columns: dict[str, Any] = {
+        name: np.empty(rows, np.int32 if dtype == "category" else dtype)
+        for name, dtype in SPAN_DTYPES.items()
+    }
+    lengths = [piece["streams"]["site"]["count"] for piece in data["pieces"]]
+    if sum(lengths) != rows:
+        raise ValueError(f"the columns do not have {rows} rows")
+    begins = np.cumsum([0, *lengths]).tolist()
+
+    def fill(piece: dict[str, Any], begin: int) -> None:
+        found = _decode_piece(piece, begin, asynchronous)
+        site = found.pop("site")
+        found |= dict(zip(SITE_COLUMNS, table.T[:, site], strict=True))
+        for name, values in found.items():
+            columns[name][begin : begin + len(site)] = values
+
+    for _ in pool.map(fill, data["pieces"], begins[:-1]):
+        pass
+    for name in CATEGORIES:
+        columns[name] = _categorical(columns[name], data["categories"][name])
     frame = spans_frame(columns)
     for name, payload in data.get("payloads", {}).items():
         frame[name] = _payload_column(payload, rows)
     return frame
 
 
+def _encode_piece(column: dict[str, Any], begin: int) -> dict[str, Any]:
+    """Whole runs, from row `begin` of the table on, packed."""
+    asynchronous = column.pop("async")
+    column = {name: values.astype(np.int64) for name, values in column.items()}
+    rows = np.arange(begin, begin + len(column["site"]))
+    starts = _run_starts(column)
+    lengths = np.diff(starts, append=len(rows))
+    depth, duration = column["depth"], column["duration_cycles"]
+    start, end = column["start_cycle"], column["start_cycle"] + duration
+    start_ns, end_ns = column["start_ns"], column["start_ns"] + column["duration_ns"]
+    clock = fit_clock(lengths, column)
+    waited = np.flatnonzero(column["wait"] != -1)
+    after = column["wait"][waited] - rows[waited]
+    ended, by = _ended(waited, after, len(rows))
+    end_ns -= clock.at(end)
+    end_ns[ended] -= end_ns[by]
+    duration[ended] -= end[by] - start[ended]
+    known = duration.copy()
+    known[ended] = 0
+    streams = {
+        "run_length": lengths,
+        **{f"run_{name}": _differences(column[name][starts]) for name in RUN_COLUMNS},
+        "clock_ns": _differences(clock.ns),
+        "clock_fraction": clock.fraction,
+        "clock_rate": _differences(clock.rate),
+        "site": column["site"],
+        "depth": depth,
+        "iteration": _differences(column["iteration"]),
+        "start_cycle": _differences(start) - _step(depth, known, ended),
+        "duration_cycles": duration,
+        "start_ns": start_ns - clock.at(start),
+        "end_ns": end_ns,
+        "wait_row": _differences(waited),
+        "wait_after": after,
+    }
+    if not np.array_equal(column["parent"], _parents(depth, asynchronous, begin)):
+        streams["parent"] = column["parent"] - rows
+    order = _by_site(column["site"])
+    streams |= {name: streams[name][order] for name in SITE_ORDERED}
+    return {"streams": {name: pack(values) for name, values in streams.items()}}
+
+
+def _decode_piece(piece: dict[str, Any], begin: int, asynchronous: NDArray[np.bool_]) -> dict[str, Ints]:
+    """The columns of a piece and `site`. `asynchronous` says it of each site."""
+    stream = {name: unpack(packed) for name, packed in piece["streams"].items()}
+    lengths, site, depth = stream["run_length"], stream["site"], stream["depth"]
+    rows = np.arange(begin, begin + len(site))
+    if lengths.sum() != len(rows) or any(len(stream[name]) != len(rows) for name in ("depth", "end_ns")):
+        raise ValueError(f"the columns do not have {len(rows)} rows from row {begin} on")
+    order = _by_site(site)
+    for name in SITE_ORDERED:
+        in_rows = np.empty(len(rows), np.int64)
+        in_rows[order] = stream[name]
+        stream[name] = in_rows
+    columns = {name: np.repeat(_sums(stream[f"run_{name}"]), lengths) for name in RUN_COLUMNS}
+    waited, duration = _sums(stream["wait_row"]), stream["duration_cycles"]
+    ended, by = _ended(waited, stream["wait_after"], len(rows))
+    known = duration.copy()
+    known[ended] = 0
+    start = _sums(stream["start_cycle"] + _step(depth, known, ended))
+    duration[ended] += start[by] + duration[by] - start[ended]
+    clock = Clock(
+        lengths, start, _sums(stream["clock_ns"]), stream["clock_fraction"], _sums(stream["clock_rate"])
+    )
+    start_ns, end_ns = stream["start_ns"] + clock.at(start), stream["end_ns"]
+    end_ns[ended] += end_ns[by]
+    end_ns += clock.at(start + duration)
+    wait = np.full(len(rows), -1)
+    wait[waited] = rows[waited] + stream["wait_after"]
+    parent = stream["parent"] + rows if "parent" in stream else _parents(depth, asynchronous[site], begin)
+    columns |= {"site": site, "depth": depth, "iteration": _sums(stream["iteration"]), "parent": parent}
+    columns |= {"start_cycle": start, "duration_cycles": duration, "wait": wait}
+    return columns | {"start_ns": start_ns, "duration_ns": end_ns - start_ns}
+
+
+def _ended(waited: Ints, after: Ints, rows: int) -> tuple[Ints, Ints]:
+    """Rows of a piece whose end follows from their wait's: those rows, and their waits' rows.
+
+    `waited` are the rows that have a wait, which is `after` rows later.
+    """
+    has_wait = np.zeros(rows, np.bool_)
+    has_wait[waited] = True
+    inside = (after >= -waited) & (after < rows - waited)
+    ended = waited[inside]
+    by = ended + after[inside]
+    plain = ~has_wait[by]
+    return ended[plain], by[plain]
+
+
 def run_starts(df: pd.DataFrame) -> Ints:
     """The rows at which another warp's spans begin, int64 of shape (runs,)."""
-    change = np.ones(len(df), np.bool_)
-    if len(df):
-        change[1:] = False
+    return _run_starts({name: df[name].to_numpy() for name in RUN_COLUMNS})
+
+
+def _run_starts(columns: Mapping[str, NDArray[np.integer]]) -> Ints:
+    change = np.ones(len(columns["launch"]), np.bool_)
+    change[1:] = False
     for name in RUN_COLUMNS:
-        values = df[name].to_numpy()
+        values = columns[name]
         change[1:] |= values[1:] != values[:-1]
     return np.flatnonzero(change)
 
@@ -146,10 +219,6 @@ def unpack(packed: dict[str, Any]) -> Ints:
     return (folded >> np.uint64(1)).view(np.int64) ^ -(folded & np.uint64(1)).view(np.int64)
 
 
-def _int64(df: pd.DataFrame, name: str) -> Ints:
-    return df[name].to_numpy().astype(np.int64, copy=False)
-
-
 def _differences(values: Ints) -> Ints:
     return np.diff(values, prepend=np.int64(0))
 
@@ -165,29 +234,30 @@ def _by_site(site: Ints) -> Ints:
     return np.argsort(site.astype(np.uint16) if few else site, kind="stable")
 
 
-def _step(depth: Ints, duration: Ints) -> Ints:
-    """How far a span is expected to start after the row before it: at once for its child, else at its end."""
+def _step(depth: Ints, duration: Ints, ended: Ints) -> Ints:
+    """How far a span is expected to start after the row before it: at once for its child, else at its end.
+
+    `ended` are rows that start with the row before them and say nothing themselves.
+    """
+    before = duration.copy()
+    before[ended] = duration[np.maximum(ended - 1, 0)]
     step = np.zeros(len(depth), np.int64)
-    step[1:] = np.where(depth[1:] > depth[:-1], 0, duration[:-1])
+    step[1:] = np.where(depth[1:] > depth[:-1], 0, before[:-1])
     return step
 
 
-def _parents(depth: Ints, asynchronous: NDArray[np.bool_]) -> Ints:
-    """The parents that pre-order implies: the last synchronous row one level up; -1 at depth 0."""
+def _parents(depth: Ints, asynchronous: NDArray[np.bool_], begin: int) -> Ints:
+    """The parents that pre-order implies: the last synchronous row one level up; -1 at depth 0.
+
+    `begin` is the number of the first row.
+    """
     parent = np.full(len(depth), -1, np.int64)
-    level = np.flatnonzero(depth == 0)
-    for deeper in range(1, int(depth.max(initial=0)) + 1):
-        above = level[~asynchronous[level]]
-        level = np.flatnonzero(depth == deeper)
-        at = np.searchsorted(above, level) - 1
-        parent[level] = np.where(at >= 0, above[at] if len(above) else -1, -1)
+    rows = np.arange(begin, begin + len(depth))
+    for level in range(1, int(depth.max(initial=0)) + 1):
+        mine = depth == level
+        above = np.where((depth == level - 1) & ~asynchronous, rows, -1)
+        parent[mine] = np.maximum.accumulate(above)[mine]
     return parent
-
-
-def _waits(wait: Ints) -> dict[str, Any]:
-    """The rows that a wait ended, and how many rows later it is."""
-    rows = np.flatnonzero(wait != -1)
-    return {"rows": pack(_differences(rows)), "after": pack(wait[rows] - rows)}
 
 
 def _payload(column: "pd.Series[Any]") -> dict[str, Any]:

@@ -41,7 +41,10 @@ def test_a_regular_profile_is_small() -> None:
     df = regular_profile(launches=2, ctas=64, iterations=24).df
     with ThreadPoolExecutor(1) as pool:
         encoded = encode(df, *sites(df), pool)()
-    streams = {name: len(stream["data"]) / len(df) for name, stream in encoded["streams"].items()}
+    assert len(encoded["pieces"]) == 1
+    streams = {
+        name: len(stream["data"]) / len(df) for name, stream in encoded["pieces"][0]["streams"].items()
+    }
     assert sum(streams.values()) < 2.6, "bytes a span"
     assert streams["start_ns"] + streams["end_ns"] < 0.1, "ns follow from cycles"
     assert "parent" not in streams
@@ -51,6 +54,15 @@ def test_a_column_of_another_length_is_noticed() -> None:
     df = regular_profile(launches=1, ctas=1).df
     with ThreadPoolExecutor(1) as pool:
         data = encode(df, *sites(df), pool)()
-        data["streams"]["depth"] = pack(np.zeros(3, np.int64))
+        data["pieces"][0]["streams"]["depth"] = pack(np.zeros(3, np.int64))
         with pytest.raises(ValueError, match=f"the columns do not have {len(df)} rows"):
             decode(data, pool)
+
+
+def test_pieces_are_cut_between_warps(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("profscope.export.columns.PIECE_ROWS", 50)
+    df = regular_profile(launches=2, ctas=3, iterations=6).df
+    with ThreadPoolExecutor(2) as pool:
+        data = encode(df, *sites(df), pool)()
+        assert len(data["pieces"]) > 5
+        assert_frame_equal(decode(data, pool), df, check_exact=True)

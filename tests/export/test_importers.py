@@ -196,14 +196,22 @@ BAD_FILES: list[tuple[str, bytes, str]] = [
         damaged(lambda o: o.pop("launches")),
         "is damaged: its profscope object has no 'launches'",
     ),
-    ("no-stream", damaged(lambda o: o["spans"]["streams"].pop("depth")), "has no 'depth'"),
+    ("no-stream", damaged(lambda o: o["spans"]["pieces"][0]["streams"].pop("depth")), "has no 'depth'"),
     (
         "wrong-rows",
         damaged(lambda o: o["spans"].update(rows=3)),
         "is damaged: the columns do not have 3 rows",
     ),
-    ("base64", damaged(lambda o: o["spans"]["streams"]["depth"].update(data="%%")), "is damaged"),
-    ("zlib", damaged(lambda o: o["spans"]["streams"]["depth"].update(data="AAAA")), "is damaged"),
+    (
+        "base64",
+        damaged(lambda o: o["spans"]["pieces"][0]["streams"]["depth"].update(data="%%")),
+        "is damaged",
+    ),
+    (
+        "zlib",
+        damaged(lambda o: o["spans"]["pieces"][0]["streams"]["depth"].update(data="AAAA")),
+        "is damaged",
+    ),
     ("null", damaged(lambda o: o.update(spans=None)), "is damaged"),
     (
         "kineto-broken",
