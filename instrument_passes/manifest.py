@@ -14,7 +14,7 @@ from typing import Any, Final
 
 from instrument_passes.errors import ManifestError
 from instrument_passes.records import CTA_HEADER, VECTOR, WORD, align
-from instrument_passes.selection import Selection
+from instrument_passes.selection import TAGS, Selection
 
 __all__ = ["ATTRIBUTE", "SCHEMA", "Column", "Frame", "Manifest", "Section", "Span", "layout"]
 
@@ -140,7 +140,8 @@ class Manifest:
         """What the scratch allocation asks for as alignment, and as bytes per CTA: tells the profile
         allocator, which learns nothing else, roughly which program is launched. Odd, so that it is no real
         alignment, and small, because without a session Triton may allocate that much."""
-        return 3 + 2 * (self.digest % 509)
+        first, count = TAGS[self.selection.ctas]
+        return 3 + 2 * (first + self.digest % count)
 
     @property
     def segments(self) -> int:

@@ -33,6 +33,7 @@ __all__ = [
     "BASE_ALIGNMENT",
     "CTA_HEADER",
     "MAGIC",
+    "MAX_CTAS",
     "MAX_RING_LOG2",
     "MIN_RING_LOG2",
     "VECTOR",
@@ -48,6 +49,7 @@ VERSION: Final = 1
 VECTOR: Final = 16  # bytes of the widest store; headers, segments and CTA areas are multiples of it
 WORD: Final = np.dtype("<u4")
 MAX_RING_LOG2: Final = 20
+MAX_CTAS: Final = 1 << 31  # of a launch: linear ids go through signed 32-bit integers
 MIN_RING_LOG2: Final = 4  # so that a ring of rows of any width is a multiple of VECTOR
 
 # Written by one thread of the CTA: the first half when it enters the kernel, the second when it leaves. Each

@@ -18,8 +18,11 @@ from typing import Final
 
 from instrument_passes.records import VECTOR, LaunchBits
 
-__all__ = ["MAX_LISTED", "Selection"]
+__all__ = ["MAX_LISTED", "TAGS", "Selection"]
 
+# By mode: the range of Manifest.tag, its first value and how many there are. Apart, since programs that share
+# a tag are given the same `s`, which must mean the same to them.
+TAGS: Final = {"stride": (0, 509), "first": (509, 127), "list": (636, 127), "sms": (763, 127)}
 MAX_LISTED: Final = 256  # entries of a list: each costs two instructions at the start of the kernel
 
 

@@ -10,8 +10,10 @@ from __future__ import annotations
 
 import contextlib
 import ctypes
-import itertools
+import mmap
+import os
 import threading
+from collections.abc import Callable
 from concurrent.futures import Future, ThreadPoolExecutor
 from typing import Any, Protocol
 
@@ -27,7 +29,22 @@ Bytes = npt.NDArray[np.uint8]
 # A launch that another thread has begun must be enqueued before its arena can be drained. A launch that
 # failed in a thread that never launches again would hold it up for ever; after this long it is given up.
 _ENQUEUE_TIMEOUT_S = 10.0
-_MOVERS = 4  # threads that copy from pinned memory; one alone moves less than PCIe delivers
+# Threads that copy from pinned memory: one alone moves less than PCIe delivers, and half of its time goes to
+# the first touch of new pages.
+_MOVERS = min(8, max(2, (os.cpu_count() or 2) // 2))
+_PIECE_BYTES = 4 << 20  # what a thread takes at a time
+_PAGE_BYTES = 4096
+_HUGE_PAGE_BYTES = 2 << 20
+
+
+def pages(size: int) -> Bytes:
+    """New memory in huge pages, where the system has them; a page exists once it is touched."""
+    whole = mmap.mmap(-1, size + _HUGE_PAGE_BYTES, flags=mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS)
+    with contextlib.suppress(OSError):  # a kernel without huge pages
+        whole.madvise(mmap.MADV_HUGEPAGE)
+    memory: Bytes = np.frombuffer(whole, np.uint8)
+    start = -memory.ctypes.data % _HUGE_PAGE_BYTES
+    return memory[start : start + size]
 
 
 def _allow_capture() -> None:
@@ -43,6 +60,10 @@ class Slice(Protocol):
     @property
     def extent(self) -> tuple[int, int]:
         """Start address and bytes."""
+
+    @property
+    def drained(self) -> bool:
+        """Whether fetch() would wait for nothing but a copy that is under way."""
 
     def fetch(self) -> Bytes:
         """Its bytes on the host; waits for the launch. Raises RuntimeError if the device has faulted."""
@@ -90,7 +111,8 @@ class Buffers(Protocol):
         """Zeroed memory for a launch on this stream, in `lane.filling` at `lane.offset`.
 
         Returns what Triton's launcher takes for a pointer: the address, a multiple of BASE_ALIGNMENT, with
-        the launch bits in the low bits, or an object that holds it. size must not exceed limit_bytes.
+        the launch bits in the low bits, or an object that holds it; None, and no filling, once the buffers
+        are closed. size must not exceed limit_bytes.
         """
 
     def slice(self, filling: Any, offset: int, size: int) -> Slice:
@@ -101,6 +123,11 @@ class Buffers(Protocol):
 
     def close(self) -> None:
         """No more slices; what was placed can still be fetched."""
+
+
+# Called when an arena has been filled and is on its way to the host, with its bytes; it may wait, but not for
+# what takes the buffers' lock.
+Full = Callable[[int], None]
 
 
 class _HostSlice:
@@ -122,6 +149,10 @@ class _HostSlice:
     def extent(self) -> tuple[int, int]:
         return self._bytes.ctypes.data, self._bytes.nbytes
 
+    @property
+    def drained(self) -> bool:
+        return not self.open
+
     def wake(self) -> None:
         """Nobody waits: the launcher returns when the launch is over."""
 
@@ -132,11 +163,22 @@ class _HostSlice:
 class HostBuffers:
     """Slices of host memory, for the emulator, which has run a launch when the launcher returns."""
 
-    def __init__(self, budget_bytes: int) -> None:
+    def __init__(self, budget_bytes: int, full: Full) -> None:
         self.limit_bytes = budget_bytes
+        self._full = full
+        self._used = 0
+        self._closed = False
 
-    def place(self, lane: Lane, size: int, stream: int, bits: int) -> _HostSlice:
-        lane.filling = slice_ = _HostSlice(size, bits)
+    def place(self, lane: Lane, size: int, stream: int, bits: int) -> _HostSlice | None:
+        if self._closed:
+            return None
+        self._used += size
+        if self._used > self.limit_bytes // 2:
+            self._full(self._used)
+            self._used = size
+        slice_ = _HostSlice(size, bits)
+        slice_.open.add(lane)
+        lane.filling = slice_
         lane.offset = 0
         return slice_
 
@@ -147,7 +189,7 @@ class HostBuffers:
         raise NotImplementedError("the emulator has no graphs")
 
     def close(self) -> None:
-        pass
+        self._closed = True
 
 
 class _Generation:
@@ -198,6 +240,10 @@ class _DeviceSlice:
     def extent(self) -> tuple[int, int]:
         return self._generation.address + self._offset, self._size
 
+    @property
+    def drained(self) -> bool:
+        return self._generation.host is not None
+
     def fetch(self) -> Bytes:
         return self._buffers.fetch(self._generation)[self._offset : self._offset + self._size]
 
@@ -209,9 +255,10 @@ class DeviceBuffers:
     first to be drained.
     """
 
-    def __init__(self, device: int, budget_bytes: int) -> None:
+    def __init__(self, device: int, budget_bytes: int, full: Full) -> None:
         self.limit_bytes = budget_bytes // 2 // BASE_ALIGNMENT * BASE_ALIGNMENT
         self._device = device
+        self._full = full
         self._side = torch.cuda.Stream(device)
         self._lock = threading.Lock()
         self._idle = threading.Condition(self._lock)  # no launch of some generation is open any more
@@ -220,8 +267,9 @@ class DeviceBuffers:
         self._arenas = [self._new_arena()]
         self._current = self._arenas[0].generation
         self._may_grow = True
+        self._closed = False
 
-    def place(self, lane: Lane, size: int, stream: int, bits: int) -> int:
+    def place(self, lane: Lane, size: int, stream: int, bits: int) -> int | None:
         # Every launch comes through here. The address is a plain int, since for an object the launcher asks
         # the driver whether its pointer is one of the device's.
         with self._lock:
@@ -229,6 +277,8 @@ class DeviceBuffers:
             offset = generation.used
             end = -(-(offset + size) // BASE_ALIGNMENT) * BASE_ALIGNMENT
             if end > generation.room or stream not in generation.streams:
+                if self._closed:
+                    return None
                 generation = self._make_room(size, stream)
                 offset = generation.used
                 end = align(offset + size, BASE_ALIGNMENT)
@@ -247,19 +297,24 @@ class DeviceBuffers:
 
     def fetch(self, generation: _Generation) -> Bytes:
         """The bytes of a generation; drains it if that has not happened, and waits."""
-        with self._lock:
-            if generation.host is None:
-                self._drain(generation, pinned=False)
-            host = generation.host
+        host = generation.host
+        if host is None:
+            with self._lock:
+                if generation.host is None:
+                    self._drain(generation, pinned=False)
+                host = generation.host
         assert host is not None
         return host.result()
 
     def close(self) -> None:
         """Drain what is left and give the device memory back."""
         with self._lock:
+            self._closed = True
             for arena in self._arenas:
+                arena.generation.room = -1  # so that place() looks
                 if arena.generation.used:
                     self._drain(arena.generation, pinned=False)
+                    arena.generation.room = -1
         self._threads.shutdown()
         self._movers.shutdown()
         self._side.synchronize()
@@ -352,13 +407,14 @@ class DeviceBuffers:
         arena.generation = _Generation(arena, self.limit_bytes // 2, self._idle)
         if self._current is generation:
             self._current = arena.generation
+        if pinned:
+            self._full(generation.used)
 
     def _move(self, pinned: Bytes, drained: torch.cuda.Event) -> Bytes:
-        """Wait for a drain and copy it to pageable memory."""
+        """Wait for a drain, making pages for it meanwhile, and copy it there from pinned memory."""
+        host = pages(len(pinned))
+        parts = [slice(at, at + _PIECE_BYTES) for at in range(0, len(host), _PIECE_BYTES)]
+        list(self._movers.map(lambda part: np.copyto(host[part][::_PAGE_BYTES], 0), parts))
         drained.synchronize()
-        host = np.empty_like(pinned)
-        cuts = [len(host) * i // _MOVERS for i in range(_MOVERS + 1)]
-        parts = [slice(a, b) for a, b in itertools.pairwise(cuts)]
-        for _ in self._movers.map(lambda part: np.copyto(host[part], pinned[part]), parts):
-            pass
+        list(self._movers.map(lambda part: np.copyto(host[part], pinned[part]), parts))
         return host

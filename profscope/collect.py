@@ -8,7 +8,10 @@ launching thread, so a thread-local joins them.
 from __future__ import annotations
 
 import contextlib
+import os
 import threading
+import weakref
+from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any, Final, NamedTuple
@@ -18,12 +21,13 @@ from triton import knobs
 from triton.runtime import _allocation, driver
 
 from instrument_passes.manifest import Manifest
-from instrument_passes.records import BASE_ALIGNMENT, MIN_RING_LOG2, LaunchBits
+from instrument_passes.records import BASE_ALIGNMENT, MAX_CTAS, MIN_RING_LOG2, LaunchBits
 from profscope.assemble import ORDINARY, Mark, RawLaunch
 from profscope.backend import Backend
 from profscope.buffers import Buffers, DeviceBuffers, HostBuffers, Lane, Slice
 from profscope.decode import has_records, ring_rows
 from profscope.graphs import Captured, Graphs
+from profscope.host_memory import available_bytes
 from profscope.options import Options
 from profscope.programs import PROGRAMS
 from profscope.sizing import (
@@ -34,6 +38,7 @@ from profscope.sizing import (
     ring_log2_for_rows,
     tickets_for,
 )
+from profscope.spooler import Spooler
 
 __all__ = ["Collector", "Launch"]
 
@@ -97,7 +102,16 @@ class Collector:
         self._thread = _Thread()
         self._user_allocator: Callable[..., Any] | None = None
         self._buffers: dict[int, Buffers] = {}
-        self._log: list[tuple[Manifest, _Route, Any, int, Mark]] = []  # with the filling and the offset in it
+        # With the filling and the offset in it; None once a launch has been taken to the spool.
+        self._log: list[tuple[Manifest, _Route, Any, int, Mark] | None] = []
+        self._first = 0  # all before it are None
+        self.taken: Counter[str] = Counter()  # kernel -> ordinary launches taken to the spool
+        self.spooler: Spooler | None = None
+        self._stopped = ""  # why nothing is recorded any more
+        self._held_bytes = 0  # on the host, without a spool
+        available = available_bytes()
+        self._may_hold_bytes = None if available is None else available // 2
+        self._pid = os.getpid()
         self._plans: dict[tuple[int, int], _Plan] = {}  # by tag and size asked for; settled ones only
         self._routes: dict[tuple[int, int, int | None, int], _Route] = {}  # also by stream and device
         # The functions behind torch.cuda.current_device() and is_current_stream_capturing().
@@ -109,13 +123,16 @@ class Collector:
 
     @property
     def launches(self) -> list[Launch]:
-        """The launches so far."""
+        """The launches so far, less those in the spool."""
+        first = self._first
         return [
             Launch(
                 index, manifest, route.device, route.stream, route.plan.ctas, route.plan.bits,
                 route.buffers.slice(filling, offset, route.needed), mark,
             )
-            for index, (manifest, route, filling, offset, mark) in enumerate(self._log)
+            for index, entry in enumerate(self._log[first:], first)
+            if entry is not None
+            for manifest, route, filling, offset, mark in (entry,)
         ]  # fmt: skip
 
     def __len__(self) -> int:
@@ -131,7 +148,17 @@ class Collector:
             "launch_exit_hook": self.enqueued,
             "kernel_load_end_hook": self.loaded,
         }
+        timer = None
+        if self._options.limit_s is not None:
+            why = f"limit_s={self._options.limit_s} had passed"
+            timer = threading.Timer(self._options.limit_s, self.stop, (why,))
+            timer.daemon = True
+        this = weakref.ref(self)
+        os.register_at_fork(after_in_child=lambda: _forked(this()))
         with contextlib.ExitStack() as stack:
+            if timer is not None:
+                timer.start()
+                stack.callback(timer.cancel)
             stack.callback(_allocation._profile_allocator.set, user)
             _allocation._profile_allocator.set(self.allocate)
             for name, hook in hooks.items():
@@ -204,12 +231,7 @@ class Collector:
         """The launches with their bytes on the host; waits for them. Also notes on what was lost and why."""
         self._thread.lane.enqueued()  # where the last launch of this thread failed
         raw: list[RawLaunch] = []
-        notes = [f"{count} launches ran unrecorded: {why}" for why, count in self.unrecorded.items()]
-        if self._graphs.strangers:
-            notes.append(
-                f"{self._graphs.strangers} replays of CUDA graphs ran unrecorded: they were captured outside "
-                "the session"
-            )
+        notes: list[str] = []
         for launch in launches:
             try:
                 buffer = launch.slice.fetch()[: needed_bytes(launch.manifest, launch.ctas, launch.bits)]
@@ -237,12 +259,76 @@ class Collector:
             )  # fmt: skip
         return raw, notes
 
+    def stop(self, why: str) -> None:
+        """Record nothing any more; a note will say why, and how many launches there were."""
+        self._stopped = self._stopped or why
+        self._routes.clear()
+
+    @property
+    def forked(self) -> bool:
+        """Whether this is a copy in a process that was forked from the session's."""
+        return os.getpid() != self._pid
+
+    def notes(self) -> list[str]:
+        """What ran bare or unrecorded so far, one line each."""
+        bare = [f"{kernel} runs bare: {why}" for kernel, why in sorted(self.failures.items())]
+        bare += [f"{count} launches ran unrecorded: {why}" for why, count in self.unrecorded.items()]
+        if self._graphs.strangers:
+            bare.append(
+                f"{self._graphs.strangers} replays of CUDA graphs ran unrecorded: they were captured outside "
+                "the session"
+            )
+        return bare
+
+    def drain(self) -> None:
+        """Bring the launches so far to the host; waits for them."""
+        self._thread.lane.enqueued()
+        with contextlib.suppress(RuntimeError):  # a faulted device: fetch() reports what is lost
+            for launch in self.launches:
+                launch.slice.fetch()
+
+    def take(self, limit_bytes: int) -> tuple[list[RawLaunch], list[str]] | None:
+        """Launches that have drained, out of the log; see `spooler.Take`."""
+        chosen, size = [], 0
+        for launch in self.launches:
+            if size >= limit_bytes:
+                break
+            if launch.slice.drained:
+                chosen.append(launch)
+                size += launch.slice.extent[1]
+        if not chosen:
+            return None
+        fetched = self.fetch(chosen)
+        for launch in chosen:
+            self._log[launch.index] = None
+            self.taken[launch.manifest.kernel] += launch.mark == ORDINARY
+        while self._first < len(self._log) and self._log[self._first] is None:
+            self._first += 1
+        return fetched
+
     def close(self) -> None:
-        """Fetch everything and give the device memory back."""
+        """Fetch everything and give the device memory back; in a forked process, nothing."""
+        if self.forked:
+            return
+        self.stop("the session had ended")
         self._thread.lane.enqueued()
         with self._lock, contextlib.suppress(RuntimeError):  # a faulted device: fetch() reports what is lost
             for buffers in self._buffers.values():
                 buffers.close()
+
+    def _full(self, drained_bytes: int) -> None:
+        """An arena is on its way to the host."""
+        if self.spooler is not None:
+            self.spooler.full()
+            if self.spooler.error:
+                self.stop(self.spooler.error)
+            return
+        self._held_bytes += drained_bytes
+        if self._may_hold_bytes is not None and self._held_bytes > self._may_hold_bytes:
+            self.stop(
+                f"half of the host's free memory was full of records ({self._held_bytes >> 20} MiB); spool= "
+                "writes them to disk"
+            )
 
     def _foreign(self, size: int, alignment: int, stream: int | None) -> Any:
         """Another tool's kernel: what Triton would have done without this session.
@@ -262,6 +348,9 @@ class Collector:
         programs = PROGRAMS.tagged(alignment)
         if not programs:
             return self._foreign(size, alignment, stream)
+        if self._stopped:
+            self._skip(self._stopped)
+            return _NOWHERE
         if self._capturing():  # before planning, which may wait for a launch
             return self._capture(programs, size // alignment)
         plan = self._plans.get((alignment, size)) or self._settled_plan(programs, size, alignment)
@@ -273,7 +362,7 @@ class Collector:
             return _NOWHERE
         route = _Route(buffers.place, plan.needed, stream or 0, plan.pointer_bits, plan, device, buffers)
         if (alignment, size) in self._plans:
-            self._routes[size, alignment, stream, device] = route
+            self._keep((size, alignment, stream, device), route)
         return route
 
     def _capture(self, programs: Sequence[Manifest], ctas: int) -> int | None:
@@ -296,15 +385,23 @@ class Collector:
         address, lane.offset = graph.place(plan.needed)
         return address | plan.pointer_bits
 
+    def _keep(self, key: tuple[int, int, int | None, int], route: _Route) -> None:
+        self._routes[key] = route
+        if self._stopped:  # while the route was looked for
+            self._routes.clear()
+
     def settle(self) -> None:
         """Learn what can be learned of the launches so far, before a time when nothing may wait."""
-        for manifest, ctas in {(entry[0], entry[1].plan.ctas) for entry in self._log}:
+        for manifest, ctas in {(entry[0], entry[1].plan.ctas) for entry in self._log if entry is not None}:
             self._rings(manifest, ctas)
 
     def keep(self, graph: Captured, replay: int, stream: int) -> None:
         """Copy what a replay recorded behind it, and note its launches."""
         lane = self._thread.lane
         lane.enqueued()
+        if self._stopped:
+            self._skip(self._stopped, len(graph.launches))
+            return
         buffers = self._buffers.get(graph.device) or self._open_buffers(graph.device)
         if buffers is None:
             return
@@ -332,6 +429,9 @@ class Collector:
 
     def _plan(self, rings: Sequence[tuple[Manifest, int | None]], ctas: int, limit: int) -> _Plan | None:
         """What a launch of any of these programs records in `limit` bytes, with rings of these lengths."""
+        if ctas > MAX_CTAS:
+            self._skip(f"a grid of more than {MAX_CTAS} CTAs, which cannot be told apart in 32 bits")
+            return None
         chosen, needed = LaunchBits(), 0
         known = [pair for pair in rings if pair[1] is not None]
         # Nearly always there is one program; which one it is of several that share a tag, the hook will tell.
@@ -394,15 +494,26 @@ class Collector:
                 self._skip(why)
                 return None
             try:
-                self._buffers[device] = DeviceBuffers(device, budget) if self._cuda else HostBuffers(budget)
+                full = self._full
+                made = DeviceBuffers(device, budget, full) if self._cuda else HostBuffers(budget, full)
+                self._buffers[device] = made
             except torch.OutOfMemoryError:
                 self._skip(why)
                 return None
             return self._buffers[device]
 
-    def _skip(self, why: str) -> None:
+    def _skip(self, why: str, launches: int = 1) -> None:
         with self._lock:
-            self.unrecorded[why] = self.unrecorded.get(why, 0) + 1
+            self.unrecorded[why] = self.unrecorded.get(why, 0) + launches
+
+
+def _forked(collector: Collector | None) -> None:
+    """In a child process: locks may be held by threads that are gone, and nothing is recorded."""
+    if collector is not None:
+        collector._lock = threading.RLock()
+        collector._thread = _Thread()
+        collector._routes = {}
+        collector.stop("this process was forked from the session's")
 
 
 @contextlib.contextmanager

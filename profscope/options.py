@@ -27,6 +27,7 @@ _MEASURES: Final = ("issue", "latency")
 _MAX_BUFFER: Final = 1 << 20
 _STATIC_RECORDS: Final = 1 << 13
 _MAX_WARPS: Final = 32  # of a CTA
+_FOREVER_S: Final = 1e9  # threads cannot wait for much longer than that
 FIRST_WAVE: Final = "first wave"
 
 
@@ -43,6 +44,8 @@ class Options:
     sms: record the CTAs that run on this SM, or on these; None: on all.
     warps: record every so-manieth warp of a CTA, or those of a list.
     memory: MiB of device memory for profile buffers.
+    spool: folder for a file to which launches are written as they drain; None: they stay in memory.
+    limit_s: seconds after which the session records nothing any more.
     backend: "gpu", "emulator", or "auto" (the GPU where there is one, else the emulator).
     measure: what spans on loads end with, their "issue" or, with "latency", the arrival of their data.
     every: record one launch of a kernel in so many, the first one first; the others run the bare binary.
@@ -58,6 +61,8 @@ class Options:
     ctas: int | str | Sequence[int] = 1
     memory: int = 256
     measure: str = "issue"
+    spool: str | Path | None = None
+    limit_s: float | None = None
     sms: int | Sequence[int] | None = None
     warps: int | Sequence[int] = 1
     every: int = 1
@@ -77,6 +82,10 @@ class Options:
         _check_int("memory", self.memory, 1, 1 << 20, "a number of MiB")
         if self.backend not in _BACKENDS:
             raise OptionError(f"backend={self.backend!r} is not one of {', '.join(_BACKENDS)}")
+        if self.limit_s is not None and not _is_positive(self.limit_s):
+            raise OptionError(f"limit_s={self.limit_s!r} must be a number of seconds, more than 0")
+        if self.spool is not None and not isinstance(self.spool, str | Path):
+            raise OptionError(f"spool={self.spool!r} must be the path of a folder")
         if self.measure not in _MEASURES:
             raise OptionError(f"measure={self.measure!r} is not one of {', '.join(_MEASURES)}")
         try:
@@ -157,6 +166,10 @@ class Options:
 def _check_int(name: str, value: object, low: int, high: int, what: str) -> None:
     if isinstance(value, bool) or not isinstance(value, int) or not low <= value <= high:
         raise OptionError(f"{name}={value!r} must be {what}, {low} to {high}")
+
+
+def _is_positive(value: object) -> bool:
+    return isinstance(value, int | float) and not isinstance(value, bool) and 0 < value < _FOREVER_S
 
 
 def _list(name: str, values: object, bound: int, what: str) -> str:

@@ -78,7 +78,8 @@ class Profile:
 
 
 def load(path: str | Path) -> Profile:
-    """Read a trace: one saved by profscope, exactly; a Kineto or Proton Chrome trace as far as it goes.
+    """Read a trace: one saved by profscope, exactly; a Kineto or Proton Chrome trace as far as it goes; or
+    what a session with `spool=` wrote: its file, or its folder if there is one file in it.
 
     Raises TraceError, in one line saying what the file is, for anything else.
     """

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import atexit
 import contextlib
 import platform
 import threading
@@ -21,6 +22,7 @@ if TYPE_CHECKING:
     from profscope.collect import Collector
     from profscope.inductor import InductorLaunches
     from profscope.profile import Profile
+    from profscope.spooler import Spooler
 
 __all__ = ["Session", "session"]
 
@@ -38,6 +40,8 @@ def session(
     measure: str = "issue",
     every: int = 1,
     trials: bool = False,
+    spool: str | Path | None = None,
+    limit_s: float | None = None,
 ) -> Session:
     """Profile every Triton kernel launched inside the `with` block, from the inside.
 
@@ -61,9 +65,12 @@ def session(
     every: record one launch of a kernel in so many, the first one first; the others run the bare binary, so
     that a session can stay open around a training job. trials: record one launch of each configuration that
     an autotuner tries, too; what it times is the bare binary in either case.
+    spool: a folder; launches are written to a file in it as they drain, and leave memory. The file can be
+    loaded with `profscope.load` while it grows, and after its process was killed. limit_s: seconds after
+    which nothing is recorded any more; launches run on.
 
-    Raises OptionError for a bad option at once. Entering raises SessionError where another session is active
-    or the backend is not there.
+    Raises OptionError for a bad option at once. Entering raises SessionError where another session is active,
+    the backend is not there, or the spool cannot be created.
     """
     return Session(
         Options(
@@ -78,6 +85,8 @@ def session(
             measure=measure,
             every=every,
             trials=trials,
+            spool=spool,
+            limit_s=limit_s,
         )
     )
 
@@ -95,6 +104,7 @@ class Session:
         self._metadata: dict[str, Any] = {}
         self._profile: tuple[tuple[int, int], Profile] | None = None  # by launches recorded and seen
         self._lock = threading.Lock()
+        self._open = False
 
     def __enter__(self) -> Session:
         if self._collector is not None:
@@ -117,16 +127,81 @@ class Session:
             self._stack.enter_context(self._inductor.installed())
             self._stack.enter_context(collector.installed())
             self._metadata = self._describe(backend.metadata())
+            if self.options.spool is not None:
+                collector.spooler = self._new_spooler(Path(self.options.spool), collector)
             self._collector = collector
             self._stack = self._stack.pop_all()
+        atexit.register(self._at_exit)
+        self._open = True
         return self
 
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
+        atexit.unregister(self._at_exit)
+        self._open = False
         self._stack.close()
-        if self._collector is not None:
-            self._collector.close()
+        collector = self._collector
+        if collector is None or collector.forked:
+            return
+        collector.close()
+        if collector.spooler is not None:
+            collector.spooler.close(*self._so_far(collector))
+            if collector.spooler.error and error is None:
+                raise SessionError(collector.spooler.error)
+
+    def _at_exit(self) -> None:
+        """The interpreter ends while the session is open: close it, so that nothing drained is lost."""
+        self.__exit__(None, None, None)
+
+    def _new_spooler(self, folder: Path, collector: Collector) -> Spooler:
+        from profscope.spooler import Spooler
+
+        try:
+            return Spooler(folder, self._metadata, collector.take)
+        except OSError as error:
+            raise SessionError(f"spool={str(folder)!r} cannot be written to: {error}") from error
+
+    def _so_far(self, collector: Collector) -> tuple[dict[str, Any], list[str]]:
+        """Metadata and notes beyond what the launches themselves say."""
+        from profscope.assemble import ORDINARY
+
+        waiting = [launch.manifest.kernel for launch in collector.launches if launch.mark == ORDINARY]
+        assert self._bare is not None
+        assert self._inductor is not None
+        sampling, sampled = self._bare.describe([*collector.taken.elements(), *waiting])
+        return sampling, [*self._inductor.notes(), *sampled, *collector.notes()]
+
+    def _running(self) -> Collector:
+        if self._collector is None:
+            raise SessionError("the session has not started; use it in a with statement")
+        if self._collector.forked:
+            raise SessionError("this process was forked from the session's, where the records are")
+        return self._collector
+
+    def flush(self) -> None:
+        """Wait for the launches so far and bring their records to the host, with `spool=` into its file.
+
+        What has been flushed survives the death of the process. Raises SessionError where the session has not
+        started, or its file cannot be written.
+        """
+        spooler = self._drain(self._running())
+        if spooler is not None and spooler.error:
+            raise SessionError(spooler.error)
+
+    def _drain(self, collector: Collector) -> Spooler | None:
+        """As flush(); what has gone wrong is in the spooler."""
+        if self._open:  # leaving the session has done it
+            collector.drain()
+            if collector.spooler is not None:
+                collector.spooler.flush(*self._so_far(collector))
+        return collector.spooler
+
+    @property
+    def spool(self) -> Path | None:
+        """The file that launches are written to, None without `spool=` or before the session began."""
+        spooler = None if self._collector is None else self._collector.spooler
+        return None if spooler is None else spooler.path
 
     def _describe(self, backend: dict[str, Any]) -> dict[str, Any]:
         import torch
@@ -153,29 +228,25 @@ class Session:
                 "measure": options.measure,
                 "every": options.every,
                 "trials": options.trials,
+                "limit_s": options.limit_s,
             },
         }
 
     @property
     def profile(self) -> Profile:
         """The launches so far as a Profile, of plain tables. Raises SessionError before the session began."""
-        from profscope.assemble import ORDINARY, assemble
+        from profscope.assemble import assemble
 
-        if self._collector is None or self._bare is None or self._inductor is None:
-            raise SessionError("the session has not started; use it in a with statement")
+        collector = self._running()
+        assert self._bare is not None
         with self._lock:
-            launches = self._collector.launches
-            state = len(launches), sum(self._bare.launches.values())
+            state = len(collector), sum(self._bare.launches.values())
             if self._profile is None or self._profile[0] != state:
-                raw, notes = self._collector.fetch(launches)
-                bare = [
-                    f"{kernel} runs bare: {why}" for kernel, why in sorted(self._collector.failures.items())
-                ]
-                sampling, sampled = self._bare.describe(
-                    launch.manifest.kernel for launch in launches if launch.mark == ORDINARY
-                )
-                notes = [*bare, *self._inductor.notes(), *sampled, *notes]
-                self._profile = state, assemble(raw, self._metadata | sampling, notes)
+                metadata, notes = self._so_far(collector)
+                spooler = self._drain(collector)
+                raw, lost = collector.fetch(collector.launches) if spooler is None else spooler.read()
+                profile = assemble(raw, self._metadata | metadata, [*notes, *lost])
+                self._profile = state, profile
             return self._profile[1]
 
     @property

@@ -21,7 +21,7 @@ LIMIT = 64 * BASE_ALIGNMENT
 @pytest.fixture
 def arenas() -> Iterator[DeviceBuffers]:
     with standin.gpu():
-        yield DeviceBuffers(0, 2 * LIMIT)
+        yield DeviceBuffers(0, 2 * LIMIT, lambda drained_bytes: None)
 
 
 def fill_up(arenas: DeviceBuffers) -> None:
@@ -120,7 +120,7 @@ def test_a_drain_waits_for_a_launch_that_another_thread_has_begun(arenas: Device
 
 def test_one_arena_does_where_there_is_no_memory_for_two() -> None:
     with standin.gpu() as gpu:
-        arenas = DeviceBuffers(0, 2 * LIMIT)
+        arenas = DeviceBuffers(0, 2 * LIMIT, lambda drained_bytes: None)
         gpu.full = True
         fill_up(arenas)
 
@@ -128,11 +128,11 @@ def test_one_arena_does_where_there_is_no_memory_for_two() -> None:
 def test_draining_goes_on_where_no_memory_can_be_pinned() -> None:
     with standin.gpu() as gpu:
         gpu.page_locked_out = True
-        fill_up(DeviceBuffers(0, 2 * LIMIT))
+        fill_up(DeviceBuffers(0, 2 * LIMIT, lambda drained_bytes: None))
 
 
 def test_without_memory_for_an_arena_there_are_no_buffers() -> None:
     with standin.gpu() as gpu:
         gpu.full = True
         with pytest.raises(torch.OutOfMemoryError):
-            DeviceBuffers(0, 2 * LIMIT)
+            DeviceBuffers(0, 2 * LIMIT, lambda drained_bytes: None)

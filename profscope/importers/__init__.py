@@ -3,22 +3,28 @@
 from pathlib import Path
 from typing import Any
 
+from profscope.assemble import assemble
 from profscope.errors import TraceError
 from profscope.importers.kineto import is_kineto, read_kineto
 from profscope.importers.native import from_document, from_first_line
 from profscope.importers.proton import is_proton, read_proton
 from profscope.importers.source import first_line, json_documents
 from profscope.profile import Profile
+from profscope.spool import find, read
 
 __all__ = ["load"]
 
 
 def load(path: str | Path) -> Profile:
-    """The profile in a trace file, `.json` or `.json.gz` whatever its suffix.
+    """The profile in a trace file, `.json` or `.json.gz` whatever its suffix; or in a spool, or its folder.
 
     Raises TraceError, in one line saying what the file is, when it holds none that can be read.
     """
     path = Path(path)
+    spool = find(path)
+    if spool is not None:
+        metadata, launches, notes = read(spool)
+        return assemble(launches, metadata, notes)
     profile = from_first_line(path, first_line(path))
     if profile is not None:
         return profile
