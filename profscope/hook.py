@@ -1,8 +1,9 @@
 """Puts the passes into Triton's compilation, on Triton 3.6 to 3.9, and takes them out again.
 
 Per version: the `ttgir` stage is wrapped through `knobs.runtime.add_stages_inspection_hook` on all. Its
-result enters the cache keys only since 3.7, `instrumentation_mode` on all, so the digest of the options
-goes there. Up to 3.7 the scratch op is lowered by a pass of Triton's proton library, which has to be put
+result enters the cache keys since 3.7; on 3.6 the digest of the options goes there by way of
+`instrumentation_mode`, which later versions must not see: 3.9 drops a kernel's `maxnreg` where one is set. Up
+to 3.7 the scratch op is lowered by a pass of Triton's proton library, which has to be put
 into `make_llir` through `CUDABackend.instrumentation`; since 3.8 core does it.
 """
 
@@ -32,7 +33,9 @@ from instrument_passes.scope_tags import tag_scopes, without_points, without_sco
 from instrument_passes.toolchain import scratch_lowering, triton_version
 from profscope.errors import CompileError, SessionError
 from profscope.language import RECORDING
+from profscope.modes import conflict
 from profscope.options import Options
+from profscope.programs import manifest_in
 from profscope.proton_scopes import proton_scopes
 from profscope.version import __version__
 
@@ -54,15 +57,21 @@ class CompileHook:
 
     @contextlib.contextmanager
     def installed(self) -> Iterator[None]:
-        """Install for the body of a with statement. Raises SessionError if a hook is installed already."""
+        """Install for the body of a with statement.
+
+        Raises SessionError if a hook is installed already, or an instrumentation mode that cannot be kept.
+        """
         hook = knobs.runtime.add_stages_inspection_hook
         if isinstance(getattr(hook, "__self__", None), CompileHook):
             raise SessionError("a profscope session is already active in this process; sessions do not nest")
         mode = knobs.compilation.instrumentation_mode
+        if refused := conflict(mode, self.context.triton):
+            raise SessionError(refused)
         self._user_hook = hook
         try:
             knobs.runtime.add_stages_inspection_hook = self.stages
-            knobs.compilation.instrumentation_mode = f"{mode},{self.mode}" if mode else self.mode
+            if self.context.triton < (3, 7):
+                knobs.compilation.instrumentation_mode = f"{mode},{self.mode}" if mode else self.mode
             with scratch_lowering(self.context.triton), proton_scopes():
                 yield
         finally:
@@ -82,15 +91,19 @@ class CompileHook:
         if self.context.triton < (3, 7) and self.mode not in options.instrumentation_mode:
             return None  # a direct triton.compile: its cache key would not tell the two binaries apart
         object.__setattr__(options, RECORDING, True)  # a frozen dataclass, made for this compilation
-        self._wrap(stages)
+        self._wrap(stages, conflict(options.instrumentation_mode, self.context.triton))
         return None
 
-    def _wrap(self, stages: dict[str, Callable[[Any, Any], Any]]) -> None:
-        """Wrap one compilation: scopes are noted before its first stage, records put in behind TTGIR."""
-        make_ttgir = stages["ttgir"]
+    def _wrap(self, stages: dict[str, Callable[[Any, Any], Any]], refused: str) -> None:
+        """Wrap one compilation: scopes are noted before its first stage, records put in behind TTGIR.
+
+        refused: why the kernel gets no records, whatever it is; "" if it does.
+        """
+        make_ttgir, make_llir = stages["ttgir"], stages["llir"]
+        stages["llir"] = lambda module, metadata: _alone(module, make_llir, metadata)
         if "ttir" not in stages:  # Gluon, whose kernels are laid out and scheduled already
             stages["ttgir"] = lambda source, metadata: self._instrumented(
-                make_ttgir(self._tagged(source), metadata)
+                make_ttgir(self._tagged(source), metadata), refused
             )
             return
         make_ttir = stages["ttir"]
@@ -112,7 +125,7 @@ class CompileHook:
                 # Some of Triton's optimisations fail on assumptions, of which marks and payloads are made.
                 plain = _reparse(without_points(points, _kernel_name(points)), source.context)
                 module = make_ttgir(make_ttir(plain, metadata), metadata)
-            return self._instrumented(module)
+            return self._instrumented(module, refused)
 
         stages |= {"ttir": ttir, "ttgir": ttgir}
 
@@ -134,10 +147,12 @@ class CompileHook:
             raise CompileError(f"kernel {name}: {error}") from error
         return _reparse(tagged, module.context)
 
-    def _instrumented(self, module: Any) -> Any:
+    def _instrumented(self, module: Any, refused: str) -> Any:
         """The module with the passes applied, or with a manifest that says why not."""
         text = str(module)
         try:
+            if refused:
+                raise CompileError(refused)
             rewritten = instrument(text, self.options, self.context)
             return module if rewritten is None else _reparse(rewritten, module.context)
         except (InstrumentError, CompileError) as error:
@@ -158,6 +173,20 @@ def instrument(text: str, options: Options, context: PassContext) -> str | None:
     module = parse(text, filename=name)
     run_pipeline(module, options.pipeline, context)
     return str(module)
+
+
+def _alone(module: Any, make_llir: Callable[[Any, dict[str, Any]], Any], metadata: dict[str, Any]) -> Any:
+    """Lower a module. Raises CompileError where others have put data into the buffer the records go to: the
+    kernel would not find its place in it."""
+    manifest = manifest_in(str(module))
+    lowered = make_llir(module, metadata)
+    size = metadata.get("profile_scratch_size", 0)
+    if manifest is not None and manifest.sections and size != manifest.tag:
+        raise CompileError(
+            f"{manifest.kernel}: another instrumentation (Proton's, or a mode of Triton's) has put data of "
+            "its own into the profile buffer, which holds the records; run it without a session"
+        )
+    return lowered
 
 
 def _kernel_name(text: str) -> str:

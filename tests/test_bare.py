@@ -17,6 +17,7 @@ from triton.runtime.jit import JITFunction
 
 from profscope import emulator
 from profscope.errors import OptionError
+from profscope.hook import CompileHook
 from profscope.options import Options
 from profscope.programs import manifest_in
 from tests.conftest import triton_globals
@@ -154,8 +155,8 @@ class Tuning:
     def bench(self, launch: Any, quantiles: Any) -> list[float]:
         from triton.runtime import driver
 
-        mode = knobs.compilation.instrumentation_mode
-        self.timed.append("profscope" in mode)
+        hook = knobs.runtime.add_stages_inspection_hook
+        self.timed.append(isinstance(getattr(hook, "__self__", None), CompileHook))
         measured: list[float] = driver.active.get_benchmarker()(launch, quantiles=quantiles)
         return measured
 

@@ -179,7 +179,9 @@ def test_a_users_instrumentation_mode_is_kept(monkeypatch: pytest.MonkeyPatch) -
     monkeypatch.setattr(knobs.compilation, "instrumentation_mode", "mine")
     hook = CompileHook(Options())
     with hook.installed():
-        assert knobs.compilation.instrumentation_mode == f"mine,{hook.mode}"
+        # Later versions have the hook in their cache keys.
+        theirs = f"mine,{hook.mode}" if triton_version() < (3, 7) else "mine"
+        assert knobs.compilation.instrumentation_mode == theirs
     assert knobs.compilation.instrumentation_mode == "mine"
 
 
