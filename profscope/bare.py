@@ -2,16 +2,18 @@
 
 A thread that is to launch bare sees the two settings that enter Triton's cache keys as they were before the
 session. So it finds, or compiles, the very binary that runs without one, on every Triton version, while other
-threads go on recording.
+threads go on recording. Where only some launches are recorded it is the other way round: only a thread that
+is to record sees the session's, so that launches that are left out cost next to nothing.
 """
 
 from __future__ import annotations
 
 import contextlib
+import itertools
 import threading
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator
-from typing import Any
+from typing import Any, Final, NamedTuple
 
 from triton import knobs
 from triton.runtime.autotuner import Autotuner
@@ -25,26 +27,29 @@ __all__ = ["BareLaunches"]
 
 
 class _Thread(threading.local):
-    """bare: it launches as if there were no session. trial: it is inside an autotuner's benchmark."""
+    """bare: it launches as if there were no session; False: what it launches is recorded; None: as
+    all do. trial: it is inside an autotuner's benchmark."""
 
-    bare = False
+    bare: bool | None = None
     trial = False
 
 
 class _PerThread:
-    """In place of a plain attribute of one of Triton's knobs: `outside` for threads that launch bare, for the
-    others what stands in the object, as without this."""
+    """In place of a plain attribute of one of Triton's knobs: `outside` or `inside` for threads that launch
+    bare or record, for the others what stands in the object, as without this."""
 
-    def __init__(self, name: str, thread: _Thread, outside: Any, default: Any) -> None:
+    def __init__(self, name: str, thread: _Thread, outside: Any, inside: Any, default: Any) -> None:
         self.name = name
         self.thread = thread
         self.outside = outside
+        self.inside = inside
         self.default = default
 
     def __get__(self, owner: Any, kind: type | None = None) -> Any:
-        if self.thread.bare:
-            return self.outside
-        return self.default if owner is None else owner.__dict__.get(self.name, self.default)
+        bare = self.thread.bare
+        if bare is None:
+            return self.default if owner is None else owner.__dict__.get(self.name, self.default)
+        return self.outside if bare else self.inside
 
     def __set__(self, owner: Any, value: Any) -> None:
         owner.__dict__[self.name] = value
@@ -53,26 +58,52 @@ class _PerThread:
         owner.__dict__.pop(self.name, None)
 
 
-class BareLaunches:
-    """Installed for the length of a session, around the compile hook.
+class _Knob(NamedTuple):
+    owner: Any
+    name: str
+    outside: Any  # its value outside the session
+    inside: Any
 
-    launches: by kernel, how many ran while only some are recorded. failures: trials that could not be
-    recorded, one line each.
+
+_KNOBS: Final = (
+    (knobs.compilation, "instrumentation_mode"),
+    (knobs.runtime, "add_stages_inspection_hook"),
+)
+
+
+class _Turns:
+    """Of one function: `next()` numbers its launches, over all threads."""
+
+    __slots__ = ("function", "next")
+
+    def __init__(self, function: Any) -> None:
+        self.function = function  # kept: it is known by its id, since a JITFunction's hash is slow
+        self.next = itertools.count().__next__
+
+
+Context = Callable[[], contextlib.AbstractContextManager[None]]
+
+
+class BareLaunches:
+    """Made before the compile hook is installed, and installed after it, for the length of a session.
+
+    listen: the collector records what is launched in it; trial: and marks it as a trial. launches: by kernel,
+    how many ran while only some are recorded. failures: trials that could not be recorded, one line each.
     """
 
-    def __init__(
-        self, options: Options, trial: Callable[[], contextlib.AbstractContextManager[None]]
-    ) -> None:
-        self._trial = trial  # marks what is launched in it
+    def __init__(self, options: Options, listen: Context, trial: Context) -> None:
         self.launches: dict[str, int] = {}
         self.failures: list[str] = []
         self._options = options
+        self._listen = listen
+        self._trial = trial
         self._thread = _Thread()
         self._lock = threading.Lock()
-        self._users = 0  # how many need the knobs to be per thread; they cost every launch a little
-        self._outside: tuple[tuple[Any, str, Any], ...] = ()
+        self._users = 0  # how many need the knobs to be per thread; that costs every launch a little
+        self._outside = [getattr(owner, name) for owner, name in _KNOBS]
+        self._knobs: list[_Knob] = []
         self._classes: list[tuple[type, str, Any]] = []
-        self._turns: dict[int, tuple[Any, int]] = {}  # by id: a JITFunction's hash is slow
+        self._turns: dict[int, _Turns] = {}  # by id
 
     def matches(self, kernel: str) -> bool:
         """Whether a kernel of this name is to be recorded."""
@@ -80,10 +111,8 @@ class BareLaunches:
 
     def take_turn(self, function: Any) -> bool:
         """Whether this launch of a function is the one in `every` that is recorded."""
-        with self._lock:
-            _, turn = self._turns.get(id(function), (function, 0))
-            self._turns[id(function)] = function, (turn + 1) % self._options.every
-        return turn == 0
+        turns = self._turns.get(id(function)) or self._turns.setdefault(id(function), _Turns(function))
+        return turns.next() % self._options.every == 0
 
     def count(self, kernel: str) -> None:
         """A kernel of this name has been launched."""
@@ -95,6 +124,12 @@ class BareLaunches:
     def tuning(self) -> Iterator[None]:
         """What this thread compiles and launches in the body of the with statement is bare."""
         with self._possible(), self._launching(bare=True, trial=True):
+            yield
+
+    @contextlib.contextmanager
+    def recording(self) -> Iterator[None]:
+        """What this thread compiles and launches in the body of the with statement is recorded."""
+        with self._possible(), self._launching(bare=False, trial=self._thread.trial), self._listen():
             yield
 
     def describe(self, recorded: Iterable[str]) -> tuple[dict[str, Any], list[str]]:
@@ -118,32 +153,32 @@ class BareLaunches:
 
     @contextlib.contextmanager
     def installed(self) -> Iterator[None]:
-        """Install for the body of a with statement; called before the compile hook is installed."""
-        self._outside = tuple(
-            (owner, name, getattr(owner, name))
-            for owner, name in (
-                (knobs.compilation, "instrumentation_mode"),
-                (knobs.runtime, "add_stages_inspection_hook"),
-            )
-        )
+        """Install for the body of a with statement, around which the compile hook is installed."""
+        inside = [getattr(owner, name) for owner, name in _KNOBS]
+        self._knobs = [
+            _Knob(owner, name, *values)
+            for (owner, name), *values in zip(_KNOBS, self._outside, inside, strict=True)
+        ]
         with contextlib.ExitStack() as stack:
             stack.enter_context(patched(Autotuner, "_bench", self._bench))
-            if self._options.every > 1:
-                stack.enter_context(self._possible())
+            if self._options.every > 1:  # recording is the exception, so it is what costs
                 stack.enter_context(patched(JITFunction, "run", self._run))
+                for owner, name, outside, value in self._knobs:
+                    setattr(owner, name, outside)
+                    stack.callback(setattr, owner, name, value)
             yield
 
     @contextlib.contextmanager
     def _possible(self) -> Iterator[None]:
-        """Threads can launch bare."""
+        """Threads can launch bare, or record, while others do not."""
         with self._lock:
             self._users += 1
             if self._users == 1:
-                for owner, name, outside in self._outside:
+                for owner, name, outside, inside in self._knobs:
                     kind = type(owner)
                     default = kind.__dict__[name]
                     self._classes.append((kind, name, default))
-                    setattr(kind, name, _PerThread(name, self._thread, outside, default))
+                    setattr(kind, name, _PerThread(name, self._thread, outside, inside, default))
         try:
             yield
         finally:
@@ -154,7 +189,7 @@ class BareLaunches:
                     setattr(kind, name, default)
 
     @contextlib.contextmanager
-    def _launching(self, *, bare: bool, trial: bool) -> Iterator[None]:
+    def _launching(self, *, bare: bool | None, trial: bool) -> Iterator[None]:
         thread = self._thread
         before = thread.bare, thread.trial
         thread.bare, thread.trial = bare, trial
@@ -165,19 +200,25 @@ class BareLaunches:
 
     def _run(self, run: Callable[..., Any]) -> Callable[..., Any]:
         """JITFunction.run that records the first launch of a function and then one in `every`."""
-        thread = self._thread
+        thread, lock, every = self._thread, self._lock, self._options.every
+        turns_of, launches = self._turns.get, self.launches
 
         def launch(function: JITFunction, *args: Any, grid: Any, warmup: bool, **kwargs: Any) -> Any:
             if warmup or thread.trial:
                 return run(function, *args, grid=grid, warmup=warmup, **kwargs)
-            before = thread.bare  # of a launch that this one is nested in
-            thread.bare = not self.take_turn(function)
-            try:
+            turns = turns_of(id(function)) or self._turns.setdefault(id(function), _Turns(function))
+            if turns.next() % every == 0:
+                with self.recording():
+                    kernel = run(function, *args, grid=grid, warmup=warmup, **kwargs)
+            elif thread.bare is None:
                 kernel = run(function, *args, grid=grid, warmup=warmup, **kwargs)
-            finally:
-                thread.bare = before
+            else:  # launched by a hook of a launch that is recorded
+                with self._launching(bare=True, trial=False):
+                    kernel = run(function, *args, grid=grid, warmup=warmup, **kwargs)
             if kernel is not None:
-                self.count(kernel.name)
+                name = kernel.name
+                with lock:
+                    launches[name] = launches.get(name, 0) + 1
             return kernel
 
         return launch
@@ -201,11 +242,9 @@ class BareLaunches:
         def time_and_record(launch: Callable[[], Any], **options: Any) -> Any:
             timings = time(launch, **options)
             try:
-                with self._launching(bare=False, trial=True), self._trial():
+                with self.recording(), self._trial():
                     launch()
-            except (
-                TritonError
-            ) as error:  # must not count against the config: it is the records that do not fit
+            except TritonError as error:  # not counted against it: it is the records that do not fit
                 self.failures.append(f"{tuner.base_fn.__name__}: trial of {config} is not recorded: {error}")
             return timings
 

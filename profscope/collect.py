@@ -82,6 +82,7 @@ class _Thread(threading.local):
     """This thread's lane; made when the thread launches first."""
 
     def __init__(self) -> None:
+        self.listening = False
         self.lane = Lane()
         self.lane.mark = ORDINARY
 
@@ -100,6 +101,8 @@ class Collector:
         self._machine = backend.machine
         self._lock = threading.RLock()
         self._thread = _Thread()
+        self._listeners = 0
+        self._hooks = contextlib.ExitStack()
         self._user_allocator: Callable[..., Any] | None = None
         self._buffers: dict[int, Buffers] = {}
         # With the filling and the offset in it; None once a launch has been taken to the spool.
@@ -143,11 +146,6 @@ class Collector:
         """Install allocator and hooks for the body of a with statement; the user's come back after it."""
         user = _allocation._profile_allocator.get()
         self._user_allocator = user
-        hooks: dict[str, Callable[..., None]] = {
-            "launch_enter_hook": self.launched,
-            "launch_exit_hook": self.enqueued,
-            "kernel_load_end_hook": self.loaded,
-        }
         timer = None
         if self._options.limit_s is not None:
             why = f"limit_s={self._options.limit_s} had passed"
@@ -160,12 +158,55 @@ class Collector:
                 timer.start()
                 stack.callback(timer.cancel)
             stack.callback(_allocation._profile_allocator.set, user)
-            _allocation._profile_allocator.set(self.allocate)
-            for name, hook in hooks.items():
-                stack.enter_context(_hooked(name, hook))
+            sampling = self._options.every > 1
+            _allocation._profile_allocator.set(self._allocate_sampled if sampling else self.allocate)
+            stack.enter_context(_hooked("kernel_load_end_hook", self.loaded))
+            if not sampling:
+                stack.enter_context(self._hooked())
             if self._cuda:
                 stack.enter_context(self._graphs.installed())
             yield
+
+    @staticmethod
+    def active() -> bool:
+        """Whether a collector is installed in this process."""
+        return isinstance(getattr(_allocation._profile_allocator.get(), "__self__", None), Collector)
+
+    @contextlib.contextmanager
+    def listening(self) -> Iterator[None]:
+        """What this thread launches in the body of the with statement is recorded.
+
+        Where only some launches are, the others then pay for no hook.
+        """
+        if self._options.every == 1:
+            yield
+            return
+        with self._lock:
+            self._listeners += 1
+            if self._listeners == 1:
+                self._hooks.enter_context(self._hooked())
+        before, self._thread.listening = self._thread.listening, True
+        try:
+            yield
+        finally:
+            self._thread.listening = before
+            with self._lock:
+                self._listeners -= 1
+                if not self._listeners:
+                    self._hooks.close()
+
+    @contextlib.contextmanager
+    def _hooked(self) -> Iterator[None]:
+        with _hooked("launch_enter_hook", self.launched), _hooked("launch_exit_hook", self.enqueued):
+            yield
+
+    def _allocate_sampled(self, size: int, alignment: int, stream: int | None) -> Any:
+        """The profile allocator where only some launches are recorded; others have no hook to report them."""
+        if self._thread.listening:
+            return self.allocate(size, alignment, stream)
+        if PROGRAMS.tagged(alignment):  # a binary of the session's that someone kept
+            return _NOWHERE
+        return self._foreign(size, alignment, stream)
 
     def allocate(self, size: int, alignment: int, stream: int | None) -> Any:
         """The profile allocator. Other profilers' allocations, told by their alignment, go to theirs."""

@@ -119,7 +119,7 @@ class InductorLaunches:
                 if records:
                     self._prepare(kernel, args, kwargs)
                     if kernel.own is not None:
-                        with _launching(tuner, kernel.own):
+                        with self._bare.recording(), _launching(tuner, kernel.own):
                             return run(tuner, *args, stream=stream, **kwargs)
                     with self._lock:
                         self.left_bare[name, kernel.why] += 1
@@ -156,11 +156,12 @@ class InductorLaunches:
         try:
             if tuner.fn.fn is None:  # compiled in another process
                 tuner.fn = tuner._reload_kernel().fn
-            built = tuner._precompile_config(config)
-            if manifest_in(built.kernel.asm["ttgir"]) is None:
-                kernel.why = "Inductor loaded a binary that does not record"
-            else:
-                kernel.own = built.make_launcher()
+            with self._bare.recording():
+                built = tuner._precompile_config(config)
+                if manifest_in(built.kernel.asm["ttgir"]) is None:
+                    kernel.why = "Inductor loaded a binary that does not record"
+                else:
+                    kernel.own = built.make_launcher()
         except Exception as error:  # noqa: BLE001  whatever it is, the user's launch goes on, bare
             kernel.why = f"{type(error).__name__}: {' '.join(str(error).split())[:300]}"
         finally:

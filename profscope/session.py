@@ -116,13 +116,15 @@ class Session:
         from profscope.hook import CompileHook
         from profscope.inductor import InductorLaunches
 
+        if Collector.active():
+            raise SessionError("a profscope session is already active in this process; sessions do not nest")
         with self._stack:
             backend = self._stack.enter_context(select(self.options.backend))
             collector = Collector(self.options, backend)
-            self._bare = BareLaunches(self.options, collector.trial)
-            self._stack.enter_context(self._bare.installed())
+            self._bare = BareLaunches(self.options, collector.listening, collector.trial)
             hook = CompileHook(self.options)
             self._stack.enter_context(hook.installed())
+            self._stack.enter_context(self._bare.installed())
             self._inductor = InductorLaunches(self._bare, hook.mode)
             self._stack.enter_context(self._inductor.installed())
             self._stack.enter_context(collector.installed())

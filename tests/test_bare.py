@@ -16,7 +16,7 @@ from triton.runtime.errors import OutOfResources
 from triton.runtime.jit import JITFunction
 
 from profscope import emulator
-from profscope.errors import OptionError
+from profscope.errors import OptionError, SessionError
 from profscope.hook import CompileHook
 from profscope.options import Options
 from profscope.programs import manifest_in
@@ -131,6 +131,33 @@ def test_everything_comes_back_when_a_launch_that_is_not_recorded_raises() -> No
 def test_every_is_a_number_of_launches(every: Any) -> None:
     with pytest.raises(OptionError, match="every="):
         Options(every=every)
+
+
+def test_launches_that_are_not_recorded_meet_no_hook_of_the_session() -> None:
+    chains = (knobs.runtime.launch_enter_hook, knobs.runtime.launch_exit_hook)
+    with session(every=1000):
+        assert [len(chain.calls) for chain in chains] == [0, 0]
+        launch()
+        assert [len(chain.calls) for chain in chains] == [0, 0]
+    with session():
+        assert [len(chain.calls) for chain in chains] == [1, 1]
+
+
+def test_a_binary_that_was_kept_records_nothing_when_it_is_not_its_turn() -> None:
+    x = torch.arange(1000, dtype=torch.float32)
+    with session(every=1000) as prof:
+        kernel = launch()
+        out = torch.empty_like(x)
+        kernel[(1, 1, 1)](x, x, out, 1000, 1024)
+    assert torch.equal(out, 2 * x)
+    assert len(prof.launches) == 1
+    assert prof.profile.validate() == []
+
+
+def test_a_session_that_samples_neither_nests_nor_lets_another_in() -> None:
+    for options in ({"every": 2}, {}):
+        with session(every=2), pytest.raises(SessionError, match="already active"), session(**options):
+            pass
 
 
 # Autotuners.
