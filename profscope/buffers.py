@@ -331,8 +331,10 @@ class DeviceBuffers:
         )
 
     def _new_arena(self) -> _Arena:
-        arena = _Arena(self.limit_bytes, self._device, self._idle)
-        self._side.wait_stream(torch.cuda.current_stream(self._device))
+        # In another thread: this one may be allocating from the pool of a CUDA graph, as torch.compile does.
+        with ThreadPoolExecutor(1, "profscope-arena") as aside:
+            arena = aside.submit(_Arena, self.limit_bytes, self._device, self._idle).result()
+        self._side.wait_stream(torch.cuda.default_stream(self._device))  # that thread's current one
         with torch.cuda.stream(self._side):
             arena.memory.zero_()
             arena.ready.record(self._side)

@@ -26,7 +26,9 @@ def eager(x: torch.Tensor) -> torch.Tensor:
 def compiled(request: pytest.FixtureRequest) -> Iterator[Callable[..., Function]]:
     """torch.compile of `eager`, anew and with no cache of earlier runs."""
     from torch._inductor import config
+    from triton.runtime import _allocation
 
+    allocator = _allocation._allocator.get()  # Inductor sets its own and leaves it
     with config.patch(compile_threads=request.param, force_disable_caches=True):
 
         def make(**options: str) -> Function:
@@ -35,6 +37,7 @@ def compiled(request: pytest.FixtureRequest) -> Iterator[Callable[..., Function]
 
         yield make
     torch._dynamo.reset()
+    _allocation._allocator.set(allocator)
 
 
 def check(function: Function, x: torch.Tensor) -> None:
