@@ -61,7 +61,7 @@ def assemble(launches: Sequence[RawLaunch], metadata: dict[str, Any], notes: Seq
         damaged = [f"launch {raw.index}: {found}" for raw, found in results if isinstance(found, RecordError)]
         good = [(raw, found) for raw, found in results if not isinstance(found, RecordError)]
         launches, decoded = [raw for raw, _ in good], [found for _, found in good]
-        bases = fit([d.headers for d in decoded])
+        bases = _time_bases(launches, decoded)
         parts = [
             (raw.index, raw.manifest.kernel, d, base)
             for raw, d, base in zip(launches, decoded, bases, strict=True)
@@ -83,6 +83,15 @@ def assemble(launches: Sequence[RawLaunch], metadata: dict[str, Any], notes: Seq
     }
     frame = launches_frame({name: [row[name] for row in rows] for name in rows[0]} if rows else None)
     return Profile(spans, frame, {**metadata, "notes": said, "kernels": about})
+
+
+def _time_bases(launches: Sequence[RawLaunch], decoded: Sequence[DecodedLaunch]) -> list[TimeBase]:
+    """One for each launch; launches share what they know of the clocks with those on the same device only."""
+    found: dict[int, TimeBase] = {}
+    for device in {raw.device for raw in launches}:
+        mine = [at for at, raw in enumerate(launches) if raw.device == device]
+        found |= zip(mine, fit([decoded[at].headers for at in mine]), strict=True)
+    return [found[at] for at in range(len(launches))]
 
 
 def _decode(raw: RawLaunch) -> DecodedLaunch | RecordError:

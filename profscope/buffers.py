@@ -23,7 +23,7 @@ import torch
 
 from instrument_passes.records import BASE_ALIGNMENT, align
 
-__all__ = ["Buffers", "DeviceBuffers", "Filling", "HostBuffers", "Lane", "Slice"]
+__all__ = ["MOVERS", "Buffers", "DeviceBuffers", "Filling", "HostBuffers", "Lane", "Slice", "move", "pages"]
 
 Bytes = npt.NDArray[np.uint8]
 # A launch that another thread has begun must be enqueued before its arena can be drained. A launch that
@@ -31,7 +31,7 @@ Bytes = npt.NDArray[np.uint8]
 _ENQUEUE_TIMEOUT_S = 10.0
 # Threads that copy from pinned memory: one alone moves less than PCIe delivers, and half of its time goes to
 # the first touch of new pages.
-_MOVERS = min(8, max(2, (os.cpu_count() or 2) // 2))
+MOVERS = min(8, max(2, (os.cpu_count() or 2) // 2))
 _PIECE_BYTES = 4 << 20  # what a thread takes at a time
 _PAGE_BYTES = 4096
 _HUGE_PAGE_BYTES = 2 << 20
@@ -52,6 +52,16 @@ def _allow_capture() -> None:
     relaxed = ctypes.c_int(2)  # CU_STREAM_CAPTURE_MODE_RELAXED
     with contextlib.suppress(OSError):  # no driver, then no graphs either
         ctypes.CDLL("libcuda.so.1").cuThreadExchangeStreamCaptureMode(ctypes.byref(relaxed))
+
+
+def move(pinned: Bytes, wait: Callable[[], None], movers: ThreadPoolExecutor) -> Bytes:
+    """A copy of pinned memory in new pages, which are made while `wait` waits for what is to be copied."""
+    host = pages(len(pinned))
+    parts = [slice(at, at + _PIECE_BYTES) for at in range(0, len(host), _PIECE_BYTES)]
+    list(movers.map(lambda part: np.copyto(host[part][::_PAGE_BYTES], 0), parts))
+    wait()
+    list(movers.map(lambda part: np.copyto(host[part], pinned[part]), parts))
+    return host
 
 
 class Slice(Protocol):
@@ -263,7 +273,7 @@ class DeviceBuffers:
         self._lock = threading.Lock()
         self._idle = threading.Condition(self._lock)  # no launch of some generation is open any more
         self._threads = ThreadPoolExecutor(2, "profscope-drain", _allow_capture)
-        self._movers = ThreadPoolExecutor(_MOVERS, "profscope-move")
+        self._movers = ThreadPoolExecutor(MOVERS, "profscope-move")
         self._arenas = [self._new_arena()]
         self._current = self._arenas[0].generation
         self._may_grow = True
@@ -402,7 +412,9 @@ class DeviceBuffers:
             used.zero_()
             arena.ready.record(self._side)
         if pinned:
-            arena.moved = generation.host = self._threads.submit(self._move, host.numpy(), drained)
+            arena.moved = generation.host = self._threads.submit(
+                move, host.numpy(), drained.synchronize, self._movers
+            )
         else:
             generation.host = Future()
             generation.host.set_result(host.numpy())
@@ -411,12 +423,3 @@ class DeviceBuffers:
             self._current = arena.generation
         if pinned:
             self._full(generation.used)
-
-    def _move(self, pinned: Bytes, drained: torch.cuda.Event) -> Bytes:
-        """Wait for a drain, making pages for it meanwhile, and copy it there from pinned memory."""
-        host = pages(len(pinned))
-        parts = [slice(at, at + _PIECE_BYTES) for at in range(0, len(host), _PIECE_BYTES)]
-        list(self._movers.map(lambda part: np.copyto(host[part][::_PAGE_BYTES], 0), parts))
-        drained.synchronize()
-        list(self._movers.map(lambda part: np.copyto(host[part], pinned[part]), parts))
-        return host

@@ -9,6 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from instrument_passes.records import CTA_HEADER
 from profscope.assemble import RawLaunch, assemble
 from profscope.profile import Profile
 from tests.synth import Launch, Loop, Program, Scope, Work, launch
@@ -115,3 +116,20 @@ def test_nothing_was_launched() -> None:
     assert profile.validate() == []
     assert profile.df.empty
     assert profile.launches.empty
+
+
+def test_devices_do_not_share_their_clocks() -> None:
+    """A launch too short for a slope of its own takes its device's, not the mean over all devices."""
+    made = [
+        launch([Program((Work(length),))], ctas=6, seed=seed) for seed, length in ((1, 50), (2, 50_000_000))
+    ]
+    raws = [RawLaunch(i, one.manifest, i // 2, 0, 6, one.buffer.copy()) for i, one in enumerate(made * 2)]
+    for raw in raws[2:]:  # the second device ticks half as fast
+        headers = np.ndarray((6,), CTA_HEADER, raw.buffer.data, strides=(len(raw.buffer) // 6,))
+        for name in ("start_globaltimer", "end_globaltimer"):
+            headers[name] *= 2
+    both = assemble(raws, {"backend": "gpu"}).launches
+    alone = [assemble(raws[at : at + 2], {"backend": "gpu"}).launches for at in (0, 2)]
+    for name in ("clock_ghz", "start_ns", "end_ns", "ns_uncertainty"):
+        assert both[name].tolist() == [value for each in alone for value in each[name]]
+    assert both["clock_ghz"].round(2).tolist() == [2.0, 2.0, 1.0, 1.0]
