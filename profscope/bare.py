@@ -95,7 +95,7 @@ class BareLaunches:
         self.launches: dict[str, int] = {}
         self.failures: list[str] = []
         self._options = options
-        self._listen = listen
+        self.listen = listen
         self._trial = trial
         self._thread = _Thread()
         self._lock = threading.Lock()
@@ -129,7 +129,7 @@ class BareLaunches:
     @contextlib.contextmanager
     def recording(self) -> Iterator[None]:
         """What this thread compiles and launches in the body of the with statement is recorded."""
-        with self._possible(), self._launching(bare=False, trial=self._thread.trial), self._listen():
+        with self._possible(), self._launching(bare=False, trial=self._thread.trial), self.listen():
             yield
 
     def describe(self, recorded: Iterable[str]) -> tuple[dict[str, Any], list[str]]:

@@ -452,11 +452,11 @@ class Collector:
         if filling is None:
             return
         buffers.copy(filling, offset, memory)
-        lane.enqueued()
         mark = Mark(graph=graph.index, replay=replay)
         for manifest, made, at in graph.launches:
             route = _Route(buffers.place, made.needed, stream, made.pointer_bits, made, graph.device, buffers)
             self._log.append((manifest, route, filling, offset + at, mark))
+        lane.enqueued()
 
     def _settled_plan(self, programs: Sequence[Manifest], size: int, tag: int) -> _Plan | None:
         """What a launch records: decided anew until the rings' lengths are known, then remembered."""

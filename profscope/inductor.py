@@ -19,6 +19,7 @@ import sys
 import threading
 from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
+from functools import partial
 from types import ModuleType
 from typing import Any, Final
 
@@ -119,8 +120,9 @@ class InductorLaunches:
                 if records:
                     self._prepare(kernel, args, kwargs)
                     if kernel.own is not None:
-                        with self._bare.recording(), _launching(tuner, kernel.own):
-                            return run(tuner, *args, stream=stream, **kwargs)
+                        launching = partial(run, tuner, *args, stream=stream, **kwargs)
+                        with self._bare.listen():
+                            return _launch(tuner, kernel.own, launching)
                     with self._lock:
                         self.left_bare[name, kernel.why] += 1
                 return run(tuner, *args, stream=stream, **kwargs)
@@ -168,17 +170,18 @@ class InductorLaunches:
             self._thread.recording = False
 
 
-@contextlib.contextmanager
-def _launching(tuner: Any, launcher: Any) -> Iterator[None]:
-    """The tuner launches through this launcher; what it had comes back."""
-    before = {name: vars(tuner)[name] for name in ("launchers", "_cached_launcher") if name in vars(tuner)}
+def _launch(tuner: Any, launcher: Any, run: Callable[[], Any]) -> Any:
+    """What `run` returns while the tuner launches through this launcher; what it had comes back."""
+    launchers, cached = tuner.launchers, vars(tuner).get("_cached_launcher")  # the latter since torch 2.12
     tuner.launchers = [launcher]
-    if "_cached_launcher" in before:
-        tuner._cached_launcher = None
+    if cached is not None:
+        tuner._cached_launcher = launcher
     try:
-        yield
+        return run()
     finally:
-        vars(tuner).update(before)
+        tuner.launchers = launchers
+        if "_cached_launcher" in vars(tuner):
+            tuner._cached_launcher = cached
 
 
 class _Triton:
