@@ -26,6 +26,11 @@ OPS: Final[Mapping[str, OpInfo]] = {
 _PER_ELEMENT: Final = ("elementwise", "math", "convert", "view")
 # With an operand they store it, without one they only reserve memory.
 _ALLOCATIONS: Final = ("ttg.local_alloc", "ttng.tmem_alloc")
+# What `tl.extra.cuda.gdc_wait` and `gdc_launch_dependents` were before Triton 3.9 gave them ops.
+_GRID_DEPENDENCY: Final = {
+    '"griddepcontrol.wait;': "tt.grid_dependency_wait",
+    '"griddepcontrol.launch_dependents;': "tt.grid_dependency_launch_dependents",
+}
 
 
 def info_of(op: Op) -> OpInfo | None:
@@ -33,6 +38,10 @@ def info_of(op: Op) -> OpInfo | None:
     info = OPS.get(op.name)
     if info is None:
         return None
+    if op.name == "tt.elementwise_inline_asm":
+        for assembly, name in _GRID_DEPENDENCY.items():
+            if assembly in op.first_line:
+                return OPS[name]
     if info.cls in _PER_ELEMENT and not any("<" in value.type for value in op.results):
         return replace(info, cls="scalar")
     if op.name in _ALLOCATIONS and not op.operands:

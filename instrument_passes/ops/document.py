@@ -27,7 +27,8 @@ for sparse products; a product of packed 4-bit floats counts its values, not its
 row here; a kernel that has any carries a note about it in its profile.
 
 Arithmetic on scalars is of class scalar whatever its row says; `ttg.local_alloc` and `ttng.tmem_alloc`
-without an operand are of class alloc; `ttng.warp_group_dot` that is not asynchronous completes.
+without an operand are of class alloc; `ttng.warp_group_dot` that is not asynchronous completes. Before Triton
+3.9 `tl.extra.cuda.gdc_wait` and `gdc_launch_dependents` are inline assembly; they count as the ops that came.
 """
 
 
