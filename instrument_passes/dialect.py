@@ -8,7 +8,8 @@
 `id` ties a begin to its end (or to several: one per return). A begin of kind "iteration" stands first in
 a loop's body and has no end: it lasts until the next iteration begins. The op's location is the source
 line. `bytes` and `flops` are per execution and CTA (see `metrics.py`) and left out where they are 0.
-`part`, `channel` and `pending` are those of an op with a role in asynchronous work (see `transactions.py`).
+`part`, `channel` and `pending` are those of an op with a role in asynchronous work (see `transactions.py`);
+`stage`, `loop`, `ahead` and `peeled` those of an op of a pipelined loop (see `stages.py`).
 A begin with an operand, an i1, is of an op that does nothing where that is false: then there is no span.
 Records next to each other share one clock read. An end with an operand reads its clock once the operand's
 data has arrived. A payload, an i32 or f32 the same in all threads of a warp,
@@ -20,12 +21,15 @@ value of a tensor or scalar of floats, where its second operand, if it has one, 
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Final
+from typing import TYPE_CHECKING, Final
 
 from instrument_passes.ir import Module, Op
 from instrument_passes.ir.signature import with_element
 from instrument_passes.ir.tokens import quote
 from instrument_passes.transactions import Role
+
+if TYPE_CHECKING:
+    from instrument_passes.stages import Stage
 
 __all__ = [
     "BEGIN",
@@ -53,7 +57,8 @@ PROBED: Final = ("nans", "infs", "min", "max")
 RESERVED: Final = frozenset(
     (
         "kernel", "launch", "cta", "sm", "warp", "scope", "kind", "file", "line", "iteration", "depth",
-        "parent", "start_cycle", "duration_cycles", "start_ns", "duration_ns", "wait",
+        "parent", "start_cycle", "duration_cycles", "start_ns", "duration_ns", "wait", "stage",
+        "for_iteration",
     )
 )  # fmt: skip
 
@@ -97,6 +102,7 @@ def begin(
     flops: int = 0,
     role: Role | None = None,
     predicate: str = "",
+    stage: Stage | None = None,
 ) -> str:
     """Text of a begin record; with a `predicate`, of a span that only is where that i1 is true."""
     text = f'id = {span} : i32, kind = "{kind}", name = {quote(name)}, op = "{op}"'
@@ -106,6 +112,9 @@ def begin(
         text += f", flops = {flops} : i64"
     if role is not None:
         text += f', part = "{role.part}", channel = {role.channel} : i32, pending = {role.pending} : i32'
+    if stage is not None:
+        text += f', stage = "{stage.part}", loop = {stage.loop} : i32, ahead = {stage.ahead} : i32'
+        text += f", peeled = {stage.peeled} : i32" if stage.peeled else ""
     return f'"{BEGIN}"({predicate}) {{{text}}} : ({"i1" if predicate else ""}) -> ()'
 
 

@@ -74,7 +74,8 @@ class Span:
     each time, known from the types of the op; 0 where there is nothing to tell (see `metrics.py`). payloads
     are columns of the frame that hold values; they are written whenever the span is. part, channel and
     pending: what the op is to asynchronous work (see `transactions.Role`), "" if nothing. ran: column that is
-    zero where the op was switched off, so that there is no span; -1 if it always runs.
+    zero where the op was switched off, so that there is no span; -1 if it always runs. stage, loop, ahead and
+    peeled: what the op is to a pipelined loop (see `stages.Stage`), "" if nothing.
     """
 
     id: int
@@ -94,6 +95,10 @@ class Span:
     channel: int = 0
     pending: int = 0
     ran: int = -1
+    stage: str = ""
+    loop: int = -1
+    ahead: int = 0
+    peeled: int = 0
 
 
 @dataclass(frozen=True, slots=True)

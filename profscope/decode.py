@@ -17,7 +17,16 @@ from instrument_passes.manifest import Frame, Manifest, Section, Span
 from instrument_passes.records import CTA_HEADER, MAGIC, VECTOR, VERSION, WORD, LaunchBits
 from profscope.errors import RecordError
 
-__all__ = ["DecodedLaunch", "decode", "has_records", "headers", "launch_bits", "ring_rows", "tickets"]
+__all__ = [
+    "FOR_ITERATION",
+    "DecodedLaunch",
+    "decode",
+    "has_records",
+    "headers",
+    "launch_bits",
+    "ring_rows",
+    "tickets",
+]
 
 Ints = npt.NDArray[np.int64]
 Small = npt.NDArray[np.int32]
@@ -28,6 +37,8 @@ Flags = npt.NDArray[np.bool_]
 ANCHOR_MARGIN_CYCLES = 1 << 24
 # Low halves of clocks are unambiguous while the whole CTA lasts less than this; see `_Clock`.
 WRAP_CYCLES = 1 << 32
+FOR_ITERATION = "for_iteration"
+"""The payload of ops in pipelined loops: which iteration of their loop they worked for."""
 _PAYLOAD_TYPES = {"i32": np.dtype("<i4"), "f32": np.dtype("<f4")}
 
 
@@ -51,7 +62,8 @@ class DecodedLaunch:
     but whose end did not. anomalies: sentences about what did not fit the model, empty on a good buffer.
     payloads: values that spans carry. unpaired: starts of asynchronous work that no wait ended, where waits
     are recorded. refused: CTAs that drew a ticket for an area and found none left. wait: for asynchronous
-    intervals the position of the span whose return ended them, -1 for others; None if there are none.
+    intervals the position of the span whose return ended them, -1 for others; None if there are none. idle:
+    positions of spans on ops of a pipelined loop for iterations that it did not have: those do nothing.
     """
 
     sites: tuple[Span, ...]
@@ -73,6 +85,7 @@ class DecodedLaunch:
     unpaired: int = 0
     refused: int = 0
     wait: Small | None = None
+    idle: Ints = field(default_factory=lambda: np.zeros(0, np.int64))
 
 
 def has_records(buffer: npt.NDArray[np.uint8]) -> bool:
@@ -223,6 +236,7 @@ class _Blocks:
         self.unmatched = 0
         self.anomalies: list[str] = []
         self.payloads: list[Payload] = []
+        self.idle: list[Ints] = []
 
     def add(self, *columns: npt.NDArray[np.signedinteger[Any]]) -> None:
         self.parts.append(columns)
@@ -249,6 +263,7 @@ class _Blocks:
         return DecodedLaunch(
             tuple(self.sites), span, cta, warp, sm, start, end, iteration, parent, depth, found,
             self.records, self.dropped, self.unmatched, tuple(self.anomalies), tuple(self.payloads),
+            idle=np.concatenate([np.zeros(0, np.int64), *self.idle]),
         )  # fmt: skip
 
 
@@ -411,11 +426,42 @@ class _SectionDecoder:
             values = np.ascontiguousarray(rows.words[where, at]).view(_PAYLOAD_TYPES[column.kind])
             at_rows = np.arange(self.blocks.size, self.blocks.size + count)
             self.blocks.payloads.append(Payload(column.name, at_rows, values))
+        self._stage(span, rows, where, count)
         self.blocks.add(
             np.full(count, self.site_base + span.id, np.int32), rows.area[where], rows.warp[where],
             start[where], end[where], rows.iteration[where], parent[where],
             np.full(count, self._depth(span), np.int32),
         )  # fmt: skip
+
+    def _stage(self, span: Span, rows: _Rows, where: Any, count: int) -> None:
+        """Which iteration of a pipelined loop the op worked for, as a payload, and where there was none."""
+        frames = {
+            other.frame
+            for other in self.section.spans
+            if (other.stage, other.loop) == ("steady", span.loop)
+            and (
+                other.frame == span.frame
+                or (span.stage != "steady" and self.section.frames[other.frame].parent == span.frame)
+            )
+        }
+        lost = self.blocks.dropped > 0
+        if not span.stage or len(frames) != 1 or (span.stage == "epilogue" and (lost or span.ahead < 0)):
+            return
+        loop = self.rows[frames.pop()].instance
+        # The loop's iterations, those behind it included; unless a ring has dropped some.
+        iterations = np.bincount(loop, minlength=int(loop.max(initial=-1)) + 1) + span.peeled
+        if span.stage == "steady":
+            values, of_loop = rows.iteration[where] + span.ahead, iterations[rows.instance][where]
+        else:
+            per_row = np.full(len(rows.lane), span.peeled, np.int64)
+            per_row[: len(iterations)] = iterations
+            of_loop = per_row[where]
+            known = span.stage == "prologue"
+            values = np.full(count, span.ahead, np.int32) if known else of_loop - 1 - span.ahead
+        at_rows = np.arange(self.blocks.size, self.blocks.size + count)
+        self.blocks.payloads.append(Payload(FOR_ITERATION, at_rows, values.astype(np.int32)))
+        if not lost:
+            self.blocks.idle.append(at_rows[values >= of_loop])
 
     def _column(self, frame: int, column: int) -> tuple[Flags, Ints]:
         """A clock column: where it was written, and the full values. Neighbouring spans share columns."""

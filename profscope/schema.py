@@ -1,7 +1,8 @@
 """The columns of a profile's two tables: their names, order and dtypes, defined once.
 
 `df` has one row per span, ordered by launch, cta, warp, then pre-order in time; behind these columns it has
-one for each name of a payload, missing where a span carries none. `launches` has one row per launch. Cycles
+one for each name of a payload, missing where a span carries none; ops of pipelined loops carry `stage` and
+`for_iteration` (see `instrument_passes.stages`). `launches` has one row per launch. Cycles
 are SM clock64 values, nanoseconds are absolute globaltimer values (or Unix time for imported traces).
 `parent` is the row of the span around this one, that of an async span the row of the span that started it; -1
 at a root. `wait` is the row of the span whose return ended an async span, -1 where none is known.
@@ -46,8 +47,8 @@ SPAN_DTYPES = {
     "duration_ns": "int64",
 }
 
-PAYLOAD_DTYPES = ("Int32", "float64")
-"""Dtypes of payload columns, missing values allowed: i32 alone, and all others."""
+PAYLOAD_DTYPES = ("Int32", "float64", "category")
+"""Dtypes of payload columns, missing values allowed: i32 alone, all other numbers, and `stage`."""
 
 LAUNCH_DTYPES = {
     "launch": "int32",

@@ -10,6 +10,7 @@ import numpy as np
 import numpy.typing as npt
 import pandas as pd
 
+from instrument_passes.stages import STAGES
 from profscope.decode import DecodedLaunch
 from profscope.schema import SPAN_DTYPES
 from profscope.timebase import TimeBase
@@ -41,6 +42,8 @@ def span_table(launches: Sequence[Part], pool: ThreadPoolExecutor) -> pd.DataFra
     }
 
     payloads = _PayloadColumns(launches, rows)
+    stages = np.array([STAGES.index(site.stage) if site.stage else -1 for site in sites], np.int8)
+    stage = np.empty(rows if (stages >= 0).any() else 0, np.int8)
 
     def fill(index: int) -> None:
         launch, _, decoded, base = launches[index]
@@ -51,6 +54,8 @@ def span_table(launches: Sequence[Part], pool: ThreadPoolExecutor) -> pd.DataFra
         for name, (codes, _) in coded.items():
             mine[name][:] = codes[site]
         mine["line"][:] = lines[site]
+        if len(stage):
+            stage[first : int(row_base[index + 1])] = stages[site]
         mine["launch"][:] = launch
         for name in ("cta", "sm", "warp", "iteration", "depth"):
             mine[name][:] = getattr(decoded, name)[order]
@@ -74,7 +79,8 @@ def span_table(launches: Sequence[Part], pool: ThreadPoolExecutor) -> pd.DataFra
             name: _categorical(values, coded[name][1]) if name in coded else values
             for name, values in columns.items()
         }
-        | payloads.series(),
+        | payloads.series()
+        | ({"stage": _categorical(stage, list(STAGES))} if len(stage) else {}),
         copy=False,
     )
 

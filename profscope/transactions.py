@@ -16,7 +16,7 @@ import numpy as np
 import numpy.typing as npt
 
 from instrument_passes.manifest import Span
-from profscope.decode import DecodedLaunch
+from profscope.decode import FOR_ITERATION, DecodedLaunch, Payload
 
 __all__ = ["SUFFIX", "with_transactions"]
 
@@ -70,7 +70,20 @@ def with_transactions(decoded: DecodedLaunch) -> DecodedLaunch:
         depth=np.concatenate([decoded.depth, decoded.depth[start] + np.int32(1)]),
         wait=np.concatenate([np.full(len(decoded.span), -1, np.int32), wait.astype(np.int32)]),
         unpaired=starts - len(start),
+        payloads=(*decoded.payloads, *_iterations(decoded, start)),
     )
+
+
+def _iterations(decoded: DecodedLaunch, start: Ints) -> list[Payload]:
+    """Of pipelined loops, the iteration that each interval's start works for."""
+    known = [payload for payload in decoded.payloads if payload.name == FOR_ITERATION]
+    if not known or not len(start):
+        return []
+    value = np.full(len(decoded.span), -1, np.int32)
+    for payload in known:
+        value[payload.rows] = payload.values
+    found = np.flatnonzero(value[start] >= 0)
+    return [Payload(FOR_ITERATION, len(decoded.span) + found, value[start[found]])]
 
 
 def _with(values: npt.NDArray[Any], rows: Ints) -> npt.NDArray[Any]:

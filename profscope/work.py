@@ -115,7 +115,8 @@ def _executions(manifest: Manifest, decoded: DecodedLaunch) -> npt.NDArray[np.fl
     warps = np.ones(len(decoded.sites))
     of_sections = [section.warps for section in manifest.sections for _ in section.spans]
     warps[[site.kind != "async" for site in decoded.sites]] = of_sections  # in-flight intervals come extra
-    return np.bincount(decoded.span, minlength=len(warps)) / warps
+    ran = np.bincount(decoded.span, minlength=len(warps))
+    return (ran - np.bincount(decoded.span[decoded.idle], minlength=len(warps))) / warps
 
 
 def _measures(span: Span) -> str:

@@ -87,6 +87,10 @@ class _SpanBuilder:
     part: str
     channel: int
     pending: int
+    stage: str
+    loop: int
+    ahead: int
+    peeled: int
     ends: list[Tick] = field(default_factory=list)
     payloads: list[Tick] = field(default_factory=list)
     ran: Tick | None = None
@@ -116,6 +120,9 @@ class SectionBuilder:
             integer(record, "bytes"), integer(record, "flops"), record.parent,
             record.attributes.get("part", "").strip('"'), integer(record, "channel"),
             integer(record, "pending"),
+            record.attributes.get("stage", "").strip('"'),
+            integer(record, "loop") if "loop" in record.attributes else -1,
+            integer(record, "ahead"), integer(record, "peeled"),
         )  # fmt: skip
 
     def finish(self) -> Section:
@@ -127,7 +134,7 @@ class SectionBuilder:
                 number[s.id], number[s.parent], s.begin.frame, s.kind, s.name, s.op, s.file, s.line,
                 s.begin.column, tuple(t.column for t in s.ends), s.bytes, s.flops,
                 tuple(t.column for t in s.payloads), s.part, s.channel, s.pending,
-                -1 if s.ran is None else s.ran.column,
+                -1 if s.ran is None else s.ran.column, s.stage, s.loop, s.ahead, s.peeled,
             )
             for s in self.spans.values()
         )  # fmt: skip

@@ -12,6 +12,7 @@ from instrument_passes.opclasses import DEFAULT_CLASSES, SPANNABLE, info_of
 from instrument_passes.passes.base import Pass, PassContext, register
 from instrument_passes.passes.walk import call_name, kernel_of, recordable_blocks, source_name
 from instrument_passes.predicates import predicate_of
+from instrument_passes.stages import stages
 from instrument_passes.targets import target_of
 from instrument_passes.transactions import roles
 
@@ -46,6 +47,7 @@ class OpSpans(Pass):
     def apply(self, module: Module, context: PassContext) -> None:
         ids = SpanIds.of(module)
         role_of = roles(kernel_of(module))
+        stage_of = stages(kernel_of(module))
         target = target_of(module) if self.measure == "latency" else None
         for block in recordable_blocks(kernel_of(module)):
             for op in tuple(block.ops):
@@ -56,9 +58,9 @@ class OpSpans(Pass):
                 name = call_name(op) if op.name == "tt.call" else source_name(op, info.label)
                 data = op.results[0] if target is not None and info.cls in _READS and op.results else None
                 if target is None or data is None or not target.waitable(data.type):
-                    role = role_of.get(op)
+                    role, on, stage = role_of.get(op), predicate_of(op), stage_of.get(op)
                     op.insert_before(
-                        begin(span, "op", name, op.name, bytes_of(op), flops_of(op), role, predicate_of(op))
+                        begin(span, "op", name, op.name, bytes_of(op), flops_of(op), role, on, stage)
                     )
                     op.insert_after(end(span))
                     continue

@@ -48,12 +48,13 @@ def encode(df: pd.DataFrame, site: Ints, table: pd.DataFrame, pool: Executor) ->
         pool.submit(_encode_piece, {name: values[begin:end] for name, values in columns.items()}, begin)
         for begin, end in bounds
     ]
+    payloads = {name: pool.submit(_payload, df[name]) for name in df.columns if name not in SPAN_DTYPES}
     return lambda: {
         "rows": len(df),
         "categories": {name: _categories(df[name]) for name in CATEGORIES},
         "sites": np.stack([_codes(table[name]) for name in SITE_COLUMNS], axis=1).tolist(),
         "pieces": [piece.result() for piece in pieces],
-        "payloads": {name: _payload(df[name]) for name in df.columns if name not in SPAN_DTYPES},
+        "payloads": {name: payload.result() for name, payload in payloads.items()},
     }
 
 
@@ -261,7 +262,11 @@ def _parents(depth: Ints, asynchronous: NDArray[np.bool_], begin: int) -> Ints:
 
 
 def _payload(column: "pd.Series[Any]") -> dict[str, Any]:
-    """The rows that carry a value, and the values' bits."""
+    """The rows that carry a value, and the values' bits; of a category, its number."""
+    if column.dtype == "category":
+        codes = column.cat.codes.to_numpy().astype(np.int32)
+        numbers = pd.Series(pd.arrays.IntegerArray(codes, codes < 0))
+        return _payload(numbers) | {"dtype": "category", "categories": _categories(column)}
     carried = np.flatnonzero(column.notna().to_numpy())
     floating = column.dtype == "float64"
     values = column.to_numpy(np.float64 if floating else np.int64, na_value=np.nan if floating else 0)
@@ -277,6 +282,10 @@ def _payload_column(payload: dict[str, Any], rows: int) -> Any:
         values = np.full(rows, np.nan)
         values[carried] = bits.view(np.float64)
         return values
+    if payload["dtype"] == "category":
+        codes = np.full(rows, -1, np.int64)
+        codes[carried] = bits
+        return _categorical(codes, payload["categories"])
     integers, missing = np.zeros(rows, np.int32), np.ones(rows, np.bool_)
     integers[carried], missing[carried] = bits, False
     return pd.arrays.IntegerArray(integers, missing)

@@ -31,6 +31,9 @@ class PayloadTexts:
 
 def payload_texts(column: "pd.Series[Any]") -> PayloadTexts:
     """The column's values, each distinct one spelled once."""
+    if column.dtype == "category":
+        texts = [f",{string_text(str(column.name))}:{string_text(str(v))}" for v in column.cat.categories]
+        return PayloadTexts(text_table(["", *texts]), column.cat.codes.to_numpy().astype(np.int32) + 1)
     carried = np.flatnonzero(column.notna().to_numpy())
     distinct, position = np.unique(column.to_numpy()[carried].astype(_plain(column)), return_inverse=True)
     index = np.zeros(len(column), np.int32)

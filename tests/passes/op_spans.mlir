@@ -35,12 +35,12 @@
 // ATOMIC-NEXT: tt.atomic_rmw
 // ATOMIC-NEXT: profscope.end
 
-// COPY: name = "async copy x", op = "ttg.async_copy_global_to_local"
+// COPY: name = "async copy x", op = "ttg.async_copy_global_to_local"{{.*}} stage = "prologue", loop = 0 : i32, ahead = 0 : i32
 // COPY-NEXT: ttg.async_copy_global_to_local
 // COPY-NEXT: "profscope.end"() {id = 0 : i32}
 // COPY-NEXT: name = "commit group x", op = "ttg.async_commit_group"
 // COPY: scf.for
-// COPY: name = "async copy x", op = "ttg.async_copy_global_to_local"
+// COPY: name = "async copy x", op = "ttg.async_copy_global_to_local"{{.*}} stage = "steady", loop = 0 : i32, ahead = 1 : i32
 
 // TMA: "profscope.begin"([[ON:%[a-z0-9_]+]]) {{.*}}name = "tma load a", op = "ttng.async_tma_copy_global_to_local", bytes = 8192 : i64
 // TMA-NEXT: ttng.async_tma_copy_global_to_local {{.*}}, [[ON]] :
