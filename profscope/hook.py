@@ -111,10 +111,10 @@ class CompileHook:
 
         def ttir(source: Any, metadata: Any) -> Any:
             nonlocal points
-            source = self._tagged(source)
-            text = str(source)
+            tagged = self._tagged(source)
+            text = "" if tagged is source else str(tagged)
             points = text if MARKER in text else ""
-            return make_ttir(source, metadata)
+            return make_ttir(tagged, metadata)
 
         def ttgir(source: Any, metadata: Any) -> Any:
             try:

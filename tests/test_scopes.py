@@ -305,7 +305,7 @@ def test_the_trace_has_them_too(profile: profscope.Profile, tmp_path: Path) -> N
     profile.save(path)
     loaded = profscope.load(path)
     pd.testing.assert_frame_equal(loaded.df, profile.df)
-    if processor.unavailable() is None and profile.metadata["options"]["instrument"] == "heavy":
+    if processor.unavailable() is None and profile.metadata["options"]["instrument"] == "light":
         with processor.Processor(path) as perfetto:
             assert perfetto.errors() == []
 

@@ -217,15 +217,20 @@ class _Placer:
                 op.replace_header(f"{op.results[0].name} = arith.constant true")
 
     def _note_what_is_missing(self) -> None:
+        """One note a line of source, however often its function is specialised or its loop is unrolled."""
         found = {part.scope[-1] for part in self.parts} | self.placed
+        entered = Counter((site.kind, site.name, site.where) for site in self.sites if site.kind != "call")
+        missing = entered - Counter(
+            (self.sites[number].kind, self.sites[number].name, self.sites[number].where) for number in found
+        )
         notes = []
-        for number, site in enumerate(self.sites):
-            if site.kind == "call" or number in found:
-                continue
+        for (kind, name, where), count in missing.items():
             why = "no op of it is left that could be recorded: removed, merged with others or out of reach"
-            if site.kind != "scope":
+            if kind != "scope":
                 why = "Triton cannot optimise this kernel with it, or it is in code that never runs"
-            notes.append(f"{site.kind} {site.name!r} ({site.where}) has no spans: {why}")
+            total = entered[kind, name, where]
+            share = f" in {count} of its {total} instances" if count < total else ""
+            notes.append(f"{kind} {name!r} ({where}) has no spans{share}: {why}")
         add_notes(self.module, notes)
 
 
