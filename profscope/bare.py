@@ -11,8 +11,7 @@ from __future__ import annotations
 import contextlib
 import itertools
 import threading
-from collections import Counter
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from typing import Any, Final, NamedTuple
 
 from triton import knobs
@@ -132,17 +131,19 @@ class BareLaunches:
         with self._possible(), self._launching(bare=False, trial=self._thread.trial), self.listen():
             yield
 
-    def describe(self, recorded: Iterable[str]) -> tuple[dict[str, Any], list[str]]:
+    def describe(self, recorded: Mapping[str, int]) -> tuple[dict[str, Any], list[str]]:
         """The metadata's entry "sampling" where only some launches are recorded, and notes.
 
-        recorded: the kernels of the recorded launches, trials left out.
+        recorded: by kernel, launches that were recorded, or captured into a CUDA graph to be recorded at its
+        replays; trials and replays do not count, neither here nor among those that there were.
         """
         if self._options.every == 1:
             return {}, self.failures
-        counts = Counter(recorded)
         with self._lock:
             seen = {name: count for name, count in self.launches.items() if self._options.matches(name)}
-        kernels = {name: {"launches": n, "recorded": counts[name]} for name, n in sorted(seen.items())}
+        kernels = {
+            name: {"launches": n, "recorded": recorded.get(name, 0)} for name, n in sorted(seen.items())
+        }
         notes = [
             f"{name}: {found['recorded']} of {found['launches']} launches were recorded; counts and totals "
             "are of those"

@@ -109,6 +109,7 @@ class Collector:
         self._log: list[tuple[Manifest, _Route, Any, int, Mark] | None] = []
         self._first = 0  # all before it are None
         self.taken: Counter[str] = Counter()  # kernel -> ordinary launches taken to the spool
+        self.captured: Counter[str] = Counter()  # kernel -> launches captured into CUDA graphs
         self.spooler: Spooler | None = None
         self._stopped = ""  # why nothing is recorded any more
         self._held_bytes = 0  # on the host, without a spool
@@ -238,6 +239,8 @@ class Collector:
             manifest = PROGRAMS.of(metadata.data["function"])
             if manifest is not None:
                 captured.launches.append((manifest, lane.about, lane.offset))
+                with self._lock:
+                    self.captured[manifest.kernel] += 1
 
     def enqueued(self, metadata: Any) -> None:
         """launch_exit_hook: the launch is in its stream, so its memory may be drained behind it."""

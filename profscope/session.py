@@ -6,6 +6,7 @@ import atexit
 import contextlib
 import platform
 import threading
+from collections import Counter
 from collections.abc import Sequence
 from pathlib import Path
 from types import TracebackType
@@ -171,7 +172,7 @@ class Session:
         waiting = [launch.manifest.kernel for launch in collector.launches if launch.mark == ORDINARY]
         assert self._bare is not None
         assert self._inductor is not None
-        sampling, sampled = self._bare.describe([*collector.taken.elements(), *waiting])
+        sampling, sampled = self._bare.describe(Counter(waiting) + collector.taken + collector.captured)
         return sampling, [*self._inductor.notes(), *sampled, *collector.notes()]
 
     def _running(self) -> Collector:

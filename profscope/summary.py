@@ -114,8 +114,12 @@ def with_launches(table: pd.DataFrame, launches: pd.DataFrame, metadata: dict[st
     """A summary with the columns launches, the kernel's launches that were recorded, and launches_seen, those
     there were: more where `session(every=...)` recorded only some. Nothing is scaled up to the latter."""
     recorded = launches["kernel"].value_counts()
+    beside = launches.loc[
+        launches["trial"] | (launches["graph"] >= 0), "kernel"
+    ].value_counts()  # never left out
     seen = {
-        name: counts["launches"] for name, counts in metadata.get("sampling", {}).get("kernels", {}).items()
+        name: counts["launches"] + int(beside.get(name, 0))
+        for name, counts in metadata.get("sampling", {}).get("kernels", {}).items()
     }
     kernels = table["kernel"].astype("str")
     counts = kernels.map(recorded).fillna(0).astype("int64")

@@ -113,13 +113,15 @@ def test_threads_do_not_disturb_each_others_turns() -> None:
     assert prof.metadata["sampling"]["kernels"]["add_kernel"] == {"launches": 60, "recorded": 15}
 
 
-def test_everything_comes_back_when_a_launch_that_is_not_recorded_raises() -> None:
+@pytest.mark.parametrize("turn", [0, 1])
+def test_everything_comes_back_when_a_launch_raises(turn: int) -> None:
     before = triton_globals()
     x = torch.zeros(8)
 
     def body() -> None:
         with session(every=2):
-            launch()
+            for _ in range(turn):
+                launch()
             add_kernel[lambda meta: 1 // 0](x, x, x, 8, BLOCK=1024)
 
     with pytest.raises(ZeroDivisionError):
@@ -219,6 +221,17 @@ def test_trials_are_left_out() -> None:
     assert prof.launches["grid_x"].tolist() == [triton.cdiv(1000, best.kwargs["BLOCK"])] * 2
     assert prof.launches["num_warps"].tolist() == [best.num_warps] * 2
     assert not prof.launches["trial"].any()
+
+
+def test_trials_count_beside_the_launches_that_are_sampled() -> None:
+    tuning = Tuning()
+    with session(trials=True, every=2) as prof:
+        for _ in range(4):
+            tuning.launch()
+    assert prof.launches["trial"].tolist() == [True] * 4 + [False] * 2
+    assert prof.metadata["sampling"]["kernels"] == {"tuned_kernel": {"launches": 4, "recorded": 2}}
+    summary = prof.summary()
+    assert set(zip(summary["launches"], summary["launches_seen"], strict=True)) == {(6, 8)}
 
 
 def test_trials_are_recorded_and_marked_where_asked_for() -> None:

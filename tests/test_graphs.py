@@ -116,6 +116,7 @@ def test_every_replay_of_every_graph_is_told_apart(device: Device) -> None:
         (in_graph(0, 1), 2), (in_graph(0, 1), 3),
     ]  # fmt: skip
     assert device.collector.unrecorded == {}
+    assert device.collector.captured == {"add_kernel": 3}
 
 
 def test_replays_outlast_any_number_of_full_arenas(device: Device) -> None:
