@@ -14,6 +14,7 @@ from pathlib import Path
 
 import pytest
 
+from instrument_passes.opclasses import SPANNABLE
 from instrument_passes.opt import main
 
 HERE = Path(__file__).parent
@@ -60,3 +61,9 @@ def test_every_pass_has_a_file() -> None:
 
     ours = [name for name, cls in passes().items() if cls.__module__.startswith("instrument_passes.")]
     assert {name.replace("-", "_") for name in ours} <= {file.stem for file in HERE.glob("*.mlir")}
+
+
+def test_every_class_that_can_be_recorded_has_a_run() -> None:
+    runs = " ".join(run for file, run in _runs() if file.stem in ("op_spans", "op_classes"))
+    named = {name for names in re.findall(r"classes=([\w;]+)", runs) for name in names.split(";")}
+    assert named == set(SPANNABLE)
