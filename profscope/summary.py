@@ -27,10 +27,22 @@ def sites(df: pd.DataFrame) -> tuple[Ints, pd.DataFrame]:
             key, distinct = pd.factorize(key)
             size = len(distinct)
         key, size = key * count + codes, size * count
-    site, _ = pd.factorize(key)
-    first = pd.Series(site).drop_duplicates().index
+    site, first = _numbered(key, size)
     table = df[list(SITE_COLUMNS)].iloc[first].reset_index(drop=True)
-    return site.astype(np.int64, copy=False), table
+    return site, table
+
+
+def _numbered(key: Ints, size: int) -> tuple[Ints, Ints]:
+    """Keys below `size` numbered in order of first appearance; and the row where each first appears."""
+    if size > 1 << 22:
+        site, _ = pd.factorize(key)
+        return site.astype(np.int64, copy=False), pd.Series(site).drop_duplicates().index.to_numpy()
+    row_of_key = np.full(size, -1, np.int64)
+    row_of_key[key[::-1]] = np.arange(len(key))[::-1]  # of several the last is kept, which is the first row
+    first = np.sort(row_of_key[row_of_key >= 0])
+    number = np.empty(size, np.int64)
+    number[key[first]] = np.arange(len(first))
+    return number[key], first
 
 
 def _codes(column: "pd.Series[Any]") -> tuple[Ints, int]:

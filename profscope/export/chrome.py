@@ -32,7 +32,7 @@ SCHEMA = 1
 END = b"\n]}\n"
 """How every trace ends; a reader that stops after the first line checks for it."""
 
-BLOCK_ROWS = 8192
+BLOCK_ROWS = 16384
 
 
 def trace_pieces(profile: Profile, pool: Executor, prepare: Callable[[bytes], T]) -> Iterator[T]:

@@ -74,10 +74,18 @@ class EventLines:
         }
         named = zip(table["scope"], table["kind"], strict=True)
         self._async_ends = text_table([_event_start(*site, '"ph":"e"') for site in named])
-        self._cta, self._launch = df["cta"].to_numpy(), df["launch"].to_numpy()
-        self._place = tracks.track
         places = tracks.table[["pid", "tid"]].to_numpy().tolist()
-        self._places = text_table([f'}},"pid":{pid},"tid":{tid},"ts":' for pid, tid in places])
+        place = Text(text_table([f'}},"pid":{pid},"tid":{tid},"ts":' for pid, tid in places]), tracks.track)
+        cta, launch = (df[name].to_numpy()[tracks.first] for name in ("cta", "launch"))
+        # What all lines of a run share: the end of a begin's args, or of an end's id.
+        whose: list[Column] = [
+            Constant(',"cta":'),
+            Number(cta, b"  -1"),
+            Constant(',"launch":'),
+            Number(launch),
+        ]
+        self._args_end = line_words(len(cta), [*whose, place])
+        self._id_end = line_words(len(cta), [place])
         lanes = range(int(self._lane.max(initial=-1)) + 1)
         self._lanes = text_table([f',"id2":{{"local":"{lane:#x}"' for lane in lanes])
         self._flows = text_table([f',"bind_id":"{lane:#x}"' for lane in lanes])
@@ -109,28 +117,24 @@ class EventLines:
 
     def _opening(self, rows: Ints | slice, layout: int) -> Words:
         form = layout & FORM
-        columns: list[Column] = [Text(self._tables[form], self._text[rows]), Number(self._iteration[rows])]
-        columns += [Constant(',"cta":'), Number(self._cta[rows], b"  -1")]
-        columns += [Constant(',"launch":'), Number(self._launch[rows])]
+        text = self._text[rows]
+        columns: list[Column] = [Text(self._tables[form], text), Number(self._iteration[rows])]
         if layout & PAYLOAD:
             columns += [Text(payload.table, payload.index[rows]) for payload in self._payloads]
-        columns += [self._where(rows), Microseconds(self._start[rows])]
+        columns += [Text(self._args_end, self._run[rows]), Microseconds(self._start[rows])]
         if form in (COMMON, RARE):
             columns += [Constant(',"dur":'), Microseconds(self._duration[rows])]
         elif form == ASYNC:
             columns += [Text(self._lanes, self._lane[rows]), Constant("}")]
         if layout & FLOW:
             columns += [Text(self._flows, self._flow[rows]), Text(FLOW_ENDS, self._flow_end[rows])]
-        return line_words(columns)
+        return line_words(len(text), columns)
 
     def _async_end(self, rows: Ints) -> Words:
         end = Microseconds(self._start[rows] + self._duration[rows])
         lanes = Text(self._lanes, self._lane[rows])
-        return line_words([Text(self._async_ends, self._site[rows]), lanes, self._where(rows), end])
-
-    def _where(self, rows: Ints | slice) -> Text:
-        """What follows the args of a begin or the id of an end, which it closes."""
-        return Text(self._places, self._place[self._run[rows]])
+        where = Text(self._id_end, self._run[rows])
+        return line_words(len(rows), [Text(self._async_ends, self._site[rows]), lanes, where, end])
 
 
 def name_events(tracks: pd.DataFrame, emulated: bool) -> list[str]:

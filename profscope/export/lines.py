@@ -116,11 +116,9 @@ class Microseconds:
 Column = Text | Constant | Number | Microseconds
 
 
-def line_words(columns: Sequence[Column]) -> Words:
-    """Lay columns out side by side, the first a Text: words of shape (lines, width)."""
-    first = columns[0]
-    assert isinstance(first, Text)
-    block = np.empty((len(first.index), sum(column.width for column in columns)), np.uint32)
+def line_words(lines: int, columns: Sequence[Column]) -> Words:
+    """Lay columns out side by side: words of shape (lines, width)."""
+    block = np.empty((lines, sum(column.width for column in columns)), np.uint32)
     at = 0
     for column in columns:
         column.fill(block[:, at : at + column.width])

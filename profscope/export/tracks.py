@@ -26,12 +26,14 @@ class Tracks:
 
     table       one row per track, in order: pid, tid, device, sm, slot, warp, lane
     run         each row's run, the spans of one warp that share a track, shape (rows,)
+    first       each run's first row, shape (runs,)
     track       each run's track, its number in `table`, shape (runs,)
     async_lane  each async row's lane, unique over the trace; -1 for other rows, shape (rows,)
     """
 
     table: pd.DataFrame
     run: Ints
+    first: Ints
     track: Ints
     async_lane: Ints
 
@@ -65,7 +67,7 @@ def assign_tracks(df: pd.DataFrame, device: Ints) -> Tracks:
     track, table = _number_tracks(np.stack(key).astype(np.int64))
     rows = np.flatnonzero(~synchronous)
     lanes = _async_lanes(df, rows, track[run[rows]], start, end)
-    return Tracks(table, run, track, lanes)
+    return Tracks(table, run, first, track, lanes)
 
 
 def interval_slots(group: Ints, start: Ints, end: Ints) -> Ints:

@@ -36,7 +36,7 @@ def test_every_line_reads_back(rows: list[tuple[str, int, int]]) -> None:
         Microseconds(np.array(times)),
         Constant("}"),
     ]
-    lines = line_words(columns)
+    lines = line_words(len(rows), columns)
     read = [json.loads(line, parse_float=str) for line in lines.tobytes().split(b"\n")[1:]]
     expected = [
         {
@@ -56,7 +56,7 @@ def test_pieces_are_merged_in_order(letters: list[str]) -> None:
     for letter in sorted(set(letters)):
         numbers = np.array([at for at, own in enumerate(letters) if own == letter])
         texts = text_table([f"{letter * ord(letter)}{at:04}\n" for at in numbers])
-        pieces.append((numbers, line_words([Text(texts, np.arange(len(numbers)))])))
+        pieces.append((numbers, line_words(len(numbers), [Text(texts, np.arange(len(numbers)))])))
     lines = join_lines(pieces, len(letters)).decode().replace(" ", "").splitlines()
     assert lines == [f"{letter * ord(letter)}{at:04}" for at, letter in enumerate(letters)]
 
