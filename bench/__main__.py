@@ -29,7 +29,7 @@ import torch
 import triton
 
 import profscope
-from bench import gpu, kernels, launch_path, static
+from bench import gpu, kernels, launch_path, session_end, static
 from bench.table import Cell, Row, render, row_from_json, row_to_json
 from bench.timing import synchronize, why
 
@@ -73,6 +73,7 @@ def tasks(*, dry_run: bool, rounds: int) -> dict[str, Task]:
     found["static: launch path"] = partial(launch_path.launch_path, small, rounds)
     for workload in chosen:
         found[f"static: {workload.name}"] = partial(static.static, workload)
+    found["static: replayed session"] = partial(session_end.replayed_end, *((1, 8) if dry_run else (21, 245)))
     return found
 
 

@@ -383,11 +383,15 @@ class _SectionDecoder:
         newest[total == 0] = 0
         clocks_in_row = sum(column.kind == "clock" for column in frame.columns)
         # The parent row of row n is the first whose count exceeds n; parents are sorted by (lane, number).
-        key = parent.lane * (1 << 33) + after
-        instance = np.searchsorted(key, lane * (1 << 33) + number, side="right").astype(np.int64)
         before = np.zeros_like(after)
         same = parent.lane[1:] == parent.lane[:-1]
         before[1:][same] = after[:-1][same]
+        rows_of = np.maximum(after - before, 0)
+        if int(rows_of.sum()) == len(number) == int(total.sum()) and bool((before <= after).all()):
+            instance = np.repeat(np.arange(len(after)), rows_of)  # every row is there, in order
+        else:
+            key = parent.lane * (1 << 33) + after
+            instance = np.searchsorted(key, lane * (1 << 33) + number, side="right").astype(np.int64)
         # The oldest parent row that a ring kept has lost its predecessor's count, so nobody can tell which
         # rows were its own: they count as dropped, with the rows of the parents that were overwritten.
         oldest_lost = np.ones(len(after), bool)

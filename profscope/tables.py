@@ -15,7 +15,7 @@ from profscope.decode import DecodedLaunch
 from profscope.schema import SPAN_DTYPES
 from profscope.timebase import TimeBase
 
-__all__ = ["span_table"]
+__all__ = ["span_table", "time_order"]
 
 Ints = npt.NDArray[np.int64]
 # Launch index, kernel, decoded launch, time base.
@@ -49,7 +49,7 @@ def span_table(launches: Sequence[Part], pool: ThreadPoolExecutor) -> pd.DataFra
         launch, _, decoded, base = launches[index]
         first = int(row_base[index])
         mine = {name: values[first : int(row_base[index + 1])] for name, values in columns.items()}
-        order = _order(decoded)
+        order = time_order(decoded)
         site = decoded.span[order] + site_base[index]
         for name, (codes, _) in coded.items():
             mine[name][:] = codes[site]
@@ -126,8 +126,8 @@ def _categorical(codes: Any, names: list[str]) -> Any:
     return pd.Categorical.from_codes(codes, dtype=dtype, validate=False)
 
 
-def _order(decoded: DecodedLaunch) -> Ints:
-    """Sorts by CTA, warp, start; ties (shared clock reads) by site, which are numbered in program order."""
+def time_order(decoded: DecodedLaunch) -> Ints:
+    """The spans by CTA, warp, start; ties (shared clock reads) by site, as numbered in program order."""
     if not len(decoded.span):
         return np.zeros(0, np.int64)
     start = decoded.start_cycle - decoded.start_cycle.min()

@@ -35,6 +35,7 @@ WINDOW_STEPS = 500
 MAX_WINDOWS = 256
 # Bits for cycles in the keys that find a cycle's place on its SM's curve.
 _KEY_BITS = 46
+_NEVER = np.iinfo(np.int64).max  # cycles
 
 
 @dataclass(frozen=True)
@@ -63,18 +64,38 @@ class TimeBase:
             return np.zeros(len(cycle), np.int64)
         place = np.zeros(int(self.sms[-1]) + 1, np.int64)
         place[self.sms] = np.arange(len(self.sms))
-        return self.epoch_ns + np.floor(self._relative(cycle, place[sm])).astype(np.int64)
+        # Neighbouring rows are mostly of one CTA, and so of one SM: what is looked up for one serves many.
+        first = np.flatnonzero(np.diff(sm, prepend=-1))
+        return self.epoch_ns + np.floor(self._relative(cycle, place[sm[first]], first)).astype(np.int64)
 
-    def _relative(self, cycle: Ints, at: Ints) -> Floats:
-        """ns since epoch_ns; at: position of the SM in `sms`. Beyond its ends a curve goes on straight."""
-        point = self.first[at]
-        if len(self.point_cycle) > len(self.sms):
-            origin = self.point_cycle[self.first]
-            length = self.point_cycle[self.last] - origin
-            sm_of_point = np.repeat(np.arange(len(self.sms)), self.last - self.first + 1)
-            keys = (sm_of_point << _KEY_BITS) + self.point_cycle - origin[sm_of_point]
-            along = np.clip(cycle - origin[at], 0, length[at])
-            point = np.searchsorted(keys, (at << _KEY_BITS) + along, side="right") - 1
+    def _relative(self, cycle: Ints, at: Ints, first: Ints) -> Floats:
+        """ns since epoch_ns. Beyond its ends a curve goes on straight.
+
+        The rows come in stretches of one SM each: at, its position in `sms`, and first, its first row.
+        """
+        counts = np.diff(first, append=len(cycle))
+        if len(self.point_cycle) == len(self.sms) or not len(cycle):
+            return self._along(cycle, np.repeat(self.first[at], counts))
+        lowest = self._point(np.minimum.reduceat(cycle, first), at)
+        highest = self._point(np.maximum.reduceat(cycle, first), at)
+        # From its first point on or from the next, for a stretch that no more than two lines cross.
+        point = np.repeat(lowest, counts)
+        point += cycle >= np.repeat(np.where(lowest < highest, self.point_cycle[highest], _NEVER), counts)
+        several = np.repeat(highest - lowest > 1, counts)
+        point[several] = self._point(cycle[several], np.repeat(at, counts)[several])
+        return self._along(cycle, point)
+
+    def _point(self, cycle: Ints, at: Ints) -> Ints:
+        """The point from which the curve of the SM at position `at` goes through `cycle`."""
+        origin = self.point_cycle[self.first]
+        length = self.point_cycle[self.last] - origin
+        sm_of_point = np.repeat(np.arange(len(self.sms)), self.last - self.first + 1)
+        keys = (sm_of_point << _KEY_BITS) + self.point_cycle - origin[sm_of_point]
+        along = np.clip(cycle - origin[at], 0, length[at])
+        found: Ints = np.searchsorted(keys, (at << _KEY_BITS) + along, side="right") - 1
+        return found
+
+    def _along(self, cycle: Ints, point: Ints) -> Floats:
         since = (cycle - self.point_cycle[point]) * self.point_slope[point]
         return np.asarray(self.point_ns[point] + since, np.float64)
 
@@ -164,7 +185,8 @@ def _curves(sm: Ints, cycle: Ints, gtime: Ints, slope: float, step: float) -> Ti
     ends = last[last > first]
     slopes[ends] = slopes[ends - 1]
     base = TimeBase(1 / slope, sms, first, last, mean_cycle, mean_ns, slopes, epoch, 0.0)
-    off = np.abs(true_ns - base._relative(cycle, at))
+    places = np.arange(len(sms))
+    off = np.abs(true_ns - base._relative(cycle, places, np.searchsorted(at, places)))
     return replace(base, uncertainty_ns=float(off.max()) + step / 2)
 
 

@@ -17,6 +17,7 @@ import numpy.typing as npt
 
 from instrument_passes.manifest import Span
 from profscope.decode import FOR_ITERATION, DecodedLaunch, Payload
+from profscope.tables import time_order
 
 __all__ = ["SUFFIX", "with_transactions"]
 
@@ -52,7 +53,9 @@ def with_transactions(decoded: DecodedLaunch) -> DecodedLaunch:
         if site.part in _STARTS and site.channel in channels:
             copy[index] = len(sites)
             sites.append(replace(site, kind="async", name=site.name + SUFFIX, part="", payloads=()))
-    pairs = [_pairs(decoded, channel) for channel in sorted(channels)]
+    order = time_order(decoded)
+    ordered = decoded.span[order]
+    pairs = [_pairs(decoded, channel, order, ordered) for channel in sorted(channels)]
     start, wait = (np.concatenate(rows) for rows in zip(*pairs, strict=True))
     starts = int(np.count_nonzero(copy[decoded.span] >= 0))
 
@@ -105,17 +108,21 @@ def _channels(sites: tuple[Span, ...]) -> set[int]:
     }
 
 
-def _pairs(decoded: DecodedLaunch, channel: int) -> tuple[Ints, Ints]:
-    """Rows of starts, and for each the row of the wait that ended it."""
+def _pairs(
+    decoded: DecodedLaunch, channel: int, order: Ints, ordered: npt.NDArray[np.int32]
+) -> tuple[Ints, Ints]:
+    """Rows of starts, and for each the row of the wait that ended it.
+
+    order: that of `time_order`; ordered: the sites in it.
+    """
     mine = np.array([bool(site.part) and site.channel == channel for site in decoded.sites])
-    rows = np.flatnonzero(mine[decoded.span])
+    chosen = mine[ordered]
+    rows, site = order[chosen], ordered[chosen]
     lane = decoded.cta[rows].astype(np.int64) << 16 | decoded.warp[rows]
-    order = np.lexsort((decoded.span[rows], decoded.start_cycle[rows], lane))
-    rows, lane = rows[order], lane[order]
-    site = decoded.span[rows]
 
     def are(*parts: str) -> Flags:
-        return np.array([s.part in parts for s in decoded.sites])[site]
+        flags: Flags = np.array([s.part in parts for s in decoded.sites])[site]
+        return flags
 
     before = _running(lane, are(*_GROUPS))  # groups that the warp has made, this row's included
     closed = any(s.part == "close" and s.channel == channel for s in decoded.sites)
