@@ -141,6 +141,8 @@ class Session:
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
+        if not self._open:
+            return  # left already, as at the interpreter's end
         atexit.unregister(self._at_exit)
         self._open = False
         self._stack.close()

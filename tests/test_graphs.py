@@ -167,6 +167,32 @@ def test_a_graph_that_needs_more_than_its_memory_says_so(device: Device) -> None
     assert "memory=" in why
 
 
+def test_replays_after_recording_has_stopped_are_counted(device: Device) -> None:
+    graph = device.capture(1, 2)
+    graph.replay()
+    device.collector.stop("enough")
+    graph.replay()
+    device.launch(3)
+    assert device.capture(4).nodes == []
+    assert [mark for mark, _ in device.recorded()] == [in_graph(0, 0)] * 2
+    assert device.collector.unrecorded == {"enough": 4}
+
+
+def test_launches_leave_memory_once_they_are_taken_to_the_spool(device: Device) -> None:
+    taken, launches = 0, 600  # more than the arenas hold
+    for value in range(launches):
+        device.launch(value % 250 + 1)
+        while device.collector.take(1) is not None:
+            taken += 1
+    assert 0 < taken < launches
+    assert len(device.collector) == launches
+    assert len(device.collector.launches) == launches - taken
+    device.collector.drain()
+    while device.collector.take(1) is not None:
+        taken += 1
+    assert (taken, device.collector.launches) == (launches, [])
+
+
 def test_a_device_without_memory_leaves_the_captured_launches_bare(device: Device) -> None:
     device.launch(1)
     device.gpu.full = True

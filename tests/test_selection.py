@@ -155,6 +155,19 @@ def test_some_warps_in_less_memory(warps: Any, expected: list[int]) -> None:
     assert note == f"add_kernel: of the 4 warps of a CTA only {', '.join(map(str, expected))} recorded"
 
 
+@pytest.mark.parametrize("name", ["noinline", "nested_loops"])
+def test_some_warps_record_what_they_record_among_all(name: str) -> None:
+    case = CASES[name]
+    sites = ["cta", "warp", "scope", "line", "iteration", "depth"]
+    found = []
+    for options in ({}, {"warps": [1]}):
+        with session(instrument="heavy", **options) as prof:
+            case.launch(case.inputs("cpu"))
+        chosen = prof.df[prof.df["warp"] == 1]
+        found.append(chosen[sites].astype(str).to_numpy().tolist())
+    assert found[0] == found[1] != []
+
+
 def test_warps_that_a_kernel_has_not_leave_it_bare() -> None:
     with session(warps=[8]) as prof:
         out = launch_add()
@@ -174,7 +187,7 @@ CHOICES: list[dict[str, Any]] = [
 
 
 @pytest.mark.parametrize("options", CHOICES, ids=str)
-@pytest.mark.parametrize("name", ["matmul", "attention", "nested_loops", "while"])
+@pytest.mark.parametrize("name", ["matmul", "attention", "nested_loops", "while", "noinline"])
 def test_no_choice_changes_what_a_kernel_computes(name: str, options: dict[str, Any]) -> None:
     case = CASES[name]
     inputs = case.inputs("cpu")

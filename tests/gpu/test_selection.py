@@ -8,6 +8,7 @@ import pytest
 import torch
 
 import profscope
+from tests.gpu.run_kernels import all_cases, same_bits
 from tests.gpu.test_collection import launch_add
 
 pytestmark = [
@@ -71,3 +72,18 @@ def test_small_choices_agree_with_the_whole() -> None:
         launch_add()
     assert sorted(prof.df["cta"].unique()) == list(range(64))
     assert prof.metadata["notes"] == []
+
+
+@pytest.mark.parametrize(
+    "options",
+    [{"ctas": "first wave"}, {"ctas": [0, 1]}, {"sms": list(range(0, 132, 2))}, {"warps": 2}],
+    ids=str,
+)
+def test_no_choice_changes_what_a_kernel_computes(options: dict[str, Any]) -> None:
+    for case in all_cases("small"):
+        inputs = case.inputs("cuda")
+        bare = case.launch(inputs)
+        with profscope.session(backend="gpu", instrument="heavy", **options) as prof:
+            outputs = case.launch(inputs)
+        assert same_bits(bare, outputs), case.name
+        assert prof.profile.validate() == [], case.name
