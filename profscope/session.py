@@ -71,7 +71,8 @@ def session(
     which nothing is recorded any more; launches run on.
 
     Raises OptionError for a bad option at once. Entering raises SessionError where another session is active,
-    the backend is not there, or the spool cannot be created.
+    the backend is not there, a sanitizer of Triton's is on that cannot stand beside a session, or the spool
+    cannot be created.
     """
     return Session(
         Options(
