@@ -125,6 +125,6 @@ def _measures(span: Span) -> str:
         return ""
     if span.name.endswith(" latency"):
         return "data"
-    # Only an asynchronous warp_group_dot has a role in asynchronous work.
-    synchronous = span.op == "ttng.warp_group_dot" and not span.part
+    # A warp_group_dot that waits for itself is shown as another op than one that is only issued.
+    synchronous = span.op == "ttng.warp_group_dot" and not span.name.startswith(OPS[span.op].label)
     return "completion" if OPS[span.op].completes or synchronous else "issue"
