@@ -128,7 +128,7 @@ def _pairs(
     closed = any(s.part == "close" and s.channel == channel for s in decoded.sites)
     group = np.where(are("issue"), before - 1, before if closed else before - 1)
     pending = np.array([s.pending for s in decoded.sites])[site]
-    done = np.where(are("phase"), _running(lane, are("phase")), np.maximum(before - pending, 0))
+    done = np.maximum(np.where(are("phase"), _running(lane, are("phase")), before) - pending, 0)
     starts, waits = np.flatnonzero(are(*_STARTS) & (group >= 0)), np.flatnonzero(are(*_WAITS))
     if not len(starts) or not len(waits):
         return rows[:0], rows[:0]

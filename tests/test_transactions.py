@@ -115,6 +115,31 @@ def test_a_producer_warp_and_its_consumers() -> None:
     assert in_flight(launch(elsewhere + producer + consumers, used)) == [(20, 55), (40, 75)]
 
 
+@settings(max_examples=100, deadline=None)
+@given(st.integers(0, 3), st.lists(st.booleans(), max_size=40))
+def test_a_producer_that_first_finds_free_buffers(depth: int, turns: list[bool]) -> None:
+    """Warp 0 waits for buffers that warp 1 frees; its first `depth` waits return at once."""
+    used = tuple(
+        replace(s, part=s.part if i in (ISSUE, PHASE) else "", pending=depth if i == PHASE else 0)
+        for i, s in enumerate(SITES)
+    )
+    events: list[tuple[int, int, int]] = []
+    freed: list[int] = []
+    expected, waits = [], 0
+    for issue in turns:
+        if issue:
+            freed.append(len(events) * 10)
+        elif waits < depth + len(freed):  # else the wait has not returned yet
+            if waits >= depth:
+                expected.append((freed[waits - depth], len(events) * 10 + 5))
+            waits += 1
+        else:
+            continue
+        events.append((0, 1, ISSUE) if issue else (0, 0, PHASE))
+    if events:
+        assert in_flight(launch(events, used)) == expected
+
+
 def test_nothing_to_pair() -> None:
     starts = tuple(replace(s, part=s.part if i in (ISSUE,) else "") for i, s in enumerate(SITES))
     assert with_transactions(launch([(0, 0, ISSUE)], starts)).sites == starts

@@ -8,6 +8,7 @@ from tests.kernels import (
     attention,
     control_flow,
     forms,
+    gluon_tcgen05,
     gluon_ws,
     layer_norm,
     matmul,
@@ -58,6 +59,7 @@ def _exchanges() -> list[Spec]:
 
 def specs() -> list[Spec]:
     families = (
-        add, softmax, layer_norm, matmul, matmul_tma, matmul_ws, gluon_ws, attention, control_flow, forms
+        add, softmax, layer_norm, matmul, matmul_tma, matmul_ws, gluon_ws, gluon_tcgen05, attention,
+        control_flow, forms,
     )  # fmt: skip
     return [spec for family in families for spec in family.specs()] + _exchanges()
