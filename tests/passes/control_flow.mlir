@@ -1,6 +1,10 @@
 // RUN: profscope-opt %S/inputs/call_paths.ttgir -p 'kernel-span,loop-spans,op-spans{classes=load;barrier},lower-records' | FileCheck %s --check-prefix=CALLS
 // RUN: profscope-opt %S/inputs/joined_paths.ttgir -p 'kernel-span,loop-spans,iteration-spans,lower-records' | FileCheck %s --check-prefix=JOIN
 // RUN: profscope-opt %S/inputs/gluon_ws_loop.ttgir -p 'kernel-span,loop-spans,iteration-spans,lower-records' | FileCheck %s --check-prefix=REENTERED
+// RUN: profscope-opt %S/inputs/add_cluster_sm90.ttgir -p 'kernel-span,lower-records' | FileCheck %s --check-prefix=CLUSTER
+// RUN: profscope-opt %S/inputs/add.ttgir -p 'kernel-span,lower-records' | FileCheck %s --check-prefix=ALONE
+// RUN: profscope-opt %S/inputs/softmax.ttgir -p 'op-spans{classes=reduce},lower-records' | FileCheck %s --check-prefix=REDUCE
+// RUN: profscope-opt %S/inputs/matmul_tma_sm90.ttgir --triton 3.8 -p 'kernel-span,loop-spans,iteration-spans,lower-records,allocate-buffer' | FileCheck %s --check-prefix=PERSISTENT
 
 // Every call path has a copy of the noinline function, which is handed the row, the lane that stores, what rings
 // need, and the counts of its loops; it hands the counts back. The function itself is gone. The section's word
@@ -70,3 +74,30 @@
 // REENTERED-NEXT: ttg.warp_return
 // REENTERED: -> (f32, i32, i32)
 // REENTERED: scf.yield {{.*}}, {{%ps_count_[0-9]+}}, [[OUT]] :
+
+// The CTAs of a cluster say which of it they are; a CTA alone does not ask.
+// CLUSTER: "ttg.num-ctas" = 2
+// CLUSTER: %cluster_ctarank
+// CLUSTER: tt.return
+// ALONE: tt.func public
+// ALONE-NOT: %cluster_ctarank
+// ALONE: tt.return
+
+// Nothing is recorded in a region that runs per element.
+// REDUCE: [[BEFORE:%ps_clock_[0-9]+]] = {{.*}}%clock
+// REDUCE-NEXT: "tt.reduce"
+// REDUCE-NEXT: ^bb0
+// REDUCE-NOT: tt.elementwise_inline_asm
+// REDUCE: tt.reduce.return
+// REDUCE-NEXT: }) :
+// REDUCE-NEXT: [[AFTER:%ps_clock_[0-9]+]] = {{.*}}%clock
+
+// A persistent kernel: the loop over tiles carries the count of the loop in it. The memory that the kernel asks for
+// itself, for its descriptors, stays apart from ours.
+// PERSISTENT: ttg.global_scratch_alloc {{{.*}}, third_party_allocation}
+// PERSISTENT: %a_desc_0 = ttg.global_scratch_alloc {alignment = 128 : i32, nbytes = 128 : i32} :
+// PERSISTENT: scf.for %tile {{.*}}iter_args([[TILES:%ps_[0-9]+]] = %ps_zero_0, [[STEPS:%ps_[0-9]+]] = %ps_zero_0)
+// PERSISTENT: [[DONE:%ps_[0-9]+]] = scf.for {{.*}}, {{%ps_[0-9]+}} = [[STEPS]])
+// PERSISTENT: st.global{{.*}} [[DONE]],
+// PERSISTENT: [[NEXT:%ps_count_[0-9]+]] = arith.addi [[TILES]], %ps_one_0
+// PERSISTENT: scf.yield [[NEXT]], [[DONE]] :
