@@ -22,6 +22,7 @@ from profscope.export.jsontext import document_text, string_text
 from profscope.export.lines import (
     Column,
     Constant,
+    Hex,
     Microseconds,
     Number,
     Text,
@@ -88,9 +89,9 @@ class EventLines:
         self._id_end = line_words(len(cta), [place])
         lanes = range(int(self._lane.max(initial=-1)) + 1)
         self._lanes = text_table([f',"id2":{{"local":"{lane:#x}"' for lane in lanes])
-        self._flows = text_table([f',"bind_id":"{lane:#x}"' for lane in lanes])
         self._payloads = [payload_texts(df[name]) for name in df.columns if name not in SPAN_DTYPES]
-        self._flow, self._flow_end = flow_ends(df, self._lane)
+        self._flow, self._flow_end = flow_ends(df)
+        self._last_flow = int(self._flow.max(initial=0))
 
     def block(self, begin: int, end: int) -> bytes:
         """The lines of rows begin..end (at most the table's rows), in order; what is in flight comes first.
@@ -127,7 +128,8 @@ class EventLines:
         elif form == ASYNC:
             columns += [Text(self._lanes, self._lane[rows]), Constant("}")]
         if layout & FLOW:
-            columns += [Text(self._flows, self._flow[rows]), Text(FLOW_ENDS, self._flow_end[rows])]
+            columns += [Constant(',  "bind_id":"0x'), Hex(self._flow[rows], self._last_flow)]
+            columns += [Text(FLOW_ENDS, self._flow_end[rows])]
         return line_words(len(text), columns)
 
     def _async_end(self, rows: Ints) -> Words:

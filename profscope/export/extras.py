@@ -15,7 +15,7 @@ __all__ = ["FLOW_ENDS", "PayloadTexts", "flow_ends", "payload_texts"]
 
 Ints = NDArray[np.int64]
 BEGIN, STEP, END = range(3)
-FLOW_ENDS = text_table([',"flow_out":true', ',"flow_in":true,"flow_out":true', ',"flow_in":true'])
+FLOW_ENDS = text_table(['","flow_out":true', '","flow_in":true,"flow_out":true', '","flow_in":true'])
 
 ARGS = ("file", "line", "iter", "cta", "launch")
 """Names that every event's args have; a payload of that name gets a longer one."""
@@ -43,13 +43,12 @@ def payload_texts(column: "pd.Series[Any]") -> PayloadTexts:
     return PayloadTexts(text_table(["", *texts]), index)
 
 
-def flow_ends(df: pd.DataFrame, lane: Ints) -> tuple[Ints, NDArray[np.int8]]:
+def flow_ends(df: pd.DataFrame) -> tuple[Ints, NDArray[np.int8]]:
     """Each row's flow, -1 if none, and which of FLOW_ENDS it is; both empty where nothing is in flight.
 
-    A flow runs through all the intervals that one wait ended, as they began, to the wait. Its number is the
-    lane of the first, which no other interval has meanwhile; `lane` is `Tracks.async_lane`. Arrows run
-    forward in time: what did not begin before its wait has none, as with a consumer that waits before its
-    producer has started the copy.
+    A flow runs through all the intervals that one wait ended, as they began, to the wait. Numbers are used
+    once: an event that ends a flow does not close it. Arrows run forward in time: what did not begin before
+    its wait has none, as with a consumer that waits before its producer has started the copy.
     """
     wait = df["wait"].to_numpy()
     rows = np.flatnonzero((wait >= 0) & (wait < len(df)))
@@ -62,7 +61,7 @@ def flow_ends(df: pd.DataFrame, lane: Ints) -> tuple[Ints, NDArray[np.int8]]:
     rows, by = rows[order], by[order]
     flow, end = np.full(len(df), -1, np.int64), np.zeros(len(df), np.int8)
     first = np.diff(by, prepend=-1) != 0
-    flow[rows] = flow[by] = lane[rows[first]][np.cumsum(first) - 1]
+    flow[rows] = flow[by] = np.cumsum(first) - 1
     end[rows], end[by] = STEP, END
     end[rows[first]] = BEGIN
     return flow, end

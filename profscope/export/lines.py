@@ -13,6 +13,7 @@ from numpy.typing import NDArray
 __all__ = [
     "Column",
     "Constant",
+    "Hex",
     "Microseconds",
     "Number",
     "Text",
@@ -37,6 +38,7 @@ def _group_words(form: str, zero: str) -> Words:
 LAST_GROUP = np.concatenate([_group_words("%4d", "   0"), _group_words("%04d", "0000")])
 HIGHER_GROUP = np.concatenate([_group_words("%4d", "    "), _group_words("%04d", "0000")])
 FRACTION = np.frombuffer("".join(f".{value:03d}" for value in range(1000)).encode("ascii"), np.uint32)
+HEX_GROUP = np.frombuffer("".join(f"{value:04x}" for value in range(1 << 16)).encode("ascii"), np.uint32)
 BLANK = np.frombuffer(b"    ", np.uint32)[0]
 
 
@@ -113,7 +115,24 @@ class Microseconds:
         _fill_groups(block[:, :-1], micros)
 
 
-Column = Text | Constant | Number | Microseconds
+@dataclass(frozen=True)
+class Hex:
+    """A column of non-negative integers as hexadecimal digits, four bytes for each 16 bits of `top`."""
+
+    values: Ints
+    top: int
+
+    @property
+    def width(self) -> int:
+        return max(1, -(-self.top.bit_length() // 16))
+
+    def fill(self, block: Words) -> None:
+        for column in range(self.width):
+            shift = 16 * (self.width - 1 - column)
+            block[:, column] = HEX_GROUP[(self.values >> shift) & 0xFFFF]
+
+
+Column = Text | Constant | Number | Microseconds | Hex
 
 
 def line_words(lines: int, columns: Sequence[Column]) -> Words:

@@ -9,6 +9,7 @@ from hypothesis import strategies as st
 from profscope.export.jsontext import document_text, string_text
 from profscope.export.lines import (
     Constant,
+    Hex,
     Microseconds,
     Number,
     Text,
@@ -34,7 +35,9 @@ def test_every_line_reads_back(rows: list[tuple[str, int, int]]) -> None:
         Number(number, b"  -1"),
         Constant(',"time":'),
         Microseconds(np.array(times)),
-        Constant("}"),
+        Constant(',"hex":"'),
+        Hex(np.array(times), max(times)),
+        Constant('"}'),
     ]
     lines = line_words(len(rows), columns)
     read = [json.loads(line, parse_float=str) for line in lines.tobytes().split(b"\n")[1:]]
@@ -44,9 +47,12 @@ def test_every_line_reads_back(rows: list[tuple[str, int, int]]) -> None:
             "number": number if number >= 0 else None,
             "sign": number,
             "time": f"{ns // 1000}.{ns % 1000:03d}",
+            "hex": ns,
         }
         for text, number, ns in rows
     ]
+    for line in read:
+        line["hex"] = int(line["hex"], 16)
     assert read == expected
 
 
