@@ -14,7 +14,7 @@ import numpy as np
 import numpy.typing as npt
 
 from instrument_passes.manifest import Manifest, Span
-from instrument_passes.records import CTA_HEADER, MAGIC, VERSION, WORD, LaunchBits
+from instrument_passes.records import CTA_HEADER, WORD, LaunchBits
 from profscope.assemble import RawLaunch
 from profscope.decode import headers, launch_bits
 
@@ -60,7 +60,7 @@ def _with_roles(manifest: Manifest) -> Manifest:
 
 def _captured_rows(buffer: npt.NDArray[np.uint8], manifest: Manifest) -> tuple[Ints, Ints]:
     """Rows as distances to their first clock: the root's, shape (warps, columns), and the loop's."""
-    ring_log2 = launch_bits(buffer, manifest.kernel).ring_log2
+    ring_log2 = launch_bits(buffer, manifest).ring_log2
     ctas = len(headers(buffer, manifest))
     words = buffer.view(WORD).reshape(ctas, -1)[:, CTA_HEADER.itemsize // WORD.itemsize :]
     segments = words.reshape(ctas * manifest.warps, -1).astype(np.int64)
@@ -115,7 +115,7 @@ def _launch(
     loop_end = loop_begin + begin[:, -1] + spread[:, -1, -1]
     placed[:, after] += (loop_end - placed[:, count + 1])[:, None]
     table = np.where(clocks, placed & 0xFFFFFFFF, 0)
-    table[:, 0], table[:, count] = 1, iterations
+    table[:, count] = iterations
     size = manifest.cta_bytes(ring_log2)
     buffer = np.zeros(ctas * size, np.uint8)
     words = buffer.view(WORD).reshape(ctas, -1)[:, CTA_HEADER.itemsize // WORD.itemsize :]
@@ -129,9 +129,9 @@ def _launch(
     end_ns = start_ns + ((end - start) / _GHZ).astype(np.int64)
     fields: dict[str, Any] = {
         "start_clock": start, "start_globaltimer": start_ns // _STEP_NS * _STEP_NS,
-        "version": VERSION, "magic": MAGIC, "cta": np.arange(ctas), "sm": sm_of,
+        "cta": np.arange(ctas), "sm": sm_of,
         "launch_bits": LaunchBits(ring_log2=ring_log2).encode(), "end_clock": end,
-        "end_globaltimer": end_ns // _STEP_NS * _STEP_NS, "grid_x": ctas, "grid_y": 1, "grid_z": 1,
+        "end_globaltimer": end_ns // _STEP_NS * _STEP_NS, "grid_x": ctas, "grid_y": 1,
         "digest": manifest.digest,
     }  # fmt: skip
     for name, values in fields.items():

@@ -57,7 +57,7 @@ class Buffers:
     """Buffers that hold `launches` launches of one kernel, so that none is drained while they are timed."""
 
     def __init__(self, manifest: Manifest, workload: Workload) -> None:
-        bits = LaunchBits(0, ring_log2_for_rows(workload.rows) if manifest.ring_bytes else 0)
+        bits = LaunchBits(0, ring_log2_for_rows(workload.rows))
         self.launch_bytes = needed_bytes(manifest, workload.ctas, bits)
         # A round drains some of this at its end, which takes time too.
         self.launches = max(3, min(20, (1 << 30) // self.launch_bytes - WARM_UP))

@@ -13,13 +13,13 @@ from functools import cached_property
 from typing import Any, Final
 
 from instrument_passes.errors import ManifestError
-from instrument_passes.records import CTA_HEADER, VECTOR, WORD, align
+from instrument_passes.records import CTA_HEADER, SECTOR, VECTOR, WORD, align
 from instrument_passes.selection import TAGS, Selection
 
 __all__ = ["ATTRIBUTE", "SCHEMA", "Column", "Frame", "Manifest", "Section", "Span", "layout"]
 
 ATTRIBUTE: Final = "profscope.manifest"
-SCHEMA: Final = 1
+SCHEMA: Final = 2  # of the manifest and of the record format
 
 
 @dataclass(frozen=True, slots=True)
@@ -137,7 +137,7 @@ class Manifest:
 
     @cached_property
     def digest(self) -> int:
-        """32-bit identity, stored in every CTA header by the program this manifest describes."""
+        """32-bit identity, stored in a launch's buffer by the program this manifest describes."""
         return int.from_bytes(hashlib.sha256(self.to_json().encode()).digest()[:4], "little")
 
     @cached_property
@@ -156,8 +156,13 @@ class Manifest:
     def segment_bytes(self, ring_log2: int) -> int:
         return self.fixed_bytes + (self.ring_bytes << ring_log2)
 
+    @property
+    def cta_fixed_bytes(self) -> int:
+        """Of a CTA's area, without its rings: whole sectors, as the rings are anyway."""
+        return align(CTA_HEADER.itemsize + self.segments * self.fixed_bytes, SECTOR)
+
     def cta_bytes(self, ring_log2: int) -> int:
-        return CTA_HEADER.itemsize + self.segments * self.segment_bytes(ring_log2)
+        return self.cta_fixed_bytes + (self.segments * self.ring_bytes << ring_log2)
 
     def start(self, frame: Frame, ring_log2: int) -> int:
         """Byte offset of a frame in its segment."""
@@ -216,11 +221,11 @@ def layout(sections: list[Section], groups: list[int]) -> tuple[tuple[Section, .
     """
     fixed, ring = dict.fromkeys(groups, 0), dict.fromkeys(groups, 0)
     for section, group in zip(sections, groups, strict=True):
-        fixed[group] = max(fixed[group], align(sum(map(_fixed_bytes, section.frames)), VECTOR))
+        fixed[group] = max(fixed[group], _extent(section.frames))
         ring[group] = max(ring[group], sum(f.row_bytes for f in section.frames if f.is_ring))
     placed = []
     for section, group in zip(sections, groups, strict=True):
-        at = sum(fixed[earlier] for earlier in range(1, group))
+        at = sum(align(fixed[earlier], VECTOR) for earlier in range(1, group))
         ring_at = sum(ring[earlier] for earlier in range(1, group))
         frames = []
         for f in section.frames:
@@ -230,9 +235,23 @@ def layout(sections: list[Section], groups: list[int]) -> tuple[tuple[Section, .
             ring_at += f.row_bytes if f.is_ring else 0
             at += _fixed_bytes(f)
         placed.append(Section(section.name, section.warps, tuple(frames), section.spans))
-    total_fixed, total_ring = (max(sizes[0], sum(sizes[g] for g in sizes if g)) for sizes in (fixed, ring))
-    return tuple(placed), total_fixed, total_ring
+    workers = sum(align(fixed[group], VECTOR) for group in fixed if group)
+    total_fixed = max(fixed[0], workers)
+    total_ring = max(ring[0], sum(ring[group] for group in ring if group))
+    return tuple(placed), _segment_bytes(total_fixed, total_ring), total_ring
 
 
 def _fixed_bytes(frame: Frame) -> int:
     return align(frame.row_bytes * frame.capacity, VECTOR)
+
+
+def _extent(frames: tuple[Frame, ...]) -> int:
+    """Bytes up to the end of the last frame, without the padding behind it."""
+    fixed = [frame for frame in frames if frame.row_bytes * frame.capacity]
+    return sum(map(_fixed_bytes, fixed[:-1])) + sum(f.row_bytes * f.capacity for f in fixed[-1:])
+
+
+def _segment_bytes(fixed: int, ring: int) -> int:
+    """Whole sectors, or, without rings, a power of two below: no segment lies across sectors needlessly."""
+    small = max(WORD.itemsize, 1 << (fixed - 1).bit_length()) if fixed else WORD.itemsize
+    return small if small < SECTOR and not ring else align(fixed, SECTOR)

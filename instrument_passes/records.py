@@ -11,12 +11,15 @@ A launch's buffer holds one area per recorded CTA::
 A frame is a table: every execution of a loop body by one warp appends one row, and what each word of the
 row means is static and stands in the manifest, so records carry neither tags nor counters. Row number `n`
 of a warp goes to ring slot `n % 2^c`; the parent's row stores how many rows a child frame holds so far,
-which makes trip counts and drops exact. Word 0 of the root row marks the section (the warp program: the
-kernel's body, or one warp-specialised partition) that wrote the segment.
+which makes trip counts and drops exact. In a warp-specialised kernel word 0 of the root row marks the section
+(the warp program: the kernel's body, or one partition) that wrote the segment.
 
 How many CTAs are recorded (s) and how long the rings are (c) is decided at each launch, by the allocator:
 it hands the kernel the buffer's address, which is a multiple of BASE_ALIGNMENT, with a LaunchBits in the low
-bits. An address without the enable bit, as any other allocator gives, makes the kernel record nothing.
+bits. An address without the enable bits, as any other allocator gives, makes the kernel record nothing.
+
+What a short CTA pays for is the memory it touches, so areas consist of whole SECTORs, and what only one CTA
+of the launch need say is written by that one.
 
 Buffers start zeroed. A word that is zero was not written: its code did not run.
 All words are little endian.
@@ -32,44 +35,46 @@ import numpy as np
 __all__ = [
     "BASE_ALIGNMENT",
     "CTA_HEADER",
-    "MAGIC",
+    "FIRST_CTAS",
     "MAX_CTAS",
     "MAX_RING_LOG2",
     "MIN_RING_LOG2",
+    "SECTOR",
     "VECTOR",
-    "VERSION",
     "WORD",
     "LaunchBits",
     "align",
     "byte_offset",
 ]
 
-MAGIC: Final = 0x5350  # "PS"
-VERSION: Final = 1
-VECTOR: Final = 16  # bytes of the widest store; headers, segments and CTA areas are multiples of it
+VECTOR: Final = 16  # bytes of the widest store
+SECTOR: Final = 32  # bytes in which a GPU's memory is written; CTA areas are multiples of it
 WORD: Final = np.dtype("<u4")
 MAX_RING_LOG2: Final = 20
 MAX_CTAS: Final = 1 << 31  # of a launch: linear ids go through signed 32-bit integers
 MIN_RING_LOG2: Final = 4  # so that a ring of rows of any width is a multiple of VECTOR
+# So many CTAs, the first that record, keep the globaltimer of their start, too: more than a GPU runs at once,
+# so that every SM's clock is known from where the launch began on it.
+FIRST_CTAS: Final = 4096
 
-# Written by one thread of the CTA: the first half when it enters the kernel, the second when it leaves. Each
-# half is two vector stores and fills one 32-byte memory sector; short kernels pay mostly for this.
+# Written by one thread of the CTA, in vector stores: the first 16 bytes when it enters the kernel, the next
+# when it leaves; together they are the one sector that every CTA writes.
 CTA_HEADER: Final = np.dtype(
     [
-        ("start_clock", "<u8"),  # SM clock64, cycles
-        ("start_globaltimer", "<u8"),  # ns
-        ("version", "<u2"),
-        ("magic", "<u2"),
+        ("start_clock", "<u8"),  # SM clock64, cycles; 0: the CTA wrote nothing
         ("cta", "<u4"),  # linear CTA id in the launch, x fastest
         ("sm", "<u2"),
         ("cluster_rank", "<u2"),  # rank of this CTA in its cluster, 0 without clusters
-        ("launch_bits", "<u4"),  # LaunchBits
         ("end_clock", "<u8"),  # 0 while the CTA runs
-        ("end_globaltimer", "<u8"),
-        ("grid_x", "<u4"),  # CTAs along x, those of all clusters
-        ("grid_y", "<u4"),
-        ("grid_z", "<u4"),
+        ("end_globaltimer", "<u8"),  # ns
+        # Of the first FIRST_CTAS CTAs only, at their start.
+        ("start_globaltimer", "<u8"),
+        ("reserved", "<u8"),
+        # In the first area of the buffer only: what holds for the whole launch.
+        ("launch_bits", "<u4"),  # LaunchBits; what is above them is meaningless
         ("digest", "<u4"),  # Manifest.digest: which program wrote this
+        ("grid_x", "<u4"),  # CTAs along x, those of all clusters
+        ("grid_y", "<u4"),  # along z there are as many as make up the launch
     ]
 )
 
@@ -79,24 +84,27 @@ class LaunchBits:
     """What the low bits of a buffer's address tell the kernel.
 
     stride_log2: every 2^stride_log2-th CTA records, or as `Selection` says. ring_log2: rings have 2^ring_log2
-    rows.
+    rows; what is encoded is how much that is above MIN_RING_LOG2, modulo 32. ENABLE is as many bits as a
+    thread's number in its warp has, so that the kernel tests both at once.
     """
 
     stride_log2: int = 0
-    ring_log2: int = 0
+    ring_log2: int = MIN_RING_LOG2
 
-    STRIDE_SHIFT: ClassVar[int] = 1
-    RING_SHIFT: ClassVar[int] = 6
+    ENABLE: ClassVar[int] = 31
+    STRIDE_SHIFT: ClassVar[int] = 5
+    RING_SHIFT: ClassVar[int] = 10
     MASK: ClassVar[int] = 31  # of either field
-    ENABLE: ClassVar[int] = 1
 
     def encode(self) -> int:
-        return self.ENABLE | self.stride_log2 << self.STRIDE_SHIFT | self.ring_log2 << self.RING_SHIFT
+        ring = self.ring_log2 - MIN_RING_LOG2 & self.MASK
+        return self.ENABLE | self.stride_log2 << self.STRIDE_SHIFT | ring << self.RING_SHIFT
 
     @staticmethod
     def decode(bits: int) -> LaunchBits:
         cls = LaunchBits
-        return cls(bits >> cls.STRIDE_SHIFT & cls.MASK, bits >> cls.RING_SHIFT & cls.MASK)
+        ring = bits >> cls.RING_SHIFT & cls.MASK
+        return cls(bits >> cls.STRIDE_SHIFT & cls.MASK, MIN_RING_LOG2 + ring & cls.MASK)
 
 
 BASE_ALIGNMENT: Final = 1 << (LaunchBits.RING_SHIFT + LaunchBits.MASK.bit_length())

@@ -13,7 +13,7 @@ import numpy.typing as npt
 import pandas as pd
 
 from instrument_passes.manifest import Manifest
-from instrument_passes.records import MAGIC
+from instrument_passes.records import CTA_HEADER
 from profscope.decode import DecodedLaunch, decode
 from profscope.errors import RecordError
 from profscope.profile import Profile
@@ -104,8 +104,9 @@ def _decode(raw: RawLaunch) -> DecodedLaunch | RecordError:
 def _launch_row(
     raw: RawLaunch, decoded: DecodedLaunch, base: TimeBase, backend: str, spans: pd.DataFrame
 ) -> dict[str, Any]:
-    written = decoded.headers[decoded.headers["magic"] == MAGIC]
-    first = written[0] if len(written) else np.zeros((), decoded.headers.dtype)
+    written = decoded.headers[decoded.headers["start_clock"] != 0]
+    first = raw.buffer[: CTA_HEADER.itemsize].view(CTA_HEADER)[0]
+    grid_x, grid_y = int(first["grid_x"]), int(first["grid_y"])
     cluster = int(written["cluster_rank"].max()) + 1 if len(written) else 1
     # From the spans where there are any: the clocks in the header are read a little inside of theirs.
     start, end = (written[name].astype(np.int64) for name in ("start_clock", "end_clock"))
@@ -118,9 +119,9 @@ def _launch_row(
     return {
         "launch": raw.index,
         "kernel": raw.manifest.kernel,
-        "grid_x": int(first["grid_x"]) // cluster,  # the header counts the CTAs of all clusters
-        "grid_y": int(first["grid_y"]),
-        "grid_z": int(first["grid_z"]),
+        "grid_x": grid_x // cluster,  # the header counts the CTAs of all clusters
+        "grid_y": grid_y,
+        "grid_z": raw.ctas // (grid_x * grid_y),
         "num_ctas": cluster,
         "num_warps": raw.manifest.warps,
         "ctas": len(written),
@@ -154,7 +155,7 @@ def _notes(launches: Sequence[RawLaunch], decoded: Sequence[DecodedLaunch]) -> l
         if unmatched:
             notes.append(f"{kernel}: {unmatched} spans began but did not end and are left out")
         notes += selection_notes([(raw.manifest, d, raw.ctas, 0) for raw, d in pairs])
-        silent = sum(int(np.count_nonzero(d.headers["magic"] != MAGIC)) for d in mine)
+        silent = sum(int(np.count_nonzero(d.headers["start_clock"] == 0)) for d in mine)
         if silent:
             notes.append(f"{kernel}: {silent} CTAs wrote nothing")
         unpaired = sum(d.unpaired for d in mine)

@@ -14,7 +14,8 @@ import numpy as np
 import numpy.typing as npt
 
 from instrument_passes.manifest import Frame, Manifest, Section, Span
-from instrument_passes.records import CTA_HEADER, MAGIC, VECTOR, VERSION, WORD, LaunchBits
+from instrument_passes.records import CTA_HEADER, VECTOR, WORD, LaunchBits
+from instrument_passes.selection import Selection
 from profscope.errors import RecordError
 
 __all__ = [
@@ -93,25 +94,20 @@ def has_records(buffer: npt.NDArray[np.uint8]) -> bool:
     return bool(buffer[: CTA_HEADER.itemsize].any())
 
 
-def launch_bits(buffer: npt.NDArray[np.uint8], kernel: str) -> LaunchBits:
-    """How the launch that wrote this buffer recorded; its first CTA always does.
+def launch_bits(buffer: npt.NDArray[np.uint8], manifest: Manifest) -> LaunchBits:
+    """How the launch that wrote this buffer recorded; its first area says so.
 
-    Raises RecordError for a buffer that is too short, foreign, or of an unknown record version.
+    Raises RecordError for a buffer that is too short, or that another program wrote.
     """
     if buffer.nbytes < CTA_HEADER.itemsize:
         raise RecordError(
-            f"truncated profile buffer of kernel {kernel}: {buffer.nbytes} bytes hold no CTA header"
+            f"truncated profile buffer of kernel {manifest.kernel}: {buffer.nbytes} bytes hold no CTA header"
         )
     first = buffer[: CTA_HEADER.itemsize].view(CTA_HEADER)[0]
-    if first["magic"] != MAGIC:
+    if first["digest"] != manifest.digest:
         raise RecordError(
-            f"foreign profile buffer for kernel {kernel}: it starts with magic {int(first['magic']):#06x}, "
-            f"not {MAGIC:#06x}"
-        )
-    if first["version"] != VERSION:
-        raise RecordError(
-            f"profile buffer of kernel {kernel} has record version {int(first['version'])}; "
-            f"this profscope reads version {VERSION}"
+            f"profile buffer was not written by this build of kernel {manifest.kernel}: it carries "
+            f"digest {int(first['digest']):#x}, the manifest {manifest.digest:#x}"
         )
     return LaunchBits.decode(int(first["launch_bits"]))
 
@@ -121,9 +117,9 @@ def headers(buffer: npt.NDArray[np.uint8], manifest: Manifest) -> npt.NDArray[np
 
     Areas whose ticket nobody drew are left out; see `Selection`.
 
-    Raises RecordError for a truncated buffer, a foreign one, an unknown version, or another program's.
+    Raises RecordError for a truncated or damaged buffer, or another program's.
     """
-    bits = launch_bits(buffer, manifest.kernel)
+    bits = launch_bits(buffer, manifest)
     cta_bytes = manifest.cta_bytes(bits.ring_log2)
     area_bytes = buffer.nbytes - manifest.selection.counter_bytes
     if area_bytes % cta_bytes:
@@ -135,18 +131,15 @@ def headers(buffer: npt.NDArray[np.uint8], manifest: Manifest) -> npt.NDArray[np
     if manifest.selection.ctas == "sms":
         areas = min(areas, tickets(buffer))
     found = np.ndarray((areas,), CTA_HEADER, buffer.data, strides=(cta_bytes,))
-    written = found[found["magic"] != 0]
-    ended = written[written["end_clock"] != 0]  # the digest is stored at the end
-    if np.any(written["magic"] != MAGIC):
-        raise RecordError(
-            f"profile buffer was not written by this build of kernel {manifest.kernel}: a CTA has no "
-            "magic where it is due"
-        )
-    if np.any(ended["digest"] != manifest.digest):
-        raise RecordError(
-            f"profile buffer was not written by this build of kernel {manifest.kernel}: a header carries "
-            f"digest {int(ended['digest'][0]):#x}, the manifest {manifest.digest:#x}"
-        )
+    due = _ctas_due(manifest.selection, areas, bits)
+    if due is not None:
+        wrong = np.flatnonzero((found["start_clock"] != 0) & (found["cta"] != due))
+        if wrong.size:
+            there, wanted = found["cta"][wrong[0]], due[wrong[0]]
+            raise RecordError(
+                f"damaged profile buffer of kernel {manifest.kernel}: it holds CTA {there} "
+                f"where CTA {wanted} is due"
+            )
     return found
 
 
@@ -154,7 +147,7 @@ def decode(buffer: npt.NDArray[np.uint8], manifest: Manifest) -> DecodedLaunch:
     """Decode one launch. buffer: uint8, all its CTA areas. Raises RecordError (see `headers`)."""
     buffer = np.ascontiguousarray(buffer)
     found = headers(buffer, manifest)
-    ring_log2 = launch_bits(buffer, manifest.kernel).ring_log2
+    ring_log2 = launch_bits(buffer, manifest).ring_log2
     segments = _segments(buffer, len(found), manifest, ring_log2)
     if manifest.selection.ctas == "first":
         wave = _first_wave(found)
@@ -170,7 +163,7 @@ def ring_rows(buffer: npt.NDArray[np.uint8], manifest: Manifest) -> int:
     """The most rows that any warp appended to any ring, overwritten ones included."""
     buffer = np.ascontiguousarray(buffer)
     found = headers(buffer, manifest)
-    ring_log2 = launch_bits(buffer, manifest.kernel).ring_log2
+    ring_log2 = launch_bits(buffer, manifest).ring_log2
     segments = _segments(buffer, len(found), manifest, ring_log2)
     blocks = _Blocks(_Clock(found))
     most = 0
@@ -184,6 +177,15 @@ def ring_rows(buffer: npt.NDArray[np.uint8], manifest: Manifest) -> int:
 def tickets(buffer: npt.NDArray[np.uint8]) -> int:
     """How many CTAs asked for an area, those that found none included, where areas go by ticket."""
     return int(buffer[-VECTOR:].view(WORD)[0])
+
+
+def _ctas_due(selection: Selection, areas: int, bits: LaunchBits) -> Ints | None:
+    """The CTAs whose records are in the areas, by linear id; None where only the kernel knows."""
+    if selection.ctas == "sms":
+        return None
+    if selection.ctas == "list":
+        return np.array(selection.ids[:areas], np.int64)
+    return np.arange(areas, dtype=np.int64) << (bits.stride_log2 if selection.ctas == "stride" else 0)
 
 
 def _first_wave(found: npt.NDArray[np.void]) -> Ints:
@@ -200,7 +202,8 @@ def _segments(
     """The words of all segments, shape (CTAs, recorded warps, words)."""
     area_bytes = ctas * manifest.cta_bytes(ring_log2)
     words = buffer[:area_bytes].view(WORD).reshape(ctas, -1)[:, CTA_HEADER.itemsize // WORD.itemsize :]
-    return words.reshape(ctas, manifest.segments, -1)
+    in_segment = manifest.segment_bytes(ring_log2) // WORD.itemsize
+    return words[:, : manifest.segments * in_segment].reshape(ctas, manifest.segments, in_segment)
 
 
 class _Clock:
@@ -308,8 +311,10 @@ class _SectionDecoder:
         found: npt.NDArray[np.void],
         blocks: _Blocks,
     ) -> None:
-        marker = segments[:, :, section.frames[0].offset // WORD.itemsize]
-        mine = (marker == index + 1) & (found["magic"] == MAGIC)[:, None]
+        mine = np.zeros(segments.shape[:2], bool)
+        mine[found["start_clock"] != 0] = True
+        if len(manifest.sections) > 1:
+            mine &= segments[:, :, section.frames[0].offset // WORD.itemsize] == index + 1
         if index:  # a warp of the kernel's body may have anything where a later partition has its marker
             mine &= segments[:, :, 0] != 1
         self.area, self.warp = (a.astype(np.int64) for a in np.nonzero(mine))  # area: position of the CTA

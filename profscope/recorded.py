@@ -7,7 +7,6 @@ from typing import Any, Final
 
 import numpy as np
 
-from instrument_passes.records import MAGIC
 from profscope.work import Launch
 
 __all__ = ["about_recorded", "not_samples", "selection_notes"]
@@ -23,9 +22,7 @@ def about_recorded(launches: Sequence[Launch]) -> dict[str, Any]:
     """
     warps = launches[-1][0].selection.warps
     return {
-        "ctas": sum(
-            int(np.count_nonzero(decoded.headers["magic"] == MAGIC)) for _, decoded, _, _ in launches
-        ),
+        "ctas": sum(int(np.count_nonzero(decoded.headers["start_clock"])) for _, decoded, _, _ in launches),
         "grid_ctas": sum(ctas for _, _, ctas, _ in launches),
         "warps": list(warps) if warps else None,
         "sample": all(manifest.selection.is_sample for manifest, _, _, _ in launches),

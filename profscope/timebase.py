@@ -20,8 +20,6 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from instrument_passes.records import MAGIC
-
 __all__ = ["TimeBase", "fit"]
 
 Ints = npt.NDArray[np.int64]
@@ -127,10 +125,10 @@ def fit(headers: Sequence[npt.NDArray[np.void]]) -> list[TimeBase]:
 
 def _pairs(headers: npt.NDArray[np.void]) -> tuple[Ints, Ints, Ints]:
     """(sm, cycle, globaltimer) of every clock pair of a launch."""
-    written = headers[(headers["magic"] == MAGIC) & (headers["end_clock"] != 0)]
-    sm = np.concatenate([written["sm"], written["sm"]]).astype(np.int64)
-    cycle = np.concatenate([written["start_clock"], written["end_clock"]]).astype(np.int64)
-    gtime = np.concatenate([written["start_globaltimer"], written["end_globaltimer"]]).astype(np.int64)
+    starts, ends = headers[headers["start_globaltimer"] != 0], headers[headers["end_clock"] != 0]
+    sm = np.concatenate([starts["sm"], ends["sm"]]).astype(np.int64)
+    cycle = np.concatenate([starts["start_clock"], ends["end_clock"]]).astype(np.int64)
+    gtime = np.concatenate([starts["start_globaltimer"], ends["end_globaltimer"]]).astype(np.int64)
     return sm, cycle, gtime
 
 

@@ -102,7 +102,7 @@ def _is_whole(manifest: Manifest, decoded: DecodedLaunch) -> bool:
     """Whether all that the recorded CTAs executed is there, and they speak for the grid."""
     if manifest.selection.warps or not manifest.selection.is_sample:
         return False
-    return not decoded.dropped and not decoded.unmatched and bool((decoded.headers["magic"] != 0).all())
+    return not decoded.dropped and not decoded.unmatched and bool((decoded.headers["start_clock"] != 0).all())
 
 
 def _in_flight(decoded: DecodedLaunch) -> int:

@@ -13,7 +13,7 @@ import numpy as np
 import numpy.typing as npt
 
 from instrument_passes.manifest import Frame, Manifest, Section, Span
-from instrument_passes.records import CTA_HEADER, MAGIC, LaunchBits
+from instrument_passes.records import CTA_HEADER, LaunchBits
 from tests.synth import Seen
 
 __all__ = ["SlowLaunch", "slow_decode"]
@@ -39,14 +39,16 @@ def slow_decode(buffer: npt.NDArray[np.uint8], manifest: Manifest) -> SlowLaunch
     stride = manifest.cta_bytes(ring_log2)
     for at in range(0, len(data), stride):
         (header,) = np.frombuffer(data, CTA_HEADER, 1, at)
-        if header["magic"] != MAGIC:
+        if header["start_clock"] == 0:
             continue
         for warp in range(manifest.warps):
             begin = at + CTA_HEADER.itemsize + warp * manifest.segment_bytes(ring_log2)
             segment = data[begin : begin + manifest.segment_bytes(ring_log2)]
-            in_body = _word(segment, 0) == 1
+            alone = len(manifest.sections) == 1
+            in_body = alone or _word(segment, 0) == 1
             for index, section in enumerate(manifest.sections):
-                if in_body == (index == 0) and _word(segment, section.frames[0].offset) == index + 1:
+                marked = alone or _word(segment, section.frames[0].offset) == index + 1
+                if in_body == (index == 0) and marked:
                     _Walk(manifest, index, section, header, warp, segment, ring_log2, found).run()
     return found
 

@@ -17,7 +17,7 @@ import numpy as np
 import numpy.typing as npt
 
 from instrument_passes.manifest import Column, Frame, Manifest, Section, Span, layout
-from instrument_passes.records import CTA_HEADER, MAGIC, VERSION, LaunchBits
+from instrument_passes.records import CTA_HEADER, FIRST_CTAS, LaunchBits
 
 __all__ = ["Branch", "Launch", "Loop", "Node", "Program", "Return", "Scope", "Seen", "Work", "launch"]
 
@@ -170,8 +170,8 @@ class _SpanDraft:
 class _Layout:
     """One program's frames, spans and code."""
 
-    def __init__(self, program: Program) -> None:
-        self.frames = [_FrameDraft(-1, -1, 1, [Column("section")])]
+    def __init__(self, program: Program, *, marked: bool) -> None:
+        self.frames = [_FrameDraft(-1, -1, 1, [Column("section")] if marked else [])]
         self.spans: list[_SpanDraft] = []
         self.entries, self.home = program.entries, 0
         if program.entries is not None:
@@ -335,11 +335,13 @@ class _Warp:
         if self.plan.entries == 0:
             return
         self._new_row(0, -1)
-        self.rows[0][0][0] = marker
+        columns = self.section.frames[0].columns
+        if columns and columns[0].kind == "section":
+            self.rows[0][0][0] = marker
         for entry in range(self.plan.entries or 1):
             if self.plan.home:
                 self._new_row(1, 0)
-                self.rows[0][0][1] = entry + 1
+                self.rows[0][0][[c.kind for c in columns].index("count")] = entry + 1
             with contextlib.suppress(_Returned):
                 self._code(self.plan.code, self.plan.home, entry if self.plan.home else -1)
 
@@ -433,7 +435,7 @@ def launch(
     ctas: CTAs of the grid, of which every 2^stride_log2-th records.
     """
     noise = random.Random(seed)
-    plans = [_Layout(program) for program in programs]
+    plans = [_Layout(program, marked=len(programs) > 1) for program in programs]
     drafts = [plan.section(f"s{i}", programs[i].warps) for i, plan in enumerate(plans)]
     first_warp = _first_warps(programs)
     warps = max(first + program.warps for first, program in zip(first_warp, programs, strict=True))
@@ -529,11 +531,10 @@ def _write_header(
 ) -> None:
     header = area[: CTA_HEADER.itemsize].view(CTA_HEADER)
     header["start_clock"], header["end_clock"] = start, end
-    header["start_globaltimer"], header["end_globaltimer"] = (
-        start // 64 * 32,
-        end // 64 * 32,
-    )  # 2 GHz, 32 ns steps
-    header["magic"], header["version"] = MAGIC, VERSION
+    header["end_globaltimer"] = end // 64 * 32  # 2 GHz, 32 ns steps
+    if cta >> bits.stride_log2 < FIRST_CTAS:
+        header["start_globaltimer"] = start // 64 * 32
     header["cta"], header["sm"] = cta, sm
-    header["grid_x"], header["grid_y"], header["grid_z"] = ctas, 1, 1
-    header["digest"], header["launch_bits"] = manifest.digest, bits.encode()
+    if not cta:
+        header["grid_x"], header["grid_y"] = ctas, 1
+        header["digest"], header["launch_bits"] = manifest.digest, bits.encode()

@@ -42,7 +42,8 @@ def check(path: Path) -> dict[str, Any]:
     raw = RawLaunch(info["launch"], manifest, 0, 0, len(decoded.headers), buffer)
     profile = assemble([raw], {"backend": "gpu"})
     assert profile.validate() == []
-    assert len(profile.df) == info["spans"] > 0
+    recorded = profile.df[profile.df["kind"] != "async"]  # what was in flight is worked out, not recorded
+    assert len(recorded) == info["spans"] > 0
     return dict(info)
 
 

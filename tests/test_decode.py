@@ -194,14 +194,10 @@ def _set(name: str, value: int) -> Callable[[npt.NDArray[np.uint8]], npt.NDArray
         (lambda b: b[:0], "truncated profile buffer of kernel made_up: 0 bytes"),
         (lambda b: b[:50], "truncated profile buffer of kernel made_up: 50 bytes"),
         (lambda b: b[:-4], "truncated"),
-        (
-            lambda b: np.zeros_like(b),
-            "foreign profile buffer for kernel made_up: it starts with magic 0x0000",
-        ),
-        (_set("magic", 0xDEAD), "magic 0xdead"),
-        (_set("version", 99), "record version 99; this profscope reads version"),
-        (_set("digest", 0), "not written by this build of kernel made_up"),
-        (lambda b: np.append(b[: len(b) // 2], b[len(b) // 2 :] | 7), "not written by this build"),
+        (np.zeros_like, "not written by this build of kernel made_up: it carries digest 0x0"),
+        (_set("digest", 0xDEAD), "not written by this build of kernel made_up: it carries digest 0xdead"),
+        (_set("cta", 3), "damaged profile buffer of kernel made_up: it holds CTA 3 where CTA 0 is due"),
+        (lambda b: np.append(b[: len(b) // 2], b[: len(b) // 2]), "it holds CTA 0 where CTA 1 is due"),
     ],
 )
 def test_what_is_no_such_buffer_is_named(

@@ -17,10 +17,10 @@ from instrument_passes.passes.lower_records import quote, unquote
 from instrument_passes.records import (
     BASE_ALIGNMENT,
     CTA_HEADER,
-    MAGIC,
+    FIRST_CTAS,
     MAX_RING_LOG2,
+    SECTOR,
     VECTOR,
-    VERSION,
     LaunchBits,
     align,
     byte_offset,
@@ -32,8 +32,13 @@ from tests.test_decode import BODY, bodies, nodes
 
 def test_header_fields_lie_where_the_vector_stores_put_them() -> None:
     assert CTA_HEADER.itemsize == 64
-    # Each of these begins a 16-byte store; the two halves are written at the CTA's start and end.
-    for field, offset in (("start_clock", 0), ("version", 16), ("end_clock", 32), ("grid_x", 48)):
+    # Each of these begins a vector store; the first two fill the sector that every CTA writes.
+    for field, offset in (
+        ("start_clock", 0),
+        ("end_clock", 16),
+        ("start_globaltimer", 32),
+        ("launch_bits", 48),
+    ):
         assert byte_offset(field) == offset
     fields = CTA_HEADER.fields
     assert fields is not None
@@ -54,21 +59,20 @@ def test_the_page_about_the_format_tells_the_truth() -> None:
         [f"| {offset}", f"`{name}`", f"u{8 * dtype.itemsize}"]
         for name, (dtype, offset) in ((name, field[:2]) for name, field in fields.items())
     ]
-    assert f"Version {VERSION}." in page
+    assert f"Version {SCHEMA}." in page
     assert f"{CTA_HEADER.itemsize} bytes." in page
-    assert f"0x{MAGIC:04x}" in page
-    assert f"multiples of {VECTOR} bytes" in page
+    assert f"multiples of {SECTOR} bytes" in page
+    assert f"first {FIRST_CTAS} " in page
     kinds = set(re.findall(r"^- \*\*(\w+)\*\*:", page, re.MULTILINE))
-    assert kinds == {
-        c.kind for f in launch([Program(BODY)]).manifest.sections[0].frames for c in f.columns
-    } | {"count", "ran"}
+    made = launch([Program(BODY), Program((), 1, 1)]).manifest
+    assert kinds == {c.kind for f in made.sections[0].frames for c in f.columns} | {"count", "ran"}
 
 
 @given(st.integers(0, 31), st.integers(0, MAX_RING_LOG2))
 def test_launch_bits_fit_below_the_base_address(stride_log2: int, ring_log2: int) -> None:
     bits = LaunchBits(stride_log2, ring_log2)
     assert LaunchBits.decode(bits.encode()) == bits
-    assert bits.encode() & LaunchBits.ENABLE
+    assert bits.encode() & LaunchBits.ENABLE == LaunchBits.ENABLE
     assert 0 < bits.encode() < BASE_ALIGNMENT
 
 
@@ -108,7 +112,11 @@ def test_no_two_frames_of_a_warp_overlap(body: tuple, partitions: list[tuple], r
         taken.sort()
         assert all(end <= begin for (_, end), (begin, _) in pairwise(taken))
         assert all(end <= manifest.segment_bytes(ring) for _, end in taken)
-    assert manifest.segment_bytes(ring) % VECTOR == 0
+    # A warp's rows lie as its stores need it, whatever warp and CTA.
+    widest = max(min(VECTOR, f.row_bytes & -f.row_bytes) for s in manifest.sections for f in s.frames)
+    assert manifest.segment_bytes(ring) % widest == 0
+    assert manifest.segment_bytes(ring) % SECTOR == 0 or SECTOR % manifest.segment_bytes(ring) == 0
+    assert manifest.cta_bytes(ring) % SECTOR == 0
 
 
 def test_what_is_no_manifest_is_refused() -> None:

@@ -10,7 +10,7 @@ from instrument_passes.errors import PassError
 from instrument_passes.ir import Block, Module, Op
 from instrument_passes.ir.tokens import unquote
 from instrument_passes.manifest import Column, Frame, Manifest, Section, Span
-from instrument_passes.records import CTA_HEADER, WORD, align
+from instrument_passes.records import CTA_HEADER, MIN_RING_LOG2, WORD, align
 
 __all__ = ["FrameBuilder", "Pending", "Placeholders", "SectionBuilder", "Tick"]
 
@@ -157,23 +157,25 @@ class Placeholders:
         return "__ps_fixed_bytes__"
 
     def ring_bytes(self) -> str:
+        """All rings of a segment at their shortest."""
         return "__ps_ring_bytes__"
 
     def cta_fixed_bytes(self) -> str:
         return "__ps_cta_fixed_bytes__"
 
     def cta_ring_bytes(self) -> str:
+        """All rings of a CTA at their shortest."""
         return "__ps_cta_ring_bytes__"
 
     def digest(self) -> str:
         return "__ps_digest__"
 
     def frame_offset(self, section: int, frame: int) -> str:
-        """Frame.offset."""
+        """Of a ring, where all rings are at their shortest."""
         return f"__ps_frame_offset_{section}_{frame}__"
 
     def store_offset(self, section: int, frame: int, column: int) -> str:
-        """From the address of a row to a word in it; addresses of fixed frames' rows leave the offset out."""
+        """From what the code takes for the address of a row to a word in it: all that is static."""
         return f"__ps_store_offset_{section}_{frame}_{column}__"
 
     def row_bytes(self, section: int, frame: int) -> str:
@@ -184,9 +186,9 @@ class Placeholders:
         plain = {
             "tag": manifest.tag,
             "fixed_bytes": manifest.fixed_bytes,
-            "ring_bytes": manifest.ring_bytes,
-            "cta_fixed_bytes": CTA_HEADER.itemsize + manifest.segments * manifest.fixed_bytes,
-            "cta_ring_bytes": manifest.segments * manifest.ring_bytes,
+            "ring_bytes": manifest.ring_bytes << MIN_RING_LOG2,
+            "cta_fixed_bytes": manifest.cta_fixed_bytes,
+            "cta_ring_bytes": manifest.segments * manifest.ring_bytes << MIN_RING_LOG2,
             "digest": manifest.digest,
         }
 
@@ -198,8 +200,9 @@ class Placeholders:
             if match[1] == "row_bytes":
                 return str(frame.row_bytes)
             if match[1] == "frame_offset":
-                return str(frame.offset)
-            return str((0 if frame.is_ring else frame.offset) + WORD.itemsize * column[0])
+                return str(frame.offset << MIN_RING_LOG2)
+            start = manifest.fixed_bytes if frame.is_ring else frame.offset
+            return str(CTA_HEADER.itemsize + start + WORD.itemsize * column[0])
 
         for op in module.walk():
             for index, part in enumerate(op.parts):

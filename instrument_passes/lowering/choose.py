@@ -2,33 +2,32 @@
 
 from __future__ import annotations
 
+from instrument_passes.lowering.area import Area
+from instrument_passes.records import LaunchBits
 from instrument_passes.selection import Selection
 from instrument_passes.targets import Target
 
 __all__ = ["choose_area", "choose_warp"]
 
 
-def choose_area(p: str, target: Target, cta: str, selection: Selection) -> str:
-    """Text that defines `{p}_slot`: i32, the CTA's area, and `{p}_mine`: i1, whether it has one.
+def choose_area(p: str, target: Target, area: Area, selection: Selection) -> str:
+    """Text that defines the area's `slot` and `elsewhere`.
 
-    There are, with this prefix: `_stride` i32, `_enabled` i1, `_base` i64 (the buffer), `_size` i64 (of an
-    area), `_id64` i64. cta: i32, the linear id.
+    There are, with this prefix: `_stride` i32, `_base` i64 (the buffer), `_size` i32 (of an area).
     """
     if selection.ctas == "first":
         return f"""
-        {p}_beyond = arith.shrui {cta}, {p}_stride : i32
-        {p}_nothing = arith.constant 0 : i32
-        {p}_mine = arith.cmpi eq, {p}_beyond, {p}_nothing : i32
-        {p}_slot = arith.addi {cta}, {p}_nothing : i32
+        {area.elsewhere} = arith.shrui {area.cta}, {p}_stride : i32
+        {area.slot} = arith.ori {area.cta}, {area.cta} : i32
         """
     if selection.ctas == "list":
-        return _in_list(p, cta, selection.ids)
+        return _in_list(p, area, selection.ids)
     if selection.ctas == "sms":
-        return _by_ticket(p, target, selection.ids)
+        return _by_ticket(p, target, area, selection.ids)
     return f"""
-        {p}_slot = arith.shrui {cta}, {p}_stride : i32
-        {p}_back = arith.shli {p}_slot, {p}_stride : i32
-        {p}_mine = arith.cmpi eq, {p}_back, {cta} : i32
+        {area.slot} = arith.shrui {area.cta}, {p}_stride : i32
+        {p}_back = arith.shli {area.slot}, {p}_stride : i32
+        {area.elsewhere} = arith.xori {p}_back, {area.cta} : i32
         """
 
 
@@ -48,24 +47,25 @@ def choose_warp(p: str, target: Target, warps: tuple[int, ...]) -> str:
         """
 
 
-def _in_list(p: str, cta: str, ids: tuple[int, ...]) -> str:
+def _in_list(p: str, area: Area, ids: tuple[int, ...]) -> str:
     lines = [f"{p}_slot_0 = arith.constant -1 : i32"]
     for index, wanted in enumerate(ids):
-        last = f"{p}_slot" if index == len(ids) - 1 else f"{p}_slot_{index + 1}"
+        last = area.slot if index == len(ids) - 1 else f"{p}_slot_{index + 1}"
         lines += [
             f"{p}_index_{index} = arith.constant {index} : i32",
             f"{p}_wanted_{index} = arith.constant {wanted} : i32",
-            f"{p}_is_{index} = arith.cmpi eq, {cta}, {p}_wanted_{index} : i32",
+            f"{p}_is_{index} = arith.cmpi eq, {area.cta}, {p}_wanted_{index} : i32",
             f"{last} = arith.select {p}_is_{index}, {p}_index_{index}, {p}_slot_{index} : i32",
         ]
     lines += [
         f"{p}_not = arith.constant -1 : i32",
-        f"{p}_mine = arith.cmpi ne, {p}_slot, {p}_not : i32",
+        f"{p}_absent = arith.cmpi eq, {area.slot}, {p}_not : i32",
+        f"{area.elsewhere} = arith.extui {p}_absent : i1 to i32",
     ]
     return "\n".join(lines)
 
 
-def _by_ticket(p: str, target: Target, sms: tuple[int, ...]) -> str:
+def _by_ticket(p: str, target: Target, area: Area, sms: tuple[int, ...]) -> str:
     """Triton hands the result of a scalar atomic to all threads of the CTA, through shared memory."""
     types = ": (!tt.ptr<i32>, i32, i1) -> i32"
     lines = [target.sm_id(f"{p}_sm"), f"{p}_on_0 = arith.constant false"]
@@ -77,17 +77,24 @@ def _by_ticket(p: str, target: Target, sms: tuple[int, ...]) -> str:
         ]
     return "\n".join(lines) + (
         f"""
+        {p}_enable = arith.constant {LaunchBits.ENABLE} : i32
+        {p}_bits = arith.andi {area.flags}, {p}_enable : i32
+        {p}_enabled = arith.cmpi eq, {p}_bits, {p}_enable : i32
         {p}_draws = arith.andi {p}_on_{len(sms)}, {p}_enabled : i1
         {p}_unit64 = arith.constant 1 : i64
         {p}_stride64 = arith.extui {p}_stride : i32 to i64
         {p}_areas = arith.shli {p}_unit64, {p}_stride64 : i64
-        {p}_all = arith.shli {p}_size, {p}_stride64 : i64
+        {p}_size64 = arith.extui {p}_size : i32 to i64
+        {p}_all = arith.shli {p}_size64, {p}_stride64 : i64
         {p}_counter = arith.addi {p}_base, {p}_all : i64
         {p}_pointer = tt.int_to_ptr {p}_counter : i64 -> !tt.ptr<i32>
         {p}_unit = arith.constant 1 : i32
-        {p}_slot = tt.atomic_rmw add, relaxed, gpu, {p}_pointer, {p}_unit, {p}_draws {types}
-        {p}_ticket = arith.extui {p}_slot : i32 to i64
+        {area.slot} = tt.atomic_rmw add, relaxed, gpu, {p}_pointer, {p}_unit, {p}_draws {types}
+        {p}_ticket = arith.extui {area.slot} : i32 to i64
         {p}_fits = arith.cmpi ult, {p}_ticket, {p}_areas : i64
         {p}_mine = arith.andi {p}_fits, {p}_draws : i1
+        {p}_none32 = arith.constant 0 : i32
+        {p}_other32 = arith.constant 1 : i32
+        {area.elsewhere} = arith.select {p}_mine, {p}_none32, {p}_other32 : i32
         """
     )

@@ -1,51 +1,19 @@
-"""What every warp computes once: where its records go, and whether it records at all."""
+"""What every warp computes once: where its records go, and whether it records at all.
+
+Short kernels pay mostly for this, so it is written for few instructions.
+"""
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
 from instrument_passes.ir import Module
+from instrument_passes.lowering.area import Area, Identity
 from instrument_passes.lowering.builder import Placeholders
 from instrument_passes.lowering.choose import choose_area, choose_warp
-from instrument_passes.records import BASE_ALIGNMENT, CTA_HEADER, LaunchBits
+from instrument_passes.records import BASE_ALIGNMENT, MIN_RING_LOG2, LaunchBits
 from instrument_passes.selection import Selection
 from instrument_passes.targets import Target
 
-__all__ = ["Area", "Identity", "find_area", "find_segment"]
-
-
-@dataclass(frozen=True, slots=True)
-class Area:
-    """SSA names of the CTA's area: address i64; flags i32: the launch bits, 0 where it does not record; and
-    cta i32, its linear id (not known in partitions)."""
-
-    address: str
-    flags: str
-    cta: str = ""
-
-    @staticmethod
-    def fresh(module: Module) -> Area:
-        return Area(module.fresh("ps_area"), module.fresh("ps_flags"), module.fresh("ps_cta"))
-
-
-@dataclass(frozen=True, slots=True)
-class Identity:
-    """SSA names of what a warp needs to know about itself.
-
-    segment: i64 address; lane: i1, true in the lane that stores the warp's records; leader: i1, true in the
-    thread that writes the CTA's header (of use in the kernel's body only); ring_log2: i64; ring_mask: i32.
-    """
-
-    segment: str
-    lane: str
-    leader: str
-    ring_log2: str
-    ring_mask: str
-
-    @staticmethod
-    def fresh(module: Module) -> Identity:
-        names = ("ps_segment", "ps_lane", "ps_leader", "ps_log2", "ps_mask")
-        return Identity(*(module.fresh(name) for name in names))
+__all__ = ["find_area", "find_segment"]
 
 
 def find_area(
@@ -53,14 +21,14 @@ def find_area(
 ) -> str:
     """Text that allocates the buffer and finds this CTA's area in it.
 
-    Triton adds linear id * tag to the address the allocator gave, which is taken back here; wide says
-    whether it does so in 64 bits (since 3.8) or in 32, sign-extended.
+    Triton adds linear id * tag to the address the allocator gave, which is taken back here, in the same
+    words, so that LLVM drops both; wide says whether it does so in 64 bits (since 3.8) or in 32.
     """
     p = module.fresh("ps")
-    undo = (
+    added = (
         f"""
         {p}_tag = arith.constant {holes.tag()} : i64
-        {p}_added = arith.muli {p}_id64, {p}_tag : i64
+        {p}_added = arith.muli {p}_cta64, {p}_tag : i64
         """
         if wide
         else f"""
@@ -72,31 +40,27 @@ def find_area(
     return _lines(
         f"""
         {p}_buffer = "profscope.buffer"() : () -> !tt.ptr<i8>
-        {p}_address = tt.ptr_to_int {p}_buffer : !tt.ptr<i8> -> i64
         {target.linear_cta_id(area.cta)}
-        {p}_id64 = arith.extui {area.cta} : i32 to i64
-        {undo}
-        {p}_raw = arith.subi {p}_address, {p}_added : i64
-        {p}_bits = arith.trunci {p}_raw : i64 to i32
+        {p}_cta64 = arith.extui {area.cta} : i32 to i64
+        {added}
+        {p}_nought = arith.constant 0 : i64
+        {p}_negated = arith.subi {p}_nought, {p}_added : i64
+        {p}_given = tt.addptr {p}_buffer, {p}_negated : !tt.ptr<i8>, i64
+        {p}_raw = tt.ptr_to_int {p}_given : !tt.ptr<i8> -> i64
+        {area.flags} = arith.trunci {p}_raw : i64 to i32
         {p}_high = arith.constant {-BASE_ALIGNMENT} : i64
         {p}_base = arith.andi {p}_raw, {p}_high : i64
-        {p}_field = arith.constant {LaunchBits.MASK} : i32
-        {p}_shift = arith.constant {LaunchBits.STRIDE_SHIFT} : i32
-        {p}_from = arith.shrui {p}_bits, {p}_shift : i32
-        {p}_stride = arith.andi {p}_from, {p}_field : i32
-        {p}_enabled = arith.trunci {p}_bits : i32 to i1
-        {_ring_log2(p, f"{p}_bits", f"{p}_log2")}
-        {p}_rings = arith.constant {holes.cta_ring_bytes()} : i64
-        {p}_variable = arith.shli {p}_rings, {p}_log2 : i64
-        {p}_constant = arith.constant {holes.cta_fixed_bytes()} : i64
-        {p}_size = arith.addi {p}_constant, {p}_variable : i64
-        {choose_area(p, target, area.cta, selection)}
-        {p}_recorded = arith.andi {p}_mine, {p}_enabled : i1
+        {_field(p, area.flags, LaunchBits.STRIDE_SHIFT, f"{p}_stride")}
+        {_field(p, area.flags, LaunchBits.RING_SHIFT, f"{p}_ring")}
+        {p}_rings = arith.constant {holes.cta_ring_bytes()} : i32
+        {p}_variable = arith.shli {p}_rings, {p}_ring : i32
+        {p}_constant = arith.constant {holes.cta_fixed_bytes()} : i32
+        {p}_size = arith.addi {p}_constant, {p}_variable : i32
+        {choose_area(p, target, area, selection)}
         {p}_none = arith.constant 0 : i32
-        {area.flags} = arith.select {p}_recorded, {p}_bits, {p}_none : i32
-        {p}_slot64 = arith.extui {p}_slot : i32 to i64
-        {p}_offset = arith.muli {p}_slot64, {p}_size : i64
-        {area.address} = arith.addi {p}_base, {p}_offset : i64
+        {p}_here = arith.cmpi eq, {area.elsewhere}, {p}_none : i32
+        {area.settled} = arith.select {p}_here, {area.flags}, {p}_none : i32
+        {target.multiply_add(area.address, area.slot, f"{p}_size", f"{p}_base")}
         """
     )
 
@@ -111,51 +75,48 @@ def find_segment(
 ) -> str:
     """Text that finds the warp's segment in the CTA's area, and the lane that stores."""
     p = module.fresh("ps")
-    segment = first = ""
+    number, chosen = f"{p}_warp", identity.leads
+    choice = ""
     if selection.warps:
-        segment = choose_warp(p, target, selection.warps)
-        first = f"{p}_stores = arith.andi {p}_first, {p}_chosen : i1"
+        number, chosen = f"{p}_segment", f"{p}_chosen"
+        choice = choose_warp(p, target, selection.warps)
     return _lines(
         f"""
         {target.thread_id(f"{p}_tid")}
         {p}_zero = arith.constant 0 : i32
-        {p}_one = arith.constant 1 : i32
+        {p}_ones = arith.constant -1 : i32
+        {p}_enable = arith.constant {LaunchBits.ENABLE} : i32
+        {p}_lanes = arith.constant {target.lanes - 1} : i32
+        {p}_disabled = arith.xori {area.flags}, {p}_ones : i32
+        {p}_off = arith.andi {p}_disabled, {p}_enable : i32
+        {p}_in_warp = arith.andi {p}_tid, {p}_lanes : i32
+        {p}_other = arith.ori {p}_in_warp, {p}_off : i32
+        {p}_not = arith.ori {p}_other, {area.elsewhere or f"{p}_zero"} : i32
+        {identity.leads} = arith.cmpi eq, {p}_not, {p}_zero : i32
         {p}_lanes_log2 = arith.constant {target.lanes.bit_length() - 1} : i32
         {p}_warp = arith.shrui {p}_tid, {p}_lanes_log2 : i32
-        {segment}
-        {p}_recorded = arith.trunci {area.flags} : i32 to i1
-        {p}_lanes = arith.constant {target.lanes - 1} : i32
-        {p}_in_warp = arith.andi {p}_tid, {p}_lanes : i32
-        {p}_first = arith.cmpi eq, {p}_in_warp, {p}_zero : i32
-        {first}
-        {identity.lane} = arith.andi {p}_{"stores" if first else "first"}, {p}_recorded : i1
-        {p}_lead = arith.cmpi eq, {p}_tid, {p}_zero : i32
-        {identity.leader} = arith.andi {p}_lead, {p}_recorded : i1
-        {_ring_log2(f"{p}_seg", area.flags, identity.ring_log2)}
-        {p}_log2 = arith.trunci {identity.ring_log2} : i64 to i32
-        {p}_rows = arith.shli {p}_one, {p}_log2 : i32
-        {identity.ring_mask} = arith.subi {p}_rows, {p}_one : i32
-        {p}_rings = arith.constant {holes.ring_bytes()} : i64
-        {p}_variable = arith.shli {p}_rings, {identity.ring_log2} : i64
-        {p}_constant = arith.constant {holes.fixed_bytes()} : i64
-        {p}_size = arith.addi {p}_constant, {p}_variable : i64
-        {p}_segment64 = arith.extui {p}_{"segment" if segment else "warp"} : i32 to i64
-        {p}_offset = arith.muli {p}_segment64, {p}_size : i64
-        {p}_header = arith.constant {CTA_HEADER.itemsize} : i64
-        {p}_segments = arith.addi {area.address}, {p}_header : i64
-        {identity.segment} = arith.addi {p}_segments, {p}_offset : i64
+        {choice}
+        {identity.lane} = arith.andi {identity.leads}, {chosen} : i1
+        {_field(p, area.flags, LaunchBits.RING_SHIFT, identity.ring)}
+        {p}_shortest = arith.constant {-(1 << MIN_RING_LOG2)} : i32
+        {p}_above = arith.shli {p}_shortest, {identity.ring} : i32
+        {identity.ring_mask} = arith.xori {p}_above, {p}_ones : i32
+        {p}_rings = arith.constant {holes.ring_bytes()} : i32
+        {p}_variable = arith.shli {p}_rings, {identity.ring} : i32
+        {p}_constant = arith.constant {holes.fixed_bytes()} : i32
+        {p}_size = arith.addi {p}_constant, {p}_variable : i32
+        {target.multiply_add(identity.segment, number, f"{p}_size", area.address)}
         """
     )
 
 
-def _ring_log2(prefix: str, flags: str, out: str) -> str:
-    """`out`: i64, the ring_log2 field of the flags; zero where the CTA does not record."""
+def _field(prefix: str, bits: str, shift: int, out: str) -> str:
+    """`out`: i32, a field of launch bits."""
     return f"""
-        {prefix}_ring_at = arith.constant {LaunchBits.RING_SHIFT} : i32
-        {prefix}_ring_mask = arith.constant {LaunchBits.MASK} : i32
-        {prefix}_ring_from = arith.shrui {flags}, {prefix}_ring_at : i32
-        {prefix}_ring = arith.andi {prefix}_ring_from, {prefix}_ring_mask : i32
-        {out} = arith.extui {prefix}_ring : i32 to i64
+        {prefix}_at_{shift} = arith.constant {shift} : i32
+        {prefix}_mask_{shift} = arith.constant {LaunchBits.MASK} : i32
+        {prefix}_from_{shift} = arith.shrui {bits}, {prefix}_at_{shift} : i32
+        {out} = arith.andi {prefix}_from_{shift}, {prefix}_mask_{shift} : i32
         """
 
 

@@ -7,9 +7,10 @@ from dataclasses import dataclass, field
 
 from instrument_passes.dialect import BEGIN, END, PAYLOAD, RESERVED, is_record, record_id
 from instrument_passes.ir import Block, Module, Op, Region, blocks, func, if_op, warp_specialize
+from instrument_passes.lowering.area import Area, Identity
 from instrument_passes.lowering.builder import FrameBuilder, Pending, Placeholders, SectionBuilder, Tick
 from instrument_passes.lowering.loops import carry, hand_on
-from instrument_passes.lowering.prologue import Area, Identity, find_area, find_segment
+from instrument_passes.lowering.prologue import find_area, find_segment
 from instrument_passes.lowering.trips import static_trips
 from instrument_passes.manifest import Column
 from instrument_passes.passes.base import PassContext
@@ -46,7 +47,7 @@ class _State:
 
 
 class Weaver:
-    """Lowers the records of one section; appends to its builder."""
+    """Lowers the records of one section; appends to its builder. marked: its warps say which one it is."""
 
     def __init__(
         self,
@@ -58,6 +59,8 @@ class Weaver:
         context: PassContext,
         selection: Selection,
         calls: Mapping[Op, Op],
+        *,
+        marked: bool,
     ) -> None:
         self.module = module
         self.target = target
@@ -71,7 +74,7 @@ class Weaver:
         self.identity = Identity.fresh(module)
         self.zero = module.fresh("ps_zero")
         self.one = module.fresh("ps_one")
-        self.marker = module.fresh("ps_section")
+        self.marker = module.fresh("ps_section") if marked else ""
         self.frames: dict[Op, FrameBuilder] = {}  # by loop
         self.ran: dict[tuple[Block | None, str], Tick] = {}  # by block and predicate
 
@@ -83,8 +86,10 @@ class Weaver:
         state = self._enter(region)
         wide = self.context.triton >= (3, 8)
         area = find_area(self.module, self.target, self.area, self.holes, self.selection, wide=wide)
-        none, leader = self.module.fresh("ps_none"), self.identity.leader
-        start = self.target.header_start(none, self.area.address, leader, self.area.cta, self.area.flags)
+        start = self.target.header_start(
+            self.module.fresh("ps_none"), self.identity.segment, self.identity.leads, self.area.cta,
+            self.area.slot, self.area.flags, self.holes.digest(),
+        )  # fmt: skip
         self._prologue(region, state, area, start)
         self._function(region, state)
 
@@ -145,19 +150,15 @@ class Weaver:
             self._plan(block, root)
         counters = {frame.index: self.zero for frame in self.frames.values()}
         state = _State(root, self.identity.segment, counters, [])
-        state.pending.append(Pending(Column("section"), self.marker))
+        if self.marker:
+            state.pending.append(Pending(Column("section"), self.marker))
         return state
 
     def _prologue(self, region: Region, state: _State, before: str, after: str) -> None:
         """Set up after the records that open the region, so that the first clock is read first."""
         segment = find_segment(self.module, self.target, self.area, self.identity, self.holes, self.selection)
-        constants = "\n".join(
-            [
-                f"{self.zero} = arith.constant 0 : i32",
-                f"{self.one} = arith.constant 1 : i32",
-                f"{self.marker} = arith.constant {self.section.index + 1} : i32",
-            ]
-        )
+        numbers = {self.zero: 0, self.one: 1, self.marker: self.section.index + 1}
+        constants = "\n".join(f"{name} = arith.constant {n} : i32" for name, n in numbers.items() if name)
         first = next(op for op in region.entry.ops if not is_record(op))
         first.insert_before("\n".join(text for text in (before, segment, constants, after) if text))
         if any(op in self.calls for op in region.walk()):  # or the callee's words would come first
@@ -245,9 +246,7 @@ class Weaver:
         if self.section.index or terminator.parent_op is not self.kernel:
             return
         terminator.insert_before(
-            self.target.header_end(
-                self.module.fresh("ps_none"), self.area.address, self.identity.leader, self.holes.digest()
-            )
+            self.target.header_end(self.module.fresh("ps_none"), self.identity.segment, self.identity.leads)
         )
 
     def _block(self, block: Block, state: _State) -> None:
@@ -358,6 +357,7 @@ class Weaver:
     # Control flow.
 
     def _loop(self, op: Op, state: _State) -> None:
+        op.insert_before(self.target.apart(self.module.fresh("ps_none")))
         frame = self.frames.get(op)
         if frame is None:
             return
@@ -393,11 +393,10 @@ class Weaver:
             start, slot = f"{p}_start", f"{p}_slot"
             offset = self.holes.frame_offset(self.section.index, frame.index)
             before = (
-                f"{p}_fixed = arith.constant {self.holes.fixed_bytes()} : i64\n"
-                f"{p}_rings = arith.addi {self.identity.segment}, {p}_fixed : i64\n"
-                f"{p}_unit = arith.constant {offset} : i64\n"
-                f"{p}_offset = arith.shli {p}_unit, {self.identity.ring_log2} : i64\n"
-                f"{start} = arith.addi {p}_rings, {p}_offset : i64"
+                f"{p}_unit = arith.constant {offset} : i32\n"
+                f"{p}_offset = arith.shli {p}_unit, {self.identity.ring} : i32\n"
+                f"{p}_offset64 = arith.extui {p}_offset : i32 to i64\n"
+                f"{start} = arith.addi {self.identity.segment}, {p}_offset64 : i64"
             )
             masked = f"{slot} = arith.andi {counter}, {self.identity.ring_mask} : i32\n"
         return before, (
@@ -436,7 +435,7 @@ class Weaver:
         frames = self._subtree(op)
         shared = {state.row: "i64", identity.lane: "i1"}
         if frames:
-            shared |= {identity.segment: "i64", identity.ring_log2: "i64", identity.ring_mask: "i32"}
+            shared |= {identity.segment: "i64", identity.ring: "i32", identity.ring_mask: "i32"}
         inside = {f.index: self.module.fresh("ps_count") for f in frames}
         func.add_arguments(
             callee,

@@ -16,9 +16,9 @@ from typing import ClassVar
 
 from instrument_passes.errors import PassError
 from instrument_passes.ir import Module, Op, warp_specialize
+from instrument_passes.lowering.area import Area
 from instrument_passes.lowering.builder import Placeholders, SectionBuilder
 from instrument_passes.lowering.calls import expand_calls
-from instrument_passes.lowering.prologue import Area
 from instrument_passes.lowering.values import expand_values
 from instrument_passes.lowering.weave import Weaver
 from instrument_passes.manifest import ATTRIBUTE, Manifest, layout
@@ -91,15 +91,18 @@ class LowerRecords(Pass):
             for index, own_warps in enumerate(_partition_warps(op)):
                 sections.append(SectionBuilder(len(sections), f"partition{index}", own_warps))
                 groups.append(group)
-        Weaver(module, target, body, area, holes, context, selection, calls).weave_kernel(kernel)
+
+        def weaver(section: SectionBuilder, area: Area) -> Weaver:
+            marked = bool(specialised)
+            return Weaver(module, target, section, area, holes, context, selection, calls, marked=marked)
+
+        weaver(body, area).weave_kernel(kernel)
         rest = iter(sections[1:])
         for op in specialised:
             addresses = warp_specialize.add_capture(op, area.address, "i64")
-            flags = warp_specialize.add_capture(op, area.flags, "i32")
+            flags = warp_specialize.add_capture(op, area.settled, "i32")
             for region, address, flag in zip(op.regions[1:], addresses, flags, strict=True):
-                captured = Area(address, flag)
-                weaver = Weaver(module, target, next(rest), captured, holes, context, selection, calls)
-                weaver.weave_partition(region)
+                weaver(next(rest), Area(address, flag)).weave_partition(region)
         placed, fixed_bytes, ring_bytes = layout([s.finish() for s in sections], groups)
         manifest = Manifest(
             kernel.symbol or "",

@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from typing import Final
 
 from instrument_passes.ir.signature import element_type, with_element
-from instrument_passes.records import MAGIC, VERSION, byte_offset
+from instrument_passes.records import FIRST_CTAS, byte_offset
 
 __all__ = ["ARCHITECTURES", "Amd"]
 
@@ -54,6 +54,9 @@ class Amd:
             _fence(f"{out}_behind"),
             f"{out} = arith.trunci {out}_wide : i64 to i32",
         )
+
+    def apart(self, out: str) -> str:
+        return f"{out} = arith.constant 0 : i32"
 
     def waitable(self, kind: str) -> bool:
         return element_type(kind) in _BITS
@@ -106,27 +109,60 @@ class Amd:
             _buffer_store(out, address, offset, f"{out}_data", f"vector<{len(values)}xi32>", lane),
         )
 
-    def header_start(self, out: str, area: str, leader: str, cta: str, flags: str) -> str:
-        identity = [f"{out}_version", cta, f"{out}_sm", flags]
+    def multiply_add(self, out: str, index: str, size: str, base: str) -> str:
         return _lines(
-            _clocks(f"{out}_time", area, leader, byte_offset("start_clock")),
-            f"{out}_version = arith.constant {MAGIC << 16 | VERSION} : i32",
+            f"{out}_index = arith.extui {index} : i32 to i64",
+            f"{out}_size = arith.extui {size} : i32 to i64",
+            f"{out}_offset = arith.muli {out}_index, {out}_size : i64",
+            f"{out} = arith.addi {base}, {out}_offset : i64",
+        )
+
+    def header_start(
+        self, out: str, area: str, leads: str, cta: str, slot: str, flags: str, digest: str
+    ) -> str:
+        identity = [f"{out}_clock_low", f"{out}_clock_high", cta, f"{out}_sm"]
+        launch = [flags, f"{out}_digest", f"{out}_nx", f"{out}_ny"]
+        ticks = [f"{out}_ticks_low", f"{out}_ticks_high"]
+        return _lines(
+            self._first_thread(f"{out}_lead", leads),
+            _clocks(f"{out}_time"),
+            *_halves(f"{out}_time_clock", *identity[:2]),
             self.sm_id(f"{out}_sm"),
-            self.store(out, area, str(byte_offset("version")), identity, leader),
-        )
-
-    def header_end(self, out: str, area: str, leader: str, digest: str) -> str:
-        grid = [f"{out}_n{axis}" for axis in "xyz"]
-        return _lines(
-            _clocks(f"{out}_time", area, leader, byte_offset("end_clock")),
-            *(f"{out}_n{axis} = tt.get_num_programs {axis} : i32" for axis in "xyz"),
+            self.store(out, area, str(byte_offset("start_clock")), identity, f"{out}_lead"),
+            f"{out}_first = arith.constant {FIRST_CTAS} : i32",
+            f"{out}_is_first = arith.cmpi ult, {slot}, {out}_first : i32",
+            f"{out}_early = arith.andi {out}_is_first, {out}_lead : i1",
+            *_halves(f"{out}_time_ns", *ticks),
+            self.store(f"{out}_at", area, str(byte_offset("start_globaltimer")), ticks, f"{out}_early"),
+            f"{out}_nought = arith.constant 0 : i32",
+            f"{out}_is_zero = arith.cmpi eq, {slot}, {out}_nought : i32",
+            f"{out}_zero = arith.andi {out}_is_zero, {out}_lead : i1",
+            *(f"{out}_n{axis} = tt.get_num_programs {axis} : i32" for axis in "xy"),
             f"{out}_digest = arith.constant {digest} : i32",
-            self.store(out, area, str(byte_offset("grid_x")), [*grid, f"{out}_digest"], leader),
+            self.store(f"{out}_of", area, str(byte_offset("launch_bits")), launch, f"{out}_zero"),
+        )
+
+    def header_end(self, out: str, area: str, leads: str) -> str:
+        both = [f"{out}_clock_low", f"{out}_clock_high", f"{out}_ns_low", f"{out}_ns_high"]
+        return _lines(
+            self._first_thread(f"{out}_lead", leads),
+            _clocks(f"{out}_time"),
+            *_halves(f"{out}_time_clock", *both[:2]),
+            *_halves(f"{out}_time_ns", *both[2:]),
+            self.store(out, area, str(byte_offset("end_clock")), both, f"{out}_lead"),
+        )
+
+    def _first_thread(self, out: str, leads: str) -> str:
+        return _lines(
+            self.thread_id(f"{out}_thread"),
+            f"{out}_number = arith.constant 0 : i32",
+            f"{out}_first = arith.cmpi eq, {out}_thread, {out}_number : i32",
+            f"{out} = arith.andi {out}_first, {leads} : i1",
         )
 
 
-def _clocks(out: str, area: str, leader: str, offset: int) -> str:
-    """Store the shader clock and the global timer, in ns, 64 bits each."""
+def _clocks(out: str) -> str:
+    """`_clock`, `_ns`: the shader clock and the global timer, i64."""
     return _lines(
         _fence(f"{out}_before"),
         _call(f"{out}_clock", "s.memtime", "i64"),
@@ -134,10 +170,17 @@ def _clocks(out: str, area: str, leader: str, offset: int) -> str:
         _fence(f"{out}_behind"),
         f"{out}_unit = arith.constant {_NS_PER_TICK} : i64",
         f"{out}_ns = arith.muli {out}_ticks, {out}_unit : i64",
-        *_vector(f"{out}_both", [f"{out}_clock", f"{out}_ns"], "i64"),
-        f"{out}_data = llvm.bitcast {out}_both : vector<2xi64> to vector<4xi32>",
-        _buffer_store(out, area, str(offset), f"{out}_data", "vector<4xi32>", leader),
     )
+
+
+def _halves(value: str, low: str, high: str) -> list[str]:
+    """The two i32 of an i64."""
+    return [
+        f"{low} = arith.trunci {value} : i64 to i32",
+        f"{high}_by = arith.constant 32 : i64",
+        f"{high}_shifted = arith.shrui {value}, {high}_by : i64",
+        f"{high} = arith.trunci {high}_shifted : i64 to i32",
+    ]
 
 
 def _buffer_store(out: str, address: str, offset: str, data: str, kind: str, lane: str) -> str:

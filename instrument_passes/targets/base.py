@@ -22,6 +22,9 @@ class Target(Protocol):
     def clock(self, out: str) -> str:
         """Low 32 bits of the SM's cycle counter, i32, ordered with the memory ops around it."""
 
+    def apart(self, out: str) -> str:
+        """What to put between a clock read and a loop that follows it; i32, of no meaning."""
+
     def wait_for(self, out: str, value: str, kind: str) -> str:
         """Hold the warp until the data of `value`, of type `kind`, is there; `kind` is one of `waitable`."""
 
@@ -40,11 +43,20 @@ class Target(Protocol):
     def linear_cta_id(self, out: str) -> str:
         """The CTA's number in the launch, i32, x fastest, as Triton counts for the profile buffer."""
 
+    def multiply_add(self, out: str, index: str, size: str, base: str) -> str:
+        """The i64 base + index * size; these i32 and unsigned."""
+
     def store(self, out: str, address: str, offset: str, values: Sequence[str], lane: str) -> str:
         """Store 1, 2 or 4 i32 values at address + offset (integer literal, bytes) where `lane` holds."""
 
-    def header_start(self, out: str, area: str, leader: str, cta: str, flags: str) -> str:
-        """Store the first half of the CTA header; cta: i32 linear id, flags: i32 launch bits."""
+    def header_start(
+        self, out: str, area: str, leads: str, cta: str, slot: str, flags: str, digest: str
+    ) -> str:
+        """Store what the CTA header says at its start, by thread 0 if `leads` holds there.
 
-    def header_end(self, out: str, area: str, leader: str, digest: str) -> str:
-        """Store the second half of the CTA header; digest: integer literal."""
+        area: i64 address, right in thread 0; cta, slot: i32, the CTA's linear id and its number among those
+        that record; flags: i32 launch bits; digest: integer literal.
+        """
+
+    def header_end(self, out: str, area: str, leads: str) -> str:
+        """Store what the CTA header says at its end; as above."""

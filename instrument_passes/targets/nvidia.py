@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from typing import Final
 
 from instrument_passes.ir.signature import element_type, with_element
-from instrument_passes.records import MAGIC, VERSION, byte_offset
+from instrument_passes.records import FIRST_CTAS, byte_offset
 
 __all__ = ["Nvidia"]
 
@@ -21,6 +21,8 @@ _REGISTER: Final = {
     "f16": (16, "r"), "bf16": (16, "r"), "i16": (16, "r"), "i8": (8, "r"),
     "f8E5M2": (8, "r"), "f8E4M3FN": (8, "r"),
 }  # fmt: skip
+
+_UNLIKELY: Final = 0x53500000
 
 
 @dataclass(frozen=True, slots=True)
@@ -41,6 +43,12 @@ class Nvidia:
     def clock(self, out: str) -> str:
         return _asm(out, "mov.u32 $0, %clock;", "=r")
 
+    def apart(self, out: str) -> str:
+        """LLVM puts the constants that a loop starts with before the last instruction ahead of it. Were that
+        a clock read, ptxas would not see behind it that they are constants, and would copy zeros from
+        register to register (64 instructions more in a matmul). This instruction vanishes."""
+        return _asm(out, "mov.u32 $0, 0;", "=r")
+
     def waitable(self, kind: str) -> bool:
         return element_type(kind) in _REGISTER and (kind.startswith("tensor<") or _REGISTER[kind][0] > 8)
 
@@ -48,7 +56,7 @@ class Nvidia:
         """A warp issues in order, so an instruction that reads the data is enough, one for each 16 bytes.
 
         It is a predicated `pmevent`: nothing but a performance monitor, if one is armed, notices it; ptxas
-        leaves it where it is, before the clock. The event is due only where the data mix to MAGIC.
+        leaves it where it is, before the clock. The event is due only where the data mix to _UNLIKELY.
         """
         bits, constraint = _REGISTER[element_type(kind)]
         tensor = kind.startswith("tensor<")
@@ -66,7 +74,7 @@ class Nvidia:
             mixed = " ".join(f"xor.b32 all, all, {i};" for i in inputs)
         text = (
             f"{{ .reg .pred due; .reg .b32 all, lo, hi; mov.u32 all, 0; {mixed} "
-            f"setp.eq.u32 due, all, {MAGIC << 16}; @due pmevent 0; }} "
+            f"setp.eq.u32 due, all, {_UNLIKELY}; @due pmevent 0; }} "
             + " ".join(f"mov.u32 ${i}, 0;" for i in range(outputs))
         )
         constraints = ",".join(["=r"] * outputs + [constraint if tensor or bits >= 32 else "h"] * registers)
@@ -86,11 +94,32 @@ class Nvidia:
         return _asm(out, "popc.b32 $0, $1;", "=r,r", [value], ["i32"], pure=True)
 
     def linear_cta_id(self, out: str) -> str:
-        text = (
-            "{ .reg .b32 x, y, z, nx, ny; mov.u32 x, %ctaid.x; mov.u32 y, %ctaid.y; mov.u32 z, %ctaid.z; "
-            "mov.u32 nx, %nctaid.x; mov.u32 ny, %nctaid.y; mad.lo.u32 y, z, ny, y; mad.lo.u32 $0, y, nx, x; }"
+        if self.clustered:  # Triton's program ids are then those of clusters
+            text = (
+                "{ .reg .b32 x, y, z, nx, ny; mov.u32 x, %ctaid.x; mov.u32 y, %ctaid.y; mov.u32 z, %ctaid.z; "
+                "mov.u32 nx, %nctaid.x; mov.u32 ny, %nctaid.y; mad.lo.u32 y, z, ny, y; "
+                "mad.lo.u32 $0, y, nx, x; }"
+            )
+            return _asm(out, text, "=r", pure=True)
+        return f"""
+            {out}_x = tt.get_program_id x : i32
+            {out}_y = tt.get_program_id y : i32
+            {out}_z = tt.get_program_id z : i32
+            {out}_nx = tt.get_num_programs x : i32
+            {out}_ny = tt.get_num_programs y : i32
+            {out}_zy = arith.muli {out}_z, {out}_ny : i32
+            {out}_yz = arith.addi {out}_y, {out}_zy : i32
+            {out}_row = arith.muli {out}_yz, {out}_nx : i32
+            {out} = arith.addi {out}_x, {out}_row : i32
+            """
+
+    def multiply_add(self, out: str, index: str, size: str, base: str) -> str:
+        """As assembly, since LLVM would make a multiplication by a power of two a shift and an addition."""
+        operands = ", ".join((index, size, base))
+        return (
+            f'{out} = tt.elementwise_inline_asm "mad.wide.u32 $0, $1, $2, $3;" {{constraints = "=l,r,r,l", '
+            f"packed_element = 1 : i32, pure = true}} {operands} : i32, i32, i64 -> i64"
         )
-        return _asm(out, text, "=r", pure=True)
 
     def store(self, out: str, address: str, offset: str, values: Sequence[str], lane: str) -> str:
         count = len(values)
@@ -101,35 +130,35 @@ class Nvidia:
         constraints = ",".join(["=r", "l", *["r"] * count, "b"])
         return _asm(out, text, constraints, [address, *values, lane], types)
 
-    def header_start(self, out: str, area: str, leader: str, cta: str, flags: str) -> str:
+    def header_start(
+        self, out: str, area: str, leads: str, cta: str, slot: str, flags: str, digest: str
+    ) -> str:
         text = " ".join(
             [
-                "{ .reg .b64 clk, ns; .reg .b32 sm, rank, id;",
-                "mov.u64 clk, %clock64; mov.u64 ns, %globaltimer; mov.u32 sm, %smid;",
+                "{ .reg .pred lead, early, zero; .reg .b64 clk, ns; .reg .b32 tid, lo, hi, sm, rank, nx, ny;",
+                "mov.u32 tid, %tid.x; setp.eq.and.u32 lead, tid, 0, $2; mov.u64 clk, %clock64;",
+                "mov.u64 ns, %globaltimer; mov.b64 {lo, hi}, clk; mov.u32 sm, %smid;",
                 "mov.u32 rank, %cluster_ctarank; shl.b32 rank, rank, 16; or.b32 sm, sm, rank;"
                 if self.clustered
                 else "",
-                f"mov.u32 id, {MAGIC << 16 | VERSION};",
-                f"@$2 st.global.cs.v2.b64 [$1+{byte_offset('start_clock')}], {{clk, ns}};",
-                f"@$2 st.global.cs.v4.b32 [$1+{byte_offset('version')}], {{id, $3, sm, $4}};",
+                f"@lead st.global.cs.v4.b32 [$1+{byte_offset('start_clock')}], {{lo, hi, $3, sm}};",
+                f"setp.lt.and.u32 early, $4, {FIRST_CTAS}, lead;",
+                f"@early st.global.cs.b64 [$1+{byte_offset('start_globaltimer')}], ns;",
+                "setp.eq.and.u32 zero, $4, 0, lead; mov.u32 nx, %nctaid.x; mov.u32 ny, %nctaid.y;",
+                f"@zero st.global.cs.v4.b32 [$1+{byte_offset('launch_bits')}], {{$5, {digest}, nx, ny}};",
                 "} mov.u32 $0, 0;",
             ]
         )
-        return _asm(out, text, "=r,l,b,r,r", [area, leader, cta, flags], ["i64", "i1", "i32", "i32"])
+        types = ["i64", "i1", "i32", "i32", "i32"]
+        return _asm(out, text, "=r,l,b,r,r,r", [area, leads, cta, slot, flags], types)
 
-    def header_end(self, out: str, area: str, leader: str, digest: str) -> str:
-        text = " ".join(
-            [
-                "{ .reg .b64 clk, ns; .reg .b32 nx, ny, nz, digest;",
-                "mov.u64 clk, %clock64; mov.u64 ns, %globaltimer;",
-                "mov.u32 nx, %nctaid.x; mov.u32 ny, %nctaid.y; mov.u32 nz, %nctaid.z;",
-                f"mov.u32 digest, {digest};",
-                f"@$2 st.global.cs.v2.b64 [$1+{byte_offset('end_clock')}], {{clk, ns}};",
-                f"@$2 st.global.cs.v4.b32 [$1+{byte_offset('grid_x')}], {{nx, ny, nz, digest}};",
-                "} mov.u32 $0, 0;",
-            ]
+    def header_end(self, out: str, area: str, leads: str) -> str:
+        text = (
+            "{ .reg .pred lead; .reg .b64 clk, ns; .reg .b32 tid; mov.u32 tid, %tid.x; "
+            "setp.eq.and.u32 lead, tid, 0, $2; mov.u64 clk, %clock64; mov.u64 ns, %globaltimer; "
+            f"@lead st.global.cs.v2.b64 [$1+{byte_offset('end_clock')}], {{clk, ns}}; }} mov.u32 $0, 0;"
         )
-        return _asm(out, text, "=r,l,b", [area, leader], ["i64", "i1"])
+        return _asm(out, text, "=r,l,b", [area, leads], ["i64", "i1"])
 
 
 def _asm(

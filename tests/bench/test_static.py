@@ -20,12 +20,15 @@ def value(rows: list[Row], group: str, column: str) -> float:
     return found
 
 
-@pytest.mark.parametrize("workload", [ADD, ATTENTION], ids=lambda workload: workload.name)
-def test_records_are_cheaper_than_protons(workload: kernels.Workload) -> None:
+@pytest.mark.parametrize(
+    ("workload", "most"), [(ADD, 7.5), (ATTENTION, 3.5)], ids=lambda value: getattr(value, "name", None)
+)
+def test_records_are_cheaper_than_protons(workload: kernels.Workload, most: float) -> None:
     rows = static(workload)
     assert not [cell.error for row in rows for cell in row.cells.values() if cell.error]
     added = "SASS instructions added per record"
     assert 0 < value(rows, added, OURS) < value(rows, added, SHARED) / 2
+    assert value(rows, added, OURS) <= most
     # The target is 3.5 on Triton 3.6; what ptxas makes of the rest differs a little.
     assert value(rows, "SASS instructions added per clock read", OURS) <= 4
     assert value(rows, "stack and spills", OURS) == value(rows, "stack and spills", BARE)

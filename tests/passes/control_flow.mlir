@@ -7,19 +7,17 @@
 // RUN: profscope-opt %S/inputs/matmul_tma_sm90.ttgir --triton 3.8 -p 'kernel-span,loop-spans,iteration-spans,lower-records,allocate-buffer' | FileCheck %s --check-prefix=PERSISTENT
 
 // Every call path has a copy of the noinline function, which is handed the row, the lane that stores, what rings
-// need, and the counts of its loops; it hands the counts back. The function itself is gone. The section's word
-// is stored at once, since the callee may store before its caller does.
+// need, and the counts of its loops; it hands the counts back. The function itself is gone.
 // CALLS: tt.func public @call_paths_kernel
-// CALLS: st.global.cs.b32 [$1+0]{{.*}} [[SEGMENT:%ps_segment_0]], %ps_section_0, [[LANE:%ps_lane_0]]
 // CALLS: {{%ps_clock_[0-9]+}} = {{.*}}%clock
-// CALLS-NEXT: %total, [[FIRST:%ps_[0-9]+]] = tt.call @"{{.*}}row_sum{{.*}}__ps0"(%x_ptr, %pid, %cols, [[SEGMENT]], [[LANE]], [[LOG2:%ps_log2_0]], [[MASK:%ps_mask_0]], %ps_zero_0) : {{.*}} -> (f32, i32)
+// CALLS: %total, [[FIRST:%ps_[0-9]+]] = tt.call @"{{.*}}row_sum{{.*}}__ps0"(%x_ptr, %pid, %cols, [[SEGMENT:%ps_segment_0]], [[LANE:%ps_lane_0]], [[LOG2:%ps_ring_0]], [[MASK:%ps_mask_0]], %ps_zero_0) : {{.*}} -> (f32, i32)
 // CALLS-NEXT: {{%ps_clock_[0-9]+}} = {{.*}}%clock
 // The row of a loop is cleared first: the call in the scf.if, and the paths in the function it calls, may not run.
 // What stays there for the loop in it is the count so far.
 // CALLS: scf.for %row {{.*}}[[SCORED:%ps_[0-9]+]] = %ps_zero_0, [[SUMMED:%ps_[0-9]+]] = %ps_zero_0)
 // CALLS: [[ROW:%ps_row_[0-9]+]] = arith.addi
-// CALLS-NEXT: st.global.cs.v4.b32 [$1+0]{{.*}} [[ROW]], %ps_zero_0, [[SCORED]], %ps_zero_0, %ps_zero_0, [[LANE]]
-// CALLS-NEXT: st.global.cs.v4.b32 [$1+16]{{.*}} [[ROW]], %ps_zero_0, %ps_zero_0, %ps_zero_0, %ps_zero_0, [[LANE]]
+// CALLS-NEXT: st.global.cs.v4.b32 [$1+{{[0-9]+}}]{{.*}} [[ROW]], %ps_zero_0, [[SCORED]], %ps_zero_0, %ps_zero_0, [[LANE]]
+// CALLS-NEXT: st.global.cs.v4.b32 [$1+{{[0-9]+}}]{{.*}} [[ROW]], %ps_zero_0, %ps_zero_0, %ps_zero_0, %ps_zero_0, [[LANE]]
 // CALLS: %3, [[C0:%ps_[0-9]+]], [[C1:%ps_[0-9]+]], [[AFTER:%ps_[0-9]+]] = scf.if
 // CALLS: {{.*}}, [[IN:%ps_[0-9]+]] = tt.call @"{{.*}}row_score{{.*}}__ps2"({{.*}}, [[ROW]], [[LANE]], [[SEGMENT]], [[LOG2]], [[MASK]], [[SCORED]])
 // CALLS: scf.yield {{.*}}, [[IN]] :
@@ -28,7 +26,7 @@
 // CALLS: st.global{{.*}} [[ROW]], [[C0]], [[C1]],
 // CALLS: tt.return
 // CALLS-NOT: c128(
-// CALLS: tt.func private @"{{.*}}row_sum{{.*}}__ps0"({{.*}}[[SEGMENT]]: i64, [[LANE]]: i1, [[LOG2]]: i64, [[MASK]]: i32, [[COUNT:%ps_count_[0-9]+]]: i32) -> (f32, i32)
+// CALLS: tt.func private @"{{.*}}row_sum{{.*}}__ps0"({{.*}}[[SEGMENT]]: i64, [[LANE]]: i1, [[LOG2]]: i32, [[MASK]]: i32, [[COUNT:%ps_count_[0-9]+]]: i32) -> (f32, i32)
 // CALLS: [[ROWS:%ps_[0-9]+]] = scf.for %col {{.*}}, {{%ps_[0-9]+}} = [[COUNT]])
 // CALLS: st.global{{.*}} [[SEGMENT]], {{%ps_clock_[0-9]+}}, [[ROWS]],
 // CALLS-NEXT: tt.return {{.*}}, [[ROWS]] : f32, i32
@@ -58,19 +56,19 @@
 // REENTERED: ttg.warp_yield {{.*}}, [[COUNT]] : f32, i32, i32
 // REENTERED: partition0(
 // REENTERED-NEXT: [[CLOCK:%ps_clock_[0-9]+]] = {{.*}}%clock
-// REENTERED: [[AT:%ps_kept_[0-9]+]]_offset = arith.constant 4 : i64
+// REENTERED: [[AT:%ps_kept_[0-9]+]]_offset = arith.constant 68 : i64
 // REENTERED: [[AT]]_address = arith.addi [[SEGMENT:%ps_segment_1]], [[AT]]_offset : i64
 // REENTERED: [[ENTRY:%ps_count_[0-9]+]] = tt.load [[AT]]_word, [[LANE:%ps_lane_1]], %ps_zero_1 : !tt.ptr<i32>
-// REENTERED: arith.constant 8 : i64
+// REENTERED: arith.constant 72 : i64
 // REENTERED: [[ROWS:%ps_count_[0-9]+]] = tt.load
-// REENTERED: arith.constant 12 : i64
+// REENTERED: arith.constant 76 : i64
 // REENTERED: [[NESTED:%ps_count_[0-9]+]] = tt.load
 // REENTERED: [[SLOT:%ps_at_[0-9]+]]_slot = arith.andi [[ENTRY]], %ps_mask_1
 // REENTERED: [[ROW:%ps_row_[0-9]+]] = arith.addi [[SLOT]]_start
 // REENTERED: [[NOW:%ps_[0-9]+]], [[NESTEDNOW:%ps_[0-9]+]] = scf.for {{.*}}iter_args({{%ps_[0-9]+}} = [[ROWS]], {{%ps_[0-9]+}} = [[NESTED]])
 // REENTERED: st.global{{.*}} [[ROW]], [[CLOCK]], {{.*}}, [[NOW]], {{.*}}, [[LANE]]
 // REENTERED: [[NEXT:%ps_count_[0-9]+]] = arith.addi [[ENTRY]], %ps_one_1
-// REENTERED-NEXT: st.global.cs.v4.b32 [$1+0]{{.*}} [[SEGMENT]], %ps_section_1, [[NEXT]], [[NOW]], [[NESTEDNOW]], [[LANE]]
+// REENTERED-NEXT: st.global.cs.v4.b32 [$1+64]{{.*}} [[SEGMENT]], %ps_section_1, [[NEXT]], [[NOW]], [[NESTEDNOW]], [[LANE]]
 // REENTERED-NEXT: ttg.warp_return
 // REENTERED: -> (f32, i32, i32)
 // REENTERED: scf.yield {{.*}}, {{%ps_count_[0-9]+}}, [[OUT]] :

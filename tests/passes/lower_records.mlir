@@ -13,17 +13,17 @@
 // STRAIGHT: tt.func public @add_kernel(
 // STRAIGHT-NEXT: [[START:%ps_clock_[0-9]+]] = tt.elementwise_inline_asm "mov.u32 $0, %clock;"
 // STRAIGHT-NEXT: "profscope.buffer"() : () -> !tt.ptr<i8>
-// STRAIGHT: [[SECTION:%ps_section_[0-9]+]] = arith.constant 1 : i32
-// STRAIGHT: %clock64{{.*}}%globaltimer
+// STRAIGHT-NOT: %ps_section
+// STRAIGHT: %clock64{{.*}}%globaltimer{{.*}}%nctaid.x
 // STRAIGHT: [[BEFORE:%ps_clock_[0-9]+]] = tt.elementwise_inline_asm "mov.u32 $0, %clock;"
 // STRAIGHT-NEXT: %x_5 = tt.load
 // STRAIGHT-NEXT: [[AFTER:%ps_clock_[0-9]+]] = tt.elementwise_inline_asm "mov.u32 $0, %clock;"
 // STRAIGHT-NOT: st.global
 // STRAIGHT: tt.store
 // STRAIGHT-NEXT: [[END:%ps_clock_[0-9]+]] = tt.elementwise_inline_asm "mov.u32 $0, %clock;"
-// STRAIGHT-NEXT: st.global.cs.v4.b32 [$1+0]{{.*}} [[SEGMENT:%[a-z0-9_]+]], [[SECTION]], [[START]], [[BEFORE]], [[AFTER]], [[LANE:%[a-z0-9_]+]] : i64, i32, i32, i32, i32, i1
-// STRAIGHT-NEXT: st.global.cs.v4.b32 [$1+16]{{.*}} [[SEGMENT]], {{.*}}, [[END]], {{%ps_zero_[0-9]+}}, [[LANE]] :
-// STRAIGHT-NEXT: %nctaid.z
+// STRAIGHT-NEXT: st.global.cs.v4.b32 [$1+64]{{.*}} [[SEGMENT:%[a-z0-9_]+]], [[START]], [[BEFORE]], [[AFTER]], {{%ps_clock_[0-9]+}}, [[LANE:%[a-z0-9_]+]] : i64, i32, i32, i32, i32, i1
+// STRAIGHT-NEXT: st.global.cs.v2.b32 [$1+80]{{.*}} [[SEGMENT]], {{.*}}, [[END]], [[LANE]] :
+// STRAIGHT-NEXT: %clock64{{.*}}%globaltimer
 // STRAIGHT-NEXT: tt.return
 
 // A loop carries the number of rows written. What an scf.if records leaves it as results, zero where it did not run.
@@ -53,8 +53,8 @@
 // ELSE-NEXT: } else {
 // ELSE: tt.store
 // ELSE: scf.yield %cst, %ps_zero_0, %ps_zero_0, %ps_zero_0, {{%ps_clock_[0-9]+, %ps_clock_[0-9]+}}, %ps_zero_0 :
-// ELSE: st.global{{.*}} [[A0]], [[A1]], [[ROWS]],
-// ELSE: st.global{{.*}} [[B0]], [[B1]],
+// ELSE: st.global{{.*}} [[A0]], [[A1]], [[ROWS]], [[B0]],
+// ELSE: st.global{{.*}} [[B1]],
 
 // The outer loop carries its own counter and those of the loops in it, and its row stores how far they got.
 // NESTED: scf.for %row {{.*}} [[OUTER:%ps_[0-9]+]] = %ps_zero_0, [[FIRST:%ps_[0-9]+]] = %ps_zero_0, [[SECOND:%ps_[0-9]+]] = %ps_zero_0)
@@ -80,7 +80,7 @@
 // PARTITIONS: partition0({{.*}}, [[OWN:%ps_[0-9]+]]: i64{{.*}}) num_warps(1) {
 // PARTITIONS-NEXT: %clock
 // PARTITIONS-NEXT: %tid.x
-// PARTITIONS: arith.addi [[OWN]],
+// PARTITIONS: mad.wide.u32{{.*}}, [[OWN]] :
 // PARTITIONS: [[SECTION:%ps_section_[0-9]+]] = arith.constant 2 : i32
 // PARTITIONS: scf.for
 // PARTITIONS-NOT: arith.andi
@@ -96,15 +96,15 @@
 // RETURNS: ^bb1:
 // RETURNS-NEXT: [[END:%ps_clock_[0-9]+]] = {{.*}}%clock
 // RETURNS-NEXT: st.global{{.*}} [[END]],
-// RETURNS: %nctaid.z
+// RETURNS: %globaltimer
 // RETURNS-NEXT: tt.return
 // RETURNS: ^bb3:
 // RETURNS: st.global{{.*}}
-// RETURNS: %nctaid.z
+// RETURNS: %globaltimer
 // RETURNS-NEXT: tt.return
 // RETURNS: ^bb4:
 // RETURNS: st.global{{.*}}
-// RETURNS: %nctaid.z
+// RETURNS: %globaltimer
 // RETURNS-NEXT: tt.return
 
 // A payload is one more word of the row.

@@ -1,0 +1,52 @@
+"""Names of what a warp knows about where its records go."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from instrument_passes.ir import Module
+
+__all__ = ["Area", "Identity"]
+
+
+@dataclass(frozen=True, slots=True)
+class Area:
+    """SSA names of the CTA's area: address i64; flags i32: the launch bits, with anything above them.
+
+    Known in the kernel's body only: cta i32, the linear id; slot i32, the number of its area; elsewhere i32,
+    not zero where the CTA does not record; settled i32, the flags, or zero where it does not record.
+    """
+
+    address: str
+    flags: str
+    cta: str = ""
+    slot: str = ""
+    elsewhere: str = ""
+    settled: str = ""
+
+    @staticmethod
+    def fresh(module: Module) -> Area:
+        names = ("ps_area", "ps_flags", "ps_cta", "ps_slot", "ps_elsewhere", "ps_settled")
+        return Area(*(module.fresh(name) for name in names))
+
+
+@dataclass(frozen=True, slots=True)
+class Identity:
+    """SSA names of what a warp needs to know about itself.
+
+    leads: i1, true in the first lane of each warp, where the CTA records; lane: i1, true in those of
+    them that store their warp's records; segment: i64, in that lane the address of the warp's
+    segment less the CTA header's size, in thread 0 the address of the area; ring: i32, how far ring_log2
+    is above MIN_RING_LOG2; ring_mask: i32.
+    """
+
+    segment: str
+    leads: str
+    lane: str
+    ring: str
+    ring_mask: str
+
+    @staticmethod
+    def fresh(module: Module) -> Identity:
+        names = ("ps_segment", "ps_leads", "ps_lane", "ps_ring", "ps_mask")
+        return Identity(*(module.fresh(name) for name in names))
