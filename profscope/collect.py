@@ -13,69 +13,26 @@ import threading
 import weakref
 from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass
-from typing import Any, Final, NamedTuple
+from typing import Any, Final
 
 import torch
 from triton import knobs
 from triton.runtime import _allocation, driver
 
 from instrument_passes.manifest import Manifest
-from instrument_passes.records import BASE_ALIGNMENT, MAX_CTAS, MIN_RING_LOG2, LaunchBits
+from instrument_passes.records import BASE_ALIGNMENT
 from profscope.assemble import ORDINARY, Mark, RawLaunch
 from profscope.backend import Backend
-from profscope.buffers import Buffers, DeviceBuffers, HostBuffers, Lane, Slice
-from profscope.decode import has_records, ring_rows
+from profscope.buffers import Buffers, DeviceBuffers, HostBuffers, Lane
 from profscope.graphs import Captured, Graphs
 from profscope.host_memory import available_bytes
+from profscope.launch_log import Launch, LaunchLog, Route, fetched
 from profscope.options import Options
+from profscope.planner import Planner
 from profscope.programs import PROGRAMS
-from profscope.sizing import (
-    log2_for,
-    needed_bytes,
-    plan,
-    ring_log2_for_records,
-    ring_log2_for_rows,
-    tickets_for,
-)
 from profscope.spooler import Spooler
 
-__all__ = ["Collector", "Launch"]
-
-
-@dataclass(frozen=True, slots=True)
-class Launch:
-    """One launch of an instrumented kernel. ctas: those of the whole grid."""
-
-    index: int
-    manifest: Manifest
-    device: int
-    stream: int
-    ctas: int
-    bits: LaunchBits
-    slice: Slice
-    mark: Mark
-
-
-class _Plan(NamedTuple):
-    """What launches of a kernel with a given grid get; it stays once the rings' length is settled."""
-
-    needed: int  # bytes
-    pointer_bits: int
-    bits: LaunchBits
-    ctas: int
-
-
-class _Route(NamedTuple):
-    """What is known beforehand of launches of one program and grid, on one stream of one device."""
-
-    place: Any  # Buffers.place
-    needed: int
-    stream: int
-    bits: int
-    plan: _Plan
-    device: int
-    buffers: Buffers
+__all__ = ["Collector"]
 
 
 class _Thread(threading.local):
@@ -98,16 +55,14 @@ class Collector:
         self.unrecorded: dict[str, int] = {}  # why launches ran without recording -> how many
         self._options = options
         self._cuda = backend.device_type == "cuda"
-        self._machine = backend.machine
         self._lock = threading.RLock()
         self._thread = _Thread()
         self._listeners = 0
         self._hooks = contextlib.ExitStack()
         self._user_allocator: Callable[..., Any] | None = None
         self._buffers: dict[int, Buffers] = {}
-        # With the filling and the offset in it; None once a launch has been taken to the spool.
-        self._log: list[tuple[Manifest, _Route, Any, int, Mark] | None] = []
-        self._first = 0  # all before it are None
+        self._log = LaunchLog()
+        self._planner = Planner(options, backend, lambda: self.launches, self._skip)
         self.taken: Counter[str] = Counter()  # kernel -> ordinary launches taken to the spool
         self.captured: Counter[str] = Counter()  # kernel -> launches captured into CUDA graphs
         self.spooler: Spooler | None = None
@@ -116,28 +71,18 @@ class Collector:
         available = available_bytes()
         self._may_hold_bytes = None if available is None else available // 2
         self._pid = os.getpid()
-        self._plans: dict[tuple[int, int], _Plan] = {}  # by tag and size asked for; settled ones only
-        self._routes: dict[tuple[int, int, int | None, int], _Route] = {}  # also by stream and device
+        # By tag and size asked for, stream and device; settled ones only.
+        self._routes: dict[tuple[int, int, int | None, int], Route] = {}
         # The functions behind torch.cuda.current_device() and is_current_stream_capturing().
         self._device: Callable[[], int] = torch._C._cuda_getDevice if self._cuda else int
         self._capturing: Callable[[], bool] = torch._C._cuda_isCurrentStreamCapturing if self._cuda else bool
         # A graph's memory comes in pieces of an eighth of what sessions may take, beside that.
         self._graphs = Graphs(options.memory << 17, options.every, self.settle, self.keep)
-        self._ring_log2: dict[tuple[int, int], int] = {}  # by manifest digest and CTAs: learned
 
     @property
     def launches(self) -> list[Launch]:
         """The launches so far, less those in the spool."""
-        first = self._first
-        return [
-            Launch(
-                index, manifest, route.device, route.stream, route.plan.ctas, route.plan.bits,
-                route.buffers.slice(filling, offset, route.needed), mark,
-            )
-            for index, entry in enumerate(self._log[first:], first)
-            if entry is not None
-            for manifest, route, filling, offset, mark in (entry,)
-        ]  # fmt: skip
+        return self._log.launches
 
     def __len__(self) -> int:
         return len(self._log)
@@ -217,7 +162,7 @@ class Collector:
         route = self._routes.get((size, alignment, stream, self._device()))
         if route is None:
             found = self._find_route(size, alignment, stream)
-            if not isinstance(found, _Route):
+            if not isinstance(found, Route):
                 return found
             route = found
         elif stream and self._capturing():  # stream 0, the default one, cannot be captured
@@ -233,7 +178,7 @@ class Collector:
         if filling is not None:
             manifest = PROGRAMS.of(metadata.data["function"])
             if manifest is not None:
-                self._log.append((manifest, lane.about, filling, lane.offset, lane.mark))
+                self._log.entries.append((manifest, lane.about, filling, lane.offset, lane.mark))
         elif lane.captured is not None:
             captured, lane.captured = lane.captured, None
             manifest = PROGRAMS.of(metadata.data["function"])
@@ -268,40 +213,13 @@ class Collector:
         if manifest.failure:
             self.failures[manifest.kernel] = manifest.failure
         elif len(PROGRAMS.tagged(manifest.tag)) > 1:  # what was planned for the tag is not enough for both
-            self._plans.clear()
+            self._planner.forget()
             self._routes.clear()
 
-    def fetch(self, launches: Sequence[Launch]) -> tuple[list[RawLaunch], list[str]]:
-        """The launches with their bytes on the host; waits for them. Also notes on what was lost and why."""
+    def fetch(self) -> tuple[list[RawLaunch], list[str]]:
+        """The launches so far with their bytes on the host, as `fetched`."""
         self._thread.lane.enqueued()  # where the last launch of this thread failed
-        raw: list[RawLaunch] = []
-        notes: list[str] = []
-        for launch in launches:
-            try:
-                buffer = launch.slice.fetch()[: needed_bytes(launch.manifest, launch.ctas, launch.bits)]
-            except RuntimeError as error:
-                why = str(error).splitlines()[0]
-                lost = len(launches) - len(raw)
-                notes.append(
-                    f"{lost} launches are lost, from launch {launch.index} ({launch.manifest.kernel}) on: "
-                    f"the device has faulted: {why}"
-                )
-                break
-            if not has_records(buffer):
-                why = (
-                    "no CTA ran on the SMs of sms="
-                    if launch.manifest.selection.ctas == "sms"
-                    else "it did not run"
-                )
-                notes.append(f"launch {launch.index} ({launch.manifest.kernel}) wrote nothing: {why}")
-                continue
-            raw.append(
-                RawLaunch(
-                    launch.index, launch.manifest, launch.device, launch.stream, launch.ctas, buffer,
-                    launch.mark,
-                )
-            )  # fmt: skip
-        return raw, notes
+        return fetched(self.launches)
 
     def stop(self, why: str) -> None:
         """Record nothing any more; a note will say why, and how many launches there were."""
@@ -333,22 +251,14 @@ class Collector:
 
     def take(self, limit_bytes: int) -> tuple[list[RawLaunch], list[str]] | None:
         """Launches that have drained, out of the log; see `spooler.Take`."""
-        chosen, size = [], 0
-        for launch in self.launches:
-            if size >= limit_bytes:
-                break
-            if launch.slice.drained:
-                chosen.append(launch)
-                size += launch.slice.extent[1]
+        chosen = self._log.drained(limit_bytes)
         if not chosen:
             return None
-        fetched = self.fetch(chosen)
-        for launch in chosen:
-            self._log[launch.index] = None
-            self.taken[launch.manifest.kernel] += launch.mark == ORDINARY
-        while self._first < len(self._log) and self._log[self._first] is None:
-            self._first += 1
-        return fetched
+        self._thread.lane.enqueued()
+        found = fetched(chosen)
+        self._log.forget(chosen)
+        self.taken.update(launch.manifest.kernel for launch in chosen if launch.mark == ORDINARY)
+        return found
 
     def close(self) -> None:
         """Fetch everything and give the device memory back; in a forked process, nothing."""
@@ -397,15 +307,15 @@ class Collector:
             return _NOWHERE
         if self._capturing():  # before planning, which may wait for a launch
             return self._capture(programs, size // alignment)
-        plan = self._plans.get((alignment, size)) or self._settled_plan(programs, size, alignment)
+        plan = self._planner.plan(programs, alignment, size)
         if plan is None:
             return _NOWHERE
         device = self._device()
         buffers = self._buffers.get(device) or self._open_buffers(device)
         if buffers is None:
             return _NOWHERE
-        route = _Route(buffers.place, plan.needed, stream or 0, plan.pointer_bits, plan, device, buffers)
-        if (alignment, size) in self._plans:
+        route = Route(buffers.place, plan.needed, stream or 0, plan.pointer_bits, plan, device, buffers)
+        if self._planner.is_settled(alignment, size):
             self._keep((size, alignment, stream, device), route)
         return route
 
@@ -420,24 +330,22 @@ class Collector:
         if graph.free_bytes < BASE_ALIGNMENT:
             self._skip("CUDA graphs captured in the session need more memory; memory= gives more")
             return _NOWHERE
-        rings = [(manifest, self._known_rings(manifest, ctas)) for manifest in programs]
-        known = all(ring_log2 is not None for _, ring_log2 in rings)
-        plan = self._plan(rings, ctas, graph.free_bytes if known else graph.free_bytes // 4)
+        plan = self._planner.plan_captured(programs, ctas, graph.free_bytes)
         if plan is None:
             return _NOWHERE
         lane.captured, lane.about = graph, plan
         address, lane.offset = graph.place(plan.needed)
         return address | plan.pointer_bits
 
-    def _keep(self, key: tuple[int, int, int | None, int], route: _Route) -> None:
+    def _keep(self, key: tuple[int, int, int | None, int], route: Route) -> None:
         self._routes[key] = route
         if self._stopped:  # while the route was looked for
             self._routes.clear()
 
     def settle(self) -> None:
         """Learn what can be learned of the launches so far, before a time when nothing may wait."""
-        for manifest, ctas in {(entry[0], entry[1].plan.ctas) for entry in self._log if entry is not None}:
-            self._rings(manifest, ctas)
+        for manifest, ctas in self._log.programs():
+            self._planner.learn(manifest, ctas)
 
     def keep(self, graph: Captured, replay: int, stream: int) -> None:
         """Copy what a replay recorded behind it, and note its launches."""
@@ -457,76 +365,9 @@ class Collector:
         buffers.copy(filling, offset, memory)
         mark = Mark(graph=graph.index, replay=replay)
         for manifest, made, at in graph.launches:
-            route = _Route(buffers.place, made.needed, stream, made.pointer_bits, made, graph.device, buffers)
-            self._log.append((manifest, route, filling, offset + at, mark))
+            route = Route(buffers.place, made.needed, stream, made.pointer_bits, made, graph.device, buffers)
+            self._log.entries.append((manifest, route, filling, offset + at, mark))
         lane.enqueued()
-
-    def _settled_plan(self, programs: Sequence[Manifest], size: int, tag: int) -> _Plan | None:
-        """What a launch records: decided anew until the rings' lengths are known, then remembered."""
-        ctas = size // tag
-        limit = self._options.memory << (20 if not self._cuda else 19)  # two arenas share the memory
-        rings = [(manifest, self._rings(manifest, ctas)) for manifest in programs]
-        made = self._plan(rings, ctas, limit)
-        if made is not None and all(ring_log2 is not None for _, ring_log2 in rings):
-            self._plans[tag, size] = made
-        return made
-
-    def _plan(self, rings: Sequence[tuple[Manifest, int | None]], ctas: int, limit: int) -> _Plan | None:
-        """What a launch of any of these programs records in `limit` bytes, with rings of these lengths."""
-        if ctas > MAX_CTAS:
-            self._skip(f"a grid of more than {MAX_CTAS} CTAs, which cannot be told apart in 32 bits")
-            return None
-        chosen, needed = LaunchBits(), 0
-        known = [pair for pair in rings if pair[1] is not None]
-        # Nearly always there is one program; which one it is of several that share a tag, the hook will tell.
-        for manifest, ring_log2 in known or rings:
-            planned = plan(manifest, ctas, limit, ring_log2, self._wanted_log2(manifest, ctas))
-            if planned is None:
-                self._skip(f"what {manifest.kernel} writes at least is more than memory= allows")
-                return None
-            if not needed_bytes(manifest, ctas, planned):
-                self._skip(f"ctas= names none of the {ctas} CTAs of {manifest.kernel}")
-                return None
-            if needed_bytes(manifest, ctas, planned) >= needed:
-                chosen, needed = planned, needed_bytes(manifest, ctas, planned)
-        needed = max(needed_bytes(manifest, ctas, chosen) for manifest, _ in rings)
-        if needed > limit:
-            self._skip("programs that share a tag need more than memory= allows")
-            return None
-        return _Plan(needed, chosen.encode(), chosen, ctas)
-
-    def _wanted_log2(self, manifest: Manifest, ctas: int) -> int:
-        """LaunchBits.stride_log2 of a launch for which there is memory enough."""
-        chosen = manifest.selection
-        if chosen.ctas == "first":
-            return log2_for(min(ctas, self._machine().resident_ctas(manifest.warps)))
-        if chosen.ctas == "sms":
-            return log2_for(min(ctas, tickets_for(ctas, len(chosen.ids), self._machine().sm_count)))
-        return self._options.stride_log2
-
-    def _rings(self, manifest: Manifest, ctas: int) -> int | None:
-        """As `_known_rings`, or learned from the first launch, which this waits for."""
-        known = self._known_rings(manifest, ctas)
-        key = manifest.digest, ctas
-        if known is None:
-            launches = (launch for launch in self.launches if (launch.manifest.digest, launch.ctas) == key)
-            for first in launches:
-                buffer = first.slice.fetch()[: needed_bytes(manifest, ctas, first.bits)]
-                if has_records(buffer):  # it ran
-                    known = self._ring_log2[key] = ring_log2_for_rows(ring_rows(buffer, manifest))
-                    break
-        return known
-
-    def _known_rings(self, manifest: Manifest, ctas: int) -> int | None:
-        """The length of a program's rings: as asked for, or as learned, or unknown yet.
-
-        A grid of another size is another problem, with trip counts of its own, so it learns for itself.
-        """
-        if not manifest.ring_bytes:
-            return MIN_RING_LOG2
-        if self._options.buffer is not None:
-            return ring_log2_for_records(manifest, self._options.buffer)
-        return self._ring_log2.get((manifest.digest, ctas))
 
     def _open_buffers(self, device: int) -> Buffers | None:
         budget = self._options.memory << 20

@@ -250,7 +250,7 @@ class Session:
             if self._profile is None or self._profile[0] != state:
                 metadata, notes = self._so_far(collector)
                 spooler = self._drain(collector)
-                raw, lost = collector.fetch(collector.launches) if spooler is None else spooler.read()
+                raw, lost = collector.fetch() if spooler is None else spooler.read()
                 profile = assemble(raw, self._metadata | metadata, [*notes, *lost])
                 self._profile = state, profile
             return self._profile[1]

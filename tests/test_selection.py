@@ -124,7 +124,7 @@ def test_an_sm_that_runs_nothing_is_named() -> None:
 
 
 def test_ctas_of_an_sm_that_find_no_room_are_counted(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("profscope.collect.tickets_for", lambda *_: 16)
+    monkeypatch.setattr("profscope.planner.tickets_for", lambda *_: 16)
     with session(instrument="heavy", sms=3) as prof:
         out = count(3, CTAS)
     assert (out == 3).all()
