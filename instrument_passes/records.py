@@ -36,6 +36,7 @@ __all__ = [
     "BASE_ALIGNMENT",
     "CTA_HEADER",
     "FIRST_CTAS",
+    "MAX_AREA_BYTES",
     "MAX_CTAS",
     "MAX_RING_LOG2",
     "MIN_RING_LOG2",
@@ -51,6 +52,7 @@ VECTOR: Final = 16  # bytes of the widest store
 SECTOR: Final = 32  # bytes in which a GPU's memory is written; CTA areas are multiples of it
 WORD: Final = np.dtype("<u4")
 MAX_RING_LOG2: Final = 20
+MAX_AREA_BYTES: Final = 1 << 31  # of a CTA: kernels work its size out in 32 bits
 MAX_CTAS: Final = 1 << 31  # of a launch: linear ids go through signed 32-bit integers
 MIN_RING_LOG2: Final = 4  # so that a ring of rows of any width is a multiple of VECTOR
 # So many CTAs, the first that record, keep the globaltimer of their start, too: more than a GPU runs at once,

@@ -10,6 +10,7 @@ from __future__ import annotations
 import contextlib
 import os
 import threading
+import time
 import weakref
 from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
@@ -35,10 +36,15 @@ from profscope.spooler import Spooler
 __all__ = ["Collector"]
 
 
-class _Thread(threading.local):
-    """This thread's lane; made when the thread launches first."""
+# What another thread needs at most between choosing a binary and asking for its memory.
+_GRACE_S: Final = 0.1
 
-    def __init__(self) -> None:
+
+class _Thread(threading.local):
+    """This thread's lane; made when the thread launches first. every: gets the threads that have one."""
+
+    def __init__(self, every: list[weakref.ref[threading.Thread]]) -> None:
+        every.append(weakref.ref(threading.current_thread()))
         self.listening = False
         self.lane = Lane()
         self.lane.mark = ORDINARY
@@ -56,7 +62,8 @@ class Collector:
         self._options = options
         self._cuda = backend.device_type == "cuda"
         self._lock = threading.RLock()
-        self._thread = _Thread()
+        self._threads: list[weakref.ref[threading.Thread]] = []  # those that have launched
+        self._thread = _Thread(self._threads)
         self._listeners = 0
         self._hooks = contextlib.ExitStack()
         self._user_allocator: Callable[..., Any] | None = None
@@ -111,7 +118,15 @@ class Collector:
                 stack.enter_context(self._hooked())
             if self._cuda:
                 stack.enter_context(self._graphs.installed())
+            stack.callback(self._let_others_launch)
             yield
+
+    def _let_others_launch(self) -> None:
+        """Triton 3.6 and 3.7 refuse an instrumented binary that finds no allocator."""
+        threads = [thread() for thread in self._threads]
+        own = threading.current_thread()
+        if any(thread is not None and thread is not own and thread.is_alive() for thread in threads):
+            time.sleep(_GRACE_S)
 
     @staticmethod
     def active() -> bool:
@@ -396,7 +411,8 @@ def _forked(collector: Collector | None) -> None:
     """In a child process: locks may be held by threads that are gone, and nothing is recorded."""
     if collector is not None:
         collector._lock = threading.RLock()
-        collector._thread = _Thread()
+        collector._threads = []
+        collector._thread = _Thread(collector._threads)
         collector._routes = {}
         collector.stop("this process was forked from the session's")
 

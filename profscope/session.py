@@ -125,11 +125,12 @@ class Session:
             collector = Collector(self.options, backend)
             self._bare = BareLaunches(self.options, collector.listening, collector.trial)
             hook = CompileHook(self.options)
+            # Taken out last: a launch that another thread has begun may have chosen its binary already.
+            self._stack.enter_context(collector.installed())
             self._stack.enter_context(hook.installed())
             self._stack.enter_context(self._bare.installed())
             self._inductor = InductorLaunches(self._bare, hook.mode)
             self._stack.enter_context(self._inductor.installed())
-            self._stack.enter_context(collector.installed())
             self._metadata = self._describe(backend.metadata())
             if self.options.spool is not None:
                 collector.spooler = self._new_spooler(Path(self.options.spool), collector)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from instrument_passes.manifest import Manifest
-from instrument_passes.records import MAX_RING_LOG2, MIN_RING_LOG2, LaunchBits
+from instrument_passes.records import MAX_AREA_BYTES, MAX_RING_LOG2, MIN_RING_LOG2, LaunchBits
 
 __all__ = [
     "log2_for",
@@ -53,7 +53,8 @@ def needed_bytes(manifest: Manifest, ctas: int, bits: LaunchBits) -> int:
 def plan(
     manifest: Manifest, ctas: int, limit_bytes: int, ring_log2: int | None, stride_log2: int
 ) -> LaunchBits | None:
-    """What a launch records within limit_bytes; None if not even one CTA fits.
+    """What a launch records within limit_bytes; None if not even one CTA fits. Rings longer than a CTA's area
+    can be are cut, and the drops counted.
 
     ring_log2: the rings' length if it is settled (asked for, or learned from an earlier launch), else None:
     then they get all the memory there is. stride_log2: which CTAs are wanted (see `Selection`); more are left
@@ -67,6 +68,8 @@ def plan(
             and needed_bytes(manifest, ctas, LaunchBits(stride_log2, ring_log2 + 1)) <= limit_bytes
         ):
             ring_log2 += 1
+    while ring_log2 > MIN_RING_LOG2 and manifest.cta_bytes(ring_log2) > MAX_AREA_BYTES:
+        ring_log2 -= 1
     bits = LaunchBits(stride_log2, ring_log2)
     while needed_bytes(manifest, ctas, bits) > limit_bytes:
         fewer = manifest.selection.fewer(ctas, bits)

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 from hypothesis import given
 from hypothesis import strategies as st
 
 from instrument_passes.manifest import Manifest
-from instrument_passes.records import MAX_RING_LOG2, MIN_RING_LOG2, LaunchBits
+from instrument_passes.records import MAX_AREA_BYTES, MAX_RING_LOG2, MIN_RING_LOG2, LaunchBits
 from profscope.sizing import needed_bytes, plan, ring_log2_for_records, ring_log2_for_rows
 from tests.synth import Program, launch
 from tests.test_decode import bodies
@@ -52,3 +54,12 @@ def test_a_plan_fits_the_limit_and_leaves_out_no_more_ctas_than_it_must(
         assert bits.ring_log2 == ring_log2
     if bits.stride_log2 > stride_log2:
         assert needed_bytes(manifest, ctas, LaunchBits(bits.stride_log2 - 1, bits.ring_log2)) > limit
+
+
+@given(manifest=manifests, segments=st.integers(1, 64))
+def test_no_area_outgrows_what_a_kernel_can_count(manifest: Manifest, segments: int) -> None:
+    large = replace(manifest, warps=manifest.warps * segments, ring_bytes=manifest.ring_bytes * 64)
+    bits = plan(large, 1, 1 << 50, MAX_RING_LOG2, 0)
+    assert bits is not None
+    assert large.cta_bytes(bits.ring_log2) <= MAX_AREA_BYTES
+    assert bits.ring_log2 == MAX_RING_LOG2 or large.cta_bytes(bits.ring_log2 + 1) > MAX_AREA_BYTES
