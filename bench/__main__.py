@@ -13,14 +13,12 @@ import argparse
 import contextlib
 import json
 import os
-import platform
 import re
 import subprocess
 import sys
 import threading
 import time
 from collections.abc import Callable, Iterator, Sequence
-from datetime import UTC, datetime
 from functools import partial
 from pathlib import Path
 from typing import Any, Final
@@ -28,12 +26,12 @@ from typing import Any, Final
 import torch
 import triton
 
-import profscope
 from bench import gpu, kernels, launch_path, session_end, static
+from bench.about import about
 from bench.table import Cell, Row, render, row_from_json, row_to_json
 from bench.timing import synchronize, why
 
-__all__ = ["about", "main", "supervised", "tasks"]
+__all__ = ["main", "supervised", "tasks"]
 
 ROOT: Final = Path(__file__).resolve().parent.parent
 _FAULTED: Final = 3  # exit status of a worker whose device cannot be used any more
@@ -75,22 +73,6 @@ def tasks(*, dry_run: bool, rounds: int) -> dict[str, Task]:
         found[f"static: {workload.name}"] = partial(static.static, workload)
     found["static: replayed session"] = partial(session_end.replayed_end, *((1, 8) if dry_run else (21, 245)))
     return found
-
-
-def about(*, dry_run: bool) -> dict[str, Any]:
-    """Where and when the figures were taken."""
-    has_gpu = torch.cuda.is_available()
-    return {
-        "date": datetime.now(UTC).isoformat(timespec="seconds"),
-        "gpu": torch.cuda.get_device_name() if has_gpu else None,
-        "cuda": torch.version.cuda,
-        "cores": len(os.sched_getaffinity(0)),
-        "triton": triton.__version__,
-        "torch": torch.__version__,
-        "python": platform.python_version(),
-        "profscope": profscope.__version__,
-        **({"dry_run": "small sizes, wall time: the figures mean nothing"} if dry_run else {}),
-    }
 
 
 def main(argv: Sequence[str] | None = None) -> int:

@@ -20,6 +20,7 @@ from pathlib import Path
 import torch
 
 import profscope
+from bench.about import about
 from profscope.decode import has_records
 from profscope.spool import read
 from tests.kernels.add import add_kernel
@@ -116,7 +117,8 @@ def main(argv: Sequence[str]) -> int:
     verdict = "; ".join(done.failures) or "flat memory, no launch lost"
     print(f"verdict: {'NO: ' if done.failures else 'yes: '}{verdict}")
     if options.json is not None:
-        options.json.write_text(json.dumps(asdict(done) | {"failures": done.failures}, indent=1) + "\n")
+        found = {"about": about(), **asdict(done), "failures": done.failures}
+        options.json.write_text(json.dumps(found, indent=1) + "\n")
     return 1 if done.failures else 0
 
 
