@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Callable, Iterable, Sequence
+from typing import Final
 
 from instrument_passes.manifest import Manifest
 from instrument_passes.records import MAX_CTAS, MIN_RING_LOG2, LaunchBits
@@ -20,6 +22,11 @@ from profscope.sizing import (
 )
 
 __all__ = ["Planner"]
+
+# Of programs that share a tag, the allocator cannot tell which is launched. For so many launches each gets
+# what one that has not run yet may need; after that, what those need that have.
+_GENEROUS: Final = 4
+_Rings = Sequence[tuple[Manifest, int | None]]  # programs with the lengths of their rings, where known
 
 
 class Planner:
@@ -42,6 +49,7 @@ class Planner:
         self._launches = launches
         self._skip = skip
         self._settled: dict[tuple[int, int], Plan] = {}  # by tag and size asked for
+        self._unsettled: Counter[tuple[int, int]] = Counter()  # launches planned without knowing all rings
         self._ring_log2: dict[tuple[int, int], int] = {}  # by manifest digest and CTAs: learned
 
     def is_settled(self, tag: int, size: int) -> bool:
@@ -51,6 +59,7 @@ class Planner:
     def forget(self) -> None:
         """Decide anew: what was planned for a tag is not enough for all of its programs."""
         self._settled.clear()
+        self._unsettled.clear()
 
     def plan(self, programs: Sequence[Manifest], tag: int, size: int) -> Plan | None:
         """The plan of a launch, which may wait for an earlier one; None if it cannot be recorded."""
@@ -59,16 +68,22 @@ class Planner:
             return made
         ctas = size // tag
         rings = [(manifest, self.learn(manifest, ctas)) for manifest in programs]
-        made = self._fit(rings, ctas, self._limit_bytes)
-        if made is not None and all(ring_log2 is not None for _, ring_log2 in rings):
+        known = [pair for pair in rings if pair[1] is not None]
+        if len(known) < len(rings):
+            self._unsettled[tag, size] += 1
+            late = self._unsettled[tag, size] > _GENEROUS
+            return self._fit(known if known and late else rings, rings, ctas, self._limit_bytes)
+        made = self._fit(rings, rings, ctas, self._limit_bytes)
+        if made is not None:
             self._settled[tag, size] = made
         return made
 
     def plan_captured(self, programs: Sequence[Manifest], ctas: int, free_bytes: int) -> Plan | None:
         """As `plan`, for a launch that is captured into a CUDA graph, without waiting for anything."""
         rings = [(manifest, self._known_rings(manifest, ctas)) for manifest in programs]
-        known = all(ring_log2 is not None for _, ring_log2 in rings)
-        return self._fit(rings, ctas, free_bytes if known else free_bytes // 4)
+        known = [pair for pair in rings if pair[1] is not None]
+        limit = free_bytes if len(known) == len(rings) else free_bytes // 4
+        return self._fit(known or rings, rings, ctas, limit)
 
     def learn(self, manifest: Manifest, ctas: int) -> int | None:
         """The length of a program's rings, learned from its first launch, which this waits for."""
@@ -95,15 +110,17 @@ class Planner:
             return ring_log2_for_records(manifest, self._options.buffer)
         return self._ring_log2.get((manifest.digest, ctas))
 
-    def _fit(self, rings: Sequence[tuple[Manifest, int | None]], ctas: int, limit: int) -> Plan | None:
-        """What a launch of any of these programs records in `limit` bytes, with rings of these lengths."""
+    def _fit(self, likely: _Rings, rings: _Rings, ctas: int, limit: int) -> Plan | None:
+        """What a launch records in `limit` bytes, with room for the `likely` programs' rings.
+
+        Whichever of all the programs in `rings` it is, it writes no further than the plan says.
+        """
         if ctas > MAX_CTAS:
             self._skip(f"a grid of more than {MAX_CTAS} CTAs, which cannot be told apart in 32 bits")
             return None
         chosen, needed = LaunchBits(), 0
-        known = [pair for pair in rings if pair[1] is not None]
         # Nearly always there is one program; which one it is of several that share a tag, the hook will tell.
-        for manifest, ring_log2 in known or rings:
+        for manifest, ring_log2 in likely:
             planned = plan(manifest, ctas, limit, ring_log2, self._wanted_log2(manifest, ctas))
             if planned is None:
                 self._skip(f"what {manifest.kernel} writes at least is more than memory= allows")
@@ -113,7 +130,12 @@ class Planner:
                 return None
             if needed_bytes(manifest, ctas, planned) >= needed:
                 chosen, needed = planned, needed_bytes(manifest, ctas, planned)
-        needed = max(needed_bytes(manifest, ctas, chosen) for manifest, _ in rings)
+        shortest = max((ring_log2 for _, ring_log2 in likely if ring_log2 is not None), default=MIN_RING_LOG2)
+        while True:  # rings that one program has room for may be too long for another
+            needed = max(needed_bytes(manifest, ctas, chosen) for manifest, _ in rings)
+            if needed <= limit or chosen.ring_log2 <= shortest:
+                break
+            chosen = LaunchBits(chosen.stride_log2, chosen.ring_log2 - 1)
         if needed > limit:
             self._skip("programs that share a tag need more than memory= allows")
             return None

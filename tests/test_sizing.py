@@ -9,6 +9,9 @@ from hypothesis import strategies as st
 
 from instrument_passes.manifest import Manifest
 from instrument_passes.records import MAX_AREA_BYTES, MAX_RING_LOG2, MIN_RING_LOG2, LaunchBits
+from profscope.backend import Backend, Machine
+from profscope.options import Options
+from profscope.planner import Planner
 from profscope.sizing import needed_bytes, plan, ring_log2_for_records, ring_log2_for_rows
 from tests.synth import Program, launch
 from tests.test_decode import bodies
@@ -63,3 +66,19 @@ def test_no_area_outgrows_what_a_kernel_can_count(manifest: Manifest, segments: 
     assert bits is not None
     assert large.cta_bytes(bits.ring_log2) <= MAX_AREA_BYTES
     assert bits.ring_log2 == MAX_RING_LOG2 or large.cta_bytes(bits.ring_log2 + 1) > MAX_AREA_BYTES
+
+
+@given(programs=st.lists(manifests, min_size=1, max_size=3), ctas=st.integers(1, 64))
+def test_programs_that_share_a_tag_all_get_room(programs: list[Manifest], ctas: int) -> None:
+    skipped: list[str] = []
+    backend = Backend("cpu", dict, lambda: Machine(4, 32))
+    planner = Planner(Options(memory=1), backend, list, skipped.append)
+    for _ in range(8):  # none of them ever runs
+        made = planner.plan(programs, 3, 3 * ctas)
+        if made is None:
+            assert max(p.cta_bytes(MIN_RING_LOG2) for p in programs) * ctas > 1 << 20
+            assert len(skipped) == 1
+            return
+        assert made.needed <= 1 << 20
+        assert made.needed == max(needed_bytes(p, ctas, made.bits) for p in programs)
+        assert made.ctas == ctas
