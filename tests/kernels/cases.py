@@ -22,7 +22,7 @@ from tests.kernels.control_flow import (
     nested_loops_kernel,
     noinline_kernel,
 )
-from tests.kernels.gluon_ws import gluon_ws_kernel
+from tests.kernels.gluon_ws import gluon_ws_kernel, gluon_ws_loop_kernel
 from tests.kernels.layer_norm import layer_norm_kernel
 from tests.kernels.matmul import matmul_kernel
 from tests.kernels.matmul_tma import matmul_tma_kernel
@@ -122,14 +122,14 @@ def _layer_norm_reference(t: Tensors) -> Tensors:
     return {"out": out.to(t["x"].dtype), "mean": mean, "rstd": rstd}
 
 
-def _matmul(t: Tensors) -> Tensors:
+def _matmul(t: Tensors, num_ctas: int = 1) -> Tensors:
     a, b = t["a"], t["b"]
     (m, k), n = a.shape, b.shape[1]
     c = torch.empty((m, n), dtype=a.dtype, device=a.device)
-    grid = (triton.cdiv(m, 64) * triton.cdiv(n, 64),)
+    grid = (triton.cdiv(m, 64) * triton.cdiv(n, 64 * num_ctas),)
     matmul_kernel[grid](
         a, b, c, m, n, k, a.stride(0), b.stride(0), c.stride(0),
-        BLOCK_M=64, BLOCK_N=64, BLOCK_K=32, GROUP_M=8, num_stages=3,
+        BLOCK_M=64, BLOCK_N=64 * num_ctas, BLOCK_K=32, GROUP_M=8, num_stages=3, num_ctas=num_ctas,
     )  # fmt: skip
     return {"c": c}
 
@@ -277,6 +277,24 @@ def _gluon_ws_reference(t: Tensors) -> Tensors:
     return {"out": out, "total": (x[0].sum() + x[0].max()).reshape(1)}
 
 
+def _gluon_ws_loop(t: Tensors) -> Tensors:
+    tiles = len(t["x"])
+    out = torch.zeros((2 * tiles, 128), device=t["x"].device)
+    total = torch.empty(2, device=out.device)
+    gluon_ws_loop_kernel[(2,)](t["x"], out, total, tiles, BLOCK=128)
+    return {"out": out, "total": total}
+
+
+def _gluon_ws_loop_reference(t: Tensors) -> Tensors:
+    x = t["x"]
+    tiles = len(x)
+    out = torch.zeros((2 * tiles, 128), device=x.device)
+    for tile in range(2, tiles, 3):  # those in which the loop of the workers gets to its second iteration
+        out[2 * tile], out[2 * tile + 1] = x[1], x[1] + 1
+    sums = [sum(float(x[:tile].sum()) + tile for tile in range(pid, tiles)) for pid in range(2)]
+    return {"out": out, "total": torch.tensor(sums, device=x.device)}
+
+
 def _sized(size: str, small: bool) -> list[Case]:
     """Every case in one size."""
     half, single = torch.float16, torch.float32
@@ -316,6 +334,15 @@ def _sized(size: str, small: bool) -> list[Case]:
             tolerance=4e-3,
         ),
         Case("matmul", size, floats(products, half), _matmul, _matmul_reference, tolerance=2e-2),
+        Case(
+            "matmul_cluster",
+            size,
+            floats(products, half),
+            partial(_matmul, num_ctas=2),
+            _matmul_reference,
+            tolerance=2e-2,
+            capability=90,
+        ),
         Case(
             "matmul_tma",
             size,
@@ -397,6 +424,15 @@ def _sized(size: str, small: bool) -> list[Case]:
             _gluon_ws,
             _gluon_ws_reference,
             tolerance=1e-4,
+            capability=90,
+        ),
+        Case(
+            "gluon_ws_loop",
+            size,
+            floats({"x": (12 if small else 300, 128)}),
+            _gluon_ws_loop,
+            _gluon_ws_loop_reference,
+            tolerance=1e-2,
             capability=90,
         ),
     ]  # fmt: skip

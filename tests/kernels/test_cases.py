@@ -11,7 +11,7 @@ import triton
 
 from tests.kernels.cases import cases
 
-_NOT_INTERPRETED = {"gluon_ws"}  # the interpreter runs the Triton language only
+_NOT_INTERPRETED = {"gluon_ws", "gluon_ws_loop"}  # the interpreter runs the Triton language only
 _RUN = """
 from tests.kernels.cases import cases, check
 for case in cases("small"):
