@@ -1,11 +1,18 @@
-"""What a session adds to a launch on the host: its allocator and its hooks alone, called as Triton's launcher
-does, on memory of the host that stands in for a GPU's. Needs no GPU; leaves out what the driver takes."""
+"""What a session adds to a launch on the host, without a GPU and without what the driver takes.
+
+Memory of the host stands in for a GPU's. The hooks alone are called as Triton's launcher does; whole launches
+go through Triton as far as its launcher, in place of which there is one that enqueues nothing.
+"""
 
 from __future__ import annotations
 
+import contextlib
+import gc
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from functools import partial
 from typing import Any, Final
+from unittest import mock
 
 from triton import knobs
 from triton.runtime import _allocation
@@ -13,15 +20,21 @@ from triton.runtime import _allocation
 import profscope
 from bench.kernels import Workload
 from bench.table import Cell, Row
+from bench.timing import interleave
+from bench.variants import Variant
+from profscope import backend, emulator
 from profscope.backend import Backend, Machine
 from profscope.collect import Collector
+from profscope.emulator.driver import EmulatorUtils
 from profscope.options import Options
 from profscope.programs import PROGRAMS
 from tests import standin
 
 __all__ = ["launch_path"]
 
-_LAUNCHES: Final = 500  # those of all rounds fit the memory, so that no drain is timed
+_LAUNCHES: Final = 500  # those of all rounds of hooks fit the memory, so that no drain is timed
+_WARM_UP: Final = 250  # in each session: two recorded ones even if that is one in 100
+_GPU: Final = Backend("cuda", lambda: {"backend": "gpu"}, lambda: Machine(132, 64))
 
 
 class _Metadata:
@@ -29,8 +42,39 @@ class _Metadata:
         self.data = {"name": "", "function": function, "stream": 0}
 
 
+class _Launcher:
+    """Triton's launcher for NVIDIA GPUs, without the launch."""
+
+    def __init__(self, src: Any, metadata: Any) -> None:
+        self.size, self.alignment = metadata.profile_scratch_size, metadata.profile_scratch_align
+
+    def __call__(
+        self, x: int, y: int, z: int, stream: int, function: Any, packed: Any, about: Any,
+        enter: Callable[[Any], None], leave: Callable[[Any], None], *args: Any,
+    ) -> None:  # fmt: skip
+        if self.size:
+            _allocation._profile_allocator.get()(x * y * z * self.size, self.alignment, stream)
+        enter(about)
+        leave(about)
+
+
+class _Utils(EmulatorUtils):
+    """Loads kernels for good: the emulator's have no module, so that Triton loads them at every launch."""
+
+    def load_binary(self, name: str, ptx: bytes, shared: int, device: int) -> tuple[Any, ...]:
+        return ("", *super().load_binary(name, ptx, shared, device)[1:])
+
+    def unload_module(self, module: Any) -> None:
+        """There is nothing to unload."""
+
+
 def launch_path(workload: Workload, rounds: int) -> list[Row]:
-    """Host time of one launch's hooks, with the chains Triton calls them through and without a session."""
+    """Host time of one launch's hooks, with the chains Triton calls them through and without a session; and
+    of whole launches, recorded and left out."""
+    return [_hooks(workload, rounds), _launches(workload, rounds)]
+
+
+def _hooks(workload: Workload, rounds: int) -> Row:
     with profscope.session(backend="emulator", instrument="light") as session:
         workload.launch(workload.inputs("cpu"))
         assert session._collector is not None
@@ -50,7 +94,7 @@ def launch_path(workload: Workload, rounds: int) -> list[Row]:
 
     samples: dict[str, list[float]] = {"bare": [], "profscope": []}
     with standin.gpu():
-        collector = Collector(Options(memory=256), Backend("cuda", dict, lambda: Machine(132, 64)))
+        collector = Collector(Options(memory=256), _GPU)
         for _ in range(rounds + 1):
             samples["bare"].append(_us(bare))
             with collector.installed():
@@ -58,10 +102,48 @@ def launch_path(workload: Workload, rounds: int) -> list[Row]:
                 samples["profscope"].append(_us(recorded))
         collector.close()
     cells = {name: Cell(tuple(values[1:])) for name, values in samples.items()}  # the first round allocates
-    return [Row("hooks of a launch, on the host", workload.name, "us", cells)]
+    return Row("hooks of a launch, on the host", workload.name, "us", cells)
 
 
-def _us(run: Callable[[], None]) -> float:
+def _launches(workload: Workload, rounds: int) -> Row:
+    inputs = workload.inputs("cpu")
+    session = partial(profscope.session, instrument="light")
+    variants: dict[str, Variant] = {
+        "bare": contextlib.nullcontext,
+        "profscope": lambda: session(memory=64),
+        "profscope every=100": lambda: session(memory=1, every=100),
+        "profscope left out": lambda: session(memory=1, every=1 << 30),
+    }
+
+    def sample(name: str) -> dict[str, float]:
+        for _ in range(_WARM_UP):
+            workload.launch(inputs)
+        return {"us": _us(lambda: workload.launch(inputs))}
+
+    with _launching_nothing(workload.fn.device_caches):
+        cells = interleave(variants, sample, rounds)["us"]
+    return Row("a launch, on the host, without the driver", workload.name, "us", cells)
+
+
+@contextlib.contextmanager
+def _launching_nothing(kernels: dict[int, Any]) -> Iterator[None]:
+    """Sessions find a GPU whose launcher does nothing. kernels: those in memory have another launcher."""
+
+    @contextlib.contextmanager
+    def select(name: str) -> Iterator[Backend]:
+        yield _GPU
+
+    with emulator.activate() as driver, standin.gpu(), mock.patch.object(backend, "select", select):
+        driver.launcher_cls, driver.utils = _Launcher, _Utils(driver.device)
+        kernels.clear()
+        try:
+            yield
+        finally:
+            kernels.clear()
+
+
+def _us(run: Callable[[], object]) -> float:
+    gc.collect()
     start = time.perf_counter()
     for _ in range(_LAUNCHES):
         run()

@@ -28,8 +28,11 @@ import triton
 
 from instrument_passes.toolchain import triton_version
 from profscope.bare import BareLaunches
+from profscope.options import Options
 from profscope.patches import patched
 from profscope.programs import manifest_in
+from profscope.sampling import Sampling
+from profscope.turns import Turns
 
 __all__ = ["InductorLaunches"]
 
@@ -45,8 +48,9 @@ class _Thread(threading.local):
 class _Kernel:
     """A tuner's launcher of ours. bare: the one it stands for; own: None if there is none."""
 
-    def __init__(self, tuner: Any) -> None:
+    def __init__(self, tuner: Any, turns: Turns) -> None:
         self.tuner = tuner  # kept: kernels are known by its id
+        self.turns = turns
         self.lock = threading.RLock()
         self.bare: Any = None
         self.own: Any = None
@@ -56,9 +60,11 @@ class _Kernel:
 class InductorLaunches:
     """Installed for the length of a session, inside the compile hook. mode: of that hook."""
 
-    def __init__(self, bare: BareLaunches, mode: str) -> None:
+    def __init__(self, options: Options, bare: BareLaunches, sampling: Sampling, mode: str) -> None:
         self.left_bare: Counter[tuple[str, str]] = Counter()  # kernel and why -> launches
+        self._options = options
         self._bare = bare
+        self._sampling = sampling
         self._mode = mode
         self._thread = _Thread()
         self._lock = threading.Lock()
@@ -110,24 +116,27 @@ class InductorLaunches:
     def _run(self, run: Callable[..., Any]) -> Callable[..., Any]:
         def launch(tuner: Any, *args: Any, stream: Any, benchmark_run: bool = False, **kwargs: Any) -> Any:
             name = tuner.fn.__name__
-            if benchmark_run or not self._bare.matches(name):
+            if benchmark_run or not self._options.matches(name):
                 return run(tuner, *args, stream=stream, benchmark_run=benchmark_run, **kwargs)
-            with self._lock:
-                kernel = self._kernels.setdefault(id(tuner), _Kernel(tuner))
-            records = self._bare.take_turn(tuner)
-            self._bare.count(name)
+            kernel = self._kernels.get(id(tuner)) or self._begin(tuner, name)
             with kernel.lock:
-                if records:
+                if kernel.turns.draw() is None and kernel.turns.take():
                     self._prepare(kernel, args, kwargs)
                     if kernel.own is not None:
                         launching = partial(run, tuner, *args, stream=stream, **kwargs)
-                        with self._bare.listen():
+                        with self._sampling.listen():
                             return _launch(tuner, kernel.own, launching)
                     with self._lock:
                         self.left_bare[name, kernel.why] += 1
                 return run(tuner, *args, stream=stream, **kwargs)
 
         return launch
+
+    def _begin(self, tuner: Any, name: str) -> _Kernel:
+        with self._lock:
+            if id(tuner) not in self._kernels:  # another thread was quicker
+                self._kernels[id(tuner)] = _Kernel(tuner, self._sampling.turns(name, "left out"))
+            return self._kernels[id(tuner)]
 
     def _prepare(self, kernel: _Kernel, args: Sequence[Any], kwargs: dict[str, Any]) -> None:
         """Give a kernel the launcher that stands for the one its tuner has chosen."""

@@ -23,6 +23,7 @@ if TYPE_CHECKING:
     from profscope.collect import Collector
     from profscope.inductor import InductorLaunches
     from profscope.profile import Profile
+    from profscope.sampling import Sampling
     from profscope.spooler import Spooler
 
 __all__ = ["Session", "session"]
@@ -102,6 +103,7 @@ class Session:
         self._stack = contextlib.ExitStack()
         self._collector: Collector | None = None
         self._bare: BareLaunches | None = None
+        self._sampling: Sampling | None = None
         self._inductor: InductorLaunches | None = None
         self._metadata: dict[str, Any] = {}
         self._profile: tuple[tuple[int, int], Profile] | None = None  # by launches recorded and seen
@@ -117,6 +119,7 @@ class Session:
         from profscope.collect import Collector
         from profscope.hook import CompileHook
         from profscope.inductor import InductorLaunches
+        from profscope.sampling import Sampling
 
         if Collector.active():
             raise SessionError("a profscope session is already active in this process; sessions do not nest")
@@ -125,11 +128,13 @@ class Session:
             collector = Collector(self.options, backend)
             self._bare = BareLaunches(self.options, collector.listening, collector.trial)
             hook = CompileHook(self.options)
+            self._sampling = Sampling(self.options, self._bare, hook.mode, collector.listening)
             # Taken out last: a launch that another thread has begun may have chosen its binary already.
             self._stack.enter_context(collector.installed())
             self._stack.enter_context(hook.installed())
             self._stack.enter_context(self._bare.installed())
-            self._inductor = InductorLaunches(self._bare, hook.mode)
+            self._stack.enter_context(self._sampling.installed())
+            self._inductor = InductorLaunches(self.options, self._bare, self._sampling, hook.mode)
             self._stack.enter_context(self._inductor.installed())
             self._metadata = self._describe(backend.metadata())
             if self.options.spool is not None:
@@ -175,9 +180,10 @@ class Session:
 
         waiting = [launch.manifest.kernel for launch in collector.launches if launch.mark == ORDINARY]
         assert self._bare is not None
+        assert self._sampling is not None
         assert self._inductor is not None
-        sampling, sampled = self._bare.describe(Counter(waiting) + collector.taken + collector.captured)
-        return sampling, [*self._inductor.notes(), *sampled, *collector.notes()]
+        sampling, sampled = self._sampling.describe(Counter(waiting) + collector.taken + collector.captured)
+        return sampling, [*self._inductor.notes(), *sampled, *self._bare.failures, *collector.notes()]
 
     def _running(self) -> Collector:
         if self._collector is None:
@@ -245,9 +251,9 @@ class Session:
         from profscope.assemble import assemble
 
         collector = self._running()
-        assert self._bare is not None
+        assert self._sampling is not None
         with self._lock:
-            state = len(collector), sum(self._bare.launches.values())
+            state = len(collector), self._sampling.launches.total()
             if self._profile is None or self._profile[0] != state:
                 metadata, notes = self._so_far(collector)
                 spooler = self._drain(collector)
