@@ -111,8 +111,8 @@ def _launches(workload: Workload, rounds: int) -> Row:
     variants: dict[str, Variant] = {
         "bare": contextlib.nullcontext,
         "profscope": lambda: session(memory=64),
-        "profscope every=100": lambda: session(memory=1, every=100),
-        "profscope left out": lambda: session(memory=1, every=1 << 30),
+        "profscope every=100": lambda: session(memory=16, every=100),
+        "profscope left out": lambda: session(memory=16, every=1 << 30),
     }
 
     def sample(name: str) -> dict[str, float]:

@@ -1,8 +1,7 @@
 """Hands every instrumented launch its buffer and remembers which launch it was.
 
-Triton's launcher calls the profile allocator, then the launch-enter hooks, launches, and calls the
-launch-exit hooks. The allocator learns the size and the stream, the hooks the function; all run in the
-launching thread, so a thread-local joins them.
+Triton's launcher calls the profile allocator, launches, and calls the launch-exit hooks. The allocator
+learns the size and the stream, the hook the function; a thread-local joins them.
 """
 
 from __future__ import annotations
@@ -65,7 +64,7 @@ class Collector:
         self._threads: list[weakref.ref[threading.Thread]] = []  # those that have launched
         self._thread = _Thread(self._threads)
         self._listeners = 0
-        self._hooks = contextlib.ExitStack()
+        self._hook = _Hook("launch_exit_hook", self.launched)
         self._user_allocator: Callable[..., Any] | None = None
         self._buffers: dict[int, Buffers] = {}
         self._log = LaunchLog()
@@ -113,9 +112,12 @@ class Collector:
             stack.callback(_allocation._profile_allocator.set, user)
             sampling = self._options.every > 1
             _allocation._profile_allocator.set(self._allocate_sampled if sampling else self.allocate)
-            stack.enter_context(_hooked("kernel_load_end_hook", self.loaded))
+            stack.enter_context(_Hook("kernel_load_end_hook", self.loaded))
+            if knobs.runtime.launch_enter_hook is None:  # then Triton would not say what it launches
+                stack.callback(setattr, knobs.runtime, "launch_enter_hook", None)
+                knobs.runtime.launch_enter_hook = knobs.HookChain()
             if not sampling:
-                stack.enter_context(self._hooked())
+                stack.enter_context(self._hook)
             if self._cuda:
                 stack.enter_context(self._graphs.installed())
             stack.callback(self._let_others_launch)
@@ -145,7 +147,7 @@ class Collector:
         with self._lock:
             self._listeners += 1
             if self._listeners == 1:
-                self._hooks.enter_context(self._hooked())
+                self._hook.__enter__()
         before, self._thread.listening = self._thread.listening, True
         try:
             yield
@@ -154,12 +156,7 @@ class Collector:
             with self._lock:
                 self._listeners -= 1
                 if not self._listeners:
-                    self._hooks.close()
-
-    @contextlib.contextmanager
-    def _hooked(self) -> Iterator[None]:
-        with _hooked("launch_enter_hook", self.launched), _hooked("launch_exit_hook", self.enqueued):
-            yield
+                    self._hook.__exit__()
 
     def _allocate_sampled(self, size: int, alignment: int, stream: int | None) -> Any:
         """The profile allocator where only some launches are recorded; others have no hook to report them."""
@@ -187,26 +184,38 @@ class Collector:
         return place(lane, needed, stream, bits)
 
     def launched(self, metadata: Any) -> None:
-        """launch_enter_hook: ties the memory just given in this thread to the function being launched."""
-        lane = self._thread.lane
-        filling = lane.filling
-        if filling is not None:
-            manifest = PROGRAMS.of(metadata.data["function"])
-            if manifest is not None:
-                self._log.entries.append((manifest, lane.about, filling, lane.offset, lane.mark))
-        elif lane.captured is not None:
-            captured, lane.captured = lane.captured, None
-            manifest = PROGRAMS.of(metadata.data["function"])
-            if manifest is not None:
-                captured.launches.append((manifest, lane.about, lane.offset))
-                with self._lock:
-                    self.captured[manifest.kernel] += 1
-
-    def enqueued(self, metadata: Any) -> None:
         """launch_exit_hook: the launch is in its stream, so its memory may be drained behind it."""
         lane = self._thread.lane
-        if lane.filling is not None:
+        if metadata is not None and (lane.filling is not None or lane.captured is not None):
+            self._tie(lane, metadata.data["function"])
+
+    def record(self, launch: Callable[[], Any]) -> Any:
+        """Returns what `launch` does, the binary that it launches, which is recorded; with no hook."""
+        thread = self._thread
+        before, thread.listening = thread.listening, True
+        try:
+            kernel = launch()
+        finally:
+            thread.listening = before
+        lane = thread.lane
+        if kernel is not None and (lane.filling is not None or lane.captured is not None):
+            self._tie(lane, kernel.function)
+        return kernel
+
+    def _tie(self, lane: Lane, function: int) -> None:
+        """Tie the memory that was given in this thread to the function that was launched."""
+        manifest = PROGRAMS.of(function)
+        if manifest is None:  # another one, launched by a hook of the one that the memory is for
+            return
+        filling = lane.filling
+        if filling is not None:
+            self._log.entries.append((manifest, lane.about, filling, lane.offset, lane.mark))
             lane.enqueued()
+            return
+        captured, lane.captured = lane.captured, None
+        captured.launches.append((manifest, lane.about, lane.offset))
+        with self._lock:
+            self.captured[manifest.kernel] += 1
 
     @contextlib.contextmanager
     def trial(self) -> Iterator[None]:
@@ -417,23 +426,25 @@ def _forked(collector: Collector | None) -> None:
         collector.stop("this process was forked from the session's")
 
 
-@contextlib.contextmanager
-def _hooked(name: str, hook: Callable[..., None]) -> Iterator[None]:
-    """Add `hook` to one of Triton's hook chains; a user's plain function in its place keeps running."""
-    found = getattr(knobs.runtime, name)
-    if isinstance(found, knobs.HookChain):
-        found.add(hook)
-        try:
-            yield
-        finally:
-            found.remove(hook)
-        return
-    chain: Any = knobs.HookChain()
-    if found is not None:
-        chain.add(found)
-    chain.add(hook)
-    try:
-        setattr(knobs.runtime, name, chain)
-        yield
-    finally:
-        setattr(knobs.runtime, name, found)
+class _Hook:
+    """Adds `call` to one of Triton's hook chains; a user's plain function in its place keeps running."""
+
+    def __init__(self, name: str, call: Callable[..., None]) -> None:
+        self._name = name
+        self._call = call
+        self._found: Any = None
+        self._chain: Any = None
+
+    def __enter__(self) -> None:
+        self._found = self._chain = getattr(knobs.runtime, self._name)
+        if not isinstance(self._found, knobs.HookChain):
+            self._chain = knobs.HookChain()
+            if self._found is not None:
+                self._chain.add(self._found)
+            setattr(knobs.runtime, self._name, self._chain)
+        self._chain.add(self._call)
+
+    def __exit__(self, *error: object) -> None:
+        self._chain.remove(self._call)
+        if self._chain is not self._found:
+            setattr(knobs.runtime, self._name, self._found)

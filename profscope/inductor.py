@@ -58,14 +58,13 @@ class _Kernel:
 
 
 class InductorLaunches:
-    """Installed for the length of a session, inside the compile hook. mode: of that hook."""
+    """Installed for the length of a session, inside the compile hook."""
 
-    def __init__(self, options: Options, bare: BareLaunches, sampling: Sampling, mode: str) -> None:
+    def __init__(self, options: Options, bare: BareLaunches, sampling: Sampling) -> None:
         self.left_bare: Counter[tuple[str, str]] = Counter()  # kernel and why -> launches
         self._options = options
         self._bare = bare
         self._sampling = sampling
-        self._mode = mode
         self._thread = _Thread()
         self._lock = threading.Lock()
         self._kernels: dict[int, _Kernel] = {}
@@ -110,7 +109,7 @@ class InductorLaunches:
 
     def _compile(self, *args: Any, **options: Any) -> Any:
         if self._thread.recording:
-            options["options"] = {**options["options"], "instrumentation_mode": self._mode}
+            options["options"] = {**options["options"], "instrumentation_mode": self._sampling.mode}
         return triton.compile(*args, **options)
 
     def _run(self, run: Callable[..., Any]) -> Callable[..., Any]:
@@ -124,7 +123,7 @@ class InductorLaunches:
                     self._prepare(kernel, args, kwargs)
                     if kernel.own is not None:
                         launching = partial(run, tuner, *args, stream=stream, **kwargs)
-                        with self._sampling.listen():
+                        with self._sampling.collector.listening():
                             return _launch(tuner, kernel.own, launching)
                     with self._lock:
                         self.left_bare[name, kernel.why] += 1

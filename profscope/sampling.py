@@ -19,27 +19,28 @@ from typing import Any, Final
 from triton import knobs
 from triton.runtime.jit import JITFunction
 
-from profscope.bare import BareLaunches, Context
+from profscope.bare import BareLaunches
+from profscope.collect import Collector
 from profscope.options import Options
 from profscope.patches import patched
 from profscope.turns import Turns
 
 __all__ = ["Sampling"]
 
-_TURNS: Final = "_profscope_turns"  # a JITFunction's; its hash is slow, so no table has it for a key
+_TURNS: Final = "_profscope_turns"  # of a JITFunction: an attribute, since its hash is slow
 
 
 class Sampling:
     """Installed for the length of a session, inside the compile hook; does nothing where all is recorded.
 
-    mode: what tells the session's binaries from others. listen: the collector records what is launched in it.
+    mode: what tells the session's binaries from others.
     """
 
-    def __init__(self, options: Options, bare: BareLaunches, mode: str, listen: Context) -> None:
-        self.listen = listen
+    def __init__(self, options: Options, bare: BareLaunches, mode: str, collector: Collector) -> None:
+        self.bare = bare
+        self.mode = mode
+        self.collector = collector
         self._options = options
-        self._bare = bare
-        self._mode = mode
         self._lock = threading.Lock()
         self._counted: list[tuple[str, Turns]] = []  # kernel, turns of a function
         self._named: Counter[str] = Counter()  # launches of functions that name each binary for itself
@@ -92,59 +93,19 @@ class Sampling:
             return
         self._installed = True
         try:
-            with patched(JITFunction, "run", self._run), patched(JITFunction, "warmup", self._warmup):
+            with contextlib.ExitStack() as stack:
+                for name, wrap in (("run", self._run), ("warmup", self._warmup), ("__getstate__", _state)):
+                    stack.enter_context(patched(JITFunction, name, wrap))
                 yield
         finally:
             with self._lock:
                 self._installed = False
                 for function in self._functions:
-                    vars(function).pop(_TURNS, None)
+                    delattr(function, _TURNS)
 
     def _run(self, run: Callable[..., Any]) -> Any:
         """In place of JITFunction.run: a property that is the bound method, but where a launch is due."""
-
-        def record(function: JITFunction, *args: Any, warmup: bool, **kwargs: Any) -> Any:
-            turns = vars(function).get(_TURNS)  # None: the session has ended meanwhile
-            if warmup or turns is None or not turns.take():
-                return run(function, *args, warmup=warmup, **kwargs)
-            with self.listen():
-                return run(_Instrumented(function, self._mode, self._bare), *args, warmup=warmup, **kwargs)
-
-        def named(launch: Callable[..., Any]) -> Callable[..., Any]:
-            """Counts by the name of the binary that was launched."""
-
-            def launch_and_count(function: JITFunction, *args: Any, **kwargs: Any) -> Any:
-                kernel = launch(function, *args, **kwargs)
-                if kernel is not None:
-                    with self._lock:
-                        self._named[kernel.name] += 1
-                return kernel
-
-            return launch_and_count
-
-        def begin(function: JITFunction) -> Any:
-            """The turns of a function that is launched for the first time."""
-            name, bare = function.fn.__name__, MethodType(run, function)
-            if function._repr is not None:
-                every, counted = self._options.every, named(run)
-                return Turns(every, MethodType(counted, function), MethodType(named(record), function))
-            if self._options.matches(name):
-                return self.turns(name, bare, MethodType(record, function))
-            return SimpleNamespace(left_out=bare, draw=repeat(bare).__next__)
-
-        def first(function: JITFunction) -> Any:
-            with self._lock:
-                turns = vars(function).get(_TURNS)  # another thread's, or of the function this is a copy of
-                if turns is None or turns.left_out.__self__ is not function:
-                    if not self._installed:  # it ends while this thread begins to launch
-                        return MethodType(run, function)
-                    turns = vars(function)[_TURNS] = begin(function)
-                    self._functions.append(function)
-            return turns.draw()
-
-        def afresh(function: JITFunction, *args: Any, **kwargs: Any) -> Any:
-            with self._bare.neutral():
-                return fetch(function)(*args, **kwargs)
+        apart, thread = self.bare.apart, self.bare.thread
 
         def fetch(function: JITFunction) -> Any:
             if apart:
@@ -153,22 +114,68 @@ class Sampling:
                 if thread.bare is not None:  # launched by a hook of a compilation that is recorded
                     return MethodType(afresh, function)
             try:
-                launch = function._profscope_turns.draw()
+                return function._profscope_turns.draw()
             except AttributeError:
-                return first(function)
-            return launch if launch.__self__ is function else first(function)  # of what this is a copy of
+                return self._first(function, run)
 
-        apart, thread = self._bare.apart, self._bare.thread
+        def afresh(function: JITFunction, *args: Any, **kwargs: Any) -> Any:
+            with self.bare.neutral():
+                return fetch(function)(*args, **kwargs)
+
         return property(fetch)
+
+    def _first(self, function: JITFunction, run: Callable[..., Any]) -> Any:
+        """What to launch with where a function has no turns yet."""
+        bare = MethodType(run, function)
+        with self._lock:
+            if not self._installed:  # the session ends while this thread begins to launch
+                return bare
+            if not hasattr(function, _TURNS):  # another thread may have been quicker
+                setattr(function, _TURNS, self._begin(function, bare))
+                self._functions.append(function)
+            return getattr(function, _TURNS).draw()
+
+    def _begin(self, function: JITFunction, bare: MethodType) -> Any:
+        name = function.fn.__name__
+        instrumented = _Instrumented(function, bare, self)
+        if function._repr is not None:
+            counting = self._counting(bare), self._counting(instrumented.launch)
+            instrumented.turns = Turns(self._options.every, *counting)
+        elif self._options.matches(name):
+            instrumented.turns = self.turns(name, bare, instrumented.launch)
+        else:
+            return SimpleNamespace(draw=repeat(bare).__next__)
+        return instrumented.turns
+
+    def _counting(self, launch: Callable[..., Any]) -> Callable[..., Any]:
+        """Counts by the name of the binary that was launched."""
+
+        def launch_and_count(*args: Any, **kwargs: Any) -> Any:
+            kernel = launch(*args, **kwargs)
+            if kernel is not None:
+                with self._lock:
+                    self._named[kernel.name] += 1
+            return kernel
+
+        return launch_and_count
 
     def _warmup(self, warmup: Callable[..., Any]) -> Callable[..., Any]:
         """JITFunction.warmup that is no launch."""
 
         def warm_up(function: JITFunction, *args: Any, **kwargs: Any) -> Any:
-            with self._bare.tuning():
+            with self.bare.tuning():
                 return warmup(function, *args, **kwargs)
 
         return warm_up
+
+
+def _state(state: Callable[..., Any]) -> Callable[..., Any]:
+    """What a copy of a function starts with: without turns, which launch the function itself."""
+
+    def state_without_turns(function: JITFunction) -> Any:
+        return {name: value for name, value in state(function).items() if name != _TURNS}
+
+    return state_without_turns
 
 
 class _Instrumented:
@@ -178,15 +185,35 @@ class _Instrumented:
     the keys, Triton's knobs, needs to be changed while a binary is compiled only.
     """
 
-    __slots__ = ("_bare", "_function", "_mode")
+    __slots__ = ("_bare", "_function", "_sampling", "turns")
 
-    def __init__(self, function: JITFunction, mode: str, bare: BareLaunches) -> None:
+    turns: Turns
+
+    def __init__(self, function: JITFunction, bare: MethodType, sampling: Sampling) -> None:
         self._function = function
-        self._mode = mode
         self._bare = bare
+        self._sampling = sampling
 
-    def __getattr__(self, name: str) -> Any:
-        return getattr(self._function, name)
+    def launch(self, *args: Any, warmup: bool, **kwargs: Any) -> Any:
+        """Launch the function, and record it if the turn is still due."""
+        if warmup or not self.turns.take():
+            return self._bare(*args, warmup=warmup, **kwargs)
+        run = self._bare.__func__
+        return self._sampling.collector.record(lambda: run(self, *args, warmup=warmup, **kwargs))
+
+    # What JITFunction.run looks at.
+
+    @property
+    def debug(self) -> Any:
+        return self._function.debug
+
+    @property
+    def pre_run_hooks(self) -> Any:
+        return self._function.pre_run_hooks
+
+    @property
+    def used_global_vals(self) -> Any:
+        return self._function.used_global_vals
 
     @property
     def device_caches(self) -> _Instrumented:
@@ -194,18 +221,20 @@ class _Instrumented:
 
     def __getitem__(self, device: int) -> tuple[Any, ...]:
         kernels, *rest = self._function.device_caches[device]
-        return _Kernels(kernels, self._mode), *rest
+        return _Kernels(kernels, self._sampling.mode), *rest
+
+    def _pack_args(self, *args: Any) -> Any:
+        return self._function._pack_args(*args)
 
     def _do_compile(
         self, key: str, signature: Any, device: int, constants: Any, options: Any, *others: Any
     ) -> Any:
-        with self._bare.recording():
+        with self._sampling.bare.recording():
             mode = knobs.compilation.instrumentation_mode
             if options.instrumentation_mode != mode:
                 options = replace(options, instrumentation_mode=mode)
-            return self._function._do_compile(
-                key + self._mode, signature, device, constants, options, *others
-            )
+            key += self._sampling.mode
+            return self._function._do_compile(key, signature, device, constants, options, *others)
 
 
 class _Kernels:

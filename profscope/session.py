@@ -128,13 +128,13 @@ class Session:
             collector = Collector(self.options, backend)
             self._bare = BareLaunches(self.options, collector.listening, collector.trial)
             hook = CompileHook(self.options)
-            self._sampling = Sampling(self.options, self._bare, hook.mode, collector.listening)
+            self._sampling = Sampling(self.options, self._bare, hook.mode, collector)
             # Taken out last: a launch that another thread has begun may have chosen its binary already.
             self._stack.enter_context(collector.installed())
             self._stack.enter_context(hook.installed())
             self._stack.enter_context(self._bare.installed())
             self._stack.enter_context(self._sampling.installed())
-            self._inductor = InductorLaunches(self.options, self._bare, self._sampling, hook.mode)
+            self._inductor = InductorLaunches(self.options, self._bare, self._sampling)
             self._stack.enter_context(self._inductor.installed())
             self._metadata = self._describe(backend.metadata())
             if self.options.spool is not None:

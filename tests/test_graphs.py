@@ -52,7 +52,6 @@ class Device:
         """What Triton's launcher does; the kernel finds its memory zeroed and fills it with `value`."""
         metadata = SimpleNamespace(data={"name": "", "function": self.function, "stream": stream})
         pointer = self.collector.allocate(self.tag * CTAS, self.tag, stream)
-        self.collector.launched(metadata)
         if pointer is not None:
             assert pointer & LaunchBits.ENABLE
 
@@ -66,7 +65,7 @@ class Device:
                 run()
             else:
                 graph.nodes.append(run)
-        self.collector.enqueued(metadata)
+        self.collector.launched(metadata)
         found: int | None = pointer
         return found
 
