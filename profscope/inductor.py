@@ -46,11 +46,16 @@ class _Thread(threading.local):
 
 
 class _Kernel:
-    """A tuner's launcher of ours. bare: the one it stands for; own: None if there is none."""
+    """A tuner's launcher of ours. bare: the one it stands for; own: None if there is none.
 
-    def __init__(self, tuner: Any, turns: Turns) -> None:
+    matches: its launches are to be recorded.
+    """
+
+    def __init__(self, tuner: Any, turns: Turns, matches: bool) -> None:
         self.tuner = tuner  # kept: kernels are known by its id
+        self.name: str = tuner.fn.__name__
         self.turns = turns
+        self.matches = matches
         self.lock = threading.RLock()
         self.bare: Any = None
         self.own: Any = None
@@ -114,10 +119,9 @@ class InductorLaunches:
 
     def _run(self, run: Callable[..., Any]) -> Callable[..., Any]:
         def launch(tuner: Any, *args: Any, stream: Any, benchmark_run: bool = False, **kwargs: Any) -> Any:
-            name = tuner.fn.__name__
-            if benchmark_run or not self._options.matches(name):
+            kernel = kernels.get(id(tuner)) or self._begin(tuner)
+            if benchmark_run or not kernel.matches:
                 return run(tuner, *args, stream=stream, benchmark_run=benchmark_run, **kwargs)
-            kernel = self._kernels.get(id(tuner)) or self._begin(tuner, name)
             with kernel.lock:
                 if kernel.turns.draw() is None and kernel.turns.take():
                     self._prepare(kernel, args, kwargs)
@@ -126,15 +130,18 @@ class InductorLaunches:
                         with self._sampling.collector.listening():
                             return _launch(tuner, kernel.own, launching)
                     with self._lock:
-                        self.left_bare[name, kernel.why] += 1
+                        self.left_bare[kernel.name, kernel.why] += 1
                 return run(tuner, *args, stream=stream, **kwargs)
 
+        kernels = self._kernels
         return launch
 
-    def _begin(self, tuner: Any, name: str) -> _Kernel:
+    def _begin(self, tuner: Any) -> _Kernel:
         with self._lock:
-            if id(tuner) not in self._kernels:  # another thread was quicker
-                self._kernels[id(tuner)] = _Kernel(tuner, self._sampling.turns(name, "left out"))
+            if id(tuner) not in self._kernels:  # another thread may have been quicker
+                name = tuner.fn.__name__
+                turns = self._sampling.turns(name, "left out")
+                self._kernels[id(tuner)] = _Kernel(tuner, turns, self._options.matches(name))
             return self._kernels[id(tuner)]
 
     def _prepare(self, kernel: _Kernel, args: Sequence[Any], kwargs: dict[str, Any]) -> None:
