@@ -185,9 +185,8 @@ class Collector:
 
     def launched(self, metadata: Any) -> None:
         """launch_exit_hook: the launch is in its stream, so its memory may be drained behind it."""
-        lane = self._thread.lane
-        if metadata is not None and (lane.filling is not None or lane.captured is not None):
-            self._tie(lane, metadata.data["function"])
+        if metadata is not None:
+            self._tie(metadata.data["function"])
 
     def record(self, launch: Callable[[], Any]) -> Any:
         """Returns what `launch` does, the binary that it launches, which is recorded; with no hook."""
@@ -197,25 +196,25 @@ class Collector:
             kernel = launch()
         finally:
             thread.listening = before
-        lane = thread.lane
-        if kernel is not None and (lane.filling is not None or lane.captured is not None):
-            self._tie(lane, kernel.function)
+        if kernel is not None:
+            self._tie(kernel.function)
         return kernel
 
-    def _tie(self, lane: Lane, function: int) -> None:
-        """Tie the memory that was given in this thread to the function that was launched."""
+    def _tie(self, function: int) -> None:
+        """Tie the memory that was given in this thread, if any was, to the function that was launched."""
         manifest = PROGRAMS.of(function)
-        if manifest is None:  # another one, launched by a hook of the one that the memory is for
+        if manifest is None:  # a bare one; the memory may be for another, of which a hook launched this
             return
+        lane = self._thread.lane
         filling = lane.filling
         if filling is not None:
             self._log.entries.append((manifest, lane.about, filling, lane.offset, lane.mark))
             lane.enqueued()
-            return
-        captured, lane.captured = lane.captured, None
-        captured.launches.append((manifest, lane.about, lane.offset))
-        with self._lock:
-            self.captured[manifest.kernel] += 1
+        elif lane.captured is not None:
+            captured, lane.captured = lane.captured, None
+            captured.launches.append((manifest, lane.about, lane.offset))
+            with self._lock:
+                self.captured[manifest.kernel] += 1
 
     @contextlib.contextmanager
     def trial(self) -> Iterator[None]:
