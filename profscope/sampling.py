@@ -17,6 +17,7 @@ from types import MethodType, SimpleNamespace
 from typing import Any, Final
 
 from triton import knobs
+from triton.runtime import _async_compile
 from triton.runtime.jit import JITFunction
 
 from profscope.bare import BareLaunches
@@ -234,7 +235,11 @@ class _Instrumented:
             if options.instrumentation_mode != mode:
                 options = replace(options, instrumentation_mode=mode)
             key += self._sampling.mode
-            return self._function._do_compile(key, signature, device, constants, options, *others)
+            at_once = _async_compile.active_mode.set(None)  # another thread would compile a bare one
+            try:
+                return self._function._do_compile(key, signature, device, constants, options, *others)
+            finally:
+                _async_compile.active_mode.reset(at_once)
 
 
 class _Kernels:

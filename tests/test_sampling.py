@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import copy
 from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
 import pytest
@@ -11,6 +12,9 @@ import torch
 import triton
 import triton.language as tl
 from triton import knobs
+from triton.experimental import gluon
+from triton.experimental.gluon import language as gl
+from triton.runtime._async_compile import AsyncCompileMode
 from triton.runtime.jit import JITFunction
 
 from tests.kernels.add import add_kernel
@@ -183,3 +187,28 @@ def test_a_launch_that_fails_has_had_its_turn() -> None:
         assert recording(launch())
     assert counts(prof) == {"add_kernel": (3, 1)}
     assert prof.profile.validate() == []
+
+
+@gluon.jit
+def gluon_kernel(out_ptr, BLOCK: gl.constexpr):
+    layout: gl.constexpr = gl.BlockedLayout([1], [32], [4], [0])
+    gl.store(out_ptr + gl.arange(0, BLOCK, layout=layout), gl.full([BLOCK], 1.0, gl.float32, layout))
+
+
+def test_gluon_functions_take_turns_too() -> None:
+    with session(every=2) as prof:
+        ran = [recording(gluon_kernel[(1,)](torch.empty(128), BLOCK=128)) for _ in range(3)]
+    assert ran == [True, False, True]
+    assert counts(prof) == {"gluon_kernel": (3, 2)}
+
+
+@pytest.mark.parametrize("every", [1, 2])
+def test_kernels_that_other_threads_compile(every: int) -> None:
+    @triton.jit
+    def fresh_kernel(out_ptr, VALUE: tl.constexpr):
+        tl.store(out_ptr, VALUE)
+
+    with ThreadPoolExecutor(2) as pool, session(every=every) as prof, AsyncCompileMode(pool):
+        ran = [recording(fresh_kernel[(1,)](torch.empty(1), VALUE=every)) for _ in range(3)]
+    assert ran == [number % every == 0 for number in range(3)]
+    assert len(prof.launches) == sum(ran)
