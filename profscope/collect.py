@@ -169,8 +169,8 @@ class Collector:
     def allocate(self, size: int, alignment: int, stream: int | None) -> Any:
         """The profile allocator. Other profilers' allocations, told by their alignment, go to theirs."""
         lane = self._thread.lane
-        if lane.filling is not None:  # what this thread launched last failed
-            lane.enqueued()
+        if lane.filling is not None or lane.captured is not None:
+            self._give_up(lane)
         route = self._routes.get((size, alignment, stream, self._device()))
         if route is None:
             found = self._find_route(size, alignment, stream)
@@ -180,7 +180,7 @@ class Collector:
         elif stream and self._capturing():  # stream 0, the default one, cannot be captured
             return self._capture(PROGRAMS.tagged(alignment), size // alignment)
         lane.about = route
-        place, needed, stream, bits, _, _, _ = route
+        place, needed, stream, bits, _, _, _, _ = route
         return place(lane, needed, stream, bits)
 
     def launched(self, metadata: Any) -> None:
@@ -239,9 +239,22 @@ class Collector:
             self._planner.forget()
             self._routes.clear()
 
+    def _give_up(self, lane: Lane) -> None:
+        """Wait no longer for the hook of the launch that this thread was given memory for: it has failed, or
+        another hook of its launches a kernel, or asks for the records so far."""
+        filling, route = lane.filling, lane.about
+        if filling is None and lane.captured is None:
+            return
+        if filling is not None and len(route.programs) == 1:
+            self._log.entries.append((route.programs[0], route, filling, lane.offset, lane.mark))
+        else:
+            self._skip("they failed, or a hook of theirs launched another, so that their kernel is unknown")
+        lane.captured = None
+        lane.enqueued()
+
     def fetch(self) -> tuple[list[RawLaunch], list[str]]:
         """The launches so far with their bytes on the host, as `fetched`."""
-        self._thread.lane.enqueued()  # where the last launch of this thread failed
+        self._give_up(self._thread.lane)
         return fetched(self.launches)
 
     def stop(self, why: str) -> None:
@@ -267,7 +280,7 @@ class Collector:
 
     def drain(self) -> None:
         """Bring the launches so far to the host; waits for them."""
-        self._thread.lane.enqueued()
+        self._give_up(self._thread.lane)
         with contextlib.suppress(RuntimeError):  # a faulted device: fetch() reports what is lost
             for launch in self.launches:
                 launch.slice.fetch()
@@ -277,7 +290,7 @@ class Collector:
         chosen = self._log.drained(limit_bytes)
         if not chosen:
             return None
-        self._thread.lane.enqueued()
+        self._give_up(self._thread.lane)
         found = fetched(chosen)
         self._log.forget(chosen)
         self.taken.update(launch.manifest.kernel for launch in chosen if launch.mark == ORDINARY)
@@ -288,7 +301,7 @@ class Collector:
         if self.forked:
             return
         self.stop("the session had ended")
-        self._thread.lane.enqueued()
+        self._give_up(self._thread.lane)
         with self._lock, contextlib.suppress(RuntimeError):  # a faulted device: fetch() reports what is lost
             for buffers in self._buffers.values():
                 buffers.close()
@@ -321,7 +334,6 @@ class Collector:
 
     def _find_route(self, size: int, alignment: int, stream: int | None) -> Any:
         """The route of a launch, kept once its plan is settled; or what the allocator answers instead."""
-        self._thread.lane.captured = None  # where the last captured launch of this thread failed
         programs = PROGRAMS.tagged(alignment)
         if not programs:
             return self._foreign(size, alignment, stream)
@@ -337,7 +349,8 @@ class Collector:
         buffers = self._buffers.get(device) or self._open_buffers(device)
         if buffers is None:
             return _NOWHERE
-        route = Route(buffers.place, plan.needed, stream or 0, plan.pointer_bits, plan, device, buffers)
+        place, bits = buffers.place, plan.pointer_bits
+        route = Route(place, plan.needed, stream or 0, bits, plan, device, buffers, programs)
         if self._planner.is_settled(alignment, size):
             self._keep((size, alignment, stream, device), route)
         return route
@@ -345,7 +358,6 @@ class Collector:
     def _capture(self, programs: Sequence[Manifest], ctas: int) -> int | None:
         """The pointer of a launch that is captured into a CUDA graph; it must not wait for anything."""
         lane = self._thread.lane
-        lane.captured = None
         graph = self._graphs.current()
         if graph is None:
             self._skip("the CUDA graph they were captured into began outside the session")
@@ -373,7 +385,7 @@ class Collector:
     def keep(self, graph: Captured, replay: int, stream: int) -> None:
         """Copy what a replay recorded behind it, and note its launches."""
         lane = self._thread.lane
-        lane.enqueued()
+        self._give_up(lane)
         if self._stopped:
             self._skip(self._stopped, len(graph.launches))
             return
@@ -385,12 +397,15 @@ class Collector:
         filling, offset = lane.filling, lane.offset
         if filling is None:
             return
-        buffers.copy(filling, offset, memory)
-        mark = Mark(graph=graph.index, replay=replay)
-        for manifest, made, at in graph.launches:
-            route = Route(buffers.place, made.needed, stream, made.pointer_bits, made, graph.device, buffers)
-            self._log.entries.append((manifest, route, filling, offset + at, mark))
-        lane.enqueued()
+        try:
+            buffers.copy(filling, offset, memory)
+            mark = Mark(graph=graph.index, replay=replay)
+            for manifest, made, at in graph.launches:
+                place, bits = buffers.place, made.pointer_bits
+                route = Route(place, made.needed, stream, bits, made, graph.device, buffers, (manifest,))
+                self._log.entries.append((manifest, route, filling, offset + at, mark))
+        finally:
+            lane.enqueued()
 
     def _open_buffers(self, device: int) -> Buffers | None:
         budget = self._options.memory << 20

@@ -26,7 +26,10 @@ class Plan(NamedTuple):
 
 
 class Route(NamedTuple):
-    """What is known beforehand of launches of one program and grid, on one stream of one device."""
+    """What is known beforehand of launches of one program and grid, on one stream of one device.
+
+    programs: those it may be of, which the allocator cannot tell apart.
+    """
 
     place: Any  # Buffers.place
     needed: int
@@ -35,6 +38,7 @@ class Route(NamedTuple):
     plan: Plan
     device: int
     buffers: Buffers
+    programs: Sequence[Manifest]
 
 
 @dataclass(frozen=True, slots=True)

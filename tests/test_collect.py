@@ -120,3 +120,40 @@ def test_a_users_hook_in_the_chain_keeps_running() -> None:
     finally:
         chain.remove(seen.append)
     assert len(seen) == len(prof.launches) == 1
+
+
+@pytest.mark.parametrize("every", [1, 2])
+@pytest.mark.parametrize("name", ["launch_enter_hook", "launch_exit_hook"])
+def test_a_users_hook_may_launch_kernels(name: str, every: int) -> None:
+    def hook(metadata: Any) -> None:
+        if metadata.get()["name"] == "add_kernel":
+            count(3)
+
+    chain = getattr(knobs.runtime, name)
+    chain.add(hook)
+    try:
+        with session(every=every) as prof:
+            launch_add()
+    finally:
+        chain.remove(hook)
+    assert sorted(prof.launches["kernel"]) == ["add_kernel", "count_kernel"]
+    assert [note for note in prof.metadata["notes"] if "ran" in note] == []
+    assert prof.profile.validate() == []
+
+
+def test_a_users_hook_may_look_at_the_records() -> None:
+    seen: list[int] = []
+
+    def hook(metadata: Any) -> None:
+        seen.append(len(prof.launches))
+
+    chain = knobs.runtime.launch_exit_hook
+    chain.add(hook)
+    try:
+        with session() as prof:
+            launch_add()
+            launch_add()
+    finally:
+        chain.remove(hook)
+    assert seen == [1, 2]
+    assert len(prof.launches) == 2
