@@ -110,7 +110,7 @@ def _launches(workload: Workload, rounds: int) -> Row:
     session = partial(profscope.session, instrument="light")
     variants: dict[str, Variant] = {
         "bare": contextlib.nullcontext,
-        "profscope": lambda: session(memory=64),
+        "profscope": lambda: session(memory=256),
         "profscope every=100": lambda: session(memory=16, every=100),
         "profscope left out": lambda: session(memory=16, every=1 << 30),
     }

@@ -105,7 +105,10 @@ class Sampling:
                     delattr(function, _TURNS)
 
     def _run(self, run: Callable[..., Any]) -> Any:
-        """In place of JITFunction.run: a property that is the bound method, but where a launch is due."""
+        """In place of JITFunction.run: a property that is the bound method, but where a launch is due.
+
+        So a launch counts where `run` is fetched, before it is known whether it warms up or fails.
+        """
         apart, thread = self.bare.apart, self.bare.thread
 
         def fetch(function: JITFunction) -> Any:
