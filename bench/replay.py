@@ -15,8 +15,8 @@ import numpy.typing as npt
 
 from instrument_passes.manifest import Manifest, Span
 from instrument_passes.records import CTA_HEADER, WORD, LaunchBits
+from profscope.areas import headers, launch_bits
 from profscope.assemble import RawLaunch
-from profscope.decode import headers, launch_bits
 
 __all__ = ["replay"]
 

@@ -21,7 +21,7 @@ import torch
 
 import profscope
 from bench.about import about
-from profscope.decode import has_records
+from profscope.areas import has_records
 from profscope.spool import read
 from tests.kernels.add import add_kernel
 

@@ -8,9 +8,9 @@ from typing import Any, NamedTuple
 
 from instrument_passes.manifest import Manifest
 from instrument_passes.records import LaunchBits
+from profscope.areas import has_records
 from profscope.assemble import Mark, RawLaunch
 from profscope.buffers import Buffers, Slice
-from profscope.decode import has_records
 from profscope.sizing import needed_bytes
 
 __all__ = ["Launch", "LaunchLog", "Plan", "Route", "fetched"]

@@ -8,8 +8,9 @@ from typing import Final
 
 from instrument_passes.manifest import Manifest
 from instrument_passes.records import MAX_CTAS, MIN_RING_LOG2, LaunchBits
+from profscope.areas import has_records
 from profscope.backend import Backend
-from profscope.decode import has_records, ring_rows
+from profscope.decode import ring_rows
 from profscope.launch_log import Launch, Plan
 from profscope.options import Options
 from profscope.sizing import (

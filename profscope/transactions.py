@@ -16,7 +16,8 @@ import numpy as np
 import numpy.typing as npt
 
 from instrument_passes.manifest import Span
-from profscope.decode import FOR_ITERATION, DecodedLaunch, Payload
+from profscope.decode import DecodedLaunch, Payload
+from profscope.patterns import FOR_ITERATION
 from profscope.tables import time_order
 
 __all__ = ["SUFFIX", "with_transactions"]

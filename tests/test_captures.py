@@ -11,8 +11,9 @@ import pytest
 import torch
 
 from instrument_passes.manifest import Manifest
+from profscope.areas import headers
 from profscope.assemble import RawLaunch, assemble
-from profscope.decode import decode, headers
+from profscope.decode import decode
 from profscope.programs import manifest_in
 from tests.gpu.capture import capture
 from tests.kernels.cases import cases

@@ -15,8 +15,8 @@ import triton.language as tl
 
 import profscope
 from instrument_passes.manifest import Manifest
+from profscope.areas import headers
 from profscope.assemble import RawLaunch, assemble
-from profscope.decode import headers
 from profscope.errors import OptionError
 from tests.kernels.add import add_kernel
 from tests.synth import Loop, Program, Work, launch

@@ -25,8 +25,8 @@ from triton import knobs
 import profscope
 import profscope.assemble
 from instrument_passes.manifest import Manifest
+from profscope.areas import headers
 from profscope.assemble import RawLaunch
-from profscope.decode import headers
 from tests.kernels.cases import Case
 
 __all__ = ["capture", "run"]

@@ -1,0 +1,154 @@
+"""Columns of spans: every warp's pattern, repeated with the warp's own clocks."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+import numpy as np
+import numpy.typing as npt
+
+from profscope.patterns import Patterns
+
+__all__ = ["Clocks", "Columns", "Recorded", "fill", "spread"]
+
+Ints = npt.NDArray[np.int64]
+Small = npt.NDArray[np.int32]
+Words = npt.NDArray[np.uint32]
+
+# A warp may enter the kernel a little before the header's clock is read; the anchor is set this much earlier.
+ANCHOR_MARGIN_CYCLES = 1 << 24
+# Low halves of clocks are unambiguous while the whole CTA lasts less than this; see `Clocks`.
+WRAP_CYCLES = 1 << 32
+# Spans that are filled in together: what is worked out about them should stay in a core's own cache.
+_BLOCK_SPANS = 1 << 15
+# Neighbours of one pattern are filled in together where that many spans come with each change of pattern.
+_MIN_ALIKE_SPANS = 2048
+
+
+class Clocks:
+    """Full clock64 values from 32-bit words, anchored per CTA.
+
+    A word is the low half of the SM's clock64, and the header has the CTA's full start value, so while a
+    CTA lasts less than 2^32 cycles (2.2 s at 1.98 GHz) the full value is anchor + (word - anchor) mod 2^32.
+    A CTA that lasted longer is decoded too, but its rows may be off by multiples of 2^32: `ambiguous`
+    counts such CTAs so that the caller can say so.
+    """
+
+    def __init__(self, found: npt.NDArray[np.void]) -> None:
+        start = found["start_clock"].astype(np.int64)
+        self.anchor = start - ANCHOR_MARGIN_CYCLES
+        duration = found["end_clock"].astype(np.int64) - start
+        self.ambiguous = int(np.count_nonzero(duration >= WRAP_CYCLES - 2 * ANCHOR_MARGIN_CYCLES))
+
+
+@dataclass(frozen=True)
+class Recorded:
+    """The warps of a launch in the order of the table; one entry each.
+
+    area: position of the CTA; segment: the warp's in its area; cta, sm, warp: ids; pattern: among all patterns;
+    first: position of its first span.
+    """
+
+    area: Ints
+    segment: Ints
+    cta: Small
+    sm: Small
+    warp: Small
+    pattern: Ints
+    first: Ints
+
+
+@dataclass(frozen=True)
+class Columns:
+    """Columns of spans, as in `DecodedLaunch`."""
+
+    span: Small
+    cta: Small
+    warp: Small
+    sm: Small
+    start_cycle: Ints
+    end_cycle: Ints
+    iteration: Small
+    parent: Small
+    depth: Small
+
+
+def fill(segments: Words, anchor: Ints, recorded: Recorded, patterns: Patterns) -> Columns:
+    """The spans of all warps, in order of warps and patterns.
+
+    segments: shape (CTAs, recorded warps, words); anchor: per CTA, see `Clocks`.
+    """
+    sizes = np.diff(patterns.first)[recorded.pattern]
+    total = int(sizes.sum())
+    # Few large arrays rather than many small ones: memory that is new costs less in large pieces.
+    small, cycles = np.empty((7, total), np.int32), np.empty((2, total), np.int64)
+    columns = Columns(*small[:4], *cycles, *small[4:])
+    for begin, end in _blocks(recorded, sizes):
+        warps = Recorded(*(getattr(recorded, name)[begin:end] for name in Recorded.__dataclass_fields__))
+        spans = slice(int(warps.first[0]), int(warps.first[-1] + sizes[end - 1]))
+        mine = Columns(*(getattr(columns, name)[spans] for name in Columns.__dataclass_fields__))
+        words = segments[warps.area, warps.segment]
+        if (warps.pattern == warps.pattern[0]).all():
+            _fill_alike(mine, words, anchor[warps.area], warps, patterns)
+        else:
+            _fill(mine, words, anchor[warps.area], warps, patterns)
+    return columns
+
+
+def _blocks(recorded: Recorded, sizes: Ints) -> Iterator[tuple[int, int]]:
+    """Ranges of warps that are filled in together."""
+    if not len(sizes):
+        return
+    changes = np.flatnonzero(recorded.pattern[1:] != recorded.pattern[:-1]) + 1
+    total = int(sizes.sum())
+    cuts = np.searchsorted(recorded.first, np.arange(0, total, _BLOCK_SPANS))
+    if total > len(changes) * _MIN_ALIKE_SPANS:
+        cuts = np.concatenate([cuts, changes])
+    cuts = np.unique(np.concatenate([cuts, [0, len(sizes)]]))
+    yield from zip(cuts[:-1].tolist(), cuts[1:].tolist(), strict=True)
+
+
+def _fill_alike(mine: Columns, words: Words, anchor: Ints, warps: Recorded, patterns: Patterns) -> None:
+    """Warps of one pattern: it is laid out as many times as there are warps."""
+    which = int(warps.pattern[0])
+    spans = slice(int(patterns.first[which]), int(patterns.first[which + 1]))
+    shape = len(words), spans.stop - spans.start
+    for name in ("cta", "warp", "sm"):
+        getattr(mine, name).reshape(shape)[:] = getattr(warps, name)[:, None]
+    mine.span.reshape(shape)[:] = patterns.site[spans]
+    mine.iteration.reshape(shape)[:] = patterns.iteration[spans]
+    mine.depth.reshape(shape)[:] = patterns.depth[spans]
+    parent, above = mine.parent.reshape(shape), patterns.parent[spans]
+    np.add(above, warps.first.astype(np.int32)[:, None], out=parent)
+    parent[:, above < 0] = -1
+    low = anchor.astype(np.uint32)[:, None]
+    clocks = np.empty(shape, np.uint32)
+    for cycles, places in ((mine.start_cycle, patterns.begin), (mine.end_cycle, patterns.end)):
+        np.take(words, places[spans], axis=1, out=clocks, mode="clip")  # other modes copy `clocks`
+        np.subtract(clocks, low, out=clocks)  # wraps as the clock does
+        np.add(clocks, anchor[:, None], out=cycles.reshape(shape))
+
+
+def _fill(mine: Columns, words: Words, anchor: Ints, warps: Recorded, patterns: Patterns) -> None:
+    """Warps of any patterns."""
+    at = spread(patterns.first, warps.pattern)
+    sizes = np.diff(patterns.first)[warps.pattern]
+    for name in ("cta", "warp", "sm"):
+        getattr(mine, name)[:] = np.repeat(getattr(warps, name), sizes)
+    mine.span[:] = patterns.site[at]
+    mine.iteration[:] = patterns.iteration[at]
+    mine.depth[:] = patterns.depth[at]
+    above = patterns.parent[at]
+    mine.parent[:] = np.where(above < 0, above, above + np.repeat(warps.first.astype(np.int32), sizes))
+    anchor = np.repeat(anchor, sizes)
+    low, segment = anchor.astype(np.uint32), np.repeat(np.arange(len(words)) * words.shape[1], sizes)
+    for cycles, places in ((mine.start_cycle, patterns.begin), (mine.end_cycle, patterns.end)):
+        np.add(words.reshape(-1)[segment + places[at]] - low, anchor, out=cycles)
+
+
+def spread(first: Ints, which: Ints) -> Ints:
+    """All i from first[w] to first[w + 1], for each w of `which` in turn."""
+    sizes = np.diff(first)[which]
+    ends = np.cumsum(sizes)
+    return np.arange(int(ends[-1]) if len(ends) else 0) + np.repeat(first[:-1][which] - ends + sizes, sizes)

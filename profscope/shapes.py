@@ -1,0 +1,98 @@
+"""Which warps took the same way through their program: what is worked out for one of them holds for all.
+
+How many rows a warp wrote, which of its words hold clocks, and so which spans it has and where their begins and
+ends stand: all of that follows from its counts and from which of its words are zero. That is the warp's shape.
+Most kernels have few shapes, and neighbours mostly share theirs.
+"""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+import numpy as np
+import numpy.typing as npt
+
+from instrument_passes.manifest import Manifest, Section
+from instrument_passes.records import WORD
+
+__all__ = ["Shapes", "Warps", "shapes", "warps_of"]
+
+Ints = npt.NDArray[np.int64]
+Words = npt.NDArray[np.uint32]
+Flags = npt.NDArray[np.bool_]
+
+# Words that are looked at together: what is worked out about them should stay in a core's own cache.
+_BLOCK_WORDS = 1 << 16
+# Kinds of columns of which only matters whether something was written.
+_WRITTEN_OR_NOT = ("clock", "ran")
+
+
+class Warps(NamedTuple):
+    """The warps that ran one section. area: position of the CTA; segment: which of its area. One each."""
+
+    area: Ints
+    segment: Ints
+
+
+class Shapes(NamedTuple):
+    """of: per warp its shape, from 0; warp: per shape the first warp that has it."""
+
+    of: Ints
+    warp: Ints
+
+
+def warps_of(segments: Words, manifest: Manifest, index: int, started: Flags) -> Warps:
+    """The warps that ran the section with this index, by CTA, then segment.
+
+    segments: shape (CTAs, recorded warps, words); started: per CTA, whether it ran.
+    """
+    mine = np.zeros(segments.shape[:2], bool)
+    mine[started] = True
+    if len(manifest.sections) > 1:
+        marker = manifest.sections[index].frames[0].offset // WORD.itemsize
+        mine &= segments[:, :, marker] == index + 1
+    if index:  # a warp of the kernel's body may have anything where a later partition has its marker
+        mine &= segments[:, :, 0] != 1
+    area, segment = np.nonzero(mine)
+    return Warps(area.astype(np.int64), segment.astype(np.int64))
+
+
+def shapes(segments: Words, warps: Warps, manifest: Manifest, section: Section, ring_log2: int) -> Shapes:
+    """Tell the shapes of these warps apart; they ran `section`."""
+    flags, counts = _words_that_matter(manifest, section, ring_log2)
+    found: dict[bytes, int] = {}
+    first: list[int] = []
+    of = np.empty(len(warps.area), np.int64)
+    step = max(1, _BLOCK_WORDS // max(1, segments.shape[2]))
+    for begin in range(0, len(of), step):
+        block = slice(begin, begin + step)
+        words = segments[warps.area[block], warps.segment[block]]
+        written = (words != 0) & flags
+        counted = words[:, counts]
+        opens = np.ones(len(words), bool)
+        opens[1:] = (written[1:] != written[:-1]).any(axis=1)
+        opens[1:] |= (counted[1:] != counted[:-1]).any(axis=1)
+        heads = np.flatnonzero(opens)
+        bits = np.packbits(written[heads], axis=1)
+        keys = [a.tobytes() + b.tobytes() for a, b in zip(bits, counted[heads], strict=True)]
+        for at, key in zip(heads.tolist(), keys, strict=True):
+            if key not in found:
+                found[key] = len(first)
+                first.append(begin + at)
+        of[block] = np.repeat([found[key] for key in keys], np.diff(heads, append=len(words)))
+    return Shapes(of, np.array(first, np.int64))
+
+
+def _words_that_matter(manifest: Manifest, section: Section, ring_log2: int) -> tuple[Flags, Ints]:
+    """Of a segment: a flag for every word that counts as written or not, and the places of the counts."""
+    flags = np.zeros(manifest.segment_bytes(ring_log2) // WORD.itemsize, bool)
+    counts: list[Ints] = [np.zeros(0, np.int64)]
+    for frame in section.frames:
+        rows = np.arange(frame.rows(ring_log2), dtype=np.int64) * len(frame.columns)
+        rows += manifest.start(frame, ring_log2) // WORD.itemsize
+        for at, column in enumerate(frame.columns):
+            if column.kind in _WRITTEN_OR_NOT:
+                flags[rows + at] = True
+            elif column.kind == "count":
+                counts.append(rows + at)
+    return flags, np.concatenate(counts)
