@@ -18,6 +18,8 @@ from profscope.timebase import TimeBase
 __all__ = ["span_table", "time_order"]
 
 Ints = npt.NDArray[np.int64]
+# Spans that are looked at together: what is worked out about them should stay in a core's own cache.
+_BLOCK_SPANS = 1 << 15
 # Launch index, kernel, decoded launch, time base.
 Part = tuple[int, str, DecodedLaunch, TimeBase]
 
@@ -59,8 +61,8 @@ def span_table(launches: Sequence[Part], pool: ThreadPoolExecutor) -> pd.DataFra
         mine["launch"][:] = launch
         for name in ("cta", "sm", "warp", "iteration", "depth"):
             mine[name][:] = getattr(decoded, name)[order]
-        rank = np.empty(len(order) + 1, np.int64)
-        rank[order] = np.arange(first, first + len(order))
+        rank = np.empty(len(decoded.span) + 1, np.int64)
+        rank[:-1][order] = np.arange(first, first + len(decoded.span))
         rank[-1] = -1  # where a parent of -1 looks
         mine["parent"][:] = rank[decoded.parent[order]]
         mine["wait"][:] = -1 if decoded.wait is None else rank[decoded.wait[order]]
@@ -126,10 +128,13 @@ def _categorical(codes: Any, names: list[str]) -> Any:
     return pd.Categorical.from_codes(codes, dtype=dtype, validate=False)
 
 
-def time_order(decoded: DecodedLaunch) -> Ints:
-    """The spans by CTA, warp, start; ties (shared clock reads) by site, as numbered in program order."""
-    if not len(decoded.span):
-        return np.zeros(0, np.int64)
+def time_order(decoded: DecodedLaunch) -> Ints | slice:
+    """The spans by CTA, warp, start; ties (shared clock reads) by site, as numbered in program order.
+
+    A slice where they stand in that order already, as they do where clocks were read in program order.
+    """
+    if _in_time_order(decoded):
+        return slice(None)
     start = decoded.start_cycle - decoded.start_cycle.min()
     bits = [int(a.max()).bit_length() for a in (decoded.cta, decoded.warp, start, decoded.span)]
     if sum(bits) > 63:
@@ -138,3 +143,18 @@ def time_order(decoded: DecodedLaunch) -> Ints:
     for values, width in zip((decoded.warp, start, decoded.span), bits[1:], strict=True):
         key = (key << width) | values
     return np.argsort(key, kind="stable")
+
+
+def _in_time_order(decoded: DecodedLaunch) -> bool:
+    for begin in range(0, len(decoded.span) - 1, _BLOCK_SPANS):
+        here, there = slice(begin, begin + _BLOCK_SPANS), slice(begin + 1, begin + _BLOCK_SPANS + 1)
+        size = min(_BLOCK_SPANS, len(decoded.span) - 1 - begin)
+        good = np.zeros(size, bool)
+        equal = np.ones(size, bool)
+        for column in (decoded.cta, decoded.warp, decoded.start_cycle, decoded.span):
+            before, after = column[here][:size], column[there]
+            good |= equal & (before < after)
+            equal &= before == after
+        if not (good | equal).all():
+            return False
+    return True

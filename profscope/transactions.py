@@ -9,6 +9,8 @@ which is when the kernel knows; the hardware may have been done before.
 
 from __future__ import annotations
 
+import itertools
+from collections.abc import Sequence
 from dataclasses import replace
 from typing import Any
 
@@ -16,6 +18,7 @@ import numpy as np
 import numpy.typing as npt
 
 from instrument_passes.manifest import Span
+from profscope.columns import spread
 from profscope.decode import DecodedLaunch, Payload
 from profscope.patterns import FOR_ITERATION
 from profscope.tables import time_order
@@ -54,10 +57,7 @@ def with_transactions(decoded: DecodedLaunch) -> DecodedLaunch:
         if site.part in _STARTS and site.channel in channels:
             copy[index] = len(sites)
             sites.append(replace(site, kind="async", name=site.name + SUFFIX, part="", payloads=()))
-    order = time_order(decoded)
-    ordered = decoded.span[order]
-    pairs = [_pairs(decoded, channel, order, ordered) for channel in sorted(channels)]
-    start, wait = (np.concatenate(rows) for rows in zip(*pairs, strict=True))
+    start, wait = _all_pairs(decoded, sorted(channels))
     starts = int(np.count_nonzero(copy[decoded.span] >= 0))
 
     return replace(
@@ -109,26 +109,69 @@ def _channels(sites: tuple[Span, ...]) -> set[int]:
     }
 
 
-def _pairs(
-    decoded: DecodedLaunch, channel: int, order: Ints, ordered: npt.NDArray[np.int32]
-) -> tuple[Ints, Ints]:
-    """Rows of starts, and for each the row of the wait that ended it.
+def _all_pairs(decoded: DecodedLaunch, channels: Sequence[int]) -> tuple[Ints, Ints]:
+    """Positions of starts, and for each that of the wait that ended it.
 
-    order: that of `time_order`; ordered: the sites in it.
+    They follow from which spans the warps of a CTA have and in what order, which is the same for many CTAs: they
+    are counted out in one CTA of each kind.
     """
-    mine = np.array([bool(site.part) and site.channel == channel for site in decoded.sites])
-    chosen = mine[ordered]
-    rows, site = order[chosen], ordered[chosen]
-    lane = decoded.cta[rows].astype(np.int64) << 16 | decoded.warp[rows]
+    order = time_order(decoded)
+    site, cta, warp = (column[order] for column in (decoded.span, decoded.cta, decoded.warp))
+    first = np.concatenate([[0], np.flatnonzero(cta[1:] != cta[:-1]) + 1, [len(cta)]])
+    kind, chosen = _kinds(site, warp, first)
+    rows = spread(first, chosen)
+    bounds = np.concatenate([[0], np.cumsum(np.diff(first)[chosen])])  # of the chosen CTAs, in `rows`
+    lane = cta[rows].astype(np.int64) << 16 | warp[rows]
+    found = []
+    for channel in channels:
+        start, wait = _pairs(decoded.sites, channel, site[rows], lane)
+        of_cta = np.searchsorted(start, bounds)
+        origin = np.repeat(bounds[:-1], np.diff(of_cta))
+        start, wait = start - origin, wait - origin
+        at = spread(of_cta, kind)
+        base = np.repeat(first[:-1], np.diff(of_cta)[kind])
+        start, wait = start[at] + base, wait[at] + base
+        if not isinstance(order, slice):
+            start, wait = order[start], order[wait]
+        forward = decoded.end_cycle[wait] >= decoded.start_cycle[start]
+        found.append((start, wait) if forward.all() else (start[forward], wait[forward]))
+    starts, waits = (np.concatenate(rows) for rows in zip(*found, strict=True))
+    return starts, waits
+
+
+def _kinds(site: npt.NDArray[np.int32], warp: npt.NDArray[np.int32], first: Ints) -> tuple[Ints, Ints]:
+    """Per CTA its kind, from 0, and per kind the first CTA of it. first: each CTA's first span, and one more."""
+    found: dict[bytes, int] = {}
+    chosen: list[int] = []
+    kind = np.empty(len(first) - 1, np.int64)
+    for index, (begin, end) in enumerate(itertools.pairwise(first.tolist())):
+        key = site[begin:end].tobytes() + warp[begin:end].tobytes()
+        if key not in found:
+            found[key] = len(chosen)
+            chosen.append(index)
+        kind[index] = found[key]
+    return kind, np.array(chosen, np.int64)
+
+
+def _pairs(
+    sites: tuple[Span, ...], channel: int, ordered: npt.NDArray[np.int32], lanes: Ints
+) -> tuple[Ints, Ints]:
+    """Rows of starts, ascending, and for each the row of the wait that ended it.
+
+    ordered: the sites in order of CTA, warp and time; lanes: CTA << 16 | warp of each.
+    """
+    mine = np.array([bool(site.part) and site.channel == channel for site in sites])
+    rows = np.flatnonzero(mine[ordered])
+    site, lane = ordered[rows], lanes[rows]
 
     def are(*parts: str) -> Flags:
-        flags: Flags = np.array([s.part in parts for s in decoded.sites])[site]
+        flags: Flags = np.array([s.part in parts for s in sites])[site]
         return flags
 
     before = _running(lane, are(*_GROUPS))  # groups that the warp has made, this row's included
-    closed = any(s.part == "close" and s.channel == channel for s in decoded.sites)
+    closed = any(s.part == "close" and s.channel == channel for s in sites)
     group = np.where(are("issue"), before - 1, before if closed else before - 1)
-    pending = np.array([s.pending for s in decoded.sites])[site]
+    pending = np.array([s.pending for s in sites])[site]
     done = np.maximum(np.where(are("phase"), _running(lane, are("phase")), before) - pending, 0)
     starts, waits = np.flatnonzero(are(*_STARTS) & (group >= 0)), np.flatnonzero(are(*_WAITS))
     if not len(starts) or not len(waits):
@@ -140,9 +183,7 @@ def _pairs(
     at = np.searchsorted(key, waiter << 32 | group[starts], side="right")
     found = (at < len(waits)) & (waiter >= 0)
     found[found] &= lane[waits[at[found]]] == waiter[found]
-    start, wait = rows[starts[found]], rows[waits[at[found]]]
-    forward = decoded.end_cycle[wait] >= decoded.start_cycle[start]
-    return start[forward], wait[forward]
+    return rows[starts[found]], rows[waits[at[found]]]
 
 
 def _running(lane: Ints, flags: Flags) -> Ints:
