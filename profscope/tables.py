@@ -45,46 +45,71 @@ def span_table(launches: Sequence[Part], pool: ThreadPoolExecutor) -> pd.DataFra
 
     payloads = _PayloadColumns(launches, rows)
     stages = np.array([STAGES.index(site.stage) if site.stage else -1 for site in sites], np.int8)
-    stage = np.empty(rows if (stages >= 0).any() else 0, np.int8)
+    if (stages >= 0).any():
+        columns["stage"] = np.empty(rows, np.int8)
+    of_site = {name: codes for name, (codes, _) in coded.items()} | {"line": lines, "stage": stages}
 
     def fill(index: int) -> None:
+        first, end = int(row_base[index]), int(row_base[index + 1])
+        mine = {name: values[first:end] for name, values in columns.items()}
+        known = {
+            name: values[site_base[index] : site_base[index + 1]]
+            for name, values in of_site.items()
+            if name in mine
+        }
         launch, _, decoded, base = launches[index]
-        first = int(row_base[index])
-        mine = {name: values[first : int(row_base[index + 1])] for name, values in columns.items()}
         order = time_order(decoded)
-        site = decoded.span[order] + site_base[index]
-        for name, (codes, _) in coded.items():
-            mine[name][:] = codes[site]
-        mine["line"][:] = lines[site]
-        if len(stage):
-            stage[first : int(row_base[index + 1])] = stages[site]
+        rank = _rank(order, len(decoded.span), first)
         mine["launch"][:] = launch
-        for name in ("cta", "sm", "warp", "iteration", "depth"):
-            mine[name][:] = getattr(decoded, name)[order]
-        rank = np.empty(len(decoded.span) + 1, np.int64)
-        rank[:-1][order] = np.arange(first, first + len(decoded.span))
-        rank[-1] = -1  # where a parent of -1 looks
-        mine["parent"][:] = rank[decoded.parent[order]]
-        mine["wait"][:] = -1 if decoded.wait is None else rank[decoded.wait[order]]
+        for begin in range(0, end - first, _BLOCK_SPANS):
+            block = slice(begin, min(begin + _BLOCK_SPANS, end - first))
+            here = {name: values[block] for name, values in mine.items()}
+            _fill(here, known, decoded, base, block if isinstance(order, slice) else order[block], rank)
         payloads.fill(decoded, rank)
-        start, end, sm = decoded.start_cycle[order], decoded.end_cycle[order], decoded.sm[order]
-        mine["start_cycle"][:] = start
-        mine["duration_cycles"][:] = end - start
-        start_ns = base.to_ns(start, sm)
-        mine["start_ns"][:] = start_ns
-        mine["duration_ns"][:] = base.to_ns(end, sm) - start_ns
 
     for _ in pool.map(fill, range(len(launches))):
         pass
+    stage = columns.pop("stage", None)
     return pd.DataFrame(
         {
             name: _categorical(values, coded[name][1]) if name in coded else values
             for name, values in columns.items()
         }
         | payloads.series()
-        | ({"stage": _categorical(stage, list(STAGES))} if len(stage) else {}),
+        | ({"stage": _categorical(stage, list(STAGES))} if stage is not None else {}),
         copy=False,
     )
+
+
+def _rank(order: Ints | slice, spans: int, first: int) -> Ints:
+    """The row of every span, and behind them -1, where a parent of -1 looks. first: row of the launch's first."""
+    rank = np.empty(spans + 1, np.int64)
+    rank[:-1][order] = np.arange(first, first + spans)
+    rank[-1] = -1
+    return rank
+
+
+def _fill(
+    here: dict[str, npt.NDArray[Any]],
+    of_site: dict[str, npt.NDArray[Any]],
+    decoded: DecodedLaunch,
+    base: TimeBase,
+    at: Ints | slice,
+    rank: Ints,
+) -> None:
+    """Some rows of a launch. here: the columns' parts; of_site: what sites say; at: the spans, in order."""
+    site = decoded.span[at].astype(np.intp)
+    for name, values in of_site.items():
+        here[name][:] = values[site]
+    for name in ("cta", "sm", "warp", "iteration", "depth"):
+        here[name][:] = getattr(decoded, name)[at]
+    here["parent"][:] = rank[decoded.parent[at]]
+    here["wait"][:] = -1 if decoded.wait is None else rank[decoded.wait[at]]
+    start, end, sm = decoded.start_cycle[at], decoded.end_cycle[at], here["sm"]
+    here["start_cycle"][:] = start
+    np.subtract(end, start, out=here["duration_cycles"])
+    here["start_ns"][:] = base.to_ns(start, sm)
+    np.subtract(base.to_ns(end, sm), here["start_ns"], out=here["duration_ns"])
 
 
 class _PayloadColumns:

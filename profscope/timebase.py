@@ -15,6 +15,7 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
+from functools import cached_property
 from typing import Any
 
 import numpy as np
@@ -60,11 +61,19 @@ class TimeBase:
         """Absolute globaltimer ns (floor), int64; zeros when there was nothing to fit."""
         if not len(self.sms):
             return np.zeros(len(cycle), np.int64)
+        # Neighbouring rows are mostly of one CTA, and so of one SM: what is looked up for one serves many.
+        opens = np.ones(len(sm), bool)
+        np.not_equal(sm[1:], sm[:-1], out=opens[1:])
+        first = np.flatnonzero(opens)
+        relative = self._relative(cycle, self._place[sm[first]], first)
+        return self.epoch_ns + np.floor(relative, out=relative).astype(np.int64)
+
+    @cached_property
+    def _place(self) -> Ints:
+        """Position in `sms`, by SM id."""
         place = np.zeros(int(self.sms[-1]) + 1, np.int64)
         place[self.sms] = np.arange(len(self.sms))
-        # Neighbouring rows are mostly of one CTA, and so of one SM: what is looked up for one serves many.
-        first = np.flatnonzero(np.diff(sm, prepend=-1))
-        return self.epoch_ns + np.floor(self._relative(cycle, place[sm[first]], first)).astype(np.int64)
+        return place
 
     def _relative(self, cycle: Ints, at: Ints, first: Ints) -> Floats:
         """ns since epoch_ns. Beyond its ends a curve goes on straight.
@@ -78,24 +87,36 @@ class TimeBase:
         highest = self._point(np.maximum.reduceat(cycle, first), at)
         # From its first point on or from the next, for a stretch that no more than two lines cross.
         point = np.repeat(lowest, counts)
-        point += cycle >= np.repeat(np.where(lowest < highest, self.point_cycle[highest], _NEVER), counts)
-        several = np.repeat(highest - lowest > 1, counts)
-        point[several] = self._point(cycle[several], np.repeat(at, counts)[several])
+        if (lowest < highest).any():
+            point += cycle >= np.repeat(np.where(lowest < highest, self.point_cycle[highest], _NEVER), counts)
+        if (highest - lowest > 1).any():
+            several = np.repeat(highest - lowest > 1, counts)
+            point[several] = self._point(cycle[several], np.repeat(at, counts)[several])
         return self._along(cycle, point)
 
     def _point(self, cycle: Ints, at: Ints) -> Ints:
         """The point from which the curve of the SM at position `at` goes through `cycle`."""
-        origin = self.point_cycle[self.first]
-        length = self.point_cycle[self.last] - origin
-        sm_of_point = np.repeat(np.arange(len(self.sms)), self.last - self.first + 1)
-        keys = (sm_of_point << _KEY_BITS) + self.point_cycle - origin[sm_of_point]
+        origin, length, keys = self._keys
         along = np.clip(cycle - origin[at], 0, length[at])
         found: Ints = np.searchsorted(keys, (at << _KEY_BITS) + along, side="right") - 1
         return found
 
+    @cached_property
+    def _keys(self) -> tuple[Ints, Ints, Ints]:
+        """Per SM the cycle of its first point and those up to its last; per point, what it is found by."""
+        origin = self.point_cycle[self.first]
+        length = self.point_cycle[self.last] - origin
+        sm_of_point = np.repeat(np.arange(len(self.sms)), self.last - self.first + 1)
+        return origin, length, (sm_of_point << _KEY_BITS) + self.point_cycle - origin[sm_of_point]
+
     def _along(self, cycle: Ints, point: Ints) -> Floats:
-        since = (cycle - self.point_cycle[point]) * self.point_slope[point]
-        return np.asarray(self.point_ns[point] + since, np.float64)
+        # Each step into memory that the last one has just used.
+        since = self.point_cycle[point]
+        np.subtract(cycle, since, out=since)
+        ns: Floats = self.point_slope[point]
+        np.multiply(since, ns, out=ns)
+        np.add(self.point_ns[point], ns, out=ns)
+        return ns
 
 
 def fit(headers: Sequence[npt.NDArray[np.void]]) -> list[TimeBase]:
