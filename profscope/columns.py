@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Iterator
 from dataclasses import dataclass
 
@@ -10,7 +11,7 @@ import numpy.typing as npt
 
 from profscope.patterns import Patterns
 
-__all__ = ["Clocks", "Columns", "Recorded", "fill", "spread"]
+__all__ = ["Clocks", "Columns", "Recorded", "empty_columns", "fill", "spread"]
 
 Ints = npt.NDArray[np.int64]
 Small = npt.NDArray[np.int32]
@@ -46,8 +47,8 @@ class Clocks:
 class Recorded:
     """The warps of a launch in the order of the table; one entry each.
 
-    area: position of the CTA; segment: the warp's in its area; cta, sm, warp: ids; pattern: among all patterns;
-    first: position of its first span.
+    area: position of the CTA; segment: the warp's in its area; cta, sm, warp: ids; pattern: among those of the
+    launch; first: position of its first span; spans: how many it has.
     """
 
     area: Ints
@@ -57,6 +58,7 @@ class Recorded:
     warp: Small
     pattern: Ints
     first: Ints
+    spans: Ints
 
 
 @dataclass(frozen=True)
@@ -79,14 +81,10 @@ def fill(segments: Words, anchor: Ints, recorded: Recorded, patterns: Patterns) 
 
     segments: shape (CTAs, recorded warps, words); anchor: per CTA, see `Clocks`.
     """
-    sizes = np.diff(patterns.first)[recorded.pattern]
-    total = int(sizes.sum())
-    # Few large arrays rather than many small ones: memory that is new costs less in large pieces.
-    small, cycles = np.empty((7, total), np.int32), np.empty((2, total), np.int64)
-    columns = Columns(*small[:4], *cycles, *small[4:])
-    for begin, end in _blocks(recorded, sizes):
+    columns = empty_columns(int(recorded.spans.sum()))
+    for begin, end in _blocks(recorded):
         warps = Recorded(*(getattr(recorded, name)[begin:end] for name in Recorded.__dataclass_fields__))
-        spans = slice(int(warps.first[0]), int(warps.first[-1] + sizes[end - 1]))
+        spans = slice(int(warps.first[0]), int(warps.first[-1] + warps.spans[-1]))
         mine = Columns(*(getattr(columns, name)[spans] for name in Columns.__dataclass_fields__))
         words = segments[warps.area, warps.segment]
         if (warps.pattern == warps.pattern[0]).all():
@@ -96,17 +94,21 @@ def fill(segments: Words, anchor: Ints, recorded: Recorded, patterns: Patterns) 
     return columns
 
 
-def _blocks(recorded: Recorded, sizes: Ints) -> Iterator[tuple[int, int]]:
+def empty_columns(spans: int) -> Columns:
+    """Columns to be filled. New memory costs less in few large pieces than in many small ones."""
+    small, cycles = np.empty((7, spans), np.int32), np.empty((2, spans), np.int64)
+    return Columns(*small[:4], *cycles, *small[4:])
+
+
+def _blocks(recorded: Recorded) -> Iterator[tuple[int, int]]:
     """Ranges of warps that are filled in together."""
-    if not len(sizes):
-        return
+    warps, total = len(recorded.spans), int(recorded.spans.sum())
     changes = np.flatnonzero(recorded.pattern[1:] != recorded.pattern[:-1]) + 1
-    total = int(sizes.sum())
     cuts = np.searchsorted(recorded.first, np.arange(0, total, _BLOCK_SPANS))
     if total > len(changes) * _MIN_ALIKE_SPANS:
         cuts = np.concatenate([cuts, changes])
-    cuts = np.unique(np.concatenate([cuts, [0, len(sizes)]]))
-    yield from zip(cuts[:-1].tolist(), cuts[1:].tolist(), strict=True)
+    cuts = np.unique(np.concatenate([[0], cuts, [warps]]))
+    yield from itertools.pairwise(cuts.tolist())
 
 
 def _fill_alike(mine: Columns, words: Words, anchor: Ints, warps: Recorded, patterns: Patterns) -> None:
@@ -133,7 +135,7 @@ def _fill_alike(mine: Columns, words: Words, anchor: Ints, warps: Recorded, patt
 def _fill(mine: Columns, words: Words, anchor: Ints, warps: Recorded, patterns: Patterns) -> None:
     """Warps of any patterns."""
     at = spread(patterns.first, warps.pattern)
-    sizes = np.diff(patterns.first)[warps.pattern]
+    sizes = warps.spans
     for name in ("cta", "warp", "sm"):
         getattr(mine, name)[:] = np.repeat(getattr(warps, name), sizes)
     mine.span[:] = patterns.site[at]

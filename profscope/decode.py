@@ -53,6 +53,7 @@ class DecodedLaunch:
     are recorded. refused: CTAs that drew a ticket for an area and found none left. wait: for asynchronous
     intervals the position of the span whose return ended them, -1 for others; None if there are none. idle:
     positions of spans on ops of a pipelined loop for iterations that it did not have: those do nothing.
+    recorded: the warps whose spans these are, and whose are alike; None where spans were added.
     """
 
     sites: tuple[Span, ...]
@@ -75,6 +76,7 @@ class DecodedLaunch:
     refused: int = 0
     wait: Small | None = None
     idle: Ints = field(default_factory=lambda: np.zeros(0, np.int64))
+    recorded: Recorded | None = None
 
 
 def decode(buffer: npt.NDArray[np.uint8], manifest: Manifest) -> DecodedLaunch:
@@ -102,6 +104,7 @@ def decode(buffer: npt.NDArray[np.uint8], manifest: Manifest) -> DecodedLaunch:
         payloads=tuple(_payload(words, recorded, values) for values in patterns.values),
         refused=max(0, tickets(buffer) - len(found)) if manifest.selection.ctas == "sms" else 0,
         idle=_idle(recorded, patterns),
+        recorded=recorded,
     )
 
 
@@ -161,7 +164,7 @@ def _recorded(
     area, segment, pattern, warp = area[order], segment[order], pattern[order], warp[order]
     sizes = np.diff(patterns.first)[pattern]
     cta, sm = found["cta"][area].astype(np.int32), found["sm"][area].astype(np.int32)
-    return Recorded(area, segment, cta, sm, warp.astype(np.int32), pattern, np.cumsum(sizes) - sizes)
+    return Recorded(area, segment, cta, sm, warp.astype(np.int32), pattern, np.cumsum(sizes) - sizes, sizes)
 
 
 def _anomalies(columns: Columns, clocks: Clocks, manifest: Manifest) -> tuple[str, ...]:

@@ -18,7 +18,7 @@ import numpy as np
 import numpy.typing as npt
 
 from instrument_passes.manifest import Span
-from profscope.columns import spread
+from profscope.columns import Recorded, empty_columns, spread
 from profscope.decode import DecodedLaunch, Payload
 from profscope.patterns import FOR_ITERATION
 from profscope.tables import time_order
@@ -58,23 +58,26 @@ def with_transactions(decoded: DecodedLaunch) -> DecodedLaunch:
             copy[index] = len(sites)
             sites.append(replace(site, kind="async", name=site.name + SUFFIX, part="", payloads=()))
     start, wait = _all_pairs(decoded, sorted(channels))
-    starts = int(np.count_nonzero(copy[decoded.span] >= 0))
-
+    spans = len(decoded.span)
+    columns = empty_columns(spans + len(start))
+    for name, column in vars(columns).items():
+        column[:spans] = getattr(decoded, name)
+        column[spans:] = getattr(decoded, name)[start]
+    np.take(place, decoded.span, out=columns.span[:spans], mode="clip")  # other modes copy what they fill
+    columns.span[spans:] = copy[decoded.span[start]]
+    columns.end_cycle[spans:] = decoded.end_cycle[wait]
+    columns.parent[spans:] = start
+    columns.depth[spans:] += 1
+    ended_by = np.full(spans + len(start), -1, np.int32)
+    ended_by[spans:] = wait
     return replace(
         decoded,
+        **vars(columns),
         sites=tuple(sites),
-        span=np.concatenate([place[decoded.span], copy[decoded.span[start]]]),
-        cta=_with(decoded.cta, start),
-        warp=_with(decoded.warp, start),
-        sm=_with(decoded.sm, start),
-        start_cycle=_with(decoded.start_cycle, start),
-        end_cycle=_with(decoded.end_cycle, wait),
-        iteration=_with(decoded.iteration, start),
-        parent=np.concatenate([decoded.parent, start.astype(np.int32)]),
-        depth=np.concatenate([decoded.depth, decoded.depth[start] + np.int32(1)]),
-        wait=np.concatenate([np.full(len(decoded.span), -1, np.int32), wait.astype(np.int32)]),
-        unpaired=starts - len(start),
+        wait=ended_by,
+        unpaired=int(np.count_nonzero((copy >= 0)[decoded.span])) - len(start),
         payloads=(*decoded.payloads, *_iterations(decoded, start)),
+        recorded=None,
     )
 
 
@@ -88,10 +91,6 @@ def _iterations(decoded: DecodedLaunch, start: Ints) -> list[Payload]:
         value[payload.rows] = payload.values
     found = np.flatnonzero(value[start] >= 0)
     return [Payload(FOR_ITERATION, len(decoded.span) + found, value[start[found]])]
-
-
-def _with(values: npt.NDArray[Any], rows: Ints) -> npt.NDArray[Any]:
-    return np.concatenate([values, values[rows]])
 
 
 def _channels(sites: tuple[Span, ...]) -> set[int]:
@@ -118,7 +117,10 @@ def _all_pairs(decoded: DecodedLaunch, channels: Sequence[int]) -> tuple[Ints, I
     order = time_order(decoded)
     site, cta, warp = (column[order] for column in (decoded.span, decoded.cta, decoded.warp))
     first = np.concatenate([[0], np.flatnonzero(cta[1:] != cta[:-1]) + 1, [len(cta)]])
-    kind, chosen = _kinds(site, warp, first)
+    if isinstance(order, slice) and decoded.recorded is not None:
+        kind, chosen = _kinds(decoded.recorded)
+    else:
+        kind = chosen = np.arange(len(first) - 1)
     rows = spread(first, chosen)
     bounds = np.concatenate([[0], np.cumsum(np.diff(first)[chosen])])  # of the chosen CTAs, in `rows`
     lane = cta[rows].astype(np.int64) << 16 | warp[rows]
@@ -139,18 +141,18 @@ def _all_pairs(decoded: DecodedLaunch, channels: Sequence[int]) -> tuple[Ints, I
     return starts, waits
 
 
-def _kinds(site: npt.NDArray[np.int32], warp: npt.NDArray[np.int32], first: Ints) -> tuple[Ints, Ints]:
-    """Per CTA its kind, from 0, and per kind the first CTA of it. first: each CTA's first span, and one more."""
+def _kinds(recorded: Recorded) -> tuple[Ints, Ints]:
+    """Per CTA that has spans its kind, from 0, and per kind the first CTA of it."""
+    some = np.flatnonzero(recorded.spans)
+    cta, warp, pattern = recorded.cta[some], recorded.warp[some], recorded.pattern[some]
+    first = np.concatenate([[0], np.flatnonzero(cta[1:] != cta[:-1]) + 1, [len(cta)]])
     found: dict[bytes, int] = {}
-    chosen: list[int] = []
-    kind = np.empty(len(first) - 1, np.int64)
-    for index, (begin, end) in enumerate(itertools.pairwise(first.tolist())):
-        key = site[begin:end].tobytes() + warp[begin:end].tobytes()
-        if key not in found:
-            found[key] = len(chosen)
-            chosen.append(index)
-        kind[index] = found[key]
-    return kind, np.array(chosen, np.int64)
+    keys = [
+        warp[begin:end].tobytes() + pattern[begin:end].tobytes()
+        for begin, end in itertools.pairwise(first.tolist())
+    ]
+    kind = np.array([found.setdefault(key, len(found)) for key in keys], np.int64)
+    return kind, np.unique(kind, return_index=True)[1]
 
 
 def _pairs(
