@@ -18,7 +18,7 @@ from profscope.areas import first_wave, headers, launch_bits, segments, tickets
 from profscope.columns import Clocks, Columns, Recorded, fill, spread
 from profscope.patterns import PAYLOAD_TYPES, Patterns, Values, find_patterns, join
 from profscope.rows import SectionRows, find_rows
-from profscope.shapes import Shapes, Warps, shapes, warps_of
+from profscope.shapes import Shapes, Warps, shapes, warps_of, without_unused
 
 __all__ = ["DecodedLaunch", "Payload", "decode", "ring_rows"]
 
@@ -84,7 +84,7 @@ def decode(buffer: npt.NDArray[np.uint8], manifest: Manifest) -> DecodedLaunch:
     buffer = np.ascontiguousarray(buffer)
     found = headers(buffer, manifest)
     ring_log2 = launch_bits(buffer, manifest).ring_log2
-    words = segments(buffer, len(found), manifest, ring_log2)
+    words = without_unused(segments(buffer, len(found), manifest, ring_log2), manifest, ring_log2)
     if manifest.selection.ctas == "first":
         wave = first_wave(found)
         found, words = found[wave], words[wave]
@@ -103,7 +103,7 @@ def decode(buffer: npt.NDArray[np.uint8], manifest: Manifest) -> DecodedLaunch:
         anomalies=_anomalies(columns, clocks, manifest),
         payloads=tuple(_payload(words, recorded, values) for values in patterns.values),
         refused=max(0, tickets(buffer) - len(found)) if manifest.selection.ctas == "sms" else 0,
-        idle=_idle(recorded, patterns),
+        idle=_idle(recorded, patterns) if len(patterns.idle) else patterns.idle,
         recorded=recorded,
     )
 
@@ -113,7 +113,7 @@ def ring_rows(buffer: npt.NDArray[np.uint8], manifest: Manifest) -> int:
     buffer = np.ascontiguousarray(buffer)
     found = headers(buffer, manifest)
     ring_log2 = launch_bits(buffer, manifest).ring_log2
-    words = segments(buffer, len(found), manifest, ring_log2)
+    words = without_unused(segments(buffer, len(found), manifest, ring_log2), manifest, ring_log2)
     return max((each.rows.most for each in _sections(words, found, manifest, ring_log2)), default=0)
 
 
@@ -160,8 +160,9 @@ def _recorded(
     # The number of its warp is the place of a segment, unless warps are left out.
     chosen = manifest.selection.warps
     warp = np.array(chosen, np.int64)[segment] if chosen else segment
-    order = np.lexsort((warp, found["cta"][area]))
-    area, segment, pattern, warp = area[order], segment[order], pattern[order], warp[order]
+    if len(sections) > 1 or manifest.selection.ctas == "sms":  # or they are in order already
+        order = np.lexsort((warp, found["cta"][area]))
+        area, segment, pattern, warp = area[order], segment[order], pattern[order], warp[order]
     sizes = np.diff(patterns.first)[pattern]
     cta, sm = found["cta"][area].astype(np.int32), found["sm"][area].astype(np.int32)
     return Recorded(area, segment, cta, sm, warp.astype(np.int32), pattern, np.cumsum(sizes) - sizes, sizes)

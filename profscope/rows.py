@@ -13,7 +13,7 @@ import numpy.typing as npt
 from instrument_passes.manifest import Frame, Manifest, Section
 from instrument_passes.records import WORD
 
-__all__ = ["Rows", "SectionRows", "find_rows"]
+__all__ = ["Rows", "SectionRows", "count_column", "find_rows"]
 
 Ints = npt.NDArray[np.int64]
 Words = npt.NDArray[np.uint32]
@@ -75,7 +75,7 @@ def _root(start: Ints) -> Rows:
     return Rows(start, np.arange(len(start)), np.zeros_like(start), none, none, start)
 
 
-def _count_column(section: Section, frame: Frame) -> int:
+def count_column(section: Section, frame: Frame) -> int:
     """The column of the parent's rows that counts this frame's."""
     columns = enumerate(section.frames[frame.parent].columns)
     return next(c for c, column in columns if (column.kind, column.frame) == ("count", frame.index))
@@ -83,7 +83,7 @@ def _count_column(section: Section, frame: Frame) -> int:
 
 def _total(flat: Words, section: Section, frame: Frame, parent: Rows) -> Ints:
     """How many rows each warp appended, overwritten ones included."""
-    counted = flat[parent.newest + _count_column(section, frame)].astype(np.int64)
+    counted = flat[parent.newest + count_column(section, frame)].astype(np.int64)
     return np.where(parent.newest >= 0, counted, 0)
 
 
@@ -95,7 +95,7 @@ def _child(
     warp = np.repeat(np.arange(len(total)), kept)
     number = np.arange(len(warp)) + np.repeat(total - np.cumsum(kept), kept)
     # The parent row of row n is the first whose count exceeds n; parents are sorted by (warp, number).
-    after = flat[parent.at + _count_column(section, frame)].astype(np.int64)
+    after = flat[parent.at + count_column(section, frame)].astype(np.int64)
     before = np.zeros_like(after)
     same = parent.warp[1:] == parent.warp[:-1]
     before[1:][same] = after[:-1][same]

@@ -14,8 +14,9 @@ import numpy.typing as npt
 
 from instrument_passes.manifest import Manifest, Section
 from instrument_passes.records import WORD
+from profscope.rows import count_column
 
-__all__ = ["Shapes", "Warps", "shapes", "warps_of"]
+__all__ = ["Shapes", "Warps", "shapes", "warps_of", "without_unused"]
 
 Ints = npt.NDArray[np.int64]
 Words = npt.NDArray[np.uint32]
@@ -59,7 +60,7 @@ def warps_of(segments: Words, manifest: Manifest, index: int, started: Flags) ->
 
 def shapes(segments: Words, warps: Warps, manifest: Manifest, section: Section, ring_log2: int) -> Shapes:
     """Tell the shapes of these warps apart; they ran `section`."""
-    flags, counts = _words_that_matter(manifest, section, ring_log2)
+    flags, counts = _words_that_matter(manifest, section, ring_log2, segments.shape[2])
     found: dict[bytes, int] = {}
     first: list[int] = []
     of = np.empty(len(warps.area), np.int64)
@@ -67,12 +68,13 @@ def shapes(segments: Words, warps: Warps, manifest: Manifest, section: Section, 
     for begin in range(0, len(of), step):
         block = slice(begin, begin + step)
         words = segments[warps.area[block], warps.segment[block]]
-        written = (words != 0) & flags
+        written = words != 0
+        written &= flags
         counted = words[:, counts]
-        opens = np.ones(len(words), bool)
-        opens[1:] = (written[1:] != written[:-1]).any(axis=1)
-        opens[1:] |= (counted[1:] != counted[:-1]).any(axis=1)
-        heads = np.flatnonzero(opens)
+        if (written == written[0]).all() and (counted == counted[0]).all():
+            heads = np.zeros(1, np.int64)
+        else:
+            heads = _heads(written, counted)
         bits = np.packbits(written[heads], axis=1)
         keys = [a.tobytes() + b.tobytes() for a, b in zip(bits, counted[heads], strict=True)]
         for at, key in zip(heads.tolist(), keys, strict=True):
@@ -83,13 +85,46 @@ def shapes(segments: Words, warps: Warps, manifest: Manifest, section: Section, 
     return Shapes(of, np.array(first, np.int64))
 
 
-def _words_that_matter(manifest: Manifest, section: Section, ring_log2: int) -> tuple[Flags, Ints]:
-    """Of a segment: a flag for every word that counts as written or not, and the places of the counts."""
-    flags = np.zeros(manifest.segment_bytes(ring_log2) // WORD.itemsize, bool)
+def _heads(written: Flags, counted: Words) -> Ints:
+    """The warps that differ from the one before them."""
+    opens = np.ones(len(written), bool)
+    opens[1:] = (written[1:] != written[:-1]).any(axis=1)
+    opens[1:] |= (counted[1:] != counted[:-1]).any(axis=1)
+    return np.flatnonzero(opens)
+
+
+def without_unused(segments: Words, manifest: Manifest, ring_log2: int) -> Words:
+    """The segments less the words at their ends that no warp has reached: rings may be far longer than needed.
+
+    segments: shape (CTAs, recorded warps, words); so is the view that is returned.
+    """
+    words = manifest.fixed_bytes // WORD.itemsize
+    for section in manifest.sections:
+        rows: list[int] = []
+        for frame in section.frames:
+            if frame.parent < 0:
+                rows.append(1)
+                continue
+            above = section.frames[frame.parent]
+            at, width = manifest.start(above, ring_log2) // WORD.itemsize, len(above.columns)
+            counts = segments[:, :, at + count_column(section, frame) : at + rows[above.index] * width : width]
+            rows.append(min(int(counts.max(initial=0)), frame.rows(ring_log2)))
+            if frame.is_ring:
+                start = manifest.start(frame, ring_log2) // WORD.itemsize
+                words = max(words, start + rows[frame.index] * len(frame.columns))
+    return segments[:, :, :words]
+
+
+def _words_that_matter(
+    manifest: Manifest, section: Section, ring_log2: int, words: int
+) -> tuple[Flags, Ints]:
+    """Of a segment's first words: a flag for all that count as written or not, and the places of counts."""
+    flags = np.zeros(words, bool)
     counts: list[Ints] = [np.zeros(0, np.int64)]
     for frame in section.frames:
-        rows = np.arange(frame.rows(ring_log2), dtype=np.int64) * len(frame.columns)
-        rows += manifest.start(frame, ring_log2) // WORD.itemsize
+        start, width = manifest.start(frame, ring_log2) // WORD.itemsize, len(frame.columns)
+        some = np.clip((words - start) // width, 0, frame.rows(ring_log2))
+        rows = start + np.arange(some, dtype=np.int64) * width
         for at, column in enumerate(frame.columns):
             if column.kind in _WRITTEN_OR_NOT:
                 flags[rows + at] = True
