@@ -10,6 +10,7 @@ import numpy as np
 import numpy.typing as npt
 
 from profscope.patterns import Patterns
+from profscope.shapes import words_of
 
 __all__ = ["Clocks", "Columns", "Recorded", "empty_columns", "fill", "spread"]
 
@@ -25,6 +26,7 @@ WRAP_CYCLES = 1 << 32
 _BLOCK_SPANS = 1 << 15
 # Neighbours of one pattern are filled in together where that many spans come with each change of pattern.
 _MIN_ALIKE_SPANS = 2048
+_SHORT_PATTERN = 8  # spans
 
 
 class Clocks:
@@ -82,11 +84,11 @@ def fill(segments: Words, anchor: Ints, recorded: Recorded, patterns: Patterns) 
     segments: shape (CTAs, recorded warps, words); anchor: per CTA, see `Clocks`.
     """
     columns = empty_columns(int(recorded.spans.sum()))
-    for begin, end in _blocks(recorded):
+    for begin, end in _blocks(recorded, segments.shape[1]):
         warps = Recorded(*(getattr(recorded, name)[begin:end] for name in Recorded.__dataclass_fields__))
         spans = slice(int(warps.first[0]), int(warps.first[-1] + warps.spans[-1]))
         mine = Columns(*(getattr(columns, name)[spans] for name in Columns.__dataclass_fields__))
-        words = segments[warps.area, warps.segment]
+        words = words_of(segments, warps.area, warps.segment)
         if (warps.pattern == warps.pattern[0]).all():
             _fill_alike(mine, words, anchor[warps.area], warps, patterns)
         else:
@@ -100,11 +102,12 @@ def empty_columns(spans: int) -> Columns:
     return Columns(*small[:4], *cycles, *small[4:])
 
 
-def _blocks(recorded: Recorded) -> Iterator[tuple[int, int]]:
-    """Ranges of warps that are filled in together."""
+def _blocks(recorded: Recorded, of_cta: int) -> Iterator[tuple[int, int]]:
+    """Ranges of warps that are filled in together. of_cta: warps of a CTA; whole CTAs are faster to read."""
     warps, total = len(recorded.spans), int(recorded.spans.sum())
     changes = np.flatnonzero(recorded.pattern[1:] != recorded.pattern[:-1]) + 1
     cuts = np.searchsorted(recorded.first, np.arange(0, total, _BLOCK_SPANS))
+    cuts -= cuts % of_cta
     if total > len(changes) * _MIN_ALIKE_SPANS:
         cuts = np.concatenate([cuts, changes])
     cuts = np.unique(np.concatenate([[0], cuts, [warps]]))
@@ -114,22 +117,26 @@ def _blocks(recorded: Recorded) -> Iterator[tuple[int, int]]:
 def _fill_alike(mine: Columns, words: Words, anchor: Ints, warps: Recorded, patterns: Patterns) -> None:
     """Warps of one pattern: it is laid out as many times as there are warps."""
     which = int(warps.pattern[0])
-    spans = slice(int(patterns.first[which]), int(patterns.first[which + 1]))
-    shape = len(words), spans.stop - spans.start
-    for name in ("cta", "warp", "sm"):
-        getattr(mine, name).reshape(shape)[:] = getattr(warps, name)[:, None]
-    mine.span.reshape(shape)[:] = patterns.site[spans]
-    mine.iteration.reshape(shape)[:] = patterns.iteration[spans]
-    mine.depth.reshape(shape)[:] = patterns.depth[spans]
-    parent, above = mine.parent.reshape(shape), patterns.parent[spans]
-    np.add(above, warps.first.astype(np.int32)[:, None], out=parent)
-    parent[:, above < 0] = -1
+    first, size = int(patterns.first[which]), int(warps.spans[0])
+    tables = {name: column.reshape(len(words), size) for name, column in vars(mine).items()}
     low = anchor.astype(np.uint32)[:, None]
-    clocks = np.empty(shape, np.uint32)
-    for cycles, places in ((mine.start_cycle, patterns.begin), (mine.end_cycle, patterns.end)):
-        np.take(words, places[spans], axis=1, out=clocks, mode="clip")  # other modes copy `clocks`
-        np.subtract(clocks, low, out=clocks)  # wraps as the clock does
-        np.add(clocks, anchor[:, None], out=cycles.reshape(shape))
+    # Of a short pattern one span at a time, of all warps: numpy's inner loop runs along the longer side.
+    for some in [slice(0, size)] if size > _SHORT_PATTERN else [slice(at, at + 1) for at in range(size)]:
+        table = {name: whole[:, some] for name, whole in tables.items()}
+        spans = slice(first + some.start, first + some.stop)
+        for name in ("cta", "warp", "sm"):
+            table[name][:] = getattr(warps, name)[:, None]
+        table["span"][:] = patterns.site[spans]
+        table["iteration"][:] = patterns.iteration[spans]
+        table["depth"][:] = patterns.depth[spans]
+        above = patterns.parent[spans]
+        np.add(above, warps.first.astype(np.int32)[:, None], out=table["parent"])
+        table["parent"][:, above < 0] = -1
+        clocks = np.empty(table["span"].shape, np.uint32)
+        for name, places in (("start_cycle", patterns.begin), ("end_cycle", patterns.end)):
+            np.take(words, places[spans], axis=1, out=clocks, mode="clip")  # other modes copy `clocks`
+            np.subtract(clocks, low, out=clocks)  # wraps as the clock does
+            np.add(clocks, anchor[:, None], out=table[name])
 
 
 def _fill(mine: Columns, words: Words, anchor: Ints, warps: Recorded, patterns: Patterns) -> None:

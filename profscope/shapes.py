@@ -7,6 +7,7 @@ Most kernels have few shapes, and neighbours mostly share theirs.
 
 from __future__ import annotations
 
+from operator import itemgetter
 from typing import NamedTuple
 
 import numpy as np
@@ -16,7 +17,7 @@ from instrument_passes.manifest import Manifest, Section
 from instrument_passes.records import WORD
 from profscope.rows import count_column
 
-__all__ = ["Shapes", "Warps", "shapes", "warps_of", "without_unused"]
+__all__ = ["Shapes", "Warps", "shapes", "warps_of", "without_unused", "words_of"]
 
 Ints = npt.NDArray[np.int64]
 Words = npt.NDArray[np.uint32]
@@ -64,10 +65,11 @@ def shapes(segments: Words, warps: Warps, manifest: Manifest, section: Section, 
     found: dict[bytes, int] = {}
     first: list[int] = []
     of = np.empty(len(warps.area), np.int64)
-    step = max(1, _BLOCK_WORDS // max(1, segments.shape[2]))
+    of_cta = segments.shape[1]
+    step = max(1, _BLOCK_WORDS // max(1, of_cta * segments.shape[2])) * of_cta
     for begin in range(0, len(of), step):
         block = slice(begin, begin + step)
-        words = segments[warps.area[block], warps.segment[block]]
+        words = words_of(segments, warps.area[block], warps.segment[block])
         written = words != 0
         written &= flags
         counted = words[:, counts]
@@ -75,13 +77,16 @@ def shapes(segments: Words, warps: Warps, manifest: Manifest, section: Section, 
             heads = np.zeros(1, np.int64)
         else:
             heads = _heads(written, counted)
-        bits = np.packbits(written[heads], axis=1)
-        keys = [a.tobytes() + b.tobytes() for a, b in zip(bits, counted[heads], strict=True)]
-        for at, key in zip(heads.tolist(), keys, strict=True):
+        bits, numbers = np.packbits(written[heads], axis=1), counted[heads].view(np.uint8)
+        both = np.concatenate([bits, numbers], axis=1)
+        keys = both.view(np.dtype((np.void, both.shape[1])))[:, 0].tolist()
+        first_with = dict(zip(reversed(keys), reversed(heads.tolist()), strict=True))
+        for key, at in sorted(first_with.items(), key=itemgetter(1)):
             if key not in found:
                 found[key] = len(first)
                 first.append(begin + at)
-        of[block] = np.repeat([found[key] for key in keys], np.diff(heads, append=len(words)))
+        numbered = np.fromiter(map(found.__getitem__, keys), np.int64, len(keys))
+        of[block] = np.repeat(numbered, np.diff(heads, append=len(words)))
     return Shapes(of, np.array(first, np.int64))
 
 
@@ -91,6 +96,18 @@ def _heads(written: Flags, counted: Words) -> Ints:
     opens[1:] = (written[1:] != written[:-1]).any(axis=1)
     opens[1:] |= (counted[1:] != counted[:-1]).any(axis=1)
     return np.flatnonzero(opens)
+
+
+def words_of(segments: Words, area: Ints, segment: Ints) -> Words:
+    """The words of one or more warps, shape (warps, words); they may be a view."""
+    of_cta = segments.shape[1]
+    first, end = int(area[0]), int(area[-1]) + 1
+    # Whole CTAs that follow each other are read in one piece.
+    if len(area) == (end - first) * of_cta:
+        place = area * of_cta + segment
+        if (place == np.arange(first * of_cta, end * of_cta)).all():
+            return segments[first:end].reshape(len(area), segments.shape[2])
+    return segments[area, segment]
 
 
 def without_unused(segments: Words, manifest: Manifest, ring_log2: int) -> Words:
