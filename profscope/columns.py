@@ -25,7 +25,7 @@ WRAP_CYCLES = 1 << 32
 # Spans that are filled in together: what is worked out about them should stay in a core's own cache.
 _BLOCK_SPANS = 1 << 15
 # Neighbours of one pattern are filled in together where that many spans come with each change of pattern.
-_MIN_ALIKE_SPANS = 2048
+_MIN_ALIKE_SPANS = 8192
 _SHORT_PATTERN = 8  # spans
 
 
@@ -49,8 +49,8 @@ class Clocks:
 class Recorded:
     """The warps of a launch in the order of the table; one entry each.
 
-    area: position of the CTA; segment: the warp's in its area; cta, sm, warp: ids; pattern: among those of the
-    launch; first: position of its first span; spans: how many it has.
+    area: position of the CTA; segment: the warp's in its area; cta, sm, warp: ids; pattern: among those of
+    the launch; first: position of its first span; spans: how many it has.
     """
 
     area: Ints
@@ -141,7 +141,9 @@ def _fill_alike(mine: Columns, words: Words, anchor: Ints, warps: Recorded, patt
 
 def _fill(mine: Columns, words: Words, anchor: Ints, warps: Recorded, patterns: Patterns) -> None:
     """Warps of any patterns."""
-    at = spread(patterns.first, warps.pattern)
+    at: Ints | slice = spread(patterns.first, warps.pattern)
+    if (np.diff(warps.pattern) == 1).all():  # every warp has a pattern of its own
+        at = slice(int(patterns.first[warps.pattern[0]]), int(patterns.first[warps.pattern[-1] + 1]))
     sizes = warps.spans
     for name in ("cta", "warp", "sm"):
         getattr(mine, name)[:] = np.repeat(getattr(warps, name), sizes)
@@ -160,4 +162,6 @@ def spread(first: Ints, which: Ints) -> Ints:
     """All i from first[w] to first[w + 1], for each w of `which` in turn."""
     sizes = np.diff(first)[which]
     ends = np.cumsum(sizes)
-    return np.arange(int(ends[-1]) if len(ends) else 0) + np.repeat(first[:-1][which] - ends + sizes, sizes)
+    found: Ints = np.repeat(first[:-1][which] - ends + sizes, sizes)
+    found += np.arange(len(found))
+    return found

@@ -1,8 +1,8 @@
 """From one launch's buffer to columns of spans: numpy only, no loop over records.
 
-Warps that took the same way through the kernel wrote the same words, but for the clocks in them. So the way is
-worked out once for each shape that a warp's words have (`shapes`, `rows`, `patterns`), and what is left to do
-for every span is to fetch its clocks (`columns`).
+Warps that took the same way through the kernel wrote the same words, but for the clocks in them. So the way
+is worked out once for each shape that a warp's words have (`shapes`, `rows`, `patterns`), and what is left to
+do for every span is to fetch its clocks (`columns`).
 """
 
 from __future__ import annotations
@@ -40,8 +40,8 @@ class Payload:
 class DecodedLaunch:
     """Spans of one launch; all arrays have one entry per span.
 
-    As `decode` makes them they stand in order of CTA and warp and in program order, which is the order of time
-    unless the hardware read clocks in another one.
+    As `decode` makes them they stand in order of CTA and warp and in program order, which is the order of
+    time unless clocks were read in another one.
 
     span: index into `sites`; cta, warp, sm; start_cycle, end_cycle (SM clock64); iteration (-1 outside
     loops); parent: position in these arrays, -1 at a root; depth. headers: the CTA headers (CTA_HEADER
@@ -118,7 +118,7 @@ def ring_rows(buffer: npt.NDArray[np.uint8], manifest: Manifest) -> int:
 
 
 class _Section(NamedTuple):
-    """What the warps of one section wrote. words: whole segments, of one warp of each shape; rows: in those."""
+    """What the warps of one section wrote. words: segments, of one warp of each shape; rows: in those."""
 
     warps: Warps
     shapes: Shapes
@@ -141,12 +141,11 @@ def _sections(
 
 def _patterns(sections: list[_Section], manifest: Manifest) -> Patterns:
     """A pattern for every shape, section by section."""
-    parts, site_bases, lost = [], [], False
+    parts, lost = [], False
     for section, each in zip(manifest.sections, sections, strict=True):
         lost = lost or bool(each.rows.dropped.any())
         parts.append(find_patterns(each.words, section, each.rows, lost=lost))
-        site_bases.append(sum(len(earlier.spans) for earlier in manifest.sections[: len(site_bases)]))
-    return join(parts, site_bases)
+    return join(parts, manifest.sections)
 
 
 def _recorded(

@@ -1,4 +1,4 @@
-"""The spans of a warp as its rows tell them, in program order: where each begins and ends, and what is around it.
+"""The spans of a warp as its rows tell them, in program order: where each begins and ends, and under what.
 
 A pattern holds places of words and no clocks, so that it serves every warp of the same shape.
 """
@@ -31,9 +31,9 @@ PAYLOAD_TYPES: Final = {"i32": np.dtype("<i4"), "f32": np.dtype("<f4")}
 class Values:
     """What spans carry as `name`, in order of pattern and span.
 
-    kind: the column's in PAYLOAD_TYPES, or "" for numbers that the pattern itself knows. first: per pattern, its
-    first entry here, and one more; span: position in the pattern. source: place of a word in the segment, or
-    of kind "" the number.
+    kind: the column's in PAYLOAD_TYPES, or "" for numbers that the pattern itself knows. first: per pattern,
+    its first entry here, and one more; span: position in the pattern. source: place of a word in the segment,
+    or of kind "" the number.
     """
 
     name: str
@@ -55,8 +55,8 @@ class Patterns:
 
     first: Ints
     site: Small
-    begin: Ints
-    end: Ints
+    begin: Small
+    end: Small
     iteration: Small
     parent: Small
     depth: Small
@@ -67,30 +67,32 @@ class Patterns:
 
 @dataclass(frozen=True)
 class _Site:
-    """One span of the manifest, per row of its frame: where it ran to its end, and the places of its clocks."""
+    """One span of the manifest, per row of its frame: whether it is one, and the place of its end's clock."""
 
     valid: Flags
-    begin: Ints
-    end: Ints
+    end: Small
     parent_row: Ints | None  # row of the parent span's frame; None where it is the same
 
 
 def find_patterns(words: Words, section: Section, rows: SectionRows, *, lost: bool) -> Patterns:
     """A pattern for each of these warps; sites by their id in the section.
 
-    words: whole segments, shape (warps, words of a segment); rows: those in them. lost: whether any ring of the
-    launch has dropped rows so far.
+    words: segments, shape (warps, words); rows: those in them. lost: whether any ring of the launch has
+    dropped rows so far.
     """
     return _Finder(words, section, rows).patterns(lost=lost)
 
 
-def join(parts: Sequence[Patterns], site_bases: Sequence[int]) -> Patterns:
-    """The patterns of all sections one after the other. site_bases: per section, the index of its span 0."""
+def join(parts: Sequence[Patterns], sections: Sequence[Section]) -> Patterns:
+    """The patterns of all sections one after the other."""
+    if len(parts) == 1:
+        return parts[0]
     pattern_base = np.cumsum([0, *(len(part.first) - 1 for part in parts)])
     span_base = np.cumsum([0, *(len(part.site) for part in parts)])
     patterns = int(pattern_base[-1])
+    site_bases = np.cumsum([0, *(len(section.spans) for section in sections)])[:-1]
 
-    def joined(name: str, dtype: type, bases: Sequence[int] | Ints | None = None) -> npt.NDArray[Any]:
+    def joined(name: str, dtype: type, bases: Ints | None = None) -> npt.NDArray[Any]:
         columns = [getattr(part, name) for part in parts]
         if bases is not None:
             columns = [column + base for column, base in zip(columns, bases, strict=True)]
@@ -104,8 +106,8 @@ def join(parts: Sequence[Patterns], site_bases: Sequence[int]) -> Patterns:
             span_base[-1],
         ),
         site=joined("site", np.int32, site_bases),
-        begin=joined("begin", np.int64),
-        end=joined("end", np.int64),
+        begin=joined("begin", np.int32),
+        end=joined("end", np.int32),
         iteration=joined("iteration", np.int32),
         parent=joined("parent", np.int32),
         depth=joined("depth", np.int32),
@@ -133,7 +135,7 @@ def _values(name: str, kind: str, first: Ints, sources: list[tuple[Ints, Ints]])
 class _Finder:
     def __init__(self, words: Words, section: Section, rows: SectionRows) -> None:
         self.flat = words.reshape(-1)
-        self.warps, self.width = words.shape
+        self.warps = len(words)
         self.section = section
         self.rows = rows.frames
         self.unmatched = np.zeros(self.warps, np.int64)
@@ -144,24 +146,22 @@ class _Finder:
             self.sites[span.id] = self._site(span)
         first, place = self._places()
         size = int(first[-1])
-        site, iteration, parent, depth = (np.empty(size, np.int32) for _ in range(4))
-        begin, end = np.empty(size, np.int64), np.empty(size, np.int64)
+        site, begin, end, iteration, parent, depth = np.empty((6, size), np.int32)
         idle = [np.zeros(0, np.int64)]
         carried: dict[tuple[str, str], list[tuple[Ints, Ints]]] = {}
         for span in self.section.spans:
             found, rows = self.sites[span.id], self.rows[span.frame]
             # Nearly always everything is valid, and then nothing is copied.
             where = slice(None) if found.valid.all() else np.flatnonzero(found.valid)
-            at, warp = place[span.id][where], rows.warp[where]
-            of_segment = warp * self.width
+            at = (place[span.id] + first[rows.warp])[where]
             site[at] = span.id
-            begin[at], end[at] = found.begin[where] - of_segment, found.end[where] - of_segment
+            begin[at], end[at] = rows.place[where] + span.begin, found.end[where]
             iteration[at] = rows.iteration[where]
-            parent[at] = self._parent(span, found, place)[where] - first[warp] if span.parent >= 0 else -1
+            parent[at] = self._parent(span, found, place)[where] if span.parent >= 0 else -1
             depth[at] = self._depth(span)
             for column in span.payloads:
                 word = self.section.frames[span.frame].columns[column]
-                source = rows.at[where] + column - of_segment
+                source = rows.place[where].astype(np.int64) + column
                 carried.setdefault((word.name, word.kind), []).append((at, source))
             worked_for = self._worked_for(span, lost=lost)
             if worked_for is not None:
@@ -187,10 +187,10 @@ class _Finder:
                 above = self._ancestor_row(span)
                 valid_above = valid_above[above]
             valid &= valid_above
-        return _Site(valid, rows.at + span.begin, end, above)
+        return _Site(valid, end, above)
 
     def _places(self) -> tuple[Ints, dict[int, Ints]]:
-        """Per warp the first of its spans, and one more; per site and row the place of its span, if valid."""
+        """Per warp its first span, and one more; per site and row a valid span's place in its pattern."""
         frames = self.section.frames
         sizes = [np.zeros(len(rows.at), np.int64) for rows in self.rows]
         for span in self.section.spans:
@@ -200,7 +200,7 @@ class _Finder:
                 sizes[frame.parent] += self._per_instance(frame, sizes[frame.index])
         first = np.concatenate([[0], np.cumsum(sizes[0])])
         # Per frame and row, the place of the next span.
-        cursors: dict[int, Ints] = {0: first[:-1].copy()}
+        cursors: dict[int, Ints] = {0: np.zeros(self.warps, np.int64)}
         place: dict[int, Ints] = {}
 
         def enter(frame: Frame) -> None:
@@ -244,21 +244,21 @@ class _Finder:
         written: Flags = self.flat[self.rows[frame].at + column] != 0
         return written
 
-    def _end(self, span: Span, frame: Frame) -> tuple[Flags, Ints]:
+    def _end(self, span: Span, frame: Frame) -> tuple[Flags, Small]:
         """Where a span has ended, and the place of the clock that says when; per row of its frame."""
         if not span.ends:
             return self._end_of_iteration(span, frame)
-        at = self.rows[frame.index].at
-        ended, end = self._written(frame.index, span.ends[0]), at + span.ends[0]
+        place = self.rows[frame.index].place
+        ended, end = self._written(frame.index, span.ends[0]), place + np.int32(span.ends[0])
         for column in span.ends[1:]:
-            end = np.where(ended, end, at + column)
+            end = np.where(ended, end, place + np.int32(column))
             ended = ended | self._written(frame.index, column)
         return ended, end
 
-    def _end_of_iteration(self, span: Span, frame: Frame) -> tuple[Flags, Ints]:
+    def _end_of_iteration(self, span: Span, frame: Frame) -> tuple[Flags, Small]:
         """An iteration lasts until the next one of its loop begins; the last one until the loop ends."""
         rows = self.rows[frame.index]
-        began, start = self._written(frame.index, span.begin), rows.at + span.begin
+        began, start = self._written(frame.index, span.begin), rows.place + np.int32(span.begin)
         loop_ended, loop_end = self._end(self.section.spans[frame.loop], self.section.frames[frame.parent])
         ended, end = loop_ended[rows.instance], loop_end[rows.instance]
         follows = (rows.instance[1:] == rows.instance[:-1]) & began[1:]

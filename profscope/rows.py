@@ -16,6 +16,7 @@ from instrument_passes.records import WORD
 __all__ = ["Rows", "SectionRows", "count_column", "find_rows"]
 
 Ints = npt.NDArray[np.int64]
+Small = npt.NDArray[np.int32]
 Words = npt.NDArray[np.uint32]
 
 
@@ -23,12 +24,14 @@ Words = npt.NDArray[np.uint32]
 class Rows:
     """The rows of one frame that survived, in order of warp and row.
 
-    at: place of the row's first word among all words; warp: whose it is; number: row number since the warp
-    started; instance: which parent row (position in the parent's Rows) it belongs to; iteration: row number
-    within that instance. newest: per warp, the place of its last row, survived or not, -1 where there is none.
+    at: place of the row's first word among all words; place: the same in its segment; warp: whose it is;
+    number: row number since the warp started; instance: which parent row (position in the parent's Rows) it
+    belongs to; iteration: row number within that instance. newest: per warp, where among all words its last
+    row is, survived or not, -1 where there is none.
     """
 
     at: Ints
+    place: Small
     warp: Ints
     number: Ints
     instance: Ints
@@ -48,20 +51,21 @@ class SectionRows:
 
 
 def find_rows(words: Words, manifest: Manifest, section: Section, ring_log2: int) -> SectionRows:
-    """The rows of every frame. words: whole segments, shape (warps, words of a segment), contiguous."""
+    """The rows of every frame. words: segments, shape (warps, words), contiguous."""
     flat = words.reshape(-1)
-    origin = np.arange(len(words), dtype=np.int64) * words.shape[1]
+    origin = np.arange(len(words), dtype=np.int64) * words.shape[1]  # of the segments
     frames: list[Rows] = []
     records, dropped = np.zeros(len(words), np.int64), np.zeros(len(words), np.int64)
     most = 0
     for frame in section.frames:
-        start = origin + manifest.start(frame, ring_log2) // WORD.itemsize
+        start = manifest.start(frame, ring_log2) // WORD.itemsize
         clocks = np.array([c for c, column in enumerate(frame.columns) if column.kind == "clock"], np.int64)
         if frame.parent < 0:
-            rows = _root(start)
+            rows = _root(origin, start)
         else:
             total = _total(flat, section, frame, frames[frame.parent])
-            rows = _child(flat, section, frame, frames[frame.parent], total, start, frame.rows(ring_log2))
+            capacity = frame.rows(ring_log2)
+            rows = _child(flat, section, frame, frames[frame.parent], total, origin, start, capacity)
             dropped += (total - np.bincount(rows.warp, minlength=len(words))) * len(clocks)
             most = max(most, int(total.max(initial=0))) if frame.is_ring else most
         written = np.count_nonzero(flat[rows.at[:, None] + clocks], axis=1)
@@ -70,9 +74,10 @@ def find_rows(words: Words, manifest: Manifest, section: Section, ring_log2: int
     return SectionRows(frames, records, dropped, most)
 
 
-def _root(start: Ints) -> Rows:
-    none = np.full(len(start), -1, np.int64)
-    return Rows(start, np.arange(len(start)), np.zeros_like(start), none, none, start)
+def _root(origin: Ints, start: int) -> Rows:
+    none, at = np.full(len(origin), -1, np.int64), origin + start
+    place = np.full(len(origin), start, np.int32)
+    return Rows(at, place, np.arange(len(origin)), np.zeros_like(origin), none, none, at)
 
 
 def count_column(section: Section, frame: Frame) -> int:
@@ -88,7 +93,14 @@ def _total(flat: Words, section: Section, frame: Frame, parent: Rows) -> Ints:
 
 
 def _child(
-    flat: Words, section: Section, frame: Frame, parent: Rows, total: Ints, start: Ints, capacity: int
+    flat: Words,
+    section: Section,
+    frame: Frame,
+    parent: Rows,
+    total: Ints,
+    origin: Ints,
+    start: int,
+    capacity: int,
 ) -> Rows:
     """Rows of a loop's frame: row n is in slot n modulo the capacity, which keeps the newest."""
     kept = np.minimum(total, capacity)
@@ -117,6 +129,6 @@ def _child(
     if not keep.all():
         warp, number, instance = warp[keep], number[keep], instance[keep]
     row_words = len(frame.columns)
-    at = start[warp] + number % capacity * row_words
-    newest = np.where(total > 0, start + (total - 1) % capacity * row_words, -1)
-    return Rows(at, warp, number, instance, number - before[instance], newest)
+    place = (start + number % capacity * row_words).astype(np.int32)
+    newest = np.where(total > 0, origin + start + (total - 1) % capacity * row_words, -1)
+    return Rows(origin[warp] + place, place, warp, number, instance, number - before[instance], newest)

@@ -1,8 +1,8 @@
 """Which warps took the same way through their program: what is worked out for one of them holds for all.
 
-How many rows a warp wrote, which of its words hold clocks, and so which spans it has and where their begins and
-ends stand: all of that follows from its counts and from which of its words are zero. That is the warp's shape.
-Most kernels have few shapes, and neighbours mostly share theirs.
+How many rows a warp wrote, which of its words hold clocks, and so which spans it has and where their begins
+and ends stand: all of that follows from its counts and from which of its words are zero. That is the warp's
+shape. Most kernels have few shapes, and neighbours mostly share theirs.
 """
 
 from __future__ import annotations
@@ -111,7 +111,7 @@ def words_of(segments: Words, area: Ints, segment: Ints) -> Words:
 
 
 def without_unused(segments: Words, manifest: Manifest, ring_log2: int) -> Words:
-    """The segments less the words at their ends that no warp has reached: rings may be far longer than needed.
+    """The segments less what no warp has reached at their ends: rings may be far longer than needed.
 
     segments: shape (CTAs, recorded warps, words); so is the view that is returned.
     """
@@ -124,7 +124,9 @@ def without_unused(segments: Words, manifest: Manifest, ring_log2: int) -> Words
                 continue
             above = section.frames[frame.parent]
             at, width = manifest.start(above, ring_log2) // WORD.itemsize, len(above.columns)
-            counts = segments[:, :, at + count_column(section, frame) : at + rows[above.index] * width : width]
+            counts = segments[
+                :, :, at + count_column(section, frame) : at + rows[above.index] * width : width
+            ]
             rows.append(min(int(counts.max(initial=0)), frame.rows(ring_log2)))
             if frame.is_ring:
                 start = manifest.start(frame, ring_log2) // WORD.itemsize

@@ -38,7 +38,7 @@ def span_table(launches: Sequence[Part], pool: ThreadPoolExecutor) -> pd.DataFra
     }
     coded = {name: _codes(values) for name, values in texts.items()}
     lines = np.array([site.line for site in sites], np.int32)
-    columns: dict[str, npt.NDArray[np.generic]] = {
+    columns: dict[str, npt.NDArray[Any]] = {
         name: np.empty(rows, coded[name][0].dtype if name in coded else dtype)
         for name, dtype in SPAN_DTYPES.items()
     }
@@ -47,7 +47,10 @@ def span_table(launches: Sequence[Part], pool: ThreadPoolExecutor) -> pd.DataFra
     stages = np.array([STAGES.index(site.stage) if site.stage else -1 for site in sites], np.int8)
     if (stages >= 0).any():
         columns["stage"] = np.empty(rows, np.int8)
-    of_site = {name: codes for name, (codes, _) in coded.items()} | {"line": lines, "stage": stages}
+    of_site: dict[str, npt.NDArray[Any]] = {name: codes for name, (codes, _) in coded.items()} | {
+        "line": lines,
+        "stage": stages,
+    }
 
     def fill(index: int) -> None:
         first, end = int(row_base[index]), int(row_base[index + 1])
@@ -82,7 +85,7 @@ def span_table(launches: Sequence[Part], pool: ThreadPoolExecutor) -> pd.DataFra
 
 
 def _rank(order: Ints | slice, spans: int, first: int) -> Ints:
-    """The row of every span, and behind them -1, where a parent of -1 looks. first: row of the launch's first."""
+    """The row of every span, and behind them -1, where a parent of -1 looks. first: of the launch's rows."""
     rank = np.empty(spans + 1, np.int64)
     rank[:-1][order] = np.arange(first, first + spans)
     rank[-1] = -1

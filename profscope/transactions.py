@@ -12,7 +12,6 @@ from __future__ import annotations
 import itertools
 from collections.abc import Sequence
 from dataclasses import replace
-from typing import Any
 
 import numpy as np
 import numpy.typing as npt
@@ -111,8 +110,8 @@ def _channels(sites: tuple[Span, ...]) -> set[int]:
 def _all_pairs(decoded: DecodedLaunch, channels: Sequence[int]) -> tuple[Ints, Ints]:
     """Positions of starts, and for each that of the wait that ended it.
 
-    They follow from which spans the warps of a CTA have and in what order, which is the same for many CTAs: they
-    are counted out in one CTA of each kind.
+    They follow from which spans the warps of a CTA have and in what order, which is the same for many CTAs:
+    they are counted out in one CTA of each kind.
     """
     order = time_order(decoded)
     site, cta, warp = (column[order] for column in (decoded.span, decoded.cta, decoded.warp))
