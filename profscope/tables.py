@@ -103,11 +103,11 @@ def _fill(
     """Some rows of a launch. here: the columns' parts; of_site: what sites say; at: the spans, in order."""
     site = decoded.span[at].astype(np.intp)
     for name, values in of_site.items():
-        here[name][:] = values[site]
+        here[name][:] = values.take(site)
     for name in ("cta", "sm", "warp", "iteration", "depth"):
         here[name][:] = getattr(decoded, name)[at]
-    here["parent"][:] = rank[decoded.parent[at]]
-    here["wait"][:] = -1 if decoded.wait is None else rank[decoded.wait[at]]
+    here["parent"][:] = rank.take(decoded.parent[at])
+    here["wait"][:] = -1 if decoded.wait is None else rank.take(decoded.wait[at])
     start, end, sm = decoded.start_cycle[at], decoded.end_cycle[at], here["sm"]
     here["start_cycle"][:] = start
     np.subtract(end, start, out=here["duration_cycles"])

@@ -111,11 +111,11 @@ class TimeBase:
 
     def _along(self, cycle: Ints, point: Ints) -> Floats:
         # Each step into memory that the last one has just used.
-        since = self.point_cycle[point]
+        since = self.point_cycle.take(point)
         np.subtract(cycle, since, out=since)
-        ns: Floats = self.point_slope[point]
+        ns: Floats = self.point_slope.take(point)
         np.multiply(since, ns, out=ns)
-        np.add(self.point_ns[point], ns, out=ns)
+        np.add(self.point_ns.take(point), ns, out=ns)
         return ns
 
 
