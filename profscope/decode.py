@@ -32,7 +32,7 @@ class Payload:
     """The values of one name: column `name` of the spans at `rows` (positions), int32 or float32."""
 
     name: str
-    rows: Ints
+    rows: Small
     values: npt.NDArray[Any]
 
 
@@ -182,12 +182,17 @@ def _anomalies(columns: Columns, clocks: Clocks, manifest: Manifest) -> tuple[st
 
 def _payload(words: Words, recorded: Recorded, values: Values) -> Payload:
     """What the spans of all warps carry as one name."""
-    at = spread(values.first, recorded.pattern)
+    first = recorded.first.astype(np.int32)
     sizes = np.diff(values.first)[recorded.pattern]
-    rows = np.repeat(recorded.first, sizes) + values.span[at]
-    source = values.source[at]
+    if len(values.first) == 2:  # all warps are alike
+        rows = np.add.outer(first, values.span).reshape(-1)
+        source = np.tile(values.source, len(first))
+    else:
+        at = spread(values.first, recorded.pattern)
+        rows = np.repeat(first, sizes) + values.span.take(at)
+        source = values.source.take(at)
     if not values.kind:
-        return Payload(values.name, rows, source.astype(np.int32))
+        return Payload(values.name, rows, source)
     found = words[np.repeat(recorded.area, sizes), np.repeat(recorded.segment, sizes), source]
     return Payload(values.name, rows, found.view(PAYLOAD_TYPES[values.kind]))
 

@@ -39,8 +39,8 @@ class Values:
     name: str
     kind: str
     first: Ints
-    span: Ints
-    source: Ints
+    span: Small
+    source: Small
 
 
 @dataclass(frozen=True)
@@ -129,7 +129,8 @@ def _values(name: str, kind: str, first: Ints, sources: list[tuple[Ints, Ints]])
     order = np.argsort(at, kind="stable")
     at, source = at[order], source[order]
     bounds = np.searchsorted(at, first)
-    return Values(name, kind, bounds, at - np.repeat(first[:-1], np.diff(bounds)), source)
+    span = at - np.repeat(first[:-1], np.diff(bounds))
+    return Values(name, kind, bounds, span.astype(np.int32), source.astype(np.int32))
 
 
 class _Finder:

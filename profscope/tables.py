@@ -132,7 +132,7 @@ class _PayloadColumns:
     def fill(self, decoded: DecodedLaunch, rank: Ints) -> None:
         """Put a launch's values into the rows its spans got."""
         for payload in decoded.payloads:
-            rows = rank[payload.rows]
+            rows = rank.take(payload.rows)
             self._values[payload.name][rows] = payload.values
             if payload.name in self._missing:
                 self._missing[payload.name][rows] = False

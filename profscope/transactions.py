@@ -88,8 +88,9 @@ def _iterations(decoded: DecodedLaunch, start: Ints) -> list[Payload]:
     value = np.full(len(decoded.span), -1, np.int32)
     for payload in known:
         value[payload.rows] = payload.values
-    found = np.flatnonzero(value[start] >= 0)
-    return [Payload(FOR_ITERATION, len(decoded.span) + found, value[start[found]])]
+    worked_for = value.take(start)
+    found = np.flatnonzero(worked_for >= 0)
+    return [Payload(FOR_ITERATION, (len(decoded.span) + found).astype(np.int32), worked_for[found])]
 
 
 def _channels(sites: tuple[Span, ...]) -> set[int]:
@@ -122,10 +123,10 @@ def _all_pairs(decoded: DecodedLaunch, channels: Sequence[int]) -> tuple[Ints, I
         kind = chosen = np.arange(len(first) - 1)
     rows = spread(first, chosen)
     bounds = np.concatenate([[0], np.cumsum(np.diff(first)[chosen])])  # of the chosen CTAs, in `rows`
-    lane = cta[rows].astype(np.int64) << 16 | warp[rows]
+    ordered, lane = site[rows], cta[rows].astype(np.int64) << 16 | warp[rows]
     found = []
     for channel in channels:
-        start, wait = _pairs(decoded.sites, channel, site[rows], lane)
+        start, wait = _pairs(decoded.sites, channel, ordered, lane)
         of_cta = np.searchsorted(start, bounds)
         origin = np.repeat(bounds[:-1], np.diff(of_cta))
         start, wait = start - origin, wait - origin
