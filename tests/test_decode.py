@@ -13,6 +13,7 @@ from hypothesis import strategies as st
 
 from instrument_passes.manifest import Manifest
 from instrument_passes.records import CTA_HEADER
+from profscope import columns, shapes
 from profscope.decode import DecodedLaunch, decode, ring_rows
 from profscope.errors import RecordError
 from tests.slow_decode import slow_decode
@@ -43,6 +44,8 @@ def check(made: Launch) -> DecodedLaunch:
     assert seen(decoded, made.manifest) == sorted(made.spans, key=repr)
     assert (decoded.records, decoded.dropped, decoded.unmatched) == (made.records, made.dropped, 0)
     assert decoded.anomalies == ()
+    order = np.lexsort((decoded.span, decoded.start_cycle, decoded.warp, decoded.cta))
+    assert (order == np.arange(len(decoded.span))).all()
     slow = slow_decode(made.buffer, made.manifest)
     assert (sorted(slow.spans, key=repr), slow.dropped) == (sorted(made.spans, key=repr), made.dropped)
     return decoded
@@ -111,6 +114,48 @@ def test_any_warp_specialised_program(
     groups = sorted({program.group for program in partitions})
     renumbered = [replace(p, group=groups.index(p.group) + 1) for p in partitions]
     check(launch([Program(body, 2), *renumbered], **options))
+
+
+@settings(max_examples=100)
+@given(
+    body=bodies,
+    warps=st.integers(1, 3),
+    options=launches,
+    block=st.integers(1, 40),
+    alike=st.sampled_from([1, 10, 8192]),
+    short=st.sampled_from([0, 3, 100]),
+)
+def test_any_program_in_blocks_of_any_size(
+    body: tuple[Node, ...], warps: int, options: dict[str, int], block: int, alike: int, short: int
+) -> None:
+    """Blocks and how warps are put together change the speed and nothing else."""
+    made = launch([Program(body, warps), Program(BODY, 1, 1)], **options)
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(shapes, "_BLOCK_WORDS", 8 * block)
+        patch.setattr(columns, "_BLOCK_SPANS", block)
+        patch.setattr(columns, "_MIN_ALIKE_SPANS", alike)
+        patch.setattr(columns, "_SHORT_PATTERN", short)
+        check(made)
+
+
+@given(trips=st.lists(st.integers(9, 60), min_size=2, max_size=6), ring_log2=st.integers(4, 6))
+def test_ctas_of_one_launch_may_loop_differently(trips: list[int], ring_log2: int) -> None:
+    """Those that lost rows beside those that did not, each with the spans that it has alone."""
+    made = [
+        launch(
+            [Program((Loop((n,), (Scope(), Loop((1, 3), BODY))), *BODY), 2)], len(trips), ring_log2=ring_log2
+        )
+        for n in trips
+    ]
+    manifest = made[0].manifest
+    assert all(each.manifest == manifest for each in made)
+    areas = [each.buffer.reshape(len(trips), -1)[cta] for cta, each in enumerate(made)]
+    expected = [span for cta, each in enumerate(made) for span in each.spans if span.cta == cta]
+    buffer = np.concatenate(areas)
+    decoded, slow = decode(buffer, manifest), slow_decode(buffer, manifest)
+    assert seen(decoded, manifest) == sorted(expected, key=repr) == sorted(slow.spans, key=repr)
+    assert decoded.dropped == slow.dropped
+    assert ring_rows(buffer, manifest) >= max(trips)
 
 
 def test_a_partition_that_is_entered_often_keeps_its_newest_entries() -> None:

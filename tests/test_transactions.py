@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections import deque
 from dataclasses import replace
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -11,10 +12,10 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import profscope
-from instrument_passes.manifest import Span
+from instrument_passes.manifest import Manifest, Span
 from instrument_passes.records import CTA_HEADER
 from profscope.checks import problems
-from profscope.decode import DecodedLaunch
+from profscope.decode import DecodedLaunch, decode
 from profscope.transactions import with_transactions
 from tests.kernels.cases import cases, check
 
@@ -25,6 +26,9 @@ SITES = tuple(
     Span(i, -1, 0, "op", f"{part} {i}", "op", "k.py", i, 1, (2,), part=part, pending=pending)
     for i, (part, pending) in enumerate(zip(PARTS, PENDING, strict=True))
 )
+
+DATA = Path(__file__).parent / "data"
+CAPTURES = sorted([*DATA.glob("matmul*-heavy-0.npz"), *DATA.glob("attention-heavy-0.npz")])
 
 
 def launch(
@@ -97,6 +101,21 @@ def test_warps_do_not_mix(events: list[tuple[int, int, int]]) -> None:
     waiting = {(cta, warp) for cta, warp, site in every if site in (WAIT0, WAIT1)}
     if all(event[:2] in waiting for event in every):
         assert in_flight(launch(every, used)) == sorted(expected)
+
+
+@pytest.mark.parametrize("path", CAPTURES, ids=lambda path: path.stem)
+def test_ctas_that_ran_alike_are_counted_once(path: Path) -> None:
+    """Knowing which CTAs ran alike changes nothing but the time that it takes."""
+    with np.load(path) as arrays:
+        buffer, manifest = arrays["buffer"], Manifest.from_json(arrays["manifest"].tobytes().decode())
+    decoded = decode(buffer, manifest)
+    assert decoded.recorded is not None
+    fast, slow = with_transactions(decoded), with_transactions(replace(decoded, recorded=None))
+    assert fast.wait is not None
+    assert (fast.wait >= 0).any()
+    for name in ("span", "cta", "warp", "start_cycle", "end_cycle", "parent", "wait"):
+        np.testing.assert_array_equal(getattr(fast, name), getattr(slow, name), name)
+    assert fast.unpaired == slow.unpaired
 
 
 def test_copies_of_a_phase_end_together() -> None:
