@@ -5,10 +5,12 @@ from __future__ import annotations
 import itertools
 from collections.abc import Iterator
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 
+from instrument_passes.records import CTA_HEADER
 from profscope.patterns import Patterns
 from profscope.shapes import words_of
 
@@ -16,6 +18,7 @@ __all__ = ["Clocks", "Columns", "Recorded", "empty_columns", "fill", "spread"]
 
 Ints = npt.NDArray[np.int64]
 Small = npt.NDArray[np.int32]
+Narrow = npt.NDArray[np.integer[Any]]
 Words = npt.NDArray[np.uint32]
 
 # A warp may enter the kernel a little before the header's clock is read; the anchor is set this much earlier.
@@ -27,6 +30,7 @@ _BLOCK_SPANS = 1 << 15
 # Neighbours of one pattern are filled in together where that many spans come with each change of pattern.
 _MIN_ALIKE_SPANS = 8192
 _SHORT_PATTERN = 8  # spans
+SM_DTYPE = CTA_HEADER["sm"]
 
 
 class Clocks:
@@ -56,8 +60,8 @@ class Recorded:
     area: Ints
     segment: Ints
     cta: Small
-    sm: Small
-    warp: Small
+    sm: Narrow
+    warp: Narrow
     pattern: Ints
     first: Ints
     spans: Ints
@@ -67,23 +71,25 @@ class Recorded:
 class Columns:
     """Columns of spans, as in `DecodedLaunch`."""
 
-    span: Small
+    span: Narrow
     cta: Small
-    warp: Small
-    sm: Small
+    warp: Narrow
+    sm: Narrow
     start_cycle: Ints
     end_cycle: Ints
     iteration: Small
     parent: Small
-    depth: Small
+    depth: Narrow
 
 
-def fill(segments: Words, anchor: Ints, recorded: Recorded, patterns: Patterns) -> Columns:
-    """The spans of all warps, in order of warps and patterns.
+def fill(
+    segments: Words, anchor: Ints, recorded: Recorded, patterns: Patterns, sites: int
+) -> tuple[Columns, int]:
+    """The spans of all warps, in order of warps and patterns, and how many of them end before they start.
 
-    segments: shape (CTAs, recorded warps, words); anchor: per CTA, see `Clocks`.
+    segments: shape (CTAs, recorded warps, words); anchor: per CTA, see `Clocks`; sites: of all sections.
     """
-    columns = empty_columns(int(recorded.spans.sum()))
+    columns, backwards = empty_columns(int(recorded.spans.sum()), sites), 0
     for begin, end in _blocks(recorded, segments.shape[1]):
         warps = Recorded(*(getattr(recorded, name)[begin:end] for name in Recorded.__dataclass_fields__))
         spans = slice(int(warps.first[0]), int(warps.first[-1] + warps.spans[-1]))
@@ -93,13 +99,22 @@ def fill(segments: Words, anchor: Ints, recorded: Recorded, patterns: Patterns) 
             _fill_alike(mine, words, anchor[warps.area], warps, patterns)
         else:
             _fill(mine, words, anchor[warps.area], warps, patterns)
-    return columns
+        backwards += int(np.count_nonzero(mine.end_cycle < mine.start_cycle))
+    return columns, backwards
 
 
-def empty_columns(spans: int) -> Columns:
-    """Columns to be filled. New memory costs less in few large pieces than in many small ones."""
-    small, cycles = np.empty((7, spans), np.int32), np.empty((2, spans), np.int64)
-    return Columns(*small[:4], *cycles, *small[4:])
+def empty_columns(spans: int, sites: int) -> Columns:
+    """Columns to be filled, for spans of so many sites.
+
+    What costs most here is memory that is new: columns are as narrow as they may be, in few large pieces.
+    """
+    cycles, ids = np.empty((2, spans), np.int64), np.empty((3, spans), np.int32)
+    narrow = np.empty((3, spans), np.int16)
+    span = narrow[0] if sites <= np.iinfo(np.int16).max else np.empty(spans, np.int32)
+    return Columns(
+        span=span, cta=ids[0], warp=narrow[1], sm=np.empty(spans, SM_DTYPE), start_cycle=cycles[0],
+        end_cycle=cycles[1], iteration=ids[1], parent=ids[2], depth=narrow[2],
+    )  # fmt: skip
 
 
 def _blocks(recorded: Recorded, of_cta: int) -> Iterator[tuple[int, int]]:

@@ -15,7 +15,7 @@ import numpy.typing as npt
 
 from instrument_passes.manifest import Manifest, Span
 from profscope.areas import first_wave, headers, launch_bits, segments, tickets
-from profscope.columns import Clocks, Columns, Recorded, fill, spread
+from profscope.columns import Clocks, Recorded, fill, spread
 from profscope.patterns import PAYLOAD_TYPES, Patterns, Values, find_patterns, join
 from profscope.rows import SectionRows, find_rows
 from profscope.shapes import Shapes, Warps, shapes, warps_of, without_unused
@@ -24,6 +24,7 @@ __all__ = ["DecodedLaunch", "Payload", "decode", "ring_rows"]
 
 Ints = npt.NDArray[np.int64]
 Small = npt.NDArray[np.int32]
+Narrow = npt.NDArray[np.integer[Any]]
 Words = npt.NDArray[np.uint32]
 
 
@@ -38,7 +39,7 @@ class Payload:
 
 @dataclass(frozen=True)
 class DecodedLaunch:
-    """Spans of one launch; all arrays have one entry per span.
+    """Spans of one launch; all arrays have one entry per span, of 16 or 32 bits, cycles of 64.
 
     As `decode` makes them they stand in order of CTA and warp and in program order, which is the order of
     time unless clocks were read in another one.
@@ -57,15 +58,15 @@ class DecodedLaunch:
     """
 
     sites: tuple[Span, ...]
-    span: Small
+    span: Narrow
     cta: Small
-    warp: Small
-    sm: Small
+    warp: Narrow
+    sm: Narrow
     start_cycle: Ints
     end_cycle: Ints
     iteration: Small
     parent: Small
-    depth: Small
+    depth: Narrow
     headers: npt.NDArray[np.void]
     records: int
     dropped: int
@@ -92,15 +93,16 @@ def decode(buffer: npt.NDArray[np.uint8], manifest: Manifest) -> DecodedLaunch:
     patterns = _patterns(sections, manifest)
     recorded = _recorded(sections, found, manifest, patterns)
     clocks = Clocks(found)
-    columns = fill(words, clocks.anchor, recorded, patterns)
+    sites = tuple(span for section in manifest.sections for span in section.spans)
+    columns, backwards = fill(words, clocks.anchor, recorded, patterns, len(sites))
     return DecodedLaunch(
-        sites=tuple(span for section in manifest.sections for span in section.spans),
+        sites=sites,
         **vars(columns),
         headers=found,
         records=sum(int(each.rows.records[each.shapes.of].sum()) for each in sections),
         dropped=sum(int(each.rows.dropped[each.shapes.of].sum()) for each in sections),
         unmatched=int(patterns.unmatched[recorded.pattern].sum()),
-        anomalies=_anomalies(columns, clocks, manifest),
+        anomalies=_anomalies(backwards, clocks, manifest),
         payloads=tuple(_payload(words, recorded, values) for values in patterns.values),
         refused=max(0, tickets(buffer) - len(found)) if manifest.selection.ctas == "sms" else 0,
         idle=_idle(recorded, patterns) if len(patterns.idle) else patterns.idle,
@@ -163,13 +165,12 @@ def _recorded(
         order = np.lexsort((warp, found["cta"][area]))
         area, segment, pattern, warp = area[order], segment[order], pattern[order], warp[order]
     sizes = np.diff(patterns.first)[pattern]
-    cta, sm = found["cta"][area].astype(np.int32), found["sm"][area].astype(np.int32)
-    return Recorded(area, segment, cta, sm, warp.astype(np.int32), pattern, np.cumsum(sizes) - sizes, sizes)
+    cta, sm = found["cta"][area].astype(np.int32), found["sm"][area]
+    return Recorded(area, segment, cta, sm, warp.astype(np.int16), pattern, np.cumsum(sizes) - sizes, sizes)
 
 
-def _anomalies(columns: Columns, clocks: Clocks, manifest: Manifest) -> tuple[str, ...]:
+def _anomalies(backwards: int, clocks: Clocks, manifest: Manifest) -> tuple[str, ...]:
     said = []
-    backwards = int(np.count_nonzero(columns.end_cycle < columns.start_cycle))
     if backwards:
         said.append(f"{backwards} spans of kernel {manifest.kernel} end before they start")
     if clocks.ambiguous:

@@ -12,6 +12,7 @@ from __future__ import annotations
 import itertools
 from collections.abc import Sequence
 from dataclasses import replace
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
@@ -48,7 +49,7 @@ def with_transactions(decoded: DecodedLaunch) -> DecodedLaunch:
         note = "in-flight intervals are left out: they cannot be told from an incomplete record"
         return replace(decoded, anomalies=(*decoded.anomalies, note))
     sites: list[Span] = []
-    place = np.empty(len(decoded.sites), np.int32)  # old site -> new
+    place = np.empty(len(decoded.sites), np.int64)  # old site -> new
     copy = np.full(len(decoded.sites), -1, np.int32)  # -> site of its in-flight intervals
     for index, site in enumerate(decoded.sites):
         place[index] = len(sites)
@@ -58,11 +59,11 @@ def with_transactions(decoded: DecodedLaunch) -> DecodedLaunch:
             sites.append(replace(site, kind="async", name=site.name + SUFFIX, part="", payloads=()))
     start, wait = _all_pairs(decoded, sorted(channels))
     spans = len(decoded.span)
-    columns = empty_columns(spans + len(start))
+    columns = empty_columns(spans + len(start), len(sites))
     for name, column in vars(columns).items():
         column[:spans] = getattr(decoded, name)
         column[spans:] = getattr(decoded, name)[start]
-    np.take(place, decoded.span, out=columns.span[:spans], mode="clip")  # other modes copy what they fill
+    columns.span[:spans] = place.astype(columns.span.dtype).take(decoded.span)
     columns.span[spans:] = copy[decoded.span[start]]
     columns.end_cycle[spans:] = decoded.end_cycle[wait]
     columns.parent[spans:] = start
@@ -156,7 +157,7 @@ def _kinds(recorded: Recorded) -> tuple[Ints, Ints]:
 
 
 def _pairs(
-    sites: tuple[Span, ...], channel: int, ordered: npt.NDArray[np.int32], lanes: Ints
+    sites: tuple[Span, ...], channel: int, ordered: npt.NDArray[np.integer[Any]], lanes: Ints
 ) -> tuple[Ints, Ints]:
     """Rows of starts, ascending, and for each the row of the wait that ended it.
 
