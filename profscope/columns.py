@@ -30,7 +30,6 @@ _BLOCK_SPANS = 1 << 15
 # Neighbours of one pattern are filled in together where that many spans come with each change of pattern.
 _MIN_ALIKE_SPANS = 8192
 _SHORT_PATTERN = 8  # spans
-SM_DTYPE = CTA_HEADER["sm"]
 
 
 class Clocks:
@@ -104,17 +103,19 @@ def fill(
 
 
 def empty_columns(spans: int, sites: int) -> Columns:
-    """Columns to be filled, for spans of so many sites.
-
-    What costs most here is memory that is new: columns are as narrow as they may be, in few large pieces.
-    """
-    cycles, ids = np.empty((2, spans), np.int64), np.empty((3, spans), np.int32)
-    narrow = np.empty((3, spans), np.int16)
-    span = narrow[0] if sites <= np.iinfo(np.int16).max else np.empty(spans, np.int32)
+    """Columns to be filled, for spans of so many sites; narrow, since what costs most here is new memory."""
+    of_site = np.int16 if sites <= np.iinfo(np.int16).max else np.int32
     return Columns(
-        span=span, cta=ids[0], warp=narrow[1], sm=np.empty(spans, SM_DTYPE), start_cycle=cycles[0],
-        end_cycle=cycles[1], iteration=ids[1], parent=ids[2], depth=narrow[2],
-    )  # fmt: skip
+        span=np.empty(spans, of_site),
+        cta=np.empty(spans, np.int32),
+        warp=np.empty(spans, np.int16),
+        sm=np.empty(spans, CTA_HEADER["sm"]),
+        start_cycle=np.empty(spans, np.int64),
+        end_cycle=np.empty(spans, np.int64),
+        iteration=np.empty(spans, np.int32),
+        parent=np.empty(spans, np.int32),
+        depth=np.empty(spans, np.int16),
+    )
 
 
 def _blocks(recorded: Recorded, of_cta: int) -> Iterator[tuple[int, int]]:
