@@ -6,6 +6,7 @@ import os
 from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
+from itertools import repeat
 from typing import Any, Final, NamedTuple
 
 import numpy as np
@@ -67,11 +68,9 @@ def assemble(launches: Sequence[RawLaunch], metadata: dict[str, Any], notes: Seq
             for raw, d, base in zip(launches, decoded, bases, strict=True)
         ]
         spans = span_table(parts, pool)
-    ends = np.cumsum([len(d.span) for d in decoded], dtype=np.int64)
-    rows = [
-        _launch_row(raw, d, base, metadata["backend"], spans.iloc[end - len(d.span) : end])
-        for raw, d, base, end in zip(launches, decoded, bases, ends, strict=True)
-    ]
+        ends = np.cumsum([len(d.span) for d in decoded], dtype=np.int64)
+        of_launch = [spans.iloc[end - len(d.span) : end] for d, end in zip(decoded, ends, strict=True)]
+        rows = list(pool.map(_launch_row, launches, decoded, bases, repeat(metadata["backend"]), of_launch))
     said = [*notes, *damaged, *_notes(launches, decoded)]
     kernels: dict[str, list[tuple[Manifest, DecodedLaunch, int, int]]] = {}
     for raw, d, row in zip(launches, decoded, rows, strict=True):

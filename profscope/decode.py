@@ -8,6 +8,7 @@ do for every span is to fetch its clocks (`columns`).
 from __future__ import annotations
 
 from dataclasses import dataclass, field
+from functools import cached_property
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -78,6 +79,11 @@ class DecodedLaunch:
     wait: Small | None = None
     idle: Ints = field(default_factory=lambda: np.zeros(0, np.int64))
     recorded: Recorded | None = None
+
+    @cached_property
+    def counts(self) -> Ints:
+        """How many spans each site has."""
+        return np.bincount(self.span, minlength=len(self.sites))
 
 
 def decode(buffer: npt.NDArray[np.uint8], manifest: Manifest) -> DecodedLaunch:

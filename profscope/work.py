@@ -107,7 +107,7 @@ def _is_whole(manifest: Manifest, decoded: DecodedLaunch) -> bool:
 
 def _in_flight(decoded: DecodedLaunch) -> int:
     asynchronous = np.array([site.kind == "async" for site in decoded.sites], np.bool_)
-    return int(np.count_nonzero(asynchronous[decoded.span]))
+    return int(decoded.counts[asynchronous].sum())
 
 
 def _executions(manifest: Manifest, decoded: DecodedLaunch) -> npt.NDArray[np.float64]:
@@ -115,8 +115,7 @@ def _executions(manifest: Manifest, decoded: DecodedLaunch) -> npt.NDArray[np.fl
     warps = np.ones(len(decoded.sites))
     of_sections = [section.warps for section in manifest.sections for _ in section.spans]
     warps[[site.kind != "async" for site in decoded.sites]] = of_sections  # in-flight intervals come extra
-    ran = np.bincount(decoded.span, minlength=len(warps))
-    return (ran - np.bincount(decoded.span[decoded.idle], minlength=len(warps))) / warps
+    return (decoded.counts - np.bincount(decoded.span[decoded.idle], minlength=len(warps))) / warps
 
 
 def _measures(span: Span) -> str:
