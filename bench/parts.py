@@ -37,8 +37,7 @@ _CLOCK: Final = re.compile(r"mov\.u32 (%r\d+), %clock;")
 _GLOBALTIMER: Final = re.compile(r"mov\.u64 (\w+), %globaltimer;")
 _CLOCK64: Final = re.compile(r"mov\.u64 (\w+), %clock64;")
 _STORE: Final = re.compile(r"@%p\d+ st\.global\.cs(\.v\d)?\.b32 \[[^\]]*\], [^;]*; mov\.u32 %r\d+, 0;")
-_HEADER_STORE: Final = re.compile(r"@(lead|early|zero) st\.global\.cs[^;]*;")
-_RARE_STORE: Final = re.compile(r"@(early|zero) st\.global\.cs[^;]*;")
+_HEADER_STORE: Final = re.compile(r"@lead st\.global\.cs[^;]*;")
 
 
 def _sub(*edits: tuple[re.Pattern[str], str]) -> Callable[[str], str]:
@@ -58,11 +57,7 @@ _NO_HEADER: Final = ((_HEADER_STORE, ""), _NO_TIMER, (_CLOCK64, r"mov.u64 \1, 1;
 WITHOUT: Final[dict[str, Callable[[str], str]]] = {
     "clock reads": _sub(_NO_CLOCK),
     "globaltimer": _sub(_NO_TIMER),
-    "header's rare stores": _sub((_RARE_STORE, "")),
     "header": _sub(*_NO_HEADER),
-    "start header": _sub((re.compile(r"@(lead|early|zero) st\.global\.cs(\.v4\.b32|\.b64)[^;]*;"), "")),
-    "end header": _sub((re.compile(r"@lead st\.global\.cs\.v2\.b64[^;]*;"), "")),
-    "evict first": _sub((re.compile(r"st\.global\.cs"), "st.global")),
     "records": _sub(_NO_CLOCK, _NO_STORE),
     "anything": _sub(_NO_CLOCK, _NO_STORE, *_NO_HEADER),
 }

@@ -14,8 +14,8 @@ import numpy as np
 import numpy.typing as npt
 
 from instrument_passes.manifest import Manifest, Span
-from instrument_passes.records import CTA_HEADER, WORD, LaunchBits
-from profscope.areas import headers, launch_bits
+from instrument_passes.records import LAUNCH_HEADER, WORD, LaunchBits
+from profscope.areas import headers, launch_bits, launch_header, packed_headers, segments
 from profscope.assemble import RawLaunch
 
 __all__ = ["replay"]
@@ -62,12 +62,12 @@ def _captured_rows(buffer: npt.NDArray[np.uint8], manifest: Manifest) -> tuple[I
     """Rows as distances to their first clock: the root's, shape (warps, columns), and the loop's."""
     ring_log2 = launch_bits(buffer, manifest).ring_log2
     ctas = len(headers(buffer, manifest))
-    words = buffer.view(WORD).reshape(ctas, -1)[:, CTA_HEADER.itemsize // WORD.itemsize :]
-    segments = words.reshape(ctas * manifest.warps, -1).astype(np.int64)
+    words = segments(buffer, ctas, manifest, ring_log2)
+    table = words.reshape(ctas * manifest.warps, -1).astype(np.int64)
     root_frame, loop_frame = manifest.sections[0].frames
-    root = segments[:, : len(root_frame.columns)]
+    root = table[:, : len(root_frame.columns)]
     first = manifest.start(loop_frame, ring_log2) // WORD.itemsize
-    loop = segments[:, first:].reshape(len(segments), -1, len(loop_frame.columns))
+    loop = table[:, first:].reshape(len(table), -1, len(loop_frame.columns))
     (count,) = (at for at, column in enumerate(root_frame.columns) if column.kind == "count")
     ran = int(root[0, count])
     rows = loop[:, :ran]
@@ -117,23 +117,25 @@ def _launch(
     table = np.where(clocks, placed & 0xFFFFFFFF, 0)
     table[:, count] = iterations
     size = manifest.cta_bytes(ring_log2)
-    buffer = np.zeros(ctas * size, np.uint8)
-    words = buffer.view(WORD).reshape(ctas, -1)[:, CTA_HEADER.itemsize // WORD.itemsize :]
-    words = words.reshape(ctas, manifest.warps, -1)
+    buffer = np.zeros(LAUNCH_HEADER.itemsize + ctas * size, np.uint8)
+    words = segments(buffer, ctas, manifest, ring_log2)
     words[:, :, : len(kinds)] = table.reshape(ctas, manifest.warps, -1)
     at = manifest.start(loop_frame, ring_log2) // WORD.itemsize
     full = (loop_begin[:, None, None] + body).reshape(ctas, manifest.warps, -1)
     words[:, :, at : at + full.shape[2]] = full & 0xFFFFFFFF
     end = placed[:, np.flatnonzero(clocks)[-1]].reshape(ctas, -1).max(axis=1) + 8
-    found = np.ndarray((ctas,), CTA_HEADER, buffer.data, strides=(size,))
     end_ns = start_ns + ((end - start) / _GHZ).astype(np.int64)
-    fields: dict[str, Any] = {
-        "start_clock": start, "start_globaltimer": start_ns // _STEP_NS * _STEP_NS,
-        "cta": np.arange(ctas), "sm": sm_of,
-        "launch_bits": LaunchBits(ring_log2=ring_log2).encode(), "end_clock": end,
-        "end_globaltimer": end_ns // _STEP_NS * _STEP_NS, "grid_x": ctas, "grid_y": 1,
-        "digest": manifest.digest,
+    start_ns, end_ns = (ns // _STEP_NS * _STEP_NS for ns in (start_ns, end_ns))
+    written: dict[str, Any] = {
+        "start_clock_low": start & 0xFFFFFFFF, "cta": np.arange(ctas), "place": sm_of,
+        "start_ns_low": start_ns & 0xFFFFFFFF, "start_ns_high": start_ns >> 32 & 0xFFFF,
+        "end_clock": end, "end_globaltimer": end_ns,
     }  # fmt: skip
-    for name, values in fields.items():
+    found = packed_headers(buffer, ctas, size)
+    for name, values in written.items():
         found[name] = values
+    of_launch = LaunchBits(ring_log2=ring_log2).encode(), manifest.digest, ctas, 1
+    header = launch_header(buffer)
+    for name, value in zip(("launch_bits", "digest", "grid_x", "grid_y"), of_launch, strict=True):
+        header[name] = value
     return buffer

@@ -19,7 +19,7 @@ from instrument_passes.selection import TAGS, Selection
 __all__ = ["ATTRIBUTE", "SCHEMA", "Column", "Frame", "Manifest", "Section", "Span", "layout"]
 
 ATTRIBUTE: Final = "profscope.manifest"
-SCHEMA: Final = 2  # of the manifest and of the record format
+SCHEMA: Final = 3  # of the manifest and of the record format
 
 
 @dataclass(frozen=True, slots=True)

@@ -2,7 +2,7 @@
 
 A launch's buffer holds one area per recorded CTA::
 
-    launch   = CTA area, CTA area, ...                 CTAs 0, 2^s, 2 * 2^s, ... by linear id, x fastest
+    launch   = header, CTA area, CTA area, ...         CTAs 0, 2^s, 2 * 2^s, ... by linear id, x fastest
     CTA area = header, warp segment, warp segment, ... one segment per warp
     segment  = frame, frame, ...                       one frame per instrumented loop body, and the root
     frame    = row, row, ...                           as many as are known statically, else a ring of 2^c
@@ -18,8 +18,8 @@ How many CTAs are recorded (s) and how long the rings are (c) is decided at each
 it hands the kernel the buffer's address, which is a multiple of BASE_ALIGNMENT, with a LaunchBits in the low
 bits. An address without the enable bits, as any other allocator gives, makes the kernel record nothing.
 
-What a short CTA pays for is the memory it touches, so areas consist of whole SECTORs, and what only one CTA
-of the launch need say is written by that one.
+What a short CTA pays for is the memory it touches and the instructions of its header, so areas consist of
+whole SECTORs, a CTA's header is one, and what only one CTA of the launch need say is in the launch's.
 
 Buffers start zeroed. A word that is zero was not written: its code did not run.
 All words are little endian.
@@ -35,11 +35,12 @@ import numpy as np
 __all__ = [
     "BASE_ALIGNMENT",
     "CTA_HEADER",
-    "FIRST_CTAS",
+    "LAUNCH_HEADER",
     "MAX_AREA_BYTES",
     "MAX_CTAS",
     "MAX_RING_LOG2",
     "MIN_RING_LOG2",
+    "PLACE_RANK_SHIFT",
     "SECTOR",
     "VECTOR",
     "WORD",
@@ -55,30 +56,32 @@ MAX_RING_LOG2: Final = 20
 MAX_AREA_BYTES: Final = 1 << 31  # of a CTA: kernels work its size out in 32 bits
 MAX_CTAS: Final = 1 << 31  # of a launch: linear ids go through signed 32-bit integers
 MIN_RING_LOG2: Final = 4  # so that a ring of rows of any width is a multiple of VECTOR
-# So many CTAs, the first that record, keep the globaltimer of their start, too: more than a GPU runs at once,
-# so that every SM's clock is known from where the launch began on it.
-FIRST_CTAS: Final = 4096
 
-# Written by one thread of the CTA, in vector stores: the first 16 bytes when it enters the kernel, the next
-# when it leaves; together they are the one sector that every CTA writes.
-CTA_HEADER: Final = np.dtype(
+# Written by one thread of the CTA with the first area, in one vector store. As long as two sectors, which a
+# GPU's memory takes at a time, so that areas of as many bytes lie in them evenly.
+LAUNCH_HEADER: Final = np.dtype(
     [
-        ("start_clock", "<u8"),  # SM clock64, cycles; 0: the CTA wrote nothing
-        ("cta", "<u4"),  # linear CTA id in the launch, x fastest
-        ("sm", "<u2"),
-        ("cluster_rank", "<u2"),  # rank of this CTA in its cluster, 0 without clusters
-        ("end_clock", "<u8"),  # 0 while the CTA runs
-        ("end_globaltimer", "<u8"),  # ns
-        # Of the first FIRST_CTAS CTAs only, at their start.
-        ("start_globaltimer", "<u8"),
-        ("reserved", "<u8"),
-        # In the first area of the buffer only: what holds for the whole launch.
         ("launch_bits", "<u4"),  # LaunchBits; what is above them is meaningless
         ("digest", "<u4"),  # Manifest.digest: which program wrote this
         ("grid_x", "<u4"),  # CTAs along x, those of all clusters
         ("grid_y", "<u4"),  # along z there are as many as make up the launch
+        ("reserved", "V48"),
     ]
 )
+
+# Written by one thread of the CTA, in two vector stores: one when it enters the kernel, one when it leaves.
+CTA_HEADER: Final = np.dtype(
+    [
+        ("start_clock_low", "<u4"),  # of the SM's clock64, cycles
+        ("cta", "<u4"),  # linear CTA id in the launch, x fastest
+        ("start_ns_low", "<u4"),  # globaltimer, bits 0 to 31
+        ("place", "<u2"),  # SM id, and above PLACE_RANK_SHIFT the rank in the cluster, 0 without clusters
+        ("start_ns_high", "<u2"),  # globaltimer, bits 32 to 47
+        ("end_clock", "<u8"),  # SM clock64, cycles; 0: the CTA has not left the kernel, or wrote nothing
+        ("end_globaltimer", "<u8"),  # ns
+    ]
+)
+PLACE_RANK_SHIFT: Final = 12  # a cluster has at most 16 CTAs
 
 
 @dataclass(frozen=True, slots=True)
@@ -117,8 +120,8 @@ def align(size: int, to: int) -> int:
     return -(-size // to) * to
 
 
-def byte_offset(field: str) -> int:
-    """Byte offset of a header field, for the lowering that stores it. Raises KeyError for an unknown one."""
-    fields = CTA_HEADER.fields
+def byte_offset(header: np.dtype[np.void], field: str) -> int:
+    """Byte offset of a header's field, for the lowering that stores it. Raises KeyError if there is none."""
+    fields = header.fields
     assert fields is not None
     return int(fields[field][1])

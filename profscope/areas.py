@@ -2,44 +2,82 @@
 
 from __future__ import annotations
 
+from typing import Final
+
 import numpy as np
 import numpy.typing as npt
 
 from instrument_passes.manifest import Manifest
-from instrument_passes.records import CTA_HEADER, VECTOR, WORD, LaunchBits
+from instrument_passes.records import (
+    CTA_HEADER,
+    LAUNCH_HEADER,
+    PLACE_RANK_SHIFT,
+    VECTOR,
+    WORD,
+    LaunchBits,
+)
 from instrument_passes.selection import Selection
 from profscope.errors import RecordError
 
-__all__ = ["first_wave", "has_records", "headers", "launch_bits", "segments", "tickets"]
+__all__ = [
+    "CTA",
+    "first_wave",
+    "has_records",
+    "headers",
+    "launch_bits",
+    "launch_header",
+    "packed_headers",
+    "segments",
+    "tickets",
+]
 
 Ints = npt.NDArray[np.int64]
+
+CTA: Final = np.dtype(
+    [
+        ("start_clock", "<u8"),  # SM clock64, cycles; 0: the CTA wrote nothing, or has not left the kernel
+        ("start_globaltimer", "<u8"),  # ns, read with it
+        ("end_clock", "<u8"),
+        ("end_globaltimer", "<u8"),
+        ("cta", "<u4"),  # linear id in the launch, x fastest
+        ("sm", "<u2"),
+        ("cluster_rank", "<u2"),
+    ]
+)
+"""What a CTA header says, with the times in full."""
 
 
 def has_records(buffer: npt.NDArray[np.uint8]) -> bool:
     """Whether a launch wrote into its buffer; its first CTA writes first thing, if the launch runs at all."""
-    return bool(buffer[: CTA_HEADER.itemsize].any())
+    return bool(buffer[: LAUNCH_HEADER.itemsize].any())
+
+
+def launch_header(buffer: npt.NDArray[np.uint8]) -> np.void:
+    """The launch header, dtype LAUNCH_HEADER, a view."""
+    found: np.void = buffer[: LAUNCH_HEADER.itemsize].view(LAUNCH_HEADER)[0]
+    return found
 
 
 def launch_bits(buffer: npt.NDArray[np.uint8], manifest: Manifest) -> LaunchBits:
-    """How the launch that wrote this buffer recorded; its first area says so.
+    """How the launch that wrote this buffer recorded; its header says so.
 
     Raises RecordError for a buffer that is too short, or that another program wrote.
     """
-    if buffer.nbytes < CTA_HEADER.itemsize:
+    if buffer.nbytes < LAUNCH_HEADER.itemsize:
         raise RecordError(
-            f"truncated profile buffer of kernel {manifest.kernel}: {buffer.nbytes} bytes hold no CTA header"
+            f"truncated profile buffer of kernel {manifest.kernel}: {buffer.nbytes} bytes hold no header"
         )
-    first = buffer[: CTA_HEADER.itemsize].view(CTA_HEADER)[0]
-    if first["digest"] != manifest.digest:
+    header = launch_header(buffer)
+    if header["digest"] != manifest.digest:
         raise RecordError(
             f"profile buffer was not written by this build of kernel {manifest.kernel}: it carries "
-            f"digest {int(first['digest']):#x}, the manifest {manifest.digest:#x}"
+            f"digest {int(header['digest']):#x}, the manifest {manifest.digest:#x}"
         )
-    return LaunchBits.decode(int(first["launch_bits"]))
+    return LaunchBits.decode(int(header["launch_bits"]))
 
 
 def headers(buffer: npt.NDArray[np.uint8], manifest: Manifest) -> npt.NDArray[np.void]:
-    """The CTA headers of a launch's buffer, shape (recorded CTAs,), dtype CTA_HEADER, a view.
+    """What the CTA headers of a launch's buffer say, shape (recorded CTAs,), dtype CTA.
 
     Areas whose ticket nobody drew are left out; see `Selection`.
 
@@ -47,25 +85,46 @@ def headers(buffer: npt.NDArray[np.uint8], manifest: Manifest) -> npt.NDArray[np
     """
     bits = launch_bits(buffer, manifest)
     cta_bytes = manifest.cta_bytes(bits.ring_log2)
-    area_bytes = buffer.nbytes - manifest.selection.counter_bytes
+    area_bytes = buffer.nbytes - LAUNCH_HEADER.itemsize - manifest.selection.counter_bytes
     if area_bytes % cta_bytes:
         raise RecordError(
-            f"truncated profile buffer of kernel {manifest.kernel}: {buffer.nbytes} bytes is not a multiple "
-            f"of the {cta_bytes} bytes a CTA writes"
+            f"truncated profile buffer of kernel {manifest.kernel}: its areas take {area_bytes} bytes, not "
+            f"a multiple of the {cta_bytes} that a CTA writes"
         )
     areas = area_bytes // cta_bytes
     if manifest.selection.ctas == "sms":
         areas = min(areas, tickets(buffer))
-    found = np.ndarray((areas,), CTA_HEADER, buffer.data, strides=(cta_bytes,))
+    packed = packed_headers(buffer, areas, cta_bytes)
     due = _ctas_due(manifest.selection, areas, bits)
     if due is not None:
-        wrong = np.flatnonzero((found["start_clock"] != 0) & (found["cta"] != due))
+        wrong = np.flatnonzero((packed["end_clock"] != 0) & (packed["cta"] != due))
         if wrong.size:
-            there, wanted = found["cta"][wrong[0]], due[wrong[0]]
+            there, wanted = packed["cta"][wrong[0]], due[wrong[0]]
             raise RecordError(
                 f"damaged profile buffer of kernel {manifest.kernel}: it holds CTA {there} "
                 f"where CTA {wanted} is due"
             )
+    return _unpacked(packed)
+
+
+def packed_headers(buffer: npt.NDArray[np.uint8], areas: int, cta_bytes: int) -> npt.NDArray[np.void]:
+    """The CTA headers as they were written, shape (areas,), dtype CTA_HEADER, a view."""
+    return np.ndarray((areas,), CTA_HEADER, buffer.data, LAUNCH_HEADER.itemsize, strides=(cta_bytes,))
+
+
+def _unpacked(packed: npt.NDArray[np.void]) -> npt.NDArray[np.void]:
+    """The ends are there in full, and a start is before its end: by less than 2^32 cycles and 2^48 ns."""
+    found = np.zeros(len(packed), CTA)
+    end, end_ns = packed["end_clock"], packed["end_globaltimer"]
+    ended = end != 0
+    cycles = (end.astype(np.uint32) - packed["start_clock_low"]).astype(np.uint64)
+    start_ns = packed["start_ns_high"].astype(np.uint64) << np.uint64(32) | packed["start_ns_low"]
+    took_ns = (end_ns - start_ns) & np.uint64((1 << 48) - 1)
+    found["start_clock"], found["end_clock"] = (end - cycles) * ended, end
+    found["start_globaltimer"], found["end_globaltimer"] = (end_ns - took_ns) * ended, end_ns
+    found["cta"] = packed["cta"]
+    found["sm"] = packed["place"] & ((1 << PLACE_RANK_SHIFT) - 1)
+    found["cluster_rank"] = packed["place"] >> PLACE_RANK_SHIFT
     return found
 
 
@@ -73,8 +132,9 @@ def segments(
     buffer: npt.NDArray[np.uint8], ctas: int, manifest: Manifest, ring_log2: int
 ) -> npt.NDArray[np.uint32]:
     """The words of all segments, shape (CTAs, recorded warps, words), a view."""
-    area_bytes = ctas * manifest.cta_bytes(ring_log2)
-    words = buffer[:area_bytes].view(WORD).reshape(ctas, -1)[:, CTA_HEADER.itemsize // WORD.itemsize :]
+    begin, area_bytes = LAUNCH_HEADER.itemsize, ctas * manifest.cta_bytes(ring_log2)
+    words = buffer[begin : begin + area_bytes].view(WORD).reshape(ctas, -1)
+    words = words[:, CTA_HEADER.itemsize // WORD.itemsize :]
     in_segment = manifest.segment_bytes(ring_log2) // WORD.itemsize
     return words[:, : manifest.segments * in_segment].reshape(ctas, manifest.segments, in_segment)
 

@@ -14,7 +14,7 @@ import numpy.typing as npt
 import pandas as pd
 
 from instrument_passes.manifest import Manifest
-from instrument_passes.records import CTA_HEADER
+from profscope.areas import launch_header
 from profscope.decode import DecodedLaunch, decode
 from profscope.errors import RecordError
 from profscope.profile import Profile
@@ -104,8 +104,8 @@ def _launch_row(
     raw: RawLaunch, decoded: DecodedLaunch, base: TimeBase, backend: str, spans: pd.DataFrame
 ) -> dict[str, Any]:
     written = decoded.headers[decoded.headers["start_clock"] != 0]
-    first = raw.buffer[: CTA_HEADER.itemsize].view(CTA_HEADER)[0]
-    grid_x, grid_y = int(first["grid_x"]), int(first["grid_y"])
+    header = launch_header(raw.buffer)
+    grid_x, grid_y = int(header["grid_x"]), int(header["grid_y"])
     cluster = int(written["cluster_rank"].max()) + 1 if len(written) else 1
     # From the spans where there are any: the clocks in the header are read a little inside of theirs.
     start, end = (written[name].astype(np.int64) for name in ("start_clock", "end_clock"))
@@ -156,7 +156,7 @@ def _notes(launches: Sequence[RawLaunch], decoded: Sequence[DecodedLaunch]) -> l
         notes += selection_notes([(raw.manifest, d, raw.ctas, 0) for raw, d in pairs])
         silent = sum(int(np.count_nonzero(d.headers["start_clock"] == 0)) for d in mine)
         if silent:
-            notes.append(f"{kernel}: {silent} CTAs wrote nothing")
+            notes.append(f"{kernel}: {silent} CTAs wrote nothing, or did not come to their end")
         unpaired = sum(d.unpaired for d in mine)
         if unpaired:
             notes.append(f"{kernel}: {unpaired} asynchronous operations began that no recorded wait ended")

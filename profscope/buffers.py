@@ -31,7 +31,7 @@ Bytes = npt.NDArray[np.uint8]
 _ENQUEUE_TIMEOUT_S = 10.0
 # Threads that copy from pinned memory: one alone moves less than PCIe delivers, and half of its time goes to
 # the first touch of new pages.
-MOVERS = min(8, max(2, (os.cpu_count() or 2) // 2))
+MOVERS = min(12, max(2, (os.cpu_count() or 2) * 3 // 4))
 _PIECE_BYTES = 4 << 20  # what a thread takes at a time
 _PAGE_BYTES = 4096
 _HUGE_PAGE_BYTES = 2 << 20

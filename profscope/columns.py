@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from instrument_passes.records import CTA_HEADER
+from profscope.areas import CTA
 from profscope.patterns import Patterns
 from profscope.shapes import words_of
 
@@ -23,8 +23,9 @@ Words = npt.NDArray[np.uint32]
 
 # A warp may enter the kernel a little before the header's clock is read; the anchor is set this much earlier.
 ANCHOR_MARGIN_CYCLES = 1 << 24
-# Low halves of clocks are unambiguous while the whole CTA lasts less than this; see `Clocks`.
-WRAP_CYCLES = 1 << 32
+# Low halves of clocks are unambiguous while the whole CTA lasts less than 2^32 cycles, and so it does if it
+# lasts less than this: no GPU's SMs run at more than 3 GHz.
+WRAP_NS = ((1 << 32) - 2 * ANCHOR_MARGIN_CYCLES) // 3
 # Spans that are filled in together: what is worked out about them should stay in a core's own cache.
 _BLOCK_SPANS = 1 << 15
 # Neighbours of one pattern are filled in together where that many spans come with each change of pattern.
@@ -35,17 +36,17 @@ _SHORT_PATTERN = 8  # spans
 class Clocks:
     """Full clock64 values from 32-bit words, anchored per CTA.
 
-    A word is the low half of the SM's clock64, and the header has the CTA's full start value, so while a
-    CTA lasts less than 2^32 cycles (2.2 s at 1.98 GHz) the full value is anchor + (word - anchor) mod 2^32.
-    A CTA that lasted longer is decoded too, but its rows may be off by multiples of 2^32: `ambiguous`
-    counts such CTAs so that the caller can say so.
+    A word is the low half of the SM's clock64, and the header tells the CTA's start, so while a CTA lasts
+    less than 2^32 cycles (2.2 s at 1.98 GHz) the full value is anchor + (word - anchor) mod 2^32. A CTA that
+    lasted longer is decoded too, but its rows may be off by multiples of 2^32: `ambiguous` counts CTAs that
+    may have, by the globaltimer, so that the caller can say so.
     """
 
     def __init__(self, found: npt.NDArray[np.void]) -> None:
         start = found["start_clock"].astype(np.int64)
         self.anchor = start - ANCHOR_MARGIN_CYCLES
-        duration = found["end_clock"].astype(np.int64) - start
-        self.ambiguous = int(np.count_nonzero(duration >= WRAP_CYCLES - 2 * ANCHOR_MARGIN_CYCLES))
+        took_ns = found["end_globaltimer"] - found["start_globaltimer"]
+        self.ambiguous = int(np.count_nonzero(took_ns >= WRAP_NS))
 
 
 @dataclass(frozen=True)
@@ -109,7 +110,7 @@ def empty_columns(spans: int, sites: int) -> Columns:
         span=np.empty(spans, of_site),
         cta=np.empty(spans, np.int32),
         warp=np.empty(spans, np.int16),
-        sm=np.empty(spans, CTA_HEADER["sm"]),
+        sm=np.empty(spans, CTA["sm"]),
         start_cycle=np.empty(spans, np.int64),
         end_cycle=np.empty(spans, np.int64),
         iteration=np.empty(spans, np.int32),

@@ -46,7 +46,7 @@ class DecodedLaunch:
     time unless clocks were read in another one.
 
     span: index into `sites`; cta, warp, sm; start_cycle, end_cycle (SM clock64); iteration (-1 outside
-    loops); parent: position in these arrays, -1 at a root; depth. headers: the CTA headers (CTA_HEADER
+    loops); parent: position in these arrays, -1 at a root; depth. headers: the CTA headers (CTA
     dtype) of every CTA of the launch, unwritten ones included. records: clock words that were stored and
     not overwritten. dropped: clock columns of rows that a ring overwrote or that cannot be placed any more,
     each of which would have been a record had its code run; summed over warps. unmatched: spans whose begin
@@ -181,7 +181,7 @@ def _anomalies(backwards: int, clocks: Clocks, manifest: Manifest) -> tuple[str,
         said.append(f"{backwards} spans of kernel {manifest.kernel} end before they start")
     if clocks.ambiguous:
         said.append(
-            f"{clocks.ambiguous} CTAs of kernel {manifest.kernel} ran for more than 2^32 cycles; "
+            f"{clocks.ambiguous} CTAs of kernel {manifest.kernel} may have run for more than 2^32 cycles; "
             "their times may be off by multiples of that"
         )
     return tuple(said)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from instrument_passes.manifest import Manifest
-from instrument_passes.records import MAX_AREA_BYTES, MAX_RING_LOG2, MIN_RING_LOG2, LaunchBits
+from instrument_passes.records import LAUNCH_HEADER, MAX_AREA_BYTES, MAX_RING_LOG2, MIN_RING_LOG2, LaunchBits
 
 __all__ = [
     "log2_for",
@@ -15,8 +15,9 @@ __all__ = [
 ]
 
 # Rings of a kernel that has not run yet get as many rows as fit, up to this; what they really need is known
-# after its first launch.
+# after its first launch. Longer ones take no more memory than that: all of it comes to the host.
 _FIRST_RING_LOG2 = 14
+_FIRST_BYTES = 32 << 20
 
 
 def ring_log2_for_rows(rows: int) -> int:
@@ -47,7 +48,10 @@ def tickets_for(ctas: int, chosen_sms: int, sm_count: int) -> int:
 def needed_bytes(manifest: Manifest, ctas: int, bits: LaunchBits) -> int:
     """Bytes that a launch of `ctas` CTAs writes at most."""
     areas = manifest.selection.areas(ctas, bits.stride_log2)
-    return areas * manifest.cta_bytes(bits.ring_log2) + manifest.selection.counter_bytes
+    if not areas:
+        return 0
+    ends = LAUNCH_HEADER.itemsize + manifest.selection.counter_bytes
+    return areas * manifest.cta_bytes(bits.ring_log2) + ends
 
 
 def plan(
@@ -62,11 +66,10 @@ def plan(
     """
     if ring_log2 is None:
         ring_log2 = MIN_RING_LOG2
-        while (
-            manifest.ring_bytes
-            and ring_log2 < _FIRST_RING_LOG2
-            and needed_bytes(manifest, ctas, LaunchBits(stride_log2, ring_log2 + 1)) <= limit_bytes
-        ):
+        while manifest.ring_bytes and ring_log2 < MAX_RING_LOG2:
+            longer = needed_bytes(manifest, ctas, LaunchBits(stride_log2, ring_log2 + 1))
+            if longer > limit_bytes or (ring_log2 >= _FIRST_RING_LOG2 and longer > _FIRST_BYTES):
+                break
             ring_log2 += 1
     while ring_log2 > MIN_RING_LOG2 and manifest.cta_bytes(ring_log2) > MAX_AREA_BYTES:
         ring_log2 -= 1

@@ -122,7 +122,7 @@ class TimeBase:
 def fit(headers: Sequence[npt.NDArray[np.void]]) -> list[TimeBase]:
     """Fit one time base per launch of a session.
 
-    headers: one array of CTA_HEADER dtype per launch (unwritten ones are left out). A launch whose own
+    headers: one array of CTA dtype (see `areas`) per launch (unwritten ones are left out). A launch whose own
     slope is known to better than 0.1 % keeps it; a shorter one takes the mean slope of the session, each
     launch weighted by its precision. If no launch is long enough to see the globaltimer advance, the time
     bases map everything to 0 ns and have clock_ghz NaN.
@@ -146,10 +146,10 @@ def fit(headers: Sequence[npt.NDArray[np.void]]) -> list[TimeBase]:
 
 def _pairs(headers: npt.NDArray[np.void]) -> tuple[Ints, Ints, Ints]:
     """(sm, cycle, globaltimer) of every clock pair of a launch."""
-    starts, ends = headers[headers["start_globaltimer"] != 0], headers[headers["end_clock"] != 0]
-    sm = np.concatenate([starts["sm"], ends["sm"]]).astype(np.int64)
-    cycle = np.concatenate([starts["start_clock"], ends["end_clock"]]).astype(np.int64)
-    gtime = np.concatenate([starts["start_globaltimer"], ends["end_globaltimer"]]).astype(np.int64)
+    ran = headers[headers["end_clock"] != 0]
+    sm = np.concatenate([ran["sm"], ran["sm"]]).astype(np.int64)
+    cycle = np.concatenate([ran["start_clock"], ran["end_clock"]]).astype(np.int64)
+    gtime = np.concatenate([ran["start_globaltimer"], ran["end_globaltimer"]]).astype(np.int64)
     return sm, cycle, gtime
 
 

@@ -13,7 +13,7 @@ import numpy as np
 import numpy.typing as npt
 
 from instrument_passes.manifest import Frame, Manifest, Section, Span
-from instrument_passes.records import CTA_HEADER, LaunchBits
+from instrument_passes.records import CTA_HEADER, LAUNCH_HEADER, LaunchBits
 from tests.synth import Seen
 
 __all__ = ["SlowLaunch", "slow_decode"]
@@ -34,12 +34,12 @@ def slow_decode(buffer: npt.NDArray[np.uint8], manifest: Manifest) -> SlowLaunch
     """Decode the buffer of one launch."""
     found = SlowLaunch()
     data = buffer.tobytes()
-    (first,) = np.frombuffer(data, CTA_HEADER, 1)
+    (first,) = np.frombuffer(data, LAUNCH_HEADER, 1)
     ring_log2 = LaunchBits.decode(int(first["launch_bits"])).ring_log2
     stride = manifest.cta_bytes(ring_log2)
-    for at in range(0, len(data), stride):
+    for at in range(LAUNCH_HEADER.itemsize, len(data), stride):
         (header,) = np.frombuffer(data, CTA_HEADER, 1, at)
-        if header["start_clock"] == 0:
+        if header["end_clock"] == 0:
             continue
         for warp in range(manifest.warps):
             begin = at + CTA_HEADER.itemsize + warp * manifest.segment_bytes(ring_log2)
@@ -144,7 +144,7 @@ class _Walk:
             return
         parent = here.get(span.parent)
         depth = 0 if parent is None else parent.depth + 1
-        cta, sm = int(self.header["cta"]), int(self.header["sm"])
+        cta, sm = int(self.header["cta"]), int(self.header["place"]) % 4096
         start = self._full(words[span.begin])
         seen = Seen(self.index, span.id, cta, self.warp, sm, start, ends[0], iteration, depth, parent)
         here[span.id] = seen
@@ -152,5 +152,7 @@ class _Walk:
 
     def _full(self, word: int) -> int:
         """The 64-bit clock: the first value from shortly before the CTA's start on with this low half."""
-        origin = int(self.header["start_clock"]) - _EARLY
+        end = int(self.header["end_clock"])
+        start = end - (end - int(self.header["start_clock_low"])) % (1 << 32)
+        origin = start - _EARLY
         return origin + (word - origin) % (1 << 32)

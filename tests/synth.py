@@ -17,7 +17,7 @@ import numpy as np
 import numpy.typing as npt
 
 from instrument_passes.manifest import Column, Frame, Manifest, Section, Span, layout
-from instrument_passes.records import CTA_HEADER, FIRST_CTAS, LaunchBits
+from instrument_passes.records import CTA_HEADER, LAUNCH_HEADER, LaunchBits
 
 __all__ = ["Branch", "Launch", "Loop", "Node", "Program", "Return", "Scope", "Seen", "Work", "launch"]
 
@@ -441,7 +441,9 @@ def launch(
     warps = max(first + program.warps for first, program in zip(first_warp, programs, strict=True))
     sections, fixed, ring = layout(drafts, [program.group for program in programs])
     manifest = Manifest("made_up", "cuda:90", warps, fixed, ring, sections)
-    areas, spans, records, dropped = [], [], 0, 0
+    areas = [_launch_header(manifest, ctas, LaunchBits(stride_log2, ring_log2))]
+    spans: list[Seen] = []
+    records, dropped = 0, 0
     for cta in range(0, ctas, 1 << stride_log2):
         sm = noise.randrange(132)
         area = np.zeros(manifest.cta_bytes(ring_log2), np.uint8)
@@ -459,8 +461,8 @@ def launch(
                 spans += list(_seen(ran, index, cta, warp, sm, kept))
                 records += _records(ran, kept)
                 dropped += _dropped(ran, kept)
-        end = max(clocks.values()) + 5
-        _write_header(area, manifest, cta, ctas, sm, start_clock, end, LaunchBits(stride_log2, ring_log2))
+        end = max(start_clock, *clocks.values()) + 5
+        write_header(area, cta, sm, (start_clock, end), (start_clock // 64 * 32, end // 64 * 32))
         areas.append(area)
         start_clock += noise.randrange(1_000_000)
     return Launch(manifest, np.concatenate(areas), spans, records, dropped)
@@ -519,22 +521,19 @@ def _dropped(warp: _Warp, kept: list[set[int]]) -> int:
     )
 
 
-def _write_header(
-    area: npt.NDArray[np.uint8],
-    manifest: Manifest,
-    cta: int,
-    ctas: int,
-    sm: int,
-    start: int,
-    end: int,
-    bits: LaunchBits,
+def _launch_header(manifest: Manifest, ctas: int, bits: LaunchBits) -> npt.NDArray[np.uint8]:
+    header = np.zeros(1, LAUNCH_HEADER)
+    header["grid_x"], header["grid_y"] = ctas, 1
+    header["digest"], header["launch_bits"] = manifest.digest, bits.encode()
+    return header.view(np.uint8)
+
+
+def write_header(
+    area: npt.NDArray[np.uint8], cta: int, sm: int, clock: tuple[int, int], ns: tuple[int, int]
 ) -> None:
+    """Write a CTA's header. clock, ns: of its start and end; of the made-up GPU, 2 GHz and 32 ns steps."""
     header = area[: CTA_HEADER.itemsize].view(CTA_HEADER)
-    header["start_clock"], header["end_clock"] = start, end
-    header["end_globaltimer"] = end // 64 * 32  # 2 GHz, 32 ns steps
-    if cta >> bits.stride_log2 < FIRST_CTAS:
-        header["start_globaltimer"] = start // 64 * 32
-    header["cta"], header["sm"] = cta, sm
-    if not cta:
-        header["grid_x"], header["grid_y"] = ctas, 1
-        header["digest"], header["launch_bits"] = manifest.digest, bits.encode()
+    header["start_clock_low"], header["end_clock"] = clock[0] & 0xFFFFFFFF, clock[1]
+    header["start_ns_low"], header["start_ns_high"] = ns[0] & 0xFFFFFFFF, ns[0] >> 32 & 0xFFFF
+    header["end_globaltimer"] = ns[1]
+    header["cta"], header["place"] = cta, sm

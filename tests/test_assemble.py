@@ -9,10 +9,11 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from instrument_passes.records import CTA_HEADER
+from instrument_passes.records import LAUNCH_HEADER
+from profscope.areas import headers, packed_headers
 from profscope.assemble import RawLaunch, assemble
 from profscope.profile import Profile
-from tests.synth import Launch, Loop, Program, Scope, Work, launch
+from tests.synth import Launch, Loop, Program, Scope, Work, launch, write_header
 from tests.test_decode import BODY, bodies, launches
 
 LOOPS = (Scope((Work(5), Loop((3, 0), (*BODY, Loop((2, 1), BODY))))), Work(9))
@@ -21,8 +22,8 @@ LOOPS = (Scope((Work(5), Loop((3, 0), (*BODY, Loop((2, 1), BODY))))), Work(9))
 def assembled(made: Sequence[Launch], ctas: int | None = None, notes: Sequence[str] = ()) -> Profile:
     raws = []
     for index, one in enumerate(made):
-        grid = one.manifest.cta_bytes(4)
-        raws.append(RawLaunch(index, one.manifest, 0, 7, ctas or len(one.buffer) // grid, one.buffer))
+        areas = (len(one.buffer) - LAUNCH_HEADER.itemsize) // one.manifest.cta_bytes(4)
+        raws.append(RawLaunch(index, one.manifest, 0, 7, ctas or areas, one.buffer))
     return assemble(raws, {"backend": "gpu"}, notes)
 
 
@@ -92,11 +93,10 @@ def test_a_launch_row_says_what_ran_and_what_is_missing() -> None:
 
 def test_a_cta_that_wrote_nothing_is_reported() -> None:
     made = launch([Program(BODY)], ctas=3)
-    size = made.manifest.cta_bytes(4)
-    made.buffer[2 * size :] = 0
+    made.buffer[-made.manifest.cta_bytes(4) :] = 0
     profile = assembled([made])
     assert profile.launches["ctas"].tolist() == [2]
-    assert profile.metadata["notes"] == ["made_up: 1 CTAs wrote nothing"]
+    assert profile.metadata["notes"] == ["made_up: 1 CTAs wrote nothing, or did not come to their end"]
 
 
 @given(strides=st.integers(0, 3))
@@ -125,9 +125,15 @@ def test_devices_do_not_share_their_clocks() -> None:
     ]
     raws = [RawLaunch(i, one.manifest, i // 2, 0, 6, one.buffer.copy()) for i, one in enumerate(made * 2)]
     for raw in raws[2:]:  # the second device ticks half as fast
-        headers = np.ndarray((6,), CTA_HEADER, raw.buffer.data, strides=(len(raw.buffer) // 6,))
-        for name in ("start_globaltimer", "end_globaltimer"):
-            headers[name] *= 2
+        packed = packed_headers(raw.buffer, 6, raw.manifest.cta_bytes(4))
+        for header, times in zip(packed, headers(raw.buffer, raw.manifest), strict=True):
+            clock, ns = (
+                [int(times[f"{at}_{what}"]) for at in ("start", "end")] for what in ("clock", "globaltimer")
+            )
+            area = header.reshape(1).view(np.uint8)
+            write_header(
+                area, int(times["cta"]), int(times["sm"]), (clock[0], clock[1]), (2 * ns[0], 2 * ns[1])
+            )
     both = assemble(raws, {"backend": "gpu"}).launches
     alone = [assemble(raws[at : at + 2], {"backend": "gpu"}).launches for at in (0, 2)]
     for name in ("clock_ghz", "start_ns", "end_ns", "ns_uncertainty"):

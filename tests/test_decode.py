@@ -12,8 +12,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from instrument_passes.manifest import Manifest
-from instrument_passes.records import CTA_HEADER
+from instrument_passes.records import CTA_HEADER, LAUNCH_HEADER
 from profscope import columns, shapes
+from profscope.columns import WRAP_NS
 from profscope.decode import DecodedLaunch, decode, ring_rows
 from profscope.errors import RecordError
 from tests.slow_decode import slow_decode
@@ -149,9 +150,10 @@ def test_ctas_of_one_launch_may_loop_differently(trips: list[int], ring_log2: in
     ]
     manifest = made[0].manifest
     assert all(each.manifest == manifest for each in made)
-    areas = [each.buffer.reshape(len(trips), -1)[cta] for cta, each in enumerate(made)]
+    begin = LAUNCH_HEADER.itemsize
+    areas = [each.buffer[begin:].reshape(len(trips), -1)[cta] for cta, each in enumerate(made)]
     expected = [span for cta, each in enumerate(made) for span in each.spans if span.cta == cta]
-    buffer = np.concatenate(areas)
+    buffer = np.concatenate([made[0].buffer[:begin], *areas])
     decoded, slow = decode(buffer, manifest), slow_decode(buffer, manifest)
     assert seen(decoded, manifest) == sorted(expected, key=repr) == sorted(slow.spans, key=repr)
     assert decoded.dropped == slow.dropped
@@ -167,7 +169,7 @@ def test_a_partition_that_is_entered_often_keeps_its_newest_entries() -> None:
     assert decoded.dropped > 0
 
 
-@given(before=st.integers(0, 1 << 20), cycles=st.integers(1, (1 << 32) - (1 << 26)))
+@given(before=st.integers(0, 1 << 20), cycles=st.integers(1, 2 * WRAP_NS - (1 << 26)))
 def test_the_low_half_of_the_clock_may_wrap_inside_a_cta(before: int, cycles: int) -> None:
     body = (Scope((Work(cycles),)), *BODY)
     made = launch([Program(body)], start_clock=(7 << 32) - before)
@@ -200,7 +202,7 @@ def test_a_span_that_did_not_end_is_counted_and_left_out() -> None:
     made = launch([Program(BODY)])
     words = made.buffer.view("<u4")
     last = made.manifest.sections[0].spans[1].ends[0]
-    words[CTA_HEADER.itemsize // 4 + last] = 0
+    words[(LAUNCH_HEADER.itemsize + CTA_HEADER.itemsize) // 4 + last] = 0
     decoded = decode(made.buffer, made.manifest)
     assert decoded.unmatched == 1
     assert len(decoded.span) == len(made.spans) - 1
@@ -208,8 +210,8 @@ def test_a_span_that_did_not_end_is_counted_and_left_out() -> None:
 
 def test_a_cta_that_wrote_nothing_has_no_spans() -> None:
     made = launch([Program(BODY)], ctas=3)
-    area = made.manifest.cta_bytes(4)
-    made.buffer[area : 2 * area] = 0
+    areas = made.buffer[LAUNCH_HEADER.itemsize :].reshape(3, -1)
+    areas[1] = 0
     decoded = decode(made.buffer, made.manifest)
     assert set(decoded.cta.tolist()) == {0, 2}
 
@@ -227,10 +229,19 @@ def test_buffers_need_not_be_contiguous() -> None:
 def _set(name: str, value: int) -> Callable[[npt.NDArray[np.uint8]], npt.NDArray[np.uint8]]:
     def change(buffer: npt.NDArray[np.uint8]) -> npt.NDArray[np.uint8]:
         changed = buffer.copy()
-        changed[: CTA_HEADER.itemsize].view(CTA_HEADER)[name] = value
+        begin, header = 0, LAUNCH_HEADER
+        if name in (CTA_HEADER.names or ()):
+            begin, header = LAUNCH_HEADER.itemsize, CTA_HEADER
+        changed[begin : begin + header.itemsize].view(header)[name] = value
         return changed
 
     return change
+
+
+def _repeated(buffer: npt.NDArray[np.uint8]) -> npt.NDArray[np.uint8]:
+    """The first of two CTAs twice."""
+    header, areas = np.split(buffer, [LAUNCH_HEADER.itemsize])
+    return np.concatenate([header, *[areas[: len(areas) // 2]] * 2])
 
 
 @pytest.mark.parametrize(
@@ -242,7 +253,7 @@ def _set(name: str, value: int) -> Callable[[npt.NDArray[np.uint8]], npt.NDArray
         (np.zeros_like, "not written by this build of kernel made_up: it carries digest 0x0"),
         (_set("digest", 0xDEAD), "not written by this build of kernel made_up: it carries digest 0xdead"),
         (_set("cta", 3), "damaged profile buffer of kernel made_up: it holds CTA 3 where CTA 0 is due"),
-        (lambda b: np.append(b[: len(b) // 2], b[: len(b) // 2]), "it holds CTA 0 where CTA 1 is due"),
+        (_repeated, "it holds CTA 0 where CTA 1 is due"),
     ],
 )
 def test_what_is_no_such_buffer_is_named(

@@ -6,7 +6,9 @@ import json
 import re
 from itertools import pairwise
 from pathlib import Path
+from typing import Any
 
+import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -17,8 +19,9 @@ from instrument_passes.passes.lower_records import quote, unquote
 from instrument_passes.records import (
     BASE_ALIGNMENT,
     CTA_HEADER,
-    FIRST_CTAS,
+    LAUNCH_HEADER,
     MAX_RING_LOG2,
+    PLACE_RANK_SHIFT,
     SECTOR,
     VECTOR,
     LaunchBits,
@@ -30,39 +33,44 @@ from tests.synth import Program, launch
 from tests.test_decode import BODY, bodies, nodes
 
 
-def test_header_fields_lie_where_the_vector_stores_put_them() -> None:
-    assert CTA_HEADER.itemsize == 64
-    # Each of these begins a vector store; the first two fill the sector that every CTA writes.
-    for field, offset in (
-        ("start_clock", 0),
-        ("end_clock", 16),
-        ("start_globaltimer", 32),
-        ("launch_bits", 48),
-    ):
-        assert byte_offset(field) == offset
-    fields = CTA_HEADER.fields
-    assert fields is not None
-    ends = [offset + dtype.itemsize for dtype, offset in (f[:2] for f in fields.values())]
-    starts = [offset for _, offset in (f[:2] for f in fields.values())]
-    assert starts == [0, *ends[:-1]]  # no hidden padding
-    assert ends[-1] == CTA_HEADER.itemsize
+@pytest.mark.parametrize(
+    ("header", "size", "stores"),
+    [
+        (LAUNCH_HEADER, 2 * SECTOR, {"launch_bits": 0}),
+        (CTA_HEADER, SECTOR, {"start_clock_low": 0, "end_clock": 16}),
+    ],
+)
+def test_header_fields_lie_where_the_vector_stores_put_them(
+    header: np.dtype[np.void], size: int, stores: dict[str, int]
+) -> None:
+    assert header.itemsize == size
+    assert {field: byte_offset(header, field) for field in stores} == stores
+    ends = [offset + dtype.itemsize for _, dtype, offset in _fields(header)]
+    assert [offset for _, _, offset in _fields(header)] == [0, *ends[:-1]]  # no hidden padding
+    assert ends[-1] == size
     with pytest.raises(KeyError):
-        byte_offset("colour")
+        byte_offset(header, "colour")
+
+
+def _fields(header: np.dtype[np.void]) -> list[tuple[str, np.dtype[Any], int]]:
+    assert header.fields is not None
+    return [(name, dtype, offset) for name, (dtype, offset, *_) in header.fields.items()]
 
 
 def test_the_page_about_the_format_tells_the_truth() -> None:
     page = (Path(__file__).parents[1] / "docs" / "records.md").read_text()
     rows = [line.split(" | ")[:3] for line in page.splitlines() if re.match(r"\| \d+ \| `", line)]
-    fields = CTA_HEADER.fields
-    assert fields is not None
     assert rows == [
         [f"| {offset}", f"`{name}`", f"u{8 * dtype.itemsize}"]
-        for name, (dtype, offset) in ((name, field[:2]) for name, field in fields.items())
+        for header in (LAUNCH_HEADER, CTA_HEADER)
+        for name, dtype, offset in _fields(header)
+        if name != "reserved"
     ]
     assert f"Version {SCHEMA}." in page
-    assert f"{CTA_HEADER.itemsize} bytes." in page
+    assert f"## The launch header\n\n{LAUNCH_HEADER.itemsize} bytes" in page
+    assert f"## The CTA header\n\n{CTA_HEADER.itemsize} bytes" in page
     assert f"multiples of {SECTOR} bytes" in page
-    assert f"first {FIRST_CTAS} " in page
+    assert f"bits from {PLACE_RANK_SHIFT} on" in page
     kinds = set(re.findall(r"^- \*\*(\w+)\*\*:", page, re.MULTILINE))
     made = launch([Program(BODY), Program((), 1, 1)]).manifest
     assert kinds == {c.kind for f in made.sections[0].frames for c in f.columns} | {"count", "ran"}

@@ -7,8 +7,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from instrument_passes.records import CTA_HEADER
 from profscope import tables
+from profscope.areas import CTA
 from profscope.decode import DecodedLaunch
 from profscope.tables import time_order
 
@@ -23,7 +23,7 @@ def launch(spans: list[tuple[int, int, int, int]]) -> DecodedLaunch:
     zeros = np.zeros(len(spans), np.int32)
     small = (column.astype(np.int32) for column in (site, cta, warp))
     columns = (*small, zeros, start, start + 1, zeros, zeros - 1, zeros)
-    return DecodedLaunch((), *columns, np.zeros(1, CTA_HEADER), records=0, dropped=0, unmatched=0)
+    return DecodedLaunch((), *columns, np.zeros(1, CTA), records=0, dropped=0, unmatched=0)
 
 
 @given(spans=st.lists(rows, min_size=1, max_size=60), block=st.integers(1, 70), ordered=st.booleans())

@@ -11,7 +11,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from instrument_passes.records import CTA_HEADER
+from profscope.areas import CTA
 from profscope.timebase import fit
 
 
@@ -32,7 +32,7 @@ class Machine:
         self, sm: npt.NDArray[np.int64], start: npt.NDArray[np.int64], length: int
     ) -> npt.NDArray[np.void]:
         """What CTAs on these SMs wrote that began at `start` cycles after their SM's origin."""
-        found = np.zeros(len(sm), CTA_HEADER)
+        found = np.zeros(len(sm), CTA)
         found["sm"] = sm
         for name, at in (("start", start), ("end", start + length)):
             cycle = at + np.array(self.origins)[sm]
@@ -89,7 +89,7 @@ def test_each_launch_has_its_own_clock_where_it_can_be_told() -> None:
     assert [base.clock_ghz for base in fit([slow, fast])] == pytest.approx([1.0, 2.0], rel=1e-4)
 
 
-@pytest.mark.parametrize("headers", [np.zeros(0, CTA_HEADER), np.zeros(3, CTA_HEADER)])
+@pytest.mark.parametrize("headers", [np.zeros(0, CTA), np.zeros(3, CTA)])
 def test_nothing_written_gives_no_clock_and_no_times(headers: npt.NDArray[np.void]) -> None:
     (base,) = fit([headers])
     assert math.isnan(base.clock_ghz)

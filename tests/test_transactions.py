@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 
 import profscope
 from instrument_passes.manifest import Manifest, Span
-from instrument_passes.records import CTA_HEADER
+from profscope.areas import CTA
 from profscope.checks import problems
 from profscope.decode import DecodedLaunch, decode
 from profscope.transactions import with_transactions
@@ -42,7 +42,7 @@ def launch(
     columns = [
         c[shuffled] for c in (site, cta, warp, zeros, start, start + 5, zeros, zeros - 1, zeros)
     ]  # fmt: skip
-    return DecodedLaunch(sites, *columns, np.zeros(1, CTA_HEADER), len(events), dropped, 0)
+    return DecodedLaunch(sites, *columns, np.zeros(1, CTA), len(events), dropped, 0)
 
 
 def in_flight(decoded: DecodedLaunch) -> list[tuple[int, int]]:

@@ -240,7 +240,7 @@ def test_values_come_back_from_a_trace(tmp_path: Path) -> None:
     pd.testing.assert_frame_equal(loaded.df, prof.df)
     first = loaded.first_nan()
     assert first is not None
-    assert first["cta"] == 0
+    pd.testing.assert_series_equal(first, prof.first_nan())
 
 
 def test_what_is_wrong_is_said() -> None:

@@ -11,7 +11,8 @@ __all__ = ["Area", "Identity"]
 
 @dataclass(frozen=True, slots=True)
 class Area:
-    """SSA names of the CTA's area: address i64; flags i32: the launch bits, with anything above them.
+    """SSA names of the CTA's area: address i64, less the launch header's size; flags i32: the launch bits,
+    with anything above them.
 
     Known in the kernel's body only: cta i32, the linear id; slot i32, the number of its area; elsewhere i32,
     not zero where the CTA does not record; settled i32, the flags, or zero where it does not record.
@@ -36,8 +37,8 @@ class Identity:
 
     leads: i1, true in the first lane of each warp, where the CTA records; lane: i1, true in those of
     them that store their warp's records; segment: i64, in that lane the address of the warp's
-    segment less the CTA header's size, in thread 0 the address of the area; ring: i32, how far ring_log2
-    is above MIN_RING_LOG2; ring_mask: i32.
+    segment less the sizes of both headers, in thread 0 that of the area less the launch header's; ring: i32,
+    how far ring_log2 is above MIN_RING_LOG2; ring_mask: i32.
     """
 
     segment: str

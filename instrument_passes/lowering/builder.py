@@ -10,7 +10,7 @@ from instrument_passes.errors import PassError
 from instrument_passes.ir import Block, Module, Op
 from instrument_passes.ir.tokens import unquote
 from instrument_passes.manifest import Column, Frame, Manifest, Section, Span
-from instrument_passes.records import CTA_HEADER, MIN_RING_LOG2, WORD, align
+from instrument_passes.records import CTA_HEADER, LAUNCH_HEADER, MIN_RING_LOG2, WORD, align
 
 __all__ = ["FrameBuilder", "Pending", "Placeholders", "SectionBuilder", "Tick"]
 
@@ -202,7 +202,8 @@ class Placeholders:
             if match[1] == "frame_offset":
                 return str(frame.offset << MIN_RING_LOG2)
             start = manifest.fixed_bytes if frame.is_ring else frame.offset
-            return str(CTA_HEADER.itemsize + start + WORD.itemsize * column[0])
+            headers = LAUNCH_HEADER.itemsize + CTA_HEADER.itemsize
+            return str(headers + start + WORD.itemsize * column[0])
 
         for op in module.walk():
             for index, part in enumerate(op.parts):

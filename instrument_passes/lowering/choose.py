@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from instrument_passes.lowering.area import Area
-from instrument_passes.records import LaunchBits
+from instrument_passes.records import LAUNCH_HEADER, LaunchBits
 from instrument_passes.selection import Selection
 from instrument_passes.targets import Target
 
@@ -86,7 +86,9 @@ def _by_ticket(p: str, target: Target, area: Area, sms: tuple[int, ...]) -> str:
         {p}_areas = arith.shli {p}_unit64, {p}_stride64 : i64
         {p}_size64 = arith.extui {p}_size : i32 to i64
         {p}_all = arith.shli {p}_size64, {p}_stride64 : i64
-        {p}_counter = arith.addi {p}_base, {p}_all : i64
+        {p}_header = arith.constant {LAUNCH_HEADER.itemsize} : i64
+        {p}_areas_at = arith.addi {p}_base, {p}_header : i64
+        {p}_counter = arith.addi {p}_areas_at, {p}_all : i64
         {p}_pointer = tt.int_to_ptr {p}_counter : i64 -> !tt.ptr<i32>
         {p}_unit = arith.constant 1 : i32
         {area.slot} = tt.atomic_rmw add, relaxed, gpu, {p}_pointer, {p}_unit, {p}_draws {types}

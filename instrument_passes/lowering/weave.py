@@ -20,10 +20,10 @@ from instrument_passes.targets import Target
 
 __all__ = ["Weaver"]
 
-# Values are stored four at a time, and only once two younger ones are pending: by then the clock reads
-# have long returned, and at most this many registers are held.
+# Values are stored four at a time, and only once a younger one is pending: by then the clock reads have
+# returned, and few registers are held. (Measured: none costs 2 cycles a record more; two, attention 1.4 %.)
 _GROUP = 4
-_YOUNGER = 2
+_YOUNGER = 1
 
 
 @dataclass
@@ -81,7 +81,7 @@ class Weaver:
     # Entry points.
 
     def weave_kernel(self, kernel: Op) -> None:
-        """The kernel's body: also allocates the buffer and writes the CTA header."""
+        """The kernel's body: also allocates the buffer and writes the headers."""
         region = kernel.regions[0]
         state = self._enter(region)
         wide = self.context.triton >= (3, 8)

@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from typing import Final
 
 from instrument_passes.ir.signature import element_type, with_element
-from instrument_passes.records import FIRST_CTAS, byte_offset
+from instrument_passes.records import CTA_HEADER, LAUNCH_HEADER, byte_offset
 
 __all__ = ["ARCHITECTURES", "Amd"]
 
@@ -120,36 +120,37 @@ class Amd:
     def header_start(
         self, out: str, area: str, leads: str, cta: str, slot: str, flags: str, digest: str
     ) -> str:
-        identity = [f"{out}_clock_low", f"{out}_clock_high", cta, f"{out}_sm"]
-        launch = [flags, f"{out}_digest", f"{out}_nx", f"{out}_ny"]
-        ticks = [f"{out}_ticks_low", f"{out}_ticks_high"]
+        start = LAUNCH_HEADER.itemsize + byte_offset(CTA_HEADER, "start_clock_low")
+        launch = byte_offset(LAUNCH_HEADER, "launch_bits")
+        said = [f"{out}_clock", cta, f"{out}_ns_low", f"{out}_place"]
+        said_of_launch = [flags, f"{out}_digest", f"{out}_nx", f"{out}_ny"]
         return _lines(
             self._first_thread(f"{out}_lead", leads),
             _clocks(f"{out}_time"),
-            *_halves(f"{out}_time_clock", *identity[:2]),
+            f"{out}_clock = arith.trunci {out}_time_clock : i64 to i32",
+            *_halves(f"{out}_time_ns", f"{out}_ns_low", f"{out}_ns_high"),
             self.sm_id(f"{out}_sm"),
-            self.store(out, area, str(byte_offset("start_clock")), identity, f"{out}_lead"),
-            f"{out}_first = arith.constant {FIRST_CTAS} : i32",
-            f"{out}_is_first = arith.cmpi ult, {slot}, {out}_first : i32",
-            f"{out}_early = arith.andi {out}_is_first, {out}_lead : i1",
-            *_halves(f"{out}_time_ns", *ticks),
-            self.store(f"{out}_at", area, str(byte_offset("start_globaltimer")), ticks, f"{out}_early"),
+            f"{out}_16 = arith.constant 16 : i32",
+            f"{out}_ns_above = arith.shli {out}_ns_high, {out}_16 : i32",
+            f"{out}_place = arith.ori {out}_ns_above, {out}_sm : i32",
+            self.store(out, area, str(start), said, f"{out}_lead"),
             f"{out}_nought = arith.constant 0 : i32",
             f"{out}_is_zero = arith.cmpi eq, {slot}, {out}_nought : i32",
             f"{out}_zero = arith.andi {out}_is_zero, {out}_lead : i1",
             *(f"{out}_n{axis} = tt.get_num_programs {axis} : i32" for axis in "xy"),
             f"{out}_digest = arith.constant {digest} : i32",
-            self.store(f"{out}_of", area, str(byte_offset("launch_bits")), launch, f"{out}_zero"),
+            self.store(f"{out}_of", area, str(launch), said_of_launch, f"{out}_zero"),
         )
 
     def header_end(self, out: str, area: str, leads: str) -> str:
+        end = LAUNCH_HEADER.itemsize + byte_offset(CTA_HEADER, "end_clock")
         both = [f"{out}_clock_low", f"{out}_clock_high", f"{out}_ns_low", f"{out}_ns_high"]
         return _lines(
             self._first_thread(f"{out}_lead", leads),
             _clocks(f"{out}_time"),
             *_halves(f"{out}_time_clock", *both[:2]),
             *_halves(f"{out}_time_ns", *both[2:]),
-            self.store(out, area, str(byte_offset("end_clock")), both, f"{out}_lead"),
+            self.store(out, area, str(end), both, f"{out}_lead"),
         )
 
     def _first_thread(self, out: str, leads: str) -> str:

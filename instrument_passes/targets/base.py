@@ -52,10 +52,12 @@ class Target(Protocol):
     def header_start(
         self, out: str, area: str, leads: str, cta: str, slot: str, flags: str, digest: str
     ) -> str:
-        """Store what the CTA header says at its start, by thread 0 if `leads` holds there.
+        """Store what the CTA header says of its start, by thread 0 if `leads` holds there, and in the first
+        CTA that records the launch header.
 
-        area: i64 address, right in thread 0; cta, slot: i32, the CTA's linear id and its number among those
-        that record; flags: i32 launch bits; digest: integer literal.
+        area: i64, in thread 0 the address of the area less the launch header's size; cta, slot: i32, the
+        CTA's linear id and its number among those that record; flags: i32 launch bits; digest: integer
+        literal.
         """
 
     def header_end(self, out: str, area: str, leads: str) -> str:

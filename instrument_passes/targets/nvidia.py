@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from typing import Final
 
 from instrument_passes.ir.signature import element_type, with_element
-from instrument_passes.records import FIRST_CTAS, byte_offset
+from instrument_passes.records import CTA_HEADER, LAUNCH_HEADER, PLACE_RANK_SHIFT, byte_offset
 
 __all__ = ["Nvidia"]
 
@@ -133,30 +133,37 @@ class Nvidia:
     def header_start(
         self, out: str, area: str, leads: str, cta: str, slot: str, flags: str, digest: str
     ) -> str:
+        """The other warps branch around it: a short CTA pays for instructions."""
+        launch = byte_offset(LAUNCH_HEADER, "launch_bits")
+        start = LAUNCH_HEADER.itemsize + byte_offset(CTA_HEADER, "start_clock_low")
         text = " ".join(
             [
-                "{ .reg .pred lead, early, zero; .reg .b64 clk, ns; .reg .b32 tid, lo, hi, sm, rank, nx, ny;",
-                "mov.u32 tid, %tid.x; setp.eq.and.u32 lead, tid, 0, $2; mov.u64 clk, %clock64;",
-                "mov.u64 ns, %globaltimer; mov.b64 {lo, hi}, clk; mov.u32 sm, %smid;",
-                "mov.u32 rank, %cluster_ctarank; shl.b32 rank, rank, 16; or.b32 sm, sm, rank;"
+                "{ .reg .pred away, lead; .reg .b64 ns; .reg .b32 tid, clk, low, high, place, rank, nx, ny;",
+                "mov.u32 tid, %tid.x; setp.gt.u32 away, tid, 31; @away bra.uni done;",
+                "setp.eq.and.u32 lead, tid, 0, $2; mov.u32 clk, %clock; mov.u64 ns, %globaltimer;",
+                "mov.b64 {low, high}, ns; mov.u32 place, %smid;",
+                f"mov.u32 rank, %cluster_ctarank; shl.b32 rank, rank, {PLACE_RANK_SHIFT}; "
+                "or.b32 place, place, rank;"
                 if self.clustered
                 else "",
-                f"@lead st.global.cs.v4.b32 [$1+{byte_offset('start_clock')}], {{lo, hi, $3, sm}};",
-                f"setp.lt.and.u32 early, $4, {FIRST_CTAS}, lead;",
-                f"@early st.global.cs.b64 [$1+{byte_offset('start_globaltimer')}], ns;",
-                "setp.eq.and.u32 zero, $4, 0, lead; mov.u32 nx, %nctaid.x; mov.u32 ny, %nctaid.y;",
-                f"@zero st.global.cs.v4.b32 [$1+{byte_offset('launch_bits')}], {{$5, {digest}, nx, ny}};",
-                "} mov.u32 $0, 0;",
+                "prmt.b32 place, place, high, 0x5410;",
+                f"@lead st.global.cs.v4.b32 [$1+{start}], {{clk, $3, low, place}};",
+                "setp.ne.u32 away, $4, 0; @away bra.uni done;",
+                "mov.u32 nx, %nctaid.x; mov.u32 ny, %nctaid.y;",
+                f"@lead st.global.cs.v4.b32 [$1+{launch}], {{$5, {digest}, nx, ny}};",
+                "done: } mov.u32 $0, 0;",
             ]
         )
         types = ["i64", "i1", "i32", "i32", "i32"]
         return _asm(out, text, "=r,l,b,r,r,r", [area, leads, cta, slot, flags], types)
 
     def header_end(self, out: str, area: str, leads: str) -> str:
+        end = LAUNCH_HEADER.itemsize + byte_offset(CTA_HEADER, "end_clock")
         text = (
-            "{ .reg .pred lead; .reg .b64 clk, ns; .reg .b32 tid; mov.u32 tid, %tid.x; "
+            "{ .reg .pred away, lead; .reg .b64 clk, ns; .reg .b32 tid; mov.u32 tid, %tid.x; "
+            "setp.gt.u32 away, tid, 31; @away bra.uni done; "
             "setp.eq.and.u32 lead, tid, 0, $2; mov.u64 clk, %clock64; mov.u64 ns, %globaltimer; "
-            f"@lead st.global.cs.v2.b64 [$1+{byte_offset('end_clock')}], {{clk, ns}}; }} mov.u32 $0, 0;"
+            f"@lead st.global.cs.v2.b64 [$1+{end}], {{clk, ns}}; done: }} mov.u32 $0, 0;"
         )
         return _asm(out, text, "=r,l,b", [area, leads], ["i64", "i1"])
 

@@ -9,6 +9,7 @@ import re
 import struct
 from collections.abc import Iterator
 from dataclasses import dataclass, field
+from itertools import islice, pairwise
 from typing import NamedTuple
 
 from profscope.errors import EmulatorError
@@ -289,7 +290,7 @@ class _Parser:
             token = self.next()
             if token.text == "{":
                 scope_count += 1
-                scopes.append({})
+                scopes.append(self.labels(scope_count))
             elif token.text == "}":
                 scopes.pop()
                 if not scopes:
@@ -307,7 +308,9 @@ class _Parser:
                 continue
             elif token.kind == "word" and self.peek().text == ":":
                 self.next()
-                function.body.append(Symbol(token.text))
+                label = _lookup(token.text, scopes)
+                assert isinstance(label, Symbol)
+                function.body.append(label)
             elif token.kind in ("word", "punctuation"):
                 self.at -= 1
                 function.body.append(self.instruction(scopes, source))
@@ -315,6 +318,17 @@ class _Parser:
                 raise EmulatorError(
                     f"PTX line {token.line}: {token.text!r} where an instruction should start"
                 )
+
+    def labels(self, scope_number: int) -> Scope:
+        """The labels of the inner scope that begins here, which may be branched to before they stand."""
+        depth, found = 0, Scope()
+        for token, after in pairwise(islice(self.tokens, self.at, None)):
+            depth += (token.text == "{") - (token.text == "}")
+            if depth < 0:
+                break
+            if depth == 0 and token.kind == "word" and after.text == ":":
+                found[token.text] = Symbol(f"{token.text}.{scope_number}")
+        return found
 
     def location(self) -> SourceLine | None:
         """`1 18 16, function_name ..., inlined_at 1 20 5`: the innermost position; line 0 means none."""

@@ -86,6 +86,15 @@ def test_scopes_give_registers_names_of_their_own() -> None:
     assert names[0] == names[2] != names[1]
 
 
+def test_scopes_give_labels_names_of_their_own() -> None:
+    once = "{ .reg .pred p; setp.eq.s32 p, %r1, 0; @p bra.uni done; add.s32 %r1, %r1, 1; done: }"
+    found = graph(f"{once} mov.b32 %r2, 1; {once} mov.b32 %r3, 2;")
+    taken = [block.taken for block in found.blocks if block.end == "branch"]
+    assert len(set(taken)) == 2
+    firsts = [found.blocks[number].instructions[0].operands[0] for number in taken]
+    assert [name.name for name in firsts if isinstance(name, Register)] == ["%r2", "%r3"]
+
+
 def test_calls_are_inlined() -> None:
     from profscope.emulator import activate
 

@@ -2,8 +2,8 @@
 
 Arrays: `buffer`, uint8, the CTA areas as fetched; `manifest` and `ttgir`, uint8, UTF-8 text; `info`, uint8,
 JSON: case, kernel, level, buffer (the session option), launch, spans, records, dropped, device, triton, date.
-Source paths lose the folders of the machine they were on; as the manifest's digest depends on them, the CTA
-headers get the new one. Nothing else of a buffer is touched.
+Source paths lose the folders of the machine they were on; as the manifest's digest depends on them, the
+launch header gets the new one. Nothing else of a buffer is touched.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ from triton import knobs
 import profscope
 import profscope.assemble
 from instrument_passes.manifest import Manifest
-from profscope.areas import headers
+from profscope.areas import launch_header
 from profscope.assemble import RawLaunch
 from tests.kernels.cases import Case
 
@@ -88,10 +88,11 @@ def _portable(text: str) -> str:
 
 
 def _redirected(buffer: Bytes, old: Manifest, new: Manifest) -> Bytes:
-    """The buffer with its headers' digest changed from one manifest's to another's."""
+    """The buffer with its header's digest changed from one manifest's to another's."""
     changed = buffer.copy()
-    found = headers(changed, old)
-    found["digest"][found["digest"] == old.digest] = new.digest
+    header = launch_header(changed)
+    assert header["digest"] == old.digest
+    header["digest"] = new.digest
     return changed
 
 

@@ -37,7 +37,7 @@ def test_arenas_rotate_and_no_launch_is_lost() -> None:
         for _ in range(500):
             outputs.append(launch_add())
     assert all(torch.equal(out, expected()) for out in outputs)
-    assert prof.launches["profile_bytes"].sum() > 5 << 20  # the memory was filled several times
+    assert prof.launches["profile_bytes"].sum() > 4 << 20  # the memory was filled several times
     assert prof.launches["launch"].tolist() == list(range(500))
     assert (prof.launches["ctas"] == 64).all()
     assert (prof.launches["dropped"] == 0).all()

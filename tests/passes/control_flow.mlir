@@ -56,19 +56,19 @@
 // REENTERED: ttg.warp_yield {{.*}}, [[COUNT]] : f32, i32, i32
 // REENTERED: partition0(
 // REENTERED-NEXT: [[CLOCK:%ps_clock_[0-9]+]] = {{.*}}%clock
-// REENTERED: [[AT:%ps_kept_[0-9]+]]_offset = arith.constant 68 : i64
+// REENTERED: [[AT:%ps_kept_[0-9]+]]_offset = arith.constant 100 : i64
 // REENTERED: [[AT]]_address = arith.addi [[SEGMENT:%ps_segment_1]], [[AT]]_offset : i64
 // REENTERED: [[ENTRY:%ps_count_[0-9]+]] = tt.load [[AT]]_word, [[LANE:%ps_lane_1]], %ps_zero_1 : !tt.ptr<i32>
-// REENTERED: arith.constant 72 : i64
+// REENTERED: arith.constant 104 : i64
 // REENTERED: [[ROWS:%ps_count_[0-9]+]] = tt.load
-// REENTERED: arith.constant 76 : i64
+// REENTERED: arith.constant 108 : i64
 // REENTERED: [[NESTED:%ps_count_[0-9]+]] = tt.load
 // REENTERED: [[SLOT:%ps_at_[0-9]+]]_slot = arith.andi [[ENTRY]], %ps_mask_1
 // REENTERED: [[ROW:%ps_row_[0-9]+]] = arith.addi [[SLOT]]_start
 // REENTERED: [[NOW:%ps_[0-9]+]], [[NESTEDNOW:%ps_[0-9]+]] = scf.for {{.*}}iter_args({{%ps_[0-9]+}} = [[ROWS]], {{%ps_[0-9]+}} = [[NESTED]])
 // REENTERED: st.global{{.*}} [[ROW]], [[CLOCK]], {{.*}}, [[NOW]], {{.*}}, [[LANE]]
 // REENTERED: [[NEXT:%ps_count_[0-9]+]] = arith.addi [[ENTRY]], %ps_one_1
-// REENTERED-NEXT: st.global.cs.v4.b32 [$1+64]{{.*}} [[SEGMENT]], %ps_section_1, [[NEXT]], [[NOW]], [[NESTEDNOW]], [[LANE]]
+// REENTERED-NEXT: st.global.cs.v4.b32 [$1+96]{{.*}} [[SEGMENT]], %ps_section_1, [[NEXT]], [[NOW]], [[NESTEDNOW]], [[LANE]]
 // REENTERED-NEXT: ttg.warp_return
 // REENTERED: -> (f32, i32, i32)
 // REENTERED: scf.yield {{.*}}, {{%ps_count_[0-9]+}}, [[OUT]] :

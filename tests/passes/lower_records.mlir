@@ -14,16 +14,16 @@
 // STRAIGHT-NEXT: [[START:%ps_clock_[0-9]+]] = tt.elementwise_inline_asm "mov.u32 $0, %clock;"
 // STRAIGHT-NEXT: "profscope.buffer"() : () -> !tt.ptr<i8>
 // STRAIGHT-NOT: %ps_section
-// STRAIGHT: %clock64{{.*}}%globaltimer{{.*}}%nctaid.x
+// STRAIGHT: @away bra.uni done;{{.*}}%clock;{{.*}}%globaltimer;{{.*}}@lead st.global.cs.v4.b32 [$1+64]{{.*}}@away bra.uni done;{{.*}}@lead st.global.cs.v4.b32 [$1+0]
 // STRAIGHT: [[BEFORE:%ps_clock_[0-9]+]] = tt.elementwise_inline_asm "mov.u32 $0, %clock;"
 // STRAIGHT-NEXT: %x_5 = tt.load
 // STRAIGHT-NEXT: [[AFTER:%ps_clock_[0-9]+]] = tt.elementwise_inline_asm "mov.u32 $0, %clock;"
 // STRAIGHT-NOT: st.global
 // STRAIGHT: tt.store
 // STRAIGHT-NEXT: [[END:%ps_clock_[0-9]+]] = tt.elementwise_inline_asm "mov.u32 $0, %clock;"
-// STRAIGHT-NEXT: st.global.cs.v4.b32 [$1+64]{{.*}} [[SEGMENT:%[a-z0-9_]+]], [[START]], [[BEFORE]], [[AFTER]], {{%ps_clock_[0-9]+}}, [[LANE:%[a-z0-9_]+]] : i64, i32, i32, i32, i32, i1
-// STRAIGHT-NEXT: st.global.cs.v2.b32 [$1+80]{{.*}} [[SEGMENT]], {{.*}}, [[END]], [[LANE]] :
-// STRAIGHT-NEXT: %clock64{{.*}}%globaltimer
+// STRAIGHT-NEXT: st.global.cs.v4.b32 [$1+96]{{.*}} [[SEGMENT:%[a-z0-9_]+]], [[START]], [[BEFORE]], [[AFTER]], {{%ps_clock_[0-9]+}}, [[LANE:%[a-z0-9_]+]] : i64, i32, i32, i32, i32, i1
+// STRAIGHT-NEXT: st.global.cs.v2.b32 [$1+112]{{.*}} [[SEGMENT]], {{.*}}, [[END]], [[LANE]] :
+// STRAIGHT-NEXT: @away bra.uni done;{{.*}}%clock64{{.*}}%globaltimer{{.*}}@lead st.global.cs.v2.b64 [$1+80]
 // STRAIGHT-NEXT: tt.return
 
 // A loop carries the number of rows written. What an scf.if records leaves it as results, zero where it did not run.
