@@ -54,8 +54,8 @@ def expected_slices(profile: Profile) -> tuple[Counter[Any], Counter[Any]]:
 
 
 def as_shown(name: str) -> str:
-    """A name as far as Perfetto keeps it: JSON's escapes stay as they are or not, by what else is in the name,
-    and a NUL ends it; the nameless get one."""
+    """A name as far as Perfetto keeps it: JSON's escapes stay as they are or not, by what else is in the
+    name, and a NUL ends it; the nameless get one."""
     return "\\" if any(char < " " or char in '"\\' for char in name) else name or "[No name]"
 
 
