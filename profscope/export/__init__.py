@@ -5,13 +5,20 @@ from pathlib import Path
 
 from profscope.checks import column_problems
 from profscope.errors import OptionError, TraceError
-from profscope.export.chrome import END, trace_pieces, worker_count
+from profscope.export import chrome, perfetto
+from profscope.export.chrome import trace_pieces, worker_count
 from profscope.export.files import GzipFile, PlainFile, whole_file
+from profscope.export.perfetto import packet_pieces
 from profscope.profile import Profile
 
 __all__ = ["save"]
 
-FILES: dict[str, type[PlainFile] | type[GzipFile]] = {".json": PlainFile, ".json.gz": GzipFile}
+FILES: dict[str, type[PlainFile] | type[GzipFile]] = {
+    ".json": PlainFile,
+    ".json.gz": GzipFile,
+    ".pftrace": PlainFile,
+    ".pftrace.gz": GzipFile,
+}
 
 
 def save(profile: Profile, path: str | Path) -> None:
@@ -21,16 +28,18 @@ def save(profile: Profile, path: str | Path) -> None:
     schema and for a place that cannot be written.
     """
     path = Path(path)
-    kind = next((kind for suffix, kind in FILES.items() if path.name.endswith(suffix)), None)
-    if kind is None:
+    suffix = next((suffix for suffix in FILES if path.name.endswith(suffix)), None)
+    if suffix is None:
         raise OptionError(f"cannot save {path.name!r}: the suffix must be one of {', '.join(FILES)}")
     problems = column_problems(profile.df, profile.launches, profile.metadata)
     if problems:
         raise TraceError(f"cannot save {path.name!r}: {problems[0]}")
+    is_json = suffix.startswith(".json")
+    pieces, end = (trace_pieces, chrome.END) if is_json else (packet_pieces, perfetto.END)
     try:
         with whole_file(path) as file, ThreadPoolExecutor(worker_count()) as pool:
-            output = kind(file, END)
-            for piece in trace_pieces(profile, pool, output.prepare):
+            output = FILES[suffix](file, end)
+            for piece in pieces(profile, pool, output.prepare):
                 output.write(piece)
             output.close()
     except OSError as error:

@@ -22,9 +22,10 @@ from profscope.schema import LAUNCH_DTYPES
 from profscope.summary import sites
 from profscope.version import __version__
 
+S = TypeVar("S")
 T = TypeVar("T")
 
-__all__ = ["END", "SCHEMA", "row_devices", "trace_pieces", "worker_count"]
+__all__ = ["END", "SCHEMA", "head_text", "in_order", "row_devices", "trace_pieces", "worker_count"]
 
 SCHEMA = 1
 """Raised when a reader of the former schema could misread the file."""
@@ -43,12 +44,14 @@ def trace_pieces(profile: Profile, pool: Executor, prepare: Callable[[bytes], T]
     spans = encode(df, site, table, pool)
     tracks = assign_tracks(df, row_devices(df, profile.launches))
     lines = EventLines(df, site, table, tracks, origin_ns)
-    yield prepare(_head(profile, spans(), origin_ns))
+    head = head_text(profile, spans())[:-1]
+    head += f',\n"displayTimeUnit":"ns","baseTimeNanoseconds":{origin_ns},\n"traceEvents":[\n'
+    yield prepare(head.encode("ascii"))
     if len(df):
         # Each line closes the event before it.
         yield prepare(",\n".join(name_events(tracks.table, profile.emulated)).removesuffix("}").encode())
         begins = range(0, len(df), BLOCK_ROWS)
-        yield from _in_order(pool, lambda begin: prepare(lines.block(begin, begin + BLOCK_ROWS)), begins)
+        yield from in_order(pool, lambda begin: prepare(lines.block(begin, begin + BLOCK_ROWS)), begins)
         yield prepare(b"}")
 
 
@@ -66,7 +69,8 @@ def worker_count() -> int:
     return min(cores, 8)
 
 
-def _head(profile: Profile, spans: dict[str, Any], origin_ns: int) -> bytes:
+def head_text(profile: Profile, spans: dict[str, Any]) -> str:
+    """The data of a trace file, whatever its format: a JSON object with one key, "profscope"."""
     ours = {
         "schema": SCHEMA,
         "version": __version__,
@@ -74,10 +78,7 @@ def _head(profile: Profile, spans: dict[str, Any], origin_ns: int) -> bytes:
         "launches": _launch_columns(profile.launches),
         "spans": spans,
     }
-    first = document_text({"profscope": ours})[:-1]
-    return f'{first},\n"displayTimeUnit":"ns","baseTimeNanoseconds":{origin_ns},\n"traceEvents":[\n'.encode(
-        "ascii"
-    )
+    return document_text({"profscope": ours})
 
 
 def _launch_columns(launches: pd.DataFrame) -> dict[str, Any]:
@@ -88,7 +89,7 @@ def _launch_columns(launches: pd.DataFrame) -> dict[str, Any]:
     }
 
 
-def _in_order(pool: Executor, work: Callable[[int], T], items: Iterable[int]) -> Iterator[T]:
+def in_order(pool: Executor, work: Callable[[S], T], items: Iterable[S]) -> Iterator[T]:
     """`pool.map` that stays only a little ahead of its reader, so that memory stays bounded."""
     ahead: deque[Future[T]] = deque()
     for item in items:

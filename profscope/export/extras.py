@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 from profscope.export.jsontext import string_text
 from profscope.export.lines import Words, text_table
 
-__all__ = ["FLOW_ENDS", "PayloadTexts", "flow_ends", "payload_texts"]
+__all__ = ["FLOW_ENDS", "PayloadTexts", "flow_ends", "payload_name", "payload_texts"]
 
 Ints = NDArray[np.int64]
 BEGIN, STEP, END = range(3)
@@ -38,9 +38,13 @@ def payload_texts(column: "pd.Series[Any]") -> PayloadTexts:
     distinct, position = np.unique(column.to_numpy()[carried].astype(_plain(column)), return_inverse=True)
     index = np.zeros(len(column), np.int32)
     index[carried] = position + 1
-    name = f"{column.name} (value)" if column.name in ARGS else str(column.name)
-    texts = [f",{string_text(name)}:{_number(value)}" for value in distinct.tolist()]
+    texts = [f",{string_text(payload_name(column))}:{_number(value)}" for value in distinct.tolist()]
     return PayloadTexts(text_table(["", *texts]), index)
+
+
+def payload_name(column: "pd.Series[Any]") -> str:
+    """What events call a column of values."""
+    return f"{column.name} (value)" if column.name in ARGS else str(column.name)
 
 
 def flow_ends(df: pd.DataFrame) -> tuple[Ints, NDArray[np.int8]]:

@@ -29,6 +29,7 @@ class Tracks:
     first       each run's first row, shape (runs,)
     track       each run's track, its number in `table`, shape (runs,)
     async_lane  each async row's lane, unique over the trace; -1 for other rows, shape (rows,)
+    spread      the runs of a warp whose spans do not nest, which lie on several tracks
     """
 
     table: pd.DataFrame
@@ -36,6 +37,7 @@ class Tracks:
     first: Ints
     track: Ints
     async_lane: Ints
+    spread: Ints
 
 
 def assign_tracks(df: pd.DataFrame, device: Ints) -> Tracks:
@@ -67,7 +69,10 @@ def assign_tracks(df: pd.DataFrame, device: Ints) -> Tracks:
     track, table = _number_tracks(np.stack(key).astype(np.int64))
     rows = np.flatnonzero(~synchronous)
     lanes = _async_lanes(df, rows, track[run[rows]], start, end)
-    return Tracks(table, run, first, track, lanes)
+    spread = np.append(
+        np.unique(np.array(split_from, np.int64)), np.arange(len(slot) - len(split_from), len(slot))
+    )
+    return Tracks(table, run, first, track, lanes, spread)
 
 
 def interval_slots(group: Ints, start: Ints, end: Ints) -> Ints:

@@ -1,0 +1,135 @@
+"""What spans carry, as debug annotations of track events: the iteration, CTA and launch, and their payloads.
+
+Fields of perfetto/protos/perfetto/trace/track_event/debug_annotation.proto; names and texts are interned.
+"""
+
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import pandas as pd
+from numpy.typing import NDArray
+
+from profscope.export.extras import payload_name
+from profscope.export.protobuf import padded_varint
+from profscope.export.words import SHORT_BITS, Words, constant, fixed64, long_varint, short_varint
+from profscope.schema import SPAN_DTYPES
+
+__all__ = ["Annotation", "Floats", "Integers", "Part", "Texts", "annotations"]
+
+Ints = NDArray[np.int64]
+Flags = NDArray[np.bool_]
+ANNOTATION = 4 << 3 | 2
+NAME_IID, INT_VALUE, DOUBLE_VALUE, STRING_IID = 1 << 3, 4 << 3, 5 << 3 | 1, 17 << 3
+"""Tags: TrackEvent.debug_annotations, and fields of DebugAnnotation."""
+
+
+@dataclass(frozen=True)
+class Part:
+    """A field that some events of a block have.
+
+    has    which, shape (events,)
+    width  32-bit words that it takes
+    words  those words, one column after the other, for given events
+    """
+
+    has: Flags
+    width: int
+    words: Callable[[Ints], Iterator[Words | int]]
+
+
+@dataclass(frozen=True)
+class Integers:
+    """Integers by row, where `has` says so; without it, those that are not negative."""
+
+    name: str
+    values: NDArray[np.integer[Any]]
+    has: Flags | None = None
+    roots_only: bool = False
+
+    def part(self, iid: int, rows: Ints, roots: Flags) -> Part:
+        """The annotation of given rows; `roots` are those with nothing around them."""
+        values = self.values[rows].astype(np.int64)
+        has = values >= 0 if self.has is None else self.has[rows]
+        if self.roots_only:
+            has &= roots
+        least, most = int(values.min(where=has, initial=0)), int(values.max(where=has, initial=0))
+        if least >= 0 and most < 1 << SHORT_BITS:
+            start = _start(iid, 4)
+            return Part(
+                has, len(start) // 4 + 1, lambda at: _then(start, short_varint(INT_VALUE, values[at]))
+            )
+        start = _start(iid, 12)
+        return Part(has, len(start) // 4 + 3, lambda at: _then(start, *long_varint(INT_VALUE, values[at])))
+
+
+@dataclass(frozen=True)
+class Floats:
+    """Doubles by row; NaN where there is none."""
+
+    name: str
+    values: NDArray[np.float64]
+
+    def part(self, iid: int, rows: Ints, roots: Flags) -> Part:
+        """As `Integers.part`."""
+        values = self.values[rows]
+        start = _start(iid, 12) + padded_varint(DOUBLE_VALUE, 4)
+        return Part(~np.isnan(values), len(start) // 4 + 2, lambda at: _then(start, *fixed64(values[at])))
+
+
+@dataclass(frozen=True)
+class Texts:
+    """Texts by row, as numbers of `texts`; -1 where there is none. Interned, the first as `first_iid`."""
+
+    name: str
+    codes: NDArray[np.integer[Any]]
+    texts: list[str]
+    first_iid: int
+
+    def part(self, iid: int, rows: Ints, roots: Flags) -> Part:
+        """As `Integers.part`."""
+        codes = self.codes[rows].astype(np.int64)
+        start = _start(iid, 12)
+        return Part(
+            codes >= 0,
+            len(start) // 4 + 3,
+            lambda at: _then(start, *long_varint(STRING_IID, codes[at] + self.first_iid)),
+        )
+
+
+Annotation = Integers | Floats | Texts
+
+
+def annotations(df: pd.DataFrame) -> list[Annotation]:
+    """What the spans of a table carry; an annotation's name has the number of its place, from 1."""
+    found: list[Annotation] = [
+        Integers("iter", df["iteration"].to_numpy()),
+        # All within a root share these; what is in flight is its lane's root.
+        Integers("cta", df["cta"].to_numpy(), roots_only=True),
+        Integers("launch", df["launch"].to_numpy(), roots_only=True),
+    ]
+    first_iid = 1
+    for column in (df[name] for name in df.columns if name not in SPAN_DTYPES):
+        name = payload_name(column)
+        if column.dtype == "category":
+            texts = [str(value) for value in column.cat.categories]
+            found.append(Texts(name, column.cat.codes.to_numpy(), texts, first_iid))
+            first_iid += len(texts)
+        elif column.dtype == "float64":
+            found.append(Floats(name, column.to_numpy()))
+        else:
+            values = column.to_numpy(np.int64, na_value=0)
+            found.append(Integers(name, values, column.notna().to_numpy()))
+    return found
+
+
+def _start(iid: int, value_bytes: int) -> bytes:
+    """An annotation up to its value, whose tag and bytes are `value_bytes` long."""
+    number = padded_varint(iid, 1 if iid < 1 << 7 else 5)
+    return bytes([ANNOTATION, 1 + len(number) + value_bytes, NAME_IID]) + number
+
+
+def _then(start: bytes, *columns: Words) -> Iterator[Words | int]:
+    yield from constant(start)
+    yield from columns

@@ -1,0 +1,243 @@
+"""A span table as Perfetto's track events, block by block: bytes at the speed of filling arrays.
+
+Each span is a packet that begins a slice and one that ends it, a mark one packet (docs/perfetto-format.md).
+All packets are of one sequence, which starts afresh for every track: its clock counts from the packet
+before, the track and the names are those said at the start. So a packet holds what is new and little else.
+
+Fields of whole 32-bit words (profscope.export.words) make packets of few lengths, and the loop of a kernel
+the same bytes again and again but for its durations, which is what gzip is good at.
+"""
+
+from collections.abc import Iterator
+from functools import partial
+from itertools import pairwise
+
+import numpy as np
+import pandas as pd
+from numpy.typing import NDArray
+
+from profscope.export.annotations import Part, annotations
+from profscope.export.arrows import number_arrows
+from profscope.export.drawing import Drawing
+from profscope.export.names import SEQUENCE, TrackNames, kinds_of
+from profscope.export.protobuf import padded_varint, varint
+from profscope.export.tracks import Tracks
+from profscope.export.words import SHORT_BITS, Words, constant, fixed64, long_varint, short_varint, table
+
+__all__ = ["EventPackets", "event_places"]
+
+Ints = NDArray[np.int64]
+Flags = NDArray[np.bool_]
+BLOCK_ROWS = 1 << 15
+SLICE_BEGIN, SLICE_END, INSTANT = 1, 2, 3
+FLOW_BEGINS, FLOW_ENDS = 47 << 3 | 1, 48 << 3 | 1
+"""Tags of TrackEvent.flow_ids and terminating_flow_ids, 64 bits each."""
+
+TIMESTAMP = 8 << 3
+"""The tag of TracePacket.timestamp."""
+
+FLOW_WORDS = 3
+SHORT_HEADER, LONG_HEADER = 3, 9
+"""Words of a packet before what is its own."""
+
+SHORT_PACKET = 127
+"""Bytes of a packet whose length takes one."""
+
+
+class EventPackets:
+    """The packets of a span table's events, made block by block."""
+
+    def __init__(
+        self,
+        df: pd.DataFrame,
+        site: Ints,
+        sites: pd.DataFrame,
+        tracks: Tracks,
+        drawing: Drawing,
+        origin_ns: int,
+    ) -> None:
+        """`site` and `sites` are those of `profscope.summary.sites`; clocks start at `origin_ns`."""
+        self._drawing, self._site, self._origin_ns = drawing, site, origin_ns
+        self._start, self._duration = df["start_ns"].to_numpy(), df["duration_ns"].to_numpy()
+        self._is_mark = (sites["kind"] == "mark").to_numpy()
+        self._sites = _site_words(sites)
+        self._annotations = annotations(df)
+        self._names = TrackNames(sites, self._annotations, origin_ns)
+        self._arrows = number_arrows(df, tracks, drawing)
+        self._roots = np.flatnonzero(drawing.depth == 0)
+
+    def cuts(self) -> list[tuple[int, int]]:
+        """The drawn rows cut into blocks, none inside a root."""
+        count = len(self._site)
+        wanted = np.searchsorted(self._roots, np.arange(0, count, BLOCK_ROWS))
+        at = self._roots[wanted[wanted < len(self._roots)]]
+        return list(pairwise([*np.unique(at).tolist(), count]))
+
+    def block(self, begin: int, end: int) -> bytes:
+        """The packets of the drawn rows begin..end, in order."""
+        rows, depth = self._drawing.rows[begin:end], self._drawing.depth[begin:end]
+        mark = self._is_mark[self._site[rows]]
+        at_begin, at_end = event_places(depth, mark)
+        start, spans = self._start[rows], np.flatnonzero(~mark)
+        times = np.empty(len(at_begin) + len(at_end), np.int64)
+        times[at_begin] = start
+        times[at_end] = start[spans] + self._duration[rows[spans]]
+        step = np.diff(times, prepend=self._time_before(begin))
+        first_rows, fresh = self._sections(begin, end)
+        opening = at_begin[first_rows]
+        step[opening[fresh]] = times[opening[fresh]] - self._origin_ns
+        begins = self._begins(rows, depth == 0, mark, step[at_begin])
+        ends = _Events(step[at_end], np.full(len(at_end), SLICE_END), [])
+        width = np.empty(len(times), np.int64)
+        width[at_begin], width[at_end] = begins.width, ends.width
+        offset = np.cumsum(width) - width
+        words = np.empty(int(width.sum()), "<u4")
+        begins.fill(words, offset[at_begin])
+        ends.fill(words, offset[at_end])
+        data = words.tobytes()
+        tracks = np.searchsorted(self._drawing.first, begin + first_rows, "right").tolist()
+        starts = (self._names.start(track) if new else b"" for track, new in zip(tracks, fresh, strict=True))
+        names = self._names.used(rows, self._site[rows], first_rows)
+        cuts = [*(4 * offset[opening]).tolist(), len(data)]
+        sections = zip(starts, names, pairwise(cuts), strict=True)
+        return b"".join(piece for start, name, (at, to) in sections for piece in (start, name, data[at:to]))
+
+    def _time_before(self, begin: int) -> int:
+        """When the last event before a block is."""
+        if not begin:
+            return self._origin_ns
+        row = self._drawing.rows[self._roots[np.searchsorted(self._roots, begin) - 1]]
+        return int(self._start[row]) + (0 if self._is_mark[self._site[row]] else int(self._duration[row]))
+
+    def _begins(self, rows: Ints, roots: Flags, mark: Flags, step: Ints) -> "_Events":
+        site, everywhere = self._site[rows], np.ones(len(rows), np.bool_)
+        parts = [
+            Part(everywhere, self._sites.shape[1], lambda at: iter(self._sites.take(site[at], axis=0).T)),
+            *(a.part(iid, rows, roots) for iid, a in enumerate(self._annotations, 1)),
+        ]
+        if self._arrows is not None:
+            begins, first = self._arrows.begins[rows], self._arrows.first[rows]
+            count = self._arrows.first[rows + 1] - first
+            parts.append(Part(begins > 0, FLOW_WORDS, lambda at: _flow(FLOW_BEGINS, begins[at])))
+            for most in np.unique(count[count > 0]).tolist():
+                parts.append(Part(count == most, FLOW_WORDS * most, partial(self._flow_ends, first, most)))
+        return _Events(step, np.where(mark, INSTANT, SLICE_BEGIN), parts)
+
+    def _flow_ends(self, first: Ints, count: int, at: Ints) -> Iterator[Words | int]:
+        assert self._arrows is not None
+        for number in range(count):
+            yield from _flow(FLOW_ENDS, self._arrows.ends[first[at] + number])
+
+    def _sections(self, begin: int, end: int) -> tuple[Ints, Flags]:
+        """Where in a block tracks begin or go on, and which of them begin."""
+        first = self._drawing.first
+        inside = np.unique(first[np.searchsorted(first, begin, "right") : np.searchsorted(first, end)])
+        opening = np.concatenate([[begin], inside])
+        return opening - begin, np.isin(opening, first)
+
+
+class _Events:
+    """Packets of events that begin alike and go on as their `parts` say."""
+
+    def __init__(self, step: Ints, kind: Ints, parts: list[Part]) -> None:
+        """`step` is the time since the event before, in ns."""
+        far = (step < 0) | (step >= 1 << SHORT_BITS)
+        number = kind * 2 + far
+        for part in parts:
+            number = number * 2 + part.has
+            if len(number) and int(number.max()) >= 1 << 16:
+                number = np.unique(number, return_inverse=True)[1]
+        self._step, self._groups = step, []
+        self.width = np.empty(len(step), np.int64)
+        for value in np.flatnonzero(np.bincount(number)).tolist():
+            at = np.flatnonzero(number == value)
+            mine = [part for part in parts if part.has[at[0]]]
+            words = sum(part.width for part in mine)
+            header = _Header(int(kind[at[0]]), 4 * words, bool(far[at[0]]))
+            self.width[at] = header.width + words
+            self._groups.append((at, header, mine))
+
+    def fill(self, words: Words, offset: Ints) -> None:
+        """Write the packets; event by event, `offset` says where."""
+        for at, header, parts in self._groups:
+            to = offset[at]
+            for column in header.words(self._step[at]):
+                words[to] = column
+                to += 1
+            for part in parts:
+                for column in part.words(at):
+                    words[to] = column
+                    to += 1
+
+
+class _Header:
+    """What a packet has before what is its own: lengths, sequence, time and kind of event."""
+
+    def __init__(self, kind: int, own_bytes: int, far: bool) -> None:
+        """far: the time needs more than `SHORT_BITS`."""
+        event_bytes = own_bytes + 2
+        self._far = far or 2 + 4 + 2 + event_bytes > SHORT_PACKET
+        if self._far:
+            event_bytes = own_bytes + 4
+            packet_bytes = 4 + 12 + 8 + event_bytes
+            self._before = b"\x0a" + padded_varint(packet_bytes, 7) + b"\x50" + padded_varint(SEQUENCE, 3)
+            self._after = b"\x5a" + padded_varint(event_bytes, 7) + b"\x48" + padded_varint(kind, 3)
+        else:
+            self._before = bytes([0x0A, 2 + 4 + 2 + event_bytes, 0x50, SEQUENCE])
+            self._after = bytes([0x5A, event_bytes, 0x48, kind])
+        self.width = LONG_HEADER if self._far else SHORT_HEADER
+
+    def words(self, step: Ints) -> Iterator[Words | int]:
+        yield from constant(self._before)
+        if self._far:
+            yield from long_varint(TIMESTAMP, step)
+        else:
+            yield short_varint(TIMESTAMP, step)
+        yield from constant(self._after)
+
+
+def event_places(depth: Ints, mark: Flags) -> tuple[Ints, Ints]:
+    """Where spans begin and end among the events of a track: a span ends after all that lies in it.
+
+    `depth` is that of spans in pre-order, at most one more than the depth before; `mark` says which have no
+    end and nothing inside. Returns the places of all spans' begins, and of the ends of all but the marks.
+    """
+    count = len(depth)
+    marks_before = np.concatenate([[0], np.cumsum(mark)])
+    number = np.arange(count)
+    # Before a span's begin: all begins so far, and the ends of all but marks and what is open.
+    at_begin = 2 * number - marks_before[:-1] - depth
+    after = np.empty(count, np.int64)
+    for level in range(int(depth.max(initial=-1)), -1, -1):
+        number = number[depth[number] <= level]
+        here = depth[number] == level
+        after[number[here]] = np.append(number[1:], count)[here]
+    at_end = 2 * after - marks_before[after] - depth - 1
+    return at_begin, at_end[~mark]
+
+
+def _flow(tag: int, flow: Ints) -> Iterator[Words | int]:
+    yield from constant(padded_varint(tag, 4))
+    yield from fixed64(flow)
+
+
+def _site_words(sites: pd.DataFrame) -> Words:
+    """Each site's name, category and source location, as numbers of what is interned; shape (sites, width).
+
+    All are numbered from 1, kinds as they first appear, names and locations as their sites. A site of no
+    known file and line has no location.
+    """
+    few = len(sites) < 1 << 7
+    kinds = kinds_of(sites)
+    rows = []
+    for iid, (kind, file, line) in enumerate(
+        zip(sites["kind"], sites["file"], sites["line"], strict=True), 1
+    ):
+        category = kinds.index(kind) + 1
+        name = b"\x50" + padded_varint(iid, 1 if few else 3) + b"\x18"
+        if file or line:
+            source = varint(34 << 3) + padded_varint(iid, 2 if few else 4)
+            rows.append(name + padded_varint(category, 1) + source)
+        else:
+            rows.append(name + padded_varint(category, 5 if few else 7))
+    return table(rows)
