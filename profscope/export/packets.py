@@ -54,23 +54,22 @@ class EventPackets:
         sites: pd.DataFrame,
         tracks: Tracks,
         drawing: Drawing,
-        origin_ns: int,
     ) -> None:
-        """`site` and `sites` are those of `profscope.summary.sites`; clocks start at `origin_ns`."""
-        self._drawing, self._site, self._origin_ns = drawing, site, origin_ns
+        """`site` and `sites` are those of `profscope.summary.sites`; the table has rows."""
+        self._drawing, self._site = drawing, site
         self._start, self._duration = df["start_ns"].to_numpy(), df["duration_ns"].to_numpy()
+        self._origin_ns = int(self._start.min())
         self._is_mark = (sites["kind"] == "mark").to_numpy()
         self._sites = _site_words(sites)
         self._annotations = annotations(df)
-        self._names = TrackNames(sites, self._annotations, origin_ns)
+        self._names = TrackNames(sites, self._annotations, self._origin_ns)
         self._arrows = number_arrows(df, tracks, drawing)
         self._roots = np.flatnonzero(drawing.depth == 0)
 
     def cuts(self) -> list[tuple[int, int]]:
         """The drawn rows cut into blocks, none inside a root."""
         count = len(self._site)
-        wanted = np.searchsorted(self._roots, np.arange(0, count, BLOCK_ROWS))
-        at = self._roots[wanted[wanted < len(self._roots)]]
+        at = self._roots[np.searchsorted(self._roots, np.arange(0, count, BLOCK_ROWS), "right") - 1]
         return list(pairwise([*np.unique(at).tolist(), count]))
 
     def block(self, begin: int, end: int) -> bytes:

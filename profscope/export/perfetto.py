@@ -40,19 +40,19 @@ EXPLICIT = 3
 def packet_pieces(profile: Profile, pool: Executor, prepare: Callable[[bytes], T]) -> Iterator[T]:
     """The file's bytes but for `END`, in order and in pieces, each passed through `prepare` in `pool`."""
     df = profile.df
-    origin_ns = int(df["start_ns"].min()) if len(df) else 0
     site, table = sites(df)
     spans = encode(df, site, table, pool)
     tracks = assign_tracks(df, row_devices(df, profile.launches))
     drawing = draw(df, tracks)
-    events = EventPackets(df, site, table, tracks, drawing, origin_ns)
     text = head_text(profile, spans()).encode("ascii")
     begins = range(0, len(text), DATA_BYTES)
     yield from in_order(
         pool, lambda at: prepare(packet(field(DATA_FIELD, text[at : at + DATA_BYTES]))), begins
     )
     yield prepare(b"".join(_descriptors(df, tracks, drawing, profile.emulated)))
-    yield from in_order(pool, lambda cut: prepare(events.block(*cut)), events.cuts())
+    if len(df):
+        events = EventPackets(df, site, table, tracks, drawing)
+        yield from in_order(pool, lambda cut: prepare(events.block(*cut)), events.cuts())
 
 
 def _descriptors(df: pd.DataFrame, tracks: Tracks, drawing: Drawing, emulated: bool) -> Iterator[bytes]:

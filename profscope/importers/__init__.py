@@ -6,7 +6,7 @@ from typing import Any
 from profscope.assemble import assemble
 from profscope.errors import TraceError
 from profscope.importers.kineto import is_kineto, read_kineto
-from profscope.importers.native import from_document, from_first_line
+from profscope.importers.native import from_document, from_first_line, from_first_packets
 from profscope.importers.proton import is_proton, read_proton
 from profscope.importers.source import first_line, json_documents
 from profscope.profile import Profile
@@ -16,7 +16,7 @@ __all__ = ["load"]
 
 
 def load(path: str | Path) -> Profile:
-    """The profile in a trace file, `.json` or `.json.gz` whatever its suffix; or in a spool, or its folder.
+    """The profile in a trace file, JSON or our protobuf, whatever its suffix; or in a spool, or its folder.
 
     Raises TraceError, in one line saying what the file is, when it holds none that can be read.
     """
@@ -25,6 +25,9 @@ def load(path: str | Path) -> Profile:
     if spool is not None:
         metadata, launches, notes = read(spool)
         return assemble(launches, metadata, notes)
+    profile = from_first_packets(path)
+    if profile is not None:
+        return profile
     profile = from_first_line(path, first_line(path))
     if profile is not None:
         return profile

@@ -1,4 +1,4 @@
-"""Read back what profscope wrote: only the first line holds data, the events are drawn from it."""
+"""Read back what profscope wrote: only what comes first holds data, the events are drawn from it."""
 
 import json
 import zlib
@@ -7,15 +7,17 @@ from pathlib import Path
 from typing import Any
 
 from profscope.errors import TraceError
-from profscope.export.chrome import END, SCHEMA, worker_count
+from profscope.export import chrome, perfetto
+from profscope.export.chrome import SCHEMA, worker_count
 from profscope.export.columns import decode
 from profscope.export.files import gzip_end
+from profscope.importers.packets import data_text
 from profscope.importers.source import GZIP_MAGIC, file_pieces
 from profscope.profile import Profile
 from profscope.schema import LAUNCH_DEFAULTS, LAUNCH_DTYPES, launches_frame
 from profscope.version import __version__
 
-__all__ = ["from_document", "from_first_line"]
+__all__ = ["from_document", "from_first_line", "from_first_packets"]
 
 LINE_START = b'{"profscope":'
 LINE_END = b",\n"
@@ -33,7 +35,23 @@ def from_first_line(path: Path, line: bytes) -> Profile | None:
         document = json.loads(line[: -len(LINE_END)] + b"}")
     except ValueError:
         return None
-    _check_end(path)
+    _check_end(path, chrome.END)
+    return from_document(path, document)
+
+
+def from_first_packets(path: Path) -> Profile | None:
+    """The profile in a Perfetto trace of profscope's; None for any other file.
+
+    Raises TraceError for a file that is cut off or damaged, or of a newer schema.
+    """
+    text = data_text(path)
+    if not text:
+        return None
+    _check_end(path, perfetto.END)
+    try:
+        document = json.loads(text)
+    except ValueError as error:
+        raise TraceError(f"{path} is damaged: {error}") from error
     return from_document(path, document)
 
 
@@ -61,16 +79,16 @@ def from_document(path: Path, document: dict[str, Any]) -> Profile:
         raise TraceError(f"{path} is damaged: {error}") from error
 
 
-def _check_end(path: Path) -> None:
-    """Notice a file cut off after its first line, without reading all of one that is as it was written."""
+def _check_end(path: Path, end: bytes) -> None:
+    """Notice a file cut off after its data, without reading all of one that is as it was written."""
     with path.open("rb") as file:
         magic = file.read(2)
         file.seek(-min(64, path.stat().st_size), 2)
         tail = file.read()
     if magic == GZIP_MAGIC:
-        if tail[:-GZIP_CHECKS_BYTES].endswith(gzip_end(END)):
+        if tail[:-GZIP_CHECKS_BYTES].endswith(gzip_end(end)):
             return
         for piece in file_pieces(path):
             tail = (tail + piece)[-64:]
-    if not tail.rstrip().endswith(END.strip()):
+    if not tail.rstrip().endswith(end.strip()):
         raise TraceError(f"{path} is cut off: its events end in the middle")

@@ -128,5 +128,8 @@ def _name_content(content: bytes) -> str:
     control = any(byte < 9 or 13 < byte < 32 for byte in head)
     if head[:1] == b"\n" and control:
         # A Perfetto trace is a protobuf of packets: field 1, length-delimited.
-        return "a protobuf, perhaps a Perfetto trace; profscope reads Chrome JSON traces"
+        return (
+            "a protobuf, perhaps a Perfetto trace of another tool; profscope reads its own .pftrace files, "
+            "and Chrome JSON traces of torch.profiler and Proton"
+        )
     return "a binary file of unknown kind" if control else "text, not JSON"
