@@ -20,7 +20,7 @@ from profscope.export.clock import Clock, fit_clock
 from profscope.schema import PAYLOAD_DTYPES, SPAN_DTYPES, spans_frame
 from profscope.summary import SITE_COLUMNS
 
-__all__ = ["decode", "encode", "pack", "run_starts", "unpack"]
+__all__ = ["decode", "encode", "pack", "run_starts", "stable_order", "unpack"]
 
 Ints = NDArray[np.int64]
 RUN_COLUMNS = ("launch", "cta", "sm", "warp")
@@ -134,7 +134,7 @@ def _encode_piece(column: dict[str, Any], begin: int) -> dict[str, Any]:
     }
     if not np.array_equal(column["parent"], _parents(depth, asynchronous, begin)):
         streams["parent"] = column["parent"] - rows
-    order = _by_site(column["site"])
+    order = stable_order(column["site"])
     streams |= {name: streams[name][order] for name in SITE_ORDERED}
     return {"streams": {name: pack(values, noisy=name in NOISY) for name, values in streams.items()}}
 
@@ -146,7 +146,7 @@ def _decode_piece(piece: dict[str, Any], begin: int, asynchronous: NDArray[np.bo
     rows = np.arange(begin, begin + len(site))
     if lengths.sum() != len(rows) or any(len(stream[name]) != len(rows) for name in ("depth", "end_ns")):
         raise ValueError(f"the columns do not have {len(rows)} rows from row {begin} on")
-    order = _by_site(site)
+    order = stable_order(site)
     for name in SITE_ORDERED:
         in_rows = np.empty(len(rows), np.int64)
         in_rows[order] = stream[name]
@@ -233,11 +233,11 @@ def _sums(values: Ints) -> Ints:
     return np.cumsum(values, dtype=np.int64)
 
 
-def _by_site(site: Ints) -> Ints:
-    """The rows, site by site, in order within each."""
+def stable_order(group: Ints) -> Ints:
+    """The rows, group by group, in order within each; groups are numbered from 0."""
     # numpy's stable sort is a radix sort for 16-bit keys: many times faster than for 64-bit ones.
-    few = int(site.max(initial=0)) < 1 << 16
-    return np.argsort(site.astype(np.uint16) if few else site, kind="stable")
+    few = int(group.max(initial=0)) < 1 << 16
+    return np.argsort(group.astype(np.uint16) if few else group, kind="stable")
 
 
 def _step(depth: Ints, duration: Ints, ended: Ints) -> Ints:

@@ -10,6 +10,7 @@ import numpy as np
 import pandas as pd
 from numpy.typing import NDArray
 
+from profscope.export.columns import stable_order
 from profscope.export.tracks import Tracks
 
 __all__ = ["Drawing", "draw", "nested_depth"]
@@ -88,9 +89,7 @@ def _run_by_run(tracks: Tracks, start: Ints) -> Ints:
 def _lane_by_lane(rows: Ints, async_lane: Ints, start: Ints) -> Ints:
     """Async rows, ordered by lane and start."""
     lane = async_lane[rows]
-    # numpy's stable sort is a radix sort for 16-bit keys: many times faster than for 64-bit ones.
-    few = int(lane.max(initial=0)) < 1 << 16
-    rows = rows[np.argsort(lane.astype(np.uint16) if few else lane, kind="stable")]
+    rows = rows[stable_order(lane)]
     lane, at = async_lane[rows], start[rows]
     if ((lane[1:] == lane[:-1]) & (at[1:] < at[:-1])).any():
         rows = rows[np.lexsort((at, lane))]

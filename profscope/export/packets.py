@@ -28,7 +28,7 @@ __all__ = ["EventPackets", "event_places"]
 
 Ints = NDArray[np.int64]
 Flags = NDArray[np.bool_]
-BLOCK_ROWS = 1 << 15
+BLOCK_ROWS = 1 << 16
 SLICE_BEGIN, SLICE_END, INSTANT = 1, 2, 3
 FLOW_BEGINS, FLOW_ENDS = 47 << 3 | 1, 48 << 3 | 1
 """Tags of TrackEvent.flow_ids and terminating_flow_ids, 64 bits each."""
@@ -93,7 +93,7 @@ class EventPackets:
         words = np.empty(int(width.sum()), "<u4")
         begins.fill(words, offset[at_begin])
         ends.fill(words, offset[at_end])
-        data = words.tobytes()
+        data = memoryview(words).cast("B")
         tracks = np.searchsorted(self._drawing.first, begin + first_rows, "right").tolist()
         starts = (self._names.start(track) if new else b"" for track, new in zip(tracks, fresh, strict=True))
         names = self._names.used(rows, self._site[rows], first_rows)

@@ -12,7 +12,7 @@ import numpy as np
 import pandas as pd
 from numpy.typing import NDArray
 
-from profscope.export.columns import run_starts
+from profscope.export.columns import run_starts, stable_order
 
 __all__ = ["Tracks", "assign_tracks", "interval_slots", "nesting_lanes"]
 
@@ -183,12 +183,20 @@ def _async_lanes(df: pd.DataFrame, rows: Ints, track: Ints, start: Ints, end: In
     return lanes
 
 
+def _in_time(group: Ints, start: Ints, end: Ints) -> Ints:
+    """The order by group, start and end; little to do where each group's intervals are in order of time."""
+    order = stable_order(group)
+    before, after = order[:-1], order[1:]
+    later = (start[after] > start[before]) | ((start[after] == start[before]) & (end[after] >= end[before]))
+    return order if (later | (group[after] != group[before])).all() else np.lexsort((end, start, group))
+
+
 def _queue_slots(group: Ints, start: Ints, end: Ints) -> Ints:
     """As `interval_slots`, and fast where each group is a queue: what began first ends first.
 
     As many as are ever under way at once then take turns.
     """
-    order = np.lexsort((end, start, group))
+    order = _in_time(group, start, end)
     group, start, end = group[order], start[order], end[order]
     same = group[1:] == group[:-1]
     slots = np.empty(len(order), np.int64)
