@@ -13,7 +13,7 @@ from typing import Any, Final
 import numpy as np
 import numpy.typing as npt
 
-from instrument_passes.manifest import Manifest, Span
+from instrument_passes.manifest import Manifest
 from instrument_passes.records import LAUNCH_HEADER, WORD, LaunchBits
 from profscope.areas import headers, launch_bits, launch_header, packed_headers, segments
 from profscope.assemble import RawLaunch
@@ -25,24 +25,17 @@ _SMS: Final = 132
 _GHZ: Final = 1.755
 _STEP_NS: Final = 32  # of the globaltimer
 _JITTER: Final = 0.1
-_ROLES: Final = {  # what today's passes say of the ops of a pipelined matmul
-    "ttg.async_copy_global_to_local": {"part": "member", "channel": 1},
-    "ttg.async_commit_group": {"part": "close", "channel": 1},
-    "ttg.async_wait": {"part": "wait", "channel": 1, "pending": 2},
-    "ttng.warp_group_dot": {"part": "issue", "channel": 2},
-    "ttng.warp_group_dot_wait": {"part": "wait", "channel": 2},
-}
 
 
 def replay(
     capture: Path, launches: int, ctas: int, iterations: int, *, transactions: bool
 ) -> list[RawLaunch]:
-    """Launches of a captured kernel with one loop. transactions: with the asynchronous work of its ops."""
+    """Launches of a captured kernel with one loop. transactions: with what its ops leave in flight."""
     with np.load(capture) as arrays:
         buffer = arrays["buffer"]
         captured = Manifest.from_json(arrays["manifest"].tobytes().decode())
     root, loop = _captured_rows(buffer, captured)
-    manifest = _with_roles(captured) if transactions else captured
+    manifest = captured if transactions else _without_roles(captured)
     random = np.random.default_rng(0)
     return [
         RawLaunch(index, manifest, 0, 0, ctas, _launch(manifest, root, loop, index, ctas, iterations, random))
@@ -50,12 +43,10 @@ def replay(
     ]
 
 
-def _with_roles(manifest: Manifest) -> Manifest:
-    def role(span: Span) -> Span:
-        return replace(span, **_ROLES.get(span.op, {}))  # type: ignore[arg-type]
-
+def _without_roles(manifest: Manifest) -> Manifest:
     (section,) = manifest.sections
-    return replace(manifest, sections=(replace(section, spans=tuple(map(role, section.spans))),))
+    spans = tuple(replace(span, part="") for span in section.spans)
+    return replace(manifest, sections=(replace(section, spans=spans),))
 
 
 def _captured_rows(buffer: npt.NDArray[np.uint8], manifest: Manifest) -> tuple[Ints, Ints]:
