@@ -104,7 +104,6 @@ Annotation = Integers | Floats | Texts
 def annotations(df: pd.DataFrame) -> list[Annotation]:
     """What the spans of a table carry; an annotation's name has the number of its place, from 1."""
     found: list[Annotation] = [
-        Integers("iter", df["iteration"].to_numpy()),
         # All within a root share these; what is in flight is its lane's root.
         Integers("cta", df["cta"].to_numpy(), roots_only=True),
         Integers("launch", df["launch"].to_numpy(), roots_only=True),
@@ -121,6 +120,8 @@ def annotations(df: pd.DataFrame) -> list[Annotation]:
         else:
             values = column.to_numpy(np.int64, na_value=0)
             found.append(Integers(name, values, column.notna().to_numpy()))
+    # Last, where the time follows: what changes from packet to packet stands together, which gzip likes.
+    found.append(Integers("iter", df["iteration"].to_numpy()))
     return found
 
 

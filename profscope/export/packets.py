@@ -10,7 +10,7 @@ the same bytes again and again but for its durations, which is what gzip is good
 
 from collections.abc import Iterator
 from functools import partial
-from itertools import pairwise
+from itertools import chain, pairwise
 
 import numpy as np
 import pandas as pd
@@ -37,9 +37,6 @@ TIMESTAMP = 8 << 3
 """The tag of TracePacket.timestamp."""
 
 FLOW_WORDS = 3
-SHORT_HEADER, LONG_HEADER = 3, 9
-"""Words of a packet before what is its own."""
-
 SHORT_PACKET = 127
 """Bytes of a packet whose length takes one."""
 
@@ -93,7 +90,7 @@ class EventPackets:
         words = np.empty(int(width.sum()), "<u4")
         begins.fill(words, offset[at_begin])
         ends.fill(words, offset[at_end])
-        data = memoryview(words).cast("B")
+        data = words.data.cast("B")
         tracks = np.searchsorted(self._drawing.first, begin + first_rows, "right").tolist()
         starts = (self._names.start(track) if new else b"" for track, new in zip(tracks, fresh, strict=True))
         names = self._names.used(rows, self._site[rows], first_rows)
@@ -111,8 +108,7 @@ class EventPackets:
     def _begins(self, rows: Ints, roots: Flags, mark: Flags, step: Ints) -> "_Events":
         site, everywhere = self._site[rows], np.ones(len(rows), np.bool_)
         parts = [
-            Part(everywhere, self._sites.shape[1], lambda at: iter(self._sites.take(site[at], axis=0).T)),
-            *(a.part(iid, rows, roots) for iid, a in enumerate(self._annotations, 1)),
+            Part(everywhere, self._sites.shape[1], lambda at: iter(self._sites.take(site[at], axis=0).T))
         ]
         if self._arrows is not None:
             begins, first = self._arrows.begins[rows], self._arrows.first[rows]
@@ -120,6 +116,7 @@ class EventPackets:
             parts.append(Part(begins > 0, FLOW_WORDS, lambda at: _flow(FLOW_BEGINS, begins[at])))
             for most in np.unique(count[count > 0]).tolist():
                 parts.append(Part(count == most, FLOW_WORDS * most, partial(self._flow_ends, first, most)))
+        parts += [one.part(iid, rows, roots) for iid, one in enumerate(self._annotations, 1)]
         return _Events(step, np.where(mark, INSTANT, SLICE_BEGIN), parts)
 
     def _flow_ends(self, first: Ints, count: int, at: Ints) -> Iterator[Words | int]:
@@ -160,39 +157,40 @@ class _Events:
         """Write the packets; event by event, `offset` says where."""
         for at, header, parts in self._groups:
             to = offset[at]
-            for column in header.words(self._step[at]):
+            own = (column for part in parts for column in part.words(at))
+            for column in chain(header.before(), own, header.after(self._step[at])):
                 words[to] = column
                 to += 1
-            for part in parts:
-                for column in part.words(at):
-                    words[to] = column
-                    to += 1
 
 
 class _Header:
-    """What a packet has before what is its own: lengths, sequence, time and kind of event."""
+    """What packets of a form have before and after what is their own: lengths, sequence, kind of event, time.
+
+    The fields of a TracePacket may come in any order.
+    """
 
     def __init__(self, kind: int, own_bytes: int, far: bool) -> None:
         """far: the time needs more than `SHORT_BITS`."""
-        event_bytes = own_bytes + 2
-        self._far = far or 2 + 4 + 2 + event_bytes > SHORT_PACKET
+        event_bytes = 2 + own_bytes
+        packet_bytes = 2 + 2 + event_bytes + 4
+        self._far = far or packet_bytes > SHORT_PACKET
         if self._far:
-            event_bytes = own_bytes + 4
-            packet_bytes = 4 + 12 + 8 + event_bytes
+            event_bytes = 4 + own_bytes
+            packet_bytes = 4 + 8 + event_bytes + 12
             self._before = b"\x0a" + padded_varint(packet_bytes, 7) + b"\x50" + padded_varint(SEQUENCE, 3)
-            self._after = b"\x5a" + padded_varint(event_bytes, 7) + b"\x48" + padded_varint(kind, 3)
+            self._before += b"\x5a" + padded_varint(event_bytes, 7) + b"\x48" + padded_varint(kind, 3)
         else:
-            self._before = bytes([0x0A, 2 + 4 + 2 + event_bytes, 0x50, SEQUENCE])
-            self._after = bytes([0x5A, event_bytes, 0x48, kind])
-        self.width = LONG_HEADER if self._far else SHORT_HEADER
+            self._before = bytes([0x0A, packet_bytes, 0x50, SEQUENCE, 0x5A, event_bytes, 0x48, kind])
+        self.width = len(self._before) // 4 + (3 if self._far else 1)
 
-    def words(self, step: Ints) -> Iterator[Words | int]:
-        yield from constant(self._before)
+    def before(self) -> Iterator[int]:
+        return constant(self._before)
+
+    def after(self, step: Ints) -> Iterator[Words]:
         if self._far:
             yield from long_varint(TIMESTAMP, step)
         else:
             yield short_varint(TIMESTAMP, step)
-        yield from constant(self._after)
 
 
 def event_places(depth: Ints, mark: Flags) -> tuple[Ints, Ints]:
