@@ -91,12 +91,15 @@ class EventPackets:
         begins.fill(words, offset[at_begin])
         ends.fill(words, offset[at_end])
         data = words.data.cast("B")
+        cuts = pairwise([*(4 * offset[opening]).tolist(), len(data)])
         tracks = np.searchsorted(self._drawing.first, begin + first_rows, "right").tolist()
-        starts = (self._names.start(track) if new else b"" for track, new in zip(tracks, fresh, strict=True))
         names = self._names.used(rows, self._site[rows], first_rows)
-        cuts = [*(4 * offset[opening]).tolist(), len(data)]
-        sections = zip(starts, names, pairwise(cuts), strict=True)
-        return b"".join(piece for start, name, (at, to) in sections for piece in (start, name, data[at:to]))
+        sections = zip(tracks, fresh.tolist(), names, cuts, strict=True)
+        return b"".join(
+            piece
+            for track, new, name, (at, to) in sections
+            for piece in (self._names.start(track) if new else b"", name, data[at:to])
+        )
 
     def _time_before(self, begin: int) -> int:
         """When the last event before a block is."""

@@ -142,8 +142,9 @@ def _cta_slots(df: pd.DataFrame, device: Ints, first: Ints, start: Ints, end: In
 def _runs_that_overlap(df: pd.DataFrame, run: Ints, synchronous: Flags, start: Ints, end: Ints) -> Ints:
     """The runs whose synchronous spans do not nest in ns as parent and depth say."""
     parent, depth = df["parent"].to_numpy(), df["depth"].to_numpy()
-    inner = synchronous & (parent >= 0)
-    outside = (start < start[parent]) | (end > end[parent])
+    inner = synchronous & (parent >= 0) & (parent < len(df))  # a selection of rows may lack the parent
+    above = np.where(inner, parent, 0)
+    outside = (start < start[above]) | (end > end[above])
     wrong = [np.flatnonzero(inner & outside)]
     for level in range(int(depth.max(initial=-1)) + 1):
         # Of one depth and parent, each must end before the next starts.

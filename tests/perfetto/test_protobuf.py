@@ -9,17 +9,15 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-import pandas as pd
 import pytest
 from hypothesis import given, settings
 
 import profscope.profile
-from profscope.assemble import assemble
 from profscope.export.chrome import row_devices
 from profscope.export.tracks import assign_tracks
 from profscope.profile import Profile
-from tests.export.profiles import profile_metadata, profiles, regular_profile
-from tests.perfetto.processor import Processor, errors, unavailable
+from tests.export.profiles import profiles, regular_profile
+from tests.perfetto.processor import Processor, unavailable
 
 pytestmark = pytest.mark.skipif(unavailable() is not None, reason=str(unavailable()))
 
