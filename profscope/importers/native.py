@@ -51,7 +51,7 @@ def from_first_packets(path: Path) -> Profile | None:
     try:
         document = json.loads(text)
     except ValueError as error:
-        raise TraceError(f"{path} is damaged: {error}") from error
+        raise TraceError(f"{path} is damaged: its profscope object: {error}") from error
     return from_document(path, document)
 
 

@@ -145,15 +145,16 @@ def damaged(change: Any) -> bytes:
     return json.dumps(document).encode()
 
 
-def ours() -> bytes:
+def ours(suffix: str) -> bytes:
     import tempfile
 
     with tempfile.TemporaryDirectory() as folder:
-        regular_profile(launches=1, ctas=2).save(Path(folder) / "t.json")
-        return (Path(folder) / "t.json").read_bytes()
+        regular_profile(launches=1, ctas=2).save(Path(folder) / f"t{suffix}")
+        return (Path(folder) / f"t{suffix}").read_bytes()
 
 
-OURS = ours()
+OURS = ours(".json")
+PACKETS = ours(".pftrace")
 PACKED = gzip.compress(OURS)
 
 
@@ -174,7 +175,25 @@ BAD_FILES: list[tuple[str, bytes, str]] = [
     ("packed-nothing", gzip.compress(b""), "is empty"),
     ("parquet", b"PAR1" + bytes(20), "is a Parquet file"),
     ("html", b"\n<!DOCTYPE html><html></html>", "is an HTML page, not a trace"),
-    ("perfetto", b"\x0a\x10\x52\x0e" + bytes(12), "is a protobuf, perhaps a Perfetto trace"),
+    (
+        "perfetto",
+        b"\x0a\x10\x52\x0e" + bytes(12),
+        "is a protobuf, perhaps a Perfetto trace of another tool; profscope reads its own",
+    ),
+    ("perfetto-cut-in-data", PACKETS[:2000], "is cut off: its data end in the middle"),
+    ("perfetto-cut", PACKETS[:-3], "is cut off: its events end in the middle"),
+    ("perfetto-cut-gzip", gzip.compress(PACKETS)[:-100], "is cut off: its gzip data ends in the middle"),
+    ("perfetto-and-more", PACKETS + PACKETS[-200:-50], "is cut off: its events end in the middle"),
+    (
+        "perfetto-damaged",
+        PACKETS.replace(b'"schema":1', b'"schema";1'),
+        "is damaged: its profscope object: Expecting ':' delimiter",
+    ),
+    (
+        "perfetto-newer",
+        PACKETS.replace(b'{"profscope":{"schema":1,', b'{"profscope":{"schema":7,'),
+        "has trace schema 7",
+    ),
     ("zip", b"PK\x03\x04xxxx", "is a zip archive; unpack it first"),
     ("zstd", b"\x28\xb5\x2f\xfdxxxx", "is zstd-compressed"),
     ("text", b"hello world\n", "is text, not JSON"),
@@ -230,13 +249,21 @@ def test_each_bad_file_is_named_in_one_line(name: str, content: bytes, message: 
     assert str(tmp_path / name) in str(caught.value)
 
 
-def test_our_compressed_file_cut_anywhere_is_noticed(tmp_path: Path) -> None:
-    regular_profile(launches=1, ctas=40).save(tmp_path / "t.json.gz")
-    content = (tmp_path / "t.json.gz").read_bytes()
-    for size in (10, 200, len(content) // 2, len(content) - 20, len(content) - 1):
-        (tmp_path / "cut.json.gz").write_bytes(content[:size])
+@pytest.mark.parametrize("suffix", [".json.gz", ".pftrace.gz", ".pftrace"])
+def test_our_file_cut_anywhere_is_noticed(suffix: str, tmp_path: Path) -> None:
+    regular_profile(launches=1, ctas=40).save(tmp_path / f"t{suffix}")
+    content = (tmp_path / f"t{suffix}").read_bytes()
+    # Of a few bytes of protobuf nobody can tell whose they are.
+    for size in (
+        10 if suffix.endswith(".gz") else 60,
+        200,
+        len(content) // 2,
+        len(content) - 20,
+        len(content) - 1,
+    ):
+        (tmp_path / f"cut{suffix}").write_bytes(content[:size])
         with pytest.raises(TraceError, match="is cut off"):
-            profscope.profile.load(tmp_path / "cut.json.gz")
+            profscope.profile.load(tmp_path / f"cut{suffix}")
 
 
 def test_sqlite_is_named(tmp_path: Path) -> None:

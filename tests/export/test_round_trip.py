@@ -14,6 +14,8 @@ from profscope.errors import OptionError, TraceError
 from profscope.profile import Profile
 from tests.export.profiles import profile_metadata, profiles, regular_profile
 
+SUFFIXES = [".json", ".json.gz", ".pftrace", ".pftrace.gz"]
+
 
 def assert_same(loaded: Profile, saved: Profile) -> None:
     """Equal to the last dtype, category and order."""
@@ -32,7 +34,7 @@ def test_generated_profiles_are_valid(profile: Profile) -> None:
     assert profile.validate() == []
 
 
-@pytest.mark.parametrize("suffix", [".json", ".json.gz"])
+@pytest.mark.parametrize("suffix", [".json", ".json.gz", ".pftrace"])
 def test_round_trip_is_lossless(suffix: str, tmp_path_factory: pytest.TempPathFactory) -> None:
     path = tmp_path_factory.mktemp("traces") / f"trace{suffix}"
 
@@ -44,7 +46,7 @@ def test_round_trip_is_lossless(suffix: str, tmp_path_factory: pytest.TempPathFa
     check()
 
 
-@pytest.mark.parametrize("suffix", [".json", ".json.gz"])
+@pytest.mark.parametrize("suffix", SUFFIXES)
 def test_regular_profile_round_trips(suffix: str, tmp_path: Path) -> None:
     profile = regular_profile(launches=2, ctas=40, warps=4, iterations=20)
     assert len(profile.df) > 2 * 8192, "several blocks of events"
@@ -68,50 +70,67 @@ def test_a_reformatted_file_still_loads(tmp_path_factory: pytest.TempPathFactory
         assert_same(profscope.profile.load(path), profile)
 
 
-def test_recompressed_and_misnamed_files_still_load(tmp_path: Path) -> None:
+@pytest.mark.parametrize("suffix", [".json", ".pftrace"])
+def test_recompressed_and_misnamed_files_still_load(suffix: str, tmp_path: Path) -> None:
     profile = regular_profile()
-    profile.save(tmp_path / "a.json.gz")
-    text = gzip.decompress((tmp_path / "a.json.gz").read_bytes())
+    profile.save(tmp_path / f"a{suffix}.gz")
+    text = gzip.decompress((tmp_path / f"a{suffix}.gz").read_bytes())
     for name, content in {
-        "again.json.gz": gzip.compress(text),
-        "members.json.gz": gzip.compress(text[:5000]) + gzip.compress(text[5000:]),
-        "unpacked.json": text,
-        "unpacked-but-named.json.gz": text,
-        "packed-but-named.json": gzip.compress(text),
+        f"again{suffix}.gz": gzip.compress(text),
+        f"members{suffix}.gz": gzip.compress(text[:5000]) + gzip.compress(text[5000:]),
+        f"unpacked{suffix}": text,
+        f"unpacked-but-named{suffix}.gz": text,
+        f"packed-but-named{suffix}": gzip.compress(text),
+        "misnamed.txt": text,
     }.items():
         (tmp_path / name).write_bytes(content)
         assert_same(profscope.profile.load(tmp_path / name), profile)
 
 
-def test_both_suffixes_hold_the_same_bytes(tmp_path: Path) -> None:
+@pytest.mark.parametrize("suffix", [".json", ".pftrace"])
+def test_both_suffixes_hold_the_same_bytes(suffix: str, tmp_path: Path) -> None:
     profile = regular_profile()
-    profile.save(tmp_path / "a.json")
-    profile.save(tmp_path / "a.json.gz")
-    profile.save(tmp_path / "b.json.gz")
-    assert gzip.decompress((tmp_path / "a.json.gz").read_bytes()) == (tmp_path / "a.json").read_bytes()
-    assert (tmp_path / "a.json.gz").read_bytes() == (tmp_path / "b.json.gz").read_bytes()
+    profile.save(tmp_path / f"a{suffix}")
+    profile.save(tmp_path / f"a{suffix}.gz")
+    profile.save(tmp_path / f"b{suffix}.gz")
+    packed = (tmp_path / f"a{suffix}.gz").read_bytes()
+    assert gzip.decompress(packed) == (tmp_path / f"a{suffix}").read_bytes()
+    assert packed == (tmp_path / f"b{suffix}.gz").read_bytes()
 
 
-@pytest.mark.parametrize("suffix", [".json", ".json.gz"])
+@pytest.mark.parametrize("suffix", SUFFIXES)
 def test_an_empty_profile_round_trips(suffix: str, tmp_path: Path) -> None:
     profile = Profile(metadata=profile_metadata())
     profile.save(tmp_path / f"empty{suffix}")
     assert_same(profscope.profile.load(tmp_path / f"empty{suffix}"), profile)
 
 
-def test_a_filtered_table_round_trips(tmp_path: Path) -> None:
+@pytest.mark.parametrize("suffix", [".json", ".pftrace"])
+def test_a_filtered_table_round_trips(suffix: str, tmp_path: Path) -> None:
     """Unused and ordered categories are kept, and parents that pre-order does not imply."""
     profile = regular_profile()
     df = profile.df.copy()
     df["kind"] = df["kind"].cat.set_categories(["op", "loop", "kernel", "iteration", "unused"], ordered=True)
     df.loc[3, "parent"] = 0
     profile = Profile(df, profile.launches, profile.metadata)
-    profile.save(tmp_path / "t.json")
-    assert_same(profscope.profile.load(tmp_path / "t.json"), profile)
+    profile.save(tmp_path / f"t{suffix}")
+    assert_same(profscope.profile.load(tmp_path / f"t{suffix}"), profile)
+
+
+@pytest.mark.parametrize("suffix", [".json", ".pftrace"])
+def test_rows_without_their_parents_round_trip(suffix: str, tmp_path: Path) -> None:
+    profile = regular_profile()
+    dots = profile.df[profile.df["scope"] == "dot"].tail(20).reset_index(drop=True)
+    Profile(dots, profile.launches, profile.metadata).save(tmp_path / f"t{suffix}")
+    assert_same(
+        profscope.profile.load(tmp_path / f"t{suffix}"), Profile(dots, profile.launches, profile.metadata)
+    )
 
 
 def test_an_unknown_suffix_is_an_option_error(tmp_path: Path) -> None:
-    with pytest.raises(OptionError, match=r"'trace\.txt': the suffix must be one of \.json, \.json\.gz"):
+    with pytest.raises(
+        OptionError, match=r"'trace\.txt': the suffix must be one of \.json, \.json\.gz, \.pftrace"
+    ):
         regular_profile().save(tmp_path / "trace.txt")
     assert list(tmp_path.iterdir()) == []
 
