@@ -54,13 +54,15 @@ def _end(launches: int, ctas: int, *, transactions: bool) -> dict[str, float]:
         "buffers to a DataFrame, s": table_s,
     }
     with tempfile.TemporaryDirectory() as folder:
-        for suffix in (".json", ".json.gz"):
+        for suffix in (".pftrace", ".pftrace.gz", ".json", ".json.gz"):
             path = Path(folder) / f"trace{suffix}"
             figures[f"DataFrame to {suffix}, s"], _ = _timed(partial(profile.save, path))
             figures[f"{suffix}, bytes per span"] = path.stat().st_size / spans
-        figures[".json.gz to a DataFrame, s"], loaded = _timed(lambda: load(path))
-    if not loaded.df.equals(profile.df):
-        raise AssertionError("the trace does not load back as it was saved")
+            if suffix.endswith(".gz"):
+                figures[f"{suffix} to a DataFrame, s"], loaded = _timed(partial(load, path))
+                if not loaded.df.equals(profile.df):
+                    raise AssertionError(f"the {suffix} does not load back as it was saved")
+            path.unlink()
     return figures
 
 

@@ -61,10 +61,11 @@ class Profile:
         return problems(self.df, self.launches, self.metadata)
 
     def save(self, path: str | Path) -> None:
-        """Write a Chrome trace, `.json` or `.json.gz`, from which `load` rebuilds this profile exactly.
+        """Write a trace from which `load` rebuilds this profile exactly, in the format that the suffix names.
 
-        The file appears whole or not at all. Raises OptionError for another suffix, TraceError when it cannot
-        be written.
+        `.pftrace` and `.pftrace.gz` are Perfetto's protobuf, smaller and faster to write; `.json` and
+        `.json.gz` are a Chrome trace, which other tools read, too. The file appears whole or not at all.
+        Raises OptionError for another suffix, TraceError when it cannot be written.
         """
         from profscope.export import (
             save,
@@ -78,8 +79,8 @@ class Profile:
 
 
 def load(path: str | Path) -> Profile:
-    """Read a trace: one saved by profscope, exactly; a Kineto or Proton Chrome trace as far as it goes; or
-    what a session with `spool=` wrote: its file, or its folder if there is one file in it.
+    """Read a trace: one saved by profscope, exactly, whatever its name; a Kineto or Proton Chrome trace as
+    far as it goes; or what a session with `spool=` wrote: its file, or its folder if there is one file in it.
 
     Raises TraceError, in one line saying what the file is, for anything else.
     """

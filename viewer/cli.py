@@ -87,7 +87,9 @@ def _parser() -> argparse.ArgumentParser:
         formatter_class=argparse.RawDescriptionHelpFormatter,
     )
     parser.add_argument(
-        "trace", type=Path, help="a trace of profscope, torch.profiler or Proton (.json, .json.gz)"
+        "trace",
+        type=Path,
+        help="a trace of profscope (.pftrace or .json, or either .gz), torch.profiler or Proton",
     )
     parser.add_argument("--kernel", type=_pattern, metavar="REGEX", help="only kernels whose name matches")
     chosen = parser.add_argument_group(

@@ -47,7 +47,7 @@ class TrackNames:
         self._common = b"".join(
             [
                 *(_interned(1, iid, kind) for iid, kind in enumerate(kinds_of(sites), 1)),
-                *(_interned(3, iid, one.name) for iid, one in enumerate(annotations, 1)),
+                *(_interned(3, one.iid, one.name) for one in annotations),
             ]
         )
         columns = (sites[name].tolist() for name in ("scope", "file", "kernel", "line"))

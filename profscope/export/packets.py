@@ -119,7 +119,7 @@ class EventPackets:
             parts.append(Part(begins > 0, FLOW_WORDS, lambda at: _flow(FLOW_BEGINS, begins[at])))
             for most in np.unique(count[count > 0]).tolist():
                 parts.append(Part(count == most, FLOW_WORDS * most, partial(self._flow_ends, first, most)))
-        parts += [one.part(iid, rows, roots) for iid, one in enumerate(self._annotations, 1)]
+        parts += [one.part(rows, roots) for one in self._annotations]
         return _Events(step, np.where(mark, INSTANT, SLICE_BEGIN), parts)
 
     def _flow_ends(self, first: Ints, count: int, at: Ints) -> Iterator[Words | int]:

@@ -155,10 +155,16 @@ def test_many_names_and_values(tmp_path: Path) -> None:
     profile = regular_profile(launches=1, ctas=1, warps=1, iterations=200)
     df = profile.df
     df["scope"] = pd.Categorical([f"scope {row}" for row in range(len(df))])
+    texts = [f"text {number}" for number in range(20_000)]
+    df["stage"] = pd.Categorical(texts[-len(df) :], categories=texts)
+    df["nothing"] = pd.Categorical([None] * len(df), categories=pd.Index([], dtype="str"))
     for number in range(140):
         df[f"value {number}"] = pd.array(np.arange(len(df)) * number, "Int32")
     slices = saved(profile, tmp_path)
     assert drawn(slices) == rows_of(profile)
+    assert sorted((s.name, s.args["stage"]) for s in slices) == sorted(
+        zip(df["scope"], df["stage"], strict=True)
+    )
     for number in (0, 1, 127, 128, 139):
         values = sorted(zip(df["scope"], df[f"value {number}"], strict=True))
         assert sorted((s.name, s.args[f"value {number}"]) for s in slices) == values

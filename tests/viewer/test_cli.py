@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from profscope.profile import Profile
+from profscope.profile import Profile, load
 from tests.export.profiles import profile_metadata, regular_profile
 from viewer.cli import main
 
@@ -113,6 +113,19 @@ def test_drops_and_notes_are_shown(tmp_path: Path) -> None:
     done = run(str(tmp_path / "t.json"))
     assert "100 DROPPED (2.3%)" in done.stdout
     assert "A note that is long. " * 9 in done.stdout, "notes are not cut"
+
+
+@pytest.mark.parametrize("suffix", [".pftrace", ".pftrace.gz"])
+def test_a_perfetto_trace_shows_the_same(suffix: str, trace: str, tmp_path: Path) -> None:
+    path = tmp_path / f"trace{suffix}"
+    load(trace).save(path)
+    done = run_alone(str(path))
+    assert (done.returncode, done.stderr) == (0, "")
+    assert done.stdout.replace(path.name, "trace.json") == run(trace).stdout
+    path.write_bytes(path.read_bytes()[:-9])
+    done = run(str(path))
+    assert (done.returncode, done.stdout) == (1, "")
+    assert done.stderr.startswith(f"profscope-view: {path} is cut off: its ")
 
 
 def test_json_is_the_same_data(trace: str) -> None:
