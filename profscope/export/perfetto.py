@@ -40,9 +40,10 @@ EXPLICIT = 3
 def packet_pieces(profile: Profile, pool: Executor, prepare: Callable[[bytes], T]) -> Iterator[T]:
     """The file's bytes but for `END`, in order and in pieces, each passed through `prepare` in `pool`."""
     df = profile.df
-    site, table = sites(df)
-    spans = encode(df, site, table, pool)
+    numbered = pool.submit(sites, df)  # beside the tracks: these two take longest of what one thread must do
     tracks = assign_tracks(df, row_devices(df, profile.launches))
+    site, table = numbered.result()
+    spans = encode(df, site, table, pool)
     drawing = draw(df, tracks)
     text = head_text(profile, spans()).encode("ascii")
     begins = range(0, len(text), DATA_BYTES)
