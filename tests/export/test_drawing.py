@@ -25,7 +25,7 @@ def test_depth_counts_the_spans_around(spans: list[tuple[int, int]]) -> None:
 
 
 @given(profiles())
-@settings(max_examples=40)
+@settings(max_examples=20)
 def test_all_rows_are_drawn_track_by_track_in_time(profile: Profile) -> None:
     df = profile.df
     tracks = assign_tracks(df, row_devices(df, profile.launches))

@@ -68,7 +68,7 @@ def test_every_row_is_drawn_once_at_its_time(tmp_path: Path, monkeypatch: pytest
     monkeypatch.setattr(packets, "BLOCK_ROWS", 7)  # cut everywhere
 
     @given(profiles())
-    @settings(max_examples=30)
+    @settings(max_examples=25)
     def check(profile: Profile) -> None:
         slices = saved(profile, tmp_path)
         assert drawn(slices) == rows_of(profile)
@@ -82,7 +82,7 @@ def test_every_row_is_drawn_once_at_its_time(tmp_path: Path, monkeypatch: pytest
 
 
 @given(profiles(), st.data())
-@settings(max_examples=30)
+@settings(max_examples=25)
 def test_any_selection_of_rows_is_drawn(
     tmp_path_factory: pytest.TempPathFactory, profile: Profile, data: st.DataObject
 ) -> None:

@@ -17,6 +17,7 @@ import profscope.profile
 from instrument_passes.manifest import Manifest
 from profscope.assemble import RawLaunch, assemble
 from profscope.decode import headers
+from profscope.export import packets
 from profscope.export.chrome import row_devices
 from profscope.export.protobuf import field
 from profscope.export.tracks import assign_tracks
@@ -109,14 +110,18 @@ def processor(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Processor]:
 
 
 @pytest.mark.parametrize("suffix", [".pftrace", ".pftrace.gz"])
-def test_regular_profile(suffix: str, tmp_path: Path, processor: Processor) -> None:
-    profile = regular_profile(launches=2, ctas=60, warps=4, iterations=20)
+def test_several_blocks(
+    suffix: str, tmp_path: Path, processor: Processor, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(packets, "BLOCK_ROWS", 3000)
+    profile = regular_profile(launches=2, ctas=20, warps=4, iterations=20)
+    assert len(profile.df) > 4 * packets.BLOCK_ROWS
     assert_read_exactly(processor, tmp_path / f"trace{suffix}", profile)
 
 
 def test_random_profiles(tmp_path: Path, processor: Processor) -> None:
     @given(profiles())
-    @settings(max_examples=40)
+    @settings(max_examples=25)
     def check(profile: Profile) -> None:
         assert_read_exactly(processor, tmp_path / "trace.pftrace", profile)
 
