@@ -64,27 +64,36 @@ class EventPackets:
         self._roots = np.flatnonzero(drawing.depth == 0)
 
     def cuts(self) -> list[tuple[int, int]]:
-        """The drawn rows cut into blocks, none inside a root."""
+        """The drawn rows cut into blocks."""
         count = len(self._site)
-        at = self._roots[np.searchsorted(self._roots, np.arange(0, count, BLOCK_ROWS), "right") - 1]
-        return list(pairwise([*np.unique(at).tolist(), count]))
+        return list(pairwise([*range(0, count, BLOCK_ROWS), count]))
 
     def block(self, begin: int, end: int) -> bytes:
-        """The packets of the drawn rows begin..end, in order."""
-        rows, depth = self._drawing.rows[begin:end], self._drawing.depth[begin:end]
+        """The packets of the drawn rows begin..end, in order.
+
+        Of spans that are open at the begin only the ends are, of those open at the end only the begins.
+        """
+        drawing = self._drawing
+        around = self._around(begin)
+        drawn = np.concatenate([around, np.arange(begin, end)])
+        rows, depth = drawing.rows[drawn], drawing.depth[drawn]
         mark = self._is_mark[self._site[rows]]
         at_begin, at_end = event_places(depth, mark)
-        start, spans = self._start[rows], np.flatnonzero(~mark)
+        spans = np.flatnonzero(~mark)
         times = np.empty(len(at_begin) + len(at_end), np.int64)
-        times[at_begin] = start
-        times[at_end] = start[spans] + self._duration[rows[spans]]
-        step = np.diff(times, prepend=self._time_before(begin))
+        times[at_begin] = self._start[rows]
+        times[at_end] = self._end(rows[spans])
+        step = np.diff(times, prepend=0)
+        # Without the begins, which come first, and the ends, which come last, of other blocks.
+        at_begin, rows, depth = (of[len(around) :] for of in (at_begin, rows, depth))
+        at_end = at_end[at_end < len(times) - (drawing.depth[end] if end < len(drawing.depth) else 0)]
+        step[at_begin[0]] = times[at_begin[0]] - self._time_before(begin)
         first_rows, fresh = self._sections(begin, end)
         opening = at_begin[first_rows]
         step[opening[fresh]] = times[opening[fresh]] - self._origin_ns
-        begins = self._begins(rows, depth == 0, mark, step[at_begin])
+        begins = self._begins(rows, depth == 0, step[at_begin])
         ends = _Events(step[at_end], np.full(len(at_end), SLICE_END), [])
-        width = np.empty(len(times), np.int64)
+        width = np.zeros(len(times), np.int64)
         width[at_begin], width[at_end] = begins.width, ends.width
         offset = np.cumsum(width) - width
         words = np.empty(int(width.sum()), "<u4")
@@ -92,7 +101,7 @@ class EventPackets:
         ends.fill(words, offset[at_end])
         data = words.data.cast("B")
         cuts = pairwise([*(4 * offset[opening]).tolist(), len(data)])
-        tracks = np.searchsorted(self._drawing.first, begin + first_rows, "right").tolist()
+        tracks = np.searchsorted(drawing.first, begin + first_rows, "right").tolist()
         names = self._names.used(rows, self._site[rows], first_rows)
         sections = zip(tracks, fresh.tolist(), names, cuts, strict=True)
         return b"".join(
@@ -101,14 +110,30 @@ class EventPackets:
             for piece in (self._names.start(track) if new else b"", name, data[at:to])
         )
 
-    def _time_before(self, begin: int) -> int:
-        """When the last event before a block is."""
-        if not begin:
-            return self._origin_ns
-        row = self._drawing.rows[self._roots[np.searchsorted(self._roots, begin) - 1]]
-        return int(self._start[row]) + (0 if self._is_mark[self._site[row]] else int(self._duration[row]))
+    def _end(self, rows: Ints) -> Ints:
+        lasts = np.where(self._is_mark[self._site[rows]], 0, self._duration[rows])
+        end: Ints = self._start[rows] + lasts
+        return end
 
-    def _begins(self, rows: Ints, roots: Flags, mark: Flags, step: Ints) -> "_Events":
+    def _around(self, place: int) -> Ints:
+        """The places of the spans that the one drawn at a place lies in, outermost first."""
+        depth = self._drawing.depth
+        root = int(self._roots[np.searchsorted(self._roots, place, "right") - 1])
+        above = [np.flatnonzero(depth[root:place] == level)[-1] for level in range(depth[place])]
+        return root + np.array(above, np.int64)
+
+    def _time_before(self, place: int) -> int:
+        """When the event before the begin of what is drawn at a place is."""
+        if place == 0:
+            return self._origin_ns
+        rows, depth = self._drawing.rows, self._drawing.depth
+        if depth[place] > depth[place - 1]:
+            return int(self._start[rows[place - 1]])
+        root = self._roots[np.searchsorted(self._roots, place) - 1]
+        sibling = root + np.flatnonzero(depth[root:place] == depth[place])[-1]
+        return int(self._end(rows[sibling : sibling + 1])[0])
+
+    def _begins(self, rows: Ints, roots: Flags, step: Ints) -> "_Events":
         site, everywhere = self._site[rows], np.ones(len(rows), np.bool_)
         parts = [
             Part(everywhere, self._sites.shape[1], lambda at: iter(self._sites.take(site[at], axis=0).T))
@@ -120,7 +145,7 @@ class EventPackets:
             for most in np.unique(count[count > 0]).tolist():
                 parts.append(Part(count == most, FLOW_WORDS * most, partial(self._flow_ends, first, most)))
         parts += [one.part(rows, roots) for one in self._annotations]
-        return _Events(step, np.where(mark, INSTANT, SLICE_BEGIN), parts)
+        return _Events(step, np.where(self._is_mark[site], INSTANT, SLICE_BEGIN), parts)
 
     def _flow_ends(self, first: Ints, count: int, at: Ints) -> Iterator[Words | int]:
         assert self._arrows is not None

@@ -64,8 +64,11 @@ def waits_of(profile: Profile) -> Counter[Any]:
     return Counter((*begin, *end) for begin, end in pairs if begin[0] < end[0])
 
 
-def test_every_row_is_drawn_once_at_its_time(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(packets, "BLOCK_ROWS", 7)  # cut everywhere
+@pytest.mark.parametrize("block_rows", [1, 7])
+def test_every_row_is_drawn_once_at_its_time(
+    block_rows: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(packets, "BLOCK_ROWS", block_rows)  # cut everywhere
 
     @given(profiles())
     @settings(max_examples=25)
