@@ -43,11 +43,14 @@ def draw(df: pd.DataFrame, tracks: Tracks) -> Drawing:
     run = tracks.run[rows]
     mark = (df["kind"] == "mark").to_numpy()[rows]
     end = start + np.where(df["kind"] == "mark", 0, df["duration_ns"])
-    for stray in np.union1d(tracks.spread, _runs_of_wrong_depth(run, depth, mark)).tolist():
-        here = np.flatnonzero(run == stray)
-        mine = rows[here]
+    strays = np.union1d(tracks.spread, _runs_of_wrong_depth(run, depth, mark))
+    strays = np.union1d(strays, _runs_that_do_not_nest(run, depth, start[rows], end[rows]))
+    bounds = np.flatnonzero(np.diff(run, prepend=-1, append=-1))
+    of_stray = np.isin(run[bounds[:-1]], strays)
+    for first, last in zip(bounds[:-1][of_stray].tolist(), bounds[1:][of_stray].tolist(), strict=True):
+        mine = rows[first:last]
         mine = mine[np.lexsort((-end[mine], start[mine]))]
-        rows[here], depth[here] = mine, nested_depth(start[mine], end[mine])
+        rows[first:last], depth[first:last] = mine, nested_depth(start[mine], end[mine])
     counts = np.concatenate(
         [
             np.bincount(tracks.track[run], minlength=len(tracks.table)),
@@ -101,3 +104,17 @@ def _runs_of_wrong_depth(run: Ints, depth: Ints, mark: NDArray[np.bool_]) -> Int
     limit = np.zeros(len(depth), np.int64)
     limit[1:] = np.where(run[1:] == run[:-1], depth[:-1] + ~mark[:-1], 0)
     return np.unique(run[depth > limit])
+
+
+def _runs_that_do_not_nest(run: Ints, depth: Ints, start: Ints, end: Ints) -> Ints:
+    """The runs with spans outside the ones they would be drawn in, as a selection of rows may have."""
+    number, wrong = np.arange(len(depth)), []
+    for level in range(int(depth.max(initial=0)), 0, -1):
+        number = number[depth[number] <= level]
+        here = depth[number] == level
+        above = np.maximum.accumulate(np.where(depth[number] == level - 1, number, 0))[here]
+        mine = number[here]
+        outside = (start[mine] < start[above]) | (end[mine] > end[above])
+        outside[1:] |= (above[1:] == above[:-1]) & (start[mine[1:]] < end[mine[:-1]])
+        wrong.append(run[mine[outside]])
+    return np.unique(np.concatenate(wrong)) if wrong else np.zeros(0, np.int64)
