@@ -17,7 +17,7 @@ __all__ = [
 # Rings of a kernel that has not run yet get as many rows as fit, up to this; what they really need is known
 # after its first launch. Longer ones take no more memory than that: all of it comes to the host.
 _FIRST_RING_LOG2 = 14
-_FIRST_BYTES = 32 << 20
+_FIRST_BYTES = 64 << 20
 
 
 def ring_log2_for_rows(rows: int) -> int:
