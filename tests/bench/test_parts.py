@@ -1,0 +1,48 @@
+"""The parts of a record that `bench.parts` takes out are in the PTX, and then they are not."""
+
+from __future__ import annotations
+
+import re
+
+import pytest
+
+import profscope
+from bench import kernels
+from bench.parts import WITHOUT
+
+
+@pytest.fixture(scope="module")
+def ptx() -> str:
+    workload = kernels.add(1 << 12)
+    with profscope.session(backend="emulator", instrument="heavy"):
+        kernel = workload.launch(workload.inputs("cpu"))
+    text: str = kernel.asm["ptx"].decode()
+    return text
+
+
+def count(pattern: str, text: str) -> int:
+    return len(re.findall(pattern, text))
+
+
+@pytest.mark.parametrize(
+    ("part", "gone"),
+    [
+        ("clock reads", [r"%r\d+, %clock;"]),
+        ("globaltimer", ["%globaltimer"]),
+        ("header", ["@lead st", "%globaltimer", "%clock64"]),
+        ("records", [r"%r\d+, %clock;", r"@%p\d+ st\.global\.cs"]),
+        ("anything", [r"%r\d+, %clock;", r"st\.global\.cs", "%globaltimer", "%clock64"]),
+    ],
+)
+def test_a_part_is_taken_out(ptx: str, part: str, gone: list[str]) -> None:
+    edited = WITHOUT[part](ptx)
+    for pattern in gone:
+        assert count(pattern, ptx) > 0
+        assert count(pattern, edited) == 0
+    kept = r"st\.global\.v4|ld\.global"  # the kernel's own
+    assert count(kept, edited) == count(kept, ptx) > 0
+
+
+def test_every_part_is_tested() -> None:
+    (mark,) = (m for m in test_a_part_is_taken_out.pytestmark if m.name == "parametrize")
+    assert {part for part, _ in mark.args[1]} == WITHOUT.keys()
