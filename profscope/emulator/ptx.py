@@ -308,9 +308,8 @@ class _Parser:
                 continue
             elif token.kind == "word" and self.peek().text == ":":
                 self.next()
-                label = _lookup(token.text, scopes)
-                assert isinstance(label, Symbol)
-                function.body.append(label)
+                label = scopes[-1].get(token.text)
+                function.body.append(label if isinstance(label, Symbol) else Symbol(token.text))
             elif token.kind in ("word", "punctuation"):
                 self.at -= 1
                 function.body.append(self.instruction(scopes, source))
