@@ -1,6 +1,7 @@
 """A span table as Perfetto's track events, block by block: bytes at the speed of filling arrays.
 
-Each span is a packet that begins a slice and one that ends it, a mark one packet (docs/perfetto-format.md).
+Each row is a packet that begins a slice and one that ends it (docs/perfetto-format.md). So is a mark, since
+Perfetto takes an instant for the parent of what follows in the same nanosecond.
 All packets are of one sequence, which starts afresh for every track: its clock counts from the packet
 before, the track and the names are those said at the start. So a packet holds what is new and little else.
 
@@ -29,7 +30,7 @@ __all__ = ["EventPackets", "event_places"]
 Ints = NDArray[np.int64]
 Flags = NDArray[np.bool_]
 BLOCK_ROWS = 1 << 16
-SLICE_BEGIN, SLICE_END, INSTANT = 1, 2, 3
+SLICE_BEGIN, SLICE_END = 1, 2
 FLOW_BEGINS, FLOW_ENDS = 47 << 3 | 1, 48 << 3 | 1
 """Tags of TrackEvent.flow_ids and terminating_flow_ids, 64 bits each."""
 
@@ -77,12 +78,10 @@ class EventPackets:
         around = self._around(begin)
         drawn = np.concatenate([around, np.arange(begin, end)])
         rows, depth = drawing.rows[drawn], drawing.depth[drawn]
-        mark = self._is_mark[self._site[rows]]
-        at_begin, at_end = event_places(depth, mark)
-        spans = np.flatnonzero(~mark)
+        at_begin, at_end = event_places(depth)
         times = np.empty(len(at_begin) + len(at_end), np.int64)
         times[at_begin] = self._start[rows]
-        times[at_end] = self._end(rows[spans])
+        times[at_end] = self._end(rows)
         step = np.diff(times, prepend=0)
         # Without the begins, which come first, and the ends, which come last, of other blocks.
         at_begin, rows, depth = (of[len(around) :] for of in (at_begin, rows, depth))
@@ -145,7 +144,7 @@ class EventPackets:
             for most in np.unique(count[count > 0]).tolist():
                 parts.append(Part(count == most, FLOW_WORDS * most, partial(self._flow_ends, first, most)))
         parts += [one.part(rows, roots) for one in self._annotations]
-        return _Events(step, np.where(self._is_mark[site], INSTANT, SLICE_BEGIN), parts)
+        return _Events(step, np.full(len(rows), SLICE_BEGIN), parts)
 
     def _flow_ends(self, first: Ints, count: int, at: Ints) -> Iterator[Words | int]:
         assert self._arrows is not None
@@ -221,24 +220,21 @@ class _Header:
             yield short_varint(TIMESTAMP, step)
 
 
-def event_places(depth: Ints, mark: Flags) -> tuple[Ints, Ints]:
+def event_places(depth: Ints) -> tuple[Ints, Ints]:
     """Where spans begin and end among the events of a track: a span ends after all that lies in it.
 
-    `depth` is that of spans in pre-order, at most one more than the depth before; `mark` says which have no
-    end and nothing inside. Returns the places of all spans' begins, and of the ends of all but the marks.
+    `depth` is that of spans in pre-order, at most one more than the depth before.
     """
     count = len(depth)
-    marks_before = np.concatenate([[0], np.cumsum(mark)])
     number = np.arange(count)
-    # Before a span's begin: all begins so far, and the ends of all but marks and what is open.
-    at_begin = 2 * number - marks_before[:-1] - depth
+    # Before a span's begin: all begins so far, and the ends of all but what is open.
+    at_begin = 2 * number - depth
     after = np.empty(count, np.int64)
     for level in range(int(depth.max(initial=-1)), -1, -1):
         number = number[depth[number] <= level]
         here = depth[number] == level
         after[number[here]] = np.append(number[1:], count)[here]
-    at_end = 2 * after - marks_before[after] - depth - 1
-    return at_begin, at_end[~mark]
+    return at_begin, 2 * after - depth - 1
 
 
 def _flow(tag: int, flow: Ints) -> Iterator[Words | int]:

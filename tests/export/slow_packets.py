@@ -15,7 +15,7 @@ __all__ = ["Slice", "Trace", "fields", "read_trace"]
 
 Fields = dict[int, list[Any]]
 CLEARED = 1
-BEGIN, END, INSTANT = 1, 2, 3
+BEGIN, END = 1, 2
 
 
 @dataclass
@@ -83,13 +83,10 @@ def read_trace(data: bytes) -> Trace:
                 ended = stack.pop()
                 ended.dur = state.clock - ended.ts
                 continue
-            assert kind in (BEGIN, INSTANT)
+            assert kind == BEGIN
             begun = state.slice(event, _path(descriptors, state.track), len(stack))
             trace.slices.append(begun)
-            if kind == BEGIN:
-                stack.append(begun)
-            else:
-                begun.dur = 0
+            stack.append(begun)
     assert not any(open_slices.values())
     return trace
 

@@ -203,27 +203,24 @@ def test_data_come_first_and_an_end_last(tmp_path: Path) -> None:
     assert trace.other == [(DATA_FIELD,), (DATA_FIELD - 1,)]
 
 
-@given(st.lists(st.tuples(st.sampled_from(["open", "mark", "close"]), st.just(0)), max_size=30))
-def test_places_of_events(walk: list[tuple[str, int]]) -> None:
+@given(st.lists(st.booleans(), max_size=30))
+def test_places_of_events(walk: list[bool]) -> None:
     """Events numbered as they come in a walk are where `event_places` says."""
     depth: list[int] = []
-    mark: list[bool] = []
     begin: list[int] = []
     end: dict[int, int] = {}
     stack: list[int] = []
     event = 0
-    for step in [*(step for step, _ in walk), *["close"] * len(walk)]:
-        if step == "close":
-            if not stack:
-                continue
+    for opens in [*walk, *[False] * len(walk)]:
+        if opens:
+            stack.append(len(depth))
+            depth.append(len(stack) - 1)
+            begin.append(event)
+        elif stack:
             end[stack.pop()] = event
         else:
-            depth.append(len(stack))
-            mark.append(step == "mark")
-            begin.append(event)
-            if step == "open":
-                stack.append(len(depth) - 1)
+            continue
         event += 1
-    at_begin, at_end = event_places(np.array(depth, np.int64), np.array(mark, np.bool_))
+    at_begin, at_end = event_places(np.array(depth, np.int64))
     assert at_begin.tolist() == begin
     assert at_end.tolist() == [end[row] for row in sorted(end)]
