@@ -24,7 +24,6 @@ from pathlib import Path
 from typing import Any, Final
 
 import torch
-import triton
 
 from bench import gpu, kernels, launch_path, session_end, static
 from bench.about import about
@@ -177,11 +176,7 @@ def _missing(task: str, reason: str) -> Row:
 def _surroundings(dry_run: bool) -> Iterator[None]:
     """What kernels need around them: memory for tensor descriptors, and without a GPU the emulator."""
     device = "cuda" if torch.cuda.is_available() else "cpu"
-
-    def allocate(size: int, alignment: int, stream: int | None) -> torch.Tensor:
-        return torch.empty(size, dtype=torch.int8, device=device)
-
-    triton.set_allocator(allocate)
+    kernels.give_scratch(device)
     if dry_run and device == "cpu":
         from profscope import emulator
 

@@ -21,7 +21,7 @@ from tests.kernels.softmax import softmax_kernel
 from tests.kernels.spec import Spec
 
 # ruff: noqa: N803
-__all__ = ["POINTS", "Workload", "add", "matmul", "record_cost", "workloads"]
+__all__ = ["POINTS", "Workload", "add", "give_scratch", "matmul", "record_cost", "workloads"]
 
 _POINTERS: Final = {torch.float16: "*fp16", torch.float32: "*fp32", torch.int32: "*i32"}
 POINTS: Final = 64  # records that one iteration of the record-cost kernel gets
@@ -82,6 +82,15 @@ class Workload:
             options=self.options,
             aligned=(*self.tensors, *aligned),
         )
+
+
+def give_scratch(device: str) -> None:
+    """Let kernels of this process have memory of a device to build tensor descriptors in."""
+
+    def allocate(size: int, alignment: int, stream: int | None) -> torch.Tensor:
+        return torch.empty(size, dtype=torch.int8, device=device)
+
+    triton.set_allocator(allocate)
 
 
 @triton.jit

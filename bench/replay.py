@@ -8,15 +8,16 @@ from __future__ import annotations
 
 from dataclasses import replace
 from pathlib import Path
-from typing import Any, Final
+from typing import Final
 
 import numpy as np
 import numpy.typing as npt
 
 from instrument_passes.manifest import Manifest
-from instrument_passes.records import LAUNCH_HEADER, WORD, LaunchBits
-from profscope.areas import headers, launch_bits, launch_header, packed_headers, segments
+from instrument_passes.records import WORD, LaunchBits
+from profscope.areas import headers, launch_bits, packed_headers, segments
 from profscope.assemble import RawLaunch
+from tests.synth import launch_header, write_headers
 
 __all__ = ["replay"]
 
@@ -108,7 +109,8 @@ def _launch(
     table = np.where(clocks, placed & 0xFFFFFFFF, 0)
     table[:, count] = iterations
     size = manifest.cta_bytes(ring_log2)
-    buffer = np.zeros(LAUNCH_HEADER.itemsize + ctas * size, np.uint8)
+    header = launch_header(manifest, ctas, LaunchBits(ring_log2=ring_log2))
+    buffer = np.concatenate([header, np.zeros(ctas * size, np.uint8)])
     words = segments(buffer, ctas, manifest, ring_log2)
     words[:, :, : len(kinds)] = table.reshape(ctas, manifest.warps, -1)
     at = manifest.start(loop_frame, ring_log2) // WORD.itemsize
@@ -117,16 +119,7 @@ def _launch(
     end = placed[:, np.flatnonzero(clocks)[-1]].reshape(ctas, -1).max(axis=1) + 8
     end_ns = start_ns + ((end - start) / _GHZ).astype(np.int64)
     start_ns, end_ns = (ns // _STEP_NS * _STEP_NS for ns in (start_ns, end_ns))
-    written: dict[str, Any] = {
-        "start_clock_low": start & 0xFFFFFFFF, "cta": np.arange(ctas), "place": sm_of,
-        "start_ns_low": start_ns & 0xFFFFFFFF, "start_ns_high": start_ns >> 32 & 0xFFFF,
-        "end_clock": end, "end_globaltimer": end_ns,
-    }  # fmt: skip
-    found = packed_headers(buffer, ctas, size)
-    for name, values in written.items():
-        found[name] = values
-    of_launch = LaunchBits(ring_log2=ring_log2).encode(), manifest.digest, ctas, 1
-    header = launch_header(buffer)
-    for name, value in zip(("launch_bits", "digest", "grid_x", "grid_y"), of_launch, strict=True):
-        header[name] = value
+    write_headers(
+        packed_headers(buffer, ctas, size), np.arange(ctas), sm_of, (start, end), (start_ns, end_ns)
+    )
     return buffer

@@ -47,6 +47,7 @@ __all__ = [
     "LaunchBits",
     "align",
     "byte_offset",
+    "cta_header_offset",
 ]
 
 VECTOR: Final = 16  # bytes of the widest store
@@ -125,3 +126,9 @@ def byte_offset(header: np.dtype[np.void], field: str) -> int:
     fields = header.fields
     assert fields is not None
     return int(fields[field][1])
+
+
+def cta_header_offset(field: str) -> int:
+    """Byte offset of a field of the CTA header from where the lowering counts: the area's address less the
+    launch header's size. Raises KeyError if there is none."""
+    return LAUNCH_HEADER.itemsize + byte_offset(CTA_HEADER, field)

@@ -349,8 +349,7 @@ class Collector:
         buffers = self._buffers.get(device) or self._open_buffers(device)
         if buffers is None:
             return _NOWHERE
-        place, bits = buffers.place, plan.pointer_bits
-        route = Route(place, plan.needed, stream or 0, bits, plan, device, buffers, programs)
+        route = Route.of(buffers, plan, stream or 0, device, programs)
         if self._planner.is_settled(alignment, size):
             self._keep((size, alignment, stream, device), route)
         return route
@@ -401,8 +400,7 @@ class Collector:
             buffers.copy(filling, offset, memory)
             mark = Mark(graph=graph.index, replay=replay)
             for manifest, made, at in graph.launches:
-                place, bits = buffers.place, made.pointer_bits
-                route = Route(place, made.needed, stream, bits, made, graph.device, buffers, (manifest,))
+                route = Route.of(buffers, made, stream, graph.device, (manifest,))
                 self._log.entries.append((manifest, route, filling, offset + at, mark))
         finally:
             lane.enqueued()

@@ -14,7 +14,7 @@ from profscope.areas import CTA
 from profscope.patterns import Patterns
 from profscope.shapes import words_of
 
-__all__ = ["Clocks", "Columns", "Recorded", "empty_columns", "fill", "spread"]
+__all__ = ["BLOCK_SPANS", "Clocks", "Columns", "Recorded", "empty_columns", "fill", "spread"]
 
 Ints = npt.NDArray[np.int64]
 Small = npt.NDArray[np.int32]
@@ -26,8 +26,8 @@ ANCHOR_MARGIN_CYCLES = 1 << 24
 # Low halves of clocks are unambiguous while the whole CTA lasts less than 2^32 cycles, and so it does if it
 # lasts less than this: no GPU's SMs run at more than 3 GHz.
 WRAP_NS = ((1 << 32) - 2 * ANCHOR_MARGIN_CYCLES) // 3
-# Spans that are filled in together: what is worked out about them should stay in a core's own cache.
-_BLOCK_SPANS = 1 << 15
+# Spans that are worked on together: what is worked out about them should stay in a core's own cache.
+BLOCK_SPANS = 1 << 15
 # Neighbours of one pattern are filled in together where that many spans come with each change of pattern.
 _MIN_ALIKE_SPANS = 8192
 _SHORT_PATTERN = 8  # spans
@@ -69,7 +69,11 @@ class Recorded:
 
 @dataclass(frozen=True)
 class Columns:
-    """Columns of spans, as in `DecodedLaunch`."""
+    """Arrays with one entry per span, of 16 or 32 bits, cycles of 64.
+
+    span: index of its site; cta, warp, sm; start_cycle, end_cycle (SM clock64); iteration (-1 outside
+    loops); parent: position in these arrays, -1 at a root; depth.
+    """
 
     span: Narrow
     cta: Small
@@ -123,7 +127,7 @@ def _blocks(recorded: Recorded, of_cta: int) -> Iterator[tuple[int, int]]:
     """Ranges of warps that are filled in together. of_cta: warps of a CTA; whole CTAs are faster to read."""
     warps, total = len(recorded.spans), int(recorded.spans.sum())
     changes = np.flatnonzero(recorded.pattern[1:] != recorded.pattern[:-1]) + 1
-    cuts = np.searchsorted(recorded.first, np.arange(0, total, _BLOCK_SPANS))
+    cuts = np.searchsorted(recorded.first, np.arange(0, total, BLOCK_SPANS))
     cuts -= cuts % of_cta
     if total > len(changes) * _MIN_ALIKE_SPANS:
         cuts = np.concatenate([cuts, changes])

@@ -16,7 +16,7 @@ import numpy.typing as npt
 
 from instrument_passes.manifest import Manifest, Span
 from profscope.areas import first_wave, headers, launch_bits, segments, tickets
-from profscope.columns import Clocks, Recorded, fill, spread
+from profscope.columns import Clocks, Columns, Recorded, fill, spread
 from profscope.patterns import PAYLOAD_TYPES, Patterns, Values, find_patterns, join
 from profscope.rows import SectionRows, find_rows
 from profscope.shapes import Shapes, Warps, shapes, warps_of, without_unused
@@ -39,18 +39,17 @@ class Payload:
 
 
 @dataclass(frozen=True)
-class DecodedLaunch:
-    """Spans of one launch; all arrays have one entry per span, of 16 or 32 bits, cycles of 64.
+class DecodedLaunch(Columns):
+    """Spans of one launch; see `Columns` for what each of them has.
 
     As `decode` makes them they stand in order of CTA and warp and in program order, which is the order of
     time unless clocks were read in another one.
 
-    span: index into `sites`; cta, warp, sm; start_cycle, end_cycle (SM clock64); iteration (-1 outside
-    loops); parent: position in these arrays, -1 at a root; depth. headers: the CTA headers (CTA
-    dtype) of every CTA of the launch, unwritten ones included. records: clock words that were stored and
-    not overwritten. dropped: clock columns of rows that a ring overwrote or that cannot be placed any more,
-    each of which would have been a record had its code run; summed over warps. unmatched: spans whose begin
-    ran but whose end did not. anomalies: sentences about what did not fit the model, empty on a good buffer.
+    sites: what `span` counts. headers: the CTA headers (CTA dtype) of every CTA of the launch, unwritten
+    ones included. records: clock words that were stored and not overwritten. dropped: clock columns of rows
+    that a ring overwrote or that cannot be placed any more, each of which would have been a record had its
+    code run; summed over warps. unmatched: spans whose begin ran but whose end did not. anomalies: sentences
+    about what did not fit the model, empty on a good buffer.
     payloads: values that spans carry. unpaired: starts of asynchronous work that no wait ended, where waits
     are recorded. refused: CTAs that drew a ticket for an area and found none left. wait: for asynchronous
     intervals the position of the span whose return ended them, -1 for others; None if there are none. idle:
@@ -59,15 +58,6 @@ class DecodedLaunch:
     """
 
     sites: tuple[Span, ...]
-    span: Narrow
-    cta: Small
-    warp: Narrow
-    sm: Narrow
-    start_cycle: Ints
-    end_cycle: Ints
-    iteration: Small
-    parent: Small
-    depth: Narrow
     headers: npt.NDArray[np.void]
     records: int
     dropped: int
@@ -88,10 +78,7 @@ class DecodedLaunch:
 
 def decode(buffer: npt.NDArray[np.uint8], manifest: Manifest) -> DecodedLaunch:
     """Decode one launch. buffer: uint8, all its CTA areas. Raises RecordError (see `headers`)."""
-    buffer = np.ascontiguousarray(buffer)
-    found = headers(buffer, manifest)
-    ring_log2 = launch_bits(buffer, manifest).ring_log2
-    words = without_unused(segments(buffer, len(found), manifest, ring_log2), manifest, ring_log2)
+    buffer, found, words, ring_log2 = _read(buffer, manifest)
     if manifest.selection.ctas == "first":
         wave = first_wave(found)
         found, words = found[wave], words[wave]
@@ -102,8 +89,8 @@ def decode(buffer: npt.NDArray[np.uint8], manifest: Manifest) -> DecodedLaunch:
     sites = tuple(span for section in manifest.sections for span in section.spans)
     columns, backwards = fill(words, clocks.anchor, recorded, patterns, len(sites))
     return DecodedLaunch(
-        sites=sites,
         **vars(columns),
+        sites=sites,
         headers=found,
         records=sum(int(each.rows.records[each.shapes.of].sum()) for each in sections),
         dropped=sum(int(each.rows.dropped[each.shapes.of].sum()) for each in sections),
@@ -118,11 +105,19 @@ def decode(buffer: npt.NDArray[np.uint8], manifest: Manifest) -> DecodedLaunch:
 
 def ring_rows(buffer: npt.NDArray[np.uint8], manifest: Manifest) -> int:
     """The most rows that any warp appended to any ring, overwritten ones included."""
+    _, found, words, ring_log2 = _read(buffer, manifest)
+    return max((each.rows.most for each in _sections(words, found, manifest, ring_log2)), default=0)
+
+
+def _read(
+    buffer: npt.NDArray[np.uint8], manifest: Manifest
+) -> tuple[npt.NDArray[np.uint8], npt.NDArray[np.void], Words, int]:
+    """The buffer in one piece, its CTA headers, the words of its segments and how long its rings are."""
     buffer = np.ascontiguousarray(buffer)
     found = headers(buffer, manifest)
     ring_log2 = launch_bits(buffer, manifest).ring_log2
     words = without_unused(segments(buffer, len(found), manifest, ring_log2), manifest, ring_log2)
-    return max((each.rows.most for each in _sections(words, found, manifest, ring_log2)), default=0)
+    return buffer, found, words, ring_log2
 
 
 class _Section(NamedTuple):

@@ -40,6 +40,11 @@ class Route(NamedTuple):
     buffers: Buffers
     programs: Sequence[Manifest]
 
+    @staticmethod
+    def of(buffers: Buffers, plan: Plan, stream: int, device: int, programs: Sequence[Manifest]) -> Route:
+        """With what every launch needs of the plan and the buffers in reach."""
+        return Route(buffers.place, plan.needed, stream, plan.pointer_bits, plan, device, buffers, programs)
+
 
 @dataclass(frozen=True, slots=True)
 class Launch:

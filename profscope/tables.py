@@ -11,6 +11,7 @@ import numpy.typing as npt
 import pandas as pd
 
 from instrument_passes.stages import STAGES
+from profscope.columns import BLOCK_SPANS
 from profscope.decode import DecodedLaunch
 from profscope.schema import SPAN_DTYPES
 from profscope.timebase import TimeBase
@@ -18,8 +19,6 @@ from profscope.timebase import TimeBase
 __all__ = ["span_table", "time_order"]
 
 Ints = npt.NDArray[np.int64]
-# Spans that are looked at together: what is worked out about them should stay in a core's own cache.
-_BLOCK_SPANS = 1 << 15
 # Launch index, kernel, decoded launch, time base.
 Part = tuple[int, str, DecodedLaunch, TimeBase]
 
@@ -64,8 +63,8 @@ def span_table(launches: Sequence[Part], pool: ThreadPoolExecutor) -> pd.DataFra
         order = time_order(decoded)
         rank = _rank(order, len(decoded.span), first)
         mine["launch"][:] = launch
-        for begin in range(0, end - first, _BLOCK_SPANS):
-            block = slice(begin, min(begin + _BLOCK_SPANS, end - first))
+        for begin in range(0, end - first, BLOCK_SPANS):
+            block = slice(begin, min(begin + BLOCK_SPANS, end - first))
             here = {name: values[block] for name, values in mine.items()}
             _fill(here, known, decoded, base, block if isinstance(order, slice) else order[block], rank)
         payloads.fill(decoded, rank)
@@ -174,9 +173,9 @@ def time_order(decoded: DecodedLaunch) -> Ints | slice:
 
 
 def _in_time_order(decoded: DecodedLaunch) -> bool:
-    for begin in range(0, len(decoded.span) - 1, _BLOCK_SPANS):
-        here, there = slice(begin, begin + _BLOCK_SPANS), slice(begin + 1, begin + _BLOCK_SPANS + 1)
-        size = min(_BLOCK_SPANS, len(decoded.span) - 1 - begin)
+    for begin in range(0, len(decoded.span) - 1, BLOCK_SPANS):
+        here, there = slice(begin, begin + BLOCK_SPANS), slice(begin + 1, begin + BLOCK_SPANS + 1)
+        size = min(BLOCK_SPANS, len(decoded.span) - 1 - begin)
         good = np.zeros(size, bool)
         equal = np.ones(size, bool)
         for column in (decoded.cta, decoded.warp, decoded.start_cycle, decoded.span):

@@ -11,7 +11,7 @@ import contextlib
 import random
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
@@ -19,7 +19,20 @@ import numpy.typing as npt
 from instrument_passes.manifest import Column, Frame, Manifest, Section, Span, layout
 from instrument_passes.records import CTA_HEADER, LAUNCH_HEADER, LaunchBits
 
-__all__ = ["Branch", "Launch", "Loop", "Node", "Program", "Return", "Scope", "Seen", "Work", "launch"]
+__all__ = [
+    "Branch",
+    "Launch",
+    "Loop",
+    "Node",
+    "Program",
+    "Return",
+    "Scope",
+    "Seen",
+    "Work",
+    "launch",
+    "launch_header",
+    "write_headers",
+]
 
 
 # What programs are made of.
@@ -441,7 +454,7 @@ def launch(
     warps = max(first + program.warps for first, program in zip(first_warp, programs, strict=True))
     sections, fixed, ring = layout(drafts, [program.group for program in programs])
     manifest = Manifest("made_up", "cuda:90", warps, fixed, ring, sections)
-    areas = [_launch_header(manifest, ctas, LaunchBits(stride_log2, ring_log2))]
+    areas = [launch_header(manifest, ctas, LaunchBits(stride_log2, ring_log2))]
     spans: list[Seen] = []
     records, dropped = 0, 0
     for cta in range(0, ctas, 1 << stride_log2):
@@ -462,7 +475,9 @@ def launch(
                 records += _records(ran, kept)
                 dropped += _dropped(ran, kept)
         end = max(start_clock, *clocks.values()) + 5
-        write_header(area, cta, sm, (start_clock, end), (start_clock // 64 * 32, end // 64 * 32))
+        clock = start_clock, end
+        ns = [cycle // 64 * 32 for cycle in clock]  # 2 GHz, 32 ns steps
+        write_headers(area[: CTA_HEADER.itemsize].view(CTA_HEADER), cta, sm, clock, ns)
         areas.append(area)
         start_clock += noise.randrange(1_000_000)
     return Launch(manifest, np.concatenate(areas), spans, records, dropped)
@@ -521,19 +536,20 @@ def _dropped(warp: _Warp, kept: list[set[int]]) -> int:
     )
 
 
-def _launch_header(manifest: Manifest, ctas: int, bits: LaunchBits) -> npt.NDArray[np.uint8]:
+def launch_header(manifest: Manifest, ctas: int, bits: LaunchBits) -> npt.NDArray[np.uint8]:
+    """The launch header of a grid along x, as bytes."""
     header = np.zeros(1, LAUNCH_HEADER)
     header["grid_x"], header["grid_y"] = ctas, 1
     header["digest"], header["launch_bits"] = manifest.digest, bits.encode()
     return header.view(np.uint8)
 
 
-def write_header(
-    area: npt.NDArray[np.uint8], cta: int, sm: int, clock: tuple[int, int], ns: tuple[int, int]
+def write_headers(
+    packed: npt.NDArray[np.void], cta: Any, sm: Any, clock: Sequence[Any], ns: Sequence[Any]
 ) -> None:
-    """Write a CTA's header. clock, ns: of its start and end; of the made-up GPU, 2 GHz and 32 ns steps."""
-    header = area[: CTA_HEADER.itemsize].view(CTA_HEADER)
-    header["start_clock_low"], header["end_clock"] = clock[0] & 0xFFFFFFFF, clock[1]
-    header["start_ns_low"], header["start_ns_high"] = ns[0] & 0xFFFFFFFF, ns[0] >> 32 & 0xFFFF
-    header["end_globaltimer"] = ns[1]
-    header["cta"], header["place"] = cta, sm
+    """Write CTA headers, of CTA_HEADER dtype. cta, sm: ids; clock, ns: of the starts and of the ends; each an
+    int, or an int64 array with one for each header."""
+    packed["start_clock_low"], packed["end_clock"] = clock[0] & 0xFFFFFFFF, clock[1]
+    packed["start_ns_low"], packed["start_ns_high"] = ns[0] & 0xFFFFFFFF, ns[0] >> 32 & 0xFFFF
+    packed["end_globaltimer"] = ns[1]
+    packed["cta"], packed["place"] = cta, sm

@@ -13,7 +13,7 @@ from instrument_passes.records import LAUNCH_HEADER
 from profscope.areas import headers, packed_headers
 from profscope.assemble import RawLaunch, assemble
 from profscope.profile import Profile
-from tests.synth import Launch, Loop, Program, Scope, Work, launch, write_header
+from tests.synth import Launch, Loop, Program, Scope, Work, launch, write_headers
 from tests.test_decode import BODY, bodies, launches
 
 LOOPS = (Scope((Work(5), Loop((3, 0), (*BODY, Loop((2, 1), BODY))))), Work(9))
@@ -126,14 +126,12 @@ def test_devices_do_not_share_their_clocks() -> None:
     raws = [RawLaunch(i, one.manifest, i // 2, 0, 6, one.buffer.copy()) for i, one in enumerate(made * 2)]
     for raw in raws[2:]:  # the second device ticks half as fast
         packed = packed_headers(raw.buffer, 6, raw.manifest.cta_bytes(4))
-        for header, times in zip(packed, headers(raw.buffer, raw.manifest), strict=True):
-            clock, ns = (
-                [int(times[f"{at}_{what}"]) for at in ("start", "end")] for what in ("clock", "globaltimer")
-            )
-            area = header.reshape(1).view(np.uint8)
-            write_header(
-                area, int(times["cta"]), int(times["sm"]), (clock[0], clock[1]), (2 * ns[0], 2 * ns[1])
-            )
+        times = headers(raw.buffer, raw.manifest)
+        clock, ns = (
+            [times[f"{at}_{what}"].astype(np.int64) for at in ("start", "end")]
+            for what in ("clock", "globaltimer")
+        )
+        write_headers(packed, times["cta"], times["sm"], clock, [2 * each for each in ns])
     both = assemble(raws, {"backend": "gpu"}).launches
     alone = [assemble(raws[at : at + 2], {"backend": "gpu"}).launches for at in (0, 2)]
     for name in ("clock_ghz", "start_ns", "end_ns", "ns_uncertainty"):

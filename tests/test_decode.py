@@ -133,7 +133,7 @@ def test_any_program_in_blocks_of_any_size(
     made = launch([Program(body, warps), Program(BODY, 1, 1)], **options)
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(shapes, "_BLOCK_WORDS", 8 * block)
-        patch.setattr(columns, "_BLOCK_SPANS", block)
+        patch.setattr(columns, "BLOCK_SPANS", block)
         patch.setattr(columns, "_MIN_ALIKE_SPANS", alike)
         patch.setattr(columns, "_SHORT_PATTERN", short)
         check(made)

@@ -23,7 +23,7 @@ def launch(spans: list[tuple[int, int, int, int]]) -> DecodedLaunch:
     zeros = np.zeros(len(spans), np.int32)
     small = (column.astype(np.int32) for column in (site, cta, warp))
     columns = (*small, zeros, start, start + 1, zeros, zeros - 1, zeros)
-    return DecodedLaunch((), *columns, np.zeros(1, CTA), records=0, dropped=0, unmatched=0)
+    return DecodedLaunch(*columns, (), np.zeros(1, CTA), records=0, dropped=0, unmatched=0)
 
 
 @given(spans=st.lists(rows, min_size=1, max_size=60), block=st.integers(1, 70), ordered=st.booleans())
@@ -32,7 +32,7 @@ def test_spans_are_ordered_by_cta_warp_time_and_site(
 ) -> None:
     found = sorted(spans) if ordered else spans
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(tables, "_BLOCK_SPANS", block)
+        patch.setattr(tables, "BLOCK_SPANS", block)
         order = time_order(launch(found))
     assert np.arange(len(spans))[order].tolist() == sorted(range(len(spans)), key=lambda at: found[at])
     assert isinstance(order, slice) == (found == sorted(spans))

@@ -42,7 +42,7 @@ def launch(
     columns = [
         c[shuffled] for c in (site, cta, warp, zeros, start, start + 5, zeros, zeros - 1, zeros)
     ]  # fmt: skip
-    return DecodedLaunch(sites, *columns, np.zeros(1, CTA), len(events), dropped, 0)
+    return DecodedLaunch(*columns, sites, np.zeros(1, CTA), len(events), dropped, 0)
 
 
 def in_flight(decoded: DecodedLaunch) -> list[tuple[int, int]]:

@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from typing import Final
 
 from instrument_passes.ir.signature import element_type, with_element
-from instrument_passes.records import CTA_HEADER, LAUNCH_HEADER, byte_offset
+from instrument_passes.records import LAUNCH_HEADER, byte_offset, cta_header_offset
 
 __all__ = ["ARCHITECTURES", "Amd"]
 
@@ -120,7 +120,7 @@ class Amd:
     def header_start(
         self, out: str, area: str, leads: str, cta: str, slot: str, flags: str, digest: str
     ) -> str:
-        start = LAUNCH_HEADER.itemsize + byte_offset(CTA_HEADER, "start_clock_low")
+        start = cta_header_offset("start_clock_low")
         launch = byte_offset(LAUNCH_HEADER, "launch_bits")
         said = [f"{out}_clock", cta, f"{out}_ns_low", f"{out}_place"]
         said_of_launch = [flags, f"{out}_digest", f"{out}_nx", f"{out}_ny"]
@@ -143,7 +143,7 @@ class Amd:
         )
 
     def header_end(self, out: str, area: str, leads: str) -> str:
-        end = LAUNCH_HEADER.itemsize + byte_offset(CTA_HEADER, "end_clock")
+        end = cta_header_offset("end_clock")
         both = [f"{out}_clock_low", f"{out}_clock_high", f"{out}_ns_low", f"{out}_ns_high"]
         return _lines(
             self._first_thread(f"{out}_lead", leads),

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from typing import Final
 
 from instrument_passes.ir.signature import element_type, with_element
-from instrument_passes.records import CTA_HEADER, LAUNCH_HEADER, PLACE_RANK_SHIFT, byte_offset
+from instrument_passes.records import LAUNCH_HEADER, PLACE_RANK_SHIFT, byte_offset, cta_header_offset
 
 __all__ = ["Nvidia"]
 
@@ -135,7 +135,7 @@ class Nvidia:
     ) -> str:
         """The other warps branch around it: a short CTA pays for instructions."""
         launch = byte_offset(LAUNCH_HEADER, "launch_bits")
-        start = LAUNCH_HEADER.itemsize + byte_offset(CTA_HEADER, "start_clock_low")
+        start = cta_header_offset("start_clock_low")
         text = " ".join(
             [
                 "{ .reg .pred away, lead; .reg .b64 ns; .reg .b32 tid, clk, low, high, place, rank, nx, ny;",
@@ -158,7 +158,7 @@ class Nvidia:
         return _asm(out, text, "=r,l,b,r,r,r", [area, leads, cta, slot, flags], types)
 
     def header_end(self, out: str, area: str, leads: str) -> str:
-        end = LAUNCH_HEADER.itemsize + byte_offset(CTA_HEADER, "end_clock")
+        end = cta_header_offset("end_clock")
         text = (
             "{ .reg .pred away, lead; .reg .b64 clk, ns; .reg .b32 tid; mov.u32 tid, %tid.x; "
             "setp.gt.u32 away, tid, 31; @away bra.uni done; "

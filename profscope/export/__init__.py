@@ -6,7 +6,8 @@ from pathlib import Path
 from profscope.checks import column_problems
 from profscope.errors import OptionError, TraceError
 from profscope.export import chrome, perfetto
-from profscope.export.chrome import trace_pieces, worker_count
+from profscope.export.chrome import trace_pieces
+from profscope.export.document import worker_count
 from profscope.export.files import GzipFile, PlainFile, whole_file
 from profscope.export.perfetto import packet_pieces
 from profscope.profile import Profile

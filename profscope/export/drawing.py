@@ -41,9 +41,9 @@ def draw(df: pd.DataFrame, tracks: Tracks) -> Drawing:
     rows = rows[~asynchronous]
     depth = df["depth"].to_numpy()[rows].astype(np.int64)
     run = tracks.run[rows]
-    mark = (df["kind"] == "mark").to_numpy()[rows]
-    end = start + np.where(df["kind"] == "mark", 0, df["duration_ns"])
-    strays = np.union1d(tracks.spread, _runs_of_wrong_depth(run, depth, mark))
+    mark = (df["kind"] == "mark").to_numpy()
+    end = start + np.where(mark, 0, df["duration_ns"])
+    strays = np.union1d(tracks.spread, _runs_of_wrong_depth(run, depth, mark[rows]))
     strays = np.union1d(strays, _runs_that_do_not_nest(run, depth, start[rows], end[rows]))
     bounds = np.flatnonzero(np.diff(run, prepend=-1, append=-1))
     of_stray = np.isin(run[bounds[:-1]], strays)

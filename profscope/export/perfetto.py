@@ -10,8 +10,8 @@ from typing import TypeVar
 
 import pandas as pd
 
-from profscope.export.chrome import head_text, in_order, row_devices
 from profscope.export.columns import encode
+from profscope.export.document import head_text, in_order, row_devices
 from profscope.export.drawing import Drawing, draw
 from profscope.export.names import packet
 from profscope.export.packets import EventPackets

@@ -8,8 +8,8 @@ from typing import Any
 
 from profscope.errors import TraceError
 from profscope.export import chrome, perfetto
-from profscope.export.chrome import SCHEMA, worker_count
 from profscope.export.columns import decode
+from profscope.export.document import SCHEMA, worker_count
 from profscope.export.files import gzip_end
 from profscope.importers.packets import data_text
 from profscope.importers.source import GZIP_MAGIC, file_pieces

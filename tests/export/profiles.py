@@ -3,12 +3,13 @@
 from typing import Any
 
 import numpy as np
+import pandas as pd
 from hypothesis import strategies as st
 
 from profscope.profile import Profile
 from profscope.schema import launches_frame, spans_frame
 
-__all__ = ["NAMES", "launch_table", "profile_metadata", "profiles", "regular_profile"]
+__all__ = ["NAMES", "launch_table", "payloads", "profile_metadata", "profiles", "regular_profile"]
 
 ODD_NAMES = [
     "</script>",
@@ -253,7 +254,13 @@ def regular_profile(
     return Profile(spans_frame(columns), table, profile_metadata())
 
 
-def pd_categorical(codes: Any, values: list[str]) -> Any:
-    import pandas as pd
+def payloads(df: Any, rows: Any, integers: list[int], floats: list[float]) -> tuple[Any, Any]:
+    """Two columns of values, Int32 and float64, that these rows carry and no others."""
+    small, large = pd.array([None] * len(df), "Int32"), np.full(len(df), np.nan)
+    small[rows] = np.array(integers)
+    large[rows] = floats
+    return small, large
 
+
+def pd_categorical(codes: Any, values: list[str]) -> Any:
     return pd.Categorical.from_codes(codes, categories=pd.Index(values, dtype="str"))

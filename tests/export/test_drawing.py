@@ -4,7 +4,7 @@ import numpy as np
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from profscope.export.chrome import row_devices
+from profscope.export.document import row_devices
 from profscope.export.drawing import draw, nested_depth
 from profscope.export.tracks import assign_tracks, nesting_lanes
 from profscope.profile import Profile

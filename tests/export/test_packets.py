@@ -14,7 +14,7 @@ from profscope.export import packets
 from profscope.export.packets import event_places
 from profscope.export.perfetto import DATA_FIELD
 from profscope.profile import Profile
-from tests.export.profiles import profile_metadata, profiles, regular_profile
+from tests.export.profiles import payloads, profile_metadata, profiles, regular_profile
 from tests.export.slow_packets import Slice, read_trace
 
 
@@ -135,9 +135,7 @@ def test_values_are_annotations(tmp_path: Path) -> None:
     profile = regular_profile(launches=1, ctas=2, warps=1, iterations=2)
     df = profile.df
     dots = np.flatnonzero(df["scope"] == "dot")
-    small, large = pd.array([None] * len(df), "Int32"), np.full(len(df), np.nan)
-    small[dots] = np.array([3, -7, 0, 2**31 - 1])
-    large[dots] = [0.1, -np.inf, 1e300, -0.0]
+    small, large = payloads(df, dots, [3, -7, 0, 2**31 - 1], [0.1, -np.inf, 1e300, -0.0])
     stage = pd.Categorical.from_codes([-1] * len(df), categories=["prologue", "é", "unused"])
     stage[dots[:3]] = ["é", "prologue", "é"]
     changed = df.assign(**{"line (value)": large, "iter": small, "stage": stage})

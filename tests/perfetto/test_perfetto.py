@@ -4,21 +4,19 @@ Needs node, which runs the processor's WebAssembly build; without it these tests
 """
 
 from collections import Counter
-from collections.abc import Iterator
 from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
 import numpy as np
-import pandas as pd
 import pytest
 from hypothesis import given, settings
 
 import profscope.profile
-from profscope.export.chrome import row_devices
+from profscope.export.document import row_devices
 from profscope.export.tracks import Tracks, assign_tracks
 from profscope.profile import Profile
-from tests.export.profiles import profile_metadata, profiles, regular_profile
+from tests.export.profiles import payloads, profile_metadata, profiles, regular_profile
 from tests.perfetto.processor import Processor, ProcessorError, errors, query, unavailable
 
 pytestmark = pytest.mark.skipif(unavailable() is not None, reason=str(unavailable()))
@@ -64,14 +62,6 @@ def shown(rows: list[Any]) -> Counter[Any]:
         (place, ts, dur, depth if dur else 0, as_shown(name), kind)
         for place, ts, dur, depth, name, kind in rows
     )
-
-
-@pytest.fixture(scope="module")
-def processor(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Processor]:
-    nothing = tmp_path_factory.mktemp("perfetto") / "nothing.json"
-    nothing.write_text('{"traceEvents":[]}')
-    with Processor(nothing) as processor:
-        yield processor
 
 
 FLOWS = """
@@ -149,9 +139,7 @@ def test_values_are_args(tmp_path: Path, processor: Processor) -> None:
     profile = regular_profile(launches=1, ctas=2, warps=1, iterations=2)
     df = profile.df
     dots = np.flatnonzero(df["scope"] == "dot")
-    small, large = pd.array([None] * len(df), "Int32"), np.full(len(df), np.nan)
-    small[dots] = np.array([3, -7, 0, 2**31 - 1])
-    large[dots] = [0.1, -np.inf, 1e300, -0.0]
+    small, large = payloads(df, dots, [3, -7, 0, 2**31 - 1], [0.1, -np.inf, 1e300, -0.0])
     changed = Profile(df.assign(**{"trips": small, "line": df["line"], "é x": large}), profile.launches)
     assert_read_exactly(processor, tmp_path / "trace.json", changed)
     args = ", ".join(f"extract_arg(arg_set_id, 'args.{name}')" for name in ("trips", "é x"))

@@ -4,7 +4,6 @@ Needs node, as test_perfetto.py does.
 """
 
 from collections import Counter
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -15,14 +14,14 @@ from hypothesis import given, settings
 
 import profscope.profile
 from instrument_passes.manifest import Manifest
+from profscope.areas import headers
 from profscope.assemble import RawLaunch, assemble
-from profscope.decode import headers
 from profscope.export import packets
-from profscope.export.chrome import row_devices
+from profscope.export.document import row_devices
 from profscope.export.protobuf import field
 from profscope.export.tracks import assign_tracks
 from profscope.profile import Profile
-from tests.export.profiles import profile_metadata, profiles, regular_profile
+from tests.export.profiles import payloads, profile_metadata, profiles, regular_profile
 from tests.perfetto.processor import Processor, unavailable
 
 pytestmark = pytest.mark.skipif(unavailable() is not None, reason=str(unavailable()))
@@ -101,14 +100,6 @@ def assert_read_exactly(processor: Processor, path: Path, profile: Profile, *, n
     assert processor.query(counts) == [(len(profile.df), expected_flows(profile).total())]
 
 
-@pytest.fixture(scope="module")
-def processor(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Processor]:
-    nothing = tmp_path_factory.mktemp("perfetto") / "nothing.json"
-    nothing.write_text('{"traceEvents":[]}')
-    with Processor(nothing) as processor:
-        yield processor
-
-
 @pytest.mark.parametrize("suffix", [".pftrace", ".pftrace.gz"])
 def test_several_blocks(
     suffix: str, tmp_path: Path, processor: Processor, monkeypatch: pytest.MonkeyPatch
@@ -153,9 +144,7 @@ def test_values_launch_and_cta_are_args(tmp_path: Path, processor: Processor) ->
     profile = regular_profile(launches=1, ctas=2, warps=1, iterations=2)
     df = profile.df
     dots = np.flatnonzero(df["scope"] == "dot")
-    small, large = pd.array([None] * len(df), "Int32"), np.full(len(df), np.nan)
-    small[dots] = np.array([3, -7, 0, 2**31 - 1])
-    large[dots] = [0.1, -2.5, 1e300, -0.0]
+    small, large = payloads(df, dots, [3, -7, 0, 2**31 - 1], [0.1, -2.5, 1e300, -0.0])
     stage = pd.Categorical.from_codes([-1] * len(df), categories=["prologue", "\u00e9", "unused"])
     stage[dots[:3]] = ["\u00e9", "prologue", "\u00e9"]
     changed = Profile(df.assign(**{"trips": small, "\u00e9 x": large, "stage": stage}), profile.launches)
