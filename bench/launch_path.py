@@ -22,13 +22,14 @@ from bench.kernels import Workload
 from bench.table import Cell, Row
 from bench.timing import interleave
 from bench.variants import Variant
-from profscope import backend, emulator
-from profscope.backend import Backend, Machine
-from profscope.collect import Collector
+from profscope import emulator
 from profscope.emulator.driver import EmulatorUtils
 from profscope.options import Options
-from profscope.programs import PROGRAMS
-from tests import standin
+from profscope.recording import backend
+from profscope.recording.backend import Backend, Machine
+from profscope.recording.collect import Collector
+from profscope.recording.programs import PROGRAMS
+from tests.support import standin
 
 __all__ = ["launch_path"]
 

@@ -15,9 +15,9 @@ import numpy.typing as npt
 
 from instrument_passes.manifest import Manifest
 from instrument_passes.records import WORD, LaunchBits
-from profscope.areas import headers, launch_bits, packed_headers, segments
-from profscope.assemble import RawLaunch
-from tests.synth import launch_header, write_headers
+from profscope.decoding.areas import headers, launch_bits, packed_headers, segments
+from profscope.decoding.raw import RawLaunch
+from tests.support.synth import launch_header, write_headers
 
 __all__ = ["replay"]
 

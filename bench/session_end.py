@@ -13,9 +13,9 @@ from typing import Final, TypeVar
 
 from bench.replay import replay
 from bench.table import Cell, Row
-from profscope.assemble import assemble
-from profscope.decode import decode
-from profscope.profile import load
+from profscope.decoding.assemble import assemble
+from profscope.decoding.decode import decode
+from profscope.profiles import load
 
 __all__ = ["replayed_end"]
 

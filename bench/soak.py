@@ -21,8 +21,8 @@ import torch
 
 import profscope
 from bench.about import about
-from profscope.areas import has_records
-from profscope.spool import read
+from profscope.decoding.areas import has_records
+from profscope.traces.spool import read
 from tests.kernels.add import add_kernel
 
 __all__ = ["Soak", "main", "soak"]

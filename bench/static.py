@@ -13,10 +13,10 @@ from bench.kernels import Workload
 from bench.table import Cell, Row
 from bench.timing import why
 from bench.variants import BARE, GLOBAL, LEVELS, OURS, SHARED
+from instrument_passes.analyses.occupancy import limits_of
 from instrument_passes.cost import cost
 from instrument_passes.dialect import is_record
 from instrument_passes.ir import parse
-from instrument_passes.occupancy import limits_of
 from instrument_passes.passes.base import PassContext
 from instrument_passes.pipeline import LOWERING, parse_pipeline, run_pipeline
 from instrument_passes.toolchain import Binary, build, triton_version

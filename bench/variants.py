@@ -16,10 +16,10 @@ from instrument_passes.manifest import Manifest
 from instrument_passes.passes.base import PassContext
 from instrument_passes.records import MAX_RING_LOG2, LaunchBits
 from instrument_passes.toolchain import triton_version
-from profscope.hook import instrument
+from profscope.launching.hook import instrument
 from profscope.options import Options
-from profscope.programs import manifest_in
-from profscope.sizing import needed_bytes, ring_log2_for_records, ring_log2_for_rows
+from profscope.recording.programs import manifest_in
+from profscope.recording.sizing import needed_bytes, ring_log2_for_records, ring_log2_for_rows
 
 __all__ = [
     "BARE",

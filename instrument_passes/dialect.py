@@ -23,13 +23,13 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final
 
+from instrument_passes.analyses.transactions import Role
 from instrument_passes.ir import Module, Op
 from instrument_passes.ir.signature import with_element
 from instrument_passes.ir.tokens import quote
-from instrument_passes.transactions import Role
 
 if TYPE_CHECKING:
-    from instrument_passes.stages import Stage
+    from instrument_passes.analyses.loop_stages import Stage
 
 __all__ = [
     "BEGIN",

@@ -15,9 +15,9 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any, Final
 
+from instrument_passes.analyses.coverage import coverage, render
 from instrument_passes.cost import cost
 from instrument_passes.cost import render as render_cost
-from instrument_passes.coverage import coverage, render
 from instrument_passes.diagnostics import expected_errors, mismatches
 from instrument_passes.errors import InstrumentError, IRError, PipelineError
 from instrument_passes.ir import Module, parse

@@ -11,11 +11,11 @@ In short:
 from typing import TYPE_CHECKING, Any
 
 from profscope.errors import ProfscopeError
-from profscope.session import Session, session
+from profscope.sessions import Session, session
 from profscope.version import __version__
 
 if TYPE_CHECKING:
-    from profscope.profile import Profile, load
+    from profscope.profiles import Profile, load
 
 __all__ = ["Profile", "ProfscopeError", "Session", "__version__", "load", "session"]
 
@@ -24,6 +24,6 @@ def __getattr__(name: str) -> Any:
     # Triton imports this package whenever it looks for backends; the tables' pandas can wait.
     if name not in ("Profile", "load"):
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-    from profscope import profile
+    from profscope import profiles as profile
 
     return getattr(profile, name)

@@ -38,8 +38,8 @@ import {module}
     ("module", "blocked"),
     [
         ("profscope", ("triton", "torch")),
-        ("profscope.export", ("triton", "torch")),
-        ("profscope.importers", ("triton", "torch")),
+        ("profscope.traces.saving", ("triton", "torch")),
+        ("profscope.traces.loading", ("triton", "torch")),
         ("viewer.cli", ("triton", "torch")),
         ("instrument_passes.pipeline", ("triton", "torch", "pandas", "profscope", "viewer")),
         ("instrument_passes.opt", ("triton", "torch", "pandas", "profscope", "viewer")),

@@ -15,10 +15,10 @@ from triton.compiler.errors import CompilationError
 
 import profscope.language as psl
 from profscope.errors import CompileError
-from profscope.hook import CompileHook
+from profscope.launching.hook import CompileHook
 from profscope.options import Options
 from tests.kernels.spec import Spec
-from tests.test_hook import build, manifest
+from tests.launching.test_hook import build, manifest
 
 
 @triton.jit

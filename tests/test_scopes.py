@@ -27,13 +27,13 @@ from instrument_passes.ir.tokens import quote, unquote
 from instrument_passes.manifest import Manifest
 from instrument_passes.scope_notes import Marker, marker_of, marker_text
 from profscope import emulator
-from profscope.hook import CompileHook
+from profscope.launching.hook import CompileHook
 from profscope.options import LEVELS, Options
-from profscope.programs import manifest_in
+from profscope.recording.programs import manifest_in
 from tests.kernels import aot, scopes
 from tests.kernels.spec import CUDA80, CUDA90, CUDA100, Spec
-from tests.perfetto import processor
-from tests.test_hook import build, manifest
+from tests.launching.test_hook import build, manifest
+from tests.support import processor
 
 SPECS = {spec.name: spec for spec in scopes.specs()}
 

@@ -26,8 +26,8 @@ from tests.gpu.run_kernels import same_bits
 from tests.kernels.add import add_kernel
 from tests.kernels.cases import cases
 from tests.kernels.control_flow import collatz_kernel
-from tests.perfetto import processor
-from tests.test_lowering import loop_in_branch_kernel
+from tests.passes.test_lowering import loop_in_branch_kernel
+from tests.support import processor
 
 # ruff: noqa: N803
 
@@ -405,7 +405,7 @@ def test_a_kernel_that_cannot_be_instrumented_runs_bare_and_says_why(monkeypatch
     def fail(*args: Any) -> None:
         raise PassError("kernel.py:3: cannot instrument this")
 
-    monkeypatch.setattr("profscope.hook.run_pipeline", fail)
+    monkeypatch.setattr("profscope.launching.hook.run_pipeline", fail)
     with session(instrument=["kernel-span", "op-spans{classes=store}"]) as prof:  # compiled by no other test
         out = launch_add()
     assert torch.equal(out, torch.arange(2500) * 2.0)

@@ -14,7 +14,7 @@ from rich.console import Console
 from rich.text import Text
 
 from profscope.errors import OptionError, ProfscopeError, TraceError
-from profscope.profile import Profile, load
+from profscope.profiles import Profile, load
 from profscope.version import __version__
 from viewer.drawing import LABEL_WIDTH, render_timeline
 from viewer.header import Header, make_header, render_header

@@ -6,7 +6,7 @@ from typing import Any
 import numpy as np
 from rich.text import Text
 
-from profscope.profile import Profile
+from profscope.profiles import Profile
 from viewer.units import bytes_text, count_text, fit, pad, printable
 
 __all__ = ["EMULATED", "Header", "make_header", "render_header"]

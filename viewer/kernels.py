@@ -4,7 +4,7 @@ from dataclasses import dataclass
 
 from rich.text import Text
 
-from profscope.profile import Profile
+from profscope.profiles import Profile
 from viewer.grid import Column, grid
 from viewer.units import count_text, duration_text, printable, share_text
 

@@ -6,7 +6,7 @@ from typing import Any
 import pandas as pd
 from rich.text import Text
 
-from profscope.profile import Profile
+from profscope.profiles import Profile
 from viewer.grid import Column, grid
 from viewer.units import count_text, duration_text, printable, rate_text, share_text
 
@@ -24,7 +24,7 @@ STATISTICS = ("total", "self", "mean", "p50", "p90", "p99", "max")
 class ScopeRow:
     """One scope's figures in the table's unit; share is of the kernel's warp time, None if in flight.
 
-    measures, bytes, flops and the rates are those of `profscope.work.with_work`, None where there are none.
+    measures, bytes, flops and the rates are those of `analysis.work.with_work`, None where there are none.
     """
 
     scope: str

@@ -7,8 +7,8 @@ import numpy as np
 import pandas as pd
 from numpy.typing import NDArray
 
-from profscope.profile import Profile
-from profscope.summary import sites
+from profscope.analysis.summary import sites
+from profscope.profiles import Profile
 from viewer.select import Choice
 
 __all__ = ["Lane", "LegendEntry", "Timeline", "make_timeline"]

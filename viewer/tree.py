@@ -9,9 +9,9 @@ import pandas as pd
 from numpy.typing import NDArray
 from rich.text import Text
 
-from profscope.profile import Profile
-from profscope.recorded import not_samples
-from profscope.summary import row_scales, sites
+from profscope.analysis.recorded import not_samples
+from profscope.analysis.summary import row_scales, sites
+from profscope.profiles import Profile
 from viewer.grid import Column, grid
 from viewer.source import SourceLines
 from viewer.units import count_text, duration_text, printable, share_text, source_text

@@ -5,7 +5,7 @@ from __future__ import annotations
 import sys
 from typing import Final
 
-from instrument_passes.opclasses import CLASSES, DEFAULT_CLASSES, OPS, SPANNABLE, OpInfo
+from instrument_passes.analyses.opclasses import CLASSES, DEFAULT_CLASSES, OPS, SPANNABLE, OpInfo
 
 __all__ = ["document"]
 

@@ -14,6 +14,7 @@ import re
 from dataclasses import dataclass
 from typing import ClassVar
 
+from instrument_passes.analyses.opclasses import uncovered
 from instrument_passes.errors import PassError
 from instrument_passes.ir import Module, Op, warp_specialize
 from instrument_passes.lowering.area import Area
@@ -22,7 +23,6 @@ from instrument_passes.lowering.calls import expand_calls
 from instrument_passes.lowering.values import expand_values
 from instrument_passes.lowering.weave import Weaver
 from instrument_passes.manifest import ATTRIBUTE, Manifest, layout
-from instrument_passes.opclasses import uncovered
 from instrument_passes.passes.base import Pass, PassContext, register
 from instrument_passes.passes.walk import kernel_of
 from instrument_passes.records import align

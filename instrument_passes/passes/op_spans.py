@@ -5,16 +5,16 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import ClassVar, Final
 
+from instrument_passes.analyses.loop_stages import stages
+from instrument_passes.analyses.metrics import bytes_of, flops_of
+from instrument_passes.analyses.opclasses import DEFAULT_CLASSES, SPANNABLE, info_of
+from instrument_passes.analyses.predicates import predicate_of
+from instrument_passes.analyses.transactions import roles
 from instrument_passes.dialect import SpanIds, begin, end
 from instrument_passes.ir import Module
-from instrument_passes.metrics import bytes_of, flops_of
-from instrument_passes.opclasses import DEFAULT_CLASSES, SPANNABLE, info_of
 from instrument_passes.passes.base import Pass, PassContext, register
 from instrument_passes.passes.walk import call_name, kernel_of, recordable_blocks, source_name
-from instrument_passes.predicates import predicate_of
-from instrument_passes.stages import stages
 from instrument_passes.targets import target_of
-from instrument_passes.transactions import roles
 
 __all__ = ["OpSpans"]
 

@@ -7,7 +7,6 @@ import pytest
 import torch
 
 from profscope.emulator.launch import Launch
-from tests.emulator.hardware import run_on_both
 from tests.emulator.test_control_flow import (  # noqa: F401
     test_branch_in_loop,
     test_device_functions,
@@ -28,6 +27,7 @@ from tests.emulator.test_shaping import (  # noqa: F401
     test_inline_assembly_of_a_kernel,
     test_shapes,
 )
+from tests.support.hardware import run_on_both
 
 pytestmark = pytest.mark.gpu
 if not torch.cuda.is_available():

@@ -8,8 +8,8 @@ from profscope.emulator import activate
 from profscope.emulator.costs import BARRIER_CYCLES, COSTS, CTA_LAUNCH_CYCLES, Cost
 from profscope.emulator.device import FIRST_CYCLE, FIRST_NS, SM_SKEW_CYCLES, Device, Model
 from profscope.errors import OptionError
-from tests.emulator.ptx_kernel import run
 from tests.kernels.matmul import matmul_kernel
+from tests.support.ptx_kernel import run
 
 STORE_CLOCKS = """
   mad.wide.u32 %q31, %t, 16, %out;

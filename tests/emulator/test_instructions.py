@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from hypothesis.extra import numpy as arrays
 
 from profscope.errors import EmulatorError
-from tests.emulator.ptx_kernel import run
+from tests.support.ptx_kernel import run
 
 LANES = 32
 REGISTER = {2: "%h", 4: "%r", 8: "%q"}

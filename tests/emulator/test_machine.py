@@ -5,7 +5,7 @@ import pytest
 
 from profscope.emulator.device import Device, Model
 from profscope.errors import EmulatorError
-from tests.emulator.ptx_kernel import run
+from tests.support.ptx_kernel import run
 
 STORE = """
   mad.wide.u32 %q31, %t, 4, %out;

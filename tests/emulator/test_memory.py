@@ -6,9 +6,9 @@ import torch
 
 from profscope.emulator.memory import Allocation, GlobalMemory, MemoryViolationError
 from profscope.errors import EmulatorError
-from tests.emulator.ptx_kernel import run
 from tests.kernels.add import add_kernel
 from tests.kernels.debug import assert_kernel, misaligned_kernel, out_of_bounds_kernel, print_kernel
+from tests.support.ptx_kernel import run
 
 
 def test_out_of_bounds_load_names_tensor_thread_and_line() -> None:

@@ -10,9 +10,9 @@ from hypothesis import strategies as st
 from profscope.emulator.flow import Graph, build
 from profscope.emulator.ptx import Address, Immediate, Module, Register, Symbol, Vector, parse
 from profscope.errors import EmulatorError
-from tests.emulator.ptx_kernel import assemble
 from tests.kernels.control_flow import noinline_kernel
 from tests.kernels.matmul import matmul_kernel
+from tests.support.ptx_kernel import assemble
 
 
 @pytest.fixture(scope="module")

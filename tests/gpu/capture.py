@@ -23,10 +23,10 @@ import triton
 from triton import knobs
 
 import profscope
-import profscope.assemble
+import profscope.decoding.assemble
 from instrument_passes.manifest import Manifest
-from profscope.areas import launch_header
-from profscope.assemble import RawLaunch
+from profscope.decoding.areas import launch_header
+from profscope.decoding.raw import RawLaunch
 from tests.kernels.cases import Case
 
 __all__ = ["capture", "run"]

@@ -22,8 +22,8 @@ from instrument_passes.ir import (
     while_op,
 )
 from tests.ir.conftest import each_module
-from tests.ir.corpus import printed, triton_module
 from tests.kernels import aot
+from tests.support.corpus import printed, triton_module
 
 
 class Counter:

@@ -6,7 +6,7 @@ import pytest
 
 from instrument_passes.errors import InstrumentError, IRError
 from instrument_passes.ir import parse
-from tests.ir.corpus import printed
+from tests.support.corpus import printed
 
 HEAD = "module {\n"
 

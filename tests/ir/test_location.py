@@ -13,8 +13,8 @@ from instrument_passes.errors import IRError
 from instrument_passes.ir import Location, parse
 from instrument_passes.ir.location import resolve_location
 from tests.ir.conftest import each_module
-from tests.ir.corpus import printed
 from tests.kernels.spec import TARGETS
+from tests.support.corpus import printed
 
 
 def _source(location: Location) -> str:

@@ -9,7 +9,7 @@ from typing import Any
 
 from instrument_passes.ir import Module, Op, Value, parse
 from tests.ir.conftest import each_module
-from tests.ir.corpus import triton_module
+from tests.support.corpus import triton_module
 
 _ALIAS = re.compile(r"#[A-Za-z_]\w*(?![\w.])")
 

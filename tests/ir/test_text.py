@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from instrument_passes.errors import IRError
 from instrument_passes.ir import Location, Module, Op, for_op, parse, warp_specialize
 from instrument_passes.ir.tokens import tokenize, unquote
-from tests.ir.corpus import printed
+from tests.support.corpus import printed
 
 TRICKY = [
     "{",

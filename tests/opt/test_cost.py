@@ -7,8 +7,8 @@ from pathlib import Path
 
 import pytest
 
+from instrument_passes.analyses.occupancy import limits_of
 from instrument_passes.cost import cost
-from instrument_passes.occupancy import limits_of
 from instrument_passes.opt import main
 from instrument_passes.passes import PassContext
 from instrument_passes.pipeline import LEVELS, parse_pipeline

@@ -6,9 +6,9 @@ from typing import Any
 
 import pytest
 
-from profscope.hook import CompileHook
+from profscope.launching.hook import CompileHook
 from profscope.options import Options
-from profscope.programs import manifest_in
+from profscope.recording.programs import manifest_in
 from tests.kernels import aot
 from tests.kernels.corpus import specs
 from tests.kernels.spec import CUDA90, CUDA100, Spec

@@ -14,9 +14,9 @@ import pytest
 
 from instrument_passes.manifest import Manifest
 from instrument_passes.records import WORD
-from profscope.hook import CompileHook
+from profscope.launching.hook import CompileHook
 from profscope.options import LEVELS, Options
-from profscope.programs import manifest_in
+from profscope.recording.programs import manifest_in
 from tests.kernels import aot
 from tests.kernels.corpus import specs
 from tests.kernels.spec import CUDA80, CUDA90, CUDA100, Spec

@@ -14,7 +14,7 @@ from pathlib import Path
 
 import pytest
 
-from instrument_passes.opclasses import SPANNABLE
+from instrument_passes.analyses.opclasses import SPANNABLE
 from instrument_passes.opt import main
 
 HERE = Path(__file__).parent

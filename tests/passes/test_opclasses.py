@@ -10,9 +10,9 @@ import triton
 from triton._C.libtriton import ir
 from triton.compiler import make_backend
 
-from instrument_passes.coverage import coverage, render
+from instrument_passes.analyses.coverage import coverage, render
+from instrument_passes.analyses.opclasses import CLASSES, DEFAULT_CLASSES, OPS, SPANNABLE, info_of
 from instrument_passes.ir import parse
-from instrument_passes.opclasses import CLASSES, DEFAULT_CLASSES, OPS, SPANNABLE, info_of
 from instrument_passes.ops.document import document
 from instrument_passes.opt import main
 from instrument_passes.passes.lower_records import manifest_of

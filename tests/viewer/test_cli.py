@@ -10,11 +10,11 @@ from pathlib import Path
 
 import pytest
 
-from profscope.profile import Profile, load
-from tests.export.profiles import profile_metadata, regular_profile
+from profscope.profiles import Profile, load
+from tests.support.profiles import profile_metadata, regular_profile
 from viewer.cli import main
 
-SAMPLES = Path(__file__).parents[1] / "export" / "samples"
+SAMPLES = Path(__file__).parents[1] / "traces" / "samples"
 
 # A laptop has neither; importing them must fail as it would there.
 WITHOUT_GPU_PACKAGES = """

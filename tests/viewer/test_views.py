@@ -10,8 +10,8 @@ from hypothesis import given, settings
 from rich.cells import cell_len
 
 from profscope.errors import OptionError, TraceError
-from profscope.profile import Profile
-from tests.export.profiles import profile_metadata, profiles, regular_profile
+from profscope.profiles import Profile
+from tests.support.profiles import profile_metadata, profiles, regular_profile
 from viewer.drawing import LABEL_WIDTH, render_timeline
 from viewer.header import make_header, render_header
 from viewer.kernels import make_kernels, render_kernels
@@ -111,7 +111,7 @@ def test_choices_narrow_down(profile: Profile) -> None:
 def story(rows: list[tuple[str, str, int, int, int, int]]) -> Profile:
     """One warp's profile from (scope, kind, depth, parent, start, end) in ns, at one cycle a ns."""
     from profscope.schema import spans_frame
-    from tests.export.profiles import launch_table
+    from tests.support.profiles import launch_table
 
     scope, kind, depth, parent, start, end = zip(*rows, strict=True)
     duration = [b - a for a, b in zip(start, end, strict=True)]

@@ -1,0 +1,235 @@
+"""What the software pipeliner did to an op: which stage of its loop it belongs to, and which iteration.
+
+The pipeliner starts an op that iteration k needs some iterations earlier. An op that it moves ahead by d
+iterations stands d times before the loop, for iterations 0 to d - 1 (the prologue), and in the loop (the
+steady state) works for the iteration d ahead; the predicate `induction < upper - d * step` switches it off
+where there is none. Both are looked for: an op is labelled only where the predicate and the number of copies
+say the same. Behind the loop (the epilogue) are waits for what it has left under way: other last iterations
+Triton does not peel off but predicates.
+"""
+
+from __future__ import annotations
+
+import re
+from collections import Counter
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from typing import Final
+
+from instrument_passes.analyses.opclasses import info_of
+from instrument_passes.analyses.predicates import is_switched_on, predicate_of
+from instrument_passes.ir import Block, Op, for_op
+from instrument_passes.ir.signature import element_type
+from instrument_passes.passes.walk import LOOPS, loop_body, recordable_blocks
+
+__all__ = ["STAGES", "Stage", "stages"]
+
+STAGES: Final = ("prologue", "steady", "epilogue")
+
+_CONSTANT: Final = re.compile(r"arith\.constant\s+(-?\d+)\s*:\s*(?:i\d+|index)")
+# Through these a mask is followed to the predicate it is made of.
+_TRANSPARENT: Final = frozenset({"arith.andi", "tt.splat", "tt.broadcast", "ttg.convert_layout"})
+# An op of these classes works for what earlier ops have started, which may be another iteration's.
+_LOOKS_BACK: Final = ("wait", "barrier", "async_copy")
+
+
+@dataclass(frozen=True, slots=True)
+class Stage:
+    """part: one of STAGES. loop: the pipelined loop, numbered in the kernel's program order.
+
+    ahead: in the prologue the number of the iteration that the op works for; in the steady state how many
+    iterations ahead of the running one it is; in the epilogue 0 for the last one, -1 if it is not known.
+    peeled: how many last iterations do not run in the loop but behind it.
+    """
+
+    part: str
+    loop: int
+    ahead: int = 0
+    peeled: int = 0
+
+
+def stages(kernel: Op) -> dict[Op, Stage]:
+    """The stage of every op of a kernel, and of the functions it calls, that can be told for certain."""
+    found: dict[Op, Stage] = {}
+    number = 0
+    for block in recordable_blocks(kernel):
+        for op in tuple(block.ops):
+            if op.name == "scf.for":
+                found |= _of_loop(block, op, number)
+                number += 1
+    return found
+
+
+def _of_loop(block: Block, loop: Op, number: int) -> dict[Op, Stage]:
+    before, behind = _neighbours(block, loop)
+    body = loop_body(loop).ops
+    alone = {key for key, times in Counter(map(_identity, body)).items() if times == 1}
+    copies = {
+        op: earlier
+        for op in body
+        if _identity(op) in alone and (earlier := [o for o in before if _identity(o) == _identity(op)])
+    }
+    ahead: dict[Op, int] = {}
+    peeled = 0
+    for op, earlier in copies.items():
+        bounds = [b for cmp in _comparisons(op) if (b := _bound(cmp, for_op.read(loop).induction))]
+        upper = loop, for_op.read(loop).upper
+        for whole in (upper, *_original_uppers(earlier[0], loop)):
+            if any(_apart(whole, bound, loop) == len(earlier) for bound in bounds):
+                ahead[op] = len(earlier)
+                peeled = max(peeled, _apart(whole, upper, loop))
+                break
+    for op, earlier in copies.items():
+        if is_switched_on(op) and len(earlier) <= peeled:  # always true, because the loop's end is peeled off
+            ahead[op] = len(earlier)
+        elif op.name == "ttg.async_commit_group":  # has no predicate, and goes with the copies it closes
+            closed = {ahead.get(maker, 0) for maker in _makers(op)}
+            if closed == {len(earlier)}:
+                ahead[op] = len(earlier)
+    if not ahead:  # not pipelined, or not so that it could be told
+        return {}
+    found: dict[Op, Stage] = {}
+    present = set(map(_identity, before))
+    for op in body:
+        if op in ahead:
+            found[op] = Stage("steady", number, ahead[op], peeled)
+            found |= {other: Stage("prologue", number, k, peeled) for k, other in enumerate(copies[op])}
+        elif not _looks_back(op) and _identity(op) not in present:
+            # What stands before the loop in no copy is not ahead of its iteration.
+            found[op] = Stage("steady", number, 0, peeled)
+    return found | _epilogue(behind, loop, alone, number, peeled)
+
+
+def _epilogue(
+    behind: Sequence[Op], loop: Op, alone: set[tuple[str, str]], number: int, peeled: int
+) -> dict[Op, Stage]:
+    """Waits that drain the pipeline, and the last iteration, where it was peeled off."""
+    found = {}
+    for op in behind:
+        if op.loc_text != loop.loc_text:
+            continue
+        if op.name == "scf.if" and peeled == 1:
+            for inner in op.regions[0].entry.ops:
+                if _identity(inner) in alone:
+                    found[inner] = Stage("epilogue", number, -1 if _looks_back(inner) else 0, peeled)
+        elif _class(op) == "wait":
+            found[op] = Stage("epilogue", number, -1, peeled)
+    return found
+
+
+def _makers(op: Op) -> list[Op]:
+    """The ops whose results an op uses."""
+    values = [op.resolve(name) for name in op.operands]
+    return [v.owner for v in values if v is not None and isinstance(v.owner, Op)]
+
+
+def _class(op: Op) -> str:
+    info = info_of(op)
+    return "" if info is None else info.cls
+
+
+def _looks_back(op: Op) -> bool:
+    return _class(op) in _LOOKS_BACK
+
+
+def _identity(op: Op) -> tuple[str, str]:
+    """The same for the copies that the pipeliner makes of an op."""
+    return op.name, op.loc_text
+
+
+def _neighbours(block: Block, loop: Op) -> tuple[Sequence[Op], Sequence[Op]]:
+    """The ops of the block between the loop and the one before it, and the one behind it."""
+    ops = block.ops
+    at = ops.index(loop)
+    loops = [i for i, op in enumerate(ops) if op.name in LOOPS]
+    first = max((i for i in loops if i < at), default=-1) + 1
+    last = min((i for i in loops if i > at), default=len(ops))
+    return ops[first:at], ops[at + 1 : last]
+
+
+def _comparisons(op: Op) -> Iterator[Op]:
+    """The comparisons of scalars that must be true for the op to do something."""
+    names = [predicate_of(op)]
+    if op.name == "ttg.async_copy_global_to_local":
+        kinds = zip(op.operands, op.operand_types, strict=True)
+        names = [name for name, kind in kinds if element_type(kind) == "i1"]
+    values = [op.resolve(name) for name in names if name]
+    seen: set[Op] = set()
+    while values:
+        value = values.pop()
+        if value is None or not isinstance(value.owner, Op) or value.owner in seen:
+            continue
+        maker = value.owner
+        seen.add(maker)
+        if maker.name == "arith.cmpi":
+            yield maker
+        elif maker.name in _TRANSPARENT:
+            values += [maker.resolve(name) for name in maker.operands]
+
+
+def _bound(comparison: Op, induction: str) -> tuple[Op, str] | None:
+    """Where the comparison is `induction < bound`, the op that uses the bound, and its name."""
+    operands = comparison.operands
+    is_less = " slt," in comparison.first_line
+    return (comparison, operands[1]) if is_less and operands[0] == induction else None
+
+
+def _original_uppers(first: Op, loop: Op) -> Iterator[tuple[Op, str]]:
+    """The upper bound of the loop as it was, from the predicate of the op's copy for iteration 0: lower <
+    upper. The pipeliner may have peeled the last iterations off since."""
+    lower = _linear(loop, for_op.read(loop).lower)
+    for comparison in _comparisons(first):
+        left, right = comparison.operands
+        if " sgt," in comparison.first_line:
+            left, right = right, left
+        elif " slt," not in comparison.first_line:
+            continue
+        if _linear(comparison, left) == lower:
+            yield comparison, right
+
+
+def _apart(upper: tuple[Op, str], bound: tuple[Op, str], loop: Op) -> int:
+    """d of `bound = upper - d * step`, each a name and an op that uses it; 0 if that cannot be told."""
+    step = for_op.read(loop).step
+    size = _number(loop, step)
+    if size is not None:
+        (base, more), (same, less) = _linear(*upper), _linear(*bound)
+        apart = more - less
+        return apart // size if base == same and size > 0 and apart > 0 and apart % size == 0 else 0
+    value = bound[0].resolve(bound[1])
+    if value is None or not isinstance(value.owner, Op) or value.owner.name != "arith.subi":
+        return 0
+    whole, taken = value.owner.operands
+    if whole != upper[1]:
+        return 0
+    if taken == step:
+        return 1
+    product = value.owner.resolve(taken)
+    if product is None or not isinstance(product.owner, Op) or product.owner.name != "arith.muli":
+        return 0
+    factors = [factor for factor in product.owner.operands if factor != step]
+    return max(0, _number(product.owner, factors[0]) or 0) if len(factors) == 1 else 0
+
+
+def _linear(op: Op, name: str) -> tuple[str, int]:
+    """A value that `op` uses as another plus a constant; the other is "" where it is a constant itself."""
+    constant = _number(op, name)
+    if constant is not None:
+        return "", constant
+    value = op.resolve(name)
+    maker = None if value is None else value.owner
+    if isinstance(maker, Op) and maker.name in ("arith.addi", "arith.subi"):
+        left, right = maker.operands
+        more = _number(maker, right)
+        if more is not None:
+            base, offset = _linear(maker, left)
+            return base, offset + (more if maker.name == "arith.addi" else -more)
+    return name, 0
+
+
+def _number(op: Op, name: str) -> int | None:
+    value = op.resolve(name)
+    if value is None or not isinstance(value.owner, Op):
+        return None
+    match = _CONSTANT.search(value.owner.first_line)
+    return int(match[1]) if match else None

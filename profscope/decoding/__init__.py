@@ -1,0 +1,1 @@
+"""Which spans are these bytes?"""

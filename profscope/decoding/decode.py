@@ -1,0 +1,207 @@
+"""From one launch's buffer to columns of spans: numpy only, no loop over records.
+
+Warps that took the same way through the kernel wrote the same words, but for the clocks in them. So the way
+is worked out once for each shape that a warp's words have (`shapes`, `rows`, `patterns`), and what is left to
+do for every span is to fetch its clocks (`columns`).
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from functools import cached_property
+from typing import Any, NamedTuple
+
+import numpy as np
+import numpy.typing as npt
+
+from instrument_passes.manifest import Manifest, Span
+from profscope.decoding.areas import first_wave, headers, launch_bits, segments, tickets
+from profscope.decoding.columns import Clocks, Columns, Recorded, fill, spread
+from profscope.decoding.patterns import PAYLOAD_TYPES, Patterns, Values, find_patterns, join
+from profscope.decoding.rows import SectionRows, find_rows
+from profscope.decoding.shapes import Shapes, Warps, shapes, warps_of, without_unused
+
+__all__ = ["DecodedLaunch", "Payload", "decode", "ring_rows"]
+
+Ints = npt.NDArray[np.int64]
+Small = npt.NDArray[np.int32]
+Narrow = npt.NDArray[np.integer[Any]]
+Words = npt.NDArray[np.uint32]
+
+
+@dataclass(frozen=True)
+class Payload:
+    """The values of one name: column `name` of the spans at `rows` (positions), int32 or float32."""
+
+    name: str
+    rows: Small
+    values: npt.NDArray[Any]
+
+
+@dataclass(frozen=True)
+class DecodedLaunch(Columns):
+    """Spans of one launch; see `Columns` for what each of them has.
+
+    As `decode` makes them they stand in order of CTA and warp and in program order, which is the order of
+    time unless clocks were read in another one.
+
+    sites: what `span` counts. headers: the CTA headers (CTA dtype) of every CTA of the launch, unwritten
+    ones included. records: clock words that were stored and not overwritten. dropped: clock columns of rows
+    that a ring overwrote or that cannot be placed any more, each of which would have been a record had its
+    code run; summed over warps. unmatched: spans whose begin ran but whose end did not. anomalies: sentences
+    about what did not fit the model, empty on a good buffer.
+    payloads: values that spans carry. unpaired: starts of asynchronous work that no wait ended, where waits
+    are recorded. refused: CTAs that drew a ticket for an area and found none left. wait: for asynchronous
+    intervals the position of the span whose return ended them, -1 for others; None if there are none. idle:
+    positions of spans on ops of a pipelined loop for iterations that it did not have: those do nothing.
+    recorded: the warps whose spans these are, and whose are alike; None where spans were added.
+    """
+
+    sites: tuple[Span, ...]
+    headers: npt.NDArray[np.void]
+    records: int
+    dropped: int
+    unmatched: int
+    anomalies: tuple[str, ...] = field(default=())
+    payloads: tuple[Payload, ...] = field(default=())
+    unpaired: int = 0
+    refused: int = 0
+    wait: Small | None = None
+    idle: Ints = field(default_factory=lambda: np.zeros(0, np.int64))
+    recorded: Recorded | None = None
+
+    @cached_property
+    def counts(self) -> Ints:
+        """How many spans each site has."""
+        return np.bincount(self.span, minlength=len(self.sites))
+
+
+def decode(buffer: npt.NDArray[np.uint8], manifest: Manifest) -> DecodedLaunch:
+    """Decode one launch. buffer: uint8, all its CTA areas. Raises RecordError (see `headers`)."""
+    buffer, found, words, ring_log2 = _read(buffer, manifest)
+    if manifest.selection.ctas == "first":
+        wave = first_wave(found)
+        found, words = found[wave], words[wave]
+    sections = _sections(words, found, manifest, ring_log2)
+    patterns = _patterns(sections, manifest)
+    recorded = _recorded(sections, found, manifest, patterns)
+    clocks = Clocks(found)
+    sites = tuple(span for section in manifest.sections for span in section.spans)
+    columns, backwards = fill(words, clocks.anchor, recorded, patterns, len(sites))
+    return DecodedLaunch(
+        **vars(columns),
+        sites=sites,
+        headers=found,
+        records=sum(int(each.rows.records[each.shapes.of].sum()) for each in sections),
+        dropped=sum(int(each.rows.dropped[each.shapes.of].sum()) for each in sections),
+        unmatched=int(patterns.unmatched[recorded.pattern].sum()),
+        anomalies=_anomalies(backwards, clocks, manifest),
+        payloads=tuple(_payload(words, recorded, values) for values in patterns.values),
+        refused=max(0, tickets(buffer) - len(found)) if manifest.selection.ctas == "sms" else 0,
+        idle=_idle(recorded, patterns) if len(patterns.idle) else patterns.idle,
+        recorded=recorded,
+    )
+
+
+def ring_rows(buffer: npt.NDArray[np.uint8], manifest: Manifest) -> int:
+    """The most rows that any warp appended to any ring, overwritten ones included."""
+    _, found, words, ring_log2 = _read(buffer, manifest)
+    return max((each.rows.most for each in _sections(words, found, manifest, ring_log2)), default=0)
+
+
+def _read(
+    buffer: npt.NDArray[np.uint8], manifest: Manifest
+) -> tuple[npt.NDArray[np.uint8], npt.NDArray[np.void], Words, int]:
+    """The buffer in one piece, its CTA headers, the words of its segments and how long its rings are."""
+    buffer = np.ascontiguousarray(buffer)
+    found = headers(buffer, manifest)
+    ring_log2 = launch_bits(buffer, manifest).ring_log2
+    words = without_unused(segments(buffer, len(found), manifest, ring_log2), manifest, ring_log2)
+    return buffer, found, words, ring_log2
+
+
+class _Section(NamedTuple):
+    """What the warps of one section wrote. words: segments, of one warp of each shape; rows: in those."""
+
+    warps: Warps
+    shapes: Shapes
+    words: Words
+    rows: SectionRows
+
+
+def _sections(
+    words: Words, found: npt.NDArray[np.void], manifest: Manifest, ring_log2: int
+) -> list[_Section]:
+    sections = []
+    for index, section in enumerate(manifest.sections):
+        warps = warps_of(words, manifest, index, found["start_clock"] != 0)
+        alike = shapes(words, warps, manifest, section, ring_log2)
+        one_each = words[warps.area[alike.warp], warps.segment[alike.warp]]
+        rows = find_rows(one_each, manifest, section, ring_log2)
+        sections.append(_Section(warps, alike, one_each, rows))
+    return sections
+
+
+def _patterns(sections: list[_Section], manifest: Manifest) -> Patterns:
+    """A pattern for every shape, section by section."""
+    parts, lost = [], False
+    for section, each in zip(manifest.sections, sections, strict=True):
+        lost = lost or bool(each.rows.dropped.any())
+        parts.append(find_patterns(each.words, section, each.rows, lost=lost))
+    return join(parts, manifest.sections)
+
+
+def _recorded(
+    sections: list[_Section], found: npt.NDArray[np.void], manifest: Manifest, patterns: Patterns
+) -> Recorded:
+    """The warps of all sections, by CTA and warp; those that a warp ran one after the other in that order."""
+    none = np.zeros(0, np.int64)
+    base = np.cumsum([0, *(len(each.shapes.warp) for each in sections)])
+    area, segment = (np.concatenate([none, *(each.warps[at] for each in sections)]) for at in (0, 1))
+    pattern = np.concatenate([none, *(each.shapes.of + b for each, b in zip(sections, base, strict=False))])
+    # The number of its warp is the place of a segment, unless warps are left out.
+    chosen = manifest.selection.warps
+    warp = np.array(chosen, np.int64)[segment] if chosen else segment
+    if len(sections) > 1 or manifest.selection.ctas == "sms":  # or they are in order already
+        order = np.lexsort((warp, found["cta"][area]))
+        area, segment, pattern, warp = area[order], segment[order], pattern[order], warp[order]
+    sizes = np.diff(patterns.first)[pattern]
+    cta, sm = found["cta"][area].astype(np.int32), found["sm"][area]
+    return Recorded(area, segment, cta, sm, warp.astype(np.int16), pattern, np.cumsum(sizes) - sizes, sizes)
+
+
+def _anomalies(backwards: int, clocks: Clocks, manifest: Manifest) -> tuple[str, ...]:
+    said = []
+    if backwards:
+        said.append(f"{backwards} spans of kernel {manifest.kernel} end before they start")
+    if clocks.ambiguous:
+        said.append(
+            f"{clocks.ambiguous} CTAs of kernel {manifest.kernel} may have run for more than 2^32 cycles; "
+            "their times may be off by multiples of that"
+        )
+    return tuple(said)
+
+
+def _payload(words: Words, recorded: Recorded, values: Values) -> Payload:
+    """What the spans of all warps carry as one name."""
+    first = recorded.first.astype(np.int32)
+    sizes = np.diff(values.first)[recorded.pattern]
+    if len(values.first) == 2:  # all warps are alike
+        rows = np.add.outer(first, values.span).reshape(-1)
+        source = np.tile(values.source, len(first))
+    else:
+        at = spread(values.first, recorded.pattern)
+        rows = np.repeat(first, sizes) + values.span.take(at)
+        source = values.source.take(at)
+    if not values.kind:
+        return Payload(values.name, rows, source)
+    found = words[np.repeat(recorded.area, sizes), np.repeat(recorded.segment, sizes), source]
+    return Payload(values.name, rows, found.view(PAYLOAD_TYPES[values.kind]))
+
+
+def _idle(recorded: Recorded, patterns: Patterns) -> Ints:
+    """Positions of all spans that worked for an iteration that their loop did not have."""
+    first = np.searchsorted(patterns.idle, patterns.first)
+    base = recorded.first - patterns.first[recorded.pattern]
+    at = spread(first, recorded.pattern)
+    return patterns.idle[at] + np.repeat(base, np.diff(first)[recorded.pattern])

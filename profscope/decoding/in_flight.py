@@ -1,0 +1,208 @@
+"""In-flight intervals of asynchronous work, from spans on the ops that start it and the ops that wait for it.
+
+The manifest says which sites share a channel and what they are on it (see `instrument_passes.transactions`).
+Hardware completes the work of a channel in order, so counting decides which wait ended what: the k-th group
+that a warp started is done when one of its waits leaves fewer than that under way, or, on mbarriers, when the
+k-th wait returns; that wait may be another warp's. What is in flight is shown until a wait has returned,
+which is when the kernel knows; the hardware may have been done before.
+"""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Sequence
+from dataclasses import replace
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from instrument_passes.manifest import Span
+from profscope.decoding.columns import Recorded, empty_columns, spread
+from profscope.decoding.decode import DecodedLaunch, Payload
+from profscope.decoding.patterns import FOR_ITERATION
+from profscope.decoding.tables import time_order
+
+__all__ = ["SUFFIX", "with_transactions"]
+
+Ints = npt.NDArray[np.int64]
+Flags = npt.NDArray[np.bool_]
+
+SUFFIX = " in flight"
+_STARTS = ("issue", "member")
+_WAITS = ("wait", "phase")
+_GROUPS = ("issue", "open", "close")
+
+
+def with_transactions(decoded: DecodedLaunch) -> DecodedLaunch:
+    """The launch with a span of kind "async" for every start whose wait is known, behind the others.
+
+    Each is a child of the span that started it; `wait` is the position of the span whose return ended it.
+
+    A launch whose rings overwrote records keeps none: what is left cannot be counted. A start that no wait
+    follows, work left to the kernel's end, has none either and counts as unpaired.
+    """
+    channels = _channels(decoded.sites)
+    if not channels or not len(decoded.span):
+        return decoded
+    if decoded.dropped:
+        note = "in-flight intervals are left out: they cannot be told from an incomplete record"
+        return replace(decoded, anomalies=(*decoded.anomalies, note))
+    sites: list[Span] = []
+    place = np.empty(len(decoded.sites), np.int64)  # old site -> new
+    copy = np.full(len(decoded.sites), -1, np.int32)  # -> site of its in-flight intervals
+    for index, site in enumerate(decoded.sites):
+        place[index] = len(sites)
+        sites.append(site)
+        if site.part in _STARTS and site.channel in channels:
+            copy[index] = len(sites)
+            sites.append(replace(site, kind="async", name=site.name + SUFFIX, part="", payloads=()))
+    start, wait = _all_pairs(decoded, sorted(channels))
+    spans = len(decoded.span)
+    columns = empty_columns(spans + len(start), len(sites))
+    for name, column in vars(columns).items():
+        column[:spans] = getattr(decoded, name)
+        column[spans:] = getattr(decoded, name)[start]
+    columns.span[:spans] = place.astype(columns.span.dtype).take(decoded.span)
+    columns.span[spans:] = copy[decoded.span[start]]
+    columns.end_cycle[spans:] = decoded.end_cycle[wait]
+    columns.parent[spans:] = start
+    columns.depth[spans:] += 1
+    ended_by = np.full(spans + len(start), -1, np.int32)
+    ended_by[spans:] = wait
+    return replace(
+        decoded,
+        **vars(columns),
+        sites=tuple(sites),
+        wait=ended_by,
+        unpaired=int(np.count_nonzero((copy >= 0)[decoded.span])) - len(start),
+        payloads=(*decoded.payloads, *_iterations(decoded, start)),
+        recorded=None,
+    )
+
+
+def _iterations(decoded: DecodedLaunch, start: Ints) -> list[Payload]:
+    """Of pipelined loops, the iteration that each interval's start works for."""
+    known = [payload for payload in decoded.payloads if payload.name == FOR_ITERATION]
+    if not known or not len(start):
+        return []
+    value = np.full(len(decoded.span), -1, np.int32)
+    for payload in known:
+        value[payload.rows] = payload.values
+    worked_for = value.take(start)
+    found = np.flatnonzero(worked_for >= 0)
+    return [Payload(FOR_ITERATION, (len(decoded.span) + found).astype(np.int32), worked_for[found])]
+
+
+def _channels(sites: tuple[Span, ...]) -> set[int]:
+    """Channels on which both starts and waits are recorded, and what makes members a group."""
+    parts: dict[int, set[str]] = {}
+    for site in sites:
+        if site.part:
+            parts.setdefault(site.channel, set()).add(site.part)
+    return {
+        channel
+        for channel, found in parts.items()
+        if found & set(_STARTS)
+        and found & set(_WAITS)
+        and ("member" not in found or found & {"open", "close"})
+    }
+
+
+def _all_pairs(decoded: DecodedLaunch, channels: Sequence[int]) -> tuple[Ints, Ints]:
+    """Positions of starts, and for each that of the wait that ended it.
+
+    They follow from which spans the warps of a CTA have and in what order, which is the same for many CTAs:
+    they are counted out in one CTA of each kind.
+    """
+    order = time_order(decoded)
+    site, cta, warp = (column[order] for column in (decoded.span, decoded.cta, decoded.warp))
+    first = np.concatenate([[0], np.flatnonzero(cta[1:] != cta[:-1]) + 1, [len(cta)]])
+    if isinstance(order, slice) and decoded.recorded is not None:
+        kind, chosen = _kinds(decoded.recorded)
+    else:
+        kind = chosen = np.arange(len(first) - 1)
+    rows = spread(first, chosen)
+    bounds = np.concatenate([[0], np.cumsum(np.diff(first)[chosen])])  # of the chosen CTAs, in `rows`
+    ordered, lane = site[rows], cta[rows].astype(np.int64) << 16 | warp[rows]
+    found = []
+    for channel in channels:
+        start, wait = _pairs(decoded.sites, channel, ordered, lane)
+        of_cta = np.searchsorted(start, bounds)
+        origin = np.repeat(bounds[:-1], np.diff(of_cta))
+        start, wait = start - origin, wait - origin
+        at = spread(of_cta, kind)
+        base = np.repeat(first[:-1], np.diff(of_cta)[kind])
+        start, wait = start[at] + base, wait[at] + base
+        if not isinstance(order, slice):
+            start, wait = order[start], order[wait]
+        forward = decoded.end_cycle[wait] >= decoded.start_cycle[start]
+        found.append((start, wait) if forward.all() else (start[forward], wait[forward]))
+    starts, waits = (np.concatenate(rows) for rows in zip(*found, strict=True))
+    return starts, waits
+
+
+def _kinds(recorded: Recorded) -> tuple[Ints, Ints]:
+    """Per CTA that has spans its kind, from 0, and per kind the first CTA of it."""
+    some = np.flatnonzero(recorded.spans)
+    cta, warp, pattern = recorded.cta[some], recorded.warp[some], recorded.pattern[some]
+    first = np.concatenate([[0], np.flatnonzero(cta[1:] != cta[:-1]) + 1, [len(cta)]])
+    found: dict[bytes, int] = {}
+    keys = [
+        warp[begin:end].tobytes() + pattern[begin:end].tobytes()
+        for begin, end in itertools.pairwise(first.tolist())
+    ]
+    kind = np.array([found.setdefault(key, len(found)) for key in keys], np.int64)
+    return kind, np.unique(kind, return_index=True)[1]
+
+
+def _pairs(
+    sites: tuple[Span, ...], channel: int, ordered: npt.NDArray[np.integer[Any]], lanes: Ints
+) -> tuple[Ints, Ints]:
+    """Rows of starts, ascending, and for each the row of the wait that ended it.
+
+    ordered: the sites in order of CTA, warp and time; lanes: CTA << 16 | warp of each.
+    """
+    mine = np.array([bool(site.part) and site.channel == channel for site in sites])
+    rows = np.flatnonzero(mine[ordered])
+    site, lane = ordered[rows], lanes[rows]
+
+    def are(*parts: str) -> Flags:
+        flags: Flags = np.array([s.part in parts for s in sites])[site]
+        return flags
+
+    before = _running(lane, are(*_GROUPS))  # groups that the warp has made, this row's included
+    closed = any(s.part == "close" and s.channel == channel for s in sites)
+    group = np.where(are("issue"), before - 1, before if closed else before - 1)
+    pending = np.array([s.pending for s in sites])[site]
+    done = np.maximum(np.where(are("phase"), _running(lane, are("phase")), before) - pending, 0)
+    starts, waits = np.flatnonzero(are(*_STARTS) & (group >= 0)), np.flatnonzero(are(*_WAITS))
+    if not len(starts) or not len(waits):
+        return rows[:0], rows[:0]
+    # Per lane `done` never falls (a later wait may leave more under way, but what is done stays done).
+    key = lane[waits] << 32 | done[waits]
+    key = np.maximum.accumulate(key)
+    waiter = _waiter(lane[starts], lane[waits])
+    at = np.searchsorted(key, waiter << 32 | group[starts], side="right")
+    found = (at < len(waits)) & (waiter >= 0)
+    found[found] &= lane[waits[at[found]]] == waiter[found]
+    return rows[starts[found]], rows[waits[at[found]]]
+
+
+def _running(lane: Ints, flags: Flags) -> Ints:
+    """How many of `flags` each lane has seen, the row's own included; lanes are contiguous."""
+    total = np.cumsum(flags)
+    first = np.flatnonzero(np.diff(lane, prepend=-1))
+    base: Ints = total[first] - flags[first]
+    return total - np.repeat(base, np.diff(first, append=len(lane)))
+
+
+def _waiter(starts: Ints, waits: Ints) -> Ints:
+    """For every start the lane that waits for it: its own, or the first of its CTA that does; -1 if none."""
+    lanes = np.unique(waits)
+    own = np.isin(starts, lanes)
+    cta = lanes >> 16
+    at = np.searchsorted(cta, starts >> 16)
+    other = np.where(at < len(cta), lanes[np.minimum(at, len(lanes) - 1)], -1)
+    other = np.where(other >> 16 == starts >> 16, other, -1)
+    return np.where(own, starts, other)

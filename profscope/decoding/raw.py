@@ -1,0 +1,37 @@
+"""A launch as it came back from the device: what recording hands to decoding, and a spool keeps."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Final, NamedTuple
+
+import numpy as np
+import numpy.typing as npt
+
+from instrument_passes.manifest import Manifest
+
+__all__ = ["ORDINARY", "Mark", "RawLaunch"]
+
+
+class Mark(NamedTuple):
+    """What a launch was part of. trial: an autotuner's choice; graph, replay: indices in the session."""
+
+    trial: bool = False
+    graph: int = -1
+    replay: int = -1
+
+
+ORDINARY: Final = Mark()
+
+
+@dataclass(frozen=True)
+class RawLaunch:
+    """One launch as it came back. ctas: CTAs of the grid; buffer: uint8, the areas of those recorded."""
+
+    index: int
+    manifest: Manifest
+    device: int
+    stream: int
+    ctas: int
+    buffer: npt.NDArray[np.uint8]
+    mark: Mark = ORDINARY

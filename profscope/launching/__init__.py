@@ -1,0 +1,1 @@
+"""Which binary runs this launch?"""

@@ -1,0 +1,229 @@
+"""Puts the passes into Triton's compilation, on Triton 3.6 to 3.9, and takes them out again.
+
+Per version: the `ttgir` stage is wrapped through `knobs.runtime.add_stages_inspection_hook` on all. Its
+result enters the cache keys since 3.7; on 3.6 the digest of the options goes there by way of
+`instrumentation_mode`, which later versions must not see: 3.9 drops a kernel's `maxnreg` where one is set. Up
+to 3.7 the scratch op is lowered by a pass of Triton's proton library, which has to be put
+into `make_llir` through `CUDABackend.instrumentation`; since 3.8 core does it.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import re
+import sys
+import tempfile
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any, Final
+
+from triton import knobs
+from triton._C.libtriton import ir
+
+from instrument_passes.errors import InstrumentError
+from instrument_passes.ir import parse
+from instrument_passes.manifest import ATTRIBUTE, Manifest
+from instrument_passes.passes.base import PassContext
+from instrument_passes.passes.lower_records import quote
+from instrument_passes.passes.scope_spans import ScopeSpans
+from instrument_passes.pipeline import run_pipeline
+from instrument_passes.scope_notes import MARKER, without_markers
+from instrument_passes.scope_tags import tag_scopes, without_points, without_scopes
+from instrument_passes.toolchain import scratch_lowering, triton_version
+from profscope.errors import CompileError, SessionError
+from profscope.language import RECORDING
+from profscope.launching.modes import conflict
+from profscope.launching.proton_scopes import proton_scopes
+from profscope.options import Options
+from profscope.recording.programs import manifest_in
+from profscope.version import __version__
+
+__all__ = ["CompileHook", "instrument"]
+
+_KERNEL: Final = re.compile(r'tt\.func public @"?([^\s"(]+)')
+
+
+class CompileHook:
+    """Installed for the length of a session. A kernel that cannot be instrumented stays bare, and its binary
+    carries a manifest that says why."""
+
+    def __init__(self, options: Options) -> None:
+        self.options = options
+        self.context = PassContext(triton_version(), options.static_records)
+        self.mode = f"profscope-{options.digest(__version__)}"
+        self._key = self.mode, self.mode
+        self._user_hook: Callable[..., Any] | None = None
+
+    @contextlib.contextmanager
+    def installed(self) -> Iterator[None]:
+        """Install for the body of a with statement.
+
+        Raises SessionError if a hook is installed already, or an instrumentation mode that cannot be kept.
+        """
+        hook = knobs.runtime.add_stages_inspection_hook
+        if isinstance(getattr(hook, "__self__", None), CompileHook):
+            raise SessionError("a profscope session is already active in this process; sessions do not nest")
+        mode = knobs.compilation.instrumentation_mode
+        if refused := conflict(mode, self.context.triton):
+            raise SessionError(refused)
+        self._user_hook = hook
+        try:
+            knobs.runtime.add_stages_inspection_hook = self.stages
+            if self.context.triton < (3, 7):
+                knobs.compilation.instrumentation_mode = f"{mode},{self.mode}" if mode else self.mode
+            with scratch_lowering(self.context.triton), proton_scopes():
+                yield
+        finally:
+            knobs.runtime.add_stages_inspection_hook = hook
+            knobs.compilation.instrumentation_mode = mode
+
+    def stages(self, *args: Any) -> tuple[str, str] | None:
+        """The inspection hook: without arguments it names itself for the cache keys, else wraps `ttgir`."""
+        if not args:  # at every launch
+            if self._user_hook is None:
+                return self._key
+            key, digest = self._user_hook()
+            return f"{key}{self.mode}", f"{digest}{self.mode}"
+        if self._user_hook is not None:
+            self._user_hook(*args)
+        stages, options = args[1:3]
+        if self.context.triton < (3, 7) and self.mode not in options.instrumentation_mode:
+            return None  # a direct triton.compile: its cache key would not tell the two binaries apart
+        object.__setattr__(options, RECORDING, True)  # a frozen dataclass, made for this compilation
+        self._wrap(stages, conflict(options.instrumentation_mode, self.context.triton))
+        return None
+
+    def _wrap(self, stages: dict[str, Callable[[Any, Any], Any]], refused: str) -> None:
+        """Wrap one compilation: scopes are noted before its first stage, records put in behind TTGIR.
+
+        refused: why the kernel gets no records, whatever it is; "" if it does.
+        """
+        make_ttgir, make_llir = stages["ttgir"], stages["llir"]
+        stages["llir"] = lambda module, metadata: _alone(module, make_llir, metadata)
+        if "ttir" not in stages:  # Gluon, whose kernels are laid out and scheduled already
+            stages["ttgir"] = lambda source, metadata: self._instrumented(
+                make_ttgir(self._tagged(source), metadata), refused
+            )
+            return
+        make_ttir = stages["ttir"]
+        points = ""  # the kernel before any optimisation, if it has marks or payloads
+
+        def ttir(source: Any, metadata: Any) -> Any:
+            nonlocal points
+            tagged = self._tagged(source)
+            text = "" if tagged is source else str(tagged)
+            points = text if MARKER in text else ""
+            return make_ttir(tagged, metadata)
+
+        def ttgir(source: Any, metadata: Any) -> Any:
+            try:
+                module = make_ttgir(source, metadata)
+            except RuntimeError:
+                if not points:
+                    raise
+                # Some of Triton's optimisations fail on assumptions, of which marks and payloads are made.
+                plain = _reparse(without_points(points, _kernel_name(points)), source.context)
+                module = make_ttgir(make_ttir(plain, metadata), metadata)
+            return self._instrumented(module, refused)
+
+        stages |= {"ttir": ttir, "ttgir": ttgir}
+
+    def _tagged(self, module: Any) -> Any:
+        """A module before any optimisation, with its scopes noted in the locations of their ops.
+
+        Raises CompileError for scopes that are not properly closed: unlike what passes cannot do, this is a
+        mistake in the kernel.
+        """
+        text = str(module)
+        if MARKER not in text:
+            return module
+        name = _kernel_name(text)
+        wanted = any(isinstance(step, ScopeSpans) for step in self.options.pipeline)
+        try:
+            keep = wanted and self.options.matches(name)
+            tagged = tag_scopes(text, name) if keep else without_scopes(text, name)
+        except InstrumentError as error:
+            raise CompileError(f"kernel {name}: {error}") from error
+        return _reparse(tagged, module.context)
+
+    def _instrumented(self, module: Any, refused: str) -> Any:
+        """The module with the passes applied, or with a manifest that says why not."""
+        text = str(module)
+        try:
+            if refused:
+                raise CompileError(refused)
+            rewritten = instrument(text, self.options, self.context)
+            return module if rewritten is None else _reparse(rewritten, module.context)
+        except (InstrumentError, CompileError) as error:
+            failure = quote(Manifest(_kernel_name(text), "", 0, 0, 0, (), failure=str(error)).to_json())
+            # Not by our own reader, which may be what failed. Triton's modules always have attributes.
+            bare = text.replace("module attributes {", f"module attributes {{{ATTRIBUTE} = {failure}, ", 1)
+            return _reparse(without_markers(bare), module.context)
+
+
+def instrument(text: str, options: Options, context: PassContext) -> str | None:
+    """The instrumented text of a printed TTGIR module; None if options.kernels leaves it out.
+
+    Raises InstrumentError naming the pass, the op and the line.
+    """
+    name = _kernel_name(text)
+    if not options.matches(name):
+        return None
+    module = parse(text, filename=name)
+    run_pipeline(module, options.pipeline, context)
+    return str(module)
+
+
+def _alone(module: Any, make_llir: Callable[[Any, dict[str, Any]], Any], metadata: dict[str, Any]) -> Any:
+    """Lower a module. Raises CompileError where others have put data into the buffer the records go to: the
+    kernel would not find its place in it."""
+    manifest = manifest_in(str(module))
+    lowered = make_llir(module, metadata)
+    size = metadata.get("profile_scratch_size", 0)
+    if manifest is not None and manifest.sections and size != manifest.tag:
+        raise CompileError(
+            f"{manifest.kernel}: another instrumentation (Proton's, or a mode of Triton's) has put data of "
+            "its own into the profile buffer, which holds the records; run it without a session"
+        )
+    return lowered
+
+
+def _kernel_name(text: str) -> str:
+    match = _KERNEL.search(text)
+    return match[1] if match else ""
+
+
+def _reparse(text: str, context: Any) -> Any:
+    """Parse and verify by Triton. Raises CompileError with Triton's diagnostic and the op it is about."""
+    with tempfile.TemporaryDirectory(prefix="profscope-") as folder:
+        path = Path(folder) / "instrumented.ttgir"
+        path.write_text(text)
+        try:
+            module = ir.parse_mlir_module(str(path), context)
+        except RuntimeError as error:
+            diagnostic = _diagnostic(path, context)
+            raise CompileError(f"Triton rejects the instrumented module: {diagnostic or error}") from error
+    module.context = context
+    return module
+
+
+def _diagnostic(path: Path, context: Any) -> str:
+    """What MLIR says about a file it rejects, with the op's text; it only ever writes to descriptor 2."""
+    sys.stderr.flush()
+    saved = os.dup(2)
+    with tempfile.TemporaryFile() as log:
+        try:
+            os.dup2(log.fileno(), 2)
+            with contextlib.suppress(RuntimeError):  # the error the caller already has
+                ir.parse_mlir_module(str(path), context)
+        finally:
+            os.dup2(saved, 2)
+            os.close(saved)
+        log.seek(0)
+        said = log.read().decode(errors="replace")
+    match = re.search(r':(\d+):\d+"?\)?: error: (.*)', said)
+    if match is None:
+        return said.strip()
+    op = path.read_text().splitlines()[int(match[1]) - 1].strip()
+    return f"{match[2]}; line {match[1]}: {op[:200]}"

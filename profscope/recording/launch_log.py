@@ -1,0 +1,136 @@
+"""The launches of a session, in order, and their bytes once they are wanted."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any, NamedTuple
+
+from instrument_passes.manifest import Manifest
+from instrument_passes.records import LaunchBits
+from profscope.decoding.areas import has_records
+from profscope.decoding.raw import Mark, RawLaunch
+from profscope.recording.buffers import Buffers, Slice
+from profscope.recording.sizing import needed_bytes
+
+__all__ = ["Launch", "LaunchLog", "Plan", "Route", "fetched"]
+
+
+class Plan(NamedTuple):
+    """What launches of a kernel with a given grid get; it stays once the rings' length is settled."""
+
+    needed: int  # bytes
+    pointer_bits: int
+    bits: LaunchBits
+    ctas: int
+
+
+class Route(NamedTuple):
+    """What is known beforehand of launches of one program and grid, on one stream of one device.
+
+    programs: those it may be of, which the allocator cannot tell apart.
+    """
+
+    place: Any  # Buffers.place
+    needed: int
+    stream: int
+    bits: int
+    plan: Plan
+    device: int
+    buffers: Buffers
+    programs: Sequence[Manifest]
+
+    @staticmethod
+    def of(buffers: Buffers, plan: Plan, stream: int, device: int, programs: Sequence[Manifest]) -> Route:
+        """With what every launch needs of the plan and the buffers in reach."""
+        return Route(buffers.place, plan.needed, stream, plan.pointer_bits, plan, device, buffers, programs)
+
+
+@dataclass(frozen=True, slots=True)
+class Launch:
+    """One launch of an instrumented kernel. ctas: those of the whole grid."""
+
+    index: int
+    manifest: Manifest
+    device: int
+    stream: int
+    ctas: int
+    bits: LaunchBits
+    slice: Slice
+    mark: Mark
+
+
+class LaunchLog:
+    """entries: manifest, route, filling and the offset in it, mark; the launch path appends to it. None once
+    a launch has been taken away."""
+
+    def __init__(self) -> None:
+        self.entries: list[tuple[Manifest, Route, Any, int, Mark] | None] = []
+        self._first = 0  # all before it are None
+
+    def __len__(self) -> int:
+        return len(self.entries)
+
+    @property
+    def launches(self) -> list[Launch]:
+        """The launches so far, less those taken away."""
+        first = self._first
+        return [
+            Launch(
+                index, manifest, route.device, route.stream, route.plan.ctas, route.plan.bits,
+                route.buffers.slice(filling, offset, route.needed), mark,
+            )
+            for index, entry in enumerate(self.entries[first:], first)
+            if entry is not None
+            for manifest, route, filling, offset, mark in (entry,)
+        ]  # fmt: skip
+
+    def programs(self) -> set[tuple[Manifest, int]]:
+        """The programs that have run, each with the CTAs of its grids."""
+        return {(entry[0], entry[1].plan.ctas) for entry in self.entries if entry is not None}
+
+    def drained(self, limit_bytes: int) -> list[Launch]:
+        """The oldest launches that are on the host, about `limit_bytes` of them."""
+        chosen, size = [], 0
+        for launch in self.launches:
+            if size >= limit_bytes:
+                break
+            if launch.slice.drained:
+                chosen.append(launch)
+                size += launch.slice.extent[1]
+        return chosen
+
+    def forget(self, launches: Sequence[Launch]) -> None:
+        """Take launches away; their memory goes with the last that shares it."""
+        for launch in launches:
+            self.entries[launch.index] = None
+        while self._first < len(self.entries) and self.entries[self._first] is None:
+            self._first += 1
+
+
+def fetched(launches: Sequence[Launch]) -> tuple[list[RawLaunch], list[str]]:
+    """Launches with their bytes on the host; waits for them. Also notes on what was lost and why."""
+    raw: list[RawLaunch] = []
+    notes: list[str] = []
+    for launch in launches:
+        try:
+            buffer = launch.slice.fetch()[: needed_bytes(launch.manifest, launch.ctas, launch.bits)]
+        except RuntimeError as error:
+            why = str(error).splitlines()[0]
+            lost = len(launches) - len(raw)
+            notes.append(
+                f"{lost} launches are lost, from launch {launch.index} ({launch.manifest.kernel}) on: "
+                f"the device has faulted: {why}"
+            )
+            break
+        if not has_records(buffer):
+            by_sm = launch.manifest.selection.ctas == "sms"
+            why = "no CTA ran on the SMs of sms=" if by_sm else "it did not run"
+            notes.append(f"launch {launch.index} ({launch.manifest.kernel}) wrote nothing: {why}")
+            continue
+        raw.append(
+            RawLaunch(
+                launch.index, launch.manifest, launch.device, launch.stream, launch.ctas, buffer, launch.mark
+            )
+        )
+    return raw, notes

@@ -1,0 +1,81 @@
+"""Writes a session's launches to its spool as they drain, in the background, and lets go of their memory."""
+
+from __future__ import annotations
+
+import threading
+from collections import deque
+from collections.abc import Callable, Sequence
+from concurrent.futures import Future, ThreadPoolExecutor
+from pathlib import Path
+from typing import Any, Final
+
+from profscope.decoding.raw import RawLaunch
+from profscope.traces.spool import SpoolWriter, read
+
+__all__ = ["Spooler"]
+
+_BATCH_BYTES: Final = 32 << 20  # of one chunk
+_AHEAD: Final = 2  # writes that may be outstanding before launches wait: so much memory is held at most
+
+# Takes launches that have drained, at most so many bytes of them, out of the collector: those that were
+# recorded, and notes on the others. Nothing at all when none is left.
+Take = Callable[[int], tuple[list[RawLaunch], list[str]] | None]
+
+
+class Spooler:
+    """take: where launches come from. Thread-safe.
+
+    An error of the file system ends the spool: what was written stays, `error` says what happened.
+    Creating one raises OSError.
+    """
+
+    def __init__(self, folder: Path, metadata: dict[str, Any], take: Take) -> None:
+        self.error = ""
+        self.notes: list[str] = []  # on launches that were lost or wrote nothing
+        self._take = take
+        self._writer = SpoolWriter(folder, metadata)
+        self._lock = threading.Lock()
+        self._thread = ThreadPoolExecutor(1, "profscope-spool")
+        self._writes: deque[Future[None]] = deque()
+
+    @property
+    def path(self) -> Path:
+        return self._writer.path
+
+    def full(self) -> None:
+        """Write what has drained, in the background; waits where the disk is behind by several arenas."""
+        self._writes.append(self._thread.submit(self._write))
+        while len(self._writes) > _AHEAD:
+            self._writes.popleft().result()
+
+    def flush(self, metadata: dict[str, Any], notes: Sequence[str]) -> None:
+        """Write what has drained, and what is known beside it, before returning."""
+        self._write()
+        with self._lock:
+            self._guarded(lambda: self._writer.so_far(metadata, [*notes, *self.notes]))
+
+    def close(self, metadata: dict[str, Any], notes: Sequence[str]) -> None:
+        """Flush and end the file."""
+        self._thread.shutdown()
+        self.flush(metadata, notes)
+        with self._lock:
+            self._guarded(self._writer.close)
+
+    def read(self) -> tuple[list[RawLaunch], list[str]]:
+        """The launches in the file by now, and notes on those that are lost. Raises TraceError."""
+        return read(self.path).launches, self.notes + [self.error] * bool(self.error)
+
+    def _write(self) -> None:
+        with self._lock:
+            while (taken := self._take(_BATCH_BYTES)) is not None:
+                launches, notes = taken
+                self.notes += notes
+                if launches:
+                    self._guarded(lambda: self._writer.launches(launches))  # noqa: B023  called at once
+
+    def _guarded(self, write: Callable[[], None]) -> None:
+        if not self.error:
+            try:
+                write()
+            except OSError as error:
+                self.error = f"writing {self.path.name} failed, so the launches after it are lost: {error}"

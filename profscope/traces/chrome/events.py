@@ -1,0 +1,193 @@
+"""Trace events of a span table, as text: names of tracks, and a line for each span (async ones take two).
+
+    X       a complete event: synchronous spans
+    i       an instant: marks
+    b, e    begin and end on an async track: what is in flight
+
+Arrows lead from what was in flight to the wait that ended it: the events of both name the flow (`bind_id`),
+so they are bound by what they are and not by where they lie. An event can name one flow only; where a wait
+ended several, the arrow runs through all of them, in order, to the wait.
+
+Of events at one time Perfetto closes what ends before it opens what starts, longest first. So a span of no
+length may show a level above or below its place; all others stand where their depth says. Begin and end
+events (B, E) for synchronous spans would not help: such an end sorts before its own begin.
+"""
+
+import numpy as np
+import pandas as pd
+from numpy.typing import NDArray
+
+from profscope.analysis.summary import SITE_COLUMNS
+from profscope.schema import SPAN_DTYPES
+from profscope.traces.extras import FLOW_ENDS, flow_ends, payload_texts
+from profscope.traces.jsontext import document_text, string_text
+from profscope.traces.lines import (
+    Column,
+    Constant,
+    Hex,
+    Microseconds,
+    Number,
+    Text,
+    Words,
+    join_lines,
+    line_words,
+    text_table,
+)
+from profscope.traces.tracks import Tracks
+
+__all__ = ["EventLines", "name_events"]
+
+Ints = NDArray[np.int64]
+COMMON, RARE, MARK, ASYNC = range(4)
+FORM = 3
+"""Forms of lines: complete events of common length and of rare length, instants, begins of async spans."""
+
+PAYLOAD, FLOW = 4, 8
+"""Added to a form: the line has values, or the end of an arrow."""
+
+PHASES = {COMMON: '"ph":"X"', RARE: '"ph":"X"', MARK: '"ph":"i","s":"t"', ASYNC: '"ph":"b"'}
+COMMON_SHARE = 0.95
+"""Lines are padded to a length that fits this share of them: a long name costs only its own lines."""
+
+
+class EventLines:
+    """The event lines of a span table, made block by block.
+
+    Each line begins by closing the event before it, with a brace, a comma and a newline, and leaves its own
+    open: none needs to know if it is last, and these four bytes keep the words of the lines aligned.
+    """
+
+    def __init__(
+        self, df: pd.DataFrame, site: Ints, table: pd.DataFrame, tracks: Tracks, origin_ns: int
+    ) -> None:
+        """`site` and `table` are those of `profscope.analysis.summary.sites`."""
+        self._start = df["start_ns"].to_numpy() - origin_ns
+        self._duration = df["duration_ns"].to_numpy()
+        self._iteration = df["iteration"].to_numpy()
+        self._site, self._run, self._lane = site, tracks.run, tracks.async_lane
+        self._text = 2 * site + (self._iteration >= 0)
+        texts, self._form = _site_texts(table, np.bincount(self._text, minlength=2 * len(table)))
+        self._tables = {
+            form: text_table(
+                [text if own == form else "" for text, own in zip(texts, self._form, strict=True)]
+            )
+            for form in PHASES
+        }
+        named = zip(table["scope"], table["kind"], strict=True)
+        self._async_ends = text_table([_event_start(*site, '"ph":"e"') for site in named])
+        places = tracks.table[["pid", "tid"]].to_numpy().tolist()
+        place = Text(text_table([f'}},"pid":{pid},"tid":{tid},"ts":' for pid, tid in places]), tracks.track)
+        cta, launch = (df[name].to_numpy()[tracks.first] for name in ("cta", "launch"))
+        # What all lines of a run share: the end of a begin's args, or of an end's id.
+        whose: list[Column] = [
+            Constant(',"cta":'),
+            Number(cta, b"  -1"),
+            Constant(',"launch":'),
+            Number(launch),
+        ]
+        self._args_end = line_words(len(cta), [*whose, place])
+        self._id_end = line_words(len(cta), [place])
+        lanes = range(int(self._lane.max(initial=-1)) + 1)
+        self._lanes = text_table([f',"id2":{{"local":"{lane:#x}"' for lane in lanes])
+        self._payloads = [payload_texts(df[name]) for name in df.columns if name not in SPAN_DTYPES]
+        self._flow, self._flow_end = flow_ends(df)
+        self._last_flow = int(self._flow.max(initial=0))
+
+    def block(self, begin: int, end: int) -> bytes:
+        """The lines of rows begin..end (at most the table's rows), in order; what is in flight comes first.
+
+        Viewers order events by their times, and by their order in the file those of one time and length.
+        """
+        end = min(end, len(self._start))
+        layout = self._form[self._text[begin:end]]
+        for payload in self._payloads:
+            layout |= np.where(payload.index[begin:end] > 0, PAYLOAD, 0).astype(np.int8)
+        if len(self._flow):
+            layout |= np.where(self._flow[begin:end] >= 0, FLOW, 0).astype(np.int8)
+        if (layout == COMMON).all():  # many blocks; a slice is faster than the same rows one by one
+            return self._opening(slice(begin, end), COMMON).tobytes()
+        lines, pieces = [], []
+        for own in np.unique(layout).tolist():
+            chosen = np.flatnonzero(layout == own)
+            words = self._opening(begin + chosen, own)
+            if own & FORM == ASYNC:
+                lines += [words.tobytes(), self._async_end(begin + chosen).tobytes()]
+            else:
+                pieces.append((chosen, words))
+        return b"".join([*lines, join_lines(pieces, end - begin)])
+
+    def _opening(self, rows: Ints | slice, layout: int) -> Words:
+        form = layout & FORM
+        text = self._text[rows]
+        columns: list[Column] = [Text(self._tables[form], text), Number(self._iteration[rows])]
+        if layout & PAYLOAD:
+            columns += [Text(payload.table, payload.index[rows]) for payload in self._payloads]
+        columns += [Text(self._args_end, self._run[rows]), Microseconds(self._start[rows])]
+        if form in (COMMON, RARE):
+            columns += [Constant(',"dur":'), Microseconds(self._duration[rows])]
+        elif form == ASYNC:
+            columns += [Text(self._lanes, self._lane[rows]), Constant("}")]
+        if layout & FLOW:
+            columns += [Constant(',  "bind_id":"0x'), Hex(self._flow[rows], self._last_flow)]
+            columns += [Text(FLOW_ENDS, self._flow_end[rows])]
+        return line_words(len(text), columns)
+
+    def _async_end(self, rows: Ints) -> Words:
+        end = Microseconds(self._start[rows] + self._duration[rows])
+        lanes = Text(self._lanes, self._lane[rows])
+        where = Text(self._id_end, self._run[rows])
+        return line_words(len(rows), [Text(self._async_ends, self._site[rows]), lanes, where, end])
+
+
+def name_events(tracks: pd.DataFrame, emulated: bool) -> list[str]:
+    """The events that name and order processes (the SMs) and threads (the warps of each CTA slot)."""
+    events = []
+    several = tracks["device"].nunique() > 1
+    for device, sm, pid in tracks[["device", "sm", "pid"]].drop_duplicates().to_numpy().tolist():
+        # What another tool recorded may know no SM and no warp.
+        name = f"GPU {device}" if sm < 0 else f"GPU {device} SM {sm}" if several else f"SM {sm}"
+        name += " (emulated)" if emulated else ""
+        events += [
+            _metadata("process_name", pid, 0, name=name),
+            _metadata("process_sort_index", pid, 0, sort_index=pid),
+        ]
+    for pid, tid, slot, warp, lane in tracks[["pid", "tid", "slot", "warp", "lane"]].to_numpy().tolist():
+        name = f"CTA slot {slot} warp {warp}" if warp >= 0 else f"kernels {slot}"
+        name += f" lane {lane}" if lane else ""
+        events.append(_metadata("thread_name", pid, tid, name=name))
+        events.append(_metadata("thread_sort_index", pid, tid, sort_index=tid))
+    return events
+
+
+def _metadata(event: str, pid: int, tid: int, **args: object) -> str:
+    return document_text({"name": event, "ph": "M", "pid": pid, "tid": tid, "args": args})
+
+
+def _event_start(name: str, kind: str, phase: str) -> str:
+    return f'}},\n{{"name":{string_text(name)},"cat":{string_text(kind)},{phase}'
+
+
+def _site_texts(sites: pd.DataFrame, lines: Ints) -> tuple[list[str], NDArray[np.int8]]:
+    """The texts that lines start with, and their forms: for each site one without and one with an iteration.
+
+    `lines` says how many lines have each text.
+    """
+    rows = list(zip(*(sites[name].tolist() for name in SITE_COLUMNS), strict=True))
+    home = {kernel: file for kernel, _, kind, file, _ in rows if kind == "kernel"}
+    texts, forms = [], []
+    for kernel, scope, kind, file, line in rows:
+        form = {"mark": MARK, "async": ASYNC}.get(kind, COMMON)
+        # Within a kernel only what lies in another file needs to say so.
+        source = "" if kind != "kernel" and home.get(kernel) == file else f'"file":{string_text(file)},'
+        text = f'{_event_start(scope, kind, PHASES[form])},"args":{{{source}"line":{line}'
+        texts += [text, text + ',"iter":']
+        forms += [form, form]
+    form_of_text = np.array(forms, np.int8)
+    lengths = np.array([len(text.encode()) for text in texts], np.int64)
+    complete = np.flatnonzero(form_of_text == COMMON)
+    shortest = complete[np.argsort(lengths[complete])]
+    share = np.cumsum(lines[shortest]) / max(lines[shortest].sum(), 1)
+    if len(shortest):
+        limit = lengths[shortest[np.searchsorted(share, COMMON_SHARE)]]
+        form_of_text[complete[lengths[complete] > limit]] = RARE
+    return texts, form_of_text

@@ -1,0 +1,311 @@
+"""The span table as compact text: what a trace file holds so that it can be read back exactly and fast.
+
+A column of integers becomes small differences from what its neighbours predict, then bytes, zlib and base64:
+about a byte and a half a span. `encode` and `decode` are each other's inverse for every table the schema
+allows, whatever the predictions are worth; all arithmetic is int64 and may wrap, which loses nothing.
+"""
+
+import base64
+import zlib
+from collections.abc import Callable, Mapping
+from concurrent.futures import Executor
+from itertools import pairwise
+from typing import Any
+
+import numpy as np
+import pandas as pd
+from numpy.typing import NDArray
+
+from profscope.analysis.summary import SITE_COLUMNS
+from profscope.schema import PAYLOAD_DTYPES, SPAN_DTYPES, spans_frame
+from profscope.traces.clock import Clock, fit_clock
+
+__all__ = ["decode", "encode", "pack", "run_starts", "stable_order", "unpack"]
+
+Ints = NDArray[np.int64]
+RUN_COLUMNS = ("launch", "cta", "sm", "warp")
+SITE_ORDERED = ("start_cycle", "duration_cycles")
+"""Streams packed site by site: one site's times are alike, which zlib turns into a sixth fewer bytes."""
+
+PIECE_ROWS = 1 << 17
+"""About how many rows are packed together: what one warp recorded is never cut."""
+
+NOISY = (*SITE_ORDERED, "start_ns", "end_ns")
+"""Streams with runs but no repeats: looking for runs alone takes half the time and finds no less."""
+
+CATEGORIES = ("kernel", "scope", "kind", "file")
+
+
+def encode(df: pd.DataFrame, site: Ints, table: pd.DataFrame, pool: Executor) -> Callable[[], dict[str, Any]]:
+    """Start packing a span table's columns in `pool`; what is returned waits for the JSON-able result.
+
+    `site` and `table` are those of `summary.sites`. The table is cut into pieces between runs, so
+    that several threads can pack it, and read it.
+    """
+    columns = {name: df[name].to_numpy() for name, dtype in SPAN_DTYPES.items() if dtype != "category"}
+    columns |= {"site": site, "async": (df["kind"] == "async").to_numpy()}
+    starts = run_starts(df)
+    cuts = np.unique(starts[np.searchsorted(starts, np.arange(0, len(df), PIECE_ROWS), side="right") - 1])
+    bounds = pairwise([*cuts.tolist(), len(df)])
+    pieces = [
+        pool.submit(_encode_piece, {name: values[begin:end] for name, values in columns.items()}, begin)
+        for begin, end in bounds
+    ]
+    payloads = {name: pool.submit(_payload, df[name]) for name in df.columns if name not in SPAN_DTYPES}
+    return lambda: {
+        "rows": len(df),
+        "categories": {name: _categories(df[name]) for name in CATEGORIES},
+        "sites": np.stack([_codes(table[name]) for name in SITE_COLUMNS], axis=1).tolist(),
+        "pieces": [piece.result() for piece in pieces],
+        "payloads": {name: payload.result() for name, payload in payloads.items()},
+    }
+
+
+def decode(data: dict[str, Any], pool: Executor) -> pd.DataFrame:
+    """The span table `encode` was given.
+
+    Raises KeyError, TypeError, ValueError or zlib.error for damaged data.
+    """
+    rows = data["rows"]
+    table = np.array(data["sites"], np.int64).reshape(-1, len(SITE_COLUMNS))
+    asynchronous = np.zeros(max(1, len(table)), np.bool_)
+    kinds = data["categories"]["kind"]["values"]
+    asynchronous[: len(table)] = [kinds[code] == "async" for code in table[:, SITE_COLUMNS.index("kind")]]
+    columns: dict[str, Any] = {
+        name: np.empty(rows, np.int32 if dtype == "category" else dtype)
+        for name, dtype in SPAN_DTYPES.items()
+    }
+    lengths = [piece["streams"]["site"]["count"] for piece in data["pieces"]]
+    if sum(lengths) != rows:
+        raise ValueError(f"the columns do not have {rows} rows")
+    begins = np.cumsum([0, *lengths]).tolist()
+
+    def fill(piece: dict[str, Any], begin: int) -> None:
+        found = _decode_piece(piece, begin, asynchronous)
+        site = found.pop("site")
+        found |= dict(zip(SITE_COLUMNS, table.T[:, site], strict=True))
+        for name, values in found.items():
+            columns[name][begin : begin + len(site)] = values
+
+    for _ in pool.map(fill, data["pieces"], begins[:-1]):
+        pass
+    for name in CATEGORIES:
+        columns[name] = _categorical(columns[name], data["categories"][name])
+    frame = spans_frame(columns)
+    for name, payload in data.get("payloads", {}).items():
+        frame[name] = _payload_column(payload, rows)
+    return frame
+
+
+def _encode_piece(column: dict[str, Any], begin: int) -> dict[str, Any]:
+    """Whole runs, from row `begin` of the table on, packed."""
+    asynchronous = column.pop("async")
+    column = {name: values.astype(np.int64) for name, values in column.items()}
+    rows = np.arange(begin, begin + len(column["site"]))
+    starts = _run_starts(column)
+    lengths = np.diff(starts, append=len(rows))
+    depth, duration = column["depth"], column["duration_cycles"]
+    start, end = column["start_cycle"], column["start_cycle"] + duration
+    start_ns, end_ns = column["start_ns"], column["start_ns"] + column["duration_ns"]
+    clock = fit_clock(lengths, column)
+    waited = np.flatnonzero(column["wait"] != -1)
+    after = column["wait"][waited] - rows[waited]
+    ended, by = _ended(waited, after, len(rows))
+    end_ns -= clock.at(end)
+    end_ns[ended] -= end_ns[by]
+    duration[ended] -= end[by] - start[ended]
+    known = duration.copy()
+    known[ended] = 0
+    streams = {
+        "run_length": lengths,
+        **{f"run_{name}": _differences(column[name][starts]) for name in RUN_COLUMNS},
+        "clock_ns": _differences(clock.ns),
+        "clock_fraction": clock.fraction,
+        "clock_rate": _differences(clock.rate),
+        "site": column["site"],
+        "depth": depth,
+        "iteration": _differences(column["iteration"]),
+        "start_cycle": _differences(start) - _step(depth, known, ended),
+        "duration_cycles": duration,
+        "start_ns": start_ns - clock.at(start),
+        "end_ns": end_ns,
+        "wait_row": _differences(waited),
+        "wait_after": after,
+    }
+    if not np.array_equal(column["parent"], _parents(depth, asynchronous, begin)):
+        streams["parent"] = column["parent"] - rows
+    order = stable_order(column["site"])
+    streams |= {name: streams[name][order] for name in SITE_ORDERED}
+    return {"streams": {name: pack(values, noisy=name in NOISY) for name, values in streams.items()}}
+
+
+def _decode_piece(piece: dict[str, Any], begin: int, asynchronous: NDArray[np.bool_]) -> dict[str, Ints]:
+    """The columns of a piece and `site`. `asynchronous` says it of each site."""
+    stream = {name: unpack(packed) for name, packed in piece["streams"].items()}
+    lengths, site, depth = stream["run_length"], stream["site"], stream["depth"]
+    rows = np.arange(begin, begin + len(site))
+    if lengths.sum() != len(rows) or any(len(stream[name]) != len(rows) for name in ("depth", "end_ns")):
+        raise ValueError(f"the columns do not have {len(rows)} rows from row {begin} on")
+    order = stable_order(site)
+    for name in SITE_ORDERED:
+        in_rows = np.empty(len(rows), np.int64)
+        in_rows[order] = stream[name]
+        stream[name] = in_rows
+    columns = {name: np.repeat(_sums(stream[f"run_{name}"]), lengths) for name in RUN_COLUMNS}
+    waited, duration = _sums(stream["wait_row"]), stream["duration_cycles"]
+    ended, by = _ended(waited, stream["wait_after"], len(rows))
+    known = duration.copy()
+    known[ended] = 0
+    start = _sums(stream["start_cycle"] + _step(depth, known, ended))
+    duration[ended] += start[by] + duration[by] - start[ended]
+    clock = Clock(
+        lengths, start, _sums(stream["clock_ns"]), stream["clock_fraction"], _sums(stream["clock_rate"])
+    )
+    start_ns, end_ns = stream["start_ns"] + clock.at(start), stream["end_ns"]
+    end_ns[ended] += end_ns[by]
+    end_ns += clock.at(start + duration)
+    wait = np.full(len(rows), -1)
+    wait[waited] = rows[waited] + stream["wait_after"]
+    parent = stream["parent"] + rows if "parent" in stream else _parents(depth, asynchronous[site], begin)
+    columns |= {"site": site, "depth": depth, "iteration": _sums(stream["iteration"]), "parent": parent}
+    columns |= {"start_cycle": start, "duration_cycles": duration, "wait": wait}
+    return columns | {"start_ns": start_ns, "duration_ns": end_ns - start_ns}
+
+
+def _ended(waited: Ints, after: Ints, rows: int) -> tuple[Ints, Ints]:
+    """Rows of a piece whose end follows from their wait's: those rows, and their waits' rows.
+
+    `waited` are the rows that have a wait, which is `after` rows later.
+    """
+    has_wait = np.zeros(rows, np.bool_)
+    has_wait[waited] = True
+    inside = (after >= -waited) & (after < rows - waited)
+    ended = waited[inside]
+    by = ended + after[inside]
+    plain = ~has_wait[by]
+    return ended[plain], by[plain]
+
+
+def run_starts(df: pd.DataFrame) -> Ints:
+    """The rows at which another warp's spans begin, int64 of shape (runs,)."""
+    return _run_starts({name: df[name].to_numpy() for name in RUN_COLUMNS})
+
+
+def _run_starts(columns: Mapping[str, NDArray[np.integer]]) -> Ints:
+    change = np.ones(len(columns["launch"]), np.bool_)
+    change[1:] = False
+    for name in RUN_COLUMNS:
+        values = columns[name]
+        change[1:] |= values[1:] != values[:-1]
+    return np.flatnonzero(change)
+
+
+def pack(values: Ints, *, noisy: bool = False) -> dict[str, Any]:
+    """Integers as text: zigzag, the fewest of 1, 2, 4 or 8 bytes each, byte planes, zlib, base64."""
+    folded = ((values << 1) ^ (values >> 63)).view(np.uint64)
+    top = int(folded.max(initial=0))
+    width = next(width for width in (1, 2, 4, 8) if top < 1 << (8 * width))
+    little = folded.astype(f"<u{width}").view(np.uint8).reshape(-1, width)
+    planes = np.ascontiguousarray(little.T).tobytes()
+    strategy = zlib.Z_RLE if noisy else zlib.Z_DEFAULT_STRATEGY
+    deflate = zlib.compressobj(1, zlib.DEFLATED, zlib.MAX_WBITS, zlib.DEF_MEM_LEVEL, strategy)
+    return {
+        "count": len(values),
+        "width": width,
+        "data": base64.b64encode(deflate.compress(planes) + deflate.flush()).decode("ascii"),
+    }
+
+
+def unpack(packed: dict[str, Any]) -> Ints:
+    """The integers `pack` was given, int64. Raises ValueError or zlib.error for damaged data."""
+    count, width = packed["count"], packed["width"]
+    planes = np.frombuffer(zlib.decompress(base64.b64decode(packed["data"], validate=True)), np.uint8)
+    little = np.ascontiguousarray(planes.reshape(width, count).T)
+    folded = little.view(f"<u{width}").reshape(count).astype(np.uint64)
+    return (folded >> np.uint64(1)).view(np.int64) ^ -(folded & np.uint64(1)).view(np.int64)
+
+
+def _differences(values: Ints) -> Ints:
+    return np.diff(values, prepend=np.int64(0))
+
+
+def _sums(values: Ints) -> Ints:
+    return np.cumsum(values, dtype=np.int64)
+
+
+def stable_order(group: Ints) -> Ints:
+    """The rows, group by group, in order within each; groups are numbered from 0."""
+    # numpy's stable sort is a radix sort for 16-bit keys: many times faster than for 64-bit ones.
+    few = int(group.max(initial=0)) < 1 << 16
+    return np.argsort(group.astype(np.uint16) if few else group, kind="stable")
+
+
+def _step(depth: Ints, duration: Ints, ended: Ints) -> Ints:
+    """How far a span is expected to start after the row before it: at once for its child, else at its end.
+
+    `ended` are rows that start with the row before them and say nothing themselves.
+    """
+    before = duration.copy()
+    before[ended] = duration[np.maximum(ended - 1, 0)]
+    step = np.zeros(len(depth), np.int64)
+    step[1:] = np.where(depth[1:] > depth[:-1], 0, before[:-1])
+    return step
+
+
+def _parents(depth: Ints, asynchronous: NDArray[np.bool_], begin: int) -> Ints:
+    """The parents that pre-order implies: the last synchronous row one level up; -1 at depth 0.
+
+    `begin` is the number of the first row.
+    """
+    parent = np.full(len(depth), -1, np.int64)
+    rows = np.arange(begin, begin + len(depth))
+    for level in range(1, int(depth.max(initial=0)) + 1):
+        mine = depth == level
+        above = np.where((depth == level - 1) & ~asynchronous, rows, -1)
+        parent[mine] = np.maximum.accumulate(above)[mine]
+    return parent
+
+
+def _payload(column: "pd.Series[Any]") -> dict[str, Any]:
+    """The rows that carry a value, and the values' bits; of a category, its number."""
+    if column.dtype == "category":
+        codes = column.cat.codes.to_numpy().astype(np.int32)
+        numbers = pd.Series(pd.arrays.IntegerArray(codes, codes < 0))
+        return _payload(numbers) | {"dtype": "category", "categories": _categories(column)}
+    carried = np.flatnonzero(column.notna().to_numpy())
+    floating = column.dtype == "float64"
+    values = column.to_numpy(np.float64 if floating else np.int64, na_value=np.nan if floating else 0)
+    bits = np.ascontiguousarray(values[carried]).view(np.int64)
+    return {"dtype": str(column.dtype), "rows": pack(_differences(carried)), "bits": pack(bits)}
+
+
+def _payload_column(payload: dict[str, Any], rows: int) -> Any:
+    if payload["dtype"] not in PAYLOAD_DTYPES:
+        raise ValueError(f"a payload column of dtype {payload['dtype']}")
+    carried, bits = _sums(unpack(payload["rows"])), unpack(payload["bits"])
+    if payload["dtype"] == "float64":
+        values = np.full(rows, np.nan)
+        values[carried] = bits.view(np.float64)
+        return values
+    if payload["dtype"] == "category":
+        codes = np.full(rows, -1, np.int64)
+        codes[carried] = bits
+        return _categorical(codes, payload["categories"])
+    integers, missing = np.zeros(rows, np.int32), np.ones(rows, np.bool_)
+    integers[carried], missing[carried] = bits, False
+    return pd.arrays.IntegerArray(integers, missing)
+
+
+def _codes(column: "pd.Series[Any]") -> Ints:
+    values = column.to_numpy() if column.name == "line" else column.cat.codes.to_numpy()
+    return values.astype(np.int64)
+
+
+def _categories(column: "pd.Series[Any]") -> dict[str, Any]:
+    values = column.cat.categories
+    return {"values": list(values), "dtype": str(values.dtype), "ordered": bool(column.cat.ordered)}
+
+
+def _categorical(codes: Ints, categories: dict[str, Any]) -> pd.Categorical:
+    values = pd.Index(categories["values"], dtype=categories["dtype"])
+    return pd.Categorical.from_codes(codes, categories=values, ordered=categories["ordered"])

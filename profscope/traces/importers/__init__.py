@@ -1,0 +1,1 @@
+"""Traces that are read: ours, torch.profiler's, Proton's."""

@@ -1,0 +1,272 @@
+"""A span table as Perfetto's track events, block by block: bytes at the speed of filling arrays.
+
+Each row is a packet that begins a slice and one that ends it (docs/perfetto-format.md). So is a mark, since
+Perfetto takes an instant for the parent of what follows in the same nanosecond.
+All packets are of one sequence, which starts afresh for every track: its clock counts from the packet
+before, the track and the names are those said at the start. So a packet holds what is new and little else.
+
+Fields of whole 32-bit words (`words`) make packets of few lengths, and the loop of a kernel
+the same bytes again and again but for its durations, which is what gzip is good at.
+"""
+
+from collections.abc import Iterator
+from functools import partial
+from itertools import chain, pairwise
+
+import numpy as np
+import pandas as pd
+from numpy.typing import NDArray
+
+from profscope.traces.perfetto.annotations import Part, annotations
+from profscope.traces.perfetto.arrows import number_arrows
+from profscope.traces.perfetto.names import SEQUENCE, TrackNames, kinds_of
+from profscope.traces.perfetto.protobuf import padded_varint, varint
+from profscope.traces.perfetto.slices import Drawing
+from profscope.traces.perfetto.words import (
+    SHORT_BITS,
+    Words,
+    constant,
+    fixed64,
+    long_varint,
+    short_varint,
+    table,
+)
+from profscope.traces.tracks import Tracks
+
+__all__ = ["EventPackets", "event_places"]
+
+Ints = NDArray[np.int64]
+Flags = NDArray[np.bool_]
+BLOCK_ROWS = 1 << 16
+SLICE_BEGIN, SLICE_END = 1, 2
+FLOW_BEGINS, FLOW_ENDS = 47 << 3 | 1, 48 << 3 | 1
+"""Tags of TrackEvent.flow_ids and terminating_flow_ids, 64 bits each."""
+
+TIMESTAMP = 8 << 3
+"""The tag of TracePacket.timestamp."""
+
+FLOW_WORDS = 3
+SHORT_PACKET = 127
+"""Bytes of a packet whose length takes one."""
+
+
+class EventPackets:
+    """The packets of a span table's events, made block by block."""
+
+    def __init__(
+        self,
+        df: pd.DataFrame,
+        site: Ints,
+        sites: pd.DataFrame,
+        tracks: Tracks,
+        drawing: Drawing,
+    ) -> None:
+        """`site` and `sites` are those of `profscope.analysis.summary.sites`; the table has rows."""
+        self._drawing, self._site = drawing, site
+        self._start, self._duration = df["start_ns"].to_numpy(), df["duration_ns"].to_numpy()
+        self._origin_ns = int(self._start.min())
+        self._is_mark = (sites["kind"] == "mark").to_numpy()
+        self._sites = _site_words(sites)
+        self._annotations = annotations(df)
+        self._names = TrackNames(sites, self._annotations, self._origin_ns)
+        self._arrows = number_arrows(df, tracks, drawing)
+        self._roots = np.flatnonzero(drawing.depth == 0)
+
+    def cuts(self) -> list[tuple[int, int]]:
+        """The drawn rows cut into blocks."""
+        count = len(self._site)
+        return list(pairwise([*range(0, count, BLOCK_ROWS), count]))
+
+    def block(self, begin: int, end: int) -> bytes:
+        """The packets of the drawn rows begin..end, in order.
+
+        Of spans that are open at the begin only the ends are, of those open at the end only the begins.
+        """
+        drawing = self._drawing
+        around = self._around(begin)
+        drawn = np.concatenate([around, np.arange(begin, end)])
+        rows, depth = drawing.rows[drawn], drawing.depth[drawn]
+        at_begin, at_end = event_places(depth)
+        times = np.empty(len(at_begin) + len(at_end), np.int64)
+        times[at_begin] = self._start[rows]
+        times[at_end] = self._end(rows)
+        step = np.diff(times, prepend=0)
+        # Without the begins, which come first, and the ends, which come last, of other blocks.
+        at_begin, rows, depth = (of[len(around) :] for of in (at_begin, rows, depth))
+        at_end = at_end[at_end < len(times) - (drawing.depth[end] if end < len(drawing.depth) else 0)]
+        step[at_begin[0]] = times[at_begin[0]] - self._time_before(begin)
+        first_rows, fresh = self._sections(begin, end)
+        opening = at_begin[first_rows]
+        step[opening[fresh]] = times[opening[fresh]] - self._origin_ns
+        begins = self._begins(rows, depth == 0, step[at_begin])
+        ends = _Events(step[at_end], np.full(len(at_end), SLICE_END), [])
+        width = np.zeros(len(times), np.int64)
+        width[at_begin], width[at_end] = begins.width, ends.width
+        offset = np.cumsum(width) - width
+        words = np.empty(int(width.sum()), "<u4")
+        begins.fill(words, offset[at_begin])
+        ends.fill(words, offset[at_end])
+        data = words.data.cast("B")
+        cuts = pairwise([*(4 * offset[opening]).tolist(), len(data)])
+        tracks = np.searchsorted(drawing.first, begin + first_rows, "right").tolist()
+        names = self._names.used(rows, self._site[rows], first_rows)
+        sections = zip(tracks, fresh.tolist(), names, cuts, strict=True)
+        return b"".join(
+            piece
+            for track, new, name, (at, to) in sections
+            for piece in (self._names.start(track) if new else b"", name, data[at:to])
+        )
+
+    def _end(self, rows: Ints) -> Ints:
+        lasts = np.where(self._is_mark[self._site[rows]], 0, self._duration[rows])
+        end: Ints = self._start[rows] + lasts
+        return end
+
+    def _around(self, place: int) -> Ints:
+        """The places of the spans that the one drawn at a place lies in, outermost first."""
+        depth = self._drawing.depth
+        root = int(self._roots[np.searchsorted(self._roots, place, "right") - 1])
+        above = [np.flatnonzero(depth[root:place] == level)[-1] for level in range(depth[place])]
+        return root + np.array(above, np.int64)
+
+    def _time_before(self, place: int) -> int:
+        """When the event before the begin of what is drawn at a place is."""
+        if place == 0:
+            return self._origin_ns
+        rows, depth = self._drawing.rows, self._drawing.depth
+        if depth[place] > depth[place - 1]:
+            return int(self._start[rows[place - 1]])
+        root = self._roots[np.searchsorted(self._roots, place) - 1]
+        sibling = root + np.flatnonzero(depth[root:place] == depth[place])[-1]
+        return int(self._end(rows[sibling : sibling + 1])[0])
+
+    def _begins(self, rows: Ints, roots: Flags, step: Ints) -> "_Events":
+        site, everywhere = self._site[rows], np.ones(len(rows), np.bool_)
+        parts = [
+            Part(everywhere, self._sites.shape[1], lambda at: iter(self._sites.take(site[at], axis=0).T))
+        ]
+        if self._arrows is not None:
+            begins, first = self._arrows.begins[rows], self._arrows.first[rows]
+            count = self._arrows.first[rows + 1] - first
+            parts.append(Part(begins > 0, FLOW_WORDS, lambda at: _flow(FLOW_BEGINS, begins[at])))
+            for most in np.unique(count[count > 0]).tolist():
+                parts.append(Part(count == most, FLOW_WORDS * most, partial(self._flow_ends, first, most)))
+        parts += [one.part(rows, roots) for one in self._annotations]
+        return _Events(step, np.full(len(rows), SLICE_BEGIN), parts)
+
+    def _flow_ends(self, first: Ints, count: int, at: Ints) -> Iterator[Words | int]:
+        assert self._arrows is not None
+        for number in range(count):
+            yield from _flow(FLOW_ENDS, self._arrows.ends[first[at] + number])
+
+    def _sections(self, begin: int, end: int) -> tuple[Ints, Flags]:
+        """Where in a block tracks begin or go on, and which of them begin."""
+        first = self._drawing.first
+        inside = np.unique(first[np.searchsorted(first, begin, "right") : np.searchsorted(first, end)])
+        opening = np.concatenate([[begin], inside])
+        return opening - begin, np.isin(opening, first)
+
+
+class _Events:
+    """Packets of events that begin alike and go on as their `parts` say."""
+
+    def __init__(self, step: Ints, kind: Ints, parts: list[Part]) -> None:
+        """`step` is the time since the event before, in ns."""
+        far = (step < 0) | (step >= 1 << SHORT_BITS)
+        number = kind * 2 + far
+        for part in parts:
+            number = number * 2 + part.has
+            if len(number) and int(number.max()) >= 1 << 16:
+                number = np.unique(number, return_inverse=True)[1]
+        self._step, self._groups = step, []
+        self.width = np.empty(len(step), np.int64)
+        for value in np.flatnonzero(np.bincount(number)).tolist():
+            at = np.flatnonzero(number == value)
+            mine = [part for part in parts if part.has[at[0]]]
+            words = sum(part.width for part in mine)
+            header = _Header(int(kind[at[0]]), 4 * words, bool(far[at[0]]))
+            self.width[at] = header.width + words
+            self._groups.append((at, header, mine))
+
+    def fill(self, words: Words, offset: Ints) -> None:
+        """Write the packets; event by event, `offset` says where."""
+        for at, header, parts in self._groups:
+            to = offset[at]
+            own = (column for part in parts for column in part.words(at))
+            for column in chain(header.before(), own, header.after(self._step[at])):
+                words[to] = column
+                to += 1
+
+
+class _Header:
+    """What packets of a form have before and after what is their own: lengths, sequence, kind of event, time.
+
+    The fields of a TracePacket may come in any order.
+    """
+
+    def __init__(self, kind: int, own_bytes: int, far: bool) -> None:
+        """far: the time needs more than `SHORT_BITS`."""
+        event_bytes = 2 + own_bytes
+        packet_bytes = 2 + 2 + event_bytes + 4
+        self._far = far or packet_bytes > SHORT_PACKET
+        if self._far:
+            event_bytes = 4 + own_bytes
+            packet_bytes = 4 + 8 + event_bytes + 12
+            self._before = b"\x0a" + padded_varint(packet_bytes, 7) + b"\x50" + padded_varint(SEQUENCE, 3)
+            self._before += b"\x5a" + padded_varint(event_bytes, 7) + b"\x48" + padded_varint(kind, 3)
+        else:
+            self._before = bytes([0x0A, packet_bytes, 0x50, SEQUENCE, 0x5A, event_bytes, 0x48, kind])
+        self.width = len(self._before) // 4 + (3 if self._far else 1)
+
+    def before(self) -> Iterator[int]:
+        return constant(self._before)
+
+    def after(self, step: Ints) -> Iterator[Words]:
+        if self._far:
+            yield from long_varint(TIMESTAMP, step)
+        else:
+            yield short_varint(TIMESTAMP, step)
+
+
+def event_places(depth: Ints) -> tuple[Ints, Ints]:
+    """Where spans begin and end among the events of a track: a span ends after all that lies in it.
+
+    `depth` is that of spans in pre-order, at most one more than the depth before.
+    """
+    count = len(depth)
+    number = np.arange(count)
+    # Before a span's begin: all begins so far, and the ends of all but what is open.
+    at_begin = 2 * number - depth
+    after = np.empty(count, np.int64)
+    for level in range(int(depth.max(initial=-1)), -1, -1):
+        number = number[depth[number] <= level]
+        here = depth[number] == level
+        after[number[here]] = np.append(number[1:], count)[here]
+    return at_begin, 2 * after - depth - 1
+
+
+def _flow(tag: int, flow: Ints) -> Iterator[Words | int]:
+    yield from constant(padded_varint(tag, 4))
+    yield from fixed64(flow)
+
+
+def _site_words(sites: pd.DataFrame) -> Words:
+    """Each site's name, category and source location, as numbers of what is interned; shape (sites, width).
+
+    All are numbered from 1, kinds as they first appear, names and locations as their sites. A site of no
+    known file and line has no location.
+    """
+    few = len(sites) < 1 << 7
+    kinds = kinds_of(sites)
+    rows = []
+    for iid, (kind, file, line) in enumerate(
+        zip(sites["kind"], sites["file"], sites["line"], strict=True), 1
+    ):
+        category = kinds.index(kind) + 1
+        name = b"\x50" + padded_varint(iid, 1 if few else 3) + b"\x18"
+        if file or line:
+            source = varint(34 << 3) + padded_varint(iid, 2 if few else 4)
+            rows.append(name + padded_varint(category, 1) + source)
+        else:
+            rows.append(name + padded_varint(category, 5 if few else 7))
+    return table(rows)

@@ -1,0 +1,216 @@
+"""Which track each span is drawn on: SM -> CTA slot -> warp, with never two overlapping spans on one track.
+
+A CTA takes the lowest slot of its SM that is free for all its time, as a CTA takes a place on the SM, so an
+SM has as many slots as it ever ran CTAs at once. Synchronous spans nest on their warp's track; a warp whose
+spans do not nest (an imported trace may hold such) is spread over lanes. Async spans get their own lanes.
+"""
+
+import heapq
+from dataclasses import dataclass
+
+import numpy as np
+import pandas as pd
+from numpy.typing import NDArray
+
+from profscope.traces.compact import run_starts, stable_order
+
+__all__ = ["Tracks", "assign_tracks", "interval_slots", "nesting_lanes"]
+
+Ints = NDArray[np.int64]
+Flags = NDArray[np.bool_]
+
+
+@dataclass(frozen=True)
+class Tracks:
+    """Where a span table's rows are drawn.
+
+    table       one row per track, in order: pid, tid, device, sm, slot, warp, lane
+    run         each row's run, the spans of one warp that share a track, shape (rows,)
+    first       each run's first row, shape (runs,)
+    track       each run's track, its number in `table`, shape (runs,)
+    async_lane  each async row's lane, unique over the trace; -1 for other rows, shape (rows,)
+    spread      the runs of a warp whose spans do not nest, which lie on several tracks
+    """
+
+    table: pd.DataFrame
+    run: Ints
+    first: Ints
+    track: Ints
+    async_lane: Ints
+    spread: Ints
+
+
+def assign_tracks(df: pd.DataFrame, device: Ints) -> Tracks:
+    """Lay a span table out; `device` is each row's GPU, shape (rows,)."""
+    first = run_starts(df)
+    lengths = np.diff(first, append=len(df))
+    run = np.repeat(np.arange(len(first)), lengths)
+    synchronous = (df["kind"] != "async").to_numpy()
+    start = df["start_ns"].to_numpy()
+    end = start + df["duration_ns"].to_numpy()
+    slot = _cta_slots(df, device, first, start, np.where(synchronous, end, start))
+    # A run whose spans do not nest is split: what lane 0 cannot hold becomes runs of its own.
+    split_first: list[int] = []
+    split_from: list[int] = []
+    split_lane: list[int] = []
+    for stray in _runs_that_overlap(df, run, synchronous, start, end).tolist():
+        rows = np.flatnonzero(synchronous[first[stray] : first[stray] + lengths[stray]]) + first[stray]
+        lanes = nesting_lanes(start[rows], end[rows])
+        for lane in range(1, int(lanes.max()) + 1):
+            moved = rows[lanes == lane]
+            run[moved] = len(first) + len(split_first)
+            split_first.append(int(moved[0]))
+            split_from.append(stray)
+            split_lane.append(lane)
+    slot = np.append(slot, slot[np.array(split_from, np.int64)])
+    lane_of_run = np.append(np.zeros(len(first), np.int64), np.array(split_lane, np.int64))
+    first = np.append(first, np.array(split_first, np.int64))
+    key = [device[first], df["sm"].to_numpy()[first], slot, df["warp"].to_numpy()[first], lane_of_run]
+    track, table = _number_tracks(np.stack(key).astype(np.int64))
+    rows = np.flatnonzero(~synchronous)
+    lanes = _async_lanes(df, rows, track[run[rows]], start, end)
+    spread = np.append(
+        np.unique(np.array(split_from, np.int64)), np.arange(len(slot) - len(split_from), len(slot))
+    )
+    return Tracks(table, run, first, track, lanes, spread)
+
+
+def interval_slots(group: Ints, start: Ints, end: Ints) -> Ints:
+    """Give each interval the lowest slot of its group that no overlapping interval has, from 0.
+
+    Intervals that touch do not share a slot. All arrays have shape (intervals,).
+    """
+    slots = np.zeros(len(group), np.int64)
+    order = np.lexsort((start, group))
+    current = None
+    busy: list[tuple[int, int]] = []
+    free: list[int] = []
+    used = 0
+    for at, key, begin, finish in zip(
+        order.tolist(), group[order].tolist(), start[order].tolist(), end[order].tolist(), strict=True
+    ):
+        if key != current:
+            current, busy, free, used = key, [], [], 0
+        while busy and busy[0][0] < begin:
+            heapq.heappush(free, heapq.heappop(busy)[1])
+        if free:
+            slot = heapq.heappop(free)
+        else:
+            slot, used = used, used + 1
+        slots[at] = slot
+        heapq.heappush(busy, (finish, slot))
+    return slots
+
+
+def nesting_lanes(start: Ints, end: Ints) -> Ints:
+    """Spread one warp's spans over lanes so that those of a lane nest: the first lane that takes each."""
+    lanes = np.zeros(len(start), np.int64)
+    open_ends: list[list[int]] = []
+    order = np.lexsort((-end, start))
+    for at, begin, finish in zip(order.tolist(), start[order].tolist(), end[order].tolist(), strict=True):
+        lane = next(
+            (lane for lane, ends in enumerate(open_ends) if _holds(ends, begin, finish)), len(open_ends)
+        )
+        if lane == len(open_ends):
+            open_ends.append([])
+        open_ends[lane].append(finish)
+        lanes[at] = lane
+    return lanes
+
+
+def _holds(ends: list[int], begin: int, finish: int) -> bool:
+    """Whether a lane, whose open spans end at `ends`, can hold a span; closes those that end before it."""
+    while ends and ends[-1] <= begin:
+        ends.pop()
+    return not ends or finish <= ends[-1]
+
+
+def _cta_slots(df: pd.DataFrame, device: Ints, first: Ints, start: Ints, end: Ints) -> Ints:
+    """The slot of each run's CTA, shape (runs,)."""
+    if not len(df):
+        return np.zeros(0, np.int64)
+    launch, cta, sm = (df[name].to_numpy()[first] for name in ("launch", "cta", "sm"))
+    change = np.ones(len(first), np.bool_)
+    change[1:] = (np.diff(launch) != 0) | (np.diff(cta) != 0) | (np.diff(sm) != 0)
+    opening = np.flatnonzero(change)
+    begin = np.minimum.reduceat(start, first[opening])
+    finish = np.maximum.reduceat(end, first[opening])
+    place = device[first[opening]] * (int(sm.max()) + 2) + sm[opening]
+    return np.repeat(interval_slots(place, begin, finish), np.diff(opening, append=len(first)))
+
+
+def _runs_that_overlap(df: pd.DataFrame, run: Ints, synchronous: Flags, start: Ints, end: Ints) -> Ints:
+    """The runs whose synchronous spans do not nest in ns as parent and depth say."""
+    parent, depth = df["parent"].to_numpy(), df["depth"].to_numpy()
+    inner = synchronous & (parent >= 0) & (parent < len(df))  # a selection of rows may lack the parent
+    above = np.where(inner, parent, 0)
+    outside = (start < start[above]) | (end > end[above])
+    wrong = [np.flatnonzero(inner & outside)]
+    for level in range(int(depth.max(initial=-1)) + 1):
+        # Of one depth and parent, each must end before the next starts.
+        rows = np.flatnonzero((depth == level) & synchronous)
+        before, after = rows[:-1], rows[1:]
+        overlap = (
+            (start[after] < end[before]) & (parent[before] == parent[after]) & (run[before] == run[after])
+        )
+        wrong.append(after[overlap])
+    return np.unique(run[np.concatenate(wrong)])
+
+
+def _number_tracks(keys: Ints) -> tuple[Ints, pd.DataFrame]:
+    """Number tracks by the rows of `keys`: device, SM, slot, warp, lane. An SM is a process to the viewer."""
+    code = np.zeros(keys.shape[1], np.int64)
+    for values in keys:
+        least = int(values.min(initial=0))
+        code = code * (int(values.max(initial=0)) - least + 1) + values - least
+    _, first, track = np.unique(code, return_index=True, return_inverse=True)
+    table = pd.DataFrame(dict(zip(["device", "sm", "slot", "warp", "lane"], keys[:, first], strict=True)))
+    changed = (table["device"].diff() != 0) | (table["sm"].diff() != 0)
+    table.insert(0, "pid", changed.cumsum())
+    # Perfetto takes a thread with its process's number for the process's main thread, so they must differ.
+    above = 1000 * (1 + int(table["pid"].max()) // 1000) if len(table) else 0
+    table.insert(1, "tid", above + np.arange(len(table)))
+    return track, table
+
+
+def _async_lanes(df: pd.DataFrame, rows: Ints, track: Ints, start: Ints, end: Ints) -> Ints:
+    """Lanes by track and scope; `track` is of `rows`, in order of time on each."""
+    lanes = np.full(len(df), -1, np.int64)
+    if len(rows):
+        scope = df["scope"].cat.codes.to_numpy()[rows].astype(np.int64)
+        group, _ = pd.factorize(track * (int(scope.max()) + 1) + scope)
+        slot = _queue_slots(group, start[rows], end[rows])
+        lanes[rows] = pd.factorize(group * (int(slot.max()) + 1) + slot)[0]
+    return lanes
+
+
+def _in_time(group: Ints, start: Ints, end: Ints) -> Ints:
+    """The order by group, start and end; little to do where each group's intervals are in order of time."""
+    order = stable_order(group)
+    before, after = order[:-1], order[1:]
+    later = (start[after] > start[before]) | ((start[after] == start[before]) & (end[after] >= end[before]))
+    return order if (later | (group[after] != group[before])).all() else np.lexsort((end, start, group))
+
+
+def _queue_slots(group: Ints, start: Ints, end: Ints) -> Ints:
+    """As `interval_slots`, and fast where each group is a queue: what began first ends first.
+
+    As many as are ever under way at once then take turns.
+    """
+    order = _in_time(group, start, end)
+    group, start, end = group[order], start[order], end[order]
+    same = group[1:] == group[:-1]
+    slots = np.empty(len(order), np.int64)
+    if (same & (end[1:] < end[:-1])).any():
+        slots[order] = interval_slots(group, start, end)
+        return slots
+    # Ends rise within a group, and groups are set apart, so that one search serves all.
+    apart = int(end.max()) - int(start.min()) + 2
+    keys = group * apart + (end - int(start.min()))
+    row = np.arange(len(order))
+    under_way = row - np.searchsorted(keys, group * apart + (start - int(start.min())))
+    first = np.flatnonzero(np.append(True, ~same))
+    turns = np.maximum.reduceat(under_way, first) + 1
+    count = np.diff(first, append=len(order))
+    slots[order] = (row - np.repeat(first, count)) % np.repeat(turns, count)
+    return slots

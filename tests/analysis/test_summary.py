@@ -1,0 +1,105 @@
+"""The summary against plain pandas."""
+
+import numpy as np
+import pandas as pd
+import pytest
+from hypothesis import given
+
+from profscope.analysis.summary import SITE_COLUMNS, self_times, sites
+from profscope.analysis.work import WORK_COLUMNS
+from profscope.profiles import Profile
+from tests.support.profiles import profile_metadata, profiles, regular_profile
+
+
+@given(profiles())
+def test_counts_totals_and_percentiles_match_pandas(profile: Profile) -> None:
+    df = profile.df
+    summary = profile.summary()
+    own = {unit: slow_self_times(df, f"duration_{unit}") for unit in ("ns", "cycles")}
+    assert summary["count"].sum() == len(df)
+    assert not summary.duplicated(list(SITE_COLUMNS)).any()
+    for row in summary.itertuples():
+        wanted = [getattr(row, name) for name in SITE_COLUMNS]
+        rows = np.logical_and.reduce(
+            [df[name] == value for name, value in zip(SITE_COLUMNS, wanted, strict=True)]
+        )
+        assert row.count == rows.sum()
+        for unit in ("ns", "cycles"):
+            durations = df.loc[rows, f"duration_{unit}"]
+            assert getattr(row, f"total_{unit}") == durations.sum()
+            assert getattr(row, f"self_{unit}") == own[unit][rows].sum()
+            assert getattr(row, f"mean_{unit}") == pytest.approx(durations.mean())
+            assert getattr(row, f"max_{unit}") == durations.max()
+            for name, fraction in (("p50", 0.5), ("p90", 0.9), ("p99", 0.99)):
+                nearest = np.quantile(durations, fraction, method="inverted_cdf")
+                assert getattr(row, f"{name}_{unit}") == nearest
+
+
+def slow_self_times(df: pd.DataFrame, column: str) -> np.ndarray:
+    own = df[column].to_numpy().copy()
+    own[(df["kind"] == "async").to_numpy()] = 0
+    for row in df.itertuples():
+        if row.parent >= 0 and row.kind != "async":
+            own[row.parent] -= getattr(row, column)
+    return own
+
+
+@given(profiles())
+def test_self_times_of_a_kernel_add_up_to_its_warp_time(profile: Profile) -> None:
+    for unit in ("ns", "cycles"):
+        roots = profile.df[(profile.df["depth"] == 0)]
+        assert self_times(profile.df, f"duration_{unit}").sum() == roots[f"duration_{unit}"].sum()
+    share = profile.summary().groupby("kernel", observed=True)["share"].sum()
+    assert ((share - 1).abs() < 1e-9)[share > 0].all()
+
+
+def test_units_are_in_the_names() -> None:
+    names = ["count", "share"]
+    names += [
+        f"{name}_{unit}"
+        for name in ("total", "self", "mean", "p50", "p90", "p99", "max")
+        for unit in ("ns", "cycles")
+    ]
+    summary = regular_profile().summary()
+    assert set(summary.columns) == {
+        *SITE_COLUMNS,
+        *names,
+        "sampled",
+        "launches",
+        "launches_seen",
+        *WORK_COLUMNS,
+    }
+    assert (
+        summary.dtypes[[name for name in names if name not in ("share", "mean_ns", "mean_cycles")]] == "int64"
+    ).all()
+
+
+def test_an_emulated_summary_says_so_where_it_is_printed() -> None:
+    profile = regular_profile()
+    emulated = Profile(profile.df, profile.launches, profile_metadata("emulator"))
+    assert "EMULATED" in emulated.summary().to_string()
+    assert "EMULATED" in repr(emulated)
+    assert "EMULATED" not in profile.summary().to_string() + repr(profile)
+
+
+def test_heaviest_first_and_shares_of_a_known_profile() -> None:
+    summary = regular_profile(launches=1, ctas=8, warps=4, iterations=10).summary()
+    assert summary["scope"].iloc[0] == "wait"
+    assert summary["self_ns"].is_monotonic_decreasing
+    assert summary["share"].sum() == pytest.approx(1)
+
+
+def test_the_summary_of_nothing_is_empty_with_its_columns() -> None:
+    summary = Profile().summary()
+    assert len(summary) == 0
+    assert list(summary.columns) == list(regular_profile().summary().columns)
+
+
+@given(profiles())
+def test_sites_are_numbered_by_first_appearance(profile: Profile) -> None:
+    site, table = sites(profile.df)
+    for name in SITE_COLUMNS:
+        assert table[name].iloc[site].tolist() == profile.df[name].tolist()
+    first = pd.Series(site).drop_duplicates().tolist()
+    assert first == sorted(first)
+    assert not table.duplicated().any()

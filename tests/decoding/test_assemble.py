@@ -1,0 +1,140 @@
+"""From decoded launches to the tables: rows, order, parents, launches, notes."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from instrument_passes.records import LAUNCH_HEADER
+from profscope.decoding.areas import headers, packed_headers
+from profscope.decoding.assemble import assemble
+from profscope.decoding.raw import RawLaunch
+from profscope.profiles import Profile
+from tests.decoding.test_decode import BODY, bodies, launches
+from tests.support.synth import Launch, Loop, Program, Scope, Work, launch, write_headers
+
+LOOPS = (Scope((Work(5), Loop((3, 0), (*BODY, Loop((2, 1), BODY))))), Work(9))
+
+
+def assembled(made: Sequence[Launch], ctas: int | None = None, notes: Sequence[str] = ()) -> Profile:
+    raws = []
+    for index, one in enumerate(made):
+        areas = (len(one.buffer) - LAUNCH_HEADER.itemsize) // one.manifest.cta_bytes(4)
+        raws.append(RawLaunch(index, one.manifest, 0, 7, ctas or areas, one.buffer))
+    return assemble(raws, {"backend": "gpu"}, notes)
+
+
+@given(body=bodies, options=launches)
+def test_any_program_gives_sound_tables(body: tuple[object, ...], options: dict[str, int]) -> None:
+    made = launch([Program(body, 2)], **options)  # type: ignore[arg-type]
+    profile = assemble([RawLaunch(0, made.manifest, 0, 0, options["ctas"], made.buffer)], {"backend": "gpu"})
+    assert profile.validate() == []
+    assert len(profile.df) == len(made.spans)
+
+
+def test_every_span_is_a_row_under_its_parent() -> None:
+    made = launch([Program(LOOPS, 2)], ctas=3)
+    df = assembled([made]).df
+    sites = {span.name: span for span in made.manifest.sections[0].spans}
+    found = []
+    for row in df.itertuples():
+        chain = []
+        at = row
+        while True:
+            chain.append(
+                (sites[at.scope].id, at.start_cycle, at.start_cycle + at.duration_cycles, at.iteration)
+            )
+            if at.parent < 0:
+                break
+            at = next(df.iloc[[at.parent]].itertuples())
+        found.append((row.cta, row.warp, row.sm, tuple(chain)))
+    expected = []
+    for seen in made.spans:
+        chain, above = [], seen
+        while above is not None:
+            chain.append((above.span, above.start, above.end, above.iteration))
+            above = above.parent  # type: ignore[assignment]
+        expected.append((seen.cta, seen.warp, seen.sm, tuple(chain)))
+    assert sorted(found) == sorted(expected)
+
+
+def test_rows_stand_in_order_of_launch_cta_warp_and_time() -> None:
+    df = assembled([launch([Program(LOOPS, 2)], ctas=3), launch([Program(BODY, 1)], ctas=2, seed=5)]).df
+    keys = list(zip(df["launch"], df["cta"], df["warp"], df["start_cycle"], df["depth"], strict=True))
+    assert keys == sorted(keys)
+    assert df["launch"].nunique() == 2
+
+
+def test_times_follow_the_fitted_clock() -> None:
+    made = launch([Program((Work(2_000_000), *BODY))], ctas=20)
+    profile = assembled([made])
+    (row,) = profile.launches.itertuples()
+    assert row.clock_ghz == pytest.approx(2.0, rel=1e-3)  # what the made-up headers say
+    expected = profile.df["duration_cycles"] / 2
+    assert np.abs(profile.df["duration_ns"] - expected).max() <= 2 * row.ns_uncertainty + 1
+    assert profile.df["start_ns"].min() == row.start_ns
+    assert (profile.df["start_ns"] + profile.df["duration_ns"]).max() == row.end_ns
+
+
+def test_a_launch_row_says_what_ran_and_what_is_missing() -> None:
+    made = launch([Program((Loop((100,), BODY),), 2)], ctas=4)
+    profile = assembled([made], notes=["said before"])
+    (row,) = profile.launches.itertuples()
+    assert (row.kernel, row.grid_x, row.ctas, row.num_warps, row.stream) == ("made_up", 4, 4, 2, 7)
+    assert (row.records, row.dropped) == (made.records, made.dropped)
+    assert row.profile_bytes == made.buffer.nbytes
+    said, dropped = profile.metadata["notes"]
+    assert said == "said before"
+    assert f"the oldest {made.dropped} of {made.records + made.dropped} records" in dropped
+
+
+def test_a_cta_that_wrote_nothing_is_reported() -> None:
+    made = launch([Program(BODY)], ctas=3)
+    made.buffer[-made.manifest.cta_bytes(4) :] = 0
+    profile = assembled([made])
+    assert profile.launches["ctas"].tolist() == [2]
+    assert profile.metadata["notes"] == ["made_up: 1 CTAs wrote nothing, or did not come to their end"]
+
+
+@given(strides=st.integers(0, 3))
+def test_sampled_ctas_are_reported(strides: int) -> None:
+    made = launch([Program(BODY)], ctas=9, stride_log2=strides)
+    notes = assembled([made], ctas=9).metadata["notes"]
+    recorded = -(-9 // (1 << strides))
+    assert notes == (
+        []
+        if strides == 0
+        else [f"made_up: {recorded} of 9 CTAs were recorded, at regular distances in the grid"]
+    )
+
+
+def test_nothing_was_launched() -> None:
+    profile = assemble([], {"backend": "gpu"})
+    assert profile.validate() == []
+    assert profile.df.empty
+    assert profile.launches.empty
+
+
+def test_devices_do_not_share_their_clocks() -> None:
+    """A launch too short for a slope of its own takes its device's, not the mean over all devices."""
+    made = [
+        launch([Program((Work(length),))], ctas=6, seed=seed) for seed, length in ((1, 50), (2, 50_000_000))
+    ]
+    raws = [RawLaunch(i, one.manifest, i // 2, 0, 6, one.buffer.copy()) for i, one in enumerate(made * 2)]
+    for raw in raws[2:]:  # the second device ticks half as fast
+        packed = packed_headers(raw.buffer, 6, raw.manifest.cta_bytes(4))
+        times = headers(raw.buffer, raw.manifest)
+        clock, ns = (
+            [times[f"{at}_{what}"].astype(np.int64) for at in ("start", "end")]
+            for what in ("clock", "globaltimer")
+        )
+        write_headers(packed, times["cta"], times["sm"], clock, [2 * each for each in ns])
+    both = assemble(raws, {"backend": "gpu"}).launches
+    alone = [assemble(raws[at : at + 2], {"backend": "gpu"}).launches for at in (0, 2)]
+    for name in ("clock_ghz", "start_ns", "end_ns", "ns_uncertainty"):
+        assert both[name].tolist() == [value for each in alone for value in each[name]]
+    assert both["clock_ghz"].round(2).tolist() == [2.0, 2.0, 1.0, 1.0]

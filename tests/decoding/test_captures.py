@@ -1,0 +1,83 @@
+"""Buffers that a GPU wrote (tests/data, by tests/gpu/capture.py) decode to what the slow decoder finds."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+
+from instrument_passes.manifest import Manifest
+from profscope.decoding.areas import headers
+from profscope.decoding.assemble import assemble
+from profscope.decoding.decode import decode
+from profscope.decoding.raw import RawLaunch
+from profscope.recording.programs import manifest_in
+from tests.decoding.test_decode import seen
+from tests.gpu.capture import capture
+from tests.kernels.cases import cases
+from tests.support import processor
+from tests.support.slow_decode import slow_decode
+
+FILES = sorted((Path(__file__).parents[1] / "data").glob("*.npz"))
+
+
+def check(path: Path) -> dict[str, Any]:
+    """Everything that must hold of a captured launch; returns what the file says about itself."""
+    with np.load(path) as arrays:
+        buffer = arrays["buffer"]
+        manifest_text, ttgir, about = (
+            arrays[name].tobytes().decode() for name in ("manifest", "ttgir", "info")
+        )
+    manifest, info = Manifest.from_json(manifest_text), json.loads(about)
+    assert manifest_in(ttgir) == manifest
+    decoded = decode(buffer, manifest)
+    slow = slow_decode(buffer, manifest)
+    assert seen(decoded, manifest) == sorted(slow.spans, key=repr)
+    assert decoded.dropped == slow.dropped == info["dropped"]
+    assert (len(decoded.span), decoded.records) == (info["spans"], info["records"])
+    assert decoded.unmatched == 0
+    assert decoded.anomalies == ()
+    raw = RawLaunch(info["launch"], manifest, 0, 0, len(decoded.headers), buffer)
+    profile = assemble([raw], {"backend": "gpu"})
+    assert profile.validate() == []
+    recorded = profile.df[profile.df["kind"] != "async"]  # what was in flight is worked out, not recorded
+    assert len(recorded) == info["spans"] > 0
+    return dict(info)
+
+
+@pytest.mark.skipif(not FILES, reason="no captured buffers in tests/data")
+@pytest.mark.parametrize("path", FILES, ids=lambda path: path.stem)
+def test_captured_buffer(path: Path) -> None:
+    info = check(path)
+    assert path.stat().st_size < 100_000, "captures are kept small"
+    assert "emulator" not in info["device"]
+
+
+def test_what_capture_writes_can_be_checked(tmp_path: Path) -> None:
+    case = next(case for case in cases("small") if case.name == "while")
+    (path,) = capture(case, "heavy", 16, tmp_path, "emulator")
+    info = check(path)
+    assert info["dropped"] > 0
+    assert torch.cuda.is_available() or info["device"] == "profscope emulator"
+
+
+@pytest.mark.skipif(not FILES, reason="no captured buffers in tests/data")
+@pytest.mark.skipif(processor.unavailable() is not None, reason=str(processor.unavailable()))
+def test_perfetto_takes_what_a_gpu_wrote(tmp_path: Path) -> None:
+    launches = []
+    for index, path in enumerate(FILES):
+        with np.load(path) as arrays:
+            manifest = Manifest.from_json(arrays["manifest"].tobytes().decode())
+            buffer = arrays["buffer"]
+        launches.append(RawLaunch(index, manifest, 0, 0, len(headers(buffer, manifest)), buffer))
+    profile = assemble(launches, {"backend": "gpu"})
+    profile.save(tmp_path / "trace.json")
+    with processor.Processor(tmp_path / "trace.json") as perfetto:
+        assert perfetto.errors() == []
+        assert perfetto.query("select count(*) from slice") == [(len(profile.df),)]
+        deepest = int(profile.df["depth"].max())
+        assert perfetto.query("select max(depth) from slice") == [(deepest,)]

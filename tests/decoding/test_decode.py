@@ -1,0 +1,271 @@
+"""Decoding: exactly the spans that ran, whatever the program, and clear errors for what is no such buffer."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import replace
+
+import numpy as np
+import numpy.typing as npt
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from instrument_passes.manifest import Manifest
+from instrument_passes.records import CTA_HEADER, LAUNCH_HEADER
+from profscope.decoding import columns, shapes
+from profscope.decoding.columns import WRAP_NS
+from profscope.decoding.decode import DecodedLaunch, decode, ring_rows
+from profscope.errors import RecordError
+from tests.support.slow_decode import slow_decode
+from tests.support.synth import Branch, Launch, Loop, Node, Program, Return, Scope, Seen, Work, launch
+
+BODY = (Work(100), Scope((Work(50),)))
+
+
+def seen(decoded: DecodedLaunch, manifest: Manifest) -> list[Seen]:
+    """Every decoded span, with the spans above it, sorted."""
+    site = [(s, span.id) for s, section in enumerate(manifest.sections) for span in section.spans]
+    found: dict[int, Seen] = {}
+
+    def at(index: int) -> Seen:
+        if index not in found:
+            section, span = site[decoded.span[index]]
+            columns = (decoded.cta, decoded.warp, decoded.sm, decoded.start_cycle, decoded.end_cycle)
+            numbers = (int(column[index]) for column in (*columns, decoded.iteration, decoded.depth))
+            above = int(decoded.parent[index])
+            found[index] = Seen(section, span, *numbers, None if above < 0 else at(above))
+        return found[index]
+
+    return sorted((at(i) for i in range(len(decoded.span))), key=repr)
+
+
+def check(made: Launch) -> DecodedLaunch:
+    decoded = decode(made.buffer, made.manifest)
+    assert seen(decoded, made.manifest) == sorted(made.spans, key=repr)
+    assert (decoded.records, decoded.dropped, decoded.unmatched) == (made.records, made.dropped, 0)
+    assert decoded.anomalies == ()
+    order = np.lexsort((decoded.span, decoded.start_cycle, decoded.warp, decoded.cta))
+    assert (order == np.arange(len(decoded.span))).all()
+    slow = slow_decode(made.buffer, made.manifest)
+    assert (sorted(slow.spans, key=repr), slow.dropped) == (sorted(made.spans, key=repr), made.dropped)
+    return decoded
+
+
+# Whole programs.
+
+trips = st.lists(st.integers(0, 7), min_size=1, max_size=3).map(tuple)
+conditions = st.lists(st.booleans(), min_size=1, max_size=3).map(tuple)
+
+
+def _bodies(nodes: st.SearchStrategy[Node]) -> st.SearchStrategy[tuple[Node, ...]]:
+    return st.lists(nodes, max_size=3).map(tuple)
+
+
+nodes: st.SearchStrategy[Node] = st.recursive(
+    st.one_of(
+        st.builds(Work, st.integers(1, 5000)),
+        st.just(Scope()),
+        st.builds(Scope, st.just(()), conditions),
+        st.builds(Loop, trips, st.just((Scope(),)), st.booleans()),
+    ),
+    lambda inner: st.one_of(
+        st.builds(Scope, _bodies(inner)),
+        st.builds(Loop, trips, _bodies(inner), st.booleans()),
+        st.builds(Branch, conditions, _bodies(inner), _bodies(inner)),
+    ),
+    max_leaves=6,
+)
+bodies = _bodies(nodes | st.builds(Return, conditions))
+launches = st.fixed_dictionaries(
+    {
+        "ctas": st.integers(1, 5),
+        "ring_log2": st.integers(0, 4),
+        "stride_log2": st.integers(0, 2),
+        "start_clock": st.integers(1 << 25, 1 << 62),
+        "seed": st.integers(0, 99),
+    }
+)
+
+
+@settings(max_examples=300)
+@given(body=bodies, warps=st.integers(1, 3), options=launches)
+def test_any_program(body: tuple[Node, ...], warps: int, options: dict[str, int]) -> None:
+    check(launch([Program(body, warps)], **options))
+
+
+@given(
+    body=bodies,
+    partitions=st.lists(
+        st.builds(
+            Program,
+            _bodies(nodes | st.builds(Return, conditions)),
+            st.integers(1, 2),
+            st.integers(1, 2),
+            st.none() | st.integers(0, 20),
+        ),
+        max_size=3,
+    ),
+    options=launches,
+)
+def test_any_warp_specialised_program(
+    body: tuple[Node, ...], partitions: list[Program], options: dict[str, int]
+) -> None:
+    partitions.sort(key=lambda program: program.group)
+    groups = sorted({program.group for program in partitions})
+    renumbered = [replace(p, group=groups.index(p.group) + 1) for p in partitions]
+    check(launch([Program(body, 2), *renumbered], **options))
+
+
+@settings(max_examples=100)
+@given(
+    body=bodies,
+    warps=st.integers(1, 3),
+    options=launches,
+    block=st.integers(1, 40),
+    alike=st.sampled_from([1, 10, 8192]),
+    short=st.sampled_from([0, 3, 100]),
+)
+def test_any_program_in_blocks_of_any_size(
+    body: tuple[Node, ...], warps: int, options: dict[str, int], block: int, alike: int, short: int
+) -> None:
+    """Blocks and how warps are put together change the speed and nothing else."""
+    made = launch([Program(body, warps), Program(BODY, 1, 1)], **options)
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(shapes, "_BLOCK_WORDS", 8 * block)
+        patch.setattr(columns, "BLOCK_SPANS", block)
+        patch.setattr(columns, "_MIN_ALIKE_SPANS", alike)
+        patch.setattr(columns, "_SHORT_PATTERN", short)
+        check(made)
+
+
+@given(trips=st.lists(st.integers(9, 60), min_size=2, max_size=6), ring_log2=st.integers(4, 6))
+def test_ctas_of_one_launch_may_loop_differently(trips: list[int], ring_log2: int) -> None:
+    """Those that lost rows beside those that did not, each with the spans that it has alone."""
+    made = [
+        launch(
+            [Program((Loop((n,), (Scope(), Loop((1, 3), BODY))), *BODY), 2)], len(trips), ring_log2=ring_log2
+        )
+        for n in trips
+    ]
+    manifest = made[0].manifest
+    assert all(each.manifest == manifest for each in made)
+    begin = LAUNCH_HEADER.itemsize
+    areas = [each.buffer[begin:].reshape(len(trips), -1)[cta] for cta, each in enumerate(made)]
+    expected = [span for cta, each in enumerate(made) for span in each.spans if span.cta == cta]
+    buffer = np.concatenate([made[0].buffer[:begin], *areas])
+    decoded, slow = decode(buffer, manifest), slow_decode(buffer, manifest)
+    assert seen(decoded, manifest) == sorted(expected, key=repr) == sorted(slow.spans, key=repr)
+    assert decoded.dropped == slow.dropped
+    assert ring_rows(buffer, manifest) >= max(trips)
+
+
+def test_a_partition_that_is_entered_often_keeps_its_newest_entries() -> None:
+    partition = Program((Loop((2, 0, 1), (Scope(),)),), 2, 1, 20)
+    decoded = check(launch([Program(BODY), partition], ring_log2=4))
+    roots = decoded.depth == 0
+    for warp in (1, 2):
+        assert decoded.iteration[roots & (decoded.warp == warp)].tolist() == list(range(4, 20))
+    assert decoded.dropped > 0
+
+
+@given(before=st.integers(0, 1 << 20), cycles=st.integers(1, 2 * WRAP_NS - (1 << 26)))
+def test_the_low_half_of_the_clock_may_wrap_inside_a_cta(before: int, cycles: int) -> None:
+    body = (Scope((Work(cycles),)), *BODY)
+    made = launch([Program(body)], start_clock=(7 << 32) - before)
+    decoded = check(made)
+    assert int(decoded.end_cycle.max() - decoded.start_cycle.min()) >= cycles
+
+
+def test_a_cta_of_more_than_2_32_cycles_is_reported() -> None:
+    made = launch([Program((Scope((Work(1 << 32),)),))])
+    (said,) = decode(made.buffer, made.manifest).anomalies
+    assert "more than 2^32 cycles" in said
+
+
+def test_a_wrapped_ring_keeps_the_newest_iterations_in_order() -> None:
+    made = launch([Program((Loop((100,), BODY),))], ring_log2=4)
+    decoded = check(made)
+    iterations = decoded.iteration[np.argsort(decoded.start_cycle, kind="stable")]
+    assert sorted(set(iterations.tolist())) == [-1, *range(84, 100)]
+    assert decoded.dropped == 84 * 3  # clocks per iteration: its begin, a scope's begin and end
+    assert ring_rows(made.buffer, made.manifest) == 100
+
+
+@pytest.mark.parametrize("total", [15, 16, 17, 32, 33])
+def test_a_ring_at_and_around_its_capacity(total: int) -> None:
+    decoded = check(launch([Program((Work(1), Loop((total, 0), BODY), Loop((0, total), BODY)))], ring_log2=4))
+    assert decoded.dropped == max(0, total - 16) * 3
+
+
+def test_a_span_that_did_not_end_is_counted_and_left_out() -> None:
+    made = launch([Program(BODY)])
+    words = made.buffer.view("<u4")
+    last = made.manifest.sections[0].spans[1].ends[0]
+    words[(LAUNCH_HEADER.itemsize + CTA_HEADER.itemsize) // 4 + last] = 0
+    decoded = decode(made.buffer, made.manifest)
+    assert decoded.unmatched == 1
+    assert len(decoded.span) == len(made.spans) - 1
+
+
+def test_a_cta_that_wrote_nothing_has_no_spans() -> None:
+    made = launch([Program(BODY)], ctas=3)
+    areas = made.buffer[LAUNCH_HEADER.itemsize :].reshape(3, -1)
+    areas[1] = 0
+    decoded = decode(made.buffer, made.manifest)
+    assert set(decoded.cta.tolist()) == {0, 2}
+
+
+def test_buffers_need_not_be_contiguous() -> None:
+    made = launch([Program(BODY)])
+    spread = np.zeros((len(made.buffer), 2), np.uint8)
+    spread[:, 0] = made.buffer
+    assert seen(decode(spread[:, 0], made.manifest), made.manifest) == sorted(made.spans, key=repr)
+
+
+# Buffers that are none.
+
+
+def _set(name: str, value: int) -> Callable[[npt.NDArray[np.uint8]], npt.NDArray[np.uint8]]:
+    def change(buffer: npt.NDArray[np.uint8]) -> npt.NDArray[np.uint8]:
+        changed = buffer.copy()
+        begin, header = 0, LAUNCH_HEADER
+        if name in (CTA_HEADER.names or ()):
+            begin, header = LAUNCH_HEADER.itemsize, CTA_HEADER
+        changed[begin : begin + header.itemsize].view(header)[name] = value
+        return changed
+
+    return change
+
+
+def _repeated(buffer: npt.NDArray[np.uint8]) -> npt.NDArray[np.uint8]:
+    """The first of two CTAs twice."""
+    header, areas = np.split(buffer, [LAUNCH_HEADER.itemsize])
+    return np.concatenate([header, *[areas[: len(areas) // 2]] * 2])
+
+
+@pytest.mark.parametrize(
+    ("change", "said"),
+    [
+        (lambda b: b[:0], "truncated profile buffer of kernel made_up: 0 bytes"),
+        (lambda b: b[:50], "truncated profile buffer of kernel made_up: 50 bytes"),
+        (lambda b: b[:-4], "truncated"),
+        (np.zeros_like, "not written by this build of kernel made_up: it carries digest 0x0"),
+        (_set("digest", 0xDEAD), "not written by this build of kernel made_up: it carries digest 0xdead"),
+        (_set("cta", 3), "damaged profile buffer of kernel made_up: it holds CTA 3 where CTA 0 is due"),
+        (_repeated, "it holds CTA 0 where CTA 1 is due"),
+    ],
+)
+def test_what_is_no_such_buffer_is_named(
+    change: Callable[[npt.NDArray[np.uint8]], npt.NDArray[np.uint8]], said: str
+) -> None:
+    made = launch([Program(BODY)], ctas=2)
+    with pytest.raises(RecordError, match=said):
+        decode(change(made.buffer), made.manifest)
+
+
+@given(data=st.binary(max_size=600))
+def test_random_bytes_are_refused(data: bytes) -> None:
+    made = launch([Program(BODY)])
+    with pytest.raises(RecordError):
+        decode(np.frombuffer(data, np.uint8), made.manifest)

@@ -1,0 +1,107 @@
+"""Clock fits on readings with a known truth: a slope, an origin per SM, and a globaltimer that ticks."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+
+import numpy as np
+import numpy.typing as npt
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from profscope.decoding.areas import CTA
+from profscope.decoding.timebase import fit
+
+
+@dataclass(frozen=True)
+class Machine:
+    """A GPU's clocks: true ns of cycle c on SM s is ns_per_cycle * (c - origins[s]) + epoch."""
+
+    ns_per_cycle: float
+    origins: tuple[int, ...]
+    epoch: int
+    step: int  # ns between two values of the globaltimer
+
+    def true_ns(self, cycle: npt.NDArray[np.int64], sm: npt.NDArray[np.int64]) -> npt.NDArray[np.float64]:
+        """ns since the epoch."""
+        return (cycle - np.array(self.origins)[sm]) * self.ns_per_cycle
+
+    def headers(
+        self, sm: npt.NDArray[np.int64], start: npt.NDArray[np.int64], length: int
+    ) -> npt.NDArray[np.void]:
+        """What CTAs on these SMs wrote that began at `start` cycles after their SM's origin."""
+        found = np.zeros(len(sm), CTA)
+        found["sm"] = sm
+        for name, at in (("start", start), ("end", start + length)):
+            cycle = at + np.array(self.origins)[sm]
+            found[f"{name}_clock"] = cycle
+            ticks = (self.true_ns(cycle, sm) + self.epoch % self.step) // self.step
+            found[f"{name}_globaltimer"] = (
+                self.epoch // self.step * self.step + ticks.astype(np.int64) * self.step
+            )
+        return found
+
+
+@st.composite
+def machines(draw: st.DrawFn) -> Machine:
+    return Machine(
+        ns_per_cycle=draw(st.floats(0.3, 2.0)),
+        origins=tuple(draw(st.lists(st.integers(1, 1 << 45), min_size=1, max_size=8))),
+        epoch=draw(st.integers(1 << 50, 1 << 60)),
+        step=draw(st.sampled_from([1, 32, 1000, 1024])),
+    )
+
+
+@given(machine=machines(), ctas=st.integers(1, 50), seed=st.integers(0, 1000))
+def test_every_time_is_within_the_stated_uncertainty(machine: Machine, ctas: int, seed: int) -> None:
+    random = np.random.default_rng(seed)
+    sm = random.integers(len(machine.origins), size=ctas)
+    start = random.integers(1_000_000, size=ctas)
+    headers = machine.headers(sm, start, length=3_000_000)
+    (base,) = fit([headers])
+    assert base.clock_ghz == pytest.approx(1 / machine.ns_per_cycle, rel=1e-2)
+    # Anywhere in a CTA, not only at the pairs the fit has seen.
+    cycle = (start + np.array(machine.origins)[sm] + random.integers(3_000_000, size=ctas)).astype(np.int64)
+    error = (base.to_ns(cycle, sm) - machine.epoch) - machine.true_ns(cycle, sm)
+    assert np.abs(error).max() <= base.uncertainty_ns + 1  # to_ns floors
+    if ctas >= 20:  # a few readings do not show how small the step is
+        assert base.uncertainty_ns <= 1.5 * machine.step + 1
+
+
+def test_a_short_launch_takes_the_slope_of_the_session() -> None:
+    machine = Machine(ns_per_cycle=1 / 1.98, origins=(5_000, 70_000_000), epoch=1 << 55, step=32)
+    sm = np.array([0, 1, 0, 1])
+    long = machine.headers(sm, np.array([0, 10, 500_000, 600_000]), length=2_000_000)
+    short = machine.headers(sm[:2], np.array([9_000_000, 9_000_100]), length=60)
+    alone = fit([short])[0]
+    with_long = fit([short, long])[0]
+    assert with_long.clock_ghz == pytest.approx(1.98, rel=1e-4)
+    assert alone.clock_ghz != pytest.approx(1.98, rel=1e-4)
+
+
+def test_each_launch_has_its_own_clock_where_it_can_be_told() -> None:
+    sm = np.zeros(10, np.int64)
+    start = np.arange(10) * 100_000
+    slow = Machine(ns_per_cycle=1.0, origins=(77,), epoch=1 << 55, step=32).headers(sm, start, 1_000_000)
+    fast = Machine(ns_per_cycle=0.5, origins=(77,), epoch=1 << 56, step=32).headers(sm, start, 1_000_000)
+    assert [base.clock_ghz for base in fit([slow, fast])] == pytest.approx([1.0, 2.0], rel=1e-4)
+
+
+@pytest.mark.parametrize("headers", [np.zeros(0, CTA), np.zeros(3, CTA)])
+def test_nothing_written_gives_no_clock_and_no_times(headers: npt.NDArray[np.void]) -> None:
+    (base,) = fit([headers])
+    assert math.isnan(base.clock_ghz)
+    assert math.isnan(base.uncertainty_ns)
+    assert base.to_ns(np.array([5, 6]), np.array([0, 9])).tolist() == [0, 0]
+
+
+def test_no_launches() -> None:
+    assert fit([]) == []
+
+
+def test_a_globaltimer_that_never_ticked_gives_no_clock() -> None:
+    machine = Machine(ns_per_cycle=0.5, origins=(9,), epoch=1 << 50, step=1 << 20)
+    (base,) = fit([machine.headers(np.array([0]), np.array([10]), length=5)])
+    assert math.isnan(base.clock_ghz)

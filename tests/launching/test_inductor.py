@@ -1,0 +1,196 @@
+"""torch.compile's tuners, on the emulator: what they compile, time and keep is bare, and what they launch in
+a session is recorded. A whole torch.compile needs a GPU: `tests/gpu`."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+import triton
+import triton.language as tl
+from triton.runtime import _allocation
+
+from profscope import emulator
+from profscope.recording.programs import manifest_in
+from tests.test_session import session
+
+heuristics = pytest.importorskip("torch._inductor.runtime.triton_heuristics")
+hints = pytest.importorskip("torch._inductor.runtime.hints")
+
+# ruff: noqa: N803
+
+
+@triton.jit
+def triton_poi_double(in_ptr0, out_ptr0, xnumel, XBLOCK: tl.constexpr):
+    at = tl.program_id(0) * XBLOCK + tl.arange(0, XBLOCK)
+    tl.store(out_ptr0 + at, tl.load(in_ptr0 + at, at < xnumel) * 2, at < xnumel)
+
+
+@pytest.fixture(autouse=True)
+def the_emulator_is_the_gpu(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
+    monkeypatch.setenv("PROFSCOPE_EMULATOR", "1")
+    before = dict(vars(heuristics.CachingAutotuner))
+    allocator = _allocation._allocator.get()
+    yield
+    _allocation._allocator.set(allocator)  # Inductor leaves its own
+    assert dict(vars(heuristics.CachingAutotuner)) == before
+
+
+class Tuner(heuristics.CachingAutotuner):  # type: ignore[misc]
+    """Inductor's tuner of one kernel, on the emulator; `timed`: of launchers timed, whether they record."""
+
+    def __init__(self, blocks: tuple[int, ...] = (256,)) -> None:
+        from profscope.emulator.compiler import ARCH, BACKEND_NAME
+
+        properties = hints.DeviceProperties(type=BACKEND_NAME, index=0, multi_processor_count=2, cc=ARCH)
+        self.timed: list[bool] = []
+        super().__init__(
+            triton_poi_double,
+            triton_meta={
+                "signature": {
+                    "in_ptr0": "*fp32",
+                    "out_ptr0": "*fp32",
+                    "xnumel": "i32",
+                    "XBLOCK": "constexpr",
+                },
+                "device": properties,
+                "constants": {},
+                "configs": [{}],
+            },
+            configs=[triton.Config({"XBLOCK": block}, num_warps=2) for block in blocks],
+            save_cache_hook=None,
+            mutated_arg_names=[],
+            optimize_mem=False,
+            heuristic_type=heuristics.HeuristicType.POINTWISE,
+            size_hints={"x": 1024},
+            inductor_meta={"grid_type": "Grid1D", "kernel_name": "triton_poi_double"},
+        )
+
+    def get_device_interface(self) -> Any:
+        from torch._dynamo.device_interface import CpuInterface
+
+        return CpuInterface
+
+    def _make_launchers(self) -> None:
+        self.launchers = [result.make_launcher() for result in self.compile_results]
+
+    def bench(self, launcher: Any, *args: Any, **kwargs: Any) -> float:
+        self.timed.append(recording(launcher))
+        return 1.0 / launcher.config.kwargs["XBLOCK"]
+
+    def launch(self, n: int = 1000) -> None:
+        x = torch.arange(n, dtype=torch.float32)
+        out = torch.empty_like(x)
+        self.run(x, out, n, stream=0)
+        assert torch.equal(out, 2 * x)
+
+
+def recording(launcher: Any) -> bool:
+    return manifest_in(launcher.__globals__["bin"].asm["ttgir"]) is not None
+
+
+@pytest.mark.parametrize("compiled_before", [False, True])
+def test_launches_are_recorded_and_the_tuner_keeps_its_own(compiled_before: bool) -> None:
+    tuner = Tuner()
+    if compiled_before:
+        with emulator.activate():
+            tuner.launch()
+    with session() as prof:
+        tuner.launch()
+        tuner.launch(300)
+        assert [recording(launcher) for launcher in tuner.launchers] == [False]
+    with emulator.activate():
+        tuner.launch()  # as if there had been no session
+    assert prof.launches["kernel"].tolist() == ["triton_poi_double"] * 2
+    assert prof.launches["grid_x"].tolist() == [4, 2]
+    assert prof.metadata["notes"] == []
+    assert prof.profile.validate() == []
+
+
+def test_a_tuner_times_bare_binaries_and_its_trials_are_left_out() -> None:
+    tuner = Tuner((64, 256, 128))
+    with session() as prof:
+        tuner.launch()
+    assert tuner.timed == [False] * 3
+    assert [launcher.config.kwargs["XBLOCK"] for launcher in tuner.launchers] == [256]
+    assert prof.launches["grid_x"].tolist() == [4]
+
+
+def test_one_launch_in_so_many_is_recorded() -> None:
+    tuner = Tuner()
+    with session(every=3) as prof:
+        for _ in range(7):
+            tuner.launch()
+    assert len(prof.launches) == 3
+    assert prof.metadata["sampling"]["kernels"] == {"triton_poi_double": {"launches": 7, "recorded": 3}}
+
+
+def test_kernels_that_do_not_match_are_left_alone() -> None:
+    with session(kernels="nothing") as prof:
+        Tuner().launch()
+    assert prof.launches.empty
+    assert prof.metadata["notes"] == []
+
+
+def test_a_launch_that_has_to_run_bare_is_named() -> None:
+    tuner = Tuner()
+    tuner.inductor_meta["store_cubin"] = True
+    tuner.save_gpu_kernel = lambda stream, launcher: None
+    with session() as prof:
+        tuner.launch()
+        tuner.launch()
+    assert prof.metadata["notes"] == [
+        "2 launches of triton_poi_double by torch.compile ran bare: its binary is written to a file, for C++"
+    ]
+
+
+def test_what_cannot_be_built_runs_bare_and_says_why(monkeypatch: pytest.MonkeyPatch) -> None:
+    def fail(*args: Any, **kwargs: Any) -> None:
+        raise ValueError("no such option")
+
+    tuner = Tuner()
+    with session() as prof:
+        tuner.precompile()
+        monkeypatch.setattr(triton, "compile", fail)
+        tuner.launch()
+    assert prof.launches.empty
+    assert prof.metadata["notes"] == [
+        "1 launches of triton_poi_double by torch.compile ran bare: ValueError: no such option"
+    ]
+
+
+def test_everything_comes_back_when_the_body_raises() -> None:
+    def body() -> None:
+        with session():
+            Tuner().launch()
+            raise KeyError("the user's own")
+
+    with pytest.raises(KeyError, match="the user's own"):
+        body()  # the fixtures compare
+
+
+_IMPORTED_LATER = """
+import sys
+from profscope import session
+name = "torch._inductor.runtime.triton_heuristics"
+finders = list(sys.meta_path)
+with session(backend="emulator"):
+    assert name not in sys.modules
+    from torch._inductor.runtime.triton_heuristics import CachingAutotuner
+    inside = CachingAutotuner.run
+assert CachingAutotuner.run is not inside
+assert CachingAutotuner.run.__module__ == name
+assert sys.meta_path == finders
+print(inside.__module__)
+"""
+
+
+def test_inductor_may_be_imported_inside_the_session() -> None:
+    command = [sys.executable, "-c", _IMPORTED_LATER]
+    ran = subprocess.run(command, capture_output=True, text=True, check=True, cwd=Path(__file__).parents[2])
+    assert ran.stdout == "profscope.launching.inductor\n"

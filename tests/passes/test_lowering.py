@@ -1,0 +1,55 @@
+"""What the lowered records of awkward control flow store, seen in the TTGIR that Triton took."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+import triton
+import triton.language as tl
+
+from instrument_passes.errors import PassError
+from instrument_passes.ir import parse
+from instrument_passes.passes.base import PassContext
+from instrument_passes.pipeline import parse_pipeline, run_pipeline
+from profscope.launching.hook import CompileHook
+from profscope.options import Options
+from tests.kernels.spec import Spec
+from tests.launching.test_hook import build, manifest
+
+# ruff: noqa: N803
+
+
+@triton.jit
+def loop_in_branch_kernel(x_ptr, out_ptr, rows, BLOCK: tl.constexpr):
+    offs = tl.arange(0, BLOCK)
+    acc = tl.zeros([BLOCK], dtype=tl.float32)
+    for row in range(rows):
+        if row % 2 == 1:
+            for i in range(row):
+                acc += tl.load(x_ptr + i * BLOCK + offs)
+    tl.store(out_ptr + offs, acc)
+
+
+def test_a_branch_that_skips_a_loop_hands_its_row_count_on() -> None:
+    signature = {"x_ptr": "*fp32", "out_ptr": "*fp32", "rows": "i32"}
+    spec = Spec("loop_in_branch", loop_in_branch_kernel, signature, {"BLOCK": 128})
+    with CompileHook(Options(instrument="heavy")).installed():
+        kernel = build(spec)
+    found = manifest(kernel)
+    assert found is not None
+    assert [frame.parent for frame in found.sections[0].frames] == [-1, 0, 1]
+    module = parse(kernel.asm["ttgir"])
+    (branch,) = [op for op in module.walk() if op.name == "scf.if"]
+    ran, skipped = (list(region.entry.ops)[-1].operands for region in branch.regions)
+    counter = ran[-1]  # the count of inner rows, which the loop around it carries on
+    assert ran.count(counter) == 2  # once for the row, once to carry on
+    kept = [there for here, there in zip(ran, skipped, strict=True) if here == counter]
+    assert kept[0] == kept[1]  # what is stored is the count so far, not zero
+
+
+def test_iterations_without_their_loops_are_refused() -> None:
+    text = (Path(__file__).parent / "inputs" / "nested_loops.ttgir").read_text()
+    pipeline = parse_pipeline("kernel-span,iteration-spans")
+    with pytest.raises(PassError, match=r"put loop-spans before iteration-spans: .*scf\.for"):
+        run_pipeline(parse(text, "nested_loops.ttgir"), pipeline, PassContext())

@@ -1,0 +1,138 @@
+"""Device arenas, on memory of the host that stands in for a GPU's: what a drain copies, who may fill what."""
+
+from __future__ import annotations
+
+import ctypes
+import random
+import threading
+from collections.abc import Iterator
+
+import numpy as np
+import pytest
+import torch
+
+from instrument_passes.records import BASE_ALIGNMENT
+from profscope.recording.buffers import DeviceBuffers, Lane, Slice
+from tests.support import standin
+
+LIMIT = 64 * BASE_ALIGNMENT
+
+
+@pytest.fixture
+def arenas() -> Iterator[DeviceBuffers]:
+    with standin.gpu():
+        yield DeviceBuffers(0, 2 * LIMIT, lambda drained_bytes: None)
+
+
+def fill_up(arenas: DeviceBuffers) -> None:
+    """Fill the arenas several times over; everything must come back."""
+    lane = Lane()
+    slices = [launch(arenas, lane, LIMIT // 7, 0, index % 251 + 1) for index in range(100)]
+    arenas.close()
+    for index, slice_ in enumerate(slices):
+        assert np.unique(slice_.fetch()).tolist() == [index % 251 + 1]
+
+
+def launch(arenas: DeviceBuffers, lane: Lane, size: int, stream: int, value: int) -> Slice:
+    """A launch: is given memory, finds it zeroed, writes, and is in its stream."""
+    arenas.place(lane, size, stream, 1)
+    slice_ = arenas.slice(lane.filling, lane.offset, size)
+    address, size = slice_.extent
+    assert ctypes.string_at(address, size) == bytes(size)
+    ctypes.memset(address, value, size)
+    lane.enqueued()
+    return slice_
+
+
+def test_an_address_carries_the_bits_and_is_aligned(arenas: DeviceBuffers) -> None:
+    lane = Lane()
+    for stream in (0, 1):
+        pointer = arenas.place(lane, 100, stream, 0b1011)
+        address, size = arenas.slice(lane.filling, lane.offset, 100).extent
+        assert pointer == address | 0b1011
+        assert (address % BASE_ALIGNMENT, size) == (0, 100)
+        lane.enqueued()
+    arenas.close()
+
+
+def test_what_was_written_comes_back_through_any_number_of_rotations(arenas: DeviceBuffers) -> None:
+    slices, lane = [], Lane()
+    for index in range(500):
+        slices.append(launch(arenas, lane, LIMIT // 7, index % 3, index % 251 + 1))
+        if index % 97 == 0:
+            slices[-1].fetch()  # in the middle of a filling
+    arenas.close()
+    for index, slice_ in enumerate(slices):
+        assert np.unique(slice_.fetch()).tolist() == [index % 251 + 1]
+
+
+def test_threads_that_fill_the_arenas_together_lose_nothing(arenas: DeviceBuffers) -> None:
+    kept: list[tuple[int, Slice]] = []
+    wrong: list[BaseException] = []
+    ready = threading.Barrier(4)
+
+    def work(number: int) -> None:
+        sizes, lane = random.Random(number), Lane()
+        ready.wait()
+        try:
+            for index in range(300):
+                value = (number * 300 + index) % 255 + 1
+                size = sizes.randrange(1, LIMIT // 3)
+                kept.append((value, launch(arenas, lane, size, number, value)))
+        except AssertionError as error:
+            wrong.append(error)
+
+    threads = [threading.Thread(target=work, args=(number,)) for number in range(4)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    arenas.close()
+    assert wrong == []
+    assert len(kept) == 1200
+    assert all(np.unique(slice_.fetch()).tolist() == [value] for value, slice_ in kept)
+
+
+def test_closing_gives_the_device_memory_back(arenas: DeviceBuffers) -> None:
+    slice_ = launch(arenas, Lane(), 1000, 0, 7)
+    arenas.close()
+    assert sum(arena.memory.nbytes for arena in arenas._arenas) == 0
+    assert slice_.fetch().tolist() == [7] * 1000
+
+
+def test_a_drain_waits_for_a_launch_that_another_thread_has_begun(arenas: DeviceBuffers) -> None:
+    begun = Lane()
+    arenas.place(begun, 1000, 0, 1)
+    slice_ = arenas.slice(begun.filling, begun.offset, 1000)
+    fetched: list[bytes] = []
+    reader = threading.Thread(target=lambda: fetched.append(slice_.fetch().tobytes()))
+    reader.start()
+    while not (begun.filling and begun.filling.awaited):
+        threading.Event().wait(0.001)
+    other = launch(arenas, Lane(), 500, 0, 3)  # meanwhile others go on
+    ctypes.memset(slice_.extent[0], 9, 1000)
+    begun.enqueued()
+    reader.join()
+    assert fetched == [b"\x09" * 1000]
+    assert other.fetch().tolist() == [3] * 500
+    arenas.close()
+
+
+def test_one_arena_does_where_there_is_no_memory_for_two() -> None:
+    with standin.gpu() as gpu:
+        arenas = DeviceBuffers(0, 2 * LIMIT, lambda drained_bytes: None)
+        gpu.full = True
+        fill_up(arenas)
+
+
+def test_draining_goes_on_where_no_memory_can_be_pinned() -> None:
+    with standin.gpu() as gpu:
+        gpu.page_locked_out = True
+        fill_up(DeviceBuffers(0, 2 * LIMIT, lambda drained_bytes: None))
+
+
+def test_without_memory_for_an_arena_there_are_no_buffers() -> None:
+    with standin.gpu() as gpu:
+        gpu.full = True
+        with pytest.raises(torch.OutOfMemoryError):
+            DeviceBuffers(0, 2 * LIMIT, lambda drained_bytes: None)

@@ -1,0 +1,209 @@
+"""What must not go wrong whatever happens around a session: forks, threads, other allocators, huge grids."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import threading
+import traceback
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+import triton
+import triton.language as tl
+from triton.runtime import _allocation
+
+import profscope
+from instrument_passes.records import MAX_CTAS
+from profscope.emulator.launch import Launch
+from profscope.errors import SessionError
+from profscope.recording.buffers import DeviceBuffers, Lane
+from profscope.recording.programs import PROGRAMS
+from tests.conftest import triton_globals
+from tests.recording.test_collect import UserAllocator
+from tests.support import standin
+from tests.test_session import launch_add, session
+
+
+@triton.jit
+def one_place_kernel(out_ptr):
+    tl.store(out_ptr + tl.arange(0, 32), 1)
+
+
+EXPECTED = torch.arange(2500, dtype=torch.float32) * 2
+
+
+# Forks.
+
+
+def in_child(work: Any) -> None:
+    """Run in a forked process, which fails if `work` raises."""
+    child = os.fork()
+    if child == 0:
+        code = 1
+        try:
+            work()
+            code = 0
+        except BaseException:
+            traceback.print_exc()
+            raise
+        finally:
+            os._exit(code)
+    _, status = os.waitpid(child, 0)
+    assert os.waitstatus_to_exitcode(status) == 0
+
+
+@pytest.mark.filterwarnings("ignore:.*fork.*:DeprecationWarning")  # that is what is tested
+def test_a_forked_process_launches_bare_and_leaves_the_session_alone(tmp_path: Path) -> None:
+    before = triton_globals()
+
+    def child() -> None:
+        assert torch.equal(launch_add(), EXPECTED)
+        with pytest.raises(SessionError, match="forked from the session's"):
+            _ = prof.df
+        prof.__exit__(None, None, None)  # where its `with` ends
+        assert triton_globals() == before
+        with session() as own:  # it may have a session of its own
+            launch_add()
+        assert len(own.launches) == 1
+
+    with session(spool=tmp_path) as prof:
+        launch_add()
+        prof.flush()
+        file = prof.spool
+        assert file is not None
+        size = file.stat().st_size
+        in_child(child)
+        assert file.stat().st_size == size
+        launch_add()
+    assert len(prof.launches) == 2
+    assert prof.metadata["notes"] == []
+    assert len(profscope.load(tmp_path).launches) == 2
+
+
+@pytest.mark.filterwarnings("ignore:.*fork.*:DeprecationWarning")
+def test_a_fork_while_another_thread_holds_the_sessions_lock() -> None:
+    with session() as prof:
+        launch_add()
+        collector = prof._running()
+        held, done = threading.Event(), threading.Event()
+
+        def hold() -> None:
+            with collector._lock:
+                held.set()
+                done.wait()
+
+        thread = threading.Thread(target=hold)
+        thread.start()
+        held.wait()
+        in_child(lambda: (launch_add(), prof.__exit__(None, None, None)))
+        done.set()
+        thread.join()
+        launch_add()
+    assert len(prof.launches) == 2
+
+
+# Leaving a session while others launch.
+
+
+def test_a_session_left_while_a_thread_launches() -> None:
+    wrong: list[torch.Tensor] = []
+    started, stop = threading.Event(), threading.Event()
+
+    def work() -> None:
+        while not stop.is_set():
+            out = launch_add()
+            if not torch.equal(out, EXPECTED):
+                wrong.append(out)
+            started.set()
+
+    with profscope.emulator.activate():  # it stays when the session is left
+        launch_add()
+        with session() as prof:
+            thread = threading.Thread(target=work)
+            thread.start()
+            started.wait()
+        stop.set()
+        thread.join()
+    assert wrong == []
+    assert prof.profile.validate() == []
+    assert not prof.launches.empty
+
+
+def test_closed_device_memory_is_given_to_nobody() -> None:
+    with standin.gpu():
+        arenas = DeviceBuffers(0, 1 << 20, lambda drained_bytes: None)
+        lane = Lane()
+        assert arenas.place(lane, 1000, 0, 1) is not None
+        lane.enqueued()
+        arenas.close()
+        for stream in (0, 1):  # one that launched before, and a new one
+            assert arenas.place(lane, 1000, stream, 1) is None
+            assert lane.filling is None
+
+
+def test_an_allocator_kept_beyond_the_session_gives_nothing() -> None:
+    with session() as prof:
+        launch_add()
+        allocate = _allocation._profile_allocator.get()
+    manifest = next(m for m in PROGRAMS._by_function.values() if m.kernel == "add_kernel")
+    assert allocate(manifest.tag * 3, manifest.tag, 0) is None
+    assert len(prof.launches) == 1
+
+
+# The user's allocator.
+
+
+def test_a_users_allocator_serves_its_own_kernels_and_is_back_after_an_error() -> None:
+    user, before = UserAllocator(), _allocation._profile_allocator.get()
+    _allocation._profile_allocator.set(user)
+    try:
+        with contextlib.suppress(KeyError), session():
+            launch_add()
+            _allocation._profile_allocator.get()(256, 128, None)
+            raise KeyError
+        assert _allocation._profile_allocator.get() is user
+    finally:
+        _allocation._profile_allocator.set(before)
+    assert user.calls == [(256, 128)]
+
+
+# Huge grids.
+
+
+def test_a_grid_that_32_bits_cannot_number_runs_bare() -> None:
+    with session() as prof:
+        launch_add()
+        allocate = _allocation._profile_allocator.get()
+        manifest = next(m for m in PROGRAMS._by_function.values() if m.kernel == "add_kernel")
+        assert allocate(manifest.tag * MAX_CTAS, manifest.tag, 0) is not None
+        prof._running()._thread.lane.enqueued()
+        assert allocate(manifest.tag * (MAX_CTAS + 1), manifest.tag, 0) is None
+    (note,) = [note for note in prof.metadata["notes"] if "unrecorded" in note]
+    assert "more than 2147483648 CTAs" in note
+
+
+def test_addresses_beyond_2_gib_of_tags_do_not_wrap(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Up to Triton 3.7 a CTA's address is computed in 32 bits; the kernel must take back the very same.
+
+    Of a grid of 2^27 CTAs, whose ids times the tag pass 2^31 and 2^32, a few are run.
+    """
+    stride, ctas = 1 << 16, 1 << 27
+    chosen = np.arange(0, ctas, stride)[[0, 1, 40, 700, 1500, 2047]]
+
+    def some(launch: Launch, total: int, placement: Any) -> None:
+        assert total == ctas
+        for cta in chosen:
+            launch.execute(np.array([cta]), np.zeros(1, np.int64), np.zeros(1, np.int32))
+
+    monkeypatch.setattr(Launch, "run_in_rounds", some)
+    out = torch.zeros(32, dtype=torch.int32)
+    with session(ctas=stride) as prof:
+        one_place_kernel[(ctas,)](out, num_warps=1)
+    assert (out == 1).all()
+    (manifest,) = [m for m in PROGRAMS._by_function.values() if m.kernel == "one_place_kernel"]
+    assert int(chosen[-1]) * manifest.tag > 1 << 31
+    assert sorted(prof.df["cta"].unique()) == chosen.tolist()

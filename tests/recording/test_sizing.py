@@ -1,0 +1,84 @@
+"""How much a launch may record."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+from hypothesis import given
+from hypothesis import strategies as st
+
+from instrument_passes.manifest import Manifest
+from instrument_passes.records import LAUNCH_HEADER, MAX_AREA_BYTES, MAX_RING_LOG2, MIN_RING_LOG2, LaunchBits
+from profscope.options import Options
+from profscope.recording.backend import Backend, Machine
+from profscope.recording.planner import Planner
+from profscope.recording.sizing import needed_bytes, plan, ring_log2_for_records, ring_log2_for_rows
+from tests.decoding.test_decode import bodies
+from tests.support.synth import Program, launch
+
+manifests = st.builds(lambda body, warps: launch([Program(body, warps)]).manifest, bodies, st.integers(1, 4))
+
+
+@given(rows=st.integers(1, 1 << 25))
+def test_a_ring_for_rows_is_the_shortest_that_holds_them(rows: int) -> None:
+    log2 = ring_log2_for_rows(rows)
+    assert MIN_RING_LOG2 <= log2 <= MAX_RING_LOG2
+    assert 1 << log2 >= rows or log2 == MAX_RING_LOG2
+    assert 1 << (log2 - 1) < rows or log2 == MIN_RING_LOG2
+
+
+@given(manifest=manifests, records=st.integers(1, 1 << 20))
+def test_rings_for_records_hold_no_more_than_those(manifest: Manifest, records: int) -> None:
+    log2 = ring_log2_for_records(manifest, records)
+    rings = [frame for frame in manifest.sections[0].frames if frame.is_ring]
+    clocks = sum(column.kind == "clock" for frame in rings for column in frame.columns)
+    assert clocks << log2 <= records or log2 == MIN_RING_LOG2
+    assert not clocks or clocks << (log2 + 1) > records or log2 == MAX_RING_LOG2
+
+
+@given(
+    manifest=manifests,
+    ctas=st.integers(1, 1 << 20),
+    limit=st.integers(64, 1 << 28),
+    ring_log2=st.none() | st.integers(MIN_RING_LOG2, 12),
+    stride_log2=st.integers(0, 5),
+)
+def test_a_plan_fits_the_limit_and_leaves_out_no_more_ctas_than_it_must(
+    manifest: Manifest, ctas: int, limit: int, ring_log2: int | None, stride_log2: int
+) -> None:
+    bits = plan(manifest, ctas, limit, ring_log2, stride_log2)
+    settled = MIN_RING_LOG2 if ring_log2 is None else ring_log2
+    if bits is None:
+        assert LAUNCH_HEADER.itemsize + manifest.cta_bytes(settled) > limit
+        return
+    assert needed_bytes(manifest, ctas, bits) <= limit
+    assert bits.stride_log2 >= stride_log2
+    if ring_log2 is not None:
+        assert bits.ring_log2 == ring_log2
+    if bits.stride_log2 > stride_log2:
+        assert needed_bytes(manifest, ctas, LaunchBits(bits.stride_log2 - 1, bits.ring_log2)) > limit
+
+
+@given(manifest=manifests, segments=st.integers(1, 64))
+def test_no_area_outgrows_what_a_kernel_can_count(manifest: Manifest, segments: int) -> None:
+    large = replace(manifest, warps=manifest.warps * segments, ring_bytes=manifest.ring_bytes * 64)
+    bits = plan(large, 1, 1 << 50, MAX_RING_LOG2, 0)
+    assert bits is not None
+    assert large.cta_bytes(bits.ring_log2) <= MAX_AREA_BYTES
+    assert bits.ring_log2 == MAX_RING_LOG2 or large.cta_bytes(bits.ring_log2 + 1) > MAX_AREA_BYTES
+
+
+@given(programs=st.lists(manifests, min_size=1, max_size=3), ctas=st.integers(1, 64))
+def test_programs_that_share_a_tag_all_get_room(programs: list[Manifest], ctas: int) -> None:
+    skipped: list[str] = []
+    backend = Backend("cpu", dict, lambda: Machine(4, 32))
+    planner = Planner(Options(memory=1), backend, list, skipped.append)
+    for _ in range(8):  # none of them ever runs
+        made = planner.plan(programs, 3, 3 * ctas)
+        if made is None:
+            assert max(p.cta_bytes(MIN_RING_LOG2) for p in programs) * ctas > 1 << 20
+            assert len(skipped) == 1
+            return
+        assert made.needed <= 1 << 20
+        assert made.needed == max(needed_bytes(p, ctas, made.bits) for p in programs)
+        assert made.ctas == ctas

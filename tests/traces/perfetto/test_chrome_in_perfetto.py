@@ -1,0 +1,188 @@
+"""Perfetto's own trace processor reads what we write, without error and without moving anything.
+
+Needs node, which runs the processor's WebAssembly build; without it these tests are skipped, saying why.
+"""
+
+from collections import Counter
+from itertools import pairwise
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+
+import profscope.profiles
+from profscope.profiles import Profile
+from profscope.traces.document import row_devices
+from profscope.traces.tracks import Tracks, assign_tracks
+from tests.support.processor import Processor, ProcessorError, errors, query, unavailable
+from tests.support.profiles import payloads, profile_metadata, profiles, regular_profile
+
+pytestmark = pytest.mark.skipif(unavailable() is not None, reason=str(unavailable()))
+
+THREAD_SLICES = """
+select thread.tid, slice.ts, slice.dur, slice.depth, coalesce(slice.name, ''), slice.category
+from slice join thread_track on slice.track_id = thread_track.id join thread using (utid)
+"""
+ASYNC_SLICES = """
+select process.pid, slice.ts, slice.dur, slice.depth, coalesce(slice.name, ''), slice.category
+from slice join process_track on slice.track_id = process_track.id join process using (upid)
+"""
+
+
+def layout(profile: Profile) -> Tracks:
+    return assign_tracks(profile.df, row_devices(profile.df, profile.launches))
+
+
+def expected_slices(profile: Profile) -> tuple[Counter[Any], Counter[Any]]:
+    """(thread id, ts, dur, depth, name, kind) of synchronous rows; (process id, ...) of async ones.
+
+    The depth of spans of no length is not Perfetto's to keep (`traces.chrome.events` says why): 0 here.
+    """
+    df, tracks = profile.df, layout(profile)
+    start = df["start_ns"] - (df["start_ns"].min() if len(df) else 0)
+    depth = df["depth"].where((df["duration_ns"] > 0) & (df["kind"] != "async"), 0)
+    names = map(as_shown, df["scope"])
+    columns = [start.tolist(), df["duration_ns"].tolist(), depth.tolist(), names, df["kind"]]
+    place = tracks.table.iloc[tracks.track[tracks.run]]
+    rows = list(zip(place["pid"].tolist(), place["tid"].tolist(), *columns, strict=True))
+    synchronous = Counter((tid, *rest) for _, tid, *rest in rows if rest[-1] != "async")
+    return synchronous, Counter((pid, *rest) for pid, _, *rest in rows if rest[-1] == "async")
+
+
+def as_shown(name: str) -> str:
+    """A name as far as Perfetto keeps it: JSON's escapes stay as they are or not, by what else is in the
+    name, and a NUL ends it; the nameless get one."""
+    return "\\" if any(char < " " or char in '"\\' for char in name) else name or "[No name]"
+
+
+def shown(rows: list[Any]) -> Counter[Any]:
+    return Counter(
+        (place, ts, dur, depth if dur else 0, as_shown(name), kind)
+        for place, ts, dur, depth, name, kind in rows
+    )
+
+
+FLOWS = """
+select coalesce(begin.name, ''), begin.category, begin.ts, begin.dur,
+    coalesce(finish.name, ''), finish.category, finish.ts, finish.dur
+from flow join slice begin on slice_out = begin.id join slice finish on slice_in = finish.id
+"""
+
+
+def expected_flows(profile: Profile) -> Counter[Any]:
+    """Arrows: by wait, from one interval to the next that it ended and to itself, in order of time."""
+    df = profile.df
+    origin = df["start_ns"].min() if len(df) else 0
+    rows = list(
+        zip(map(as_shown, df["scope"]), df["kind"], df["start_ns"] - origin, df["duration_ns"], strict=True)
+    )
+    arrows: Counter[Any] = Counter()
+    for wait, ended in df[df["wait"] >= 0].groupby("wait"):
+        assert isinstance(wait, int)
+        by_time = sorted(ended.index.tolist(), key=lambda row: (df["start_ns"][row], row))
+        chain = [row for row in by_time if df["start_ns"][row] < df["start_ns"][wait]]
+        arrows.update((*rows[begin], *rows[end]) for begin, end in pairwise([*chain, wait]))
+    return arrows
+
+
+def assert_read_exactly(processor: Processor, path: Path, profile: Profile) -> None:
+    profile.save(path)
+    processor.load(path)
+    synchronous, asynchronous = expected_slices(profile)
+    assert processor.errors() == []
+    assert shown(processor.query(THREAD_SLICES)) == synchronous
+    assert shown(processor.query(ASYNC_SLICES)) == asynchronous
+    assert processor.query("select count(*) from slice") == [(len(profile.df),)]
+    flows = [(as_shown(row[0]), *row[1:4], as_shown(row[4]), *row[5:]) for row in processor.query(FLOWS)]
+    assert Counter(flows) == expected_flows(profile)
+
+
+@pytest.mark.parametrize("suffix", [".json", ".json.gz"])
+def test_regular_profile(suffix: str, tmp_path: Path, processor: Processor) -> None:
+    profile = regular_profile(launches=2, ctas=40, warps=4, iterations=20)
+    assert_read_exactly(processor, tmp_path / f"trace{suffix}", profile)
+
+
+def test_random_profiles(tmp_path: Path, processor: Processor) -> None:
+    @given(profiles())
+    @settings(max_examples=60)
+    def check(profile: Profile) -> None:
+        assert_read_exactly(processor, tmp_path / "trace.json", profile)
+
+    check()
+
+
+@pytest.mark.parametrize(
+    "name", ["kineto.json", "proton_inside.chrome_trace", "proton_launches.chrome_trace"]
+)
+def test_imported_profiles(name: str, tmp_path: Path, processor: Processor) -> None:
+    samples = Path(__file__).parents[1] / "samples"
+    assert_read_exactly(processor, tmp_path / "trace.json", profscope.profiles.load(samples / name))
+
+
+def test_names_and_args(tmp_path: Path, processor: Processor) -> None:
+    profile = regular_profile(launches=2, ctas=6, warps=2, iterations=2, sms=2)
+    profile.save(tmp_path / "trace.json")
+    processor.load(tmp_path / "trace.json")
+    assert processor.query("select name from process where pid > 0 order by pid") == [("SM 0",), ("SM 1",)]
+    threads = processor.query("select name from thread where tid >= 1000 order by tid")
+    assert threads[:3] == [("CTA slot 0 warp 0",), ("CTA slot 0 warp 1",), ("CTA slot 1 warp 0",)]
+    args = ", ".join(f"extract_arg(arg_set_id, 'args.{name}')" for name in ("launch", "cta", "line", "iter"))
+    found = Counter(processor.query(f"select {args} from slice where name = 'dot'"))
+    dots = profile.df[profile.df["scope"] == "dot"]
+    assert found == Counter(dots[["launch", "cta", "line", "iteration"]].itertuples(index=False, name=None))
+
+
+def test_values_are_args(tmp_path: Path, processor: Processor) -> None:
+    profile = regular_profile(launches=1, ctas=2, warps=1, iterations=2)
+    df = profile.df
+    dots = np.flatnonzero(df["scope"] == "dot")
+    small, large = payloads(df, dots, [3, -7, 0, 2**31 - 1], [0.1, -np.inf, 1e300, -0.0])
+    changed = Profile(df.assign(**{"trips": small, "line": df["line"], "é x": large}), profile.launches)
+    assert_read_exactly(processor, tmp_path / "trace.json", changed)
+    args = ", ".join(f"extract_arg(arg_set_id, 'args.{name}')" for name in ("trips", "é x"))
+    found = processor.query(f"select {args} from slice where name = 'dot' order by ts")
+    values = zip(small[dots].tolist(), [0.1, "-Infinity", 1e300, -0.0], strict=True)
+    assert sorted(found, key=str) == sorted(values, key=str)
+    assert processor.query(f"select {args} from slice where name = 'wait'") == [(None, None)] * 4
+
+
+def test_an_emulated_trace_is_named_so(tmp_path: Path) -> None:
+    profile = regular_profile(launches=1, ctas=1)
+    Profile(profile.df, profile.launches, profile_metadata("emulator")).save(tmp_path / "trace.json")
+    assert query(tmp_path / "trace.json", "select name from process where pid > 0") == [("SM 0 (emulated)",)]
+
+
+@pytest.mark.parametrize("digits", range(1, 12))
+def test_times_are_exact_to_the_nanosecond(digits: int, tmp_path: Path, processor: Processor) -> None:
+    """Perfetto reads microseconds as doubles; three decimals must come out as whole ns up to days."""
+    random = np.random.default_rng(digits)
+    profile = regular_profile(launches=1, ctas=50, warps=1, iterations=1, sms=1)
+    df = profile.df[profile.df["depth"] == 0].reset_index(drop=True)
+    micros = random.integers(0, 10**digits, len(df))
+    df["start_ns"] = 2**60 + np.sort(micros * 1000 + random.integers(0, 1000, len(df)))
+    df["duration_ns"] = np.append(np.diff(df["start_ns"]), 1) // 2
+    changed = Profile(df, profile.launches, profile.metadata)
+    assert_read_exactly(processor, tmp_path / "trace.json", changed)
+
+
+def test_the_harness_finds_faults(tmp_path: Path) -> None:
+    """Overlapping slices on one track are an error to Perfetto, and the harness reports it."""
+    event = '{"name":"a","ph":"X","pid":1,"tid":2,"ts":%d,"dur":10}'
+    (tmp_path / "bad.json").write_text(f'{{"traceEvents":[{event % 0},{event % 5}]}}')
+    assert errors(tmp_path / "bad.json")
+    (tmp_path / "good.json").write_text(f'{{"traceEvents":[{event % 0},{event % 10}]}}')
+    assert errors(tmp_path / "good.json") == []
+    (tmp_path / "broken.json").write_text(f'{{"traceEvents":[{event % 0}')
+    with pytest.raises(ProcessorError, match="incomplete"):
+        errors(tmp_path / "broken.json")
+
+
+def test_a_wrong_query_is_reported(processor: Processor) -> None:
+    with pytest.raises(ProcessorError, match="no such table"):
+        processor.query("select * from no_such")
+    assert processor.query("select 9223372036854775807, -1, 0.5, null, 'é'") == [
+        (2**63 - 1, -1, 0.5, None, "é")
+    ]

@@ -1,0 +1,208 @@
+"""Perfetto's own trace processor reads our protobuf traces to the nanosecond, depth and arrow.
+
+Needs node, as test_perfetto.py does.
+"""
+
+from collections import Counter
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pandas as pd
+import pytest
+from hypothesis import given, settings
+
+import profscope.profiles
+from instrument_passes.manifest import Manifest
+from profscope.decoding.areas import headers
+from profscope.decoding.assemble import assemble
+from profscope.decoding.raw import RawLaunch
+from profscope.profiles import Profile
+from profscope.traces.document import row_devices
+from profscope.traces.perfetto.protobuf import field
+from profscope.traces.saving import packets
+from profscope.traces.tracks import assign_tracks
+from tests.support.processor import Processor, unavailable
+from tests.support.profiles import payloads, profile_metadata, profiles, regular_profile
+
+pytestmark = pytest.mark.skipif(unavailable() is not None, reason=str(unavailable()))
+
+ARGS = ("debug.iter", "source.line_number", "source.file_name", "source.function_name")
+SLICES = f"""
+select slot.name, track.name, slice.ts, slice.dur, slice.depth, slice.name, slice.category,
+    {", ".join(f"extract_arg(slice.arg_set_id, '{name}')" for name in ARGS)}
+from slice join track on slice.track_id = track.id join track slot on track.parent_id = slot.id
+"""
+FLOWS = """
+select begin.name, begin.category, begin.ts, begin.dur, finish.name, finish.category, finish.ts, finish.dur
+from flow join slice begin on slice_out = begin.id join slice finish on slice_in = finish.id
+"""
+COUNTED = """
+select name, value from stats where value > 0
+    and name not in ('guess_trace_type_duration_ns', 'parse_trace_duration_ns', 'clock_sync_cache_miss')
+"""
+"""Whatever Perfetto counted but time and work: names it did not find are no error to it, but a mere count."""
+
+SAMPLES = Path(__file__).parents[1] / "samples"
+
+
+def as_shown(text: str) -> str:
+    """A text as SQL gives it: up to the first NUL; what UTF-8 cannot hold is a question mark."""
+    return text.encode(errors="replace").decode().partition("\0")[0]
+
+
+def expected_slices(profile: Profile, *, nests: bool) -> Counter[Any]:
+    """What `SLICES` must find; depth is 0 where spans do not nest, as in traces of other tools."""
+    df = profile.df
+    tracks = assign_tracks(df, row_devices(df, profile.launches))
+    place = tracks.table.iloc[tracks.track[tracks.run]]
+    found: Counter[Any] = Counter()
+    for row, slot, warp, lane, device in zip(
+        df.itertuples(), place["slot"], place["warp"], place["lane"], place["device"], strict=True
+    ):
+        known = bool(row.file) or row.line != 0
+        track = f"warp {warp}" if warp >= 0 else f"kernels {slot}"
+        track += f" lane {lane}" if lane else ""
+        in_flight = row.kind == "async"
+        found[
+            f"CTA slot {slot}" if warp >= 0 else f"GPU {device}",
+            as_shown(f"{track}: {row.scope}" if in_flight else track),
+            row.start_ns,
+            row.duration_ns,
+            row.depth if nests and not in_flight else 0,
+            as_shown(str(row.scope)),
+            row.kind,
+            row.iteration if row.iteration >= 0 else None,
+            row.line if known else None,
+            as_shown(str(row.file)).replace("\\", "/") if known else None,
+            as_shown(str(row.kernel)) if known else None,
+        ] += 1
+    return found
+
+
+def expected_flows(profile: Profile) -> Counter[Any]:
+    """An arrow from every interval that began before its wait to that wait."""
+    df = profile.df
+    shown = list(zip(map(as_shown, df["scope"]), df["kind"], df["start_ns"], df["duration_ns"], strict=True))
+    pairs = zip(range(len(df)), df["wait"].tolist(), strict=True)
+    return Counter((*shown[row], *shown[by]) for row, by in pairs if by >= 0 and shown[row][2] < shown[by][2])
+
+
+def assert_read_exactly(processor: Processor, path: Path, profile: Profile, *, nests: bool = True) -> None:
+    profile.save(path)
+    processor.load(path)
+    assert processor.query(COUNTED) == processor.errors() == []
+    found = processor.query(SLICES)
+    if not nests:
+        found = [(*row[:4], 0, *row[5:]) for row in found]
+    assert Counter(found) == expected_slices(profile, nests=nests)
+    assert Counter(processor.query(FLOWS)) == expected_flows(profile)
+    counts = "select (select count(*) from slice), (select count(*) from flow)"
+    assert processor.query(counts) == [(len(profile.df), expected_flows(profile).total())]
+
+
+@pytest.mark.parametrize("suffix", [".pftrace", ".pftrace.gz"])
+def test_several_blocks(
+    suffix: str, tmp_path: Path, processor: Processor, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(packets, "BLOCK_ROWS", 3000)
+    profile = regular_profile(launches=2, ctas=20, warps=4, iterations=20)
+    assert len(profile.df) > 4 * packets.BLOCK_ROWS
+    assert_read_exactly(processor, tmp_path / f"trace{suffix}", profile)
+
+
+def test_random_profiles(tmp_path: Path, processor: Processor) -> None:
+    @given(profiles())
+    @settings(max_examples=25)
+    def check(profile: Profile) -> None:
+        assert_read_exactly(processor, tmp_path / "trace.pftrace", profile)
+
+    check()
+
+
+@pytest.mark.parametrize(
+    "name", ["kineto.json", "proton_inside.chrome_trace", "proton_launches.chrome_trace"]
+)
+def test_imported_profiles(name: str, tmp_path: Path, processor: Processor) -> None:
+    profile = profscope.profiles.load(SAMPLES / name)
+    assert_read_exactly(processor, tmp_path / "trace.pftrace", profile, nests=False)
+
+
+def test_what_a_gpu_wrote(tmp_path: Path, processor: Processor) -> None:
+    """Captured kernels, in-flight spans, drops and warp specialisation among them, one launch of each."""
+    launches = []
+    for index, path in enumerate(sorted((Path(__file__).parents[2] / "data").glob("*.npz"))):
+        with np.load(path) as arrays:
+            manifest = Manifest.from_json(arrays["manifest"].tobytes().decode())
+            buffer = arrays["buffer"]
+        launches.append(RawLaunch(index, manifest, 0, 0, len(headers(buffer, manifest)), buffer))
+    profile = assemble(launches, {"backend": "gpu"})
+    assert (profile.df["wait"] >= 0).any()
+    assert_read_exactly(processor, tmp_path / "trace.pftrace.gz", profile)
+
+
+def test_values_launch_and_cta_are_args(tmp_path: Path, processor: Processor) -> None:
+    profile = regular_profile(launches=1, ctas=2, warps=1, iterations=2)
+    df = profile.df
+    dots = np.flatnonzero(df["scope"] == "dot")
+    small, large = payloads(df, dots, [3, -7, 0, 2**31 - 1], [0.1, -2.5, 1e300, -0.0])
+    stage = pd.Categorical.from_codes([-1] * len(df), categories=["prologue", "\u00e9", "unused"])
+    stage[dots[:3]] = ["\u00e9", "prologue", "\u00e9"]
+    changed = Profile(df.assign(**{"trips": small, "\u00e9 x": large, "stage": stage}), profile.launches)
+    assert_read_exactly(processor, tmp_path / "trace.pftrace", changed)
+    names = ("trips", "\u00e9 x", "stage")
+    args = ", ".join(f"extract_arg(arg_set_id, 'debug.{name}')" for name in names)
+    found = processor.query(f"select {args} from slice where name = 'dot'")
+    texts = ["\u00e9", "prologue", "\u00e9", None]
+    values = zip(small[dots].tolist(), [0.1, -2.5, 1e300, -0.0], texts, strict=True)
+    assert sorted(found, key=str) == sorted(values, key=str)
+    assert processor.query(f"select {args} from slice where name = 'wait'") == [(None, None, None)] * 4
+    args = ", ".join(f"extract_arg(arg_set_id, 'debug.{name}')" for name in ("launch", "cta"))
+    assert sorted(processor.query(f"select {args} from slice where depth = 0")) == [(0, 0), (0, 1)]
+
+
+def test_tracks_are_in_order_below_their_gpu(tmp_path: Path, processor: Processor) -> None:
+    profile = regular_profile(launches=2, ctas=6, warps=2, iterations=2, sms=2)
+    emulated = Profile(profile.df, profile.launches, profile_metadata("emulator"))
+    emulated.save(tmp_path / "trace.pftrace")
+    processor.load(tmp_path / "trace.pftrace")
+    rank = "cast(extract_arg(source_arg_set_id, 'sibling_order_rank') as int)"
+    tracks = processor.query(f"select id, parent_id, name, {rank} from track")
+    children: dict[Any, list[Any]] = {}
+    for number, parent, name, _ in sorted(tracks, key=lambda track: track[3]):
+        children.setdefault(parent, []).append((number, name))
+    ((gpu, name),) = children[None]
+    assert name == "GPU 0 (emulated)"
+    assert [name for _, name in children[gpu]] == ["SM 0 (emulated)", "SM 1 (emulated)"]
+    slots = children[children[gpu][0][0]]
+    assert [name for _, name in slots] == ["CTA slot 0", "CTA slot 1"]
+    assert [name for _, name in children[slots[1][0]]] == ["warp 0", "warp 1"]
+
+
+@pytest.mark.parametrize("digits", range(1, 19, 3))
+def test_times_are_exact_however_long(digits: int, tmp_path: Path, processor: Processor) -> None:
+    random = np.random.default_rng(digits)
+    profile = regular_profile(launches=1, ctas=50, warps=1, iterations=1, sms=1)
+    df = profile.df[profile.df["depth"] == 0].reset_index(drop=True)
+    df["start_ns"] = 2**60 + np.sort(random.integers(0, 10**digits, len(df)))
+    df["duration_ns"] = np.append(np.diff(df["start_ns"]), 1) // 2
+    assert_read_exactly(processor, tmp_path / "trace.pftrace", Profile(df, profile.launches))
+
+
+def test_an_empty_profile(tmp_path: Path, processor: Processor) -> None:
+    assert_read_exactly(processor, tmp_path / "trace.pftrace", Profile(metadata=profile_metadata()))
+
+
+def test_the_harness_finds_faults(tmp_path: Path, processor: Processor) -> None:
+    """A clock and a name that nothing declares."""
+    profile = regular_profile(launches=1, ctas=1, warps=1, iterations=1)
+    profile.save(tmp_path / "trace.pftrace")
+    content = (tmp_path / "trace.pftrace").read_bytes()
+    for good, bad, count in (
+        (field(58, 64), field(58, 65), "clock_sync_failure"),
+        (field(9, 1) + field(10, 2), field(9, 1) + field(10, 99), "interned_data_tokenizer_errors"),
+    ):
+        assert good in content
+        (tmp_path / "bad.pftrace").write_bytes(content.replace(good, bad))
+        processor.load(tmp_path / "bad.pftrace")
+        assert [name for name, _ in processor.query(COUNTED)] == [count]

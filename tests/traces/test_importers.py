@@ -1,0 +1,284 @@
+"""Traces of other tools, and files that are none.
+
+samples/ holds what torch.profiler (torch 2.11) and Proton (Triton 3.6) wrote on an H200: three launches of an
+add kernel, a matrix product and a sum; three launches on two streams; a scoped add kernel of two CTAs; and a
+call tree.
+"""
+
+import gzip
+import json
+import sqlite3
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from pandas.testing import assert_frame_equal
+
+import profscope.profiles
+from profscope.errors import TraceError
+from profscope.traces.importers.chrome_events import nest, untangle
+from tests.support.profiles import regular_profile
+
+SAMPLES = Path(__file__).with_name("samples")
+
+
+def load(name: str) -> profscope.profile.Profile:
+    profile = profscope.profile.load(SAMPLES / name)
+    assert profile.validate() == []
+    return profile
+
+
+def test_kineto_kernels_become_launches() -> None:
+    profile = load("kineto.json")
+    launches = profile.launches
+    assert launches["kernel"].tolist()[:3] == ["add", "add", "add"]
+    assert "reduce_kernel" in launches["kernel"].iloc[4]
+    assert launches.loc[0, ["grid_x", "grid_y", "grid_z", "num_warps", "stream"]].tolist() == [8, 1, 1, 4, 7]
+    assert (launches["end_ns"] - launches["start_ns"]).tolist() == [928, 895, 1088, 3424, 2367]
+    assert launches["start_ns"].iloc[0] == 1790857026000000000 + 4348702112270915
+    assert profile.df["sm"].tolist() == profile.df["cta"].tolist() == profile.df["warp"].tolist() == [-1] * 5
+    assert profile.metadata["tool"] == "torch.profiler"
+    assert profile.metadata["device"] == {"name": "NVIDIA H200", "arch": "sm_90", "sm_count": 132}
+
+
+def test_kineto_events_as_a_bare_array(tmp_path: Path) -> None:
+    events = json.loads((SAMPLES / "kineto.json").read_text())["traceEvents"]
+    (tmp_path / "array.json").write_text(json.dumps(events))
+    assert len(profscope.profile.load(tmp_path / "array.json").launches) == 5
+
+
+def test_a_kineto_trace_without_kernels_is_empty_and_says_so(tmp_path: Path) -> None:
+    document = json.loads((SAMPLES / "kineto.json").read_text())
+    document["traceEvents"] = [event for event in document["traceEvents"] if event.get("cat") != "kernel"]
+    (tmp_path / "cpu.json").write_text(json.dumps(document))
+    profile = profscope.profile.load(tmp_path / "cpu.json")
+    assert len(profile.launches) == len(profile.df) == 0
+    assert "no GPU kernels" in profile.metadata["notes"][1]
+
+
+def test_proton_scopes_nest() -> None:
+    df = load("proton_inside.chrome_trace").df
+    assert len(df) == 2 * 4 * 7, "CTAs x warps x (kernel + 3 loads + 3 stores)"
+    first = df[(df["cta"] == 0) & (df["warp"] == 0)]
+    assert first["scope"].tolist() == ["kernel", *["load", "store"] * 3]
+    assert first["depth"].tolist() == [0, 1, 1, 1, 1, 1, 1]
+    assert first["parent"].tolist() == [-1, 0, 0, 0, 0, 0, 0]
+    assert first["start_ns"].tolist()[:3] == [14, 76, 236]
+    assert first["duration_ns"].tolist()[:3] == [1985, 134, 740]
+    assert set(df["kind"]) == {"scope"}
+    assert df.groupby("cta")["sm"].first().tolist() == [124, 126]
+
+
+def test_proton_launches_of_two_streams() -> None:
+    profile = load("proton_launches.chrome_trace")
+    assert profile.launches["kernel"].tolist() == ["add"] * 3
+    assert profile.launches["stream"].tolist() == [7, 7, 13]
+    assert (profile.launches["end_ns"] - profile.launches["start_ns"]).tolist() == [895, 863, 1183]
+
+
+def test_proton_launches_of_newer_versions(tmp_path: Path) -> None:
+    """One document, streams told by thread names, CPU scopes and flows beside the kernels."""
+    kernel = {"name": "add", "cat": "kernel", "ph": "X", "pid": 0, "ts": 1.5, "dur": 0.5, "tid": 20013}
+    events: list[dict[str, Any]] = [
+        {"ph": "M", "pid": 0, "tid": 20013, "name": "thread_name", "args": {"name": "GPU Stream 13"}},
+        {
+            "name": "step",
+            "cat": "scope",
+            "ph": "X",
+            "pid": 0,
+            "ts": 0.0,
+            "dur": 9.0,
+            "tid": 1,
+            "args": {"call_stack": []},
+        },
+        {"name": "launch->kernel", "cat": "flow", "ph": "s", "pid": 0, "tid": 1, "ts": 0.0, "id": 3},
+        kernel | {"args": {"call_stack": ["ROOT", "add"]}},
+    ]
+    (tmp_path / "t.json").write_text(json.dumps({"displayTimeUnit": "us", "traceEvents": events}))
+    launches = profscope.profile.load(tmp_path / "t.json").launches
+    assert launches[["kernel", "stream", "start_ns", "end_ns"]].to_numpy().tolist() == [
+        ["add", 13, 1500, 2000]
+    ]
+
+
+@pytest.mark.parametrize(
+    "name", ["kineto.json", "proton_inside.chrome_trace", "proton_launches.chrome_trace"]
+)
+def test_an_imported_profile_can_be_saved_as_ours(name: str, tmp_path: Path) -> None:
+    profile = load(name)
+    profile.save(tmp_path / "ours.json.gz")
+    again = profscope.profile.load(tmp_path / "ours.json.gz")
+    assert_frame_equal(again.df, profile.df)
+    assert_frame_equal(again.launches, profile.launches)
+    assert again.metadata == profile.metadata
+    events = json.loads(gzip.decompress((tmp_path / "ours.json.gz").read_bytes()))["traceEvents"]
+    spans = [event for event in events if event["ph"] == "X"]
+    assert [event["args"]["cta"] for event in spans] == profile.df["cta"].tolist()
+    processes = {event["args"]["name"] for event in events if event["name"] == "process_name"}
+    assert processes == ({"SM 124", "SM 126"} if "inside" in name else {"GPU 0"})
+
+
+def test_a_gzipped_foreign_trace_loads(tmp_path: Path) -> None:
+    (tmp_path / "k.json.gz").write_bytes(gzip.compress((SAMPLES / "kineto.json").read_bytes()))
+    assert len(profscope.profile.load(tmp_path / "k.json.gz").launches) == 5
+
+
+def test_spans_that_cross_stand_beside_the_others() -> None:
+    depth, parent, beside = nest(np.array([0, 1, 5, 8]), np.array([10, 6, 9, 9]))
+    assert depth.tolist() == [0, 1, 2, 1]
+    assert parent.tolist() == [-1, 0, 1, 0]
+    assert beside.tolist() == [False, False, True, False]
+
+
+def test_rounding_is_untangled() -> None:
+    start = np.array([0, 100, 199, 300])
+    end = np.array([1000, 200, 300, 1002])
+    assert untangle(start, end, tolerance_ns=2).tolist() == [1000, 199, 300, 1000]
+    assert untangle(start, end, tolerance_ns=0).tolist() == end.tolist()
+
+
+def damaged(change: Any) -> bytes:
+    """Our own trace with its "profscope" object changed."""
+    document = json.loads(OURS)
+    change(document["profscope"])
+    return json.dumps(document).encode()
+
+
+def ours(suffix: str) -> bytes:
+    import tempfile
+
+    with tempfile.TemporaryDirectory() as folder:
+        regular_profile(launches=1, ctas=2).save(Path(folder) / f"t{suffix}")
+        return (Path(folder) / f"t{suffix}").read_bytes()
+
+
+OURS = ours(".json")
+PACKETS = ours(".pftrace")
+PACKED = gzip.compress(OURS)
+
+
+def sqlite_bytes(folder: Path) -> bytes:
+    with sqlite3.connect(folder / "x.db") as database:
+        database.execute("create table t (x)")
+    return (folder / "x.db").read_bytes()
+
+
+BAD_FILES: list[tuple[str, bytes, str]] = [
+    ("empty", b"", "is empty"),
+    ("blank", b" \n\n", "is blank"),
+    ("cut", OURS[: len(OURS) // 2], "is cut off: its events end in the middle"),
+    ("cut-in-first-line", OURS[:300], "is cut off: its JSON ends in the middle, after 300 bytes"),
+    ("cut-gzip", PACKED[:-100], "is cut off: its gzip data ends in the middle"),
+    ("bad-gzip", PACKED[:50] + b"\xff" * 40 + PACKED[90:], "is damaged gzip data"),
+    ("gzip-and-more", PACKED + b"junk", "is damaged: 4 or more bytes follow its gzip data"),
+    ("packed-nothing", gzip.compress(b""), "is empty"),
+    ("parquet", b"PAR1" + bytes(20), "is a Parquet file"),
+    ("html", b"\n<!DOCTYPE html><html></html>", "is an HTML page, not a trace"),
+    (
+        "perfetto",
+        b"\x0a\x10\x52\x0e" + bytes(12),
+        "is a protobuf, perhaps a Perfetto trace of another tool; profscope reads its own",
+    ),
+    ("perfetto-cut-in-data", PACKETS[:2000], "is cut off: its data end in the middle"),
+    ("perfetto-cut", PACKETS[:-3], "is cut off: its events end in the middle"),
+    ("perfetto-cut-gzip", gzip.compress(PACKETS)[:-100], "is cut off: its gzip data ends in the middle"),
+    ("perfetto-and-more", PACKETS + PACKETS[-200:-50], "is cut off: its events end in the middle"),
+    (
+        "perfetto-damaged",
+        PACKETS.replace(b'"schema":1', b'"schema";1'),
+        "is damaged: its profscope object: Expecting ':' delimiter",
+    ),
+    (
+        "perfetto-newer",
+        PACKETS.replace(b'{"profscope":{"schema":1,', b'{"profscope":{"schema":7,'),
+        "has trace schema 7",
+    ),
+    ("zip", b"PK\x03\x04xxxx", "is a zip archive; unpack it first"),
+    ("zstd", b"\x28\xb5\x2f\xfdxxxx", "is zstd-compressed"),
+    ("text", b"hello world\n", "is text, not JSON"),
+    ("binary", bytes(range(200, 256)) + bytes(9), "is a binary file of unknown kind"),
+    ("not-json", b'{"traceEvents": [{]}', "is not valid JSON: .* at line 1, column 19"),
+    ("number", b"[1, 2]", "is JSON but no trace: an array"),
+    ("object", b'{"a": 1, "b": 2}', "is JSON but no trace: an object with 'a', 'b'"),
+    ("no-keys", b"{}", "is JSON but no trace: an object with no keys"),
+    ("deep", b"[" * 100_000, "nested too deeply"),
+    ("chrome", b'[{"ph": "X", "name": "a", "ts": 1, "dur": 1}]', "is a Chrome trace without GPU kernels"),
+    (
+        "newer",
+        damaged(lambda o: o.update(schema=99, version="9.9")),
+        "schema 99, written by profscope 9.9; this is",
+    ),
+    ("no-schema", damaged(lambda o: o.pop("schema")), "no schema number"),
+    (
+        "no-launches",
+        damaged(lambda o: o.pop("launches")),
+        "is damaged: its profscope object has no 'launches'",
+    ),
+    ("no-stream", damaged(lambda o: o["spans"]["pieces"][0]["streams"].pop("depth")), "has no 'depth'"),
+    (
+        "wrong-rows",
+        damaged(lambda o: o["spans"].update(rows=3)),
+        "is damaged: the columns do not have 3 rows",
+    ),
+    (
+        "base64",
+        damaged(lambda o: o["spans"]["pieces"][0]["streams"]["depth"].update(data="%%")),
+        "is damaged",
+    ),
+    (
+        "zlib",
+        damaged(lambda o: o["spans"]["pieces"][0]["streams"]["depth"].update(data="AAAA")),
+        "is damaged",
+    ),
+    ("null", damaged(lambda o: o.update(spans=None)), "is damaged"),
+    (
+        "kineto-broken",
+        b'{"deviceProperties": [], "traceEvents": [{"ph": "X", "cat": "kernel", "name": "k", "ts": "soon"}]}',
+        "is a damaged trace of another tool",
+    ),
+]
+
+
+@pytest.mark.parametrize(("name", "content", "message"), BAD_FILES, ids=[name for name, _, _ in BAD_FILES])
+def test_each_bad_file_is_named_in_one_line(name: str, content: bytes, message: str, tmp_path: Path) -> None:
+    (tmp_path / name).write_bytes(content)
+    with pytest.raises(TraceError, match=message) as caught:
+        profscope.profile.load(tmp_path / name)
+    assert "\n" not in str(caught.value)
+    assert str(tmp_path / name) in str(caught.value)
+
+
+@pytest.mark.parametrize("suffix", [".json.gz", ".pftrace.gz", ".pftrace"])
+def test_our_file_cut_anywhere_is_noticed(suffix: str, tmp_path: Path) -> None:
+    regular_profile(launches=1, ctas=40).save(tmp_path / f"t{suffix}")
+    content = (tmp_path / f"t{suffix}").read_bytes()
+    # Of a few bytes of protobuf nobody can tell whose they are.
+    for size in (
+        10 if suffix.endswith(".gz") else 60,
+        200,
+        len(content) // 2,
+        len(content) - 20,
+        len(content) - 1,
+    ):
+        (tmp_path / f"cut{suffix}").write_bytes(content[:size])
+        with pytest.raises(TraceError, match="is cut off"):
+            profscope.profile.load(tmp_path / f"cut{suffix}")
+
+
+def test_sqlite_is_named(tmp_path: Path) -> None:
+    (tmp_path / "report.json").write_bytes(sqlite_bytes(tmp_path))
+    with pytest.raises(TraceError, match="is an SQLite database"):
+        profscope.profile.load(tmp_path / "report.json")
+
+
+def test_a_missing_file_and_a_folder(tmp_path: Path) -> None:
+    with pytest.raises(TraceError, match="no such file"):
+        profscope.profile.load(tmp_path / "nothing.json")
+    with pytest.raises(TraceError, match="cannot read"):
+        profscope.profile.load(tmp_path)
+
+
+def test_a_proton_call_tree_is_named() -> None:
+    with pytest.raises(TraceError, match="is a Proton call-tree profile, which has no timeline"):
+        profscope.profile.load(SAMPLES / "proton_tree.hatchet")

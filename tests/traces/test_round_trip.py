@@ -1,0 +1,171 @@
+"""What is saved is read back exactly, whatever the profile and however the file was reformatted."""
+
+import gzip
+import json
+from pathlib import Path
+
+import pandas as pd
+import pytest
+from hypothesis import given, settings
+from pandas.testing import assert_frame_equal
+
+import profscope.profiles
+from profscope.errors import OptionError, TraceError
+from profscope.profiles import Profile
+from tests.support.profiles import profile_metadata, profiles, regular_profile
+
+SUFFIXES = [".json", ".json.gz", ".pftrace", ".pftrace.gz"]
+
+
+def assert_same(loaded: Profile, saved: Profile) -> None:
+    """Equal to the last dtype, category and order."""
+    assert_frame_equal(loaded.df, saved.df, check_exact=True, check_column_type=True)
+    for name in ("kernel", "scope", "kind", "file"):
+        pd.testing.assert_index_equal(
+            loaded.df[name].cat.categories, saved.df[name].cat.categories, exact=True
+        )
+        assert loaded.df[name].cat.ordered == saved.df[name].cat.ordered
+    assert_frame_equal(loaded.launches, saved.launches, check_exact=True)
+    assert loaded.metadata == saved.metadata
+
+
+@given(profiles())
+def test_generated_profiles_are_valid(profile: Profile) -> None:
+    assert profile.validate() == []
+
+
+@pytest.mark.parametrize("suffix", [".json", ".json.gz", ".pftrace"])
+def test_round_trip_is_lossless(suffix: str, tmp_path_factory: pytest.TempPathFactory) -> None:
+    path = tmp_path_factory.mktemp("traces") / f"trace{suffix}"
+
+    @given(profiles())
+    def check(profile: Profile) -> None:
+        profile.save(path)
+        assert_same(profscope.profiles.load(path), profile)
+
+    check()
+
+
+@pytest.mark.parametrize("suffix", SUFFIXES)
+def test_regular_profile_round_trips(suffix: str, tmp_path: Path) -> None:
+    profile = regular_profile(launches=2, ctas=40, warps=4, iterations=20)
+    assert len(profile.df) > 2 * 8192, "several blocks of events"
+    profile.save(tmp_path / f"t{suffix}")
+    assert_same(profscope.profiles.load(tmp_path / f"t{suffix}"), profile)
+
+
+@given(profiles(max_actions=5))
+@settings(max_examples=30)
+def test_a_reformatted_file_still_loads(tmp_path_factory: pytest.TempPathFactory, profile: Profile) -> None:
+    path = tmp_path_factory.mktemp("reformatted") / "trace.json"
+    profile.save(path)
+    document = json.loads(path.read_text())
+    for text in (
+        json.dumps(document, indent=2),
+        json.dumps(document, separators=(",", ":")),
+        json.dumps(document, sort_keys=True),
+        json.dumps(document, ensure_ascii=False),
+    ):
+        path.write_text(text)
+        assert_same(profscope.profiles.load(path), profile)
+
+
+@pytest.mark.parametrize("suffix", [".json", ".pftrace"])
+def test_recompressed_and_misnamed_files_still_load(suffix: str, tmp_path: Path) -> None:
+    profile = regular_profile()
+    profile.save(tmp_path / f"a{suffix}.gz")
+    text = gzip.decompress((tmp_path / f"a{suffix}.gz").read_bytes())
+    for name, content in {
+        f"again{suffix}.gz": gzip.compress(text),
+        f"members{suffix}.gz": gzip.compress(text[:5000]) + gzip.compress(text[5000:]),
+        f"unpacked{suffix}": text,
+        f"unpacked-but-named{suffix}.gz": text,
+        f"packed-but-named{suffix}": gzip.compress(text),
+        "misnamed.txt": text,
+    }.items():
+        (tmp_path / name).write_bytes(content)
+        assert_same(profscope.profiles.load(tmp_path / name), profile)
+
+
+@pytest.mark.parametrize("suffix", [".json", ".pftrace"])
+def test_both_suffixes_hold_the_same_bytes(suffix: str, tmp_path: Path) -> None:
+    profile = regular_profile()
+    profile.save(tmp_path / f"a{suffix}")
+    profile.save(tmp_path / f"a{suffix}.gz")
+    profile.save(tmp_path / f"b{suffix}.gz")
+    packed = (tmp_path / f"a{suffix}.gz").read_bytes()
+    assert gzip.decompress(packed) == (tmp_path / f"a{suffix}").read_bytes()
+    assert packed == (tmp_path / f"b{suffix}.gz").read_bytes()
+
+
+@pytest.mark.parametrize("suffix", SUFFIXES)
+def test_an_empty_profile_round_trips(suffix: str, tmp_path: Path) -> None:
+    profile = Profile(metadata=profile_metadata())
+    profile.save(tmp_path / f"empty{suffix}")
+    assert_same(profscope.profiles.load(tmp_path / f"empty{suffix}"), profile)
+
+
+@pytest.mark.parametrize("suffix", [".json", ".pftrace"])
+def test_a_filtered_table_round_trips(suffix: str, tmp_path: Path) -> None:
+    """Unused and ordered categories are kept, and parents that pre-order does not imply."""
+    profile = regular_profile()
+    df = profile.df.copy()
+    df["kind"] = df["kind"].cat.set_categories(["op", "loop", "kernel", "iteration", "unused"], ordered=True)
+    df.loc[3, "parent"] = 0
+    profile = Profile(df, profile.launches, profile.metadata)
+    profile.save(tmp_path / f"t{suffix}")
+    assert_same(profscope.profiles.load(tmp_path / f"t{suffix}"), profile)
+
+
+@pytest.mark.parametrize("suffix", [".json", ".pftrace"])
+def test_rows_without_their_parents_round_trip(suffix: str, tmp_path: Path) -> None:
+    profile = regular_profile()
+    dots = profile.df[profile.df["scope"] == "dot"].tail(20).reset_index(drop=True)
+    Profile(dots, profile.launches, profile.metadata).save(tmp_path / f"t{suffix}")
+    assert_same(
+        profscope.profiles.load(tmp_path / f"t{suffix}"), Profile(dots, profile.launches, profile.metadata)
+    )
+
+
+def test_an_unknown_suffix_is_an_option_error(tmp_path: Path) -> None:
+    with pytest.raises(
+        OptionError, match=r"'trace\.txt': the suffix must be one of \.json, \.json\.gz, \.pftrace"
+    ):
+        regular_profile().save(tmp_path / "trace.txt")
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_a_missing_folder_is_one_clear_error(tmp_path: Path) -> None:
+    with pytest.raises(TraceError, match=r"cannot write .*nowhere.trace\.json: No such file"):
+        regular_profile().save(tmp_path / "nowhere" / "trace.json")
+
+
+def test_a_folder_in_the_way_is_one_clear_error(tmp_path: Path) -> None:
+    (tmp_path / "trace.json").mkdir()
+    with pytest.raises(TraceError, match="it is a folder"):
+        regular_profile().save(tmp_path / "trace.json")
+    assert [path.name for path in tmp_path.iterdir()] == ["trace.json"]
+
+
+def test_a_full_disk_leaves_nothing_behind_and_the_old_file_alone(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    path = tmp_path / "trace.json"
+    path.write_text("precious")
+
+    def no_space(self: object, piece: object) -> None:
+        raise OSError(28, "No space left on device")
+
+    monkeypatch.setattr("profscope.traces.files.PlainFile.write", no_space)
+    with pytest.raises(TraceError, match="No space left on device"):
+        regular_profile().save(path)
+    assert path.read_text() == "precious"
+    assert [path.name for path in tmp_path.iterdir()] == ["trace.json"]
+
+
+def test_a_table_that_breaks_the_schema_is_not_saved(tmp_path: Path) -> None:
+    profile = regular_profile()
+    wrong = Profile(profile.df.astype({"line": "float64"}), profile.launches, profile.metadata)
+    with pytest.raises(TraceError, match="column 'line' is float64, not int32"):
+        wrong.save(tmp_path / "trace.json")
+    assert list(tmp_path.iterdir()) == []

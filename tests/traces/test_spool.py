@@ -1,0 +1,399 @@
+"""The spool: what is written is read back, whatever happens to the writer and to the file's end."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import subprocess
+import sys
+import zlib
+from collections.abc import Iterator
+from functools import cache
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+from hypothesis import given
+from hypothesis import strategies as st
+
+import profscope
+from instrument_passes.manifest import Manifest
+from profscope.decoding.raw import RawLaunch
+from profscope.errors import OptionError, SessionError, TraceError
+from profscope.options import Options
+from profscope.recording.host_memory import available_bytes
+from profscope.traces.spool import CHUNK, SpoolWriter, find, read
+from tests.recording.test_collect import count
+from tests.support.synth import Loop, Program, Work, launch
+from tests.test_session import assert_equal, launch_add, session
+
+ROOT = Path(__file__).parents[2]
+
+
+def without_options(profile: profscope.Profile) -> profscope.Profile:
+    metadata = {name: value for name, value in profile.metadata.items() if name != "options"}
+    return profscope.Profile(profile.df, profile.launches, metadata)
+
+
+def work() -> None:
+    for n in (3, 3, 4):
+        count(n, ctas=5)
+        launch_add()
+
+
+# Whole sessions.
+
+
+def test_a_spooled_session_has_the_tables_of_one_in_memory(tmp_path: Path) -> None:
+    with session(instrument="heavy") as kept:
+        work()
+    with session(instrument="heavy", spool=tmp_path) as prof:
+        work()
+    assert_equal(without_options(prof.profile), without_options(kept.profile))
+    loaded = profscope.load(tmp_path)
+    assert_equal(loaded, prof.profile)
+    assert_equal(profscope.load(str(prof.spool)), loaded)
+    assert loaded.metadata["notes"] == []
+    loaded.save(tmp_path / "trace.json")
+    assert_equal(profscope.load(tmp_path / "trace.json"), loaded)
+
+
+def test_launches_leave_memory_as_they_are_written(tmp_path: Path) -> None:
+    with session(instrument="heavy", memory=1, spool=tmp_path) as prof:
+        for _ in range(12):
+            count(200, ctas=64)  # about 0.25 MB of records each
+        collector = prof._running()
+        assert collector.spooler is not None
+        for write in tuple(collector.spooler._writes):
+            write.result()
+        assert len(collector) == 12
+        assert len(collector.launches) < 6  # the rest is in the file, or on its way
+        assert len(profscope.load(tmp_path).launches) >= 4  # while it grows
+        assert len(prof.launches) == 12
+        assert collector.launches == []
+    assert prof.launches["launch"].tolist() == list(range(12))
+    assert prof.profile.validate() == []
+
+
+def test_flush_writes_what_was_launched_and_later_launches_follow(tmp_path: Path) -> None:
+    with session(spool=tmp_path) as prof:
+        launch_add()
+        prof.flush()
+        flushed = profscope.load(tmp_path)
+        assert flushed.launches["kernel"].tolist() == ["add_kernel"]
+        (note,) = flushed.metadata["notes"]
+        assert note.endswith("has no end: what the session had not flushed when it stopped is missing")
+        launch_add()
+        assert len(profscope.load(tmp_path).launches) == 1
+    assert len(profscope.load(tmp_path).launches) == 2
+    assert profscope.load(tmp_path).metadata["notes"] == []
+    prof.flush()  # nothing left to do
+
+
+def test_flush_without_a_spool_and_before_a_session() -> None:
+    with session() as prof:
+        launch_add()
+        prof.flush()
+        assert prof.spool is None
+    assert len(prof.launches) == 1
+    with pytest.raises(SessionError, match="has not started"):
+        session().flush()
+
+
+def test_notes_and_failures_are_in_the_file(tmp_path: Path) -> None:
+    with session(spool=tmp_path, warps=[9]) as prof:
+        launch_add()
+    loaded = profscope.load(tmp_path)
+    assert loaded.metadata["notes"] == prof.metadata["notes"]
+    assert any("runs bare" in note for note in loaded.metadata["notes"])
+
+
+def test_a_folder_with_several_spools_must_be_told_which(tmp_path: Path) -> None:
+    for _ in range(2):
+        with session(spool=tmp_path):
+            launch_add()
+    with pytest.raises(TraceError, match="holds 2 spools, name one of them"):
+        profscope.load(tmp_path)
+    for file in tmp_path.iterdir():
+        assert len(profscope.load(file).launches) == 1
+
+
+def test_a_spool_that_cannot_be_created_stops_the_session_at_once(tmp_path: Path) -> None:
+    file = tmp_path / "file"
+    file.write_text("")
+    with pytest.raises(SessionError, match=r"spool=.*cannot be written to"), session(spool=file):
+        pass
+
+
+def test_a_disk_that_fails_ends_the_recording_and_keeps_what_was_written(tmp_path: Path) -> None:
+    class Broken:
+        def write(self, data: Any) -> int:
+            raise OSError(28, "No space left on device")
+
+        def close(self) -> None: ...
+
+    prof = session(spool=tmp_path).__enter__()
+    launch_add()
+    prof.flush()
+    spooler = prof._running().spooler
+    assert spooler is not None
+    spooler._writer._file.close()
+    spooler._writer._file = Broken()  # type: ignore[assignment]
+    launch_add()
+    with pytest.raises(SessionError, match="No space left"):
+        prof.flush()
+    out = launch_add()
+    with pytest.raises(SessionError, match="No space left"):
+        prof.__exit__(None, None, None)
+    assert torch.equal(out, torch.arange(2500, dtype=torch.float32) * 2)
+    assert len(prof.launches) == 1
+    assert any("No space left" in note for note in prof.metadata["notes"])
+    assert len(profscope.load(tmp_path).launches) == 1
+
+
+_KILLED = """
+import os, signal, sys
+import profscope
+from tests.test_session import launch_add
+with profscope.session(backend="emulator", spool=sys.argv[1]) as prof:
+    for index in range(6):
+        launch_add()
+        if index == 3:
+            prof.flush()
+    os.kill(os.getpid(), signal.SIGKILL)
+"""
+_LEFT_OPEN = """
+import sys
+import profscope
+from tests.test_session import launch_add
+prof = profscope.session(backend="emulator", spool=sys.argv[1])
+prof.__enter__()
+for _ in range(3):
+    launch_add()
+{end}
+"""
+
+
+def run(code: str, *arguments: object) -> subprocess.CompletedProcess[str]:
+    return subprocess.run(
+        [sys.executable, "-c", code, *map(str, arguments)],
+        capture_output=True, text=True, cwd=ROOT, check=False, timeout=300,
+    )  # fmt: skip
+
+
+def test_a_killed_process_loses_only_what_it_had_not_flushed(tmp_path: Path) -> None:
+    ran = run(_KILLED, tmp_path)
+    assert ran.returncode == -signal.SIGKILL, ran.stderr
+    profile = profscope.load(tmp_path)
+    assert profile.launches["launch"].tolist() == [0, 1, 2, 3]
+    assert profile.validate() == []
+    assert any("has no end" in note for note in profile.metadata["notes"])
+
+
+@pytest.mark.parametrize(("end", "code"), [("", 0), ("sys.exit(3)", 3), ("raise KeyError(1)", 1)])
+def test_an_interpreter_that_ends_in_a_session_closes_it(tmp_path: Path, end: str, code: int) -> None:
+    ran = run(_LEFT_OPEN.format(end=end), tmp_path)
+    assert ran.returncode == code, ran.stderr
+    assert "Exception ignored" not in ran.stderr
+    profile = profscope.load(tmp_path)
+    assert len(profile.launches) == 3
+    assert profile.metadata["notes"] == []
+
+
+# The file.
+
+
+@cache
+def launches() -> tuple[RawLaunch, ...]:
+    made = [
+        launch([Program((Loop((trips,), (Work(5),)),), warps=warps)], ctas=2, seed=trips)
+        for trips, warps in ((3, 1), (7, 2), (2, 1), (9, 1))
+    ]
+    return tuple(
+        RawLaunch(index, made[index].manifest, index % 2, 7 * index, 2, made[index].buffer)
+        for index in range(len(made))
+    )
+
+
+def written(folder: Path, *, close: bool = True) -> Path:
+    """A spool of three launches chunks."""
+    writer = SpoolWriter(folder, {"backend": "emulator"})
+    writer.launches(launches()[:2])
+    writer.so_far({"extra": 1}, ["a note"])
+    writer.launches(launches()[2:3])
+    writer.so_far({"extra": 2}, ["another note"])
+    writer.launches(launches()[3:])
+    if close:
+        writer.close()
+    else:
+        writer._file.close()
+    return writer.path
+
+
+def chunks(path: Path) -> Iterator[tuple[str, int]]:
+    """Kind and end of every chunk, from the headers alone."""
+    content, at = path.read_bytes(), 0
+    while at < len(content):
+        header = np.frombuffer(content, CHUNK, 1, at)[0]
+        at += CHUNK.itemsize + -(-int(header["length"]) // 16) * 16
+        yield header["kind"].decode(), at
+
+
+def assert_same(found: RawLaunch, expected: RawLaunch) -> None:
+    assert np.array_equal(found.buffer, expected.buffer)
+    assert found.manifest == expected.manifest
+    assert (found.index, found.device, found.stream, found.ctas) == (
+        expected.index, expected.device, expected.stream, expected.ctas,
+    )  # fmt: skip
+
+
+def test_what_is_written_is_read(tmp_path: Path) -> None:
+    spool = read(written(tmp_path))
+    for found, expected in zip(spool.launches, launches(), strict=True):
+        assert_same(found, expected)
+    assert spool.metadata == {"backend": "emulator", "extra": 2}
+    assert spool.notes == ["another note"]
+
+
+@pytest.fixture(scope="module")
+def whole(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return written(tmp_path_factory.mktemp("whole"))
+
+
+@given(data=st.data())
+def test_a_file_cut_anywhere_reads_up_to_the_last_complete_chunk(whole: Path, data: st.DataObject) -> None:
+    content = whole.read_bytes()
+    at = data.draw(st.integers(0, len(content)), label="length")
+    cut = whole.with_name("cut.spool")
+    cut.write_bytes(content[:at])
+    complete = [(kind, end) for kind, end in chunks(whole) if end <= at]
+    if not complete:
+        with pytest.raises(TraceError):
+            read(cut)
+        return
+    spool = read(cut)
+    batches = [launches()[:2], launches()[2:3], launches()[3:]]
+    kinds = [kind for kind, _ in complete]
+    expected = [each for batch in batches[: kinds.count("launches")] for each in batch]
+    for found, wanted in zip(spool.launches, expected, strict=True):
+        assert_same(found, wanted)
+    end = complete[-1][1]
+    cut_note = f"cut.spool is readable up to byte {end} of {at}: the chunk there is incomplete"
+    assert (cut_note in spool.notes) == (end < at)
+    assert any("has no end" in note for note in spool.notes) == (kinds[-1] != "end")
+    assert ("a note" in spool.notes) == (kinds.count("so far") == 1)
+
+
+@given(data=st.data())
+def test_a_flipped_bit_is_noticed(whole: Path, data: st.DataObject) -> None:
+    content = bytearray(whole.read_bytes())
+    at = data.draw(st.integers(0, len(content) - 1), label="byte")
+    content[at] ^= 1 << data.draw(st.integers(0, 7), label="bit")
+    damaged = whole.with_name("damaged.spool")
+    damaged.write_bytes(content)
+    before = [(kind, end) for kind, end in chunks(whole) if end <= at]
+    if not before:
+        with pytest.raises(TraceError):
+            read(damaged)
+        return
+    spool = read(damaged)
+    for found in spool.launches:
+        assert_same(found, launches()[found.index])
+    assert any("is readable up to" in note for note in spool.notes)
+
+
+def test_right_sums_around_nonsense_are_an_error_in_words(tmp_path: Path) -> None:
+    path = written(tmp_path, close=False)
+    header = np.zeros((), CHUNK)
+    header["magic"], header["kind"], header["length"] = b"PSspool1", b"program", 2
+    header["crc"] = zlib.crc32(b"{}".ljust(16, b"\0"))
+    header["header_crc"] = zlib.crc32(header.tobytes()[:-4])
+    with path.open("ab") as file:
+        file.write(header.tobytes() + b"{}".ljust(16, b"\0"))
+    spool = read(path)
+    assert len(spool.launches) == len(launches())
+    assert any("written by another profscope" in note for note in spool.notes)
+
+
+def test_what_is_no_spool(tmp_path: Path) -> None:
+    (tmp_path / "trace.json").write_text("{}")
+    assert find(tmp_path) is None
+    assert find(tmp_path / "trace.json") is None
+    assert find(tmp_path / "missing") is None
+    with pytest.raises(TraceError):
+        profscope.load(tmp_path)
+
+
+def test_manifests_come_once_each(tmp_path: Path) -> None:
+    path = written(tmp_path)
+    kinds = [kind for kind, _ in chunks(path)]
+    assert kinds.count("program") == len({id(each.manifest) for each in launches()})
+    (first,) = [each for each in read(path).launches if each.index == 0]
+    assert Manifest.from_json(json.dumps(json.loads(first.manifest.to_json()))) == first.manifest
+
+
+# The limits of a long session.
+
+
+def test_a_session_stops_recording_after_its_time() -> None:
+    with session(limit_s=1e8) as prof:
+        launch_add()
+        prof._running().stop("limit_s=0.1 had passed")  # as its timer does
+        for _ in range(3):
+            out = launch_add()
+    assert torch.equal(out, torch.arange(2500, dtype=torch.float32) * 2)
+    assert len(prof.launches) == 1
+    assert prof.metadata["notes"] == ["3 launches ran unrecorded: limit_s=0.1 had passed"]
+
+
+def test_the_time_limit_is_kept_by_a_timer_that_ends_with_the_session() -> None:
+    import threading
+
+    with session(limit_s=0.01) as prof:
+        collector = prof._running()
+        (timer,) = [t for t in threading.enumerate() if isinstance(t, threading.Timer)] or [None]
+        if timer is not None:
+            timer.join()
+        launch_add()
+        assert collector.unrecorded == {"limit_s=0.01 had passed": 1}
+    assert not [t for t in threading.enumerate() if isinstance(t, threading.Timer) and t.is_alive()]
+
+
+@pytest.mark.parametrize("limit_s", [0, -1, True, "1", float("nan"), float("inf")])
+def test_a_wrong_time_limit(limit_s: Any) -> None:
+    with pytest.raises(OptionError, match="limit_s="):
+        Options(limit_s=limit_s)
+
+
+def test_recording_stops_before_the_host_runs_out_of_memory(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("profscope.recording.collect.available_bytes", lambda: 2 << 20)
+    with session(instrument="heavy", memory=1) as prof:
+        for _ in range(20):
+            out = count(200, ctas=64)
+    assert (out == sum(range(200))).all()
+    assert 2 <= len(prof.launches) < 20
+    (note,) = prof.metadata["notes"]
+    assert "half of the host's free memory was full of records" in note
+    assert note.startswith(f"{20 - len(prof.launches)} launches ran unrecorded")
+
+
+def test_what_the_host_has(tmp_path: Path) -> None:
+    assert available_bytes(tmp_path) is None
+    (tmp_path / "proc").mkdir()
+    (tmp_path / "proc" / "meminfo").write_text("MemTotal: 900 kB\nMemAvailable:    300 kB\n")
+    assert available_bytes(tmp_path) == 300 << 10
+    folder = tmp_path / "sys" / "fs" / "cgroup"
+    folder.mkdir(parents=True)
+    (folder / "memory.max").write_text("max\n")
+    (folder / "memory.current").write_text("1000\n")
+    assert available_bytes(tmp_path) == 300 << 10
+    (folder / "memory.max").write_text("9000\n")
+    assert available_bytes(tmp_path) == 8000
+    assert (available_bytes() or 1) > 0
+
+
+def test_the_pid_is_in_the_name_so_that_processes_can_share_a_folder(tmp_path: Path) -> None:
+    assert f"-{os.getpid()}.spool" in written(tmp_path).name
