@@ -9,6 +9,7 @@ at a root. `wait` is the row of the span whose return ended an async span, -1 wh
 """
 
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
@@ -20,6 +21,7 @@ __all__ = [
     "LAUNCH_DTYPES",
     "PAYLOAD_DTYPES",
     "SPAN_DTYPES",
+    "Tables",
     "launches_frame",
     "spans_frame",
 ]
@@ -112,3 +114,22 @@ def _series(values: Sequence[Any] | pd.Series, dtype: str) -> pd.Series:
             return pd.Series(values)
         return pd.Series(values, dtype="str").astype("category")
     return pd.Series(values, dtype=dtype, copy=False)
+
+
+@dataclass(frozen=True, eq=False)
+class Tables:
+    """A profile as plain data: all that decoding and importing make, and all that analyses and files read.
+
+    df        one row per span, the columns of SPAN_DTYPES, in order of launch, cta, warp and time
+    launches  one row per launch, the columns of LAUNCH_DTYPES
+    metadata  a JSON-able dict: tool, versions, device, options, notes to the user
+    """
+
+    df: pd.DataFrame = field(default_factory=spans_frame)
+    launches: pd.DataFrame = field(default_factory=launches_frame)
+    metadata: dict[str, Any] = field(default_factory=dict)
+
+    @property
+    def emulated(self) -> bool:
+        """Whether the cycles come from the emulator's cost model; then no figure here is GPU time."""
+        return self.metadata.get("backend") == "emulator"

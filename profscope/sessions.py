@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any
 
 from profscope.errors import SessionError
 from profscope.options import Options
+from profscope.profiles import Profile, Questions
 from profscope.version import __version__
 
 if TYPE_CHECKING:
@@ -22,7 +23,6 @@ if TYPE_CHECKING:
     from profscope.launching.bare import BareLaunches
     from profscope.launching.inductor import InductorLaunches
     from profscope.launching.sampling import Sampling
-    from profscope.profiles import Profile
     from profscope.recording.collect import Collector
     from profscope.recording.spooler import Spooler
 
@@ -94,9 +94,12 @@ def session(
     )
 
 
-class Session:
-    """A running or finished session. The tables may be read inside the block too: they then cover the
-    launches so far, and reading them waits for those launches."""
+class Session(Questions):
+    """A running or finished session: what a `Profile` can be asked it can be asked, too.
+
+    The tables may be read inside the block as well: they then cover the launches so far, and reading them
+    waits for those launches.
+    """
 
     def __init__(self, options: Options) -> None:
         self.options = options
@@ -258,7 +261,7 @@ class Session:
                 metadata, notes = self._so_far(collector)
                 spooler = self._drain(collector)
                 raw, lost = collector.fetch() if spooler is None else spooler.read()
-                profile = assemble(raw, self._metadata | metadata, [*notes, *lost])
+                profile = Profile.of(assemble(raw, self._metadata | metadata, [*notes, *lost]))
                 self._profile = state, profile
             return self._profile[1]
 
@@ -277,21 +280,10 @@ class Session:
         """Backend, device, versions, options, and notes on what is missing; see `Profile`."""
         return self.profile.metadata
 
-    def summary(self) -> pd.DataFrame:
-        """One row per kernel and scope; see `Profile.summary`."""
-        return self.profile.summary()
-
-    def first_nan(self) -> pd.Series[Any] | None:
-        """The span whose probed values were the first with a NaN; see `Profile.first_nan`."""
-        return self.profile.first_nan()
-
-    def transactions(self) -> pd.DataFrame:
-        """One row per asynchronous operation that a wait ended; see `Profile.transactions`."""
-        return self.profile.transactions()
-
-    def save(self, path: str | Path) -> None:
-        """Write a Chrome trace; see `Profile.save`."""
-        self.profile.save(path)
+    @property
+    def tables(self) -> Profile:
+        """The launches so far, for the questions of `Questions`."""
+        return self.profile
 
 
 def _plain(value: Any) -> Any:

@@ -12,7 +12,7 @@ from profscope import errors
 
 
 def test_public_names() -> None:
-    expected = ["Profile", "ProfscopeError", "Session", "__version__", "load", "session"]
+    expected = sorted([*errors.__all__, "Profile", "Session", "__version__", "load", "session"])
     assert sorted(profscope.__all__) == expected
     for name in expected:
         assert getattr(profscope, name) is not None

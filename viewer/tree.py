@@ -9,8 +9,7 @@ import pandas as pd
 from numpy.typing import NDArray
 from rich.text import Text
 
-from profscope.analysis.recorded import not_samples
-from profscope.analysis.summary import row_scales, sites
+from profscope.analysis.spans import row_scales, sites
 from profscope.profiles import Profile
 from viewer.grid import Column, grid
 from viewer.source import SourceLines
@@ -55,7 +54,7 @@ def make_trees(
     site, table = sites(df)
     node, parent, node_site = _paths(df, site)
     duration = df[f"duration_{unit}"].to_numpy()
-    scale = row_scales(df, profile.launches, not_samples(profile.metadata))
+    scale = row_scales(profile)
     count = np.bincount(node)
     total = np.zeros(len(count), np.int64)
     np.add.at(total, node, duration)

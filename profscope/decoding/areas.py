@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from typing import Final
 
 import numpy as np
@@ -21,12 +22,12 @@ from profscope.errors import RecordError
 
 __all__ = [
     "CTA",
+    "LaunchBuffer",
     "first_wave",
     "has_records",
-    "headers",
-    "launch_bits",
     "launch_header",
     "packed_headers",
+    "read_buffer",
     "segments",
     "tickets",
 ]
@@ -58,11 +59,31 @@ def launch_header(buffer: npt.NDArray[np.uint8]) -> np.void:
     return found
 
 
-def launch_bits(buffer: npt.NDArray[np.uint8], manifest: Manifest) -> LaunchBits:
-    """How the launch that wrote this buffer recorded; its header says so.
+@dataclass(frozen=True)
+class LaunchBuffer:
+    """One launch's buffer, read as far as its headers go.
 
-    Raises RecordError for a buffer that is too short, or that another program wrote.
+    data: uint8, contiguous. header: dtype LAUNCH_HEADER. bits: how the launch recorded. ctas: what the CTA
+    headers say, shape (recorded CTAs,), dtype CTA; areas whose ticket nobody drew are left out (see
+    `Selection`).
     """
+
+    data: npt.NDArray[np.uint8]
+    header: np.void
+    bits: LaunchBits
+    ctas: npt.NDArray[np.void]
+
+
+def read_buffer(buffer: npt.NDArray[np.uint8], manifest: Manifest) -> LaunchBuffer:
+    """The headers of a launch's buffer. Raises RecordError for one that is truncated or damaged, or that
+    another program wrote."""
+    data = np.ascontiguousarray(buffer)
+    header = _checked_header(data, manifest)
+    bits = LaunchBits.decode(int(header["launch_bits"]))
+    return LaunchBuffer(data, header, bits, _cta_headers(data, manifest, bits))
+
+
+def _checked_header(buffer: npt.NDArray[np.uint8], manifest: Manifest) -> np.void:
     if buffer.nbytes < LAUNCH_HEADER.itemsize:
         raise RecordError(
             f"truncated profile buffer of kernel {manifest.kernel}: {buffer.nbytes} bytes hold no header"
@@ -73,17 +94,10 @@ def launch_bits(buffer: npt.NDArray[np.uint8], manifest: Manifest) -> LaunchBits
             f"profile buffer was not written by this build of kernel {manifest.kernel}: it carries "
             f"digest {int(header['digest']):#x}, the manifest {manifest.digest:#x}"
         )
-    return LaunchBits.decode(int(header["launch_bits"]))
+    return header
 
 
-def headers(buffer: npt.NDArray[np.uint8], manifest: Manifest) -> npt.NDArray[np.void]:
-    """What the CTA headers of a launch's buffer say, shape (recorded CTAs,), dtype CTA.
-
-    Areas whose ticket nobody drew are left out; see `Selection`.
-
-    Raises RecordError for a truncated or damaged buffer, or another program's.
-    """
-    bits = launch_bits(buffer, manifest)
+def _cta_headers(buffer: npt.NDArray[np.uint8], manifest: Manifest, bits: LaunchBits) -> npt.NDArray[np.void]:
     cta_bytes = manifest.cta_bytes(bits.ring_log2)
     area_bytes = buffer.nbytes - LAUNCH_HEADER.itemsize - manifest.selection.counter_bytes
     if area_bytes % cta_bytes:

@@ -15,7 +15,7 @@ import numpy as np
 import numpy.typing as npt
 
 from instrument_passes.manifest import Manifest, Span
-from profscope.decoding.areas import first_wave, headers, launch_bits, segments, tickets
+from profscope.decoding.areas import LaunchBuffer, first_wave, read_buffer, segments, tickets
 from profscope.decoding.columns import Clocks, Columns, Recorded, fill, spread
 from profscope.decoding.patterns import PAYLOAD_TYPES, Patterns, Values, find_patterns, join
 from profscope.decoding.rows import SectionRows, find_rows
@@ -46,10 +46,11 @@ class DecodedLaunch(Columns):
     time unless clocks were read in another one.
 
     sites: what `span` counts. headers: the CTA headers (CTA dtype) of every CTA of the launch, unwritten
-    ones included. records: clock words that were stored and not overwritten. dropped: clock columns of rows
-    that a ring overwrote or that cannot be placed any more, each of which would have been a record had its
-    code run; summed over warps. unmatched: spans whose begin ran but whose end did not. anomalies: sentences
-    about what did not fit the model, empty on a good buffer.
+    ones included. grid_x, grid_y: CTAs of the grid, those of all clusters. records: clock words that were
+    stored and not overwritten. dropped: clock columns of rows that a ring overwrote or that cannot be placed
+    any more, each of which would have been a record had its code run; summed over warps. unmatched: spans
+    whose begin ran but whose end did not. anomalies: sentences about what did not fit the model, empty on a
+    good buffer.
     payloads: values that spans carry. unpaired: starts of asynchronous work that no wait ended, where waits
     are recorded. refused: CTAs that drew a ticket for an area and found none left. wait: for asynchronous
     intervals the position of the span whose return ended them, -1 for others; None if there are none. idle:
@@ -69,6 +70,8 @@ class DecodedLaunch(Columns):
     wait: Small | None = None
     idle: Ints = field(default_factory=lambda: np.zeros(0, np.int64))
     recorded: Recorded | None = None
+    grid_x: int = 1
+    grid_y: int = 1
 
     @cached_property
     def counts(self) -> Ints:
@@ -77,8 +80,9 @@ class DecodedLaunch(Columns):
 
 
 def decode(buffer: npt.NDArray[np.uint8], manifest: Manifest) -> DecodedLaunch:
-    """Decode one launch. buffer: uint8, all its CTA areas. Raises RecordError (see `headers`)."""
-    buffer, found, words, ring_log2 = _read(buffer, manifest)
+    """Decode one launch. buffer: uint8, all its CTA areas. Raises RecordError (see `read_buffer`)."""
+    launch, words = _read(buffer, manifest)
+    found, ring_log2 = launch.ctas, launch.bits.ring_log2
     if manifest.selection.ctas == "first":
         wave = first_wave(found)
         found, words = found[wave], words[wave]
@@ -97,27 +101,27 @@ def decode(buffer: npt.NDArray[np.uint8], manifest: Manifest) -> DecodedLaunch:
         unmatched=int(patterns.unmatched[recorded.pattern].sum()),
         anomalies=_anomalies(backwards, clocks, manifest),
         payloads=tuple(_payload(words, recorded, values) for values in patterns.values),
-        refused=max(0, tickets(buffer) - len(found)) if manifest.selection.ctas == "sms" else 0,
+        refused=max(0, tickets(launch.data) - len(found)) if manifest.selection.ctas == "sms" else 0,
         idle=_idle(recorded, patterns) if len(patterns.idle) else patterns.idle,
         recorded=recorded,
+        grid_x=int(launch.header["grid_x"]),
+        grid_y=int(launch.header["grid_y"]),
     )
 
 
 def ring_rows(buffer: npt.NDArray[np.uint8], manifest: Manifest) -> int:
     """The most rows that any warp appended to any ring, overwritten ones included."""
-    _, found, words, ring_log2 = _read(buffer, manifest)
-    return max((each.rows.most for each in _sections(words, found, manifest, ring_log2)), default=0)
+    launch, words = _read(buffer, manifest)
+    sections = _sections(words, launch.ctas, manifest, launch.bits.ring_log2)
+    return max((each.rows.most for each in sections), default=0)
 
 
-def _read(
-    buffer: npt.NDArray[np.uint8], manifest: Manifest
-) -> tuple[npt.NDArray[np.uint8], npt.NDArray[np.void], Words, int]:
-    """The buffer in one piece, its CTA headers, the words of its segments and how long its rings are."""
-    buffer = np.ascontiguousarray(buffer)
-    found = headers(buffer, manifest)
-    ring_log2 = launch_bits(buffer, manifest).ring_log2
-    words = without_unused(segments(buffer, len(found), manifest, ring_log2), manifest, ring_log2)
-    return buffer, found, words, ring_log2
+def _read(buffer: npt.NDArray[np.uint8], manifest: Manifest) -> tuple[LaunchBuffer, Words]:
+    """The buffer and the words of its segments."""
+    launch = read_buffer(buffer, manifest)
+    ring_log2 = launch.bits.ring_log2
+    words = segments(launch.data, len(launch.ctas), manifest, ring_log2)
+    return launch, without_unused(words, manifest, ring_log2)
 
 
 class _Section(NamedTuple):

@@ -9,8 +9,7 @@ from typing import Any, TypeVar
 import numpy as np
 import pandas as pd
 
-from profscope.profiles import Profile
-from profscope.schema import LAUNCH_DTYPES
+from profscope.schema import LAUNCH_DTYPES, Tables
 from profscope.traces.jsontext import document_text
 from profscope.version import __version__
 
@@ -37,7 +36,7 @@ def worker_count() -> int:
     return min(cores, 8)
 
 
-def head_text(profile: Profile, spans: dict[str, Any]) -> str:
+def head_text(profile: Tables, spans: dict[str, Any]) -> str:
     """The data of a trace file, whatever its format: a JSON object with one key, "profscope"."""
     ours = {
         "schema": SCHEMA,

@@ -5,7 +5,7 @@ from typing import Any
 
 from profscope.decoding.assemble import assemble
 from profscope.errors import TraceError
-from profscope.profiles import Profile
+from profscope.schema import Tables
 from profscope.traces.importers.kineto import is_kineto, read_kineto
 from profscope.traces.importers.native import from_document, from_first_line, from_first_packets
 from profscope.traces.importers.proton import is_proton, read_proton
@@ -15,7 +15,7 @@ from profscope.traces.spool import find, read
 __all__ = ["load"]
 
 
-def load(path: str | Path) -> Profile:
+def load(path: str | Path) -> Tables:
     """The profile in a trace file, JSON or our protobuf, whatever its suffix; or in a spool, or its folder.
 
     Raises TraceError, in one line saying what the file is, when it holds none that can be read.

@@ -3,9 +3,9 @@
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
-from profscope.analysis.checks import column_problems
+from profscope.analysis.validate import column_problems
 from profscope.errors import OptionError, TraceError
-from profscope.profiles import Profile
+from profscope.schema import Tables
 from profscope.traces.chrome import writer as chrome
 from profscope.traces.chrome.writer import trace_pieces
 from profscope.traces.document import worker_count
@@ -23,7 +23,7 @@ FILES: dict[str, type[PlainFile] | type[GzipFile]] = {
 }
 
 
-def save(profile: Profile, path: str | Path) -> None:
+def save(profile: Tables, path: str | Path) -> None:
     """Write a profile to `path`, whole or not at all.
 
     Raises OptionError for a suffix that is none of `FILES`, TraceError for tables that do not follow the
@@ -33,7 +33,7 @@ def save(profile: Profile, path: str | Path) -> None:
     suffix = next((suffix for suffix in FILES if path.name.endswith(suffix)), None)
     if suffix is None:
         raise OptionError(f"cannot save {path.name!r}: the suffix must be one of {', '.join(FILES)}")
-    problems = column_problems(profile.df, profile.launches, profile.metadata)
+    problems = column_problems(profile)
     if problems:
         raise TraceError(f"cannot save {path.name!r}: {problems[0]}")
     is_json = suffix.startswith(".json")

@@ -5,7 +5,7 @@ import pandas as pd
 import pytest
 from hypothesis import given
 
-from profscope.analysis.summary import SITE_COLUMNS, self_times, sites
+from profscope.analysis.spans import SITE_COLUMNS, self_times, sites
 from profscope.analysis.work import WORK_COLUMNS
 from profscope.profiles import Profile
 from tests.support.profiles import profile_metadata, profiles, regular_profile

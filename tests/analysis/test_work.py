@@ -15,10 +15,11 @@ import triton.language as tl
 
 import profscope
 from instrument_passes.manifest import Manifest
-from profscope.decoding.areas import headers
+from profscope.decoding.areas import read_buffer
 from profscope.decoding.assemble import assemble
 from profscope.decoding.raw import RawLaunch
 from profscope.errors import OptionError
+from profscope.profiles import Profile
 from tests.decoding.test_decode import BODY
 from tests.kernels.add import add_kernel
 from tests.support.synth import Loop, Program, Work, launch
@@ -101,8 +102,8 @@ def captured(*names: str) -> profscope.Profile:
         with np.load(DATA / f"{name}.npz") as arrays:
             manifest = Manifest.from_json(arrays["manifest"].tobytes().decode())
             buffer = arrays["buffer"]
-        launches.append(RawLaunch(index, manifest, 0, 0, len(headers(buffer, manifest)), buffer))
-    return assemble(launches, {"backend": "gpu"})
+        launches.append(RawLaunch(index, manifest, 0, 0, len(read_buffer(buffer, manifest).ctas), buffer))
+    return Profile.of(assemble(launches, {"backend": "gpu"}))
 
 
 @pytest.mark.parametrize(("name", "op"), [("add-heavy-0", "load x"), ("matmul-heavy-0", "store")])
@@ -175,7 +176,8 @@ def test_a_cta_that_wrote_nothing_leaves_the_totals_unknown() -> None:
     made = launch([Program((Work(3), Loop((2,), BODY)))], ctas=3)
     size = made.manifest.cta_bytes(4)
     made.buffer[2 * size :] = 0
-    summary = assemble([RawLaunch(0, made.manifest, 0, 0, 3, made.buffer)], {"backend": "gpu"}).summary()
+    raw = RawLaunch(0, made.manifest, 0, 0, 3, made.buffer)
+    summary = Profile.of(assemble([raw], {"backend": "gpu"})).summary()
     assert summary["bytes"].isna().all()
     assert summary["sampled"].unique() == [2 / 3]
 

@@ -11,10 +11,11 @@ import pytest
 import torch
 
 from instrument_passes.manifest import Manifest
-from profscope.decoding.areas import headers
+from profscope.decoding.areas import read_buffer
 from profscope.decoding.assemble import assemble
 from profscope.decoding.decode import decode
 from profscope.decoding.raw import RawLaunch
+from profscope.profiles import Profile
 from profscope.recording.programs import manifest_in
 from tests.decoding.test_decode import seen
 from tests.gpu.capture import capture
@@ -42,7 +43,7 @@ def check(path: Path) -> dict[str, Any]:
     assert decoded.unmatched == 0
     assert decoded.anomalies == ()
     raw = RawLaunch(info["launch"], manifest, 0, 0, len(decoded.headers), buffer)
-    profile = assemble([raw], {"backend": "gpu"})
+    profile = Profile.of(assemble([raw], {"backend": "gpu"}))
     assert profile.validate() == []
     recorded = profile.df[profile.df["kind"] != "async"]  # what was in flight is worked out, not recorded
     assert len(recorded) == info["spans"] > 0
@@ -73,8 +74,8 @@ def test_perfetto_takes_what_a_gpu_wrote(tmp_path: Path) -> None:
         with np.load(path) as arrays:
             manifest = Manifest.from_json(arrays["manifest"].tobytes().decode())
             buffer = arrays["buffer"]
-        launches.append(RawLaunch(index, manifest, 0, 0, len(headers(buffer, manifest)), buffer))
-    profile = assemble(launches, {"backend": "gpu"})
+        launches.append(RawLaunch(index, manifest, 0, 0, len(read_buffer(buffer, manifest).ctas), buffer))
+    profile = Profile.of(assemble(launches, {"backend": "gpu"}))
     profile.save(tmp_path / "trace.json")
     with processor.Processor(tmp_path / "trace.json") as perfetto:
         assert perfetto.errors() == []

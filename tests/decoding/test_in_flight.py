@@ -13,10 +13,11 @@ from hypothesis import strategies as st
 
 import profscope
 from instrument_passes.manifest import Manifest, Span
-from profscope.analysis.checks import problems
+from profscope.analysis.validate import validate
 from profscope.decoding.areas import CTA
 from profscope.decoding.decode import DecodedLaunch, decode
 from profscope.decoding.in_flight import with_transactions
+from profscope.schema import Tables
 from tests.kernels.cases import cases, check
 
 ISSUE, MEMBER, OPEN, CLOSE, WAIT0, WAIT1, WAIT2, PHASE, OTHER = range(9)
@@ -188,7 +189,7 @@ def test_every_copy_of_a_pipelined_kernel_is_paired(name: str) -> None:
     with profscope.session(backend="emulator", instrument="heavy") as prof:
         check(case, "cpu")
     df = prof.df
-    assert problems(df, prof.launches, prof.metadata) == []
+    assert validate(Tables(df, prof.launches, prof.metadata)) == []
     assert prof.metadata["notes"] == []
     scope = df["scope"].astype(str)
     copies = df[scope.str.startswith("async copy") & (df["kind"] == "op")]

@@ -27,6 +27,7 @@ import profscope.decoding.assemble
 from instrument_passes.manifest import Manifest
 from profscope.decoding.areas import launch_header
 from profscope.decoding.raw import RawLaunch
+from profscope.schema import Tables
 from tests.kernels.cases import Case
 
 __all__ = ["capture", "run"]
@@ -104,13 +105,13 @@ def _bytes(text: str) -> Bytes:
 def _raw_launches() -> Iterator[list[RawLaunch]]:
     """The raw launches that the session in the block decodes last."""
     found: list[RawLaunch] = []
-    assemble = profscope.assemble.assemble
+    assemble = profscope.decoding.assemble.assemble
 
-    def spy(launches: Sequence[RawLaunch], *args: Any) -> profscope.Profile:
+    def spy(launches: Sequence[RawLaunch], *args: Any) -> Tables:
         found[:] = launches
         return assemble(launches, *args)
 
-    with mock.patch.object(profscope.assemble, "assemble", spy):
+    with mock.patch.object(profscope.decoding.assemble, "assemble", spy):
         yield found
 
 

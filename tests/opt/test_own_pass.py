@@ -20,9 +20,9 @@ from instrument_passes.ir import parse
 from instrument_passes.opt import main
 from instrument_passes.passes import PassContext
 from instrument_passes.pipeline import PipelineError, parse_pipeline, run_pipeline
-from profscope.analysis.checks import problems
+from profscope.analysis.validate import validate
 from profscope.errors import OptionError
-from profscope.schema import SPAN_DTYPES
+from profscope.schema import SPAN_DTYPES, Tables
 from tests.kernels.control_flow import branch_in_loop_kernel, nested_loops_kernel
 
 ROOT = Path(__file__).parent.parent.parent
@@ -124,7 +124,7 @@ def test_column_in_the_table(tmp_path: Path) -> None:
     assert (loads["at"] == loads["iteration"] * 128).all()
     assert len(loads) == 4 * 3 * 2
     assert df["at"].isna().sum() == len(df) - len(loads)
-    assert problems(df, prof.launches, prof.metadata) == []
+    assert validate(Tables(df, prof.launches, prof.metadata)) == []
     prof.save(tmp_path / "trace.json")
     pd.testing.assert_frame_equal(profscope.load(tmp_path / "trace.json").df, df)
 

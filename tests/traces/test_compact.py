@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from pandas.testing import assert_frame_equal
 
-from profscope.analysis.summary import sites
+from profscope.analysis.spans import sites
 from profscope.profiles import Profile
 from profscope.traces.compact import decode, encode, pack, unpack
 from tests.support.profiles import profiles, regular_profile

@@ -17,7 +17,7 @@ import numpy as np
 import pandas as pd
 from numpy.typing import NDArray
 
-from profscope.analysis.summary import SITE_COLUMNS
+from profscope.analysis.spans import SITE_COLUMNS
 from profscope.schema import SPAN_DTYPES
 from profscope.traces.extras import FLOW_ENDS, flow_ends, payload_texts
 from profscope.traces.jsontext import document_text, string_text

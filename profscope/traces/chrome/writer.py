@@ -8,8 +8,8 @@ from collections.abc import Callable, Iterator
 from concurrent.futures import Executor
 from typing import TypeVar
 
-from profscope.analysis.summary import sites
-from profscope.profiles import Profile
+from profscope.analysis.spans import sites
+from profscope.schema import Tables
 from profscope.traces.chrome.events import EventLines, name_events
 from profscope.traces.compact import encode
 from profscope.traces.document import head_text, in_order, row_devices
@@ -25,7 +25,7 @@ END = b"\n]}\n"
 BLOCK_ROWS = 16384
 
 
-def trace_pieces(profile: Profile, pool: Executor, prepare: Callable[[bytes], T]) -> Iterator[T]:
+def trace_pieces(profile: Tables, pool: Executor, prepare: Callable[[bytes], T]) -> Iterator[T]:
     """The file's bytes but for `END`, in order and in pieces, each passed through `prepare` in `pool`."""
     df = profile.df
     origin_ns = int(df["start_ns"].min()) if len(df) else 0

@@ -6,8 +6,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from profscope.profiles import Profile
-from profscope.schema import LAUNCH_DEFAULTS, LAUNCH_DTYPES, launches_frame, spans_frame
+from profscope.schema import LAUNCH_DEFAULTS, LAUNCH_DTYPES, Tables, launches_frame, spans_frame
 from profscope.traces.tracks import nesting_lanes
 
 __all__ = ["complete_events", "launch_profile", "nanoseconds", "nest", "untangle"]
@@ -29,7 +28,7 @@ def nanoseconds(microseconds: float | str) -> int:
     return round(float(microseconds) * 1000)
 
 
-def launch_profile(kernels: list[dict[str, Any]], metadata: dict[str, Any]) -> Profile:
+def launch_profile(kernels: list[dict[str, Any]], metadata: dict[str, Any]) -> Tables:
     """A profile of kernels known only from outside: each a launch with one span, in order of time.
 
     A kernel is a dict of `kernel`, `start_ns`, `end_ns` and whatever columns of a launch are known. In the
@@ -54,7 +53,7 @@ def launch_profile(kernels: list[dict[str, Any]], metadata: dict[str, Any]) -> P
         | dict.fromkeys(("cta", "sm", "warp", "iteration", "parent"), [-1] * len(name))
         | dict.fromkeys(("line", "depth", "start_cycle", "duration_cycles"), [0] * len(name))
     )
-    return Profile(spans, launches, metadata)
+    return Tables(spans, launches, metadata)
 
 
 def nest(start: Ints, end: Ints) -> tuple[Ints, Ints, NDArray[np.bool_]]:

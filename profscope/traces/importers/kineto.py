@@ -2,7 +2,7 @@
 
 from typing import Any
 
-from profscope.profiles import Profile
+from profscope.schema import Tables
 from profscope.traces.importers.chrome_events import complete_events, launch_profile, nanoseconds
 
 __all__ = ["is_kineto", "read_kineto"]
@@ -29,7 +29,7 @@ def is_kineto(documents: list[Any]) -> bool:
     )
 
 
-def read_kineto(documents: list[Any]) -> Profile:
+def read_kineto(documents: list[Any]) -> Tables:
     """The GPU kernels of a trace of torch.profiler. Raises TypeError or ValueError for a damaged event."""
     document = documents[0] if isinstance(documents[0], dict) else {}
     origin_ns = int(document.get("baseTimeNanoseconds", 0))

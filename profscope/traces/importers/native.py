@@ -7,8 +7,7 @@ from pathlib import Path
 from typing import Any
 
 from profscope.errors import TraceError
-from profscope.profiles import Profile
-from profscope.schema import LAUNCH_DEFAULTS, LAUNCH_DTYPES, launches_frame
+from profscope.schema import LAUNCH_DEFAULTS, LAUNCH_DTYPES, Tables, launches_frame
 from profscope.traces.chrome import writer as chrome
 from profscope.traces.compact import decode
 from profscope.traces.document import SCHEMA, worker_count
@@ -25,7 +24,7 @@ LINE_END = b",\n"
 GZIP_CHECKS_BYTES = 8
 
 
-def from_first_line(path: Path, line: bytes) -> Profile | None:
+def from_first_line(path: Path, line: bytes) -> Tables | None:
     """The profile, when the file still has the form profscope gave it; None when it has not.
 
     Raises TraceError for a file that is cut off or damaged, or of a newer schema.
@@ -40,7 +39,7 @@ def from_first_line(path: Path, line: bytes) -> Profile | None:
     return from_document(path, document)
 
 
-def from_first_packets(path: Path) -> Profile | None:
+def from_first_packets(path: Path) -> Tables | None:
     """The profile in a Perfetto trace of profscope's; None for any other file.
 
     Raises TraceError for a file that is cut off or damaged, or of a newer schema.
@@ -56,7 +55,7 @@ def from_first_packets(path: Path) -> Profile | None:
     return from_document(path, document)
 
 
-def from_document(path: Path, document: dict[str, Any]) -> Profile:
+def from_document(path: Path, document: dict[str, Any]) -> Tables:
     """The profile in a trace's "profscope" object. Raises TraceError for a damaged or newer one."""
     ours = document["profscope"]
     schema = ours.get("schema") if isinstance(ours, dict) else None
@@ -73,7 +72,7 @@ def from_document(path: Path, document: dict[str, Any]) -> Profile:
             name: found[name] for name in LAUNCH_DTYPES if name in found or name not in LAUNCH_DEFAULTS
         }
         with ThreadPoolExecutor(worker_count()) as pool:
-            return Profile(decode(ours["spans"], pool), launches_frame(launches), dict(ours["metadata"]))
+            return Tables(decode(ours["spans"], pool), launches_frame(launches), dict(ours["metadata"]))
     except KeyError as error:
         raise TraceError(f"{path} is damaged: its profscope object has no {error}") from error
     except (AttributeError, IndexError, OverflowError, TypeError, ValueError, zlib.error) as error:

@@ -10,8 +10,8 @@ from typing import TypeVar
 
 import pandas as pd
 
-from profscope.analysis.summary import sites
-from profscope.profiles import Profile
+from profscope.analysis.spans import sites
+from profscope.schema import Tables
 from profscope.traces.compact import encode
 from profscope.traces.document import head_text, in_order, row_devices
 from profscope.traces.perfetto.names import packet
@@ -37,7 +37,7 @@ EXPLICIT = 3
 """TrackDescriptor.child_ordering: by rank."""
 
 
-def packet_pieces(profile: Profile, pool: Executor, prepare: Callable[[bytes], T]) -> Iterator[T]:
+def packet_pieces(profile: Tables, pool: Executor, prepare: Callable[[bytes], T]) -> Iterator[T]:
     """The file's bytes but for `END`, in order and in pieces, each passed through `prepare` in `pool`."""
     df = profile.df
     numbered = pool.submit(sites, df)  # beside the tracks: these two take longest of what one thread must do

@@ -5,11 +5,13 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
-__all__ = ["transaction_table"]
+from profscope.schema import Tables
+
+__all__ = ["transactions"]
 
 
-def transaction_table(df: pd.DataFrame) -> pd.DataFrame:
-    """One row per asynchronous operation that a recorded wait ended, from a span table, in its order.
+def transactions(tables: Tables) -> pd.DataFrame:
+    """One row per asynchronous operation that a recorded wait ended, in the order of the span table.
 
     Columns: kernel, launch, cta, sm, warp, file, line, iteration; scope, of the op that issued it; start_ns,
     when that began; issue_ns, how long that took; in_flight_ns, from there until the wait returned; wait and
@@ -17,6 +19,7 @@ def transaction_table(df: pd.DataFrame) -> pd.DataFrame:
     waiting_cycles likewise. A wait that ended several operations counts with each, so a sum over them is
     not the time lost: that is the sum of the waits' own spans. The index is the async row in `df`.
     """
+    df = tables.df
     ended = np.flatnonzero((df["kind"] == "async").to_numpy() & (df["wait"] >= 0).to_numpy())
     issue, wait = (df[name].to_numpy()[ended] for name in ("parent", "wait"))
     columns: dict[str, Any] = {

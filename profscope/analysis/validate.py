@@ -8,25 +8,29 @@ import numpy as np
 import pandas as pd
 from numpy.typing import NDArray
 
-from profscope.schema import KINDS, LAUNCH_DTYPES, PAYLOAD_DTYPES, SPAN_DTYPES
+from profscope.schema import KINDS, LAUNCH_DTYPES, PAYLOAD_DTYPES, SPAN_DTYPES, Tables
 
-__all__ = ["column_problems", "problems"]
+__all__ = ["column_problems", "validate"]
 
 
-def problems(df: pd.DataFrame, launches: pd.DataFrame, metadata: dict[str, Any]) -> list[str]:
-    """What is wrong, one line each, naming the first row concerned and how many there are."""
-    found = column_problems(df, launches, metadata)
+def validate(tables: Tables) -> list[str]:
+    """What is wrong with the tables, one line each, naming the first row concerned and how many there are.
+
+    Empty for a sound profile.
+    """
+    df, launches = tables.df, tables.launches
+    found = column_problems(tables)
     if found:
         return found  # the checks below need the columns
     return [*_values(df, launches), *_nesting(df), *_waits(df), *_order(df)]
 
 
-def column_problems(df: pd.DataFrame, launches: pd.DataFrame, metadata: dict[str, Any]) -> list[str]:
+def column_problems(tables: Tables) -> list[str]:
     """The problems of form alone: columns, dtypes, missing values, metadata that is not JSON."""
     return [
-        *_columns("df", df, SPAN_DTYPES),
-        *_columns("launches", launches, LAUNCH_DTYPES),
-        *_metadata(metadata),
+        *_columns("df", tables.df, SPAN_DTYPES),
+        *_columns("launches", tables.launches, LAUNCH_DTYPES),
+        *_metadata(tables.metadata),
     ]
 
 

@@ -157,7 +157,7 @@ def test_the_iteration_in_which_a_float16_sum_overflows() -> None:
     first = prof.first_nan()
     assert first is not None
     assert (first["kernel"], first["launch"], first["iteration"]) == ("half_product_kernel", 0, 4)
-    assert Path(first["file"]).name == "test_values.py"
+    assert Path(first["file"]).name == "test_first_nan.py"
     assert "tl.dot(" in Path(first["file"]).read_text().splitlines()[first["line"] - 1]
 
 
