@@ -27,7 +27,7 @@ import torch
 import triton
 
 from instrument_passes.toolchain import triton_version
-from profscope.launching.bare import BareLaunches
+from profscope.launching.bare import BareLaunches, Context
 from profscope.launching.sampling import Sampling
 from profscope.launching.turns import Turns
 from profscope.options import Options
@@ -63,13 +63,15 @@ class _Kernel:
 
 
 class InductorLaunches:
-    """Installed for the length of a session, inside the compile hook."""
+    """Installed for the length of a session, inside the compile hook. listen: what is launched in it is
+    recorded."""
 
-    def __init__(self, options: Options, bare: BareLaunches, sampling: Sampling) -> None:
+    def __init__(self, options: Options, bare: BareLaunches, sampling: Sampling, listen: Context) -> None:
         self.left_bare: Counter[tuple[str, str]] = Counter()  # kernel and why -> launches
         self._options = options
         self._bare = bare
         self._sampling = sampling
+        self._listen = listen
         self._thread = _Thread()
         self._lock = threading.Lock()
         self._kernels: dict[int, _Kernel] = {}
@@ -127,7 +129,7 @@ class InductorLaunches:
                     self._prepare(kernel, args, kwargs)
                     if kernel.own is not None:
                         launching = partial(run, tuner, *args, stream=stream, **kwargs)
-                        with self._sampling.collector.listening():
+                        with self._listen():
                             return _launch(tuner, kernel.own, launching)
                     with self._lock:
                         self.left_bare[kernel.name, kernel.why] += 1

@@ -23,24 +23,25 @@ from triton.runtime.jit import JITFunction
 from profscope.launching.bare import BareLaunches
 from profscope.launching.turns import Turns
 from profscope.options import Options
-from profscope.recording.collect import Collector
 from profscope.recording.patches import patched
 
 __all__ = ["Sampling"]
 
+# Returns what it is given to call does.
+Record = Callable[[Callable[[], Any]], Any]
 _TURNS: Final = "_profscope_turns"  # of a JITFunction: an attribute, since its hash is slow
 
 
 class Sampling:
     """Installed for the length of a session, inside the compile hook; does nothing where all is recorded.
 
-    mode: what tells the session's binaries from others.
+    mode: what tells the session's binaries from others. record: launches, and records that.
     """
 
-    def __init__(self, options: Options, bare: BareLaunches, mode: str, collector: Collector) -> None:
+    def __init__(self, options: Options, bare: BareLaunches, mode: str, record: Record) -> None:
         self.bare = bare
         self.mode = mode
-        self.collector = collector
+        self.record = record
         self._options = options
         self._lock = threading.Lock()
         self._counted: list[tuple[str, Turns]] = []  # kernel, turns of a function
@@ -203,7 +204,7 @@ class _Instrumented:
         if warmup or not self.turns.take():
             return self._bare(*args, warmup=warmup, **kwargs)
         run = self._bare.__func__
-        return self._sampling.collector.record(lambda: run(self, *args, warmup=warmup, **kwargs))
+        return self._sampling.record(lambda: run(self, *args, warmup=warmup, **kwargs))
 
     # What JITFunction.run looks at.
 

@@ -4,7 +4,9 @@ from __future__ import annotations
 
 from pathlib import Path
 
-__all__ = ["available_bytes"]
+from profscope.recording.journal import Journal
+
+__all__ = ["HeldRecords", "available_bytes"]
 
 _CGROUPS = (
     ("memory.max", "memory.current"),  # v2
@@ -41,3 +43,22 @@ def _number(path: Path) -> int | None:
     except OSError:
         return None
     return int(text) if text.isdecimal() else None
+
+
+class HeldRecords:
+    """Stops the recording of a session without a spool before its records fill the host."""
+
+    def __init__(self, journal: Journal) -> None:
+        self._journal = journal
+        self._bytes = 0
+        available = available_bytes()
+        self._limit_bytes = None if available is None else available // 2
+
+    def add(self, drained_bytes: int) -> None:
+        """An arena with so many bytes is on its way to the host."""
+        self._bytes += drained_bytes
+        if self._limit_bytes is not None and self._bytes > self._limit_bytes:
+            self._journal.stop(
+                f"half of the host's free memory was full of records ({self._bytes >> 20} MiB); spool= "
+                "writes them to disk"
+            )

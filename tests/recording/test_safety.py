@@ -88,11 +88,11 @@ def test_a_forked_process_launches_bare_and_leaves_the_session_alone(tmp_path: P
 def test_a_fork_while_another_thread_holds_the_sessions_lock() -> None:
     with session() as prof:
         launch_add()
-        collector = prof._running()
+        recorder = prof._parts().recorder
         held, done = threading.Event(), threading.Event()
 
         def hold() -> None:
-            with collector._lock:
+            with recorder.routes._lock:
                 held.set()
                 done.wait()
 
@@ -180,7 +180,7 @@ def test_a_grid_that_32_bits_cannot_number_runs_bare() -> None:
         allocate = _allocation._profile_allocator.get()
         manifest = next(m for m in PROGRAMS._by_function.values() if m.kernel == "add_kernel")
         assert allocate(manifest.tag * MAX_CTAS, manifest.tag, 0) is not None
-        prof._running()._thread.lane.enqueued()
+        prof._parts().recorder.lanes.thread.lane.enqueued()
         assert allocate(manifest.tag * (MAX_CTAS + 1), manifest.tag, 0) is None
     (note,) = [note for note in prof.metadata["notes"] if "unrecorded" in note]
     assert "more than 2147483648 CTAs" in note

@@ -65,15 +65,15 @@ def test_launches_leave_memory_as_they_are_written(tmp_path: Path) -> None:
     with session(instrument="heavy", memory=1, spool=tmp_path) as prof:
         for _ in range(12):
             count(200, ctas=64)  # about 0.25 MB of records each
-        collector = prof._running()
-        assert collector.spooler is not None
-        for write in tuple(collector.spooler._writes):
+        recorder = prof._parts().recorder
+        assert recorder.spooler is not None
+        for write in tuple(recorder.spooler._writes):
             write.result()
-        assert len(collector) == 12
-        assert len(collector.launches) < 6  # the rest is in the file, or on its way
+        assert len(recorder.log) == 12
+        assert len(recorder.log.launches) < 6  # the rest is in the file, or on its way
         assert len(profscope.load(tmp_path).launches) >= 4  # while it grows
         assert len(prof.launches) == 12
-        assert collector.launches == []
+        assert recorder.log.launches == []
     assert prof.launches["launch"].tolist() == list(range(12))
     assert prof.profile.validate() == []
 
@@ -138,7 +138,7 @@ def test_a_disk_that_fails_ends_the_recording_and_keeps_what_was_written(tmp_pat
     prof = session(spool=tmp_path).__enter__()
     launch_add()
     prof.flush()
-    spooler = prof._running().spooler
+    spooler = prof._parts().recorder.spooler
     assert spooler is not None
     spooler._writer._file.close()
     spooler._writer._file = Broken()  # type: ignore[assignment]
@@ -341,7 +341,7 @@ def test_manifests_come_once_each(tmp_path: Path) -> None:
 def test_a_session_stops_recording_after_its_time() -> None:
     with session(limit_s=1e8) as prof:
         launch_add()
-        prof._running().stop("limit_s=0.1 had passed")  # as its timer does
+        prof._parts().recorder.journal.stop("limit_s=0.1 had passed")  # as its timer does
         for _ in range(3):
             out = launch_add()
     assert torch.equal(out, torch.arange(2500, dtype=torch.float32) * 2)
@@ -353,12 +353,12 @@ def test_the_time_limit_is_kept_by_a_timer_that_ends_with_the_session() -> None:
     import threading
 
     with session(limit_s=0.01) as prof:
-        collector = prof._running()
+        recorder = prof._parts().recorder
         (timer,) = [t for t in threading.enumerate() if isinstance(t, threading.Timer)] or [None]
         if timer is not None:
             timer.join()
         launch_add()
-        assert collector.unrecorded == {"limit_s=0.01 had passed": 1}
+        assert recorder.journal.unrecorded == {"limit_s=0.01 had passed": 1}
     assert not [t for t in threading.enumerate() if isinstance(t, threading.Timer) and t.is_alive()]
 
 
@@ -369,7 +369,7 @@ def test_a_wrong_time_limit(limit_s: Any) -> None:
 
 
 def test_recording_stops_before_the_host_runs_out_of_memory(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("profscope.recording.collect.available_bytes", lambda: 2 << 20)
+    monkeypatch.setattr("profscope.recording.host_memory.available_bytes", lambda: 2 << 20)
     with session(instrument="heavy", memory=1) as prof:
         for _ in range(20):
             out = count(200, ctas=64)

@@ -1,0 +1,39 @@
+"""The launches so far, as they come to the host."""
+
+from __future__ import annotations
+
+import contextlib
+from collections import Counter
+
+from profscope.decoding.raw import ORDINARY, RawLaunch
+from profscope.recording.launch_log import LaunchLog, fetched
+
+__all__ = ["Arrivals"]
+
+
+class Arrivals:
+    """taken: kernel -> its ordinary launches that were taken out of the log."""
+
+    def __init__(self, log: LaunchLog) -> None:
+        self.taken: Counter[str] = Counter()
+        self._log = log
+
+    def drain(self) -> None:
+        """Bring the launches so far to the host; waits for them."""
+        with contextlib.suppress(RuntimeError):  # a faulted device: fetch() reports what is lost
+            for launch in self._log.launches:
+                launch.slice.fetch()
+
+    def fetch(self) -> tuple[list[RawLaunch], list[str]]:
+        """The launches so far, less those taken, with their bytes on the host, as `fetched`."""
+        return fetched(self._log.launches)
+
+    def take(self, limit_bytes: int) -> tuple[list[RawLaunch], list[str]] | None:
+        """Launches that have drained, out of the log; see `spooler.Take`."""
+        chosen = self._log.drained(limit_bytes)
+        if not chosen:
+            return None
+        launches = fetched(chosen)
+        self._log.forget(chosen)
+        self.taken.update(launch.manifest.kernel for launch in chosen if launch.mark == ORDINARY)
+        return launches

@@ -1,0 +1,67 @@
+"""The launching threads, and what each has been given memory for and has not launched yet."""
+
+from __future__ import annotations
+
+import threading
+import weakref
+
+from profscope.decoding.raw import ORDINARY
+from profscope.recording.buffers import Lane
+from profscope.recording.journal import Journal
+from profscope.recording.launch_log import LaunchLog
+
+__all__ = ["Lanes", "LaunchingThread"]
+
+
+class LaunchingThread(threading.local):
+    """What is known of the thread that asks; made when it launches first.
+
+    lane: its lane. listening: what it launches is recorded even where only some launches are.
+    """
+
+    def __init__(self, threads: list[weakref.ref[threading.Thread]]) -> None:
+        threads.append(weakref.ref(threading.current_thread()))
+        self.reset()
+
+    def reset(self) -> None:
+        """The thread launches nothing."""
+        self.listening = False
+        self.lane = Lane()
+        self.lane.mark = ORDINARY
+
+
+class Lanes:
+    """thread: the calling thread's, as an attribute, for the launch path."""
+
+    def __init__(self, log: LaunchLog, journal: Journal) -> None:
+        self._threads: list[weakref.ref[threading.Thread]] = []  # those that have launched
+        self.thread = LaunchingThread(self._threads)
+        self._log = log
+        self._journal = journal
+
+    def give_up(self) -> None:
+        """Wait no longer for the hook of the launch that this thread was given memory for: it has failed, or
+        another hook of its launches a kernel, or asks for the records so far."""
+        lane = self.thread.lane
+        filling, route = lane.filling, lane.about
+        if filling is None and lane.captured is None:
+            return
+        if filling is not None and len(route.programs) == 1:
+            self._log.entries.append((route.programs[0], route, filling, lane.offset, lane.mark))
+        else:
+            self._journal.skip(
+                "they failed, or a hook of theirs launched another, so that their kernel is unknown"
+            )
+        lane.captured = None
+        lane.enqueued()
+
+    def others_alive(self) -> bool:
+        """Whether another thread that has launched may launch again."""
+        threads = [thread() for thread in self._threads]
+        own = threading.current_thread()
+        return any(thread is not None and thread is not own and thread.is_alive() for thread in threads)
+
+    def after_fork(self) -> None:
+        """In a child process: the other threads are gone."""
+        self._threads.clear()
+        self.thread.reset()
