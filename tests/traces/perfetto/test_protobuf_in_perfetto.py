@@ -19,8 +19,8 @@ from profscope.decoding.assemble import assemble
 from profscope.decoding.raw import RawLaunch
 from profscope.profiles import Profile
 from profscope.traces.document import row_devices
+from profscope.traces.perfetto import packets
 from profscope.traces.perfetto.protobuf import field
-from profscope.traces.saving import packets
 from profscope.traces.tracks import assign_tracks
 from tests.support.processor import Processor, unavailable
 from tests.support.profiles import payloads, profile_metadata, profiles, regular_profile
