@@ -32,8 +32,8 @@ from profscope.options import LEVELS, Options
 from profscope.recording.programs import manifest_in
 from tests.kernels import aot, scopes
 from tests.kernels.spec import CUDA80, CUDA90, CUDA100, Spec
-from tests.launching.test_hook import build, manifest
 from tests.support import processor
+from tests.support.builds import build, manifest
 
 SPECS = {spec.name: spec for spec in scopes.specs()}
 

@@ -20,8 +20,8 @@ from profscope.decoding.assemble import assemble
 from profscope.decoding.raw import RawLaunch
 from profscope.errors import OptionError
 from profscope.profiles import Profile
-from tests.decoding.test_decode import BODY
 from tests.kernels.add import add_kernel
+from tests.support.programs import BODY
 from tests.support.synth import Loop, Program, Work, launch
 from viewer.header import make_header, render_header
 from viewer.table import make_tables, render_table

@@ -14,7 +14,7 @@ from profscope.decoding.areas import packed_headers, read_buffer
 from profscope.decoding.assemble import assemble
 from profscope.decoding.raw import RawLaunch
 from profscope.profiles import Profile
-from tests.decoding.test_decode import BODY, bodies, launches
+from tests.support.programs import BODY, bodies, launches
 from tests.support.synth import Launch, Loop, Program, Scope, Work, launch, write_headers
 
 LOOPS = (Scope((Work(5), Loop((3, 0), (*BODY, Loop((2, 1), BODY))))), Work(9))

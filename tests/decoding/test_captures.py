@@ -17,10 +17,10 @@ from profscope.decoding.decode import decode
 from profscope.decoding.raw import RawLaunch
 from profscope.profiles import Profile
 from profscope.recording.programs import manifest_in
-from tests.decoding.test_decode import seen
 from tests.gpu.capture import capture
 from tests.kernels.cases import cases
 from tests.support import processor
+from tests.support.programs import seen
 from tests.support.slow_decode import slow_decode
 
 FILES = sorted((Path(__file__).parents[1] / "data").glob("*.npz"))

@@ -29,7 +29,7 @@ from instrument_passes.records import (
     byte_offset,
 )
 from profscope.recording.programs import manifest_in
-from tests.decoding.test_decode import BODY, bodies, nodes
+from tests.support.programs import BODY, bodies, nodes
 from tests.support.synth import Program, launch
 
 

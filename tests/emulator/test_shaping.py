@@ -29,6 +29,7 @@ SHAPES: dict[str, Callable[[torch.Tensor], torch.Tensor]] = {
 }
 
 
+@pytest.mark.on_gpu_too
 @pytest.mark.parametrize("name", SHAPES)
 @pytest.mark.parametrize("warps", [1, 4])
 def test_shapes(name: str, warps: int) -> None:
@@ -49,6 +50,7 @@ CHOICES: dict[str, Callable[[torch.Tensor, torch.Tensor], torch.Tensor]] = {
 }  # fmt: skip
 
 
+@pytest.mark.on_gpu_too
 @pytest.mark.parametrize("name", CHOICES)
 @pytest.mark.parametrize("dtype", [torch.float32, torch.float16, torch.bfloat16], ids=str)
 def test_choices(name: str, dtype: torch.dtype) -> None:
@@ -64,6 +66,7 @@ def test_choices(name: str, dtype: torch.dtype) -> None:
     torch.testing.assert_close(out, expected, rtol=tolerance, atol=tolerance, equal_nan=True)
 
 
+@pytest.mark.on_gpu_too
 @pytest.mark.parametrize("dtype", [torch.int32, torch.int64], ids=str)
 def test_compare_and_swap(dtype: torch.dtype) -> None:
     x = torch.randint(0, 3, (128,), dtype=dtype)
@@ -75,6 +78,7 @@ def test_compare_and_swap(dtype: torch.dtype) -> None:
     assert torch.equal(x, torch.where(before == expected, new, before))
 
 
+@pytest.mark.on_gpu_too
 def test_inline_assembly_of_a_kernel() -> None:
     x = torch.arange(256, dtype=torch.int64).to(torch.uint8)
     out = torch.zeros_like(x)

@@ -12,9 +12,8 @@ from hypothesis import strategies as st
 from instrument_passes.errors import IRError
 from instrument_passes.ir import Location, parse
 from instrument_passes.ir.location import resolve_location
-from tests.ir.conftest import each_module
 from tests.kernels.spec import TARGETS
-from tests.support.corpus import printed
+from tests.support.corpus import each_module, printed
 
 
 def _source(location: Location) -> str:

@@ -8,8 +8,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from instrument_passes.ir import Module, Op, Value, parse
-from tests.ir.conftest import each_module
-from tests.support.corpus import triton_module
+from tests.support.corpus import each_module, triton_module
 
 _ALIAS = re.compile(r"#[A-Za-z_]\w*(?![\w.])")
 

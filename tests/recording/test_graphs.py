@@ -21,7 +21,7 @@ from profscope.recording.backend import Backend, Machine
 from profscope.recording.programs import PROGRAMS
 from profscope.recording.recorder import recorder
 from tests.support import standin
-from tests.test_session import launch_add, session
+from tests.support.sessions import launch_add, session
 
 CTAS = 4
 STREAM = 0x70

@@ -22,10 +22,10 @@ from profscope.emulator.launch import Launch
 from profscope.errors import SessionError
 from profscope.recording.buffers import DeviceBuffers, Lane
 from profscope.recording.programs import PROGRAMS
-from tests.conftest import triton_globals
-from tests.recording.test_collect import UserAllocator
 from tests.support import standin
-from tests.test_session import launch_add, session
+from tests.support.foreign import UserAllocator
+from tests.support.sessions import launch_add, session
+from tests.support.triton_globals import triton_globals
 
 
 @triton.jit

@@ -13,7 +13,7 @@ from profscope.options import Options
 from profscope.recording.backend import Backend, Machine
 from profscope.recording.planner import Planner
 from profscope.recording.sizing import needed_bytes, plan, ring_log2_for_records, ring_log2_for_rows
-from tests.decoding.test_decode import bodies
+from tests.support.programs import bodies
 from tests.support.synth import Program, launch
 
 manifests = st.builds(lambda body, warps: launch([Program(body, warps)]).manifest, bodies, st.integers(1, 4))

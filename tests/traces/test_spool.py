@@ -26,9 +26,8 @@ from profscope.errors import OptionError, SessionError, TraceError
 from profscope.options import Options
 from profscope.recording.host_memory import available_bytes
 from profscope.traces.spool import CHUNK, SpoolWriter, find, read
-from tests.recording.test_collect import count
+from tests.support.sessions import assert_equal, count, launch_add, session
 from tests.support.synth import Loop, Program, Work, launch
-from tests.test_session import assert_equal, launch_add, session
 
 ROOT = Path(__file__).parents[2]
 
@@ -157,7 +156,7 @@ def test_a_disk_that_fails_ends_the_recording_and_keeps_what_was_written(tmp_pat
 _KILLED = """
 import os, signal, sys
 import profscope
-from tests.test_session import launch_add
+from tests.support.sessions import launch_add
 with profscope.session(backend="emulator", spool=sys.argv[1]) as prof:
     for index in range(6):
         launch_add()
@@ -168,7 +167,7 @@ with profscope.session(backend="emulator", spool=sys.argv[1]) as prof:
 _LEFT_OPEN = """
 import sys
 import profscope
-from tests.test_session import launch_add
+from tests.support.sessions import launch_add
 prof = profscope.session(backend="emulator", spool=sys.argv[1])
 prof.__enter__()
 for _ in range(3):
