@@ -108,6 +108,12 @@ class Options:
     limit_s: float | None = _option(
         None, "Seconds after which nothing is recorded any more; launches run on", "limit_s=60"
     )
+    sources: bool = _option(
+        True,
+        "Keep the texts of kernels, and of the functions they call, in the profile, so that views need no "
+        "file on disk and cannot show another version; False leaves them out",
+        "sources=False",
+    )
     backend: str = _option(
         "auto",
         "'gpu', 'emulator', or 'auto': the GPU where there is one, else the emulator",
@@ -142,8 +148,9 @@ class Options:
         if self.buffer is not None:
             _check_int("buffer", self.buffer, 1, _MAX_BUFFER, "a number of records per warp")
         _check_int("every", self.every, 1, 1 << 31, "a number of launches")
-        if not isinstance(self.trials, bool):
-            raise OptionError(f"trials={self.trials!r} must be True or False")
+        for name in ("trials", "sources"):
+            if not isinstance(getattr(self, name), bool):
+                raise OptionError(f"{name}={getattr(self, name)!r} must be True or False")
         _check_int("memory", self.memory, 1, 1 << 20, "a number of MiB")
         if self.backend not in _BACKENDS:
             raise OptionError(f"backend={self.backend!r} is not one of {', '.join(_BACKENDS)}")

@@ -55,6 +55,7 @@ PAYLOAD_DTYPES = ("Int32", "float64", "category")
 LAUNCH_DTYPES = {
     "launch": "int32",
     "kernel": "str",
+    "variant": "int32",
     "grid_x": "int32",
     "grid_y": "int32",
     "grid_z": "int32",
@@ -76,8 +77,8 @@ LAUNCH_DTYPES = {
     "replay": "int32",
 }
 
-LAUNCH_DEFAULTS = {"trial": False, "graph": -1, "replay": -1}
-"""Columns of a launch that a table may leave out, and what holds then: no trial and no CUDA graph."""
+LAUNCH_DEFAULTS = {"variant": 0, "trial": False, "graph": -1, "replay": -1}
+"""Columns of a launch that a table may leave out, and what holds then: one configuration, no trials."""
 
 
 def spans_frame(columns: Mapping[str, Any] | None = None) -> pd.DataFrame:

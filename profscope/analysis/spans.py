@@ -9,10 +9,12 @@ from numpy.typing import NDArray
 from profscope.schema import Tables
 
 __all__ = [
+    "GROUP_COLUMNS",
     "SITE_COLUMNS",
     "Floats",
     "Ints",
     "grid_scales",
+    "launch_groups",
     "not_samples",
     "row_scales",
     "self_times",
@@ -20,6 +22,8 @@ __all__ = [
 ]
 
 SITE_COLUMNS = ("kernel", "scope", "kind", "file", "line")
+GROUP_COLUMNS = ("kernel", "variant", "trial")
+"""Launches that are alike in these are summed up together."""
 
 Ints = NDArray[np.int64]
 Floats = NDArray[np.float64]
@@ -62,6 +66,19 @@ def _codes(column: "pd.Series[Any]") -> tuple[Ints, int]:
     values = column.to_numpy().astype(np.int64)
     least = int(values.min()) if len(values) else 0
     return values - least, int(values.max(initial=least)) - least + 1
+
+
+def launch_groups(tables: Tables) -> tuple[Ints, pd.DataFrame]:
+    """Number the distinct GROUP_COLUMNS of the launches.
+
+    Returns the group of each span, int64 of shape (rows,), and the table of groups.
+    """
+    launches = tables.launches
+    key = launches[list(GROUP_COLUMNS)]
+    number = key.groupby(list(GROUP_COLUMNS), sort=False).ngroup().to_numpy(np.int64)
+    of_launch = pd.Series(number, launches["launch"].to_numpy())
+    group = of_launch.reindex(tables.df["launch"].to_numpy()).fillna(0).to_numpy(np.int64)
+    return group, key.drop_duplicates().reset_index(drop=True)
 
 
 def self_times(df: pd.DataFrame, column: str) -> Ints:

@@ -18,6 +18,7 @@ from profscope.decoding.launch import TimedLaunch
 from profscope.decoding.raw import RawLaunch
 from profscope.decoding.tables import span_table
 from profscope.decoding.timebase import TimeBase, fit
+from profscope.decoding.variants import about_sources, about_variants, number_variants
 from profscope.errors import RecordError
 from profscope.schema import Tables, launches_frame
 
@@ -26,7 +27,7 @@ __all__ = ["assemble"]
 
 def assemble(launches: Sequence[RawLaunch], metadata: dict[str, Any], notes: Sequence[str] = ()) -> Tables:
     """Decode launches into the tables of a profile. metadata: what is known of the session (backend, device,
-    versions).
+    versions; "bare": what bare binaries of its kernels take, by key).
 
     A launch whose buffer cannot be decoded is left out, and a note says why.
     """
@@ -44,16 +45,26 @@ def assemble(launches: Sequence[RawLaunch], metadata: dict[str, Any], notes: Seq
         ends = np.cumsum([len(each.span) for each in decoded], dtype=np.int64)
         of_launch = [spans.iloc[end - len(each.span) : end] for each, end in zip(decoded, ends, strict=True)]
         timed = list(pool.map(_timed, raws, decoded, bases, of_launch))
+    variants = number_variants(raws)
     kernels: dict[str, list[TimedLaunch]] = {}
     for launch in timed:
         kernels.setdefault(launch.manifest.kernel, []).append(launch)
     said = [*notes, *damaged]
     for kernel in sorted(kernels):
         said += _notes(kernel, kernels[kernel])
-    rows = [_launch_row(launch, metadata["backend"]) for launch in timed]
+    rows = [
+        {**_launch_row(launch, metadata["backend"]), "variant": variant}
+        for launch, variant in zip(timed, variants, strict=True)
+    ]
     frame = launches_frame({name: [row[name] for row in rows] for name in rows[0]} if rows else None)
-    about = {kernel: about_kernel(of_kernel) for kernel, of_kernel in kernels.items()}
-    return Tables(spans, frame, {**metadata, "notes": said, "kernels": about})
+    numbers = {launch.raw.index: variant for launch, variant in zip(timed, variants, strict=True)}
+    about = {
+        "kernels": {kernel: about_kernel(of_kernel, numbers) for kernel, of_kernel in kernels.items()},
+        "variants": about_variants(raws, variants, metadata.get("bare", {})),
+        "sources": about_sources(raws),
+    }
+    beside = {name: value for name, value in metadata.items() if name != "bare"}
+    return Tables(spans, frame, {**beside, "notes": said, **about})
 
 
 def _time_bases(launches: Sequence[RawLaunch], decoded: Sequence[DecodedLaunch]) -> list[TimeBase]:

@@ -19,6 +19,7 @@ from profscope.launching.sampling import Sampling
 from profscope.options import Options
 from profscope.recording import backend
 from profscope.recording.launch_path import LaunchPath
+from profscope.recording.programs import PROGRAMS
 from profscope.recording.recorder import Recorder, recorder
 from profscope.version import __version__
 
@@ -39,7 +40,8 @@ class Running:
         """Metadata and notes beyond what the launches themselves say."""
         sampling, notes = self.sampling.describe(self.recorder.recorded())
         notes = [*self.inductor.notes(), *notes, *self.bare.failures, *self.recorder.notes()]
-        return self.metadata | sampling, notes
+        bare = {key: build.resources() for key, build in PROGRAMS.bare.items()}
+        return self.metadata | sampling | {"bare": bare}, notes
 
 
 @contextlib.contextmanager

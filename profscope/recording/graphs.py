@@ -17,9 +17,9 @@ from typing import Any, Final
 
 import torch
 
-from instrument_passes.manifest import Manifest
 from instrument_passes.records import BASE_ALIGNMENT, align
 from profscope.recording.patches import patched
+from profscope.recording.programs import Program
 
 __all__ = ["Captured", "Graphs"]
 
@@ -45,7 +45,7 @@ class Captured:
         self.index = index
         self.owner = owner
         self.device = device
-        self.launches: list[tuple[Manifest, Any, int]] = []
+        self.launches: list[tuple[Program, Any, int]] = []
         self.replays = 0
         self.lock = threading.Lock()
         self.last: tuple[int, torch.cuda.Event] | None = None  # the last replay's stream, and its end there

@@ -9,6 +9,7 @@ from profscope.decoding.raw import ORDINARY
 from profscope.recording.buffers import Lane
 from profscope.recording.journal import Journal
 from profscope.recording.launch_log import LaunchLog
+from profscope.recording.programs import PROGRAMS
 
 __all__ = ["Lanes", "LaunchingThread"]
 
@@ -47,7 +48,9 @@ class Lanes:
         if filling is None and lane.captured is None:
             return
         if filling is not None and len(route.programs) == 1:
-            self._log.entries.append((route.programs[0], route, filling, lane.offset, lane.mark))
+            self._log.entries.append(
+                (PROGRAMS.with_manifest(route.programs[0]), route, filling, lane.offset, lane.mark)
+            )
         else:
             self._journal.skip(
                 "they failed, or a hook of theirs launched another, so that their kernel is unknown"

@@ -15,6 +15,7 @@ from typing import Any, Final
 
 import torch
 from triton import knobs
+from triton.compiler import CompiledKernel
 from triton.runtime import _allocation, driver
 
 from instrument_passes.manifest import Manifest
@@ -25,6 +26,7 @@ from profscope.recording.hook_chain import ChainedHook
 from profscope.recording.journal import Journal
 from profscope.recording.lanes import Lanes
 from profscope.recording.launch_log import LaunchLog
+from profscope.recording.patches import patched
 from profscope.recording.programs import PROGRAMS
 from profscope.recording.routes import Routes
 
@@ -85,6 +87,7 @@ class LaunchPath:
             _allocation._profile_allocator.set(
                 self.allocate if self._every_launch else self._allocate_sampled
             )
+            stack.enter_context(patched(CompiledKernel, "__init__", _remembered))
             stack.enter_context(ChainedHook("kernel_load_end_hook", self.loaded))
             if knobs.runtime.launch_enter_hook is None:  # then Triton would not say what it launches
                 stack.callback(setattr, knobs.runtime, "launch_enter_hook", None)
@@ -177,7 +180,7 @@ class LaunchPath:
         self, module: Any, function: int, name: str, metadata_group: dict[str, str], hash: str
     ) -> None:
         """kernel_load_end_hook: learn what a binary records, or why it records nothing."""
-        manifest = PROGRAMS.loaded(function, metadata_group)
+        manifest = PROGRAMS.loaded(function, metadata_group, hash)
         if manifest is None:
             return
         if manifest.failure:
@@ -228,16 +231,26 @@ class LaunchPath:
 
     def _tie(self, function: int) -> None:
         """Tie the memory that was given in this thread, if any was, to the function that was launched."""
-        manifest = PROGRAMS.of(function)
-        if manifest is None:  # a bare one; the memory may be for another, of which a hook launched this
+        program = PROGRAMS.of(function)
+        if program is None:  # a bare one; the memory may be for another, of which a hook launched this
             return
         lane = self._thread.lane
         filling = lane.filling
         if filling is not None:
-            self._log.entries.append((manifest, lane.about, filling, lane.offset, lane.mark))
+            self._log.entries.append((program, lane.about, filling, lane.offset, lane.mark))
             lane.enqueued()
         elif lane.captured is not None:
             graph, lane.captured = lane.captured, None
-            graph.launches.append((manifest, lane.about, lane.offset))
+            graph.launches.append((program, lane.about, lane.offset))
             with self._lock:
-                self.captured[manifest.kernel] += 1
+                self.captured[program.manifest.kernel] += 1
+
+
+def _remembered(init: Callable[..., None]) -> Callable[..., None]:
+    """CompiledKernel.__init__ that leaves the kernel where its build is looked up once it is loaded."""
+
+    def remembered(kernel: Any, *args: Any, **kwargs: Any) -> None:
+        init(kernel, *args, **kwargs)
+        PROGRAMS.made(kernel)
+
+    return remembered

@@ -112,7 +112,7 @@ def recorder(options: Options, backend: Backend, metadata: dict[str, Any]) -> Re
     Raises SessionError where the spool cannot be created.
     """
     journal, log = Journal(), LaunchLog()
-    lanes, arrivals = Lanes(log, journal), Arrivals(log)
+    lanes, arrivals = Lanes(log, journal), Arrivals(log, sources=options.sources)
     spooler = None if options.spool is None else _spooler(Path(options.spool), metadata, arrivals)
     full = HeldRecords(journal).add if spooler is None else _spooling(spooler, journal)
     routes = Routes(options, backend, log, journal, full)

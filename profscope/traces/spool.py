@@ -3,7 +3,8 @@
 A file is a row of chunks: a header of CHUNK dtype, then `length` bytes, then zeros up to a multiple of 16:
 
     session   JSON: the metadata of the session; the first chunk
-    program   JSON: one program's manifest; programs are numbered in order of appearance
+    program   JSON: {"manifest", "build"}: a program and what is known of its binary (null if nothing is);
+              programs are numbered in order of appearance. Before, it was the manifest alone.
     launches  length of the JSON (u64); JSON, one ROW a launch; their buffers, each on a multiple of 16 bytes
     so far    JSON: {"metadata", "notes"} as they stand when it is written; the last one counts
     end       nothing: the session was closed
@@ -28,6 +29,7 @@ import numpy.typing as npt
 from instrument_passes.errors import ManifestError
 from instrument_passes.manifest import Manifest
 from instrument_passes.records import align
+from profscope.decoding.build import Build
 from profscope.decoding.raw import Mark, RawLaunch
 from profscope.errors import TraceError
 
@@ -73,22 +75,24 @@ class SpoolWriter:
         name = f"{datetime.now(UTC):%Y%m%d-%H%M%S-%f}-{os.getpid()}{SUFFIX}"
         self.path = folder / name
         self._file = self.path.open("xb", buffering=0)
-        self._programs: list[Manifest] = []  # by number; told apart as objects, since their hash is slow
-        self._numbers: dict[int, int] = {}
+        # By number; told apart as objects, since their hash is slow.
+        self._programs: list[tuple[Manifest, Build | None]] = []
+        self._numbers: dict[tuple[int, int], int] = {}
         self._chunk("session", _json(metadata))
 
     def launches(self, launches: Sequence[RawLaunch]) -> None:
-        """Append launches; their manifests where they are new."""
+        """Append launches; their programs where they are new."""
         for launch in launches:
-            if id(launch.manifest) not in self._numbers:
-                self._chunk("program", launch.manifest.to_json().encode())
-                self._numbers[id(launch.manifest)] = len(self._programs)
-                self._programs.append(launch.manifest)
+            if _identity(launch) not in self._numbers:
+                build = None if launch.build is None else launch.build.to_json()
+                self._chunk("program", _json({"manifest": launch.manifest.to_json(), "build": build}))
+                self._numbers[_identity(launch)] = len(self._programs)
+                self._programs.append((launch.manifest, launch.build))
         rows: list[tuple[Any, ...]] = []
         buffers: list[bytes | memoryview] = []
         offset = 0
         for launch in launches:
-            program, size = self._numbers[id(launch.manifest)], launch.buffer.nbytes
+            program, size = self._numbers[_identity(launch)], launch.buffer.nbytes
             about = launch.index, program, launch.device, launch.stream, launch.ctas, launch.mark
             rows.append((*about, offset, size))
             buffers += [launch.buffer.data, bytes(-size % _ALIGN)]
@@ -151,7 +155,7 @@ def read(path: Path) -> Spool:
     content: Bytes = np.asarray(np.memmap(path, np.uint8, "r") if size else np.zeros(0, np.uint8))
     metadata: dict[str, Any] = {}
     so_far: dict[str, Any] = {"metadata": {}, "notes": []}
-    programs: list[Manifest] = []
+    programs: list[tuple[Manifest, Build | None]] = []
     launches: dict[int, RawLaunch] = {}
     kind, at, why = "", 0, ""
     try:
@@ -159,7 +163,7 @@ def read(path: Path) -> Spool:
             if kind == "session":
                 metadata = json.loads(body.tobytes())
             elif kind == "program":
-                programs.append(Manifest.from_json(body.tobytes().decode()))
+                programs.append(_program(body.tobytes().decode()))
             elif kind == "launches":
                 launches |= {launch.index: launch for launch in _launches(body, programs)}
             elif kind == "so far":
@@ -194,15 +198,28 @@ def _chunks(content: Bytes) -> Iterator[tuple[str, Bytes, int]]:
         at = after
 
 
-def _launches(body: Bytes, programs: Sequence[Manifest]) -> Iterator[RawLaunch]:
+def _launches(body: Bytes, programs: Sequence[tuple[Manifest, Build | None]]) -> Iterator[RawLaunch]:
     buffers = 8 + int.from_bytes(body[:8].tobytes(), "little")
     for row in json.loads(body[8:buffers].tobytes()):
         named = dict(zip(ROW, row, strict=True))
         start = buffers + named["offset"]
+        manifest, build = programs[named["program"]]
         yield RawLaunch(
-            named["index"], programs[named["program"]], named["device"], named["stream"], named["ctas"],
-            body[start : start + named["bytes"]], Mark(*named["mark"]),
+            named["index"], manifest, named["device"], named["stream"], named["ctas"],
+            body[start : start + named["bytes"]], Mark(*named["mark"]), build,
         )  # fmt: skip
+
+
+def _identity(launch: RawLaunch) -> tuple[int, int]:
+    return id(launch.manifest), id(launch.build)
+
+
+def _program(text: str) -> tuple[Manifest, Build | None]:
+    found = json.loads(text)
+    if "build" not in found:  # by a profscope that knew no builds
+        return Manifest.from_json(text), None
+    build = None if found["build"] is None else Build.from_json(found["build"])
+    return Manifest.from_json(found["manifest"]), build
 
 
 def _json(value: Any) -> bytes:

@@ -32,7 +32,9 @@ def function() -> Any:
     """A loaded function that records."""
     with session():
         launch_add()
-    return next(f for f in PROGRAMS.functions() if (m := PROGRAMS.of(f)) and m.kernel == "add_kernel")
+    return next(
+        f for f in PROGRAMS.functions() if (p := PROGRAMS.of(f)) and p.manifest.kernel == "add_kernel"
+    )
 
 
 class Device:
@@ -42,8 +44,9 @@ class Device:
         self.gpu = gpu
         self.zeroed = True  # launches check that their memory is
         self.function = function
-        manifest = PROGRAMS.of(function)
-        assert manifest is not None
+        program = PROGRAMS.of(function)
+        assert program is not None
+        manifest = program.manifest
         self.tag = manifest.tag
         self.bytes = CTAS * manifest.cta_bytes(0)
         self.recorder = recorder(options, Backend("cuda", dict, lambda: Machine(132, 64)), {})

@@ -17,6 +17,7 @@ import triton.language as tl
 from triton.runtime import _allocation
 
 import profscope
+from instrument_passes.manifest import Manifest
 from instrument_passes.records import MAX_CTAS
 from profscope.emulator.launch import Launch
 from profscope.errors import SessionError
@@ -26,6 +27,12 @@ from tests.support import standin
 from tests.support.foreign import UserAllocator
 from tests.support.sessions import launch_add, session
 from tests.support.triton_globals import triton_globals
+
+
+def manifests(kernel: str) -> list[Manifest]:
+    """Those of a kernel's loaded binaries."""
+    loaded = (PROGRAMS.of(function) for function in PROGRAMS.functions())
+    return [program.manifest for program in loaded if program and program.manifest.kernel == kernel]
 
 
 @triton.jit
@@ -149,7 +156,7 @@ def test_an_allocator_kept_beyond_the_session_gives_nothing() -> None:
     with session() as prof:
         launch_add()
         allocate = _allocation._profile_allocator.get()
-    manifest = next(m for m in PROGRAMS._by_function.values() if m.kernel == "add_kernel")
+    manifest = manifests("add_kernel")[0]
     assert allocate(manifest.tag * 3, manifest.tag, 0) is None
     assert len(prof.launches) == 1
 
@@ -178,7 +185,9 @@ def test_a_grid_that_32_bits_cannot_number_runs_bare() -> None:
     with session() as prof:
         launch_add()
         allocate = _allocation._profile_allocator.get()
-        manifest = next(m for m in PROGRAMS._by_function.values() if m.kernel == "add_kernel")
+        manifest = next(
+            p.manifest for p in PROGRAMS._by_function.values() if p.manifest.kernel == "add_kernel"
+        )
         assert allocate(manifest.tag * MAX_CTAS, manifest.tag, 0) is not None
         prof._parts().recorder.lanes.thread.lane.enqueued()
         assert allocate(manifest.tag * (MAX_CTAS + 1), manifest.tag, 0) is None
@@ -204,6 +213,8 @@ def test_addresses_beyond_2_gib_of_tags_do_not_wrap(monkeypatch: pytest.MonkeyPa
     with session(ctas=stride) as prof:
         one_place_kernel[(ctas,)](out, num_warps=1)
     assert (out == 1).all()
-    (manifest,) = [m for m in PROGRAMS._by_function.values() if m.kernel == "one_place_kernel"]
+    (manifest,) = [
+        p.manifest for p in PROGRAMS._by_function.values() if p.manifest.kernel == "one_place_kernel"
+    ]
     assert int(chosen[-1]) * manifest.tag > 1 << 31
     assert sorted(prof.df["cta"].unique()) == chosen.tolist()
