@@ -5,9 +5,7 @@ about a byte and a half a span. `encode` and `decode` are each other's inverse f
 allows, whatever the predictions are worth; all arithmetic is int64 and may wrap, which loses nothing.
 """
 
-import base64
-import zlib
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from concurrent.futures import Executor
 from itertools import pairwise
 from typing import Any
@@ -19,11 +17,12 @@ from numpy.typing import NDArray
 from profscope.analysis.spans import SITE_COLUMNS
 from profscope.schema import PAYLOAD_DTYPES, SPAN_DTYPES, spans_frame
 from profscope.traces.clock import Clock, fit_clock
+from profscope.traces.packing import pack, unpack
+from profscope.traces.runs import RUN_COLUMNS, column_run_starts, run_starts, stable_order
 
-__all__ = ["decode", "encode", "pack", "run_starts", "stable_order", "unpack"]
+__all__ = ["decode", "encode"]
 
 Ints = NDArray[np.int64]
-RUN_COLUMNS = ("launch", "cta", "sm", "warp")
 SITE_ORDERED = ("start_cycle", "duration_cycles")
 """Streams packed site by site: one site's times are alike, which zlib turns into a sixth fewer bytes."""
 
@@ -31,7 +30,7 @@ PIECE_ROWS = 1 << 17
 """About how many rows are packed together: what one warp recorded is never cut."""
 
 NOISY = (*SITE_ORDERED, "start_ns", "end_ns")
-"""Streams with runs but no repeats: looking for runs alone takes half the time and finds no less."""
+"""Streams with runs but no repeats (see `pack`)."""
 
 CATEGORIES = ("kernel", "scope", "kind", "file")
 
@@ -39,7 +38,7 @@ CATEGORIES = ("kernel", "scope", "kind", "file")
 def encode(df: pd.DataFrame, site: Ints, table: pd.DataFrame, pool: Executor) -> Callable[[], dict[str, Any]]:
     """Start packing a span table's columns in `pool`; what is returned waits for the JSON-able result.
 
-    `site` and `table` are those of `summary.sites`. The table is cut into pieces between runs, so
+    `site` and `table` are those of `analysis.spans.sites`. The table is cut into pieces between runs, so
     that several threads can pack it, and read it.
     """
     columns = {name: df[name].to_numpy() for name, dtype in SPAN_DTYPES.items() if dtype != "category"}
@@ -81,10 +80,10 @@ def decode(data: dict[str, Any], pool: Executor) -> pd.DataFrame:
     begins = np.cumsum([0, *lengths]).tolist()
 
     def fill(piece: dict[str, Any], begin: int) -> None:
-        found = _decode_piece(piece, begin, asynchronous)
-        site = found.pop("site")
-        found |= dict(zip(SITE_COLUMNS, table.T[:, site], strict=True))
-        for name, values in found.items():
+        unpacked = _decode_piece(piece, begin, asynchronous)
+        site = unpacked.pop("site")
+        unpacked |= dict(zip(SITE_COLUMNS, table.T[:, site], strict=True))
+        for name, values in unpacked.items():
             columns[name][begin : begin + len(site)] = values
 
     for _ in pool.map(fill, data["pieces"], begins[:-1]):
@@ -102,7 +101,7 @@ def _encode_piece(column: dict[str, Any], begin: int) -> dict[str, Any]:
     asynchronous = column.pop("async")
     column = {name: values.astype(np.int64) for name, values in column.items()}
     rows = np.arange(begin, begin + len(column["site"]))
-    starts = _run_starts(column)
+    starts = column_run_starts(column)
     lengths = np.diff(starts, append=len(rows))
     depth, duration = column["depth"], column["duration_cycles"]
     start, end = column["start_cycle"], column["start_cycle"] + duration
@@ -186,58 +185,12 @@ def _ended(waited: Ints, after: Ints, rows: int) -> tuple[Ints, Ints]:
     return ended[plain], by[plain]
 
 
-def run_starts(df: pd.DataFrame) -> Ints:
-    """The rows at which another warp's spans begin, int64 of shape (runs,)."""
-    return _run_starts({name: df[name].to_numpy() for name in RUN_COLUMNS})
-
-
-def _run_starts(columns: Mapping[str, NDArray[np.integer]]) -> Ints:
-    change = np.ones(len(columns["launch"]), np.bool_)
-    change[1:] = False
-    for name in RUN_COLUMNS:
-        values = columns[name]
-        change[1:] |= values[1:] != values[:-1]
-    return np.flatnonzero(change)
-
-
-def pack(values: Ints, *, noisy: bool = False) -> dict[str, Any]:
-    """Integers as text: zigzag, the fewest of 1, 2, 4 or 8 bytes each, byte planes, zlib, base64."""
-    folded = ((values << 1) ^ (values >> 63)).view(np.uint64)
-    top = int(folded.max(initial=0))
-    width = next(width for width in (1, 2, 4, 8) if top < 1 << (8 * width))
-    little = folded.astype(f"<u{width}").view(np.uint8).reshape(-1, width)
-    planes = np.ascontiguousarray(little.T).tobytes()
-    strategy = zlib.Z_RLE if noisy else zlib.Z_DEFAULT_STRATEGY
-    deflate = zlib.compressobj(1, zlib.DEFLATED, zlib.MAX_WBITS, zlib.DEF_MEM_LEVEL, strategy)
-    return {
-        "count": len(values),
-        "width": width,
-        "data": base64.b64encode(deflate.compress(planes) + deflate.flush()).decode("ascii"),
-    }
-
-
-def unpack(packed: dict[str, Any]) -> Ints:
-    """The integers `pack` was given, int64. Raises ValueError or zlib.error for damaged data."""
-    count, width = packed["count"], packed["width"]
-    planes = np.frombuffer(zlib.decompress(base64.b64decode(packed["data"], validate=True)), np.uint8)
-    little = np.ascontiguousarray(planes.reshape(width, count).T)
-    folded = little.view(f"<u{width}").reshape(count).astype(np.uint64)
-    return (folded >> np.uint64(1)).view(np.int64) ^ -(folded & np.uint64(1)).view(np.int64)
-
-
 def _differences(values: Ints) -> Ints:
     return np.diff(values, prepend=np.int64(0))
 
 
 def _sums(values: Ints) -> Ints:
     return np.cumsum(values, dtype=np.int64)
-
-
-def stable_order(group: Ints) -> Ints:
-    """The rows, group by group, in order within each; groups are numbered from 0."""
-    # numpy's stable sort is a radix sort for 16-bit keys: many times faster than for 64-bit ones.
-    few = int(group.max(initial=0)) < 1 << 16
-    return np.argsort(group.astype(np.uint16) if few else group, kind="stable")
 
 
 def _step(depth: Ints, duration: Ints, ended: Ints) -> Ints:

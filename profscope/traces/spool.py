@@ -139,11 +139,11 @@ def find(path: Path) -> Path | None:
     """
     if not path.is_dir():
         return path if path.is_file() and is_spool(path) else None
-    found = sorted(path.glob(f"*{SUFFIX}"))
-    if len(found) > 1:
-        names = ", ".join(file.name for file in found[:4]) + (", ..." if len(found) > 4 else "")
-        raise TraceError(f"{path} holds {len(found)} spools, name one of them: {names}")
-    return found[0] if found else None
+    spools = sorted(path.glob(f"*{SUFFIX}"))
+    if len(spools) > 1:
+        names = ", ".join(file.name for file in spools[:4]) + (", ..." if len(spools) > 4 else "")
+        raise TraceError(f"{path} holds {len(spools)} spools, name one of them: {names}")
+    return spools[0] if spools else None
 
 
 def read(path: Path) -> Spool:

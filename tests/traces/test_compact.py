@@ -11,7 +11,8 @@ from pandas.testing import assert_frame_equal
 
 from profscope.analysis.spans import sites
 from profscope.profiles import Profile
-from profscope.traces.compact import decode, encode, pack, unpack
+from profscope.traces.compact import decode, encode
+from profscope.traces.packing import pack, unpack
 from tests.support.profiles import profiles, regular_profile
 
 INT64 = st.integers(-(2**63), 2**63 - 1)

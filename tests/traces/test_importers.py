@@ -17,7 +17,7 @@ from pandas.testing import assert_frame_equal
 
 import profscope.profiles
 from profscope.errors import TraceError
-from profscope.traces.importers.chrome_events import nest, untangle
+from profscope.traces.chrome.foreign import nest, untangle
 from tests.support.profiles import regular_profile
 
 SAMPLES = Path(__file__).with_name("samples")
@@ -275,7 +275,7 @@ def test_sqlite_is_named(tmp_path: Path) -> None:
 def test_a_missing_file_and_a_folder(tmp_path: Path) -> None:
     with pytest.raises(TraceError, match="no such file"):
         profscope.profiles.load(tmp_path / "nothing.json")
-    with pytest.raises(TraceError, match="cannot read"):
+    with pytest.raises(TraceError, match="is a folder without a spool in it"):
         profscope.profiles.load(tmp_path)
 
 

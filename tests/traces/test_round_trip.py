@@ -156,7 +156,7 @@ def test_a_full_disk_leaves_nothing_behind_and_the_old_file_alone(
     def no_space(self: object, piece: object) -> None:
         raise OSError(28, "No space left on device")
 
-    monkeypatch.setattr("profscope.traces.files.PlainFile.write", no_space)
+    monkeypatch.setattr("profscope.traces.output.PlainFile.write", no_space)
     with pytest.raises(TraceError, match="No space left on device"):
         regular_profile().save(path)
     assert path.read_text() == "precious"

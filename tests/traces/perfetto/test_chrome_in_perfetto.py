@@ -14,8 +14,7 @@ from hypothesis import given, settings
 
 import profscope.profiles
 from profscope.profiles import Profile
-from profscope.traces.document import row_devices
-from profscope.traces.tracks import Tracks, assign_tracks
+from profscope.traces.tracks import Tracks, assign_tracks, row_devices
 from tests.support.processor import Processor, ProcessorError, errors, query, unavailable
 from tests.support.profiles import payloads, profile_metadata, profiles, regular_profile
 

@@ -18,10 +18,9 @@ from profscope.decoding.areas import read_buffer
 from profscope.decoding.assemble import assemble
 from profscope.decoding.raw import RawLaunch
 from profscope.profiles import Profile
-from profscope.traces.document import row_devices
 from profscope.traces.perfetto import packets
 from profscope.traces.perfetto.protobuf import field
-from profscope.traces.tracks import assign_tracks
+from profscope.traces.tracks import assign_tracks, row_devices
 from tests.support.processor import Processor, unavailable
 from tests.support.profiles import payloads, profile_metadata, profiles, regular_profile
 

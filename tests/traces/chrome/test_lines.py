@@ -6,8 +6,7 @@ import numpy as np
 from hypothesis import given
 from hypothesis import strategies as st
 
-from profscope.traces.jsontext import document_text, string_text
-from profscope.traces.lines import (
+from profscope.traces.chrome.lines import (
     Constant,
     Hex,
     Microseconds,
@@ -17,6 +16,7 @@ from profscope.traces.lines import (
     line_words,
     text_table,
 )
+from profscope.traces.jsontext import json_text, string_text
 
 ANY_TEXT = st.text(st.characters(exclude_categories=[]), max_size=8)  # surrogates too
 NANOSECONDS = st.one_of(st.integers(0, 2000), st.integers(0, 2**32 + 10), st.integers(0, 2**62))
@@ -71,7 +71,7 @@ def test_pieces_are_merged_in_order(letters: list[str]) -> None:
     st.recursive(ANY_TEXT | st.integers(), lambda inner: st.lists(inner) | st.dictionaries(ANY_TEXT, inner))
 )
 def test_documents_read_back_and_no_string_ends_in_a_backslash(value: object) -> None:
-    text = document_text(value)
+    text = json_text(value)
     assert json.loads(text) == value
     assert not any(
         part.endswith("\\\\") and len(part) - len(part.rstrip("\\")) == 2 for part in text.split('"')[1::1]

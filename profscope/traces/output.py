@@ -6,15 +6,21 @@ import zlib
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from typing import IO
+from typing import IO, TypeAlias
 
-__all__ = ["GZIP_LEVEL", "GzipFile", "PlainFile", "gzip_end", "whole_file"]
+from profscope.traces.exporters import Piece
+
+__all__ = ["GzipFile", "PlainFile", "gzip_end", "whole_file"]
 
 GZIP_LEVEL = 5
 """zlib's level: event lines come out a fifth smaller than at 3, for two thirds more time; 6 doubles it."""
 
 GZIP_HEADER = b"\x1f\x8b\x08\0\0\0\0\0\0\xff"
 """RFC 1952: deflate, no name, no time, unknown system; so the same profile gives the same bytes."""
+
+
+Prepared: TypeAlias = tuple[bytes, bytes]
+"""A piece as it is, and as it goes to the file."""
 
 
 @contextmanager
@@ -40,57 +46,60 @@ def whole_file(path: Path) -> Iterator[IO[bytes]]:
 class PlainFile:
     """Bytes as they are."""
 
-    def __init__(self, file: IO[bytes], end: bytes) -> None:
+    def __init__(self, file: IO[bytes]) -> None:
         self._file = file
-        self._end = end
 
-    def prepare(self, piece: bytes) -> tuple[bytes, bytes]:
-        """What to hand to `write` for a piece: as it is, and as it goes to the file; in any thread."""
-        return piece, piece
+    def prepare(self, piece: tuple[Piece, bool]) -> Prepared:
+        """What to hand to `write` for a piece, which may be the last; in any thread."""
+        data = _made(piece[0])
+        return data, data
 
-    def write(self, prepared: tuple[bytes, bytes]) -> None:
+    def write(self, prepared: Prepared) -> None:
         """Append a prepared piece."""
         self._file.write(prepared[1])
 
     def close(self) -> None:
-        """Append the end."""
-        self._file.write(self._end)
+        """Nothing is left to write."""
 
 
 class GzipFile:
     """One gzip member whose pieces were compressed apart, so that threads can share the work."""
 
-    def __init__(self, file: IO[bytes], end: bytes) -> None:
+    def __init__(self, file: IO[bytes]) -> None:
         self._file = file
-        self._end = end
         self._crc = 0
         self._size = 0
         file.write(GZIP_HEADER)
 
-    def prepare(self, piece: bytes) -> tuple[bytes, bytes]:
-        """What to hand to `write` for a piece: as it is, and compressed up to a byte boundary.
+    def prepare(self, piece: tuple[Piece, bool]) -> Prepared:
+        """What to hand to `write` for a piece: compressed up to a byte boundary; the last one to the end.
 
         May run in any thread; zlib lets others run meanwhile.
         """
-        deflate = zlib.compressobj(GZIP_LEVEL, zlib.DEFLATED, -zlib.MAX_WBITS)
-        return piece, deflate.compress(piece) + deflate.flush(zlib.Z_SYNC_FLUSH)
+        data, last = _made(piece[0]), piece[1]
+        return data, _deflated(data, zlib.Z_FINISH if last else zlib.Z_SYNC_FLUSH)
 
-    def write(self, prepared: tuple[bytes, bytes]) -> None:
+    def write(self, prepared: Prepared) -> None:
         """Append a prepared piece."""
-        piece, compressed = prepared
-        self._crc = zlib.crc32(piece, self._crc)
-        self._size += len(piece)
+        data, compressed = prepared
+        self._crc = zlib.crc32(data, self._crc)
+        self._size += len(data)
         self._file.write(compressed)
 
     def close(self) -> None:
-        """Append the end, and the checks that end a gzip member."""
-        self._crc = zlib.crc32(self._end, self._crc)
-        self._size += len(self._end)
-        trailer = self._crc.to_bytes(4, "little") + (self._size & 0xFFFFFFFF).to_bytes(4, "little")
-        self._file.write(gzip_end(self._end) + trailer)
+        """Append the checks that end a gzip member."""
+        self._file.write(self._crc.to_bytes(4, "little") + (self._size & 0xFFFFFFFF).to_bytes(4, "little"))
 
 
 def gzip_end(end: bytes) -> bytes:
-    """The last deflate block of a file `GzipFile` wrote with that end; 8 bytes of checks follow it."""
+    """The last bytes of a file `GzipFile` wrote whose last piece was `end`; 8 bytes of checks follow them."""
+    return _deflated(end, zlib.Z_FINISH)
+
+
+def _deflated(data: bytes, flush: int) -> bytes:
     deflate = zlib.compressobj(GZIP_LEVEL, zlib.DEFLATED, -zlib.MAX_WBITS)
-    return deflate.compress(end) + deflate.flush()
+    return deflate.compress(data) + deflate.flush(flush)
+
+
+def _made(piece: Piece) -> bytes:
+    return piece() if callable(piece) else piece

@@ -8,17 +8,15 @@ import numpy as np
 import pandas as pd
 from numpy.typing import NDArray
 
+from profscope.traces.chrome.lines import Words, text_table
 from profscope.traces.jsontext import string_text
-from profscope.traces.lines import Words, text_table
+from profscope.traces.payloads import payload_name
 
-__all__ = ["FLOW_ENDS", "PayloadTexts", "flow_ends", "payload_name", "payload_texts"]
+__all__ = ["FLOW_ENDS", "PayloadTexts", "flow_ends", "payload_texts"]
 
 Ints = NDArray[np.int64]
 BEGIN, STEP, END = range(3)
 FLOW_ENDS = text_table(['","flow_out":true', '","flow_in":true,"flow_out":true', '","flow_in":true'])
-
-ARGS = ("file", "line", "iter", "cta", "launch")
-"""Names that every event's args have; a payload of that name gets a longer one."""
 
 
 @dataclass(frozen=True)
@@ -40,11 +38,6 @@ def payload_texts(column: "pd.Series[Any]") -> PayloadTexts:
     index[carried] = position + 1
     texts = [f",{string_text(payload_name(column))}:{_number(value)}" for value in distinct.tolist()]
     return PayloadTexts(text_table(["", *texts]), index)
-
-
-def payload_name(column: "pd.Series[Any]") -> str:
-    """What events call a column of values."""
-    return f"{column.name} (value)" if column.name in ARGS else str(column.name)
 
 
 def flow_ends(df: pd.DataFrame) -> tuple[Ints, NDArray[np.int8]]:

@@ -1,14 +1,16 @@
-"""The profscope object of a Perfetto trace, from the packets at its start."""
+"""profscope's own Perfetto traces: the packets at the start hold the "profscope" object."""
 
+import json
 from collections.abc import Iterator
-from pathlib import Path
 
 from profscope.errors import TraceError
+from profscope.schema import Tables
+from profscope.traces.perfetto.layout import DATA_FIELD, END
 from profscope.traces.perfetto.protobuf import LENGTH_DELIMITED, read_varint, varint
-from profscope.traces.perfetto.writer import DATA_FIELD
-from profscope.traces.source import file_pieces
+from profscope.traces.profscope_object import object_tables
+from profscope.traces.trace_file import TraceFile
 
-__all__ = ["data_text"]
+__all__ = ["read", "recognises"]
 
 PACKET = varint(1 << 3 | LENGTH_DELIMITED)
 DATA = varint(DATA_FIELD << 3 | LENGTH_DELIMITED)
@@ -16,13 +18,26 @@ HEAD_BYTES = 32
 """More than the tags and lengths before a packet's data take."""
 
 
-def data_text(path: Path) -> bytes:
-    """The JSON text of the object; empty for a file that does not start with it.
+def recognises(file: TraceFile) -> bool:
+    begin, end = _data_place(file.head[:HEAD_BYTES])
+    return begin < end
 
-    Raises TraceError for a file that ends inside it.
-    """
+
+def read(file: TraceFile) -> Tables:
+    """Raises TraceError for a file that is cut off or damaged, or of a newer schema."""
+    text = _data_text(file)
+    file.check_end(END)
+    try:
+        document = json.loads(text)
+    except ValueError as error:
+        raise TraceError(f"{file.path} is damaged: its profscope object: {error}") from error
+    return object_tables(file.path, document)
+
+
+def _data_text(file: TraceFile) -> bytes:
+    """The JSON text of the object. Raises TraceError for a file that ends inside it."""
     text, ahead = bytearray(), bytearray()
-    pieces = file_pieces(path)
+    pieces = file.pieces()
     while True:
         _fill(ahead, pieces, HEAD_BYTES)
         begin, end = _data_place(bytes(ahead[:HEAD_BYTES]))
@@ -30,7 +45,7 @@ def data_text(path: Path) -> bytes:
             return bytes(text)
         _fill(ahead, pieces, end)
         if len(ahead) < end:
-            raise TraceError(f"{path} is cut off: its data end in the middle")
+            raise TraceError(f"{file.path} is cut off: its data end in the middle")
         text += ahead[begin:end]
         del ahead[:end]
 

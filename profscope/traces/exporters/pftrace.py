@@ -1,34 +1,27 @@
-"""Write a profile as a Perfetto trace, in protobuf, that profscope reads back exactly.
+"""`.pftrace`: a Perfetto trace, in protobuf, that profscope reads back exactly.
 
 The file (docs/perfetto-format.md) is a list of packets: first those with the "profscope" object, which
 Perfetto passes over; then the tracks' names; then the events of one track after the other.
 """
 
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from concurrent.futures import Executor
-from typing import TypeVar
+from functools import partial
 
 import pandas as pd
 
 from profscope.analysis.spans import sites
 from profscope.schema import Tables
 from profscope.traces.compact import encode
-from profscope.traces.document import head_text, in_order, row_devices
-from profscope.traces.perfetto.names import packet
+from profscope.traces.exporters import Piece
+from profscope.traces.perfetto.layout import DATA_FIELD, END, packet
 from profscope.traces.perfetto.packets import EventPackets
 from profscope.traces.perfetto.protobuf import field
 from profscope.traces.perfetto.slices import Drawing, draw
-from profscope.traces.tracks import Tracks, assign_tracks
+from profscope.traces.profscope_object import object_text
+from profscope.traces.tracks import Tracks, assign_tracks, row_devices
 
-T = TypeVar("T")
-
-__all__ = ["DATA_FIELD", "END", "packet_pieces"]
-
-DATA_FIELD = (1 << 29) - 1
-"""The field of a packet that holds a part of the "profscope" object: the last number there is."""
-
-END = packet(field(DATA_FIELD - 1, "profscope: end"))
-"""How every trace ends; a reader that stops after the data checks for it."""
+__all__ = ["pieces"]
 
 DATA_BYTES = 1 << 20
 """Of the object in one packet: threads compress them side by side."""
@@ -37,23 +30,23 @@ EXPLICIT = 3
 """TrackDescriptor.child_ordering: by rank."""
 
 
-def packet_pieces(profile: Tables, pool: Executor, prepare: Callable[[bytes], T]) -> Iterator[T]:
-    """The file's bytes but for `END`, in order and in pieces, each passed through `prepare` in `pool`."""
-    df = profile.df
+def pieces(tables: Tables, pool: Executor) -> Iterator[Piece]:
+    """The file's bytes."""
+    df = tables.df
     numbered = pool.submit(sites, df)  # beside the tracks: these two take longest of what one thread must do
-    tracks = assign_tracks(df, row_devices(df, profile.launches))
+    tracks = assign_tracks(df, row_devices(df, tables.launches))
     site, table = numbered.result()
     spans = encode(df, site, table, pool)
     drawing = draw(df, tracks)
-    text = head_text(profile, spans()).encode("ascii")
-    begins = range(0, len(text), DATA_BYTES)
-    yield from in_order(
-        pool, lambda at: prepare(packet(field(DATA_FIELD, text[at : at + DATA_BYTES]))), begins
-    )
-    yield prepare(b"".join(_descriptors(df, tracks, drawing, profile.emulated)))
+    text = object_text(tables, spans()).encode("ascii")
+    for begin in range(0, len(text), DATA_BYTES):
+        yield packet(field(DATA_FIELD, text[begin : begin + DATA_BYTES]))
+    yield b"".join(_descriptors(df, tracks, drawing, tables.emulated))
     if len(df):
         events = EventPackets(df, site, table, tracks, drawing)
-        yield from in_order(pool, lambda cut: prepare(events.block(*cut)), events.cuts())
+        for cut in events.cuts():
+            yield partial(events.block, *cut)
+    yield END
 
 
 def _descriptors(df: pd.DataFrame, tracks: Tracks, drawing: Drawing, emulated: bool) -> Iterator[bytes]:

@@ -1,4 +1,4 @@
-"""What the importers of other tools' Chrome traces share."""
+"""What importers of other tools' Chrome traces share."""
 
 from collections.abc import Iterable, Iterator
 from typing import Any
