@@ -11,8 +11,8 @@ import threading
 from pathlib import Path
 from typing import Final
 
+from instrument_passes.ir.tokens import unquote
 from instrument_passes.manifest import ATTRIBUTE, Manifest
-from instrument_passes.passes.lower_records import unquote
 
 __all__ = ["PROGRAMS", "ProgramTable", "manifest_in"]
 
