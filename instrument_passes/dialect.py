@@ -33,10 +33,10 @@ if TYPE_CHECKING:
 
 __all__ = [
     "BEGIN",
+    "BUFFER",
     "END",
     "PAYLOAD",
     "PROBED",
-    "RESERVED",
     "VALUES",
     "SpanIds",
     "begin",
@@ -52,15 +52,8 @@ BEGIN: Final = "profscope.begin"
 END: Final = "profscope.end"
 PAYLOAD: Final = "profscope.payload"
 VALUES: Final = "profscope.values"
+BUFFER: Final = "profscope.buffer"  # the memory; `allocate-buffer` spells it as a Triton version needs it
 PROBED: Final = ("nans", "infs", "min", "max")
-# Columns that the table of spans has anyway.
-RESERVED: Final = frozenset(
-    (
-        "kernel", "launch", "cta", "sm", "warp", "scope", "kind", "file", "line", "iteration", "depth",
-        "parent", "start_cycle", "duration_cycles", "start_ns", "duration_ns", "wait", "stage",
-        "for_iteration",
-    )
-)  # fmt: skip
 
 
 def is_record(op: Op) -> bool:

@@ -19,7 +19,7 @@ from typing import Any, Final
 
 import triton.language as tl
 
-from instrument_passes.dialect import RESERVED
+from instrument_passes.columns import RESERVED
 from instrument_passes.scope_notes import marker_text
 
 __all__ = ["enter_scope", "exit_scope", "mark", "payload", "scope"]

@@ -1,8 +1,8 @@
-"""The columns of a profile's two tables: their names, order and dtypes, defined once.
+"""The columns of a profile's two tables: their names, order and dtypes, each declared once.
 
 `df` has one row per span, ordered by launch, cta, warp, then pre-order in time; behind these columns it has
 one for each name of a payload, missing where a span carries none; ops of pipelined loops carry `stage` and
-`for_iteration` (see `instrument_passes.stages`). `launches` has one row per launch. Cycles
+`for_iteration` (see `instrument_passes.analyses.loop_stages`). `launches` has one row per launch. Cycles
 are SM clock64 values, nanoseconds are absolute globaltimer values (or Unix time for imported traces).
 `parent` is the row of the span around this one, that of an async span the row of the span that started it; -1
 at a root. `wait` is the row of the span whose return ended an async span, -1 where none is known.
@@ -14,6 +14,8 @@ from typing import Any
 
 import numpy as np
 import pandas as pd
+
+from instrument_passes.columns import SPAN_COLUMNS
 
 __all__ = [
     "KINDS",
@@ -29,25 +31,7 @@ __all__ = [
 KINDS = ("kernel", "loop", "iteration", "op", "scope", "async", "mark")
 """What a span can be. "async" may overlap its siblings and outlast its parent; "mark" has no duration."""
 
-SPAN_DTYPES = {
-    "kernel": "category",
-    "launch": "int32",
-    "cta": "int32",
-    "sm": "int32",
-    "warp": "int32",
-    "scope": "category",
-    "kind": "category",
-    "file": "category",
-    "line": "int32",
-    "iteration": "int32",
-    "depth": "int32",
-    "parent": "int64",
-    "wait": "int64",
-    "start_cycle": "int64",
-    "duration_cycles": "int64",
-    "start_ns": "int64",
-    "duration_ns": "int64",
-}
+SPAN_DTYPES = dict(SPAN_COLUMNS)
 
 PAYLOAD_DTYPES = ("Int32", "float64", "category")
 """Dtypes of payload columns, missing values allowed: i32 alone, all other numbers, and `stage`."""

@@ -23,7 +23,7 @@ from triton import knobs
 import profscope
 import profscope.language as psl
 from instrument_passes.ir import parse
-from instrument_passes.ir.tokens import quote, unquote
+from instrument_passes.ir.tokens import quote
 from instrument_passes.manifest import Manifest
 from instrument_passes.scope_notes import Marker, marker_of, marker_text
 from profscope import emulator
@@ -392,8 +392,3 @@ def test_markers_read_back(name: str) -> None:
     text = f"module {{\n  %0 = tt.elementwise_inline_asm {quote(asm)} {attributes} -> i1\n}}\n"
     (op,) = parse(text).body.ops
     assert marker_of(op) == Marker("enter", name)
-
-
-@given(st.text())
-def test_quoted_names_read_back(name: str) -> None:
-    assert unquote(quote(name)) == name

@@ -18,9 +18,9 @@ from typing import Final
 
 from instrument_passes.analyses.opclasses import info_of
 from instrument_passes.analyses.predicates import is_switched_on, predicate_of
+from instrument_passes.analyses.walk import LOOPS, loop_body, recordable_blocks
 from instrument_passes.ir import Block, Op, for_op
 from instrument_passes.ir.signature import element_type
-from instrument_passes.passes.walk import LOOPS, loop_body, recordable_blocks
 
 __all__ = ["STAGES", "Stage", "stages"]
 

@@ -13,24 +13,18 @@ from typing import NamedTuple
 
 from instrument_passes.ir.tokens import significant, unquote
 
-__all__ = ["BARE_KEY", "Header", "Piece", "is_terminator", "value_names"]
+__all__ = ["BARE_KEY", "Header", "Piece", "is_terminator"]
 
 BARE_KEY = re.compile(r"[A-Za-z_][\w$.]*")
 _TERMINATOR = re.compile(
     r"scf\.(yield|condition|reduce)|cf\.(br|cond_br|switch)|(ub|llvm)\.unreachable|.*[._](yield|return|terminator)"
 )
-_VALUE = re.compile(r"%[\w$.-]+")
 _CLOSES = {"(": ")", "[": "]", "{": "}", "<": ">"}
 
 
 def is_terminator(name: str) -> bool:
     """Whether an op of this name ends its block."""
     return _TERMINATOR.fullmatch(name) is not None
-
-
-def value_names(text: str) -> Iterator[str]:
-    """Everything in `text` that looks like a value name, strings and comments included."""
-    return (match.group() for match in _VALUE.finditer(text))
 
 
 class Piece(NamedTuple):

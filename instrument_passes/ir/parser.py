@@ -10,8 +10,7 @@ from __future__ import annotations
 import re
 
 from instrument_passes.errors import IRError
-from instrument_passes.ir.model import Block, Op, Region
-from instrument_passes.ir.module import Alias, Module
+from instrument_passes.ir.model import Alias, Block, Module, Op, Region
 from instrument_passes.ir.tokens import Token, tokenize
 
 __all__ = ["parse", "parse_ops"]
@@ -60,7 +59,7 @@ class _Parser:
             raise IRError(f"expected one module, found {found}", self._file, line)
         if len(ops[0].regions) != 1:
             raise IRError("expected the module's body: '{' at the end of its line", self._file, ops[0].line)
-        return Module(self._file, items, self._lead(len(self._text)))
+        return Module(self._file, items, self._lead(len(self._text)), parse_ops)
 
     def ops(self) -> list[Op]:
         ops = []

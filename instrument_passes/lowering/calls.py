@@ -12,9 +12,9 @@ import re
 from collections import deque
 from typing import Final
 
+from instrument_passes.analyses.walk import call_name, callee_of, recordable_blocks
 from instrument_passes.dialect import BEGIN, SpanIds, begin, end, is_record
 from instrument_passes.ir import Module, Op
-from instrument_passes.passes.walk import call_name, callee_of, recordable_blocks
 
 __all__ = ["MAX_CLONES", "expand_calls"]
 

@@ -5,7 +5,9 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 
-from instrument_passes.dialect import BEGIN, END, PAYLOAD, RESERVED, is_record, record_id
+from instrument_passes.analyses.walk import LOOPS, kernel_of, loop_body, recordable_blocks
+from instrument_passes.columns import RESERVED
+from instrument_passes.dialect import BEGIN, END, PAYLOAD, is_record, record_id
 from instrument_passes.ir import Block, Module, Op, Region, blocks, func, if_op, warp_specialize
 from instrument_passes.lowering.area import Area, Identity
 from instrument_passes.lowering.builder import FrameBuilder, Pending, Placeholders, SectionBuilder, Tick
@@ -13,8 +15,6 @@ from instrument_passes.lowering.loops import carry, hand_on
 from instrument_passes.lowering.prologue import find_area, find_segment
 from instrument_passes.lowering.trips import static_trips
 from instrument_passes.manifest import Column
-from instrument_passes.passes.base import PassContext
-from instrument_passes.passes.walk import LOOPS, kernel_of, loop_body, recordable_blocks
 from instrument_passes.selection import Selection
 from instrument_passes.targets import Target
 
@@ -47,7 +47,11 @@ class _State:
 
 
 class Weaver:
-    """Lowers the records of one section; appends to its builder. marked: its warps say which one it is."""
+    """Lowers the records of one section; appends to its builder.
+
+    marked: its warps say which one it is; wide: see `find_area`; static_records: a loop whose trip count is
+    static and whose records per warp are at most this many gets room for all of them.
+    """
 
     def __init__(
         self,
@@ -56,18 +60,20 @@ class Weaver:
         section: SectionBuilder,
         area: Area,
         holes: Placeholders,
-        context: PassContext,
         selection: Selection,
         calls: Mapping[Op, Op],
         *,
         marked: bool,
+        wide: bool,
+        static_records: int,
     ) -> None:
         self.module = module
         self.target = target
         self.section = section
         self.area = area
         self.holes = holes
-        self.context = context
+        self.wide = wide
+        self.static_records = static_records
         self.selection = selection
         self.kernel = kernel_of(module)
         self.calls = calls  # by call, the function that only this call calls
@@ -84,8 +90,7 @@ class Weaver:
         """The kernel's body: also allocates the buffer and writes the headers."""
         region = kernel.regions[0]
         state = self._enter(region)
-        wide = self.context.triton >= (3, 8)
-        area = find_area(self.module, self.target, self.area, self.holes, self.selection, wide=wide)
+        area = find_area(self.module, self.target, self.area, self.holes, self.selection, wide=self.wide)
         start = self.target.header_start(
             self.module.fresh("ps_none"), self.identity.segment, self.identity.leads, self.area.cta,
             self.area.slot, self.area.flags, self.holes.digest(),
@@ -207,7 +212,7 @@ class Weaver:
         """Rows the loop will need, if that is static and within the buffer option; else 0, a ring."""
         trips = static_trips(loop) if frame.parent == 0 else None
         clocks = max(1, sum(column.kind == "clock" for column in frame.columns))
-        return trips if trips is not None and trips * clocks <= self.context.buffer else 0
+        return trips if trips is not None and trips * clocks <= self.static_records else 0
 
     # Weaving.
 

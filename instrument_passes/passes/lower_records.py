@@ -10,13 +10,14 @@ results, zero where it did not run.
 
 from __future__ import annotations
 
-import re
 from dataclasses import dataclass
 from typing import ClassVar
 
 from instrument_passes.analyses.opclasses import uncovered
+from instrument_passes.analyses.walk import kernel_of
 from instrument_passes.errors import PassError
 from instrument_passes.ir import Module, Op, warp_specialize
+from instrument_passes.ir.tokens import quote, unquote
 from instrument_passes.lowering.area import Area
 from instrument_passes.lowering.builder import Placeholders, SectionBuilder
 from instrument_passes.lowering.calls import expand_calls
@@ -24,16 +25,13 @@ from instrument_passes.lowering.values import expand_values
 from instrument_passes.lowering.weave import Weaver
 from instrument_passes.manifest import ATTRIBUTE, Manifest, layout
 from instrument_passes.passes.base import Pass, PassContext, register
-from instrument_passes.passes.walk import kernel_of
 from instrument_passes.records import align
 from instrument_passes.scope_notes import notes_of
 from instrument_passes.selection import MAX_LISTED, Selection
 from instrument_passes.targets import target_of
 
-__all__ = ["BUFFER_OP", "LowerRecords", "manifest_of", "quote", "unquote"]
+__all__ = ["LowerRecords", "manifest_of"]
 
-BUFFER_OP = "profscope.buffer"  # the CTA's area; `allocate-buffer` gives it the spelling of a Triton version
-_ESCAPE = re.compile(r'\\([0-9A-Fa-f]{2}|["\\])')
 # Triton pads the warps of a warp-specialised kernel to whole warp groups.
 _WARP_GROUP = 4
 _MAX_WARPS = 32  # of a CTA, which has 1024 threads at most
@@ -94,7 +92,10 @@ class LowerRecords(Pass):
 
         def weaver(section: SectionBuilder, area: Area) -> Weaver:
             marked = bool(specialised)
-            return Weaver(module, target, section, area, holes, context, selection, calls, marked=marked)
+            return Weaver(
+                module, target, section, area, holes, selection, calls,
+                marked=marked, wide=context.triton >= (3, 8), static_records=context.buffer,
+            )  # fmt: skip
 
         weaver(body, area).weave_kernel(kernel)
         rest = iter(sections[1:])
@@ -139,16 +140,6 @@ def manifest_of(module: Module) -> Manifest | None:
     if text is None:
         return None
     return Manifest.from_json(unquote(text))
-
-
-def quote(text: str) -> str:
-    """An MLIR string attribute."""
-    return '"' + text.replace("\\", "\\\\").replace('"', '\\"') + '"'
-
-
-def unquote(text: str) -> str:
-    """What a printed MLIR string attribute says; MLIR prints a quote as \\22 and reads \\" too."""
-    return _ESCAPE.sub(lambda m: m[1] if len(m[1]) == 1 else chr(int(m[1], 16)), text[1:-1])
 
 
 def _uncovered_note(op: Op) -> str:

@@ -10,10 +10,10 @@ from instrument_passes.analyses.metrics import bytes_of, flops_of
 from instrument_passes.analyses.opclasses import DEFAULT_CLASSES, SPANNABLE, info_of
 from instrument_passes.analyses.predicates import predicate_of
 from instrument_passes.analyses.transactions import roles
+from instrument_passes.analyses.walk import call_name, kernel_of, recordable_blocks, source_name
 from instrument_passes.dialect import SpanIds, begin, end
 from instrument_passes.ir import Module
 from instrument_passes.passes.base import Pass, PassContext, register
-from instrument_passes.passes.walk import call_name, kernel_of, recordable_blocks, source_name
 from instrument_passes.targets import target_of
 
 __all__ = ["OpSpans"]

@@ -6,11 +6,11 @@ from dataclasses import dataclass
 from typing import ClassVar, Final
 
 from instrument_passes.analyses.opclasses import SPANNABLE, OpInfo, info_of
+from instrument_passes.analyses.walk import kernel_of, recordable_blocks, source_name
 from instrument_passes.dialect import END, VALUES, SpanIds, begin, end, values
 from instrument_passes.ir import Module, Op
 from instrument_passes.ir.signature import element_type, with_element
 from instrument_passes.passes.base import Pass, PassContext, register
-from instrument_passes.passes.walk import kernel_of, recordable_blocks, source_name
 
 __all__ = ["ValueProbe"]
 

@@ -10,9 +10,7 @@ into `make_llir` through `CUDABackend.instrumentation`; since 3.8 core does it.
 from __future__ import annotations
 
 import contextlib
-import os
 import re
-import sys
 import tempfile
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -23,14 +21,14 @@ from triton._C.libtriton import ir
 
 from instrument_passes.errors import InstrumentError
 from instrument_passes.ir import parse
+from instrument_passes.ir.tokens import quote
 from instrument_passes.manifest import ATTRIBUTE, Manifest
 from instrument_passes.passes.base import PassContext
-from instrument_passes.passes.lower_records import quote
 from instrument_passes.passes.scope_spans import ScopeSpans
 from instrument_passes.pipeline import run_pipeline
 from instrument_passes.scope_notes import MARKER, without_markers
 from instrument_passes.scope_tags import tag_scopes, without_points, without_scopes
-from instrument_passes.toolchain import scratch_lowering, triton_version
+from instrument_passes.toolchain import rejection, scratch_lowering, triton_version
 from profscope.errors import CompileError, SessionError
 from profscope.language import RECORDING
 from profscope.launching.modes import conflict
@@ -202,28 +200,6 @@ def _reparse(text: str, context: Any) -> Any:
         try:
             module = ir.parse_mlir_module(str(path), context)
         except RuntimeError as error:
-            diagnostic = _diagnostic(path, context)
-            raise CompileError(f"Triton rejects the instrumented module: {diagnostic or error}") from error
+            raise CompileError(str(rejection(text, _kernel_name(text), context))) from error
     module.context = context
     return module
-
-
-def _diagnostic(path: Path, context: Any) -> str:
-    """What MLIR says about a file it rejects, with the op's text; it only ever writes to descriptor 2."""
-    sys.stderr.flush()
-    saved = os.dup(2)
-    with tempfile.TemporaryFile() as log:
-        try:
-            os.dup2(log.fileno(), 2)
-            with contextlib.suppress(RuntimeError):  # the error the caller already has
-                ir.parse_mlir_module(str(path), context)
-        finally:
-            os.dup2(saved, 2)
-            os.close(saved)
-        log.seek(0)
-        said = log.read().decode(errors="replace")
-    match = re.search(r':(\d+):\d+"?\)?: error: (.*)', said)
-    if match is None:
-        return said.strip()
-    op = path.read_text().splitlines()[int(match[1]) - 1].strip()
-    return f"{match[2]}; line {match[1]}: {op[:200]}"

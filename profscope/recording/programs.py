@@ -12,8 +12,8 @@ import weakref
 from pathlib import Path
 from typing import Any, Final, NamedTuple
 
+from instrument_passes.ir.tokens import unquote
 from instrument_passes.manifest import ATTRIBUTE, Manifest
-from instrument_passes.passes.lower_records import unquote
 from profscope.decoding.build import Build
 from profscope.recording.builds import build_of
 

@@ -14,8 +14,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from instrument_passes.errors import ManifestError
+from instrument_passes.ir.tokens import quote, unquote
 from instrument_passes.manifest import SCHEMA, Manifest
-from instrument_passes.passes.lower_records import quote, unquote
 from instrument_passes.records import (
     BASE_ALIGNMENT,
     CTA_HEADER,

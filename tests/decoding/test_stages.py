@@ -12,8 +12,8 @@ import pytest
 import profscope
 from instrument_passes.analyses.loop_stages import STAGES, stages
 from instrument_passes.analyses.opclasses import info_of
+from instrument_passes.analyses.walk import kernel_of
 from instrument_passes.ir import parse
-from instrument_passes.passes.walk import kernel_of
 from tests.kernels import aot
 from tests.kernels.cases import cases
 from tests.kernels.corpus import specs

@@ -11,8 +11,9 @@ from hypothesis import strategies as st
 
 from instrument_passes.errors import IRError
 from instrument_passes.ir import Location, Module, Op, for_op, parse, warp_specialize
-from instrument_passes.ir.tokens import tokenize, unquote
-from tests.support.corpus import printed
+from instrument_passes.ir.tokens import quote, tokenize, unquote
+from tests.kernels.spec import CUDA90
+from tests.support.corpus import printed, triton_module
 
 TRICKY = [
     "{",
@@ -97,6 +98,31 @@ def test_strings_as_printed(text: str) -> None:
     (token,) = tokenize(quoted(text))
     assert token.kind == "string"
     assert unquote(token.text) == text
+
+
+# File names too, whose bytes need not be UTF-8: Python has a surrogate for each that is not.
+file_names = st.binary(max_size=20).map(lambda name: name.decode("utf-8", "surrogateescape"))
+
+
+@given(st.text() | file_names)
+def test_what_is_quoted_reads_back(text: str) -> None:
+    (token,) = tokenize(quote(text))
+    assert token.kind == "string"
+    assert unquote(token.text) == text
+
+
+@settings(max_examples=40)
+@given(st.lists(st.text(max_size=10) | file_names, min_size=1, max_size=8))
+def test_mlir_reads_what_is_quoted_and_prints_what_is_read(texts: list[str]) -> None:
+    listed = ", ".join(map(quote, texts))
+    accepted = str(triton_module(f"module attributes {{ttg.texts = [{listed}]}} {{\n}}\n", CUDA90))
+    attribute = parse(accepted).attr("ttg.texts") or ""
+    strings = [token.text for token in tokenize(attribute) if token.kind == "string"]
+    assert [unquote(string) for string in strings] == texts
+
+
+def test_a_lone_surrogate_is_written_as_bytes() -> None:
+    assert quote("\ud800").isascii()
 
 
 def _parsed(text: str) -> Module | IRError:

@@ -1,4 +1,4 @@
-"""Writes docs/ops.md: `python -m instrument_passes.ops.document > docs/ops.md`."""
+"""Writes docs/ops.md: `python -m instrument_passes.documents.ops > docs/ops.md`."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ __all__ = ["document"]
 _INTRODUCTION: Final = """\
 # Ops
 
-<!-- Generated: python -m instrument_passes.ops.document > docs/ops.md -->
+<!-- Generated: python -m instrument_passes.documents.ops > docs/ops.md -->
 
 What each op of Triton 3.6 to 3.9 is to profscope. `op-spans{classes=...}` takes the classes; those marked
 *default* are recorded unless told otherwise, those marked *never* have no time of their own. A span around an
