@@ -13,6 +13,7 @@ from types import TracebackType
 from typing import TYPE_CHECKING, Any
 
 from profscope.errors import SessionError
+from profscope.installed import require
 from profscope.options import Options
 from profscope.profiles import Profile, Questions
 from profscope.version import __version__
@@ -102,6 +103,7 @@ class Session(Questions):
     """
 
     def __init__(self, options: Options) -> None:
+        require("triton", "profscope.session()")
         self.options = options
         self._stack = contextlib.ExitStack()
         self._collector: Collector | None = None
