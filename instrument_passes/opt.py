@@ -16,10 +16,11 @@ from pathlib import Path
 from typing import Any, Final
 
 from instrument_passes.analyses.coverage import coverage, render
+from instrument_passes.command import run
 from instrument_passes.cost import cost
 from instrument_passes.cost import render as render_cost
 from instrument_passes.diagnostics import expected_errors, mismatches
-from instrument_passes.errors import InstrumentError, IRError, PipelineError
+from instrument_passes.errors import IRError
 from instrument_passes.ir import Module, parse
 from instrument_passes.passes import Pass, PassContext, passes, signature
 from instrument_passes.pipeline import LEVELS, parse_pipeline, run_pipeline
@@ -33,17 +34,14 @@ _SPLIT: Final = re.compile(r"^(// -----[ \t]*\r?\n)", re.MULTILINE)
 
 def main(argv: Sequence[str] | None = None) -> int:
     """Run the command line; returns the exit code, errors are one line each on stderr."""
-    arguments = _parser().parse_args(argv)
-    try:
-        if arguments.list:
-            load_installed()
-            return _emit(_listing(), "-")
-        return _transform(arguments, parse_pipeline(arguments.passes))
-    except BrokenPipeError:
-        return 1  # whoever read our output has gone
-    except (InstrumentError, OSError) as error:
-        _complain(error)
-        return 2 if isinstance(error, PipelineError) else 1
+    return run("profscope-opt", lambda: _main(_parser().parse_args(argv)))
+
+
+def _main(arguments: argparse.Namespace) -> int:
+    if arguments.list:
+        load_installed()
+        return _emit(_listing(), "-")
+    return _transform(arguments, parse_pipeline(arguments.passes))
 
 
 def _parser() -> argparse.ArgumentParser:

@@ -14,7 +14,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Final
 
-from instrument_passes.errors import InstrumentError, IRError
+from instrument_passes.errors import IRError, ToolchainError
 from instrument_passes.ir import Module, parse
 from instrument_passes.ir.tokens import unquote
 
@@ -33,10 +33,6 @@ _USAGE: Final = re.compile(r"\b([A-Z]+):(\d+)")
 _AMD_USAGE: Final = re.compile(r"^ +\.(vgpr_count|private_segment_fixed_size): +(\d+)", re.MULTILINE)
 _AMD_CODE: Final = re.compile(r"^\t([a-z].*?)(?:\s*;.*)?$", re.MULTILINE)
 _SASS: Final = re.compile(r"/\*[0-9a-f]{4,}\*/\s+(.*?)\s*;")
-
-
-class ToolchainError(InstrumentError):
-    """Triton, or a tool it ships, is missing or too old for what was asked."""
 
 
 @dataclass(frozen=True)

@@ -12,6 +12,7 @@ from types import TracebackType
 from typing import TYPE_CHECKING, Any, ParamSpec
 
 from profscope.errors import SessionError
+from profscope.installed import require
 from profscope.options import Options
 from profscope.profiles import Profile, Questions
 
@@ -34,6 +35,7 @@ class Session(Questions):
     """
 
     def __init__(self, options: Options) -> None:
+        require("triton", "profscope.session()")
         self.options = options
         self._stack = contextlib.ExitStack()
         self._running: Running | None = None

@@ -6,8 +6,9 @@ from itertools import groupby
 from rich.cells import cell_len
 from rich.text import Text
 
+from viewer.cells import fit, pad
 from viewer.timeline import LegendEntry, Timeline
-from viewer.units import STEPS, duration_text, fit, pad, printable, share_text
+from viewer.units import STEPS, duration_text, printable, share_text
 
 __all__ = ["LABEL_WIDTH", "render_timeline"]
 

@@ -7,7 +7,7 @@ from typing import Literal
 from rich.cells import cell_len
 from rich.text import Text
 
-from viewer.units import fit, fit_end, pad
+from viewer.cells import fit, fit_end, pad
 
 __all__ = ["Column", "grid"]
 

@@ -7,7 +7,8 @@ import numpy as np
 from rich.text import Text
 
 from profscope.profiles import Profile
-from viewer.units import bytes_text, count_text, fit, pad, printable
+from viewer.cells import fit, pad
+from viewer.units import bytes_text, count_text, printable
 
 __all__ = ["EMULATED", "Header", "make_header", "render_header"]
 

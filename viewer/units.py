@@ -1,8 +1,9 @@
-"""Numbers and names as a reader wants them: three digits, a unit, nothing that could confuse a terminal."""
+"""Numbers and names as a reader wants them: three digits, a unit, nothing that could confuse a terminal.
+
+The command line reads its options with this: so it imports nothing heavy.
+"""
 
 import re
-
-from rich.cells import cell_len, set_cell_size
 
 from profscope.errors import OptionError
 
@@ -12,9 +13,6 @@ __all__ = [
     "bytes_text",
     "count_text",
     "duration_text",
-    "fit",
-    "fit_end",
-    "pad",
     "parse_range",
     "printable",
     "rate_text",
@@ -83,24 +81,6 @@ def printable(text: str) -> str:
     return "".join(
         char if char.isprintable() else char.encode("unicode_escape").decode("ascii") for char in text
     )
-
-
-def fit(text: str, width: int) -> str:
-    """Text cut to a width in terminal cells, with an ellipsis in place of what is missing."""
-    return text if cell_len(text) <= width else set_cell_size(text, max(width - 1, 0)) + "…"
-
-
-def fit_end(text: str, width: int) -> str:
-    """Text cut at its start to a width in terminal cells: of a path the end says most."""
-    while cell_len(text) > width:
-        text = "…" + text.lstrip("…")[1:]
-    return text
-
-
-def pad(text: str, width: int, right: bool = False) -> str:
-    """Text padded to a width in terminal cells."""
-    space = " " * (width - cell_len(text))
-    return space + text if right else text + space
 
 
 def parse_range(text: str, unit: str) -> tuple[int, int]:

@@ -12,6 +12,7 @@ from rich.cells import cell_len
 from profscope.errors import OptionError, TraceError
 from profscope.profiles import Profile
 from tests.support.profiles import profile_metadata, profiles, regular_profile
+from viewer.cells import fit, fit_end
 from viewer.drawing import LABEL_WIDTH, render_timeline
 from viewer.header import make_header, render_header
 from viewer.kernels import make_kernels, render_kernels
@@ -20,7 +21,7 @@ from viewer.source import source_lines
 from viewer.table import make_tables, render_table
 from viewer.timeline import make_timeline
 from viewer.tree import make_trees, render_tree
-from viewer.units import duration_text, fit, fit_end, parse_range, printable, source_text
+from viewer.units import duration_text, parse_range, printable, source_text
 
 
 def no_source(file: str, line: int) -> str:

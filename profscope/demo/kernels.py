@@ -1,22 +1,12 @@
-"""Profile a fused softmax and a pipelined matrix product, check their results and save the trace.
-
-    python -m profscope.demo trace.json
-
-Runs on the GPU where there is one, else on the emulator, with smaller inputs.
-"""
+"""A fused softmax and a pipelined matrix product, as a kernel author would write them."""
 
 from __future__ import annotations
-
-import sys
-from typing import Any
 
 import torch
 import triton
 import triton.language as tl
 
-import profscope
-
-__all__ = ["main", "matmul", "softmax"]
+__all__ = ["matmul", "softmax"]
 
 
 @triton.jit
@@ -57,31 +47,3 @@ def matmul(a: torch.Tensor, b: torch.Tensor, block: int) -> torch.Tensor:
     c = torch.empty((m, n), dtype=a.dtype, device=a.device)
     matmul_kernel[(m // block, n // block)](a, b, c, m, n, k, BLOCK_M=block, BLOCK_N=block, BLOCK_K=32)
     return c
-
-
-def main(argv: list[str]) -> int:
-    """Write the trace to the path given; returns an exit code."""
-    if len(argv) != 1:
-        print("usage: python -m profscope.demo TRACE.json", file=sys.stderr)  # noqa: T201
-        return 2
-    gpu = torch.cuda.is_available()
-    size: dict[str, Any] = (
-        {"rows": 8192, "cols": 4096, "side": 2048, "block": 128}
-        if gpu
-        else {"rows": 1024, "cols": 1024, "side": 512, "block": 64}
-    )
-    device = "cuda" if gpu else "cpu"
-    torch.manual_seed(0)
-    x = torch.randn(size["rows"], size["cols"], device=device)
-    a, b = (torch.randn(size["side"], size["side"], device=device).half() for _ in range(2))
-    with profscope.session() as prof:
-        weights = softmax(x, programs=128)
-        c = matmul(a, b, size["block"])
-    torch.testing.assert_close(weights, torch.softmax(x, 1))
-    torch.testing.assert_close(c, (a.float() @ b.float()).half(), rtol=1e-2, atol=1e-1)
-    prof.save(argv[0])
-    return 0
-
-
-if __name__ == "__main__":
-    raise SystemExit(main(sys.argv[1:]))
