@@ -118,7 +118,6 @@ def test_every_loop_has_its_true_trip_count(name: str) -> None:
         assert found.tolist() == [trips(cta) for cta, _ in everyone]
 
 
-@pytest.mark.skipif(processor.unavailable() is not None, reason=str(processor.unavailable()))
 @each_case
 def test_perfetto_takes_the_trace(name: str, tmp_path: Path) -> None:
     profile = run(name, "heavy").profile

@@ -24,6 +24,7 @@ from tests.support.programs import seen
 from tests.support.slow_decode import slow_decode
 
 FILES = sorted((Path(__file__).parents[1] / "data").glob("*.npz"))
+assert FILES, "tests/data has no captured buffers"
 
 
 def check(path: Path) -> dict[str, Any]:
@@ -50,7 +51,6 @@ def check(path: Path) -> dict[str, Any]:
     return dict(info)
 
 
-@pytest.mark.skipif(not FILES, reason="no captured buffers in tests/data")
 @pytest.mark.parametrize("path", FILES, ids=lambda path: path.stem)
 def test_captured_buffer(path: Path) -> None:
     info = check(path)
@@ -66,8 +66,6 @@ def test_what_capture_writes_can_be_checked(tmp_path: Path) -> None:
     assert torch.cuda.is_available() or info["device"] == "profscope emulator"
 
 
-@pytest.mark.skipif(not FILES, reason="no captured buffers in tests/data")
-@pytest.mark.skipif(processor.unavailable() is not None, reason=str(processor.unavailable()))
 def test_perfetto_takes_what_a_gpu_wrote(tmp_path: Path) -> None:
     launches = []
     for index, path in enumerate(FILES):
