@@ -20,7 +20,7 @@ FLOORS = (
     ("instrument_passes",),
     ("profscope.errors", "profscope.version"),
     ("profscope.emulator",),
-    ("profscope.schema", "profscope.options", "profscope.language"),
+    ("profscope.schema", "profscope.options", "profscope.language", "profscope.installed"),
     ("profscope.decoding", "profscope.analysis"),
     ("profscope.traces",),
     ("profscope.recording",),

@@ -136,6 +136,8 @@ def _notes(kernel: str, launches: Sequence[TimedLaunch]) -> list[str]:
     """What the reader of a kernel's figures must know, one line each."""
     decoded = [launch.decoded for launch in launches]
     notes = []
+    if not any(each.sites for each in decoded):
+        notes.append(f"{kernel}: instrument= finds nothing to record in it")
     dropped, records = sum(each.dropped for each in decoded), sum(each.records for each in decoded)
     if dropped:
         notes.append(

@@ -142,6 +142,8 @@ def _words_that_matter(
     counts: list[Ints] = [np.zeros(0, np.int64)]
     for frame in section.frames:
         start, width = manifest.start(frame, ring_log2) // WORD.itemsize, len(frame.columns)
+        if not width:  # the passes found nothing to record here
+            continue
         some = np.clip((words - start) // width, 0, frame.rows(ring_log2))
         rows = start + np.arange(some, dtype=np.int64) * width
         for at, column in enumerate(frame.columns):

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -9,8 +10,9 @@ import torch
 from triton import knobs
 from triton.runtime import _allocation, driver
 
+import profscope
 from tests.support.foreign import UserAllocator
-from tests.support.sessions import count, launch_add, session
+from tests.support.sessions import CASES, count, launch_add, session
 
 
 def test_a_grid_that_needs_more_than_the_memory_is_recorded_in_part() -> None:
@@ -129,3 +131,32 @@ def test_a_users_hook_may_look_at_the_records() -> None:
         chain.remove(hook)
     assert seen == [1, 2]
     assert len(prof.launches) == 2
+
+
+def nothing_to_record(profile: profscope.Profile) -> None:
+    rows = profile.launches[["kernel", "grid_x", "ctas", "records"]].to_numpy().tolist()
+    assert rows == [["add_kernel", 3, 3, 0]]
+    assert (profile.launches["end_ns"] > profile.launches["start_ns"]).all()
+    assert profile.df.empty
+    assert profile.summary().empty
+    assert profile.validate() == []
+    assert profile.metadata["notes"] == ["add_kernel: instrument= finds nothing to record in it"]
+
+
+@pytest.mark.parametrize("instrument", ["op-spans{classes=mma}", "scope-spans", "loop-spans"])
+def test_a_kernel_in_which_the_passes_find_nothing_has_its_launches(instrument: str, tmp_path: Path) -> None:
+    with session(instrument=[instrument], spool=tmp_path) as prof:
+        launch_add()
+    prof.save(tmp_path / "trace.json")
+    for profile in (prof.profile, profscope.load(tmp_path), profscope.load(tmp_path / "trace.json")):
+        nothing_to_record(profile)
+
+
+def test_a_kernel_in_which_the_passes_find_nothing_leaves_others_alone() -> None:
+    with session(instrument=["op-spans{classes=mma}"]) as prof:
+        launch_add()
+        CASES["matmul"].launch(CASES["matmul"].inputs("cpu"))
+    assert prof.launches["kernel"].tolist() == ["add_kernel", "matmul_kernel"]
+    assert prof.launches["records"].gt(0).tolist() == [False, True]
+    assert set(prof.df["kernel"]) == {"matmul_kernel"}
+    assert prof.profile.validate() == []
