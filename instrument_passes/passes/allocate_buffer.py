@@ -28,7 +28,10 @@ __all__ = ["AllocateBuffer"]
 @register
 @dataclass(frozen=True)
 class AllocateBuffer(Pass):
-    """Needs the manifest that lower-records leaves, for the tag."""
+    """The memory for the records, asked for as the Triton version at hand spells it.
+
+    It comes last, behind lower-records.
+    """
 
     name: ClassVar[str] = "allocate-buffer"
 

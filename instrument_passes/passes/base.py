@@ -1,21 +1,23 @@
 """What a pass is: a frozen dataclass with a `name`, options as its fields, and `apply(module, context)`.
 
-A new pass is one file: subclass `Pass`, decorate with `@register`, import it in `passes/__init__.py`.
-Passes talk to each other only through the module: those that choose what to record insert the small
-`profscope` dialect (see `dialect.py`), and `lower-records` turns that into ordinary ops.
+A new pass is one file in this folder, with a subclass of `Pass` that is decorated with `@register`; nothing
+else needs to name it. Passes talk to each other only through the module: those that choose what to record
+insert the small `profscope` dialect (see `dialect.py`), and `lower-records` turns that into ordinary ops.
 """
 
 from __future__ import annotations
 
 import dataclasses
+import inspect
 import typing
 from dataclasses import dataclass
 from typing import Any, ClassVar, Final
 
+from instrument_passes.discovery import import_all
 from instrument_passes.errors import PassError
 from instrument_passes.ir import Module
 
-__all__ = ["Pass", "PassContext", "passes", "register", "signature"]
+__all__ = ["Pass", "PassContext", "passes", "register", "signature", "spelled", "summary"]
 
 
 @dataclass(frozen=True)
@@ -34,7 +36,9 @@ class PassContext:
 class Pass:
     """Base of all passes. Subclasses set `name` and define `apply`; their fields are their options.
 
-    Option fields are bool, int, str or tuple[str, ...] and have defaults.
+    Option fields are bool, int, str or tuple[str, ...] and have defaults. The docstring becomes the pass's
+    row in docs/passes.md. Its first paragraph says in one sentence what the pass does, for
+    `profscope-opt --list`; a paragraph that begins with an option's name and a colon explains that option.
     """
 
     name: ClassVar[str] = ""
@@ -57,7 +61,11 @@ def register(cls: type[Pass]) -> type[Pass]:
 
 
 def passes() -> dict[str, type[Pass]]:
-    """All registered passes by name."""
+    """All passes by name: those of this folder, and those that plugins have registered so far.
+
+    Raises PipelineError naming a file of this folder that cannot be imported.
+    """
+    import_all(__package__)
     return dict(sorted(_REGISTRY.items()))
 
 
@@ -65,3 +73,18 @@ def signature(cls: type[Pass]) -> dict[str, tuple[Any, Any]]:
     """A pass's options: name (dashes for underscores) -> (type, default)."""
     types = typing.get_type_hints(cls)
     return {f.name.replace("_", "-"): (types[f.name], f.default) for f in dataclasses.fields(cls)}
+
+
+def spelled(value: Any) -> str:
+    """The value of an option as a pipeline spells it: "true", "load;store"."""
+    if isinstance(value, tuple):
+        return ";".join(value)
+    return str(value).lower() if isinstance(value, bool) else str(value)
+
+
+def summary(cls: type[Pass]) -> list[str]:
+    """The paragraphs of a pass's docstring, each on one line; empty if it has none."""
+    text = inspect.cleandoc(cls.__doc__ or "")
+    if text.startswith(f"{cls.__name__}("):  # what dataclasses write where there is none
+        return []
+    return [" ".join(paragraph.split()) for paragraph in text.split("\n\n")]

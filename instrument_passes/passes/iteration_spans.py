@@ -18,8 +18,8 @@ __all__ = ["IterationSpans"]
 class IterationSpans(Pass):
     """One span per iteration of every loop that has a loop span.
 
-    It costs one clock read: an iteration lasts until the next one begins, or its loop ends. So loop-spans
-    comes before this pass.
+    It costs one clock read: an iteration lasts until the next one begins, or its loop ends. loop-spans comes
+    before it.
     """
 
     name: ClassVar[str] = "iteration-spans"

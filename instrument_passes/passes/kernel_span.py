@@ -16,7 +16,10 @@ __all__ = ["KernelSpan"]
 @register
 @dataclass(frozen=True)
 class KernelSpan(Pass):
-    """One span per warp; every return ends it, and a warp-specialised partition has its own."""
+    """One span per warp, from the kernel's first op to its return.
+
+    A kernel may return in several places. A warp-specialised partition has a span of its own.
+    """
 
     name: ClassVar[str] = "kernel-span"
 

@@ -16,7 +16,7 @@ __all__ = ["LoopSpans"]
 @register
 @dataclass(frozen=True)
 class LoopSpans(Pass):
-    """One span per execution of an scf.for or scf.while loop, named "loop L<line>"."""
+    """One span per execution of a loop, `scf.for` or `scf.while`, called "loop L12" after its line."""
 
     name: ClassVar[str] = "loop-spans"
 

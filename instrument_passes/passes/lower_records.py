@@ -40,11 +40,20 @@ _MAX_WARPS = 32  # of a CTA, which has 1024 threads at most
 @register
 @dataclass(frozen=True)
 class LowerRecords(Pass):
-    """Every record of the module, in one go; also writes the manifest attribute.
+    """Clock reads, batched stores and row counters for every record of the module.
 
-    Without options every 2^s-th CTA of a launch records, s as the launch says, with all its warps. ctas:
-    only those with these linear ids. first: only the first 2^s CTAs. sms: only CTAs that run on these SMs,
-    2^s of them at most. warps: only these warps of a CTA; every-warp: every so-manieth.
+    It also writes the manifest that decodes them. Without options every 2^s-th CTA of a launch records, s as
+    the launch says, with all its warps.
+
+    ctas: only CTAs with these linear ids.
+
+    first: only the first 2^s CTAs.
+
+    sms: only CTAs that run on these SMs, 2^s of them at most.
+
+    warps: only these warps of a CTA.
+
+    every-warp: one warp in so many.
     """
 
     name: ClassVar[str] = "lower-records"

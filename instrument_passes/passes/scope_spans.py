@@ -41,9 +41,9 @@ class _Part:
 @register
 @dataclass(frozen=True)
 class ScopeSpans(Pass):
-    """One span around every run of ops that came from a scope; marks and payloads become records.
+    """One span around every run of ops that came from a scope of the kernel's (docs/scopes.md).
 
-    It looks at ops, not at records, so it comes before loop-spans and op-spans.
+    Marks and payloads become records. It comes before loop-spans and op-spans.
     """
 
     name: ClassVar[str] = "scope-spans"

@@ -23,13 +23,18 @@ _MASKED: Final = frozenset({"tt.load", "tt.store", "tt.atomic_rmw"})
 @register
 @dataclass(frozen=True)
 class ValueProbe(Pass):
-    """Counts NaNs and infinities and finds the least and the greatest finite value of chosen tensors.
+    """What is in the tensors that chosen ops make: NaNs, infinities, least and greatest finite value.
 
-    They become the columns nans, infs, min and max of a span behind the op, which is the probe's own time.
-    Of a store it looks at what is stored. Elements that the mask of a load or store leaves out do not count.
+    These become columns of a span behind the op (see "Values" below). An op is probed if it meets every
+    condition given; give one at least.
 
-    An op is probed if it meets every condition given, at least one. classes: of ops, as for op-spans. ops:
-    names of ops, such as tt.dot. lines: numbers of source lines. names: of variables in the source.
+    classes: classes of ops, as for op-spans.
+
+    ops: names of ops, such as tt.dot.
+
+    lines: numbers of source lines.
+
+    names: names of variables in the source.
     """
 
     name: ClassVar[str] = "value-probe"

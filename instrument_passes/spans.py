@@ -1,0 +1,71 @@
+"""Spans around ops, with all that the analyses know of an op filled in: what most passes need to record.
+
+spans = Spans(module)
+span = spans.around(op)                      # named after the op, with its bytes, flops, ...
+op.insert_before(payload(span, "step", "%k", "i32"))
+"""
+
+from __future__ import annotations
+
+from instrument_passes.analyses.loop_stages import stages
+from instrument_passes.analyses.metrics import bytes_of, flops_of
+from instrument_passes.analyses.opclasses import info_of
+from instrument_passes.analyses.predicates import predicate_of
+from instrument_passes.analyses.transactions import roles
+from instrument_passes.analyses.walk import call_name, kernel_of, source_name
+from instrument_passes.dialect import SpanIds, begin, end
+from instrument_passes.ir import Module, Op, Value
+
+__all__ = ["Spans", "name_of"]
+
+
+class Spans:
+    """Puts spans around ops of one module. Make it before the pass inserts anything."""
+
+    def __init__(self, module: Module) -> None:
+        self._ids = SpanIds.of(module)
+        self._roles = roles(kernel_of(module))
+        self._stages = stages(kernel_of(module))
+
+    def new_id(self) -> int:
+        """For a span that the pass itself writes, with `dialect.begin` and `dialect.end`."""
+        return self._ids.new()
+
+    def around(self, op: Op, name: str = "") -> int:
+        """Put a span around an op, called `name` or else after the op; returns its id.
+
+        The span has the op's bytes and flops, its predicate (there is no span where that is false), its role
+        in asynchronous work and its stage of a pipelined loop. What is inserted before the op afterwards,
+        such as a payload, stands in the span.
+        """
+        span = self.new_id()
+        op.insert_before(
+            begin(
+                span, "op", name or name_of(op), op.name, bytes_of(op), flops_of(op),
+                self._roles.get(op), predicate_of(op), self._stages.get(op),
+            )
+        )  # fmt: skip
+        op.insert_after(end(span))
+        return span
+
+    def until_arrival(self, op: Op, value: Value, name: str = "") -> int:
+        """Put a span around an op that lasts until the data of `value`, a result of it, has arrived.
+
+        The warp waits for it there, so the span is neither of asynchronous work nor of a stage. The target
+        must know how: see `Target.waitable`.
+        """
+        span = self.new_id()
+        op.insert_before(
+            begin(span, "op", name or f"{name_of(op)} latency", op.name, bytes_of(op), flops_of(op))
+        )
+        op.insert_after(end(span, value.name, value.type))
+        return span
+
+
+def name_of(op: Op) -> str:
+    """What a span around an op is called: "load x", "call helper L40"; the op's own name if it has no row in
+    the table of ops."""
+    if op.name == "tt.call":
+        return call_name(op)
+    info = info_of(op)
+    return source_name(op, op.name if info is None else info.label)
