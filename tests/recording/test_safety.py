@@ -20,6 +20,7 @@ import profscope
 from instrument_passes.manifest import Manifest
 from instrument_passes.records import MAX_CTAS
 from profscope.emulator.launch import Launch
+from profscope.emulator.machine.grid import Grid
 from profscope.errors import SessionError
 from profscope.recording.buffers import DeviceBuffers, Lane
 from profscope.recording.programs import PROGRAMS
@@ -203,10 +204,10 @@ def test_addresses_beyond_2_gib_of_tags_do_not_wrap(monkeypatch: pytest.MonkeyPa
     stride, ctas = 1 << 16, 1 << 27
     chosen = np.arange(0, ctas, stride)[[0, 1, 40, 700, 1500, 2047]]
 
-    def some(launch: Launch, total: int, placement: Any) -> None:
+    def some(launch: Launch, begun: Grid, total: int, placement: Any) -> None:
         assert total == ctas
         for cta in chosen:
-            launch.execute(np.array([cta]), np.zeros(1, np.int64), np.zeros(1, np.int32))
+            launch.execute(begun, np.array([cta]), np.zeros(1, np.int64), np.zeros(1, np.int32))
 
     monkeypatch.setattr(Launch, "run_in_rounds", some)
     out = torch.zeros(32, dtype=torch.int32)

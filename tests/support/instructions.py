@@ -1,13 +1,15 @@
-"""Single PTX instructions: running one on a warp, and what many of them give in Python's own integers."""
+"""Single instructions on arrays, and what integer instructions give by Python's integers."""
 
 from collections.abc import Callable
 from fractions import Fraction
 
 import numpy as np
+from hypothesis import strategies as st
+from hypothesis.extra import numpy as arrays
 
 from tests.support.ptx_kernel import run
 
-__all__ = ["INTEGER", "LANES", "ONE_OPERAND", "execute"]
+__all__ = ["INTEGER", "LANES", "ONE_OPERAND", "execute", "words"]
 
 LANES = 32
 REGISTER = {2: "%h", 4: "%r", 8: "%q"}
@@ -26,10 +28,7 @@ def store(register: str, size: int) -> str:
 
 
 def execute(instruction: str, inputs: list[np.ndarray], out: np.dtype) -> np.ndarray:
-    """What a warp's lanes get in {d} from `inputs` in {a}, {b}, {c}: registers in the format `instruction`.
-
-    inputs: up to three arrays of LANES values. Returns LANES values of type `out`.
-    """
+    """`instruction` is a format with {d}, {a}, {b}, {c} for the registers."""
     names = {}
     body = ""
     for letter, array, pointer, number in zip("abc", inputs, ("%a", "%b", "%c"), range(3), strict=False):
@@ -43,7 +42,16 @@ def execute(instruction: str, inputs: list[np.ndarray], out: np.dtype) -> np.nda
     return result
 
 
-# By opcode: the type of both operands and of the result, and the function of exact integers.
+def words(dtype: type) -> st.SearchStrategy[np.ndarray]:
+    """Full arrays of a dtype; edge values come up often."""
+    info = np.iinfo(dtype) if np.issubdtype(dtype, np.integer) else None
+    elements = None
+    if info is not None:
+        edges = [info.min, info.max, 0, 1, info.max // 2]
+        elements = st.sampled_from(edges) | st.integers(info.min, info.max)
+    return arrays.arrays(dtype, LANES, elements=elements)
+
+
 INTEGER: dict[str, tuple[type, Callable[[int, int], int]]] = {
     "add.s32": (np.int32, lambda a, b: a + b),
     "sub.s64": (np.int64, lambda a, b: a - b),
@@ -64,7 +72,6 @@ INTEGER: dict[str, tuple[type, Callable[[int, int], int]]] = {
     "xor.b16": (np.uint16, lambda a, b: a ^ b),
 }  # fmt: skip
 
-# By opcode: the types of the operand and of the result, and the function.
 ONE_OPERAND: dict[str, tuple[type, type, Callable[[int], int]]] = {
     "popc.b32": (np.uint32, np.uint32, lambda a: a.bit_count()),
     "popc.b64": (np.uint64, np.uint32, lambda a: a.bit_count()),

@@ -4,9 +4,10 @@ from collections.abc import Callable
 
 import numpy as np
 
+from profscope.emulator.arrays import DTYPES, Array
 from profscope.emulator.costs import Cost
 from profscope.emulator.opcodes.arithmetic import signless
-from profscope.emulator.opcodes.table import DTYPES, Array, Form, Meaning, elementwise, op
+from profscope.emulator.opcodes.table import Form, Meaning, elementwise, op
 
 __all__: list[str] = []
 

@@ -4,7 +4,7 @@ from collections.abc import Callable, Sequence
 
 import numpy as np
 
-from profscope.emulator.opcodes.table import Array
+from profscope.emulator.arrays import Array
 
 __all__ = ["combine_in_turn"]
 

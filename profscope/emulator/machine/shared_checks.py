@@ -10,7 +10,7 @@ from typing import Self
 
 import numpy as np
 
-from profscope.emulator.opcodes.table import Array
+from profscope.emulator.arrays import Array
 
 __all__ = ["SharedChecks"]
 

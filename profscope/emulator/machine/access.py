@@ -1,17 +1,15 @@
 """Loads, stores, copies and atomics of a batch of CTAs, in every state space, with all their checks."""
 
 from collections.abc import Callable
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 
-from profscope.emulator.atomics import combine_in_turn
-from profscope.emulator.memory import LOCAL_WINDOW, SHARED_WINDOW, MemoryViolationError
-from profscope.emulator.opcodes.table import Array, DType
-
-if TYPE_CHECKING:
-    from profscope.emulator.machine import Batch
-    from profscope.emulator.translate import Site
+from profscope.emulator.arrays import Array, DType
+from profscope.emulator.machine.atomics import combine_in_turn
+from profscope.emulator.machine.batch import Batch
+from profscope.emulator.machine.block import Site
+from profscope.emulator.machine.memory import LOCAL_WINDOW, SHARED_WINDOW, MemoryViolationError
 
 __all__ = ["atomic", "copy_async", "load", "store"]
 
@@ -31,10 +29,10 @@ def _shift(size: int) -> int:
 
 
 def load(
-    batch: "Batch",
+    batch: Batch,
     space: str,
     mask: Array | None,
-    site: "Site",
+    site: Site,
     where: Array,
     offset: int,
     dtype: DType,
@@ -64,7 +62,7 @@ def load(
 
 
 def gather(
-    batch: "Batch", space: str, site: "Site", where: Array, offset: int, size: int, chosen: Array | None
+    batch: Batch, space: str, site: Site, where: Array, offset: int, size: int, chosen: Array | None
 ) -> Array:
     """One item of `size` bytes for each address; for each chosen one, flat, if `chosen` is given."""
     if space == "generic":
@@ -80,10 +78,10 @@ def gather(
 
 
 def store(
-    batch: "Batch",
+    batch: Batch,
     space: str,
     mask: Array | None,
-    site: "Site",
+    site: Site,
     where: Array,
     offset: int,
     dtype: DType,
@@ -124,7 +122,7 @@ def store(
 
 
 def global_offsets(
-    batch: "Batch", site: "Site", addresses: Array, offset: int, size: int, chosen: Array | None
+    batch: Batch, site: Site, addresses: Array, offset: int, size: int, chosen: Array | None
 ) -> Array:
     try:
         return batch.memory.offsets(addresses, offset, size, site.pointer)
@@ -137,7 +135,7 @@ def global_offsets(
         raise batch.error(site, str(violation), bad, None) from None
 
 
-def resolve(batch: "Batch", site: "Site", where: Array, offset: int, chosen: Array | None) -> tuple[str, int]:
+def resolve(batch: Batch, site: Site, where: Array, offset: int, chosen: Array | None) -> tuple[str, int]:
     """The state space of generic addresses, which must all be in one, and the offset to apply there."""
     addresses = where if chosen is None else np.broadcast_to(where, chosen.shape)[chosen]
     low, high = int(addresses.min()), int(addresses.max())
@@ -156,7 +154,7 @@ def resolve(batch: "Batch", site: "Site", where: Array, offset: int, chosen: Arr
 
 
 def shared_index(
-    batch: "Batch", site: "Site", where: Array, offset: int, size: int, chosen: Array | None
+    batch: Batch, site: Site, where: Array, offset: int, size: int, chosen: Array | None
 ) -> Array:
     at = where + np.int64(offset)
     checked = at if chosen is None else np.broadcast_to(at, chosen.shape)[chosen]
@@ -176,7 +174,7 @@ def shared_index(
 
 
 def gather_shared(
-    batch: "Batch", site: "Site", where: Array, offset: int, size: int, chosen: Array | None
+    batch: Batch, site: Site, where: Array, offset: int, size: int, chosen: Array | None
 ) -> Array:
     index = shared_index(batch, site, where, offset, size, chosen)
     view = batch.shared.view(ITEM[size])
@@ -192,7 +190,7 @@ def gather_shared(
 
 
 def scatter_shared(
-    batch: "Batch", site: "Site", where: Array, offset: int, size: int, chosen: Array | None, value: Array
+    batch: Batch, site: Site, where: Array, offset: int, size: int, chosen: Array | None, value: Array
 ) -> None:
     index = shared_index(batch, site, where, offset, size, chosen)
     view = batch.shared.view(ITEM[size])
@@ -214,7 +212,7 @@ def scatter_shared(
 
 
 def check_shared(
-    batch: "Batch", site: "Site", index: Array, size: int, chosen: Array | None, value: Array | None
+    batch: Batch, site: Site, index: Array, size: int, chosen: Array | None, value: Array | None
 ) -> None:
     """Report a race or a read of what was never written; `value` is what is written, None for a read."""
     assert batch.checks is not None
@@ -235,16 +233,16 @@ def check_shared(
         raise batch.error(site, text, bad, None)
 
 
-def over_batch(batch: "Batch", chosen: Array) -> Array:
+def over_batch(batch: Batch, chosen: Array) -> Array:
     return np.broadcast_to(chosen, batch.shape)
 
 
-def cta_offsets(batch: "Batch", view: Array) -> Array:
+def cta_offsets(batch: Batch, view: Array) -> Array:
     return np.arange(0, view.size, view.shape[1]).reshape(-1, 1, 1)
 
 
 def local_index(
-    batch: "Batch", site: "Site", where: Array, offset: int, size: int, chosen: Array | None
+    batch: Batch, site: Site, where: Array, offset: int, size: int, chosen: Array | None
 ) -> tuple[Array, Array]:
     """The view of all threads' local memory, and where in it each (chosen) thread's address is."""
     at = np.broadcast_to(where + np.int64(offset), batch.shape if chosen is None else chosen.shape)
@@ -263,7 +261,7 @@ def local_index(
 
 
 def copy_async(
-    batch: "Batch", mask: Array | None, site: "Site", into: Array, into_offset: int, where: Array,
+    batch: Batch, mask: Array | None, site: Site, into: Array, into_offset: int, where: Array,
     offset: int, size: int,
     kept: Array | None,
 ) -> None:  # fmt: skip
@@ -288,7 +286,7 @@ def copy_async(
 
 
 def atomic(
-    batch: "Batch", space: str, mask: Array | None, site: "Site", where: Array, offset: int, dtype: DType,
+    batch: Batch, space: str, mask: Array | None, site: Site, where: Array, offset: int, dtype: DType,
     name: str,
     combine: Callable[..., Array], data: Any, wants_old: bool,
 ) -> Array:  # fmt: skip

@@ -1,22 +1,19 @@
 """What kernels say: device_print and failed assertions."""
 
 import sys
-from typing import TYPE_CHECKING
 
 import numpy as np
 
-from profscope.emulator.memory import LOCAL_WINDOW
-from profscope.emulator.opcodes.table import Array
-from profscope.emulator.text import format_c, read_c_string
-
-if TYPE_CHECKING:
-    from profscope.emulator.machine import Batch
-    from profscope.emulator.translate import Site
+from profscope.emulator.arrays import Array
+from profscope.emulator.machine.batch import Batch
+from profscope.emulator.machine.block import Site
+from profscope.emulator.machine.memory import LOCAL_WINDOW
+from profscope.emulator.machine.text import format_c, read_c_string
 
 __all__ = ["assertion_failed", "print_from_threads"]
 
 
-def print_from_threads(batch: "Batch", mask: Array | None, text: Array, values: Array) -> None:
+def print_from_threads(batch: Batch, mask: Array | None, text: Array, values: Array) -> None:
     """vprintf: one call a thread, in the order of their numbers, to where this process prints."""
     active = np.broadcast_to(np.True_ if mask is None else mask, batch.shape)
     texts, buffers = (np.broadcast_to(a, batch.shape) for a in (text, values))
@@ -28,7 +25,7 @@ def print_from_threads(batch: "Batch", mask: Array | None, text: Array, values: 
 
 
 def assertion_failed(
-    batch: "Batch", mask: Array | None, site: "Site", message: Array, file: Array, line: Array
+    batch: Batch, mask: Array | None, site: Site, message: Array, file: Array, line: Array
 ) -> None:
     """Raise what the assertion says, if a thread is active."""
     active = np.broadcast_to(np.True_ if mask is None else mask, batch.shape)

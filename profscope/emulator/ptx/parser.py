@@ -6,157 +6,40 @@ follows. Registers, labels and parameters of inner scopes come out renamed, so n
 """
 
 import re
-import struct
-from collections.abc import Iterator
-from dataclasses import dataclass, field
 from itertools import islice, pairwise
-from typing import NamedTuple
 
+from profscope.emulator.ptx.syntax import (
+    Address,
+    Function,
+    GlobalVariable,
+    Immediate,
+    Instruction,
+    Module,
+    Operand,
+    Parameter,
+    Register,
+    SourceLine,
+    Symbol,
+    Vector,
+)
+from profscope.emulator.ptx.tokens import Token, immediate, tokens
 from profscope.errors import EmulatorError
 
-__all__ = ["Address", "Function", "GlobalVariable", "Immediate", "Instruction", "Module", "Operand",
-           "Parameter", "Register", "SourceLine", "Symbol", "Vector", "parse"]  # fmt: skip
+__all__ = ["parse"]
 
 TYPE_BYTES = {
     "pred": 1, "b8": 1, "u8": 1, "s8": 1, "b16": 2, "u16": 2, "s16": 2, "f16": 2, "bf16": 2, "b32": 4,
     "u32": 4, "s32": 4, "f32": 4, "f16x2": 4, "b64": 8, "u64": 8, "s64": 8, "f64": 8,
 }  # fmt: skip
 
-
-class SourceLine(NamedTuple):
-    file: str
-    line: int
-
-    def __str__(self) -> str:
-        return f"{self.file}:{self.line}"
-
-
-class Register(NamedTuple):
-    """`%r1`, `%tid.x`, or a name declared by `.reg`; `_` is where a vector's unused element goes."""
-
-    name: str
-
-
-class Immediate(NamedTuple):
-    """The bits of a constant; `width` is that of a float literal in bits, 0 for an integer (any width)."""
-
-    bits: int
-    width: int
-
-
-class Symbol(NamedTuple):
-    """A variable, parameter, function or label."""
-
-    name: str
-
-
-class Vector(NamedTuple):
-    """`{a, b}`, or `p|q` of instructions with two results."""
-
-    items: tuple["Operand", ...]
-
-
-class Address(NamedTuple):
-    """`[base + offset]`, offset in bytes."""
-
-    base: "Register | Symbol | Immediate"
-    offset: int
-
-
-Operand = Register | Immediate | Symbol | Vector | Address
-
-
-@dataclass(frozen=True)
-class Instruction:
-    """`predicate` is (register, negated) or None; `line` counts lines of the PTX text from 1."""
-
-    opcode: str
-    operands: tuple[Operand, ...]
-    predicate: tuple[Register, bool] | None
-    line: int
-    source: SourceLine | None
-
-
-class Parameter(NamedTuple):
-    name: str
-    type: str
-    is_pointer: bool
-
-
-@dataclass
-class Function:
-    """`body` holds instructions and labels in order; sizes are bytes, `registers` maps names to types."""
-
-    name: str
-    is_entry: bool
-    params: list["Parameter"]
-    results: list[str] = field(default_factory=list)
-    threads: int = 0  # of .reqntid
-    registers: dict[str, str] = field(default_factory=dict)
-    locals: dict[str, int] = field(default_factory=dict)
-    body: list[Instruction | Symbol] = field(default_factory=list)
-
-
-@dataclass(frozen=True)
-class GlobalVariable:
-    """`data` is None for the dynamic shared array, whose size the launch gives."""
-
-    name: str
-    space: str
-    data: bytes | None
-    size: int
-
-
-@dataclass
-class Module:
-    functions: dict[str, Function] = field(default_factory=dict)
-    variables: dict[str, GlobalVariable] = field(default_factory=dict)
-
-
 Scope = dict[str, Register | Symbol]
-
-
-class Token(NamedTuple):
-    kind: str
-    text: str
-    line: int
-
-
-_TOKEN = re.compile(
-    r"""(?P<skip>[ \t\r]+|//[^\n]*|/\*.*?\*/)
-    |(?P<newline>\n)
-    |(?P<number>0[fF][0-9a-fA-F]{8}|0[dD][0-9a-fA-F]{16}|0[xX][0-9a-fA-F]+U?
-        |\d+\.\d+(?:[eE][-+]?\d+)?|\d+U?)
-    |(?P<word>[%$.A-Za-z_](?:[\w$.%]|::(?=[\w]))*)
-    |(?P<string>"[^"]*")
-    |(?P<punctuation>[-+{}()\[\],;:@!|<>=])""",
-    re.VERBOSE | re.DOTALL,
-)
-
-
-def _tokens(text: str) -> Iterator[Token]:
-    line = 1
-    position = 0
-    while position < len(text):
-        match = _TOKEN.match(text, position)
-        if match is None:
-            raise EmulatorError(f"PTX line {line}: cannot read {text[position : position + 30]!r}")
-        kind = str(match.lastgroup)
-        if kind == "newline":
-            yield Token(kind, "\n", line)
-            line += 1
-        elif kind == "skip":
-            line += match.group().count("\n")
-        else:
-            yield Token(kind, match.group(), line)
-        position = match.end()
 
 
 def parse(text: str) -> Module:
     """The module in `text`. Raises EmulatorError with the PTX line for what cannot be read."""
     code = re.split(r"^\s*\.section\b", text, maxsplit=1, flags=re.MULTILINE)[0]
     files = {int(number): name for number, name in re.findall(r'\.file\s+(\d+)\s+"([^"]*)"', text)}
-    return _Parser(list(_tokens(code)), files).module()
+    return _Parser(list(tokens(code)), files).module()
 
 
 class _Parser:
@@ -248,7 +131,7 @@ class _Parser:
 
     def integer(self) -> int:
         sign = -1 if self.accept("-") else 1
-        return sign * _immediate(self.next()).bits
+        return sign * immediate(self.next()).bits
 
     def function(self, is_entry: bool) -> Function | None:
         """After `.entry` or `.func`; None for a mere declaration."""
@@ -403,11 +286,11 @@ class _Parser:
                 raise EmulatorError(f"PTX line {token.line}: unreadable address")
             return Address(base, offset)
         if token.text == "-":
-            return Immediate(-_immediate(self.next()).bits, 0)
+            return Immediate(-immediate(self.next()).bits, 0)
         if token.text == "!":
             raise EmulatorError(f"PTX line {token.line}: negated predicate operands are not supported")
         if token.kind == "number":
-            return _immediate(token)
+            return immediate(token)
         if token.kind != "word":
             raise EmulatorError(f"PTX line {token.line}: operand expected, found {token.text!r}")
         return _lookup(token.text, scopes)
@@ -419,16 +302,3 @@ def _lookup(name: str, scopes: list[Scope]) -> Register | Symbol:
         if name in scope:
             return scope[name]
     return Register(name) if name.startswith("%") or name == "_" else Symbol(name)
-
-
-def _immediate(token: Token) -> Immediate:
-    text = token.text.rstrip("U")
-    if text[:2] in ("0f", "0F"):
-        return Immediate(int(text[2:], 16), 32)
-    if text[:2] in ("0d", "0D"):
-        return Immediate(int(text[2:], 16), 64)
-    if "." in text and token.kind == "number":
-        return Immediate(struct.unpack("<I", struct.pack("<f", float(text)))[0], 32)
-    if token.kind != "number":
-        raise EmulatorError(f"PTX line {token.line}: number expected, found {token.text!r}")
-    return Immediate(int(text, 16 if text[:2] in ("0x", "0X") else 10), 0)

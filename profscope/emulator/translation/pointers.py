@@ -4,8 +4,9 @@ An access through an address that comes from one tensor's pointer must stay in t
 where another tensor lies next to it.
 """
 
-from profscope.emulator.flow import Graph, reads, writes
-from profscope.emulator.ptx import Address, Instruction, Register, Symbol
+from profscope.emulator.ptx.syntax import Address, Instruction, Register, Symbol
+from profscope.emulator.translation.graph import Graph
+from profscope.emulator.translation.liveness import reads, writes
 
 __all__ = ["pointer_sources"]
 

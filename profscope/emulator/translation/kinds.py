@@ -4,8 +4,8 @@ from collections.abc import Callable
 
 import numpy as np
 
+from profscope.emulator.arrays import DTYPES, Array
 from profscope.emulator.opcodes.convert import to_bf16
-from profscope.emulator.opcodes.table import DTYPES, Array
 from profscope.errors import EmulatorError
 
 __all__ = ["LOAD", "STORE", "constant", "converter", "raw", "width"]

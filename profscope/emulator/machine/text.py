@@ -5,7 +5,7 @@ import re
 import struct
 from collections.abc import Callable
 
-from profscope.emulator.memory import GlobalMemory
+from profscope.emulator.machine.memory import GlobalMemory
 
 __all__ = ["format_c", "read_c_string"]
 

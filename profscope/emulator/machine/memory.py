@@ -9,7 +9,7 @@ from typing import Any
 
 import numpy as np
 
-from profscope.emulator.opcodes.table import Array
+from profscope.emulator.arrays import Array
 from profscope.errors import EmulatorError
 
 __all__ = ["LOCAL_WINDOW", "SHARED_WINDOW", "Allocation", "GlobalMemory", "MemoryViolationError"]

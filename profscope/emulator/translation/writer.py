@@ -1,4 +1,4 @@
-"""From a control flow graph to Python: one function a basic block, a numpy call or two an instruction.
+"""Writes the Python of a basic block: a numpy call or two an instruction.
 
 A block's function is called as `block(machine, registers, mask)`. Registers that only matter inside the block
 are its local variables; the others are kept in the list `registers`. With a mask, values of threads that are
@@ -6,23 +6,22 @@ not active are computed like the others and thrown away at the block's end.
 """
 
 import re
-from collections.abc import Callable
-from dataclasses import dataclass
-from types import CodeType
 from typing import Any
 
 import numpy as np
 
+from profscope.emulator.arrays import DTYPES, Array
 from profscope.emulator.costs import COSTS, Cost
-from profscope.emulator.flow import Block, Graph, reads, writes
-from profscope.emulator.kinds import LOAD, STORE, constant, converter, raw, width
-from profscope.emulator.opcodes import lookup
-from profscope.emulator.opcodes.table import DTYPES, Array, Form, Meaning, Op, describe_instruction
-from profscope.emulator.pointers import pointer_sources
-from profscope.emulator.ptx import Address, Immediate, Instruction, Operand, Register, Symbol, Vector
+from profscope.emulator.machine.block import Site
+from profscope.emulator.opcodes.table import Form, Meaning
+from profscope.emulator.ptx.syntax import Address, Immediate, Instruction, Operand, Register, Symbol, Vector
+from profscope.emulator.translation.graph import Block
+from profscope.emulator.translation.kinds import LOAD, STORE, constant, converter, raw, width
+from profscope.emulator.translation.liveness import reads, writes
+from profscope.emulator.translation.plan import Plan
 from profscope.errors import EmulatorError
 
-__all__ = ["CLOCK_REGISTERS", "Site", "TranslatedBlock", "translate"]
+__all__ = ["CLOCK_REGISTERS", "BlockWriter"]
 
 CLOCK_REGISTERS = {
     "%clock": "clock_low", "%clock_hi": "clock_high", "%clock64": "clock",
@@ -38,116 +37,16 @@ SPECIAL_REGISTERS = frozenset(
 )
 
 
-@dataclass(frozen=True)
-class Site:
-    """An instruction at run time: what errors name, and the parameter its address comes from, if only one."""
-
-    instruction: Instruction
-    pointer: int | None
-
-
-@dataclass(frozen=True)
-class TranslatedBlock:
-    """`run` returns the branch condition, or None; the rest is as in `Block`."""
-
-    run: Callable[..., Array | None]
-    end: str
-    next: int
-    taken: int
-    site: Site | None
-    barrier: tuple[int, int]  # id and thread count (0: all of the CTA)
-    instructions: int
-
-
 def keep(p: Array, new: Array, old: Array) -> Array:
     """What a predicated instruction leaves in its result register."""
     return np.where(p, new, old)
 
 
-def translate(graph: Graph, symbols: dict[str, int]) -> tuple[list[TranslatedBlock], list[Array]]:
-    """The blocks' functions, and the registers' initial values. `symbols` gives each variable its address."""
-    translator = _Translator(graph, symbols)
-    blocks = [translator.block(number, block) for number, block in enumerate(graph.blocks)]
-    initial = [constant(0, kind) for kind in translator.slot_kinds]
-    return blocks, initial
-
-
-class _Translator:
-    """What the blocks of a kernel share."""
-
-    def __init__(self, graph: Graph, symbols: dict[str, int]) -> None:
-        self.graph = graph
-        self.symbols = symbols
-        self.meanings = {id(i): self.meaning(i) for b in graph.blocks for i in b.instructions}
-        self.slots: dict[str, int] = {}
-        self.slot_kinds: list[str] = []
-        shared = sorted(set().union(*(b.live_in | b.live_out for b in graph.blocks)))
-        kinds = self.first_kinds()
-        for register in shared:
-            self.slots[register] = len(self.slot_kinds)
-            self.slot_kinds.append(kinds.get(register) or self.register_kind(register))
-        self.pointers = pointer_sources(graph)
-
-    def meaning(self, instruction: Instruction) -> tuple[Op, Form, Meaning]:
-        row, form = lookup(instruction)
-        return row, form, row.resolve(form)
-
-    def first_kinds(self) -> dict[str, str]:
-        """The kind each register is first written as, which is the cheapest to keep it in between blocks."""
-        kinds: dict[str, str] = {}
-        for block in self.graph.blocks:
-            for instruction in block.instructions:
-                for operand, kind in self.meanings[id(instruction)][2].results:
-                    if not isinstance(operand, Register) or operand.name in kinds:
-                        continue
-                    kept = raw(kind)
-                    own = self.register_kind(operand.name) if operand.name in self.graph.registers else kept
-                    kinds[operand.name] = kept if width(kept) == width(own) else own
-        return kinds
-
-    def register_kind(self, name: str) -> str:
-        declared = self.graph.registers.get(name, "b32")
-        if declared == "pred":
-            return "pred"
-        bits = re.sub(r"\D", "", declared)
-        return f"i{bits}"
-
-    def block(self, number: int, block: Block) -> TranslatedBlock:
-        writer = _BlockWriter(self, block)
-        source, namespace = writer.write(f"block_{number}")
-        code: CodeType = compile(source, f"<{self.graph.name} block {number}>", "exec")
-        exec(code, namespace)
-        last = block.end_instruction
-        return TranslatedBlock(
-            run=namespace[f"block_{number}"],
-            end=block.end,
-            next=block.next,
-            taken=block.taken,
-            site=Site(last, None) if last else None,
-            barrier=_barrier(block),
-            instructions=len(block.instructions) + (last is not None),
-        )
-
-
-def _barrier(block: Block) -> tuple[int, int]:
-    last = block.end_instruction
-    if block.end != "barrier" or last is None:
-        return (0, 0)
-    values = []
-    for operand in last.operands:
-        if not isinstance(operand, Immediate):
-            raise EmulatorError(
-                f"{describe_instruction(last)}: barrier numbers in registers are not supported"
-            )
-        values.append(operand.bits)
-    return (values[0] if values else 0, values[1] if len(values) > 1 else 0)
-
-
-class _BlockWriter:
+class BlockWriter:
     """Writes the Python of one block."""
 
-    def __init__(self, shared: _Translator, block: Block) -> None:
-        self.shared = shared
+    def __init__(self, plan: Plan, block: Block) -> None:
+        self.plan = plan
         self.block = block
         self.lines: list[str] = []
         self.namespace: dict[str, Any] = {"keep": keep, "invert": np.invert}
@@ -185,12 +84,12 @@ class _BlockWriter:
             return self.constant(self.symbol(operand), kind, 0)
         if isinstance(operand, Vector | Address):
             raise EmulatorError("a vector or address is not a value")
-        if operand.name not in self.shared.graph.registers:
+        if operand.name not in self.plan.graph.registers:
             return self.special(operand.name, kind)
         versions = self.variables.get(operand.name)
         if versions is None:
-            slot = self.shared.slots[operand.name]
-            versions = {self.shared.slot_kinds[slot]: self.let(f"R[{slot}]")}
+            slot = self.plan.slots[operand.name]
+            versions = {self.plan.slot_kinds[slot]: self.let(f"R[{slot}]")}
             self.variables[operand.name] = versions
         if kind not in versions:
             have = next(iter(versions))
@@ -217,10 +116,10 @@ class _BlockWriter:
         return self.constants[key]
 
     def symbol(self, symbol: Symbol) -> int:
-        if symbol.name in self.shared.graph.locals:
-            return self.shared.graph.locals[symbol.name]
-        if symbol.name in self.shared.symbols:
-            return self.shared.symbols[symbol.name]
+        if symbol.name in self.plan.graph.locals:
+            return self.plan.graph.locals[symbol.name]
+        if symbol.name in self.plan.symbols:
+            return self.plan.symbols[symbol.name]
         raise EmulatorError(f"unknown PTX symbol {symbol.name!r}")
 
     def special(self, name: str, kind: str) -> str:
@@ -244,13 +143,13 @@ class _BlockWriter:
             except EmulatorError as error:
                 if "PTX line" in str(error):
                     raise
-                raise EmulatorError(f"{describe_instruction(instruction)}: {error}") from error
+                raise EmulatorError(f"{instruction}: {error}") from error
         result = self.finish()
         body = _release(self.lines, result)
         return f"def {name}(m, R, mask):\n" + "".join(f"    {line}\n" for line in body), self.namespace
 
     def instruction(self, instruction: Instruction) -> None:
-        row, form, meaning = self.shared.meanings[id(instruction)]
+        row, form, meaning = self.plan.meanings[id(instruction)]
         self.time = max([self.time, *(self.ready.get(name, 0) for name in reads(instruction))])
         if meaning.is_sync:
             self.tick()
@@ -298,7 +197,7 @@ class _BlockWriter:
                 return arguments
         if meaning.on_machine:
             mask = predicate[1] if predicate else "mask"
-            site = self.bind("S", Site(instruction, self.shared.pointers.get(id(instruction))))
+            site = self.bind("S", Site(instruction, self.plan.pointers.get(id(instruction))))
             arguments = ["m", mask, site, *arguments]
         elif not meaning.results:
             return []
@@ -312,7 +211,7 @@ class _BlockWriter:
 
     def kernel_parameter(self, instruction: Instruction, meaning: Meaning) -> str:
         where = instruction.operands[1]
-        graph = self.shared.graph
+        graph = self.plan.graph
         if not isinstance(where, Address) or not isinstance(where.base, Symbol) or where.offset:
             raise EmulatorError("a kernel parameter is read in a way that is not supported")
         if where.base.name not in graph.params:
@@ -328,7 +227,7 @@ class _BlockWriter:
             raise EmulatorError("a result must be a register")
         if operand.name == "_":
             return
-        own = self.shared.register_kind(operand.name)
+        own = self.plan.register_kind(operand.name)
         if kind != "pred" and width(kind) != width(own):
             variable, kind = self.converted(variable, kind, own), own
         if kind in STORE:
@@ -365,8 +264,8 @@ class _BlockWriter:
         self.tick()
         plain, merged = [], []
         for name in kept:
-            slot = self.shared.slots[name]
-            value = self.value(Register(name), self.shared.slot_kinds[slot])
+            slot = self.plan.slots[name]
+            value = self.value(Register(name), self.plan.slot_kinds[slot])
             plain.append(f"    R[{slot}] = {value}")
             merged.append(f"    R[{slot}] = keep(mask, {value}, R[{slot}])")
         if plain:
