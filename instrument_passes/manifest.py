@@ -12,6 +12,7 @@ from dataclasses import dataclass, field, fields, is_dataclass
 from functools import cached_property
 from typing import Any, Final
 
+from instrument_passes.attributes import SpanAttributes
 from instrument_passes.errors import ManifestError
 from instrument_passes.records import CTA_HEADER, SECTOR, VECTOR, WORD, align
 from instrument_passes.selection import TAGS, Selection
@@ -64,41 +65,26 @@ class Frame:
         return 1 << ring_log2 if self.is_ring else self.capacity
 
 
-@dataclass(frozen=True, slots=True)
-class Span:
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Span(SpanAttributes):
     """A site: something that is shown as one span each time it runs. Ids are in program order (pre-order).
 
     begin and ends are columns of the span's frame; of several ends (one per return) the one that ran
     counts. No ends: the span lasts until the next row begins, or its loop ends (an iteration).
-    parent is the id of the enclosing span, -1 for a root. bytes and flops: what one CTA moves and computes
-    each time, known from the types of the op; 0 where there is nothing to tell (see `metrics.py`). payloads
-    are columns of the frame that hold values; they are written whenever the span is. part, channel and
-    pending: what the op is to asynchronous work (see `transactions.Role`), "" if nothing. ran: column that is
-    zero where the op was switched off, so that there is no span; -1 if it always runs. stage, loop, ahead and
-    peeled: what the op is to a pipelined loop (see `stages.Stage`), "" if nothing.
+    parent is the id of the enclosing span, -1 for a root. file and line: where it stands in the source.
+    payloads are columns of the frame that hold values; they are written whenever the span is. ran: column
+    that is zero where the op was switched off, so that there is no span; -1 if it always runs.
     """
 
     id: int
     parent: int
     frame: int
-    kind: str
-    name: str
-    op: str
     file: str
     line: int
     begin: int
     ends: tuple[int, ...] = ()
-    bytes: int = 0
-    flops: int = 0
     payloads: tuple[int, ...] = ()
-    part: str = ""
-    channel: int = 0
-    pending: int = 0
     ran: int = -1
-    stage: str = ""
-    loop: int = -1
-    ahead: int = 0
-    peeled: int = 0
 
 
 @dataclass(frozen=True, slots=True)

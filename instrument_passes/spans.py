@@ -7,6 +7,8 @@ op.insert_before(payload(span, "step", "%k", "i32"))
 
 from __future__ import annotations
 
+from typing import Any
+
 from instrument_passes.analyses.loop_stages import stages
 from instrument_passes.analyses.metrics import bytes_of, flops_of
 from instrument_passes.analyses.opclasses import info_of
@@ -40,11 +42,8 @@ class Spans:
         """
         span = self.new_id()
         op.insert_before(
-            begin(
-                span, "op", name or name_of(op), op.name, bytes_of(op), flops_of(op),
-                self._roles.get(op), predicate_of(op), self._stages.get(op),
-            )
-        )  # fmt: skip
+            begin(span, "op", name or name_of(op), op.name, predicate_of(op), **self._known_of(op))
+        )
         op.insert_after(end(span))
         return span
 
@@ -55,11 +54,24 @@ class Spans:
         must know how: see `Target.waitable`.
         """
         span = self.new_id()
-        op.insert_before(
-            begin(span, "op", name or f"{name_of(op)} latency", op.name, bytes_of(op), flops_of(op))
-        )
+        op.insert_before(begin(span, "op", name or f"{name_of(op)} latency", op.name, **_work(op)))
         op.insert_after(end(span, value.name, value.type))
         return span
+
+    def _known_of(self, op: Op) -> dict[str, Any]:
+        known: dict[str, Any] = _work(op)
+        role, stage = self._roles.get(op), self._stages.get(op)
+        if role is not None:
+            known |= {"part": role.part, "channel": role.channel, "pending": role.pending}
+        if stage is not None:
+            known |= {
+                "stage": stage.part, "loop": stage.loop, "ahead": stage.ahead, "peeled": stage.peeled
+            }  # fmt: skip
+        return known
+
+
+def _work(op: Op) -> dict[str, Any]:
+    return {"bytes": bytes_of(op), "flops": flops_of(op)}
 
 
 def name_of(op: Op) -> str:

@@ -24,7 +24,20 @@ ISSUE, MEMBER, OPEN, CLOSE, WAIT0, WAIT1, WAIT2, PHASE, OTHER = range(9)
 PARTS = ("issue", "member", "open", "close", "wait", "wait", "wait", "phase", "")
 PENDING = (0, 0, 0, 0, 0, 1, 2, 0, 0)
 SITES = tuple(
-    Span(i, -1, 0, "op", f"{part} {i}", "op", "k.py", i, 1, (2,), part=part, pending=pending)
+    Span(
+        id=i,
+        parent=-1,
+        frame=0,
+        kind="op",
+        name=f"{part} {i}",
+        op="op",
+        file="k.py",
+        line=i,
+        begin=1,
+        ends=(2,),
+        part=part,
+        pending=pending,
+    )
     for i, (part, pending) in enumerate(zip(PARTS, PENDING, strict=True))
 )
 

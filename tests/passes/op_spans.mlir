@@ -35,7 +35,7 @@
 // ATOMIC-NEXT: tt.atomic_rmw
 // ATOMIC-NEXT: profscope.end
 
-// COPY: name = "async copy x", op = "ttg.async_copy_global_to_local"{{.*}} stage = "prologue", loop = 0 : i32, ahead = 0 : i32
+// COPY: name = "async copy x", op = "ttg.async_copy_global_to_local"{{.*}} stage = "prologue", loop = 0 : i32}
 // COPY-NEXT: ttg.async_copy_global_to_local
 // COPY-NEXT: "profscope.end"() {id = 0 : i32}
 // COPY-NEXT: name = "commit group x", op = "ttg.async_commit_group"

@@ -293,16 +293,16 @@ class _Layout:
             frames.append(Frame(index, draft.parent, columns, draft.capacity, loop=draft.loop))
         spans = tuple(
             Span(
-                i,
-                s.parent,
-                s.frame,
-                s.kind,
-                f"{s.kind} {i}",
-                "",
-                "made_up.py",
-                i,
-                s.begin,
-                tuple(s.ends),
+                id=i,
+                parent=s.parent,
+                frame=s.frame,
+                kind=s.kind,
+                name=f"{s.kind} {i}",
+                op="",
+                file="made_up.py",
+                line=i,
+                begin=s.begin,
+                ends=tuple(s.ends),
                 ran=s.ran,
             )
             for i, s in enumerate(self.spans)
