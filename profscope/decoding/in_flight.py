@@ -182,7 +182,8 @@ def _pairs(
     # Per lane `done` never falls (a later wait may leave more under way, but what is done stays done).
     key = lane[waits] << 32 | done[waits]
     key = np.maximum.accumulate(key)
-    waiter = _waiter(lane[starts], lane[waits])
+    # A queue is its warp's own; on mbarriers another warp may wait.
+    waiter = _waiter(lane[starts], lane[waits]) if are("phase").any() else lane[starts]
     at = np.searchsorted(key, waiter << 32 | group[starts], side="right")
     found = (at < len(waits)) & (waiter >= 0)
     found[found] &= lane[waits[at[found]]] == waiter[found]
