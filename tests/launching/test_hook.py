@@ -198,15 +198,15 @@ def failing_pass(monkeypatch: pytest.MonkeyPatch) -> Iterator[str]:
 
 
 def test_a_kernel_that_cannot_be_instrumented_stays_bare_and_says_why(failing_pass: str) -> None:
+    bare = build()
     with CompileHook(Options()).installed():
         kernel = build()
     found = manifest(kernel)
     assert found is not None
     assert found.failure == failing_pass
     assert found.sections == ()
-    assert kernel.asm["ptx"].replace("\n", "") != ""
+    assert kernel.asm["ptx"] == bare.asm["ptx"]
     assert getattr(kernel.metadata, "profile_scratch_size", 0) == 0
-    assert "%clock" not in kernel.asm["ptx"]
 
 
 def test_what_triton_rejects_is_reported_with_the_op(
