@@ -11,10 +11,10 @@ from pathlib import Path
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, ParamSpec
 
-from profscope.errors import SessionError
+from profscope.errors import ProfscopeError, SessionError
 from profscope.installed import require
 from profscope.options import Options
-from profscope.profiles import Profile, Questions
+from profscope.profiles import Profile, Questions, held
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -42,6 +42,15 @@ class Session(Questions):
         self._profile: tuple[tuple[int, int], Profile] | None = None  # by launches recorded and seen
         self._lock = threading.Lock()
         self._open = False
+
+    def __repr__(self) -> str:
+        if self._open:  # to count what has come since would mean to wait for the device
+            so_far = "not read yet" if self._profile is None else f"{held(self._profile[1])} when last read"
+            return f"<Session: open, {so_far}>"
+        try:
+            return f"<Session: closed, {held(self.profile)}>"
+        except ProfscopeError as error:
+            return f"<Session: {error}>"
 
     def __enter__(self) -> Session:
         if self._running is not None:

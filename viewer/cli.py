@@ -7,18 +7,27 @@ import argparse
 import re
 import sys
 from collections.abc import Sequence
-from pathlib import Path
 
 from instrument_passes.command import run
+from profscope.errors import OptionError
 from profscope.version import __version__
 from viewer.units import UNITS
+from viewer.zoom import Zoom, parse_zoom
 
 __all__ = ["main"]
 
 EPILOG = """\
-Durations have three significant digits; --json has them exact. Self time is
-what a span's synchronous children leave of it; share is self time over the
-kernel's warp time, which is the sum of all its warps' run times.
+Kernels stand in the order of the time that their launches took, scopes in that
+of their self time, the tree in program order. Self time is what a span's
+synchronous children leave of it; share is self time over the kernel's warp
+time, which is the sum of all its warps' run times. Durations have three
+significant digits; --json has them exact. Short lines leave columns out;
+--width 120 has all.
+
+examples:
+  profscope-view trace.json --kernel matmul --launch 3
+  profscope-view trace.json --zoom 1us:2us --warp 0
+  zcat trace.json.gz | profscope-view - --json
 
 exit status: 0 shown; 1 the trace cannot be read or has nothing of what was
 asked for; 2 wrong usage
@@ -46,19 +55,24 @@ def _parser() -> argparse.ArgumentParser:
     )
     parser.add_argument(
         "trace",
-        type=Path,
-        help="a trace of profscope (.pftrace or .json, or either .gz), torch.profiler or Proton",
+        help="a trace of profscope (.pftrace or .json, or either .gz), torch.profiler or Proton; "
+        "- is standard input",
     )
-    parser.add_argument("--kernel", type=_pattern, metavar="REGEX", help="only kernels whose name matches")
-    chosen = parser.add_argument_group(
-        "timeline", "by default the kernel with most warp time, its median CTA"
+    chosen = parser.add_argument_group("selection", "restricts all that is shown")
+    chosen.add_argument("--kernel", type=_pattern, metavar="REGEX", help="kernels whose name matches")
+    chosen.add_argument("--variant", type=_count, metavar="N", help="launches of this configuration")
+    chosen.add_argument("--launch", type=_count, metavar="N", help="this launch")
+    chosen.add_argument("--cta", type=_count, metavar="N", help="this CTA (linear id) of each launch")
+    chosen.add_argument("--sm", type=_count, metavar="N", help="what ran on this SM")
+    chosen.add_argument("--warp", type=_count, metavar="N", help="this warp of each CTA")
+    drawn = parser.add_argument_group(
+        "timeline", "of the median CTA of the first kernel in the list; --launch and --cta choose another"
     )
-    chosen.add_argument("--launch", type=int, metavar="N", help="draw a CTA of this launch")
-    chosen.add_argument("--cta", type=int, metavar="N", help="draw this CTA (linear id)")
-    chosen.add_argument("--sm", type=int, metavar="N", help="draw a CTA that ran on this SM")
-    chosen.add_argument("--warp", type=int, metavar="N", help="draw this warp alone")
-    chosen.add_argument(
-        "--zoom", metavar="A:B", help="draw only this part of the CTA's time, e.g. 1.5us:3us or 900:2k"
+    drawn.add_argument(
+        "--zoom",
+        type=_zoom,
+        metavar="A:B",
+        help="draw only this part of the CTA's time: 1us:2us, in cycles 900:2k, and 900: to its end",
     )
     form = parser.add_argument_group("form")
     form.add_argument("--unit", choices=UNITS, help="default: ns; cycles for an emulated trace")
@@ -73,11 +87,19 @@ def _parser() -> argparse.ArgumentParser:
     return parser
 
 
-def _pattern(text: str) -> "re.Pattern[str]":
+def _pattern(text: str) -> str:
     try:
-        return re.compile(text)
+        re.compile(text)
     except re.error as error:
         raise argparse.ArgumentTypeError(f"not a regular expression: {error}") from None
+    return text
+
+
+def _zoom(text: str) -> Zoom:
+    try:
+        return parse_zoom(text)
+    except OptionError as error:
+        raise argparse.ArgumentTypeError(str(error)) from None
 
 
 def _count(text: str) -> int:

@@ -7,6 +7,7 @@ from rich.cells import cell_len
 from rich.text import Text
 
 from viewer.cells import fit, pad
+from viewer.grid import heading
 from viewer.timeline import LegendEntry, Timeline
 from viewer.units import STEPS, duration_text, printable, share_text
 
@@ -22,7 +23,8 @@ TICK_CELLS = 12
 def render_timeline(timeline: Timeline, width: int) -> list[Text]:
     """Lines of a timeline whose lanes have `width - LABEL_WIDTH` cells."""
     styles = _styles(timeline.legend)
-    lines = [_title(timeline), Text(" " * LABEL_WIDTH + _scale(timeline, width - LABEL_WIDTH), style="dim")]
+    lines = heading(printable(timeline.kernel), _title(timeline), width)
+    lines.append(Text(" " * LABEL_WIDTH + _scale(timeline, width - LABEL_WIDTH), style="dim"))
     for lane in timeline.lanes:
         label = f"  {printable(lane.scope)}" if lane.scope else f"warp {lane.warp}"
         line = Text(pad(fit(label, LABEL_WIDTH - 1), LABEL_WIDTH), style="dim")
@@ -32,13 +34,11 @@ def render_timeline(timeline: Timeline, width: int) -> list[Text]:
     return [*lines, *_legend(timeline.legend, styles, width)]
 
 
-def _title(timeline: Timeline) -> Text:
+def _title(timeline: Timeline) -> list[str]:
     unit = "" if timeline.unit == "ns" else " cycles"
-    place = f"launch {timeline.launch}, CTA {timeline.cta} on SM {timeline.sm}"
-    title = f"{place}: {duration_text(timeline.duration, timeline.unit)}{unit}"
-    if timeline.candidates > 1:
-        title += f", the median of {timeline.candidates:,} CTAs"
-    return Text.assemble((printable(timeline.kernel), "bold"), "  ", (title, "dim"))
+    place = f"CTA {timeline.cta} on SM {timeline.sm}"
+    parts = [f"launch {timeline.launch}", f"{place}: {duration_text(timeline.duration, timeline.unit)}{unit}"]
+    return parts + ([f"the median of {timeline.candidates:,} CTAs"] if timeline.candidates > 1 else [])
 
 
 def _scale(timeline: Timeline, cells: int) -> str:

@@ -145,8 +145,8 @@ def render_tree(tree: ScopeTree, width: int) -> list[Text]:
         ]
         rows.append([name, source, count_text(node.count), *figures, printable(node.text)])
     styles = ["bold" if node.depth == 0 else "dim" if (node.share or 0) < 0.01 else "" for node in tree.nodes]
-    columns = [Column("scope", "name"), Column("source", "path")]
-    columns += [*map(Column, ("count", "total", "share", "mean")), Column("", "name")]
+    columns = [Column("scope", "name"), Column("source", "path", spare=1), Column("count"), Column("total")]
+    columns += [Column("share"), Column("mean", spare=2), Column("", "name", spare=3)]
     lines = grid(columns, rows, styles, width)
     if tree.omitted:
         lines.append(Text(f"{tree.omitted} more scopes; --top 0 shows them", style="dim"))

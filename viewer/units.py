@@ -3,17 +3,12 @@
 The command line reads its options with this: so it imports nothing heavy.
 """
 
-import re
-
-from profscope.errors import OptionError
-
 __all__ = [
     "STEPS",
     "UNITS",
     "bytes_text",
     "count_text",
     "duration_text",
-    "parse_range",
     "printable",
     "rate_text",
     "share_text",
@@ -26,9 +21,7 @@ STEPS = {
     "cycles": (("", 1), ("k", 10**3), ("M", 10**6), ("G", 10**9)),
 }
 
-
 BYTES = (("GiB", 1 << 30), ("MiB", 1 << 20), ("KiB", 1 << 10))
-RANGE_PART = re.compile(r"(\d+(?:\.\d*)?)([a-zA-Z]*)")
 
 
 def duration_text(value: float, unit: str) -> str:
@@ -81,18 +74,3 @@ def printable(text: str) -> str:
     return "".join(
         char if char.isprintable() else char.encode("unicode_escape").decode("ascii") for char in text
     )
-
-
-def parse_range(text: str, unit: str) -> tuple[int, int]:
-    """A range of time such as "1.5us:3us" or, in cycles, "900:2k". Raises OptionError for anything else."""
-    parts = [RANGE_PART.fullmatch(part.strip()) for part in text.split(":")]
-    scale = dict(STEPS[unit])
-    values = [
-        round(float(part[1]) * scale[part[2] or STEPS[unit][0][0]])
-        for part in parts
-        if part and (part[2] or STEPS[unit][0][0]) in scale
-    ]
-    if len(values) != 2 or len(parts) != 2 or values[0] >= values[1]:
-        example = "1.5us:3us" if unit == "ns" else "900:2k"
-        raise OptionError(f"not a range of time in {unit}: {text!r}; write it like {example}")
-    return values[0], values[1]

@@ -2,38 +2,48 @@
 
 import argparse
 import json
-import re
 import sys
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, fields
 
-import numpy as np
 from rich.console import Console
 from rich.text import Text
 
-from profscope.errors import TraceError
-from profscope.profiles import Profile, load
+from viewer.cells import wrap
+from viewer.coverage import advice, bare_kernels
 from viewer.drawing import LABEL_WIDTH, render_timeline
 from viewer.header import Header, make_header, render_header
+from viewer.input import read
 from viewer.kernels import KernelRow, make_kernels, render_kernels
-from viewer.select import choose_cta
+from viewer.select import Selection, choose_cta, select
 from viewer.source import source_lines
 from viewer.table import KernelTable, make_tables, render_table
 from viewer.timeline import Timeline, make_timeline
 from viewer.tree import ScopeTree, make_trees, render_tree
-from viewer.units import parse_range
+from viewer.units import printable
 
 __all__ = ["View", "show"]
 
 DETAILED_KERNELS = 5
-"""Kernels shown with table and tree: those with most warp time."""
+"""Kernels shown with table and tree: those that took longest."""
+
+BARE_NAMES = 3
+"""Kernels without spans inside that are named; the rest are counted."""
+
+NO_SPANS = "No spans were recorded in these launches; see the notes and dropped records."
 
 
 @dataclass(frozen=True)
 class View:
-    """All that is shown; tables and trees are of the same kernels, `omitted` further kernels have none."""
+    """All that is shown. Kernels are in one order everywhere: by the time that their launches took.
+
+    bare: kernels with no span inside their own; advice: what would record some, "" if that is not known.
+    tables and trees are of the same kernels; `omitted` further ones with spans inside have none.
+    """
 
     header: Header
     kernels: list[KernelRow]
+    bare: list[str]
+    advice: str
     tables: list[KernelTable]
     trees: list[ScopeTree]
     omitted: int
@@ -58,46 +68,27 @@ def show(options: argparse.Namespace) -> None:
 
 
 def _view(options: argparse.Namespace, width: int) -> View:
-    profile = load(options.trace)
+    trace = read(options.trace)
+    selection = Selection(**{each.name: getattr(options, each.name) for each in fields(Selection)})
+    profile = select(trace.profile, selection)
     unit = options.unit or ("cycles" if profile.emulated else "ns")
-    header = make_header(profile, options.trace.name)
-    if options.kernel is not None:
-        profile = _only_kernels(profile, options.kernel)
-    tables = make_tables(profile, unit, options.top)
-    lines = source_lines(options.trace)
+    kernels = make_kernels(profile, unit)
+    order = [row.kernel for row in kernels]
+    tables = make_tables(profile, unit, options.top, order)
     detailed = tables[:DETAILED_KERNELS]
+    lines = source_lines(trace.written_s)
+    choice = choose_cta(profile.df, order)
     return View(
-        header=header,
-        kernels=make_kernels(profile, unit),
+        header=make_header(profile, trace.name, selection, len(trace.profile.df)),
+        kernels=kernels,
+        bare=bare_kernels(profile, order),
+        advice=advice(profile.metadata.get("options") or {}),
         tables=detailed,
         trees=make_trees(profile, [table.kernel for table in detailed], unit, options.top, lines),
         omitted=len(tables) - len(detailed),
-        timeline=_timeline(profile, options, unit, width),
-    )
-
-
-def _timeline(profile: Profile, options: argparse.Namespace, unit: str, width: int) -> Timeline | None:
-    """The timeline asked for; None where a trace of another tool knows no CTAs."""
-    if profile.df.empty or (profile.df["cta"] < 0).all():
-        return None
-    choice = choose_cta(profile.df, options.launch, options.cta, options.sm, options.warp)
-    zoom = parse_range(options.zoom, unit) if options.zoom else None
-    return make_timeline(profile, choice, unit, width - LABEL_WIDTH, options.warp, zoom)
-
-
-def _only_kernels(profile: Profile, pattern: "re.Pattern[str]") -> Profile:
-    """The profile of the kernels whose name matches. Raises TraceError when there is none."""
-    names = profile.df["kernel"].cat.categories
-    wanted = [name for name in names if pattern.search(name)]
-    if not wanted:
-        raise TraceError(f"no kernel matches {pattern.pattern!r}; there are: {', '.join(names) or 'none'}")
-    kept = profile.df["kernel"].isin(wanted).to_numpy()
-    row = np.append(np.cumsum(kept) - 1, -1)  # where -1 looks, a root's parent
-    df = profile.df[kept].reset_index(drop=True)
-    for name in ("parent", "wait"):
-        df[name] = row[df[name].to_numpy()]
-    return Profile(
-        df, profile.launches[profile.launches["kernel"].isin(wanted)].reset_index(drop=True), profile.metadata
+        timeline=None
+        if choice is None
+        else make_timeline(profile, choice, unit, width - LABEL_WIDTH, options.zoom),
     )
 
 
@@ -105,6 +96,8 @@ def _render(view: View, width: int, most: int) -> list[Text]:
     lines = render_header(view.header, width)
     if view.kernels:
         lines += [Text(), *render_kernels(view.kernels, width, most)]
+    if view.bare and view.advice:
+        lines += [Text(line) for line in wrap(_bare(view), width)]
     for table, tree in zip(view.tables, view.trees, strict=True):
         lines += [Text(), *render_table(table, width), Text(), *render_tree(tree, width)]
     if view.omitted:
@@ -112,8 +105,13 @@ def _render(view: View, width: int, most: int) -> list[Text]:
     if view.timeline is not None:
         lines += [Text(), *render_timeline(view.timeline, width)]
     elif view.header.launches and not view.header.spans:
-        lines += [
-            Text(),
-            Text("No spans were recorded in these launches; see the notes and dropped records."),
-        ]
+        lines += [Text(), *(Text(line, style="bold") for line in wrap(NO_SPANS.split(), width))]
     return lines
+
+
+def _bare(view: View) -> list[str]:
+    """The words of a sentence on the kernels that have no span inside."""
+    names = [printable(name) for name in view.bare[:BARE_NAMES]]
+    if len(view.bare) > len(names):
+        names.append(f"{len(view.bare) - len(names)} more")
+    return f"No spans inside {', '.join(names)}; {view.advice}.".split(" ")
