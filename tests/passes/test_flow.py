@@ -1,4 +1,4 @@
-"""The walk along the control flow, with another lowering than that to rows: it counts records in a register."""
+"""The walk along the control flow, with a lowering of its own: it counts records in a register."""
 
 from __future__ import annotations
 
