@@ -1,4 +1,4 @@
-"""What a launch tells its kernel, in the low bits of the buffer's address: part of the record format.
+"""What a launch tells its kernel in the low bits of the buffer's address: part of the format of `records.py`.
 
 Apart from that, so that options and selections can be checked without numpy.
 """

@@ -21,8 +21,9 @@ from instrument_passes.ir.tokens import quote, unquote
 from instrument_passes.lowering.area import Area
 from instrument_passes.lowering.builder import Placeholders, SectionBuilder
 from instrument_passes.lowering.calls import expand_calls
+from instrument_passes.lowering.program import Program
 from instrument_passes.lowering.values import expand_values
-from instrument_passes.lowering.weave import Weaver
+from instrument_passes.lowering.weave import weave_kernel, weave_partition
 from instrument_passes.manifest import ATTRIBUTE, Manifest, layout
 from instrument_passes.passes.base import Pass, PassContext, register
 from instrument_passes.records import align
@@ -89,30 +90,24 @@ class LowerRecords(Pass):
         expand_values(module)
         calls, left_out = expand_calls(module, kernel)
         notes = (*notes_of(module), *said, *left_out)
-        holes = Placeholders()
+        program = Program(
+            module, kernel, target, Placeholders(), selection, calls,
+            marked=bool(specialised), wide=context.triton >= (3, 8), static_records=context.buffer,
+        )  # fmt: skip
         area = Area.fresh(module)
         body = SectionBuilder(0, "kernel", base_warps)
-        sections = [body]
-        groups = [0]
+        sections, groups = [body], [0]
         for group, op in enumerate(specialised, start=1):
             for index, own_warps in enumerate(_partition_warps(op)):
                 sections.append(SectionBuilder(len(sections), f"partition{index}", own_warps))
                 groups.append(group)
-
-        def weaver(section: SectionBuilder, area: Area) -> Weaver:
-            marked = bool(specialised)
-            return Weaver(
-                module, target, section, area, holes, selection, calls,
-                marked=marked, wide=context.triton >= (3, 8), static_records=context.buffer,
-            )  # fmt: skip
-
-        weaver(body, area).weave_kernel(kernel)
+        weave_kernel(program, body, area)
         rest = iter(sections[1:])
         for op in specialised:
             addresses = warp_specialize.add_capture(op, area.address, "i64")
             flags = warp_specialize.add_capture(op, area.settled, "i32")
             for region, address, flag in zip(op.regions[1:], addresses, flags, strict=True):
-                weaver(next(rest), Area(address, flag)).weave_partition(region)
+                weave_partition(program, next(rest), Area(address, flag), region)
         placed, fixed_bytes, ring_bytes = layout([s.finish() for s in sections], groups)
         manifest = Manifest(
             kernel.symbol or "",
@@ -124,7 +119,7 @@ class LowerRecords(Pass):
             notes,
             selection=selection,
         )
-        holes.fill(module, manifest)
+        program.holes.fill(module, manifest)
         module.set_attr(ATTRIBUTE, quote(manifest.to_json()))
 
     def _selection(self, warps: int) -> Selection:
