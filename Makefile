@@ -17,9 +17,6 @@ TORCH := torch==2.13.0
 TRITON := triton==3.7.1
 MATRIX := 3.6.0 3.8.0 3.9.0
 
-# Tests run in two processes, each file in one of them: its tests share what they compile and run.
-TWO := -n 2 --dist loadfile
-
 # Where torch and Triton are installed, if they are and see a GPU. (A venv made from a venv does not see the
 # outer one's packages, so the path is handed on.)
 FIND_GPU := import os, sys, torch, triton; torch.cuda.is_available() or sys.exit(1); \
@@ -34,7 +31,7 @@ demo: $(RUNTIME)
 	$(BIN)/profscope-view trace.json
 
 test: lint types
-	$(BIN)/python -m pytest -q $(TWO)
+	$(BIN)/python -m pytest -q
 
 lint: $(DEV)
 	$(BIN)/ruff check .
@@ -51,7 +48,7 @@ matrix: $(MATRIX:%=matrix-%)
 # One Triton alone, first on the path; pytest stops if another one is imported.
 # (A static pattern: make looks for no implicit rule for a phony target.)
 $(MATRIX:%=matrix-%): matrix-%: .matrix/%/.installed
-	PYTHONPATH=.matrix/$* $(BIN)/python -m pytest -q $(TWO) -p no:cacheprovider --expect-triton $*
+	PYTHONPATH=.matrix/$* $(BIN)/python -m pytest -q -p no:cacheprovider --expect-triton $*
 
 .matrix/%/.installed: $(DEV)
 	rm -rf .matrix/$*
