@@ -38,8 +38,13 @@ def pytest_report_header() -> str:
 
 @pytest.fixture(scope="session", autouse=True)
 def triton_cache(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
-    """Triton's cache folder, new in each run: nothing compiled by another version of the passes is found."""
-    folder = tmp_path_factory.mktemp("triton-cache")
+    """Triton's cache folder, new in each run: nothing compiled by another version of the passes is found.
+
+    Processes that share a run (pytest -n) share the folder: what one has compiled, the others load.
+    """
+    base = tmp_path_factory.getbasetemp()
+    folder = (base.parent if "PYTEST_XDIST_WORKER" in os.environ else base) / "triton-cache"
+    folder.mkdir(exist_ok=True)
     with pytest.MonkeyPatch.context() as patch:
         patch.setenv("TRITON_CACHE_DIR", str(folder))
         yield folder

@@ -132,6 +132,18 @@ def _parsed(text: str) -> Module | IRError:
         return error
 
 
+def _check(text: str) -> None:
+    """Damaged text is refused with the line, or read as it stands."""
+    module = _parsed(text)
+    if isinstance(module, IRError):
+        assert module.file == "damaged.ttgir"
+        assert 1 <= module.line <= text.count("\n") + 1
+        return
+    assert str(module) == text
+    _read_everything(module)
+    assert str(module) == text
+
+
 def _read_everything(module: Module) -> None:
     """Ask each op all there is to ask; damaged text may be refused, but with an IRError."""
     for op in module.walk():
@@ -142,8 +154,8 @@ def _read_everything(module: Module) -> None:
                 assert [value.owner for value in block.args] == [block] * len(block.args)
         assert len(op.results) == len(op.header.result_names)
         assert len(op.operand_types) == len(op.operands)
-        assert op.successors is not None
-        assert op.attributes is not None
+        assert all(label.startswith("^") for label, _ in op.successors)
+        assert all(key and value for key, value in op.attributes.items())
         for read in (_location, for_op.read, warp_specialize.partitions):
             with contextlib.suppress(IRError):
                 read(op)
@@ -180,14 +192,7 @@ def test_damaged_modules(data: st.DataObject) -> None:
             + data.draw(st.sampled_from(["", *TRICKY]) | st.text(max_size=3))
             + text[start + length :]
         )
-    module = _parsed(text)
-    if isinstance(module, IRError):
-        assert module.file == "damaged.ttgir"
-        assert 1 <= module.line <= text.count("\n") + 1
-        return
-    assert str(module) == text
-    _read_everything(module)
-    assert str(module) == text
+    _check(text)
 
 
 @settings(deadline=None, max_examples=300)
@@ -198,11 +203,7 @@ def test_damaged_modules(data: st.DataObject) -> None:
 )
 def test_pieces_in_any_order(body: str) -> None:
     text = "module {\n" + body + "\n}\n"
-    module = _parsed(text)
-    if isinstance(module, IRError):
-        return
-    assert str(module) == text
-    _read_everything(module)
+    _check(text)
 
 
 _identifiers = st.from_regex(r"[a-z][a-z0-9_$.]{0,6}", fullmatch=True)

@@ -68,7 +68,10 @@ def test_no_area_outgrows_what_a_kernel_can_count(manifest: Manifest, segments: 
     assert bits.ring_log2 == MAX_RING_LOG2 or large.cta_bytes(bits.ring_log2 + 1) > MAX_AREA_BYTES
 
 
-@given(programs=st.lists(manifests, min_size=1, max_size=3), ctas=st.integers(1, 64))
+large = manifests.map(lambda manifest: replace(manifest, warps=64, ring_bytes=manifest.ring_bytes * 64))
+
+
+@given(programs=st.lists(manifests | large, min_size=1, max_size=3), ctas=st.integers(1, 64))
 def test_programs_that_share_a_tag_all_get_room(programs: list[Manifest], ctas: int) -> None:
     skipped: list[str] = []
     backend = Backend("cpu", dict, lambda: Machine(4, 32))
