@@ -5,12 +5,19 @@ from __future__ import annotations
 import os
 import subprocess
 import sys
+import tomllib
 from collections.abc import Callable
+from pathlib import Path
 
 import pytest
+import torch
+import triton
 
+import profscope
 from instrument_passes import command
+from profscope import __main__ as overview
 from profscope import errors
+from profscope.demo import __main__ as demo
 
 TOOLS = {
     "profscope-view": ["-m", "viewer", "--help"],
@@ -75,3 +82,28 @@ def test_errors_become_exit_codes_and_one_line(
 def test_a_mistake_in_the_tool_is_not_hidden() -> None:
     with pytest.raises(KeyError):
         command.run("tool", raising(KeyError("x")))
+
+
+def test_the_overview_says_what_there_is(capsys: pytest.CaptureFixture[str]) -> None:
+    assert overview.main([]) == 0
+    said = " ".join(capsys.readouterr().out.split())
+    for text in (
+        f"profscope {profscope.__version__}: ",
+        f"triton {triton.__version__} torch {torch.__version__.partition('+')[0]}",
+        f"gpu {'yes: ' if torch.cuda.is_available() else 'no: torch finds none'}",
+        "emulator yes: runs PTX for sm_80 on the CPU",
+        "triton installed, to record kernels",
+    ):
+        assert text in said
+    pyproject = tomllib.loads((Path(__file__).parents[1] / "pyproject.toml").read_text())
+    for script in pyproject["project"]["scripts"]:
+        assert f" {script} " in said
+
+
+def test_the_demo_writes_a_trace_of_two_kernels(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(demo, "GPU_SIZES", (64, 64, 64, 32))
+    monkeypatch.setattr(demo, "EMULATOR_SIZES", (64, 64, 64, 32))
+    assert demo.main([str(tmp_path / "trace.json")]) == 0
+    profile = profscope.load(tmp_path / "trace.json")
+    assert profile.launches["kernel"].tolist() == ["softmax_kernel", "matmul_kernel"]
+    assert not profile.df.empty

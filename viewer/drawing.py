@@ -26,12 +26,17 @@ def render_timeline(timeline: Timeline, width: int) -> list[Text]:
     lines = heading(printable(timeline.kernel), _title(timeline), width)
     lines.append(Text(" " * LABEL_WIDTH + _scale(timeline, width - LABEL_WIDTH), style="dim"))
     for lane in timeline.lanes:
-        label = f"  {printable(lane.scope)}" if lane.scope else f"warp {lane.warp}"
+        label = f"  {_beside(lane.scope)}" if lane.scope else f"warp {lane.warp}"
         line = Text(pad(fit(label, LABEL_WIDTH - 1), LABEL_WIDTH), style="dim")
         for symbol, cells in groupby(lane.cells):
             line.append("".join(cells), style=styles.get(symbol, "default"))
         lines.append(line)
     return [*lines, *_legend(timeline.legend, styles, width)]
+
+
+def _beside(scope: str) -> str:
+    """The name of a lane below its warp's: of "async copy k in flight" what tells it from others."""
+    return printable(scope.removeprefix("async ").removesuffix(" in flight"))
 
 
 def _title(timeline: Timeline) -> list[str]:
@@ -75,7 +80,8 @@ def _legend(legend: list[LegendEntry], styles: dict[str, str], width: int) -> li
     """Entries in columns, read down."""
     texts = []
     for entry in legend:
-        name = printable(entry.scope) + (f":{entry.line}" if entry.line else "")
+        is_named_by_line = not entry.line or entry.scope.endswith(f" L{entry.line}")
+        name = printable(entry.scope) + ("" if is_named_by_line else f":{entry.line}")
         own = " itself" if entry.kind in ("kernel", "loop", "iteration") else ""
         share = (
             "in flight"

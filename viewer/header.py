@@ -119,7 +119,8 @@ def _size(header: Header) -> list[str]:
         (header.ctas, "CTA", "CTAs"),
         (header.spans, "span", "spans"),
     )
-    size = [f"{count_text(count)} {one if count == 1 else many}" for count, one, many in counts]
+    known = [each for each in counts if each[0] or each[1] != "CTA"]  # other tools' traces may not say
+    size = [f"{count_text(count)} {one if count == 1 else many}" for count, one, many in known]
     return [f"{header.trace}: {size[0]}", *size[1:]]
 
 

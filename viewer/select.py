@@ -49,6 +49,8 @@ def select(profile: Profile, selection: Selection) -> Profile:
     parts = {name: value for name in ("cta", "sm", "warp") if (value := getattr(selection, name)) is not None}
     for name, value in parts.items():
         numbers = profile.df[name].to_numpy()
+        if kept.any() and (numbers[kept] < 0).all():
+            raise TraceError(f"--{name} {value}: this trace does not say which {name} a span is of")
         if not (kept & (numbers == value)).any():
             raise TraceError(f"no spans for {name} {value}; there are: {_ranges(numbers[kept])}")
         kept = kept & (numbers == value)

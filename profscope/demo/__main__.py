@@ -12,6 +12,10 @@ from instrument_passes.command import run
 
 __all__ = ["main"]
 
+GPU_SIZES = (8192, 4096, 2048, 128)
+EMULATOR_SIZES = (1024, 1024, 512, 64)
+"""Rows and columns of the softmax; side and block of the matrix product."""
+
 _EPILOG = """\
 It runs on the GPU where there is one, else on the emulator, with smaller inputs.
 Then look at the trace:
@@ -45,7 +49,7 @@ def _main(options: argparse.Namespace) -> int:
     from profscope.demo.kernels import matmul, softmax
 
     gpu = torch.cuda.is_available()
-    rows, cols, side, block = (8192, 4096, 2048, 128) if gpu else (1024, 1024, 512, 64)
+    rows, cols, side, block = GPU_SIZES if gpu else EMULATOR_SIZES
     device = "cuda" if gpu else "cpu"
     torch.manual_seed(0)
     x = torch.randn(rows, cols, device=device)

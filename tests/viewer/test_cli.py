@@ -162,7 +162,12 @@ def test_json_is_bounded(tmp_path: Path) -> None:
 
 
 def test_other_tools_traces_are_shown() -> None:
-    assert "sm80_xmma_gemm" in run(str(SAMPLES / "kineto.json")).stdout
+    kineto = run(str(SAMPLES / "kineto.json"))
+    assert "sm80_xmma_gemm" in kineto.stdout
+    assert "CTA" not in kineto.stdout.splitlines()[0], "it does not say"
+    assert run(str(SAMPLES / "kineto.json"), "--cta", "3").stderr == (
+        "profscope-view: --cta 3: this trace does not say which cta a span is of\n"
+    )
     inside = run(str(SAMPLES / "proton_inside.chrome_trace")).stdout
     assert "├ load" in inside
     assert "warp 3" in inside

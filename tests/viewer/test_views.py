@@ -275,7 +275,22 @@ def test_loops_are_told_apart_without_colour() -> None:
         ("loop L9", "loop", 1, 0, 40, 70),
         ("iteration", "iteration", 2, 3, 50, 60),
     ]
-    assert draw(story(rows), 8) == [("", ".-::=:=.")]
+    profile = story(rows)
+    assert draw(profile, 8) == [("", ".-::=:=.")]
+    legend = make_timeline(profile, chosen(profile), "ns", 8, None).legend
+    assert {entry.symbol: entry.scope for entry in legend if entry.kind == "loop"} == {
+        "-": "loop L3",
+        "=": "loop L9",
+    }
+
+
+def test_lanes_of_asynchronous_work_are_named_by_what_tells_them_apart() -> None:
+    rows = [("k", "kernel", 0, -1, 0, 80), ("async copy k in flight", "async", 1, 0, 10, 40)]
+    rows.append(("async copy v in flight", "async", 1, 0, 20, 60))
+    profile = story(rows)
+    timeline = make_timeline(profile, chosen(profile), "ns", 8, None)
+    labels = [line.plain[:LABEL_WIDTH].rstrip() for line in render_timeline(timeline, 18)]
+    assert labels[-6:-3] == ["warp 0", "  copy k", "  copy v"]
 
 
 def test_more_frames_than_symbols_share_the_last() -> None:
