@@ -92,15 +92,18 @@ def held(tables: Tables) -> str:
     return ", ".join([*texts, backend])
 
 
-def load(path: str | Path) -> Profile:
+def load(path: str | Path, *, verify: bool = True) -> Profile:
     """Read a trace: one saved by profscope, exactly, whatever its name; a Kineto or Proton Chrome trace as
     far as it goes; or what a session with `spool=` wrote: its file, or its folder if there is one file in it.
+
+    verify: refuse a trace saved by profscope whose data are no longer those that were saved, by the digest in
+    it. With False they are taken as they are, where they can be read at all.
 
     Raises TraceError, in one line saying what the file is, for anything else.
     """
     from profscope.traces.loading import load as load_tables
 
-    return Profile.of(load_tables(path))
+    return Profile.of(load_tables(path, verify=verify))
 
 
 @cache

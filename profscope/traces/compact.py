@@ -32,7 +32,20 @@ PIECE_ROWS = 1 << 17
 NOISY = (*SITE_ORDERED, "start_ns", "end_ns")
 """Streams with runs but no repeats (see `pack`)."""
 
+FEW_LEVELS = 32
+"""Up to so deep going level by level is faster; a kernel nests 4 to 10 deep."""
+
 CATEGORIES = ("kernel", "scope", "kind", "file")
+
+ROW_STREAMS = ("site", "depth", "iteration", *SITE_ORDERED, "start_ns", "end_ns")
+RUN_STREAMS = (
+    "run_length",
+    *(f"run_{name}" for name in RUN_COLUMNS),
+    "clock_ns",
+    "clock_fraction",
+    "clock_rate",
+)
+STREAMS = (*ROW_STREAMS, *RUN_STREAMS, "parent", "wait_row", "wait_after")
 
 
 def encode(df: pd.DataFrame, site: Ints, table: pd.DataFrame, pool: Executor) -> Callable[[], dict[str, Any]]:
@@ -60,12 +73,18 @@ def encode(df: pd.DataFrame, site: Ints, table: pd.DataFrame, pool: Executor) ->
     }
 
 
-def decode(data: dict[str, Any], pool: Executor) -> pd.DataFrame:
-    """The span table `encode` was given.
+def decode(data: dict[str, Any], pool: Executor, most_cells: int) -> pd.DataFrame:
+    """The span table `encode` was given; it may have so many values over all its columns.
 
-    Raises KeyError, TypeError, ValueError or zlib.error for damaged data.
+    Raises KeyError, TypeError, ValueError or zlib.error for damaged data, in memory that `most_cells` bounds.
     """
-    rows = data["rows"]
+    rows, payloads = data["rows"], data.get("payloads", {})
+    lengths = [piece["streams"]["site"]["count"] for piece in data["pieces"]]
+    if sum(lengths) != rows or min(lengths, default=0) < 0:
+        raise ValueError(f"the columns do not have {rows} rows")
+    width = len(SPAN_DTYPES) + len(payloads)
+    if rows * width > most_cells:
+        raise ValueError(f"{rows} rows of {width} columns, in a file that can hold {most_cells} values")
     table = np.array(data["sites"], np.int64).reshape(-1, len(SITE_COLUMNS))
     asynchronous = np.zeros(max(1, len(table)), np.bool_)
     kinds = data["categories"]["kind"]["values"]
@@ -74,9 +93,6 @@ def decode(data: dict[str, Any], pool: Executor) -> pd.DataFrame:
         name: np.empty(rows, np.int32 if dtype == "category" else dtype)
         for name, dtype in SPAN_DTYPES.items()
     }
-    lengths = [piece["streams"]["site"]["count"] for piece in data["pieces"]]
-    if sum(lengths) != rows:
-        raise ValueError(f"the columns do not have {rows} rows")
     begins = np.cumsum([0, *lengths]).tolist()
 
     def fill(piece: dict[str, Any], begin: int) -> None:
@@ -91,7 +107,9 @@ def decode(data: dict[str, Any], pool: Executor) -> pd.DataFrame:
     for name in CATEGORIES:
         columns[name] = _categorical(columns[name], data["categories"][name])
     frame = spans_frame(columns)
-    for name, payload in data.get("payloads", {}).items():
+    for name, payload in payloads.items():
+        if name in SPAN_DTYPES:
+            raise ValueError(f"a payload named {name}, as a column is")
         frame[name] = _payload_column(payload, rows)
     return frame
 
@@ -140,18 +158,17 @@ def _encode_piece(column: dict[str, Any], begin: int) -> dict[str, Any]:
 
 def _decode_piece(piece: dict[str, Any], begin: int, asynchronous: NDArray[np.bool_]) -> dict[str, Ints]:
     """The columns of a piece and `site`. `asynchronous` says it of each site."""
-    stream = {name: unpack(packed) for name, packed in piece["streams"].items()}
+    stream = _unpacked(piece["streams"], begin)
     lengths, site, depth = stream["run_length"], stream["site"], stream["depth"]
     rows = np.arange(begin, begin + len(site))
-    if lengths.sum() != len(rows) or any(len(stream[name]) != len(rows) for name in ("depth", "end_ns")):
-        raise ValueError(f"the columns do not have {len(rows)} rows from row {begin} on")
     order = stable_order(site)
     for name in SITE_ORDERED:
         in_rows = np.empty(len(rows), np.int64)
         in_rows[order] = stream[name]
         stream[name] = in_rows
     columns = {name: np.repeat(_sums(stream[f"run_{name}"]), lengths) for name in RUN_COLUMNS}
-    waited, duration = _sums(stream["wait_row"]), stream["duration_cycles"]
+    duration = stream["duration_cycles"]
+    waited = _places(stream["wait_row"], len(rows))
     ended, by = _ended(waited, stream["wait_after"], len(rows))
     known = duration.copy()
     known[ended] = 0
@@ -169,6 +186,30 @@ def _decode_piece(piece: dict[str, Any], begin: int, asynchronous: NDArray[np.bo
     columns |= {"site": site, "depth": depth, "iteration": _sums(stream["iteration"]), "parent": parent}
     columns |= {"start_cycle": start, "duration_cycles": duration, "wait": wait}
     return columns | {"start_ns": start_ns, "duration_ns": end_ns - start_ns}
+
+
+def _unpacked(streams: dict[str, Any], begin: int) -> dict[str, Ints]:
+    """The streams of a piece, as long as they must be. Raises ValueError where one is not."""
+    rows = streams["site"]["count"]
+    stream = {name: unpack(streams[name], rows) for name in STREAMS if name in streams}
+    runs = len(stream["run_length"])
+    wanted = dict.fromkeys(ROW_STREAMS, rows) | dict.fromkeys(RUN_STREAMS, runs)
+    wanted |= {"wait_after": len(stream["wait_row"])} | ({"parent": rows} if "parent" in stream else {})
+    inside = (stream["run_length"] >= 0) & (stream["run_length"] <= rows)  # so that the sum cannot wrap
+    if not inside.all() or stream["run_length"].sum() != rows or (stream["site"] < 0).any():
+        raise ValueError(f"the columns do not have {rows} rows from row {begin} on")
+    for name, length in wanted.items():
+        if len(stream[name]) != length:
+            raise ValueError(f"{name} does not have {length} values from row {begin} on")
+    return stream
+
+
+def _places(differences: Ints, rows: int) -> Ints:
+    """Row numbers from their differences. Raises ValueError for those of no row."""
+    places = _sums(differences)
+    if ((places < 0) | (places >= rows)).any():
+        raise ValueError(f"a value beyond the last of {rows} rows")
+    return places
 
 
 def _ended(waited: Ints, after: Ints, rows: int) -> tuple[Ints, Ints]:
@@ -212,10 +253,26 @@ def _parents(depth: Ints, asynchronous: NDArray[np.bool_], begin: int) -> Ints:
     """
     parent = np.full(len(depth), -1, np.int64)
     rows = np.arange(begin, begin + len(depth))
+    if int(depth.max(initial=0)) > FEW_LEVELS:
+        return _parents_of_many_levels(depth, asynchronous, rows)
     for level in range(1, int(depth.max(initial=0)) + 1):
         mine = depth == level
         above = np.where((depth == level - 1) & ~asynchronous, rows, -1)
         parent[mine] = np.maximum.accumulate(above)[mine]
+    return parent
+
+
+def _parents_of_many_levels(depth: Ints, asynchronous: NDArray[np.bool_], rows: Ints) -> Ints:
+    """The same, in time that does not grow with the depth."""
+    _, level = np.unique(depth, return_inverse=True)
+    order = np.lexsort((rows, level))
+    above = order[~asynchronous[order]]
+    key = level * len(rows) + np.arange(len(rows))  # rises in the order of levels, then rows
+    last = np.searchsorted(key[above], key[order] - len(rows)) - 1
+    child, candidate = order[last >= 0], above[last[last >= 0]]
+    inner = (depth[candidate] == depth[child] - 1) & (depth[child] > 0)
+    parent = np.full(len(rows), -1, np.int64)
+    parent[child[inner]] = rows[candidate[inner]]
     return parent
 
 
@@ -235,7 +292,9 @@ def _payload(column: "pd.Series[Any]") -> dict[str, Any]:
 def _payload_column(payload: dict[str, Any], rows: int) -> Any:
     if payload["dtype"] not in PAYLOAD_DTYPES:
         raise ValueError(f"a payload column of dtype {payload['dtype']}")
-    carried, bits = _sums(unpack(payload["rows"])), unpack(payload["bits"])
+    carried, bits = _places(unpack(payload["rows"], rows), rows), unpack(payload["bits"], rows)
+    if len(bits) != len(carried):
+        raise ValueError(f"{len(bits)} values in {len(carried)} rows")
     if payload["dtype"] == "float64":
         values = np.full(rows, np.nan)
         values[carried] = bits.view(np.float64)

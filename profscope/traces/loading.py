@@ -9,20 +9,32 @@ from profscope.schema import Tables
 from profscope.traces import importers
 from profscope.traces.formats import format_names
 from profscope.traces.importers import Importer
-from profscope.traces.trace_file import TraceFile
+from profscope.traces.limits import misfit
+from profscope.traces.trace_file import TraceFile, printable
 
 __all__ = ["load"]
 
-FOREIGN_DAMAGE = (AttributeError, IndexError, KeyError, OverflowError, TypeError, ValueError)
+FOREIGN_DAMAGE = (AttributeError, IndexError, KeyError, OverflowError, RecursionError, TypeError, ValueError)
 """What an importer raises that meets content of another form than its tool writes."""
 
 
-def load(path: str | Path) -> Tables:
+def load(path: str | Path, *, verify: bool = True) -> Tables:
     """The profile in a trace file of whatever suffix; or in a spool, or its folder.
 
-    Raises TraceError, in one line saying what the file is, when it holds none that can be read.
+    verify: refuse a trace of profscope's whose data are not those it was saved with, by their digest.
+
+    Raises TraceError, in one line saying what the file is, when it holds none that can be read. That takes
+    time and memory in proportion to the file's size, whatever the file says.
     """
-    file = TraceFile(Path(path))
+    file = TraceFile(Path(path), verify=verify)
+    tables = _read(file)
+    wrong = misfit(tables)
+    if wrong:
+        raise TraceError(f"{file} is no trace that can be read: it has {wrong}")
+    return tables
+
+
+def _read(file: TraceFile) -> Tables:
     for name in format_names(importers, importers.OWN):
         importer = cast(Importer, import_module(f"{importers.__name__}.{name}"))
         try:
@@ -33,5 +45,6 @@ def load(path: str | Path) -> Tables:
         except FOREIGN_DAMAGE as error:
             if name in importers.OWN:
                 raise  # these say themselves what is damaged: it is a fault of ours
-            raise TraceError(f"{path} is a damaged trace of another tool: {error!r}") from error
-    raise TraceError(f"{path} is {file.describe()}")
+            why = printable(repr(error))
+            raise TraceError(f"{file} is a damaged trace of another tool: {why}") from error
+    raise TraceError(f"{file} is {file.describe()}")

@@ -1,6 +1,7 @@
 """Write a file whole or not at all, plain or gzip-compressed by several threads."""
 
 import errno
+import os
 import uuid
 import zlib
 from collections.abc import Iterator
@@ -29,18 +30,22 @@ def whole_file(path: Path) -> Iterator[IO[bytes]]:
 
     Raises OSError when `path`'s folder cannot be written.
     """
+    try:
+        if b"\0" in os.fsencode(path):
+            raise OSError(errno.EINVAL, "its name has a NUL")
+    except UnicodeEncodeError as error:
+        raise OSError(errno.EINVAL, "its name is no Unicode") from error
     if path.is_dir():
         raise IsADirectoryError(errno.EISDIR, "it is a folder")
     # Opened by name, not by tempfile, so that the file gets the permissions any new file would.
-    part = path.with_name(f".{path.name}.{uuid.uuid4().hex}.part")
-    with part.open("xb") as file:
-        try:
+    part = path.with_name(f".{uuid.uuid4().hex}.part")
+    try:
+        with part.open("xb") as file:
             yield file
-            file.close()
-            part.replace(path)
-        except BaseException:
-            part.unlink(missing_ok=True)
-            raise
+        part.replace(path)
+    except BaseException:  # Ctrl-C, too
+        part.unlink(missing_ok=True)
+        raise
 
 
 class PlainFile:

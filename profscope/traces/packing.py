@@ -10,6 +10,7 @@ from numpy.typing import NDArray
 __all__ = ["pack", "unpack"]
 
 Ints = NDArray[np.int64]
+WIDTHS = (1, 2, 4, 8)
 
 
 def pack(values: Ints, *, noisy: bool = False) -> dict[str, Any]:
@@ -19,7 +20,7 @@ def pack(values: Ints, *, noisy: bool = False) -> dict[str, Any]:
     """
     folded = ((values << 1) ^ (values >> 63)).view(np.uint64)
     top = int(folded.max(initial=0))
-    width = next(width for width in (1, 2, 4, 8) if top < 1 << (8 * width))
+    width = next(width for width in WIDTHS if top < 1 << (8 * width))
     little = folded.astype(f"<u{width}").view(np.uint8).reshape(-1, width)
     planes = np.ascontiguousarray(little.T).tobytes()
     strategy = zlib.Z_RLE if noisy else zlib.Z_DEFAULT_STRATEGY
@@ -31,10 +32,18 @@ def pack(values: Ints, *, noisy: bool = False) -> dict[str, Any]:
     }
 
 
-def unpack(packed: dict[str, Any]) -> Ints:
-    """The integers `pack` was given, int64. Raises ValueError or zlib.error for damaged data."""
+def unpack(packed: dict[str, Any], most: int) -> Ints:
+    """The integers `pack` was given, int64, at most so many.
+
+    Raises KeyError, TypeError, ValueError or zlib.error for damaged data, in memory that `most` bounds.
+    """
     count, width = packed["count"], packed["width"]
-    planes = np.frombuffer(zlib.decompress(base64.b64decode(packed["data"], validate=True)), np.uint8)
-    little = np.ascontiguousarray(planes.reshape(width, count).T)
+    if count not in range(most + 1) or width not in WIDTHS:
+        raise ValueError(f"a column has {count} values of {width} bytes, in {most} rows")
+    inflate = zlib.decompressobj()
+    planes = inflate.decompress(base64.b64decode(packed["data"], validate=True), count * width + 1)
+    if len(planes) != count * width or not inflate.eof:
+        raise ValueError(f"a column does not have its {count} values")
+    little = np.ascontiguousarray(np.frombuffer(planes, np.uint8).reshape(width, count).T)
     folded = little.view(f"<u{width}").reshape(count).astype(np.uint64)
     return (folded >> np.uint64(1)).view(np.int64) ^ -(folded & np.uint64(1)).view(np.int64)

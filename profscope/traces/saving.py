@@ -12,8 +12,10 @@ from profscope.schema import Tables
 from profscope.traces import exporters
 from profscope.traces.exporters import Exporter, Piece
 from profscope.traces.formats import format_names
+from profscope.traces.limits import misfit
 from profscope.traces.output import GzipFile, PlainFile, whole_file
 from profscope.traces.threads import in_order, worker_pool
+from profscope.traces.trace_file import printable
 
 __all__ = ["save"]
 
@@ -24,13 +26,17 @@ def save(tables: Tables, path: str | Path) -> None:
     """Write a profile to `path`, whole or not at all.
 
     Raises OptionError for a suffix that no exporter has, TraceError for tables that do not follow the schema
-    and for a place that cannot be written.
+    for what no trace can hold, and for a place that cannot
+    be written.
     """
     path = Path(path)
     exporter = _exporter(path.name)
     problems = column_problems(tables)
     if problems:
         raise TraceError(f"cannot save {path.name!r}: {problems[0]}")
+    wrong = misfit(tables)
+    if wrong:
+        raise TraceError(f"cannot save {path.name!r}: no trace can hold {wrong}")
     try:
         with whole_file(path) as file, worker_pool() as pool:
             output = GzipFile(file) if path.name.endswith(GZIP) else PlainFile(file)
@@ -38,7 +44,7 @@ def save(tables: Tables, path: str | Path) -> None:
                 output.write(piece)
             output.close()
     except OSError as error:
-        raise TraceError(f"cannot write {path}: {error.strerror or error}") from error
+        raise TraceError(f"cannot write {printable(path)}: {error.strerror or error}") from error
 
 
 def _exporter(file_name: str) -> Exporter:

@@ -1,6 +1,8 @@
 """A file that is being loaded, in the forms importers ask for, and a clear word on one that is no trace."""
 
 import json
+import os
+import stat
 import zlib
 from collections.abc import Iterator
 from functools import cached_property
@@ -8,13 +10,17 @@ from pathlib import Path
 from typing import Any
 
 from profscope.errors import TraceError
+from profscope.traces.limits import most_content_bytes
 from profscope.traces.output import gzip_end
 
-__all__ = ["TraceFile"]
+__all__ = ["TraceFile", "printable"]
 
 GZIP_MAGIC = b"\x1f\x8b"
 GZIP_CHECKS_BYTES = 8
 PIECE_BYTES = 1 << 20
+GZIP_PIECE_BYTES = 1 << 16
+"""Read at a time of gzip: what is left of it after a piece of content is copied."""
+
 HEAD_BYTES = 4096
 END_BYTES = 64
 """More than any end takes, compressed or not."""
@@ -35,12 +41,44 @@ SIGNATURES = (
     (b"\x80\x04", "a Python pickle"),
 )
 
+NO_FILES = (
+    (stat.S_ISFIFO, "a pipe"),
+    (stat.S_ISSOCK, "a socket"),
+    (stat.S_ISCHR, "a device"),
+    (stat.S_ISBLK, "a device"),
+)
+
 
 class TraceFile:
-    """A file or folder that is being loaded, as importers see it."""
+    """A file or folder that is being loaded, as importers see it. `str` of it is its path, in one line.
 
-    def __init__(self, path: Path) -> None:
-        self.path = path
+    path       where it is
+    verify     whether data whose digest is wrong are refused
+    is_folder  whether it is a folder; those have no content
+    size       bytes on disk
+    """
+
+    def __init__(self, path: Path, *, verify: bool = True) -> None:
+        """Raises TraceError where there is no file and no folder, or none that can be reached."""
+        self.path, self.verify = path, verify
+        try:
+            status = os.stat(path)
+        except (FileNotFoundError, NotADirectoryError):
+            raise TraceError(f"no such file: {self}") from None
+        except (OSError, ValueError) as error:  # ValueError: a name that no file can have
+            raise TraceError(f"cannot read {self}: {getattr(error, 'strerror', None) or error}") from error
+        for is_one, name in NO_FILES:
+            if is_one(status.st_mode):
+                raise TraceError(f"{self} is {name}, not a file: save what comes from it, and load that")
+        self.is_folder = stat.S_ISDIR(status.st_mode)
+        self.size = status.st_size
+
+    def __str__(self) -> str:
+        return printable(self.path)
+
+    def damaged(self, why: object) -> TraceError:
+        """The error to raise for a file of profscope's whose data cannot be read."""
+        return TraceError(f"{self} is damaged: {printable(why)}")
 
     @cached_property
     def head(self) -> bytes:
@@ -49,7 +87,7 @@ class TraceFile:
         Raises TraceError.
         """
         head = b""
-        for piece in () if self.path.is_dir() else self.pieces():
+        for piece in () if self.is_folder else self.pieces():
             head += piece
             if len(head) >= HEAD_BYTES:
                 break
@@ -64,24 +102,36 @@ class TraceFile:
         """
         if self.head.lstrip(BLANKS)[:1] not in (b"{", b"["):
             return []
-        return _json_documents(self.path, b"".join(self.pieces()))
+        content = b"".join(self.pieces())
+        text = content.decode("utf-8-sig", errors="replace").strip()
+        try:
+            return _json_documents(text)
+        except json.JSONDecodeError as error:
+            if error.pos >= len(text) - 1 or error.msg.startswith("Unterminated string"):
+                raise TraceError(
+                    f"{self} is cut off: its JSON ends in the middle, after {len(content)} bytes"
+                ) from None
+            place = f"line {error.lineno}, column {error.colno}"
+            raise TraceError(f"{self} is not valid JSON: {error.msg} at {place}") from None
+        except ValueError as error:  # a number of thousands of digits
+            raise TraceError(f"{self} is no trace: {error}") from None
+        except RecursionError:
+            raise TraceError(f"{self} is JSON nested too deeply to be a trace") from None
 
     def pieces(self) -> Iterator[bytes]:
-        """The file's content in order, decompressed when it is gzip, in pieces of about a MB.
+        """The file's content in order, decompressed when it is gzip, in pieces of at most a MB.
 
-        Raises TraceError when it cannot be read, and for gzip data that is damaged or ends too early.
+        Raises TraceError when it cannot be read, and for gzip data that are damaged, end too early or expand
+        as no trace does.
         """
-        path = self.path
-        try:
-            with path.open("rb") as file:
-                magic = file.read(2)
-                file.seek(0)
-                raw = iter(lambda: file.read(PIECE_BYTES), b"")
-                yield from _gunzip(path, raw) if magic == GZIP_MAGIC else raw
-        except FileNotFoundError:
-            raise TraceError(f"no such file: {path}") from None
-        except OSError as error:
-            raise TraceError(f"cannot read {path}: {error.strerror or error}") from error
+        most = left = most_content_bytes(self.size)
+        for piece in self._stream():
+            left -= len(piece)
+            if left < 0:
+                raise TraceError(
+                    f"{self} is no trace: {self.size} bytes of gzip that expand to more than {most} bytes"
+                )
+            yield piece
 
     def first_line(self) -> bytes:
         """The first line with its newline; all there is when there is none."""
@@ -100,41 +150,71 @@ class TraceFile:
         """
         with self.path.open("rb") as file:
             magic = file.read(2)
-            file.seek(-min(END_BYTES, self.path.stat().st_size), 2)
+            file.seek(-min(END_BYTES, self.size), 2)
             tail = file.read()
         if magic == GZIP_MAGIC:
             if tail[:-GZIP_CHECKS_BYTES].endswith(gzip_end(end)):
                 return
-            for piece in self.pieces():
+            for piece in self._stream():  # however much it is: nothing is kept
                 tail = (tail + piece)[-END_BYTES:]
         if not tail.rstrip().endswith(end.strip()):
-            raise TraceError(f"{self.path} is cut off: its events end in the middle")
+            raise TraceError(f"{self} is cut off: its events end in the middle")
 
     def describe(self) -> str:
         """What it looks like, for a reader who expected a trace."""
-        if self.path.is_dir():
+        if self.is_folder:
             return "a folder without a spool in it"
         return _name_document(self.documents[0]) if self.documents else _name_content(self.head)
 
+    def _stream(self) -> Iterator[bytes]:
+        try:
+            with self.path.open("rb") as file:
+                magic = file.read(2)
+                file.seek(0)
+                if magic == GZIP_MAGIC:
+                    yield from self._gunzip(iter(lambda: file.read(GZIP_PIECE_BYTES), b""))
+                else:
+                    yield from iter(lambda: file.read(PIECE_BYTES), b"")
+        except OSError as error:
+            raise TraceError(f"cannot read {self}: {error.strerror or error}") from error
 
-def _json_documents(path: Path, content: bytes) -> list[Any]:
-    text = content.decode("utf-8-sig", errors="replace").strip()
+    def _gunzip(self, raw: Iterator[bytes]) -> Iterator[bytes]:
+        member = zlib.decompressobj(wbits=31)
+        try:
+            for left in raw:
+                more = True
+                while left or more:
+                    if member.eof:
+                        if not left.startswith(GZIP_MAGIC[:1]):
+                            raise self.damaged(f"{len(left)} or more bytes follow its gzip data")
+                        member = zlib.decompressobj(wbits=31)
+                    piece = member.decompress(left, PIECE_BYTES)
+                    yield piece
+                    left = member.unused_data or member.unconsumed_tail
+                    more = len(piece) == PIECE_BYTES and not member.eof  # it may hold back a little
+        except zlib.error as error:
+            raise TraceError(f"{self} is damaged gzip data: {error}") from None
+        if not member.eof:
+            raise TraceError(f"{self} is cut off: its gzip data ends in the middle")
+
+
+def printable(text: object) -> str:
+    """A path or another tool's words in one line that any terminal can show."""
+    line = " ".join(str(text).split("\n"))
+    return line if line.isprintable() else line.encode("unicode_escape").decode("ascii")
+
+
+def _json_documents(text: str) -> list[Any]:
+    """Raises ValueError, RecursionError."""
     try:
         return _decode_all(text)
-    except json.JSONDecodeError as error:
+    except json.JSONDecodeError:
         if text.startswith("["):
             try:
                 return [json.loads(text.rstrip(", \t\r\n") + "]")]
             except json.JSONDecodeError:
                 pass  # the error met first says more
-        if error.pos >= len(text) - 1 or error.msg.startswith("Unterminated string"):
-            raise TraceError(
-                f"{path} is cut off: its JSON ends in the middle, after {len(content)} bytes"
-            ) from None
-        place = f"line {error.lineno}, column {error.colno}"
-        raise TraceError(f"{path} is not valid JSON: {error.msg} at {place}") from None
-    except RecursionError:
-        raise TraceError(f"{path} is JSON nested too deeply to be a trace") from None
+        raise
 
 
 def _decode_all(text: str) -> list[Any]:
@@ -149,24 +229,6 @@ def _decode_all(text: str) -> list[Any]:
     return documents
 
 
-def _gunzip(path: Path, pieces: Iterator[bytes]) -> Iterator[bytes]:
-    member = zlib.decompressobj(wbits=31)
-    try:
-        for piece in pieces:
-            left = piece
-            while left:
-                if member.eof:
-                    if not left.startswith(GZIP_MAGIC[:1]):
-                        raise TraceError(f"{path} is damaged: {len(left)} or more bytes follow its gzip data")
-                    member = zlib.decompressobj(wbits=31)
-                yield member.decompress(left)
-                left = member.unused_data
-    except zlib.error as error:
-        raise TraceError(f"{path} is damaged gzip data: {error}") from None
-    if not member.eof:
-        raise TraceError(f"{path} is cut off: its gzip data ends in the middle")
-
-
 def _name_document(document: Any) -> str:
     events = document.get("traceEvents") if isinstance(document, dict) else document
     if isinstance(events, list) and any(isinstance(event, dict) and "ph" in event for event in events):
@@ -179,13 +241,13 @@ def _name_document(document: Any) -> str:
     return f"JSON but no trace: {'an array' if isinstance(document, list) else 'a single value'}"
 
 
-def _name_content(content: bytes) -> str:
-    if not content:
+def _name_content(head: bytes) -> str:
+    if not head:
         return "empty"
-    head = content[:512]
     for signature, name in SIGNATURES:
         if head.startswith(signature):
             return name
+    head = head[:512]
     text = head.lstrip(BLANKS).lower()
     if not text:
         return "blank"

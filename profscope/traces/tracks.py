@@ -210,11 +210,11 @@ def _queue_slots(group: Ints, start: Ints, end: Ints) -> Ints:
     group, start, end = group[order], start[order], end[order]
     same = group[1:] == group[:-1]
     slots = np.empty(len(order), np.int64)
-    if (same & (end[1:] < end[:-1])).any():
-        slots[order] = interval_slots(group, start, end)
-        return slots
     # Ends rise within a group, and groups are set apart, so that one search serves all.
     apart = int(end.max()) - int(start.min()) + 2
+    if (same & (end[1:] < end[:-1])).any() or (int(group[-1]) + 1) * apart >= 1 << 63:
+        slots[order] = interval_slots(group, start, end)
+        return slots
     keys = group * apart + (end - int(start.min()))
     row = np.arange(len(order))
     under_way = row - np.searchsorted(keys, group * apart + (start - int(start.min())))

@@ -19,6 +19,7 @@ import profscope.profiles
 from profscope.errors import TraceError
 from profscope.traces.chrome.foreign import nest, untangle
 from tests.support.profiles import regular_profile
+from tests.support.trace_documents import signed
 
 SAMPLES = Path(__file__).with_name("samples")
 
@@ -139,10 +140,10 @@ def test_rounding_is_untangled() -> None:
 
 
 def damaged(change: Any) -> bytes:
-    """Our own trace with its "profscope" object changed."""
+    """Our own trace with its "profscope" object changed, and a digest that fits."""
     document = json.loads(OURS)
     change(document["profscope"])
-    return json.dumps(document).encode()
+    return signed(document)
 
 
 def ours(suffix: str) -> bytes:
@@ -186,12 +187,12 @@ BAD_FILES: list[tuple[str, bytes, str]] = [
     ("perfetto-and-more", PACKETS + PACKETS[-200:-50], "is cut off: its events end in the middle"),
     (
         "perfetto-damaged",
-        PACKETS.replace(b'"schema":1', b'"schema";1'),
+        PACKETS.replace(b'"schema":2', b'"schema";2'),
         "is damaged: its profscope object: Expecting ':' delimiter",
     ),
     (
         "perfetto-newer",
-        PACKETS.replace(b'{"profscope":{"schema":1,', b'{"profscope":{"schema":7,'),
+        PACKETS.replace(b'{"profscope":{"schema":2,', b'{"profscope":{"schema":7,'),
         "has trace schema 7",
     ),
     ("zip", b"PK\x03\x04xxxx", "is a zip archive; unpack it first"),

@@ -30,8 +30,10 @@ def read(file: TraceFile) -> Tables:
     try:
         document = json.loads(text)
     except ValueError as error:
-        raise TraceError(f"{file.path} is damaged: its profscope object: {error}") from error
-    return object_tables(file.path, document)
+        raise file.damaged(f"its profscope object: {error}") from error
+    except RecursionError as error:
+        raise file.damaged("its profscope object is nested too deeply") from error
+    return object_tables(file, document)
 
 
 def _data_text(file: TraceFile) -> bytes:
@@ -45,7 +47,7 @@ def _data_text(file: TraceFile) -> bytes:
             return bytes(text)
         _fill(ahead, pieces, end)
         if len(ahead) < end:
-            raise TraceError(f"{file.path} is cut off: its data end in the middle")
+            raise TraceError(f"{file} is cut off: its data end in the middle")
         text += ahead[begin:end]
         del ahead[:end]
 
