@@ -149,7 +149,7 @@ def test_an_allocator_kept_beyond_the_session_gives_nothing() -> None:
     with session() as prof:
         launch_add()
         allocate = _allocation._profile_allocator.get()
-    manifest = next(m for m in PROGRAMS._by_function.values() if m.kernel == "add_kernel")
+    manifest = prof._parts().recorder.log.launches[0].manifest
     assert allocate(manifest.tag * 3, manifest.tag, 0) is None
     assert len(prof.launches) == 1
 
@@ -178,7 +178,7 @@ def test_a_grid_that_32_bits_cannot_number_runs_bare() -> None:
     with session() as prof:
         launch_add()
         allocate = _allocation._profile_allocator.get()
-        manifest = next(m for m in PROGRAMS._by_function.values() if m.kernel == "add_kernel")
+        manifest = prof._parts().recorder.log.launches[0].manifest
         assert allocate(manifest.tag * MAX_CTAS, manifest.tag, 0) is not None
         prof._parts().recorder.lanes.thread.lane.enqueued()
         assert allocate(manifest.tag * (MAX_CTAS + 1), manifest.tag, 0) is None
