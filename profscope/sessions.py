@@ -39,7 +39,7 @@ class Session(Questions):
         self.options = options
         self._stack = contextlib.ExitStack()
         self._running: Running | None = None
-        self._profile: tuple[tuple[int, int], Profile] | None = None  # by launches recorded and seen
+        self._profile: tuple[Any, Profile] | None = None  # with what was known when it was made
         self._lock = threading.Lock()
         self._open = False
 
@@ -123,9 +123,9 @@ class Session(Questions):
 
         parts = self._parts()
         with self._lock:
-            state = len(parts.recorder.log), parts.sampling.launches.total()
+            metadata, notes = parts.so_far()
+            state = len(parts.recorder.log), metadata, notes
             if self._profile is None or self._profile[0] != state:
-                metadata, notes = parts.so_far()
                 self._drain(parts)
                 raw, lost = parts.recorder.fetch()
                 self._profile = state, Profile.of(assemble(raw, metadata, [*notes, *lost]))

@@ -34,8 +34,7 @@ from profscope.language import RECORDING
 from profscope.launching.modes import conflict
 from profscope.launching.proton_scopes import proton_scopes
 from profscope.options import Options
-from profscope.recording.programs import manifest_in
-from profscope.version import __version__
+from profscope.recording.programs import describe, manifest_in, mode_of
 
 __all__ = ["CompileHook", "instrument"]
 
@@ -49,7 +48,7 @@ class CompileHook:
     def __init__(self, options: Options) -> None:
         self.options = options
         self.context = PassContext(triton_version(), options.static_records)
-        self.mode = f"profscope-{options.digest(__version__)}"
+        self.mode = mode_of(options)
         self._key = self.mode, self.mode
         self._user_hook: Callable[..., Any] | None = None
 
@@ -98,7 +97,7 @@ class CompileHook:
         refused: why the kernel gets no records, whatever it is; "" if it does.
         """
         make_ttgir, make_llir = stages["ttgir"], stages["llir"]
-        stages["llir"] = lambda module, metadata: _alone(module, make_llir, metadata)
+        stages["llir"] = lambda module, metadata: self._lowered(module, make_llir, metadata)
         if "ttir" not in stages:  # Gluon, whose kernels are laid out and scheduled already
             stages["ttgir"] = lambda source, metadata: self._instrumented(
                 make_ttgir(self._tagged(source), metadata), refused
@@ -145,6 +144,26 @@ class CompileHook:
             raise CompileError(f"kernel {name}: {error}") from error
         return _reparse(tagged, module.context)
 
+    def _lowered(
+        self, module: Any, make_llir: Callable[[Any, dict[str, Any]], Any], metadata: dict[str, Any]
+    ) -> Any:
+        """Lower a module, and state in its metadata what it records.
+
+        Raises CompileError where others have put data into the buffer the records go to: the kernel would not
+        find its place in it.
+        """
+        manifest = manifest_in(str(module))
+        lowered = make_llir(module, metadata)
+        if manifest is None:
+            return lowered
+        if manifest.sections and metadata.get("profile_scratch_size", 0) != manifest.tag:
+            raise CompileError(
+                f"{manifest.kernel}: another instrumentation (Proton's, or a mode of Triton's) has put data "
+                "of its own into the profile buffer, which holds the records; run it without a session"
+            )
+        describe(metadata, manifest, self.mode)
+        return lowered
+
     def _instrumented(self, module: Any, refused: str) -> Any:
         """The module with the passes applied, or with a manifest that says why not."""
         text = str(module)
@@ -171,20 +190,6 @@ def instrument(text: str, options: Options, context: PassContext) -> str | None:
     module = parse(text, filename=name)
     run_pipeline(module, options.pipeline, context)
     return str(module)
-
-
-def _alone(module: Any, make_llir: Callable[[Any, dict[str, Any]], Any], metadata: dict[str, Any]) -> Any:
-    """Lower a module. Raises CompileError where others have put data into the buffer the records go to: the
-    kernel would not find its place in it."""
-    manifest = manifest_in(str(module))
-    lowered = make_llir(module, metadata)
-    size = metadata.get("profile_scratch_size", 0)
-    if manifest is not None and manifest.sections and size != manifest.tag:
-        raise CompileError(
-            f"{manifest.kernel}: another instrumentation (Proton's, or a mode of Triton's) has put data of "
-            "its own into the profile buffer, which holds the records; run it without a session"
-        )
-    return lowered
 
 
 def _kernel_name(text: str) -> str:

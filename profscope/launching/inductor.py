@@ -32,7 +32,7 @@ from profscope.launching.sampling import Sampling
 from profscope.launching.turns import Turns
 from profscope.options import Options
 from profscope.recording.patches import patched
-from profscope.recording.programs import manifest_in
+from profscope.recording.programs import PROGRAMS
 
 __all__ = ["InductorLaunches"]
 
@@ -177,7 +177,7 @@ class InductorLaunches:
                 tuner.fn = tuner._reload_kernel().fn
             with self._bare.recording():
                 built = tuner._precompile_config(config)
-                if manifest_in(built.kernel.asm["ttgir"]) is None:
+                if PROGRAMS.program(built.kernel) is None:
                     kernel.why = "Inductor loaded a binary that does not record"
                 else:
                     kernel.own = built.make_launcher()

@@ -15,6 +15,7 @@ from profscope.errors import SessionError
 from profscope.launching.bare import BareLaunches
 from profscope.launching.hook import CompileHook
 from profscope.launching.inductor import InductorLaunches
+from profscope.launching.kept import KeptBinaries
 from profscope.launching.sampling import Sampling
 from profscope.options import Options
 from profscope.recording import backend
@@ -35,11 +36,13 @@ class Running:
     bare: BareLaunches
     sampling: Sampling
     inductor: InductorLaunches
+    kept: KeptBinaries
 
     def so_far(self) -> tuple[dict[str, Any], list[str]]:
         """Metadata and notes beyond what the launches themselves say."""
         sampling, notes = self.sampling.describe(self.recorder.recorded())
-        notes = [*self.inductor.notes(), *notes, *self.bare.failures, *self.recorder.notes()]
+        left_bare = [*self.inductor.notes(), *self.kept.notes()]
+        notes = [*left_bare, *notes, *self.bare.failures, *self.recorder.notes()]
         bare = {key: build.resources() for key, build in PROGRAMS.bare.items()}
         return self.metadata | sampling | {"bare": bare}, notes
 
@@ -61,10 +64,11 @@ def running(options: Options) -> Iterator[Running]:
         hook = CompileHook(options)
         sampling = Sampling(options, bare, hook.mode, records.path.record)
         inductor = InductorLaunches(options, bare, sampling, records.path.listening)
+        kept = KeptBinaries(options, bare, sampling)
         # The first to be installed is the last to go: another thread may have chosen its binary already.
-        for part in (records, hook, bare, sampling, inductor):
+        for part in (records, hook, bare, sampling, inductor, kept):
             stack.enter_context(part.installed())
-        yield Running(metadata, records, bare, sampling, inductor)
+        yield Running(metadata, records, bare, sampling, inductor, kept)
 
 
 def _describe(options: Options, about_backend: dict[str, Any]) -> dict[str, Any]:

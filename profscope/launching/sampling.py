@@ -48,12 +48,25 @@ class Sampling:
         self._named: Counter[str] = Counter()  # launches of functions that name each binary for itself
         self._functions: list[JITFunction] = []
         self._installed = False
+        self._run_bare: Callable[..., Any] = JITFunction.run
 
     def turns(self, kernel: str, left_out: Any, due: Any = None) -> Turns:
         """The turns of a function whose launches are all of one kernel."""
         turns = Turns(self._options.every, left_out, due)
         self._counted.append((kernel, turns))
         return turns
+
+    def is_due(self, function: JITFunction, kernel: str) -> bool:
+        """Whether a launch of the function that begins now, by a binary that someone keeps, is recorded."""
+        if self._options.every == 1:
+            return True
+        with self._lock:
+            turns = self._turns_of(function)
+            if turns is None:  # the session ends while this thread begins to launch
+                return False
+            if function._repr is not None:
+                self._named[kernel] += 1
+        return turns.draw() is not turns.left_out and turns.take()
 
     @property
     def launches(self) -> Counter[str]:
@@ -121,7 +134,7 @@ class Sampling:
             try:
                 return function._profscope_turns.draw()
             except AttributeError:
-                return self._first(function, run)
+                return self._first(function)
 
         def afresh(function: JITFunction, *args: Any, **kwargs: Any) -> Any:
             with self.bare.neutral():
@@ -129,19 +142,23 @@ class Sampling:
 
         return property(fetch)
 
-    def _first(self, function: JITFunction, run: Callable[..., Any]) -> Any:
+    def _first(self, function: JITFunction) -> Any:
         """What to launch with where a function has no turns yet."""
-        bare = MethodType(run, function)
         with self._lock:
-            if not self._installed:  # the session ends while this thread begins to launch
-                return bare
-            if not hasattr(function, _TURNS):  # another thread may have been quicker
-                setattr(function, _TURNS, self._begin(function, bare))
-                self._functions.append(function)
-            return getattr(function, _TURNS).draw()
+            turns = self._turns_of(function)
+        return MethodType(self._run_bare, function) if turns is None else turns.draw()
 
-    def _begin(self, function: JITFunction, bare: MethodType) -> Any:
-        name = function.fn.__name__
+    def _turns_of(self, function: JITFunction) -> Any:
+        """Whose turn it is among the launches of a function; None where the session has ended."""
+        if not self._installed:
+            return None
+        if not hasattr(function, _TURNS):
+            setattr(function, _TURNS, self._begin(function))
+            self._functions.append(function)
+        return getattr(function, _TURNS)
+
+    def _begin(self, function: JITFunction) -> Any:
+        name, bare = function.fn.__name__, MethodType(self._run_bare, function)
         instrumented = _Instrumented(function, bare, self)
         if function._repr is not None:
             counting = self._counting(bare), self._counting(instrumented.launch)

@@ -15,7 +15,6 @@ from typing import Any, Final
 
 import torch
 from triton import knobs
-from triton.compiler import CompiledKernel
 from triton.runtime import _allocation, driver
 
 from instrument_passes.manifest import Manifest
@@ -26,7 +25,6 @@ from profscope.recording.hook_chain import ChainedHook
 from profscope.recording.journal import Journal
 from profscope.recording.lanes import Lanes
 from profscope.recording.launch_log import LaunchLog
-from profscope.recording.patches import patched
 from profscope.recording.programs import PROGRAMS
 from profscope.recording.routes import Routes
 
@@ -40,8 +38,8 @@ _NOWHERE: Final = None  # the pointer of a launch that is not recorded: without 
 class LaunchPath:
     """Installed for the length of a session. Thread-safe: launches may come from any thread.
 
-    every_launch: all launches are recorded; else those that `listening` or `record` says. cuda: launches run
-    on a GPU. captured: kernel -> its launches captured into CUDA graphs.
+    mode: of the session's binaries. every_launch: all launches are recorded; else those that `listening` or
+    `record` says. cuda: launches run on a GPU. captured: kernel -> its launches captured into CUDA graphs.
     """
 
     def __init__(
@@ -52,6 +50,7 @@ class LaunchPath:
         graphs: Graphs | None,
         journal: Journal,
         *,
+        mode: str,
         every_launch: bool,
         cuda: bool,
     ) -> None:
@@ -63,6 +62,7 @@ class LaunchPath:
         self._settled = routes.settled
         self._graphs = graphs
         self._journal = journal
+        self._mode = mode
         self._every_launch = every_launch
         self._lock = threading.Lock()
         self._listeners = 0
@@ -87,7 +87,6 @@ class LaunchPath:
             _allocation._profile_allocator.set(
                 self.allocate if self._every_launch else self._allocate_sampled
             )
-            stack.enter_context(patched(CompiledKernel, "__init__", _remembered))
             stack.enter_context(ChainedHook("kernel_load_end_hook", self.loaded))
             if knobs.runtime.launch_enter_hook is None:  # then Triton would not say what it launches
                 stack.callback(setattr, knobs.runtime, "launch_enter_hook", None)
@@ -148,28 +147,28 @@ class LaunchPath:
             lane.mark = ORDINARY
 
     def allocate(self, size: int, alignment: int, stream: int | None) -> Any:
-        """The profile allocator. Other profilers' allocations, told by their alignment, go to theirs."""
+        """The profile allocator. Other profilers' allocations, told by their alignment, go to theirs.
+
+        It raises what theirs does, and nothing of its own: a launch that cannot be recorded goes on without.
+        """
         lane = self._thread.lane
-        if lane.filling is not None or lane.captured is not None:
-            self._lanes.give_up()
-        route = self._settled.get((size, alignment, stream, self._device()))
-        if route is None:
+        try:
+            if lane.filling is not None or lane.captured is not None:
+                self._lanes.give_up()
+            route = self._settled.get((size, alignment, stream, self._device()))
+            if route is not None:
+                if stream and self._capturing():  # stream 0, the default one, cannot be captured
+                    return self._capture(PROGRAMS.tagged(alignment), size // alignment)
+                lane.about = route
+                place, needed, stream, bits, _, _, _, _ = route
+                return place(lane, needed, stream, bits)
             programs = PROGRAMS.tagged(alignment)
-            if not programs:
-                return self._foreign(size, alignment, stream)
-            if self._journal.stopped:
-                self._journal.skip(self._journal.stopped)
-                return _NOWHERE
-            if self._capturing():  # before planning, which may wait for a launch
-                return self._capture(programs, size // alignment)
-            route = self._routes.find(programs, size, alignment, stream, self._device())
-            if route is None:
-                return _NOWHERE
-        elif stream and self._capturing():  # stream 0, the default one, cannot be captured
-            return self._capture(PROGRAMS.tagged(alignment), size // alignment)
-        lane.about = route
-        place, needed, stream, bits, _, _, _, _ = route
-        return place(lane, needed, stream, bits)
+            if programs:
+                return self._place(programs, size, alignment, stream)
+        except Exception as error:  # noqa: BLE001  whatever it is, the user's launch goes on
+            self._journal.skip(f"{type(error).__name__}: {' '.join(str(error).split())[:300]}")
+            return _NOWHERE
+        return self._foreign(size, alignment, stream)
 
     def launched(self, metadata: Any) -> None:
         """launch_exit_hook: the launch is in its stream, so its memory may be drained behind it."""
@@ -180,7 +179,7 @@ class LaunchPath:
         self, module: Any, function: int, name: str, metadata_group: dict[str, str], hash: str
     ) -> None:
         """kernel_load_end_hook: learn what a binary records, or why it records nothing."""
-        manifest = PROGRAMS.loaded(function, metadata_group, hash)
+        manifest = PROGRAMS.loaded(function, metadata_group)
         if manifest is None:
             return
         if manifest.failure:
@@ -196,9 +195,32 @@ class LaunchPath:
         """The profile allocator where only some launches are recorded; others have no hook to report them."""
         if self._thread.listening:
             return self.allocate(size, alignment, stream)
-        if PROGRAMS.tagged(alignment):  # a binary of the session's that someone kept
+        programs = PROGRAMS.tagged(alignment)
+        if not programs:
+            return self._foreign(size, alignment, stream)
+        return self._kept(programs, "a launch that every= recorded")
+
+    def _place(self, programs: Sequence[Manifest], size: int, tag: int, stream: int | None) -> Any:
+        """The pointer of a launch whose route is not settled."""
+        if not PROGRAMS.has(tag, self._mode):
+            return self._kept(programs, "a session with other options")
+        if self._journal.stopped:
+            self._journal.skip(self._journal.stopped)
             return _NOWHERE
-        return self._foreign(size, alignment, stream)
+        if self._capturing():  # before planning, which may wait for a launch
+            return self._capture(programs, size // tag)
+        route = self._routes.find(programs, size, tag, stream, self._device())
+        if route is None:
+            return _NOWHERE
+        lane = self._thread.lane
+        lane.about = route
+        return route.place(lane, route.needed, route.stream, route.bits)
+
+    def _kept(self, programs: Sequence[Manifest], where: str) -> None:
+        """The pointer of a launch by other means than a session sees, of a binary that someone has kept."""
+        names = " or ".join(sorted({manifest.kernel for manifest in programs}))
+        self._journal.skip(f"a binary of {names} was kept from {where}, and launched directly")
+        return _NOWHERE
 
     def _foreign(self, size: int, alignment: int, stream: int | None) -> Any:
         """Another tool's kernel: what Triton would have done without this session.
@@ -233,6 +255,9 @@ class LaunchPath:
         """Tie the memory that was given in this thread, if any was, to the function that was launched."""
         program = PROGRAMS.of(function)
         if program is None:  # a bare one; the memory may be for another, of which a hook launched this
+            failed = PROGRAMS.failed(function)
+            if failed is not None:  # it may have been loaded before this session
+                self._journal.failures[failed.kernel] = failed.failure
             return
         lane = self._thread.lane
         filling = lane.filling
@@ -244,13 +269,3 @@ class LaunchPath:
             graph.launches.append((program, lane.about, lane.offset))
             with self._lock:
                 self.captured[program.manifest.kernel] += 1
-
-
-def _remembered(init: Callable[..., None]) -> Callable[..., None]:
-    """CompiledKernel.__init__ that leaves the kernel where its build is looked up once it is loaded."""
-
-    def remembered(kernel: Any, *args: Any, **kwargs: Any) -> None:
-        init(kernel, *args, **kwargs)
-        PROGRAMS.made(kernel)
-
-    return remembered

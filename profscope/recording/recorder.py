@@ -24,6 +24,7 @@ from profscope.recording.journal import Journal
 from profscope.recording.lanes import Lanes
 from profscope.recording.launch_log import LaunchLog
 from profscope.recording.launch_path import LaunchPath
+from profscope.recording.programs import PROGRAMS, mode_of
 from profscope.recording.replays import Replays
 from profscope.recording.routes import Routes
 from profscope.recording.spooler import Spooler
@@ -67,6 +68,7 @@ class Recorder:
             if self.graphs is not None:
                 stack.enter_context(self.graphs.installed())
             stack.callback(self.path.let_others_launch)
+            stack.enter_context(PROGRAMS.asking())
             yield
 
     def recorded(self) -> Counter[str]:
@@ -120,7 +122,9 @@ def recorder(options: Options, backend: Backend, metadata: dict[str, Any]) -> Re
     # A graph's memory comes in pieces of an eighth of what sessions may take, beside that.
     keep = Replays(lanes, log, routes, journal).keep
     graphs = Graphs(options.memory << 17, options.every, routes.settle, keep) if cuda else None
-    path = LaunchPath(lanes, log, routes, graphs, journal, every_launch=options.every == 1, cuda=cuda)
+    path = LaunchPath(
+        lanes, log, routes, graphs, journal, mode=mode_of(options), every_launch=options.every == 1, cuda=cuda
+    )
     return Recorder(
         journal, log, lanes, routes, path, arrivals, spooler, graphs, options.limit_s, os.getpid()
     )

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from profscope.decoding.raw import Mark
+from profscope.recording.buffers import Lane
 from profscope.recording.graphs import Captured
 from profscope.recording.journal import Journal
 from profscope.recording.lanes import Lanes
@@ -28,6 +29,15 @@ class Replays:
         if self._journal.stopped:
             self._journal.skip(self._journal.stopped, len(graph.launches))
             return
+        try:
+            self._copy(graph, lane, replay, stream)
+        except Exception as error:  # noqa: BLE001  whatever it is, the user's replay goes on
+            why = f"{type(error).__name__}: {' '.join(str(error).split())[:300]}"
+            self._journal.skip(why, len(graph.launches))
+        finally:
+            lane.enqueued()
+
+    def _copy(self, graph: Captured, lane: Lane, replay: int, stream: int) -> None:
         buffers = self._routes.buffers(graph.device)
         if buffers is None:
             return
@@ -36,11 +46,8 @@ class Replays:
         filling, offset = lane.filling, lane.offset
         if filling is None:
             return
-        try:
-            buffers.copy(filling, offset, memory)
-            mark = Mark(graph=graph.index, replay=replay)
-            for program, plan, at in graph.launches:
-                route = Route.of(buffers, plan, stream, graph.device, (program.manifest,))
-                self._log.entries.append((program, route, filling, offset + at, mark))
-        finally:
-            lane.enqueued()
+        buffers.copy(filling, offset, memory)
+        mark = Mark(graph=graph.index, replay=replay)
+        for program, plan, at in graph.launches:
+            route = Route.of(buffers, plan, stream, graph.device, (program.manifest,))
+            self._log.entries.append((program, route, filling, offset + at, mark))

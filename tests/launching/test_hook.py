@@ -20,6 +20,7 @@ from instrument_passes.toolchain import triton_version
 from profscope.errors import SessionError
 from profscope.launching.hook import CompileHook
 from profscope.options import Options
+from profscope.recording.programs import PROGRAMS
 from tests.kernels import softmax
 from tests.support.builds import ADD, build, manifest
 
@@ -51,11 +52,28 @@ def test_bare_and_instrumented_binaries_coexist_on_disk() -> None:
     assert after.asm["ptx"] == bare.asm["ptx"] != instrumented.asm["ptx"]
 
 
+def test_a_cache_that_keeps_nothing_but_binaries_still_says_what_they_record(
+    monkeypatch: pytest.MonkeyPatch, own_cache: Path
+) -> None:
+    monkeypatch.setenv("TRITON_STORE_BINARY_ONLY", "1")
+    for _ in range(2):  # compiled, then found
+        with CompileHook(Options(instrument="light")).installed(), PROGRAMS.asking():
+            kernel = build()
+            found = PROGRAMS.program(kernel)
+            assert found is not None
+            assert [span.kind for section in found.manifest.sections for span in section.spans] == ["kernel"]
+            assert kernel.metadata.profile_scratch_size == found.manifest.tag
+    assert list(own_cache.rglob("*.ttgir")) == []
+
+
 def test_the_records_go_to_the_profile_buffer_and_nowhere_else() -> None:
     bare = build()
     with CompileHook(Options()).installed():
         instrumented = build()
-    assert instrumented.metadata.profile_scratch_size > 0
+    found = manifest(instrumented)
+    assert found is not None
+    assert instrumented.metadata.profile_scratch_align == found.tag
+    assert instrumented.metadata.profile_scratch_size == 0  # while no session is open
     assert instrumented.metadata.global_scratch_size == bare.metadata.global_scratch_size
 
 

@@ -30,11 +30,10 @@ STREAM = 0x70
 @pytest.fixture(scope="module")
 def function() -> Any:
     """A loaded function that records."""
-    with session():
+    with session() as prof:
         launch_add()
-    return next(
-        f for f in PROGRAMS.functions() if (p := PROGRAMS.of(f)) and p.manifest.kernel == "add_kernel"
-    )
+    (launch,) = prof._parts().recorder.log.launches
+    return next(f for f in PROGRAMS.functions() if PROGRAMS.of(f) == launch.program)
 
 
 class Device:

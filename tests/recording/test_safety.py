@@ -157,7 +157,7 @@ def test_an_allocator_kept_beyond_the_session_gives_nothing() -> None:
     with session() as prof:
         launch_add()
         allocate = _allocation._profile_allocator.get()
-    manifest = manifests("add_kernel")[0]
+    manifest = prof._parts().recorder.log.launches[0].manifest
     assert allocate(manifest.tag * 3, manifest.tag, 0) is None
     assert len(prof.launches) == 1
 
@@ -186,9 +186,7 @@ def test_a_grid_that_32_bits_cannot_number_runs_bare() -> None:
     with session() as prof:
         launch_add()
         allocate = _allocation._profile_allocator.get()
-        manifest = next(
-            p.manifest for p in PROGRAMS._by_function.values() if p.manifest.kernel == "add_kernel"
-        )
+        manifest = prof._parts().recorder.log.launches[0].manifest
         assert allocate(manifest.tag * MAX_CTAS, manifest.tag, 0) is not None
         prof._parts().recorder.lanes.thread.lane.enqueued()
         assert allocate(manifest.tag * (MAX_CTAS + 1), manifest.tag, 0) is None

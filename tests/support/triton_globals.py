@@ -6,6 +6,7 @@ from typing import Any
 
 from triton import knobs
 from triton.backends.nvidia.compiler import CUDABackend
+from triton.compiler import CompiledKernel
 from triton.runtime import _allocation, driver
 
 __all__ = ["triton_globals"]
@@ -18,6 +19,7 @@ def triton_globals() -> dict[str, Any]:
     found: dict[str, Any] = {
         "stages hook": knobs.runtime.add_stages_inspection_hook,
         "instrumentation mode": knobs.compilation.instrumentation_mode,
+        "CompiledKernel": (CompiledKernel.__init__, CompiledKernel.__getitem__),
         "CUDABackend.instrumentation": getattr(CUDABackend, "instrumentation", None),
         "profile allocator": _allocation._profile_allocator.get(),
         "allocator": _allocation._allocator.get(),
