@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import hashlib
 import json
-from dataclasses import dataclass, field, fields, is_dataclass
+from dataclasses import dataclass, field, fields, is_dataclass, replace
 from functools import cached_property
 from typing import Any, Final
 
@@ -17,10 +17,12 @@ from instrument_passes.errors import ManifestError
 from instrument_passes.records import CTA_HEADER, SECTOR, VECTOR, WORD, align
 from instrument_passes.selection import TAGS, Selection
 
-__all__ = ["ATTRIBUTE", "SCHEMA", "Column", "Frame", "Manifest", "Section", "Span", "layout"]
+__all__ = ["ATTRIBUTE", "READABLE", "SCHEMA", "Column", "Frame", "Manifest", "Section", "Span", "layout"]
 
 ATTRIBUTE: Final = "profscope.manifest"
-SCHEMA: Final = 3  # of the manifest and of the record format
+SCHEMA: Final = 4  # of the manifest and of the record format
+# The digests of programs of schema 3 depend on the names of files.
+READABLE: Final = (3, SCHEMA)
 
 
 @dataclass(frozen=True, slots=True)
@@ -71,9 +73,10 @@ class Span(SpanAttributes):
 
     begin and ends are columns of the span's frame; of several ends (one per return) the one that ran
     counts. No ends: the span lasts until the next row begins, or its loop ends (an iteration).
-    parent is the id of the enclosing span, -1 for a root. file and line: where it stands in the source.
-    payloads are columns of the frame that hold values; they are written whenever the span is. ran: column
-    that is zero where the op was switched off, so that there is no span; -1 if it always runs.
+    parent is the id of the enclosing span, -1 for a root. file, line and call_path: where it stands in the
+    source (see `places.Place`). payloads are columns of the frame that hold values; they are written whenever
+    the span is. ran: column that is zero where the op was switched off, so that there is no span; -1 if it
+    always runs.
     """
 
     id: int
@@ -85,6 +88,7 @@ class Span(SpanAttributes):
     ends: tuple[int, ...] = ()
     payloads: tuple[int, ...] = ()
     ran: int = -1
+    call_path: str = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -123,8 +127,20 @@ class Manifest:
 
     @cached_property
     def digest(self) -> int:
-        """32-bit identity, stored in a launch's buffer by the program this manifest describes."""
-        return int.from_bytes(hashlib.sha256(self.to_json().encode()).digest()[:4], "little")
+        """32-bit identity, stored in a launch's buffer by the program this manifest describes.
+
+        Names of files are no part of it: Triton takes two copies of a function for one, and may launch the
+        binary of either.
+        """
+        text = (self if self.schema == 3 else self._without_files()).to_json()
+        return int.from_bytes(hashlib.sha256(text.encode()).digest()[:4], "little")
+
+    def _without_files(self) -> Manifest:
+        sections = tuple(
+            replace(section, spans=tuple(replace(span, file="", call_path="") for span in section.spans))
+            for section in self.sections
+        )
+        return replace(self, sections=sections, notes=(), failure="")
 
     @cached_property
     def tag(self) -> int:
@@ -165,9 +181,10 @@ class Manifest:
             schema = data["schema"]
         except (json.JSONDecodeError, TypeError, KeyError) as error:
             raise ManifestError(f"not a profscope manifest: {text[:60]!r}") from error
-        if schema != SCHEMA:
+        if schema not in READABLE:
+            known = " or ".join(map(str, READABLE))
             raise ManifestError(
-                f"manifest schema {schema} is not {SCHEMA}: written by another profscope version"
+                f"manifest schema {schema} is not {known}: written by another profscope version"
             )
         data["sections"] = tuple(_section(section) for section in data["sections"])
         data["notes"] = tuple(data.get("notes", ()))

@@ -1,6 +1,6 @@
 """Spans around ops, with all that the analyses know of an op filled in: what most passes need to record.
 
-spans = Spans(module)
+spans = Spans(module, context)
 span = spans.around(op)                      # named after the op, with its bytes, flops, ...
 op.insert_before(payload(span, "step", "%k", "i32"))
 """
@@ -11,23 +11,26 @@ from typing import Any
 
 from instrument_passes.analyses.loop_stages import stages
 from instrument_passes.analyses.metrics import bytes_of, flops_of
-from instrument_passes.analyses.opclasses import info_of
+from instrument_passes.analyses.names import op_name
+from instrument_passes.analyses.places import Places
 from instrument_passes.analyses.predicates import predicate_of
 from instrument_passes.analyses.transactions import roles
-from instrument_passes.analyses.walk import call_name, kernel_of, source_name
+from instrument_passes.analyses.walk import kernel_of
+from instrument_passes.context import PassContext
 from instrument_passes.dialect import SpanIds, begin, end
 from instrument_passes.ir import Module, Op, Value
 
-__all__ = ["Spans", "name_of"]
+__all__ = ["Spans"]
 
 
 class Spans:
     """Puts spans around ops of one module. Make it before the pass inserts anything."""
 
-    def __init__(self, module: Module) -> None:
+    def __init__(self, module: Module, context: PassContext) -> None:
         self._ids = SpanIds.of(module)
         self._roles = roles(kernel_of(module))
         self._stages = stages(kernel_of(module))
+        self._places = Places(context.functions)
 
     def new_id(self) -> int:
         """For a span that the pass itself writes, with `dialect.begin` and `dialect.end`."""
@@ -42,7 +45,9 @@ class Spans:
         """
         span = self.new_id()
         op.insert_before(
-            begin(span, "op", name or name_of(op), op.name, predicate_of(op), **self._known_of(op))
+            begin(
+                span, "op", name or op_name(op, self._places), op.name, predicate_of(op), **self._known_of(op)
+            )
         )
         op.insert_after(end(span))
         return span
@@ -54,7 +59,9 @@ class Spans:
         must know how: see `Target.waitable`.
         """
         span = self.new_id()
-        op.insert_before(begin(span, "op", name or f"{name_of(op)} latency", op.name, **_work(op)))
+        op.insert_before(
+            begin(span, "op", name or f"{op_name(op, self._places)} latency", op.name, **_work(op))
+        )
         op.insert_after(end(span, value.name, value.type))
         return span
 
@@ -72,12 +79,3 @@ class Spans:
 
 def _work(op: Op) -> dict[str, Any]:
     return {"bytes": bytes_of(op), "flops": flops_of(op)}
-
-
-def name_of(op: Op) -> str:
-    """What a span around an op is called: "load x", "call helper L40"; the op's own name if it has no row in
-    the table of ops."""
-    if op.name == "tt.call":
-        return call_name(op)
-    info = info_of(op)
-    return source_name(op, op.name if info is None else info.label)

@@ -17,7 +17,7 @@ class LoadSteps(Pass):
     column: str = "step"
 
     def apply(self, module, context):
-        spans = Spans(module)
+        spans = Spans(module, context)
         for op in module.walk():
             if op.name == "tt.load" and op.parent_op.name == "scf.for":
                 span = spans.around(op, "load in loop")

@@ -7,7 +7,6 @@ where what calls them may.
 
 from __future__ import annotations
 
-import re
 from collections.abc import Iterator
 from typing import Final
 
@@ -16,18 +15,14 @@ from instrument_passes.ir import Block, Module, Op, Region
 
 __all__ = [
     "LOOPS",
-    "call_name",
     "callee_of",
     "kernel_of",
     "loop_body",
     "recordable_blocks",
     "recordable_regions",
-    "source_name",
 ]
 
 LOOPS: Final = frozenset({"scf.for", "scf.while"})
-# Triton names an instance of a function "module.function__types", 3.6 "module.function__types__constants".
-_CONSTANTS: Final = re.compile(r"__([(\d].*)?$")
 _TRANSPARENT: Final = frozenset({"scf.for", "scf.while", "scf.if", "ttg.warp_specialize", "tt.func"})
 
 
@@ -80,19 +75,6 @@ def callee_of(call: Op) -> Op | None:
     return next((f for f in call.module.functions if f.symbol == call.symbol and f.regions), None)
 
 
-def call_name(call: Op) -> str:
-    """What a call's span is called: "call helper L40", the function's name in the source and the line."""
-    instance = _CONSTANTS.sub("", call.symbol or "")
-    function = (instance.rpartition("__")[0] or instance).rpartition(".")[2]
-    return f"call {function} L{call.loc.line}"
-
-
 def loop_body(op: Op) -> Block:
     """The block that runs once per iteration of a loop."""
     return recordable_regions(op)[0].entry
-
-
-def source_name(op: Op, label: str) -> str:
-    """`label`, with the name of the variable that the op's value got in the source, where it has one."""
-    name = op.loc.name
-    return f"{label} {name}" if name else label

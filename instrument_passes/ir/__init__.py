@@ -5,7 +5,7 @@ What is not edited prints byte for byte as it was read, whatever op, dialect or 
 """
 
 from instrument_passes.ir import blocks, for_op, func, if_op, warp_specialize, while_op
-from instrument_passes.ir.location import Location
+from instrument_passes.ir.location import Caller, Location
 from instrument_passes.ir.model import Alias, Block, Module, Op, Region, Value
 from instrument_passes.ir.parser import parse
 from instrument_passes.ir.uses import replace_uses
@@ -13,6 +13,7 @@ from instrument_passes.ir.uses import replace_uses
 __all__ = [
     "Alias",
     "Block",
+    "Caller",
     "Location",
     "Module",
     "Op",

@@ -5,10 +5,11 @@ from __future__ import annotations
 import re
 from dataclasses import dataclass, field, fields
 
+from instrument_passes.analyses.places import Place
 from instrument_passes.attributes import SpanAttributes
 from instrument_passes.dialect import attributes_of
 from instrument_passes.errors import PassError
-from instrument_passes.ir import Block, Location, Module, Op
+from instrument_passes.ir import Block, Module, Op
 from instrument_passes.manifest import Column, Frame, Manifest, Section, Span
 from instrument_passes.records import CTA_HEADER, LAUNCH_HEADER, MIN_RING_LOG2, WORD, align
 
@@ -77,7 +78,7 @@ class _SpanBuilder:
     parent: int
     begin: Tick
     attributes: SpanAttributes
-    location: Location
+    place: Place
     block: Block | None
     ends: list[Tick] = field(default_factory=list)
     payloads: list[Tick] = field(default_factory=list)
@@ -99,9 +100,9 @@ class SectionBuilder:
         self.frames.append(frame)
         return frame
 
-    def begin(self, span: int, parent: int, tick: Tick, record: Op) -> None:
+    def begin(self, span: int, parent: int, tick: Tick, record: Op, place: Place) -> None:
         """Start a span from its begin record."""
-        self.spans[span] = _SpanBuilder(span, parent, tick, attributes_of(record), record.loc, record.parent)
+        self.spans[span] = _SpanBuilder(span, parent, tick, attributes_of(record), place, record.parent)
 
     def finish(self) -> Section:
         """The section, its spans renumbered densely in program order."""
@@ -112,8 +113,9 @@ class SectionBuilder:
                 id=number[s.id],
                 parent=number[s.parent],
                 frame=s.begin.frame,
-                file=s.location.file,
-                line=s.location.line,
+                file=s.place.file,
+                line=s.place.line,
+                call_path=s.place.call_path,
                 begin=s.begin.column,
                 ends=tuple(tick.column for tick in s.ends),
                 payloads=tuple(tick.column for tick in s.payloads),

@@ -145,7 +145,8 @@ class _Weaver:
         for op in run:
             span = record_id(op)
             if op.name == BEGIN:
-                self.section.begin(span, state.open[-1] if state.open else -1, tick, op)
+                parent = state.open[-1] if state.open else -1
+                self.section.begin(span, parent, tick, op, self.program.places.of(op))
                 self._predicate(op, span, state)
                 state.open.append(span)
             else:

@@ -13,23 +13,12 @@ import typing
 from dataclasses import dataclass
 from typing import Any, ClassVar, Final
 
+from instrument_passes.context import PassContext
 from instrument_passes.discovery import import_all
 from instrument_passes.errors import PassError
 from instrument_passes.ir import Module
 
 __all__ = ["Pass", "PassContext", "passes", "register", "signature", "spelled", "summary"]
-
-
-@dataclass(frozen=True)
-class PassContext:
-    """What passes know beyond the module.
-
-    triton: (major, minor) of the Triton that will compile the module. buffer: a loop whose trip count is
-    static and whose records per warp are at most this many gets room for all of them; others get a ring.
-    """
-
-    triton: tuple[int, int] = (3, 7)
-    buffer: int = 8192
 
 
 @dataclass(frozen=True)

@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import ClassVar
 
+from instrument_passes.analyses.places import Places
 from instrument_passes.analyses.walk import LOOPS, kernel_of, recordable_blocks
 from instrument_passes.dialect import SpanIds, begin, end
 from instrument_passes.ir import Module
@@ -21,10 +22,10 @@ class LoopSpans(Pass):
     name: ClassVar[str] = "loop-spans"
 
     def apply(self, module: Module, context: PassContext) -> None:
-        ids = SpanIds.of(module)
+        ids, places = SpanIds.of(module), Places(context.functions)
         for block in recordable_blocks(kernel_of(module)):
             for op in tuple(block.ops):
                 if op.name in LOOPS:
                     span = ids.new()
-                    op.insert_before(begin(span, "loop", f"loop L{op.loc.line}", op.name))
+                    op.insert_before(begin(span, "loop", f"loop{places.line_label(op)}", op.name))
                     op.insert_after(end(span))

@@ -14,6 +14,7 @@ from dataclasses import dataclass
 from typing import ClassVar
 
 from instrument_passes.analyses.opclasses import uncovered
+from instrument_passes.analyses.places import Places
 from instrument_passes.analyses.walk import kernel_of
 from instrument_passes.errors import PassError
 from instrument_passes.ir import Module, Op, warp_specialize
@@ -88,10 +89,11 @@ class LowerRecords(Pass):
             raise PassError("sms= cannot choose among the CTAs of clusters; choose CTAs with ctas=")
         said = [_uncovered_note(op) for op in uncovered(module)]
         expand_values(module)
-        calls, left_out = expand_calls(module, kernel)
+        calls, left_out = expand_calls(module, kernel, Places(context.functions))
         notes = (*notes_of(module), *said, *left_out)
         program = Program(
             module, kernel, target, Placeholders(), selection, calls,
+            Places(context.functions, calls),
             marked=bool(specialised), wide=context.triton >= (3, 8), static_records=context.buffer,
         )  # fmt: skip
         area = Area.fresh(module)

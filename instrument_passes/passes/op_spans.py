@@ -42,7 +42,7 @@ class OpSpans(Pass):
             raise ValueError(f"measure={self.measure} is neither issue nor latency")
 
     def apply(self, module: Module, context: PassContext) -> None:
-        spans = Spans(module)
+        spans = Spans(module, context)
         target = target_of(module) if self.measure == "latency" else None
         for block in recordable_blocks(kernel_of(module)):
             for op in tuple(block.ops):

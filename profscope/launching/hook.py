@@ -13,6 +13,7 @@ import contextlib
 import re
 import tempfile
 from collections.abc import Callable, Iterator
+from dataclasses import replace
 from pathlib import Path
 from typing import Any, Final
 
@@ -20,6 +21,7 @@ from triton import knobs
 from triton._C.libtriton import ir
 
 from instrument_passes.errors import InstrumentError
+from instrument_passes.functions import Function, checked, functions_in
 from instrument_passes.ir import parse
 from instrument_passes.ir.tokens import quote
 from instrument_passes.manifest import ATTRIBUTE, Manifest
@@ -98,17 +100,28 @@ class CompileHook:
         """
         make_ttgir, make_llir = stages["ttgir"], stages["llir"]
         stages["llir"] = lambda module, metadata: self._lowered(module, make_llir, metadata)
+        functions: tuple[Function, ...] = ()  # those that the kernel is made of, before they are inlined
+
+        def noted(source: Any) -> Any:
+            nonlocal functions
+            text = str(source)
+            functions = checked(functions_in(text))
+            return self._tagged(source, text)
+
         if "ttir" not in stages:  # Gluon, whose kernels are laid out and scheduled already
-            stages["ttgir"] = lambda source, metadata: self._instrumented(
-                make_ttgir(self._tagged(source), metadata), refused
-            )
+
+            def gluon(source: Any, metadata: Any) -> Any:
+                module = make_ttgir(noted(source), metadata)
+                return self._instrumented(module, functions, refused)
+
+            stages["ttgir"] = gluon
             return
         make_ttir = stages["ttir"]
         points = ""  # the kernel before any optimisation, if it has marks or payloads
 
         def ttir(source: Any, metadata: Any) -> Any:
             nonlocal points
-            tagged = self._tagged(source)
+            tagged = noted(source)
             text = "" if tagged is source else str(tagged)
             points = text if MARKER in text else ""
             return make_ttir(tagged, metadata)
@@ -122,17 +135,16 @@ class CompileHook:
                 # Some of Triton's optimisations fail on assumptions, of which marks and payloads are made.
                 plain = _reparse(without_points(points, _kernel_name(points)), source.context)
                 module = make_ttgir(make_ttir(plain, metadata), metadata)
-            return self._instrumented(module, refused)
+            return self._instrumented(module, functions, refused)
 
         stages |= {"ttir": ttir, "ttgir": ttgir}
 
-    def _tagged(self, module: Any) -> Any:
+    def _tagged(self, module: Any, text: str) -> Any:
         """A module before any optimisation, with its scopes noted in the locations of their ops.
 
         Raises CompileError for scopes that are not properly closed: unlike what passes cannot do, this is a
         mistake in the kernel.
         """
-        text = str(module)
         if MARKER not in text:
             return module
         name = _kernel_name(text)
@@ -164,13 +176,13 @@ class CompileHook:
         describe(metadata, manifest, self.mode)
         return lowered
 
-    def _instrumented(self, module: Any, refused: str) -> Any:
+    def _instrumented(self, module: Any, functions: tuple[Function, ...], refused: str) -> Any:
         """The module with the passes applied, or with a manifest that says why not."""
         text = str(module)
         try:
             if refused:
                 raise CompileError(refused)
-            rewritten = instrument(text, self.options, self.context)
+            rewritten = instrument(text, self.options, replace(self.context, functions=functions))
             return module if rewritten is None else _reparse(rewritten, module.context)
         except (InstrumentError, CompileError) as error:
             failure = quote(Manifest(_kernel_name(text), "", 0, 0, 0, (), failure=str(error)).to_json())

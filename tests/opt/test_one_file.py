@@ -32,7 +32,7 @@ class MyPass(Pass):
     label: str = "my store"
 
     def apply(self, module, context):
-        spans = Spans(module)
+        spans = Spans(module, context)
         for op in tuple(module.walk()):
             if op.name == "tt.store":
                 spans.around(op, self.label)
