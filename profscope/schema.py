@@ -28,8 +28,9 @@ __all__ = [
     "spans_frame",
 ]
 
-KINDS = ("kernel", "loop", "iteration", "op", "scope", "async", "mark")
-"""What a span can be. "async" may overlap its siblings and outlast its parent; "mark" has no duration."""
+KINDS = ("kernel", "loop", "iteration", "op", "scope", "async", "mark", "gap")
+"""What a span can be. "async" may overlap its siblings and outlast its parent; "mark" has no duration; "gap"
+is time of a warp that no record covers, since a ring overwrote the records."""
 
 SPAN_DTYPES = dict(SPAN_COLUMNS)
 

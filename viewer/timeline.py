@@ -14,8 +14,9 @@ from viewer.zoom import Zoom
 
 __all__ = ["Lane", "LegendEntry", "Timeline", "make_timeline"]
 
-FRAME_SYMBOLS = {"kernel": ".,_", "loop": "-=~+*#%&@$", "iteration": ":;|!^/"}
-"""What holds other scopes gets punctuation, for the time that is its own; the rest get letters."""
+FRAME_SYMBOLS = {"kernel": ".,_", "loop": "-=~+*#%&@$", "iteration": ":;|!^/", "gap": "`"}
+"""What holds other scopes gets punctuation, for the time that is its own; so does what is not recorded. The
+rest get letters."""
 
 SPARE_SYMBOLS = "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789"
 LAST_SYMBOL = "?"

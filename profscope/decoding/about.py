@@ -15,6 +15,7 @@ import numpy.typing as npt
 from instrument_passes.analyses.opclasses import OPS
 from instrument_passes.manifest import Span
 from profscope.decoding.decode import DecodedLaunch
+from profscope.decoding.gaps import KIND as GAP
 from profscope.decoding.launch import TimedLaunch
 
 __all__ = ["about_kernel", "selection_notes"]
@@ -132,7 +133,8 @@ def _executions(launch: TimedLaunch) -> npt.NDArray[np.float64]:
     decoded = launch.decoded
     warps = np.ones(len(decoded.sites))
     of_sections = [section.warps for section in launch.manifest.sections for _ in section.spans]
-    warps[[site.kind != "async" for site in decoded.sites]] = of_sections  # in-flight intervals come extra
+    recorded = [site.kind not in ("async", GAP) for site in decoded.sites]  # those come extra
+    warps[recorded] = of_sections
     return (decoded.counts - np.bincount(decoded.span[decoded.idle], minlength=len(warps))) / warps
 
 

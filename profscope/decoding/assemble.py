@@ -13,6 +13,7 @@ import pandas as pd
 
 from profscope.decoding.about import about_kernel, selection_notes
 from profscope.decoding.decode import DecodedLaunch, decode
+from profscope.decoding.gaps import NAME
 from profscope.decoding.in_flight import with_transactions
 from profscope.decoding.launch import TimedLaunch
 from profscope.decoding.raw import RawLaunch
@@ -142,7 +143,7 @@ def _notes(kernel: str, launches: Sequence[TimedLaunch]) -> list[str]:
     if dropped:
         notes.append(
             f"{kernel}: the oldest {dropped} of {records + dropped} records were overwritten; figures of "
-            "loops cover their newest iterations only; buffer= holds more"
+            f"loops cover their newest iterations only, and the time before is {NAME!r}; buffer= holds more"
         )
     unmatched = sum(each.unmatched for each in decoded)
     if unmatched:

@@ -86,14 +86,12 @@ class Columns:
     depth: Narrow
 
 
-def fill(
-    segments: Words, anchor: Ints, recorded: Recorded, patterns: Patterns, sites: int
-) -> tuple[Columns, int]:
+def fill(segments: Words, anchor: Ints, recorded: Recorded, patterns: Patterns) -> tuple[Columns, int]:
     """The spans of all warps, in order of warps and patterns, and how many of them end before they start.
 
-    segments: shape (CTAs, recorded warps, words); anchor: per CTA, see `Clocks`; sites: of all sections.
+    segments: shape (CTAs, recorded warps, words); anchor: per CTA, see `Clocks`.
     """
-    columns, backwards = empty_columns(int(recorded.spans.sum()), sites), 0
+    columns, backwards = empty_columns(int(recorded.spans.sum()), len(patterns.sites)), 0
     for begin, end in _blocks(recorded, segments.shape[1]):
         warps = Recorded(*(getattr(recorded, name)[begin:end] for name in Recorded.__dataclass_fields__))
         spans = slice(int(warps.first[0]), int(warps.first[-1] + warps.spans[-1]))

@@ -17,6 +17,7 @@ import numpy.typing as npt
 from instrument_passes.manifest import Manifest, Span
 from profscope.decoding.areas import LaunchBuffer, first_wave, read_buffer, segments, tickets
 from profscope.decoding.columns import Clocks, Columns, Recorded, fill, spread
+from profscope.decoding.gaps import with_gaps
 from profscope.decoding.patterns import PAYLOAD_TYPES, Patterns, Values, find_patterns, join
 from profscope.decoding.rows import SectionRows, find_rows
 from profscope.decoding.shapes import Shapes, Warps, shapes, warps_of, without_unused
@@ -87,14 +88,13 @@ def decode(buffer: npt.NDArray[np.uint8], manifest: Manifest) -> DecodedLaunch:
         wave = first_wave(found)
         found, words = found[wave], words[wave]
     sections = _sections(words, found, manifest, ring_log2)
-    patterns = _patterns(sections, manifest)
+    patterns = join([with_gaps(part) for part in _patterns(sections, manifest)])
     recorded = _recorded(sections, found, manifest, patterns)
     clocks = Clocks(found)
-    sites = tuple(span for section in manifest.sections for span in section.spans)
-    columns, backwards = fill(words, clocks.anchor, recorded, patterns, len(sites))
+    columns, backwards = fill(words, clocks.anchor, recorded, patterns)
     return DecodedLaunch(
         **vars(columns),
-        sites=sites,
+        sites=patterns.sites,
         headers=found,
         records=sum(int(each.rows.records[each.shapes.of].sum()) for each in sections),
         dropped=sum(int(each.rows.dropped[each.shapes.of].sum()) for each in sections),
@@ -146,13 +146,13 @@ def _sections(
     return sections
 
 
-def _patterns(sections: list[_Section], manifest: Manifest) -> Patterns:
+def _patterns(sections: list[_Section], manifest: Manifest) -> list[Patterns]:
     """A pattern for every shape, section by section."""
     parts, lost = [], False
     for section, each in zip(manifest.sections, sections, strict=True):
         lost = lost or bool(each.rows.dropped.any())
         parts.append(find_patterns(each.words, section, each.rows, lost=lost))
-    return join(parts, manifest.sections)
+    return parts
 
 
 def _recorded(

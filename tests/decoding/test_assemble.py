@@ -34,7 +34,7 @@ def test_any_program_gives_sound_tables(body: tuple[object, ...], options: dict[
     raw = RawLaunch(0, made.manifest, 0, 0, options["ctas"], made.buffer)
     profile = Profile.of(assemble([raw], {"backend": "gpu"}))
     assert profile.validate() == []
-    assert len(profile.df) == len(made.spans)
+    assert (profile.df["kind"] != "gap").sum() == len(made.spans)
 
 
 def test_every_span_is_a_row_under_its_parent() -> None:

@@ -20,7 +20,7 @@ from profscope.recording.programs import manifest_in
 from tests.gpu.capture import capture
 from tests.kernels.cases import cases
 from tests.support import processor
-from tests.support.programs import seen
+from tests.support.programs import gaps, seen
 from tests.support.slow_decode import slow_decode
 
 FILES = sorted((Path(__file__).parents[1] / "data").glob("*.npz"))
@@ -40,13 +40,15 @@ def check(path: Path) -> dict[str, Any]:
     slow = slow_decode(buffer, manifest)
     assert seen(decoded, manifest) == sorted(slow.spans, key=repr)
     assert decoded.dropped == slow.dropped == info["dropped"]
-    assert (len(decoded.span), decoded.records) == (info["spans"], info["records"])
+    missing = gaps(decoded, manifest)
+    assert bool(missing) == (info["dropped"] > 0)
+    assert (len(decoded.span) - len(missing), decoded.records) == (info["spans"], info["records"])
     assert decoded.unmatched == 0
     assert decoded.anomalies == ()
     raw = RawLaunch(info["launch"], manifest, 0, 0, len(decoded.headers), buffer)
     profile = Profile.of(assemble([raw], {"backend": "gpu"}))
     assert profile.validate() == []
-    recorded = profile.df[profile.df["kind"] != "async"]  # what was in flight is worked out, not recorded
+    recorded = profile.df[~profile.df["kind"].isin(["async", "gap"])]  # those are worked out
     assert len(recorded) == info["spans"] > 0
     return dict(info)
 

@@ -8,7 +8,7 @@ from instrument_passes.manifest import Manifest
 from profscope.decoding.decode import DecodedLaunch
 from tests.support.synth import Branch, Loop, Node, Return, Scope, Seen, Work
 
-__all__ = ["BODY", "bodies", "launches", "nodes", "seen"]
+__all__ = ["BODY", "bodies", "gaps", "launches", "nodes", "seen"]
 
 BODY = (Work(100), Scope((Work(50),)))
 
@@ -25,11 +25,11 @@ nodes: st.SearchStrategy[Node] = st.recursive(
         st.builds(Work, st.integers(1, 5000)),
         st.just(Scope()),
         st.builds(Scope, st.just(()), conditions),
-        st.builds(Loop, trips, st.just((Scope(),)), st.booleans()),
+        st.builds(Loop, trips, st.just((Scope(),)), st.booleans(), st.booleans()),
     ),
     lambda inner: st.one_of(
         st.builds(Scope, _bodies(inner)),
-        st.builds(Loop, trips, _bodies(inner), st.booleans()),
+        st.builds(Loop, trips, _bodies(inner), st.booleans(), st.booleans()),
         st.builds(Branch, conditions, _bodies(inner), _bodies(inner)),
     ),
     max_leaves=6,
@@ -47,17 +47,24 @@ launches = st.fixed_dictionaries(
 
 
 def seen(decoded: DecodedLaunch, manifest: Manifest) -> list[Seen]:
-    """Every decoded span, with the spans above it, sorted."""
-    site = [(s, span.id) for s, section in enumerate(manifest.sections) for span in section.spans]
-    found: dict[int, Seen] = {}
+    """Every decoded span but gaps, with the spans above it, sorted."""
+    return sorted((found for found, is_gap in _all(decoded, manifest) if not is_gap), key=repr)
 
-    def at(index: int) -> Seen:
-        if index not in found:
-            section, span = site[decoded.span[index]]
-            columns = (decoded.cta, decoded.warp, decoded.sm, decoded.start_cycle, decoded.end_cycle)
-            numbers = (int(column[index]) for column in (*columns, decoded.iteration, decoded.depth))
-            above = int(decoded.parent[index])
-            found[index] = Seen(section, span, *numbers, None if above < 0 else at(above))
-        return found[index]
 
-    return sorted((at(i) for i in range(len(decoded.span))), key=repr)
+def gaps(decoded: DecodedLaunch, manifest: Manifest) -> list[Seen]:
+    """The spans of what is not recorded; `span` says nothing."""
+    return [found for found, is_gap in _all(decoded, manifest) if is_gap]
+
+
+def _all(decoded: DecodedLaunch, manifest: Manifest) -> list[tuple[Seen, bool]]:
+    """Every decoded span, with the spans above it, and whether it is a gap."""
+    recorded = iter([(s, span.id) for s, section in enumerate(manifest.sections) for span in section.spans])
+    site = [(-1, -1) if site.kind == "gap" else next(recorded) for site in decoded.sites]
+    assert not list(recorded)
+    found: list[Seen] = []
+    columns = (decoded.cta, decoded.warp, decoded.sm, decoded.start_cycle, decoded.end_cycle)
+    for index in range(len(decoded.span)):  # a span comes before those in it
+        numbers = (int(column[index]) for column in (*columns, decoded.iteration, decoded.depth))
+        above = int(decoded.parent[index])
+        found.append(Seen(*site[decoded.span[index]], *numbers, None if above < 0 else found[above]))
+    return [(each, each.span < 0) for each in found]

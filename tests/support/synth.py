@@ -55,11 +55,12 @@ class Scope:
 
 @dataclass(frozen=True)
 class Loop:
-    """A loop with a span; `trips` are the trip counts of its executions in turn, over and over."""
+    """A loop; `trips` are the trip counts of its executions in turn, over and over."""
 
     trips: tuple[int, ...]
     body: tuple[Node, ...]
-    iterations: bool = True  # one span per iteration too
+    iterations: bool = True  # one span per iteration, where the loop has one
+    span: bool = True
 
 
 @dataclass(frozen=True)
@@ -111,11 +112,13 @@ class Seen(NamedTuple):
 
 @dataclass(frozen=True)
 class Launch:
-    """A launch that was made up. buffer: uint8, the areas of the recorded CTAs."""
+    """A launch that was made up. buffer: uint8, the areas of the recorded CTAs. spans: those that a decoder
+    must find; happened: these and what rings overwrote."""
 
     manifest: Manifest
     buffer: npt.NDArray[np.uint8]
     spans: list[Seen]
+    happened: list[Seen]
     records: int
     dropped: int
 
@@ -233,7 +236,7 @@ class _Layout:
                     visit(node.body, span)
                     self._end(record(), span)
                     continue
-                if isinstance(node, Loop):
+                if isinstance(node, Loop) and node.span:
                     span = self._span("loop", parent, frame)
                     self._begin(record(), span)
                     code.append(self._loop(node, frame, span))
@@ -241,7 +244,9 @@ class _Layout:
                     self._end(record(), span)
                     continue
                 shared = None
-                if isinstance(node, Branch):
+                if isinstance(node, Loop):
+                    code.append(self._loop(node, frame, parent))
+                elif isinstance(node, Branch):
                     code.append(self._branch(node, frame, parent))
                 elif isinstance(node, Return):
                     code.append(_ReturnCode(node.taken, self._return_tick()))
@@ -270,7 +275,7 @@ class _Layout:
         static = parent_frame == 0 and len(set(node.trips)) == 1 and 0 < node.trips[0] <= 8
         self.frames.append(_FrameDraft(parent_frame, span, node.trips[0] if static else 0, []))
         above, first = span, None
-        if node.iterations:
+        if node.iterations and node.span:
             above, first = self._span("iteration", span, frame), self._tick(frame)
             self._begin(first, above)
         code = self._block(node.body, frame, above, first)
@@ -456,6 +461,7 @@ def launch(
     manifest = Manifest("made_up", "cuda:90", warps, fixed, ring, sections)
     areas = [launch_header(manifest, ctas, LaunchBits(stride_log2, ring_log2))]
     spans: list[Seen] = []
+    happened: list[Seen] = []
     records, dropped = 0, 0
     for cta in range(0, ctas, 1 << stride_log2):
         sm = noise.randrange(132)
@@ -472,6 +478,7 @@ def launch(
                 _store(ran, manifest, ring_log2, words[base:])
                 kept = ran.kept_rows(ring_log2)
                 spans += list(_seen(ran, index, cta, warp, sm, kept))
+                happened += list(_seen(ran, index, cta, warp, sm, [set(range(len(r))) for r in ran.rows]))
                 records += _records(ran, kept)
                 dropped += _dropped(ran, kept)
         end = max(start_clock, *clocks.values()) + 5
@@ -480,7 +487,7 @@ def launch(
         write_headers(area[: CTA_HEADER.itemsize].view(CTA_HEADER), cta, sm, clock, ns)
         areas.append(area)
         start_clock += noise.randrange(1_000_000)
-    return Launch(manifest, np.concatenate(areas), spans, records, dropped)
+    return Launch(manifest, np.concatenate(areas), spans, happened, records, dropped)
 
 
 def _first_warps(programs: Sequence[Program]) -> list[int]:
