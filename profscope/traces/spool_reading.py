@@ -91,7 +91,9 @@ class _Reader:
         for damage, following in [*self._closed, *((each, each.first + each.sure) for each in self._open)]:
             notes.append(self._damage_note(damage, following))
         if self._without_program:
-            notes.append(f"{_missing(self._without_program)}: their program in {self._name} is damaged")
+            notes.append(
+                f"{_missing(self._without_program)}: what {self._name} says of the program is damaged"
+            )
         if not self._ended:
             notes.append(
                 f"{self._name} has no end: what the session had not flushed when it stopped is missing"
@@ -139,8 +141,11 @@ class _Reader:
 
     def _add_records(self, records: Bytes) -> None:
         row, self._announced = self._announced, None
-        if row is not None:  # else its announcement is damaged
+        if row is not None:
             self._add_launch(row, records)
+        elif self._open:  # what announced them stood in the damage before
+            self._last = self._open[-1].first
+            self._open[-1] = self._open[-1]._replace(sure=True)
 
     def _add_batch(self, batch: Bytes) -> None:
         records_at = 8 + int.from_bytes(batch[:8].tobytes(), "little")
