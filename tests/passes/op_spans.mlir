@@ -76,7 +76,7 @@
 // BARRIER: name = "atomic", op = "tt.atomic_rmw"
 
 // No record gets into the body of the reduction.
-// REDUCE: name = "reduce", op = "tt.reduce"
+// REDUCE: name = "reduce x", op = "tt.reduce"
 // REDUCE-NEXT: "tt.reduce"
 // REDUCE-NOT: profscope
 // REDUCE: }) : (tensor<1024xf32, #blocked>) -> f32

@@ -89,8 +89,10 @@ def test_triton_lowers_what_the_passes_write(spec: Spec, target: str, level: str
     manifest = manifest_in(texts["ttgir"])
     assert manifest is not None
     assert manifest.failure == ""
-    assert metadata["profile_scratch_size"] > 0
-    assert bare.get("profile_scratch_size", 0) == 0
+    assert metadata["profscope"]["manifest"] == manifest.to_json()
+    assert metadata["profile_scratch_align"] == manifest.tag
+    # By its metadata it asks for no buffer: while a session is open, the session does.
+    assert metadata["profile_scratch_size"] == bare.get("profile_scratch_size", 0) == 0
     for unchanged in ("global_scratch_size", "num_warps", "tmem_size"):
         assert metadata.get(unchanged) == bare.get(unchanged), unchanged
     allowed = CAPTURES_BYTES if len(manifest.sections) > 1 else 0

@@ -117,7 +117,7 @@ def test_bytes_and_rates_of_all_launches_are_not_shown_for_some() -> None:
 
 def test_variants() -> None:
     profile = regular_profile(launches=3, ctas=2)
-    with pytest.raises(TraceError, match="--variant 1: this trace does not tell the variants"):
+    with pytest.raises(TraceError, match="no variant 1; there are: 0"):
         select(profile, Selection(variant=1))
     launches = profile.launches.assign(variant=np.array([0, 1, 0], np.int32))
     profile = Profile(profile.df, launches, profile.metadata)
