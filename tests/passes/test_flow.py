@@ -104,7 +104,7 @@ def test_a_value_is_carried_through_everything(kernel: str) -> None:
     module = parse(file.read_text(), file.name)
     run_pipeline(module, parse_pipeline("kernel-span,loop-spans,iteration-spans,op-spans"), PassContext())
     body = kernel_of(module)
-    calls, _ = expand_calls(module, body, Places(()))
+    calls, _ = expand_calls(module, body, Places())
     specialised = [op for op in body.walk() if op.name == "ttg.warp_specialize"]
     totals = count(module, body.regions[0], calls)
     for op in specialised:
