@@ -79,9 +79,21 @@ def _time_bases(launches: Sequence[RawLaunch], decoded: Sequence[DecodedLaunch])
 
 def _decode(raw: RawLaunch) -> DecodedLaunch | RecordError:
     try:
-        return with_transactions(decode(raw.buffer, raw.manifest))
+        decoded = decode(raw.buffer, raw.manifest)
+        _check_grid(raw, decoded)
+        return with_transactions(decoded)
     except RecordError as error:
         return error
+
+
+def _check_grid(raw: RawLaunch, decoded: DecodedLaunch) -> None:
+    """Raises RecordError for a header whose grid is not that of the launch."""
+    plane = decoded.grid_x * decoded.grid_y
+    if plane == 0 or raw.ctas % plane:
+        raise RecordError(
+            f"damaged profile buffer of kernel {raw.manifest.kernel}: its header has a grid of "
+            f"{decoded.grid_x} by {decoded.grid_y} CTAs in a launch of {raw.ctas}"
+        )
 
 
 def _timed(raw: RawLaunch, decoded: DecodedLaunch, base: TimeBase, spans: pd.DataFrame) -> TimedLaunch:

@@ -155,15 +155,15 @@ class _Reader:
             self._add_launch(row, batch[begin : begin + row["bytes"]])
 
     def _add_launch(self, row: dict[str, Any], records: Bytes) -> None:
-        index = row["index"]
+        index = int(row["index"])
         if row["program"] not in self._programs:
             self._without_program.append(index)
             return
+        device, stream, ctas = (int(row[name]) for name in ("device", "stream", "ctas"))
         manifest, build = self._programs[row["program"]]
         self.launches[index] = RawLaunch(
-            index, manifest, row["device"], row["stream"], row["ctas"],
-            records, Mark(*row["mark"]), build,
-        )  # fmt: skip
+            index, manifest, device, stream, ctas, records, Mark(*row["mark"]), build
+        )
 
     def _damage_note(self, damage: _Damage, following: int) -> str:
         if damage.end == self._size:

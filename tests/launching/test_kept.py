@@ -21,8 +21,8 @@ from instrument_passes.errors import PassError
 from profscope import emulator
 from profscope.launching import kept
 from profscope.recording.programs import PROGRAMS
-from tests.recording.test_collect import UserAllocator
-from tests.test_session import session
+from tests.support.foreign import UserAllocator
+from tests.support.sessions import session
 
 # ruff: noqa: N803
 

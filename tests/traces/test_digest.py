@@ -16,8 +16,8 @@ import profscope
 from profscope.errors import TraceError
 from profscope.profiles import Profile
 from tests.support.profiles import payloads, regular_profile
+from tests.support.round_trips import SUFFIXES, assert_same
 from tests.support.trace_documents import signed
-from tests.traces.test_round_trip import SUFFIXES, assert_same
 
 ASK = r"; load\(path, verify=False\) takes the data as they are$"
 

@@ -13,7 +13,7 @@ import profscope
 from profscope.profiles import Profile
 from profscope.schema import spans_frame
 from tests.support.profiles import launch_table, profile_metadata
-from tests.traces.test_round_trip import assert_same
+from tests.support.round_trips import assert_same
 
 SAMPLES = Path(__file__).with_name("samples")
 

@@ -20,7 +20,7 @@ import profscope
 from profscope.errors import TraceError
 from profscope.profiles import Profile
 from tests.support.profiles import profiles, regular_profile
-from tests.traces.test_round_trip import SUFFIXES, assert_same
+from tests.support.round_trips import SUFFIXES, assert_same
 
 ROOT = Path(__file__).parents[2]
 

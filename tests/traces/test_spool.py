@@ -22,6 +22,8 @@ from hypothesis import strategies as st
 
 import profscope
 from instrument_passes.manifest import Manifest
+from instrument_passes.records import LAUNCH_HEADER
+from profscope.decoding.assemble import assemble
 from profscope.decoding.raw import RawLaunch
 from profscope.errors import OptionError, SessionError, TraceError
 from profscope.options import Options
@@ -339,6 +341,37 @@ def test_a_damaged_header_of_a_launch_costs_that_launch(whole: Path) -> None:
         profile = profscope.load(damaged)
         assert profile.launches["launch"].tolist() == [0, 2, 3]
         assert note in profile.metadata["notes"]
+
+
+@given(data=st.data())
+def test_a_damaged_launch_header_costs_that_launch_at_most(data: st.DataObject) -> None:
+    """The header of a launch's records, as a kernel that writes where it should not leaves it."""
+    damaged = launches()[1].buffer.copy()
+    fields = [LAUNCH_HEADER.fields[name] for name in ("launch_bits", "digest", "grid_x", "grid_y")]
+    dtype, at, *_ = data.draw(st.sampled_from(fields))
+    damaged[at : at + dtype.itemsize] = list(data.draw(st.binary(min_size=4, max_size=4)))
+    raws = [replace(each, buffer=damaged) if each.index == 1 else each for each in launches()]
+    tables = assemble(raws, {"backend": "emulator"})
+    present = tables.launches["launch"].tolist()
+    assert present in ([0, 1, 2, 3], [0, 2, 3])
+    if present == [0, 2, 3]:
+        assert [note for note in tables.metadata["notes"] if note.startswith("launch 1: ")]
+    else:
+        grid = tables.launches.loc[1, ["grid_x", "grid_y", "grid_z"]].to_numpy()
+        assert grid.prod() == 2
+
+
+@pytest.mark.parametrize("name", ["grid_x", "grid_y"])
+def test_a_grid_of_nothing_is_a_damaged_header(name: str, tmp_path: Path) -> None:
+    damaged = launches()[1].buffer.copy()
+    damaged[: LAUNCH_HEADER.itemsize].view(LAUNCH_HEADER)[name] = 0
+    writer = SpoolWriter(tmp_path, {"backend": "emulator"})
+    writer.launches([replace(each, buffer=damaged) if each.index == 1 else each for each in launches()])
+    writer.close()
+    profile = profscope.load(tmp_path)
+    assert profile.launches["launch"].tolist() == [0, 2, 3]
+    (note,) = [note for note in profile.metadata["notes"] if note.startswith("launch 1: ")]
+    assert "its header has a grid of" in note
 
 
 def test_damage_all_over_is_noted_place_by_place(whole: Path) -> None:
