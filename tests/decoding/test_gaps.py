@@ -61,7 +61,6 @@ def tables(made: Launch) -> Tables:
     return assemble([RawLaunch(0, made.manifest, 0, 0, ctas, made.buffer)], {"backend": "gpu"})
 
 
-@settings(max_examples=300)
 @given(body=bodies, warps=st.integers(1, 3), options=launches)
 def test_gaps_of_any_program(body: tuple[Node, ...], warps: int, options: dict[str, int]) -> None:
     check(launch([Program(body, warps)], **options))
