@@ -141,6 +141,7 @@ def test_loops_without_spans_share_a_gap_up_to_the_next_record() -> None:
     assert gap.start == made.spans[1].end
 
 
+@settings(max_examples=30)
 @given(trips=st.lists(st.integers(1, 60), min_size=2, max_size=6))
 def test_warps_that_lost_rows_beside_those_that_did_not(trips: list[int]) -> None:
     body = (Loop(tuple(trips), (Scope((Work(30),)),)),)
