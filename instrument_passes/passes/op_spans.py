@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import ClassVar, Final
 
+from instrument_passes.analyses.drains import is_drain
 from instrument_passes.analyses.loop_stages import stages
 from instrument_passes.analyses.metrics import bytes_of, flops_of
 from instrument_passes.analyses.opclasses import DEFAULT_CLASSES, SPANNABLE, info_of
@@ -56,6 +57,8 @@ class OpSpans(Pass):
                     continue
                 span = ids.new()
                 name = call_name(op) if op.name == "tt.call" else source_name(op, info.label)
+                if is_drain(op):
+                    name = f"{info.label} (drain)"
                 data = op.results[0] if target is not None and info.cls in _READS and op.results else None
                 if target is None or data is None or not target.waitable(data.type):
                     role, on, stage = role_of.get(op), predicate_of(op), stage_of.get(op)

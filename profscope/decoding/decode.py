@@ -191,8 +191,8 @@ def _anomalies(backwards: int, clocks: Clocks, zeros: list[Zeros], manifest: Man
     doubtful = sum(each.doubtful for each in zeros)
     if doubtful:
         said.append(
-            f"in {doubtful} warps of kernel {manifest.kernel} a mark may be missing: where the low half of the "
-            "clock is 0, its record looks like none"
+            f"in {doubtful} warps of kernel {manifest.kernel} a mark may be missing: where the low half of "
+            "the clock is 0, its record looks like none"
         )
     if backwards:
         said.append(f"{backwards} spans of kernel {manifest.kernel} end before they start")
