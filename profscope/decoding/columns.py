@@ -43,8 +43,10 @@ class Clocks:
     """
 
     def __init__(self, found: npt.NDArray[np.void]) -> None:
-        start = found["start_clock"].astype(np.int64)
-        self.anchor = start - ANCHOR_MARGIN_CYCLES
+        self.start, self.end = (found[name].astype(np.int64) for name in ("start_clock", "end_clock"))
+        self.anchor = self.start - ANCHOR_MARGIN_CYCLES
+        # By CTA, whether the low half may have been 0: its warps may leave after the header's clock is read.
+        self.wraps = (self.end != 0) & (self.anchor >> 32 != self.end + ANCHOR_MARGIN_CYCLES >> 32)
         took_ns = found["end_globaltimer"] - found["start_globaltimer"]
         self.ambiguous = int(np.count_nonzero(took_ns >= WRAP_NS))
 

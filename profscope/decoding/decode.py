@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 from functools import cached_property
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
@@ -19,8 +19,9 @@ from profscope.decoding.areas import LaunchBuffer, first_wave, read_buffer, segm
 from profscope.decoding.columns import Clocks, Columns, Recorded, fill, spread
 from profscope.decoding.gaps import with_gaps
 from profscope.decoding.patterns import PAYLOAD_TYPES, Patterns, Values, find_patterns, join
-from profscope.decoding.rows import SectionRows, find_rows
-from profscope.decoding.shapes import Shapes, Warps, shapes, warps_of, without_unused
+from profscope.decoding.rows import find_rows
+from profscope.decoding.shapes import Wrote, shapes, warps_of, without_unused
+from profscope.decoding.zeros import INSTEAD, Zeros, find_zeros
 
 __all__ = ["DecodedLaunch", "Payload", "decode", "ring_rows"]
 
@@ -87,10 +88,14 @@ def decode(buffer: npt.NDArray[np.uint8], manifest: Manifest) -> DecodedLaunch:
     if manifest.selection.ctas == "first":
         wave = first_wave(found)
         found, words = found[wave], words[wave]
+    clocks = Clocks(found)
     sections = _sections(words, found, manifest, ring_log2)
+    zeros = _zeros(words, sections, manifest, clocks)
+    if any(len(each.place) for each in zeros):
+        words = _without(zeros, words)
+        sections = _sections(words, found, manifest, ring_log2)
     patterns = join([with_gaps(part) for part in _patterns(sections, manifest)])
     recorded = _recorded(sections, found, manifest, patterns)
-    clocks = Clocks(found)
     columns, backwards = fill(words, clocks.anchor, recorded, patterns)
     return DecodedLaunch(
         **vars(columns),
@@ -99,7 +104,7 @@ def decode(buffer: npt.NDArray[np.uint8], manifest: Manifest) -> DecodedLaunch:
         records=sum(int(each.rows.records[each.shapes.of].sum()) for each in sections),
         dropped=sum(int(each.rows.dropped[each.shapes.of].sum()) for each in sections),
         unmatched=int(patterns.unmatched[recorded.pattern].sum()),
-        anomalies=_anomalies(backwards, clocks, manifest),
+        anomalies=_anomalies(backwards, clocks, zeros, manifest),
         payloads=tuple(_payload(words, recorded, values) for values in patterns.values),
         refused=max(0, tickets(launch.data) - len(found)) if manifest.selection.ctas == "sms" else 0,
         idle=_idle(recorded, patterns) if len(patterns.idle) else patterns.idle,
@@ -124,29 +129,36 @@ def _read(buffer: npt.NDArray[np.uint8], manifest: Manifest) -> tuple[LaunchBuff
     return launch, without_unused(words, manifest, ring_log2)
 
 
-class _Section(NamedTuple):
-    """What the warps of one section wrote. words: segments, of one warp of each shape; rows: in those."""
-
-    warps: Warps
-    shapes: Shapes
-    words: Words
-    rows: SectionRows
-
-
-def _sections(
-    words: Words, found: npt.NDArray[np.void], manifest: Manifest, ring_log2: int
-) -> list[_Section]:
+def _sections(words: Words, found: npt.NDArray[np.void], manifest: Manifest, ring_log2: int) -> list[Wrote]:
     sections = []
     for index, section in enumerate(manifest.sections):
         warps = warps_of(words, manifest, index, found["start_clock"] != 0)
         alike = shapes(words, warps, manifest, section, ring_log2)
         one_each = words[warps.area[alike.warp], warps.segment[alike.warp]]
         rows = find_rows(one_each, manifest, section, ring_log2)
-        sections.append(_Section(warps, alike, one_each, rows))
+        sections.append(Wrote(warps, alike, one_each, rows))
     return sections
 
 
-def _patterns(sections: list[_Section], manifest: Manifest) -> list[Patterns]:
+def _zeros(words: Words, sections: list[Wrote], manifest: Manifest, clocks: Clocks) -> list[Zeros]:
+    """Clocks of 0, section by section; there are none unless a CTA's clock passed a multiple of 2^32."""
+    if not clocks.wraps.any():
+        return []
+    return [
+        find_zeros(words, section, each, clocks)
+        for section, each in zip(manifest.sections, sections, strict=True)
+    ]
+
+
+def _without(zeros: list[Zeros], words: Words) -> Words:
+    """The segments with clocks that are not 0."""
+    words = words.copy()
+    for each in zeros:
+        words[each.area, each.segment, each.place] = INSTEAD
+    return words
+
+
+def _patterns(sections: list[Wrote], manifest: Manifest) -> list[Patterns]:
     """A pattern for every shape, section by section."""
     parts, lost = [], False
     for section, each in zip(manifest.sections, sections, strict=True):
@@ -156,7 +168,7 @@ def _patterns(sections: list[_Section], manifest: Manifest) -> list[Patterns]:
 
 
 def _recorded(
-    sections: list[_Section], found: npt.NDArray[np.void], manifest: Manifest, patterns: Patterns
+    sections: list[Wrote], found: npt.NDArray[np.void], manifest: Manifest, patterns: Patterns
 ) -> Recorded:
     """The warps of all sections, by CTA and warp; those that a warp ran one after the other in that order."""
     none = np.zeros(0, np.int64)
@@ -174,8 +186,14 @@ def _recorded(
     return Recorded(area, segment, cta, sm, warp.astype(np.int16), pattern, np.cumsum(sizes) - sizes, sizes)
 
 
-def _anomalies(backwards: int, clocks: Clocks, manifest: Manifest) -> tuple[str, ...]:
+def _anomalies(backwards: int, clocks: Clocks, zeros: list[Zeros], manifest: Manifest) -> tuple[str, ...]:
     said = []
+    doubtful = sum(each.doubtful for each in zeros)
+    if doubtful:
+        said.append(
+            f"in {doubtful} warps of kernel {manifest.kernel} a mark may be missing: where the low half of "
+            "the clock is 0, its record looks like none"
+        )
     if backwards:
         said.append(f"{backwards} spans of kernel {manifest.kernel} end before they start")
     if clocks.ambiguous:

@@ -15,9 +15,9 @@ import numpy.typing as npt
 
 from instrument_passes.manifest import Manifest, Section
 from instrument_passes.records import WORD
-from profscope.decoding.rows import count_column
+from profscope.decoding.rows import SectionRows, count_column
 
-__all__ = ["Shapes", "Warps", "shapes", "warps_of", "without_unused", "words_of"]
+__all__ = ["Shapes", "Warps", "Wrote", "shapes", "warps_of", "without_unused", "words_of"]
 
 Ints = npt.NDArray[np.int64]
 Words = npt.NDArray[np.uint32]
@@ -41,6 +41,15 @@ class Shapes(NamedTuple):
 
     of: Ints
     warp: Ints
+
+
+class Wrote(NamedTuple):
+    """What the warps of one section wrote. words: segments, of one warp of each shape; rows: in those."""
+
+    warps: Warps
+    shapes: Shapes
+    words: Words
+    rows: SectionRows
 
 
 def warps_of(segments: Words, manifest: Manifest, index: int, started: Flags) -> Warps:

@@ -61,7 +61,6 @@ def tables(made: Launch) -> Tables:
     return assemble([RawLaunch(0, made.manifest, 0, 0, ctas, made.buffer)], {"backend": "gpu"})
 
 
-@settings(max_examples=300)
 @given(body=bodies, warps=st.integers(1, 3), options=launches)
 def test_gaps_of_any_program(body: tuple[Node, ...], warps: int, options: dict[str, int]) -> None:
     check(launch([Program(body, warps)], **options))
@@ -142,6 +141,7 @@ def test_loops_without_spans_share_a_gap_up_to_the_next_record() -> None:
     assert gap.start == made.spans[1].end
 
 
+@settings(max_examples=30)
 @given(trips=st.lists(st.integers(1, 60), min_size=2, max_size=6))
 def test_warps_that_lost_rows_beside_those_that_did_not(trips: list[int]) -> None:
     body = (Loop(tuple(trips), (Scope((Work(30),)),)),)

@@ -161,7 +161,7 @@ def test_intervals_in_flight_know_their_iteration() -> None:
 def test_waits_behind_the_loop_are_its_epilogue() -> None:
     df = run("matmul").df
     epilogue = df[df["stage"] == "epilogue"]
-    assert set(epilogue["scope"]) == {"async wait acc"}
+    assert set(epilogue["scope"]) == {"async wait (drain)"}
     assert epilogue["for_iteration"].isna().all()  # of all that is left
     waits = df[df["scope"] == "async wait a"]
     assert waits["stage"].isna().all()  # which iteration they wait for is not the pipeliner's to say

@@ -52,12 +52,17 @@
 // WAIT-NEXT: ttg.async_wait
 // WAIT-NEXT: profscope.end
 // WAIT-NOT: name = "async copy
+// What the pipeliner puts behind a loop waits for what is under way, not for what the loop computes.
+// WAIT: name = "async wait (drain)", op = "ttg.async_wait"
+// WAIT-NEXT: ttg.async_wait
 
 // HOPPER: name = "barrier wait acc", op = "ttng.wait_barrier"
 // HOPPER: name = "dot issue acc", op = "ttng.warp_group_dot", flops = 524288 : i64
 // HOPPER-NEXT: ttng.warp_group_dot
 // HOPPER: name = "dot wait acc", op = "ttng.warp_group_dot_wait"
+// HOPPER: name = "dot wait (drain)", op = "ttng.warp_group_dot_wait"
 // HOPPER: name = "tma store wait", op = "ttng.async_tma_store_wait"
+// HOPPER: name = "tma store wait (drain)", op = "ttng.async_tma_store_wait"
 
 // BLACKWELL: name = "mma issue acc", op = "ttng.tc_gen5_mma", flops = 524288 : i64
 // BLACKWELL: scf.for

@@ -337,12 +337,22 @@ class _Event:
 class _Warp:
     """One warp running one program."""
 
-    def __init__(self, plan: _Layout, section: Section, cta: int, clock: int, noise: random.Random) -> None:
+    def __init__(
+        self,
+        plan: _Layout,
+        section: Section,
+        cta: int,
+        clock: int,
+        noise: random.Random,
+        *,
+        skip_zero: bool,
+    ) -> None:
         self.plan = plan
         self.section = section
         self.cta = cta
         self.clock = clock
         self.noise = noise
+        self.skip_zero = skip_zero
         self.rows: list[list[list[int]]] = [[] for _ in section.frames]  # by frame, every row ever written
         self.parents: list[list[int]] = [[] for _ in section.frames]  # by frame, the parent's row number
         self.open: list[_Event] = []
@@ -400,7 +410,7 @@ class _Warp:
 
     def _tick(self, tick: _Tick, row: list[int], frame: int, iteration: int) -> None:
         self.clock += self.noise.randrange(1, 40)
-        self.clock += self.clock % (1 << 32) == 0  # a word of zero would read as "did not run"
+        self.clock += self.skip_zero and self.clock % (1 << 32) == 0  # it would read as "did not run"
         row[tick.column] = self.clock % (1 << 32)
         for span, begins in tick.records:
             if not begins:
@@ -447,10 +457,12 @@ def launch(
     stride_log2: int = 0,
     start_clock: int = 1 << 40,
     seed: int = 0,
+    skip_zero: bool = True,
 ) -> Launch:
     """Run a kernel of these warp programs; the first is its body.
 
-    ctas: CTAs of the grid, of which every 2^stride_log2-th records.
+    ctas: CTAs of the grid, of which every 2^stride_log2-th records. Clocks but for a constant follow from the
+    programs and `seed`. skip_zero: no clock has a low half of 0.
     """
     noise = random.Random(seed)
     plans = [_Layout(program, marked=len(programs) > 1) for program in programs]
@@ -471,7 +483,7 @@ def launch(
         for index, (plan, section) in enumerate(zip(plans, sections, strict=True)):
             for warp in range(first_warp[index], first_warp[index] + section.warps):
                 at = clocks.get(warp, start_clock + noise.randrange(-900, 900))
-                ran = _Warp(plan, section, cta, at, noise)
+                ran = _Warp(plan, section, cta, at, noise, skip_zero=skip_zero)
                 ran.run(index + 1)
                 clocks[warp] = ran.clock
                 base = (CTA_HEADER.itemsize + warp * manifest.segment_bytes(ring_log2)) // 4
