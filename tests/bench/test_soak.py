@@ -40,8 +40,8 @@ def test_the_stages_of_a_drain(capsys: pytest.CaptureFixture[str]) -> None:
     assert drains.main(["--mb", "9", "--rounds", "1"]) == 0
     heading, *lines = capsys.readouterr().out.splitlines()
     assert heading == "GB/s, 9 MiB at a time"
-    rates = {line[:42].strip(): float(line[42:]) for line in lines}
-    assert list(rates)[:4] == [
+    rates = {line[:42].strip(): float(line[42:]) for line in lines[:4]}  # with a GPU there are more
+    assert list(rates) == [
         "copy to old pages, 1 thread",
         "copy to new pages, 1 thread",
         "copy to numpy's new pages, 1 thread",

@@ -25,7 +25,8 @@ def check(made: Launch) -> DecodedLaunch:
     decoded = decode(made.buffer, made.manifest)
     assert seen(decoded, made.manifest) == sorted(made.spans, key=repr)
     assert (decoded.records, decoded.dropped, decoded.unmatched) == (made.records, made.dropped, 0)
-    assert decoded.anomalies == ()
+    # Where clocks pass a multiple of 2^32 it cannot be told whether a mark was there: see test_zeros.py.
+    assert [said for said in decoded.anomalies if "a mark may be missing" not in said] == []
     order = np.lexsort((decoded.start_cycle, decoded.warp, decoded.cta))  # stable
     assert (order == np.arange(len(decoded.span))).all()
     slow = slow_decode(made.buffer, made.manifest)

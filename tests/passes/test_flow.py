@@ -17,7 +17,7 @@ from instrument_passes.lowering.flow import ControlFlow, State
 from instrument_passes.lowering.plan import Plan
 from instrument_passes.passes import PassContext
 from instrument_passes.pipeline import parse_pipeline, run_pipeline
-from instrument_passes.toolchain import verify
+from instrument_passes.toolchain import triton_version, verify
 
 INPUTS = Path(__file__).parent / "inputs"
 KEY = 7
@@ -101,6 +101,8 @@ def count(module: Module, region: Region, calls: Mapping[Op, Op]) -> list[str]:
 @pytest.mark.parametrize("kernel", KERNELS)
 def test_a_value_is_carried_through_everything(kernel: str) -> None:
     file = INPUTS / f"{kernel}.ttgir"
+    if triton_version() < (3, 7) and "ttg.barrier" in file.read_text():
+        pytest.skip("Triton 3.6 does not know ttg.barrier")
     module = parse(file.read_text(), file.name)
     run_pipeline(module, parse_pipeline("kernel-span,loop-spans,iteration-spans,op-spans"), PassContext())
     body = kernel_of(module)
