@@ -88,14 +88,14 @@ class Recorder:
 
     def drain(self) -> None:
         """Bring the launches so far to the host; waits for them."""
-        self.lanes.give_up()
+        self.lanes.give_up_ended()
         self.arrivals.drain()
 
     def fetch(self) -> tuple[list[RawLaunch], list[str]]:
         """The launches so far with their bytes on the host, and notes on those that are lost."""
         if self.spooler is not None:
             return self.spooler.read()
-        self.lanes.give_up()
+        self.lanes.give_up_ended()
         return self.arrivals.fetch()
 
     def close(self) -> None:
@@ -103,7 +103,7 @@ class Recorder:
         if self.forked:
             return
         self.journal.stop("the session had ended")
-        self.lanes.give_up()
+        self.lanes.give_up_ended()
         with contextlib.suppress(RuntimeError):  # a faulted device: fetch() reports what is lost
             self.routes.close()
 
