@@ -17,7 +17,7 @@ class SpanAttributes:
     kind: what the table of spans shows, such as "op". name: what the span is called. op: the name of the op
     that it is around. bytes and flops: what one CTA moves and computes each time, known from the types of the
     op; 0 where there is nothing to tell (see `analyses/metrics.py`). part, channel and pending: what the op
-    is to asynchronous work (see `transactions.Role`), "" if nothing. stage, loop, ahead and peeled: what the
+    is to asynchronous work (see `async_roles.Role`), "" if nothing. stage, loop, ahead and peeled: what the
     op is to a pipelined loop (see `loop_stages.Stage`), "" if nothing.
     """
 

@@ -15,8 +15,8 @@ def import_all(package: str) -> None:
 
     Raises PipelineError naming a module that cannot be imported.
     """
-    for found in pkgutil.iter_modules(importlib.import_module(package).__path__, f"{package}."):
+    for module in pkgutil.iter_modules(importlib.import_module(package).__path__, f"{package}."):
         try:
-            importlib.import_module(found.name)
+            importlib.import_module(module.name)
         except (ImportError, SyntaxError) as error:
-            raise PipelineError(f"cannot load {found.name}: {error}") from error
+            raise PipelineError(f"cannot load {module.name}: {error}") from error

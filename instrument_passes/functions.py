@@ -57,8 +57,8 @@ def functions_in(text: str) -> tuple[Function, ...]:
             ends.append((name, part["end"]))
         else:
             places[part["alias"]] = unquote(part["file"]), int(part["line"])
-    found = {Function(*places[alias], name) for name, alias in ends if alias in places}
-    return tuple(sorted(found, key=lambda function: (function.file, function.line, function.name)))
+    functions = {Function(*places[alias], name) for name, alias in ends if alias in places}
+    return tuple(sorted(functions, key=lambda function: (function.file, function.line, function.name)))
 
 
 def function_name(symbol: str) -> str:

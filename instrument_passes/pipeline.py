@@ -27,7 +27,7 @@ _ITEM: Final = re.compile(r"\s*(?:([^{},]+\.py):)?([A-Za-z][\w-]*)\s*(?:\{([^{}]
 
 def parse_pipeline(text: str) -> list[Pass]:
     """The passes that `text` names, in order. Raises PipelineError naming what is unknown or malformed."""
-    found: list[Pass] = []
+    passes: list[Pass] = []
     at = 0
     while text[at:].strip():
         match = _ITEM.match(text, at)
@@ -35,11 +35,11 @@ def parse_pipeline(text: str) -> list[Pass]:
             raise PipelineError(
                 f"cannot read the pipeline at {text[at:]!r}; expected pass-name or pass-name{{option=value}}"
             )
-        found.append(_make(match[1] or "", match[2], match[3] or ""))
+        passes.append(_make(match[1] or "", match[2], match[3] or ""))
         at = match.end()
         if match[4] == "," and not text[at:].strip():
             raise PipelineError(f"the pipeline {text!r} ends with a comma")
-    return found
+    return passes
 
 
 def run_pipeline(

@@ -15,7 +15,7 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
-from instrument_passes.columns import SPAN_COLUMNS
+from instrument_passes.span_columns import SPAN_COLUMNS
 
 __all__ = [
     "KINDS",

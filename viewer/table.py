@@ -7,11 +7,11 @@ from typing import Any
 import pandas as pd
 from rich.text import Text
 
-from profscope.analysis.spans import not_samples
+from profscope.analysis.span_rows import not_samples
 from profscope.profiles import Profile
 from viewer.cells import wrap
-from viewer.coverage import FRAMES, MOSTLY, advice
 from viewer.grid import Column, grid, heading
+from viewer.uncovered import FRAMES, MOSTLY, advice
 from viewer.units import count_text, duration_text, printable, rate_text, share_text
 
 __all__ = ["KernelTable", "ScopeRow", "make_tables", "render_table"]

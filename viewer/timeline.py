@@ -7,7 +7,7 @@ import numpy as np
 import pandas as pd
 from numpy.typing import NDArray
 
-from profscope.analysis.spans import sites
+from profscope.analysis.span_rows import sites
 from profscope.profiles import Profile
 from viewer.select import Choice
 from viewer.zoom import Zoom

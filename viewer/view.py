@@ -9,7 +9,6 @@ from rich.console import Console
 from rich.text import Text
 
 from viewer.cells import wrap
-from viewer.coverage import advice, bare_kernels
 from viewer.drawing import LABEL_WIDTH, render_timeline
 from viewer.header import Header, make_header, render_header
 from viewer.input import read
@@ -19,6 +18,7 @@ from viewer.source import source_lines
 from viewer.table import KernelTable, make_tables, render_table
 from viewer.timeline import Timeline, make_timeline
 from viewer.tree import ScopeTree, make_trees, render_tree
+from viewer.uncovered import advice, bare_kernels
 from viewer.units import printable
 
 __all__ = ["View", "show"]

@@ -73,8 +73,8 @@ class _Reader:
         return location
 
     def _error(self, expected: str) -> IRError:
-        found = repr(self._tokens[self._next].text) if self._next < len(self._tokens) else "the end"
-        return IRError(f"location {self._text!r}: expected {expected}, found {found}")
+        actual = repr(self._tokens[self._next].text) if self._next < len(self._tokens) else "the end"
+        return IRError(f"location {self._text!r}: expected {expected}, found {actual}")
 
     def _peek(self) -> str:
         return self._tokens[self._next].text if self._next < len(self._tokens) else ""
@@ -170,8 +170,8 @@ class _Reader:
             self._next += 1
             parts.append(self._location())
         self._take("]")
-        found = next((part for part in parts if part.line), parts[0])
-        return replace(found, scopes=(*found.scopes, *scopes))
+        main = next((part for part in parts if part.line), parts[0])
+        return replace(main, scopes=(*main.scopes, *scopes))
 
     def _metadata(self) -> tuple[int, ...]:
         """The scope that `<"profscope:3">` names; any other metadata is skipped."""

@@ -66,18 +66,18 @@ class Region:
 
     def definitions(self) -> dict[str, tuple[Op | Block, int]]:
         """Owner and index of what the region's blocks define, without what is nested deeper."""
-        found: dict[str, tuple[Op | Block, int]] = {}
+        definitions: dict[str, tuple[Op | Block, int]] = {}
         for block in self.blocks:
             for index, value in enumerate(block.args):
-                found[value.name] = (block, index)
+                definitions[value.name] = (block, index)
             for op in block.ops:
                 for index, name in enumerate(op.header.result_names):
-                    found[name] = (op, index)
+                    definitions[name] = (op, index)
                     if name.endswith("#0"):  # %5 and %5#0 are one value
-                        found[name[:-2]] = (op, index)
+                        definitions[name[:-2]] = (op, index)
                     elif "#" not in name:
-                        found[f"{name}#0"] = (op, index)
-        return found
+                        definitions[f"{name}#0"] = (op, index)
+        return definitions
 
 
 class Block:
@@ -255,9 +255,9 @@ class Op(OwnText[Region]):
         module, block = self.module, self.parent
         while block is not None and block.parent is not None:
             region = block.parent
-            found = module.definitions(region).get(name)
-            if found is not None:
-                owner, index = found
+            definition = module.definitions(region).get(name)
+            if definition is not None:
+                owner, index = definition
                 return owner.args[index] if isinstance(owner, Block) else owner.results[index]
             if region.isolated or region.parent is None:
                 return None

@@ -193,12 +193,12 @@ def _arguments(header: Header, parentheses: int) -> list[tuple[str, str]]:
     """Arguments declared in parentheses: `%a: T {attributes} loc(...), ...`."""
     if parentheses not in header.closing:
         return []
-    found = []
+    arguments = []
     for start, end in header.split(parentheses + 1, header.closing[parentheses]):
         if header.pieces[start].kind != "value":
             continue  # a declaration without a body gives types only
         stop = next(
             (i for i in header.top_level(start + 2, end) if header.pieces[i].text in ("{", "loc")), end
         )
-        found.append((header.pieces[start].text, header.slice(start + 2, stop)))
-    return found
+        arguments.append((header.pieces[start].text, header.slice(start + 2, stop)))
+    return arguments

@@ -6,7 +6,6 @@ from collections.abc import Mapping, Sequence
 from dataclasses import replace
 
 from instrument_passes.analyses.walk import loop_body
-from instrument_passes.columns import RESERVED
 from instrument_passes.dialect import BEGIN, END, is_record, record_id
 from instrument_passes.ir import Block, Op, Region
 from instrument_passes.ir.tokens import unquote
@@ -19,6 +18,7 @@ from instrument_passes.lowering.prologue import find_area, find_segment
 from instrument_passes.lowering.rows import RowState, RowWriter
 from instrument_passes.lowering.trips import static_trips
 from instrument_passes.manifest import Column
+from instrument_passes.span_columns import RESERVED
 
 __all__ = ["weave_kernel", "weave_partition"]
 

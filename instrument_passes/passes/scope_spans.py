@@ -227,10 +227,10 @@ class _Placer:
 
     def _note_what_is_missing(self) -> None:
         """One note a line of source, however often its function is specialised or its loop is unrolled."""
-        found = {part.scope[-1] for part in self.parts} | self.placed
+        placed = {part.scope[-1] for part in self.parts} | self.placed
         entered = Counter((site.kind, site.name, site.where) for site in self.sites if site.kind != "call")
         missing = entered - Counter(
-            (self.sites[number].kind, self.sites[number].name, self.sites[number].where) for number in found
+            (self.sites[number].kind, self.sites[number].name, self.sites[number].where) for number in placed
         )
         notes = []
         for (kind, name, where), count in missing.items():

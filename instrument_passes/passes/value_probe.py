@@ -97,10 +97,10 @@ def _names(location: Location) -> set[str]:
 
 def _value(op: Op, *, stored: bool) -> tuple[str, str] | None:
     """The first value of floats that the op makes or, if it is a store, reads; its name and type."""
-    found = [(value.name, value.type) for value in op.results]
+    candidates = [(value.name, value.type) for value in op.results]
     if stored:
-        found += zip(op.operands, op.operand_types, strict=True)
-    return next(((name, kind) for name, kind in found if element_type(kind) in _FLOATS), None)
+        candidates += zip(op.operands, op.operand_types, strict=True)
+    return next(((name, kind) for name, kind in candidates if element_type(kind) in _FLOATS), None)
 
 
 def _mask(op: Op, kind: str) -> str:

@@ -4,7 +4,7 @@ import numpy as np
 import pandas as pd
 from numpy.typing import NDArray
 
-from profscope.analysis.spans import (
+from profscope.analysis.span_rows import (
     GROUP_COLUMNS,
     Floats,
     Ints,

@@ -11,7 +11,7 @@ from typing import Any, Final
 import numpy as np
 import pandas as pd
 
-from profscope.analysis.spans import GROUP_COLUMNS, SITE_COLUMNS
+from profscope.analysis.span_rows import GROUP_COLUMNS, SITE_COLUMNS
 
 __all__ = ["WORK_COLUMNS", "with_work"]
 

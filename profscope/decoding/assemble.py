@@ -70,11 +70,11 @@ def assemble(launches: Sequence[RawLaunch], metadata: dict[str, Any], notes: Seq
 
 def _time_bases(launches: Sequence[RawLaunch], decoded: Sequence[DecodedLaunch]) -> list[TimeBase]:
     """One for each launch; launches share what they know of the clocks with those on the same device only."""
-    found: dict[int, TimeBase] = {}
+    base_of: dict[int, TimeBase] = {}
     for device in {raw.device for raw in launches}:
         mine = [at for at, raw in enumerate(launches) if raw.device == device]
-        found |= zip(mine, fit([decoded[at].headers for at in mine]), strict=True)
-    return [found[at] for at in range(len(launches))]
+        base_of |= zip(mine, fit([decoded[at].headers for at in mine]), strict=True)
+    return [base_of[at] for at in range(len(launches))]
 
 
 def _decode(raw: RawLaunch) -> DecodedLaunch | RecordError:

@@ -63,7 +63,7 @@ class Build:
         return asdict(self)
 
     @staticmethod
-    def from_json(found: dict[str, Any]) -> Build:
+    def from_json(document: dict[str, Any]) -> Build:
         """What `to_json` returned. Raises KeyError or TypeError for anything else."""
-        sources = tuple(SourceText(**source) for source in found["sources"])
-        return Build(**{**found, "sources": sources})
+        sources = tuple(SourceText(**source) for source in document["sources"])
+        return Build(**{**document, "sources": sources})

@@ -42,12 +42,12 @@ class Clocks:
     may have, by the globaltimer, so that the caller can say so.
     """
 
-    def __init__(self, found: npt.NDArray[np.void]) -> None:
-        self.start, self.end = (found[name].astype(np.int64) for name in ("start_clock", "end_clock"))
+    def __init__(self, ctas: npt.NDArray[np.void]) -> None:
+        self.start, self.end = (ctas[name].astype(np.int64) for name in ("start_clock", "end_clock"))
         self.anchor = self.start - ANCHOR_MARGIN_CYCLES
         # By CTA, whether the low half may have been 0: its warps may leave after the header's clock is read.
         self.wraps = (self.end != 0) & (self.anchor >> 32 != self.end + ANCHOR_MARGIN_CYCLES >> 32)
-        took_ns = found["end_globaltimer"] - found["start_globaltimer"]
+        took_ns = ctas["end_globaltimer"] - ctas["start_globaltimer"]
         self.ambiguous = int(np.count_nonzero(took_ns >= WRAP_NS))
 
 
@@ -183,6 +183,6 @@ def spread(first: Ints, which: Ints) -> Ints:
     """All i from first[w] to first[w + 1], for each w of `which` in turn."""
     sizes = np.diff(first)[which]
     ends = np.cumsum(sizes)
-    found: Ints = np.repeat(first[:-1][which] - ends + sizes, sizes)
-    found += np.arange(len(found))
-    return found
+    positions: Ints = np.repeat(first[:-1][which] - ends + sizes, sizes)
+    positions += np.arange(len(positions))
+    return positions

@@ -84,29 +84,29 @@ class DecodedLaunch(Columns):
 def decode(buffer: npt.NDArray[np.uint8], manifest: Manifest) -> DecodedLaunch:
     """Decode one launch. buffer: uint8, all its CTA areas. Raises RecordError (see `read_buffer`)."""
     launch, words = _read(buffer, manifest)
-    found, ring_log2 = launch.ctas, launch.bits.ring_log2
+    ctas, ring_log2 = launch.ctas, launch.bits.ring_log2
     if manifest.selection.ctas == "first":
-        wave = first_wave(found)
-        found, words = found[wave], words[wave]
-    clocks = Clocks(found)
-    sections = _sections(words, found, manifest, ring_log2)
+        wave = first_wave(ctas)
+        ctas, words = ctas[wave], words[wave]
+    clocks = Clocks(ctas)
+    sections = _sections(words, ctas, manifest, ring_log2)
     zeros = _zeros(words, sections, manifest, clocks)
     if any(len(each.place) for each in zeros):
         words = _without(zeros, words)
-        sections = _sections(words, found, manifest, ring_log2)
+        sections = _sections(words, ctas, manifest, ring_log2)
     patterns = join([with_gaps(part) for part in _patterns(sections, manifest)])
-    recorded = _recorded(sections, found, manifest, patterns)
+    recorded = _recorded(sections, ctas, manifest, patterns)
     columns, backwards = fill(words, clocks.anchor, recorded, patterns)
     return DecodedLaunch(
         **vars(columns),
         sites=patterns.sites,
-        headers=found,
+        headers=ctas,
         records=sum(int(each.rows.records[each.shapes.of].sum()) for each in sections),
         dropped=sum(int(each.rows.dropped[each.shapes.of].sum()) for each in sections),
         unmatched=int(patterns.unmatched[recorded.pattern].sum()),
         anomalies=_anomalies(backwards, clocks, zeros, manifest),
         payloads=tuple(_payload(words, recorded, values) for values in patterns.values),
-        refused=max(0, tickets(launch.data) - len(found)) if manifest.selection.ctas == "sms" else 0,
+        refused=max(0, tickets(launch.data) - len(ctas)) if manifest.selection.ctas == "sms" else 0,
         idle=_idle(recorded, patterns) if len(patterns.idle) else patterns.idle,
         recorded=recorded,
         grid_x=int(launch.header["grid_x"]),
@@ -129,10 +129,10 @@ def _read(buffer: npt.NDArray[np.uint8], manifest: Manifest) -> tuple[LaunchBuff
     return launch, without_unused(words, manifest, ring_log2)
 
 
-def _sections(words: Words, found: npt.NDArray[np.void], manifest: Manifest, ring_log2: int) -> list[Wrote]:
+def _sections(words: Words, ctas: npt.NDArray[np.void], manifest: Manifest, ring_log2: int) -> list[Wrote]:
     sections = []
     for index, section in enumerate(manifest.sections):
-        warps = warps_of(words, manifest, index, found["start_clock"] != 0)
+        warps = warps_of(words, manifest, index, ctas["start_clock"] != 0)
         alike = shapes(words, warps, manifest, section, ring_log2)
         one_each = words[warps.area[alike.warp], warps.segment[alike.warp]]
         rows = find_rows(one_each, manifest, section, ring_log2)
@@ -168,7 +168,7 @@ def _patterns(sections: list[Wrote], manifest: Manifest) -> list[Patterns]:
 
 
 def _recorded(
-    sections: list[Wrote], found: npt.NDArray[np.void], manifest: Manifest, patterns: Patterns
+    sections: list[Wrote], ctas: npt.NDArray[np.void], manifest: Manifest, patterns: Patterns
 ) -> Recorded:
     """The warps of all sections, by CTA and warp; those that a warp ran one after the other in that order."""
     none = np.zeros(0, np.int64)
@@ -179,10 +179,10 @@ def _recorded(
     chosen = manifest.selection.warps
     warp = np.array(chosen, np.int64)[segment] if chosen else segment
     if len(sections) > 1 or manifest.selection.ctas == "sms":  # or they are in order already
-        order = np.lexsort((warp, found["cta"][area]))
+        order = np.lexsort((warp, ctas["cta"][area]))
         area, segment, pattern, warp = area[order], segment[order], pattern[order], warp[order]
     sizes = np.diff(patterns.first)[pattern]
-    cta, sm = found["cta"][area].astype(np.int32), found["sm"][area]
+    cta, sm = ctas["cta"][area].astype(np.int32), ctas["sm"][area]
     return Recorded(area, segment, cta, sm, warp.astype(np.int16), pattern, np.cumsum(sizes) - sizes, sizes)
 
 
@@ -217,8 +217,8 @@ def _payload(words: Words, recorded: Recorded, values: Values) -> Payload:
         source = values.source.take(at)
     if not values.kind:
         return Payload(values.name, rows, source)
-    found = words[np.repeat(recorded.area, sizes), np.repeat(recorded.segment, sizes), source]
-    return Payload(values.name, rows, found.view(PAYLOAD_TYPES[values.kind]))
+    taken = words[np.repeat(recorded.area, sizes), np.repeat(recorded.segment, sizes), source]
+    return Payload(values.name, rows, taken.view(PAYLOAD_TYPES[values.kind]))
 
 
 def _idle(recorded: Recorded, patterns: Patterns) -> Ints:

@@ -168,14 +168,14 @@ class _Finder:
         idle = [np.zeros(0, np.int64)]
         carried: dict[tuple[str, str], list[tuple[Ints, Ints]]] = {}
         for span in self.section.spans:
-            found, rows = self.sites[span.id], self.rows[span.frame]
+            mine, rows = self.sites[span.id], self.rows[span.frame]
             # Nearly always everything is valid, and then nothing is copied.
-            where = slice(None) if found.valid.all() else np.flatnonzero(found.valid)
+            where = slice(None) if mine.valid.all() else np.flatnonzero(mine.valid)
             at = (place[span.id] + first[rows.warp])[where]
             site[at] = span.id
-            begin[at], end[at] = rows.place[where] + span.begin, found.end[where]
+            begin[at], end[at] = rows.place[where] + span.begin, mine.end[where]
             iteration[at] = rows.iteration[where]
-            parent[at] = self._parent(span, found, place)[where] if span.parent >= 0 else -1
+            parent[at] = self._parent(span, mine, place)[where] if span.parent >= 0 else -1
             depth[at] = self._depth(span)
             for column in span.payloads:
                 word = self.section.frames[span.frame].columns[column]
@@ -269,9 +269,9 @@ class _Finder:
         )
         return np.diff(np.concatenate([[0], np.cumsum(size)])[bounds])
 
-    def _parent(self, span: Span, found: _Site, place: dict[int, Ints]) -> Ints:
+    def _parent(self, span: Span, site: _Site, place: dict[int, Ints]) -> Ints:
         above = place[span.parent]
-        return above if found.parent_row is None else above[found.parent_row]
+        return above if site.parent_row is None else above[site.parent_row]
 
     def _written(self, frame: int, column: int) -> Flags:
         written: Flags = self.flat[self.rows[frame].at + column] != 0

@@ -31,17 +31,17 @@ def about_variants(
     `Build.configuration` has, and `builds`: what each binary takes, "bare" or "instrumented". bare: by key,
     what bare binaries take.
     """
-    found: dict[str, list[dict[str, Any]]] = {}
+    about: dict[str, list[dict[str, Any]]] = {}
     builds: dict[tuple[str, int], dict[int, Build]] = {}
     for launch, variant in zip(launches, variants, strict=True):
-        of_kernel = found.setdefault(launch.manifest.kernel, [])
+        of_kernel = about.setdefault(launch.manifest.kernel, [])
         if variant == len(of_kernel):
             configuration = {} if launch.build is None else launch.build.configuration
             of_kernel.append({"variant": variant, "key": _key(launch), **configuration, "builds": []})
         if launch.build is not None:
             builds.setdefault((launch.manifest.kernel, variant), {})[id(launch.build)] = launch.build
     for (kernel, variant), of_variant in builds.items():
-        entry = found[kernel][variant]
+        entry = about[kernel][variant]
         resources: list[dict[str, Any]] = []
         if entry["key"] in bare:
             resources.append({"build": "bare", **bare[entry["key"]]})
@@ -50,7 +50,7 @@ def about_variants(
             if resource not in resources:
                 resources.append(resource)
         entry["builds"] = resources
-    return found
+    return about
 
 
 def about_sources(launches: Sequence[RawLaunch]) -> list[dict[str, Any]]:

@@ -60,14 +60,14 @@ class _Candidates(NamedTuple):
 
 def find_zeros(segments: Words, section: Section, wrote: Wrote, clocks: Clocks) -> Zeros:
     """The clocks of 0 of one section's warps. segments: shape (CTAs, recorded warps, words)."""
-    found, shape = _candidates(section, wrote), wrote.shapes.of
-    of_shape = np.searchsorted(found.shape, np.arange(len(wrote.shapes.warp) + 1))
+    candidates, shape = _candidates(section, wrote), wrote.shapes.of
+    of_shape = np.searchsorted(candidates.shape, np.arange(len(wrote.shapes.warp) + 1))
     each = np.diff(of_shape)[shape]
     warp = np.flatnonzero(clocks.wraps[wrote.warps.area] & (each > 0))
     at = spread(of_shape, shape[warp])
     area, segment = (np.repeat(of_warp[warp], each[warp]) for of_warp in wrote.warps)
     low = clocks.anchor[area].astype(np.uint32)
-    sure = found.sure[at]
+    sure = candidates.sure[at]
 
     def since(place: Ints, otherwise: Ints) -> Ints:
         """Cycles from the anchor to a clock."""
@@ -77,12 +77,12 @@ def find_zeros(segments: Words, section: Section, wrote: Wrote, clocks: Clocks) 
     zero = (np.uint32(0) - low).astype(np.int64)
     earliest = np.where(sure, 0, clocks.start[area] - clocks.anchor[area] - _BESIDE_CYCLES)
     latest = np.where(sure, 1 << 32, clocks.end[area] - clocks.anchor[area] + _BESIDE_CYCLES)
-    fits = (since(found.before[at], earliest) <= zero) & (zero <= since(found.after[at], latest))
+    fits = (since(candidates.before[at], earliest) <= zero) & (zero <= since(candidates.after[at], latest))
     certain = fits & sure
     # A warp reads no more than one, unless it runs for more than 2^32 cycles.
     warp = np.repeat(warp, each[warp])
     doubtful = np.setdiff1d(warp[fits], warp[certain])
-    return Zeros(area[certain], segment[certain], found.place[at][certain], len(doubtful))
+    return Zeros(area[certain], segment[certain], candidates.place[at][certain], len(doubtful))
 
 
 def _candidates(section: Section, wrote: Wrote) -> _Candidates:

@@ -14,7 +14,7 @@ import numpy as np
 import pandas as pd
 from numpy.typing import NDArray
 
-from profscope.analysis.spans import SITE_COLUMNS
+from profscope.analysis.span_rows import SITE_COLUMNS
 from profscope.schema import PAYLOAD_DTYPES, SPAN_DTYPES, spans_frame
 from profscope.traces.clock import Clock, fit_clock
 from profscope.traces.packing import pack, unpack

@@ -5,7 +5,7 @@ import pandas as pd
 import pytest
 from hypothesis import given
 
-from profscope.analysis.spans import GROUP_COLUMNS, SITE_COLUMNS, self_times, sites
+from profscope.analysis.span_rows import GROUP_COLUMNS, SITE_COLUMNS, self_times, sites
 from profscope.analysis.work import WORK_COLUMNS
 from profscope.profiles import Profile
 from tests.support.profiles import profile_metadata, profiles, regular_profile

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
+from instrument_passes.analyses.async_roles import PARTS, roles
 from instrument_passes.analyses.opclasses import info_of
-from instrument_passes.analyses.transactions import PARTS, roles
 from instrument_passes.analyses.walk import kernel_of
 from instrument_passes.ir import parse
 from tests.kernels import gluon_tcgen05, matmul, matmul_tma, matmul_ws

@@ -17,7 +17,7 @@ import numpy as np
 import pandas as pd
 from numpy.typing import NDArray
 
-from profscope.analysis.spans import SITE_COLUMNS
+from profscope.analysis.span_rows import SITE_COLUMNS
 from profscope.schema import SPAN_DTYPES
 from profscope.traces.chrome.extras import FLOW_ENDS, flow_ends, payload_texts
 from profscope.traces.chrome.lines import (
@@ -60,7 +60,7 @@ class EventLines:
     def __init__(
         self, df: pd.DataFrame, site: Ints, table: pd.DataFrame, tracks: Tracks, origin_ns: int
     ) -> None:
-        """`site` and `table` are those of `profscope.analysis.spans.sites`."""
+        """`site` and `table` are those of `profscope.analysis.span_rows.sites`."""
         self._start = df["start_ns"].to_numpy() - origin_ns
         self._duration = df["duration_ns"].to_numpy()
         self._iteration = df["iteration"].to_numpy()

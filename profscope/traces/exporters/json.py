@@ -8,7 +8,7 @@ from collections.abc import Iterator
 from concurrent.futures import Executor
 from functools import partial
 
-from profscope.analysis.spans import sites
+from profscope.analysis.span_rows import sites
 from profscope.schema import Tables
 from profscope.traces.chrome.events import EventLines, name_events
 from profscope.traces.chrome.layout import END

@@ -10,7 +10,7 @@ from functools import partial
 
 import pandas as pd
 
-from profscope.analysis.spans import sites
+from profscope.analysis.span_rows import sites
 from profscope.schema import Tables
 from profscope.traces.compact import encode
 from profscope.traces.exporters import Piece

@@ -70,14 +70,14 @@ def roles(kernel: Op) -> dict[Op, Role]:
 
     Channels are numbered as they appear.
     """
-    found: dict[Op, tuple[str, object, int]] = {}
+    parts: dict[Op, tuple[str, object, int]] = {}
     closing: set[Op] = set()  # commits behind work that has no barrier of its own
     for op in kernel.module.walk():
         if op.name in _QUEUES and not (
             op.name == "ttng.warp_group_dot" and op.attributes.get("isAsync") != "true"
         ):
             queue, part = _QUEUES[op.name]
-            found[op] = part, queue, _pending(op)
+            parts[op] = part, queue, _pending(op)
         elif op.name in _ON_BARRIERS:
             root = _barrier(op)
             commit = None
@@ -89,13 +89,13 @@ def roles(kernel: Op) -> dict[Op, Role]:
             if commit is not None:
                 closing.add(commit)
             part = "member" if commit else "close" if op in closing else _ON_BARRIERS[op.name]
-            found[op] = part, root, 0
-    _count_free_waits(found)
+            parts[op] = part, root, 0
+    _count_free_waits(parts)
     # Where nothing is started, as on the barriers by which consumers free buffers, there is nothing to pair.
-    started = {channel for part, channel, _ in found.values() if part in ("issue", "member")}
+    started = {channel for part, channel, _ in parts.values() if part in ("issue", "member")}
     number: dict[object, int] = {}
     result = {}
-    for op, (part, channel, pending) in found.items():
+    for op, (part, channel, pending) in parts.items():
         if channel in started:
             result[op] = Role(part, number.setdefault(channel, len(number)), pending)
     return result
@@ -119,14 +119,14 @@ def _next_commit(op: Op) -> Op | None:
     return None
 
 
-def _count_free_waits(found: dict[Op, tuple[str, object, int]]) -> None:
+def _count_free_waits(parts: dict[Op, tuple[str, object, int]]) -> None:
     """Set how many of the first waits on each channel wait for nothing; drop channels that do not tell.
 
     A new barrier is in its phase 0: a wait for the end of phase 0 waits for work, one for that of phase 1
     does not, once for each barrier of the array. Producers begin so, as all buffers are free.
     """
     first: dict[object, dict[Region | None, Op]] = {}
-    for op, (part, channel, _) in found.items():
+    for op, (part, channel, _) in parts.items():
         if part == "phase":
             first.setdefault(channel, {}).setdefault(_isolated(op), op)
     free: dict[object, int | None] = {}
@@ -140,12 +140,12 @@ def _count_free_waits(found: dict[Op, tuple[str, object, int]]) -> None:
             free[channel] = depth
         else:
             free[channel] = None
-    for op, (part, channel, _) in tuple(found.items()):
+    for op, (part, channel, _) in tuple(parts.items()):
         count = free.get(channel, 0)
         if count is None:
-            del found[op]
+            del parts[op]
         elif part == "phase":
-            found[op] = part, channel, count
+            parts[op] = part, channel, count
 
 
 def _phase(wait: Op) -> int | None:
