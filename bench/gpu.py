@@ -32,7 +32,7 @@ from bench.variants import (
     variants,
 )
 
-__all__ = ["launch_cost", "record_cycles", "session_end", "slowdown"]
+__all__ = ["check_same", "launch_cost", "outputs", "record_cycles", "session_end", "slowdown"]
 
 _LAUNCHES: Final = 21  # of a session whose end is timed
 _PROTON_LAUNCHES: Final = 3  # Proton takes seconds for each
@@ -69,12 +69,12 @@ def slowdown(workload: Workload, level: str, device: str, rounds: int) -> list[R
     pipeline = LEVELS[level]
     inputs = workload.inputs(device)
     given = buffers(workload.launch(inputs).asm["ttgir"], workload, pipeline)
-    expected = _outputs(workload, device)
+    expected = outputs(workload, device)
     checked: set[str] = set()
 
     def sample(name: str) -> Mapping[str, float]:
         if name not in checked:
-            _compare(expected, _outputs(workload, device))
+            check_same(expected, outputs(workload, device))
             checked.add(name)
         for _ in range(WARM_UP - 1):
             workload.launch(inputs)
@@ -250,14 +250,14 @@ def _proton_end(workload: Workload, inputs: Mapping[str, Any]) -> dict[str, Cell
     return {line: Cell((value,), note=note) for line, (value, note) in figures.items()}
 
 
-def _outputs(workload: Workload, device: str) -> dict[str, torch.Tensor]:
+def outputs(workload: Workload, device: str) -> dict[str, torch.Tensor]:
     """All tensors after one launch on fresh inputs."""
     inputs = workload.inputs(device)
     workload.launch(inputs)
     return {name: inputs[name] for name in workload.tensors}
 
 
-def _compare(expected: Mapping[str, torch.Tensor], found: Mapping[str, torch.Tensor]) -> None:
+def check_same(expected: Mapping[str, torch.Tensor], found: Mapping[str, torch.Tensor]) -> None:
     for name, tensor in expected.items():
         if not torch.equal(tensor.view(torch.uint8), found[name].view(torch.uint8)):
             raise RuntimeError(f"{name} differs from the bare kernel's")

@@ -1,0 +1,171 @@
+"""What the default level should record: what a choice costs a kernel, and how much of its time it leaves dark.
+
+    python -m bench.levels [--rows REGEX] [--rounds 7] [--limit-s 150] [--json FILE]
+    python -m bench.levels --dry-run       # small sizes; without a GPU on the emulator
+
+For every kernel and every choice of op classes: slowdown over the bare kernel, interleaved with it and with
+the other choices, outputs compared bit by bit; the share of the warps' time that lies in no span of an op; and
+how many records a warp has. A choice that finds no further op in a kernel shows how much the figures vary.
+"""
+
+from __future__ import annotations
+
+import argparse
+import contextlib
+import json
+import re
+import sys
+import time
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+from typing import Final
+
+import torch
+
+import profscope
+from bench import kernels
+from bench.about import about
+from bench.gpu import check_same, outputs
+from bench.kernels import Workload
+from bench.table import Cell, Row, render, row_to_json
+from bench.timing import device_us, interleave, why
+from bench.variants import BARE, DEFAULT, OURS, WARM_UP, Buffers, Variant, buffers, variants
+
+__all__ = ["CHOICES", "main"]
+
+_CLASSES: Final = re.compile(r"(op-spans\{classes=[^}]*)\}")
+
+
+def _with(classes: str) -> str:
+    """The default level, with further classes of ops."""
+    pipeline, count = _CLASSES.subn(rf"\1;{classes}}}", DEFAULT)
+    assert count == 1, DEFAULT
+    return pipeline
+
+
+CHOICES: Final = {
+    "default": DEFAULT,
+    "+ reduce": _with("reduce"),
+    "+ reduce, barrier": _with("reduce;barrier"),
+}
+"""Pipelines by the name of the choice."""
+
+# So many CTAs tell how a kernel's time is shared out.
+_SHARED_CTAS: Final = 256
+
+
+def measure(workload: Workload, device: str, rounds: int) -> list[Row]:
+    """The rows of one kernel: slowdown, share of time in no op's span, records and bytes of a launch."""
+    inputs = workload.inputs(device)
+    ttgir = workload.launch(inputs).asm["ttgir"]
+    given = {name: buffers(ttgir, workload, pipeline) for name, pipeline in CHOICES.items()}
+    launches = min(each.launches for each in given.values())
+    expected = outputs(workload, device)
+    every: dict[str, Variant] = dict(variants(workload, DEFAULT, given["default"], BARE))
+    for name, pipeline in CHOICES.items():
+        every[name] = variants(workload, pipeline, given[name], OURS)[OURS]
+    checked: set[str] = set()
+
+    def sample(name: str) -> dict[str, float]:
+        if name not in checked:
+            check_same(expected, outputs(workload, device))
+            checked.add(name)
+        for _ in range(WARM_UP - 1):
+            workload.launch(inputs)
+        return {"us": device_us(lambda: workload.launch(inputs), launches)}
+
+    cells = interleave(every, sample, rounds)["us"]
+    rows = [Row("slowdown", workload.name, "bare: us, others: ratio", cells, BARE)]
+    found = {name: _recorded(workload, device, name, given[name]) for name in CHOICES}
+    units = {"share of warp time in no op's span": "%", "records a warp": "", "profile a launch": "MB"}
+    for at, (group, unit) in enumerate(units.items()):
+        rows.append(Row(group, workload.name, unit, {name: each[at] for name, each in found.items()}))
+    return rows
+
+
+def _recorded(workload: Workload, device: str, choice: str, given: Buffers) -> tuple[Cell, Cell, Cell]:
+    """The share of warp time in no op's span, records a warp, MB a launch, of one recorded launch."""
+    inputs = workload.inputs(device)
+    try:
+        with profscope.session(
+            instrument=[CHOICES[choice]],
+            memory=given.memory_mib,
+            buffer=given.records,
+            ctas=max(1, workload.ctas // _SHARED_CTAS),
+        ) as session:
+            workload.launch(inputs)
+        if int(session.launches["dropped"].sum()):
+            raise RuntimeError("records were dropped")
+        summary, ctas = session.summary(), int(session.launches["ctas"].sum())
+        in_ops = summary.loc[summary["kind"] == "op", "self_cycles"].sum()
+        share = 100 * (1 - in_ops / summary["self_cycles"].sum())
+        records = int(session.launches["records"].sum()) / (ctas * workload.warps)
+    except Exception as error:  # noqa: BLE001  the other choices still count
+        return (Cell(error=why(error)),) * 3
+    return Cell((float(share),)), Cell((records,)), Cell((given.launch_bytes / 1e6,))
+
+
+def chosen(*, small: bool) -> Iterator[Workload]:
+    """The kernels, those first whose figures decide."""
+    wanted = ("layer norm", "softmax", "attention", "add", "matmul")
+    every = [each for each in kernels.workloads(small=small) if "warp-specialised" not in each.name]
+    yield from sorted(every, key=lambda each: [each.name.startswith(name) for name in wanted].index(True))
+
+
+def main(argv: Sequence[str] | None = None) -> int:
+    """Print the tables; returns 1 if a figure is missing."""
+    options = _arguments(argv)
+    device = "cuda" if torch.cuda.is_available() else "cpu"
+    if device == "cpu" and not options.dry_run:
+        print("bench.levels: no GPU is active; --dry-run shows that it runs", file=sys.stderr)
+        return 1
+    kernels.give_scratch(device)
+    rows: list[Row] = []
+    start = time.monotonic()
+    with _surroundings(device):
+        for workload in chosen(small=options.dry_run):
+            if not re.search(options.rows, workload.name):
+                continue
+            if time.monotonic() - start > options.limit_s:
+                rows.append(Row("slowdown", workload.name, "", {BARE: Cell(error="not run: out of time")}))
+                continue
+            began = time.monotonic()
+            try:
+                rows += measure(workload, device, options.rounds)
+            except Exception as error:  # noqa: BLE001  the other kernels still count
+                rows.append(Row("slowdown", workload.name, "", {BARE: Cell(error=why(error))}))
+            print(f"{time.monotonic() - began:6.1f} s  {workload.name}", flush=True)
+    facts = about(dry_run=options.dry_run)
+    print("\n" + ", ".join(f"{key} {value}" for key, value in facts.items() if value is not None) + "\n")
+    print(render(rows))
+    if options.json:
+        found = {"about": facts, "choices": CHOICES, "rows": [row_to_json(row) for row in rows]}
+        options.json.write_text(json.dumps(found, indent=1, allow_nan=False))
+    return int(not rows or any(cell.error for row in rows for cell in row.cells.values()))
+
+
+@contextlib.contextmanager
+def _surroundings(device: str) -> Iterator[None]:
+    if device == "cuda":
+        yield
+        return
+    from profscope import emulator
+
+    with emulator.activate():
+        yield
+
+
+def _arguments(argv: Sequence[str] | None) -> argparse.Namespace:
+    parser = argparse.ArgumentParser(
+        prog="python -m bench.levels", description=__doc__, formatter_class=argparse.RawTextHelpFormatter
+    )
+    parser.add_argument("--rows", default="", metavar="REGEX", help="only kernels whose name it matches")
+    parser.add_argument("--rounds", type=int, default=7, help="samples of each time")
+    parser.add_argument("--limit-s", type=float, default=150.0, help="start no kernel after this")
+    parser.add_argument("--json", type=Path, help="where the figures go")
+    parser.add_argument("--dry-run", action="store_true", help="small sizes; without a GPU on the emulator")
+    return parser.parse_args(argv)
+
+
+if __name__ == "__main__":
+    raise SystemExit(main(sys.argv[1:]))
