@@ -1,9 +1,9 @@
-"""What the default level should record: what a choice costs a kernel, and how much of its time it leaves dark.
+"""What the default level should record: what a choice costs, and how much time it leaves dark.
 
     python -m bench.levels [--rows REGEX] [--rounds 7] [--limit-s 150] [--json FILE]
     python -m bench.levels --dry-run       # small sizes; without a GPU on the emulator
 
-For every kernel and every choice of op classes: slowdown over the bare kernel, interleaved with it and with
+For every kernel and choice of op classes: slowdown over the bare kernel, interleaved with it and with
 the other choices, outputs compared bit by bit; the share of the warps' time that lies in no span of an op; and
 how many records a warp has. A choice that finds no further op in a kernel shows how much the figures vary.
 """
