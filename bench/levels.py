@@ -5,7 +5,7 @@
 
 For every kernel and choice of op classes: slowdown over the bare kernel, interleaved with it and with
 the other choices, outputs compared bit by bit; the share of the warps' time that lies in no span of an op; and
-how many records a warp has. A choice that finds no further op in a kernel shows how much the figures vary.
+how many records a warp has. A choice that finds no further op shows how much the figures vary.
 """
 
 from __future__ import annotations
