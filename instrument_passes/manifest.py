@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import hashlib
 import json
+import re
 from dataclasses import dataclass, field, fields, is_dataclass, replace
 from functools import cached_property
 from typing import Any, Final
@@ -23,6 +24,7 @@ ATTRIBUTE: Final = "profscope.manifest"
 SCHEMA: Final = 4  # of the manifest and of the record format
 # The digests of programs of schema 3 depend on the names of files.
 READABLE: Final = (3, SCHEMA)
+_LINES: Final = re.compile(r":(\d+(?::\d+)?)(?= > |$)")  # of the steps of a call path
 
 
 @dataclass(frozen=True, slots=True)
@@ -74,9 +76,9 @@ class Span(SpanAttributes):
     begin and ends are columns of the span's frame; of several ends (one per return) the one that ran
     counts. No ends: the span lasts until the next row begins, or its loop ends (an iteration).
     parent is the id of the enclosing span, -1 for a root. file, line and call_path: where it stands in the
-    source (see `places.Place`). payloads are columns of the frame that hold values; they are written whenever
-    the span is. ran: column that is zero where the op was switched off, so that there is no span; -1 if it
-    always runs.
+    source (see `places.Place` and `places.call_paths`). payloads are columns of the frame that hold values;
+    they are written whenever the span is. ran: column that is zero where the op was switched off, so that
+    there is no span; -1 if it always runs.
     """
 
     id: int
@@ -137,7 +139,7 @@ class Manifest:
 
     def _without_files(self) -> Manifest:
         sections = tuple(
-            replace(section, spans=tuple(replace(span, file="", call_path="") for span in section.spans))
+            replace(section, spans=tuple(_without_file(span) for span in section.spans))
             for section in self.sections
         )
         return replace(self, sections=sections, notes=(), failure="")
@@ -192,6 +194,11 @@ class Manifest:
         lists = {name: tuple(chosen[name]) for name in ("ids", "warps") if name in chosen}
         data["selection"] = Selection(**{**chosen, **lists})
         return Manifest(**data)
+
+
+def _without_file(span: Span) -> Span:
+    """Of its call path the lines are left: they may be all that two programs differ in."""
+    return replace(span, file="", call_path=" ".join(_LINES.findall(span.call_path)))
 
 
 def _plain(value: Any) -> Any:

@@ -20,6 +20,7 @@ SPAN_COLUMNS: Final[Mapping[str, str]] = {
     "kind": "category",
     "file": "category",
     "line": "int32",
+    "call_path": "category",
     "iteration": "int32",
     "depth": "int32",
     "parent": "int64",

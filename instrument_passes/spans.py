@@ -10,6 +10,7 @@ from __future__ import annotations
 from typing import Any
 
 from instrument_passes.analyses.async_roles import roles
+from instrument_passes.analyses.awaited import awaited
 from instrument_passes.analyses.loop_stages import stages
 from instrument_passes.analyses.metrics import bytes_of, flops_of
 from instrument_passes.analyses.names import op_name
@@ -31,10 +32,15 @@ class Spans:
         self._roles = roles(kernel_of(module))
         self._stages = stages(kernel_of(module))
         self._places = Places(context.functions)
+        self._awaited = awaited(module)
 
     def new_id(self) -> int:
         """For a span that the pass itself writes, with `dialect.begin` and `dialect.end`."""
         return self._ids.new()
+
+    def name_of(self, op: Op) -> str:
+        """What a span on the op is called unless it is given a name."""
+        return op_name(op, self._places, self._awaited)
 
     def around(self, op: Op, name: str = "") -> int:
         """Put a span around an op, called `name` or else after the op; returns its id.
@@ -45,9 +51,7 @@ class Spans:
         """
         span = self.new_id()
         op.insert_before(
-            begin(
-                span, "op", name or op_name(op, self._places), op.name, predicate_of(op), **self._known_of(op)
-            )
+            begin(span, "op", name or self.name_of(op), op.name, predicate_of(op), **self._known_of(op))
         )
         op.insert_after(end(span))
         return span
@@ -59,9 +63,7 @@ class Spans:
         must know how: see `Target.waitable`.
         """
         span = self.new_id()
-        op.insert_before(
-            begin(span, "op", name or f"{op_name(op, self._places)} latency", op.name, **_work(op))
-        )
+        op.insert_before(begin(span, "op", name or f"{self.name_of(op)} latency", op.name, **_work(op)))
         op.insert_after(end(span, value.name, value.type))
         return span
 

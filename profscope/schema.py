@@ -4,6 +4,8 @@
 one for each name of a payload, missing where a span carries none; ops of pipelined loops carry `stage` and
 `for_iteration` (see `instrument_passes.analyses.loop_stages`). `launches` has one row per launch. Cycles
 are SM clock64 values, nanoseconds are absolute globaltimer values (or Unix time for imported traces).
+`file` and `line` are the innermost line outside of Triton's own package, "" and 0 where it is not known;
+`call_path` has the functions and lines that lead to it, outermost first, "" where no function was called.
 `parent` is the row of the span around this one, that of an async span the row of the span that started it; -1
 at a root. `wait` is the row of the span whose return ended an async span, -1 where none is known.
 """
@@ -69,12 +71,21 @@ LAUNCH_DEFAULTS = {"variant": 0, "trial": False, "graph": -1, "replay": -1}
 def spans_frame(columns: Mapping[str, Any] | None = None) -> pd.DataFrame:
     """A span table in the schema's column order and dtypes; empty when given nothing.
 
-    A table without `wait` gets one of -1. Raises KeyError for any other missing column.
+    A table without `wait` gets one of -1, one without `call_path` one of "". Raises KeyError for any other
+    missing column.
     """
     if columns is None:
         columns = dict.fromkeys(SPAN_DTYPES, ())
+    rows = len(columns["parent"])
     if "wait" not in columns:
-        columns = {**columns, "wait": np.full(len(columns["parent"]), -1)}
+        columns = {**columns, "wait": np.full(rows, -1)}
+    if "call_path" not in columns:
+        columns = {
+            **columns,
+            "call_path": pd.Categorical.from_codes(
+                np.zeros(rows, np.int8), categories=pd.Index([""], dtype="str")
+            ),
+        }
     # Without copy=False pandas stacks columns of one dtype, which takes longer than all the rest of a load.
     return pd.DataFrame(
         {name: _series(columns[name], dtype) for name, dtype in SPAN_DTYPES.items()}, copy=False

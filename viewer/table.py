@@ -11,6 +11,7 @@ from profscope.analysis.span_rows import not_samples
 from profscope.profiles import Profile
 from viewer.cells import wrap
 from viewer.grid import Column, grid, heading
+from viewer.paths import told_apart
 from viewer.uncovered import FRAMES, MOSTLY, advice
 from viewer.units import count_text, duration_text, printable, rate_text, share_text
 
@@ -34,6 +35,7 @@ class ScopeRow:
     kind: str
     file: str
     line: int
+    call_path: str
     count: int
     total: int
     self: int
@@ -124,6 +126,7 @@ def _row(row: dict[Any, Any], unit: str, warp_time: int) -> ScopeRow:
         kind=str(row["kind"]),
         file=str(row["file"]),
         line=int(row["line"]),
+        call_path=str(row["call_path"]),
         count=int(row["count"]),
         **figures,
         share=None if in_flight or not warp_time else float(figures["self"] / warp_time),
@@ -143,12 +146,13 @@ def render_table(table: KernelTable, width: int) -> list[Text]:
     ]
     columns += [Column(RATES[name], spare=8) for name in rates]
     rows = []
-    for row in table.rows:
+    apart = told_apart([((row.scope, row.line), row.call_path) for row in table.rows])
+    for row, path in zip(table.rows, apart, strict=True):
         figures = {name: duration_text(getattr(row, name), table.unit) for name in STATISTICS}
         if row.kind == "async":
             figures["self"] = "-"
         durations = [figures[name] for name in STATISTICS]
-        place = [printable(row.scope), str(row.line or "")]
+        place = [printable(row.scope + path), str(row.line or "")]
         rows.append([*place, count_text(row.count), *durations[:2], share_text(row.share), *durations[2:]])
         rows[-1] += [rate_text(getattr(row, name)) for name in rates]
     styles = ["" if row.share is None or row.share >= 0.01 else "dim" for row in table.rows]

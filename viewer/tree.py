@@ -12,6 +12,7 @@ from rich.text import Text
 from profscope.analysis.span_rows import row_scales, sites
 from profscope.profiles import Profile
 from viewer.grid import Column, grid
+from viewer.paths import told_apart
 from viewer.source import SourceLines
 from viewer.units import count_text, duration_text, printable, share_text, source_text
 
@@ -26,6 +27,7 @@ class Node:
     kind: str
     file: str
     line: int
+    call_path: str
     text: str
     depth: int
     count: int
@@ -80,6 +82,7 @@ def make_trees(
             }
             source: dict[str, Any] = {name: str(place[name]) for name in ("scope", "kind", "file")}
             source |= {"line": int(place["line"]), "text": lines(source["file"], int(place["line"]))}
+            source |= {"call_path": str(place["call_path"])}
             nodes.append(Node(**source, depth=depth, **figures, share=share))
         trees.append(
             ScopeTree(name, unit, nodes[: limit or None], max(len(nodes) - limit, 0) if limit else 0)
@@ -135,9 +138,10 @@ def _preorder(roots: list[int], children: dict[int, list[int]]) -> list[tuple[in
 def render_tree(tree: ScopeTree, width: int) -> list[Text]:
     """The tree's lines: scope, source, count, total, share of warp time, mean, source text."""
     rows = []
+    apart = told_apart([((node.scope, node.file, node.line), node.call_path) for node in tree.nodes])
     for at, node in enumerate(tree.nodes):
         source = source_text(node.file, node.line)
-        name = f"{_branch(tree.nodes, at)}{printable(node.scope)}"
+        name = f"{_branch(tree.nodes, at)}{printable(node.scope + apart[at])}"
         figures = [
             duration_text(node.total, tree.unit),
             share_text(node.share),

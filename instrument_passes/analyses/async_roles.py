@@ -17,7 +17,7 @@ from typing import Final
 from instrument_passes.analyses.initial import initial_value
 from instrument_passes.ir import Block, Op, Region, Value, for_op
 
-__all__ = ["PARTS", "Role", "roles"]
+__all__ = ["PARTS", "Role", "barrier_of", "roles", "started_on"]
 
 # issue: starts work that is a group of its own. member: starts work of a group that an open before it, or a
 # close behind it, makes. wait: returns when all groups but the `pending` youngest are done. phase: returns
@@ -79,11 +79,8 @@ def roles(kernel: Op) -> dict[Op, Role]:
             queue, part = _QUEUES[op.name]
             parts[op] = part, queue, _pending(op)
         elif op.name in _ON_BARRIERS:
-            root = _barrier(op)
-            commit = None
-            if op.name in _COMMITTED and not any(map(_BARRIER.match, op.operand_types)):
-                commit = _next_commit(op)
-                root = None if commit is None else _barrier(commit)
+            commit = _commit_of(op)
+            root = barrier_of(commit or op)
             if root is None:
                 continue
             if commit is not None:
@@ -99,6 +96,20 @@ def roles(kernel: Op) -> dict[Op, Role]:
         if channel in started:
             result[op] = Role(part, number.setdefault(channel, len(number)), pending)
     return result
+
+
+def started_on(op: Op) -> Op | None:
+    """The barriers, by their allocation, on which the work that an op starts is completed; None if none."""
+    if op.name == _COMMIT or _ON_BARRIERS.get(op.name) not in ("issue", "member"):
+        return None
+    return barrier_of(_commit_of(op) or op)
+
+
+def _commit_of(op: Op) -> Op | None:
+    """The commit that ties an op without a barrier of its own to one."""
+    if op.name in _COMMITTED and not any(map(_BARRIER.match, op.operand_types)):
+        return _next_commit(op)
+    return None
 
 
 def _next_commit(op: Op) -> Op | None:
@@ -179,7 +190,7 @@ def _pending(op: Op) -> int:
     return int(text.split(":")[0])
 
 
-def _barrier(op: Op) -> Op | None:
+def barrier_of(op: Op) -> Op | None:
     """The allocation of the barriers that an op uses; None if it uses none or it cannot be followed."""
     for name, kind in zip(op.operands, op.operand_types, strict=True):
         if _BARRIER.match(kind):

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+
 from instrument_passes.analyses.drains import is_drain
 from instrument_passes.analyses.opclasses import info_of
 from instrument_passes.analyses.places import Places, variable_of
@@ -11,15 +13,16 @@ from instrument_passes.ir import Op
 __all__ = ["call_name", "op_name"]
 
 
-def op_name(op: Op, places: Places) -> str:
+def op_name(op: Op, places: Places, awaited: Mapping[Op, str]) -> str:
     """What is done and to which variable of the source: "load x"; a call's is `call_name`,
-    and a wait behind a pipelined loop drains it."""
+    and a wait behind a pipelined loop drains it. awaited: see `awaited.awaited`."""
     if op.name == "tt.call":
         return call_name(op, places)
     info = info_of(op)
     if info is not None and is_drain(op):
         return f"{info.label} (drain)"
-    return f"{op.name if info is None else info.label} {variable_of(op.loc)}".rstrip()
+    variable = awaited.get(op, variable_of(op.loc))
+    return f"{op.name if info is None else info.label} {variable}".rstrip()
 
 
 def call_name(call: Op, places: Places) -> str:

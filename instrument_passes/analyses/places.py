@@ -8,14 +8,14 @@ from __future__ import annotations
 
 import re
 from bisect import bisect_right
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Final, NamedTuple
 
 from instrument_passes.functions import Function, function_name
 from instrument_passes.ir import Location, Op
 
-__all__ = ["Place", "Places", "is_library", "variable_of"]
+__all__ = ["Place", "Places", "Step", "call_paths", "is_library", "variable_of"]
 
 # Files of Triton 3.6 to 3.9 that have functions for kernels to call.
 _LIBRARY: Final = re.compile(
@@ -29,6 +29,8 @@ _LIBRARY: Final = re.compile(
     re.DOTALL,
 )
 
+_SEPARATOR: Final = " > "
+
 
 def is_library(file: str) -> bool:
     """Whether a file is of Triton's own package, and so its lines say little to users."""
@@ -41,11 +43,12 @@ def variable_of(location: Location) -> str:
     return next((name for name in names if name), "")
 
 
-class _Step(NamedTuple):
+class Step(NamedTuple):
     """A line of the call path, and the function it is in, "" if that is not known."""
 
     file: str
     line: int
+    column: int
     function: str
 
     def __str__(self) -> str:
@@ -57,13 +60,46 @@ class _Step(NamedTuple):
 class Place:
     """file, line: the innermost line outside of Triton's package; "" and 0 where it is not known.
 
-    call_path: the functions and lines that lead to the op, outermost first, such as
-    "layer_norm kernels.py:51 > sum standard.py:293"; "" where no function was called.
+    path: the lines that lead to the op, outermost first.
     """
 
     file: str = ""
     line: int = 0
-    call_path: str = ""
+    path: tuple[Step, ...] = ()
+
+    @property
+    def call_path(self) -> str:
+        """The path as text, "layer_norm kernels.py:51 > sum standard.py:293"; "" without a call.
+
+        See `call_paths` for calls that share a line.
+        """
+        return _SEPARATOR.join(map(str, self.path)) if len(self.path) > 1 else ""
+
+
+def call_paths(spans: Iterable[tuple[str, Place]]) -> dict[tuple[str, Place], str]:
+    """The call path of each span, given by name and place.
+
+    Where a line has several calls that would read the same, their columns are added, counted from 0:
+    "layer_norm kernels.py:51:11 > sum standard.py:293".
+    """
+    alike: dict[tuple[str, str, int, str], dict[tuple[str, Place], None]] = {}
+    for name, place in spans:
+        alike.setdefault((name, place.file, place.line, place.call_path), {})[name, place] = None
+    return {span: text for group in alike.values() for span, text in _told_apart(list(group))}
+
+
+def _told_apart(alike: list[tuple[str, Place]]) -> list[tuple[tuple[str, Place], str]]:
+    calls = [[step.column for step in place.path[:-1]] for _, place in alike]
+    differ = [len(set(columns)) > 1 for columns in zip(*calls, strict=True)]
+    if not any(differ):
+        return [(span, span[1].call_path) for span in alike]
+    texts = []
+    for _, place in alike:
+        steps = list(map(str, place.path))
+        for at, step in enumerate(place.path[:-1]):
+            steps[at] += f":{step.column}" if differ[at] else ""
+        texts.append(_SEPARATOR.join(steps))
+    return list(zip(alike, texts, strict=True))
 
 
 class Places:
@@ -81,28 +117,28 @@ class Places:
         if not path:
             return Place()
         shown = next((step for step in reversed(path) if not is_library(step.file)), path[-1])
-        return Place(shown.file, shown.line, " > ".join(map(str, path)) if len(path) > 1 else "")
+        return Place(shown.file, shown.line, tuple(path))
 
     def line_label(self, op: Op) -> str:
         """Such as " L12", for names; "" where the line is not known."""
         line = self.of(op).line
         return f" L{line}" if line else ""
 
-    def _path(self, op: Op) -> list[_Step]:
+    def _path(self, op: Op) -> list[Step]:
         """The lines that lead to an op, outermost first."""
         function = _function_of(op)
         call = None if function is None else self._caller.get(function)
         path = [] if call is None else self._path(call)
         location = op.loc
-        lines = [(caller.file, caller.line) for caller in reversed(location.callers)]
-        lines.append((location.file, location.line))
-        for depth, (file, line) in enumerate(lines):
+        lines = [(caller.file, caller.line, caller.column) for caller in reversed(location.callers)]
+        lines.append((location.file, location.line, location.column))
+        for depth, (file, line, column) in enumerate(lines):
             known = self._function_at(file, line)
             if line and _is_believed(known, line):
                 name = "" if known is None else known.name
                 if depth == 0 and (known is None or known.bodies is not None):
                     name = _name(function)
-                path.append(_Step(file, line, name))
+                path.append(Step(file, line, column, name))
         return path
 
     def _function_at(self, file: str, line: int) -> Function | None:

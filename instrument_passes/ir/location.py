@@ -21,6 +21,7 @@ class Caller(NamedTuple):
 
     file: str
     line: int
+    column: int = 0
     name: str = ""
 
 
@@ -156,7 +157,8 @@ class _Reader:
         self._take("at")
         caller = self._location()
         self._take(")")
-        callers = (*callee.callers, Caller(caller.file, caller.line, caller.name), *caller.callers)
+        call = Caller(caller.file, caller.line, caller.column, caller.name)
+        callers = (*callee.callers, call, *caller.callers)
         scopes = (*caller.scopes, *callee.scopes)
         return Location(callee.file, callee.line, callee.column, callee.name, callers, scopes)
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import re
 
 from instrument_passes.ir.header import Header
@@ -53,6 +54,12 @@ def element_type(kind: str) -> str:
     """The element type of a tensor type; a scalar type is its own."""
     match = _TENSOR.fullmatch(kind)
     return _split_encoding(match.group(2))[0] if match else kind
+
+
+def elements(kind: str) -> int:
+    """How many elements a tensor type has; 1 of a scalar."""
+    match = _TENSOR.fullmatch(kind)
+    return math.prod(map(int, match.group(1).split("x")[:-1])) if match else 1
 
 
 def rank(kind: str) -> int:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Mapping
 from dataclasses import dataclass, field, fields
 
 from instrument_passes.analyses.places import Place
@@ -104,8 +105,8 @@ class SectionBuilder:
         """Start a span from its begin record."""
         self.spans[span] = _SpanBuilder(span, parent, tick, attributes_of(record), place, record.parent)
 
-    def finish(self) -> Section:
-        """The section, its spans renumbered densely in program order."""
+    def finish(self, paths: Mapping[tuple[str, Place], str]) -> Section:
+        """The section, its spans renumbered densely in program order. paths: see `places.call_paths`."""
         number = {span: i for i, span in enumerate(self.spans)}
         number[-1] = -1
         spans = tuple(
@@ -115,7 +116,7 @@ class SectionBuilder:
                 frame=s.begin.frame,
                 file=s.place.file,
                 line=s.place.line,
-                call_path=s.place.call_path,
+                call_path=paths[s.attributes.name, s.place],
                 begin=s.begin.column,
                 ends=tuple(tick.column for tick in s.ends),
                 payloads=tuple(tick.column for tick in s.payloads),

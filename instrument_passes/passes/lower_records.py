@@ -14,7 +14,7 @@ from dataclasses import dataclass
 from typing import ClassVar
 
 from instrument_passes.analyses.opclasses import uncovered
-from instrument_passes.analyses.places import Places
+from instrument_passes.analyses.places import Places, call_paths
 from instrument_passes.analyses.walk import kernel_of
 from instrument_passes.errors import PassError
 from instrument_passes.ir import Module, Op, warp_specialize
@@ -110,7 +110,8 @@ class LowerRecords(Pass):
             flags = warp_specialize.add_capture(op, area.settled, "i32")
             for region, address, flag in zip(op.regions[1:], addresses, flags, strict=True):
                 weave_partition(program, next(rest), Area(address, flag), region)
-        placed, fixed_bytes, ring_bytes = layout([s.finish() for s in sections], groups)
+        paths = call_paths((s.attributes.name, s.place) for each in sections for s in each.spans.values())
+        placed, fixed_bytes, ring_bytes = layout([s.finish(paths) for s in sections], groups)
         manifest = Manifest(
             kernel.symbol or "",
             target.name,

@@ -7,8 +7,10 @@ from typing import ClassVar, Final
 
 from instrument_passes.analyses.opclasses import DEFAULT_CLASSES, SPANNABLE, info_of
 from instrument_passes.analyses.walk import kernel_of, recordable_blocks
-from instrument_passes.ir import Module
+from instrument_passes.ir import Module, Op, Value
+from instrument_passes.ir.signature import element_type
 from instrument_passes.passes.base import Pass, PassContext, register
+from instrument_passes.scope_notes import add_notes
 from instrument_passes.spans import Spans
 from instrument_passes.targets import target_of
 
@@ -27,7 +29,7 @@ class OpSpans(Pass):
     classes: which classes of ops; the default leaves out plain arithmetic and debugging aids.
 
     measure: "issue"; or "latency": then spans on ops that read memory end when the data has arrived, and say
-    so in their names.
+    so in their names. Where the target cannot wait for the data, the span keeps its name, and a note says so.
     """
 
     name: ClassVar[str] = "op-spans"
@@ -44,6 +46,7 @@ class OpSpans(Pass):
     def apply(self, module: Module, context: PassContext) -> None:
         spans = Spans(module, context)
         target = target_of(module) if self.measure == "latency" else None
+        not_waited: dict[str, None] = {}
         for block in recordable_blocks(kernel_of(module)):
             for op in tuple(block.ops):
                 info = info_of(op)
@@ -54,3 +57,11 @@ class OpSpans(Pass):
                     spans.until_arrival(op, data)
                 else:
                     spans.around(op)
+                    if data is not None and not data.type.startswith("!"):
+                        not_waited[_not_waited(op, data)] = None
+        add_notes(module, list(not_waited))
+
+
+def _not_waited(op: Op, data: Value) -> str:
+    where = f" ({op.loc.file}:{op.loc.line})" if op.loc.line else ""
+    return f"{op.name}{where} is shown until its issue: no wait is known for {element_type(data.type)} data"

@@ -66,7 +66,7 @@ class ValueProbe(Pass):
                 if value is None:
                     continue
                 span, (name, kind) = ids.new(), value
-                shown = f"values of {op_name(op, places)}"
+                shown = f"values of {op_name(op, places, {})}"
                 probe = (
                     begin(span, "op", shown, VALUES),
                     values(span, name, kind, _mask(op, kind)),

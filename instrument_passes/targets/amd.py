@@ -12,7 +12,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import ClassVar, Final
 
-from instrument_passes.ir.signature import element_type, with_element
+from instrument_passes.ir.signature import element_type, elements, with_element
 from instrument_passes.records import LAUNCH_HEADER, byte_offset, cta_header_offset
 from instrument_passes.targets.base import Target, register
 
@@ -70,9 +70,8 @@ class Amd(Target):
 
     def wait_for(self, out: str, value: str, kind: str) -> str:
         """Assembly of no instruction that reads the data: the compiler waits for operands that are loaded."""
-        tensor = kind.startswith("tensor<")
-        pack = max(1, 32 // _BITS[element_type(kind)]) if tensor else 1
-        result = with_element(kind, "i32") if tensor else "i32"  # never written; there must be one
+        pack = min(max(1, 32 // _BITS[element_type(kind)]), elements(kind))
+        result = with_element(kind, "i32")  # never written; there must be one
         constraints = ",".join(["=v"] * pack + ["v"])
         return (
             f'{out} = tt.elementwise_inline_asm "; wait for ${pack}" {{constraints = "{constraints}", '

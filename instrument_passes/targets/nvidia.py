@@ -10,7 +10,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import ClassVar, Final
 
-from instrument_passes.ir.signature import element_type, with_element
+from instrument_passes.ir.signature import element_type, elements, with_element
 from instrument_passes.records import LAUNCH_HEADER, PLACE_RANK_SHIFT, byte_offset, cta_header_offset
 from instrument_passes.targets.base import Target, register
 
@@ -58,7 +58,10 @@ class Nvidia(Target):
         return _asm(out, "mov.u32 $0, 0;", "=r")
 
     def waitable(self, kind: str) -> bool:
-        return element_type(kind) in _REGISTER and (kind.startswith("tensor<") or _REGISTER[kind][0] > 8)
+        """Values that do not fill a register together are none, but for those of 16 bits, alone."""
+        bits, _ = _REGISTER.get(element_type(kind), (0, ""))
+        packed = bits * _packed(kind)
+        return packed == 16 if packed < 32 else packed % 32 == 0
 
     def wait_for(self, out: str, value: str, kind: str) -> str:
         """A warp issues in order, so an instruction that reads the data is enough, one for each 16 bytes.
@@ -67,16 +70,15 @@ class Nvidia(Target):
         leaves it where it is, before the clock. The event is due only where the data mix to _UNLIKELY.
         """
         bits, constraint = _REGISTER[element_type(kind)]
-        tensor = kind.startswith("tensor<")
-        pack = 128 // bits if tensor else 1
+        pack = _packed(kind)
         registers = max(1, pack * min(bits, 32) // 32)
-        outputs = -(-pack // 4) if tensor else 1  # a byte for each element, since there must be a result
+        outputs = -(-pack // 4)  # a byte for each of several elements, since there must be a result
         inputs = [f"${outputs + i}" for i in range(registers)]
         if bits == 64:
             mixed = " ".join(
                 f"mov.b64 {{lo, hi}}, {i}; xor.b32 all, all, lo; xor.b32 all, all, hi;" for i in inputs
             )
-        elif bits < 32 and not tensor:
+        elif bits * pack == 16:
             mixed = f"cvt.u32.u16 all, {inputs[0]};"
         else:
             mixed = " ".join(f"xor.b32 all, all, {i};" for i in inputs)
@@ -85,8 +87,8 @@ class Nvidia(Target):
             f"setp.eq.u32 due, all, {_UNLIKELY}; @due pmevent 0; }} "
             + " ".join(f"mov.u32 ${i}, 0;" for i in range(outputs))
         )
-        constraints = ",".join(["=r"] * outputs + [constraint if tensor or bits >= 32 else "h"] * registers)
-        result = with_element(kind, "i8") if tensor else "i32"
+        constraints = ",".join(["=r"] * outputs + ["h" if bits * pack == 16 else constraint] * registers)
+        result = with_element(kind, "i8" if pack > 1 else "i32")
         return (
             f'{out} = tt.elementwise_inline_asm "{text}" {{constraints = "{constraints}", '
             f"packed_element = {pack} : i32, pure = false}} {value} : {kind} -> {result}"
@@ -174,6 +176,12 @@ class Nvidia(Target):
             f"@lead st.global.cs.v2.b64 [$1+{end}], {{clk, ns}}; done: }} mov.u32 $0, 0;"
         )
         return _asm(out, text, "=r,l,b", [area, leads], ["i64", "i1"])
+
+
+def _packed(kind: str) -> int:
+    """How many elements of a type one instruction reads: 16 bytes of a tensor, or all of a smaller one."""
+    bits, _ = _REGISTER.get(element_type(kind), (128, ""))
+    return min(128 // bits, elements(kind))
 
 
 def _asm(

@@ -21,7 +21,7 @@ __all__ = [
     "sites",
 ]
 
-SITE_COLUMNS = ("kernel", "scope", "kind", "file", "line")
+SITE_COLUMNS = ("kernel", "scope", "kind", "file", "line", "call_path")
 GROUP_COLUMNS = ("kernel", "variant", "trial")
 """Launches that are alike in these are summed up together."""
 
@@ -30,7 +30,7 @@ Floats = NDArray[np.float64]
 
 
 def sites(df: pd.DataFrame) -> tuple[Ints, pd.DataFrame]:
-    """Number the distinct (kernel, scope, kind, file, line) of a span table, in order of first appearance.
+    """Number the distinct SITE_COLUMNS of a span table, in order of first appearance.
 
     Returns one site number per row, int64 of shape (rows,), and the table of sites.
     """

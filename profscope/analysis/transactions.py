@@ -13,18 +13,19 @@ __all__ = ["transactions"]
 def transactions(tables: Tables) -> pd.DataFrame:
     """One row per asynchronous operation that a recorded wait ended, in the order of the span table.
 
-    Columns: kernel, launch, cta, sm, warp, file, line, iteration; scope, of the op that issued it; start_ns,
-    when that began; issue_ns, how long that took; in_flight_ns, from there until the wait returned; wait and
-    wait_warp, the scope and the warp that waited; waiting_ns, how long its wait took; and start_cycle to
-    waiting_cycles likewise. A wait that ended several operations counts with each, so a sum over them is
-    not the time lost: that is the sum of the waits' own spans. The index is the async row in `df`.
+    Columns: kernel, launch, cta, sm, warp, file, line, call_path, iteration; scope, of the op that issued it;
+    start_ns, when that began; issue_ns, how long that took; in_flight_ns, from there until the wait returned;
+    wait and wait_warp, the scope and the warp that waited; waiting_ns, how long its wait took; and
+    start_cycle to waiting_cycles likewise. A wait that ended several operations counts with each, so a sum
+    over them is not the time lost: that is the sum of the waits' own spans. The index is the async row in
+    `df`.
     """
     df = tables.df
     ended = np.flatnonzero((df["kind"] == "async").to_numpy() & (df["wait"] >= 0).to_numpy())
     issue, wait = (df[name].to_numpy()[ended] for name in ("parent", "wait"))
     columns: dict[str, Any] = {
         name: df[name].iloc[ended].array
-        for name in ("kernel", "launch", "cta", "sm", "warp", "file", "line", "iteration")
+        for name in ("kernel", "launch", "cta", "sm", "warp", "file", "line", "call_path", "iteration")
     }
     columns |= {"scope": df["scope"].iloc[issue].array, "wait": df["scope"].iloc[wait].array}
     columns["wait_warp"] = df["warp"].to_numpy()[wait]

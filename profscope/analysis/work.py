@@ -33,7 +33,8 @@ def with_work(summary: pd.DataFrame, launches: pd.DataFrame, metadata: dict[str,
     for kernel, about in (metadata.get("kernels") or {}).items():
         for work in _works(about):
             for row in work["scopes"]:
-                key = kernel, work["variant"], work["trial"], *(row[name] for name in SITE_COLUMNS[1:])
+                place = (row.get(name, "") for name in SITE_COLUMNS[1:])  # older profiles have no call_path
+                key = kernel, work["variant"], work["trial"], *place
                 known[key] = row, work
     timed = metadata.get("backend") == "gpu"
     count = launches[list(GROUP_COLUMNS)].value_counts()

@@ -99,7 +99,7 @@ def _work(launches: Sequence[TimedLaunch]) -> dict[str, Any]:
 
     scopes: for every op, what the end of its spans means (see `_measures`), bytes and flops.
     """
-    scopes: dict[tuple[str, str, int], dict[str, Any]] = {}
+    scopes: dict[tuple[str, str, int, str], dict[str, Any]] = {}
     whole = [launch for launch in launches if launch.is_whole]
     for launch in launches:
         decoded = launch.decoded
@@ -107,7 +107,7 @@ def _work(launches: Sequence[TimedLaunch]) -> dict[str, Any]:
         for span, executions in zip(decoded.sites, _executions(launch), strict=True):
             if span.kind == "op":
                 row = scopes.setdefault(
-                    (span.name, span.file, span.line),
+                    (span.name, span.file, span.line, span.call_path),
                     {"measures": _measures(span), "bytes": 0.0, "flops": 0.0},
                 )
                 row["bytes"] += span.bytes * executions * scale
@@ -116,9 +116,10 @@ def _work(launches: Sequence[TimedLaunch]) -> dict[str, Any]:
         "launches": len(whole),
         "ns": sum(launch.end_ns - launch.start_ns for launch in whole),
         "scopes": [
-            {"scope": name, "kind": "op", "file": file, "line": line, "measures": row["measures"]}
+            {"scope": name, "kind": "op", "file": file, "line": line, "call_path": path}
+            | {"measures": row["measures"]}
             | {column: round(row[column]) for column in ("bytes", "flops")}
-            for (name, file, line), row in scopes.items()
+            for (name, file, line, path), row in scopes.items()
         ],
     }
 

@@ -34,6 +34,7 @@ def span_table(launches: Sequence[Part], pool: ThreadPoolExecutor) -> pd.DataFra
         "scope": [site.name for site in sites],
         "kind": [site.kind for site in sites],
         "file": [site.file for site in sites],
+        "call_path": [site.call_path for site in sites],
     }
     coded = {name: _codes(values) for name, values in texts.items()}
     lines = np.array([site.line for site in sites], np.int32)

@@ -35,7 +35,9 @@ NOISY = (*SITE_ORDERED, "start_ns", "end_ns")
 FEW_LEVELS = 32
 """Up to so deep going level by level is faster; a kernel nests 4 to 10 deep."""
 
-CATEGORIES = ("kernel", "scope", "kind", "file")
+CATEGORIES = ("kernel", "scope", "kind", "file", "call_path")
+TABLE_COLUMNS = SITE_COLUMNS[:5]
+"""Of the table of sites in a file. Call paths came later and stand beside it: older readers do without."""
 
 ROW_STREAMS = ("site", "depth", "iteration", *SITE_ORDERED, "start_ns", "end_ns")
 RUN_STREAMS = (
@@ -51,7 +53,7 @@ STREAMS = (*ROW_STREAMS, *RUN_STREAMS, "parent", "wait_row", "wait_after")
 def encode(df: pd.DataFrame, site: Ints, table: pd.DataFrame, pool: Executor) -> Callable[[], dict[str, Any]]:
     """Start packing a span table's columns in `pool`; what is returned waits for the JSON-able result.
 
-    `site` and `table` are those of `analysis.spans.sites`. The table is cut into pieces between runs, so
+    `site` and `table` are those of `analysis.span_rows.sites`. The table is cut into pieces between runs, so
     that several threads can pack it, and read it.
     """
     columns = {name: df[name].to_numpy() for name, dtype in SPAN_DTYPES.items() if dtype != "category"}
@@ -67,7 +69,8 @@ def encode(df: pd.DataFrame, site: Ints, table: pd.DataFrame, pool: Executor) ->
     return lambda: {
         "rows": len(df),
         "categories": {name: _categories(df[name]) for name in CATEGORIES},
-        "sites": np.stack([_codes(table[name]) for name in SITE_COLUMNS], axis=1).tolist(),
+        "sites": np.stack([_codes(table[name]) for name in TABLE_COLUMNS], axis=1).tolist(),
+        "call_paths": _codes(table["call_path"]).tolist(),
         "pieces": [piece.result() for piece in pieces],
         "payloads": {name: payload.result() for name, payload in payloads.items()},
     }
@@ -85,26 +88,30 @@ def decode(data: dict[str, Any], pool: Executor, most_cells: int) -> pd.DataFram
     width = len(SPAN_DTYPES) + len(payloads)
     if rows * width > most_cells:
         raise ValueError(f"{rows} rows of {width} columns, in a file that can hold {most_cells} values")
-    table = np.array(data["sites"], np.int64).reshape(-1, len(SITE_COLUMNS))
+    table = np.array(data["sites"], np.int64).reshape(-1, len(TABLE_COLUMNS))
     asynchronous = np.zeros(max(1, len(table)), np.bool_)
     kinds = data["categories"]["kind"]["values"]
-    asynchronous[: len(table)] = [kinds[code] == "async" for code in table[:, SITE_COLUMNS.index("kind")]]
+    asynchronous[: len(table)] = [kinds[code] == "async" for code in table[:, TABLE_COLUMNS.index("kind")]]
+    of_site = dict(zip(TABLE_COLUMNS, table.T, strict=True))
+    if "call_paths" in data:
+        of_site["call_path"] = np.array(data["call_paths"], np.int64)
     columns: dict[str, Any] = {
         name: np.empty(rows, np.int32 if dtype == "category" else dtype)
         for name, dtype in SPAN_DTYPES.items()
+        if name in of_site or name not in SITE_COLUMNS
     }
     begins = np.cumsum([0, *lengths]).tolist()
 
     def fill(piece: dict[str, Any], begin: int) -> None:
         unpacked = _decode_piece(piece, begin, asynchronous)
         site = unpacked.pop("site")
-        unpacked |= dict(zip(SITE_COLUMNS, table.T[:, site], strict=True))
+        unpacked |= {name: values[site] for name, values in of_site.items()}
         for name, values in unpacked.items():
             columns[name][begin : begin + len(site)] = values
 
     for _ in pool.map(fill, data["pieces"], begins[:-1]):
         pass
-    for name in CATEGORIES:
+    for name in (name for name in CATEGORIES if name in columns):
         columns[name] = _categorical(columns[name], data["categories"][name])
     frame = spans_frame(columns)
     for name, payload in payloads.items():

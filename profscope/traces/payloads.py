@@ -6,7 +6,7 @@ import pandas as pd
 
 __all__ = ["payload_name"]
 
-ARGS = ("file", "line", "iter", "cta", "launch")
+ARGS = ("file", "line", "call_path", "iter", "cta", "launch")
 """Names that every event's args have; a payload of that name gets a longer one."""
 
 

@@ -54,10 +54,12 @@ def test_inlined_ops_name_their_callers(target: str) -> None:
     found = [op.loc for op in module.walk() if op.name == "math.exp2"]
     for location in found:
         assert "tl.exp2(" in _source(location)
-        ((file, line, _),) = location.callers
-        assert Path(file).name == "attention.py"
+        (caller,) = location.callers
+        assert Path(caller.file).name == "attention.py"
         # 3.6 and 3.7 give the line of the call's last argument.
-        assert any(part in linecache.getline(file, line) for part in ("_accumulate(", "BLOCK_N, HEAD"))
+        assert any(
+            part in linecache.getline(caller.file, caller.line) for part in ("_accumulate(", "BLOCK_N, HEAD")
+        )
     assert len({location.callers for location in found}) == 2
 
 
@@ -103,14 +105,14 @@ ALIASES = {
         ('loc("x")', Location(name="x")),
         ('loc("x"("a.py":1:2))', Location("a.py", 1, 2, "x")),
         ('loc("outer"("inner"(#loc1)))', Location("a.py", 1, 2, "outer")),
-        ("loc(#loc4)", Location("a.py", 1, 2, "name", (Caller("b.py", 20),))),
+        ("loc(#loc4)", Location("a.py", 1, 2, "name", (Caller("b.py", 20, 3),))),
         (
             "loc(callsite(#loc1 at #loc4))",
-            Location("a.py", 1, 2, "", (Caller("a.py", 1, "name"), Caller("b.py", 20))),
+            Location("a.py", 1, 2, "", (Caller("a.py", 1, 2, "name"), Caller("b.py", 20, 3))),
         ),
         (
             "loc(callsite(#loc4 at #loc1))",
-            Location("a.py", 1, 2, "name", (Caller("b.py", 20), Caller("a.py", 1))),
+            Location("a.py", 1, 2, "name", (Caller("b.py", 20, 3), Caller("a.py", 1, 2))),
         ),
         ("loc(fused[#loc, #loc2, #loc1])", Location("b.py", 20, 3)),
         ('loc(fused<{a = ">", b = <1>}>[unknown, "a.py":3:4])', Location("a.py", 3, 4)),
@@ -119,7 +121,7 @@ ALIASES = {
         ('loc(fused<"profscope:x">[#loc1])', Location("a.py", 1, 2)),
         (
             'loc(callsite(fused<"profscope:5">[#loc1] at callsite(#loc2 at fused<"profscope:0">[#loc2])))',
-            Location("a.py", 1, 2, "", (Caller("b.py", 20), Caller("b.py", 20)), (0, 5)),
+            Location("a.py", 1, 2, "", (Caller("b.py", 20, 3), Caller("b.py", 20, 3)), (0, 5)),
         ),
     ],
 )
@@ -178,5 +180,5 @@ def test_locations_as_printed(location: Location, name: str | None, callers: lis
         location.line,
         location.column,
         name or "",
-        tuple(Caller(c.file, c.line) for c in callers),
+        tuple(Caller(c.file, c.line, c.column) for c in callers),
     )

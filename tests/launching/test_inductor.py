@@ -3,6 +3,7 @@ a session is recorded. A whole torch.compile needs a GPU: `tests/gpu`."""
 
 from __future__ import annotations
 
+import linecache
 import subprocess
 import sys
 from collections.abc import Iterator
@@ -24,6 +25,20 @@ hints = pytest.importorskip("torch._inductor.runtime.hints")
 
 # ruff: noqa: N803
 
+_GENERATED = """\
+import triton
+import triton.language as tl
+from torch._inductor.runtime import triton_helpers
+
+@triton.jit
+def triton_per_max(in_ptr0, out_ptr0, xnumel, XBLOCK: tl.constexpr):
+    at = tl.program_id(0) * XBLOCK + tl.arange(0, XBLOCK)
+    x = tl.load(in_ptr0 + at, at < xnumel)
+    high = triton_helpers.max2(x, 0)
+    high += triton_helpers.max2(-x, 0)
+    tl.store(out_ptr0 + at, x * 2 + high * 0, at < xnumel)
+"""
+
 
 @triton.jit
 def triton_poi_double(in_ptr0, out_ptr0, xnumel, XBLOCK: tl.constexpr):
@@ -44,13 +59,13 @@ def the_emulator_is_the_gpu(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
 class Tuner(heuristics.CachingAutotuner):  # type: ignore[misc]
     """Inductor's tuner of one kernel, on the emulator; `timed`: of launchers timed, whether they record."""
 
-    def __init__(self, blocks: tuple[int, ...] = (256,)) -> None:
+    def __init__(self, blocks: tuple[int, ...] = (256,), kernel: Any = triton_poi_double) -> None:
         from profscope.emulator.compiler import ARCH, BACKEND_NAME
 
         properties = hints.DeviceProperties(type=BACKEND_NAME, index=0, multi_processor_count=2, cc=ARCH)
         self.timed: list[bool] = []
         super().__init__(
-            triton_poi_double,
+            kernel,
             triton_meta={
                 "signature": {
                     "in_ptr0": "*fp32",
@@ -68,7 +83,7 @@ class Tuner(heuristics.CachingAutotuner):  # type: ignore[misc]
             optimize_mem=False,
             heuristic_type=heuristics.HeuristicType.POINTWISE,
             size_hints={"x": 1024},
-            inductor_meta={"grid_type": "Grid1D", "kernel_name": "triton_poi_double"},
+            inductor_meta={"grid_type": "Grid1D", "kernel_name": kernel.__name__},
         )
 
     def get_device_interface(self) -> Any:
@@ -147,6 +162,22 @@ def test_a_launch_that_has_to_run_bare_is_named() -> None:
     assert prof.metadata["notes"] == [
         "2 launches of triton_poi_double by torch.compile ran bare: its binary is written to a file, for C++"
     ]
+
+
+def test_ops_in_functions_of_inductor_name_the_calls(tmp_path: Path) -> None:
+    """Generated code has a file of its own, and calls torch's helpers, which call Triton's functions."""
+    generated = tmp_path / "generated.py"
+    generated.write_text(_GENERATED)
+    space: dict[str, Any] = {}
+    exec(compile(_GENERATED, str(generated), "exec"), space)
+    linecache.getlines(str(generated))
+    with session(instrument="heavy") as prof:
+        Tuner(kernel=space["triton_per_max"]).launch()
+    reduces = prof.summary()[prof.summary()["scope"].str.startswith("reduce")]
+    paths = [path.split(" > ") for path in reduces["call_path"]]
+    assert {path[0] for path in paths} == {f"triton_per_max generated.py:{line}" for line in (9, 10)}
+    assert all(path[1].startswith("max2 triton_helpers.py:") for path in paths)
+    assert {Path(file).name for file in reduces["file"]} == {"triton_helpers.py"}
 
 
 def test_what_cannot_be_built_runs_bare_and_says_why(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -121,10 +121,10 @@ WAIT = """
 module attributes {{"ttg.num-ctas" = 1 : i32, "ttg.num-warps" = 4 : i32, ttg.target = "hip:gfx942",
     "ttg.threads-per-warp" = 64 : i32}} {{
   tt.func public @kernel(%p: !tt.ptr<{kind}> {{tt.divisibility = 16 : i32}}) {{
-    %r = tt.make_range {{end = 1024 : i32, start = 0 : i32}} : tensor<1024xi32, #blocked>
-    %s = tt.splat %p : !tt.ptr<{kind}> -> tensor<1024x!tt.ptr<{kind}>, #blocked>
-    %q = tt.addptr %s, %r : tensor<1024x!tt.ptr<{kind}>, #blocked>, tensor<1024xi32, #blocked>
-    %v = tt.load %q : tensor<1024x!tt.ptr<{kind}>, #blocked>
+    %r = tt.make_range {{end = {size} : i32, start = 0 : i32}} : tensor<{size}xi32, #blocked>
+    %s = tt.splat %p : !tt.ptr<{kind}> -> tensor<{size}x!tt.ptr<{kind}>, #blocked>
+    %q = tt.addptr %s, %r : tensor<{size}x!tt.ptr<{kind}>, #blocked>, tensor<{size}xi32, #blocked>
+    %v = tt.load %q : tensor<{size}x!tt.ptr<{kind}>, #blocked>
     %x = tt.load %p : !tt.ptr<{kind}>
     tt.return
   }}
@@ -132,9 +132,9 @@ module attributes {{"ttg.num-ctas" = 1 : i32, "ttg.num-warps" = 4 : i32, ttg.tar
 """
 
 
-@pytest.mark.parametrize("kind", KINDS)
-def test_waiting_for_values_of_every_type(kind: str) -> None:
-    module = parse(WAIT.format(kind=kind), "wait")
+@pytest.mark.parametrize(("kind", "size"), [*((kind, 1024) for kind in KINDS), ("i16", 1), ("f32", 1)])
+def test_waiting_for_values_of_every_type(kind: str, size: int) -> None:
+    module = parse(WAIT.format(kind=kind, size=size), "wait")
     run_pipeline(module, parse_pipeline(f"op-spans{{classes=load measure=latency}},{LOWERING}"), CONTEXT)
     assert str(module).count("; wait for") == 2
     code = build(str(module), "wait").instructions

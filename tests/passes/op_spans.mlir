@@ -56,7 +56,7 @@
 // WAIT: name = "async wait (drain)", op = "ttg.async_wait"
 // WAIT-NEXT: ttg.async_wait
 
-// HOPPER: name = "barrier wait acc", op = "ttng.wait_barrier"
+// HOPPER: name = "barrier wait a, b", op = "ttng.wait_barrier"
 // HOPPER: name = "dot issue acc", op = "ttng.warp_group_dot", flops = 524288 : i64
 // HOPPER-NEXT: ttng.warp_group_dot
 // HOPPER: name = "dot wait acc", op = "ttng.warp_group_dot_wait"
@@ -68,8 +68,8 @@
 // BLACKWELL: scf.for
 // BLACKWELL: name = "mma issue acc", op = "ttng.tc_gen5_mma", flops = 524288 : i64
 
-// MBARRIER: name = "barrier init acc", op = "ttng.init_barrier"
-// MBARRIER: name = "barrier expect acc", op = "ttng.barrier_expect"
+// MBARRIER: name = "barrier init a, b", op = "ttng.init_barrier"
+// MBARRIER: name = "barrier expect a, b", op = "ttng.barrier_expect"
 // MBARRIER: name = "barrier inval acc", op = "ttng.inval_barrier"
 // MBARRIER: name = "fence", op = "ttng.fence_async_shared"
 

@@ -108,6 +108,7 @@ def _walk(
         site = {
             "file": draw(NAMES),
             "line": draw(st.integers(0, 10**6)),
+            "call_path": draw(st.just("") | NAMES),
             "iteration": draw(st.integers(-1, 20_000)),
         }
         depth = {"depth": len(stack), "parent": stack[-1] if stack else -1}

@@ -13,7 +13,7 @@ SUFFIXES = [".json", ".json.gz", ".pftrace", ".pftrace.gz"]
 def assert_same(loaded: Profile, saved: Profile) -> None:
     """Equal to the last dtype, category and order."""
     assert_frame_equal(loaded.df, saved.df, check_exact=True, check_column_type=True)
-    for name in ("kernel", "scope", "kind", "file"):
+    for name in ("kernel", "scope", "kind", "file", "call_path"):
         pd.testing.assert_index_equal(
             loaded.df[name].cat.categories, saved.df[name].cat.categories, exact=True
         )

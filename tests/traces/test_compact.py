@@ -84,10 +84,10 @@ def test_more_rows_than_a_file_can_hold_are_refused_before_they_take_memory() ->
         data = encode(df, *sites(df), pool)()
         cells = len(df) * len(SPAN_DTYPES)
         assert len(decode(data, pool, cells)) == len(df)
-        with pytest.raises(ValueError, match=f"{len(df)} rows of 17 columns"):
+        with pytest.raises(ValueError, match=f"{len(df)} rows of 18 columns"):
             decode(data, pool, cells - 1)
         data["rows"] = data["pieces"][0]["streams"]["site"]["count"] = 10**12
-        with pytest.raises(ValueError, match="1000000000000 rows of 17 columns"):
+        with pytest.raises(ValueError, match="1000000000000 rows of 18 columns"):
             decode(data, pool, cells)
         data["rows"] = 10**12 + 1
         with pytest.raises(ValueError, match="the columns do not have 1000000000001 rows"):

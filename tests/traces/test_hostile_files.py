@@ -101,7 +101,7 @@ def test_rows_that_the_file_cannot_hold(trace: Path, tmp_path: Path) -> None:
         ours["spans"]["rows"] = piece["streams"]["site"]["count"] = 10**12
 
     path.write_bytes(changed(trace, change))
-    assert "1000000000000 rows of 17 columns, in a file that can hold" in refused(path)
+    assert "1000000000000 rows of 18 columns, in a file that can hold" in refused(path)
 
 
 def test_a_hundred_million_rows_of_zeros(trace: Path, tmp_path: Path) -> None:
@@ -118,7 +118,7 @@ def test_a_hundred_million_rows_of_zeros(trace: Path, tmp_path: Path) -> None:
 
     path = tmp_path / "zeros.json"
     path.write_bytes(changed(trace, change))
-    assert "100000000 rows of 17 columns, in a file that can hold" in refused(path)
+    assert "100000000 rows of 18 columns, in a file that can hold" in refused(path)
 
 
 # JSON that is nested, long or lopsided.

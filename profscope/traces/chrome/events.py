@@ -173,13 +173,14 @@ def _site_texts(sites: pd.DataFrame, lines: Ints) -> tuple[list[str], NDArray[np
     `lines` says how many lines have each text.
     """
     rows = list(zip(*(sites[name].tolist() for name in SITE_COLUMNS), strict=True))
-    home = {kernel: file for kernel, _, kind, file, _ in rows if kind == "kernel"}
+    home = {kernel: file for kernel, _, kind, file, *_ in rows if kind == "kernel"}
     texts, forms = [], []
-    for kernel, scope, kind, file, line in rows:
+    for kernel, scope, kind, file, line, path in rows:
         form = {"mark": MARK, "async": ASYNC}.get(kind, COMMON)
         # Within a kernel only what lies in another file needs to say so.
         source = "" if kind != "kernel" and home.get(kernel) == file else f'"file":{string_text(file)},'
         text = f'{_event_start(scope, kind, PHASES[form])},"args":{{{source}"line":{line}'
+        text += f',"call_path":{string_text(path)}' if path else ""
         texts += [text, text + ',"iter":']
         forms += [form, form]
     form_of_text = np.array(forms, np.int8)

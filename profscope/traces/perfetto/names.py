@@ -46,10 +46,10 @@ class TrackNames:
                 *(_interned(3, one.iid, one.name) for one in annotations),
             ]
         )
-        columns = (sites[name].tolist() for name in ("scope", "file", "kernel", "line"))
+        columns = (sites[name].tolist() for name in ("scope", "file", "line", "kernel", "call_path"))
         self._sites = [
-            _interned(2, iid, scope) + _interned(4, iid, file, field(3, kernel) + field(4, line))
-            for iid, (scope, file, kernel, line) in enumerate(zip(*columns, strict=True), 1)
+            _interned(2, iid, scope) + _interned(4, iid, file, field(3, path or kernel) + field(4, line))
+            for iid, (scope, file, line, kernel, path) in enumerate(zip(*columns, strict=True), 1)
         ]
         self._texts = [one for one in annotations if isinstance(one, Texts)]
         self._values = [
