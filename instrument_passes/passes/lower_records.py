@@ -26,7 +26,7 @@ from instrument_passes.lowering.program import Program
 from instrument_passes.lowering.values import expand_values
 from instrument_passes.lowering.weave import weave_kernel, weave_partition
 from instrument_passes.manifest import ATTRIBUTE, Manifest, layout
-from instrument_passes.passes.base import Pass, PassContext, register
+from instrument_passes.passes.base import LOWERS, Pass, PassContext, register
 from instrument_passes.records import align
 from instrument_passes.scope_notes import notes_of
 from instrument_passes.selection import MAX_LISTED, Selection
@@ -59,6 +59,7 @@ class LowerRecords(Pass):
     """
 
     name: ClassVar[str] = "lower-records"
+    stage: ClassVar[int] = LOWERS
     ctas: tuple[str, ...] = ()
     first: bool = False
     sms: tuple[str, ...] = ()
