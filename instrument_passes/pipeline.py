@@ -10,8 +10,8 @@ from collections.abc import Callable, Sequence
 from itertools import pairwise
 from typing import Any, Final
 
-from instrument_passes.errors import IRError, PassError, PipelineError
-from instrument_passes.ir import Module
+from instrument_passes.errors import IRError, ManifestError, PassError, PipelineError
+from instrument_passes.ir import Module, check_structure
 from instrument_passes.manifest import ATTRIBUTE
 from instrument_passes.passes.base import ALLOCATES, CHOOSES, Pass, PassContext, passes, signature
 from instrument_passes.plugins import load_file, load_installed
@@ -59,12 +59,17 @@ def run_pipeline(
 ) -> None:
     """Apply the passes in order, in place; `between` is called after each.
 
-    Raises PassError naming the file and line, the pass and, where there is one, the op.
+    Raises PassError naming the file and line, the pass and, where there is one, the op; IRError for a module
+    in which an op has not the form that its name asks for.
     """
+    if pipeline:
+        check_structure(module)
     for step in pipeline:
         try:
             if step.stage < ALLOCATES and module.attr(ATTRIBUTE) is not None:
-                raise PassError("the module's records are lowered already; take the module from before that")
+                raise PassError(
+                    "the records are lowered already; run the pass on what they were lowered from"
+                )
             step.apply(module, context)
         except IRError as error:
             raise PassError(
@@ -72,6 +77,8 @@ def run_pipeline(
                 error.file or module.filename,
                 error.line or module.op.line,
             ) from error
+        except ManifestError as error:
+            raise PassError(f"pass {step.name}: {error}", module.filename, module.op.line) from error
         except Exception as error:  # a mistake in somebody's pass: its traceback, and which pass it was
             error.add_note(f"in pass {step.name} on {module.filename}")
             raise

@@ -51,6 +51,8 @@ class AllocateBuffer(Pass):
             self._allocate(op, module, manifest, context)
 
     def _allocate(self, op: Op, module: Module, manifest: Manifest, context: PassContext) -> None:
+        if not op.results:
+            raise op.error("expected a result")
         size = f"alignment = {manifest.tag} : i32, nbytes = {manifest.tag} : i32"
         if context.triton >= (3, 8):
             text = f"ttg.global_scratch_alloc {{{size}, third_party_allocation}}"

@@ -44,8 +44,8 @@ class Pass:
     row in docs/passes.md. Its first paragraph says in one sentence what the pass does, for
     `profscope-opt --list`; a paragraph that begins with an option's name and a colon explains that option.
 
-    `stage` is where in a pipeline a pass may stand: what CHOOSES records comes before what LOWERS them, and that
-    before what ALLOCATES the memory for them.
+    `stage` says where in a pipeline a pass may stand: what CHOOSES records comes before what LOWERS them, and
+    that before what ALLOCATES the memory for them.
     """
 
     name: ClassVar[str] = ""
