@@ -3,10 +3,13 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import Final
 
 from instrument_passes.functions import Function
 
-__all__ = ["PassContext"]
+__all__ = ["TRITONS", "PassContext"]
+
+TRITONS: Final = ((3, 6), (3, 7), (3, 8), (3, 9))  # (major, minor) of those that profscope knows
 
 
 @dataclass(frozen=True)

@@ -63,10 +63,10 @@ def record_id(op: Op) -> int:
 
 def _integer(op: Op, name: str) -> int:
     """An integer attribute, such as `3 : i32`."""
-    text = op.attributes.get(name, "").partition(":")[0].strip()
-    if not text.removeprefix("-").isdecimal():
+    number = op.integer(name)
+    if number is None:
         raise op.error(f"expected an integer for attribute {name!r}")
-    return int(text)
+    return number
 
 
 @dataclass

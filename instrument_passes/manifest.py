@@ -178,22 +178,26 @@ class Manifest:
     @staticmethod
     def from_json(text: str) -> Manifest:
         """Raises ManifestError when the text is not a manifest, or one of a newer schema."""
+        malformed = ManifestError(f"not a profscope manifest: {text[:60]!r}")
         try:
             data = json.loads(text)
             schema = data["schema"]
-        except (json.JSONDecodeError, TypeError, KeyError) as error:
-            raise ManifestError(f"not a profscope manifest: {text[:60]!r}") from error
+        except (ValueError, TypeError, KeyError, RecursionError) as error:
+            raise malformed from error
         if schema not in READABLE:
             known = " or ".join(map(str, READABLE))
             raise ManifestError(
                 f"manifest schema {schema} is not {known}: written by another profscope version"
             )
-        data["sections"] = tuple(_section(section) for section in data["sections"])
-        data["notes"] = tuple(data.get("notes", ()))
-        chosen = data.get("selection", {})
-        lists = {name: tuple(chosen[name]) for name in ("ids", "warps") if name in chosen}
-        data["selection"] = Selection(**{**chosen, **lists})
-        return Manifest(**data)
+        try:
+            data["sections"] = tuple(_section(section) for section in data["sections"])
+            data["notes"] = tuple(data.get("notes", ()))
+            chosen = data.get("selection", {})
+            lists = {name: tuple(chosen[name]) for name in ("ids", "warps") if name in chosen}
+            data["selection"] = Selection(**{**chosen, **lists})
+            return Manifest(**data)
+        except (TypeError, KeyError, ValueError, AttributeError) as error:
+            raise malformed from error
 
 
 def _without_file(span: Span) -> Span:

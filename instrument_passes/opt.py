@@ -2,7 +2,7 @@
 
     profscope-opt kernel.ttgir -p 'kernel-span,op-spans{classes=load;store},lower-records,allocate-buffer'
 
-Needs no GPU, and no Triton except for --verify and --cost. Exit codes: 0 done, 1 failed, 2 wrong usage.
+Needs no GPU, and no Triton except for --verify and --cost. `--help` has examples and the exit codes.
 """
 
 from __future__ import annotations
@@ -13,10 +13,11 @@ import re
 import sys
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Final
+from typing import Any, Final
 
 from instrument_passes.analyses.coverage import coverage, render
 from instrument_passes.command import run
+from instrument_passes.context import TRITONS
 from instrument_passes.cost import cost
 from instrument_passes.cost import render as render_cost
 from instrument_passes.diagnostics import expected_errors, mismatches
@@ -26,42 +27,78 @@ from instrument_passes.passes import Pass, PassContext, passes, signature, spell
 from instrument_passes.pipeline import LEVELS, parse_pipeline, run_pipeline
 from instrument_passes.plugins import load_installed
 from instrument_passes.toolchain import verify
+from instrument_passes.version import __version__
 
 __all__ = ["main"]
 
+_VERSION: Final = re.compile(r"(\d+)\.(\d+)(?=\.|$)")
 _SPLIT: Final = re.compile(r"^(// -----[ \t]*\r?\n)", re.MULTILINE)
+_EPILOG: Final = """\
+examples:
+  profscope-opt kernel.ttgir -p 'kernel-span,op-spans{classes=load;store}'
+  profscope-opt kernel.ttgir -p heavy,lower-records,allocate-buffer --verify -o out.ttgir
+  profscope-opt kernel.ttgir -p light --cost
+  cat kernel.ttgir | profscope-opt --coverage
+
+A pipeline may name a level of a session, light, default or heavy, for its passes.
+A TTGIR file comes from kernel.asm["ttgir"] of a compiled kernel, or from Triton's
+cache.
+
+exit status: 0 done; 1 the module, or a file, is at fault; 2 wrong usage, such as
+an unknown pass or passes in an order that cannot be; 130 interrupted
+"""
 
 
 def main(argv: Sequence[str] | None = None) -> int:
     """Run the command line; returns the exit code, errors are one line each on stderr."""
-    return run("profscope-opt", lambda: _main(_parser().parse_args(argv)))
+    return run("profscope-opt", lambda: _main(_arguments(argv)))
 
 
 def _main(arguments: argparse.Namespace) -> int:
     if arguments.list:
         load_installed()
         return _emit(_listing(), "-")
-    return _transform(arguments, parse_pipeline(arguments.passes))
+    return _transform(arguments, parse_pipeline(arguments.passes or ""))
+
+
+def _arguments(argv: Sequence[str] | None) -> argparse.Namespace:
+    """Exits with 2 at options of which one would have no effect, or that name two Tritons."""
+    parser = _parser()
+    arguments = parser.parse_args(argv)
+    if arguments.list and (arguments.file != "-" or arguments.passes is not None):
+        parser.error("--list is about all passes; leave the file and -p out")
+    if arguments.cost and arguments.print_between_passes:
+        parser.error("--cost shows two binaries and no module; leave --print-between-passes out")
+    builds = "--cost" if arguments.cost else "--verify" if arguments.verify else ""
+    installed = _installed_triton()
+    if builds and installed is not None and arguments.triton not in (None, installed):
+        version = ".".join(map(str, installed))
+        parser.error(f"{builds} uses the installed Triton, which is {version}; leave --triton out")
+    return arguments
 
 
 def _parser() -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(
-        prog="profscope-opt", description="Run passes on a printed TTGIR module."
+        prog="profscope-opt",
+        description="Run passes on a printed TTGIR module.",
+        epilog=_EPILOG,
+        formatter_class=argparse.RawDescriptionHelpFormatter,
     )
     default = PassContext()
     parser.add_argument(
         "file", nargs="?", default="-", help="the .ttgir file; - (the default) is standard input"
     )
     parser.add_argument(
-        "-p", "--passes", default="", help="'pass-a,pass-b{option=1 other=x;y}'; '' changes nothing"
-    )
+        "-p", "--passes", action=_Once, metavar="PASSES",
+        help="'pass-a,pass-b{option=1 other=x;y}', or a level; '' (the default) changes nothing",
+    )  # fmt: skip
     parser.add_argument(
         "-o", "--output", default="-", help="file to write; - (the default) is standard output"
     )
-    parser.add_argument("--list", action="store_true", help="print all passes, their options and defaults")
     parser.add_argument(
-        "--triton", type=_version, default=_installed_triton(default.triton), metavar="X.Y",
-        help="Triton version that will compile the module (default: the installed one, or %(default)s)",
+        "--triton", type=_version, metavar="X.Y",
+        help="Triton version that will compile the module, 3.6 to 3.9 (default: the installed one, or "
+        f"{'.'.join(map(str, default.triton))})",
     )  # fmt: skip
     parser.add_argument(
         "--buffer", type=_positive, default=default.buffer, metavar="N",
@@ -70,12 +107,13 @@ def _parser() -> argparse.ArgumentParser:
     parser.add_argument(
         "--verify", action="store_true", help="have the installed Triton parse and verify the result"
     )
-    parser.add_argument(
-        "--coverage",
-        action="store_true",
+    printed = parser.add_mutually_exclusive_group()
+    printed.add_argument("--list", action="store_true", help="print all passes, their options and defaults")
+    printed.add_argument(
+        "--coverage", action="store_true",
         help="print the class of every op, and what the table does not know",
-    )
-    parser.add_argument(
+    )  # fmt: skip
+    printed.add_argument(
         "--cost", action="store_true",
         help="build the module bare and with the passes (default: a session's) and compare",
     )  # fmt: skip
@@ -92,14 +130,28 @@ def _parser() -> argparse.ArgumentParser:
         action="store_true",
         help="succeed if just the errors come that '// expected-error @+1 {{text}}' comments announce",
     )
+    parser.add_argument("--version", action="version", version=f"%(prog)s {__version__}")
     return parser
 
 
+class _Once(argparse.Action):
+    """An option whose second value would silently take the place of the first."""
+
+    def __call__(
+        self, parser: argparse.ArgumentParser, namespace: argparse.Namespace, values: Any, option: Any = None
+    ) -> None:
+        if getattr(namespace, self.dest) is not None:
+            parser.error(f"argument {option}: given twice; join the passes with commas")
+        setattr(namespace, self.dest, values)
+
+
 def _version(text: str) -> tuple[int, int]:
-    match = re.match(r"(\d+)\.(\d+)(\.|$)", text)
-    if match is None:
-        raise argparse.ArgumentTypeError(f"{text!r} is not a version such as 3.7")
-    return int(match[1]), int(match[2])
+    match = _VERSION.match(text)
+    version = (0, 0) if match is None else (int(match[1]), int(match[2]))
+    if version not in TRITONS:
+        known = ", ".join(f"{major}.{minor}" for major, minor in TRITONS)
+        raise argparse.ArgumentTypeError(f"{text!r} is none of {known}")
+    return version
 
 
 def _positive(text: str) -> int:
@@ -108,12 +160,13 @@ def _positive(text: str) -> int:
     return int(text)
 
 
-def _installed_triton(default: tuple[int, int]) -> str:
-    """Version of the Triton that is installed, read without importing it."""
+def _installed_triton() -> tuple[int, int] | None:
+    """Version of the Triton that is installed, read without importing it; None if there is none."""
     try:
-        return importlib.metadata.version("triton")
+        match = _VERSION.match(importlib.metadata.version("triton"))
     except importlib.metadata.PackageNotFoundError:
-        return ".".join(map(str, default))
+        return None
+    return None if match is None else (int(match[1]), int(match[2]))
 
 
 def _listing() -> str:
@@ -153,7 +206,8 @@ def _one_module(text: str, line: int, file: str, arguments: argparse.Namespace, 
         if arguments.print_between_passes:
             sys.stderr.write(f"// -----// after {step.name} //----- //\n{str(module)[line:].rstrip()}\n")
 
-    context = PassContext(arguments.triton, arguments.buffer)
+    triton = arguments.triton or _installed_triton() or PassContext().triton
+    context = PassContext(triton, arguments.buffer)
     if arguments.cost:
         return render_cost(
             cost("\n" * line + text, file, pipeline or parse_pipeline(LEVELS["default"]), context)

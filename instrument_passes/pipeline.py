@@ -1,14 +1,19 @@
-"""Pipelines of passes, written as mlir-opt does: `pass-a,pass-b{option=1 classes=x;y},own.py:pass-c`."""
+"""Pipelines of passes, written as mlir-opt does: `pass-a,pass-b{option=1 classes=x;y},own.py:pass-c`.
+
+The name of a level stands for its passes: `heavy,lower-records,allocate-buffer`.
+"""
 
 from __future__ import annotations
 
 import re
 from collections.abc import Callable, Sequence
+from itertools import pairwise
 from typing import Any, Final
 
-from instrument_passes.errors import IRError, PassError, PipelineError
-from instrument_passes.ir import Module
-from instrument_passes.passes.base import Pass, PassContext, passes, signature
+from instrument_passes.errors import IRError, ManifestError, PassError, PipelineError
+from instrument_passes.ir import Module, check_structure
+from instrument_passes.manifest import ATTRIBUTE
+from instrument_passes.passes.base import ALLOCATES, CHOOSES, Pass, PassContext, passes, signature
 from instrument_passes.plugins import load_file, load_installed
 
 __all__ = ["LEVELS", "LOWERING", "parse_pipeline", "run_pipeline"]
@@ -26,8 +31,11 @@ _ITEM: Final = re.compile(r"\s*(?:([^{},]+\.py):)?([A-Za-z][\w-]*)\s*(?:\{([^{}]
 
 
 def parse_pipeline(text: str) -> list[Pass]:
-    """The passes that `text` names, in order. Raises PipelineError naming what is unknown or malformed."""
-    passes: list[Pass] = []
+    """The passes that `text` names, in order.
+
+    Raises PipelineError naming what is unknown, malformed, there twice, or behind what must come after it.
+    """
+    pipeline: list[Pass] = []
     at = 0
     while text[at:].strip():
         match = _ITEM.match(text, at)
@@ -35,11 +43,12 @@ def parse_pipeline(text: str) -> list[Pass]:
             raise PipelineError(
                 f"cannot read the pipeline at {text[at:]!r}; expected pass-name or pass-name{{option=value}}"
             )
-        passes.append(_make(match[1] or "", match[2], match[3] or ""))
+        pipeline += _item(match[1] or "", match[2], match[3] or "")
         at = match.end()
         if match[4] == "," and not text[at:].strip():
             raise PipelineError(f"the pipeline {text!r} ends with a comma")
-    return passes
+    _check_order(pipeline)
+    return pipeline
 
 
 def run_pipeline(
@@ -50,10 +59,17 @@ def run_pipeline(
 ) -> None:
     """Apply the passes in order, in place; `between` is called after each.
 
-    Raises PassError naming the file and line, the pass and, where there is one, the op.
+    Raises PassError naming the file and line, the pass and, where there is one, the op; IRError for a module
+    in which an op has not the form that its name asks for.
     """
+    if pipeline:
+        check_structure(module)
     for step in pipeline:
         try:
+            if step.stage < ALLOCATES and module.attr(ATTRIBUTE) is not None:
+                raise PassError(
+                    "the records are lowered already; run the pass on what they were lowered from"
+                )
             step.apply(module, context)
         except IRError as error:
             raise PassError(
@@ -61,11 +77,32 @@ def run_pipeline(
                 error.file or module.filename,
                 error.line or module.op.line,
             ) from error
+        except ManifestError as error:
+            raise PassError(f"pass {step.name}: {error}", module.filename, module.op.line) from error
         except Exception as error:  # a mistake in somebody's pass: its traceback, and which pass it was
             error.add_note(f"in pass {step.name} on {module.filename}")
             raise
         if between is not None:
             between(step, module)
+
+
+def _item(file: str, name: str, options: str) -> list[Pass]:
+    """The pass, or the passes of a level."""
+    if file or name not in LEVELS:
+        return [_make(file, name, options)]
+    if options:
+        raise PipelineError(f"{name} is a level and takes no options; write its passes out: {LEVELS[name]}")
+    return parse_pipeline(LEVELS[name])
+
+
+def _check_order(pipeline: Sequence[Pass]) -> None:
+    for before, step in pairwise(pipeline):
+        if step.stage < before.stage:
+            raise PipelineError(f"{step.name} cannot come behind {before.name}; put it before")
+    for index, step in enumerate(pipeline):
+        earlier = [other for other in pipeline[:index] if other.name == step.name]
+        if step in earlier or (earlier and step.stage != CHOOSES):
+            raise PipelineError(f"{step.name} stands in the pipeline twice; leave one of them out")
 
 
 def _make(file: str, name: str, options: str) -> Pass:

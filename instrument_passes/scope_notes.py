@@ -17,6 +17,7 @@ import re
 from dataclasses import asdict, dataclass
 from typing import Any, Final
 
+from instrument_passes.errors import IRError
 from instrument_passes.ir import Module, Op
 from instrument_passes.ir.tokens import quote, unquote
 
@@ -76,8 +77,14 @@ def marker_of(op: Op) -> Marker | None:
     """The marker that an op is, if it is one."""
     if op.name != _ASM or MARKER not in op.first_line:
         return None
-    text = next(unquote(piece.text) for piece in op.header.pieces if piece.text.startswith(f'"{MARKER}'))
-    return Marker(**json.loads(text.removeprefix(MARKER)))
+    texts = (unquote(piece.text) for piece in op.header.pieces if piece.text.startswith(f'"{MARKER}'))
+    try:
+        marker = Marker(**json.loads(next(texts, "").removeprefix(MARKER)))
+    except (ValueError, TypeError) as error:
+        raise op.error("expected a marker as profscope writes it") from error
+    if not op.results:
+        raise op.error("expected a marker to have a result")
+    return marker
 
 
 def without_markers(text: str) -> str:
@@ -86,8 +93,17 @@ def without_markers(text: str) -> str:
 
 
 def sites_of(module: Module) -> tuple[Site, ...]:
-    """What the numbers in locations stand for; empty for a module without scopes."""
-    return tuple(Site(**site) for site in _read(module, _SITES))
+    """What the numbers in locations stand for; empty for a module without scopes.
+
+    Raises IRError if the table is not as `set_sites` writes it.
+    """
+    try:
+        sites = tuple(Site(**site) for site in _read(module, _SITES))
+        if any(not -1 <= site.parent < index for index, site in enumerate(sites)):
+            raise ValueError("a scope stands in itself")
+    except (TypeError, ValueError) as error:
+        raise _malformed(module, _SITES) from error
+    return sites
 
 
 def set_sites(module: Module, sites: list[Site]) -> None:
@@ -97,7 +113,7 @@ def set_sites(module: Module, sites: list[Site]) -> None:
 
 def notes_of(module: Module) -> tuple[str, ...]:
     """What passes have to say of a module besides its records; goes into the manifest."""
-    return tuple(_read(module, _NOTES))
+    return tuple(map(str, _read(module, _NOTES)))
 
 
 def add_notes(module: Module, notes: list[str]) -> None:
@@ -108,5 +124,18 @@ def add_notes(module: Module, notes: list[str]) -> None:
 
 def _read(module: Module, name: str) -> list[Any]:
     text = module.attr(name)
-    notes: list[Any] = [] if text is None else json.loads(unquote(text))
-    return notes
+    if text is None:
+        return []
+    try:
+        entries = json.loads(unquote(text))
+    except (ValueError, RecursionError) as error:
+        raise _malformed(module, name) from error
+    if not isinstance(entries, list):
+        raise _malformed(module, name)
+    return entries
+
+
+def _malformed(module: Module, name: str) -> IRError:
+    return IRError(
+        f"the module's attribute {name} is not what profscope writes", module.filename, module.op.line
+    )

@@ -35,6 +35,10 @@ class Selection:
     ids: tuple[int, ...] = ()
     warps: tuple[int, ...] = ()
 
+    def __post_init__(self) -> None:
+        if self.ctas not in TAGS:
+            raise ValueError(f"ctas={self.ctas!r} is none of {', '.join(TAGS)}")
+
     @property
     def is_sample(self) -> bool:
         """Whether the recorded CTAs speak for the grid: those of a list and the first ones do not."""

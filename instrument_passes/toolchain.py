@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import Any, Final
 
 from instrument_passes.errors import IRError, ToolchainError
-from instrument_passes.ir import Module, parse
+from instrument_passes.ir import parse
 from instrument_passes.ir.tokens import unquote
 
 __all__ = [
@@ -63,7 +63,7 @@ def build(text: str, file: str) -> Binary:
             f"{file}: can build for cuda and hip targets, not for {target or '(no ttg.target)'}"
         )
     built, metadata = _stages(
-        text, target, stages, _integer(module, "ttg.num-warps"), _integer(module, "ttg.num-ctas")
+        text, target, stages, module.integer("ttg.num-warps", 1), module.integer("ttg.num-ctas", 1)
     )
     usage = _of_cubin(built["cubin"]) if "cubin" in built else _of_amdgcn(built["amdgcn"])
     return Binary(target, int(metadata["num_warps"]), int(metadata["shared"]), *usage)
@@ -248,10 +248,6 @@ def _tool(path: str, *arguments: str) -> str:
     if done.returncode:
         raise ToolchainError(f"{Path(path).name} failed: {done.stderr.strip() or done.stdout.strip()}")
     return done.stdout
-
-
-def _integer(module: Module, name: str) -> int:
-    return int((module.attr(name) or "1").split(":")[0])
 
 
 def _libtriton() -> Any:

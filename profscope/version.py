@@ -1,3 +1,3 @@
-"""The version, alone, so that packaging can read it without importing anything."""
+"""The version of profscope, which is also that of its other packages."""
 
-__version__ = "0.1.0"
+from instrument_passes.version import __version__ as __version__

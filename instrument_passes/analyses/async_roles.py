@@ -186,8 +186,11 @@ def _in_loop(op: Op | None) -> bool:
 
 
 def _pending(op: Op) -> int:
-    text = op.attributes.get("num") or op.attributes.get("pendings") or "0"
-    return int(text.split(":")[0])
+    name = "num" if "num" in op.attributes else "pendings"
+    pending = op.integer(name, 0)
+    if pending is None:
+        raise op.error(f"expected an integer for attribute {name!r}")
+    return pending
 
 
 def barrier_of(op: Op) -> Op | None:

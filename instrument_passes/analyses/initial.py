@@ -12,6 +12,7 @@ __all__ = ["initial_value"]
 
 _CONSTANT: Final = re.compile(r"arith\.constant\s+(?:\{[^{}]*\}\s*)?(-?\d+|true|false)\b")
 _COMPARE: Final = re.compile(r"arith\.cmpi\s+(\w+)")
+_WIDTH: Final = re.compile(r"[0-9]{1,3}")
 _DEEPEST: Final = 50
 _BINARY: Final[Mapping[str, Callable[[int, int], int]]] = {
     "arith.addi": lambda a, b: a + b,
@@ -58,7 +59,7 @@ def initial_value(value: Value | None, depth: int = 0) -> int | None:
         return None if condition is None else operand(1 if condition else 2)
     if owner.name == "arith.trunci":
         wide, bits = operand(0), value.type.removeprefix("i")
-        return wide & (1 << int(bits)) - 1 if wide is not None and bits.isdecimal() else None
+        return wide & (1 << int(bits)) - 1 if wide is not None and _WIDTH.fullmatch(bits) else None
     if owner.name in _BINARY or owner.name in _UNSIGNED:
         left, right = operand(0), operand(1)
         divides = owner.name.startswith(("arith.div", "arith.rem"))

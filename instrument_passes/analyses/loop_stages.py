@@ -26,6 +26,7 @@ __all__ = ["STAGES", "Stage", "stages"]
 
 STAGES: Final = ("prologue", "steady", "epilogue")
 
+_DEEPEST: Final = 50  # additions that a value is followed through
 _CONSTANT: Final = re.compile(r"arith\.constant\s+(-?\d+)\s*:\s*(?:i\d+|index)")
 # Through these a mask is followed to the predicate it is made of.
 _TRANSPARENT: Final = frozenset({"arith.andi", "tt.splat", "tt.broadcast", "ttg.convert_layout"})
@@ -211,18 +212,18 @@ def _apart(upper: tuple[Op, str], bound: tuple[Op, str], loop: Op) -> int:
     return max(0, _number(product.owner, factors[0]) or 0) if len(factors) == 1 else 0
 
 
-def _linear(op: Op, name: str) -> tuple[str, int]:
+def _linear(op: Op, name: str, depth: int = 0) -> tuple[str, int]:
     """A value that `op` uses as another plus a constant; the other is "" where it is a constant itself."""
     constant = _number(op, name)
     if constant is not None:
         return "", constant
     value = op.resolve(name)
     maker = None if value is None else value.owner
-    if isinstance(maker, Op) and maker.name in ("arith.addi", "arith.subi"):
+    if isinstance(maker, Op) and maker.name in ("arith.addi", "arith.subi") and depth < _DEEPEST:
         left, right = maker.operands
         more = _number(maker, right)
         if more is not None:
-            base, offset = _linear(maker, left)
+            base, offset = _linear(maker, left, depth + 1)
             return base, offset + (more if maker.name == "arith.addi" else -more)
     return name, 0
 

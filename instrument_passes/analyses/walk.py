@@ -28,11 +28,13 @@ _TRANSPARENT: Final = frozenset({"scf.for", "scf.while", "scf.if", "ttg.warp_spe
 
 def kernel_of(module: Module) -> Op:
     """The module's kernel: its one public function. Raises PassError when there is none or several."""
-    public = [f for f in module.functions if " private " not in f.first_line]
+    public = [f for f in module.functions if " private " not in f.first_line and f.regions]
     if len(public) != 1:
         names = ", ".join(str(f.symbol) for f in public) or "none"
         raise PassError(
-            f"expected one public tt.func (the kernel), found {names}", module.filename, module.op.line
+            f"expected one public tt.func with a body (the kernel), found {names}",
+            module.filename,
+            module.op.line,
         )
     return public[0]
 
@@ -72,6 +74,8 @@ def _blocks(op: Op, entered: set[Op] | None, into_partitions: bool) -> Iterator[
 
 def callee_of(call: Op) -> Op | None:
     """The function that a tt.call calls; None if the module has no body of it."""
+    if call.symbol is None:
+        raise call.error("expected the name of the function that is called")
     return next((f for f in call.module.functions if f.symbol == call.symbol and f.regions), None)
 
 

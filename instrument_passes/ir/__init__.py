@@ -8,6 +8,7 @@ from instrument_passes.ir import blocks, for_op, func, if_op, warp_specialize, w
 from instrument_passes.ir.location import Caller, Location
 from instrument_passes.ir.model import Alias, Block, Module, Op, Region, Value
 from instrument_passes.ir.parser import parse
+from instrument_passes.ir.structure import check_structure
 from instrument_passes.ir.uses import replace_uses
 
 __all__ = [
@@ -20,6 +21,7 @@ __all__ = [
     "Region",
     "Value",
     "blocks",
+    "check_structure",
     "for_op",
     "func",
     "if_op",

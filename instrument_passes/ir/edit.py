@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+from instrument_passes.errors import IRError
 from instrument_passes.ir.header import Header
 from instrument_passes.ir.model import Block, Op
 from instrument_passes.ir.signature import signature_range, type_list
@@ -50,7 +51,9 @@ def add_results(header: Header, names: Sequence[str]) -> Edit:
 
 def add_list_items(header: Header, bracket: int, items: Sequence[str]) -> Edit:
     """More items at the end of the comma-separated list in the brackets opened by piece `bracket`."""
-    close = header.closing[bracket]
+    close = header.closing.get(bracket)
+    if close is None:
+        raise IRError(f"expected a list in brackets in {str(header.parts[0]).strip()!r}")
     text = ", ".join(items)
     return insert_behind(header, close - 1, text if close == bracket + 1 else f", {text}")
 

@@ -63,7 +63,7 @@ def add_iter_args(op: Op, inits: Sequence[tuple[str, str]]) -> tuple[list[str], 
         edits.append(edit.insert_behind(header, step, text))
     else:
         arrow = header.find("->")
-        if arrow is None:
+        if arrow is None or arrow + 1 not in header.closing or keyword + 1 not in header.closing:
             raise op.error("expected `->` and the types of iter_args")
         edits.append(edit.add_list_items(header, keyword + 1, bound))
         edits.append(edit.add_types(header, arrow + 1, header.closing[arrow + 1] + 1, types))

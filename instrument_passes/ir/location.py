@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from typing import Final, NamedTuple
@@ -44,6 +45,7 @@ class Location:
 
 
 UNKNOWN = Location()
+_INTEGER: Final = re.compile(r"[0-9]{1,18}")
 
 
 def resolve_location(text: str, aliases: Mapping[str, str]) -> Location:
@@ -91,6 +93,12 @@ class _Reader:
         self._next += 1
         return self._tokens[self._next - 1]
 
+    def _integer(self, expected: str) -> int:
+        if not _INTEGER.fullmatch(self._peek()):
+            raise self._error(expected)
+        self._next += 1
+        return int(self._tokens[self._next - 1].text)
+
     def _location(self) -> Location:
         if self._next >= len(self._tokens):
             raise self._error("a location")
@@ -135,9 +143,9 @@ class _Reader:
         if self._peek() != ":":
             return Location(name=text)
         self._take(":")
-        line = int(self._token("number", "a line number").text)
+        line = self._integer("a line number")
         self._take(":")
-        column = int(self._token("number", "a column number").text)
+        column = self._integer("a column number")
         self._skip_range_end()
         return Location(text, line, column)
 

@@ -386,6 +386,21 @@ class Module:
         """Text of a module attribute ("4 : i32"), or None."""
         return self.op.attributes.get(name)
 
+    def integer(self, name: str, default: int | None = None) -> int:
+        """A module attribute such as "4 : i32".
+
+        Raises IRError if it is not an integer, or is missing and there is no default.
+        """
+        number = self.op.integer(name, default)
+        if number is None:
+            actual = "there is none" if self.attr(name) is None else f"it is {self.attr(name)!r}"
+            raise IRError(
+                f"expected an integer for the module's attribute {name}; {actual}",
+                self.filename,
+                self.op.line,
+            )
+        return number
+
     def set_attr(self, name: str, value: str) -> None:
         """Add or replace a module attribute; `value` is attribute text: `'"x"'`, `"4 : i32"`, `"unit"`."""
         header = self.op.header

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping, Sequence
 from types import MappingProxyType
 from typing import Generic, TypeVar
@@ -10,6 +11,7 @@ from instrument_passes.ir.header import Header
 
 __all__ = ["OwnText"]
 
+_INTEGER = re.compile(r"-?[0-9]{1,18}")
 R = TypeVar("R")  # what stands for a region
 
 
@@ -48,6 +50,14 @@ class OwnText(Generic[R]):
     def attributes(self) -> Mapping[str, str]:
         """Attribute dictionary, properties, `key = value` clauses; a unit attribute has the value "unit"."""
         return MappingProxyType(self.header.attributes)
+
+    def integer(self, name: str, default: int | None = None) -> int | None:
+        """An integer attribute such as `3 : i32`; `default` if missing; None if something else."""
+        text = self.attributes.get(name)
+        if text is None:
+            return default
+        number = text.partition(":")[0].strip()
+        return int(number) if _INTEGER.fullmatch(number) else None
 
     @property
     def symbol(self) -> str | None:

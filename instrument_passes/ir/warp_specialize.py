@@ -36,7 +36,9 @@ def partitions(op: Op) -> list[Partition]:
         raise op.error(f"expected a region for each of {len(names)} partitions, and the default region")
     listed = []
     for index, (region, name) in enumerate(zip(op.regions[1:], names, strict=True)):
-        warps = header.find("num_warps", name)
+        end = len(header.pieces)
+        body = next((i for i in range(name, end) if header.pieces[i].kind == "region"), end)
+        warps = header.find("num_warps", name, body)
         number = "" if warps is None else "".join(p.text for p in header.pieces[warps + 2 : warps + 3])
         if not number.isdecimal() or not region.blocks:
             raise op.error(f"expected num_warps(...) and a body for partition {index}")

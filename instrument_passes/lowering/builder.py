@@ -102,7 +102,9 @@ class SectionBuilder:
         return frame
 
     def begin(self, span: int, parent: int, tick: Tick, record: Op, place: Place) -> None:
-        """Start a span from its begin record."""
+        """Start a span from its begin record. Raises IRError if it has begun elsewhere."""
+        if span in self.spans:
+            raise record.error(f"span {span} begins twice")
         self.spans[span] = _SpanBuilder(span, parent, tick, attributes_of(record), place, record.parent)
 
     def finish(self, paths: Mapping[tuple[str, Place], str]) -> Section:

@@ -121,8 +121,12 @@ class ControlFlow(Generic[S]):
         if any(other.open != state.open for other in others):
             raise next(iter(arrivals)).error("joins paths between whose ends different spans are open")
         for key in _changed(first, others):
-            values = {branch: arrival.values[key] for branch, arrival in arrivals.items()}
-            state.values[key] = blocks.add_argument(block, "i32", values.__getitem__)
+
+            def passed(branch: Op, key: int = key) -> str:
+                arrival = arrivals.get(branch, first)  # nothing leads to a branch that has not arrived
+                return arrival.values[key]
+
+            state.values[key] = blocks.add_argument(block, "i32", passed)
         return state
 
     def _block(self, block: Block, state: S) -> None:

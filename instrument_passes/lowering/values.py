@@ -25,7 +25,7 @@ def expand_values(module: Module) -> None:
     """Replace every `profscope.values` op of the module by the ops that compute its payloads."""
     for op in tuple(module.walk()):
         if op.name == VALUES:
-            if (module.attr("ttg.num-ctas") or "1").split(":")[0].strip() != "1":
+            if module.integer("ttg.num-ctas", 1) != 1:
                 raise op.error("values cannot be counted over the CTAs of a cluster")
             op.insert_before("\n".join(_counting(op, module.fresh("ps_values"))))
             op.erase()
@@ -33,6 +33,8 @@ def expand_values(module: Module) -> None:
 
 def _counting(op: Op, p: str) -> list[str]:
     """The ops, one a line; `p` begins the names of their results."""
+    if not op.operands:
+        raise op.error("expected the value to look at")
     kind, mask = op.operand_types[0], op.operands[1:]
     lines, wide, x = _widened(p, _settled(op), kind)
     element = element_type(wide)

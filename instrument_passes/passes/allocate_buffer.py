@@ -15,11 +15,12 @@ from dataclasses import dataclass
 from typing import ClassVar
 
 from instrument_passes.analyses.walk import kernel_of
+from instrument_passes.context import TRITONS
 from instrument_passes.dialect import BUFFER
 from instrument_passes.errors import PassError
 from instrument_passes.ir import Module, Op
 from instrument_passes.manifest import Manifest
-from instrument_passes.passes.base import Pass, PassContext, register
+from instrument_passes.passes.base import ALLOCATES, Pass, PassContext, register
 from instrument_passes.passes.lower_records import manifest_of
 
 __all__ = ["AllocateBuffer"]
@@ -34,19 +35,24 @@ class AllocateBuffer(Pass):
     """
 
     name: ClassVar[str] = "allocate-buffer"
+    stage: ClassVar[int] = ALLOCATES
 
     def apply(self, module: Module, context: PassContext) -> None:
-        if context.triton < (3, 6) or context.triton >= (3, 10):
+        if context.triton not in TRITONS:
             major, minor = context.triton
             raise PassError(f"Triton {major}.{minor} is not supported; profscope knows 3.6 to 3.9")
         manifest = manifest_of(module)
         if manifest is None:
             raise PassError("no manifest; run lower-records before allocate-buffer")
-        for op in tuple(kernel_of(module).walk()):
-            if op.name == BUFFER:
-                self._allocate(op, module, manifest, context)
+        buffers = [op for op in kernel_of(module).walk() if op.name == BUFFER]
+        if not buffers:
+            raise PassError(f"no {BUFFER}; the module's buffer is allocated already")
+        for op in buffers:
+            self._allocate(op, module, manifest, context)
 
     def _allocate(self, op: Op, module: Module, manifest: Manifest, context: PassContext) -> None:
+        if not op.results:
+            raise op.error("expected a result")
         size = f"alignment = {manifest.tag} : i32, nbytes = {manifest.tag} : i32"
         if context.triton >= (3, 8):
             text = f"ttg.global_scratch_alloc {{{size}, third_party_allocation}}"

@@ -18,7 +18,22 @@ from instrument_passes.discovery import import_all
 from instrument_passes.errors import PassError
 from instrument_passes.ir import Module
 
-__all__ = ["Pass", "PassContext", "passes", "register", "signature", "spelled", "summary"]
+__all__ = [
+    "ALLOCATES",
+    "CHOOSES",
+    "LOWERS",
+    "Pass",
+    "PassContext",
+    "passes",
+    "register",
+    "signature",
+    "spelled",
+    "summary",
+]
+
+CHOOSES: Final = 0
+LOWERS: Final = 1
+ALLOCATES: Final = 2
 
 
 @dataclass(frozen=True)
@@ -28,9 +43,13 @@ class Pass:
     Option fields are bool, int, str or tuple[str, ...] and have defaults. The docstring becomes the pass's
     row in docs/passes.md. Its first paragraph says in one sentence what the pass does, for
     `profscope-opt --list`; a paragraph that begins with an option's name and a colon explains that option.
+
+    `stage` says where in a pipeline a pass may stand: what CHOOSES records comes before what LOWERS them, and
+    that before what ALLOCATES the memory for them.
     """
 
     name: ClassVar[str] = ""
+    stage: ClassVar[int] = CHOOSES
 
     def apply(self, module: Module, context: PassContext) -> None:
         """Rewrite the module in place. Raises PassError naming the op and line when it cannot."""

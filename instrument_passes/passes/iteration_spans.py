@@ -38,4 +38,4 @@ class IterationSpans(Pass):
 
 
 def _begins_loop(op: Op) -> bool:
-    return op.name == BEGIN and op.attributes["kind"] == '"loop"'
+    return op.name == BEGIN and op.attributes.get("kind") == '"loop"'

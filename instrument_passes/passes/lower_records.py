@@ -26,7 +26,7 @@ from instrument_passes.lowering.program import Program
 from instrument_passes.lowering.values import expand_values
 from instrument_passes.lowering.weave import weave_kernel, weave_partition
 from instrument_passes.manifest import ATTRIBUTE, Manifest, layout
-from instrument_passes.passes.base import Pass, PassContext, register
+from instrument_passes.passes.base import LOWERS, Pass, PassContext, register
 from instrument_passes.records import align
 from instrument_passes.scope_notes import notes_of
 from instrument_passes.selection import MAX_LISTED, Selection
@@ -59,6 +59,7 @@ class LowerRecords(Pass):
     """
 
     name: ClassVar[str] = "lower-records"
+    stage: ClassVar[int] = LOWERS
     ctas: tuple[str, ...] = ()
     first: bool = False
     sms: tuple[str, ...] = ()
@@ -80,12 +81,14 @@ class LowerRecords(Pass):
         kernel = kernel_of(module)
         target = target_of(module)
         specialised = [op for op in kernel.walk() if op.name == "ttg.warp_specialize"]
-        base_warps = _int_attr(module, "ttg.num-warps")
+        base_warps = module.integer("ttg.num-warps")
         warps = base_warps + max((sum(_partition_warps(op)) for op in specialised), default=0)
         if specialised:
             warps = align(warps, _WARP_GROUP)
+        if not 1 <= warps <= _MAX_WARPS:
+            raise PassError(f"the module has {warps} warps; a CTA has 1 to {_MAX_WARPS}")
         selection = self._selection(warps)
-        if selection.ctas == "sms" and _int_attr(module, "ttg.num-ctas") > 1:
+        if selection.ctas == "sms" and module.integer("ttg.num-ctas") > 1:
             raise PassError("sms= cannot choose among the CTAs of clusters; choose CTAs with ctas=")
         said = [_uncovered_note(op) for op in uncovered(module)]
         expand_values(module)
@@ -166,10 +169,3 @@ def _numbers(name: str, texts: tuple[str, ...], bound: int) -> tuple[int, ...]:
 
 def _partition_warps(op: Op) -> list[int]:
     return [partition.num_warps for partition in warp_specialize.partitions(op)]
-
-
-def _int_attr(module: Module, name: str) -> int:
-    text = module.attr(name)
-    if text is None:
-        raise PassError(f"the module has no attribute {name}")
-    return int(text.split(":")[0])

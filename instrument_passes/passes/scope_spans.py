@@ -94,16 +94,24 @@ class _Placer:
 
     # Which ops belong to which scopes.
 
+    def _numbers(self, op: Op) -> tuple[int, ...]:
+        """Of the scopes in the op's location."""
+        numbers = op.loc.scopes
+        unknown = [number for number in numbers if number >= len(self.sites)]
+        if unknown:
+            raise op.error(f"its location names scope {unknown[0]} of {len(self.sites)}")
+        return numbers
+
     def _marker(self, op: Op) -> Marker | None:
         if op.name != "llvm.intr.assume" or not op.loc.scopes:
             return None
-        site = self.sites[op.loc.scopes[-1]]
+        site = self.sites[self._numbers(op)[-1]]
         return Marker(site.kind, site.name) if site.kind in ("mark", "payload") else None
 
     def _path(self, op: Op) -> Key:
         """All calls and scopes that an op is in, outermost first."""
         path: list[int] = []
-        for number in op.loc.scopes:
+        for number in self._numbers(op):
             around = []
             while number >= 0:
                 around.append(number)

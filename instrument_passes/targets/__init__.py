@@ -15,9 +15,9 @@ def target_of(module: Module) -> Target:
     """The target named by the module's `ttg.target`. Raises PassError for one that has no file here."""
     import_all(__package__)
     name = unquote(module.attr("ttg.target") or '""')
-    clusters = (module.attr("ttg.num-ctas") or "1").split(":")[0].strip()
+    clustered = module.integer("ttg.num-ctas", 1) != 1
     for cls in registered():
-        target = cls.of(name, clustered=clusters != "1")
+        target = cls.of(name, clustered=clustered)
         if target is not None:
             return target
     known = ", ".join(sorted(spelling for cls in registered() for spelling in cls.spellings))

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import io
 import re
+import shlex
 import subprocess
 import sys
 from pathlib import Path
@@ -11,10 +12,15 @@ from types import SimpleNamespace
 
 import pytest
 
+import profscope
+from instrument_passes.context import TRITONS
 from instrument_passes.opt import main
+from instrument_passes.pipeline import LEVELS
+from instrument_passes.toolchain import triton_version
 
 INPUTS = Path(__file__).parent.parent / "passes" / "inputs"
 ADD = INPUTS / "add.ttgir"
+OTHER_TRITON = "{}.{}".format(*next(version for version in TRITONS if version != triton_version()))
 
 
 def test_no_passes_print_the_file_byte_for_byte(capfdbinary: pytest.CaptureFixture[bytes]) -> None:
@@ -70,7 +76,11 @@ def test_print_between_passes(tmp_path: Path, capfd: pytest.CaptureFixture[str])
         (["-p", "kernel-span{"], 2, "cannot read the pipeline at 'kernel-span{'"),
         (["-p", "allocate-buffer"], 1, "add.ttgir:3: pass allocate-buffer: no manifest; run lower-records"),
         (["-o", "/no/such/folder/out.ttgir"], 1, "No such file or directory: '/no/such/folder/out.ttgir'"),
-        (["-p", "kernel-span,lower-records,allocate-buffer", "--triton", "3.5"], 1, "3.5 is not supported"),
+        (["-p", "lower-records,op-spans"], 2, "op-spans cannot come behind lower-records; put it before"),
+        (["-p", "allocate-buffer,lower-records"], 2, "lower-records cannot come behind allocate-buffer;"),
+        (["-p", "light,kernel-span"], 2, "kernel-span stands in the pipeline twice; leave one of them out"),
+        (["-p", "lower-records,lower-records{first=true}"], 2, "lower-records stands in the pipeline twice;"),
+        (["-p", "heavy{classes=load}"], 2, "heavy is a level and takes no options; write its passes out: "),
     ],
 )  # fmt: skip
 def test_errors_are_one_line(
@@ -85,13 +95,76 @@ def test_errors_are_one_line(
 
 
 @pytest.mark.parametrize(
-    "arguments", [["--triton", "new"], ["--buffer", "0"], ["--buffer", "x"], ["--no-such"]]
-)
-def test_wrong_usage_exits_with_2(arguments: list[str], capfd: pytest.CaptureFixture[str]) -> None:
+    ("arguments", "message"),
+    [
+        (["--triton", "new"], "argument --triton: 'new' is none of 3.6, 3.7, 3.8, 3.9"),
+        (["--triton", "3.5"], "argument --triton: '3.5' is none of 3.6"),
+        (["--triton", "3.10"], "argument --triton: '3.10' is none of 3.6"),
+        (["--buffer", "0"], "argument --buffer: '0' is not a number of records"),
+        (["--buffer", "x"], "argument --buffer: 'x' is not a number of records"),
+        (["--no-such"], "unrecognized arguments: --no-such"),
+        (["-p", "light", "-p", "op-spans"], "argument -p: given twice; join the passes with commas"),
+        (["--list"], "--list is about all passes; leave the file and -p out"),
+        (["--coverage", "--cost"], "argument --cost: not allowed with argument --coverage"),
+        (["--cost", "--print-between-passes"], "leave --print-between-passes out"),
+        (["--cost", "--triton", OTHER_TRITON], "--cost uses the installed Triton, which is "),
+        (["--verify", "--triton", OTHER_TRITON], "--verify uses the installed Triton, which is "),
+    ],
+)  # fmt: skip
+def test_wrong_usage_exits_with_2(
+    arguments: list[str], message: str, capfd: pytest.CaptureFixture[str]
+) -> None:
     with pytest.raises(SystemExit) as exit_:
         main([str(ADD), *arguments])
     assert exit_.value.code == 2
-    assert arguments[0] in capfd.readouterr().err
+    said = capfd.readouterr()
+    assert said.out == ""
+    assert said.err.splitlines()[-1].startswith("profscope-opt: error: ")
+    assert message in said.err.splitlines()[-1]
+
+
+@pytest.mark.parametrize("level", LEVELS)
+def test_a_level_stands_for_its_passes(level: str, capfd: pytest.CaptureFixture[str]) -> None:
+    printed = []
+    for pipeline in (level, LEVELS[level]):
+        assert main([str(ADD), "-p", f"{pipeline},lower-records"]) == 0
+        printed.append(capfd.readouterr().out)
+    assert printed[0] == printed[1] != ""
+
+
+def test_lowered_records_are_not_lowered_again(tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
+    lowered, allocated = tmp_path / "lowered.ttgir", tmp_path / "allocated.ttgir"
+    assert main([str(ADD), "-p", "light,lower-records", "-o", str(lowered)]) == 0
+    assert main([str(lowered), "-p", "allocate-buffer", "-o", str(allocated)]) == 0
+    again = "the records are lowered already; run the pass on what they were lowered from"
+    for file, pipeline, message in (
+        (lowered, "op-spans", f"pass op-spans: {again}"),
+        (allocated, "lower-records", f"pass lower-records: {again}"),
+        (allocated, "allocate-buffer", "pass allocate-buffer: no profscope.buffer; the module's buffer is"),
+    ):
+        assert main([str(file), "-p", pipeline]) == 1
+        assert f"{file}:3: {message}" in capfd.readouterr().err
+
+
+def test_version_examples_and_exit_codes(capfd: pytest.CaptureFixture[str]) -> None:
+    with pytest.raises(SystemExit) as exit_:
+        main(["--version"])
+    assert exit_.value.code == 0
+    assert capfd.readouterr().out == f"profscope-opt {profscope.__version__}\n"
+    with pytest.raises(SystemExit):
+        main(["--help"])
+    said = capfd.readouterr().out
+    assert re.search(r"exit status: 0 .* 1 .* 2 .* 130 ", said, re.DOTALL)
+    examples = re.findall(r"^  .*profscope-opt (.*)", said.partition("examples:")[2], re.MULTILINE)
+    assert len(examples) == 4
+
+
+@pytest.mark.parametrize("example", ["-p 'kernel-span,op-spans{classes=load;store}'", "--coverage"])
+def test_examples_of_the_help_work(example: str, capfd: pytest.CaptureFixture[str]) -> None:
+    with pytest.raises(SystemExit):
+        main(["--help"])
+    assert example in capfd.readouterr().out
+    assert main([str(ADD), *shlex.split(example)]) == 0
 
 
 @pytest.mark.parametrize(
