@@ -16,6 +16,7 @@ from profscope.version import __version__
 if TYPE_CHECKING:
     from profscope.errors import (
         CompileError,
+        EmptyProfileWarning,
         EmulatorError,
         OptionError,
         ProfscopeError,
@@ -28,6 +29,7 @@ if TYPE_CHECKING:
 
 __all__ = [
     "CompileError",
+    "EmptyProfileWarning",
     "EmulatorError",
     "OptionError",
     "Profile",

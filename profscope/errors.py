@@ -9,10 +9,15 @@
     └── EmulatorError      the emulator met what it cannot or must not execute
 
 Command-line tools turn any of them into one line on stderr and exit code 1; wrong usage exits with 2.
+
+And everything it warns of:
+
+    EmptyProfileWarning    a session has ended in which no launch was recorded; the message says why
 """
 
 __all__ = [
     "CompileError",
+    "EmptyProfileWarning",
     "EmulatorError",
     "OptionError",
     "ProfscopeError",
@@ -48,3 +53,7 @@ class TraceError(ProfscopeError, ValueError):
 
 class EmulatorError(ProfscopeError, RuntimeError):
     """The emulator met what it cannot or must not execute; the message names opcode, line and thread."""
+
+
+class EmptyProfileWarning(UserWarning):
+    """A session has ended in which kernels ran and no launch was recorded; the message says why."""

@@ -17,7 +17,7 @@ from instrument_passes.errors import InstrumentError
 from instrument_passes.passes.base import Pass
 from instrument_passes.passes.op_spans import OpSpans
 from instrument_passes.pipeline import LEVELS, LOWERING, parse_pipeline
-from instrument_passes.records import LaunchBits
+from instrument_passes.records import MIN_RING_LOG2, LaunchBits
 from instrument_passes.selection import MAX_LISTED
 from profscope.errors import OptionError
 
@@ -25,6 +25,7 @@ __all__ = ["FIRST_WAVE", "LEVELS", "Options"]
 
 _BACKENDS: Final = ("auto", "gpu", "emulator")
 _MEASURES: Final = ("issue", "latency")
+_MIN_BUFFER: Final = 1 << MIN_RING_LOG2
 _MAX_BUFFER: Final = 1 << 20
 _STATIC_RECORDS: Final = 1 << 13
 _MAX_WARPS: Final = 32  # of a CTA
@@ -64,9 +65,9 @@ class Options:
     )
     buffer: int | None = _option(
         None,
-        "Records that one warp's rings hold at most; a loop with more keeps its newest iterations, and the "
-        "profile says how many it dropped. By default the rings fit the kernel: its first launch shows what "
-        "it needs, and the second waits for that once",
+        "Records that one warp's rings hold at most, but for 16 iterations, which they always hold; a loop "
+        "with more keeps its newest ones, and the profile says how many it dropped. By default the rings fit "
+        "the kernel: its first launch shows what it needs, and the second waits for that once",
         "buffer=4096",
     )
     ctas: int | str | Sequence[int] = _option(
@@ -140,7 +141,8 @@ class Options:
         except (re.error, TypeError) as error:
             raise OptionError(f"kernels={self.kernels!r} is not a regular expression: {error}") from error
         if self.buffer is not None:
-            _check_int("buffer", self.buffer, 1, _MAX_BUFFER, "a number of records per warp")
+            # A record an iteration is the least, and a ring has room for so many.
+            _check_int("buffer", self.buffer, _MIN_BUFFER, _MAX_BUFFER, "a number of records per warp")
         _check_int("every", self.every, 1, 1 << 31, "a number of launches")
         if not isinstance(self.trials, bool):
             raise OptionError(f"trials={self.trials!r} must be True or False")

@@ -30,7 +30,8 @@ def test_a_level_and_its_passes_written_out_are_the_same_pipeline(level: str) ->
         ({"buffer": 0}, "buffer=0"),
         ({"buffer": True}, "buffer=True"),
         ({"buffer": 1.5}, "buffer=1.5"),
-        ({"buffer": (1 << 20) + 1}, "1 to 1048576"),
+        ({"buffer": 15}, "16 to 1048576"),
+        ({"buffer": (1 << 20) + 1}, "16 to 1048576"),
         ({"backend": "tpu"}, "auto, gpu, emulator"),
     ],
 )

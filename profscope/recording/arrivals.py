@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 from collections import Counter
 
+from profscope.decoding.areas import has_records
 from profscope.decoding.raw import ORDINARY, RawLaunch
 from profscope.recording.launch_log import LaunchLog, fetched
 
@@ -12,10 +13,12 @@ __all__ = ["Arrivals"]
 
 
 class Arrivals:
-    """taken: kernel -> its ordinary launches that were taken out of the log."""
+    """taken: kernel -> its ordinary launches that were taken out of the log; written: whether any launch that
+    was taken had written records."""
 
     def __init__(self, log: LaunchLog) -> None:
         self.taken: Counter[str] = Counter()
+        self.written = False
         self._log = log
 
     def drain(self) -> None:
@@ -28,6 +31,14 @@ class Arrivals:
         """The launches so far, less those taken, with their bytes on the host, as `fetched`."""
         return fetched(self._log.launches)
 
+    def any(self) -> bool:
+        """Whether a launch has written records; waits for the first ones."""
+        if self.written:
+            return True
+        with contextlib.suppress(RuntimeError):  # as in drain()
+            return any(has_records(launch.slice.fetch()) for launch in self._log.launches)
+        return False
+
     def take(self, limit_bytes: int) -> tuple[list[RawLaunch], list[str]] | None:
         """Launches that have drained, out of the log; see `spooler.Take`."""
         chosen = self._log.drained(limit_bytes)
@@ -35,5 +46,6 @@ class Arrivals:
             return None
         launches = fetched(chosen)
         self._log.forget(chosen)
+        self.written = self.written or bool(launches[0])
         self.taken.update(launch.manifest.kernel for launch in chosen if launch.mark == ORDINARY)
         return launches

@@ -72,6 +72,9 @@ class Planner:
         if made is not None:
             return made
         ctas = size // tag
+        if not ctas:
+            self._skip(f"the grid of {' or '.join(manifest.kernel for manifest in programs)} was empty")
+            return None
         rings = [(manifest, self.learn(manifest, ctas)) for manifest in programs]
         known = [pair for pair in rings if pair[1] is not None]
         if len(known) < len(rings):
