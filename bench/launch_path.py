@@ -79,7 +79,7 @@ def _hooks(workload: Workload, rounds: int) -> Row:
     with profscope.session(backend="emulator", instrument="light") as session:
         workload.launch(workload.inputs("cpu"))
         (launch,) = session._parts().recorder.log.launches
-    found = (f for f in PROGRAMS.functions() if PROGRAMS.of(f) == launch.manifest)
+    found = (f for f in PROGRAMS.functions() if PROGRAMS.of(f) == launch.program)
     metadata, size, tag = _Metadata(next(found)), launch.manifest.tag * launch.ctas, launch.manifest.tag
     enter, leave = knobs.runtime.launch_enter_hook, knobs.runtime.launch_exit_hook
 

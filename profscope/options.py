@@ -14,10 +14,11 @@ from typing import Any, Final
 
 import instrument_passes
 from instrument_passes.errors import InstrumentError
+from instrument_passes.launch_bits import LaunchBits
 from instrument_passes.passes.base import Pass
 from instrument_passes.passes.op_spans import OpSpans
 from instrument_passes.pipeline import LEVELS, LOWERING, parse_pipeline
-from instrument_passes.records import MIN_RING_LOG2, LaunchBits
+from instrument_passes.records import MIN_RING_LOG2
 from instrument_passes.selection import MAX_LISTED
 from profscope.errors import OptionError
 
@@ -109,6 +110,12 @@ class Options:
     limit_s: float | None = _option(
         None, "Seconds after which nothing is recorded any more; launches run on", "limit_s=60"
     )
+    sources: bool = _option(
+        True,
+        "Keep the texts of kernels, and of the functions they call, in the profile, so that views need no "
+        "file on disk and cannot show another version; False leaves them out",
+        "sources=False",
+    )
     backend: str = _option(
         "auto",
         "'gpu', 'emulator', or 'auto': the GPU where there is one, else the emulator",
@@ -144,8 +151,9 @@ class Options:
             # A record an iteration is the least, and a ring has room for so many.
             _check_int("buffer", self.buffer, _MIN_BUFFER, _MAX_BUFFER, "a number of records per warp")
         _check_int("every", self.every, 1, 1 << 31, "a number of launches")
-        if not isinstance(self.trials, bool):
-            raise OptionError(f"trials={self.trials!r} must be True or False")
+        for name in ("trials", "sources"):
+            if not isinstance(getattr(self, name), bool):
+                raise OptionError(f"{name}={getattr(self, name)!r} must be True or False")
         _check_int("memory", self.memory, 1, 1 << 20, "a number of MiB")
         if self.backend not in _BACKENDS:
             raise OptionError(f"backend={self.backend!r} is not one of {', '.join(_BACKENDS)}")

@@ -15,7 +15,7 @@ from profscope.schema import Tables
 if TYPE_CHECKING:
     import pandas as pd
 
-__all__ = ["Profile", "Questions", "load"]
+__all__ = ["Profile", "Questions", "held", "load"]
 
 
 class Questions(abc.ABC):
@@ -76,19 +76,34 @@ class Profile(Tables, Questions):
         return Profile(tables.df, tables.launches, tables.metadata)
 
     def __repr__(self) -> str:
-        emulated = ", EMULATED" if self.emulated else ""
-        return f"<Profile: {len(self.df)} spans, {len(self.launches)} launches{emulated}>"
+        return f"<Profile: {held(self)}>"
 
 
-def load(path: str | Path) -> Profile:
+def held(tables: Tables) -> str:
+    """What a profile holds, in a few words: "2 kernels, 3 launches, 4,096 spans, 0 dropped records, gpu"."""
+    counts = (
+        (tables.launches["kernel"].nunique(), "kernel", "kernels"),
+        (len(tables.launches), "launch", "launches"),
+        (len(tables.df), "span", "spans"),
+        (int(tables.launches["dropped"].sum()), "dropped record", "dropped records"),
+    )
+    texts = [f"{count:,} {one if count == 1 else many}" for count, one, many in counts]
+    backend = "EMULATED" if tables.emulated else str(tables.metadata.get("backend") or "unknown backend")
+    return ", ".join([*texts, backend])
+
+
+def load(path: str | Path, *, verify: bool = True) -> Profile:
     """Read a trace: one saved by profscope, exactly, whatever its name; a Kineto or Proton Chrome trace as
     far as it goes; or what a session with `spool=` wrote: its file, or its folder if there is one file in it.
+
+    verify: refuse a trace saved by profscope whose data are no longer those that were saved, by the digest in
+    it. With False they are taken as they are, where they can be read at all.
 
     Raises TraceError, in one line saying what the file is, for anything else.
     """
     from profscope.traces.loading import load as load_tables
 
-    return Profile.of(load_tables(path))
+    return Profile.of(load_tables(path, verify=verify))
 
 
 @cache

@@ -1,8 +1,8 @@
-"""The columns of a profile's two tables: their names, order and dtypes, defined once.
+"""The columns of a profile's two tables: their names, order and dtypes, each declared once.
 
 `df` has one row per span, ordered by launch, cta, warp, then pre-order in time; behind these columns it has
 one for each name of a payload, missing where a span carries none; ops of pipelined loops carry `stage` and
-`for_iteration` (see `instrument_passes.stages`). `launches` has one row per launch. Cycles
+`for_iteration` (see `instrument_passes.analyses.loop_stages`). `launches` has one row per launch. Cycles
 are SM clock64 values, nanoseconds are absolute globaltimer values (or Unix time for imported traces).
 `parent` is the row of the span around this one, that of an async span the row of the span that started it; -1
 at a root. `wait` is the row of the span whose return ended an async span, -1 where none is known.
@@ -15,6 +15,8 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
+from instrument_passes.span_columns import SPAN_COLUMNS
+
 __all__ = [
     "KINDS",
     "LAUNCH_DEFAULTS",
@@ -26,28 +28,11 @@ __all__ = [
     "spans_frame",
 ]
 
-KINDS = ("kernel", "loop", "iteration", "op", "scope", "async", "mark")
-"""What a span can be. "async" may overlap its siblings and outlast its parent; "mark" has no duration."""
+KINDS = ("kernel", "loop", "iteration", "op", "scope", "async", "mark", "gap")
+"""What a span can be. "async" may overlap its siblings and outlast its parent; "mark" has no duration; "gap"
+is time of a warp that no record covers, since a ring overwrote the records."""
 
-SPAN_DTYPES = {
-    "kernel": "category",
-    "launch": "int32",
-    "cta": "int32",
-    "sm": "int32",
-    "warp": "int32",
-    "scope": "category",
-    "kind": "category",
-    "file": "category",
-    "line": "int32",
-    "iteration": "int32",
-    "depth": "int32",
-    "parent": "int64",
-    "wait": "int64",
-    "start_cycle": "int64",
-    "duration_cycles": "int64",
-    "start_ns": "int64",
-    "duration_ns": "int64",
-}
+SPAN_DTYPES = dict(SPAN_COLUMNS)
 
 PAYLOAD_DTYPES = ("Int32", "float64", "category")
 """Dtypes of payload columns, missing values allowed: i32 alone, all other numbers, and `stage`."""
@@ -55,6 +40,7 @@ PAYLOAD_DTYPES = ("Int32", "float64", "category")
 LAUNCH_DTYPES = {
     "launch": "int32",
     "kernel": "str",
+    "variant": "int32",
     "grid_x": "int32",
     "grid_y": "int32",
     "grid_z": "int32",
@@ -76,8 +62,8 @@ LAUNCH_DTYPES = {
     "replay": "int32",
 }
 
-LAUNCH_DEFAULTS = {"trial": False, "graph": -1, "replay": -1}
-"""Columns of a launch that a table may leave out, and what holds then: no trial and no CUDA graph."""
+LAUNCH_DEFAULTS = {"variant": 0, "trial": False, "graph": -1, "replay": -1}
+"""Columns of a launch that a table may leave out, and what holds then: one configuration, no trials."""
 
 
 def spans_frame(columns: Mapping[str, Any] | None = None) -> pd.DataFrame:

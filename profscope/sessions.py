@@ -12,9 +12,10 @@ from pathlib import Path
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, ParamSpec
 
-from profscope.errors import EmptyProfileWarning, SessionError
+from profscope.errors import EmptyProfileWarning, ProfscopeError, SessionError
+from profscope.installed import require
 from profscope.options import Options
-from profscope.profiles import Profile, Questions
+from profscope.profiles import Profile, Questions, held
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -35,12 +36,22 @@ class Session(Questions):
     """
 
     def __init__(self, options: Options) -> None:
+        require("triton", "profscope.session()")
         self.options = options
         self._stack = contextlib.ExitStack()
         self._running: Running | None = None
         self._profile: tuple[Any, Profile] | None = None  # with what was known when it was made
         self._lock = threading.Lock()
         self._open = False
+
+    def __repr__(self) -> str:
+        if self._open:  # to count what has come since would mean to wait for the device
+            so_far = "not read yet" if self._profile is None else f"{held(self._profile[1])} when last read"
+            return f"<Session: open, {so_far}>"
+        try:
+            return f"<Session: closed, {held(self.profile)}>"
+        except ProfscopeError as error:
+            return f"<Session: {error}>"
 
     def __enter__(self) -> Session:
         if self._running is not None:

@@ -20,7 +20,7 @@ FLOORS = (
     ("instrument_passes",),
     ("profscope.errors", "profscope.version"),
     ("profscope.emulator",),
-    ("profscope.schema", "profscope.options", "profscope.language"),
+    ("profscope.schema", "profscope.options", "profscope.language", "profscope.installed"),
     ("profscope.decoding", "profscope.analysis"),
     ("profscope.traces",),
     ("profscope.recording",),
@@ -133,7 +133,8 @@ def test_what_users_touch_is_few() -> None:
 
 # Functions that there are, and those to come: a submodule, once imported, takes the attribute's place.
 FUNCTIONS = (
-    "profile", "export", "decode", "diff", "explain", "run", "instructions", "start", "stop", "pause", "scope",
+    "profile", "export", "decode", "diff", "explain", "run", "instructions", "start", "stop", "pause",
+    "scope",
 )  # fmt: skip
 
 

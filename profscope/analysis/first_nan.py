@@ -21,6 +21,6 @@ def first_nan(tables: Tables) -> pd.Series[Any] | None:
     df = tables.df
     if "nans" not in df:
         raise OptionError("no values were probed; add a pass, as in instrument=['value-probe{classes=mma}']")
-    found = df[df["nans"].fillna(0) > 0]
-    found = found[found["launch"] == found["launch"].min()]
-    return None if found.empty else df.loc[found["start_ns"].idxmin()]
+    rows = df[df["nans"].fillna(0) > 0]
+    rows = rows[rows["launch"] == rows["launch"].min()]
+    return None if rows.empty else df.loc[rows["start_ns"].idxmin()]

@@ -19,9 +19,9 @@ def validate(tables: Tables) -> list[str]:
     Empty for a sound profile.
     """
     df, launches = tables.df, tables.launches
-    found = column_problems(tables)
-    if found:
-        return found  # the checks below need the columns
+    problems = column_problems(tables)
+    if problems:
+        return problems  # the checks below need the columns
     return [*_values(df, launches), *_nesting(df), *_waits(df), *_order(df)]
 
 

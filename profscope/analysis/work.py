@@ -11,32 +11,37 @@ from typing import Any, Final
 import numpy as np
 import pandas as pd
 
-from profscope.analysis.spans import SITE_COLUMNS
+from profscope.analysis.span_rows import GROUP_COLUMNS, SITE_COLUMNS
 
 __all__ = ["WORK_COLUMNS", "with_work"]
 
 # What `with_work` adds to a summary.
+_UNKNOWN: Final[tuple[dict[str, Any], dict[str, Any]]] = (
+    {"measures": "", "bytes": 0, "flops": 0},
+    {"launches": 0, "ns": 0},
+)
 WORK_COLUMNS: Final = ("measures", "bytes", "flops", "gb_per_s", "tflop_per_s")
 
 
 def with_work(summary: pd.DataFrame, launches: pd.DataFrame, metadata: dict[str, Any]) -> pd.DataFrame:
     """A summary with WORK_COLUMNS, from the launches and metadata of its profile.
 
-    bytes and flops are missing where the op has none, and where a launch of the kernel lost records. The
-    rates divide by the time of the kernel's whole launches; an emulator's profile has none.
+    bytes and flops are missing where the op has none, and where a launch of the variant lost records. The
+    rates divide by the time of the variant's whole launches; an emulator's profile has none.
     """
-    known: dict[tuple[Any, ...], tuple[dict[str, Any], dict[str, Any], str]] = {}
+    known: dict[tuple[Any, ...], tuple[dict[str, Any], dict[str, Any]]] = {}
     for kernel, about in (metadata.get("kernels") or {}).items():
-        work = about.get("work") or {"scopes": ()}
-        for row in work["scopes"]:
-            known[kernel, *(row[name] for name in SITE_COLUMNS[1:])] = row, work, kernel
+        for work in _works(about):
+            for row in work["scopes"]:
+                key = kernel, work["variant"], work["trial"], *(row[name] for name in SITE_COLUMNS[1:])
+                known[key] = row, work
     timed = metadata.get("backend") == "gpu"
-    count = launches["kernel"].value_counts()
+    count = launches[list(GROUP_COLUMNS)].value_counts()
     columns: dict[str, list[Any]] = {name: [] for name in WORK_COLUMNS}
-    keys = zip(*(summary[name].tolist() for name in SITE_COLUMNS), strict=True)
-    for found in (known.get(key) for key in keys):
-        row, work, kernel = found or ({"measures": "", "bytes": 0, "flops": 0}, {"launches": 0, "ns": 0}, "")
-        whole = found is not None and work["launches"] == count.get(kernel)
+    named = (*GROUP_COLUMNS, *SITE_COLUMNS[1:])
+    for key in zip(*(summary[name].tolist() for name in named), strict=True):
+        row, work = known.get(key, _UNKNOWN)
+        whole = work["launches"] == count.get(key[: len(GROUP_COLUMNS)], -1)
         columns["measures"].append(row["measures"])
         for name, rate, unit in (("bytes", "gb_per_s", 1.0), ("flops", "tflop_per_s", 1e-3)):
             columns[name].append(row[name] if row[name] and whole else None)
@@ -49,3 +54,9 @@ def with_work(summary: pd.DataFrame, launches: pd.DataFrame, metadata: dict[str,
             for name, values in columns.items()
         }
     )
+
+
+def _works(about: dict[str, Any]) -> list[dict[str, Any]]:
+    """A kernel's entries "work". Profiles of before there were variants have one."""
+    work = about.get("work") or []
+    return [{"variant": 0, "trial": False, **work}] if isinstance(work, dict) else work

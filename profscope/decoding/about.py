@@ -6,7 +6,7 @@ share them. Masks are not known: where lanes are masked off, the figures are upp
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any, Final
 
 import numpy as np
@@ -15,6 +15,7 @@ import numpy.typing as npt
 from instrument_passes.analyses.opclasses import OPS
 from instrument_passes.manifest import Span
 from profscope.decoding.decode import DecodedLaunch
+from profscope.decoding.gaps import KIND as GAP
 from profscope.decoding.launch import TimedLaunch
 
 __all__ = ["about_kernel", "selection_notes"]
@@ -22,12 +23,12 @@ __all__ = ["about_kernel", "selection_notes"]
 _SHOWN_IDS: Final = 8
 
 
-def about_kernel(launches: Sequence[TimedLaunch]) -> dict[str, Any]:
-    """A kernel's entry in the metadata, from its launches; JSON-able.
+def about_kernel(launches: Sequence[TimedLaunch], variants: Mapping[int, int]) -> dict[str, Any]:
+    """A kernel's entry in the metadata, from its launches; JSON-able. variants: by launch.
 
     sites: how many sites its programs have. measure: what spans on loads end with, "issue" or "latency".
     in_flight: asynchronous operations paired with the wait that ended them; unpaired: those without one.
-    work: see `_work`; recorded: see `_recorded`.
+    work: see `_work`, one for each variant, its trials apart; recorded: see `_recorded`.
     """
     manifests = dict.fromkeys(launch.manifest for launch in launches)
     spans = [span for manifest in manifests for section in manifest.sections for span in section.spans]
@@ -37,7 +38,10 @@ def about_kernel(launches: Sequence[TimedLaunch]) -> dict[str, Any]:
         "measure": "latency" if latency else "issue",
         "in_flight": sum(_in_flight(launch.decoded) for launch in launches),
         "unpaired": sum(launch.decoded.unpaired for launch in launches),
-        "work": _work(launches),
+        "work": [
+            {"variant": variant, "trial": trial, **_work(of_group)}
+            for (variant, trial), of_group in _groups(launches, variants).items()
+        ],
         "recorded": _recorded(launches),
     }
 
@@ -80,6 +84,16 @@ def _recorded(launches: Sequence[TimedLaunch]) -> dict[str, Any]:
     }
 
 
+def _groups(
+    launches: Sequence[TimedLaunch], variants: Mapping[int, int]
+) -> dict[tuple[int, bool], list[TimedLaunch]]:
+    """Launches by variant and by whether they are an autotuner's trials."""
+    groups: dict[tuple[int, bool], list[TimedLaunch]] = {}
+    for launch in launches:
+        groups.setdefault((variants[launch.raw.index], launch.raw.mark.trial), []).append(launch)
+    return groups
+
+
 def _work(launches: Sequence[TimedLaunch]) -> dict[str, Any]:
     """What ops did in `launches` launches, those without a gap in their records, which took `ns` in all.
 
@@ -119,7 +133,8 @@ def _executions(launch: TimedLaunch) -> npt.NDArray[np.float64]:
     decoded = launch.decoded
     warps = np.ones(len(decoded.sites))
     of_sections = [section.warps for section in launch.manifest.sections for _ in section.spans]
-    warps[[site.kind != "async" for site in decoded.sites]] = of_sections  # in-flight intervals come extra
+    recorded = [site.kind not in ("async", GAP) for site in decoded.sites]  # those come extra
+    warps[recorded] = of_sections
     return (decoded.counts - np.bincount(decoded.span[decoded.idle], minlength=len(warps))) / warps
 
 

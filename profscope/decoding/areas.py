@@ -55,8 +55,8 @@ def has_records(buffer: npt.NDArray[np.uint8]) -> bool:
 
 def launch_header(buffer: npt.NDArray[np.uint8]) -> np.void:
     """The launch header, dtype LAUNCH_HEADER, a view."""
-    found: np.void = buffer[: LAUNCH_HEADER.itemsize].view(LAUNCH_HEADER)[0]
-    return found
+    header: np.void = buffer[: LAUNCH_HEADER.itemsize].view(LAUNCH_HEADER)[0]
+    return header
 
 
 @dataclass(frozen=True)
@@ -128,18 +128,18 @@ def packed_headers(buffer: npt.NDArray[np.uint8], areas: int, cta_bytes: int) ->
 
 def _unpacked(packed: npt.NDArray[np.void]) -> npt.NDArray[np.void]:
     """The ends are there in full, and a start is before its end: by less than 2^32 cycles and 2^48 ns."""
-    found = np.zeros(len(packed), CTA)
+    ctas = np.zeros(len(packed), CTA)
     end, end_ns = packed["end_clock"], packed["end_globaltimer"]
     ended = end != 0
     cycles = (end.astype(np.uint32) - packed["start_clock_low"]).astype(np.uint64)
     start_ns = packed["start_ns_high"].astype(np.uint64) << np.uint64(32) | packed["start_ns_low"]
     took_ns = (end_ns - start_ns) & np.uint64((1 << 48) - 1)
-    found["start_clock"], found["end_clock"] = (end - cycles) * ended, end
-    found["start_globaltimer"], found["end_globaltimer"] = (end_ns - took_ns) * ended, end_ns
-    found["cta"] = packed["cta"]
-    found["sm"] = packed["place"] & ((1 << PLACE_RANK_SHIFT) - 1)
-    found["cluster_rank"] = packed["place"] >> PLACE_RANK_SHIFT
-    return found
+    ctas["start_clock"], ctas["end_clock"] = (end - cycles) * ended, end
+    ctas["start_globaltimer"], ctas["end_globaltimer"] = (end_ns - took_ns) * ended, end_ns
+    ctas["cta"] = packed["cta"]
+    ctas["sm"] = packed["place"] & ((1 << PLACE_RANK_SHIFT) - 1)
+    ctas["cluster_rank"] = packed["place"] >> PLACE_RANK_SHIFT
+    return ctas
 
 
 def segments(
@@ -158,12 +158,12 @@ def tickets(buffer: npt.NDArray[np.uint8]) -> int:
     return int(buffer[-VECTOR:].view(WORD)[0])
 
 
-def first_wave(found: npt.NDArray[np.void]) -> Ints:
+def first_wave(ctas: npt.NDArray[np.void]) -> Ints:
     """Positions of the CTAs that started before any of the recorded ones on the same SM had ended."""
-    written = found[found["end_clock"] != 0]
+    written = ctas[ctas["end_clock"] != 0]
     first_end = np.full(1 << 16, np.iinfo(np.uint64).max, np.uint64)  # by SM
     np.minimum.at(first_end, written["sm"], written["end_clock"])
-    return np.flatnonzero(found["start_clock"] < first_end[found["sm"]])
+    return np.flatnonzero(ctas["start_clock"] < first_end[ctas["sm"]])
 
 
 def _ctas_due(selection: Selection, areas: int, bits: LaunchBits) -> Ints | None:

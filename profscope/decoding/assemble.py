@@ -13,11 +13,13 @@ import pandas as pd
 
 from profscope.decoding.about import about_kernel, selection_notes
 from profscope.decoding.decode import DecodedLaunch, decode
+from profscope.decoding.gaps import NAME
 from profscope.decoding.in_flight import with_transactions
 from profscope.decoding.launch import TimedLaunch
 from profscope.decoding.raw import RawLaunch
 from profscope.decoding.tables import span_table
 from profscope.decoding.timebase import TimeBase, fit
+from profscope.decoding.variants import about_sources, about_variants, number_variants
 from profscope.errors import RecordError
 from profscope.schema import Tables, launches_frame
 
@@ -26,7 +28,7 @@ __all__ = ["assemble"]
 
 def assemble(launches: Sequence[RawLaunch], metadata: dict[str, Any], notes: Sequence[str] = ()) -> Tables:
     """Decode launches into the tables of a profile. metadata: what is known of the session (backend, device,
-    versions).
+    versions; "bare": what bare binaries of its kernels take, by key).
 
     A launch whose buffer cannot be decoded is left out, and a note says why.
     """
@@ -44,32 +46,54 @@ def assemble(launches: Sequence[RawLaunch], metadata: dict[str, Any], notes: Seq
         ends = np.cumsum([len(each.span) for each in decoded], dtype=np.int64)
         of_launch = [spans.iloc[end - len(each.span) : end] for each, end in zip(decoded, ends, strict=True)]
         timed = list(pool.map(_timed, raws, decoded, bases, of_launch))
+    variants = number_variants(raws)
     kernels: dict[str, list[TimedLaunch]] = {}
     for launch in timed:
         kernels.setdefault(launch.manifest.kernel, []).append(launch)
     said = [*notes, *damaged]
     for kernel in sorted(kernels):
         said += _notes(kernel, kernels[kernel])
-    rows = [_launch_row(launch, metadata["backend"]) for launch in timed]
+    rows = [
+        {**_launch_row(launch, metadata["backend"]), "variant": variant}
+        for launch, variant in zip(timed, variants, strict=True)
+    ]
     frame = launches_frame({name: [row[name] for row in rows] for name in rows[0]} if rows else None)
-    about = {kernel: about_kernel(of_kernel) for kernel, of_kernel in kernels.items()}
-    return Tables(spans, frame, {**metadata, "notes": said, "kernels": about})
+    numbers = {launch.raw.index: variant for launch, variant in zip(timed, variants, strict=True)}
+    about = {
+        "kernels": {kernel: about_kernel(of_kernel, numbers) for kernel, of_kernel in kernels.items()},
+        "variants": about_variants(raws, variants, metadata.get("bare", {})),
+        "sources": about_sources(raws),
+    }
+    beside = {name: value for name, value in metadata.items() if name != "bare"}
+    return Tables(spans, frame, {**beside, "notes": said, **about})
 
 
 def _time_bases(launches: Sequence[RawLaunch], decoded: Sequence[DecodedLaunch]) -> list[TimeBase]:
     """One for each launch; launches share what they know of the clocks with those on the same device only."""
-    found: dict[int, TimeBase] = {}
+    base_of: dict[int, TimeBase] = {}
     for device in {raw.device for raw in launches}:
         mine = [at for at, raw in enumerate(launches) if raw.device == device]
-        found |= zip(mine, fit([decoded[at].headers for at in mine]), strict=True)
-    return [found[at] for at in range(len(launches))]
+        base_of |= zip(mine, fit([decoded[at].headers for at in mine]), strict=True)
+    return [base_of[at] for at in range(len(launches))]
 
 
 def _decode(raw: RawLaunch) -> DecodedLaunch | RecordError:
     try:
-        return with_transactions(decode(raw.buffer, raw.manifest))
+        decoded = decode(raw.buffer, raw.manifest)
+        _check_grid(raw, decoded)
+        return with_transactions(decoded)
     except RecordError as error:
         return error
+
+
+def _check_grid(raw: RawLaunch, decoded: DecodedLaunch) -> None:
+    """Raises RecordError for a header whose grid is not that of the launch."""
+    plane = decoded.grid_x * decoded.grid_y
+    if plane == 0 or raw.ctas % plane:
+        raise RecordError(
+            f"damaged profile buffer of kernel {raw.manifest.kernel}: its header has a grid of "
+            f"{decoded.grid_x} by {decoded.grid_y} CTAs in a launch of {raw.ctas}"
+        )
 
 
 def _timed(raw: RawLaunch, decoded: DecodedLaunch, base: TimeBase, spans: pd.DataFrame) -> TimedLaunch:
@@ -131,7 +155,7 @@ def _notes(kernel: str, launches: Sequence[TimedLaunch]) -> list[str]:
     if dropped:
         notes.append(
             f"{kernel}: the oldest {dropped} of {records + dropped} records were overwritten; figures of "
-            "loops cover their newest iterations only; buffer= holds more"
+            f"loops cover their newest iterations only, and the time before is {NAME!r}; buffer= holds more"
         )
     unmatched = sum(each.unmatched for each in decoded)
     if unmatched:

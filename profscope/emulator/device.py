@@ -11,8 +11,8 @@ from typing import Any
 
 import numpy as np
 
+from profscope.emulator.arrays import Array
 from profscope.emulator.costs import CTA_LAUNCH_CYCLES
-from profscope.emulator.opcodes.table import Array
 from profscope.errors import OptionError
 
 __all__ = ["Device", "Model", "Placement"]
@@ -90,13 +90,13 @@ class Device:
         return int(self.model.nanoseconds(self.cycles))
 
     def sm_clock(self, cycles: Array, sms: Array) -> Array:
-        """%clock64 on each CTA's SM, `cycles` after the launch began."""
-        return cycles + (FIRST_CYCLE + self.cycles) + sms.astype(np.int64).reshape(-1, 1, 1) * SM_SKEW_CYCLES
+        """%clock64 on each CTA's SM, `cycles` after the device was switched on."""
+        return cycles + FIRST_CYCLE + sms.astype(np.int64).reshape(-1, 1, 1) * SM_SKEW_CYCLES
 
     def globaltimer(self, cycles: Array) -> Array:
-        """%globaltimer, which advances in ticks, `cycles` after the launch began."""
+        """%globaltimer, which advances in ticks, `cycles` after the device was switched on."""
         tick = self.model.globaltimer_tick_ns
-        return FIRST_NS + self.model.nanoseconds(cycles + self.cycles) // tick * tick
+        return FIRST_NS + self.model.nanoseconds(cycles) // tick * tick
 
     def properties(self) -> dict[str, int]:
         """As Triton asks for them; clock rates in kHz."""

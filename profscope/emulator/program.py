@@ -5,11 +5,15 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from profscope.emulator.flow import Graph, build
-from profscope.emulator.memory import Allocation
-from profscope.emulator.opcodes.table import Array
-from profscope.emulator.ptx import Module, Register, parse
-from profscope.emulator.translate import CLOCK_REGISTERS, TranslatedBlock, translate
+from profscope.emulator.arrays import Array
+from profscope.emulator.machine.block import TranslatedBlock
+from profscope.emulator.machine.memory import Allocation
+from profscope.emulator.ptx.parser import parse
+from profscope.emulator.ptx.syntax import Module, Register
+from profscope.emulator.translation.flow import build
+from profscope.emulator.translation.graph import Graph
+from profscope.emulator.translation.translate import translate
+from profscope.emulator.translation.writer import CLOCK_REGISTERS
 
 __all__ = ["Program", "load"]
 

@@ -171,9 +171,9 @@ def _compiled_again(kernel: CompiledKernel) -> CompiledKernel:
         options["num_warps"] = int(warps[1])
     again = triton.compile(kernel.src, target=kernel.metadata.target, options=options)
     for name in _SHARED:
-        was, found = (getattr(each.metadata, name, None) for each in (kernel, again))
-        if was != found:
-            raise CompileError(f"compiled again, its {name} is {found} and not {was}")
+        was, now = (getattr(each.metadata, name, None) for each in (kernel, again))
+        if was != now:
+            raise CompileError(f"compiled again, its {name} is {now} and not {was}")
     return again
 
 

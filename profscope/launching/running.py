@@ -21,6 +21,7 @@ from profscope.launching.sampling import Sampling
 from profscope.options import Options
 from profscope.recording import backend
 from profscope.recording.launch_path import LaunchPath
+from profscope.recording.programs import PROGRAMS
 from profscope.recording.recorder import Recorder, recorder
 from profscope.version import __version__
 
@@ -49,7 +50,8 @@ class Running:
         notes = [*left_bare, *notes, *self.bare.failures, *self.recorder.notes()]
         if not self.recorder.seen:
             notes += self._why_empty(said=bool(notes))
-        return self.metadata | sampling, notes
+        bare = {key: build.resources() for key, build in PROGRAMS.bare.items()}
+        return self.metadata | sampling | {"bare": bare}, notes
 
     def _why_empty(self, *, said: bool) -> list[str]:
         """Why there is no launch so far. said: other notes say something."""

@@ -80,10 +80,10 @@ class Sampling:
         if self._options.every == 1:
             return Counter()
         with self._lock:
-            found = self._named.copy()
+            launches = self._named.copy()
         for kernel, turns in list(self._counted):
-            found[kernel] += turns.launches
-        return found
+            launches[kernel] += turns.launches
+        return launches
 
     def describe(self, recorded: Mapping[str, int]) -> tuple[dict[str, Any], Sequence[str]]:
         """The metadata's entry "sampling" where only some launches are recorded, and notes.
@@ -99,10 +99,10 @@ class Sampling:
             if n and self._options.matches(name)
         }
         notes = [
-            f"{name}: {found['recorded']} of {found['launches']} launches were recorded; counts and totals "
+            f"{name}: {counts['recorded']} of {counts['launches']} launches were recorded; counts and totals "
             "are of those"
-            for name, found in kernels.items()
-            if found["recorded"] < found["launches"]
+            for name, counts in kernels.items()
+            if counts["recorded"] < counts["launches"]
         ]
         return {"sampling": {"every": self._options.every, "kernels": kernels}}, notes
 

@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import contextlib
 from collections import Counter
+from dataclasses import replace
 
 from profscope.decoding.areas import has_records
+from profscope.decoding.build import Build
 from profscope.decoding.raw import ORDINARY, RawLaunch
 from profscope.recording.launch_log import LaunchLog, fetched
 
@@ -13,13 +15,15 @@ __all__ = ["Arrivals"]
 
 
 class Arrivals:
-    """taken: kernel -> its ordinary launches that were taken out of the log; written: whether any launch that
-    was taken had written records."""
+    """taken: kernel -> its ordinary launches that were taken out of the log. written: whether any launch that
+    was taken had written records. sources: whether launches bring the text of their kernels."""
 
-    def __init__(self, log: LaunchLog) -> None:
+    def __init__(self, log: LaunchLog, *, sources: bool = True) -> None:
         self.taken: Counter[str] = Counter()
         self.written = False
         self._log = log
+        self._sources = sources
+        self._textless: dict[int, tuple[Build, Build]] = {}  # by what they are of, which is kept alive
 
     def drain(self) -> None:
         """Bring the launches so far to the host; waits for them."""
@@ -29,7 +33,7 @@ class Arrivals:
 
     def fetch(self) -> tuple[list[RawLaunch], list[str]]:
         """The launches so far, less those taken, with their bytes on the host, as `fetched`."""
-        return fetched(self._log.launches)
+        return fetched(self._log.launches, self._kept)
 
     def any(self) -> bool:
         """Whether a launch has written records; waits for the first ones."""
@@ -44,8 +48,15 @@ class Arrivals:
         chosen = self._log.drained(limit_bytes)
         if not chosen:
             return None
-        launches = fetched(chosen)
+        launches = fetched(chosen, self._kept)
         self._log.forget(chosen)
         self.written = self.written or bool(launches[0])
         self.taken.update(launch.manifest.kernel for launch in chosen if launch.mark == ORDINARY)
         return launches
+
+    def _kept(self, build: Build | None) -> Build | None:
+        if build is None or self._sources:
+            return build
+        if id(build) not in self._textless:
+            self._textless[id(build)] = build, replace(build, sources=())
+        return self._textless[id(build)][1]

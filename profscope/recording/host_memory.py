@@ -19,13 +19,13 @@ def available_bytes(system: Path = Path("/")) -> int | None:
 
     system: the root of the file system, where /proc/meminfo and the cgroup's limits are looked up.
     """
-    found = [_meminfo(system / "proc/meminfo")]
+    limits = [_meminfo(system / "proc/meminfo")]
     for limit, usage in _CGROUPS:
         folder = system / "sys/fs/cgroup"
         most, used = (_number(folder / name) for name in (limit, usage))
         if most is not None and used is not None:
-            found.append(max(0, most - used))
-    return min((each for each in found if each is not None), default=None)
+            limits.append(max(0, most - used))
+    return min((each for each in limits if each is not None), default=None)
 
 
 def _meminfo(path: Path) -> int | None:

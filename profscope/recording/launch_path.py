@@ -255,8 +255,8 @@ class LaunchPath:
 
     def _tie(self, function: int, name: str) -> None:
         """Tie the memory that was given in this thread, if any was, to the function that was launched."""
-        manifest = PROGRAMS.of(function)
-        if manifest is None:  # a bare one; the memory may be for another, of which a hook launched this
+        program = PROGRAMS.of(function)
+        if program is None:  # a bare one; the memory may be for another, of which a hook launched this
             self.bare.add(name)
             failed = PROGRAMS.failed(function)
             if failed is not None:  # it may have been loaded before this session
@@ -265,10 +265,10 @@ class LaunchPath:
         lane = self._thread.lane
         filling = lane.filling
         if filling is not None:
-            self._log.entries.append((manifest, lane.about, filling, lane.offset, lane.mark))
+            self._log.entries.append((program, lane.about, filling, lane.offset, lane.mark))
             lane.enqueued()
         elif lane.captured is not None:
             graph, lane.captured = lane.captured, None
-            graph.launches.append((manifest, lane.about, lane.offset))
+            graph.launches.append((program, lane.about, lane.offset))
             with self._lock:
-                self.captured[manifest.kernel] += 1
+                self.captured[program.manifest.kernel] += 1

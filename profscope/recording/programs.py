@@ -21,9 +21,11 @@ from typing import Any, Final, NamedTuple
 from triton.compiler import CompiledKernel
 
 from instrument_passes.errors import ManifestError
+from instrument_passes.ir.tokens import unquote
 from instrument_passes.manifest import ATTRIBUTE, Manifest
-from instrument_passes.passes.lower_records import unquote
+from profscope.decoding.build import Build
 from profscope.options import Options
+from profscope.recording.builds import build_of
 from profscope.recording.patches import patched
 from profscope.version import __version__
 
@@ -52,10 +54,12 @@ def describe(metadata: dict[str, Any], manifest: Manifest, mode: str) -> None:
 
 
 class Program(NamedTuple):
-    """An instrumented binary. mode: see `mode_of`; manifest: says in `failure` why it records nothing."""
+    """An instrumented binary. mode: see `mode_of`; manifest: says in `failure` why it records nothing. build:
+    what else is known of it once it is loaded, None before."""
 
     manifest: Manifest
     mode: str
+    build: Build | None = None
 
 
 def _program(kernel: CompiledKernel) -> Program | None:
@@ -94,7 +98,8 @@ class ProgramTable:
         self._programs: weakref.WeakKeyDictionary[CompiledKernel, Program] = weakref.WeakKeyDictionary()
         # By the id of what Triton tells of a kernel that it loads, which the kernel holds.
         self._by_group: weakref.WeakValueDictionary[int, CompiledKernel] = weakref.WeakValueDictionary()
-        self._by_function: dict[int, Manifest] = {}
+        self.bare: dict[str, Build] = {}  # by key
+        self._by_function: dict[int, Program] = {}
         self._failed: dict[int, Manifest] = {}
         self._by_tag: dict[int, tuple[Manifest, ...]] = {}
         self._modes: set[tuple[int, str]] = set()  # of the programs that have a tag
@@ -118,8 +123,8 @@ class ProgramTable:
         """
         with self._lock:
             kernel = self._by_group.get(id(metadata_group))
-            program = None if kernel is None else self._programs[kernel]
-            self._know(function, program)
+            program = None if kernel is None else self._programs.get(kernel)
+            self._know(function, kernel, program)
         return None if program is None else program.manifest
 
     def tagged(self, tag: int) -> tuple[Manifest, ...]:
@@ -134,9 +139,15 @@ class ProgramTable:
         """Handles of the loaded functions that record."""
         return tuple(self._by_function)
 
-    def of(self, function: int) -> Manifest | None:
-        """The manifest of a loaded function, None if it is bare or unknown."""
+    def of(self, function: int) -> Program | None:
+        """The program of a loaded function, None if it is bare or unknown."""
         return self._by_function.get(function)
+
+    def with_manifest(self, manifest: Manifest) -> Program:
+        """The loaded program with this manifest; without its build where several share it."""
+        with self._lock:
+            alike = [program for program in self._by_function.values() if program.manifest == manifest]
+        return alike[0] if len(alike) == 1 else Program(manifest, "")
 
     def failed(self, function: int) -> Manifest | None:
         """The manifest of a loaded function that should record and does not; None for others."""
@@ -152,10 +163,10 @@ class ProgramTable:
         def made(kernel: CompiledKernel, *args: Any, **kwargs: Any) -> None:
             init(kernel, *args, **kwargs)
             program = _program(kernel)
-            if program is not None:
-                with self._lock:
+            with self._lock:
+                self._by_group[id(kernel.metadata_group)] = kernel
+                if program is not None:
                     self._programs[kernel] = program
-                    self._by_group[id(kernel.metadata_group)] = kernel
                     _ask(kernel, program.manifest, self._open)
 
         return made
@@ -166,19 +177,23 @@ class ProgramTable:
             for kernel, program in list(self._programs.items()):
                 _ask(kernel, program.manifest, asks)
                 if asks and kernel.function is not None:  # it may have been loaded while no session looked
-                    self._know(kernel.function, program)
+                    self._know(kernel.function, kernel, program)
 
-    def _know(self, function: int, program: Program | None) -> None:
+    def _know(self, function: int, kernel: CompiledKernel | None, program: Program | None) -> None:
         # Handles of unloaded functions are reused, so a bare binary must displace what was known.
         self._by_function.pop(function, None)
         self._failed.pop(function, None)
+        if kernel is None:
+            return
         if program is None:
+            build = build_of(kernel)
+            self.bare[build.key] = build
             return
         manifest = program.manifest
         if manifest.failure:
             self._failed[function] = manifest
             return
-        self._by_function[function] = manifest
+        self._by_function[function] = program._replace(build=build_of(kernel, manifest.warps))
         tagged = self._by_tag.get(manifest.tag, ())
         if manifest not in tagged:
             self._by_tag[manifest.tag] = (*tagged, manifest)

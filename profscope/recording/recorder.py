@@ -93,14 +93,14 @@ class Recorder:
 
     def drain(self) -> None:
         """Bring the launches so far to the host; waits for them."""
-        self.lanes.give_up()
+        self.lanes.give_up_ended()
         self.arrivals.drain()
 
     def fetch(self) -> tuple[list[RawLaunch], list[str]]:
         """The launches so far with their bytes on the host, and notes on those that are lost."""
         if self.spooler is not None:
             return self.spooler.read()
-        self.lanes.give_up()
+        self.lanes.give_up_ended()
         return self.arrivals.fetch()
 
     def close(self) -> None:
@@ -108,7 +108,7 @@ class Recorder:
         if self.forked:
             return
         self.journal.stop("the session had ended")
-        self.lanes.give_up()
+        self.lanes.give_up_ended()
         with contextlib.suppress(RuntimeError):  # a faulted device: fetch() reports what is lost
             self.routes.close()
 
@@ -119,7 +119,7 @@ def recorder(options: Options, backend: Backend, metadata: dict[str, Any]) -> Re
     Raises SessionError where the spool cannot be created.
     """
     journal, log = Journal(), LaunchLog()
-    lanes, arrivals = Lanes(log, journal), Arrivals(log)
+    lanes, arrivals = Lanes(log, journal), Arrivals(log, sources=options.sources)
     spooler = None if options.spool is None else _spooler(Path(options.spool), metadata, arrivals)
     full = HeldRecords(journal).add if spooler is None else _spooling(spooler, journal)
     routes = Routes(options, backend, log, journal, full)

@@ -48,6 +48,6 @@ class Replays:
             return
         buffers.copy(filling, offset, memory)
         mark = Mark(graph=graph.index, replay=replay)
-        for manifest, plan, at in graph.launches:
-            route = Route.of(buffers, plan, stream, graph.device, (manifest,))
-            self._log.entries.append((manifest, route, filling, offset + at, mark))
+        for program, plan, at in graph.launches:
+            route = Route.of(buffers, plan, stream, graph.device, (program.manifest,))
+            self._log.entries.append((program, route, filling, offset + at, mark))

@@ -15,13 +15,11 @@ import triton.language as tl
 import profscope
 from profscope import emulator
 from profscope.errors import OptionError
-from tests.gpu.run_kernels import same_bits
 from tests.kernels.add import add_kernel
-from tests.kernels.cases import cases
+from tests.kernels.dot import half_product_kernel
+from tests.support.sessions import CASES, same_bits
 
 # ruff: noqa: N803
-
-CASES = {case.name: case for case in cases("small") if case.capability <= 80}
 
 
 @triton.jit
@@ -29,20 +27,6 @@ def copy_kernel(x_ptr, out_ptr, n, BLOCK: tl.constexpr):
     offs = tl.program_id(0) * BLOCK + tl.arange(0, BLOCK)
     x = tl.load(x_ptr + offs, mask=offs < n)
     tl.store(out_ptr + offs, x, mask=offs < n)
-
-
-@triton.jit
-def half_product_kernel(a_ptr, b_ptr, c_ptr, N, K, BLOCK: tl.constexpr):
-    """A matrix product that sums in float16."""
-    rows = tl.program_id(0) * BLOCK + tl.arange(0, BLOCK)
-    cols = tl.program_id(1) * BLOCK + tl.arange(0, BLOCK)
-    inner = tl.arange(0, BLOCK)
-    total = tl.zeros((BLOCK, BLOCK), dtype=tl.float16)
-    for k in tl.range(0, K, BLOCK):
-        a = tl.load(a_ptr + rows[:, None] * K + (k + inner)[None, :])
-        b = tl.load(b_ptr + (k + inner)[:, None] * N + cols[None, :])
-        total = tl.dot(a, b, total, out_dtype=tl.float16)
-    tl.store(c_ptr + rows[:, None] * N + cols[None, :], total)
 
 
 @triton.jit
@@ -157,7 +141,7 @@ def test_the_iteration_in_which_a_float16_sum_overflows() -> None:
     first = prof.first_nan()
     assert first is not None
     assert (first["kernel"], first["launch"], first["iteration"]) == ("half_product_kernel", 0, 4)
-    assert Path(first["file"]).name == "test_first_nan.py"
+    assert Path(first["file"]).name == "dot.py"
     assert "tl.dot(" in Path(first["file"]).read_text().splitlines()[first["line"] - 1]
 
 

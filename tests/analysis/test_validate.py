@@ -6,6 +6,7 @@ import pandas as pd
 import pytest
 
 from profscope.profiles import Profile
+from profscope.schema import KINDS
 from tests.support.profiles import profile_metadata, regular_profile
 
 
@@ -44,9 +45,9 @@ FAULTS = {
     "df: a mark with a duration (row 3, 1 in all)": lambda df: at(3, "kind", "mark")(
         df.assign(kind=df["kind"].cat.add_categories("mark"))
     ),
-    "df: kind is none of kernel, loop, iteration, op, scope, async, mark (row 3, 1 in all)": lambda df: at(
-        3, "kind", "strange"
-    )(df.assign(kind=df["kind"].cat.add_categories("strange"))),
+    f"df: kind is none of {', '.join(KINDS)} (row 3, 1 in all)": lambda df: at(3, "kind", "strange")(
+        df.assign(kind=df["kind"].cat.add_categories("strange"))
+    ),
 }
 
 

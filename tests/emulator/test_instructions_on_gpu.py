@@ -7,8 +7,8 @@ import pytest
 import torch
 
 from profscope.emulator.launch import Launch
-from tests.emulator.test_instructions import INTEGER, ONE_OPERAND, execute
 from tests.support.hardware import run_on_both
+from tests.support.instructions import INTEGER, ONE_OPERAND, execute
 
 pytestmark = pytest.mark.gpu
 if not torch.cuda.is_available():

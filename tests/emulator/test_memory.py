@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 import torch
 
-from profscope.emulator.memory import Allocation, GlobalMemory, MemoryViolationError
+from profscope.emulator.machine.memory import Allocation, GlobalMemory, MemoryViolationError
 from profscope.errors import EmulatorError
 from tests.kernels.add import add_kernel
 from tests.kernels.debug import assert_kernel, misaligned_kernel, out_of_bounds_kernel, print_kernel

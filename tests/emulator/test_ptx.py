@@ -7,8 +7,10 @@ import torch
 from hypothesis import given
 from hypothesis import strategies as st
 
-from profscope.emulator.flow import Graph, build
-from profscope.emulator.ptx import Address, Immediate, Module, Register, Symbol, Vector, parse
+from profscope.emulator.ptx.parser import parse
+from profscope.emulator.ptx.syntax import Address, Immediate, Module, Register, Symbol, Vector
+from profscope.emulator.translation.flow import build
+from profscope.emulator.translation.graph import Graph
 from profscope.errors import EmulatorError
 from tests.kernels.control_flow import noinline_kernel
 from tests.kernels.matmul import matmul_kernel

@@ -53,7 +53,7 @@ def capture(case: Case, level: str, buffer: int, folder: Path, backend: str) -> 
         with profscope.session(instrument=level, buffer=buffer, backend=backend) as prof:
             case.launch(inputs)
         profile = prof.profile
-    recorded = profile.df[profile.df["kind"] != "async"]  # what was in flight is worked out, not recorded
+    recorded = profile.df[~profile.df["kind"].isin(["async", "gap"])]  # those are worked out
     spans = recorded["launch"].value_counts()
     if buffer < 1024 and not profile.launches["dropped"].any():
         return  # its rings did not wrap: the same records as with the larger buffer

@@ -11,7 +11,7 @@ import pytest
 import torch
 
 import profscope
-from tests.gpu.test_collection import expected, launch_add
+from tests.support.on_gpu import expected, launch_add
 
 pytestmark = [
     pytest.mark.gpu,
@@ -21,7 +21,7 @@ pytestmark = [
 _KILLED = """
 import os, signal, sys
 import torch, profscope
-from tests.gpu.test_collection import launch_add
+from tests.support.on_gpu import launch_add
 with profscope.session(backend="gpu", spool=sys.argv[1], memory=1) as prof:
     for index in range(300):
         launch_add()
@@ -70,7 +70,7 @@ def test_a_session_left_with_launches_in_flight() -> None:
 _LEFT_OPEN = """
 import sys
 import torch, profscope
-from tests.gpu.test_collection import launch_add
+from tests.support.on_gpu import launch_add
 prof = profscope.session(backend="gpu", spool=sys.argv[1])
 prof.__enter__()
 for _ in range(30):

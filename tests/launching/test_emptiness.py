@@ -17,7 +17,7 @@ import triton
 import profscope
 from profscope.errors import EmptyProfileWarning
 from tests.kernels.add import add_kernel
-from tests.test_session import launch_add, session
+from tests.support.sessions import launch_add, session
 
 
 def empty_grid() -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import gc
+import re
 import threading
 from collections.abc import Callable, Iterator
 from types import SimpleNamespace
@@ -20,8 +21,8 @@ from instrument_passes.errors import PassError
 from profscope import emulator
 from profscope.launching import kept
 from profscope.recording.programs import PROGRAMS
-from tests.recording.test_collect import UserAllocator
-from tests.test_session import session
+from tests.support.foreign import UserAllocator
+from tests.support.sessions import session
 
 # ruff: noqa: N803
 
@@ -142,9 +143,11 @@ def test_launched_past_the_session_it_is_counted() -> None:
     assert torch.equal(out, X * 3)
     assert prof.launches.empty
     (note,) = prof.metadata["notes"]
-    assert note == (
-        "1 launches ran unrecorded: a binary of kept_kernel was kept from a session with other options, and "
-        "launched directly"
+    # Kernels of other tests may ask for memory alike, which is all that is known of this launch.
+    assert re.fullmatch(
+        r"1 launches ran unrecorded: a binary of (\w+ or )*kept_kernel( or \w+)* was kept from a session "
+        "with other options, and launched directly",
+        note,
     )
 
 

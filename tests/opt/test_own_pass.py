@@ -14,7 +14,6 @@ import pytest
 import torch
 
 import profscope
-from instrument_passes.dialect import RESERVED
 from instrument_passes.errors import PassError
 from instrument_passes.ir import parse
 from instrument_passes.opt import main
@@ -177,8 +176,14 @@ def test_payloads_that_cannot_be(records: str, message: str, tmp_path: Path) -> 
         run_pipeline(module, parse_pipeline("lower-records"), PassContext())
 
 
-def test_reserved_names_are_the_columns() -> None:
-    assert set(SPAN_DTYPES) | {"stage", "for_iteration"} == RESERVED
+@pytest.mark.parametrize("name", [*SPAN_DTYPES, "stage", "for_iteration"])
+def test_a_payload_takes_no_name_of_a_column(name: str) -> None:
+    module = parse(NESTED.read_text(), str(NESTED))
+    run_pipeline(
+        module, parse_pipeline(f"{EXAMPLE / 'own_pass.py'}:load-steps{{column={name}}}"), PassContext()
+    )
+    with pytest.raises(PassError, match=f"'{name}' cannot be the name of a column"):
+        run_pipeline(module, parse_pipeline("lower-records"), PassContext())
 
 
 def test_mistakes_in_a_pass_keep_their_traceback(tmp_path: Path) -> None:

@@ -7,29 +7,12 @@ from typing import Any
 
 import pytest
 import torch
-import triton
-import triton.language as tl
 from triton import knobs
 from triton.runtime import _allocation, driver
 
 import profscope
-from tests.test_session import CASES, launch_add, session
-
-# ruff: noqa: N803
-
-
-@triton.jit
-def count_kernel(out_ptr, n, BLOCK: tl.constexpr):
-    total = tl.zeros([BLOCK], dtype=tl.int32)
-    for i in range(n):
-        total += i
-        tl.store(out_ptr + tl.program_id(0) * BLOCK + tl.arange(0, BLOCK), total)
-
-
-def count(n: int, ctas: int = 1) -> torch.Tensor:
-    out = torch.zeros(ctas * 32, dtype=torch.int32)
-    count_kernel[(ctas,)](out, n, BLOCK=32, num_warps=1)
-    return out
+from tests.support.foreign import UserAllocator
+from tests.support.sessions import CASES, count, launch_add, session
 
 
 def test_a_grid_that_needs_more_than_the_memory_is_recorded_in_part() -> None:
@@ -57,17 +40,6 @@ def test_a_loop_that_grows_between_launches_drops_and_says_so() -> None:
     assert kept.loc[2].tolist() == [lost, 999, 1000 - lost]
     assert prof.launches["dropped"].tolist() == [0, 0, 3 * lost]  # its begin, the store's begin and end
     assert lost > 0
-
-
-class UserAllocator:
-    """Another profiler's allocator, which asks for memory as Proton does."""
-
-    def __init__(self) -> None:
-        self.calls: list[tuple[int, int]] = []
-
-    def __call__(self, size: int, alignment: int, stream: int | None) -> torch.Tensor:
-        self.calls.append((size, alignment))
-        return torch.empty(size, dtype=torch.int8)
 
 
 def test_a_foreign_kernel_gets_what_triton_would_have_given_it() -> None:

@@ -21,7 +21,7 @@ from profscope.recording.backend import Backend, Machine
 from profscope.recording.programs import PROGRAMS
 from profscope.recording.recorder import recorder
 from tests.support import standin
-from tests.test_session import launch_add, session
+from tests.support.sessions import launch_add, session
 
 CTAS = 4
 STREAM = 0x70
@@ -33,7 +33,7 @@ def function() -> Any:
     with session() as prof:
         launch_add()
     (launch,) = prof._parts().recorder.log.launches
-    return next(f for f in PROGRAMS.functions() if PROGRAMS.of(f) is launch.manifest)
+    return next(f for f in PROGRAMS.functions() if PROGRAMS.of(f) == launch.program)
 
 
 class Device:
@@ -43,8 +43,9 @@ class Device:
         self.gpu = gpu
         self.zeroed = True  # launches check that their memory is
         self.function = function
-        manifest = PROGRAMS.of(function)
-        assert manifest is not None
+        program = PROGRAMS.of(function)
+        assert program is not None
+        manifest = program.manifest
         self.tag = manifest.tag
         self.bytes = CTAS * manifest.cta_bytes(0)
         self.recorder = recorder(options, Backend("cuda", dict, lambda: Machine(132, 64)), {})

@@ -17,15 +17,23 @@ import triton.language as tl
 from triton.runtime import _allocation
 
 import profscope
+from instrument_passes.manifest import Manifest
 from instrument_passes.records import MAX_CTAS
 from profscope.emulator.launch import Launch
+from profscope.emulator.machine.grid import Grid
 from profscope.errors import SessionError
 from profscope.recording.buffers import DeviceBuffers, Lane
 from profscope.recording.programs import PROGRAMS
-from tests.conftest import triton_globals
-from tests.recording.test_collect import UserAllocator
 from tests.support import standin
-from tests.test_session import launch_add, session
+from tests.support.foreign import UserAllocator
+from tests.support.sessions import launch_add, session
+from tests.support.triton_globals import triton_globals
+
+
+def manifests(kernel: str) -> list[Manifest]:
+    """Those of a kernel's loaded binaries."""
+    loaded = (PROGRAMS.of(function) for function in PROGRAMS.functions())
+    return [program.manifest for program in loaded if program and program.manifest.kernel == kernel]
 
 
 @triton.jit
@@ -194,16 +202,18 @@ def test_addresses_beyond_2_gib_of_tags_do_not_wrap(monkeypatch: pytest.MonkeyPa
     stride, ctas = 1 << 16, 1 << 27
     chosen = np.arange(0, ctas, stride)[[0, 1, 40, 700, 1500, 2047]]
 
-    def some(launch: Launch, total: int, placement: Any) -> None:
+    def some(launch: Launch, begun: Grid, total: int, placement: Any) -> None:
         assert total == ctas
         for cta in chosen:
-            launch.execute(np.array([cta]), np.zeros(1, np.int64), np.zeros(1, np.int32))
+            launch.execute(begun, np.array([cta]), np.zeros(1, np.int64), np.zeros(1, np.int32))
 
     monkeypatch.setattr(Launch, "run_in_rounds", some)
     out = torch.zeros(32, dtype=torch.int32)
     with session(ctas=stride) as prof:
         one_place_kernel[(ctas,)](out, num_warps=1)
     assert (out == 1).all()
-    (manifest,) = [m for m in PROGRAMS._by_function.values() if m.kernel == "one_place_kernel"]
+    (manifest,) = [
+        p.manifest for p in PROGRAMS._by_function.values() if p.manifest.kernel == "one_place_kernel"
+    ]
     assert int(chosen[-1]) * manifest.tag > 1 << 31
     assert sorted(prof.df["cta"].unique()) == chosen.tolist()

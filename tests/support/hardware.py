@@ -7,7 +7,7 @@ import numpy as np
 import torch
 
 from profscope.emulator.launch import Launch
-from profscope.emulator.memory import Allocation
+from profscope.emulator.machine.memory import Allocation
 
 __all__ = ["run_on_both"]
 

@@ -6,7 +6,7 @@ import numpy as np
 
 from profscope.emulator.device import Device
 from profscope.emulator.launch import Launch
-from profscope.emulator.memory import Allocation, GlobalMemory
+from profscope.emulator.machine.memory import Allocation, GlobalMemory
 from profscope.emulator.program import load
 
 __all__ = ["assemble", "run"]

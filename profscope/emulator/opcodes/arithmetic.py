@@ -4,9 +4,10 @@ from collections.abc import Callable
 
 import numpy as np
 
+from profscope.emulator.arrays import DTYPES, Array
 from profscope.emulator.costs import Cost
 from profscope.emulator.opcodes.rounding import DIRECTIONS, directed, fma32, fma64
-from profscope.emulator.opcodes.table import DTYPES, Array, Form, Meaning, elementwise, op
+from profscope.emulator.opcodes.table import Form, Meaning, elementwise, op
 
 __all__: list[str] = []
 
@@ -111,7 +112,7 @@ def half(form: Form, a: Array, b: Array) -> Array:
 
 def carry(form: Form, function: Callable[..., Array], reads: bool = False) -> Meaning:
     """32-bit arithmetic in 64 bits: the carry (or borrow) is bit 32 of the result."""
-    from profscope.emulator.ptx import Register
+    from profscope.emulator.ptx.syntax import Register
 
     if form.kind not in ("u32", "i32"):
         raise form.unsupported("carries of 32-bit integers only")

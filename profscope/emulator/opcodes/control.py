@@ -1,16 +1,15 @@
 """Control flow. The translator makes the ends of basic blocks of these; most have no function on arrays."""
 
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 
-from profscope.emulator import reports
+from profscope.emulator.arrays import Array
 from profscope.emulator.costs import Cost
-from profscope.emulator.opcodes.table import Array, Form, Meaning, op
-
-if TYPE_CHECKING:
-    from profscope.emulator.machine import Batch
-    from profscope.emulator.translate import Site
+from profscope.emulator.machine import reports
+from profscope.emulator.machine.batch import Batch
+from profscope.emulator.machine.block import Site
+from profscope.emulator.opcodes.table import Form, Meaning, op
 
 __all__: list[str] = []
 
@@ -59,7 +58,7 @@ def pmevent(form: Form) -> Meaning:
 def trap(form: Form) -> Meaning:
     """the launch fails"""
 
-    def function(machine: "Batch", mask: Array | None, site: "Site") -> Any:
+    def function(machine: Batch, mask: Array | None, site: Site) -> Any:
         raise machine.error(site, "the kernel executed a trap", np.ones((1, 1, 1), np.bool_), mask)
 
     return Meaning(function, [], [], on_machine=True)
@@ -70,7 +69,7 @@ def vprintf(form: Form) -> Meaning:
     """print: the arguments are a format and a buffer of values, as in C"""
     result, text, values = form.operands
 
-    def function(machine: "Batch", mask: Array | None, site: "Site", text: Array, values: Array) -> Array:
+    def function(machine: Batch, mask: Array | None, site: Site, text: Array, values: Array) -> Array:
         reports.print_from_threads(machine, mask, text, values)
         return np.zeros((1, 1, 1), np.int32)
 
@@ -81,7 +80,7 @@ def vprintf(form: Form) -> Meaning:
 def assertfail(form: Form) -> Meaning:
     """the launch fails with the assertion's message"""
 
-    def function(machine: "Batch", mask: Array | None, site: "Site", *arguments: Array) -> None:
+    def function(machine: Batch, mask: Array | None, site: Site, *arguments: Array) -> None:
         message, file, line, _, _ = arguments
         reports.assertion_failed(machine, mask, site, message, file, line)
 

@@ -4,12 +4,13 @@ from collections.abc import Callable
 
 import numpy as np
 
+from profscope.emulator.arrays import DTYPES, Array, DType
 from profscope.emulator.costs import Cost
-from profscope.emulator.memory import LOCAL_WINDOW, SHARED_WINDOW
+from profscope.emulator.machine.memory import LOCAL_WINDOW, SHARED_WINDOW
 from profscope.emulator.opcodes.arithmetic import canonical_nan, flush, signless
 from profscope.emulator.opcodes.rounding import DIRECTIONS, round_pair
-from profscope.emulator.opcodes.table import DTYPES, Array, DType, Form, Meaning, elementwise, items, op
-from profscope.emulator.ptx import Register, Vector
+from profscope.emulator.opcodes.table import Form, Meaning, elementwise, items, op
+from profscope.emulator.ptx.syntax import Register, Vector
 
 __all__: list[str] = []
 

@@ -1,18 +1,17 @@
 """Loads, stores, atomics and asynchronous copies."""
 
 from collections.abc import Callable
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 
-from profscope.emulator import access
+from profscope.emulator.arrays import DTYPES, Array
 from profscope.emulator.costs import Cost
-from profscope.emulator.opcodes.table import DTYPES, Array, Form, Meaning, items, op
-from profscope.emulator.ptx import Address, Operand
-
-if TYPE_CHECKING:
-    from profscope.emulator.machine import Batch
-    from profscope.emulator.translate import Site
+from profscope.emulator.machine import access
+from profscope.emulator.machine.batch import Batch
+from profscope.emulator.machine.block import Site
+from profscope.emulator.opcodes.table import Form, Meaning, items, op
+from profscope.emulator.ptx.syntax import Address, Operand
 
 __all__: list[str] = []
 
@@ -54,7 +53,7 @@ def ld(form: Form) -> Meaning:
     kind = form.kind if narrow else integer_kind(form.kind if form.kind != "bf16" else "i16")
     count = len(targets)
 
-    def function(machine: "Batch", mask: Array | None, site: "Site", where: Array) -> Any:
+    def function(machine: Batch, mask: Array | None, site: Site, where: Array) -> Any:
         return access.load(machine, space, mask, site, where, offset, DTYPES[kind], count)
 
     return Meaning(function, [(t, kind) for t in targets], [base], on_machine=True)
@@ -70,7 +69,7 @@ def st(form: Form) -> Meaning:
         form.kind if form.kind in ("u8", "i8") else integer_kind(form.kind if form.kind != "bf16" else "i16")
     )
 
-    def function(machine: "Batch", mask: Array | None, site: "Site", where: Array, *data: Array) -> None:
+    def function(machine: Batch, mask: Array | None, site: Site, where: Array, *data: Array) -> None:
         access.store(machine, space, mask, site, where, offset, DTYPES[kind], data)
 
     return Meaning(function, [], [base, *((v, kind) for v in values)], on_machine=True)
@@ -117,7 +116,7 @@ def read_modify_write(
         raise form.unsupported("packed atomics are not supported")
     combine = ATOMICS[name]
 
-    def function(machine: "Batch", mask: Array | None, site: "Site", where: Array, *data: Array) -> Any:
+    def function(machine: Batch, mask: Array | None, site: Site, where: Array, *data: Array) -> Any:
         old = access.atomic(
             machine, space, mask, site, where, offset, DTYPES[kind], name, combine, data, bool(results)
         )
@@ -140,7 +139,7 @@ def cp_async(form: Form) -> Meaning:
     bytes_kept = [(operand, "i32") for operand in form.operands[3:4]]
 
     def function(
-        machine: "Batch", mask: Array | None, site: "Site", into: Array, where: Array, *kept: Array
+        machine: Batch, mask: Array | None, site: Site, into: Array, where: Array, *kept: Array
     ) -> None:
         access.copy_async(
             machine, mask, site, into, target_offset, where, source_offset, size, kept[0] if kept else None
@@ -153,7 +152,7 @@ def cp_async(form: Form) -> Meaning:
 def commit_group(form: Form) -> Meaning:
     """the warp's copies since the last one form a group"""
 
-    def function(machine: "Batch", mask: Array | None, site: "Site") -> None:
+    def function(machine: Batch, mask: Array | None, site: Site) -> None:
         machine.commit_group(mask)
 
     return Meaning(function, [], [], on_machine=True, is_sync=True)
@@ -164,7 +163,7 @@ def wait_group(form: Form) -> Meaning:
     """wait until at most n of the warp's latest groups are on their way"""
     pending = form.constant(0) if form.operands else 0
 
-    def function(machine: "Batch", mask: Array | None, site: "Site") -> None:
+    def function(machine: Batch, mask: Array | None, site: Site) -> None:
         machine.wait_group(mask, pending or 0)
 
     return Meaning(function, [], [], on_machine=True, is_sync=True)
@@ -181,7 +180,7 @@ def ldmatrix(form: Form) -> Meaning:
     count = len(targets)
     row = np.dtype(np.complex128)  # 16 bytes
 
-    def function(machine: "Batch", mask: Array | None, site: "Site", where: Array) -> Any:
+    def function(machine: Batch, mask: Array | None, site: Site, where: Array) -> Any:
         lanes = where if where.shape[-1] == 32 else np.repeat(where, 32, axis=-1)
         used = lanes[..., : 8 * count]
         if mask is not None:  # it speaks of 32 lanes
@@ -193,8 +192,8 @@ def ldmatrix(form: Form) -> Meaning:
             matrices = np.ascontiguousarray(elements.swapaxes(-1, -2)).view(np.int32).reshape(shape)
         else:
             matrices = rows.view(np.int32).reshape(shape)
-        found = tuple(matrices[..., i, :] for i in range(count))
-        return found if count > 1 else found[0]
+        parts = tuple(matrices[..., i, :] for i in range(count))
+        return parts if count > 1 else parts[0]
 
     return Meaning(function, [(t, "i32") for t in targets], [base], on_machine=True)
 

@@ -9,7 +9,7 @@ from collections.abc import Callable
 
 import numpy as np
 
-from profscope.emulator.opcodes.table import Array, DType
+from profscope.emulator.arrays import Array, DType
 
 __all__ = [
     "DIRECTIONS",

@@ -5,37 +5,19 @@ An entry is a function under `@op(...)`. It gets a `Form` (one instruction as wr
 kernel is translated; the function in the `Meaning` runs every time the instruction executes, for all threads
 at once.
 
-Values are arrays of three axes, (CTAs, warps of a CTA, lanes), where an axis along which the value does not
-vary has length 1. They are never modified in place. Kinds: i16 u16 i32 u32 i64 u64 f16 f32 f64 pred are numpy
-dtypes of a register's bits; `bf16` is a float32 array of values bfloat16 can hold; `f16x2` has a fourth axis
-of length 2; `bf16x2` likewise, in float32.
+Values and their kinds are those of `arrays.py`.
 """
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-import numpy as np
-
+from profscope.emulator.arrays import Array
 from profscope.emulator.costs import Cost
-from profscope.emulator.ptx import Immediate, Instruction, Operand, Vector
+from profscope.emulator.ptx.syntax import Immediate, Instruction, Operand, Vector
 from profscope.errors import EmulatorError
 
-__all__ = [
-    "DTYPES", "TABLE", "Array", "DType", "Form", "Meaning", "Op", "describe_instruction", "elementwise",
-    "items", "lookup", "op",
-]  # fmt: skip
-
-Array = Any  # np.ndarray of any dtype: the kinds say more than numpy's types can
-DType = np.dtype[Any]
-
-DTYPES: dict[str, DType] = {
-    "i8": np.dtype(np.int8), "u8": np.dtype(np.uint8), "i16": np.dtype(np.int16), "u16": np.dtype(np.uint16),
-    "i32": np.dtype(np.int32), "u32": np.dtype(np.uint32), "i64": np.dtype(np.int64),
-    "u64": np.dtype(np.uint64), "f16": np.dtype(np.float16), "f32": np.dtype(np.float32),
-    "f64": np.dtype(np.float64), "pred": np.dtype(np.bool_), "bf16": np.dtype(np.float32),
-    "f16x2": np.dtype(np.float16), "bf16x2": np.dtype(np.float32),
-}  # fmt: skip
+__all__ = ["TABLE", "Form", "Meaning", "Op", "elementwise", "items", "lookup", "op"]
 
 _TYPES = {
     "b8": "u8", "u8": "u8", "s8": "i8", "b16": "i16", "u16": "u16", "s16": "i16", "f16": "f16",
@@ -76,7 +58,7 @@ class Form:
         return operand.bits if isinstance(operand, Immediate) else None
 
     def unsupported(self, why: str) -> EmulatorError:
-        return EmulatorError(f"{describe_instruction(self.instruction)}: {why}")
+        return EmulatorError(f"{self.instruction}: {why}")
 
 
 @dataclass(frozen=True)
@@ -121,12 +103,6 @@ def op(
     return enter
 
 
-def describe_instruction(instruction: Instruction) -> str:
-    """`ld.global.b32 at PTX line 60 (add.py:18)`, for error messages."""
-    where = f" ({instruction.source})" if instruction.source else ""
-    return f"{instruction.opcode} at PTX line {instruction.line}{where}"
-
-
 def lookup(instruction: Instruction) -> tuple[Op, Form]:
     """The table's row for an instruction. Raises EmulatorError for an unknown opcode or modifier."""
     parts = instruction.opcode.split(".")
@@ -142,7 +118,7 @@ def lookup(instruction: Instruction) -> tuple[Op, Form]:
     unknown = [m for m in modifiers if row is not None and m not in row.modifiers]
     if row is None or unknown:
         detail = f": modifier .{unknown[0]} is unknown" if unknown else ": unknown opcode"
-        raise EmulatorError(f"the emulator cannot execute {describe_instruction(instruction)}{detail}")
+        raise EmulatorError(f"the emulator cannot execute {instruction}{detail}")
     return row, Form(instruction, name, modifiers, kinds or ("i32",))
 
 

@@ -1,17 +1,16 @@
 """Instructions in which the threads of a warp exchange values: shuffles, votes, matrix multiplication."""
 
 from collections.abc import Callable
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 
+from profscope.emulator.arrays import DTYPES, Array
 from profscope.emulator.costs import Cost
-from profscope.emulator.opcodes.table import DTYPES, Array, Form, Meaning, items, op
-from profscope.emulator.ptx import Register
-
-if TYPE_CHECKING:
-    from profscope.emulator.machine import Batch
-    from profscope.emulator.translate import Site
+from profscope.emulator.machine.batch import Batch
+from profscope.emulator.machine.block import Site
+from profscope.emulator.opcodes.table import Form, Meaning, items, op
+from profscope.emulator.ptx.syntax import Register
 
 __all__: list[str] = []
 
@@ -72,7 +71,7 @@ def lane_bits(active: Array) -> Array:
     return np.ascontiguousarray(packed).view(np.int32)
 
 
-def voters(machine: "Batch", mask: Array | None, value: Array) -> Array:
+def voters(machine: Batch, mask: Array | None, value: Array) -> Array:
     return np.broadcast_to(value if mask is None else value & mask, machine.shape)
 
 
@@ -81,7 +80,7 @@ def vote(form: Form) -> Meaning:
     """d = the predicates of the active lanes: as bits (ballot), or whether any, all, all or none are set"""
     mode = form.pick("ballot", "any", "all", "uni")
 
-    def function(machine: "Batch", mask: Array | None, _: "Site", p: Array) -> Array:
+    def function(machine: Batch, mask: Array | None, _: Site, p: Array) -> Array:
         yes = voters(machine, mask, p)
         if mode == "ballot":
             return lane_bits(yes)
@@ -100,7 +99,7 @@ def vote(form: Form) -> Meaning:
 def activemask(form: Form) -> Meaning:
     """d = the active lanes of the warp as bits"""
 
-    def function(machine: "Batch", mask: Array | None, _: "Site") -> Array:
+    def function(machine: Batch, mask: Array | None, _: Site) -> Array:
         return lane_bits(voters(machine, mask, np.ones((1, 1, 1), np.bool_)))
 
     return Meaning(function, [(form.operands[0], "i32")], [], on_machine=True)
@@ -110,7 +109,7 @@ def activemask(form: Form) -> Meaning:
 def match(form: Form) -> Meaning:
     """d = the lanes that hold the same a, as bits"""
 
-    def function(machine: "Batch", mask: Array | None, _: "Site", a: Array) -> Array:
+    def function(machine: Batch, mask: Array | None, _: Site, a: Array) -> Array:
         a = np.broadcast_to(a, machine.shape)
         same = voters(machine, mask, np.ones((1, 1, 1), np.bool_))[..., None, :] & (
             a[..., None] == a[..., None, :]
@@ -132,7 +131,7 @@ def redux(form: Form) -> Meaning:
     info = np.iinfo(dtype)
     neutral = {"min": info.max, "max": info.min, "and": -1 if form.kind[0] == "i" else info.max}.get(name, 0)
 
-    def function(machine: "Batch", mask: Array | None, _: "Site", a: Array) -> Array:
+    def function(machine: Batch, mask: Array | None, _: Site, a: Array) -> Array:
         a = np.broadcast_to(a, machine.shape)
         if mask is not None:
             a = np.where(mask, a, dtype.type(neutral))
@@ -219,7 +218,7 @@ def mma(form: Form) -> Meaning:
     kinds = {"f32": "f32", "f64": "f64", "s32": "i32", "f16": "i32"}[result]
     tiles = 1 if form.has("m8n8k4") else 2
 
-    def function(machine: "Batch", mask: Array | None, _: "Site", *registers: Array) -> tuple[Array, ...]:
+    def function(machine: Batch, mask: Array | None, _: Site, *registers: Array) -> tuple[Array, ...]:
         full = [machine.flat(r) for r in registers]
         sources_a, sources_b = registers[:a_count], registers[a_count : a_count + b_count]
         left = machine.memo(
@@ -263,7 +262,7 @@ def mma(form: Form) -> Meaning:
 def movmatrix(form: Form) -> Meaning:
     """d = the 8x8 matrix of 16-bit elements the warp holds in a, transposed"""
 
-    def function(machine: "Batch", mask: Array | None, _: "Site", a: Array) -> Array:
+    def function(machine: Batch, mask: Array | None, _: Site, a: Array) -> Array:
         grid = np.ascontiguousarray(np.broadcast_to(a, machine.shape)).view(np.int16).reshape(-1, 8, 8)
         turned = np.ascontiguousarray(grid.transpose(0, 2, 1))
         return turned.view(np.int32).reshape(machine.shape)
@@ -276,7 +275,7 @@ def elect(form: Form) -> Meaning:
     """d|p = the lowest active lane; p is true in it alone"""
     targets = items(form.operands[0])
 
-    def function(machine: "Batch", mask: Array | None, _: "Site") -> tuple[Array, Array]:
+    def function(machine: Batch, mask: Array | None, _: Site) -> tuple[Array, Array]:
         active = voters(machine, mask, np.ones((1, 1, 1), np.bool_))
         leader = active.argmax(axis=-1, keepdims=True).astype(np.int32)
         return leader, leader == LANES

@@ -12,33 +12,33 @@ import numpy as np
 import pandas as pd
 
 from profscope.schema import Tables, launches_frame, spans_frame
-from profscope.traces.importers.chrome_events import (
+from profscope.traces.chrome.foreign import (
     complete_events,
     launch_profile,
     nanoseconds,
     nest,
     untangle,
 )
+from profscope.traces.trace_file import TraceFile
 
-__all__ = ["is_proton", "read_proton"]
+__all__ = ["read", "recognises"]
 
 PROCESS = re.compile(r"(.*) Core(\d+) CTA(\d+)", re.DOTALL)
 THREAD = re.compile(r"warp (\d+) \(line \d+\)")
 STREAM = re.compile(r"GPU Stream (\d+)")
 
 
-def is_proton(documents: list[Any]) -> bool:
-    """Whether the documents are a trace of Proton."""
-    return any(_inside(event) or _is_launch(event) for event in complete_events(documents))
+def recognises(file: TraceFile) -> bool:
+    return any(_inside(event) or _is_launch(event) for event in complete_events(file.documents))
 
 
-def read_proton(documents: list[Any]) -> Tables:
+def read(file: TraceFile) -> Tables:
     """The spans inside kernels, or the launches when there are none.
 
     Raises TypeError or ValueError for a damaged event.
     """
-    inside = [event for event in complete_events(documents) if _inside(event)]
-    return _spans(inside) if inside else _launches(documents)
+    inside = [event for event in complete_events(file.documents) if _inside(event)]
+    return _spans(inside) if inside else _launches(file.documents)
 
 
 def _inside(event: dict[str, Any]) -> bool:

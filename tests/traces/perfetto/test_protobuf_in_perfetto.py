@@ -1,7 +1,4 @@
-"""Perfetto's own trace processor reads our protobuf traces to the nanosecond, depth and arrow.
-
-Needs node, as test_perfetto.py does.
-"""
+"""Perfetto's own trace processor reads our protobuf traces to the nanosecond, depth and arrow."""
 
 from collections import Counter
 from pathlib import Path
@@ -18,14 +15,11 @@ from profscope.decoding.areas import read_buffer
 from profscope.decoding.assemble import assemble
 from profscope.decoding.raw import RawLaunch
 from profscope.profiles import Profile
-from profscope.traces.document import row_devices
 from profscope.traces.perfetto import packets
 from profscope.traces.perfetto.protobuf import field
-from profscope.traces.tracks import assign_tracks
-from tests.support.processor import Processor, unavailable
+from profscope.traces.tracks import assign_tracks, row_devices
+from tests.support.processor import Processor
 from tests.support.profiles import payloads, profile_metadata, profiles, regular_profile
-
-pytestmark = pytest.mark.skipif(unavailable() is not None, reason=str(unavailable()))
 
 ARGS = ("debug.iter", "source.line_number", "source.file_name", "source.function_name")
 SLICES = f"""

@@ -1,0 +1,84 @@
+"""A launch's arguments as the kernel reads them: their bits, and the memory behind pointers."""
+
+from collections.abc import Iterator, Sequence
+from typing import Any
+
+import numpy as np
+
+from profscope.emulator.arrays import Array
+from profscope.emulator.machine.memory import Allocation
+from profscope.errors import EmulatorError
+
+__all__ = ["allocation_of", "flatten", "pack"]
+
+
+def flatten(signature: Any, args: Sequence[Any]) -> Iterator[tuple[str, str, Any]]:
+    """(name, type, value) of each parameter: constants left out, tuples and descriptors taken apart."""
+    for (name, kind), value in zip(signature, args, strict=True):
+        if isinstance(kind, tuple | list):
+            yield from flatten([(f"{name}[{i}]", k) for i, k in enumerate(kind)], tuple(value))
+        elif kind.startswith("tensordesc"):
+            yield from _descriptor(name, kind, value)
+        elif kind != "constexpr":
+            yield name, kind, value
+
+
+def _descriptor(name: str, kind: str, value: Any) -> Iterator[tuple[str, str, Any]]:
+    """A tensor descriptor as sm_80 kernels take it: base, shape, strides, flags, shape and strides again."""
+    element = kind.partition("<")[2].partition("[")[0]
+    yield name, f"*{element}", value.base
+    shape = [(f"{name}.shape", size) for size in value.shape]
+    strides = [(f"{name}.stride", size) for size in value.strides]
+    for part, size in (*shape, *strides):
+        yield part, "i64", size
+    yield f"{name}.padding", "i1", value.padding == "nan"
+    if hasattr(value, "round_f32_to_tf32"):  # from 3.7 on
+        yield f"{name}.round", "i1", value.round_f32_to_tf32
+    for part, size in shape:
+        yield part, "i32", size
+    for part, size in strides:
+        yield part, "i64", size
+
+
+def _address(name: str, value: Any) -> int:
+    if value is None or isinstance(value, int):
+        return value or 0
+    return int(value.data_ptr())
+
+
+def allocation_of(name: str, value: Any, size: int | None) -> Allocation | None:
+    """The memory behind a pointer argument: a tensor's whole storage, or `size` bytes of a scratch buffer.
+
+    A session's pointer carries launch bits in its address and names its memory itself, as `extent`.
+    """
+    if hasattr(value, "extent"):
+        start, length = value.extent
+        return Allocation(name, start, length, start, value)
+    if size is not None:
+        address = _address(name, value)
+        return Allocation(name, address, size, address, value) if value is not None else None
+    if hasattr(value, "base") and hasattr(value.base, "data_ptr"):  # triton.reinterpret's wrapper
+        value = value.base
+    if not hasattr(value, "untyped_storage"):
+        return None
+    if value.device.type != "cpu":
+        raise EmulatorError(f"argument {name!r} is on {value.device}; the emulator runs on CPU tensors")
+    storage = value.untyped_storage()
+    return Allocation(name, storage.data_ptr(), storage.nbytes(), value.data_ptr(), value)
+
+
+def pack(kind: str, value: Any) -> Array:
+    """A scalar or pointer as the bits the kernel reads, at least four bytes of them."""
+    if kind[0] == "*":
+        return np.array([_address("", value)], np.uint64).reshape(1, 1, 1)
+    if kind in ("fp32", "f32"):
+        return np.array([value], np.float32).reshape(1, 1, 1)
+    if kind == "fp64":
+        return np.array([value], np.float64).reshape(1, 1, 1)
+    if kind == "fp16":
+        return np.array([value, 0], np.float16).view(np.uint32).reshape(1, 1, 1)
+    if kind == "bf16":
+        bits = np.array([value], np.float32).view(np.uint32) >> np.uint32(16)
+        return bits.reshape(1, 1, 1)
+    width = max(32, int(kind[1:]))
+    return np.array([int(value) % (1 << width)], f"u{width // 8}").reshape(1, 1, 1)

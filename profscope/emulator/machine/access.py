@@ -1,0 +1,312 @@
+"""Loads, stores, copies and atomics of a batch of CTAs, in every state space, with all their checks."""
+
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+
+from profscope.emulator.arrays import Array, DType
+from profscope.emulator.machine.atomics import combine_in_turn
+from profscope.emulator.machine.batch import Batch
+from profscope.emulator.machine.block import Site
+from profscope.emulator.machine.memory import LOCAL_WINDOW, SHARED_WINDOW, MemoryViolationError
+
+__all__ = ["atomic", "copy_async", "load", "store"]
+
+LANES = 32
+
+ITEM: dict[int, DType] = {
+    1: np.dtype(np.uint8),
+    2: np.dtype(np.int16),
+    4: np.dtype(np.int32),
+    8: np.dtype(np.int64),
+    16: np.dtype(np.complex128),
+}
+
+
+def _shift(size: int) -> int:
+    return size.bit_length() - 1
+
+
+def load(
+    batch: Batch,
+    space: str,
+    mask: Array | None,
+    site: Site,
+    where: Array,
+    offset: int,
+    dtype: DType,
+    count: int,
+) -> Any:
+    """`count` consecutive elements of `dtype` from each thread's address; 0 for threads not active."""
+    size = dtype.itemsize * count
+    shape = where.shape
+    if mask is not None:
+        shape = np.broadcast_shapes(where.shape, mask.shape) if space == "global" else batch.shape
+        chosen = np.broadcast_to(mask, shape)
+        if not chosen.any():
+            zero = np.zeros((1, 1, 1), dtype)
+            return zero if count == 1 else (zero,) * count
+        rows = gather(batch, space, site, where, offset, size, chosen)
+        loaded = np.zeros((*shape, size), np.uint8)
+        loaded[chosen] = rows.view(np.uint8).reshape(-1, size)
+    else:
+        rows = gather(batch, space, site, where, offset, size, None)
+        if count == 1:
+            return rows.view(dtype)
+        loaded = rows.view(np.uint8).reshape(*rows.shape, size)
+    elements = loaded.view(dtype)
+    if count == 1:
+        return elements[..., 0]
+    return tuple(elements[..., i] for i in range(count))
+
+
+def gather(
+    batch: Batch, space: str, site: Site, where: Array, offset: int, size: int, chosen: Array | None
+) -> Array:
+    """One item of `size` bytes for each address; for each chosen one, flat, if `chosen` is given."""
+    if space == "generic":
+        space, offset = resolve(batch, site, where, offset, chosen)
+    if space == "shared":
+        return gather_shared(batch, site, where, offset, size, chosen)
+    if space == "local":
+        view, index = local_index(batch, site, where, offset, size, chosen)
+        return view[index]
+    addresses = where if chosen is None else np.broadcast_to(where, chosen.shape)[chosen]
+    relative = global_offsets(batch, site, addresses, offset, size, chosen)
+    return batch.memory.views[size].take(relative >> _shift(size))
+
+
+def store(
+    batch: Batch,
+    space: str,
+    mask: Array | None,
+    site: Site,
+    where: Array,
+    offset: int,
+    dtype: DType,
+    data: Any,
+) -> None:
+    """Write each thread's elements; where threads write the same place, the last one's stay."""
+    size = dtype.itemsize * len(data)
+    shape = np.broadcast_shapes(where.shape, *(d.shape for d in data))
+    chosen = None
+    if mask is not None:
+        shape = np.broadcast_shapes(shape, mask.shape) if space == "global" else batch.shape
+        chosen = np.broadcast_to(mask, shape)
+        if not chosen.any():
+            return
+    if len(data) == 1:
+        value = data[0]
+    else:
+        value = np.empty((*shape, len(data)), dtype)
+        for i, part in enumerate(data):
+            value[..., i] = part
+        value = value.view(ITEM[size])[..., 0]
+    if space == "generic":
+        space, offset = resolve(batch, site, where, offset, chosen)
+    if space == "shared":
+        scatter_shared(batch, site, where, offset, size, chosen, value)
+        return
+    if chosen is not None:
+        value = np.broadcast_to(value, shape)[chosen]
+    if space == "local":
+        view, index = local_index(batch, site, where, offset, size, chosen)
+        view[index] = value.view(view.dtype) if value.dtype != view.dtype else value
+        return
+    addresses = np.broadcast_to(where, shape)
+    addresses = addresses if chosen is None else addresses[chosen]
+    relative = global_offsets(batch, site, addresses, offset, size, chosen)
+    view = batch.memory.views[size]
+    view[relative >> _shift(size)] = value.view(view.dtype) if value.dtype != view.dtype else value
+
+
+def global_offsets(
+    batch: Batch, site: Site, addresses: Array, offset: int, size: int, chosen: Array | None
+) -> Array:
+    try:
+        return batch.memory.offsets(addresses, offset, size, site.pointer)
+    except MemoryViolationError as violation:
+        bad = violation.bad
+        if chosen is not None:
+            spread = np.zeros(chosen.shape, np.bool_)
+            spread[chosen] = bad
+            bad = spread
+        raise batch.error(site, str(violation), bad, None) from None
+
+
+def resolve(batch: Batch, site: Site, where: Array, offset: int, chosen: Array | None) -> tuple[str, int]:
+    """The state space of generic addresses, which must all be in one, and the offset to apply there."""
+    addresses = where if chosen is None else np.broadcast_to(where, chosen.shape)[chosen]
+    low, high = int(addresses.min()), int(addresses.max())
+    if high < SHARED_WINDOW:
+        return "global", offset
+    if low >= LOCAL_WINDOW:
+        return "local", offset - LOCAL_WINDOW
+    if low >= SHARED_WINDOW and high < LOCAL_WINDOW:
+        return "shared", offset - SHARED_WINDOW
+    raise batch.error(
+        site, "generic addresses of several state spaces in one access", np.ones((1, 1, 1), bool), chosen
+    )
+
+
+# shared memory: every CTA's own, so an address without a CTA axis means that place in each
+
+
+def shared_index(
+    batch: Batch, site: Site, where: Array, offset: int, size: int, chosen: Array | None
+) -> Array:
+    at = where + np.int64(offset)
+    checked = at if chosen is None else np.broadcast_to(at, chosen.shape)[chosen]
+    low, high = int(checked.min()), int(checked.max()) + size
+    if low < 0 or high > batch.shared.shape[1]:
+        bad = (at < 0) | (at + size > batch.shared.shape[1])
+        first = checked[(checked < 0) | (checked + size > batch.shared.shape[1])][0]
+        text = (
+            f"out of bounds: {size} bytes at offset {first} of {batch.shared.shape[1]} bytes of shared memory"
+        )
+        raise batch.error(site, text, bad, chosen)
+    if size > 1 and int(np.bitwise_or.reduce(checked, axis=None)) & (size - 1):
+        raise batch.error(
+            site, f"misaligned address: {size} bytes of shared memory", at & (size - 1) != 0, chosen
+        )
+    return at >> _shift(size)
+
+
+def gather_shared(
+    batch: Batch, site: Site, where: Array, offset: int, size: int, chosen: Array | None
+) -> Array:
+    index = shared_index(batch, site, where, offset, size, chosen)
+    view = batch.shared.view(ITEM[size])
+    if batch.checks is not None:
+        check_shared(batch, site, index, size, chosen, None)
+    if chosen is None:
+        if index.shape[0] == 1:
+            return view.take(index[0], axis=1)
+        return view.reshape(-1).take(index + cta_offsets(batch, view))
+    return view.reshape(-1).take(
+        np.broadcast_to(index + cta_offsets(batch, view), batch.shape)[over_batch(batch, chosen)]
+    )
+
+
+def scatter_shared(
+    batch: Batch, site: Site, where: Array, offset: int, size: int, chosen: Array | None, value: Array
+) -> None:
+    index = shared_index(batch, site, where, offset, size, chosen)
+    view = batch.shared.view(ITEM[size])
+    value = value.view(view.dtype) if value.dtype != view.dtype else value
+    if batch.checks is not None:
+        check_shared(batch, site, index, size, chosen, value)
+    if chosen is None and index.shape[0] == 1:
+        shape = np.broadcast_shapes(index.shape, value.shape)
+        view[:, np.broadcast_to(index[0], shape[1:])] = value
+        return
+    flat = view.reshape(-1)
+    index = index + cta_offsets(batch, view)
+    if chosen is None:
+        shape = np.broadcast_shapes(index.shape, value.shape)
+        flat[np.broadcast_to(index, shape)] = np.broadcast_to(value, shape)
+    else:
+        full = over_batch(batch, chosen)
+        flat[np.broadcast_to(index, batch.shape)[full]] = np.broadcast_to(value, batch.shape)[full]
+
+
+def check_shared(
+    batch: Batch, site: Site, index: Array, size: int, chosen: Array | None, value: Array | None
+) -> None:
+    """Report a race or a read of what was never written; `value` is what is written, None for a read."""
+    assert batch.checks is not None
+    shape = (*batch.shape[:2], index.shape[2] if index.shape[2] > 1 else LANES)
+    active = np.broadcast_to(np.True_ if chosen is None else chosen, shape)
+    cta, warp, _ = np.nonzero(active)
+    at = (np.broadcast_to(index, shape)[active] << _shift(size)).astype(np.int64)
+    if value is None:
+        problem = batch.checks.read(cta, warp, at, size)
+    else:
+        new = np.ascontiguousarray(np.broadcast_to(value, shape)[active]).view(np.uint8).reshape(-1, size)
+        columns = at[:, None] + np.arange(size)
+        problem = batch.checks.write(cta, warp, at, size, batch.shared[cta[:, None], columns] != new)
+    if problem is not None:
+        text, which = problem
+        bad = np.zeros(shape, np.bool_)
+        bad[active] = which
+        raise batch.error(site, text, bad, None)
+
+
+def over_batch(batch: Batch, chosen: Array) -> Array:
+    return np.broadcast_to(chosen, batch.shape)
+
+
+def cta_offsets(batch: Batch, view: Array) -> Array:
+    return np.arange(0, view.size, view.shape[1]).reshape(-1, 1, 1)
+
+
+def local_index(
+    batch: Batch, site: Site, where: Array, offset: int, size: int, chosen: Array | None
+) -> tuple[Array, Array]:
+    """The view of all threads' local memory, and where in it each (chosen) thread's address is."""
+    at = np.broadcast_to(where + np.int64(offset), batch.shape if chosen is None else chosen.shape)
+    at = np.broadcast_to(at, batch.shape)
+    full = None if chosen is None else over_batch(batch, chosen)
+    checked = at if full is None else at[full]
+    limit = batch.local.shape[-1]
+    if int(checked.min()) < 0 or int(checked.max()) + size > limit:
+        raise batch.error(
+            site, f"out of bounds of {limit} bytes of local memory", (at < 0) | (at + size > limit), full
+        )
+    view = batch.local.reshape(-1).view(ITEM[size])
+    thread = np.arange(0, batch.local.size, limit).reshape(batch.shape)
+    index = (at + thread) >> _shift(size)
+    return view, index if full is None else index[full]
+
+
+def copy_async(
+    batch: Batch, mask: Array | None, site: Site, into: Array, into_offset: int, where: Array,
+    offset: int, size: int,
+    kept: Array | None,
+) -> None:  # fmt: skip
+    """Global to shared memory; only the first `kept` bytes of each item are read, the rest is zero."""
+    item = ITEM[size]
+    active = np.broadcast_to(np.True_ if mask is None else mask, batch.shape)
+    if kept is not None and not (kept == size).all():
+        partial = active & (kept > 0) & (kept < size)
+        if partial.any():
+            raise batch.error(site, "source sizes other than zero and all are not supported", partial, None)
+        wanted = active & (kept > 0)
+        value = np.zeros(batch.shape, item)
+        if wanted.any():
+            value[wanted] = gather(batch, "global", site, where, offset, size, wanted).view(item)
+    else:
+        value = gather(batch, "global", site, where, offset, size, None if mask is None else active)
+        if mask is not None:
+            spread = np.zeros(batch.shape, item)
+            spread[active] = value.view(item)
+            value = spread
+    scatter_shared(batch, site, into, into_offset, size, None if mask is None else active, value)
+
+
+def atomic(
+    batch: Batch, space: str, mask: Array | None, site: Site, where: Array, offset: int, dtype: DType,
+    name: str,
+    combine: Callable[..., Array], data: Any, wants_old: bool,
+) -> Array:  # fmt: skip
+    """Each active thread in turn combines its data with memory; returns what each found there."""
+    full = np.broadcast_to(np.True_ if mask is None else mask, batch.shape)
+    size = dtype.itemsize
+    old = np.zeros(batch.shape, dtype)
+    if not full.any():
+        return old
+    if space == "generic":
+        space, offset = resolve(batch, site, where, offset, full)
+    if space == "shared":
+        index = shared_index(batch, site, where, offset, size, full)
+        view: Array = batch.shared.view(ITEM[size])
+        places = np.broadcast_to(index + cta_offsets(batch, view), batch.shape)[full]
+        view = view.reshape(-1)
+    else:
+        addresses = np.broadcast_to(where, batch.shape)[full]
+        view = batch.memory.views[size]
+        places = global_offsets(batch, site, addresses, offset, size, full) >> _shift(size)
+    values = [np.broadcast_to(d, batch.shape)[full] for d in data]
+    old[full] = combine_in_turn(view.view(dtype), places, name, combine, values, wants_old)
+    return old

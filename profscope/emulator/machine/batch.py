@@ -1,0 +1,167 @@
+"""A batch of CTAs: all of their state, and what the functions of instructions ask and do of it.
+
+Registers are one array each for all threads of the batch (`arrays.py`); a mask says which threads a function
+is called for where they are not all.
+"""
+
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+
+from profscope.emulator.arrays import LANES, Array, DType
+from profscope.emulator.costs import COSTS, Cost
+from profscope.emulator.machine.block import Site
+from profscope.emulator.machine.grid import Grid
+from profscope.emulator.machine.memory import GlobalMemory
+from profscope.emulator.machine.shared_checks import SharedChecks
+from profscope.errors import EmulatorError
+
+__all__ = ["Batch", "compact"]
+
+GROUPS = 16  # asynchronous copy groups a warp remembers
+
+
+class Batch:
+    """CTAs of one launch, by linear number.
+
+    `registers[i]` are arrays as in `arrays.py`; `clocks` is (CTAs, warps, 1), cycles since the launch began;
+    `shared` is (CTAs, bytes); `at` maps blocks to the mask of the threads there, None for all; `waiting`
+    likewise for threads at the barrier that ends a block.
+    """
+
+    def __init__(self, grid: Grid, ctas: Array, start_cycles: Array, sms: Array) -> None:
+        self.grid = grid
+        self.memory: GlobalMemory = grid.memory
+        self.ctas = ctas
+        self.sms = sms
+        self.shape = (len(ctas), grid.warps, LANES)
+        self.size = len(ctas) * grid.warps * LANES
+        self.registers = list(grid.initial)
+        self.clocks = np.repeat(start_cycles.astype(np.int64).reshape(-1, 1, 1), grid.warps, axis=1)
+        self.shared = np.zeros((len(ctas), grid.shared_bytes), np.uint8)
+        self.checks = SharedChecks.of(*self.shared.shape) if grid.device.model.check_shared else None
+        self.local = np.zeros((*self.shape, grid.local_bytes), np.uint8)
+        self.groups = np.zeros((*self.shape[:2], GROUPS), np.int64)
+        self.at: dict[int, Array | None] = {0: None}
+        self.waiting: dict[int, Array | None] = {}
+        self.memos: dict[Any, tuple[Any, Array]] = {}
+        self.special = grid.special(ctas, sms)
+        self.steps = 0
+
+    @property
+    def is_done(self) -> bool:
+        return not self.at and not self.waiting
+
+    def take(self, chosen: Array) -> "Batch":
+        """The batch of some of the CTAs."""
+        part = object.__new__(Batch)
+        part.__dict__.update(self.__dict__)
+        total = len(self.ctas)
+
+        def pick(array: Array) -> Array:
+            return array[chosen] if array.shape[0] == total else array
+
+        part.ctas, part.sms = self.ctas[chosen], self.sms[chosen]
+        part.shape = (len(chosen), *self.shape[1:])
+        part.size = len(chosen) * self.shape[1] * LANES
+        part.registers = [pick(r) for r in self.registers]
+        part.clocks, part.shared, part.local = self.clocks[chosen], self.shared[chosen], self.local[chosen]
+        part.groups = self.groups[chosen]
+        part.checks = self.checks and self.checks.take(chosen)
+        part.special = self.grid.special(part.ctas, part.sms)
+        part.memos = {}
+
+        def masks(places: dict[int, Array | None]) -> dict[int, Array | None]:
+            picked = {n: None if m is None else pick(m) for n, m in places.items()}
+            return {n: m if m is None else compact(m) for n, m in picked.items() if m is None or m.any()}
+
+        part.at, part.waiting = masks(self.at), masks(self.waiting)
+        return part
+
+    # --- what translated blocks call ---
+
+    def join(self, mask: Array | None, predicate: Array) -> Array | None:
+        """The threads of `mask` whose predicate is true; `mask` itself if all of them."""
+        if predicate.all():
+            return mask
+        return predicate if mask is None else mask & predicate
+
+    def parameter(self, index: int, dtype: DType) -> Array:
+        return self.grid.parameters[index].view(dtype)[..., :1]
+
+    def memo(self, key: Any, sources: Any, make: Callable[[], Array]) -> Array:
+        """`make()`, once for the same arrays in a block."""
+        if key not in self.memos:
+            self.memos[key] = (sources, make())
+        return self.memos[key][1]
+
+    def flat(self, value: Array) -> Array:
+        """A value as (warps of all CTAs, lanes)."""
+        return (value if value.shape == self.shape else np.broadcast_to(value, self.shape)).reshape(-1, LANES)
+
+    def threads(self, value: Array) -> Array:
+        """The inverse of `flat`."""
+        return value.reshape(self.shape)
+
+    # --- clocks ---
+
+    def tick(self, mask: Array | None, cycles: int) -> None:
+        if mask is None:
+            self.clocks = self.clocks + cycles
+        else:
+            self.clocks = self.clocks + cycles * mask.any(axis=2, keepdims=True)
+
+    def clock(self, cycles: int) -> Array:
+        """%clock64: the SM's counter."""
+        return self.grid.device.sm_clock(self.grid.begin + self.clocks + cycles, self.sms)
+
+    def clock_low(self, cycles: int) -> Array:
+        return self.clock(cycles).astype(np.int32)
+
+    def clock_high(self, cycles: int) -> Array:
+        return (self.clock(cycles) >> np.int64(32)).astype(np.int32)
+
+    def globaltimer(self, cycles: int) -> Array:
+        return self.grid.device.globaltimer(self.grid.begin + self.clocks + cycles)
+
+    def globaltimer_low(self, cycles: int) -> Array:
+        return self.globaltimer(cycles).astype(np.int32)
+
+    def globaltimer_high(self, cycles: int) -> Array:
+        return (self.globaltimer(cycles) >> np.int64(32)).astype(np.int32)
+
+    def commit_group(self, mask: Array | None) -> None:
+        done = self.clocks + COSTS[Cost.ASYNC_COPY].latency
+        moved = np.concatenate([done, self.groups[..., :-1]], axis=2)
+        self.groups = moved if mask is None else np.where(mask.any(axis=2, keepdims=True), moved, self.groups)
+
+    def wait_group(self, mask: Array | None, pending: int) -> None:
+        if pending >= GROUPS:
+            return
+        until = np.maximum(self.clocks, self.groups[..., pending : pending + 1])
+        self.clocks = until if mask is None else np.where(mask.any(axis=2, keepdims=True), until, self.clocks)
+
+    # --- reports ---
+
+    def error(self, site: Site, text: str, bad: Array, mask: Array | None) -> EmulatorError:
+        """An error that names the kernel, the instruction and the first thread of `bad` (within `mask`)."""
+        threads = np.broadcast_to(bad, self.shape)
+        if mask is not None:
+            threads = threads & np.broadcast_to(mask, self.shape)
+        cta, warp, lane = (int(x[0]) for x in np.nonzero(threads)) if threads.any() else (0, 0, 0)
+        x, y, z = (int(self.special[f"%ctaid.{axis}"][cta, 0, 0]) for axis in "xyz")
+        return EmulatorError(
+            f"{self.grid.name}: {text}, in CTA ({x}, {y}, {z}) warp {warp} lane {lane}: {site.instruction}"
+        )
+
+
+def compact(mask: Array) -> Array:
+    """The mask without the axes along which it does not vary."""
+    for axis in (2, 1):
+        if mask.shape[axis] > 1:
+            first = mask.take([0], axis=axis)
+            if not (mask == first).all():
+                return mask
+            mask = first
+    return mask

@@ -1,0 +1,34 @@
+"""A basic block as the machine runs it."""
+
+from collections.abc import Callable
+from dataclasses import dataclass
+
+from profscope.emulator.arrays import Array
+from profscope.emulator.ptx.syntax import Instruction
+
+__all__ = ["Site", "TranslatedBlock"]
+
+
+@dataclass(frozen=True)
+class Site:
+    """An instruction at run time: what errors name, and the parameter its address comes from, if only one."""
+
+    instruction: Instruction
+    pointer: int | None
+
+
+@dataclass(frozen=True)
+class TranslatedBlock:
+    """`run(batch, registers, mask)` returns the branch condition, or None.
+
+    `end` says how it ends: jump, branch, barrier or exit. `next` is the block after a jump or barrier, or
+    where a branch goes when its condition is false; `taken` is where it goes when it is true.
+    """
+
+    run: Callable[..., Array | None]
+    end: str
+    next: int
+    taken: int
+    site: Site | None
+    barrier: tuple[int, int]  # id and thread count (0: all of the CTA)
+    instructions: int

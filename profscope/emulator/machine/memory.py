@@ -1,0 +1,138 @@
+"""Global memory: this process's own, but only what a launch was given.
+
+Kernels address host memory directly. Before any access its addresses are checked against the allocations: of
+the pointer argument the address was computed from when that is known, else of all.
+"""
+
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from profscope.emulator.arrays import Array
+from profscope.errors import EmulatorError
+
+__all__ = ["LOCAL_WINDOW", "SHARED_WINDOW", "Allocation", "GlobalMemory", "MemoryViolationError"]
+
+# Where generic addresses of shared and local memory start: beyond any address of a process.
+SHARED_WINDOW = 1 << 56
+LOCAL_WINDOW = 1 << 57
+
+
+@dataclass(frozen=True, eq=False)
+class Allocation:
+    """`size` bytes of host memory from address `start` on; `owner` keeps them alive.
+
+    `base` is the address the kernel was given, which offsets in messages count from.
+    """
+
+    name: str
+    start: int
+    size: int
+    base: int
+    owner: Any = None
+
+    @property
+    def end(self) -> int:
+        return self.start + self.size
+
+
+class MemoryViolationError(EmulatorError):
+    """A bad address, before the machine has said where: `bad` marks the threads, as in `addresses`."""
+
+    def __init__(self, message: str, addresses: Array, bad: Array) -> None:
+        super().__init__(message)
+        self.addresses = addresses
+        self.bad = bad
+
+
+class _Window:
+    """Presents a range of addresses to numpy; only what was checked is touched."""
+
+    def __init__(self, start: int, size: int) -> None:
+        self.__array_interface__ = {"data": (start, False), "shape": (size,), "typestr": "|u1", "version": 3}
+
+
+class GlobalMemory:
+    """The allocations of one launch. `pointers` gives the allocation of each kernel parameter, or None."""
+
+    def __init__(self, allocations: list[Allocation], pointers: list[Allocation | None]) -> None:
+        self.allocations = sorted((a for a in allocations if a.size), key=lambda a: a.start)
+        self.pointers = pointers
+        self.base = min((a.start for a in self.allocations), default=0) // 16 * 16
+        end = max((a.end for a in self.allocations), default=0)
+        size = max(0, end - self.base + 15) // 16 * 16
+        window = np.asarray(_Window(self.base, size)) if size else np.zeros(16, np.uint8)
+        self.views = {
+            1: window,
+            2: window.view(np.int16),
+            4: window.view(np.int32),
+            8: window.view(np.int64),
+            16: window.view(np.complex128),
+        }
+        self.starts = np.array([a.start for a in self.allocations], np.int64) - self.base
+        self.ends = np.array([a.end for a in self.allocations], np.int64) - self.base
+
+    def offsets(self, addresses: Array, offset: int, size: int, pointer: int | None) -> Array:
+        """Checked offsets into the views, in bytes, of accesses of `size` bytes at `addresses` + `offset`.
+
+        Raises MemoryViolationError, whose message says what is wrong with the first bad address.
+        """
+        relative = addresses - np.int64(self.base - offset)
+        low, high = int(relative.min()), int(relative.max()) + size
+        if size > 1 and int(np.bitwise_or.reduce(relative, axis=None)) & (size - 1):
+            raise self.misaligned(relative, size, pointer)
+        allocation = self.pointers[pointer] if pointer is not None else self.around(low)
+        if (
+            allocation is not None
+            and low >= allocation.start - self.base
+            and high <= allocation.end - self.base
+        ):
+            return relative
+        if pointer is not None and allocation is not None:
+            bad = (relative < allocation.start - self.base) | (relative + size > allocation.end - self.base)
+            raise self.outside(relative, bad, size, allocation)
+        index = np.searchsorted(self.starts, relative, side="right") - 1
+        if not len(self.starts):
+            raise self.outside(relative, np.ones(relative.shape, np.bool_), size, None)
+        inside = (index >= 0) & (relative + size <= self.ends[np.maximum(index, 0)])
+        if not inside.all():
+            raise self.outside(relative, ~inside, size, None)
+        return relative
+
+    def around(self, relative: int) -> Allocation | None:
+        """The allocation that holds an offset from the base."""
+        index = int(np.searchsorted(self.starts, relative, side="right")) - 1
+        if index < 0 or relative >= self.ends[index]:
+            return None
+        return self.allocations[index]
+
+    def misaligned(self, relative: Array, size: int, pointer: int | None) -> MemoryViolationError:
+        bad = relative & (size - 1) != 0
+        first = int(relative[bad][0])
+        where = self.describe(first, self.pointers[pointer] if pointer is not None else None)
+        return MemoryViolationError(f"misaligned address: {size} bytes at {where}", relative, bad)
+
+    def outside(
+        self, relative: Array, bad: Array, size: int, allocation: Allocation | None
+    ) -> MemoryViolationError:
+        first = int(relative[bad][0])
+        return MemoryViolationError(
+            f"out of bounds: {size} bytes at {self.describe(first, allocation)}", relative, bad
+        )
+
+    def describe(self, relative: int, allocation: Allocation | None) -> str:
+        """An address in words: the tensor it is in, or nearest to, and the offset from its pointer."""
+        address = relative + self.base
+        nearest = allocation or min(
+            self.allocations, key=lambda a: max(a.start - address, address - a.end + 1, 0), default=None
+        )
+        if nearest is None:
+            return f"address {address:#x}; the launch was given no memory"
+        verb = (
+            "" if allocation or nearest.start <= address < nearest.end else "unallocated memory, nearest to "
+        )
+        return (
+            f"{verb}{nearest.name!r} byte offset {address - nearest.base} "
+            f"(its memory: {nearest.start - nearest.base} to {nearest.end - nearest.base})"
+        )

@@ -1,0 +1,3 @@
+"""From a parsed kernel to Python functions, one a basic block."""
+
+__all__: list[str] = []

@@ -1,0 +1,172 @@
+"""From a parsed module to one kernel's control flow graph: calls inlined, blocks ordered, liveness known.
+
+The order matters: threads that part at a branch are run lowest block first, so with loops contiguous and
+every block before the blocks it leads to, they meet again at the immediate post-dominator at the latest.
+"""
+
+from collections.abc import Iterator
+
+from profscope.emulator.ptx.syntax import Instruction, Module, Symbol
+from profscope.emulator.translation.graph import Block, Graph
+from profscope.emulator.translation.inline import Inliner
+from profscope.emulator.translation.liveness import find_live
+from profscope.errors import EmulatorError
+
+__all__ = ["build"]
+
+
+def build(module: Module, name: str) -> Graph:
+    """The control flow graph of the kernel `name`. Raises EmulatorError for what the opcode table lacks."""
+    entry = module.functions[name]
+    flat = Inliner(module)
+    flat.inline(entry, "", [], [], "", ())
+    blocks = _order(_blocks(flat.body))
+    find_live(blocks)
+    return Graph(
+        name=name,
+        blocks=blocks,
+        registers=flat.registers,
+        params=[p.name for p in entry.params],
+        pointers=[p.is_pointer for p in entry.params],
+        locals=flat.locals,
+        local_bytes=flat.local_bytes,
+        threads=entry.threads,
+    )
+
+
+def _ends_block(instruction: Instruction) -> str:
+    opcode = instruction.opcode
+    name = opcode.split(".")[0]
+    if name == "bra":
+        return "branch"
+    if name in ("ret", "exit"):
+        return "exit"
+    if name in ("bar", "barrier") and not opcode.startswith("bar.warp"):
+        return "barrier"
+    return ""
+
+
+def _blocks(body: list[Instruction | Symbol]) -> list[Block]:
+    """Basic blocks in the order of the text; the last one is the exit."""
+    targets = {
+        operand.name
+        for item in body
+        if isinstance(item, Instruction) and _ends_block(item) == "branch"
+        for operand in item.operands
+        if isinstance(operand, Symbol)
+    }
+    blocks = [Block(next=1)]
+    labels: dict[str, int] = {}
+
+    def start() -> None:
+        blocks.append(Block(next=len(blocks) + 1))
+
+    for item in body:
+        if isinstance(item, Symbol):
+            if item.name in targets:
+                start()
+                labels[item.name] = len(blocks) - 1
+        elif not _ends_block(item):
+            blocks[-1].instructions.append(item)
+        else:
+            blocks[-1].end_instruction = item
+            start()
+    final = len(blocks)
+    for block in blocks:
+        _finish(block, labels, final)
+    blocks.append(Block(end="exit"))
+    return blocks
+
+
+def _finish(block: Block, labels: dict[str, int], final: int) -> None:
+    """Fill in how a block ends, once all labels are known."""
+    last = block.end_instruction
+    block.end = "jump"
+    if last is None:
+        return
+    kind = _ends_block(last)
+    if kind == "barrier":
+        if last.predicate is not None:
+            raise EmulatorError(f"PTX line {last.line}: a predicated barrier is not supported")
+        block.end = "barrier"
+        return
+    target = labels[last.operands[0].name] if kind == "branch" else final  # type: ignore[union-attr]
+    if last.predicate is None:
+        block.next = target
+    else:
+        block.end, block.taken = "branch", target
+
+
+def _order(blocks: list[Block]) -> list[Block]:
+    """The reachable blocks, loops contiguous, so that only edges to a loop's head go back."""
+    order = list(_topological(blocks, _reachable(blocks), 0))
+    position = {old: new for new, old in enumerate(order)}
+    result = [blocks[old] for old in order]
+    for block in result:
+        block.next = position.get(block.next, -1)
+        block.taken = position.get(block.taken, -1)
+    return result
+
+
+def _reachable(blocks: list[Block]) -> set[int]:
+    seen = {0}
+    work = [0]
+    while work:
+        for successor in blocks[work.pop()].successors():
+            if successor not in seen:
+                seen.add(successor)
+                work.append(successor)
+    return seen
+
+
+def _topological(blocks: list[Block], inside: set[int], head: int) -> Iterator[int]:
+    """Strongly connected components in topological order; within each, its head and the same again."""
+    for component in _components(blocks, inside, head):
+        if len(component) == 1:
+            yield from component
+            continue
+        entered = {
+            successor
+            for number, block in enumerate(blocks)
+            if number not in component
+            for successor in block.successors()
+            if successor in component
+        }
+        yield from _topological(blocks, component, min(entered or component))
+
+
+def _components(blocks: list[Block], inside: set[int], head: int) -> list[set[int]]:
+    """Strongly connected components (Tarjan) without the edges into `head`, topologically sorted."""
+    index: dict[int, int] = {}
+    low: dict[int, int] = {}
+    stack: list[int] = []
+    components: list[set[int]] = []
+
+    def edges(number: int) -> list[int]:
+        return [s for s in blocks[number].successors() if s in inside and s != head]
+
+    starts = ([head] if head >= 0 else []) + sorted(inside)
+    for start in starts:
+        if start in index:
+            continue
+        index[start] = low[start] = len(index)
+        stack.append(start)
+        work = [(start, iter(edges(start)))]
+        while work:
+            number, successors = work[-1]
+            successor = next(successors, None)
+            if successor is None:
+                work.pop()
+                if work:
+                    low[work[-1][0]] = min(low[work[-1][0]], low[number])
+                if low[number] == index[number]:
+                    cut = stack.index(number)
+                    components.append(set(stack[cut:]))
+                    del stack[cut:]
+            elif successor not in index:
+                index[successor] = low[successor] = len(index)
+                stack.append(successor)
+                work.append((successor, iter(edges(successor))))
+            elif successor in stack:
+                low[number] = min(low[number], index[successor])
+    return components[::-1]

@@ -1,0 +1,139 @@
+"""Calls inlined: a kernel as one list of instructions and labels, parameters of calls as registers."""
+
+from dataclasses import replace
+
+from profscope.emulator.ptx.syntax import (
+    Address,
+    Function,
+    Immediate,
+    Instruction,
+    Module,
+    Operand,
+    Register,
+    Symbol,
+    Vector,
+)
+from profscope.emulator.translation.liveness import CARRY
+from profscope.errors import EmulatorError
+
+__all__ = ["Inliner"]
+
+INTRINSICS = ("vprintf", "__assertfail")
+
+
+class Inliner:
+    """Copies callees to where they are called; parameters become registers."""
+
+    def __init__(self, module: Module) -> None:
+        self.module = module
+        self.body: list[Instruction | Symbol] = []
+        self.registers: dict[str, str] = {CARRY: "pred"}
+        self.locals: dict[str, int] = {}
+        self.local_bytes = 0
+        self.calls = 0
+
+    def inline(
+        self,
+        function: Function,
+        prefix: str,
+        arguments: list[str],
+        results: list[str],
+        return_label: str,
+        callers: tuple[str, ...],
+    ) -> None:
+        """Append `function`'s body. `arguments` and `results` are names of the caller's parameter space."""
+        if function.name in callers:
+            raise EmulatorError(f"{function.name} calls itself: recursion is not supported")
+        for register, kind in function.registers.items():
+            self.registers[prefix + register] = kind
+        for variable, size in function.locals.items():
+            self.locals[prefix + variable] = self.local_bytes
+            self.local_bytes += (size + 15) // 16 * 16
+        names = dict(zip([p.name for p in function.params], arguments, strict=False))
+        names.update(zip(function.results, results, strict=False))
+        for item in function.body:
+            if isinstance(item, Symbol):
+                self.body.append(Symbol(prefix + item.name))
+                continue
+            instruction = self.renamed(item, function, prefix, names)
+            base = instruction.opcode.split(".")[0]
+            if base == "call":
+                self.call(instruction, prefix, (*callers, function.name))
+            elif base == "ret" and return_label:
+                target = (Symbol(return_label),)
+                self.body.append(replace(instruction, opcode="bra.uni", operands=target))
+            elif instruction.opcode.startswith(("ld.param", "st.param")):
+                self.parameter_access(instruction)
+            else:
+                self.body.append(instruction)
+
+    def renamed(
+        self, item: Instruction, function: Function, prefix: str, names: dict[str, str]
+    ) -> Instruction:
+        labels = {s.name for s in function.body if isinstance(s, Symbol)} if prefix else set()
+
+        def rename(operand: Operand) -> Operand:
+            if isinstance(operand, Register):
+                return Register(prefix + operand.name) if operand.name in function.registers else operand
+            if isinstance(operand, Vector):
+                return Vector(tuple(rename(i) for i in operand.items))
+            if isinstance(operand, Address):
+                base = rename(operand.base)
+                assert isinstance(base, Register | Symbol | Immediate)
+                return Address(base, operand.offset)
+            if isinstance(operand, Symbol):
+                if operand.name in names:
+                    return Symbol(names[operand.name])
+                if operand.name in labels or operand.name in function.locals or "." in operand.name:
+                    return Symbol(prefix + operand.name)
+            return operand
+
+        predicate = item.predicate and (Register(prefix + item.predicate[0].name), item.predicate[1])
+        return replace(item, operands=tuple(rename(o) for o in item.operands), predicate=predicate)
+
+    def slot(self, name: str, offset: int, kind: str) -> Register:
+        """The register that stands for bytes of a call's parameter space."""
+        slot = f"param {name}+{offset}"
+        self.registers.setdefault(slot, "b" + kind[1:])
+        return Register(slot)
+
+    def parameter_access(self, instruction: Instruction) -> None:
+        """Loads and stores of call parameters become moves; the kernel's own parameters stay loads."""
+        is_load = instruction.opcode.startswith("ld")
+        value, where = instruction.operands if is_load else reversed(instruction.operands)
+        assert isinstance(where, Address)
+        if not isinstance(where.base, Symbol) or "." not in where.base.name:
+            self.body.append(instruction)
+            return
+        kind = instruction.opcode.split(".")[-1]
+        items = value.items if isinstance(value, Vector) else (value,)
+        for index, item in enumerate(items):
+            slot = self.slot(where.base.name, where.offset + index * int(kind[1:]) // 8, kind)
+            operands = (item, slot) if is_load else (slot, item)
+            self.body.append(replace(instruction, opcode=f"mov.b{kind[1:]}", operands=operands))
+
+    def call(self, instruction: Instruction, prefix: str, callers: tuple[str, ...]) -> None:
+        operands = list(instruction.operands)
+        results: list[str] = []
+        if isinstance(operands[0], Vector):
+            results = [i.name for i in operands.pop(0).items if isinstance(i, Symbol)]  # type: ignore[union-attr]
+        callee = operands.pop(0)
+        arguments = [
+            i.name for o in operands if isinstance(o, Vector) for i in o.items if isinstance(i, Symbol)
+        ]
+        if not isinstance(callee, Symbol):
+            raise EmulatorError(f"PTX line {instruction.line}: indirect calls are not supported")
+        if callee.name in INTRINSICS:
+            widths = ("b64", "b64", "b32", "b64", "b64")
+            slots = [self.slot(name, 0, width) for name, width in zip(arguments, widths, strict=False)]
+            outputs = [self.slot(name, 0, "b32") for name in results]
+            self.body.append(replace(instruction, opcode=f"call.{callee.name}", operands=(*outputs, *slots)))
+            return
+        function = self.module.functions.get(callee.name)
+        if function is None:
+            raise EmulatorError(f"PTX line {instruction.line}: call of unknown function {callee.name!r}")
+        self.calls += 1
+        inner = f"{callee.name}#{self.calls}:"
+        after = f"{inner}return"
+        self.inline(function, inner, arguments, results, after, callers)
+        self.body.append(Symbol(after))

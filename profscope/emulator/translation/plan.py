@@ -1,0 +1,55 @@
+"""What the translated blocks of a kernel share: meanings of instructions, and a place for each register."""
+
+import re
+
+from profscope.emulator.opcodes import lookup
+from profscope.emulator.opcodes.table import Form, Meaning, Op
+from profscope.emulator.ptx.syntax import Instruction, Register
+from profscope.emulator.translation.graph import Graph
+from profscope.emulator.translation.kinds import raw, width
+from profscope.emulator.translation.pointers import pointer_sources
+
+__all__ = ["Plan"]
+
+
+class Plan:
+    """`slots` gives each register that outlives a block its number, `slot_kinds` the kind it is kept as;
+    `symbols` are the addresses of variables; `pointers` as `pointer_sources`.
+    """
+
+    def __init__(self, graph: Graph, symbols: dict[str, int]) -> None:
+        self.graph = graph
+        self.symbols = symbols
+        self.meanings = {id(i): self.meaning(i) for b in graph.blocks for i in b.instructions}
+        self.slots: dict[str, int] = {}
+        self.slot_kinds: list[str] = []
+        shared = sorted(set().union(*(b.live_in | b.live_out for b in graph.blocks)))
+        kinds = self.first_kinds()
+        for register in shared:
+            self.slots[register] = len(self.slot_kinds)
+            self.slot_kinds.append(kinds.get(register) or self.register_kind(register))
+        self.pointers = pointer_sources(graph)
+
+    def meaning(self, instruction: Instruction) -> tuple[Op, Form, Meaning]:
+        row, form = lookup(instruction)
+        return row, form, row.resolve(form)
+
+    def first_kinds(self) -> dict[str, str]:
+        """The kind each register is first written as, which is the cheapest to keep it in between blocks."""
+        kinds: dict[str, str] = {}
+        for block in self.graph.blocks:
+            for instruction in block.instructions:
+                for operand, kind in self.meanings[id(instruction)][2].results:
+                    if not isinstance(operand, Register) or operand.name in kinds:
+                        continue
+                    kept = raw(kind)
+                    own = self.register_kind(operand.name) if operand.name in self.graph.registers else kept
+                    kinds[operand.name] = kept if width(kept) == width(own) else own
+        return kinds
+
+    def register_kind(self, name: str) -> str:
+        declared = self.graph.registers.get(name, "b32")
+        if declared == "pred":
+            return "pred"
+        bits = re.sub(r"\D", "", declared)
+        return f"i{bits}"
