@@ -33,7 +33,7 @@ class Arrivals:
 
     def fetch(self) -> tuple[list[RawLaunch], list[str]]:
         """The launches so far, less those taken, with their bytes on the host, as `fetched`."""
-        return fetched(self._log.launches, self._kept)
+        return fetched(self._log, self._log.launches, self._kept)
 
     def any(self) -> bool:
         """Whether a launch has written records; waits for the first ones."""
@@ -48,7 +48,7 @@ class Arrivals:
         chosen = self._log.drained(limit_bytes)
         if not chosen:
             return None
-        launches = fetched(chosen, self._kept)
+        launches = fetched(self._log, chosen, self._kept)
         self._log.forget(chosen)
         self.written = self.written or bool(launches[0])
         self.taken.update(launch.manifest.kernel for launch in chosen if launch.mark == ORDINARY)

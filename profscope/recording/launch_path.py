@@ -216,7 +216,7 @@ class LaunchPath:
             return _NOWHERE
         lane = self._thread.lane
         lane.about = route
-        return route.place(lane, route.needed, route.stream, route.bits)
+        return route.place(lane, route.needed, route.stream, route.bits, route.plan.zero)
 
     def _kept(self, programs: Sequence[Manifest], where: str) -> None:
         """The pointer of a launch by other means than a session sees, of a binary that someone has kept."""
