@@ -22,7 +22,7 @@ import torch
 import profscope
 from bench.kernels import Workload, matmul
 from bench.timing import host_us, synchronize
-from profscope.recording.buffers import MOVERS, move, pages
+from profscope.recording.arenas import MOVERS, move, pages
 
 __all__ = ["main"]
 

@@ -9,6 +9,7 @@ from __future__ import annotations
 import contextlib
 import gc
 import time
+import warnings
 from collections.abc import Callable, Iterator
 from functools import partial
 from typing import Any, Final
@@ -120,7 +121,8 @@ def _launches(workload: Workload, rounds: int) -> Row:
             workload.launch(inputs)
         return {"us": _us(lambda: workload.launch(inputs))}
 
-    with _launching_nothing(workload.fn.device_caches):
+    with _launching_nothing(workload.fn.device_caches), warnings.catch_warnings():
+        warnings.simplefilter("ignore", profscope.EmptyProfileWarning)
         cells = interleave(variants, sample, rounds)["us"]
     return Row("a launch, on the host, without the driver", workload.name, "us", cells)
 

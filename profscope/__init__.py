@@ -16,6 +16,7 @@ from profscope.version import __version__
 if TYPE_CHECKING:
     from profscope.errors import (
         CompileError,
+        EmptyProfileWarning,
         EmulatorError,
         InstrumentError,
         IRError,
@@ -34,6 +35,7 @@ if TYPE_CHECKING:
 
 __all__ = [
     "CompileError",
+    "EmptyProfileWarning",
     "EmulatorError",
     "IRError",
     "InstrumentError",

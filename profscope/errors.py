@@ -1,4 +1,4 @@
-"""Everything profscope raises on purpose; `profscope` exports all of it.
+"""Everything profscope raises on purpose or warns of; `profscope` exports all of it.
 
     ProfscopeError
     ├── OptionError          an option to session() or a pass is wrong (also a ValueError)
@@ -20,6 +20,10 @@ kernel cannot be instrumented.
 
 Command-line tools print any of them as one line on stderr and end with its `exit_code` (see
 `instrument_passes.command`): 2, wrong usage, for OptionError and PipelineError, 1 for all others.
+
+And everything it warns of:
+
+    EmptyProfileWarning    a session has ended in which no launch was recorded; the message says why
 """
 
 from instrument_passes.errors import (
@@ -34,6 +38,7 @@ from instrument_passes.errors import (
 
 __all__ = [
     "CompileError",
+    "EmptyProfileWarning",
     "EmulatorError",
     "IRError",
     "InstrumentError",
@@ -73,3 +78,7 @@ class TraceError(ProfscopeError, ValueError):
 
 class EmulatorError(ProfscopeError, RuntimeError):
     """The emulator met what it cannot or must not execute; the message names opcode, line and thread."""
+
+
+class EmptyProfileWarning(UserWarning):
+    """A session has ended in which kernels ran and no launch was recorded; the message says why."""

@@ -18,6 +18,7 @@ from instrument_passes.launch_bits import LaunchBits
 from instrument_passes.passes.base import Pass
 from instrument_passes.passes.op_spans import OpSpans
 from instrument_passes.pipeline import LEVELS, LOWERING, parse_pipeline
+from instrument_passes.records import MIN_RING_LOG2
 from instrument_passes.selection import MAX_LISTED
 from profscope.errors import OptionError
 
@@ -25,6 +26,7 @@ __all__ = ["FIRST_WAVE", "LEVELS", "Options"]
 
 _BACKENDS: Final = ("auto", "gpu", "emulator")
 _MEASURES: Final = ("issue", "latency")
+_MIN_BUFFER: Final = 1 << MIN_RING_LOG2
 _MAX_BUFFER: Final = 1 << 20
 _STATIC_RECORDS: Final = 1 << 13
 _MAX_WARPS: Final = 32  # of a CTA
@@ -64,9 +66,9 @@ class Options:
     )
     buffer: int | None = _option(
         None,
-        "Records that one warp's rings hold at most; a loop with more keeps its newest iterations, and the "
-        "profile says how many it dropped. By default the rings fit the kernel: its first launch shows what "
-        "it needs, and the second waits for that once",
+        "Records that one warp's rings hold at most, but for 16 iterations, which they always hold; a loop "
+        "with more keeps its newest ones, and the profile says how many it dropped. By default the rings fit "
+        "the kernel: its first launch shows what it needs, and the second waits for that once",
         "buffer=4096",
     )
     ctas: int | str | Sequence[int] = _option(
@@ -141,12 +143,15 @@ class Options:
         }
 
     def __post_init__(self) -> None:
+        if not isinstance(self.kernels, str):
+            raise OptionError(f"kernels={self.kernels!r} must be a regular expression as a str")
         try:
             re.compile(self.kernels)
-        except (re.error, TypeError) as error:
+        except re.error as error:
             raise OptionError(f"kernels={self.kernels!r} is not a regular expression: {error}") from error
         if self.buffer is not None:
-            _check_int("buffer", self.buffer, 1, _MAX_BUFFER, "a number of records per warp")
+            # A record an iteration is the least, and a ring has room for so many.
+            _check_int("buffer", self.buffer, _MIN_BUFFER, _MAX_BUFFER, "a number of records per warp")
         _check_int("every", self.every, 1, 1 << 31, "a number of launches")
         for name in ("trials", "sources"):
             if not isinstance(getattr(self, name), bool):
@@ -156,8 +161,8 @@ class Options:
             raise OptionError(f"backend={self.backend!r} is not one of {', '.join(_BACKENDS)}")
         if self.limit_s is not None and not _is_positive(self.limit_s):
             raise OptionError(f"limit_s={self.limit_s!r} must be a number of seconds, more than 0")
-        if self.spool is not None and not isinstance(self.spool, str | Path):
-            raise OptionError(f"spool={self.spool!r} must be the path of a folder")
+        if self.spool is not None:
+            _check_folder("spool", self.spool)
         if self.measure not in _MEASURES:
             raise OptionError(f"measure={self.measure!r} is not one of {', '.join(_MEASURES)}")
         try:
@@ -184,14 +189,18 @@ class Options:
                     "own choice give a list"
                 )
             return LEVELS[self.instrument]
-        if not self.instrument or not all(isinstance(item, str) for item in self.instrument):
-            raise OptionError(f"instrument={self.instrument!r} must be a level or a list of passes")
-        return ",".join(self.instrument)
+        given = self.instrument
+        if not isinstance(given, Sequence) or not given or not all(isinstance(name, str) for name in given):
+            raise OptionError(
+                f"instrument={given!r} must be a level ({', '.join(LEVELS)}) or a list of passes, as "
+                "`profscope-opt --list` shows them"
+            )
+        return ",".join(given)
 
     def _lowering(self) -> str:
         """The passes behind the recording ones, told which CTAs and warps record."""
         chosen = []
-        if self.ctas == FIRST_WAVE:
+        if isinstance(self.ctas, str) and self.ctas == FIRST_WAVE:  # an array compares entry by entry
             chosen.append("first=true")
         elif isinstance(self.ctas, int):
             _check_int("ctas", self.ctas, 1, 1 << LaunchBits.MASK, "a stride in CTAs")
@@ -200,7 +209,7 @@ class Options:
                 _list("ctas", self.ctas, 1 << LaunchBits.MASK, f"a stride, {FIRST_WAVE!r} or a list")
             )
         if self.sms is not None:
-            if self.ctas != 1:
+            if not isinstance(self.ctas, int) or self.ctas != 1:
                 raise OptionError("sms= and ctas= both choose CTAs; give one of them")
             sms = [self.sms] if isinstance(self.sms, int) else self.sms
             chosen.append(_list("sms", sms, 1 << 16, "an SM or a list"))
@@ -245,14 +254,20 @@ def _check_int(name: str, value: object, low: int, high: int, what: str) -> None
         raise OptionError(f"{name}={value!r} must be {what}, {low} to {high}")
 
 
+def _check_folder(name: str, value: object) -> None:
+    if not isinstance(value, str | Path) or value == "" or "\0" in str(value):
+        raise OptionError(f"{name}={value!r} must be the path of a folder; '.' is the current one")
+
+
 def _is_positive(value: object) -> bool:
     return isinstance(value, int | float) and not isinstance(value, bool) and 0 < value < _FOREVER_S
 
 
 def _list(name: str, values: object, bound: int, what: str) -> str:
     """A list of numbers as a pass takes it."""
-    if isinstance(values, str) or not isinstance(values, Sequence) or not values:
-        raise OptionError(f"{name}={values!r} must be {what} of numbers below {bound}")
+    if isinstance(values, str | bytes) or not isinstance(values, Sequence) or not values:
+        mend = "; the .tolist() of an array is one" if hasattr(values, "tolist") else ""
+        raise OptionError(f"{name}={values!r} must be {what} of numbers below {bound}{mend}")
     for value in values:
         if isinstance(value, bool) or not isinstance(value, int) or not 0 <= value < bound:
             raise OptionError(f"{name}={values!r}: {value!r} is not a number from 0 to {bound - 1}")

@@ -62,9 +62,10 @@ LAUNCH_DTYPES = {
     "trial": "bool",
     "graph": "int32",
     "replay": "int32",
+    "cold": "bool",
 }
 
-LAUNCH_DEFAULTS = {"variant": 0, "trial": False, "graph": -1, "replay": -1}
+LAUNCH_DEFAULTS = {"variant": 0, "trial": False, "graph": -1, "replay": -1, "cold": False}
 """Columns of a launch that a table may leave out, and what holds then: one configuration, no trials."""
 
 

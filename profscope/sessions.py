@@ -6,12 +6,13 @@ import atexit
 import contextlib
 import inspect
 import threading
+import warnings
 from collections.abc import Callable
 from pathlib import Path
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, ParamSpec
 
-from profscope.errors import ProfscopeError, SessionError
+from profscope.errors import EmptyProfileWarning, ProfscopeError, SessionError
 from profscope.installed import require
 from profscope.options import Options
 from profscope.profiles import Profile, Questions, held
@@ -79,6 +80,17 @@ class Session(Questions):
             recorder.spooler.close(*self._running.so_far())
             if recorder.spooler.error and error is None:
                 raise SessionError(recorder.spooler.error)
+        if error is None and not recorder.arrivals.any():
+            self._warn()
+
+    def _warn(self) -> None:
+        """Say why the profile is empty, if kernels were launched."""
+        from profscope.launching.running import UNSEEN
+
+        notes = self.metadata["notes"]
+        if notes != [UNSEEN]:
+            said = "; ".join(notes)
+            warnings.warn(f"no launch was recorded: {said}", EmptyProfileWarning, stacklevel=3)
 
     def _at_exit(self) -> None:
         """The interpreter ends while the session is open: close it, so that nothing drained is lost."""

@@ -15,6 +15,8 @@ import viewer
 from instrument_passes import errors as instrument_errors
 from profscope import errors
 
+WARNINGS = {name for name in errors.__all__ if name.endswith("Warning")}
+
 
 def test_public_names() -> None:
     expected = sorted([*errors.__all__, "Profile", "Session", "__version__", "load", "session"])
@@ -35,7 +37,13 @@ def test_every_error_is_a_profscope_error_and_stands_in_the_tree() -> None:
         assert issubclass(cls, getattr(errors, above[depth - 1])), name
         above[depth] = name
         drawn.add(name)
-    assert drawn == set(errors.__all__)
+    assert drawn == set(errors.__all__) - WARNINGS
+
+
+def test_every_warning_stands_in_the_docstring() -> None:
+    for name in WARNINGS:
+        assert issubclass(getattr(errors, name), UserWarning)
+        assert f"    {name} " in (errors.__doc__ or "")
 
 
 def test_the_errors_of_instrument_passes_are_in_the_tree() -> None:
@@ -52,7 +60,7 @@ def test_profscope_raises_no_error_that_it_does_not_export() -> None:
         for file in Path(package.__path__[0]).rglob("*.py")
         for name in re.findall(r"^class (\w+)\(\w*(?:Error|Exception)\b", file.read_text(), re.MULTILINE)
     }
-    assert defined - {"MemoryViolationError"} == set(errors.__all__)
+    assert defined - {"MemoryViolationError"} == set(errors.__all__) - WARNINGS
 
 
 _BLOCKED = """

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import re
 from typing import Any
 
+import numpy as np
 import pytest
 
 import profscope
@@ -21,17 +23,33 @@ def test_a_level_and_its_passes_written_out_are_the_same_pipeline(level: str) ->
     [
         ({"kernels": "("}, "kernels='('"),
         ({"kernels": 3}, "kernels=3"),
+        ({"kernels": b"x"}, "a regular expression as a str"),
+        ({"kernels": re.compile("x")}, "a regular expression as a str"),
         ({"instrument": "everything"}, "light, default, heavy"),
-        ({"instrument": []}, "a level or a list of passes"),
-        ({"instrument": [1]}, "a level or a list of passes"),
+        ({"instrument": []}, "a level (light, default, heavy) or a list of passes"),
+        ({"instrument": [1]}, "a level (light, default, heavy) or a list of passes"),
+        ({"instrument": 3}, "a level (light, default, heavy) or a list of passes"),
+        ({"instrument": b"light"}, "a level (light, default, heavy) or a list of passes"),
+        ({"instrument": {"kernel-span"}}, "profscope-opt --list"),
         ({"instrument": ["no-such-pass"]}, "no-such-pass"),
         ({"instrument": ["op-spans{classes=lood}"]}, "lood"),
         ({"instrument": ["op-spans{colour=red}"]}, "colour"),
         ({"buffer": 0}, "buffer=0"),
         ({"buffer": True}, "buffer=True"),
         ({"buffer": 1.5}, "buffer=1.5"),
-        ({"buffer": (1 << 20) + 1}, "1 to 1048576"),
+        ({"buffer": 15}, "16 to 1048576"),
+        ({"buffer": (1 << 20) + 1}, "16 to 1048576"),
         ({"backend": "tpu"}, "auto, gpu, emulator"),
+        ({"ctas": np.array([0, 1])}, "a list of numbers below 2147483648; the .tolist() of an array is one"),
+        ({"ctas": np.array(1)}, "the .tolist() of an array"),
+        ({"ctas": b"01"}, "a stride, 'first wave' or a list"),
+        ({"ctas": "last wave"}, "a stride, 'first wave' or a list"),
+        ({"sms": np.array([0, 1])}, "an SM or a list of numbers below 65536; the .tolist() of an array"),
+        ({"warps": np.array([0, 1])}, "a stride or a list of numbers below 32; the .tolist() of an array"),
+        ({"sms": 0, "ctas": [1]}, "give one of them"),
+        ({"spool": ""}, "the path of a folder; '.' is the current one"),
+        ({"spool": "a\0b"}, "the path of a folder"),
+        ({"spool": 3}, "the path of a folder"),
     ],
 )
 def test_a_wrong_option_is_named_at_once(options: dict[str, Any], said: str) -> None:

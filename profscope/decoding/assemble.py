@@ -53,6 +53,12 @@ def assemble(launches: Sequence[RawLaunch], metadata: dict[str, Any], notes: Seq
     said = [*notes, *damaged]
     for kernel in sorted(kernels):
         said += _notes(kernel, kernels[kernel])
+    cold = sum(raw.mark.cold for raw in raws)
+    if cold:
+        said.append(
+            f"{cold} launches began with colder caches than bare ones do (launches['cold']): right before, "
+            "zeroing memory for their records took up more than a quarter of the L2 cache"
+        )
     rows = [
         {**_launch_row(launch, metadata["backend"]), "variant": variant}
         for launch, variant in zip(timed, variants, strict=True)

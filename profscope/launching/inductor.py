@@ -76,6 +76,11 @@ class InductorLaunches:
         self._lock = threading.Lock()
         self._kernels: dict[int, _Kernel] = {}
 
+    @property
+    def passed_over(self) -> set[str]:
+        """Kernels that were launched and that kernels= leaves out."""
+        return {kernel.name for kernel in list(self._kernels.values()) if not kernel.matches}
+
     def notes(self) -> list[str]:
         """One line for each kernel with launches that ran bare although they should not have."""
         with self._lock:

@@ -6,10 +6,11 @@ import contextlib
 import platform
 from collections.abc import Iterator
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, Final
 
 import torch
 import triton
+from triton import knobs
 
 from profscope.errors import SessionError
 from profscope.launching.bare import BareLaunches
@@ -24,13 +25,17 @@ from profscope.recording.programs import PROGRAMS
 from profscope.recording.recorder import Recorder, recorder
 from profscope.version import __version__
 
-__all__ = ["Running", "running"]
+__all__ = ["UNSEEN", "Running", "running"]
+
+UNSEEN: Final = "no launch of a Triton kernel was seen"
+_SHOWN_KERNELS: Final = 8
 
 
 @dataclass(frozen=True, eq=False)
 class Running:
     """A session's parts. metadata: what is known of it from the start."""
 
+    options: Options
     metadata: dict[str, Any]
     recorder: Recorder
     bare: BareLaunches
@@ -43,8 +48,25 @@ class Running:
         sampling, notes = self.sampling.describe(self.recorder.recorded())
         left_bare = [*self.inductor.notes(), *self.kept.notes()]
         notes = [*left_bare, *notes, *self.bare.failures, *self.recorder.notes()]
+        if not self.recorder.seen:
+            notes += self._why_empty(said=bool(notes))
         bare = {key: build.resources() for key, build in PROGRAMS.bare.items()}
         return self.metadata | sampling | {"bare": bare}, notes
+
+    def _why_empty(self, *, said: bool) -> list[str]:
+        """Why there is no launch so far. said: other notes say something."""
+        bare = self.recorder.path.bare | self.sampling.passed_over | self.inductor.passed_over
+        passed_over = [name for name in sorted(bare) if not self.options.matches(name)]
+        if knobs.runtime.interpret:
+            return [
+                "Triton's interpreter is on (TRITON_INTERPRET=1): it runs kernels in Python and compiles none"
+            ]
+        if passed_over:
+            kernels = ", ".join(passed_over[:_SHOWN_KERNELS]) + ", ..." * (len(passed_over) > _SHOWN_KERNELS)
+            return [f"kernels={self.options.kernels!r} matches none of those that were launched: {kernels}"]
+        if bare and not said:
+            return [f"only an autotuner launched {', '.join(sorted(bare))}; trials=True records its trials"]
+        return [] if said else [UNSEEN]
 
 
 @contextlib.contextmanager
@@ -68,7 +90,7 @@ def running(options: Options) -> Iterator[Running]:
         # The first to be installed is the last to go: another thread may have chosen its binary already.
         for part in (records, hook, bare, sampling, inductor, kept):
             stack.enter_context(part.installed())
-        yield Running(metadata, records, bare, sampling, inductor, kept)
+        yield Running(options, metadata, records, bare, sampling, inductor, kept)
 
 
 def _describe(options: Options, about_backend: dict[str, Any]) -> dict[str, Any]:

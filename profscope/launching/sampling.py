@@ -46,6 +46,7 @@ class Sampling:
         self._lock = threading.Lock()
         self._counted: list[tuple[str, Turns]] = []  # kernel, turns of a function
         self._named: Counter[str] = Counter()  # launches of functions that name each binary for itself
+        self._unmatched: set[str] = set()
         self._functions: list[JITFunction] = []
         self._installed = False
         self._run_bare: Callable[..., Any] = JITFunction.run
@@ -67,6 +68,11 @@ class Sampling:
             if function._repr is not None:
                 self._named[kernel] += 1
         return turns.draw() is not turns.left_out and turns.take()
+
+    @property
+    def passed_over(self) -> set[str]:
+        """Kernels that were launched and that kernels= leaves out, where only some launches are recorded."""
+        return {name for name in {*self._named, *self._unmatched} if not self._options.matches(name)}
 
     @property
     def launches(self) -> Counter[str]:
@@ -166,6 +172,7 @@ class Sampling:
         elif self._options.matches(name):
             instrumented.turns = self.turns(name, bare, instrumented.launch)
         else:
+            self._unmatched.add(name)
             return SimpleNamespace(draw=repeat(bare).__next__)
         return instrumented.turns
 

@@ -2,29 +2,42 @@
 
 from __future__ import annotations
 
+import contextlib
+import threading
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import Any, NamedTuple
+from typing import Any, Final, NamedTuple
+
+import numpy as np
+import numpy.typing as npt
 
 from instrument_passes.manifest import Manifest
 from instrument_passes.records import LaunchBits
-from profscope.decoding.areas import has_records
+from profscope.decoding.areas import has_records, launch_header
 from profscope.decoding.build import Build
 from profscope.decoding.raw import Mark, RawLaunch
+from profscope.errors import RecordError
 from profscope.recording.buffers import Buffers, Slice
 from profscope.recording.programs import Program
-from profscope.recording.sizing import needed_bytes
+from profscope.recording.sizing import Blocks, needed_bytes
+from profscope.recording.trimming import trimmed
 
 __all__ = ["Launch", "LaunchLog", "Plan", "Route", "fetched"]
 
+Bytes = npt.NDArray[np.uint8]
+
 
 class Plan(NamedTuple):
-    """What launches of a kernel with a given grid get; it stays once the rings' length is settled."""
+    """What launches of a kernel with a given grid get; it stays once the rings' length is settled.
+
+    zero: what of the memory must be zero where the rings' length is a guess; None for all of it.
+    """
 
     needed: int  # bytes
     pointer_bits: int
     bits: LaunchBits
     ctas: int
+    zero: tuple[Blocks, ...] | None = None
 
 
 class Route(NamedTuple):
@@ -39,7 +52,7 @@ class Route(NamedTuple):
     bits: int
     plan: Plan
     device: int
-    buffers: Buffers
+    buffers: Buffers | _TrimmedBuffers
     programs: Sequence[Manifest]
 
     @staticmethod
@@ -50,7 +63,8 @@ class Route(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class Launch:
-    """One launch of an instrumented kernel. ctas: those of the whole grid."""
+    """One launch of an instrumented kernel. ctas: those of the whole grid; guessed: whether its rings may be
+    far longer than they need be, and hold anything where nothing was written."""
 
     index: int
     program: Program
@@ -60,10 +74,38 @@ class Launch:
     bits: LaunchBits
     slice: Slice
     mark: Mark
+    guessed: bool
 
     @property
     def manifest(self) -> Manifest:
         return self.program.manifest
+
+
+@dataclass(frozen=True, slots=True)
+class _Trimmed:
+    """The bytes of a launch in place of the slice that it had."""
+
+    bytes: Bytes
+    cold: bool
+    drained: bool = True
+
+    @property
+    def extent(self) -> tuple[int, int]:
+        return self.bytes.ctypes.data, self.bytes.nbytes
+
+    def fetch(self) -> Bytes:
+        return self.bytes
+
+
+class _TrimmedBuffers:
+    """Where `_Trimmed` come from: they are slices themselves."""
+
+    @staticmethod
+    def slice(filling: _Trimmed, offset: int, size: int) -> Slice:
+        return filling
+
+
+_TRIMMED: Final = _TrimmedBuffers()
 
 
 class LaunchLog:
@@ -73,6 +115,7 @@ class LaunchLog:
     def __init__(self) -> None:
         self.entries: list[tuple[Program, Route, Any, int, Mark] | None] = []
         self._first = 0  # all before it are None
+        self._lock = threading.Lock()
 
     def __len__(self) -> int:
         return len(self.entries)
@@ -84,7 +127,7 @@ class LaunchLog:
         return [
             Launch(
                 index, program, route.device, route.stream, route.plan.ctas, route.plan.bits,
-                route.buffers.slice(filling, offset, route.needed), mark,
+                route.buffers.slice(filling, offset, route.needed), mark, route.plan.zero is not None,
             )
             for index, entry in enumerate(self.entries[first:], first)
             if entry is not None
@@ -108,16 +151,39 @@ class LaunchLog:
 
     def forget(self, launches: Sequence[Launch]) -> None:
         """Take launches away; their memory goes with the last that shares it."""
-        for launch in launches:
-            self.entries[launch.index] = None
+        with self._lock:
+            for launch in launches:
+                self.entries[launch.index] = None
         while self._first < len(self.entries) and self.entries[self._first] is None:
             self._first += 1
 
+    def fetch(self, launch: Launch) -> Bytes:
+        """A launch's bytes on the host; waits for it. Raises RuntimeError if the device has faulted.
+
+        Those of a guess are trimmed, and kept in place of what they were part of.
+        """
+        buffer = launch.slice.fetch()[: needed_bytes(launch.manifest, launch.ctas, launch.bits)]
+        if launch.guessed and has_records(buffer):
+            with contextlib.suppress(RecordError):  # the profile will say what is wrong with it
+                buffer = trimmed(buffer, launch.manifest)
+                self._keep(launch, buffer)
+        return buffer
+
+    def _keep(self, launch: Launch, buffer: Bytes) -> None:
+        bits = LaunchBits.decode(int(launch_header(buffer)["launch_bits"]))
+        with self._lock:
+            entry = self.entries[launch.index]
+            if entry is not None:
+                program, route, _, _, mark = entry
+                plan = route.plan._replace(needed=len(buffer), bits=bits, zero=None)
+                route = route._replace(plan=plan, needed=len(buffer), buffers=_TRIMMED)
+                self.entries[launch.index] = program, route, _Trimmed(buffer, launch.slice.cold), 0, mark
+
 
 def fetched(
-    launches: Sequence[Launch], kept: Callable[[Build | None], Build | None]
+    log: LaunchLog, launches: Sequence[Launch], kept: Callable[[Build | None], Build | None]
 ) -> tuple[list[RawLaunch], list[str]]:
-    """Launches with their bytes on the host; waits for them. Also notes on what was lost and why.
+    """Launches of a log with their bytes on the host; waits for them. Also notes on what was lost and why.
 
     kept: what is to be kept of their builds.
     """
@@ -125,7 +191,7 @@ def fetched(
     notes: list[str] = []
     for launch in launches:
         try:
-            buffer = launch.slice.fetch()[: needed_bytes(launch.manifest, launch.ctas, launch.bits)]
+            buffer = log.fetch(launch)
         except RuntimeError as error:
             why = str(error).splitlines()[0]
             lost = len(launches) - len(raw)
@@ -140,7 +206,6 @@ def fetched(
             notes.append(f"launch {launch.index} ({launch.manifest.kernel}) wrote nothing: {why}")
             continue
         where = launch.device, launch.stream, launch.ctas
-        raw.append(
-            RawLaunch(launch.index, launch.manifest, *where, buffer, launch.mark, kept(launch.program.build))
-        )
+        mark = launch.mark._replace(cold=True) if launch.slice.cold else launch.mark
+        raw.append(RawLaunch(launch.index, launch.manifest, *where, buffer, mark, kept(launch.program.build)))
     return raw, notes

@@ -40,6 +40,7 @@ class LaunchPath:
 
     mode: of the session's binaries. every_launch: all launches are recorded; else those that `listening` or
     `record` says. cuda: launches run on a GPU. captured: kernel -> its launches captured into CUDA graphs.
+    bare: kernels of which a binary was launched that does not record.
     """
 
     def __init__(
@@ -55,6 +56,7 @@ class LaunchPath:
         cuda: bool,
     ) -> None:
         self.captured: Counter[str] = Counter()
+        self.bare: set[str] = set()
         self._lanes = lanes
         self._thread = lanes.thread
         self._log = log
@@ -133,7 +135,7 @@ class LaunchPath:
         finally:
             thread.listening = before
         if kernel is not None:
-            self._tie(kernel.function)
+            self._tie(kernel.function, kernel.name)
         return kernel
 
     @contextlib.contextmanager
@@ -173,7 +175,7 @@ class LaunchPath:
     def launched(self, metadata: Any) -> None:
         """launch_exit_hook: the launch is in its stream, so its memory may be drained behind it."""
         if metadata is not None:
-            self._tie(metadata.data["function"])
+            self._tie(metadata.data["function"], metadata.data["name"])
 
     def loaded(
         self, module: Any, function: int, name: str, metadata_group: dict[str, str], hash: str
@@ -214,7 +216,7 @@ class LaunchPath:
             return _NOWHERE
         lane = self._thread.lane
         lane.about = route
-        return route.place(lane, route.needed, route.stream, route.bits)
+        return route.place(lane, route.needed, route.stream, route.bits, route.plan.zero)
 
     def _kept(self, programs: Sequence[Manifest], where: str) -> None:
         """The pointer of a launch by other means than a session sees, of a binary that someone has kept."""
@@ -251,10 +253,11 @@ class LaunchPath:
         address, lane.offset = graph.place(plan.needed)
         return address | plan.pointer_bits
 
-    def _tie(self, function: int) -> None:
+    def _tie(self, function: int, name: str) -> None:
         """Tie the memory that was given in this thread, if any was, to the function that was launched."""
         program = PROGRAMS.of(function)
         if program is None:  # a bare one; the memory may be for another, of which a hook launched this
+            self.bare.add(name)
             failed = PROGRAMS.failed(function)
             if failed is not None:  # it may have been loaded before this session
                 self._journal.failures[failed.kernel] = failed.failure

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Sequence
 from typing import Final
 
 import numpy as np
@@ -16,9 +16,10 @@ from profscope.decoding.decode import ring_rows
 from profscope.errors import RecordError
 from profscope.options import Options
 from profscope.recording.backend import Backend
-from profscope.recording.launch_log import Launch, Plan
+from profscope.recording.launch_log import LaunchLog, Plan
 from profscope.recording.sizing import (
     log2_for,
+    must_be_zero,
     needed_bytes,
     plan,
     ring_log2_for_records,
@@ -37,21 +38,21 @@ _Rings = Sequence[tuple[Manifest, int | None]]  # programs with the lengths of t
 class Planner:
     """Decides anew until the rings' lengths are known, then remembers.
 
-    launches: those so far, from which lengths are learned. skip: told why a launch cannot be recorded.
+    log: the launches so far, from which lengths are learned. skip: told why a launch cannot be recorded.
     """
 
     def __init__(
         self,
         options: Options,
         backend: Backend,
-        launches: Callable[[], Iterable[Launch]],
+        log: LaunchLog,
         skip: Callable[[str], None],
     ) -> None:
         self._options = options
         self._machine = backend.machine
         # Two arenas share a GPU's memory.
         self._limit_bytes = options.memory << (19 if backend.device_type == "cuda" else 20)
-        self._launches = launches
+        self._log = log
         self._skip = skip
         self._settled: dict[tuple[int, int], Plan] = {}  # by tag and size asked for
         self._unsettled: Counter[tuple[int, int]] = Counter()  # launches planned without knowing all rings
@@ -72,6 +73,9 @@ class Planner:
         if made is not None:
             return made
         ctas = size // tag
+        if not ctas:
+            self._skip(f"the grid of {' or '.join(manifest.kernel for manifest in programs)} was empty")
+            return None
         rings = [(manifest, self.learn(manifest, ctas)) for manifest in programs]
         known = [pair for pair in rings if pair[1] is not None]
         if len(known) < len(rings):
@@ -96,9 +100,9 @@ class Planner:
         if known is not None:
             return known
         key = manifest.digest, ctas
-        for first in self._launches():
+        for first in self._log.launches:
             if (first.manifest.digest, first.ctas) == key:
-                buffer = first.slice.fetch()[: needed_bytes(manifest, ctas, first.bits)]
+                buffer = self._log.fetch(first)
                 if has_records(buffer):  # it ran
                     self._ring_log2[key] = _rings(buffer, manifest)
                     return self._ring_log2[key]
@@ -144,7 +148,10 @@ class Planner:
         if needed > limit:
             self._skip("programs that share a tag need more than memory= allows")
             return None
-        return Plan(needed, chosen.encode(), chosen, ctas)
+        zero = None
+        if [ring_log2 for _, ring_log2 in rings] == [None]:  # one program, of which nothing is known yet
+            zero = must_be_zero(rings[0][0], ctas, chosen)
+        return Plan(needed, chosen.encode(), chosen, ctas, zero)
 
     def _wanted_log2(self, manifest: Manifest, ctas: int) -> int:
         """LaunchBits.stride_log2 of a launch for which there is memory enough."""

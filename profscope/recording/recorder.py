@@ -71,6 +71,11 @@ class Recorder:
             stack.enter_context(PROGRAMS.asking())
             yield
 
+    @property
+    def seen(self) -> bool:
+        """Whether a launch was given memory to record into."""
+        return bool(len(self.log) or self.path.captured)
+
     def recorded(self) -> Counter[str]:
         """By kernel, ordinary launches that were recorded, or captured to be recorded at their replays."""
         waiting = (launch.manifest.kernel for launch in self.log.launches if launch.mark == ORDINARY)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from profscope.decoding.raw import Mark
+from profscope.recording.arenas import cold_bytes
 from profscope.recording.buffers import Lane
 from profscope.recording.graphs import Captured
 from profscope.recording.journal import Journal
@@ -42,12 +43,12 @@ class Replays:
         if buffers is None:
             return
         memory = graph.memory
-        buffers.place(lane, memory.nbytes, stream, 0)
+        buffers.place(lane, memory.nbytes, stream, 0, ())
         filling, offset = lane.filling, lane.offset
         if filling is None:
             return
         buffers.copy(filling, offset, memory)
-        mark = Mark(graph=graph.index, replay=replay)
+        mark = Mark(graph=graph.index, replay=replay, cold=memory.nbytes > cold_bytes(graph.device))
         for program, plan, at in graph.launches:
             route = Route.of(buffers, plan, stream, graph.device, (program.manifest,))
             self._log.entries.append((program, route, filling, offset + at, mark))

@@ -9,8 +9,9 @@ import torch
 
 from instrument_passes.manifest import Manifest
 from profscope.options import Options
+from profscope.recording.arenas import DeviceBuffers
 from profscope.recording.backend import Backend
-from profscope.recording.buffers import Buffers, DeviceBuffers, Full, HostBuffers
+from profscope.recording.buffers import Buffers, Full, HostBuffers
 from profscope.recording.journal import Journal
 from profscope.recording.launch_log import LaunchLog, Plan, Route
 from profscope.recording.planner import Planner
@@ -34,7 +35,7 @@ class Routes:
         self._log = log
         self._journal = journal
         self._full = full
-        self._planner = Planner(options, backend, lambda: log.launches, journal.skip)
+        self._planner = Planner(options, backend, log, journal.skip)
         self._lock = threading.Lock()
         self._buffers: dict[int, Buffers] = {}
         journal.when_stopped(self.settled.clear)

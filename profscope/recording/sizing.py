@@ -2,11 +2,22 @@
 
 from __future__ import annotations
 
+from typing import NamedTuple
+
 from instrument_passes.manifest import Manifest
-from instrument_passes.records import LAUNCH_HEADER, MAX_AREA_BYTES, MAX_RING_LOG2, MIN_RING_LOG2, LaunchBits
+from instrument_passes.records import (
+    CTA_HEADER,
+    LAUNCH_HEADER,
+    MAX_AREA_BYTES,
+    MAX_RING_LOG2,
+    MIN_RING_LOG2,
+    LaunchBits,
+)
 
 __all__ = [
+    "Blocks",
     "log2_for",
+    "must_be_zero",
     "needed_bytes",
     "plan",
     "ring_log2_for_records",
@@ -14,10 +25,25 @@ __all__ = [
     "tickets_for",
 ]
 
-# Rings of a kernel that has not run yet get as many rows as fit, up to this; what they really need is known
-# after its first launch. Longer ones take no more memory than that: all of it comes to the host.
-_FIRST_RING_LOG2 = 14
-_FIRST_BYTES = 64 << 20
+# Rings of a kernel that has not run yet get so many rows if all of them together take no more than so many
+# bytes, or all the memory there is: what they really need is known after its first launch.
+_FIRST_RINGS = ((10, None), (14, 32 << 20), (MAX_RING_LOG2, 8 << 20))
+
+
+class Blocks(NamedTuple):
+    """Equal parts of a launch's buffer. offset: of the first, bytes from the start; areas, segments: how many
+    there are, side by side and within; area_step, segment_step: bytes from one to the next; size: of each."""
+
+    offset: int
+    areas: int
+    area_step: int
+    segments: int
+    segment_step: int
+    size: int
+
+    @property
+    def total_bytes(self) -> int:
+        return self.areas * self.segments * self.size
 
 
 def ring_log2_for_rows(rows: int) -> int:
@@ -54,6 +80,23 @@ def needed_bytes(manifest: Manifest, ctas: int, bits: LaunchBits) -> int:
     return areas * manifest.cta_bytes(bits.ring_log2) + ends
 
 
+def must_be_zero(manifest: Manifest, ctas: int, bits: LaunchBits) -> tuple[Blocks, ...]:
+    """What of a buffer must be zero before the launch: all but the rings. Of those only rows are read that
+    the counts vouch for, and a kernel writes its rows in full, since a ring may hold older ones."""
+    areas, chosen = manifest.selection.areas(ctas, bits.stride_log2), manifest.selection
+    area_step, first = manifest.cta_bytes(bits.ring_log2), LAUNCH_HEADER.itemsize
+    parts = [
+        Blocks(0, 1, 0, 1, 0, first),
+        Blocks(first, areas, area_step, 1, 0, CTA_HEADER.itemsize),
+        Blocks(
+            first + CTA_HEADER.itemsize, areas, area_step,
+            manifest.segments, manifest.segment_bytes(bits.ring_log2), manifest.fixed_bytes,
+        ),
+        Blocks(first + areas * area_step, 1, 0, 1, 0, chosen.counter_bytes),
+    ]  # fmt: skip
+    return tuple(part for part in parts if part.total_bytes)
+
+
 def plan(
     manifest: Manifest, ctas: int, limit_bytes: int, ring_log2: int | None, stride_log2: int
 ) -> LaunchBits | None:
@@ -61,14 +104,14 @@ def plan(
     can be are cut, and the drops counted.
 
     ring_log2: the rings' length if it is settled (asked for, or learned from an earlier launch), else None:
-    then they get all the memory there is. stride_log2: which CTAs are wanted (see `Selection`); more are left
-    out as memory demands, since a gap in the grid distorts less than a gap in time.
+    then they get what `_FIRST_RINGS` says. stride_log2: which CTAs are wanted (see `Selection`); more are
+    left out as memory demands, since a gap in the grid distorts less than a gap in time.
     """
     if ring_log2 is None:
         ring_log2 = MIN_RING_LOG2
         while manifest.ring_bytes and ring_log2 < MAX_RING_LOG2:
             longer = needed_bytes(manifest, ctas, LaunchBits(stride_log2, ring_log2 + 1))
-            if longer > limit_bytes or (ring_log2 >= _FIRST_RING_LOG2 and longer > _FIRST_BYTES):
+            if longer > min(limit_bytes, _most_bytes(ring_log2 + 1) or limit_bytes):
                 break
             ring_log2 += 1
     while ring_log2 > MIN_RING_LOG2 and manifest.cta_bytes(ring_log2) > MAX_AREA_BYTES:
@@ -80,3 +123,8 @@ def plan(
             return None
         bits = fewer
     return bits
+
+
+def _most_bytes(ring_log2: int) -> int | None:
+    """How much a first launch may take with rings of this length; None for all there is."""
+    return next(most for longest, most in _FIRST_RINGS if ring_log2 <= longest)

@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from bench import drains, soak
-from profscope.recording.buffers import MOVERS
+from profscope.recording.arenas import MOVERS
 
 ROOT = Path(__file__).parents[2]
 

@@ -83,6 +83,7 @@ def test_in_a_cuda_graph() -> None:
     assert prof.profile.validate() == []
 
 
+@pytest.mark.filterwarnings("ignore::profscope.errors.EmptyProfileWarning")
 def test_first_launched_while_a_graph_is_captured() -> None:
     x = torch.arange(N, dtype=torch.float32, device="cuda")
     out = torch.empty_like(x)

@@ -117,6 +117,7 @@ def test_kept_from_a_session_it_is_recorded_in_the_next_one(make: Make) -> None:
         assert prof.metadata["notes"] == []
 
 
+@pytest.mark.filterwarnings("ignore::profscope.errors.EmptyProfileWarning")
 def test_kept_from_a_session_with_other_options_it_records_as_this_one_says() -> None:
     with session(instrument="light"):
         kernel = launched()
@@ -131,6 +132,7 @@ def test_kept_from_a_session_with_other_options_it_records_as_this_one_says() ->
     assert prof.launches.empty
 
 
+@pytest.mark.filterwarnings("ignore::profscope.errors.EmptyProfileWarning")
 def test_launched_past_the_session_it_is_counted() -> None:
     with session(instrument="light"):
         kernel = launched()
@@ -182,6 +184,7 @@ def test_with_every_it_takes_turns_with_its_function(make: str) -> None:
     ]
 
 
+@pytest.mark.filterwarnings("ignore::profscope.errors.EmptyProfileWarning")
 def test_one_that_cannot_be_built_runs_on_and_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
     kernel = launched()
 
@@ -198,6 +201,7 @@ def test_one_that_cannot_be_built_runs_on_and_is_named(monkeypatch: pytest.Monke
     ]
 
 
+@pytest.mark.filterwarnings("ignore::profscope.errors.EmptyProfileWarning")
 def test_one_that_cannot_be_instrumented_is_named_in_every_session(monkeypatch: pytest.MonkeyPatch) -> None:
     def refuse(*args: Any) -> None:
         raise PassError("it is refused")

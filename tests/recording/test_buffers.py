@@ -12,7 +12,8 @@ import pytest
 import torch
 
 from instrument_passes.records import BASE_ALIGNMENT
-from profscope.recording.buffers import DeviceBuffers, Lane, Slice
+from profscope.recording.arenas import DeviceBuffers
+from profscope.recording.buffers import Lane, Slice
 from tests.support import standin
 
 LIMIT = 64 * BASE_ALIGNMENT

@@ -22,7 +22,8 @@ from instrument_passes.records import MAX_CTAS
 from profscope.emulator.launch import Launch
 from profscope.emulator.machine.grid import Grid
 from profscope.errors import SessionError
-from profscope.recording.buffers import DeviceBuffers, Lane
+from profscope.recording.arenas import DeviceBuffers
+from profscope.recording.buffers import Lane
 from profscope.recording.programs import PROGRAMS
 from tests.support import standin
 from tests.support.foreign import UserAllocator

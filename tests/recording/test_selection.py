@@ -65,6 +65,7 @@ def test_a_list_of_ctas() -> None:
     assert note == "count_kernel: 3 of 600 CTAs were recorded, those that ctas= lists: 0, 17, 599, 4000"
 
 
+@pytest.mark.filterwarnings("ignore::profscope.errors.EmptyProfileWarning")
 def test_a_list_beyond_the_grid_records_nothing_and_says_so() -> None:
     with session(ctas=[7]) as prof:
         out = count(3, 4)
@@ -116,6 +117,7 @@ def test_a_list_of_all_sms_records_every_cta_once() -> None:
     assert prof.metadata["notes"] == []
 
 
+@pytest.mark.filterwarnings("ignore::profscope.errors.EmptyProfileWarning")
 def test_an_sm_that_runs_nothing_is_named() -> None:
     with session(sms=[999]) as prof:
         count(3, 4)
@@ -168,6 +170,7 @@ def test_some_warps_record_what_they_record_among_all(name: str) -> None:
     assert found[0] == found[1] != []
 
 
+@pytest.mark.filterwarnings("ignore::profscope.errors.EmptyProfileWarning")
 def test_warps_that_a_kernel_has_not_leave_it_bare() -> None:
     with session(warps=[8]) as prof:
         out = launch_add()
@@ -186,6 +189,7 @@ CHOICES: list[dict[str, Any]] = [
 ]
 
 
+@pytest.mark.filterwarnings("ignore::profscope.errors.EmptyProfileWarning")
 @pytest.mark.parametrize("options", CHOICES, ids=str)
 @pytest.mark.parametrize("name", ["matmul", "attention", "nested_loops", "while", "noinline"])
 def test_no_choice_changes_what_a_kernel_computes(name: str, options: dict[str, Any]) -> None:

@@ -12,9 +12,13 @@ from unittest import mock
 
 import torch
 
-from profscope.recording import buffers, graphs, launch_path, routes
+from instrument_passes.records import BASE_ALIGNMENT
+from profscope.recording import arenas, graphs, launch_path, routes
 
-__all__ = ["Gpu", "Graph", "gpu"]
+__all__ = ["L2_BYTES", "Gpu", "Graph", "gpu"]
+
+
+L2_BYTES = 32 * BASE_ALIGNMENT
 
 
 class _Event:
@@ -91,6 +95,7 @@ def gpu() -> Iterator[Gpu]:
         stream=lambda stream: contextlib.nullcontext(),
         CUDAGraph=type("CUDAGraph", (Graph,), {"device": device}),
         current_device=int,
+        get_device_properties=lambda device: SimpleNamespace(L2_cache_size=L2_BYTES),
         is_current_stream_capturing=lambda: device.capturing,
     )
     stand_in = SimpleNamespace(
@@ -101,7 +106,7 @@ def gpu() -> Iterator[Gpu]:
         OutOfMemoryError=torch.OutOfMemoryError,
     )
     with contextlib.ExitStack() as stack:
-        for module in (buffers, graphs, launch_path, routes):
+        for module in (arenas, graphs, launch_path, routes):
             stack.enter_context(mock.patch.object(module, "torch", stand_in))
         device.graph = cuda.CUDAGraph  # type: ignore[attr-defined]
         yield device

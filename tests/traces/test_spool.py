@@ -106,6 +106,7 @@ def test_flush_without_a_spool_and_before_a_session() -> None:
         session().flush()
 
 
+@pytest.mark.filterwarnings("ignore::profscope.errors.EmptyProfileWarning")
 def test_notes_and_failures_are_in_the_file(tmp_path: Path) -> None:
     with session(spool=tmp_path, warps=[9]) as prof:
         launch_add()
@@ -460,6 +461,7 @@ def test_a_session_stops_recording_after_its_time() -> None:
     assert prof.metadata["notes"] == ["3 launches ran unrecorded: limit_s=0.1 had passed"]
 
 
+@pytest.mark.filterwarnings("ignore::profscope.errors.EmptyProfileWarning")
 def test_the_time_limit_is_kept_by_a_timer_that_ends_with_the_session() -> None:
     import threading
 

@@ -1,0 +1,342 @@
+"""Memory that launches record into: zeroed slices of device arenas, drained without stopping anything.
+
+A launch costs a bump of a pointer. Two arenas alternate: when one is full, a side stream waits for the
+launches that used it and copies its used bytes to pinned host memory in one copy, while launches record into
+the other; a thread moves them on from there, so that pinned memory is allocated once. The launching thread
+waits only when the host cannot keep up: back-pressure instead of growth on the device.
+
+To zero memory means to write it, which displaces as much from the L2 cache, and the next launch would measure
+that. So an arena is zeroed in small pieces, each as launches come near it, by a stream of its own.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import ctypes
+import mmap
+import os
+import threading
+from collections.abc import Callable, Sequence
+from concurrent.futures import Future, ThreadPoolExecutor
+
+import numpy as np
+import numpy.typing as npt
+import torch
+
+from instrument_passes.records import BASE_ALIGNMENT, align
+from profscope.recording.buffers import Full, Lane, Slice
+from profscope.recording.sizing import Blocks
+
+__all__ = ["MOVERS", "DeviceBuffers", "cold_bytes", "move", "pages"]
+
+Bytes = npt.NDArray[np.uint8]
+# A launch that another thread has begun must be enqueued before its arena can be drained. A launch that
+# failed in a thread that never launches again would hold it up for ever; after this long it is given up.
+_ENQUEUE_TIMEOUT_S = 10.0
+# Threads that copy from pinned memory: one alone moves less than PCIe delivers, and half of its time goes to
+# the first touch of new pages.
+MOVERS = min(12, max(2, (os.cpu_count() or 2) * 3 // 4))
+_PIECE_BYTES = 4 << 20  # what a thread takes at a time
+# Zeroing displaces a sixteenth of the L2 cache at a time; a launch behind more than a quarter is called cold.
+_PIECES_OF_L2 = 16
+_COLD_PART_OF_L2 = 4
+_PAGE_BYTES = 4096
+_HUGE_PAGE_BYTES = 2 << 20
+
+
+def pages(size: int) -> Bytes:
+    """New memory in huge pages, where the system has them; a page exists once it is touched."""
+    whole = mmap.mmap(-1, size + _HUGE_PAGE_BYTES, flags=mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS)
+    with contextlib.suppress(OSError):  # a kernel without huge pages
+        whole.madvise(mmap.MADV_HUGEPAGE)
+    memory: Bytes = np.frombuffer(whole, np.uint8)
+    start = -memory.ctypes.data % _HUGE_PAGE_BYTES
+    return memory[start : start + size]
+
+
+def _allow_capture() -> None:
+    """Let this thread allocate and wait while another one captures a CUDA graph, else that breaks."""
+    relaxed = ctypes.c_int(2)  # CU_STREAM_CAPTURE_MODE_RELAXED
+    with contextlib.suppress(OSError):  # no driver, then no graphs either
+        ctypes.CDLL("libcuda.so.1").cuThreadExchangeStreamCaptureMode(ctypes.byref(relaxed))
+
+
+def move(pinned: Bytes, wait: Callable[[], None], movers: ThreadPoolExecutor) -> Bytes:
+    """A copy of pinned memory in new pages, which are made while `wait` waits for what is to be copied."""
+    host = pages(len(pinned))
+    parts = [slice(at, at + _PIECE_BYTES) for at in range(0, len(host), _PIECE_BYTES)]
+    list(movers.map(lambda part: np.copyto(host[part][::_PAGE_BYTES], 0), parts))
+    wait()
+    list(movers.map(lambda part: np.copyto(host[part], pinned[part]), parts))
+    return host
+
+
+def _l2_bytes(device: int) -> int:
+    return int(torch.cuda.get_device_properties(device).L2_cache_size)
+
+
+def cold_bytes(device: int) -> int:
+    """How much can be written right before a launch that still counts as begun with warm caches."""
+    return _l2_bytes(device) // _COLD_PART_OF_L2
+
+
+class _Generation:
+    """One filling of an arena; `host` receives its bytes once it is drained.
+
+    The fields that every launch touches are here and not a hop away.
+    """
+
+    __slots__ = (
+        "address", "arena", "awaited", "cold", "host", "idle", "open", "ready", "streams", "used", "zeroed",
+    )  # fmt: skip
+
+    def __init__(self, arena: _Arena, idle: threading.Condition) -> None:
+        self.arena = arena
+        self.address: int = arena.address
+        self.used = 0
+        self.zeroed = 0  # bytes up to which all that is not used is zero
+        self.cold: set[int] = set()  # offsets of launches that began cold
+        self.streams: set[int] = set()
+        self.ready: set[int] = set()  # those of the streams that have waited for what was zeroed last
+        self.host: Future[Bytes] | None = None
+        self.open: set[Lane] = set()
+        self.awaited = False  # someone waits on `idle` for `open` to be empty
+        self.idle = idle
+
+    def wake(self) -> None:
+        with self.idle:
+            self.idle.notify_all()
+
+
+class _Arena:
+    """Device memory. ready: what was zeroed last is zero; drained: what was in it before has been copied."""
+
+    def __init__(self, size: int, device: int, idle: threading.Condition) -> None:
+        self.memory = torch.empty(size + BASE_ALIGNMENT, dtype=torch.uint8, device=f"cuda:{device}")
+        self.start = -self.memory.data_ptr() % BASE_ALIGNMENT
+        self.address: int = self.memory.data_ptr() + self.start
+        self.ready = torch.cuda.Event()
+        self.drained = torch.cuda.Event()
+        self.generation = _Generation(self, idle)
+        self.pinned: Future[torch.Tensor] | None = None
+        self.moved: Future[Bytes] | None = None  # the last move out of `pinned`
+
+
+class _DeviceSlice:
+    def __init__(self, buffers: DeviceBuffers, generation: _Generation, offset: int, size: int) -> None:
+        self._buffers = buffers
+        self._generation = generation
+        self._offset = offset
+        self._size = size
+
+    @property
+    def extent(self) -> tuple[int, int]:
+        return self._generation.address + self._offset, self._size
+
+    @property
+    def drained(self) -> bool:
+        return self._generation.host is not None
+
+    @property
+    def cold(self) -> bool:
+        return self._offset in self._generation.cold
+
+    def fetch(self) -> Bytes:
+        return self._buffers.fetch(self._generation)[self._offset : self._offset + self._size]
+
+
+class DeviceBuffers:
+    """Arenas of one GPU. budget_bytes: device memory for all of them. Thread-safe.
+
+    Raises torch.OutOfMemoryError when the first arena does not fit; without the second, launches wait for the
+    first to be drained.
+    """
+
+    def __init__(self, device: int, budget_bytes: int, full: Full) -> None:
+        self.limit_bytes = budget_bytes // 2 // BASE_ALIGNMENT * BASE_ALIGNMENT
+        self._device = device
+        self._full = full
+        self._side = torch.cuda.Stream(device)
+        self._zeroing = torch.cuda.Stream(device)
+        self._piece_bytes = align(_l2_bytes(device) // _PIECES_OF_L2, BASE_ALIGNMENT)
+        self._cold_bytes = cold_bytes(device)
+        self._lock = threading.Lock()
+        self._idle = threading.Condition(self._lock)  # no launch of some generation is open any more
+        self._threads = ThreadPoolExecutor(2, "profscope-drain", _allow_capture)
+        self._movers = ThreadPoolExecutor(MOVERS, "profscope-move")
+        self._arenas = [self._new_arena()]
+        self._current = self._arenas[0].generation
+        self._may_grow = True
+        self._closed = False
+
+    def place(
+        self, lane: Lane, size: int, stream: int, bits: int, zero: Sequence[Blocks] | None = None
+    ) -> int | None:
+        # Every launch comes through here. The address is a plain int, since for an object the launcher asks
+        # the driver whether its pointer is one of the device's.
+        with self._lock:
+            generation = self._current
+            offset = generation.used
+            end = -(-(offset + size) // BASE_ALIGNMENT) * BASE_ALIGNMENT
+            if end > generation.zeroed or stream not in generation.ready:
+                if self._closed:
+                    return None
+                generation = self._make_room(size, stream, zero)
+                offset = generation.used
+                end = align(offset + size, BASE_ALIGNMENT)
+            generation.used = end
+            generation.open.add(lane)
+        lane.filling = generation
+        lane.offset = offset
+        return generation.address + offset | bits
+
+    def slice(self, filling: _Generation, offset: int, size: int) -> Slice:
+        return _DeviceSlice(self, filling, offset, size)
+
+    def copy(self, filling: _Generation, offset: int, source: torch.Tensor) -> None:
+        start = filling.arena.start + offset
+        filling.arena.memory[start : start + source.nbytes].copy_(source, non_blocking=True)
+
+    def fetch(self, generation: _Generation) -> Bytes:
+        """The bytes of a generation; drains it if that has not happened, and waits."""
+        host = generation.host
+        if host is None:
+            with self._lock:
+                if generation.host is None:
+                    self._drain(generation, pinned=False)
+                host = generation.host
+        assert host is not None
+        return host.result()
+
+    def close(self) -> None:
+        """Drain what is left and give the device memory back."""
+        with self._lock:
+            self._closed = True
+            for arena in self._arenas:
+                arena.generation.zeroed = -1  # so that place() looks
+                if arena.generation.used:
+                    self._drain(arena.generation, pinned=False)
+                    arena.generation.zeroed = -1
+        self._threads.shutdown()
+        self._movers.shutdown()
+        self._side.synchronize()
+        self._zeroing.synchronize()
+        for arena in self._arenas:  # slices keep their arenas alive, for their bytes on the host
+            arena.memory = torch.empty(0)
+            arena.pinned = None
+
+    def _stream(self, handle: int) -> torch.cuda.Stream:
+        # ExternalStream(0) would not be the default stream but a new one.
+        return (
+            torch.cuda.ExternalStream(handle, self._device)
+            if handle
+            else torch.cuda.default_stream(self._device)
+        )
+
+    def _new_arena(self) -> _Arena:
+        # In another thread: this one may be allocating from the pool of a CUDA graph, as torch.compile does.
+        with ThreadPoolExecutor(1, "profscope-arena") as aside:
+            arena = aside.submit(_Arena, self.limit_bytes, self._device, self._idle).result()
+        self._zeroing.wait_stream(torch.cuda.default_stream(self._device))  # that thread's current one
+        return arena
+
+    def _pin(self) -> torch.Tensor:
+        try:
+            return torch.empty(self.limit_bytes, dtype=torch.uint8, pin_memory=True)
+        except RuntimeError:  # no memory can be locked: draining then waits for its copies
+            return torch.empty(self.limit_bytes, dtype=torch.uint8)
+
+    def _make_room(self, size: int, stream: int, zero: Sequence[Blocks] | None) -> _Generation:
+        """The generation that takes a launch of this size: rotated to, zeroed, waited for by the stream."""
+        while self._current.used + size > self.limit_bytes:
+            self._rotate()
+        generation = self._current
+        arena = generation.arena
+        end = align(generation.used + size, BASE_ALIGNMENT)
+        if end > generation.zeroed:
+            self._zero(generation, end, zero)
+        if stream not in generation.ready:
+            self._stream(stream).wait_event(arena.ready)
+            generation.ready.add(stream)
+            generation.streams.add(stream)
+        if end > self.limit_bytes // 2 and arena.pinned is None:  # half full: it will be drained
+            arena.pinned = self._threads.submit(self._pin)
+        return generation
+
+    def _zero(self, generation: _Generation, end: int, zero: Sequence[Blocks] | None) -> None:
+        """Zero what follows the memory used so far: `zero` of it, or all up to `end` and a piece ahead."""
+        arena, begin = generation.arena, generation.zeroed
+        if not begin:
+            self._zeroing.wait_event(arena.drained)
+        if zero is None:
+            generation.zeroed = min(self.limit_bytes, max(end, begin + self._piece_bytes))
+            parts = [arena.memory[arena.start + begin : arena.start + generation.zeroed]]
+        else:
+            generation.zeroed = end
+            at = arena.start + generation.used
+            parts = [
+                arena.memory.as_strided(
+                    (each.areas, each.segments, each.size),
+                    (each.area_step, each.segment_step, 1),
+                    at + each.offset,
+                )
+                for each in zero
+            ]
+        with torch.cuda.stream(self._zeroing):
+            for part in parts:
+                part.zero_()
+            arena.ready.record(self._zeroing)
+        generation.ready.clear()
+        if sum(part.numel() for part in parts) > self._cold_bytes:
+            generation.cold.add(generation.used)
+
+    def _rotate(self) -> None:
+        """Drain the current arena in the background and go on in the other, once that is on the host."""
+        full = self._current
+        if full.used:
+            self._drain(full, pinned=True)
+        if self._current.arena is not full.arena:
+            return  # draining waits, and another thread has rotated meanwhile
+        if len(self._arenas) < 2 and self._may_grow:
+            try:
+                self._arenas.append(self._new_arena())
+            except torch.OutOfMemoryError:
+                self._may_grow = False  # not tried again: an attempt that fails empties torch's cache
+        if len(self._arenas) < 2:
+            return  # launches go on behind the draining of the one arena
+        self._current = next(arena for arena in self._arenas if arena is not full.arena).generation
+
+    def _drain(self, generation: _Generation, *, pinned: bool) -> None:
+        """Copy a generation to the host, on the side stream; a new one begins."""
+        arena = generation.arena
+        generation.awaited = True  # before the look at `open`
+        self._idle.wait_for(lambda: not generation.open, _ENQUEUE_TIMEOUT_S)
+        if generation.host is not None:
+            return  # by another thread, while this one waited
+        for stream in generation.streams:
+            self._side.wait_event(self._stream(stream).record_event())
+        used = arena.memory[arena.start : arena.start + generation.used]
+        if pinned:
+            if arena.pinned is None:
+                arena.pinned = self._threads.submit(self._pin)
+            if arena.moved is not None:
+                arena.moved.result()  # back-pressure
+            host = arena.pinned.result()[: generation.used]
+        else:
+            host = torch.empty(generation.used, dtype=torch.uint8)
+        arena.drained = drained = torch.cuda.Event()
+        with torch.cuda.stream(self._side):
+            host.copy_(used, non_blocking=pinned)
+            drained.record(self._side)
+        if pinned:
+            arena.moved = generation.host = self._threads.submit(
+                move, host.numpy(), drained.synchronize, self._movers
+            )
+        else:
+            generation.host = Future()
+            generation.host.set_result(host.numpy())
+        arena.generation = _Generation(arena, self._idle)
+        if self._current is generation:
+            self._current = arena.generation
+        if pinned:
+            self._full(generation.used)

@@ -1,0 +1,119 @@
+"""Sessions in which nothing is recorded: one warning at the end, and a note, say why."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+import warnings
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+import triton
+
+import profscope
+from profscope.errors import EmptyProfileWarning
+from tests.kernels.add import add_kernel
+from tests.support.sessions import launch_add, session
+
+
+def empty_grid() -> None:
+    x = torch.zeros(4)
+    add_kernel[(0,)](x, x, x, 0, BLOCK=1024)
+
+
+def only_trials() -> None:
+    tuned = triton.autotune([triton.Config({"BLOCK": 1024}), triton.Config({"BLOCK": 512})], key=["n"])
+    x = torch.zeros(2048)
+
+    def stop(*args: Any, **kwargs: Any) -> None:
+        raise KeyError
+
+    tuner = tuned(add_kernel)
+    tuner.post_hook = stop
+    with pytest.raises(KeyError):
+        tuner[(2,)](x, x, torch.empty_like(x), 2048)
+
+
+SESSIONS: dict[str, tuple[dict[str, Any], Callable[[], Any], str]] = {
+    "kernels": ({"kernels": "none"}, launch_add, "kernels='none' matches none of those that were launched"),
+    "every": ({"kernels": "none", "every": 2}, launch_add, "kernels='none' matches none of those"),
+    "warps": ({"warps": [31]}, launch_add, "warps= names none of the kernel's 4 warps"),
+    "ctas": ({"ctas": [77]}, launch_add, "ctas= names none of the 3 CTAs of add_kernel"),
+    "sms": ({"sms": 777}, launch_add, "no CTA ran on the SMs of sms="),
+    "grid": ({}, empty_grid, "1 launches ran unrecorded: the grid of add_kernel was empty"),
+    "trials": ({}, only_trials, "only an autotuner launched add_kernel; trials=True records its trials"),
+}
+
+
+@pytest.mark.parametrize(("options", "work", "why"), SESSIONS.values(), ids=SESSIONS)
+def test_why_nothing_was_recorded(options: dict[str, Any], work: Callable[[], Any], why: str) -> None:
+    with pytest.warns(EmptyProfileWarning) as warned, session(**options) as prof:
+        work()
+    (warning,) = warned
+    assert why in str(warning.message)
+    assert warning.filename == __file__
+    (note,) = prof.metadata["notes"]
+    assert why in note
+    assert prof.launches.empty
+
+
+def test_a_spool_says_it_too(tmp_path: Path) -> None:
+    warns = pytest.warns(EmptyProfileWarning, match="kernels='nothing'")
+    with warns, session(kernels="nothing", spool=tmp_path):
+        launch_add()
+    (note,) = profscope.load(tmp_path).metadata["notes"]
+    assert "kernels='nothing'" in note
+
+
+@pytest.mark.parametrize("spooled", [False, True])
+def test_sessions_that_recorded_something_do_not_warn(spooled: bool, tmp_path: Path) -> None:
+    with session(spool=tmp_path if spooled else None) as prof:
+        launch_add()
+        prof.flush()
+    assert prof.metadata["notes"] == []
+
+
+def test_a_session_that_saw_no_launch_says_so_without_a_warning() -> None:
+    with session() as prof:
+        pass
+    assert prof.metadata["notes"] == ["no launch of a Triton kernel was seen"]
+
+
+def test_no_warning_beside_an_error() -> None:
+    def work() -> None:
+        with session(kernels="nothing"):
+            launch_add()
+            raise KeyError
+
+    with warnings.catch_warnings():
+        warnings.simplefilter("error", EmptyProfileWarning)
+        with pytest.raises(KeyError):
+            work()
+
+
+_INTERPRETED = """
+import torch
+import profscope
+from tests.kernels.add import add_kernel
+x = torch.ones(64)
+with profscope.session(backend="emulator") as prof:
+    add_kernel[(1,)](x, x, x, 64, BLOCK=64)
+assert (x == 2).all()
+print(prof.metadata["notes"])
+"""
+
+
+def test_tritons_interpreter_is_named() -> None:
+    ran = subprocess.run(
+        [sys.executable, "-c", _INTERPRETED],
+        env={**os.environ, "TRITON_INTERPRET": "1"},
+        capture_output=True, text=True, cwd=Path(__file__).parents[2], check=False,
+    )  # fmt: skip
+    assert ran.returncode == 0, ran.stderr
+    why = "Triton's interpreter is on (TRITON_INTERPRET=1)"
+    assert f"EmptyProfileWarning: no launch was recorded: {why}" in ran.stderr
+    assert ran.stdout.startswith(f'["{why}')
