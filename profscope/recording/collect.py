@@ -68,6 +68,7 @@ class Collector:
         self._user_allocator: Callable[..., Any] | None = None
         self._buffers: dict[int, Buffers] = {}
         self._log = LaunchLog()
+        self._notes_of_backend = backend.notes
         self._planner = Planner(options, backend, lambda: self.launches, self._skip)
         self.taken: Counter[str] = Counter()  # kernel -> ordinary launches taken to the spool
         self.captured: Counter[str] = Counter()  # kernel -> launches captured into CUDA graphs
@@ -276,7 +277,7 @@ class Collector:
                 f"{self._graphs.strangers} replays of CUDA graphs ran unrecorded: they were captured outside "
                 "the session"
             )
-        return bare
+        return [*bare, *self._notes_of_backend()]
 
     def drain(self) -> None:
         """Bring the launches so far to the host; waits for them."""

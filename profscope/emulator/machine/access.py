@@ -308,5 +308,16 @@ def atomic(
         view = batch.memory.views[size]
         places = global_offsets(batch, site, addresses, offset, size, full) >> _shift(size)
     values = [np.broadcast_to(d, batch.shape)[full] for d in data]
-    old[full] = combine_in_turn(view.view(dtype), places, name, combine, values, wants_old)
+    order = turns(batch, full)
+    if order is not None:
+        places, values = places[order], [v[order] for v in values]
+    before = combine_in_turn(view.view(dtype), places, name, combine, values, wants_old)
+    old[full] = before if order is None else before[np.argsort(order)]
     return old
+
+
+def turns(batch: Batch, full: Array) -> Array | None:
+    """The order in which the threads of `full` take turns, where it is not that of their numbers."""
+    if not batch.grid.is_ordered or (batch.clocks == batch.clocks[0, 0, 0]).all():
+        return None
+    return np.argsort(np.broadcast_to(batch.clocks, batch.shape)[full], kind="stable")

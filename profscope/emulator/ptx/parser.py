@@ -184,6 +184,8 @@ class _Parser:
                 self.registers(function, scopes[-1], scope_count if len(scopes) > 1 else 0)
             elif token.text in (".param", ".local", ".shared"):
                 self.declaration(function, token.text, scopes[-1], scope_count)
+            elif token.text == ".branchtargets":
+                self.branch_targets(function, scopes, token)
             elif token.text == ".pragma":
                 while self.next().text != ";":
                     pass
@@ -200,6 +202,17 @@ class _Parser:
                 raise EmulatorError(
                     f"PTX line {token.line}: {token.text!r} where an instruction should start"
                 )
+
+    def branch_targets(self, function: Function, scopes: list[Scope], where: Token) -> None:
+        """`list: .branchtargets a, b;` after its label, which stands at the end of the body."""
+        label = function.body[-1] if function.body else None
+        if not isinstance(label, Symbol):
+            raise EmulatorError(f"PTX line {where.line}: .branchtargets without a label")
+        targets = []
+        while not self.accept(";"):
+            targets.append(self.operand(scopes))
+            self.accept(",")
+        function.branch_targets[label.name] = tuple(targets)
 
     def labels(self, scope_number: int) -> Scope:
         """The labels of the inner scope that begins here, which may be branched to before they stand."""
