@@ -171,7 +171,7 @@ class Timeline:
         clocks = self.meeting_clocks(batch, number)
         limit = min(self.next_clock(), self.next_start(), int(clocks.min()) + meeting.apart - 1)
         idle = clocks == NEVER
-        goes = clocks <= limit
+        goes = (clocks <= limit) & ~idle
         chosen = goes.any(axis=(1, 2)) | idle.all(axis=(1, 2))
         batch, clocks, goes, idle = self.choose(batch, chosen), clocks[chosen], goes[chosen], idle[chosen]
         self.note(clocks[goes])
