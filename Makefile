@@ -30,8 +30,13 @@ demo: $(RUNTIME)
 	$(BIN)/python -m profscope.demo trace.json
 	$(BIN)/profscope-view trace.json
 
+# One process uses the GPU, if there is one; the rest of the tests have a process for each core.
+PYTEST := -m pytest -q -p no:cacheprovider
+PARALLEL := -n auto --dist worksteal -m 'not gpu'
+
 test: lint types
-	$(BIN)/python -m pytest -q
+	$(BIN)/python $(PYTEST) -m gpu
+	$(BIN)/python $(PYTEST) $(PARALLEL)
 
 lint: $(DEV)
 	$(BIN)/ruff check .
@@ -45,10 +50,13 @@ bench: $(RUNTIME)
 
 matrix: $(MATRIX:%=matrix-%)
 
+# What knows neither Triton's IR nor its runtime is tested once, by `make test`.
+ANY_TRITON := tests/traces tests/viewer tests/bench tests/test_distribution.py tests/test_rooms.py tests/test_docs.py
+
 # One Triton alone, first on the path; pytest stops if another one is imported.
 # (A static pattern: make looks for no implicit rule for a phony target.)
 $(MATRIX:%=matrix-%): matrix-%: .matrix/%/.installed
-	PYTHONPATH=.matrix/$* $(BIN)/python -m pytest -q -p no:cacheprovider --expect-triton $*
+	PYTHONPATH=.matrix/$* $(BIN)/python $(PYTEST) $(PARALLEL) --expect-triton $* $(ANY_TRITON:%=--ignore=%)
 
 .matrix/%/.installed: $(DEV)
 	rm -rf .matrix/$*

@@ -27,8 +27,8 @@ from profscope.emulator.driver import EmulatorUtils
 from profscope.options import Options
 from profscope.recording import backend
 from profscope.recording.backend import Backend, Machine
-from profscope.recording.collect import Collector
 from profscope.recording.programs import PROGRAMS
+from profscope.recording.recorder import recorder
 from tests.support import standin
 
 __all__ = ["launch_path"]
@@ -78,9 +78,8 @@ def launch_path(workload: Workload, rounds: int) -> list[Row]:
 def _hooks(workload: Workload, rounds: int) -> Row:
     with profscope.session(backend="emulator", instrument="light") as session:
         workload.launch(workload.inputs("cpu"))
-        assert session._collector is not None
-        (launch,) = session._collector.launches
-    found = (f for f in PROGRAMS.functions() if PROGRAMS.of(f) == launch.manifest)
+        (launch,) = session._parts().recorder.log.launches
+    found = (f for f in PROGRAMS.functions() if PROGRAMS.of(f) == launch.program)
     metadata, size, tag = _Metadata(next(found)), launch.manifest.tag * launch.ctas, launch.manifest.tag
     enter, leave = knobs.runtime.launch_enter_hook, knobs.runtime.launch_exit_hook
 
@@ -95,13 +94,13 @@ def _hooks(workload: Workload, rounds: int) -> Row:
 
     samples: dict[str, list[float]] = {"bare": [], "profscope": []}
     with standin.gpu():
-        collector = Collector(Options(memory=256), _GPU)
+        records = recorder(Options(memory=256, instrument="light"), _GPU, {})
         for _ in range(rounds + 1):
             samples["bare"].append(_us(bare))
-            with collector.installed():
+            with records.installed():
                 allocate = _allocation._profile_allocator.get()
                 samples["profscope"].append(_us(recorded))
-        collector.close()
+        records.close()
     cells = {name: Cell(tuple(values[1:])) for name, values in samples.items()}  # the first round allocates
     return Row("hooks of a launch, on the host", workload.name, "us", cells)
 

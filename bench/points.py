@@ -5,10 +5,10 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import ClassVar
 
+from instrument_passes.analyses.walk import kernel_of
 from instrument_passes.dialect import SpanIds, begin, end
 from instrument_passes.ir import Module
 from instrument_passes.passes.base import Pass, PassContext, register
-from instrument_passes.passes.walk import kernel_of
 
 __all__ = ["RecordPoints"]
 

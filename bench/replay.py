@@ -15,7 +15,7 @@ import numpy.typing as npt
 
 from instrument_passes.manifest import Manifest
 from instrument_passes.records import WORD, LaunchBits
-from profscope.decoding.areas import headers, launch_bits, packed_headers, segments
+from profscope.decoding.areas import packed_headers, read_buffer, segments
 from profscope.decoding.raw import RawLaunch
 from tests.support.synth import launch_header, write_headers
 
@@ -52,8 +52,8 @@ def _without_roles(manifest: Manifest) -> Manifest:
 
 def _captured_rows(buffer: npt.NDArray[np.uint8], manifest: Manifest) -> tuple[Ints, Ints]:
     """Rows as distances to their first clock: the root's, shape (warps, columns), and the loop's."""
-    ring_log2 = launch_bits(buffer, manifest).ring_log2
-    ctas = len(headers(buffer, manifest))
+    launch = read_buffer(buffer, manifest)
+    ring_log2, ctas = launch.bits.ring_log2, len(launch.ctas)
     words = segments(buffer, ctas, manifest, ring_log2)
     table = words.reshape(ctas * manifest.warps, -1).astype(np.int64)
     root_frame, loop_frame = manifest.sections[0].frames

@@ -15,7 +15,7 @@ from bench.replay import replay
 from bench.table import Cell, Row
 from profscope.decoding.assemble import assemble
 from profscope.decoding.decode import decode
-from profscope.profiles import load
+from profscope.profiles import Profile, load
 
 __all__ = ["replayed_end"]
 
@@ -46,7 +46,7 @@ def _end(launches: int, ctas: int, *, transactions: bool) -> dict[str, float]:
         decode_s, decoded = _timed(lambda: list(pool.map(lambda r: decode(r.buffer, r.manifest), raw)))
     records = sum(launch.records for launch in decoded)
     del decoded
-    table_s, profile = _timed(lambda: assemble(raw, {"backend": "gpu"}))
+    table_s, profile = _timed(lambda: Profile.of(assemble(raw, {"backend": "gpu"})))
     spans = len(profile.df)
     figures = {
         "spans, M": spans / 1e6,

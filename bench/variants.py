@@ -98,16 +98,15 @@ def _undrained(pipeline: str, given: Buffers) -> Iterator[None]:
     """A session for timing kernels; raises if the figures would not be those of recording launches."""
     with profscope.session(instrument=[pipeline], memory=given.memory_mib, buffer=given.records) as session:
         yield
-        collector = session._collector  # reading the profile would decode it
-        assert collector is not None
-        for why in (*collector.failures.values(), *collector.unrecorded):
+        recorder = session._parts().recorder  # reading the profile would decode it
+        for why in (*recorder.journal.failures.values(), *recorder.journal.unrecorded):
             raise RuntimeError(f"profscope did not record: {why}")
-        if not len(collector):
+        if not len(recorder.log):
             raise RuntimeError("profscope recorded no launch")
-        used = sum(launch.slice.extent[1] for launch in collector.launches)
+        used = sum(launch.slice.extent[1] for launch in recorder.log.launches)
         if used > given.memory_mib << 19:
             raise RuntimeError(f"{used >> 20} MiB of records: a drain ran while the kernel was timed")
-        if any(launch.bits.stride_log2 for launch in collector.launches):
+        if any(launch.bits.stride_log2 for launch in recorder.log.launches):
             raise RuntimeError("only some of the CTAs were recorded")
 
 

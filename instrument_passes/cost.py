@@ -60,10 +60,10 @@ def cost(text: str, file: str, pipeline: list[Pass], context: PassContext) -> Co
     return Cost(build(text, file), build(str(header), file), build(str(module), file), manifest, records)
 
 
-def render(found: Cost) -> str:
+def render(cost: Cost) -> str:
     """The two binaries side by side, and the line `X.Y <machine language> instructions per record`."""
-    pair = (found.bare, found.instrumented)
-    backend = found.bare.target.partition(":")[0]
+    pair = (cost.bare, cost.instrumented)
+    backend = cost.bare.target.partition(":")[0]
     language, processor = _WORDS[backend]
     rows = [
         ("registers per thread", *(b.registers for b in pair)),
@@ -71,20 +71,20 @@ def render(found: Cost) -> str:
         ("shared memory, bytes", *(b.shared_bytes for b in pair)),
         ("warps per CTA", *(b.warps for b in pair)),
     ]
-    limits = limits_of(found.bare.target)
+    limits = limits_of(cost.bare.target)
     if limits is not None:
         fits = [limits.fit(b.warps, b.registers, b.shared_bytes) for b in pair]
         rows.append((f"CTAs per {processor}", *fits))
         occupied = (100 * n * b.warps // limits.warps for n, b in zip(fits, pair, strict=True))
         rows.append(("occupancy, %", *occupied))
     rows.append((f"{language} instructions", *(len(b.instructions) for b in pair)))
-    lines = [f"{found.manifest.kernel} on {found.bare.target}", f"{'':<26}{'bare':>12}{'instrumented':>14}"]
+    lines = [f"{cost.manifest.kernel} on {cost.bare.target}", f"{'':<26}{'bare':>12}{'instrumented':>14}"]
     lines += [f"{name:<26}{bare:>12}{instrumented:>14}" for name, bare, instrumented in rows]
-    fixed = len(found.header.instructions) - len(found.bare.instructions)
+    fixed = len(cost.header.instructions) - len(cost.bare.instructions)
     lines += [
-        _buffer(found.manifest),
-        f"{found.records} records, {fixed} {language} instructions for each CTA's header",
-        f"{found.instructions_per_record:.1f} {language} instructions per record",
+        _buffer(cost.manifest),
+        f"{cost.records} records, {fixed} {language} instructions for each CTA's header",
+        f"{cost.instructions_per_record:.1f} {language} instructions per record",
     ]
     return "\n".join(lines) + "\n"
 

@@ -26,7 +26,7 @@ class Expected:
 
 def expected_errors(text: str, file: str) -> list[Expected]:
     """What the comments of a file expect. Raises IRError for a comment that cannot be read."""
-    found = []
+    expected = []
     for number, line in enumerate(text.split("\n"), start=1):
         for kind, where, message in _COMMENT.findall(line):
             relative = _RELATIVE.fullmatch(where)
@@ -35,8 +35,8 @@ def expected_errors(text: str, file: str) -> list[Expected]:
                     f"cannot read 'expected-{kind} {where}': expected-error @+N {{{{text}}}}", file, number
                 )
             offset = int(relative[1]) if relative else _NAMED.get(where, 0)
-            found.append(Expected(number + offset, message))
-    return found
+            expected.append(Expected(number + offset, message))
+    return expected
 
 
 def mismatches(expected: Sequence[Expected], raised: Sequence[IRError], file: str) -> list[IRError]:

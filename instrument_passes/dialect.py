@@ -7,10 +7,8 @@
 
 `id` ties a begin to its end (or to several: one per return). A begin of kind "iteration" stands first in
 a loop's body and has no end: it lasts until the next iteration begins. The op's location is the source
-line. `bytes` and `flops` are per execution and CTA (see `metrics.py`) and left out where they are 0.
-`part`, `channel` and `pending` are those of an op with a role in asynchronous work (see `transactions.py`);
-`stage`, `loop`, `ahead` and `peeled` those of an op of a pipelined loop (see `stages.py`).
-A begin with an operand, an i1, is of an op that does nothing where that is false: then there is no span.
+line; the other attributes are those of `attributes.SpanAttributes`. A begin with an operand, an i1, is of an
+op that does nothing where that is false: then there is no span.
 Records next to each other share one clock read. An end with an operand reads its clock once the operand's
 data has arrived. A payload, an i32 or f32 the same in all threads of a warp,
 stands between the begin and the end of its span, in the block of the begin; `name` is its column in the
@@ -20,28 +18,25 @@ value of a tensor or scalar of floats, where its second operand, if it has one, 
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-from typing import TYPE_CHECKING, Final
+from dataclasses import MISSING, dataclass, fields
+from typing import Any, Final
 
-from instrument_passes.analyses.transactions import Role
+from instrument_passes.attributes import BITS, SpanAttributes
 from instrument_passes.ir import Module, Op
 from instrument_passes.ir.signature import with_element
-from instrument_passes.ir.tokens import quote
-
-if TYPE_CHECKING:
-    from instrument_passes.analyses.loop_stages import Stage
+from instrument_passes.ir.tokens import quote, unquote
 
 __all__ = [
     "BEGIN",
+    "BUFFER",
     "END",
     "PAYLOAD",
     "PROBED",
-    "RESERVED",
     "VALUES",
     "SpanIds",
+    "attributes_of",
     "begin",
     "end",
-    "integer",
     "is_record",
     "payload",
     "record_id",
@@ -52,15 +47,8 @@ BEGIN: Final = "profscope.begin"
 END: Final = "profscope.end"
 PAYLOAD: Final = "profscope.payload"
 VALUES: Final = "profscope.values"
+BUFFER: Final = "profscope.buffer"  # the memory; `allocate-buffer` spells it as a Triton version needs it
 PROBED: Final = ("nans", "infs", "min", "max")
-# Columns that the table of spans has anyway.
-RESERVED: Final = frozenset(
-    (
-        "kernel", "launch", "cta", "sm", "warp", "scope", "kind", "file", "line", "iteration", "depth",
-        "parent", "start_cycle", "duration_cycles", "start_ns", "duration_ns", "wait", "stage",
-        "for_iteration",
-    )
-)  # fmt: skip
 
 
 def is_record(op: Op) -> bool:
@@ -69,13 +57,16 @@ def is_record(op: Op) -> bool:
 
 
 def record_id(op: Op) -> int:
-    """The id attribute of a record op."""
-    return integer(op, "id")
+    """The id attribute of a record op. Raises IRError if it has none."""
+    return _integer(op, "id")
 
 
-def integer(op: Op, name: str) -> int:
-    """An integer attribute of a record op, 0 if it is left out."""
-    return int(op.attributes.get(name, "0").split(":")[0])
+def _integer(op: Op, name: str) -> int:
+    """An integer attribute, such as `3 : i32`."""
+    text = op.attributes.get(name, "").partition(":")[0].strip()
+    if not text.removeprefix("-").isdecimal():
+        raise op.error(f"expected an integer for attribute {name!r}")
+    return int(text)
 
 
 @dataclass
@@ -93,29 +84,41 @@ class SpanIds:
         return self.next - 1
 
 
-def begin(
-    span: int,
-    kind: str,
-    name: str,
-    op: str,
-    moved_bytes: int = 0,
-    flops: int = 0,
-    role: Role | None = None,
-    predicate: str = "",
-    stage: Stage | None = None,
-) -> str:
-    """Text of a begin record; with a `predicate`, of a span that only is where that i1 is true."""
-    text = f'id = {span} : i32, kind = "{kind}", name = {quote(name)}, op = "{op}"'
-    if moved_bytes:
-        text += f", bytes = {moved_bytes} : i64"
-    if flops:
-        text += f", flops = {flops} : i64"
-    if role is not None:
-        text += f', part = "{role.part}", channel = {role.channel} : i32, pending = {role.pending} : i32'
-    if stage is not None:
-        text += f', stage = "{stage.part}", loop = {stage.loop} : i32, ahead = {stage.ahead} : i32'
-        text += f", peeled = {stage.peeled} : i32" if stage.peeled else ""
+def begin(span: int, kind: str, name: str, op: str, predicate: str = "", **more: Any) -> str:
+    """Text of a begin record; with a `predicate`, of a span that only is where that i1 is true.
+
+    more: further attributes of `SpanAttributes`, by name.
+    """
+    attributes = SpanAttributes(kind=kind, name=name, op=op, **more)
+    text = ", ".join([f"id = {span} : i32", *_printed(attributes)])
     return f'"{BEGIN}"({predicate}) {{{text}}} : ({"i1" if predicate else ""}) -> ()'
+
+
+def _printed(attributes: SpanAttributes) -> list[str]:
+    texts = []
+    for field in fields(attributes):
+        value = getattr(attributes, field.name)
+        if value != field.default:
+            text = quote(value) if isinstance(value, str) else f"{value} : i{field.metadata.get(BITS, 32)}"
+            texts.append(f"{field.name} = {text}")
+    return texts
+
+
+def attributes_of(record: Op) -> SpanAttributes:
+    """What a begin record says of its span. Raises IRError if an attribute is missing or malformed."""
+    values: dict[str, Any] = {}
+    for field in fields(SpanAttributes):
+        text = record.attributes.get(field.name)
+        if text is None:
+            if field.default is MISSING:
+                raise record.error(f"a begin record needs the attribute {field.name!r}")
+        elif field.type in ("str", str):
+            if not text.startswith('"'):
+                raise record.error(f"expected a string for attribute {field.name!r}")
+            values[field.name] = unquote(text)
+        else:
+            values[field.name] = _integer(record, field.name)
+    return SpanAttributes(**values)
 
 
 def end(span: int, value: str = "", kind: str = "") -> str:

@@ -1,18 +1,34 @@
 """What goes wrong in a TTGIR module or in a pass over it.
 
-InstrumentError
-├── IRError        text that is not TTGIR, or an edit that the op at hand does not allow
-│   └── PassError  a pass cannot do its work on this module; the message names the pass and the op
-├── PipelineError  a pipeline names an unknown pass or option, or cannot be read
-└── ManifestError  a manifest is not one, or of another version
+The tree of all errors is drawn in `profscope.errors`; its root is here, in the lowest package, so that
+`except profscope.ProfscopeError` catches these, too.
 """
 
 from __future__ import annotations
 
-__all__ = ["IRError", "InstrumentError", "ManifestError", "PassError", "PipelineError"]
+from typing import ClassVar
+
+__all__ = [
+    "IRError",
+    "InstrumentError",
+    "ManifestError",
+    "PassError",
+    "PipelineError",
+    "ProfscopeError",
+    "ToolchainError",
+]
 
 
-class InstrumentError(Exception):
+class ProfscopeError(Exception):
+    """Base of every error that profscope raises on purpose.
+
+    exit_code: what a command-line tool ends with because of it, 1 for a failure, 2 for wrong usage.
+    """
+
+    exit_code: ClassVar[int] = 1
+
+
+class InstrumentError(ProfscopeError):
     """Base of every error raised by instrument_passes."""
 
 
@@ -34,6 +50,12 @@ class PassError(IRError):
 class PipelineError(InstrumentError, ValueError):
     """A pipeline names an unknown pass or option, or cannot be read."""
 
+    exit_code = 2
+
 
 class ManifestError(InstrumentError, ValueError):
     """A manifest is not one, or of another version."""
+
+
+class ToolchainError(InstrumentError):
+    """Triton, or a tool it ships, is missing or too old for what was asked."""

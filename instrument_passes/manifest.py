@@ -8,18 +8,21 @@ from __future__ import annotations
 
 import hashlib
 import json
-from dataclasses import dataclass, field, fields, is_dataclass
+from dataclasses import dataclass, field, fields, is_dataclass, replace
 from functools import cached_property
 from typing import Any, Final
 
+from instrument_passes.attributes import SpanAttributes
 from instrument_passes.errors import ManifestError
 from instrument_passes.records import CTA_HEADER, SECTOR, VECTOR, WORD, align
 from instrument_passes.selection import TAGS, Selection
 
-__all__ = ["ATTRIBUTE", "SCHEMA", "Column", "Frame", "Manifest", "Section", "Span", "layout"]
+__all__ = ["ATTRIBUTE", "READABLE", "SCHEMA", "Column", "Frame", "Manifest", "Section", "Span", "layout"]
 
 ATTRIBUTE: Final = "profscope.manifest"
-SCHEMA: Final = 3  # of the manifest and of the record format
+SCHEMA: Final = 4  # of the manifest and of the record format
+# The digests of programs of schema 3 depend on the names of files.
+READABLE: Final = (3, SCHEMA)
 
 
 @dataclass(frozen=True, slots=True)
@@ -64,41 +67,28 @@ class Frame:
         return 1 << ring_log2 if self.is_ring else self.capacity
 
 
-@dataclass(frozen=True, slots=True)
-class Span:
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Span(SpanAttributes):
     """A site: something that is shown as one span each time it runs. Ids are in program order (pre-order).
 
     begin and ends are columns of the span's frame; of several ends (one per return) the one that ran
     counts. No ends: the span lasts until the next row begins, or its loop ends (an iteration).
-    parent is the id of the enclosing span, -1 for a root. bytes and flops: what one CTA moves and computes
-    each time, known from the types of the op; 0 where there is nothing to tell (see `metrics.py`). payloads
-    are columns of the frame that hold values; they are written whenever the span is. part, channel and
-    pending: what the op is to asynchronous work (see `transactions.Role`), "" if nothing. ran: column that is
-    zero where the op was switched off, so that there is no span; -1 if it always runs. stage, loop, ahead and
-    peeled: what the op is to a pipelined loop (see `stages.Stage`), "" if nothing.
+    parent is the id of the enclosing span, -1 for a root. file, line and call_path: where it stands in the
+    source (see `places.Place`). payloads are columns of the frame that hold values; they are written whenever
+    the span is. ran: column that is zero where the op was switched off, so that there is no span; -1 if it
+    always runs.
     """
 
     id: int
     parent: int
     frame: int
-    kind: str
-    name: str
-    op: str
     file: str
     line: int
     begin: int
     ends: tuple[int, ...] = ()
-    bytes: int = 0
-    flops: int = 0
     payloads: tuple[int, ...] = ()
-    part: str = ""
-    channel: int = 0
-    pending: int = 0
     ran: int = -1
-    stage: str = ""
-    loop: int = -1
-    ahead: int = 0
-    peeled: int = 0
+    call_path: str = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -137,8 +127,20 @@ class Manifest:
 
     @cached_property
     def digest(self) -> int:
-        """32-bit identity, stored in a launch's buffer by the program this manifest describes."""
-        return int.from_bytes(hashlib.sha256(self.to_json().encode()).digest()[:4], "little")
+        """32-bit identity, stored in a launch's buffer by the program this manifest describes.
+
+        Names of files are no part of it: Triton takes two copies of a function for one, and may launch the
+        binary of either.
+        """
+        text = (self if self.schema == 3 else self._without_files()).to_json()
+        return int.from_bytes(hashlib.sha256(text.encode()).digest()[:4], "little")
+
+    def _without_files(self) -> Manifest:
+        sections = tuple(
+            replace(section, spans=tuple(replace(span, file="", call_path="") for span in section.spans))
+            for section in self.sections
+        )
+        return replace(self, sections=sections, notes=(), failure="")
 
     @cached_property
     def tag(self) -> int:
@@ -179,9 +181,10 @@ class Manifest:
             schema = data["schema"]
         except (json.JSONDecodeError, TypeError, KeyError) as error:
             raise ManifestError(f"not a profscope manifest: {text[:60]!r}") from error
-        if schema != SCHEMA:
+        if schema not in READABLE:
+            known = " or ".join(map(str, READABLE))
             raise ManifestError(
-                f"manifest schema {schema} is not {SCHEMA}: written by another profscope version"
+                f"manifest schema {schema} is not {known}: written by another profscope version"
             )
         data["sections"] = tuple(_section(section) for section in data["sections"])
         data["notes"] = tuple(data.get("notes", ()))

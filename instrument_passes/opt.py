@@ -13,15 +13,16 @@ import re
 import sys
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Any, Final
+from typing import Final
 
 from instrument_passes.analyses.coverage import coverage, render
+from instrument_passes.command import run
 from instrument_passes.cost import cost
 from instrument_passes.cost import render as render_cost
 from instrument_passes.diagnostics import expected_errors, mismatches
-from instrument_passes.errors import InstrumentError, IRError, PipelineError
+from instrument_passes.errors import IRError
 from instrument_passes.ir import Module, parse
-from instrument_passes.passes import Pass, PassContext, passes, signature
+from instrument_passes.passes import Pass, PassContext, passes, signature, spelled, summary
 from instrument_passes.pipeline import LEVELS, parse_pipeline, run_pipeline
 from instrument_passes.plugins import load_installed
 from instrument_passes.toolchain import verify
@@ -33,17 +34,14 @@ _SPLIT: Final = re.compile(r"^(// -----[ \t]*\r?\n)", re.MULTILINE)
 
 def main(argv: Sequence[str] | None = None) -> int:
     """Run the command line; returns the exit code, errors are one line each on stderr."""
-    arguments = _parser().parse_args(argv)
-    try:
-        if arguments.list:
-            load_installed()
-            return _emit(_listing(), "-")
-        return _transform(arguments, parse_pipeline(arguments.passes))
-    except BrokenPipeError:
-        return 1  # whoever read our output has gone
-    except (InstrumentError, OSError) as error:
-        _complain(error)
-        return 2 if isinstance(error, PipelineError) else 1
+    return run("profscope-opt", lambda: _main(_parser().parse_args(argv)))
+
+
+def _main(arguments: argparse.Namespace) -> int:
+    if arguments.list:
+        load_installed()
+        return _emit(_listing(), "-")
+    return _transform(arguments, parse_pipeline(arguments.passes))
 
 
 def _parser() -> argparse.ArgumentParser:
@@ -121,23 +119,10 @@ def _installed_triton(default: tuple[int, int]) -> str:
 def _listing() -> str:
     lines = []
     for name, cls in passes().items():
-        lines.append(f"{name}: {_summary(cls)}")
-        lines += [f"    {option}={_shown(default)}" for option, (_, default) in signature(cls).items()]
+        does = "".join(summary(cls)[:1]).rstrip(".")
+        lines.append(f"{name}: {does[:1].lower()}{does[1:]}" if does else name)
+        lines += [f"    {option}={spelled(default)}" for option, (_, default) in signature(cls).items()]
     return "\n".join(lines) + "\n"
-
-
-def _summary(cls: type[Pass]) -> str:
-    """What the first line of a pass's file says of it, or else its docstring."""
-    text = sys.modules[cls.__module__].__doc__ or ""
-    named, colon, rest = text.partition("\n\n")[0].partition(": ")
-    found = rest if colon and named == cls.name else (cls.__doc__ or "").partition("\n\n")[0]
-    return " ".join(found.split()).rstrip(".")
-
-
-def _shown(value: Any) -> str:
-    if isinstance(value, tuple):
-        return ";".join(value)
-    return str(value).lower() if isinstance(value, bool) else str(value)
 
 
 def _transform(arguments: argparse.Namespace, pipeline: list[Pass]) -> int:

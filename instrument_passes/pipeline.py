@@ -6,10 +6,9 @@ import re
 from collections.abc import Callable, Sequence
 from typing import Any, Final
 
-import instrument_passes.passes as _all_passes  # registers every pass
 from instrument_passes.errors import IRError, PassError, PipelineError
 from instrument_passes.ir import Module
-from instrument_passes.passes.base import Pass, PassContext, signature
+from instrument_passes.passes.base import Pass, PassContext, passes, signature
 from instrument_passes.plugins import load_file, load_installed
 
 __all__ = ["LEVELS", "LOWERING", "parse_pipeline", "run_pipeline"]
@@ -28,7 +27,7 @@ _ITEM: Final = re.compile(r"\s*(?:([^{},]+\.py):)?([A-Za-z][\w-]*)\s*(?:\{([^{}]
 
 def parse_pipeline(text: str) -> list[Pass]:
     """The passes that `text` names, in order. Raises PipelineError naming what is unknown or malformed."""
-    found: list[Pass] = []
+    passes: list[Pass] = []
     at = 0
     while text[at:].strip():
         match = _ITEM.match(text, at)
@@ -36,11 +35,11 @@ def parse_pipeline(text: str) -> list[Pass]:
             raise PipelineError(
                 f"cannot read the pipeline at {text[at:]!r}; expected pass-name or pass-name{{option=value}}"
             )
-        found.append(_make(match[1] or "", match[2], match[3] or ""))
+        passes.append(_make(match[1] or "", match[2], match[3] or ""))
         at = match.end()
         if match[4] == "," and not text[at:].strip():
             raise PipelineError(f"the pipeline {text!r} ends with a comma")
-    return found
+    return passes
 
 
 def run_pipeline(
@@ -70,11 +69,13 @@ def run_pipeline(
 
 
 def _make(file: str, name: str, options: str) -> Pass:
+    known = passes()
     if file:
         load_file(file)
-    elif name not in _all_passes.passes():
+        known = passes()
+    elif name not in known:
         load_installed()
-    known = _all_passes.passes()
+        known = passes()
     if name not in known:
         raise PipelineError(f"unknown pass {name!r}; known passes: {', '.join(known)}")
     cls = known[name]

@@ -27,10 +27,11 @@ All words are little endian.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-from typing import ClassVar, Final
+from typing import Final
 
 import numpy as np
+
+from instrument_passes.launch_bits import BASE_ALIGNMENT, MAX_RING_LOG2, MIN_RING_LOG2, VECTOR, LaunchBits
 
 __all__ = [
     "BASE_ALIGNMENT",
@@ -50,13 +51,10 @@ __all__ = [
     "cta_header_offset",
 ]
 
-VECTOR: Final = 16  # bytes of the widest store
 SECTOR: Final = 32  # bytes in which a GPU's memory is written; CTA areas are multiples of it
 WORD: Final = np.dtype("<u4")
-MAX_RING_LOG2: Final = 20
 MAX_AREA_BYTES: Final = 1 << 31  # of a CTA: kernels work its size out in 32 bits
 MAX_CTAS: Final = 1 << 31  # of a launch: linear ids go through signed 32-bit integers
-MIN_RING_LOG2: Final = 4  # so that a ring of rows of any width is a multiple of VECTOR
 
 # Written by one thread of the CTA with the first area, in one vector store. As long as two sectors, which a
 # GPU's memory takes at a time, so that areas of as many bytes lie in them evenly.
@@ -83,37 +81,6 @@ CTA_HEADER: Final = np.dtype(
     ]
 )
 PLACE_RANK_SHIFT: Final = 12  # a cluster has at most 16 CTAs
-
-
-@dataclass(frozen=True, slots=True)
-class LaunchBits:
-    """What the low bits of a buffer's address tell the kernel.
-
-    stride_log2: every 2^stride_log2-th CTA records, or as `Selection` says. ring_log2: rings have 2^ring_log2
-    rows; what is encoded is how much that is above MIN_RING_LOG2, modulo 32. ENABLE is as many bits as a
-    thread's number in its warp has, so that the kernel tests both at once.
-    """
-
-    stride_log2: int = 0
-    ring_log2: int = MIN_RING_LOG2
-
-    ENABLE: ClassVar[int] = 31
-    STRIDE_SHIFT: ClassVar[int] = 5
-    RING_SHIFT: ClassVar[int] = 10
-    MASK: ClassVar[int] = 31  # of either field
-
-    def encode(self) -> int:
-        ring = self.ring_log2 - MIN_RING_LOG2 & self.MASK
-        return self.ENABLE | self.stride_log2 << self.STRIDE_SHIFT | ring << self.RING_SHIFT
-
-    @staticmethod
-    def decode(bits: int) -> LaunchBits:
-        cls = LaunchBits
-        ring = bits >> cls.RING_SHIFT & cls.MASK
-        return cls(bits >> cls.STRIDE_SHIFT & cls.MASK, MIN_RING_LOG2 + ring & cls.MASK)
-
-
-BASE_ALIGNMENT: Final = 1 << (LaunchBits.RING_SHIFT + LaunchBits.MASK.bit_length())
 
 
 def align(size: int, to: int) -> int:

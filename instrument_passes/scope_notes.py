@@ -108,5 +108,5 @@ def add_notes(module: Module, notes: list[str]) -> None:
 
 def _read(module: Module, name: str) -> list[Any]:
     text = module.attr(name)
-    found: list[Any] = [] if text is None else json.loads(unquote(text))
-    return found
+    notes: list[Any] = [] if text is None else json.loads(unquote(text))
+    return notes

@@ -16,7 +16,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Final
 
-from instrument_passes.records import VECTOR, LaunchBits
+from instrument_passes.launch_bits import VECTOR, LaunchBits
 
 __all__ = ["MAX_LISTED", "TAGS", "Selection"]
 

@@ -14,21 +14,25 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Final
 
-from instrument_passes.errors import InstrumentError, IRError
+from instrument_passes.errors import IRError, ToolchainError
 from instrument_passes.ir import Module, parse
-from instrument_passes.passes.lower_records import unquote
+from instrument_passes.ir.tokens import unquote
 
-__all__ = ["Binary", "ToolchainError", "build", "scratch_lowering", "triton_version", "verify"]
+__all__ = [
+    "Binary",
+    "ToolchainError",
+    "build",
+    "rejection",
+    "scratch_lowering",
+    "triton_version",
+    "verify",
+]
 
 _DIAGNOSTIC: Final = re.compile(r'module\.ttgir"?:(\d+):\d+\)?: error: (.*)')
 _USAGE: Final = re.compile(r"\b([A-Z]+):(\d+)")
 _AMD_USAGE: Final = re.compile(r"^ +\.(vgpr_count|private_segment_fixed_size): +(\d+)", re.MULTILINE)
 _AMD_CODE: Final = re.compile(r"^\t([a-z].*?)(?:\s*;.*)?$", re.MULTILINE)
 _SASS: Final = re.compile(r"/\*[0-9a-f]{4,}\*/\s+(.*?)\s*;")
-
-
-class ToolchainError(InstrumentError):
-    """Triton, or a tool it ships, is missing or too old for what was asked."""
 
 
 @dataclass(frozen=True)
@@ -147,24 +151,39 @@ def verify(text: str, file: str) -> None:
     """
     module = parse(text, file)
     context = _context(unquote(module.attr("ttg.target") or '""'))
-    if _rejection(text, context) is None:
-        return
-    # Without its location an op that is wrong is reported at its line in the text, not in the source.
-    for op in module.walk():
-        if op.loc_text:
-            last = len(op.parts) - 1
-            op.set_part(last, str(op.parts[last]).removesuffix(op.loc_text))
-    stripped = str(module)
-    said = _rejection(stripped, context) or "no diagnostic"
-    match = _DIAGNOSTIC.search(said)
+    if _said_against(text, context) is not None:
+        raise rejection(text, file, context)
+
+
+def rejection(text: str, file: str, context: Any) -> IRError:
+    """Why Triton does not accept a module: its own diagnostic, with the op that it is about.
+
+    context: an MLIR context that has the module's dialects loaded.
+    """
+    bare = _without_locations(text, file)
+    said = _said_against(bare, context)
+    if said is None:  # so it is a location that is wrong
+        bare, said = text, _said_against(text, context)
+    match = _DIAGNOSTIC.search(said or "")
     if match is None:
-        raise IRError(f"Triton rejects the module: {said}", file)
+        return IRError(f"Triton rejects the module: {said or 'no diagnostic'}", file)
     line = int(match[1])
-    op_text = stripped.splitlines()[line - 1].strip()
-    raise IRError(f"Triton rejects the module: {match[2]}: {op_text[:200]}", file, line)
+    op = bare.splitlines()[line - 1].strip()
+    return IRError(f"Triton rejects the module: {match[2]}: {op[:200]}", file, line)
 
 
-def _rejection(text: str, context: Any) -> str | None:
+def _without_locations(text: str, file: str) -> str:
+    """An op with a location is reported at its line in the source, one without at its line in the text."""
+    try:
+        module = parse(text, file)
+    except IRError:
+        return text
+    for op in module.walk():
+        op.without_location()
+    return str(module)
+
+
+def _said_against(text: str, context: Any) -> str | None:
     """What Triton says against a module, None if it accepts it."""
     said = io.StringIO()
     with tempfile.TemporaryDirectory(prefix="profscope-") as folder:

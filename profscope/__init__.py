@@ -8,22 +8,63 @@ In short:
     prof.save("trace.json")      # opens in Perfetto and in profscope-view
 """
 
+from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
-from profscope.errors import ProfscopeError
-from profscope.sessions import Session, session
 from profscope.version import __version__
 
 if TYPE_CHECKING:
+    from profscope.errors import (
+        CompileError,
+        EmulatorError,
+        InstrumentError,
+        IRError,
+        ManifestError,
+        OptionError,
+        PassError,
+        PipelineError,
+        ProfscopeError,
+        RecordError,
+        SessionError,
+        ToolchainError,
+        TraceError,
+    )
     from profscope.profiles import Profile, load
+    from profscope.sessions import Session, session
 
-__all__ = ["Profile", "ProfscopeError", "Session", "__version__", "load", "session"]
+__all__ = [
+    "CompileError",
+    "EmulatorError",
+    "IRError",
+    "InstrumentError",
+    "ManifestError",
+    "OptionError",
+    "PassError",
+    "PipelineError",
+    "Profile",
+    "ProfscopeError",
+    "RecordError",
+    "Session",
+    "SessionError",
+    "ToolchainError",
+    "TraceError",
+    "__version__",
+    "load",
+    "session",
+]
+
+# Triton imports this package whenever it looks for backends, and a command's --help imports it, too: what a
+# name needs (pandas above all) is loaded when the name is first used.
+_HOMES = {"Profile": "profiles", "Session": "sessions", "load": "profiles", "session": "sessions"}
 
 
 def __getattr__(name: str) -> Any:
-    # Triton imports this package whenever it looks for backends; the tables' pandas can wait.
-    if name not in ("Profile", "load"):
+    if name not in __all__:
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-    from profscope import profiles as profile
+    value = getattr(import_module(f"profscope.{_HOMES.get(name, 'errors')}"), name)
+    globals()[name] = value
+    return value
 
-    return getattr(profile, name)
+
+def __dir__() -> list[str]:
+    return sorted({*globals(), *__all__})

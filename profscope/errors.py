@@ -1,33 +1,58 @@
-"""Everything profscope raises on purpose.
+"""Everything profscope raises on purpose; `profscope` exports all of it.
 
     ProfscopeError
-    ├── OptionError        an option to session() or a pass is wrong (also a ValueError)
-    ├── SessionError       sessions used in a way that cannot work (nested, wrong backend, closed)
-    ├── CompileError       a pass or the rewritten module failed: names the kernel, pass, op and line
-    ├── RecordError        a profile buffer is truncated, foreign, or of an unknown version
-    ├── TraceError         a file is not a trace that can be read
-    └── EmulatorError      the emulator met what it cannot or must not execute
+    ├── OptionError          an option to session() or a pass is wrong (also a ValueError)
+    ├── SessionError         sessions used in a way that cannot work (nested, wrong backend, closed)
+    ├── CompileError         a pass or the rewritten module failed: names the kernel, pass, op and line
+    ├── RecordError          a profile buffer is truncated, foreign, or of an unknown version
+    ├── TraceError           a file is not a trace that can be read
+    ├── EmulatorError        the emulator met what it cannot or must not execute
+    └── InstrumentError      what goes wrong in a TTGIR module or in a pass over it
+        ├── IRError          text that is not TTGIR, or an edit that the op at hand does not allow
+        │   └── PassError    a pass cannot do its work on this module: names the pass and the op
+        ├── PipelineError    a pipeline names an unknown pass or option, or cannot be read
+        ├── ManifestError    a manifest is not one, or of another version
+        └── ToolchainError   Triton, or a tool it ships, is missing or too old for what was asked
 
-Command-line tools turn any of them into one line on stderr and exit code 1; wrong usage exits with 2.
+An InstrumentError reaches whoever uses `instrument_passes` itself: a pass of your own, profscope-opt. A
+session turns it into an OptionError where its options are wrong, and into a CompileError or a note where a
+kernel cannot be instrumented.
+
+Command-line tools print any of them as one line on stderr and end with its `exit_code` (see
+`instrument_passes.command`): 2, wrong usage, for OptionError and PipelineError, 1 for all others.
 """
+
+from instrument_passes.errors import (
+    InstrumentError,
+    IRError,
+    ManifestError,
+    PassError,
+    PipelineError,
+    ProfscopeError,
+    ToolchainError,
+)
 
 __all__ = [
     "CompileError",
     "EmulatorError",
+    "IRError",
+    "InstrumentError",
+    "ManifestError",
     "OptionError",
+    "PassError",
+    "PipelineError",
     "ProfscopeError",
     "RecordError",
     "SessionError",
+    "ToolchainError",
     "TraceError",
 ]
 
 
-class ProfscopeError(Exception):
-    """Base of every error profscope raises on purpose."""
-
-
 class OptionError(ProfscopeError, ValueError):
     """An option is unknown, of the wrong type or out of range; the message names it and what it takes."""
+
+    exit_code = 2
 
 
 class SessionError(ProfscopeError, RuntimeError):

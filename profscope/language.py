@@ -19,8 +19,8 @@ from typing import Any, Final
 
 import triton.language as tl
 
-from instrument_passes.dialect import RESERVED
 from instrument_passes.scope_notes import marker_text
+from instrument_passes.span_columns import RESERVED
 
 __all__ = ["enter_scope", "exit_scope", "mark", "payload", "scope"]
 

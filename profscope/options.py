@@ -6,17 +6,18 @@ import functools
 import hashlib
 import re
 import sys
+import textwrap
 from collections.abc import Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field, fields, replace
 from pathlib import Path
-from typing import Final
+from typing import Any, Final
 
 import instrument_passes
 from instrument_passes.errors import InstrumentError
+from instrument_passes.launch_bits import LaunchBits
 from instrument_passes.passes.base import Pass
 from instrument_passes.passes.op_spans import OpSpans
 from instrument_passes.pipeline import LEVELS, LOWERING, parse_pipeline
-from instrument_passes.records import LaunchBits
 from instrument_passes.selection import MAX_LISTED
 from profscope.errors import OptionError
 
@@ -31,43 +32,113 @@ _FOREVER_S: Final = 1e9  # threads cannot wait for much longer than that
 FIRST_WAVE: Final = "first wave"
 
 
-@dataclass(frozen=True)
-class Options:
-    """Options of one session.
+def _option(default: Any, says: str, example: str) -> Any:
+    """A field of Options. says: what it does, with its unit; example: how to write it."""
+    return field(default=default, metadata={"says": says, "example": example})
 
-    kernels: regular expression that a kernel's name must match somewhere (`re.search`) to be instrumented.
-    instrument: "light", "default", "heavy", or a sequence of passes, each as `profscope-opt -p` takes it.
-    buffer: records (clock reads) that one warp's rings hold at most; loops with more keep their newest
-    iterations. None: rings as long as the kernel's first launch shows to be needed.
-    ctas: record every so-manieth CTA, rounded up to a power of two; or those with the linear ids of a list;
-    or FIRST_WAVE, those that start before any CTA on their SM has ended. Memory may demand fewer.
-    sms: record the CTAs that run on this SM, or on these; None: on all.
-    warps: record every so-manieth warp of a CTA, or those of a list.
-    memory: MiB of device memory for profile buffers.
-    spool: folder for a file to which launches are written as they drain; None: they stay in memory.
-    limit_s: seconds after which the session records nothing any more.
-    backend: "gpu", "emulator", or "auto" (the GPU where there is one, else the emulator).
-    measure: what spans on loads end with, their "issue" or, with "latency", the arrival of their data.
-    every: record one launch of a kernel in so many, the first one first; the others run the bare binary.
-    trials: also record one launch of every configuration that an autotuner tries.
+
+@dataclass(frozen=True, kw_only=True)
+class Options:
+    """Options of one session: what `profscope.session` takes.
 
     Raises OptionError naming the option, the value and what it takes.
     """
 
-    kernels: str = ""
-    instrument: str | Sequence[str] = "default"
-    buffer: int | None = None
-    backend: str = "auto"
-    ctas: int | str | Sequence[int] = 1
-    memory: int = 256
-    measure: str = "issue"
-    spool: str | Path | None = None
-    limit_s: float | None = None
-    sms: int | Sequence[int] | None = None
-    warps: int | Sequence[int] = 1
-    every: int = 1
-    trials: bool = False
+    kernels: str = _option(
+        "",
+        "Regular expression; only kernels whose name it matches somewhere are instrumented (all by default)",
+        "kernels='attention|matmul'",
+    )
+    instrument: str | Sequence[str] = _option(
+        "default",
+        "What is recorded: 'light' (kernel, loops and the scopes of profscope.language), 'default' (also "
+        "loads, stores, atomics, waits, MMAs and calls), 'heavy' (also every iteration and every other op), "
+        "or a list of passes with their options, as `profscope-opt --list` shows them",
+        "instrument=['kernel-span', 'op-spans{classes=load;wait}']",
+    )
+    measure: str = _option(
+        "issue",
+        "Where spans on loads, atomics and shared-memory reads end: at their 'issue', or, with 'latency', "
+        "when their data has arrived. Loads then no longer overlap: that measures memory, not the kernel",
+        "measure='latency'",
+    )
+    buffer: int | None = _option(
+        None,
+        "Records that one warp's rings hold at most; a loop with more keeps its newest iterations, and the "
+        "profile says how many it dropped. By default the rings fit the kernel: its first launch shows what "
+        "it needs, and the second waits for that once",
+        "buffer=4096",
+    )
+    ctas: int | str | Sequence[int] = _option(
+        1,
+        "Which CTAs record: every n-th (n is rounded up to a power of two), those with the linear ids of a "
+        "list, or 'first wave', those that start before any CTA on their SM has ended",
+        "ctas=64",
+    )
+    sms: int | Sequence[int] | None = _option(
+        None, "Record only the CTAs that run on this SM, or on these", "sms=[0, 1]"
+    )
+    warps: int | Sequence[int] = _option(
+        1, "Which warps of a CTA record: every n-th, or those of a list", "warps=[0, 4]"
+    )
+    every: int = _option(
+        1,
+        "Record one launch of a kernel in so many, the first one first; the others run the bare binary, so "
+        "that a session can stay open around a training job",
+        "every=100",
+    )
+    trials: bool = _option(
+        False,
+        "Also record one launch of each configuration that an autotuner tries; what the autotuner times is "
+        "the bare binary in either case",
+        "trials=True",
+    )
+    memory: int = _option(
+        256,
+        "MiB of device memory for profile buffers; a grid that needs more is recorded in part, at regular "
+        "distances, and the profile says so",
+        "memory=1024",
+    )
+    spool: str | Path | None = _option(  # noqa: RUF009  as the others
+        None,
+        "A folder; launches are written to a file in it as they drain, and leave memory. The file can be "
+        "loaded with profscope.load while it grows, and after its process was killed",
+        "spool='profiles'",
+    )
+    limit_s: float | None = _option(
+        None, "Seconds after which nothing is recorded any more; launches run on", "limit_s=60"
+    )
+    sources: bool = _option(
+        True,
+        "Keep the texts of kernels, and of the functions they call, in the profile, so that views need no "
+        "file on disk and cannot show another version; False leaves them out",
+        "sources=False",
+    )
+    backend: str = _option(
+        "auto",
+        "'gpu', 'emulator', or 'auto': the GPU where there is one, else the emulator",
+        "backend='emulator'",
+    )
     pipeline: tuple[Pass, ...] = field(init=False, repr=False, compare=False)
+
+    @classmethod
+    def document(cls) -> str:
+        """One paragraph for each option: type, default, what it does, an example."""
+        lines = []
+        for each in fields(cls):
+            if each.init:
+                says = f"{each.metadata['says']}. Example: {each.metadata['example']}"
+                lines.append(f"{each.name}: {each.type} = {each.default!r}")
+                lines += textwrap.wrap(says, 106, initial_indent="    ", subsequent_indent="    ")
+        return "\n".join(lines)
+
+    def described(self) -> dict[str, Any]:
+        """The options as a profile's metadata have them: JSON-able, without the place of the spool."""
+        return {
+            each.name: _plain(getattr(self, each.name))
+            for each in fields(self)
+            if each.init and each.name != "spool"
+        }
 
     def __post_init__(self) -> None:
         try:
@@ -77,8 +148,9 @@ class Options:
         if self.buffer is not None:
             _check_int("buffer", self.buffer, 1, _MAX_BUFFER, "a number of records per warp")
         _check_int("every", self.every, 1, 1 << 31, "a number of launches")
-        if not isinstance(self.trials, bool):
-            raise OptionError(f"trials={self.trials!r} must be True or False")
+        for name in ("trials", "sources"):
+            if not isinstance(getattr(self, name), bool):
+                raise OptionError(f"{name}={getattr(self, name)!r} must be True or False")
         _check_int("memory", self.memory, 1, 1 << 20, "a number of MiB")
         if self.backend not in _BACKENDS:
             raise OptionError(f"backend={self.backend!r} is not one of {', '.join(_BACKENDS)}")
@@ -161,6 +233,11 @@ class Options:
     def matches(self, kernel: str) -> bool:
         """Whether a kernel of this name is to be instrumented."""
         return re.search(self.kernels, kernel) is not None
+
+
+def _plain(value: Any) -> Any:
+    """An option as JSON has it: sequences but text as lists."""
+    return list(value) if isinstance(value, Sequence) and not isinstance(value, str) else value
 
 
 def _check_int(name: str, value: object, low: int, high: int, what: str) -> None:

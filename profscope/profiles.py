@@ -1,64 +1,36 @@
 """The profile: plain tables, the hinge between recording a kernel and looking at it."""
 
-from dataclasses import dataclass, field
+from __future__ import annotations
+
+import abc
+import importlib
+import pkgutil
+from functools import cache
 from pathlib import Path
-from typing import Any
+from types import MethodType
+from typing import TYPE_CHECKING, Any
 
-import pandas as pd
+from profscope.schema import Tables
 
-from profscope.analysis.checks import problems
-from profscope.analysis.recorded import not_samples
-from profscope.analysis.summary import summarise, with_launches
-from profscope.analysis.values import first_nan
-from profscope.analysis.waits import transaction_table
-from profscope.analysis.work import with_work
-from profscope.schema import launches_frame, spans_frame
+if TYPE_CHECKING:
+    import pandas as pd
 
-__all__ = ["Profile", "load"]
+__all__ = ["Profile", "Questions", "held", "load"]
 
 
-@dataclass(frozen=True, eq=False)
-class Profile:
-    """What a session collected, as plain data.
+class Questions(abc.ABC):
+    """What a profile and a session can both be asked.
 
-    df        one row per span, the columns of `profscope.schema.SPAN_DTYPES`, in order of launch, cta, warp
-    and time
-    launches  one row per launch, the columns of `profscope.schema.LAUNCH_DTYPES`
-    metadata  a JSON-able dict: tool, versions, device, options, notes to the user
+        prof.summary()
+
+    Every file of `profscope/analysis/` that has a public function of its own name is a question: it is asked
+    with the tables, and answers with plain data. It is imported when it is first asked.
     """
 
-    df: pd.DataFrame = field(default_factory=spans_frame)
-    launches: pd.DataFrame = field(default_factory=launches_frame)
-    metadata: dict[str, Any] = field(default_factory=dict)
-
     @property
-    def emulated(self) -> bool:
-        """Whether the cycles come from the emulator's cost model; then no figure here is GPU time."""
-        return self.metadata.get("backend") == "emulator"
-
-    def summary(self) -> pd.DataFrame:
-        """One row per kernel and scope: counts, totals and percentiles in ns and cycles (see `summarise`);
-        bytes, flops and their rates (see `profscope.analysis.work.with_work`); launches recorded and seen.
-
-        The index of an emulated profile's summary is named "EMULATED", which shows wherever it is printed.
-        """
-        unscaled = not_samples(self.metadata)
-        table = with_work(summarise(self.df, self.launches, unscaled), self.launches, self.metadata)
-        table = with_launches(table, self.launches, self.metadata)
-        return table.rename_axis(index="EMULATED" if self.emulated else None)
-
-    def first_nan(self) -> "pd.Series[Any] | None":
-        """The span whose probed values were the first with a NaN (see `analysis.values`)."""
-        return first_nan(self.df)
-
-    def transactions(self) -> pd.DataFrame:
-        """One row per asynchronous operation that a recorded wait ended: when it was issued, how long it was
-        in flight, and how long its wait took (see `transaction_table`)."""
-        return transaction_table(self.df)
-
-    def validate(self) -> list[str]:
-        """What is wrong with the tables, one line each; empty for a sound profile."""
-        return problems(self.df, self.launches, self.metadata)
+    @abc.abstractmethod
+    def tables(self) -> Tables:
+        """The tables that are asked about."""
 
     def save(self, path: str | Path) -> None:
         """Write a trace from which `load` rebuilds this profile exactly, in the format that the suffix names.
@@ -67,23 +39,86 @@ class Profile:
         `.json.gz` are a Chrome trace, which other tools read, too. The file appears whole or not at all.
         Raises OptionError for another suffix, TraceError when it cannot be written.
         """
-        from profscope.traces.saving import (
-            save,
-        )  # the writer imports this module's neighbours, not the other way round
+        from profscope.traces.saving import save
 
-        save(self, path)
+        save(self.tables, path)
+
+    if TYPE_CHECKING:  # for type checkers, which do not look into folders
+
+        def summary(self) -> pd.DataFrame: ...
+        def transactions(self) -> pd.DataFrame: ...
+        def first_nan(self) -> pd.Series[Any] | None: ...
+        def validate(self) -> list[str]: ...
+
+    else:
+
+        def __getattr__(self, name: str) -> Any:
+            question = _question(name)
+            if question is None:
+                raise AttributeError(f"{type(self).__name__!r} object has no attribute {name!r}")
+            return MethodType(question, self.tables)
+
+    def __dir__(self) -> list[str]:
+        return sorted({*super().__dir__(), *_questions()})
+
+
+class Profile(Tables, Questions):
+    """What a session collected, as plain data: `df`, `launches` and `metadata` (see `Tables`), and what they
+    can be asked (see `Questions`)."""
+
+    @property
+    def tables(self) -> Tables:
+        return self
+
+    @staticmethod
+    def of(tables: Tables) -> Profile:
+        """The profile that has these tables."""
+        return Profile(tables.df, tables.launches, tables.metadata)
 
     def __repr__(self) -> str:
-        emulated = ", EMULATED" if self.emulated else ""
-        return f"<Profile: {len(self.df)} spans, {len(self.launches)} launches{emulated}>"
+        return f"<Profile: {held(self)}>"
 
 
-def load(path: str | Path) -> Profile:
+def held(tables: Tables) -> str:
+    """What a profile holds, in a few words: "2 kernels, 3 launches, 4,096 spans, 0 dropped records, gpu"."""
+    counts = (
+        (tables.launches["kernel"].nunique(), "kernel", "kernels"),
+        (len(tables.launches), "launch", "launches"),
+        (len(tables.df), "span", "spans"),
+        (int(tables.launches["dropped"].sum()), "dropped record", "dropped records"),
+    )
+    texts = [f"{count:,} {one if count == 1 else many}" for count, one, many in counts]
+    backend = "EMULATED" if tables.emulated else str(tables.metadata.get("backend") or "unknown backend")
+    return ", ".join([*texts, backend])
+
+
+def load(path: str | Path, *, verify: bool = True) -> Profile:
     """Read a trace: one saved by profscope, exactly, whatever its name; a Kineto or Proton Chrome trace as
     far as it goes; or what a session with `spool=` wrote: its file, or its folder if there is one file in it.
 
+    verify: refuse a trace saved by profscope whose data are no longer those that were saved, by the digest in
+    it. With False they are taken as they are, where they can be read at all.
+
     Raises TraceError, in one line saying what the file is, for anything else.
     """
-    from profscope.traces.loading import load as load_trace
+    from profscope.traces.loading import load as load_tables
 
-    return load_trace(path)
+    return Profile.of(load_tables(path, verify=verify))
+
+
+@cache
+def _questions() -> frozenset[str]:
+    """The names of all questions."""
+    from profscope import analysis
+
+    names = (module.name for module in pkgutil.iter_modules(analysis.__path__))
+    return frozenset(name for name in names if _question(name) is not None)
+
+
+@cache
+def _question(name: str) -> Any:
+    """The function that answers a question, None if there is no such question."""
+    module = f"profscope.analysis.{name}"
+    if name.startswith("_") or not name.isidentifier() or importlib.util.find_spec(module) is None:
+        return None
+    return vars(importlib.import_module(module)).get(name)

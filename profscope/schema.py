@@ -1,18 +1,21 @@
-"""The columns of a profile's two tables: their names, order and dtypes, defined once.
+"""The columns of a profile's two tables: their names, order and dtypes, each declared once.
 
 `df` has one row per span, ordered by launch, cta, warp, then pre-order in time; behind these columns it has
 one for each name of a payload, missing where a span carries none; ops of pipelined loops carry `stage` and
-`for_iteration` (see `instrument_passes.stages`). `launches` has one row per launch. Cycles
+`for_iteration` (see `instrument_passes.analyses.loop_stages`). `launches` has one row per launch. Cycles
 are SM clock64 values, nanoseconds are absolute globaltimer values (or Unix time for imported traces).
 `parent` is the row of the span around this one, that of an async span the row of the span that started it; -1
 at a root. `wait` is the row of the span whose return ended an async span, -1 where none is known.
 """
 
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
 import pandas as pd
+
+from instrument_passes.span_columns import SPAN_COLUMNS
 
 __all__ = [
     "KINDS",
@@ -20,32 +23,16 @@ __all__ = [
     "LAUNCH_DTYPES",
     "PAYLOAD_DTYPES",
     "SPAN_DTYPES",
+    "Tables",
     "launches_frame",
     "spans_frame",
 ]
 
-KINDS = ("kernel", "loop", "iteration", "op", "scope", "async", "mark")
-"""What a span can be. "async" may overlap its siblings and outlast its parent; "mark" has no duration."""
+KINDS = ("kernel", "loop", "iteration", "op", "scope", "async", "mark", "gap")
+"""What a span can be. "async" may overlap its siblings and outlast its parent; "mark" has no duration; "gap"
+is time of a warp that no record covers, since a ring overwrote the records."""
 
-SPAN_DTYPES = {
-    "kernel": "category",
-    "launch": "int32",
-    "cta": "int32",
-    "sm": "int32",
-    "warp": "int32",
-    "scope": "category",
-    "kind": "category",
-    "file": "category",
-    "line": "int32",
-    "iteration": "int32",
-    "depth": "int32",
-    "parent": "int64",
-    "wait": "int64",
-    "start_cycle": "int64",
-    "duration_cycles": "int64",
-    "start_ns": "int64",
-    "duration_ns": "int64",
-}
+SPAN_DTYPES = dict(SPAN_COLUMNS)
 
 PAYLOAD_DTYPES = ("Int32", "float64", "category")
 """Dtypes of payload columns, missing values allowed: i32 alone, all other numbers, and `stage`."""
@@ -53,6 +40,7 @@ PAYLOAD_DTYPES = ("Int32", "float64", "category")
 LAUNCH_DTYPES = {
     "launch": "int32",
     "kernel": "str",
+    "variant": "int32",
     "grid_x": "int32",
     "grid_y": "int32",
     "grid_z": "int32",
@@ -74,8 +62,8 @@ LAUNCH_DTYPES = {
     "replay": "int32",
 }
 
-LAUNCH_DEFAULTS = {"trial": False, "graph": -1, "replay": -1}
-"""Columns of a launch that a table may leave out, and what holds then: no trial and no CUDA graph."""
+LAUNCH_DEFAULTS = {"variant": 0, "trial": False, "graph": -1, "replay": -1}
+"""Columns of a launch that a table may leave out, and what holds then: one configuration, no trials."""
 
 
 def spans_frame(columns: Mapping[str, Any] | None = None) -> pd.DataFrame:
@@ -112,3 +100,22 @@ def _series(values: Sequence[Any] | pd.Series, dtype: str) -> pd.Series:
             return pd.Series(values)
         return pd.Series(values, dtype="str").astype("category")
     return pd.Series(values, dtype=dtype, copy=False)
+
+
+@dataclass(frozen=True, eq=False)
+class Tables:
+    """A profile as plain data: all that decoding and importing make, and all that analyses and files read.
+
+    df        one row per span, the columns of SPAN_DTYPES, in order of launch, cta, warp and time
+    launches  one row per launch, the columns of LAUNCH_DTYPES
+    metadata  a JSON-able dict: tool, versions, device, options, notes to the user
+    """
+
+    df: pd.DataFrame = field(default_factory=spans_frame)
+    launches: pd.DataFrame = field(default_factory=launches_frame)
+    metadata: dict[str, Any] = field(default_factory=dict)
+
+    @property
+    def emulated(self) -> bool:
+        """Whether the cycles come from the emulator's cost model; then no figure here is GPU time."""
+        return self.metadata.get("backend") == "emulator"

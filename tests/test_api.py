@@ -2,28 +2,57 @@
 
 from __future__ import annotations
 
+import re
 import subprocess
 import sys
+from pathlib import Path
 
 import pytest
 
+import instrument_passes
 import profscope
+import viewer
+from instrument_passes import errors as instrument_errors
 from profscope import errors
 
 
 def test_public_names() -> None:
-    expected = ["Profile", "ProfscopeError", "Session", "__version__", "load", "session"]
+    expected = sorted([*errors.__all__, "Profile", "Session", "__version__", "load", "session"])
     assert sorted(profscope.__all__) == expected
     for name in expected:
         assert getattr(profscope, name) is not None
 
 
 def test_every_error_is_a_profscope_error_and_stands_in_the_tree() -> None:
-    tree = errors.__doc__ or ""
-    for name in errors.__all__:
+    """The tree in the docstring names each error on the line of its base, one step further in."""
+    tree = (errors.__doc__ or "").partition("    ProfscopeError\n")[2].partition("\n\n")[0]
+    above = {0: "ProfscopeError"}
+    drawn = {"ProfscopeError"}
+    for line in tree.splitlines():
+        drawing, name = re.match(r"([ │├└─]+)(\w+)", line).groups()  # type: ignore[union-attr]
+        depth = len(drawing) // 4 - 1
         cls = getattr(errors, name)
-        assert issubclass(cls, errors.ProfscopeError)
-        assert name in tree
+        assert issubclass(cls, getattr(errors, above[depth - 1])), name
+        above[depth] = name
+        drawn.add(name)
+    assert drawn == set(errors.__all__)
+
+
+def test_the_errors_of_instrument_passes_are_in_the_tree() -> None:
+    assert set(instrument_errors.__all__) <= set(errors.__all__)
+    for name in instrument_errors.__all__:
+        assert getattr(profscope, name) is getattr(instrument_errors, name)
+
+
+def test_profscope_raises_no_error_that_it_does_not_export() -> None:
+    """Every exception class of the packages is in the tree, but for one that never leaves the emulator."""
+    defined = {
+        name
+        for package in (instrument_passes, profscope, viewer)
+        for file in Path(package.__path__[0]).rglob("*.py")
+        for name in re.findall(r"^class (\w+)\(\w*(?:Error|Exception)\b", file.read_text(), re.MULTILINE)
+    }
+    assert defined - {"MemoryViolationError"} == set(errors.__all__)
 
 
 _BLOCKED = """

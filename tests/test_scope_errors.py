@@ -18,7 +18,7 @@ from profscope.errors import CompileError
 from profscope.launching.hook import CompileHook
 from profscope.options import Options
 from tests.kernels.spec import Spec
-from tests.launching.test_hook import build, manifest
+from tests.support.builds import build, manifest
 
 
 @triton.jit

@@ -23,7 +23,7 @@ from triton import knobs
 import profscope
 import profscope.language as psl
 from instrument_passes.ir import parse
-from instrument_passes.ir.tokens import quote, unquote
+from instrument_passes.ir.tokens import quote
 from instrument_passes.manifest import Manifest
 from instrument_passes.scope_notes import Marker, marker_of, marker_text
 from profscope import emulator
@@ -32,8 +32,8 @@ from profscope.options import LEVELS, Options
 from profscope.recording.programs import manifest_in
 from tests.kernels import aot, scopes
 from tests.kernels.spec import CUDA80, CUDA90, CUDA100, Spec
-from tests.launching.test_hook import build, manifest
 from tests.support import processor
+from tests.support.builds import build, manifest
 
 SPECS = {spec.name: spec for spec in scopes.specs()}
 
@@ -306,9 +306,8 @@ def test_the_trace_has_them_too(profile: profscope.Profile, tmp_path: Path) -> N
     profile.save(path)
     loaded = profscope.load(path)
     pd.testing.assert_frame_equal(loaded.df, profile.df)
-    if processor.unavailable() is None and profile.metadata["options"]["instrument"] == "light":
-        with processor.Processor(path) as perfetto:
-            assert perfetto.errors() == []
+    with processor.Processor(path) as perfetto:
+        assert perfetto.errors() == []
 
 
 def test_more_than_256_names() -> None:
@@ -392,8 +391,3 @@ def test_markers_read_back(name: str) -> None:
     text = f"module {{\n  %0 = tt.elementwise_inline_asm {quote(asm)} {attributes} -> i1\n}}\n"
     (op,) = parse(text).body.ops
     assert marker_of(op) == Marker("enter", name)
-
-
-@given(st.text())
-def test_quoted_names_read_back(name: str) -> None:
-    assert unquote(quote(name)) == name

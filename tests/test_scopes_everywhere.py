@@ -11,8 +11,8 @@ import pytest
 
 import profscope
 from profscope import emulator
-from tests.gpu.run_kernels import same_bits
 from tests.kernels import attention, cases, control_flow, matmul
+from tests.support.sessions import same_bits
 
 CASES = {case.name: case for case in cases.cases("small")}
 MODULES = {

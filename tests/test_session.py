@@ -21,35 +21,12 @@ import triton.language as tl
 import profscope
 from profscope import emulator
 from profscope.errors import OptionError, SessionError, TraceError
-from tests.conftest import triton_globals
-from tests.gpu.run_kernels import same_bits
-from tests.kernels.add import add_kernel
-from tests.kernels.cases import cases
-from tests.kernels.control_flow import collatz_kernel
-from tests.passes.test_lowering import loop_in_branch_kernel
+from tests.kernels.loops import loop_in_branch_kernel
 from tests.support import processor
+from tests.support.sessions import CASES, assert_equal, launch_add, launch_collatz, same_bits, session
+from tests.support.triton_globals import triton_globals
 
 # ruff: noqa: N803
-
-CASES = {case.name: case for case in cases("small") if case.capability <= 80}
-
-
-def session(**options: Any) -> profscope.Session:
-    return profscope.session(backend="emulator", **options)
-
-
-def launch_add(n: int = 2500) -> torch.Tensor:
-    x = torch.arange(n, dtype=torch.float32)
-    out = torch.empty_like(x)
-    add_kernel[(triton.cdiv(n, 1024),)](x, x, out, n, BLOCK=1024)
-    return out
-
-
-def assert_equal(first: profscope.Profile, second: profscope.Profile) -> None:
-    pd.testing.assert_frame_equal(first.df, second.df)
-    pd.testing.assert_frame_equal(first.launches, second.launches)
-    assert first.metadata == second.metadata
-
 
 # Every kernel.
 
@@ -141,7 +118,6 @@ def test_every_loop_has_its_true_trip_count(name: str) -> None:
         assert found.tolist() == [trips(cta) for cta, _ in everyone]
 
 
-@pytest.mark.skipif(processor.unavailable() is not None, reason=str(processor.unavailable()))
 @each_case
 def test_perfetto_takes_the_trace(name: str, tmp_path: Path) -> None:
     profile = run(name, "heavy").profile
@@ -171,11 +147,6 @@ def collatz_steps(value: int) -> int:
     while value > 1:
         value, steps = (value // 2 if value % 2 == 0 else 3 * value + 1), steps + 1
     return steps
-
-
-def launch_collatz(count: int = 30) -> None:
-    x = torch.arange(1, count + 1, dtype=torch.int32)
-    collatz_kernel[(count,)](x, torch.zeros_like(x))
 
 
 def test_rings_fit_the_kernel_by_default() -> None:
@@ -218,13 +189,15 @@ def test_a_loop_that_a_branch_skips_keeps_its_iterations_apart() -> None:
 
 
 def call_tree(df: pd.DataFrame) -> set[tuple[Any, ...]]:
-    """By span: CTA, warp, and the names and iterations from the root down."""
+    """By recorded span: CTA, warp, and the names and iterations from the root down."""
     above: list[tuple[Any, ...]] = []
     for parent, scope, iteration in zip(df["parent"], df["scope"], df["iteration"], strict=True):
         above.append((*(above[parent] if parent >= 0 else ()), (scope, iteration)))
-    found = {(cta, warp, path) for cta, warp, path in zip(df["cta"], df["warp"], above, strict=True)}
-    assert len(found) == len(df)
-    return found
+    recorded = (df["kind"] != "gap").to_numpy()
+    paths = [path for path, is_span in zip(above, recorded, strict=True) if is_span]
+    spans = set(zip(df["cta"][recorded], df["warp"][recorded], paths, strict=True))
+    assert len(spans) == recorded.sum()
+    return spans
 
 
 def test_spans_in_noinline_functions_lie_below_each_call() -> None:
@@ -311,7 +284,7 @@ def test_a_kernel_loaded_before_is_profiled_again_and_runs_bare_between() -> Non
 
 
 _OTHER_PROCESS = """
-from tests.test_session import launch_add, session
+from tests.support.sessions import launch_add, session
 with session(kernels="add") as prof:
     launch_add()
 print(len(prof.df), prof.metadata["notes"])

@@ -6,8 +6,10 @@ from itertools import groupby
 from rich.cells import cell_len
 from rich.text import Text
 
+from viewer.cells import fit, pad
+from viewer.grid import heading
 from viewer.timeline import LegendEntry, Timeline
-from viewer.units import STEPS, duration_text, fit, pad, printable, share_text
+from viewer.units import STEPS, duration_text, printable, share_text
 
 __all__ = ["LABEL_WIDTH", "render_timeline"]
 
@@ -21,9 +23,10 @@ TICK_CELLS = 12
 def render_timeline(timeline: Timeline, width: int) -> list[Text]:
     """Lines of a timeline whose lanes have `width - LABEL_WIDTH` cells."""
     styles = _styles(timeline.legend)
-    lines = [_title(timeline), Text(" " * LABEL_WIDTH + _scale(timeline, width - LABEL_WIDTH), style="dim")]
+    lines = heading(printable(timeline.kernel), _title(timeline), width)
+    lines.append(Text(" " * LABEL_WIDTH + _scale(timeline, width - LABEL_WIDTH), style="dim"))
     for lane in timeline.lanes:
-        label = f"  {printable(lane.scope)}" if lane.scope else f"warp {lane.warp}"
+        label = f"  {_beside(lane.scope)}" if lane.scope else f"warp {lane.warp}"
         line = Text(pad(fit(label, LABEL_WIDTH - 1), LABEL_WIDTH), style="dim")
         for symbol, cells in groupby(lane.cells):
             line.append("".join(cells), style=styles.get(symbol, "default"))
@@ -31,13 +34,16 @@ def render_timeline(timeline: Timeline, width: int) -> list[Text]:
     return [*lines, *_legend(timeline.legend, styles, width)]
 
 
-def _title(timeline: Timeline) -> Text:
+def _beside(scope: str) -> str:
+    """The name of a lane below its warp's: of "async copy k in flight" what tells it from others."""
+    return printable(scope.removeprefix("async ").removesuffix(" in flight"))
+
+
+def _title(timeline: Timeline) -> list[str]:
     unit = "" if timeline.unit == "ns" else " cycles"
-    place = f"launch {timeline.launch}, CTA {timeline.cta} on SM {timeline.sm}"
-    title = f"{place}: {duration_text(timeline.duration, timeline.unit)}{unit}"
-    if timeline.candidates > 1:
-        title += f", the median of {timeline.candidates:,} CTAs"
-    return Text.assemble((printable(timeline.kernel), "bold"), "  ", (title, "dim"))
+    place = f"CTA {timeline.cta} on SM {timeline.sm}"
+    parts = [f"launch {timeline.launch}", f"{place}: {duration_text(timeline.duration, timeline.unit)}{unit}"]
+    return parts + ([f"the median of {timeline.candidates:,} CTAs"] if timeline.candidates > 1 else [])
 
 
 def _scale(timeline: Timeline, cells: int) -> str:
@@ -74,7 +80,8 @@ def _legend(legend: list[LegendEntry], styles: dict[str, str], width: int) -> li
     """Entries in columns, read down."""
     texts = []
     for entry in legend:
-        name = printable(entry.scope) + (f":{entry.line}" if entry.line else "")
+        is_named_by_line = not entry.line or entry.scope.endswith(f" L{entry.line}")
+        name = printable(entry.scope) + ("" if is_named_by_line else f":{entry.line}")
         own = " itself" if entry.kind in ("kernel", "loop", "iteration") else ""
         share = (
             "in flight"

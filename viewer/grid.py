@@ -1,4 +1,4 @@
-"""Lay rows of text out in columns: numbers are never cut, names and paths give way."""
+"""Lay rows of text out in columns: numbers are never cut, names and paths give way, columns are left out."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -7,30 +7,37 @@ from typing import Literal
 from rich.cells import cell_len
 from rich.text import Text
 
-from viewer.units import fit, fit_end, pad
+from viewer.cells import fit, fit_end, pad, wrap
 
-__all__ = ["Column", "grid"]
+__all__ = ["Column", "grid", "heading"]
+
+COMFORTABLE_WIDTH = 16
+"""Rather than cut names and paths below this, columns are left out."""
+
+LEAST_WIDTH = 10
+"""Names and paths are never cut below this; then lines grow beyond the width instead."""
 
 
 @dataclass(frozen=True)
 class Column:
     """A column's head, and what it holds: a "number" keeps its width, a "name" is cut at its end, a "path" at
-    its start."""
+    its start. Where lines are too short the column of the highest `spare` is left out first, of 0 never."""
 
     head: str
     holds: Literal["name", "path", "number"] = "number"
-
-
-LEAST_WIDTH = 10
-"""Names and paths are not cut below this; then lines grow beyond the width instead."""
+    spare: int = 0
 
 
 def grid(
     columns: Sequence[Column], rows: Sequence[Sequence[str]], styles: Sequence[str], width: int
 ) -> list[Text]:
     """Lines of a table with its head, in `width` cells when that is enough; `styles` has one per row."""
-    head = [column.head for column in columns]
-    widths = [max(cell_len(row[at]) for row in [head, *rows]) for at in range(len(columns))]
+    natural = [
+        max(cell_len(text) for text in (column.head, *(row[at] for row in rows)))
+        for at, column in enumerate(columns)
+    ]
+    shown = _shown(columns, natural, width)
+    columns, widths = [columns[at] for at in shown], [natural[at] for at in shown]
     # The widest column that can give way does, cell by cell.
     while sum(widths) + len(widths) - 1 > width:
         room = [size if column.holds != "number" else 0 for column, size in zip(columns, widths, strict=True)]
@@ -39,14 +46,44 @@ def grid(
             break
         widths[widest] -= 1
     gap = "  " if sum(widths) + 2 * (len(widths) - 1) <= width else " "
-    lines = []
-    for row, style in [(head, "dim"), *zip(rows, styles, strict=True)]:
-        cells = [_cell(text, column, size) for text, column, size in zip(row, columns, widths, strict=True)]
-        lines.append(Text(gap.join(cells).rstrip(), style=style))
+    lines = [Text(_line([column.head for column in columns], columns, widths, gap), style="dim")]
+    for row, style in zip(rows, styles, strict=True):
+        lines.append(Text(_line([row[at] for at in shown], columns, widths, gap), style=style))
     return lines
+
+
+def _shown(columns: Sequence[Column], natural: Sequence[int], width: int) -> list[int]:
+    """The columns that there is room for, by their numbers."""
+    shown = list(range(len(columns)))
+    while True:
+        least = [
+            natural[at] if columns[at].holds == "number" else min(natural[at], COMFORTABLE_WIDTH)
+            for at in shown
+        ]
+        first = max(shown, key=lambda at: columns[at].spare)
+        if sum(least) + len(least) - 1 <= width or not columns[first].spare:
+            return shown
+        shown.remove(first)
+
+
+def _line(cells: Sequence[str], columns: Sequence[Column], widths: Sequence[int], gap: str) -> str:
+    padded = [_cell(text, column, size) for text, column, size in zip(cells, columns, widths, strict=True)]
+    return gap.join(padded).rstrip()
 
 
 def _cell(text: str, column: Column, width: int) -> str:
     if column.holds == "number":
         return pad(text, width, right=True)
     return pad(fit(text, width) if column.holds == "name" else fit_end(text, width), width)
+
+
+def heading(name: str, parts: Sequence[str], width: int) -> list[Text]:
+    """A table's or a drawing's title: the name, and behind it or, indented, below it what is said of it."""
+    title = fit(name, width)
+    beside = wrap(parts, width - cell_len(title) - 2, ", ") if width - cell_len(title) > 2 else []
+    if len(beside) == 1:
+        return [Text.assemble((title, "bold"), "  ", (beside[0], "dim"))]
+    return [
+        Text(title, style="bold"),
+        *(Text(f"  {line}", style="dim") for line in wrap(parts, width - 2, ", ")),
+    ]

@@ -1,32 +1,39 @@
 """The header: what was profiled, with what, how much was recorded and what was lost."""
 
-from dataclasses import dataclass
+from collections.abc import Sequence
+from dataclasses import dataclass, fields
 from typing import Any
 
 import numpy as np
 from rich.text import Text
 
+from profscope.options import Options
 from profscope.profiles import Profile
-from viewer.units import bytes_text, count_text, fit, pad, printable
+from viewer.cells import pad, wrap
+from viewer.select import Selection
+from viewer.units import bytes_text, count_text, printable
 
 __all__ = ["EMULATED", "Header", "make_header", "render_header"]
 
 EMULATED = "EMULATED: cycles of a cost model, not GPU time"
 MEASURED = {
-    "issue": "spans on loads end at their issue; measure=latency ends them with their data",
     "latency": "spans on loads end when their data has arrived; loads do not overlap",
+    "issue": "spans on loads end at their issue; measure=latency ends them with their data",
 }
 NO_LAUNCHES = (
-    "No launches recorded. Check that a Triton kernel was launched inside the session,",
-    "that kernels= matches its name, and that the session's backend is the one it ran on.",
+    "No launches recorded. Check that a Triton kernel was launched inside the session, that kernels= matches "
+    "its name, and that the session's backend is the one it ran on."
 )
 
 
 @dataclass(frozen=True)
 class Header:
-    """The facts about a profile; clock_ghz and ns_uncertainty are (least, greatest), None when unknown.
+    """The facts about what is shown of a profile, which is all of it unless `chosen` says otherwise.
 
-    measure: what spans on loads end with, "issue" or "latency"; "" when unknown.
+    chosen: what was asked for, by name; all_spans: those of the whole profile. clock_ghz and ns_uncertainty
+    are (least, greatest), None when unknown. options: those of the session that were set. measure: what spans
+    on loads end with, "issue" or "latency"; "" when unknown. records, dropped, profile_bytes: of whole
+    launches, also where a part of each is shown.
     """
 
     trace: str
@@ -38,18 +45,20 @@ class Header:
     versions: dict[str, str]
     options: dict[str, Any]
     measure: str
+    chosen: dict[str, Any]
     kernels: int
     launches: int
     ctas: int
     spans: int
+    all_spans: int
     records: int
     dropped: int
     profile_bytes: int
     notes: list[str]
 
 
-def make_header(profile: Profile, trace: str) -> Header:
-    """Collect the facts; `trace` is the file's name."""
+def make_header(profile: Profile, trace: str, selection: Selection, all_spans: int) -> Header:
+    """Collect the facts about what was chosen of the trace of that name."""
     launches, metadata = profile.launches, profile.metadata
     versions = {
         name: str(metadata[name]) for name in ("profscope", "triton", "torch", "python") if metadata.get(name)
@@ -62,12 +71,14 @@ def make_header(profile: Profile, trace: str) -> Header:
         clock_ghz=_range(launches["clock_ghz"].to_numpy()),
         ns_uncertainty=_range(launches["ns_uncertainty"].to_numpy()),
         versions=versions,
-        options=dict(metadata.get("options") or {}),
+        options=_set_options(metadata.get("options") or {}),
         measure=_measure(metadata),
+        chosen=selection.chosen,
         kernels=int(launches["kernel"].nunique()),
         launches=len(launches),
         ctas=int(launches["ctas"].sum()),
         spans=len(profile.df),
+        all_spans=all_spans,
         records=int(launches["records"].sum()),
         dropped=int(launches["dropped"].sum()),
         profile_bytes=int(launches["profile_bytes"].sum()),
@@ -76,40 +87,61 @@ def make_header(profile: Profile, trace: str) -> Header:
 
 
 def render_header(header: Header, width: int) -> list[Text]:
-    """Lines of at most `width` cells but for notes, which are never cut."""
+    """Lines of at most `width` cells; what is too long for one goes on in the next."""
+    rows: list[tuple[str, Sequence[str], str]] = [
+        ("Trace", _size(header), ", "),
+        ("Shown", _shown(header), ", "),
+        ("Device", [part for part in (header.device or "unknown", *_clock(header)) if part], ", "),
+        ("Versions", [f"{name} {version}" for name, version in header.versions.items()], "  "),
+        ("Options", [f"{name}={value}" for name, value in header.options.items()], "  "),
+        ("Measured", MEASURED.get(header.measure, "").split(), " "),
+        ("Records", _records(header), ", "),
+        *(("Note", note.split(" "), " ") for note in header.notes),
+    ]
+    label = max(len(name) for name, _, _ in rows) + 2
+    lines = [Text(EMULATED, style="bold black on yellow")] if header.backend == "emulator" else []
+    for name, parts, separator in rows:
+        if not parts:
+            continue
+        style = "bold red" if name == "Records" and header.dropped else ""
+        head = "bold yellow" if name == "Note" else "dim"
+        for at, line in enumerate(wrap([printable(part) for part in parts], width - label, separator)):
+            lines.append(Text.assemble((pad("" if at else name, label), head), (line, style)))
+    if header.launches == 0:
+        lines += [Text(), *map(Text, wrap(NO_LAUNCHES.split(), width))]
+    return lines
+
+
+def _size(header: Header) -> list[str]:
     counts = (
         (header.launches, "launch", "launches"),
         (header.kernels, "kernel", "kernels"),
         (header.ctas, "CTA", "CTAs"),
         (header.spans, "span", "spans"),
     )
-    size = ", ".join(f"{count_text(count)} {one if count == 1 else many}" for count, one, many in counts)
-    rows = [
-        ("Trace", f"{header.trace}: {size}"),
-        ("Device", ", ".join(filter(None, [header.device or "unknown", _clock(header)]))),
-        ("Versions", "  ".join(f"{name} {version}" for name, version in header.versions.items())),
-        ("Options", "  ".join(f"{name}={value}" for name, value in header.options.items() if value)),
-        ("Measured", MEASURED.get(header.measure, "")),
-        ("Records", _records(header)),
-    ]
-    lines = [Text(EMULATED, style="bold black on yellow")] if header.backend == "emulator" else []
-    label = max(len(name) for name, _ in rows) + 2
-    for name, value in rows:
-        if value:
-            lines.append(Text.assemble((pad(name, label), "dim"), fit(printable(value), width - label)))
-    if header.dropped:
-        lines[-1].stylize("bold red", label)
-    for note in header.notes:
-        lines.append(Text.assemble((pad("Note", label), "bold yellow"), printable(note)))
-    if header.launches == 0:
-        lines += [Text(), *(Text(line) for line in NO_LAUNCHES)]
-    return lines
+    known = [each for each in counts if each[0] or each[1] != "CTA"]  # other tools' traces may not say
+    size = [f"{count_text(count)} {one if count == 1 else many}" for count, one, many in known]
+    return [f"{header.trace}: {size[0]}", *size[1:]]
+
+
+def _shown(header: Header) -> list[str]:
+    """What was chosen of the trace; nothing if it is shown whole."""
+    if not header.chosen:
+        return []
+    chosen = [f"{name} {value}" for name, value in header.chosen.items()]
+    return [*chosen[:-1], f"{chosen[-1]}: {count_text(header.spans)} of {count_text(header.all_spans)} spans"]
+
+
+def _set_options(options: dict[str, Any]) -> dict[str, Any]:
+    """The options that are not what they are by default."""
+    defaults = {option.name: option.default for option in fields(Options) if option.init}
+    return {name: value for name, value in options.items() if value != defaults.get(name)}
 
 
 def _measure(metadata: dict[str, Any]) -> str:
     """What loads were measured to: "latency" if those of any kernel were to their data; "" if unknown."""
-    found = {about.get("measure", "") for about in (metadata.get("kernels") or {}).values()}
-    return next((measure for measure in ("latency", "issue") if measure in found), "")
+    measured = {about.get("measure", "") for about in (metadata.get("kernels") or {}).values()}
+    return next((measure for measure in MEASURED if measure in measured), "")
 
 
 def _device(device: dict[str, Any]) -> str:
@@ -122,19 +154,20 @@ def _range(values: Any) -> tuple[float, float] | None:
     return (float(known.min()), float(known.max())) if len(known) else None
 
 
-def _clock(header: Header) -> str:
+def _clock(header: Header) -> list[str]:
     if header.backend == "emulator" or header.clock_ghz is None:
-        return ""
+        return []
     low, high = (f"{ghz:.3f}" for ghz in header.clock_ghz)
-    text = f"clock {low} GHz" if low == high else f"clock {low} to {high} GHz"
-    return text + (f", times +-{header.ns_uncertainty[1]:.0f} ns" if header.ns_uncertainty else "")
+    clock = f"clock {low} GHz" if low == high else f"clock {low} to {high} GHz"
+    return [clock, f"times +-{header.ns_uncertainty[1]:.0f} ns" if header.ns_uncertainty else ""]
 
 
-def _records(header: Header) -> str:
+def _records(header: Header) -> list[str]:
     if not header.records:
-        return ""
-    size = f"{bytes_text(header.profile_bytes)} of profile memory"
-    if not header.dropped:
-        return f"{count_text(header.records)} in {size}, none dropped"
+        return []
     share = header.dropped / (header.records + header.dropped)
-    return f"{count_text(header.records)} in {size}; {count_text(header.dropped)} DROPPED ({share:.1%})"
+    return [
+        f"{count_text(header.records)} in {bytes_text(header.profile_bytes)} of profile memory",
+        f"{count_text(header.dropped)} DROPPED ({share:.1%})" if header.dropped else "none dropped",
+        *(["those of whole launches"] if {"cta", "sm", "warp"} & set(header.chosen) else []),
+    ]

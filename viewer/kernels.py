@@ -27,7 +27,10 @@ class KernelRow:
 
 
 def make_kernels(profile: Profile, unit: str) -> list[KernelRow]:
-    """A row per kernel, the one whose launches took longest first; cycles follow from each launch's clock."""
+    """A row per kernel, the one whose launches took longest first; cycles follow from each launch's clock.
+
+    All views have their kernels in this order.
+    """
     launches = profile.launches
     duration = (launches["end_ns"] - launches["start_ns"]).astype("float64")
     if unit == "cycles":
@@ -48,13 +51,13 @@ def make_kernels(profile: Profile, unit: str) -> list[KernelRow]:
                 share=float(mine.sum() / everything) if everything else None,
             )
         )
-    return sorted(rows, key=lambda row: -row.total)
+    return sorted(rows, key=lambda row: (-row.total, row.kernel))
 
 
 def render_kernels(rows: list[KernelRow], width: int, most: int) -> list[Text]:
     """The table's lines; the `most` longest-running kernels (0: all)."""
-    columns = [Column("kernel", "name")]
-    columns += map(Column, ("launches", "CTAs", "total", "share", "mean", "min", "max"))
+    columns = [Column("kernel", "name"), Column("launches"), Column("CTAs", spare=3), Column("total")]
+    columns += [Column("share"), Column("mean", spare=1), Column("min", spare=4), Column("max", spare=2)]
     shown = rows[: most or None]
     cells = []
     for row in shown:

@@ -1,12 +1,119 @@
-"""Choose the CTA whose timeline is drawn."""
+"""What of a profile is shown, chosen once, before any view; and whose timeline is drawn."""
 
-from dataclasses import dataclass
+import re
+from collections.abc import Sequence
+from dataclasses import asdict, dataclass
+from typing import Any
 
+import numpy as np
 import pandas as pd
+from numpy.typing import NDArray
 
 from profscope.errors import TraceError
+from profscope.profiles import Profile
+from profscope.schema import LAUNCH_DTYPES
 
-__all__ = ["Choice", "choose_cta"]
+__all__ = ["Choice", "Selection", "choose_cta", "select"]
+
+
+@dataclass(frozen=True)
+class Selection:
+    """What is asked for; None: everything. kernel: a regular expression that a name matches somewhere."""
+
+    kernel: str | None = None
+    variant: int | None = None
+    launch: int | None = None
+    cta: int | None = None
+    sm: int | None = None
+    warp: int | None = None
+
+    @property
+    def chosen(self) -> dict[str, Any]:
+        """What is asked for, by name."""
+        return {name: value for name, value in asdict(self).items() if value is not None}
+
+
+def select(profile: Profile, selection: Selection) -> Profile:
+    """A profile of the spans and launches that are asked for alone.
+
+    Where a part of each launch is asked for, launches without a span in it go, and the others have its times
+    and its count of CTAs; their records, drops and bytes stay those of the whole launch. Such figures are
+    never scaled up to the grid.
+
+    Raises TraceError where there is nothing of the sort, naming what there is.
+    """
+    if not selection.chosen:
+        return profile
+    launches = _chosen_launches(profile.launches, selection)
+    kept = profile.df["launch"].isin(launches["launch"]).to_numpy()
+    parts = {name: value for name in ("cta", "sm", "warp") if (value := getattr(selection, name)) is not None}
+    for name, value in parts.items():
+        numbers = profile.df[name].to_numpy()
+        if kept.any() and (numbers[kept] < 0).all():
+            raise TraceError(f"--{name} {value}: this trace does not say which {name} a span is of")
+        if not (kept & (numbers == value)).any():
+            raise TraceError(f"no spans for {name} {value}; there are: {_ranges(numbers[kept])}")
+        kept = kept & (numbers == value)
+    df = _kept_spans(profile.df, kept)
+    if parts:
+        launches = _cut_to(launches, df)
+    is_whole = not parts and selection.launch is None and selection.variant is None
+    return Profile(df, launches.reset_index(drop=True), _metadata(profile, launches, is_whole, bool(parts)))
+
+
+def _chosen_launches(launches: pd.DataFrame, selection: Selection) -> pd.DataFrame:
+    if selection.kernel is not None:
+        names = sorted(set(launches["kernel"].astype("str")))
+        matching = [name for name in names if re.search(selection.kernel, name)]
+        if not matching:
+            raise TraceError(
+                f"no kernel matches {selection.kernel!r}; there are: {', '.join(names) or 'none'}"
+            )
+        launches = launches[launches["kernel"].isin(matching)]
+    for name in ("variant", "launch"):
+        value = getattr(selection, name)
+        if value is None:
+            continue
+        if name not in launches.columns:
+            raise TraceError(f"--{name} {value}: this trace does not tell the {name}s of a kernel apart")
+        if not (launches[name] == value).any():
+            raise TraceError(f"no {name} {value}; there are: {_ranges(launches[name].to_numpy())}")
+        launches = launches[launches[name] == value]
+    return launches
+
+
+def _kept_spans(df: pd.DataFrame, kept: NDArray[np.bool_]) -> pd.DataFrame:
+    """The rows to keep; the rows that they name are numbered as in the new table, -1 for one that goes."""
+    row = np.append(np.where(kept, np.cumsum(kept) - 1, -1), -1)  # the last is where -1 looks
+    rows = df[kept].reset_index(drop=True)
+    return rows.assign(**{name: row[rows[name].to_numpy()] for name in ("parent", "wait")})
+
+
+def _cut_to(launches: pd.DataFrame, df: pd.DataFrame) -> pd.DataFrame:
+    """The launches that the spans are of, with their times and their count of CTAs."""
+    spans = df.assign(end_ns=df["start_ns"] + df["duration_ns"]).groupby("launch")
+    launches = launches[launches["launch"].isin(df["launch"])]
+    figures = spans.agg(ctas=("cta", "nunique"), start_ns=("start_ns", "min"), end_ns=("end_ns", "max"))
+    figures = figures.loc[launches["launch"]].astype({name: LAUNCH_DTYPES[name] for name in figures.columns})
+    return launches.assign(**{name: figures[name].to_numpy() for name in figures.columns})
+
+
+def _metadata(profile: Profile, launches: pd.DataFrame, is_whole: bool, is_part: bool) -> dict[str, Any]:
+    """The metadata of the kernels that are left.
+
+    What their ops moved and computed is known of all launches together only; a part of a launch is no sample.
+    """
+    about = profile.metadata.get("kernels") or {}
+    kernels: dict[str, Any] = {}
+    for name in launches["kernel"].astype("str").unique():
+        kernels[name] = dict(about.get(name) or {})
+        work = kernels[name].get("work")
+        if work and not is_whole:
+            scopes = [{**row, "bytes": 0, "flops": 0} for row in work["scopes"]]
+            kernels[name]["work"] = {"launches": 0, "ns": 0, "scopes": scopes}
+        if is_part:
+            kernels[name]["recorded"] = {**(kernels[name].get("recorded") or {}), "sample": False}
+    return {**profile.metadata, "kernels": kernels}
 
 
 @dataclass(frozen=True)
@@ -20,38 +127,29 @@ class Choice:
     candidates: int
 
 
-def choose_cta(
-    df: pd.DataFrame, launch: int | None, cta: int | None, sm: int | None, warp: int | None
-) -> Choice:
-    """The CTA of median duration among those asked for, of the kernel with the most warp time.
-
-    Raises TraceError when no CTA fits, naming what there is.
-    """
-    roots = df[(df["depth"] == 0) & (df["kind"] != "async")]
-    for name, wanted in (("launch", launch), ("cta", cta), ("sm", sm), ("warp", warp)):
-        if wanted is not None:
-            fitting = roots[roots[name] == wanted]
-            if fitting.empty:
-                raise TraceError(f"no spans for {name} {wanted}; there are: {_ranges(roots[name])}")
-            roots = fitting
-    kernel = roots.groupby("kernel", observed=True)["duration_ns"].sum().idxmax()
+def choose_cta(df: pd.DataFrame, kernels: Sequence[str]) -> Choice | None:
+    """The CTA of median duration of the first of these kernels that has any; None if none has."""
+    roots = df[(df["depth"] == 0) & (df["kind"] != "async") & (df["cta"] >= 0)]
+    present = set(roots["kernel"].astype("str"))
+    kernel = next((name for name in kernels if name in present), None)
+    if kernel is None:
+        return None
     roots = roots[roots["kernel"] == kernel]
     end = roots["start_ns"] + roots["duration_ns"]
     ctas = roots.assign(end=end).groupby(["launch", "cta"]).agg(start=("start_ns", "min"), end=("end", "max"))
     duration = (ctas["end"] - ctas["start"]).sort_values(kind="stable")
     rank = (len(duration) - 1) // 2
-    chosen = duration.index[rank]
-    return Choice(str(kernel), int(chosen[0]), int(chosen[1]), rank, len(duration))
+    launch, cta = duration.index[rank]
+    return Choice(kernel, int(launch), int(cta), rank, len(duration))
 
 
-def _ranges(values: "pd.Series[int]", most: int = 8) -> str:
+def _ranges(values: NDArray[Any], most: int = 8) -> str:
     """Distinct numbers as ranges: "0-3, 7"."""
-    numbers = sorted(set(values.tolist()))
     ranges: list[list[int]] = []
-    for number in numbers:
+    for number in sorted(set(values.tolist())):
         if ranges and number == ranges[-1][1] + 1:
             ranges[-1][1] = number
         else:
             ranges.append([number, number])
     texts = [str(low) if low == high else f"{low}-{high}" for low, high in ranges]
-    return ", ".join(texts[:most]) + (", ..." if len(texts) > most else "")
+    return ", ".join(texts[:most]) + (", ..." if len(texts) > most else "") or "none"

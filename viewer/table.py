@@ -1,23 +1,26 @@
 """The table: one row per kernel and scope, heaviest first."""
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
 import pandas as pd
 from rich.text import Text
 
+from profscope.analysis.span_rows import not_samples
 from profscope.profiles import Profile
-from viewer.grid import Column, grid
+from viewer.cells import wrap
+from viewer.grid import Column, grid, heading
+from viewer.uncovered import FRAMES, MOSTLY, advice
 from viewer.units import count_text, duration_text, printable, rate_text, share_text
 
 __all__ = ["KernelTable", "ScopeRow", "make_tables", "render_table"]
 
 WORK = ("bytes", "flops")
 RATES = {"gb_per_s": "GB/s", "tflop_per_s": "TFLOP/s"}
-RATES_WIDTH = 96
-"""Narrower tables leave the rates out."""
-
 STATISTICS = ("total", "self", "mean", "p50", "p90", "p99", "max")
+SPARE = {"mean": 3, "p50": 6, "p90": 7, "p99": 5, "max": 4}
+"""The statistics behind the share, and which of them short lines leave out first: see `Column`."""
 
 
 @dataclass(frozen=True)
@@ -51,8 +54,10 @@ class ScopeRow:
 class KernelTable:
     """A kernel's scopes. `warp_time` is the sum over its warps, in `unit`; `omitted` rows were left out.
 
-    sampled: the part of its CTAs that was recorded. If it is not 1, the figures of the rows and `warp_time`
-    are scaled up to all CTAs; launches, ctas and warps are those recorded.
+    sampled: the part of its CTAs that is shown. scaled: whether the figures of the rows and `warp_time` are
+    scaled up from it to all CTAs; launches, ctas and warps are those recorded. uncovered: the share of
+    `warp_time` that is in no op's span nor a named scope's; advice: what would show more, "" where most is
+    covered.
     """
 
     kernel: str
@@ -62,22 +67,34 @@ class KernelTable:
     warps: int
     warp_time: int
     sampled: float
+    scaled: bool
+    uncovered: float
+    advice: str
     rows: list[ScopeRow]
     omitted: int
 
 
-def make_tables(profile: Profile, unit: str, top: int) -> list[KernelTable]:
-    """A table per kernel with spans inside, most warp time first; the `top` rows of each (0: all)."""
+def make_tables(profile: Profile, unit: str, top: int, kernels: Sequence[str]) -> list[KernelTable]:
+    """A table for each of some kernels, in their order, that has spans inside; `top` rows of each (0: all).
+
+    Rows are ordered by self time in `unit`.
+    """
     df = profile.df
-    summary = profile.summary()
+    keys = [f"self_{unit}", f"total_{unit}", "scope", "line"]
+    summary = profile.summary().sort_values(keys, ascending=[False, False, True, True], kind="stable")
     roots = df[(df["depth"] == 0) & (df["kind"] != "async")]
+    unscaled = not_samples(profile.metadata)
+    options = profile.metadata.get("options") or {}
     tables = []
-    for kernel in summary["kernel"].unique():
+    for kernel in kernels:
         rows = summary[summary["kernel"] == kernel]
-        if len(rows) == 1 and rows["kind"].iloc[0] == "kernel":
+        if rows.empty or (len(rows) == 1 and rows["kind"].iloc[0] == "kernel"):
             continue
         own = roots[roots["kernel"] == kernel]
         warp_time = int(rows[f"self_{unit}"].sum())
+        frames = int(rows.loc[rows["kind"].isin(FRAMES), f"self_{unit}"].sum())
+        uncovered = frames / warp_time if warp_time else 0.0
+        sampled = float(rows["sampled"].iloc[0])
         tables.append(
             KernelTable(
                 kernel=kernel,
@@ -86,12 +103,15 @@ def make_tables(profile: Profile, unit: str, top: int) -> list[KernelTable]:
                 ctas=len(own[["launch", "cta"]].drop_duplicates()),
                 warps=len(own),
                 warp_time=warp_time,
-                sampled=float(rows["sampled"].iloc[0]),
+                sampled=sampled,
+                scaled=sampled < 1 and kernel not in unscaled,
+                uncovered=uncovered,
+                advice=advice(options) if uncovered >= MOSTLY else "",
                 rows=[_row(row, unit, warp_time) for row in rows.head(top or len(rows)).to_dict("records")],
                 omitted=max(len(rows) - top, 0) if top else 0,
             )
         )
-    return sorted(tables, key=lambda table: -table.warp_time)
+    return tables
 
 
 def _row(row: dict[Any, Any], unit: str, warp_time: int) -> ScopeRow:
@@ -114,13 +134,14 @@ def _row(row: dict[Any, Any], unit: str, warp_time: int) -> ScopeRow:
 
 def render_table(table: KernelTable, width: int) -> list[Text]:
     """The table's lines, the first a title."""
-    title = Text.assemble((printable(table.kernel), "bold"), "  ", (_title(table), "dim"))
-    columns = [
-        Column("scope", "name"),
-        *map(Column, ("line", "count", *STATISTICS[:2], "share", *STATISTICS[2:])),
+    rates = [name for name in RATES if any(getattr(row, name) is not None for row in table.rows)]
+    columns = [Column("scope", "name"), Column("line", spare=1), Column("count"), Column("total", spare=2)]
+    columns += [
+        Column("self"),
+        Column("share"),
+        *(Column(name, spare=spare) for name, spare in SPARE.items()),
     ]
-    rates = _rates(table, width)
-    columns += [Column(RATES[name]) for name in rates]
+    columns += [Column(RATES[name], spare=8) for name in rates]
     rows = []
     for row in table.rows:
         figures = {name: duration_text(getattr(row, name), table.unit) for name in STATISTICS}
@@ -131,22 +152,18 @@ def render_table(table: KernelTable, width: int) -> list[Text]:
         rows.append([*place, count_text(row.count), *durations[:2], share_text(row.share), *durations[2:]])
         rows[-1] += [rate_text(getattr(row, name)) for name in rates]
     styles = ["" if row.share is None or row.share >= 0.01 else "dim" for row in table.rows]
-    lines = [title, *grid(columns, rows, styles, width)]
+    lines = [*heading(printable(table.kernel), _title(table), width), *grid(columns, rows, styles, width)]
     if table.omitted:
         lines.append(
             Text(f"{table.omitted} more scopes with less self time; --top 0 shows them", style="dim")
         )
+    if table.advice:
+        note = f"{share_text(table.uncovered)} of the warp time is in no op's span; {table.advice}."
+        lines += [Text(line) for line in wrap(note.split(), width)]
     return lines
 
 
-def _rates(table: KernelTable, width: int) -> list[str]:
-    """The rates that a row has, where the lines are long enough for them."""
-    if width < RATES_WIDTH:
-        return []
-    return [name for name in RATES if any(getattr(row, name) is not None for row in table.rows)]
-
-
-def _title(table: KernelTable) -> str:
+def _title(table: KernelTable) -> list[str]:
     counts = (
         (table.launches, "launch", "launches"),
         (table.ctas, "CTA", "CTAs"),
@@ -154,5 +171,7 @@ def _title(table: KernelTable) -> str:
     )
     parts = [f"{count_text(count)} {one if count == 1 else many}" for count, one, many in counts]
     unit = "" if table.unit == "ns" else " cycles"
-    sampled = "" if table.sampled == 1 else f", scaled up from {share_text(table.sampled)} of its CTAs"
-    return f"{', '.join(parts)}, {duration_text(table.warp_time, table.unit)}{unit} of warp time{sampled}"
+    parts.append(f"{duration_text(table.warp_time, table.unit)}{unit} of warp time")
+    if table.sampled < 1:
+        parts.append(f"{'scaled up from ' if table.scaled else ''}{share_text(table.sampled)} of its CTAs")
+    return parts

@@ -7,14 +7,16 @@ import numpy as np
 import pandas as pd
 from numpy.typing import NDArray
 
-from profscope.analysis.summary import sites
+from profscope.analysis.span_rows import sites
 from profscope.profiles import Profile
 from viewer.select import Choice
+from viewer.zoom import Zoom
 
 __all__ = ["Lane", "LegendEntry", "Timeline", "make_timeline"]
 
-FRAME_SYMBOLS = {"kernel": ".", "loop": "-", "iteration": ":"}
-"""What holds other scopes gets punctuation, for the time that is its own; the rest get letters."""
+FRAME_SYMBOLS = {"kernel": ".,_", "loop": "-=~+*#%&@$", "iteration": ":;|!^/", "gap": "`"}
+"""What holds other scopes gets punctuation, for the time that is its own; so does what is not recorded. The
+rest get letters."""
 
 SPARE_SYMBOLS = "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789"
 LAST_SYMBOL = "?"
@@ -59,10 +61,11 @@ class Timeline:
     legend: list[LegendEntry]
 
 
-def make_timeline(
-    profile: Profile, choice: Choice, unit: str, cells: int, warp: int | None, zoom: tuple[int, int] | None
-) -> Timeline:
-    """Draw a CTA's warps, or the one asked for, in `cells` cells: all of its time, or the part in `zoom`."""
+def make_timeline(profile: Profile, choice: Choice, unit: str, cells: int, zoom: Zoom | None) -> Timeline:
+    """Draw a CTA's warps in `cells` cells: all of its time, or the part in `zoom`.
+
+    Raises TraceError where that is no part of it.
+    """
     df = profile.df
     rows = df[(df["launch"] == choice.launch) & (df["cta"] == choice.cta)]
     start = rows["start_ns" if unit == "ns" else "start_cycle"].to_numpy()
@@ -70,14 +73,17 @@ def make_timeline(
     end = start + rows[f"duration_{unit}"].to_numpy()
     synchronous = (rows["kind"] != "async").to_numpy()
     duration = int(end[synchronous].max())
-    begin, finish = zoom or (0, max(duration, 1))
+    begin, finish = 0, max(duration, 1)
+    if zoom is not None:
+        clocks = profile.launches["clock_ghz"][profile.launches["launch"] == choice.launch]
+        begin, finish = zoom.within(duration, unit, float(clocks.iloc[0]))
     canvas = _Canvas(begin, finish, cells)
     site, table = sites(rows)
     kind = rows["kind"].to_numpy()
     busy = np.zeros(len(table), np.float64)
     symbols = _symbols(table)
     lanes = []
-    for number in sorted(rows["warp"].unique().tolist() if warp is None else [warp]):
+    for number in sorted(rows["warp"].unique().tolist()):
         mine = (rows["warp"] == number).to_numpy()
         at = np.flatnonzero(mine & synchronous & (kind != "mark"))
         weights = canvas.weigh(
@@ -161,10 +167,11 @@ def _symbols(table: pd.DataFrame) -> list[str]:
     for kind, scope in zip(table["kind"], table["scope"], strict=True):
         letters = [char for char in scope if char.isascii() and char.isalnum()]
         words = scope.split()
-        wanted = [*letters[:1], *(word[0].upper() for word in words), *letters, *SPARE_SYMBOLS]
-        frame = FRAME_SYMBOLS.get(kind)
-        free = (char for char in wanted if char in SPARE_SYMBOLS and char not in symbols)
-        symbols.append(frame or next(free, LAST_SYMBOL))
+        initials = (word[0].upper() for word in words)
+        wanted = FRAME_SYMBOLS.get(kind) or (*letters[:1], *initials, *letters, *SPARE_SYMBOLS)
+        allowed = FRAME_SYMBOLS.get(kind, SPARE_SYMBOLS)
+        free = (char for char in wanted if char in allowed and char not in symbols)
+        symbols.append(next(free, LAST_SYMBOL))
     return symbols
 
 

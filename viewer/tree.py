@@ -9,8 +9,7 @@ import pandas as pd
 from numpy.typing import NDArray
 from rich.text import Text
 
-from profscope.analysis.recorded import not_samples
-from profscope.analysis.summary import row_scales, sites
+from profscope.analysis.span_rows import row_scales, sites
 from profscope.profiles import Profile
 from viewer.grid import Column, grid
 from viewer.source import SourceLines
@@ -55,7 +54,7 @@ def make_trees(
     site, table = sites(df)
     node, parent, node_site = _paths(df, site)
     duration = df[f"duration_{unit}"].to_numpy()
-    scale = row_scales(df, profile.launches, not_samples(profile.metadata))
+    scale = row_scales(profile)
     count = np.bincount(node)
     total = np.zeros(len(count), np.int64)
     np.add.at(total, node, duration)
@@ -124,13 +123,13 @@ def _children(parent: NDArray[np.int64]) -> dict[int, list[int]]:
 
 
 def _preorder(roots: list[int], children: dict[int, list[int]]) -> list[tuple[int, int]]:
-    found = []
+    order = []
     stack = [(root, 0) for root in reversed(roots)]
     while stack:
         node, depth = stack.pop()
-        found.append((node, depth))
+        order.append((node, depth))
         stack += [(child, depth + 1) for child in reversed(children.get(node, ()))]
-    return found
+    return order
 
 
 def render_tree(tree: ScopeTree, width: int) -> list[Text]:
@@ -146,8 +145,8 @@ def render_tree(tree: ScopeTree, width: int) -> list[Text]:
         ]
         rows.append([name, source, count_text(node.count), *figures, printable(node.text)])
     styles = ["bold" if node.depth == 0 else "dim" if (node.share or 0) < 0.01 else "" for node in tree.nodes]
-    columns = [Column("scope", "name"), Column("source", "path")]
-    columns += [*map(Column, ("count", "total", "share", "mean")), Column("", "name")]
+    columns = [Column("scope", "name"), Column("source", "path", spare=1), Column("count"), Column("total")]
+    columns += [Column("share"), Column("mean", spare=2), Column("", "name", spare=3)]
     lines = grid(columns, rows, styles, width)
     if tree.omitted:
         lines.append(Text(f"{tree.omitted} more scopes; --top 0 shows them", style="dim"))

@@ -1,10 +1,7 @@
-"""Numbers and names as a reader wants them: three digits, a unit, nothing that could confuse a terminal."""
+"""Numbers and names as a reader wants them: three digits, a unit, nothing that could confuse a terminal.
 
-import re
-
-from rich.cells import cell_len, set_cell_size
-
-from profscope.errors import OptionError
+The command line reads its options with this: so it imports nothing heavy.
+"""
 
 __all__ = [
     "STEPS",
@@ -12,10 +9,6 @@ __all__ = [
     "bytes_text",
     "count_text",
     "duration_text",
-    "fit",
-    "fit_end",
-    "pad",
-    "parse_range",
     "printable",
     "rate_text",
     "share_text",
@@ -28,9 +21,7 @@ STEPS = {
     "cycles": (("", 1), ("k", 10**3), ("M", 10**6), ("G", 10**9)),
 }
 
-
 BYTES = (("GiB", 1 << 30), ("MiB", 1 << 20), ("KiB", 1 << 10))
-RANGE_PART = re.compile(r"(\d+(?:\.\d*)?)([a-zA-Z]*)")
 
 
 def duration_text(value: float, unit: str) -> str:
@@ -83,36 +74,3 @@ def printable(text: str) -> str:
     return "".join(
         char if char.isprintable() else char.encode("unicode_escape").decode("ascii") for char in text
     )
-
-
-def fit(text: str, width: int) -> str:
-    """Text cut to a width in terminal cells, with an ellipsis in place of what is missing."""
-    return text if cell_len(text) <= width else set_cell_size(text, max(width - 1, 0)) + "…"
-
-
-def fit_end(text: str, width: int) -> str:
-    """Text cut at its start to a width in terminal cells: of a path the end says most."""
-    while cell_len(text) > width:
-        text = "…" + text.lstrip("…")[1:]
-    return text
-
-
-def pad(text: str, width: int, right: bool = False) -> str:
-    """Text padded to a width in terminal cells."""
-    space = " " * (width - cell_len(text))
-    return space + text if right else text + space
-
-
-def parse_range(text: str, unit: str) -> tuple[int, int]:
-    """A range of time such as "1.5us:3us" or, in cycles, "900:2k". Raises OptionError for anything else."""
-    parts = [RANGE_PART.fullmatch(part.strip()) for part in text.split(":")]
-    scale = dict(STEPS[unit])
-    values = [
-        round(float(part[1]) * scale[part[2] or STEPS[unit][0][0]])
-        for part in parts
-        if part and (part[2] or STEPS[unit][0][0]) in scale
-    ]
-    if len(values) != 2 or len(parts) != 2 or values[0] >= values[1]:
-        example = "1.5us:3us" if unit == "ns" else "900:2k"
-        raise OptionError(f"not a range of time in {unit}: {text!r}; write it like {example}")
-    return values[0], values[1]

@@ -1,22 +1,25 @@
 from dataclasses import dataclass
 from typing import ClassVar
 
-from instrument_passes.dialect import SpanIds, begin, end, payload
+from instrument_passes.dialect import payload
 from instrument_passes.passes import Pass, register
+from instrument_passes.spans import Spans
 
 
 @register
 @dataclass(frozen=True)
 class LoadSteps(Pass):
-    name: ClassVar[str] = "load-steps"  # spans the loads in loops and keeps the loop's variable
+    """One span around every load in a loop, with the loop's variable as a column.
+
+    column: what the column is called."""
+
+    name: ClassVar[str] = "load-steps"
     column: str = "step"
 
     def apply(self, module, context):
-        ids = SpanIds.of(module)
+        spans = Spans(module, context)
         for op in module.walk():
             if op.name == "tt.load" and op.parent_op.name == "scf.for":
-                span = ids.new()
+                span = spans.around(op, "load in loop")
                 step = op.parent.args[0]
-                op.insert_before(begin(span, "op", "load in loop", op.name))
                 op.insert_before(payload(span, self.column, step.name, step.type))
-                op.insert_after(end(span))

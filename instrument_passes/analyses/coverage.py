@@ -41,12 +41,12 @@ def coverage(module: Module) -> Coverage:
     return Coverage(dict(counts), uncovered)
 
 
-def render(found: Coverage) -> str:
+def render(coverage: Coverage) -> str:
     """A table, classes in their own order, and the summary as its last line."""
     order = list(CLASSES)
     lines = [f"{'class':<12}{'ops':>6}  {'op':<40}a span ends at"]
-    for (cls, name, end), number in sorted(found.counts.items(), key=lambda item: order.index(item[0][0])):
+    for (cls, name, end), number in sorted(coverage.counts.items(), key=lambda item: order.index(item[0][0])):
         lines.append(f"{cls:<12}{number:>6}  {name:<40}{end}".rstrip())
-    for name, (line, number) in found.uncovered.items():
+    for name, (line, number) in coverage.uncovered.items():
         lines.append(f"{'uncovered':<12}{number:>6}  {name:<40}first on line {line}")
-    return "\n".join([*lines, found.summary]) + "\n"
+    return "\n".join([*lines, coverage.summary]) + "\n"

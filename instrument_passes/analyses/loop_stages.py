@@ -18,9 +18,9 @@ from typing import Final
 
 from instrument_passes.analyses.opclasses import info_of
 from instrument_passes.analyses.predicates import is_switched_on, predicate_of
+from instrument_passes.analyses.walk import LOOPS, loop_body, recordable_blocks
 from instrument_passes.ir import Block, Op, for_op
 from instrument_passes.ir.signature import element_type
-from instrument_passes.passes.walk import LOOPS, loop_body, recordable_blocks
 
 __all__ = ["STAGES", "Stage", "stages"]
 
@@ -50,14 +50,14 @@ class Stage:
 
 def stages(kernel: Op) -> dict[Op, Stage]:
     """The stage of every op of a kernel, and of the functions it calls, that can be told for certain."""
-    found: dict[Op, Stage] = {}
+    stage_of: dict[Op, Stage] = {}
     number = 0
     for block in recordable_blocks(kernel):
         for op in tuple(block.ops):
             if op.name == "scf.for":
-                found |= _of_loop(block, op, number)
+                stage_of |= _of_loop(block, op, number)
                 number += 1
-    return found
+    return stage_of
 
 
 def _of_loop(block: Block, loop: Op, number: int) -> dict[Op, Stage]:
@@ -88,33 +88,33 @@ def _of_loop(block: Block, loop: Op, number: int) -> dict[Op, Stage]:
                 ahead[op] = len(earlier)
     if not ahead:  # not pipelined, or not so that it could be told
         return {}
-    found: dict[Op, Stage] = {}
+    stage_of: dict[Op, Stage] = {}
     present = set(map(_identity, before))
     for op in body:
         if op in ahead:
-            found[op] = Stage("steady", number, ahead[op], peeled)
-            found |= {other: Stage("prologue", number, k, peeled) for k, other in enumerate(copies[op])}
+            stage_of[op] = Stage("steady", number, ahead[op], peeled)
+            stage_of |= {other: Stage("prologue", number, k, peeled) for k, other in enumerate(copies[op])}
         elif not _looks_back(op) and _identity(op) not in present:
             # What stands before the loop in no copy is not ahead of its iteration.
-            found[op] = Stage("steady", number, 0, peeled)
-    return found | _epilogue(behind, loop, alone, number, peeled)
+            stage_of[op] = Stage("steady", number, 0, peeled)
+    return stage_of | _epilogue(behind, loop, alone, number, peeled)
 
 
 def _epilogue(
     behind: Sequence[Op], loop: Op, alone: set[tuple[str, str]], number: int, peeled: int
 ) -> dict[Op, Stage]:
     """Waits that drain the pipeline, and the last iteration, where it was peeled off."""
-    found = {}
+    stage_of = {}
     for op in behind:
         if op.loc_text != loop.loc_text:
             continue
         if op.name == "scf.if" and peeled == 1:
             for inner in op.regions[0].entry.ops:
                 if _identity(inner) in alone:
-                    found[inner] = Stage("epilogue", number, -1 if _looks_back(inner) else 0, peeled)
+                    stage_of[inner] = Stage("epilogue", number, -1 if _looks_back(inner) else 0, peeled)
         elif _class(op) == "wait":
-            found[op] = Stage("epilogue", number, -1, peeled)
-    return found
+            stage_of[op] = Stage("epilogue", number, -1, peeled)
+    return stage_of
 
 
 def _makers(op: Op) -> list[Op]:

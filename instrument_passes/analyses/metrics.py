@@ -60,10 +60,10 @@ def flops_of(op: Op) -> int:
     info = info_of(op)
     if info is None or not info.flops:
         return 0
-    found = list(tiles(op))
-    if len(found) < 3:
+    shapes = list(tiles(op))
+    if len(shapes) < 3:
         return 0
-    lhs, product = found[0], found[2 if info.flops == "mma" else -1]
+    lhs, product = shapes[0], shapes[2 if info.flops == "mma" else -1]
     return 2 * product.elements * lhs.shape[-1] * _packing(op)
 
 
@@ -119,17 +119,17 @@ def _bits(element: str) -> int:
 
 
 def _moved(op: Op, rule: str) -> Tile | None:
-    found = list(tiles(op))
+    shapes = list(tiles(op))
     if rule == "result":
         return _type_tile(op.results[0].type if op.results else "", op.module.aliases)
     if rule == "pointee":
-        return _pointee(found[0], op) if found else _scalar_pointee(op)
+        return _pointee(shapes[0], op) if shapes else _scalar_pointee(op)
     if rule == "memdesc":
-        return max((tile for tile in found if tile.memory), key=lambda tile: tile.bytes, default=None)
+        return max((tile for tile in shapes if tile.memory), key=lambda tile: tile.bytes, default=None)
     if rule == "tensor":
-        values = (tile for tile in found if not tile.memory and not tile.element.startswith("!tt.ptr"))
+        values = (tile for tile in shapes if not tile.memory and not tile.element.startswith("!tt.ptr"))
         return max(values, key=lambda tile: tile.bytes, default=None)
-    return found[0 if rule == "first" else -1] if found else None
+    return shapes[0 if rule == "first" else -1] if shapes else None
 
 
 def _type_tile(kind: str, aliases: Mapping[str, str]) -> Tile | None:

@@ -53,8 +53,8 @@ def info_of(op: Op) -> OpInfo | None:
 
 def uncovered(module: Module) -> list[Op]:
     """The first op of every name that the table does not know, in the order of the text."""
-    found: dict[str, Op] = {}
+    first_of: dict[str, Op] = {}
     for op in module.walk():
         if op.name not in OPS:
-            found.setdefault(op.name, op)
-    return list(found.values())
+            first_of.setdefault(op.name, op)
+    return list(first_of.values())

@@ -5,15 +5,15 @@ What is not edited prints byte for byte as it was read, whatever op, dialect or 
 """
 
 from instrument_passes.ir import blocks, for_op, func, if_op, warp_specialize, while_op
-from instrument_passes.ir.location import Location
-from instrument_passes.ir.model import Block, Op, Region, Value
-from instrument_passes.ir.module import Alias, Module
+from instrument_passes.ir.location import Caller, Location
+from instrument_passes.ir.model import Alias, Block, Module, Op, Region, Value
 from instrument_passes.ir.parser import parse
 from instrument_passes.ir.uses import replace_uses
 
 __all__ = [
     "Alias",
     "Block",
+    "Caller",
     "Location",
     "Module",
     "Op",

@@ -64,11 +64,11 @@ def add_results(
         func.splice([edit.add_types(header, *place, kinds)])
     for op, names in values.items():
         edit.extend_terminator(op, names, kinds)
-    found = []
+    added = []
     for call in callers:
-        found.append([call.module.fresh() for _ in kinds])
-        call.splice([edit.add_results(call.header, found[-1]), *edit.add_signature_types(call, [], kinds)])
-    return found
+        added.append([call.module.fresh() for _ in kinds])
+        call.splice([edit.add_results(call.header, added[-1]), *edit.add_signature_types(call, [], kinds)])
+    return added
 
 
 def _check(func: Op) -> None:
@@ -78,10 +78,10 @@ def _check(func: Op) -> None:
 
 def _parentheses(op: Op) -> int:
     """Index of the parenthesis that opens the argument list."""
-    found = op.header.find("(", op.header.name_index)
-    if found is None:
+    opening = op.header.find("(", op.header.name_index)
+    if opening is None:
         raise op.error("expected an argument list in parentheses")
-    return found
+    return opening
 
 
 def _results(func: Op) -> tuple[int, int] | None:

@@ -13,24 +13,18 @@ from typing import NamedTuple
 
 from instrument_passes.ir.tokens import significant, unquote
 
-__all__ = ["BARE_KEY", "Header", "Piece", "is_terminator", "value_names"]
+__all__ = ["BARE_KEY", "Header", "Piece", "is_terminator"]
 
 BARE_KEY = re.compile(r"[A-Za-z_][\w$.]*")
 _TERMINATOR = re.compile(
     r"scf\.(yield|condition|reduce)|cf\.(br|cond_br|switch)|(ub|llvm)\.unreachable|.*[._](yield|return|terminator)"
 )
-_VALUE = re.compile(r"%[\w$.-]+")
 _CLOSES = {"(": ")", "[": "]", "{": "}", "<": ">"}
 
 
 def is_terminator(name: str) -> bool:
     """Whether an op of this name ends its block."""
     return _TERMINATOR.fullmatch(name) is not None
-
-
-def value_names(text: str) -> Iterator[str]:
-    """Everything in `text` that looks like a value name, strings and comments included."""
-    return (match.group() for match in _VALUE.finditer(text))
 
 
 class Piece(NamedTuple):
@@ -64,7 +58,7 @@ class Header:
     @cached_property
     def closing(self) -> dict[int, int]:
         """Index of the closing bracket for each opening one; `<` counts only where it is closed."""
-        found: dict[int, int] = {}
+        partner: dict[int, int] = {}
         opened: list[int] = []
         for index, piece in enumerate(self.pieces):
             if piece.kind != "punctuation":
@@ -75,8 +69,8 @@ class Header:
                 while opened and piece.text != ">" and self.pieces[opened[-1]].text == "<":
                     opened.pop()
                 if opened and _CLOSES[self.pieces[opened[-1]].text] == piece.text:
-                    found[opened.pop()] = index
-        return found
+                    partner[opened.pop()] = index
+        return partner
 
     def top_level(self, start: int = 0, end: int | None = None) -> Iterator[int]:
         """Indices of the pieces in [start, end) that are inside no bracket, opening brackets included."""
@@ -197,25 +191,25 @@ class Header:
     @cached_property
     def dictionaries(self) -> list[tuple[int, int]]:
         """Index ranges inside the braces of attribute dictionaries and properties."""
-        found = []
+        ranges = []
         for index in self.top_level(self.name_index, self.end):
             text = self._text(index)
             if text == "<" and self._text(index + 1) == "{" and self._text(index - 1) == ")":
                 index += 1
                 text = "{"
             if text == "{" and not self.opens_region(index) and index in self.closing:
-                found.append((index + 1, self.closing[index]))
-        return found
+                ranges.append((index + 1, self.closing[index]))
+        return ranges
 
     @cached_property
     def attribute_ranges(self) -> dict[str, tuple[int, int]]:
         """Index range of each attribute's value; an empty range for a unit attribute."""
-        found: dict[str, tuple[int, int]] = {}
+        ranges: dict[str, tuple[int, int]] = {}
         for first, last in self.dictionaries:
             for start, end in self.split(first, last):
                 if start < end:
                     value = start + 2 if self._text(start + 1) == "=" else end
-                    found[unquote(self._text(start))] = (min(value, end), end)
+                    ranges[unquote(self._text(start))] = (min(value, end), end)
         for index in self.top_level(self.name_index + 1, self.end):
             if (
                 self.pieces[index].kind == "word"
@@ -224,8 +218,8 @@ class Header:
                 and self.pieces[index + 2].kind in ("word", "number", "string", "hash", "symbol")
             ):
                 last = index + 3 if self._text(index + 3) == "<" else index + 2
-                found.setdefault(self._text(index), (index + 2, self.closing.get(last, last) + 1))
-        return found
+                ranges.setdefault(self._text(index), (index + 2, self.closing.get(last, last) + 1))
+        return ranges
 
     @cached_property
     def attributes(self) -> dict[str, str]:
@@ -244,15 +238,15 @@ class Header:
     @cached_property
     def successor_ranges(self) -> list[tuple[int, int, int]]:
         """For each target of a branch: index of its label, and the range in its parentheses, maybe empty."""
-        found = []
+        ranges = []
         for index in range(self.name_index, self.end):
             if self.pieces[index].kind != "label":
                 continue
             if self._text(index + 1) == "(" and index + 1 in self.closing:
-                found.append((index, index + 2, self.closing[index + 1]))
+                ranges.append((index, index + 2, self.closing[index + 1]))
             else:
-                found.append((index, index + 1, index + 1))
-        return found
+                ranges.append((index, index + 1, index + 1))
+        return ranges
 
     @cached_property
     def successors(self) -> list[tuple[str, list[str]]]:

@@ -4,24 +4,32 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
-from typing import Final
+from typing import Final, NamedTuple
 
 from instrument_passes.errors import IRError
 from instrument_passes.ir.tokens import Token, significant, unquote
 
-__all__ = ["SCOPE_PREFIX", "UNKNOWN", "Location", "resolve_location"]
+__all__ = ["SCOPE_PREFIX", "UNKNOWN", "Caller", "Location", "resolve_location"]
 
 SCOPE_PREFIX: Final = (
     "profscope:"  # in the metadata of a fused location, before a scope's number; see `scope_notes`
 )
 
 
+class Caller(NamedTuple):
+    """A call that was inlined: where it stands, and what its value was bound to."""
+
+    file: str
+    line: int
+    name: str = ""
+
+
 @dataclass(frozen=True)
 class Location:
     """Where an op comes from.
 
-    `name` is the source name the value was bound to, "" if there is none. `callers` are the (file, line) of
-    the calls that inlined the op, innermost first. `scopes` are the numbers of the users' scopes that the op
+    `name` is the source name the value was bound to, "" if there is none. `callers` are the calls that
+    inlined the op, innermost first. `scopes` are the numbers of the users' scopes that the op
     is in, at most one for each function, that of the outermost caller first. An unknown location has file ""
     and line 0.
     """
@@ -30,7 +38,7 @@ class Location:
     line: int = 0
     column: int = 0
     name: str = ""
-    callers: tuple[tuple[str, int], ...] = ()
+    callers: tuple[Caller, ...] = ()
     scopes: tuple[int, ...] = ()
 
 
@@ -65,8 +73,8 @@ class _Reader:
         return location
 
     def _error(self, expected: str) -> IRError:
-        found = repr(self._tokens[self._next].text) if self._next < len(self._tokens) else "the end"
-        return IRError(f"location {self._text!r}: expected {expected}, found {found}")
+        actual = repr(self._tokens[self._next].text) if self._next < len(self._tokens) else "the end"
+        return IRError(f"location {self._text!r}: expected {expected}, found {actual}")
 
     def _peek(self) -> str:
         return self._tokens[self._next].text if self._next < len(self._tokens) else ""
@@ -148,7 +156,7 @@ class _Reader:
         self._take("at")
         caller = self._location()
         self._take(")")
-        callers = (*callee.callers, (caller.file, caller.line), *caller.callers)
+        callers = (*callee.callers, Caller(caller.file, caller.line, caller.name), *caller.callers)
         scopes = (*caller.scopes, *callee.scopes)
         return Location(callee.file, callee.line, callee.column, callee.name, callers, scopes)
 
@@ -162,8 +170,8 @@ class _Reader:
             self._next += 1
             parts.append(self._location())
         self._take("]")
-        found = next((part for part in parts if part.line), parts[0])
-        return replace(found, scopes=(*found.scopes, *scopes))
+        main = next((part for part in parts if part.line), parts[0])
+        return replace(main, scopes=(*main.scopes, *scopes))
 
     def _metadata(self) -> tuple[int, ...]:
         """The scope that `<"profscope:3">` names; any other metadata is skipped."""

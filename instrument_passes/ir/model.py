@@ -1,4 +1,4 @@
-"""The tree: ops hold regions, regions hold blocks, blocks hold ops.
+"""The tree: a module holds ops, ops hold regions, regions hold blocks, blocks hold ops.
 
 Every piece keeps its own text, white space included, and prints it back; only what is edited changes.
 What an op's text says (results, operands, types, attributes) is read on demand by `header` and `signature`.
@@ -7,21 +7,19 @@ What an op's text says (results, operands, types, attributes) is read on demand 
 from __future__ import annotations
 
 import textwrap
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from types import MappingProxyType
-from typing import TYPE_CHECKING
 
 from instrument_passes.errors import IRError
-from instrument_passes.ir import header as headers
 from instrument_passes.ir import signature
-from instrument_passes.ir.location import Location
-from instrument_passes.ir.tokens import significant
+from instrument_passes.ir.header import BARE_KEY, is_terminator
+from instrument_passes.ir.location import Location, resolve_location
+from instrument_passes.ir.names import FreshNames
+from instrument_passes.ir.own_text import OwnText
+from instrument_passes.ir.tokens import significant, unquote
 
-if TYPE_CHECKING:
-    from instrument_passes.ir.module import Module
-
-__all__ = ["Block", "Op", "Region", "Value"]
+__all__ = ["Alias", "Block", "Module", "Op", "Region", "Value"]
 
 
 @dataclass(frozen=True)
@@ -68,18 +66,18 @@ class Region:
 
     def definitions(self) -> dict[str, tuple[Op | Block, int]]:
         """Owner and index of what the region's blocks define, without what is nested deeper."""
-        found: dict[str, tuple[Op | Block, int]] = {}
+        definitions: dict[str, tuple[Op | Block, int]] = {}
         for block in self.blocks:
             for index, value in enumerate(block.args):
-                found[value.name] = (block, index)
+                definitions[value.name] = (block, index)
             for op in block.ops:
                 for index, name in enumerate(op.header.result_names):
-                    found[name] = (op, index)
+                    definitions[name] = (op, index)
                     if name.endswith("#0"):  # %5 and %5#0 are one value
-                        found[name[:-2]] = (op, index)
+                        definitions[name[:-2]] = (op, index)
                     elif "#" not in name:
-                        found[f"{name}#0"] = (op, index)
-        return found
+                        definitions[f"{name}#0"] = (op, index)
+        return definitions
 
 
 class Block:
@@ -112,12 +110,19 @@ class Block:
     @property
     def args(self) -> list[Value]:
         """Block arguments; the op that has the region names those of an entry block without a label."""
-        return [Value(name, kind, self, i) for i, (name, kind) in enumerate(signature.block_args(self))]
+        if self.header:
+            named = signature.label_args(self.header)
+        elif self.parent is not None and self.parent.parent is not None and self.parent.entry is self:
+            around = self.parent.parent
+            named = signature.region_args(around.header, around.regions.index(self.parent))
+        else:
+            named = []
+        return [Value(name, kind, self, i) for i, (name, kind) in enumerate(named)]
 
     @property
     def terminator(self) -> Op | None:
         """The last op if it ends the block; loops and branches without results print none."""
-        if self.ops and headers.is_terminator(self.ops[-1].name):
+        if self.ops and is_terminator(self.ops[-1].name):
             return self.ops[-1]
         return None
 
@@ -150,14 +155,12 @@ class Block:
 
     def insert(self, index: int, text: str, loc: str) -> list[Op]:
         """Parse `text`, indent it as the block is, give each op without a location `loc`, insert."""
-        from instrument_passes.ir.parser import parse_ops  # it builds these classes
-
         module = self.module
         near = self.ops[min(index, len(self.ops) - 1)] if self.ops else self.parent_op
         near_line = near.line if near is not None else 0
         lines = textwrap.dedent(text).strip("\n").split("\n")
         indented = "".join(f"\n{self.indent}{line}" if line.strip() else "\n" for line in lines)
-        ops = parse_ops(indented.rstrip(), module.filename, near_line)
+        ops = module.parse_ops(indented.rstrip(), module.filename, near_line)
         for offset, op in enumerate(ops):
             self.adopt(op, index + offset)
             for inner in op.walk():
@@ -179,20 +182,19 @@ class Block:
         raise IRError("the block is not part of a module")
 
 
-class Op:
+class Op(OwnText[Region]):
     """One operation. `parts` alternate between its own text and its regions.
 
     `line` is the 1-based line in the text read; an inserted op has the line of the op it was put next to.
     """
 
     def __init__(self, lead: str, parts: list[str | Region], line: int) -> None:
+        super().__init__(parts)
         self.lead = lead
-        self.parts = parts
         self.trail = ""
         self.line = line
         self.parent: Block | None = None
         self.module_ref: Module | None = None
-        self._header: headers.Header | None = None
         for region in self.regions:
             region.parent = self
 
@@ -205,64 +207,20 @@ class Op:
     # What the text says.
 
     @property
-    def header(self) -> headers.Header:
-        if self._header is None:
-            self._header = headers.Header([part if isinstance(part, str) else None for part in self.parts])
-        return self._header
-
-    @property
-    def name(self) -> str:
-        return self.header.name
-
-    @property
-    def text(self) -> str:
-        """The op's own text, each region shown as `...`."""
-        return "".join(part if isinstance(part, str) else " ... " for part in self.parts)
-
-    @property
-    def first_line(self) -> str:
-        return str(self.parts[0]).partition("\n")[0]
-
-    @property
     def regions(self) -> list[Region]:
         return [part for part in self.parts if isinstance(part, Region)]
 
     @property
     def results(self) -> list[Value]:
         names = self.header.result_names
-        types = signature.result_types(self)
+        types = signature.result_types(self.header)
         return [Value(name, types[i] if i < len(types) else "", self, i) for i, name in enumerate(names)]
-
-    @property
-    def operands(self) -> list[str]:
-        """Names of the values the op uses, in the order of the text; what its regions use is not here."""
-        return self.header.operands
 
     @property
     def operand_types(self) -> list[str]:
         """Types of `operands`, read where each value is defined; "" where that does not tell."""
         values = [self.resolve(name) for name in self.operands]
         return ["" if value is None else value.type for value in values]
-
-    @property
-    def attributes(self) -> Mapping[str, str]:
-        """Attribute dictionary, properties, `key = value` clauses; a unit attribute has the value "unit"."""
-        return MappingProxyType(self.header.attributes)
-
-    @property
-    def symbol(self) -> str | None:
-        """The symbol a tt.func defines or a tt.call calls, without @ and quotes."""
-        return self.header.symbol
-
-    @property
-    def successors(self) -> list[tuple[str, list[str]]]:
-        """For a branch: (label, names of the values passed) of each target, in order."""
-        return self.header.successors
-
-    @property
-    def loc_text(self) -> str:
-        """The location as printed, `loc(#loc12)`, to give to an inserted op; "" if there is none."""
-        return self.header.loc_text
 
     @property
     def loc(self) -> Location:
@@ -297,9 +255,9 @@ class Op:
         module, block = self.module, self.parent
         while block is not None and block.parent is not None:
             region = block.parent
-            found = module.definitions(region).get(name)
-            if found is not None:
-                owner, index = found
+            definition = module.definitions(region).get(name)
+            if definition is not None:
+                owner, index = definition
                 return owner.args[index] if isinstance(owner, Block) else owner.results[index]
             if region.isolated or region.parent is None:
                 return None
@@ -331,33 +289,15 @@ class Op:
 
         The location stays unless `text` has one. Raises IRError if `text` is not one op.
         """
-        from instrument_passes.ir.parser import parse_ops  # it builds this class
-
         opening = "" if len(self.parts) == 1 else " {"
         text = text.strip().removesuffix(opening.strip()).rstrip() + opening
         loc = self.loc_text
-        new = parse_ops(text + ("\n}" if opening else ""), self.module.filename, self.line)
+        new = self.module.parse_ops(text + ("\n}" if opening else ""), self.module.filename, self.line)
         if len(new) != 1:
             raise self.error(f"expected one op to replace the header with, found {len(new)}")
         self.set_part(0, text)
         if loc and not self.loc_text:
             self.append_text(f" {loc}")
-
-    def set_part(self, index: int, text: str) -> None:
-        """Replace one of the texts between regions."""
-        self.parts[index] = text
-        self._header = None
-        if self.parent is not None or self.module_ref is not None:
-            self.module.changed(text)
-
-    def append_text(self, text: str) -> None:
-        self.set_part(len(self.parts) - 1, str(self.parts[-1]) + text)
-
-    def splice(self, edits: Sequence[tuple[int, int, int, str]]) -> None:
-        """Replace pieces of the own text; each edit is (part, start, end, new text), none overlapping."""
-        for part, start, end, text in sorted(edits, key=lambda edit: edit[:3], reverse=True):
-            old = str(self.parts[part])
-            self.set_part(part, old[:start] + text + old[end:])
 
     def insert_region(self, index: int, text: str, region: Region) -> None:
         """Insert a text and the region behind it as parts `index` and `index + 1`."""
@@ -371,7 +311,120 @@ class Op:
         file = self.module.filename if self.module_ref or self.parent else ""
         return IRError(f"{message}: {self.first_line}", file, self.line)
 
+    def _changed(self, text: str) -> None:
+        if self.parent is not None or self.module_ref is not None:
+            self.module.changed(text)
+
     def _place(self) -> tuple[Block, int]:
         if self.parent is None:
             raise self.error("the op is not in a block")
         return self.parent, self.parent.ops.index(self)
+
+
+@dataclass(frozen=True)
+class Alias:
+    """A definition such as `#loc1 = loc(...)`; `text` is the whole line."""
+
+    lead: str
+    name: str
+    text: str
+    line: int
+
+    def __str__(self) -> str:
+        return self.lead + self.text
+
+    @property
+    def value(self) -> str:
+        return self.text.partition("=")[2].strip()
+
+
+class Module:
+    """A printed TTGIR module. `op` is the module op itself; `filename` is for messages.
+
+    `parse_ops(text, filename, line)` reads ops to insert.
+    """
+
+    def __init__(
+        self,
+        filename: str,
+        items: list[Alias | Op],
+        tail: str,
+        parse_ops: Callable[[str, str, int], list[Op]],
+    ) -> None:
+        self.filename = filename
+        self.items = items
+        self.parse_ops = parse_ops
+        self._tail = tail
+        self.op = next(item for item in items if isinstance(item, Op))
+        self.op.module_ref = self
+        self._aliases = {item.name: item.value for item in items if isinstance(item, Alias) and item.name}
+        self._locations: dict[str, Location] = {}
+        self._definitions: dict[Region, dict[str, tuple[Op | Block, int]]] = {}
+        self._names: FreshNames | None = None
+
+    def __str__(self) -> str:
+        return "".join(map(str, self.items)) + self._tail
+
+    @property
+    def aliases(self) -> Mapping[str, str]:
+        """What `#blocked`, `#loc1` and the like stand for, by name."""
+        return MappingProxyType(self._aliases)
+
+    @property
+    def body(self) -> Block:
+        return self.op.regions[0].entry
+
+    @property
+    def functions(self) -> list[Op]:
+        return [op for op in self.body.ops if op.name == "tt.func"]
+
+    def walk(self) -> Iterator[Op]:
+        """All ops inside the module in pre-order; ops may be inserted and erased meanwhile."""
+        return self.op.regions[0].walk()
+
+    def attr(self, name: str) -> str | None:
+        """Text of a module attribute ("4 : i32"), or None."""
+        return self.op.attributes.get(name)
+
+    def set_attr(self, name: str, value: str) -> None:
+        """Add or replace a module attribute; `value` is attribute text: `'"x"'`, `"4 : i32"`, `"unit"`."""
+        header = self.op.header
+        key = name if BARE_KEY.fullmatch(name) else f'"{name}"'
+        entry = key if value == "unit" else f"{key} = {value}"
+        if not header.dictionaries:
+            body = next(i for i in header.top_level() if header.opens_region(i))
+            piece, text = header.pieces[body], f"attributes {{{entry}}} "
+            self.op.splice([(piece.part, piece.start, piece.start, text)])
+            return
+        start, end = header.dictionaries[0]
+        for item in header.split(start, end):
+            if unquote(header.pieces[item[0]].text) == name:
+                first, last = header.pieces[item[0]], header.pieces[item[1] - 1]
+                self.op.splice([(first.part, first.start, last.end, entry)])
+                return
+        brace = header.pieces[end]
+        self.op.splice([(brace.part, brace.start, brace.start, entry if start == end else f", {entry}")])
+
+    def fresh(self, prefix: str = "ps") -> str:
+        """A value name used nowhere in the module, such as "%ps_3"; never handed out twice."""
+        if self._names is None:
+            self._names = FreshNames(str(self))
+        return self._names.new(prefix)
+
+    def location(self, text: str) -> Location:
+        """The location that `loc(...)` text or an alias stands for."""
+        if text not in self._locations:
+            self._locations[text] = resolve_location(text, self._aliases)
+        return self._locations[text]
+
+    def definitions(self, region: Region) -> Mapping[str, tuple[Op | Block, int]]:
+        """`region.definitions()`, kept until the next edit."""
+        if region not in self._definitions:
+            self._definitions[region] = region.definitions()
+        return self._definitions[region]
+
+    def changed(self, text: str) -> None:
+        """Forget what was derived from the text before an edit that brought in `text`."""
+        self._definitions.clear()
+        if self._names is not None:
+            self._names.add(text)

@@ -10,8 +10,7 @@ from __future__ import annotations
 import re
 
 from instrument_passes.errors import IRError
-from instrument_passes.ir.model import Block, Op, Region
-from instrument_passes.ir.module import Alias, Module
+from instrument_passes.ir.model import Alias, Block, Module, Op, Region
 from instrument_passes.ir.tokens import Token, tokenize
 
 __all__ = ["parse", "parse_ops"]
@@ -56,11 +55,11 @@ class _Parser:
         ops = [item for item in items if isinstance(item, Op)]
         if len(ops) != 1 or ops[0].name not in ("module", "builtin.module"):
             line = ops[1].line if len(ops) > 1 else ops[0].line if ops else 1
-            found = f"{len(ops)} top-level ops" if len(ops) != 1 else f"{ops[0].name!r}"
-            raise IRError(f"expected one module, found {found}", self._file, line)
+            actual = f"{len(ops)} top-level ops" if len(ops) != 1 else f"{ops[0].name!r}"
+            raise IRError(f"expected one module, found {actual}", self._file, line)
         if len(ops[0].regions) != 1:
             raise IRError("expected the module's body: '{' at the end of its line", self._file, ops[0].line)
-        return Module(self._file, items, self._lead(len(self._text)))
+        return Module(self._file, items, self._lead(len(self._text)), parse_ops)
 
     def ops(self) -> list[Op]:
         ops = []
@@ -92,10 +91,10 @@ class _Parser:
         return self._line
 
     def _error(self, message: str, token: Token) -> IRError:
-        found = {"end": "the end of the text", "newline": "the end of the line"}.get(
+        actual = {"end": "the end of the text", "newline": "the end of the line"}.get(
             token.kind, repr(token.text)
         )
-        return IRError(f"expected {message}, found {found}", self._file, self._line_of(token.start))
+        return IRError(f"expected {message}, found {actual}", self._file, self._line_of(token.start))
 
     def _rest_of_line(self) -> str:
         """A comment on the same line belongs to what stands before it."""

@@ -3,18 +3,15 @@
 from __future__ import annotations
 
 import re
-from typing import TYPE_CHECKING
 
 from instrument_passes.ir.header import Header
 
-if TYPE_CHECKING:
-    from instrument_passes.ir.model import Block, Op
-
 __all__ = [
-    "block_args",
     "element_type",
     "for_types",
+    "label_args",
     "rank",
+    "region_args",
     "result_types",
     "signature_range",
     "type_list",
@@ -112,16 +109,15 @@ def for_types(header: Header) -> tuple[list[str], str]:
     return results, "index" if colon is None else header.slice(colon + 1, body)
 
 
-def result_types(op: Op) -> list[str]:
+def result_types(header: Header) -> list[str]:
     """One type a result, "" where the text does not tell; empty if the op has no results."""
-    header = op.header
     count = len(header.result_names)
     if count == 0:
         return []
-    types = _printed_types(op.name, header)
-    if len(types) == 1 and op.name in _SHARED:
+    types = _printed_types(header.name, header)
+    if len(types) == 1 and header.name in _SHARED:
         types = types * count
-    if len(types) == count - 1 and op.name == "ttng.tmem_load":
+    if len(types) == count - 1 and header.name == "ttng.tmem_load":
         types.insert(1, _TOKEN)
     return types[:count] if len(types) >= count else [""] * count
 
@@ -157,29 +153,26 @@ def _printed_types(name: str, header: Header) -> list[str]:
 # Block arguments.
 
 
-def block_args(block: Block) -> list[tuple[str, str]]:
-    """(name, type) of each argument, from the label or from the op that has the region."""
-    if block.header:
-        label = Header([block.header])
-        if len(label.pieces) < 2 or label.pieces[1].text != "(":
-            return []
-        return _arguments(label, 1)
-    region = block.parent
-    op = block.parent_op
-    if region is None or op is None or region.entry is not block:
+def label_args(label: str) -> list[tuple[str, str]]:
+    """(name, type) of each argument that a block's label declares: `^bb1(%a: T, ...):`."""
+    header = Header([label])
+    if len(header.pieces) < 2 or header.pieces[1].text != "(":
         return []
-    header = op.header
-    number = op.regions.index(region)
-    if op.name in ("tt.func", "func.func"):
+    return _arguments(header, 1)
+
+
+def region_args(header: Header, region: int) -> list[tuple[str, str]]:
+    """(name, type) of each argument that an op gives to the entry block of its region number `region`."""
+    if header.name in ("tt.func", "func.func"):
         parentheses = header.find("(", header.name_index)
         return [] if parentheses is None else _arguments(header, parentheses)
-    if op.name == "ttg.warp_specialize" and number > 0:
+    if header.name == "ttg.warp_specialize" and region > 0:
         words = (i for i in header.top_level() if header.pieces[i].text.startswith("partition"))
-        return next((_arguments(header, i + 1) for k, i in enumerate(words) if k == number - 1), [])
-    if op.name == "scf.for":
+        return next((_arguments(header, i + 1) for k, i in enumerate(words) if k == region - 1), [])
+    if header.name == "scf.for":
         results, induction = for_types(header)
         return list(zip(_bound_names(header), [induction, *results], strict=False))
-    if op.name == "scf.while" and number == 0:
+    if header.name == "scf.while" and region == 0:
         start, end = signature_range(header)
         arrow = header.find("->", start, end)
         return list(zip(_bound_names(header), type_list(header, start, arrow or end), strict=False))
@@ -200,12 +193,12 @@ def _arguments(header: Header, parentheses: int) -> list[tuple[str, str]]:
     """Arguments declared in parentheses: `%a: T {attributes} loc(...), ...`."""
     if parentheses not in header.closing:
         return []
-    found = []
+    arguments = []
     for start, end in header.split(parentheses + 1, header.closing[parentheses]):
         if header.pieces[start].kind != "value":
             continue  # a declaration without a body gives types only
         stop = next(
             (i for i in header.top_level(start + 2, end) if header.pieces[i].text in ("{", "loc")), end
         )
-        found.append((header.pieces[start].text, header.slice(start + 2, stop)))
-    return found
+        arguments.append((header.pieces[start].text, header.slice(start + 2, stop)))
+    return arguments

@@ -33,6 +33,8 @@ _TOKEN = re.compile(
 )
 _ESCAPE = re.compile(rb"\\([0-9A-Fa-f]{2}|.)", re.DOTALL)
 _ESCAPED = {b"n": b"\n", b"t": b"\t"}
+_UNPRINTABLE = re.compile("[\x00-\x1f\x7f\ud800-\udfff]")
+_HEX = "\\{:02X}"
 
 
 class Token(NamedTuple):
@@ -79,6 +81,15 @@ def unquote(text: str) -> str:
 
 
 def quote(text: str) -> str:
-    """A string literal that `unquote` reads back; control characters become escapes, as MLIR demands."""
+    """A string literal that MLIR and `unquote` read back.
+
+    Control characters become escapes, as MLIR demands, and so do the bytes of file names that are no UTF-8.
+    """
     escaped = text.replace("\\", "\\\\").replace('"', '\\"')
-    return '"' + re.sub(r"[\x00-\x1f\x7f]", lambda match: f"\\{ord(match[0]):02X}", escaped) + '"'
+    return '"' + _UNPRINTABLE.sub(lambda match: "".join(map(_HEX.format, _bytes(match[0]))), escaped) + '"'
+
+
+def _bytes(character: str) -> bytes:
+    """Of a surrogate: the byte that it stands for in a file name; of one that stands for none, its code's."""
+    escapes = "\udc80" <= character <= "\udcff"
+    return character.encode("utf-8", "surrogateescape" if escapes else "surrogatepass")

@@ -34,14 +34,14 @@ def partitions(op: Op) -> list[Partition]:
     names = _partition_names(op)
     if len(names) != len(op.regions) - 1:
         raise op.error(f"expected a region for each of {len(names)} partitions, and the default region")
-    found = []
+    listed = []
     for index, (region, name) in enumerate(zip(op.regions[1:], names, strict=True)):
         warps = header.find("num_warps", name)
         number = "" if warps is None else "".join(p.text for p in header.pieces[warps + 2 : warps + 3])
         if not number.isdecimal() or not region.blocks:
             raise op.error(f"expected num_warps(...) and a body for partition {index}")
-        found.append(Partition(index, region, int(number), tuple(region.entry.args)))
-    return found
+        listed.append(Partition(index, region, int(number), tuple(region.entry.args)))
+    return listed
 
 
 def add_capture(op: Op, operand: str, kind: str) -> list[str]:

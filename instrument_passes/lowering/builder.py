@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import re
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, fields
 
-from instrument_passes.dialect import integer
+from instrument_passes.analyses.places import Place
+from instrument_passes.attributes import SpanAttributes
+from instrument_passes.dialect import attributes_of
 from instrument_passes.errors import PassError
 from instrument_passes.ir import Block, Module, Op
-from instrument_passes.ir.tokens import unquote
 from instrument_passes.manifest import Column, Frame, Manifest, Section, Span
 from instrument_passes.records import CTA_HEADER, LAUNCH_HEADER, MIN_RING_LOG2, WORD, align
 
@@ -76,21 +77,9 @@ class _SpanBuilder:
     id: int
     parent: int
     begin: Tick
-    kind: str
-    name: str
-    op: str
-    file: str
-    line: int
-    bytes: int
-    flops: int
+    attributes: SpanAttributes
+    place: Place
     block: Block | None
-    part: str
-    channel: int
-    pending: int
-    stage: str
-    loop: int
-    ahead: int
-    peeled: int
     ends: list[Tick] = field(default_factory=list)
     payloads: list[Tick] = field(default_factory=list)
     ran: Tick | None = None
@@ -111,19 +100,9 @@ class SectionBuilder:
         self.frames.append(frame)
         return frame
 
-    def begin(self, span: int, parent: int, tick: Tick, record: Op) -> None:
+    def begin(self, span: int, parent: int, tick: Tick, record: Op, place: Place) -> None:
         """Start a span from its begin record."""
-        text = {key: unquote(record.attributes[key]) for key in ("kind", "name", "op")}
-        loc = record.loc
-        self.spans[span] = _SpanBuilder(
-            span, parent, tick, text["kind"], text["name"], text["op"], loc.file, loc.line,
-            integer(record, "bytes"), integer(record, "flops"), record.parent,
-            record.attributes.get("part", "").strip('"'), integer(record, "channel"),
-            integer(record, "pending"),
-            record.attributes.get("stage", "").strip('"'),
-            integer(record, "loop") if "loop" in record.attributes else -1,
-            integer(record, "ahead"), integer(record, "peeled"),
-        )  # fmt: skip
+        self.spans[span] = _SpanBuilder(span, parent, tick, attributes_of(record), place, record.parent)
 
     def finish(self) -> Section:
         """The section, its spans renumbered densely in program order."""
@@ -131,13 +110,20 @@ class SectionBuilder:
         number[-1] = -1
         spans = tuple(
             Span(
-                number[s.id], number[s.parent], s.begin.frame, s.kind, s.name, s.op, s.file, s.line,
-                s.begin.column, tuple(t.column for t in s.ends), s.bytes, s.flops,
-                tuple(t.column for t in s.payloads), s.part, s.channel, s.pending,
-                -1 if s.ran is None else s.ran.column, s.stage, s.loop, s.ahead, s.peeled,
+                id=number[s.id],
+                parent=number[s.parent],
+                frame=s.begin.frame,
+                file=s.place.file,
+                line=s.place.line,
+                call_path=s.place.call_path,
+                begin=s.begin.column,
+                ends=tuple(tick.column for tick in s.ends),
+                payloads=tuple(tick.column for tick in s.payloads),
+                ran=-1 if s.ran is None else s.ran.column,
+                **{field.name: getattr(s.attributes, field.name) for field in fields(s.attributes)},
             )
             for s in self.spans.values()
-        )  # fmt: skip
+        )
         frames = []
         for builder in self.frames:
             builder.loop = number[builder.loop]

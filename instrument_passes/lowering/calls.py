@@ -12,9 +12,11 @@ import re
 from collections import deque
 from typing import Final
 
+from instrument_passes.analyses.names import call_name
+from instrument_passes.analyses.places import Places
+from instrument_passes.analyses.walk import callee_of, recordable_blocks
 from instrument_passes.dialect import BEGIN, SpanIds, begin, end, is_record
 from instrument_passes.ir import Module, Op
-from instrument_passes.passes.walk import call_name, callee_of, recordable_blocks
 
 __all__ = ["MAX_CLONES", "expand_calls"]
 
@@ -22,7 +24,7 @@ MAX_CLONES: Final = 64  # of one kernel; each is code of its own
 _ID: Final = re.compile(r"(?<=[{ ]id = )\d+")
 
 
-def expand_calls(module: Module, kernel: Op) -> tuple[dict[Op, Op], list[str]]:
+def expand_calls(module: Module, kernel: Op, places: Places) -> tuple[dict[Op, Op], list[str]]:
     """Give every call that leads to records a clone of its callee; returns the clones by call, and notes.
 
     Shallow calls come first. Calls beyond MAX_CLONES keep the function itself, which records nothing.
@@ -39,9 +41,9 @@ def expand_calls(module: Module, kernel: Op) -> tuple[dict[Op, Op], list[str]]:
             if callee is None or callee not in recording:
                 continue
             if len(clones) == MAX_CLONES:
-                left_bare[call_name(call).removeprefix("call ")] = None
+                left_bare[call_name(call, places).removeprefix("call ")] = None
                 continue
-            _bracket(call, ids)
+            _bracket(call, ids, places)
             clones[call] = _clone(module, call, callee, len(clones), ids)
             callers.append(clones[call])
     _clean(module, originals, recording)
@@ -58,7 +60,7 @@ def _calls(function: Op) -> list[Op]:
     return [op for block in blocks for op in tuple(block.ops) if op.name == "tt.call"]
 
 
-def _bracket(call: Op, ids: SpanIds) -> None:
+def _bracket(call: Op, ids: SpanIds, places: Places) -> None:
     """A span around the call, unless a pass has put one there."""
     assert call.parent is not None
     at = call.parent.ops.index(call)
@@ -66,7 +68,7 @@ def _bracket(call: Op, ids: SpanIds) -> None:
     if before is not None and before.name == BEGIN and before.attributes.get("op") == '"tt.call"':
         return
     span = ids.new()
-    call.insert_before(begin(span, "op", call_name(call), "tt.call"))
+    call.insert_before(begin(span, "op", call_name(call, places), "tt.call"))
     call.insert_after(end(span))
 
 

@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
+from instrument_passes.analyses.walk import loop_body
 from instrument_passes.ir import Op, edit, for_op, while_op
-from instrument_passes.passes.walk import loop_body
 
 __all__ = ["Carried", "carry", "hand_on"]
 

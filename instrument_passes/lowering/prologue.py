@@ -5,6 +5,7 @@ Short kernels pay mostly for this, so it is written for few instructions.
 
 from __future__ import annotations
 
+from instrument_passes.dialect import BUFFER
 from instrument_passes.ir import Module
 from instrument_passes.lowering.area import Area, Identity
 from instrument_passes.lowering.builder import Placeholders
@@ -39,7 +40,7 @@ def find_area(
     )
     return _lines(
         f"""
-        {p}_buffer = "profscope.buffer"() : () -> !tt.ptr<i8>
+        {p}_buffer = "{BUFFER}"() : () -> !tt.ptr<i8>
         {target.linear_cta_id(area.cta)}
         {p}_cta64 = arith.extui {area.cta} : i32 to i64
         {added}

@@ -55,12 +55,12 @@ def _counting(op: Op, p: str) -> list[str]:
         f"{p}_min = arith.select {names[2]}, {x}, {p}_inf : {flags}, {wide}",
         f"{p}_max = arith.select {names[2]}, {x}, {p}_low : {flags}, {wide}",
     ]
-    found = [f"{p}_{column}" for column in PROBED]
+    columns = [f"{p}_{column}" for column in PROBED]
     for axis in reversed(range(rank(wide))):
-        lines.append(_reduce(f"{p}_over{axis}", found, wide, axis))
-        found = [f"{p}_over{axis}#{i}" for i in range(len(PROBED))]
+        lines.append(_reduce(f"{p}_over{axis}", columns, wide, axis))
+        columns = [f"{p}_over{axis}#{i}" for i in range(len(PROBED))]
         wide = without_last_axis(wide)
-    return lines + _payloads(p, dict(zip(PROBED, found, strict=True)), element, record_id(op))
+    return lines + _payloads(p, dict(zip(PROBED, columns, strict=True)), element, record_id(op))
 
 
 def _settled(op: Op) -> str:
@@ -124,11 +124,11 @@ def _of_column(kind: str, column: str) -> str:
     return with_element(kind, "i32") if _COMBINE[column] == "addi" else kind
 
 
-def _payloads(p: str, found: dict[str, str], element: str, span: int) -> list[str]:
+def _payloads(p: str, values: dict[str, str], element: str, span: int) -> list[str]:
     """The results as payloads; the extremes are NaN where nothing was finite."""
-    lines = [f"{p}_none = arith.cmpf ogt, {found['min']}, {found['max']} : {element}"]
+    lines = [f"{p}_none = arith.cmpf ogt, {values['min']}, {values['max']} : {element}"]
     for column in ("min", "max"):
-        name = found[column]
+        name = values[column]
         if element == "f64":
             lines.append(f"{p}_{column}32 = arith.truncf {name} : f64 to f32")
             name = f"{p}_{column}32"
@@ -136,10 +136,10 @@ def _payloads(p: str, found: dict[str, str], element: str, span: int) -> list[st
             f"{p}_{column}_nan = arith.constant 0x7FC00000 : f32",
             f"{p}_{column}_or = arith.select {p}_none, {p}_{column}_nan, {name} : f32",
         ]
-        found[column] = f"{p}_{column}_or"
+        values[column] = f"{p}_{column}_or"
     kinds = {"addi": "i32"}
     return lines + [
-        payload(span, column, found[column], kinds.get(_COMBINE[column], "f32")) for column in PROBED
+        payload(span, column, values[column], kinds.get(_COMBINE[column], "f32")) for column in PROBED
     ]
 
 

@@ -1,281 +1,139 @@
-"""Walks one warp program and replaces its records by clock reads, stores and row counters."""
+"""Replaces the records of one warp program by clock reads, stores and row counters."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, field
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
 
-from instrument_passes.dialect import BEGIN, END, PAYLOAD, RESERVED, is_record, record_id
-from instrument_passes.ir import Block, Module, Op, Region, blocks, func, if_op, warp_specialize
+from instrument_passes.analyses.walk import loop_body
+from instrument_passes.dialect import BEGIN, END, is_record, record_id
+from instrument_passes.ir import Block, Op, Region
+from instrument_passes.ir.tokens import unquote
 from instrument_passes.lowering.area import Area, Identity
-from instrument_passes.lowering.builder import FrameBuilder, Pending, Placeholders, SectionBuilder, Tick
-from instrument_passes.lowering.loops import carry, hand_on
+from instrument_passes.lowering.builder import FrameBuilder, Pending, SectionBuilder, Tick
+from instrument_passes.lowering.flow import ControlFlow, in_loop
+from instrument_passes.lowering.plan import Plan
+from instrument_passes.lowering.program import Program
 from instrument_passes.lowering.prologue import find_area, find_segment
+from instrument_passes.lowering.rows import RowState, RowWriter
 from instrument_passes.lowering.trips import static_trips
 from instrument_passes.manifest import Column
-from instrument_passes.passes.base import PassContext
-from instrument_passes.passes.walk import LOOPS, kernel_of, loop_body, recordable_blocks
-from instrument_passes.selection import Selection
-from instrument_passes.targets import Target
+from instrument_passes.span_columns import RESERVED
 
-__all__ = ["Weaver"]
-
-# Values are stored four at a time, and only once a younger one is pending: by then the clock reads have
-# returned, and few registers are held. (Measured: none costs 2 cycles a record more; two, attention 1.4 %.)
-_GROUP = 4
-_YOUNGER = 1
+__all__ = ["weave_kernel", "weave_partition"]
 
 
-@dataclass
-class _State:
-    """What flows along the control flow: values to store, row counters by frame, open spans, the row."""
-
-    frame: FrameBuilder
-    row: str  # i64 address of the frame's current row
-    counters: dict[int, str]
-    open: list[int]
-    pending: list[Pending] = field(default_factory=list)
-    may_store: bool = True  # not inside scf.if: what did not run there must store zeros
-    conditional: bool = False  # what is stored here may not run in every row of the frame
-    returned: dict[Op, dict[int, str]] = field(default_factory=dict)  # by tt.return, the counters there
-
-    def branch(self) -> _State:
-        return _State(
-            self.frame, self.row, dict(self.counters), list(self.open),
-            conditional=self.conditional, returned=self.returned,
-        )  # fmt: skip
+def weave_kernel(program: Program, section: SectionBuilder, area: Area) -> None:
+    """The kernel's body: also allocates the buffer and writes the headers."""
+    region = program.kernel.regions[0]
+    weaver = _Weaver(program, section, area, Plan(region, program.calls))
+    state = weaver.root()
+    module, holes, identity = program.module, program.holes, weaver.identity
+    before = find_area(module, program.target, area, holes, program.selection, wide=program.wide)
+    start = program.target.header_start(
+        module.fresh("ps_none"), identity.segment, identity.leads, area.cta, area.slot, area.flags,
+        holes.digest(),
+    )  # fmt: skip
+    weaver.prologue(region, state, before, start)
+    weaver.flow.function(region, state)
 
 
-class Weaver:
-    """Lowers the records of one section; appends to its builder. marked: its warps say which one it is."""
+def weave_partition(program: Program, section: SectionBuilder, area: Area, region: Region) -> None:
+    """A warp-specialised partition; `area` was captured into it."""
+    weaver = _Weaver(program, section, area, Plan(region, program.calls))
+    if in_loop(region.parent):
+        _weave_reentered(weaver, region)
+        return
+    state = weaver.root()
+    weaver.prologue(region, state, "", "")
+    weaver.flow.function(region, state)
 
-    def __init__(
-        self,
-        module: Module,
-        target: Target,
-        section: SectionBuilder,
-        area: Area,
-        holes: Placeholders,
-        context: PassContext,
-        selection: Selection,
-        calls: Mapping[Op, Op],
-        *,
-        marked: bool,
-    ) -> None:
-        self.module = module
-        self.target = target
+
+def _weave_reentered(weaver: _Weaver, region: Region) -> None:
+    """A partition in a loop, which is entered once per iteration: each entry is a row of its own frame.
+
+    Nothing flows from one entry to the next but memory, so the counts stay in the root row, from where the
+    lane that stored them loads them again. Buffers start zeroed.
+    """
+    fresh, rows = weaver.module.fresh, weaver.rows
+    root = weaver.section.new_frame(-1, 1)
+    entries = weaver.section.new_frame(root.index, 0)
+    weaver.add_frames(entries)
+    kept = [entries, *weaver.frames.values()]
+    before = {frame.index: fresh("ps_count") for frame in kept}
+    pads = [Column("pad")] * len(weaver.frames)
+    root.columns = [Column("section"), Column("count", frame=entries.index), *pads]
+    state = RowState(dict(before), [], frame=entries, row=fresh("ps_row"))
+    loads = [rows.load(root, at, name) for at, name in enumerate(before.values(), start=1)]
+    address = rows.row_address(entries, before[entries.index], state.row)
+    weaver.prologue(region, state, "", "\n".join([*loads, *address]))
+    weaver.flow.function(region, state)
+    rows.clear(entries, region.entry, state.row, before)
+    for end, counters in state.returned.items():
+        bumped = fresh("ps_count")
+        end.insert_before(f"{bumped} = arith.addi {before[entries.index]}, {weaver.one} : i32")
+        words = [weaver.marker, bumped, *(counters[frame.index] for frame in weaver.frames.values())]
+        words += [weaver.zero] * (root.width - len(words))
+        for store in rows.words(root, weaver.identity.segment, words):
+            end.insert_before(store)
+
+
+class _Weaver:
+    """Lowers the records of one section to rows (a `flow.Lowering`); appends to its builder."""
+
+    def __init__(self, program: Program, section: SectionBuilder, area: Area, plan: Plan) -> None:
+        self.program = program
+        self.module = program.module
+        self.target = program.target
         self.section = section
         self.area = area
-        self.holes = holes
-        self.context = context
-        self.selection = selection
-        self.kernel = kernel_of(module)
-        self.calls = calls  # by call, the function that only this call calls
-        self.identity = Identity.fresh(module)
-        self.zero = module.fresh("ps_zero")
-        self.one = module.fresh("ps_one")
-        self.marker = module.fresh("ps_section") if marked else ""
+        self.plan = plan
+        self.identity = Identity.fresh(self.module)
+        self.zero = self.module.fresh("ps_zero")
+        self.one = self.module.fresh("ps_one")
+        self.marker = self.module.fresh("ps_section") if program.marked else ""
+        self.rows = RowWriter(program, section.index, self.identity, self.zero)
+        self.flow = ControlFlow(plan, self)
         self.frames: dict[Op, FrameBuilder] = {}  # by loop
         self.ran: dict[tuple[Block | None, str], Tick] = {}  # by block and predicate
 
-    # Entry points.
+    # The section's start.
 
-    def weave_kernel(self, kernel: Op) -> None:
-        """The kernel's body: also allocates the buffer and writes the headers."""
-        region = kernel.regions[0]
-        state = self._enter(region)
-        wide = self.context.triton >= (3, 8)
-        area = find_area(self.module, self.target, self.area, self.holes, self.selection, wide=wide)
-        start = self.target.header_start(
-            self.module.fresh("ps_none"), self.identity.segment, self.identity.leads, self.area.cta,
-            self.area.slot, self.area.flags, self.holes.digest(),
-        )  # fmt: skip
-        self._prologue(region, state, area, start)
-        self._function(region, state)
-
-    def weave_partition(self, region: Region) -> None:
-        """A warp-specialised partition; `area` was captured into it."""
-        if _in_loop(region.parent):
-            self._weave_reentered(region)
-            return
-        state = self._enter(region)
-        self._prologue(region, state, "", "")
-        self._function(region, state)
-
-    def _weave_reentered(self, region: Region) -> None:
-        """A partition in a loop, which is entered once per iteration: each entry is a row of its own frame.
-
-        Nothing flows from one entry to the next but memory, so the counts stay in the root row, from where
-        the lane that stored them loads them again. Buffers start zeroed.
-        """
+    def root(self) -> RowState:
+        """A frame for the section's one row and those of its loops; the state before its first op."""
         root = self.section.new_frame(-1, 1)
-        entries = self.section.new_frame(root.index, 0)
-        for block in region.blocks:
-            self._plan(block, entries)
-        kept = [entries, *self.frames.values()]
-        before = {frame.index: self.module.fresh("ps_count") for frame in kept}
-        pads = [Column("pad")] * len(self.frames)
-        root.columns = [Column("section"), Column("count", frame=entries.index), *pads]
-        state = _State(entries, self.module.fresh("ps_row"), dict(before), [])
-        loads = [self._load(root, at, name) for at, name in enumerate(before.values(), start=1)]
-        address = self._row_address(entries, before[entries.index], state.row)
-        self._prologue(region, state, "", "\n".join([*loads, *address]))
-        self._function(region, state)
-        self._clear(entries, region.entry, state.row, before)
-        for end, counters in state.returned.items():
-            bumped = self.module.fresh("ps_count")
-            end.insert_before(f"{bumped} = arith.addi {before[entries.index]}, {self.one} : i32")
-            words = [self.marker, bumped, *(counters[frame.index] for frame in self.frames.values())]
-            words += [self.zero] * (root.width - len(words))
-            for first in range(0, root.width, _GROUP):
-                offset = self.holes.store_offset(self.section.index, root.index, first)
-                out, group = self.module.fresh("ps_none"), words[first : first + _GROUP]
-                store = self.target.store(out, self.identity.segment, offset, group, self.identity.lane)
-                end.insert_before(store)
-
-    def _load(self, root: FrameBuilder, column: int, out: str) -> str:
-        """Text that loads a word of the root row where the lane stores, zero elsewhere."""
-        p = self.module.fresh("ps_kept")
-        offset = self.holes.store_offset(self.section.index, root.index, column)
-        return (
-            f"{p}_offset = arith.constant {offset} : i64\n"
-            f"{p}_address = arith.addi {self.identity.segment}, {p}_offset : i64\n"
-            f"{p}_word = tt.int_to_ptr {p}_address : i64 -> !tt.ptr<i32>\n"
-            f"{out} = tt.load {p}_word, {self.identity.lane}, {self.zero} : !tt.ptr<i32>"
-        )
-
-    def _enter(self, region: Region) -> _State:
-        root = self.section.new_frame(-1, 1)
-        for block in region.blocks:
-            self._plan(block, root)
+        self.add_frames(root)
         counters = {frame.index: self.zero for frame in self.frames.values()}
-        state = _State(root, self.identity.segment, counters, [])
+        state = RowState(counters, [], frame=root, row=self.identity.segment)
         if self.marker:
             state.pending.append(Pending(Column("section"), self.marker))
         return state
 
-    def _prologue(self, region: Region, state: _State, before: str, after: str) -> None:
+    def add_frames(self, root: FrameBuilder) -> None:
+        """A frame for each loop with records, below that of the loop around it, or `root`."""
+        for loop, around in self.plan.loops.items():
+            parent = root if around is None else self.frames[around]
+            self.frames[loop] = self.section.new_frame(parent.index, 0)
+
+    def prologue(self, region: Region, state: RowState, before: str, after: str) -> None:
         """Set up after the records that open the region, so that the first clock is read first."""
-        segment = find_segment(self.module, self.target, self.area, self.identity, self.holes, self.selection)
+        program = self.program
+        segment = find_segment(
+            self.module, self.target, self.area, self.identity, program.holes, program.selection
+        )
         numbers = {self.zero: 0, self.one: 1, self.marker: self.section.index + 1}
         constants = "\n".join(f"{name} = arith.constant {n} : i32" for name, n in numbers.items() if name)
         first = next(op for op in region.entry.ops if not is_record(op))
         first.insert_before("\n".join(text for text in (before, segment, constants, after) if text))
-        if any(op in self.calls for op in region.walk()):  # or the callee's words would come first
-            self._flush(state, first, everything=True)
+        if any(op in program.calls for op in region.walk()):  # or the callee's words would come first
+            self.rows.flush(state, first, everything=True)
 
-    # Planning: which loops get a frame, and how large a ring.
+    # Records.
 
-    def _plan(self, block: Block, parent: FrameBuilder) -> None:
-        loops = [op for top in block.ops for op in self._outermost_loops(top)]
-        for loop in loops:
-            mine = list(recordable_blocks(loop, into_partitions=False))
-            if not any(is_record(op) for inner in mine for op in inner.ops):
-                continue
-            frame = self.section.new_frame(parent.index, 0)
-            self.frames[loop] = frame
-            for inner in mine:
-                if inner.parent_op is loop:
-                    self._plan(inner, frame)
-
-    def _outermost_loops(self, op: Op) -> list[Op]:
-        """Loops at or below `op` that are in no other loop below it; partitions are other warps' affair."""
-        if op.name in LOOPS:
-            return [op]
-        if op.name == "ttg.warp_specialize":
-            inside = [op.regions[0].entry]
-        elif op.name == "scf.if":
-            inside = [region.entry for region in op.regions]
-        elif op in self.calls:
-            inside = self.calls[op].regions[0].blocks
-        else:
-            return []
-        return [loop for block in inside for inner in block.ops for loop in self._outermost_loops(inner)]
-
-    def _walk(self, op: Op) -> Iterator[Op]:
-        """The op and all below it, in the functions it calls too."""
-        for inner in op.walk():
-            yield inner
-            if inner in self.calls:
-                yield from self._walk(self.calls[inner])
-
-    def _subtree(self, op: Op) -> list[FrameBuilder]:
-        """Frames of a loop or call and of the loops in it, whose counters it must carry."""
-        return [self.frames[inner] for inner in self._walk(op) if inner in self.frames]
-
-    def _rows(self, loop: Op, frame: FrameBuilder) -> int:
-        """Rows the loop will need, if that is static and within the buffer option; else 0, a ring."""
-        trips = static_trips(loop) if frame.parent == 0 else None
-        clocks = max(1, sum(column.kind == "clock" for column in frame.columns))
-        return trips if trips is not None and trips * clocks <= self.context.buffer else 0
-
-    # Weaving.
-
-    def _function(self, region: Region, entry: _State) -> None:
-        """The blocks of a function or partition body; early returns make several, joined or not."""
-        arrivals: dict[str | None, dict[Op, _State]] = {}
-        for block in _in_order(region):
-            state = entry
-            if block is not region.entry:
-                state = self._join(block, arrivals[block.label])
-                state.conditional = True
-            self._block(block, state)
-            terminator = block.terminator
-            if terminator is None:
-                raise block.ops[-1].error("a block of the kernel has no terminator")
-            self._flush(state, terminator, everything=True)
-            if terminator.name in ("tt.return", "ttg.warp_return"):
-                self._leave(terminator, state)
-            for target, _ in terminator.successors:
-                arrivals.setdefault(target, {})[terminator] = state
-
-    def _join(self, block: Block, arrivals: Mapping[Op, _State]) -> _State:
-        """The state at the start of a block: counters in which paths differ become its arguments."""
-        first, *others = arrivals.values()
-        state = first.branch()
-        if any(other.open != state.open for other in others):
-            raise next(iter(arrivals)).error("joins paths between whose ends different spans are open")
-        for index, name in first.counters.items():
-            if any(other.counters[index] != name for other in others):
-                values = {branch: arrival.counters[index] for branch, arrival in arrivals.items()}
-                state.counters[index] = blocks.add_argument(block, "i32", values.__getitem__)
-        return state
-
-    def _leave(self, terminator: Op, state: _State) -> None:
-        state.returned[terminator] = state.counters
-        if self.section.index or terminator.parent_op is not self.kernel:
-            return
-        terminator.insert_before(
-            self.target.header_end(self.module.fresh("ps_none"), self.identity.segment, self.identity.leads)
-        )
-
-    def _block(self, block: Block, state: _State) -> None:
-        run: list[Op] = []
-        for op in tuple(block.ops):
-            if is_record(op):
-                run.append(op)
-                continue
-            self._tick(run, state)
-            run = []
-            if op.name in LOOPS:
-                self._loop(op, state)
-            elif op.name == "scf.if":
-                self._branch(op, state)
-            elif op.name == "ttg.warp_specialize":
-                self._default_region(op, state)
-            elif op in self.calls:
-                self._call(op, state)
-            elif op.name == PAYLOAD:
-                self._payload(op, state)
-        if run:
-            self._tick(run, state)
-
-    def _tick(self, run: list[Op], state: _State) -> None:
+    def records(self, run: list[Op], state: RowState) -> None:
         """Neighbouring records share one clock read."""
-        if not run:
-            return
         if state.may_store and all(op.name == BEGIN for op in run):
-            self._flush(state, run[0])
+            self.rows.flush(state, run[0])
         for op in (op for op in run if op.name == END):
             for value, kind in zip(op.operands, op.operand_types, strict=True):
                 run[0].insert_before(
@@ -287,21 +145,22 @@ class Weaver:
         for op in run:
             span = record_id(op)
             if op.name == BEGIN:
-                self.section.begin(span, state.open[-1] if state.open else -1, tick, op)
+                parent = state.open[-1] if state.open else -1
+                self.section.begin(span, parent, tick, op, self.program.places.of(op))
                 self._predicate(op, span, state)
                 state.open.append(span)
-            elif op.name == END:
+            else:
                 self._end(op, span, state, tick)
             op.erase()
         state.pending.append(Pending(Column("clock"), clock, tick))
 
-    def _end(self, op: Op, span: int, state: _State, tick: Tick) -> None:
+    def _end(self, op: Op, span: int, state: RowState, tick: Tick) -> None:
         if not state.open or state.open[-1] != span:
             raise op.error(f"the end of span {span} does not close the innermost open span")
         state.open.pop()
         self.section.spans[span].ends.append(tick)
 
-    def _predicate(self, op: Op, span: int, state: _State) -> None:
+    def _predicate(self, op: Op, span: int, state: RowState) -> None:
         """Store the predicate of a span that has one; ops of one block with the same one share a column."""
         if not op.operands:
             return
@@ -313,9 +172,9 @@ class Weaver:
             state.pending.append(Pending(Column("ran"), bits, self.ran[key]))
         self.section.spans[span].ran = self.ran[key]
 
-    def _payload(self, op: Op, state: _State) -> None:
+    def payload(self, op: Op, state: RowState) -> None:
         """Store the operand with the span's row, as bits."""
-        span, name = record_id(op), op.attributes["name"].strip('"')
+        span, name = record_id(op), unquote(op.attributes.get("name", ""))
         if span not in state.open or self.section.spans[span].block is not op.parent:
             raise op.error("a payload must stand between its span's begin and end, in the block of the begin")
         if not name.isidentifier() or name in RESERVED:
@@ -332,194 +191,100 @@ class Weaver:
         state.pending.append(Pending(Column(kind, name=name), bits, tick))
         op.erase()
 
-    def _flush(self, state: _State, before: Op, *, everything: bool = False) -> None:
-        """Store the oldest pending values, four at a time; or all of them, the rest in pairs and ones."""
-        while len(state.pending) >= (_GROUP if everything else _GROUP + _YOUNGER):
-            self._store(state, state.pending[:_GROUP], before)
-            del state.pending[:_GROUP]
-        if not everything:
-            return
-        if len(state.pending) == 3:
-            state.pending.append(Pending(Column("pad"), self.zero))
-        if state.pending:
-            self._store(state, state.pending, before)
-            state.pending = []
-
-    def _store(self, state: _State, group: list[Pending], before: Op) -> None:
-        first = state.frame.place(group)
-        if state.conditional:
-            state.frame.conditional.update(range(first, first + len(group)))
-        offset = self.holes.store_offset(self.section.index, state.frame.index, first)
-        values = [pending.value for pending in group]
-        out = self.module.fresh("ps_none")
-        before.insert_before(self.target.store(out, state.row, offset, values, self.identity.lane))
-
     # Control flow.
 
-    def _loop(self, op: Op, state: _State) -> None:
-        op.insert_before(self.target.apart(self.module.fresh("ps_none")))
-        frame = self.frames.get(op)
-        if frame is None:
+    def enter_block(self, state: RowState) -> RowState:
+        return replace(
+            state, values=dict(state.values), open=list(state.open), pending=[], may_store=True,
+            conditional=True,
+        )  # fmt: skip
+
+    def settle(self, state: RowState, end: Op) -> None:
+        self.rows.flush(state, end, everything=True)
+
+    def leave(self, end: Op, state: RowState) -> None:
+        if self.section.index or end.parent_op is not self.program.kernel:
             return
-        carried = self._subtree(op)
+        end.insert_before(
+            self.target.header_end(self.module.fresh("ps_none"), self.identity.segment, self.identity.leads)
+        )
+
+    def before_loop(self, loop: Op) -> None:
+        loop.insert_before(self.target.apart(self.module.fresh("ps_none")))
+
+    def keys(self, loops: Sequence[Op]) -> list[int]:
+        return [self.frames[loop].index for loop in loops]
+
+    def enter_loop(self, loop: Op, state: RowState) -> RowState:
+        frame = self.frames[loop]
         frame.loop = state.open[-1] if state.open else -1
-        names = carry(op, [state.counters[f.index] for f in carried])
-        inner = _State(frame, self.module.fresh("ps_row"), dict(state.counters), list(state.open))
-        inside = {f.index: name for f, name in zip(carried, names.inside, strict=True)}
-        inner.counters.update(inside)
-        own = inner.counters[frame.index]
-        body = loop_body(op)
-        self._block(body, inner)
+        return RowState(dict(state.values), list(state.open), frame=frame, row=self.module.fresh("ps_row"))
+
+    def end_iteration(self, loop: Op, inner: RowState, end: Op) -> None:
+        frame = self.frames[loop]
         bumped = self.module.fresh("ps_count")
-        self._flush(inner, names.end, everything=True)
-        names.end.insert_before(f"{bumped} = arith.addi {own}, {self.one} : i32")
-        inner.counters[frame.index] = bumped
-        hand_on(op, [inner.counters[f.index] for f in carried])
-        frame.capacity = self._rows(op, frame)
-        before, within = self._row_address(frame, own, inner.row)
+        self.rows.flush(inner, end, everything=True)
+        end.insert_before(f"{bumped} = arith.addi {inner.values[frame.index]}, {self.one} : i32")
+        inner.values[frame.index] = bumped
+
+    def leave_loop(self, loop: Op, inside: Mapping[int, str], inner: RowState, state: RowState) -> None:
+        frame, body = self.frames[loop], loop_body(loop)
+        frame.capacity = self._rows(loop, frame)
+        before, within = self.rows.row_address(frame, inside[frame.index], inner.row)
         if before:
-            op.insert_before(before)
+            loop.insert_before(before)
         body.prepend(within)
-        self._clear(frame, body, inner.row, inside)
-        state.counters.update({f.index: name for f, name in zip(carried, names.behind, strict=True)})
-        state.pending.append(Pending(Column("count", frame=frame.index), names.behind[0]))
+        self.rows.clear(frame, body, inner.row, inside)
+        state.pending.append(Pending(Column("count", frame=frame.index), state.values[frame.index]))
 
-    def _row_address(self, frame: FrameBuilder, counter: str, row: str) -> tuple[str, str]:
-        """Address of a row: where the frame starts + slot * row_bytes. Text for all rows, and for one."""
-        p = self.module.fresh("ps_at")
-        size = self.holes.row_bytes(self.section.index, frame.index)
-        before, masked, start, slot = "", "", self.identity.segment, counter
-        if frame.capacity == 0:
-            start, slot = f"{p}_start", f"{p}_slot"
-            offset = self.holes.frame_offset(self.section.index, frame.index)
-            before = (
-                f"{p}_unit = arith.constant {offset} : i32\n"
-                f"{p}_offset = arith.shli {p}_unit, {self.identity.ring} : i32\n"
-                f"{p}_offset64 = arith.extui {p}_offset : i32 to i64\n"
-                f"{start} = arith.addi {self.identity.segment}, {p}_offset64 : i64"
-            )
-            masked = f"{slot} = arith.andi {counter}, {self.identity.ring_mask} : i32\n"
-        return before, (
-            f"{masked}"
-            f"{p}_size = arith.constant {size} : i32\n"
-            f"{p}_bytes = arith.muli {slot}, {p}_size : i32\n"
-            f"{p}_wide = arith.extui {p}_bytes : i32 to i64\n"
-            f"{row} = arith.addi {start}, {p}_wide : i64"
-        )
+    def _rows(self, loop: Op, frame: FrameBuilder) -> int:
+        """Rows the loop will need, if that is static and within the limit; else 0, a ring."""
+        trips = static_trips(loop) if frame.parent == 0 else None
+        clocks = max(1, sum(column.kind == "clock" for column in frame.columns))
+        return trips if trips is not None and trips * clocks <= self.program.static_records else 0
 
-    def _clear(self, frame: FrameBuilder, body: Block, row: str, counters: Mapping[int, str]) -> None:
-        """Before all else in an iteration, write what its row says of code that does not run in it.
+    def enter_branch(self, state: RowState) -> RowState:
+        return replace(state, values=dict(state.values), open=list(state.open), pending=[], may_store=False)
 
-        That is zero for clocks, which a ring needs that holds an older row there, and for loops the counts
-        so far. Code in branches that join again and in functions called there stores its own words later.
-        """
-        width = min(_GROUP, frame.width)
-        stores = []
-        for first in sorted({column // width * width for column in frame.conditional}):
-            columns = frame.columns[first : first + width]
-            counts = [counters.get(c.frame, "") if c.kind == "count" else "" for c in columns]
-            if frame.capacity == 0 or any(counts):
-                values = [count or self.zero for count in counts]
-                values += [self.zero] * (width - len(values))
-                offset = self.holes.store_offset(self.section.index, frame.index, first)
-                out = self.module.fresh("ps_none")
-                stores.append(self.target.store(out, row, offset, values, self.identity.lane))
-        if stores:
-            (address,) = [op for op in body.ops if any(result.name == row for result in op.results)]
-            address.insert_after("\n".join(stores))
+    def merge(self, sides: Sequence[RowState], state: RowState) -> list[tuple[str, str]]:
+        """What a region recorded leaves as results; the other region yields zeros."""
+        pairs = []
+        for side in sides:
+            for pending in side.pending:
+                other = self._not_run(pending, state)
+                pairs.append((pending.value, other) if side is sides[0] else (other, pending.value))
+        return pairs
 
-    def _call(self, op: Op, state: _State) -> None:
-        """A noinline function that only this call calls: it stores into the row itself, by the same names."""
-        callee, identity = self.calls[op], self.identity
-        entry = callee.regions[0].entry
-        frames = self._subtree(op)
-        shared = {state.row: "i64", identity.lane: "i1"}
-        if frames:
-            shared |= {identity.segment: "i64", identity.ring: "i32", identity.ring_mask: "i32"}
-        inside = {f.index: self.module.fresh("ps_count") for f in frames}
-        func.add_arguments(
-            callee,
-            [*shared.items(), *((name, "i32") for name in inside.values())],
-            {op: [*shared, *(state.counters[f.index] for f in frames)]},
-        )
-        inner = _State(state.frame, state.row, state.counters | inside, list(state.open))
-        inner.conditional = state.conditional or not state.may_store
-        self._function(callee.regions[0], inner)
-        entry.prepend(
-            f"{self.zero} = arith.constant 0 : i32\n{self.one} = arith.constant 1 : i32", callee.loc_text
-        )
-        values = {end: [found[f.index] for f in frames] for end, found in inner.returned.items()}
-        (results,) = func.add_results(callee, ["i32"] * len(frames), values, [op])
-        state.counters.update({f.index: name for f, name in zip(frames, results, strict=True)})
-
-    def _branch(self, op: Op, state: _State) -> None:
-        """scf.if: what its regions recorded leaves as results; the other region yields zeros."""
-        sides = []
-        for region in op.regions:
-            inner = state.branch()
-            inner.may_store = False
-            self._block(region.entry, inner)
-            sides.append(inner)
-        changed = [i for i, name in state.counters.items() if any(s.counters[i] != name for s in sides)]
-        recorded = [pending for side in sides for pending in side.pending]
-        if not recorded and not changed:
-            return
-        yields = []
-        for index in range(2):
-            own = sides[index].pending if index < len(sides) else []
-            counters = sides[index].counters if index < len(sides) else state.counters
-            values = [p.value if p in own else self._not_run(p, state) for p in recorded]
-            yields.append(values + [counters[i] for i in changed])
-        results = if_op.add_results(op, ["i32"] * len(yields[0]), *yields)
-        state.pending += [
-            Pending(pending.column, result, pending.tick)
-            for pending, result in zip(recorded, results, strict=False)
-        ]
-        state.counters.update(dict(zip(changed, results[len(recorded) :], strict=True)))
-
-    def _not_run(self, pending: Pending, state: _State) -> str:
+    def _not_run(self, pending: Pending, state: RowState) -> str:
         """What a region that did not run stands for: a count stays as it was, a clock is zero."""
-        return state.counters[pending.column.frame] if pending.column.kind == "count" else self.zero
+        return state.values[pending.column.frame] if pending.column.kind == "count" else self.zero
 
-    def _default_region(self, op: Op, state: _State) -> None:
-        """The default region of ttg.warp_specialize runs in place; of its values only counts leave it."""
-        block = op.regions[0].entry
-        inner = state.branch()
-        inner.conditional = state.conditional or not state.may_store
-        inner.pending, state.pending = state.pending, []
-        self._block(block, inner)
-        terminator = block.terminator
-        if terminator is None:
-            raise op.error("the default region has no terminator")
-        self._flush(inner, terminator, everything=True)
-        changed = [i for i, name in state.counters.items() if inner.counters[i] != name]
-        if changed and _in_loop(op):  # else nobody counts on
-            values = [inner.counters[i] for i in changed]
-            names = warp_specialize.add_results(op, ["i32"] * len(values), values)
-            state.counters.update(dict(zip(changed, names, strict=True)))
+    def merged(self, results: Sequence[str], sides: Sequence[RowState], state: RowState) -> None:
+        recorded = [pending for side in sides for pending in side.pending]
+        state.pending += [
+            replace(pending, value=result) for pending, result in zip(recorded, results, strict=True)
+        ]
 
+    def enter_default(self, state: RowState) -> RowState:
+        pending, state.pending = state.pending, []
+        return replace(
+            state, values=dict(state.values), open=list(state.open), pending=pending, may_store=True,
+            conditional=state.conditional or not state.may_store,
+        )  # fmt: skip
 
-def _in_order(region: Region) -> list[Block]:
-    """The blocks that can be reached, each behind all that lead to it."""
-    labelled = {block.label: block for block in region.blocks[1:]}
-    order: list[Block] = []
-    under_way: list[Block] = []
+    def enter_call(self, state: RowState) -> RowState:
+        return RowState(
+            dict(state.values), list(state.open), frame=state.frame, row=state.row,
+            conditional=state.conditional or not state.may_store,
+        )  # fmt: skip
 
-    def visit(block: Block) -> None:
-        under_way.append(block)
-        for label, _ in block.terminator.successors if block.terminator is not None else ():
-            following = labelled.get(label, region.entry)
-            if following in under_way:
-                raise block.ops[-1].error("branches back; loops of branches are not supported")
-            if following not in order:
-                visit(following)
-        order.append(under_way.pop())
+    def handed_to_call(self, keys: Sequence[int], state: RowState) -> dict[str, str]:
+        identity = self.identity
+        handed = {state.row: "i64", identity.lane: "i1"}
+        if keys:
+            handed |= {identity.segment: "i64", identity.ring: "i32", identity.ring_mask: "i32"}
+        return handed
 
-    visit(region.entry)
-    return order[::-1]
-
-
-def _in_loop(op: Op | None) -> bool:
-    while op is not None and op.name not in LOOPS:
-        op = op.parent_op
-    return op is not None
+    def begin_callee(self, callee: Op) -> None:
+        constants = f"{self.zero} = arith.constant 0 : i32\n{self.one} = arith.constant 1 : i32"
+        callee.regions[0].entry.prepend(constants, callee.loc_text)

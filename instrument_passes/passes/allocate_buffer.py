@@ -14,12 +14,13 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import ClassVar
 
+from instrument_passes.analyses.walk import kernel_of
+from instrument_passes.dialect import BUFFER
 from instrument_passes.errors import PassError
 from instrument_passes.ir import Module, Op
 from instrument_passes.manifest import Manifest
 from instrument_passes.passes.base import Pass, PassContext, register
-from instrument_passes.passes.lower_records import BUFFER_OP, manifest_of
-from instrument_passes.passes.walk import kernel_of
+from instrument_passes.passes.lower_records import manifest_of
 
 __all__ = ["AllocateBuffer"]
 
@@ -27,7 +28,10 @@ __all__ = ["AllocateBuffer"]
 @register
 @dataclass(frozen=True)
 class AllocateBuffer(Pass):
-    """Needs the manifest that lower-records leaves, for the tag."""
+    """The memory for the records, asked for as the Triton version at hand spells it.
+
+    It comes last, behind lower-records.
+    """
 
     name: ClassVar[str] = "allocate-buffer"
 
@@ -39,7 +43,7 @@ class AllocateBuffer(Pass):
         if manifest is None:
             raise PassError("no manifest; run lower-records before allocate-buffer")
         for op in tuple(kernel_of(module).walk()):
-            if op.name == BUFFER_OP:
+            if op.name == BUFFER:
                 self._allocate(op, module, manifest, context)
 
     def _allocate(self, op: Op, module: Module, manifest: Manifest, context: PassContext) -> None:

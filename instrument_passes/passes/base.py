@@ -1,40 +1,33 @@
 """What a pass is: a frozen dataclass with a `name`, options as its fields, and `apply(module, context)`.
 
-A new pass is one file: subclass `Pass`, decorate with `@register`, import it in `passes/__init__.py`.
-Passes talk to each other only through the module: those that choose what to record insert the small
-`profscope` dialect (see `dialect.py`), and `lower-records` turns that into ordinary ops.
+A new pass is one file in this folder, with a subclass of `Pass` that is decorated with `@register`; nothing
+else needs to name it. Passes talk to each other only through the module: those that choose what to record
+insert the small `profscope` dialect (see `dialect.py`), and `lower-records` turns that into ordinary ops.
 """
 
 from __future__ import annotations
 
 import dataclasses
+import inspect
 import typing
 from dataclasses import dataclass
 from typing import Any, ClassVar, Final
 
+from instrument_passes.context import PassContext
+from instrument_passes.discovery import import_all
 from instrument_passes.errors import PassError
 from instrument_passes.ir import Module
 
-__all__ = ["Pass", "PassContext", "passes", "register", "signature"]
-
-
-@dataclass(frozen=True)
-class PassContext:
-    """What passes know beyond the module.
-
-    triton: (major, minor) of the Triton that will compile the module. buffer: a loop whose trip count is
-    static and whose records per warp are at most this many gets room for all of them; others get a ring.
-    """
-
-    triton: tuple[int, int] = (3, 7)
-    buffer: int = 8192
+__all__ = ["Pass", "PassContext", "passes", "register", "signature", "spelled", "summary"]
 
 
 @dataclass(frozen=True)
 class Pass:
     """Base of all passes. Subclasses set `name` and define `apply`; their fields are their options.
 
-    Option fields are bool, int, str or tuple[str, ...] and have defaults.
+    Option fields are bool, int, str or tuple[str, ...] and have defaults. The docstring becomes the pass's
+    row in docs/passes.md. Its first paragraph says in one sentence what the pass does, for
+    `profscope-opt --list`; a paragraph that begins with an option's name and a colon explains that option.
     """
 
     name: ClassVar[str] = ""
@@ -57,7 +50,11 @@ def register(cls: type[Pass]) -> type[Pass]:
 
 
 def passes() -> dict[str, type[Pass]]:
-    """All registered passes by name."""
+    """All passes by name: those of this folder, and those that plugins have registered so far.
+
+    Raises PipelineError naming a file of this folder that cannot be imported.
+    """
+    import_all(__package__)
     return dict(sorted(_REGISTRY.items()))
 
 
@@ -65,3 +62,18 @@ def signature(cls: type[Pass]) -> dict[str, tuple[Any, Any]]:
     """A pass's options: name (dashes for underscores) -> (type, default)."""
     types = typing.get_type_hints(cls)
     return {f.name.replace("_", "-"): (types[f.name], f.default) for f in dataclasses.fields(cls)}
+
+
+def spelled(value: Any) -> str:
+    """The value of an option as a pipeline spells it: "true", "load;store"."""
+    if isinstance(value, tuple):
+        return ";".join(value)
+    return str(value).lower() if isinstance(value, bool) else str(value)
+
+
+def summary(cls: type[Pass]) -> list[str]:
+    """The paragraphs of a pass's docstring, each on one line; empty if it has none."""
+    text = inspect.cleandoc(cls.__doc__ or "")
+    if text.startswith(f"{cls.__name__}("):  # what dataclasses write where there is none
+        return []
+    return [" ".join(paragraph.split()) for paragraph in text.split("\n\n")]

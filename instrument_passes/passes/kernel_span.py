@@ -5,10 +5,10 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import ClassVar
 
+from instrument_passes.analyses.walk import kernel_of
 from instrument_passes.dialect import SpanIds, begin, end
 from instrument_passes.ir import Module, Op, Region
 from instrument_passes.passes.base import Pass, PassContext, register
-from instrument_passes.passes.walk import kernel_of
 
 __all__ = ["KernelSpan"]
 
@@ -16,7 +16,10 @@ __all__ = ["KernelSpan"]
 @register
 @dataclass(frozen=True)
 class KernelSpan(Pass):
-    """One span per warp; every return ends it, and a warp-specialised partition has its own."""
+    """One span per warp, from the kernel's first op to its return.
+
+    A kernel may return in several places. A warp-specialised partition has a span of its own.
+    """
 
     name: ClassVar[str] = "kernel-span"
 

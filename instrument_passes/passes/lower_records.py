@@ -10,30 +10,30 @@ results, zero where it did not run.
 
 from __future__ import annotations
 
-import re
 from dataclasses import dataclass
 from typing import ClassVar
 
 from instrument_passes.analyses.opclasses import uncovered
+from instrument_passes.analyses.places import Places
+from instrument_passes.analyses.walk import kernel_of
 from instrument_passes.errors import PassError
 from instrument_passes.ir import Module, Op, warp_specialize
+from instrument_passes.ir.tokens import quote, unquote
 from instrument_passes.lowering.area import Area
 from instrument_passes.lowering.builder import Placeholders, SectionBuilder
 from instrument_passes.lowering.calls import expand_calls
+from instrument_passes.lowering.program import Program
 from instrument_passes.lowering.values import expand_values
-from instrument_passes.lowering.weave import Weaver
+from instrument_passes.lowering.weave import weave_kernel, weave_partition
 from instrument_passes.manifest import ATTRIBUTE, Manifest, layout
 from instrument_passes.passes.base import Pass, PassContext, register
-from instrument_passes.passes.walk import kernel_of
 from instrument_passes.records import align
 from instrument_passes.scope_notes import notes_of
 from instrument_passes.selection import MAX_LISTED, Selection
 from instrument_passes.targets import target_of
 
-__all__ = ["BUFFER_OP", "LowerRecords", "manifest_of", "quote", "unquote"]
+__all__ = ["LowerRecords", "manifest_of"]
 
-BUFFER_OP = "profscope.buffer"  # the CTA's area; `allocate-buffer` gives it the spelling of a Triton version
-_ESCAPE = re.compile(r'\\([0-9A-Fa-f]{2}|["\\])')
 # Triton pads the warps of a warp-specialised kernel to whole warp groups.
 _WARP_GROUP = 4
 _MAX_WARPS = 32  # of a CTA, which has 1024 threads at most
@@ -42,11 +42,20 @@ _MAX_WARPS = 32  # of a CTA, which has 1024 threads at most
 @register
 @dataclass(frozen=True)
 class LowerRecords(Pass):
-    """Every record of the module, in one go; also writes the manifest attribute.
+    """Clock reads, batched stores and row counters for every record of the module.
 
-    Without options every 2^s-th CTA of a launch records, s as the launch says, with all its warps. ctas:
-    only those with these linear ids. first: only the first 2^s CTAs. sms: only CTAs that run on these SMs,
-    2^s of them at most. warps: only these warps of a CTA; every-warp: every so-manieth.
+    It also writes the manifest that decodes them. Without options every 2^s-th CTA of a launch records, s as
+    the launch says, with all its warps.
+
+    ctas: only CTAs with these linear ids.
+
+    first: only the first 2^s CTAs.
+
+    sms: only CTAs that run on these SMs, 2^s of them at most.
+
+    warps: only these warps of a CTA.
+
+    every-warp: one warp in so many.
     """
 
     name: ClassVar[str] = "lower-records"
@@ -80,29 +89,27 @@ class LowerRecords(Pass):
             raise PassError("sms= cannot choose among the CTAs of clusters; choose CTAs with ctas=")
         said = [_uncovered_note(op) for op in uncovered(module)]
         expand_values(module)
-        calls, left_out = expand_calls(module, kernel)
+        calls, left_out = expand_calls(module, kernel, Places(context.functions))
         notes = (*notes_of(module), *said, *left_out)
-        holes = Placeholders()
+        program = Program(
+            module, kernel, target, Placeholders(), selection, calls,
+            Places(context.functions, calls),
+            marked=bool(specialised), wide=context.triton >= (3, 8), static_records=context.buffer,
+        )  # fmt: skip
         area = Area.fresh(module)
         body = SectionBuilder(0, "kernel", base_warps)
-        sections = [body]
-        groups = [0]
+        sections, groups = [body], [0]
         for group, op in enumerate(specialised, start=1):
             for index, own_warps in enumerate(_partition_warps(op)):
                 sections.append(SectionBuilder(len(sections), f"partition{index}", own_warps))
                 groups.append(group)
-
-        def weaver(section: SectionBuilder, area: Area) -> Weaver:
-            marked = bool(specialised)
-            return Weaver(module, target, section, area, holes, context, selection, calls, marked=marked)
-
-        weaver(body, area).weave_kernel(kernel)
+        weave_kernel(program, body, area)
         rest = iter(sections[1:])
         for op in specialised:
             addresses = warp_specialize.add_capture(op, area.address, "i64")
             flags = warp_specialize.add_capture(op, area.settled, "i32")
             for region, address, flag in zip(op.regions[1:], addresses, flags, strict=True):
-                weaver(next(rest), Area(address, flag)).weave_partition(region)
+                weave_partition(program, next(rest), Area(address, flag), region)
         placed, fixed_bytes, ring_bytes = layout([s.finish() for s in sections], groups)
         manifest = Manifest(
             kernel.symbol or "",
@@ -114,7 +121,7 @@ class LowerRecords(Pass):
             notes,
             selection=selection,
         )
-        holes.fill(module, manifest)
+        program.holes.fill(module, manifest)
         module.set_attr(ATTRIBUTE, quote(manifest.to_json()))
 
     def _selection(self, warps: int) -> Selection:
@@ -139,16 +146,6 @@ def manifest_of(module: Module) -> Manifest | None:
     if text is None:
         return None
     return Manifest.from_json(unquote(text))
-
-
-def quote(text: str) -> str:
-    """An MLIR string attribute."""
-    return '"' + text.replace("\\", "\\\\").replace('"', '\\"') + '"'
-
-
-def unquote(text: str) -> str:
-    """What a printed MLIR string attribute says; MLIR prints a quote as \\22 and reads \\" too."""
-    return _ESCAPE.sub(lambda m: m[1] if len(m[1]) == 1 else chr(int(m[1], 16)), text[1:-1])
 
 
 def _uncovered_note(op: Op) -> str:

@@ -14,11 +14,11 @@ from itertools import groupby
 from typing import ClassVar, Final
 
 from instrument_passes.analyses.opclasses import info_of
+from instrument_passes.analyses.walk import kernel_of, recordable_blocks, recordable_regions
 from instrument_passes.dialect import SpanIds, begin, end, is_record, payload
 from instrument_passes.ir import Block, Module, Op, Value, warp_specialize
 from instrument_passes.ir.tokens import quote
 from instrument_passes.passes.base import Pass, PassContext, register
-from instrument_passes.passes.walk import kernel_of, recordable_blocks, recordable_regions
 from instrument_passes.scope_notes import Marker, Site, add_notes, marker_of, sites_of
 
 __all__ = ["ScopeSpans"]
@@ -41,9 +41,9 @@ class _Part:
 @register
 @dataclass(frozen=True)
 class ScopeSpans(Pass):
-    """One span around every run of ops that came from a scope; marks and payloads become records.
+    """One span around every run of ops that came from a scope of the kernel's (docs/scopes.md).
 
-    It looks at ops, not at records, so it comes before loop-spans and op-spans.
+    Marks and payloads become records. It comes before loop-spans and op-spans.
     """
 
     name: ClassVar[str] = "scope-spans"
@@ -161,14 +161,14 @@ class _Placer:
         """Outer parts come before inner ones in the list, so that inner records go between theirs."""
         names = self._names()
         for part in self.parts:
-            site = self.sites[part.scope[-1]]
+            where = self._where(part.scope)
             span = self.ids.new()
             block = part.first.parent
             assert block is not None
             for op in block.ops[block.ops.index(part.first) : block.ops.index(part.last) + 1]:
                 self.span_of[op] = span
-            part.first.insert_before(begin(span, "scope", names[part], "scope"), loc=_loc(site))
-            part.last.insert_after(end(span), loc=_loc(site))
+            part.first.insert_before(begin(span, "scope", names[part], "scope"), loc=where)
+            part.last.insert_after(end(span), loc=where)
 
     def _names(self) -> dict[_Part, str]:
         """Parts of one scope are numbered in the order of the text."""
@@ -184,7 +184,7 @@ class _Placer:
 
     def _write_marker(self, op: Op, marker: Marker, value: Value | None) -> None:
         number = op.loc.scopes[-1]
-        where = _loc(self.sites[number])
+        where = self._where(self._path(op))
         if marker.do == "mark":
             span = self.ids.new()
             op.insert_before(begin(span, "mark", marker.name, "mark") + "\n" + end(span), loc=where)
@@ -193,6 +193,15 @@ class _Placer:
             op.insert_before(payload(self.span_of[op], marker.name, value.name, value.type), loc=where)
             self.placed.add(number)
         op.erase()
+
+    def _where(self, path: Key) -> str:
+        """The location of the last scope or marker of a path, inlined at the calls on it."""
+        *around, own = (self.sites[number] for number in path)
+        location = f"{quote(own.file)}:{own.line}:0"
+        for site in reversed(around):
+            if site.kind == "call":
+                location = f"callsite({location} at {quote(site.file)}:{site.line}:0)"
+        return f"loc({location})"
 
     def _value(self, op: Op) -> Value | None:
         """The value that a payload's marker was given, as it is called here; None if it cannot be found."""
@@ -218,10 +227,10 @@ class _Placer:
 
     def _note_what_is_missing(self) -> None:
         """One note a line of source, however often its function is specialised or its loop is unrolled."""
-        found = {part.scope[-1] for part in self.parts} | self.placed
+        placed = {part.scope[-1] for part in self.parts} | self.placed
         entered = Counter((site.kind, site.name, site.where) for site in self.sites if site.kind != "call")
         missing = entered - Counter(
-            (self.sites[number].kind, self.sites[number].name, self.sites[number].where) for number in found
+            (self.sites[number].kind, self.sites[number].name, self.sites[number].where) for number in placed
         )
         notes = []
         for (kind, name, where), count in missing.items():
@@ -253,7 +262,3 @@ def _given(held: Value) -> Value | None:
     if not isinstance(marker, Op) or marker_of(marker) is None or not marker.operands:
         return None
     return marker.resolve(marker.operands[0])
-
-
-def _loc(site: Site) -> str:
-    return f"loc({quote(site.file)}:{site.line}:0)"

@@ -5,12 +5,14 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import ClassVar, Final
 
+from instrument_passes.analyses.names import op_name
 from instrument_passes.analyses.opclasses import SPANNABLE, OpInfo, info_of
+from instrument_passes.analyses.places import Places, is_library
+from instrument_passes.analyses.walk import kernel_of, recordable_blocks
 from instrument_passes.dialect import END, VALUES, SpanIds, begin, end, values
-from instrument_passes.ir import Module, Op
+from instrument_passes.ir import Location, Module, Op
 from instrument_passes.ir.signature import element_type, with_element
 from instrument_passes.passes.base import Pass, PassContext, register
-from instrument_passes.passes.walk import kernel_of, recordable_blocks, source_name
 
 __all__ = ["ValueProbe"]
 
@@ -23,13 +25,18 @@ _MASKED: Final = frozenset({"tt.load", "tt.store", "tt.atomic_rmw"})
 @register
 @dataclass(frozen=True)
 class ValueProbe(Pass):
-    """Counts NaNs and infinities and finds the least and the greatest finite value of chosen tensors.
+    """What is in the tensors that chosen ops make: NaNs, infinities, least and greatest finite value.
 
-    They become the columns nans, infs, min and max of a span behind the op, which is the probe's own time.
-    Of a store it looks at what is stored. Elements that the mask of a load or store leaves out do not count.
+    These become columns of a span behind the op (see "Values" below). An op is probed if it meets every
+    condition given; give one at least.
 
-    An op is probed if it meets every condition given, at least one. classes: of ops, as for op-spans. ops:
-    names of ops, such as tt.dot. lines: numbers of source lines. names: of variables in the source.
+    classes: classes of ops, as for op-spans.
+
+    ops: names of ops, such as tt.dot.
+
+    lines: numbers of source lines.
+
+    names: names of variables in the source.
     """
 
     name: ClassVar[str] = "value-probe"
@@ -49,7 +56,7 @@ class ValueProbe(Pass):
             raise ValueError(f"lines={wrong[0]} is not a line's number")
 
     def apply(self, module: Module, context: PassContext) -> None:
-        ids = SpanIds.of(module)
+        ids, places = SpanIds.of(module), Places(context.functions)
         for block in recordable_blocks(kernel_of(module)):
             for op in tuple(block.ops):
                 info = info_of(op)
@@ -59,7 +66,7 @@ class ValueProbe(Pass):
                 if value is None:
                     continue
                 span, (name, kind) = ids.new(), value
-                shown = f"values of {source_name(op, info.label)}"
+                shown = f"values of {op_name(op, places)}"
                 probe = (
                     begin(span, "op", shown, VALUES),
                     values(span, name, kind, _mask(op, kind)),
@@ -73,17 +80,27 @@ class ValueProbe(Pass):
         return (
             (not self.classes or info.cls in self.classes)
             and (not self.ops or op.name in self.ops)
-            and (not self.lines or str(op.loc.line) in self.lines)
-            and (not self.names or op.loc.name in self.names)
+            and (not self.lines or not _lines(op.loc).isdisjoint(self.lines))
+            and (not self.names or not _names(op.loc).isdisjoint(self.names))
         )
+
+
+def _lines(location: Location) -> set[str]:
+    """Of the op and of all calls that inlined it, but those in Triton's own package."""
+    lines = [(location.file, location.line), *((caller.file, caller.line) for caller in location.callers)]
+    return {str(line) for file, line in lines if not is_library(file)}
+
+
+def _names(location: Location) -> set[str]:
+    return {location.name, *(caller.name for caller in location.callers)} - {""}
 
 
 def _value(op: Op, *, stored: bool) -> tuple[str, str] | None:
     """The first value of floats that the op makes or, if it is a store, reads; its name and type."""
-    found = [(value.name, value.type) for value in op.results]
+    candidates = [(value.name, value.type) for value in op.results]
     if stored:
-        found += zip(op.operands, op.operand_types, strict=True)
-    return next(((name, kind) for name, kind in found if element_type(kind) in _FLOATS), None)
+        candidates += zip(op.operands, op.operand_types, strict=True)
+    return next(((name, kind) for name, kind in candidates if element_type(kind) in _FLOATS), None)
 
 
 def _mask(op: Op, kind: str) -> str:

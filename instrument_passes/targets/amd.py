@@ -10,10 +10,11 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Final
+from typing import ClassVar, Final
 
 from instrument_passes.ir.signature import element_type, with_element
 from instrument_passes.records import LAUNCH_HEADER, byte_offset, cta_header_offset
+from instrument_passes.targets.base import Target, register
 
 __all__ = ["ARCHITECTURES", "Amd"]
 
@@ -31,11 +32,17 @@ _OUTSIDE: Final = -(1 << 31)  # as an offset: beyond the resource, so that the s
 _NONTEMPORAL: Final = 2
 
 
+@register
 @dataclass(frozen=True, slots=True)
-class Amd:
-    """Target "hip:<architecture>", of ARCHITECTURES."""
+class Amd(Target):
+    """Target "hip:<architecture>", of ARCHITECTURES. It has no clusters."""
 
+    spellings: ClassVar[tuple[str, ...]] = tuple(f"hip:{architecture}" for architecture in ARCHITECTURES)
     architecture: str
+
+    @classmethod
+    def of(cls, name: str, *, clustered: bool) -> Amd | None:
+        return cls(name.removeprefix("hip:")) if name in cls.spellings else None
 
     @property
     def name(self) -> str:

@@ -1,54 +1,83 @@
-"""What a target must provide: text of TTGIR ops, one method per thing the lowering needs."""
+"""What a target must provide: text of TTGIR ops, one method per thing the lowering needs.
+
+A new target is one file in this folder, with a subclass of `Target` that is decorated with `@register`;
+nothing else needs to name it.
+"""
 
 from __future__ import annotations
 
+from abc import ABC, abstractmethod
 from collections.abc import Sequence
-from typing import Protocol
+from typing import ClassVar, Final, Self, TypeVar
 
-__all__ = ["Target"]
+__all__ = ["Target", "register", "registered"]
 
 
-class Target(Protocol):
-    """All methods return op text, one op a line; `out` names the SSA value that receives the result."""
+class Target(ABC):
+    """A GPU that kernels are built for, as the module's `ttg.target` names it.
+
+    Methods return op text, one op a line; `out` names the SSA value that receives the result. spellings: the
+    names that `of` takes, for messages.
+    """
+
+    spellings: ClassVar[tuple[str, ...]] = ()
+
+    @classmethod
+    @abstractmethod
+    def of(cls, name: str, *, clustered: bool) -> Self | None:
+        """The target of this name, None if it is another's; clustered: CTAs come in clusters of several."""
 
     @property
+    @abstractmethod
     def name(self) -> str:
         """As in `ttg.target`, for example "cuda:90"."""
 
     @property
+    @abstractmethod
     def lanes(self) -> int:
         """Threads of a warp, a power of two."""
 
+    @abstractmethod
     def clock(self, out: str) -> str:
         """Low 32 bits of the SM's cycle counter, i32, ordered with the memory ops around it."""
 
+    @abstractmethod
     def apart(self, out: str) -> str:
         """What to put between a clock read and a loop that follows it; i32, of no meaning."""
 
+    @abstractmethod
     def wait_for(self, out: str, value: str, kind: str) -> str:
         """Hold the warp until the data of `value`, of type `kind`, is there; `kind` is one of `waitable`."""
 
+    @abstractmethod
     def waitable(self, kind: str) -> bool:
         """Whether `wait_for` knows how to wait for values of a type."""
 
+    @abstractmethod
     def thread_id(self, out: str) -> str:
         """The thread's number in the CTA, i32, worker warps of a specialised kernel included."""
 
+    @abstractmethod
     def sm_id(self, out: str) -> str:
         """The SM that the CTA runs on, i32."""
 
+    @abstractmethod
     def count_bits(self, out: str, value: str) -> str:
         """How many bits of an i32 are set, i32."""
 
+    @abstractmethod
     def linear_cta_id(self, out: str) -> str:
         """The CTA's number in the launch, i32, x fastest, as Triton counts for the profile buffer."""
 
+    @abstractmethod
     def multiply_add(self, out: str, index: str, size: str, base: str) -> str:
         """The i64 base + index * size; these i32 and unsigned."""
 
+    @abstractmethod
     def store(self, out: str, address: str, offset: str, values: Sequence[str], lane: str) -> str:
         """Store 1, 2 or 4 i32 values at address + offset (integer literal, bytes) where `lane` holds."""
 
+    @abstractmethod
     def header_start(
         self, out: str, area: str, leads: str, cta: str, slot: str, flags: str, digest: str
     ) -> str:
@@ -60,5 +89,21 @@ class Target(Protocol):
         literal.
         """
 
+    @abstractmethod
     def header_end(self, out: str, area: str, leads: str) -> str:
         """Store what the CTA header says at its end; as above."""
+
+
+_TARGETS: Final[list[type[Target]]] = []
+T = TypeVar("T", bound=type[Target])
+
+
+def register(cls: T) -> T:
+    """Class decorator: makes a target known."""
+    _TARGETS.append(cls)
+    return cls
+
+
+def registered() -> tuple[type[Target], ...]:
+    """All targets whose files have been imported."""
+    return tuple(_TARGETS)

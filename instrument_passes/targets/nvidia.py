@@ -8,10 +8,11 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Final
+from typing import ClassVar, Final
 
 from instrument_passes.ir.signature import element_type, with_element
 from instrument_passes.records import LAUNCH_HEADER, PLACE_RANK_SHIFT, byte_offset, cta_header_offset
+from instrument_passes.targets.base import Target, register
 
 __all__ = ["Nvidia"]
 
@@ -25,12 +26,19 @@ _REGISTER: Final = {
 _UNLIKELY: Final = 0x53500000
 
 
+@register
 @dataclass(frozen=True, slots=True)
-class Nvidia:
+class Nvidia(Target):
     """Target "cuda:<capability>"; clustered: the kernel's CTAs come in clusters of several."""
 
+    spellings: ClassVar[tuple[str, ...]] = ("cuda:<capability>",)
     capability: int
     clustered: bool = False
+
+    @classmethod
+    def of(cls, name: str, *, clustered: bool) -> Nvidia | None:
+        backend, _, arch = name.partition(":")
+        return cls(int(arch), clustered) if backend == "cuda" and arch.isdecimal() else None
 
     @property
     def name(self) -> str:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from typing import Final
 
 import numpy as np
@@ -21,12 +22,12 @@ from profscope.errors import RecordError
 
 __all__ = [
     "CTA",
+    "LaunchBuffer",
     "first_wave",
     "has_records",
-    "headers",
-    "launch_bits",
     "launch_header",
     "packed_headers",
+    "read_buffer",
     "segments",
     "tickets",
 ]
@@ -54,15 +55,35 @@ def has_records(buffer: npt.NDArray[np.uint8]) -> bool:
 
 def launch_header(buffer: npt.NDArray[np.uint8]) -> np.void:
     """The launch header, dtype LAUNCH_HEADER, a view."""
-    found: np.void = buffer[: LAUNCH_HEADER.itemsize].view(LAUNCH_HEADER)[0]
-    return found
+    header: np.void = buffer[: LAUNCH_HEADER.itemsize].view(LAUNCH_HEADER)[0]
+    return header
 
 
-def launch_bits(buffer: npt.NDArray[np.uint8], manifest: Manifest) -> LaunchBits:
-    """How the launch that wrote this buffer recorded; its header says so.
+@dataclass(frozen=True)
+class LaunchBuffer:
+    """One launch's buffer, read as far as its headers go.
 
-    Raises RecordError for a buffer that is too short, or that another program wrote.
+    data: uint8, contiguous. header: dtype LAUNCH_HEADER. bits: how the launch recorded. ctas: what the CTA
+    headers say, shape (recorded CTAs,), dtype CTA; areas whose ticket nobody drew are left out (see
+    `Selection`).
     """
+
+    data: npt.NDArray[np.uint8]
+    header: np.void
+    bits: LaunchBits
+    ctas: npt.NDArray[np.void]
+
+
+def read_buffer(buffer: npt.NDArray[np.uint8], manifest: Manifest) -> LaunchBuffer:
+    """The headers of a launch's buffer. Raises RecordError for one that is truncated or damaged, or that
+    another program wrote."""
+    data = np.ascontiguousarray(buffer)
+    header = _checked_header(data, manifest)
+    bits = LaunchBits.decode(int(header["launch_bits"]))
+    return LaunchBuffer(data, header, bits, _cta_headers(data, manifest, bits))
+
+
+def _checked_header(buffer: npt.NDArray[np.uint8], manifest: Manifest) -> np.void:
     if buffer.nbytes < LAUNCH_HEADER.itemsize:
         raise RecordError(
             f"truncated profile buffer of kernel {manifest.kernel}: {buffer.nbytes} bytes hold no header"
@@ -73,17 +94,10 @@ def launch_bits(buffer: npt.NDArray[np.uint8], manifest: Manifest) -> LaunchBits
             f"profile buffer was not written by this build of kernel {manifest.kernel}: it carries "
             f"digest {int(header['digest']):#x}, the manifest {manifest.digest:#x}"
         )
-    return LaunchBits.decode(int(header["launch_bits"]))
+    return header
 
 
-def headers(buffer: npt.NDArray[np.uint8], manifest: Manifest) -> npt.NDArray[np.void]:
-    """What the CTA headers of a launch's buffer say, shape (recorded CTAs,), dtype CTA.
-
-    Areas whose ticket nobody drew are left out; see `Selection`.
-
-    Raises RecordError for a truncated or damaged buffer, or another program's.
-    """
-    bits = launch_bits(buffer, manifest)
+def _cta_headers(buffer: npt.NDArray[np.uint8], manifest: Manifest, bits: LaunchBits) -> npt.NDArray[np.void]:
     cta_bytes = manifest.cta_bytes(bits.ring_log2)
     area_bytes = buffer.nbytes - LAUNCH_HEADER.itemsize - manifest.selection.counter_bytes
     if area_bytes % cta_bytes:
@@ -114,18 +128,18 @@ def packed_headers(buffer: npt.NDArray[np.uint8], areas: int, cta_bytes: int) ->
 
 def _unpacked(packed: npt.NDArray[np.void]) -> npt.NDArray[np.void]:
     """The ends are there in full, and a start is before its end: by less than 2^32 cycles and 2^48 ns."""
-    found = np.zeros(len(packed), CTA)
+    ctas = np.zeros(len(packed), CTA)
     end, end_ns = packed["end_clock"], packed["end_globaltimer"]
     ended = end != 0
     cycles = (end.astype(np.uint32) - packed["start_clock_low"]).astype(np.uint64)
     start_ns = packed["start_ns_high"].astype(np.uint64) << np.uint64(32) | packed["start_ns_low"]
     took_ns = (end_ns - start_ns) & np.uint64((1 << 48) - 1)
-    found["start_clock"], found["end_clock"] = (end - cycles) * ended, end
-    found["start_globaltimer"], found["end_globaltimer"] = (end_ns - took_ns) * ended, end_ns
-    found["cta"] = packed["cta"]
-    found["sm"] = packed["place"] & ((1 << PLACE_RANK_SHIFT) - 1)
-    found["cluster_rank"] = packed["place"] >> PLACE_RANK_SHIFT
-    return found
+    ctas["start_clock"], ctas["end_clock"] = (end - cycles) * ended, end
+    ctas["start_globaltimer"], ctas["end_globaltimer"] = (end_ns - took_ns) * ended, end_ns
+    ctas["cta"] = packed["cta"]
+    ctas["sm"] = packed["place"] & ((1 << PLACE_RANK_SHIFT) - 1)
+    ctas["cluster_rank"] = packed["place"] >> PLACE_RANK_SHIFT
+    return ctas
 
 
 def segments(
@@ -144,12 +158,12 @@ def tickets(buffer: npt.NDArray[np.uint8]) -> int:
     return int(buffer[-VECTOR:].view(WORD)[0])
 
 
-def first_wave(found: npt.NDArray[np.void]) -> Ints:
+def first_wave(ctas: npt.NDArray[np.void]) -> Ints:
     """Positions of the CTAs that started before any of the recorded ones on the same SM had ended."""
-    written = found[found["end_clock"] != 0]
+    written = ctas[ctas["end_clock"] != 0]
     first_end = np.full(1 << 16, np.iinfo(np.uint64).max, np.uint64)  # by SM
     np.minimum.at(first_end, written["sm"], written["end_clock"])
-    return np.flatnonzero(found["start_clock"] < first_end[found["sm"]])
+    return np.flatnonzero(ctas["start_clock"] < first_end[ctas["sm"]])
 
 
 def _ctas_due(selection: Selection, areas: int, bits: LaunchBits) -> Ints | None:

@@ -42,10 +42,12 @@ class Clocks:
     may have, by the globaltimer, so that the caller can say so.
     """
 
-    def __init__(self, found: npt.NDArray[np.void]) -> None:
-        start = found["start_clock"].astype(np.int64)
-        self.anchor = start - ANCHOR_MARGIN_CYCLES
-        took_ns = found["end_globaltimer"] - found["start_globaltimer"]
+    def __init__(self, ctas: npt.NDArray[np.void]) -> None:
+        self.start, self.end = (ctas[name].astype(np.int64) for name in ("start_clock", "end_clock"))
+        self.anchor = self.start - ANCHOR_MARGIN_CYCLES
+        # By CTA, whether the low half may have been 0: its warps may leave after the header's clock is read.
+        self.wraps = (self.end != 0) & (self.anchor >> 32 != self.end + ANCHOR_MARGIN_CYCLES >> 32)
+        took_ns = ctas["end_globaltimer"] - ctas["start_globaltimer"]
         self.ambiguous = int(np.count_nonzero(took_ns >= WRAP_NS))
 
 
@@ -86,14 +88,12 @@ class Columns:
     depth: Narrow
 
 
-def fill(
-    segments: Words, anchor: Ints, recorded: Recorded, patterns: Patterns, sites: int
-) -> tuple[Columns, int]:
+def fill(segments: Words, anchor: Ints, recorded: Recorded, patterns: Patterns) -> tuple[Columns, int]:
     """The spans of all warps, in order of warps and patterns, and how many of them end before they start.
 
-    segments: shape (CTAs, recorded warps, words); anchor: per CTA, see `Clocks`; sites: of all sections.
+    segments: shape (CTAs, recorded warps, words); anchor: per CTA, see `Clocks`.
     """
-    columns, backwards = empty_columns(int(recorded.spans.sum()), sites), 0
+    columns, backwards = empty_columns(int(recorded.spans.sum()), len(patterns.sites)), 0
     for begin, end in _blocks(recorded, segments.shape[1]):
         warps = Recorded(*(getattr(recorded, name)[begin:end] for name in Recorded.__dataclass_fields__))
         spans = slice(int(warps.first[0]), int(warps.first[-1] + warps.spans[-1]))
@@ -183,6 +183,6 @@ def spread(first: Ints, which: Ints) -> Ints:
     """All i from first[w] to first[w + 1], for each w of `which` in turn."""
     sizes = np.diff(first)[which]
     ends = np.cumsum(sizes)
-    found: Ints = np.repeat(first[:-1][which] - ends + sizes, sizes)
-    found += np.arange(len(found))
-    return found
+    positions: Ints = np.repeat(first[:-1][which] - ends + sizes, sizes)
+    positions += np.arange(len(positions))
+    return positions

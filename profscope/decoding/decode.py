@@ -9,17 +9,19 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 from functools import cached_property
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 
 from instrument_passes.manifest import Manifest, Span
-from profscope.decoding.areas import first_wave, headers, launch_bits, segments, tickets
+from profscope.decoding.areas import LaunchBuffer, first_wave, read_buffer, segments, tickets
 from profscope.decoding.columns import Clocks, Columns, Recorded, fill, spread
+from profscope.decoding.gaps import with_gaps
 from profscope.decoding.patterns import PAYLOAD_TYPES, Patterns, Values, find_patterns, join
-from profscope.decoding.rows import SectionRows, find_rows
-from profscope.decoding.shapes import Shapes, Warps, shapes, warps_of, without_unused
+from profscope.decoding.rows import find_rows
+from profscope.decoding.shapes import Wrote, shapes, warps_of, without_unused
+from profscope.decoding.zeros import INSTEAD, Zeros, find_zeros
 
 __all__ = ["DecodedLaunch", "Payload", "decode", "ring_rows"]
 
@@ -46,10 +48,11 @@ class DecodedLaunch(Columns):
     time unless clocks were read in another one.
 
     sites: what `span` counts. headers: the CTA headers (CTA dtype) of every CTA of the launch, unwritten
-    ones included. records: clock words that were stored and not overwritten. dropped: clock columns of rows
-    that a ring overwrote or that cannot be placed any more, each of which would have been a record had its
-    code run; summed over warps. unmatched: spans whose begin ran but whose end did not. anomalies: sentences
-    about what did not fit the model, empty on a good buffer.
+    ones included. grid_x, grid_y: CTAs of the grid, those of all clusters. records: clock words that were
+    stored and not overwritten. dropped: clock columns of rows that a ring overwrote or that cannot be placed
+    any more, each of which would have been a record had its code run; summed over warps. unmatched: spans
+    whose begin ran but whose end did not. anomalies: sentences about what did not fit the model, empty on a
+    good buffer.
     payloads: values that spans carry. unpaired: starts of asynchronous work that no wait ended, where waits
     are recorded. refused: CTAs that drew a ticket for an area and found none left. wait: for asynchronous
     intervals the position of the span whose return ended them, -1 for others; None if there are none. idle:
@@ -69,6 +72,8 @@ class DecodedLaunch(Columns):
     wait: Small | None = None
     idle: Ints = field(default_factory=lambda: np.zeros(0, np.int64))
     recorded: Recorded | None = None
+    grid_x: int = 1
+    grid_y: int = 1
 
     @cached_property
     def counts(self) -> Ints:
@@ -77,82 +82,93 @@ class DecodedLaunch(Columns):
 
 
 def decode(buffer: npt.NDArray[np.uint8], manifest: Manifest) -> DecodedLaunch:
-    """Decode one launch. buffer: uint8, all its CTA areas. Raises RecordError (see `headers`)."""
-    buffer, found, words, ring_log2 = _read(buffer, manifest)
+    """Decode one launch. buffer: uint8, all its CTA areas. Raises RecordError (see `read_buffer`)."""
+    launch, words = _read(buffer, manifest)
+    ctas, ring_log2 = launch.ctas, launch.bits.ring_log2
     if manifest.selection.ctas == "first":
-        wave = first_wave(found)
-        found, words = found[wave], words[wave]
-    sections = _sections(words, found, manifest, ring_log2)
-    patterns = _patterns(sections, manifest)
-    recorded = _recorded(sections, found, manifest, patterns)
-    clocks = Clocks(found)
-    sites = tuple(span for section in manifest.sections for span in section.spans)
-    columns, backwards = fill(words, clocks.anchor, recorded, patterns, len(sites))
+        wave = first_wave(ctas)
+        ctas, words = ctas[wave], words[wave]
+    clocks = Clocks(ctas)
+    sections = _sections(words, ctas, manifest, ring_log2)
+    zeros = _zeros(words, sections, manifest, clocks)
+    if any(len(each.place) for each in zeros):
+        words = _without(zeros, words)
+        sections = _sections(words, ctas, manifest, ring_log2)
+    patterns = join([with_gaps(part) for part in _patterns(sections, manifest)])
+    recorded = _recorded(sections, ctas, manifest, patterns)
+    columns, backwards = fill(words, clocks.anchor, recorded, patterns)
     return DecodedLaunch(
         **vars(columns),
-        sites=sites,
-        headers=found,
+        sites=patterns.sites,
+        headers=ctas,
         records=sum(int(each.rows.records[each.shapes.of].sum()) for each in sections),
         dropped=sum(int(each.rows.dropped[each.shapes.of].sum()) for each in sections),
         unmatched=int(patterns.unmatched[recorded.pattern].sum()),
-        anomalies=_anomalies(backwards, clocks, manifest),
+        anomalies=_anomalies(backwards, clocks, zeros, manifest),
         payloads=tuple(_payload(words, recorded, values) for values in patterns.values),
-        refused=max(0, tickets(buffer) - len(found)) if manifest.selection.ctas == "sms" else 0,
+        refused=max(0, tickets(launch.data) - len(ctas)) if manifest.selection.ctas == "sms" else 0,
         idle=_idle(recorded, patterns) if len(patterns.idle) else patterns.idle,
         recorded=recorded,
+        grid_x=int(launch.header["grid_x"]),
+        grid_y=int(launch.header["grid_y"]),
     )
 
 
 def ring_rows(buffer: npt.NDArray[np.uint8], manifest: Manifest) -> int:
     """The most rows that any warp appended to any ring, overwritten ones included."""
-    _, found, words, ring_log2 = _read(buffer, manifest)
-    return max((each.rows.most for each in _sections(words, found, manifest, ring_log2)), default=0)
+    launch, words = _read(buffer, manifest)
+    sections = _sections(words, launch.ctas, manifest, launch.bits.ring_log2)
+    return max((each.rows.most for each in sections), default=0)
 
 
-def _read(
-    buffer: npt.NDArray[np.uint8], manifest: Manifest
-) -> tuple[npt.NDArray[np.uint8], npt.NDArray[np.void], Words, int]:
-    """The buffer in one piece, its CTA headers, the words of its segments and how long its rings are."""
-    buffer = np.ascontiguousarray(buffer)
-    found = headers(buffer, manifest)
-    ring_log2 = launch_bits(buffer, manifest).ring_log2
-    words = without_unused(segments(buffer, len(found), manifest, ring_log2), manifest, ring_log2)
-    return buffer, found, words, ring_log2
+def _read(buffer: npt.NDArray[np.uint8], manifest: Manifest) -> tuple[LaunchBuffer, Words]:
+    """The buffer and the words of its segments."""
+    launch = read_buffer(buffer, manifest)
+    ring_log2 = launch.bits.ring_log2
+    words = segments(launch.data, len(launch.ctas), manifest, ring_log2)
+    return launch, without_unused(words, manifest, ring_log2)
 
 
-class _Section(NamedTuple):
-    """What the warps of one section wrote. words: segments, of one warp of each shape; rows: in those."""
-
-    warps: Warps
-    shapes: Shapes
-    words: Words
-    rows: SectionRows
-
-
-def _sections(
-    words: Words, found: npt.NDArray[np.void], manifest: Manifest, ring_log2: int
-) -> list[_Section]:
+def _sections(words: Words, ctas: npt.NDArray[np.void], manifest: Manifest, ring_log2: int) -> list[Wrote]:
     sections = []
     for index, section in enumerate(manifest.sections):
-        warps = warps_of(words, manifest, index, found["start_clock"] != 0)
+        warps = warps_of(words, manifest, index, ctas["start_clock"] != 0)
         alike = shapes(words, warps, manifest, section, ring_log2)
         one_each = words[warps.area[alike.warp], warps.segment[alike.warp]]
         rows = find_rows(one_each, manifest, section, ring_log2)
-        sections.append(_Section(warps, alike, one_each, rows))
+        sections.append(Wrote(warps, alike, one_each, rows))
     return sections
 
 
-def _patterns(sections: list[_Section], manifest: Manifest) -> Patterns:
+def _zeros(words: Words, sections: list[Wrote], manifest: Manifest, clocks: Clocks) -> list[Zeros]:
+    """Clocks of 0, section by section; there are none unless a CTA's clock passed a multiple of 2^32."""
+    if not clocks.wraps.any():
+        return []
+    return [
+        find_zeros(words, section, each, clocks)
+        for section, each in zip(manifest.sections, sections, strict=True)
+    ]
+
+
+def _without(zeros: list[Zeros], words: Words) -> Words:
+    """The segments with clocks that are not 0."""
+    words = words.copy()
+    for each in zeros:
+        words[each.area, each.segment, each.place] = INSTEAD
+    return words
+
+
+def _patterns(sections: list[Wrote], manifest: Manifest) -> list[Patterns]:
     """A pattern for every shape, section by section."""
     parts, lost = [], False
     for section, each in zip(manifest.sections, sections, strict=True):
         lost = lost or bool(each.rows.dropped.any())
         parts.append(find_patterns(each.words, section, each.rows, lost=lost))
-    return join(parts, manifest.sections)
+    return parts
 
 
 def _recorded(
-    sections: list[_Section], found: npt.NDArray[np.void], manifest: Manifest, patterns: Patterns
+    sections: list[Wrote], ctas: npt.NDArray[np.void], manifest: Manifest, patterns: Patterns
 ) -> Recorded:
     """The warps of all sections, by CTA and warp; those that a warp ran one after the other in that order."""
     none = np.zeros(0, np.int64)
@@ -163,15 +179,21 @@ def _recorded(
     chosen = manifest.selection.warps
     warp = np.array(chosen, np.int64)[segment] if chosen else segment
     if len(sections) > 1 or manifest.selection.ctas == "sms":  # or they are in order already
-        order = np.lexsort((warp, found["cta"][area]))
+        order = np.lexsort((warp, ctas["cta"][area]))
         area, segment, pattern, warp = area[order], segment[order], pattern[order], warp[order]
     sizes = np.diff(patterns.first)[pattern]
-    cta, sm = found["cta"][area].astype(np.int32), found["sm"][area]
+    cta, sm = ctas["cta"][area].astype(np.int32), ctas["sm"][area]
     return Recorded(area, segment, cta, sm, warp.astype(np.int16), pattern, np.cumsum(sizes) - sizes, sizes)
 
 
-def _anomalies(backwards: int, clocks: Clocks, manifest: Manifest) -> tuple[str, ...]:
+def _anomalies(backwards: int, clocks: Clocks, zeros: list[Zeros], manifest: Manifest) -> tuple[str, ...]:
     said = []
+    doubtful = sum(each.doubtful for each in zeros)
+    if doubtful:
+        said.append(
+            f"in {doubtful} warps of kernel {manifest.kernel} a mark may be missing: where the low half of "
+            "the clock is 0, its record looks like none"
+        )
     if backwards:
         said.append(f"{backwards} spans of kernel {manifest.kernel} end before they start")
     if clocks.ambiguous:
@@ -195,8 +217,8 @@ def _payload(words: Words, recorded: Recorded, values: Values) -> Payload:
         source = values.source.take(at)
     if not values.kind:
         return Payload(values.name, rows, source)
-    found = words[np.repeat(recorded.area, sizes), np.repeat(recorded.segment, sizes), source]
-    return Payload(values.name, rows, found.view(PAYLOAD_TYPES[values.kind]))
+    taken = words[np.repeat(recorded.area, sizes), np.repeat(recorded.segment, sizes), source]
+    return Payload(values.name, rows, taken.view(PAYLOAD_TYPES[values.kind]))
 
 
 def _idle(recorded: Recorded, patterns: Patterns) -> Ints:

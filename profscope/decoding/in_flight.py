@@ -90,8 +90,8 @@ def _iterations(decoded: DecodedLaunch, start: Ints) -> list[Payload]:
     for payload in known:
         value[payload.rows] = payload.values
     worked_for = value.take(start)
-    found = np.flatnonzero(worked_for >= 0)
-    return [Payload(FOR_ITERATION, (len(decoded.span) + found).astype(np.int32), worked_for[found])]
+    worked_out = np.flatnonzero(worked_for >= 0)
+    return [Payload(FOR_ITERATION, (len(decoded.span) + worked_out).astype(np.int32), worked_for[worked_out])]
 
 
 def _channels(sites: tuple[Span, ...]) -> set[int]:
@@ -102,10 +102,10 @@ def _channels(sites: tuple[Span, ...]) -> set[int]:
             parts.setdefault(site.channel, set()).add(site.part)
     return {
         channel
-        for channel, found in parts.items()
-        if found & set(_STARTS)
-        and found & set(_WAITS)
-        and ("member" not in found or found & {"open", "close"})
+        for channel, roles in parts.items()
+        if roles & set(_STARTS)
+        and roles & set(_WAITS)
+        and ("member" not in roles or roles & {"open", "close"})
     }
 
 
@@ -125,7 +125,7 @@ def _all_pairs(decoded: DecodedLaunch, channels: Sequence[int]) -> tuple[Ints, I
     rows = spread(first, chosen)
     bounds = np.concatenate([[0], np.cumsum(np.diff(first)[chosen])])  # of the chosen CTAs, in `rows`
     ordered, lane = site[rows], cta[rows].astype(np.int64) << 16 | warp[rows]
-    found = []
+    pairs = []
     for channel in channels:
         start, wait = _pairs(decoded.sites, channel, ordered, lane)
         of_cta = np.searchsorted(start, bounds)
@@ -137,8 +137,8 @@ def _all_pairs(decoded: DecodedLaunch, channels: Sequence[int]) -> tuple[Ints, I
         if not isinstance(order, slice):
             start, wait = order[start], order[wait]
         forward = decoded.end_cycle[wait] >= decoded.start_cycle[start]
-        found.append((start, wait) if forward.all() else (start[forward], wait[forward]))
-    starts, waits = (np.concatenate(rows) for rows in zip(*found, strict=True))
+        pairs.append((start, wait) if forward.all() else (start[forward], wait[forward]))
+    starts, waits = (np.concatenate(rows) for rows in zip(*pairs, strict=True))
     return starts, waits
 
 
@@ -147,12 +147,12 @@ def _kinds(recorded: Recorded) -> tuple[Ints, Ints]:
     some = np.flatnonzero(recorded.spans)
     cta, warp, pattern = recorded.cta[some], recorded.warp[some], recorded.pattern[some]
     first = np.concatenate([[0], np.flatnonzero(cta[1:] != cta[:-1]) + 1, [len(cta)]])
-    found: dict[bytes, int] = {}
+    number_of: dict[bytes, int] = {}
     keys = [
         warp[begin:end].tobytes() + pattern[begin:end].tobytes()
         for begin, end in itertools.pairwise(first.tolist())
     ]
-    kind = np.array([found.setdefault(key, len(found)) for key in keys], np.int64)
+    kind = np.array([number_of.setdefault(key, len(number_of)) for key in keys], np.int64)
     return kind, np.unique(kind, return_index=True)[1]
 
 
@@ -182,11 +182,12 @@ def _pairs(
     # Per lane `done` never falls (a later wait may leave more under way, but what is done stays done).
     key = lane[waits] << 32 | done[waits]
     key = np.maximum.accumulate(key)
-    waiter = _waiter(lane[starts], lane[waits])
+    # A queue is its warp's own; on mbarriers another warp may wait.
+    waiter = _waiter(lane[starts], lane[waits]) if are("phase").any() else lane[starts]
     at = np.searchsorted(key, waiter << 32 | group[starts], side="right")
-    found = (at < len(waits)) & (waiter >= 0)
-    found[found] &= lane[waits[at[found]]] == waiter[found]
-    return rows[starts[found]], rows[waits[at[found]]]
+    paired = (at < len(waits)) & (waiter >= 0)
+    paired[paired] &= lane[waits[at[paired]]] == waiter[paired]
+    return rows[starts[paired]], rows[waits[at[paired]]]
 
 
 def _running(lane: Ints, flags: Flags) -> Ints:

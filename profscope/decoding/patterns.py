@@ -15,7 +15,7 @@ import numpy.typing as npt
 from instrument_passes.manifest import Frame, Section, Span
 from profscope.decoding.rows import SectionRows
 
-__all__ = ["FOR_ITERATION", "PAYLOAD_TYPES", "Patterns", "Values", "find_patterns", "join"]
+__all__ = ["FOR_ITERATION", "PAYLOAD_TYPES", "Lost", "Patterns", "Values", "find_patterns", "join"]
 
 Ints = npt.NDArray[np.int64]
 Small = npt.NDArray[np.int32]
@@ -47,12 +47,13 @@ class Values:
 class Patterns:
     """Patterns one after the other, each in program order (a span before those in it).
 
-    first: per pattern, its first span here, and one more. site: index among the spans of all sections; begin,
-    end: places of words in the segment; iteration; parent: position in the pattern, -1 at a root; depth.
-    unmatched: per pattern, spans that began and did not end. idle: spans for iterations that their loop did
-    not have, positions here.
+    sites: what `site` counts. first: per pattern, its first span here, and one more; site; begin, end: places
+    of words in the segment; iteration; parent: position in the pattern, -1 at a root; depth. unmatched: per
+    pattern, spans that began and did not end. idle: spans for iterations that their loop did not have,
+    positions here. lost: the rows that are gone.
     """
 
+    sites: tuple[Span, ...]
     first: Ints
     site: Small
     begin: Small
@@ -63,6 +64,21 @@ class Patterns:
     unmatched: Ints
     idle: Ints
     values: list[Values]
+    lost: tuple[Lost, ...] = ()
+
+
+@dataclass(frozen=True)
+class Lost:
+    """Rows of one frame that are gone; one entry for each row around them.
+
+    around: index of the site in which the loop ran; before: of the first one whose spans its rows hold. span:
+    position of the span around them among those of all patterns; at: that before which they would stand.
+    """
+
+    around: int
+    before: int
+    span: Ints
+    at: Ints
 
 
 @dataclass(frozen=True)
@@ -83,14 +99,14 @@ def find_patterns(words: Words, section: Section, rows: SectionRows, *, lost: bo
     return _Finder(words, section, rows).patterns(lost=lost)
 
 
-def join(parts: Sequence[Patterns], sections: Sequence[Section]) -> Patterns:
-    """The patterns of all sections one after the other."""
+def join(parts: Sequence[Patterns]) -> Patterns:
+    """The patterns of all sections one after the other; none of them may have lost rows."""
     if len(parts) == 1:
         return parts[0]
     pattern_base = np.cumsum([0, *(len(part.first) - 1 for part in parts)])
     span_base = np.cumsum([0, *(len(part.site) for part in parts)])
     patterns = int(pattern_base[-1])
-    site_bases = np.cumsum([0, *(len(section.spans) for section in sections)])[:-1]
+    site_bases = np.cumsum([0, *(len(part.sites) for part in parts)])[:-1]
 
     def joined(name: str, dtype: type, bases: Ints | None = None) -> npt.NDArray[Any]:
         columns = [getattr(part, name) for part in parts]
@@ -99,6 +115,7 @@ def join(parts: Sequence[Patterns], sections: Sequence[Section]) -> Patterns:
         return np.concatenate([np.zeros(0, dtype), *columns]).astype(dtype)
 
     return Patterns(
+        sites=tuple(site for part in parts for site in part.sites),
         first=np.append(
             np.concatenate(
                 [np.zeros(0, np.int64), *(p.first[:-1] + b for p, b in zip(parts, span_base, strict=False))]
@@ -145,20 +162,20 @@ class _Finder:
     def patterns(self, *, lost: bool) -> Patterns:
         for span in self.section.spans:
             self.sites[span.id] = self._site(span)
-        first, place = self._places()
+        first, place, entered = self._places()
         size = int(first[-1])
         site, begin, end, iteration, parent, depth = np.empty((6, size), np.int32)
         idle = [np.zeros(0, np.int64)]
         carried: dict[tuple[str, str], list[tuple[Ints, Ints]]] = {}
         for span in self.section.spans:
-            found, rows = self.sites[span.id], self.rows[span.frame]
+            mine, rows = self.sites[span.id], self.rows[span.frame]
             # Nearly always everything is valid, and then nothing is copied.
-            where = slice(None) if found.valid.all() else np.flatnonzero(found.valid)
+            where = slice(None) if mine.valid.all() else np.flatnonzero(mine.valid)
             at = (place[span.id] + first[rows.warp])[where]
             site[at] = span.id
-            begin[at], end[at] = rows.place[where] + span.begin, found.end[where]
+            begin[at], end[at] = rows.place[where] + span.begin, mine.end[where]
             iteration[at] = rows.iteration[where]
-            parent[at] = self._parent(span, found, place)[where] if span.parent >= 0 else -1
+            parent[at] = self._parent(span, mine, place)[where] if span.parent >= 0 else -1
             depth[at] = self._depth(span)
             for column in span.payloads:
                 word = self.section.frames[span.frame].columns[column]
@@ -170,8 +187,10 @@ class _Finder:
                 carried.setdefault((FOR_ITERATION, ""), []).append((at, number))
                 idle += [] if lost else [at[number >= of_loop]]
         return Patterns(
-            first, site, begin, end, iteration, parent, depth, self.unmatched, np.sort(np.concatenate(idle)),
+            self.section.spans, first, site, begin, end, iteration, parent, depth, self.unmatched,
+            np.sort(np.concatenate(idle)),
             [_values(*key, first, sources) for key, sources in carried.items()],
+            self._lost(first, place, entered),
         )  # fmt: skip
 
     def _site(self, span: Span) -> _Site:
@@ -184,14 +203,16 @@ class _Finder:
         valid, above = began & ended, None
         if span.parent >= 0:
             valid_above = self.sites[span.parent].valid
-            if self.section.spans[span.parent].frame != span.frame:
-                above = self._ancestor_row(span)
+            target = self.section.spans[span.parent].frame
+            if target != span.frame:
+                above = self._climb(rows.instance, frame.parent, target)
                 valid_above = valid_above[above]
             valid &= valid_above
         return _Site(valid, end, above)
 
-    def _places(self) -> tuple[Ints, dict[int, Ints]]:
-        """Per warp its first span, and one more; per site and row a valid span's place in its pattern."""
+    def _places(self) -> tuple[Ints, dict[int, Ints], dict[int, tuple[int, Ints]]]:
+        """Per warp its first span, and one more; per site and row a valid span's place in its pattern; per
+        frame the first site in it, and for each row around it the place where its own rows begin."""
         frames = self.section.frames
         sizes = [np.zeros(len(rows.at), np.int64) for rows in self.rows]
         for span in self.section.spans:
@@ -203,32 +224,43 @@ class _Finder:
         # Per frame and row, the place of the next span.
         cursors: dict[int, Ints] = {0: np.zeros(self.warps, np.int64)}
         place: dict[int, Ints] = {}
+        entered: dict[int, tuple[int, Ints]] = {}
 
-        def enter(frame: Frame) -> None:
+        def enter(frame: Frame, site: int) -> None:
+            if frame.parent not in cursors:
+                enter(frames[frame.parent], site)
             size, rows = sizes[frame.index], self.rows[frame.index]
             above = cursors[frame.parent]
+            entered[frame.index] = site, above.copy()
             total = self._per_instance(frame, size)
             # Rows of an instance follow each other: what lies before them in it, and before it.
             before = np.cumsum(size) - size
             earlier = (np.cumsum(total) - total)[rows.instance]
             cursors[frame.index] = above[rows.instance] + before - earlier
             above += total
-            enter_unnamed(frame)
 
-        def enter_unnamed(frame: Frame) -> None:
-            """Frames below this one that are no loop's that has a span: entries of a partition."""
-            for inner in frames:
-                if inner.parent == frame.index and inner.loop < 0:
-                    enter(inner)
-
-        enter_unnamed(frames[0])
-        for span in self.section.spans:
+        for span in self.section.spans:  # in program order
+            if span.frame not in cursors:
+                enter(frames[span.frame], span.id)
             place[span.id] = cursors[span.frame].copy()
             cursors[span.frame] += self.sites[span.id].valid
-            for frame in frames:
-                if frame.loop == span.id:
-                    enter(frame)
-        return first, place
+        return first, place, entered
+
+    def _lost(
+        self, first: Ints, place: dict[int, Ints], entered: dict[int, tuple[int, Ints]]
+    ) -> tuple[Lost, ...]:
+        """Of every loop in a span the rows that are gone. The arguments are what `_places` returns."""
+        lost = []
+        for index, (site, at) in entered.items():
+            frame, row = self.section.frames[index], self.rows[index].lost
+            if frame.loop < 0 or not len(row):
+                continue
+            above = self._climb(row, frame.parent, self.section.spans[frame.loop].frame)
+            there = self.sites[frame.loop].valid[above]
+            row, above = row[there], above[there]
+            origin = first[self.rows[frame.parent].warp[row]]
+            lost.append(Lost(frame.loop, site, place[frame.loop][above] + origin, at[row] + origin))
+        return tuple(lost)
 
     def _per_instance(self, frame: Frame, size: Ints) -> Ints:
         """Spans in the rows of a frame, summed for each row of the parent's frame."""
@@ -237,9 +269,9 @@ class _Finder:
         )
         return np.diff(np.concatenate([[0], np.cumsum(size)])[bounds])
 
-    def _parent(self, span: Span, found: _Site, place: dict[int, Ints]) -> Ints:
+    def _parent(self, span: Span, site: _Site, place: dict[int, Ints]) -> Ints:
         above = place[span.parent]
-        return above if found.parent_row is None else above[found.parent_row]
+        return above if site.parent_row is None else above[site.parent_row]
 
     def _written(self, frame: int, column: int) -> Flags:
         written: Flags = self.flat[self.rows[frame].at + column] != 0
@@ -291,14 +323,11 @@ class _Finder:
         known = span.stage == "prologue"
         return np.full(len(rows.at), span.ahead) if known else of_loop - 1 - span.ahead, of_loop
 
-    def _ancestor_row(self, span: Span) -> Ints:
-        """For every row of the span's frame, the row of its parent span's frame it ran under."""
-        target = self.section.spans[span.parent].frame
-        index = self.rows[span.frame].instance
-        frame = self.section.frames[self.section.frames[span.frame].parent]
-        while frame.index != target:
-            index, frame = self.rows[frame.index].instance[index], self.section.frames[frame.parent]
-        return index
+    def _climb(self, row: Ints, frame: int, target: int) -> Ints:
+        """For rows of a frame, the rows of a frame around it that they ran under."""
+        while frame != target:
+            row, frame = self.rows[frame].instance[row], self.section.frames[frame].parent
+        return row
 
     def _depth(self, span: Span) -> int:
         return 0 if span.parent < 0 else 1 + self._depth(self.section.spans[span.parent])

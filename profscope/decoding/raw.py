@@ -9,6 +9,7 @@ import numpy as np
 import numpy.typing as npt
 
 from instrument_passes.manifest import Manifest
+from profscope.decoding.build import Build
 
 __all__ = ["ORDINARY", "Mark", "RawLaunch"]
 
@@ -26,7 +27,8 @@ ORDINARY: Final = Mark()
 
 @dataclass(frozen=True)
 class RawLaunch:
-    """One launch as it came back. ctas: CTAs of the grid; buffer: uint8, the areas of those recorded."""
+    """One launch as it came back. ctas: CTAs of the grid; buffer: uint8, the areas of those recorded.
+    build: of the binary, None where it is not known."""
 
     index: int
     manifest: Manifest
@@ -35,3 +37,4 @@ class RawLaunch:
     ctas: int
     buffer: npt.NDArray[np.uint8]
     mark: Mark = ORDINARY
+    build: Build | None = None

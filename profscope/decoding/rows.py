@@ -27,7 +27,8 @@ class Rows:
     at: place of the row's first word among all words; place: the same in its segment; warp: whose it is;
     number: row number since the warp started; instance: which parent row (position in the parent's Rows) it
     belongs to; iteration: row number within that instance. newest: per warp, where among all words its last
-    row is, survived or not, -1 where there is none.
+    row is, survived or not, -1 where there is none. lost: positions of the parent rows that have lost rows of
+    this frame, or may have; of each the first ones, or all.
     """
 
     at: Ints
@@ -37,6 +38,7 @@ class Rows:
     instance: Ints
     iteration: Ints
     newest: Ints
+    lost: Ints
 
 
 @dataclass(frozen=True)
@@ -77,7 +79,7 @@ def find_rows(words: Words, manifest: Manifest, section: Section, ring_log2: int
 def _root(origin: Ints, start: int) -> Rows:
     none, at = np.full(len(origin), -1, np.int64), origin + start
     place = np.full(len(origin), start, np.int32)
-    return Rows(at, place, np.arange(len(origin)), np.zeros_like(origin), none, none, at)
+    return Rows(at, place, np.arange(len(origin)), np.zeros_like(origin), none, none, at, none[:0])
 
 
 def count_column(section: Section, frame: Frame) -> int:
@@ -131,4 +133,8 @@ def _child(
     row_words = len(frame.columns)
     place = (start + number % capacity * row_words).astype(np.int32)
     newest = np.where(total > 0, origin + start + (total - 1) % capacity * row_words, -1)
-    return Rows(origin[warp] + place, place, warp, number, instance, number - before[instance], newest)
+    lost = np.zeros(0, np.int64)
+    if len(number) < int(total.sum()):
+        lost = np.flatnonzero(np.bincount(instance, minlength=len(after)) < rows_of)
+    iteration = number - before[instance]
+    return Rows(origin[warp] + place, place, warp, number, instance, iteration, newest, lost)

@@ -15,9 +15,9 @@ import numpy.typing as npt
 
 from instrument_passes.manifest import Manifest, Section
 from instrument_passes.records import WORD
-from profscope.decoding.rows import count_column
+from profscope.decoding.rows import SectionRows, count_column
 
-__all__ = ["Shapes", "Warps", "shapes", "warps_of", "without_unused", "words_of"]
+__all__ = ["Shapes", "Warps", "Wrote", "shapes", "warps_of", "without_unused", "words_of"]
 
 Ints = npt.NDArray[np.int64]
 Words = npt.NDArray[np.uint32]
@@ -43,6 +43,15 @@ class Shapes(NamedTuple):
     warp: Ints
 
 
+class Wrote(NamedTuple):
+    """What the warps of one section wrote. words: segments, of one warp of each shape; rows: in those."""
+
+    warps: Warps
+    shapes: Shapes
+    words: Words
+    rows: SectionRows
+
+
 def warps_of(segments: Words, manifest: Manifest, index: int, started: Flags) -> Warps:
     """The warps that ran the section with this index, by CTA, then segment.
 
@@ -62,7 +71,7 @@ def warps_of(segments: Words, manifest: Manifest, index: int, started: Flags) ->
 def shapes(segments: Words, warps: Warps, manifest: Manifest, section: Section, ring_log2: int) -> Shapes:
     """Tell the shapes of these warps apart; they ran `section`."""
     flags, counts = _words_that_matter(manifest, section, ring_log2, segments.shape[2])
-    found: dict[bytes, int] = {}
+    number_of: dict[bytes, int] = {}
     first: list[int] = []
     of = np.empty(len(warps.area), np.int64)
     of_cta = segments.shape[1]
@@ -82,10 +91,10 @@ def shapes(segments: Words, warps: Warps, manifest: Manifest, section: Section, 
         keys = both.view(np.dtype((np.void, both.shape[1])))[:, 0].tolist()
         first_with = dict(zip(reversed(keys), reversed(heads.tolist()), strict=True))
         for key, at in sorted(first_with.items(), key=itemgetter(1)):
-            if key not in found:
-                found[key] = len(first)
+            if key not in number_of:
+                number_of[key] = len(first)
                 first.append(begin + at)
-        numbered = np.fromiter(map(found.__getitem__, keys), np.int64, len(keys))
+        numbered = np.fromiter(map(number_of.__getitem__, keys), np.int64, len(keys))
         of[block] = np.repeat(numbered, np.diff(heads, append=len(words)))
     return Shapes(of, np.array(first, np.int64))
 
@@ -142,6 +151,8 @@ def _words_that_matter(
     counts: list[Ints] = [np.zeros(0, np.int64)]
     for frame in section.frames:
         start, width = manifest.start(frame, ring_log2) // WORD.itemsize, len(frame.columns)
+        if not width:  # the passes found nothing to record here
+            continue
         some = np.clip((words - start) // width, 0, frame.rows(ring_log2))
         rows = start + np.arange(some, dtype=np.int64) * width
         for at, column in enumerate(frame.columns):

@@ -156,9 +156,10 @@ def _categorical(codes: Any, names: list[str]) -> Any:
 
 
 def time_order(decoded: DecodedLaunch) -> Ints | slice:
-    """The spans by CTA, warp, start; ties (shared clock reads) by site, as numbered in program order.
+    """The spans by CTA, warp, start.
 
-    A slice where they stand in that order already, as they do where clocks were read in program order.
+    A slice where they stand in that order already, as they do where clocks were read in program order. Else
+    ties (shared clock reads) are ordered by site, as numbered in program order.
     """
     if _in_time_order(decoded):
         return slice(None)
@@ -178,7 +179,7 @@ def _in_time_order(decoded: DecodedLaunch) -> bool:
         size = min(BLOCK_SPANS, len(decoded.span) - 1 - begin)
         good = np.zeros(size, bool)
         equal = np.ones(size, bool)
-        for column in (decoded.cta, decoded.warp, decoded.start_cycle, decoded.span):
+        for column in (decoded.cta, decoded.warp, decoded.start_cycle):
             before, after = column[here][:size], column[there]
             good |= equal & (before < after)
             equal &= before == after

@@ -98,8 +98,8 @@ class TimeBase:
         """The point from which the curve of the SM at position `at` goes through `cycle`."""
         origin, length, keys = self._keys
         along = np.clip(cycle - origin[at], 0, length[at])
-        found: Ints = np.searchsorted(keys, (at << _KEY_BITS) + along, side="right") - 1
-        return found
+        point: Ints = np.searchsorted(keys, (at << _KEY_BITS) + along, side="right") - 1
+        return point
 
     @cached_property
     def _keys(self) -> tuple[Ints, Ints, Ints]:

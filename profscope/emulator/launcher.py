@@ -22,7 +22,8 @@ class Launcher:
         self.num_warps = metadata.num_warps
         self.shared = metadata.shared
         self.global_scratch = (metadata.global_scratch_size or 0, metadata.global_scratch_align or 1)
-        self.profile_scratch = (metadata.profile_scratch_size or 0, metadata.profile_scratch_align or 1)
+        self.profile_scratch_size = metadata.profile_scratch_size or 0  # named as Triton's launchers do
+        self.profile_scratch_align = metadata.profile_scratch_align or 1
 
     def __call__(
         self,
@@ -48,7 +49,8 @@ class Launcher:
             )
         grid = (grid_x, grid_y, grid_z)
         scratch = self.allocate(self.global_scratch, grid, stream, _allocation._allocator.get())
-        profile = self.allocate(self.profile_scratch, grid, stream, _profile_allocator(_allocation, active))
+        need = self.profile_scratch_size, self.profile_scratch_align
+        profile = self.allocate(need, grid, stream, _profile_allocator(_allocation, active))
         if launch_enter_hook is not None:
             launch_enter_hook(launch_metadata)
         if grid_x * grid_y * grid_z > 0:

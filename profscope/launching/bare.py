@@ -20,7 +20,7 @@ from triton.runtime.errors import TritonError
 from profscope.options import Options
 from profscope.recording.patches import patched
 
-__all__ = ["BareLaunches"]
+__all__ = ["BareLaunches", "Context"]
 
 
 class _Thread(threading.local):

@@ -10,11 +10,10 @@ into `make_llir` through `CUDABackend.instrumentation`; since 3.8 core does it.
 from __future__ import annotations
 
 import contextlib
-import os
 import re
-import sys
 import tempfile
 from collections.abc import Callable, Iterator
+from dataclasses import replace
 from pathlib import Path
 from typing import Any, Final
 
@@ -22,22 +21,22 @@ from triton import knobs
 from triton._C.libtriton import ir
 
 from instrument_passes.errors import InstrumentError
+from instrument_passes.functions import Function, checked, functions_in
 from instrument_passes.ir import parse
+from instrument_passes.ir.tokens import quote
 from instrument_passes.manifest import ATTRIBUTE, Manifest
 from instrument_passes.passes.base import PassContext
-from instrument_passes.passes.lower_records import quote
 from instrument_passes.passes.scope_spans import ScopeSpans
 from instrument_passes.pipeline import run_pipeline
 from instrument_passes.scope_notes import MARKER, without_markers
 from instrument_passes.scope_tags import tag_scopes, without_points, without_scopes
-from instrument_passes.toolchain import scratch_lowering, triton_version
+from instrument_passes.toolchain import rejection, scratch_lowering, triton_version
 from profscope.errors import CompileError, SessionError
 from profscope.language import RECORDING
 from profscope.launching.modes import conflict
 from profscope.launching.proton_scopes import proton_scopes
 from profscope.options import Options
-from profscope.recording.programs import manifest_in
-from profscope.version import __version__
+from profscope.recording.programs import describe, manifest_in, mode_of
 
 __all__ = ["CompileHook", "instrument"]
 
@@ -51,7 +50,7 @@ class CompileHook:
     def __init__(self, options: Options) -> None:
         self.options = options
         self.context = PassContext(triton_version(), options.static_records)
-        self.mode = f"profscope-{options.digest(__version__)}"
+        self.mode = mode_of(options)
         self._key = self.mode, self.mode
         self._user_hook: Callable[..., Any] | None = None
 
@@ -100,18 +99,29 @@ class CompileHook:
         refused: why the kernel gets no records, whatever it is; "" if it does.
         """
         make_ttgir, make_llir = stages["ttgir"], stages["llir"]
-        stages["llir"] = lambda module, metadata: _alone(module, make_llir, metadata)
+        stages["llir"] = lambda module, metadata: self._lowered(module, make_llir, metadata)
+        functions: tuple[Function, ...] = ()  # those that the kernel is made of, before they are inlined
+
+        def noted(source: Any) -> Any:
+            nonlocal functions
+            text = str(source)
+            functions = checked(functions_in(text))
+            return self._tagged(source, text)
+
         if "ttir" not in stages:  # Gluon, whose kernels are laid out and scheduled already
-            stages["ttgir"] = lambda source, metadata: self._instrumented(
-                make_ttgir(self._tagged(source), metadata), refused
-            )
+
+            def gluon(source: Any, metadata: Any) -> Any:
+                module = make_ttgir(noted(source), metadata)
+                return self._instrumented(module, functions, refused)
+
+            stages["ttgir"] = gluon
             return
         make_ttir = stages["ttir"]
         points = ""  # the kernel before any optimisation, if it has marks or payloads
 
         def ttir(source: Any, metadata: Any) -> Any:
             nonlocal points
-            tagged = self._tagged(source)
+            tagged = noted(source)
             text = "" if tagged is source else str(tagged)
             points = text if MARKER in text else ""
             return make_ttir(tagged, metadata)
@@ -125,17 +135,16 @@ class CompileHook:
                 # Some of Triton's optimisations fail on assumptions, of which marks and payloads are made.
                 plain = _reparse(without_points(points, _kernel_name(points)), source.context)
                 module = make_ttgir(make_ttir(plain, metadata), metadata)
-            return self._instrumented(module, refused)
+            return self._instrumented(module, functions, refused)
 
         stages |= {"ttir": ttir, "ttgir": ttgir}
 
-    def _tagged(self, module: Any) -> Any:
+    def _tagged(self, module: Any, text: str) -> Any:
         """A module before any optimisation, with its scopes noted in the locations of their ops.
 
         Raises CompileError for scopes that are not properly closed: unlike what passes cannot do, this is a
         mistake in the kernel.
         """
-        text = str(module)
         if MARKER not in text:
             return module
         name = _kernel_name(text)
@@ -147,13 +156,33 @@ class CompileHook:
             raise CompileError(f"kernel {name}: {error}") from error
         return _reparse(tagged, module.context)
 
-    def _instrumented(self, module: Any, refused: str) -> Any:
+    def _lowered(
+        self, module: Any, make_llir: Callable[[Any, dict[str, Any]], Any], metadata: dict[str, Any]
+    ) -> Any:
+        """Lower a module, and state in its metadata what it records.
+
+        Raises CompileError where others have put data into the buffer the records go to: the kernel would not
+        find its place in it.
+        """
+        manifest = manifest_in(str(module))
+        lowered = make_llir(module, metadata)
+        if manifest is None:
+            return lowered
+        if manifest.sections and metadata.get("profile_scratch_size", 0) != manifest.tag:
+            raise CompileError(
+                f"{manifest.kernel}: another instrumentation (Proton's, or a mode of Triton's) has put data "
+                "of its own into the profile buffer, which holds the records; run it without a session"
+            )
+        describe(metadata, manifest, self.mode)
+        return lowered
+
+    def _instrumented(self, module: Any, functions: tuple[Function, ...], refused: str) -> Any:
         """The module with the passes applied, or with a manifest that says why not."""
         text = str(module)
         try:
             if refused:
                 raise CompileError(refused)
-            rewritten = instrument(text, self.options, self.context)
+            rewritten = instrument(text, self.options, replace(self.context, functions=functions))
             return module if rewritten is None else _reparse(rewritten, module.context)
         except (InstrumentError, CompileError) as error:
             failure = quote(Manifest(_kernel_name(text), "", 0, 0, 0, (), failure=str(error)).to_json())
@@ -175,20 +204,6 @@ def instrument(text: str, options: Options, context: PassContext) -> str | None:
     return str(module)
 
 
-def _alone(module: Any, make_llir: Callable[[Any, dict[str, Any]], Any], metadata: dict[str, Any]) -> Any:
-    """Lower a module. Raises CompileError where others have put data into the buffer the records go to: the
-    kernel would not find its place in it."""
-    manifest = manifest_in(str(module))
-    lowered = make_llir(module, metadata)
-    size = metadata.get("profile_scratch_size", 0)
-    if manifest is not None and manifest.sections and size != manifest.tag:
-        raise CompileError(
-            f"{manifest.kernel}: another instrumentation (Proton's, or a mode of Triton's) has put data of "
-            "its own into the profile buffer, which holds the records; run it without a session"
-        )
-    return lowered
-
-
 def _kernel_name(text: str) -> str:
     match = _KERNEL.search(text)
     return match[1] if match else ""
@@ -202,28 +217,6 @@ def _reparse(text: str, context: Any) -> Any:
         try:
             module = ir.parse_mlir_module(str(path), context)
         except RuntimeError as error:
-            diagnostic = _diagnostic(path, context)
-            raise CompileError(f"Triton rejects the instrumented module: {diagnostic or error}") from error
+            raise CompileError(str(rejection(text, _kernel_name(text), context))) from error
     module.context = context
     return module
-
-
-def _diagnostic(path: Path, context: Any) -> str:
-    """What MLIR says about a file it rejects, with the op's text; it only ever writes to descriptor 2."""
-    sys.stderr.flush()
-    saved = os.dup(2)
-    with tempfile.TemporaryFile() as log:
-        try:
-            os.dup2(log.fileno(), 2)
-            with contextlib.suppress(RuntimeError):  # the error the caller already has
-                ir.parse_mlir_module(str(path), context)
-        finally:
-            os.dup2(saved, 2)
-            os.close(saved)
-        log.seek(0)
-        said = log.read().decode(errors="replace")
-    match = re.search(r':(\d+):\d+"?\)?: error: (.*)', said)
-    if match is None:
-        return said.strip()
-    op = path.read_text().splitlines()[int(match[1]) - 1].strip()
-    return f"{match[2]}; line {match[1]}: {op[:200]}"

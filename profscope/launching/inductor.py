@@ -27,12 +27,12 @@ import torch
 import triton
 
 from instrument_passes.toolchain import triton_version
-from profscope.launching.bare import BareLaunches
+from profscope.launching.bare import BareLaunches, Context
 from profscope.launching.sampling import Sampling
 from profscope.launching.turns import Turns
 from profscope.options import Options
 from profscope.recording.patches import patched
-from profscope.recording.programs import manifest_in
+from profscope.recording.programs import PROGRAMS
 
 __all__ = ["InductorLaunches"]
 
@@ -63,13 +63,15 @@ class _Kernel:
 
 
 class InductorLaunches:
-    """Installed for the length of a session, inside the compile hook."""
+    """Installed for the length of a session, inside the compile hook. listen: what is launched in it is
+    recorded."""
 
-    def __init__(self, options: Options, bare: BareLaunches, sampling: Sampling) -> None:
+    def __init__(self, options: Options, bare: BareLaunches, sampling: Sampling, listen: Context) -> None:
         self.left_bare: Counter[tuple[str, str]] = Counter()  # kernel and why -> launches
         self._options = options
         self._bare = bare
         self._sampling = sampling
+        self._listen = listen
         self._thread = _Thread()
         self._lock = threading.Lock()
         self._kernels: dict[int, _Kernel] = {}
@@ -127,7 +129,7 @@ class InductorLaunches:
                     self._prepare(kernel, args, kwargs)
                     if kernel.own is not None:
                         launching = partial(run, tuner, *args, stream=stream, **kwargs)
-                        with self._sampling.collector.listening():
+                        with self._listen():
                             return _launch(tuner, kernel.own, launching)
                     with self._lock:
                         self.left_bare[kernel.name, kernel.why] += 1
@@ -175,7 +177,7 @@ class InductorLaunches:
                 tuner.fn = tuner._reload_kernel().fn
             with self._bare.recording():
                 built = tuner._precompile_config(config)
-                if manifest_in(built.kernel.asm["ttgir"]) is None:
+                if PROGRAMS.program(built.kernel) is None:
                     kernel.why = "Inductor loaded a binary that does not record"
                 else:
                     kernel.own = built.make_launcher()

@@ -23,30 +23,32 @@ from triton.runtime.jit import JITFunction
 from profscope.launching.bare import BareLaunches
 from profscope.launching.turns import Turns
 from profscope.options import Options
-from profscope.recording.collect import Collector
 from profscope.recording.patches import patched
 
 __all__ = ["Sampling"]
 
+# Returns what it is given to call does.
+Record = Callable[[Callable[[], Any]], Any]
 _TURNS: Final = "_profscope_turns"  # of a JITFunction: an attribute, since its hash is slow
 
 
 class Sampling:
     """Installed for the length of a session, inside the compile hook; does nothing where all is recorded.
 
-    mode: what tells the session's binaries from others.
+    mode: what tells the session's binaries from others. record: launches, and records that.
     """
 
-    def __init__(self, options: Options, bare: BareLaunches, mode: str, collector: Collector) -> None:
+    def __init__(self, options: Options, bare: BareLaunches, mode: str, record: Record) -> None:
         self.bare = bare
         self.mode = mode
-        self.collector = collector
+        self.record = record
         self._options = options
         self._lock = threading.Lock()
         self._counted: list[tuple[str, Turns]] = []  # kernel, turns of a function
         self._named: Counter[str] = Counter()  # launches of functions that name each binary for itself
         self._functions: list[JITFunction] = []
         self._installed = False
+        self._run_bare: Callable[..., Any] = JITFunction.run
 
     def turns(self, kernel: str, left_out: Any, due: Any = None) -> Turns:
         """The turns of a function whose launches are all of one kernel."""
@@ -54,16 +56,28 @@ class Sampling:
         self._counted.append((kernel, turns))
         return turns
 
+    def is_due(self, function: JITFunction, kernel: str) -> bool:
+        """Whether a launch of the function that begins now, by a binary that someone keeps, is recorded."""
+        if self._options.every == 1:
+            return True
+        with self._lock:
+            turns = self._turns_of(function)
+            if turns is None:  # the session ends while this thread begins to launch
+                return False
+            if function._repr is not None:
+                self._named[kernel] += 1
+        return turns.draw() is not turns.left_out and turns.take()
+
     @property
     def launches(self) -> Counter[str]:
         """By kernel, how many launches began while only some are recorded; not an autotuner's trials."""
         if self._options.every == 1:
             return Counter()
         with self._lock:
-            found = self._named.copy()
+            launches = self._named.copy()
         for kernel, turns in list(self._counted):
-            found[kernel] += turns.launches
-        return found
+            launches[kernel] += turns.launches
+        return launches
 
     def describe(self, recorded: Mapping[str, int]) -> tuple[dict[str, Any], Sequence[str]]:
         """The metadata's entry "sampling" where only some launches are recorded, and notes.
@@ -79,10 +93,10 @@ class Sampling:
             if n and self._options.matches(name)
         }
         notes = [
-            f"{name}: {found['recorded']} of {found['launches']} launches were recorded; counts and totals "
+            f"{name}: {counts['recorded']} of {counts['launches']} launches were recorded; counts and totals "
             "are of those"
-            for name, found in kernels.items()
-            if found["recorded"] < found["launches"]
+            for name, counts in kernels.items()
+            if counts["recorded"] < counts["launches"]
         ]
         return {"sampling": {"every": self._options.every, "kernels": kernels}}, notes
 
@@ -120,7 +134,7 @@ class Sampling:
             try:
                 return function._profscope_turns.draw()
             except AttributeError:
-                return self._first(function, run)
+                return self._first(function)
 
         def afresh(function: JITFunction, *args: Any, **kwargs: Any) -> Any:
             with self.bare.neutral():
@@ -128,19 +142,23 @@ class Sampling:
 
         return property(fetch)
 
-    def _first(self, function: JITFunction, run: Callable[..., Any]) -> Any:
+    def _first(self, function: JITFunction) -> Any:
         """What to launch with where a function has no turns yet."""
-        bare = MethodType(run, function)
         with self._lock:
-            if not self._installed:  # the session ends while this thread begins to launch
-                return bare
-            if not hasattr(function, _TURNS):  # another thread may have been quicker
-                setattr(function, _TURNS, self._begin(function, bare))
-                self._functions.append(function)
-            return getattr(function, _TURNS).draw()
+            turns = self._turns_of(function)
+        return MethodType(self._run_bare, function) if turns is None else turns.draw()
 
-    def _begin(self, function: JITFunction, bare: MethodType) -> Any:
-        name = function.fn.__name__
+    def _turns_of(self, function: JITFunction) -> Any:
+        """Whose turn it is among the launches of a function; None where the session has ended."""
+        if not self._installed:
+            return None
+        if not hasattr(function, _TURNS):
+            setattr(function, _TURNS, self._begin(function))
+            self._functions.append(function)
+        return getattr(function, _TURNS)
+
+    def _begin(self, function: JITFunction) -> Any:
+        name, bare = function.fn.__name__, MethodType(self._run_bare, function)
         instrumented = _Instrumented(function, bare, self)
         if function._repr is not None:
             counting = self._counting(bare), self._counting(instrumented.launch)
@@ -203,7 +221,7 @@ class _Instrumented:
         if warmup or not self.turns.take():
             return self._bare(*args, warmup=warmup, **kwargs)
         run = self._bare.__func__
-        return self._sampling.collector.record(lambda: run(self, *args, warmup=warmup, **kwargs))
+        return self._sampling.record(lambda: run(self, *args, warmup=warmup, **kwargs))
 
     # What JITFunction.run looks at.
 

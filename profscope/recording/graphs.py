@@ -17,9 +17,9 @@ from typing import Any, Final
 
 import torch
 
-from instrument_passes.manifest import Manifest
 from instrument_passes.records import BASE_ALIGNMENT, align
 from profscope.recording.patches import patched
+from profscope.recording.programs import Program
 
 __all__ = ["Captured", "Graphs"]
 
@@ -45,7 +45,7 @@ class Captured:
         self.index = index
         self.owner = owner
         self.device = device
-        self.launches: list[tuple[Manifest, Any, int]] = []
+        self.launches: list[tuple[Program, Any, int]] = []
         self.replays = 0
         self.lock = threading.Lock()
         self.last: tuple[int, torch.cuda.Event] | None = None  # the last replay's stream, and its end there
@@ -121,11 +121,11 @@ class Graphs:
     def _begin(self, begin: Callable[..., Any]) -> Callable[..., Any]:
         def capture_begin(graph: Any, *args: Any, **options: Any) -> Any:
             captured = self._new(torch.cuda.current_device())
-            found = begin(graph, *args, **options)
+            result = begin(graph, *args, **options)
             setattr(graph, _ATTRIBUTE, captured)
             with self._lock:
                 self._open.append(captured)
-            return found
+            return result
 
         return capture_begin
 
@@ -173,10 +173,10 @@ class Graphs:
                     stream.wait_event(captured.last[1])
                 memory = captured.memory
                 memory.zero_()
-                found = replay(graph)
+                result = replay(graph)
                 self._keep(captured, number, stream.cuda_stream)
                 captured.last = stream.cuda_stream, stream.record_event()
                 memory.record_stream(stream)  # should the graph go while this runs
-            return found
+            return result
 
         return collected

@@ -4,7 +4,9 @@ from __future__ import annotations
 
 from pathlib import Path
 
-__all__ = ["available_bytes"]
+from profscope.recording.journal import Journal
+
+__all__ = ["HeldRecords", "available_bytes"]
 
 _CGROUPS = (
     ("memory.max", "memory.current"),  # v2
@@ -17,13 +19,13 @@ def available_bytes(system: Path = Path("/")) -> int | None:
 
     system: the root of the file system, where /proc/meminfo and the cgroup's limits are looked up.
     """
-    found = [_meminfo(system / "proc/meminfo")]
+    limits = [_meminfo(system / "proc/meminfo")]
     for limit, usage in _CGROUPS:
         folder = system / "sys/fs/cgroup"
         most, used = (_number(folder / name) for name in (limit, usage))
         if most is not None and used is not None:
-            found.append(max(0, most - used))
-    return min((each for each in found if each is not None), default=None)
+            limits.append(max(0, most - used))
+    return min((each for each in limits if each is not None), default=None)
 
 
 def _meminfo(path: Path) -> int | None:
@@ -41,3 +43,22 @@ def _number(path: Path) -> int | None:
     except OSError:
         return None
     return int(text) if text.isdecimal() else None
+
+
+class HeldRecords:
+    """Stops the recording of a session without a spool before its records fill the host."""
+
+    def __init__(self, journal: Journal) -> None:
+        self._journal = journal
+        self._bytes = 0
+        available = available_bytes()
+        self._limit_bytes = None if available is None else available // 2
+
+    def add(self, drained_bytes: int) -> None:
+        """An arena with so many bytes is on its way to the host."""
+        self._bytes += drained_bytes
+        if self._limit_bytes is not None and self._bytes > self._limit_bytes:
+            self._journal.stop(
+                f"half of the host's free memory was full of records ({self._bytes >> 20} MiB); spool= "
+                "writes them to disk"
+            )

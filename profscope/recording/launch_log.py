@@ -2,15 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any, NamedTuple
 
 from instrument_passes.manifest import Manifest
 from instrument_passes.records import LaunchBits
 from profscope.decoding.areas import has_records
+from profscope.decoding.build import Build
 from profscope.decoding.raw import Mark, RawLaunch
 from profscope.recording.buffers import Buffers, Slice
+from profscope.recording.programs import Program
 from profscope.recording.sizing import needed_bytes
 
 __all__ = ["Launch", "LaunchLog", "Plan", "Route", "fetched"]
@@ -51,7 +53,7 @@ class Launch:
     """One launch of an instrumented kernel. ctas: those of the whole grid."""
 
     index: int
-    manifest: Manifest
+    program: Program
     device: int
     stream: int
     ctas: int
@@ -59,13 +61,17 @@ class Launch:
     slice: Slice
     mark: Mark
 
+    @property
+    def manifest(self) -> Manifest:
+        return self.program.manifest
+
 
 class LaunchLog:
-    """entries: manifest, route, filling and the offset in it, mark; the launch path appends to it. None once
+    """entries: program, route, filling and the offset in it, mark; the launch path appends to it. None once
     a launch has been taken away."""
 
     def __init__(self) -> None:
-        self.entries: list[tuple[Manifest, Route, Any, int, Mark] | None] = []
+        self.entries: list[tuple[Program, Route, Any, int, Mark] | None] = []
         self._first = 0  # all before it are None
 
     def __len__(self) -> int:
@@ -77,17 +83,17 @@ class LaunchLog:
         first = self._first
         return [
             Launch(
-                index, manifest, route.device, route.stream, route.plan.ctas, route.plan.bits,
+                index, program, route.device, route.stream, route.plan.ctas, route.plan.bits,
                 route.buffers.slice(filling, offset, route.needed), mark,
             )
             for index, entry in enumerate(self.entries[first:], first)
             if entry is not None
-            for manifest, route, filling, offset, mark in (entry,)
+            for program, route, filling, offset, mark in (entry,)
         ]  # fmt: skip
 
     def programs(self) -> set[tuple[Manifest, int]]:
         """The programs that have run, each with the CTAs of its grids."""
-        return {(entry[0], entry[1].plan.ctas) for entry in self.entries if entry is not None}
+        return {(entry[0].manifest, entry[1].plan.ctas) for entry in self.entries if entry is not None}
 
     def drained(self, limit_bytes: int) -> list[Launch]:
         """The oldest launches that are on the host, about `limit_bytes` of them."""
@@ -108,8 +114,13 @@ class LaunchLog:
             self._first += 1
 
 
-def fetched(launches: Sequence[Launch]) -> tuple[list[RawLaunch], list[str]]:
-    """Launches with their bytes on the host; waits for them. Also notes on what was lost and why."""
+def fetched(
+    launches: Sequence[Launch], kept: Callable[[Build | None], Build | None]
+) -> tuple[list[RawLaunch], list[str]]:
+    """Launches with their bytes on the host; waits for them. Also notes on what was lost and why.
+
+    kept: what is to be kept of their builds.
+    """
     raw: list[RawLaunch] = []
     notes: list[str] = []
     for launch in launches:
@@ -128,9 +139,8 @@ def fetched(launches: Sequence[Launch]) -> tuple[list[RawLaunch], list[str]]:
             why = "no CTA ran on the SMs of sms=" if by_sm else "it did not run"
             notes.append(f"launch {launch.index} ({launch.manifest.kernel}) wrote nothing: {why}")
             continue
+        where = launch.device, launch.stream, launch.ctas
         raw.append(
-            RawLaunch(
-                launch.index, launch.manifest, launch.device, launch.stream, launch.ctas, buffer, launch.mark
-            )
+            RawLaunch(launch.index, launch.manifest, *where, buffer, launch.mark, kept(launch.program.build))
         )
     return raw, notes

@@ -6,10 +6,14 @@ from collections import Counter
 from collections.abc import Callable, Iterable, Sequence
 from typing import Final
 
+import numpy as np
+import numpy.typing as npt
+
 from instrument_passes.manifest import Manifest
 from instrument_passes.records import MAX_CTAS, MIN_RING_LOG2, LaunchBits
 from profscope.decoding.areas import has_records
 from profscope.decoding.decode import ring_rows
+from profscope.errors import RecordError
 from profscope.options import Options
 from profscope.recording.backend import Backend
 from profscope.recording.launch_log import Launch, Plan
@@ -96,7 +100,7 @@ class Planner:
             if (first.manifest.digest, first.ctas) == key:
                 buffer = first.slice.fetch()[: needed_bytes(manifest, ctas, first.bits)]
                 if has_records(buffer):  # it ran
-                    self._ring_log2[key] = ring_log2_for_rows(ring_rows(buffer, manifest))
+                    self._ring_log2[key] = _rings(buffer, manifest)
                     return self._ring_log2[key]
         return None
 
@@ -150,3 +154,11 @@ class Planner:
         if chosen.ctas == "sms":
             return log2_for(min(ctas, tickets_for(ctas, len(chosen.ids), self._machine().sm_count)))
         return self._options.stride_log2
+
+
+def _rings(buffer: npt.NDArray[np.uint8], manifest: Manifest) -> int:
+    """How long rings must be that hold what a launch recorded."""
+    try:
+        return ring_log2_for_rows(ring_rows(buffer, manifest))
+    except RecordError:  # the profile will say what is wrong with it
+        return MIN_RING_LOG2

@@ -1,22 +1,38 @@
-"""Which instrumented binaries are loaded in this process, and how to read what they write.
+"""Which instrumented binaries there are in this process, and how to read what they write.
 
-Triton keeps a loaded kernel for the life of the process, beyond any session, and tells about the load only
-once. So this table lives as long, and only grows: facts about binaries, never settings.
+Triton and its users keep a compiled kernel for as long as they like, beyond any session, and Triton tells
+about its load only once. So this table lives as long, and only grows: facts about binaries, never settings.
+
+What a binary records stands in Triton's metadata of it, the one file of its cache that is always written.
+There it asks for no memory, so that whoever loads it in whatever process can launch it: it finds a null
+pointer and records nothing. Only while a session is open, the binaries of this process ask for it.
 """
 
 from __future__ import annotations
 
+import contextlib
 import re
 import threading
+import weakref
+from collections.abc import Callable, Iterator
 from pathlib import Path
-from typing import Final
+from typing import Any, Final, NamedTuple
 
+from triton.compiler import CompiledKernel
+
+from instrument_passes.errors import ManifestError
+from instrument_passes.ir.tokens import unquote
 from instrument_passes.manifest import ATTRIBUTE, Manifest
-from instrument_passes.passes.lower_records import unquote
+from profscope.decoding.build import Build
+from profscope.options import Options
+from profscope.recording.builds import build_of
+from profscope.recording.patches import patched
+from profscope.version import __version__
 
-__all__ = ["PROGRAMS", "ProgramTable", "manifest_in"]
+__all__ = ["PROGRAMS", "Program", "ProgramTable", "describe", "manifest_in", "mode_of"]
 
 _ATTRIBUTE: Final = re.compile(rf'{re.escape(ATTRIBUTE)} = ("(?:[^"\\]|\\.)*")')
+_ENTRY: Final = "profscope"  # in Triton's metadata of a binary
 
 
 def manifest_in(ttgir: str) -> Manifest | None:
@@ -25,42 +41,173 @@ def manifest_in(ttgir: str) -> Manifest | None:
     return Manifest.from_json(unquote(match[1])) if match else None
 
 
+def mode_of(options: Options) -> str:
+    """What tells the binaries of a session with these options from all others."""
+    return f"profscope-{options.digest(__version__)}"
+
+
+def describe(metadata: dict[str, Any], manifest: Manifest, mode: str) -> None:
+    """Write into Triton's metadata of a binary that is being compiled what it records, and for whom."""
+    metadata[_ENTRY] = {"mode": mode, "manifest": manifest.to_json()}
+    if not manifest.failure:
+        metadata["profile_scratch_size"] = 0
+
+
+class Program(NamedTuple):
+    """An instrumented binary. mode: see `mode_of`; manifest: says in `failure` why it records nothing. build:
+    what else is known of it once it is loaded, None before."""
+
+    manifest: Manifest
+    mode: str
+    build: Build | None = None
+
+
+def _program(kernel: CompiledKernel) -> Program | None:
+    """What a binary records, by its metadata; None for a bare one."""
+    entry = getattr(kernel.metadata, _ENTRY, None)
+    if entry is None:
+        return None
+    try:
+        manifest = Manifest.from_json(entry["manifest"])
+    except ManifestError as error:
+        return Program(_failed(kernel, str(error)), entry["mode"])
+    if not manifest.failure and not _belongs(kernel, manifest):
+        folder = Path(next(iter(kernel.metadata_group.values()))).parent
+        why = f"the files of its binary in Triton's cache do not belong together; remove {folder}"
+        return Program(_failed(kernel, why), entry["mode"])
+    return Program(manifest, entry["mode"])
+
+
+def _failed(kernel: CompiledKernel, why: str) -> Manifest:
+    return Manifest(kernel.name, "", 0, 0, 0, (), failure=why)
+
+
+def _belongs(kernel: CompiledKernel, manifest: Manifest) -> bool:
+    """Whether a manifest is that of the binary, which stores its digest: an immediate in machine code, a
+    number in PTX."""
+    code: bytes = kernel.kernel
+    digest = manifest.digest
+    spelled = digest.to_bytes(4, "little"), str(digest).encode(), str(digest - (1 << 32)).encode()
+    return kernel.metadata.profile_scratch_align == manifest.tag and any(each in code for each in spelled)
+
+
 class ProgramTable:
     """Manifests by function handle, as the launch hooks name it, and by tag, as the allocator learns it."""
 
     def __init__(self) -> None:
-        self._by_function: dict[int, Manifest] = {}
+        self._programs: weakref.WeakKeyDictionary[CompiledKernel, Program] = weakref.WeakKeyDictionary()
+        # By the id of what Triton tells of a kernel that it loads, which the kernel holds.
+        self._by_group: weakref.WeakValueDictionary[int, CompiledKernel] = weakref.WeakValueDictionary()
+        self.bare: dict[str, Build] = {}  # by key
+        self._by_function: dict[int, Program] = {}
+        self._failed: dict[int, Manifest] = {}
         self._by_tag: dict[int, tuple[Manifest, ...]] = {}
+        self._modes: set[tuple[int, str]] = set()  # of the programs that have a tag
+        self._open = False
         self._lock = threading.Lock()
 
+    @contextlib.contextmanager
+    def asking(self) -> Iterator[None]:
+        """In the body of the with statement instrumented binaries ask for memory when they are launched."""
+        with patched(CompiledKernel, "__init__", self._compiled):
+            try:
+                self._ask(True)
+                yield
+            finally:
+                self._ask(False)
+
     def loaded(self, function: int, metadata_group: dict[str, str]) -> Manifest | None:
-        """Remember what a binary records. metadata_group: file name -> path, as Triton's cache has it.
+        """Remember what a binary records. metadata_group: file name -> path, the very object of the kernel.
 
         Returns the manifest, None for a bare binary.
         """
-        path = next((p for file, p in metadata_group.items() if file.endswith(".ttgir")), None)
-        manifest = None if path is None else manifest_in(Path(path).read_text())
         with self._lock:
-            # Handles of unloaded functions are reused, so a bare binary must displace what was known.
-            self._by_function.pop(function, None)
-            if manifest is not None and not manifest.failure:
-                self._by_function[function] = manifest
-                tagged = self._by_tag.get(manifest.tag, ())
-                if manifest not in tagged:
-                    self._by_tag[manifest.tag] = (*tagged, manifest)
-        return manifest
+            kernel = self._by_group.get(id(metadata_group))
+            program = None if kernel is None else self._programs.get(kernel)
+            self._know(function, kernel, program)
+        return None if program is None else program.manifest
 
     def tagged(self, tag: int) -> tuple[Manifest, ...]:
         """The programs that ask the profile allocator for this alignment; see `Manifest.tag`."""
         return self._by_tag.get(tag, ())
 
+    def has(self, tag: int, mode: str) -> bool:
+        """Whether one of the programs with this tag is of this mode."""
+        return (tag, mode) in self._modes
+
     def functions(self) -> tuple[int, ...]:
         """Handles of the loaded functions that record."""
         return tuple(self._by_function)
 
-    def of(self, function: int) -> Manifest | None:
-        """The manifest of a loaded function, None if it is bare or unknown."""
+    def of(self, function: int) -> Program | None:
+        """The program of a loaded function, None if it is bare or unknown."""
         return self._by_function.get(function)
+
+    def with_manifest(self, manifest: Manifest) -> Program:
+        """The loaded program with this manifest; without its build where several share it."""
+        with self._lock:
+            alike = [program for program in self._by_function.values() if program.manifest == manifest]
+        return alike[0] if len(alike) == 1 else Program(manifest, "")
+
+    def failed(self, function: int) -> Manifest | None:
+        """The manifest of a loaded function that should record and does not; None for others."""
+        return self._failed.get(function)
+
+    def program(self, kernel: CompiledKernel) -> Program | None:
+        """What a binary that was made in a session records; None if it is bare."""
+        return self._programs.get(kernel)
+
+    def _compiled(self, init: Callable[..., None]) -> Callable[..., None]:
+        """CompiledKernel.__init__: Triton makes one of what it compiles, and of what its cache has."""
+
+        def made(kernel: CompiledKernel, *args: Any, **kwargs: Any) -> None:
+            init(kernel, *args, **kwargs)
+            program = _program(kernel)
+            with self._lock:
+                self._by_group[id(kernel.metadata_group)] = kernel
+                if program is not None:
+                    self._programs[kernel] = program
+                    _ask(kernel, program.manifest, self._open)
+
+        return made
+
+    def _ask(self, asks: bool) -> None:
+        with self._lock:
+            self._open = asks
+            for kernel, program in list(self._programs.items()):
+                _ask(kernel, program.manifest, asks)
+                if asks and kernel.function is not None:  # it may have been loaded while no session looked
+                    self._know(kernel.function, kernel, program)
+
+    def _know(self, function: int, kernel: CompiledKernel | None, program: Program | None) -> None:
+        # Handles of unloaded functions are reused, so a bare binary must displace what was known.
+        self._by_function.pop(function, None)
+        self._failed.pop(function, None)
+        if kernel is None:
+            return
+        if program is None:
+            build = build_of(kernel)
+            self.bare[build.key] = build
+            return
+        manifest = program.manifest
+        if manifest.failure:
+            self._failed[function] = manifest
+            return
+        self._by_function[function] = program._replace(build=build_of(kernel, manifest.warps))
+        tagged = self._by_tag.get(manifest.tag, ())
+        if manifest not in tagged:
+            self._by_tag[manifest.tag] = (*tagged, manifest)
+        self._modes.add((manifest.tag, program.mode))
+
+
+def _ask(kernel: CompiledKernel, manifest: Manifest, asks: bool) -> None:
+    """Let a binary ask for its memory, or for none: its launcher does, or the one that it is yet to get."""
+    if manifest.failure:
+        return
+    size = manifest.tag if asks else 0
+    kernel.metadata = kernel.metadata._replace(profile_scratch_size=size)
+    if hasattr(kernel._run, "profile_scratch_size"):
+        kernel._run.profile_scratch_size = size
 
 
 PROGRAMS: Final = ProgramTable()

@@ -10,7 +10,8 @@ from pathlib import Path
 from typing import Any, Final
 
 from profscope.decoding.raw import RawLaunch
-from profscope.traces.spool import SpoolWriter, read
+from profscope.traces.spool import SpoolWriter
+from profscope.traces.spool_reading import read
 
 __all__ = ["Spooler"]
 

@@ -5,9 +5,7 @@ about a byte and a half a span. `encode` and `decode` are each other's inverse f
 allows, whatever the predictions are worth; all arithmetic is int64 and may wrap, which loses nothing.
 """
 
-import base64
-import zlib
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from concurrent.futures import Executor
 from itertools import pairwise
 from typing import Any
@@ -16,14 +14,15 @@ import numpy as np
 import pandas as pd
 from numpy.typing import NDArray
 
-from profscope.analysis.summary import SITE_COLUMNS
+from profscope.analysis.span_rows import SITE_COLUMNS
 from profscope.schema import PAYLOAD_DTYPES, SPAN_DTYPES, spans_frame
 from profscope.traces.clock import Clock, fit_clock
+from profscope.traces.packing import pack, unpack
+from profscope.traces.runs import RUN_COLUMNS, column_run_starts, run_starts, stable_order
 
-__all__ = ["decode", "encode", "pack", "run_starts", "stable_order", "unpack"]
+__all__ = ["decode", "encode"]
 
 Ints = NDArray[np.int64]
-RUN_COLUMNS = ("launch", "cta", "sm", "warp")
 SITE_ORDERED = ("start_cycle", "duration_cycles")
 """Streams packed site by site: one site's times are alike, which zlib turns into a sixth fewer bytes."""
 
@@ -31,15 +30,28 @@ PIECE_ROWS = 1 << 17
 """About how many rows are packed together: what one warp recorded is never cut."""
 
 NOISY = (*SITE_ORDERED, "start_ns", "end_ns")
-"""Streams with runs but no repeats: looking for runs alone takes half the time and finds no less."""
+"""Streams with runs but no repeats (see `pack`)."""
+
+FEW_LEVELS = 32
+"""Up to so deep going level by level is faster; a kernel nests 4 to 10 deep."""
 
 CATEGORIES = ("kernel", "scope", "kind", "file")
+
+ROW_STREAMS = ("site", "depth", "iteration", *SITE_ORDERED, "start_ns", "end_ns")
+RUN_STREAMS = (
+    "run_length",
+    *(f"run_{name}" for name in RUN_COLUMNS),
+    "clock_ns",
+    "clock_fraction",
+    "clock_rate",
+)
+STREAMS = (*ROW_STREAMS, *RUN_STREAMS, "parent", "wait_row", "wait_after")
 
 
 def encode(df: pd.DataFrame, site: Ints, table: pd.DataFrame, pool: Executor) -> Callable[[], dict[str, Any]]:
     """Start packing a span table's columns in `pool`; what is returned waits for the JSON-able result.
 
-    `site` and `table` are those of `summary.sites`. The table is cut into pieces between runs, so
+    `site` and `table` are those of `analysis.spans.sites`. The table is cut into pieces between runs, so
     that several threads can pack it, and read it.
     """
     columns = {name: df[name].to_numpy() for name, dtype in SPAN_DTYPES.items() if dtype != "category"}
@@ -61,12 +73,18 @@ def encode(df: pd.DataFrame, site: Ints, table: pd.DataFrame, pool: Executor) ->
     }
 
 
-def decode(data: dict[str, Any], pool: Executor) -> pd.DataFrame:
-    """The span table `encode` was given.
+def decode(data: dict[str, Any], pool: Executor, most_cells: int) -> pd.DataFrame:
+    """The span table `encode` was given; it may have so many values over all its columns.
 
-    Raises KeyError, TypeError, ValueError or zlib.error for damaged data.
+    Raises KeyError, TypeError, ValueError or zlib.error for damaged data, in memory that `most_cells` bounds.
     """
-    rows = data["rows"]
+    rows, payloads = data["rows"], data.get("payloads", {})
+    lengths = [piece["streams"]["site"]["count"] for piece in data["pieces"]]
+    if sum(lengths) != rows or min(lengths, default=0) < 0:
+        raise ValueError(f"the columns do not have {rows} rows")
+    width = len(SPAN_DTYPES) + len(payloads)
+    if rows * width > most_cells:
+        raise ValueError(f"{rows} rows of {width} columns, in a file that can hold {most_cells} values")
     table = np.array(data["sites"], np.int64).reshape(-1, len(SITE_COLUMNS))
     asynchronous = np.zeros(max(1, len(table)), np.bool_)
     kinds = data["categories"]["kind"]["values"]
@@ -75,16 +93,13 @@ def decode(data: dict[str, Any], pool: Executor) -> pd.DataFrame:
         name: np.empty(rows, np.int32 if dtype == "category" else dtype)
         for name, dtype in SPAN_DTYPES.items()
     }
-    lengths = [piece["streams"]["site"]["count"] for piece in data["pieces"]]
-    if sum(lengths) != rows:
-        raise ValueError(f"the columns do not have {rows} rows")
     begins = np.cumsum([0, *lengths]).tolist()
 
     def fill(piece: dict[str, Any], begin: int) -> None:
-        found = _decode_piece(piece, begin, asynchronous)
-        site = found.pop("site")
-        found |= dict(zip(SITE_COLUMNS, table.T[:, site], strict=True))
-        for name, values in found.items():
+        unpacked = _decode_piece(piece, begin, asynchronous)
+        site = unpacked.pop("site")
+        unpacked |= dict(zip(SITE_COLUMNS, table.T[:, site], strict=True))
+        for name, values in unpacked.items():
             columns[name][begin : begin + len(site)] = values
 
     for _ in pool.map(fill, data["pieces"], begins[:-1]):
@@ -92,7 +107,9 @@ def decode(data: dict[str, Any], pool: Executor) -> pd.DataFrame:
     for name in CATEGORIES:
         columns[name] = _categorical(columns[name], data["categories"][name])
     frame = spans_frame(columns)
-    for name, payload in data.get("payloads", {}).items():
+    for name, payload in payloads.items():
+        if name in SPAN_DTYPES:
+            raise ValueError(f"a payload named {name}, as a column is")
         frame[name] = _payload_column(payload, rows)
     return frame
 
@@ -102,7 +119,7 @@ def _encode_piece(column: dict[str, Any], begin: int) -> dict[str, Any]:
     asynchronous = column.pop("async")
     column = {name: values.astype(np.int64) for name, values in column.items()}
     rows = np.arange(begin, begin + len(column["site"]))
-    starts = _run_starts(column)
+    starts = column_run_starts(column)
     lengths = np.diff(starts, append=len(rows))
     depth, duration = column["depth"], column["duration_cycles"]
     start, end = column["start_cycle"], column["start_cycle"] + duration
@@ -141,18 +158,17 @@ def _encode_piece(column: dict[str, Any], begin: int) -> dict[str, Any]:
 
 def _decode_piece(piece: dict[str, Any], begin: int, asynchronous: NDArray[np.bool_]) -> dict[str, Ints]:
     """The columns of a piece and `site`. `asynchronous` says it of each site."""
-    stream = {name: unpack(packed) for name, packed in piece["streams"].items()}
+    stream = _unpacked(piece["streams"], begin)
     lengths, site, depth = stream["run_length"], stream["site"], stream["depth"]
     rows = np.arange(begin, begin + len(site))
-    if lengths.sum() != len(rows) or any(len(stream[name]) != len(rows) for name in ("depth", "end_ns")):
-        raise ValueError(f"the columns do not have {len(rows)} rows from row {begin} on")
     order = stable_order(site)
     for name in SITE_ORDERED:
         in_rows = np.empty(len(rows), np.int64)
         in_rows[order] = stream[name]
         stream[name] = in_rows
     columns = {name: np.repeat(_sums(stream[f"run_{name}"]), lengths) for name in RUN_COLUMNS}
-    waited, duration = _sums(stream["wait_row"]), stream["duration_cycles"]
+    duration = stream["duration_cycles"]
+    waited = _places(stream["wait_row"], len(rows))
     ended, by = _ended(waited, stream["wait_after"], len(rows))
     known = duration.copy()
     known[ended] = 0
@@ -172,6 +188,30 @@ def _decode_piece(piece: dict[str, Any], begin: int, asynchronous: NDArray[np.bo
     return columns | {"start_ns": start_ns, "duration_ns": end_ns - start_ns}
 
 
+def _unpacked(streams: dict[str, Any], begin: int) -> dict[str, Ints]:
+    """The streams of a piece, as long as they must be. Raises ValueError where one is not."""
+    rows = streams["site"]["count"]
+    stream = {name: unpack(streams[name], rows) for name in STREAMS if name in streams}
+    runs = len(stream["run_length"])
+    wanted = dict.fromkeys(ROW_STREAMS, rows) | dict.fromkeys(RUN_STREAMS, runs)
+    wanted |= {"wait_after": len(stream["wait_row"])} | ({"parent": rows} if "parent" in stream else {})
+    inside = (stream["run_length"] >= 0) & (stream["run_length"] <= rows)  # so that the sum cannot wrap
+    if not inside.all() or stream["run_length"].sum() != rows or (stream["site"] < 0).any():
+        raise ValueError(f"the columns do not have {rows} rows from row {begin} on")
+    for name, length in wanted.items():
+        if len(stream[name]) != length:
+            raise ValueError(f"{name} does not have {length} values from row {begin} on")
+    return stream
+
+
+def _places(differences: Ints, rows: int) -> Ints:
+    """Row numbers from their differences. Raises ValueError for those of no row."""
+    places = _sums(differences)
+    if ((places < 0) | (places >= rows)).any():
+        raise ValueError(f"a value beyond the last of {rows} rows")
+    return places
+
+
 def _ended(waited: Ints, after: Ints, rows: int) -> tuple[Ints, Ints]:
     """Rows of a piece whose end follows from their wait's: those rows, and their waits' rows.
 
@@ -186,58 +226,12 @@ def _ended(waited: Ints, after: Ints, rows: int) -> tuple[Ints, Ints]:
     return ended[plain], by[plain]
 
 
-def run_starts(df: pd.DataFrame) -> Ints:
-    """The rows at which another warp's spans begin, int64 of shape (runs,)."""
-    return _run_starts({name: df[name].to_numpy() for name in RUN_COLUMNS})
-
-
-def _run_starts(columns: Mapping[str, NDArray[np.integer]]) -> Ints:
-    change = np.ones(len(columns["launch"]), np.bool_)
-    change[1:] = False
-    for name in RUN_COLUMNS:
-        values = columns[name]
-        change[1:] |= values[1:] != values[:-1]
-    return np.flatnonzero(change)
-
-
-def pack(values: Ints, *, noisy: bool = False) -> dict[str, Any]:
-    """Integers as text: zigzag, the fewest of 1, 2, 4 or 8 bytes each, byte planes, zlib, base64."""
-    folded = ((values << 1) ^ (values >> 63)).view(np.uint64)
-    top = int(folded.max(initial=0))
-    width = next(width for width in (1, 2, 4, 8) if top < 1 << (8 * width))
-    little = folded.astype(f"<u{width}").view(np.uint8).reshape(-1, width)
-    planes = np.ascontiguousarray(little.T).tobytes()
-    strategy = zlib.Z_RLE if noisy else zlib.Z_DEFAULT_STRATEGY
-    deflate = zlib.compressobj(1, zlib.DEFLATED, zlib.MAX_WBITS, zlib.DEF_MEM_LEVEL, strategy)
-    return {
-        "count": len(values),
-        "width": width,
-        "data": base64.b64encode(deflate.compress(planes) + deflate.flush()).decode("ascii"),
-    }
-
-
-def unpack(packed: dict[str, Any]) -> Ints:
-    """The integers `pack` was given, int64. Raises ValueError or zlib.error for damaged data."""
-    count, width = packed["count"], packed["width"]
-    planes = np.frombuffer(zlib.decompress(base64.b64decode(packed["data"], validate=True)), np.uint8)
-    little = np.ascontiguousarray(planes.reshape(width, count).T)
-    folded = little.view(f"<u{width}").reshape(count).astype(np.uint64)
-    return (folded >> np.uint64(1)).view(np.int64) ^ -(folded & np.uint64(1)).view(np.int64)
-
-
 def _differences(values: Ints) -> Ints:
     return np.diff(values, prepend=np.int64(0))
 
 
 def _sums(values: Ints) -> Ints:
     return np.cumsum(values, dtype=np.int64)
-
-
-def stable_order(group: Ints) -> Ints:
-    """The rows, group by group, in order within each; groups are numbered from 0."""
-    # numpy's stable sort is a radix sort for 16-bit keys: many times faster than for 64-bit ones.
-    few = int(group.max(initial=0)) < 1 << 16
-    return np.argsort(group.astype(np.uint16) if few else group, kind="stable")
 
 
 def _step(depth: Ints, duration: Ints, ended: Ints) -> Ints:
@@ -259,10 +253,26 @@ def _parents(depth: Ints, asynchronous: NDArray[np.bool_], begin: int) -> Ints:
     """
     parent = np.full(len(depth), -1, np.int64)
     rows = np.arange(begin, begin + len(depth))
+    if int(depth.max(initial=0)) > FEW_LEVELS:
+        return _parents_of_many_levels(depth, asynchronous, rows)
     for level in range(1, int(depth.max(initial=0)) + 1):
         mine = depth == level
         above = np.where((depth == level - 1) & ~asynchronous, rows, -1)
         parent[mine] = np.maximum.accumulate(above)[mine]
+    return parent
+
+
+def _parents_of_many_levels(depth: Ints, asynchronous: NDArray[np.bool_], rows: Ints) -> Ints:
+    """The same, in time that does not grow with the depth."""
+    _, level = np.unique(depth, return_inverse=True)
+    order = np.lexsort((rows, level))
+    above = order[~asynchronous[order]]
+    key = level * len(rows) + np.arange(len(rows))  # rises in the order of levels, then rows
+    last = np.searchsorted(key[above], key[order] - len(rows)) - 1
+    child, candidate = order[last >= 0], above[last[last >= 0]]
+    inner = (depth[candidate] == depth[child] - 1) & (depth[child] > 0)
+    parent = np.full(len(rows), -1, np.int64)
+    parent[child[inner]] = rows[candidate[inner]]
     return parent
 
 
@@ -282,7 +292,9 @@ def _payload(column: "pd.Series[Any]") -> dict[str, Any]:
 def _payload_column(payload: dict[str, Any], rows: int) -> Any:
     if payload["dtype"] not in PAYLOAD_DTYPES:
         raise ValueError(f"a payload column of dtype {payload['dtype']}")
-    carried, bits = _sums(unpack(payload["rows"])), unpack(payload["bits"])
+    carried, bits = _places(unpack(payload["rows"], rows), rows), unpack(payload["bits"], rows)
+    if len(bits) != len(carried):
+        raise ValueError(f"{len(bits)} values in {len(carried)} rows")
     if payload["dtype"] == "float64":
         values = np.full(rows, np.nan)
         values[carried] = bits.view(np.float64)

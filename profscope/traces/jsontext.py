@@ -8,13 +8,13 @@ import json
 import re
 from typing import Any
 
-__all__ = ["document_text", "string_text"]
+__all__ = ["json_text", "string_text"]
 
 LAST_BACKSLASH = re.compile(r'(?<!\\)((?:\\\\)*)\\\\"')
 """An escaped backslash before a closing quote: an even run of backslashes, then the quote."""
 
 
-def document_text(value: Any) -> str:
+def json_text(value: Any) -> str:
     """Compact JSON in ASCII."""
     return _spell_last_backslash(json.dumps(value, separators=(",", ":")))
 

@@ -1,48 +1,64 @@
-"""Files a profile can be written to; the suffix chooses."""
+"""Write a profile to a file; the suffix chooses the format (see `exporters`)."""
 
-from concurrent.futures import ThreadPoolExecutor
+from collections.abc import Iterator
+from importlib import import_module
+from itertools import chain, pairwise
 from pathlib import Path
+from typing import cast
 
-from profscope.analysis.checks import column_problems
+from profscope.analysis.validate import column_problems
 from profscope.errors import OptionError, TraceError
-from profscope.profiles import Profile
-from profscope.traces.chrome import writer as chrome
-from profscope.traces.chrome.writer import trace_pieces
-from profscope.traces.document import worker_count
-from profscope.traces.files import GzipFile, PlainFile, whole_file
-from profscope.traces.perfetto import writer as perfetto
-from profscope.traces.perfetto.writer import packet_pieces
+from profscope.schema import Tables
+from profscope.traces import exporters
+from profscope.traces.exporters import Exporter, Piece
+from profscope.traces.formats import format_names
+from profscope.traces.limits import misfit
+from profscope.traces.output import GzipFile, PlainFile, whole_file
+from profscope.traces.threads import in_order, worker_pool
+from profscope.traces.trace_file import printable
 
 __all__ = ["save"]
 
-FILES: dict[str, type[PlainFile] | type[GzipFile]] = {
-    ".json": PlainFile,
-    ".json.gz": GzipFile,
-    ".pftrace": PlainFile,
-    ".pftrace.gz": GzipFile,
-}
+GZIP = ".gz"
 
 
-def save(profile: Profile, path: str | Path) -> None:
+def save(tables: Tables, path: str | Path) -> None:
     """Write a profile to `path`, whole or not at all.
 
-    Raises OptionError for a suffix that is none of `FILES`, TraceError for tables that do not follow the
-    schema and for a place that cannot be written.
+    Raises OptionError for a suffix that no exporter has, TraceError for tables that do not follow the schema
+    for what no trace can hold, and for a place that cannot
+    be written.
     """
     path = Path(path)
-    suffix = next((suffix for suffix in FILES if path.name.endswith(suffix)), None)
-    if suffix is None:
-        raise OptionError(f"cannot save {path.name!r}: the suffix must be one of {', '.join(FILES)}")
-    problems = column_problems(profile.df, profile.launches, profile.metadata)
+    exporter = _exporter(path.name)
+    problems = column_problems(tables)
     if problems:
         raise TraceError(f"cannot save {path.name!r}: {problems[0]}")
-    is_json = suffix.startswith(".json")
-    pieces, end = (trace_pieces, chrome.END) if is_json else (packet_pieces, perfetto.END)
+    wrong = misfit(tables)
+    if wrong:
+        raise TraceError(f"cannot save {path.name!r}: no trace can hold {wrong}")
     try:
-        with whole_file(path) as file, ThreadPoolExecutor(worker_count()) as pool:
-            output = FILES[suffix](file, end)
-            for piece in pieces(profile, pool, output.prepare):
+        with whole_file(path) as file, worker_pool() as pool:
+            output = GzipFile(file) if path.name.endswith(GZIP) else PlainFile(file)
+            for piece in in_order(pool, output.prepare, _with_last(exporter.pieces(tables, pool))):
                 output.write(piece)
             output.close()
     except OSError as error:
-        raise TraceError(f"cannot write {path}: {error.strerror or error}") from error
+        raise TraceError(f"cannot write {printable(path)}: {error.strerror or error}") from error
+
+
+def _exporter(file_name: str) -> Exporter:
+    """The one with the longest suffix that fits."""
+    names = {f".{name.replace('_', '.')}": name for name in format_names(exporters, exporters.OWN)}
+    suffix = max((s for s in names if file_name.removesuffix(GZIP).endswith(s)), key=len, default=None)
+    if suffix is None:
+        known = ", ".join(f"{suffix}, {suffix}{GZIP}" for suffix in names)
+        raise OptionError(f"cannot save {file_name!r}: the suffix must be one of {known}")
+    return cast(Exporter, import_module(f"{exporters.__name__}.{names[suffix]}"))
+
+
+def _with_last(pieces: Iterator[Piece]) -> Iterator[tuple[Piece, bool]]:
+    """Each piece, and whether it is the last."""
+    for piece, following in pairwise(chain(pieces, [None])):
+        assert piece is not None
+        yield piece, following is None

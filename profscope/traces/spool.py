@@ -3,13 +3,15 @@
 A file is a row of chunks: a header of CHUNK dtype, then `length` bytes, then zeros up to a multiple of 16:
 
     session   JSON: the metadata of the session; the first chunk
-    program   JSON: one program's manifest; programs are numbered in order of appearance
-    launches  length of the JSON (u64); JSON, one ROW a launch; their buffers, each on a multiple of 16 bytes
-    so far    JSON: {"metadata", "notes"} as they stand when it is written; the last one counts
+    program   JSON {"number", "manifest", "build"}: one program, its manifest as text, and what is known of
+              its binary (null if nothing is)
+    launch    JSON, a dict of the fields in LAUNCH: one launch, whose records follow
+    records   the buffer of the launch before
+    so far    JSON {"metadata", "notes"} as they stand when it is written; the last one counts
     end       nothing: the session was closed
 
-A chunk counts if it is there in full and its checksum is right. A reader stops at the first that is not: what
-comes before it is a session that ended there.
+A chunk counts if it is there in full and its checksum is right. One that is not costs what it holds: a reader
+goes on at the next header that is whole, and says which launches are missing.
 """
 
 from __future__ import annotations
@@ -25,16 +27,17 @@ from typing import Any, Final, NamedTuple
 import numpy as np
 import numpy.typing as npt
 
-from instrument_passes.errors import ManifestError
 from instrument_passes.manifest import Manifest
 from instrument_passes.records import align
-from profscope.decoding.raw import Mark, RawLaunch
-from profscope.errors import TraceError
+from profscope.decoding.build import Build
+from profscope.decoding.raw import RawLaunch
 
-__all__ = ["CHUNK", "MAGIC", "SUFFIX", "Spool", "SpoolWriter", "find", "is_spool", "read"]
+__all__ = ["CHUNK", "MAGICS", "SUFFIX", "Bytes", "Chunk", "SpoolWriter", "chunks"]
 
 SUFFIX: Final = ".spool"
-MAGIC: Final = b"PSspool1"
+MAGIC: Final = b"PSspool2"
+MAGIC_1: Final = b"PSspool1"  # batches of launches in a chunk, and nothing to go on by after a damaged one
+MAGICS: Final = (MAGIC, MAGIC_1)
 CHUNK: Final = np.dtype(
     [
         ("magic", "S8"),
@@ -44,21 +47,13 @@ CHUNK: Final = np.dtype(
         ("header_crc", "<u4"),  # CRC-32 of the header up to here
     ]
 )
-# A row of a launches chunk.
-ROW: Final = ("index", "program", "device", "stream", "ctas", "mark", "offset", "bytes")
+LAUNCH: Final = ("index", "program", "device", "stream", "ctas", "mark")
 _ALIGN: Final = 16
 _CHECKED: Final = CHUNK.itemsize - 4
+_JOINED: Final = 4096  # bytes of a chunk that are written at once with its header
+_SEARCHED: Final = 1 << 20  # places looked at together
 
 Bytes = npt.NDArray[np.uint8]
-
-
-class Spool(NamedTuple):
-    """What a spool holds. launches: by index, buffers mapped from the file; notes: those of the session, and
-    what is to be said of a file without an end."""
-
-    metadata: dict[str, Any]
-    launches: list[RawLaunch]
-    notes: list[str]
 
 
 class SpoolWriter:
@@ -73,136 +68,102 @@ class SpoolWriter:
         name = f"{datetime.now(UTC):%Y%m%d-%H%M%S-%f}-{os.getpid()}{SUFFIX}"
         self.path = folder / name
         self._file = self.path.open("xb", buffering=0)
-        self._programs: list[Manifest] = []  # by number; told apart as objects, since their hash is slow
-        self._numbers: dict[int, int] = {}
-        self._chunk("session", _json(metadata))
+        self._metadata = metadata
+        # By number; told apart as objects, since their hash is slow.
+        self._programs: list[tuple[Manifest, Build | None]] = []
+        self._numbers: dict[tuple[int, int], int] = {}
+        self._write("session", _json(metadata))
 
     def launches(self, launches: Sequence[RawLaunch]) -> None:
-        """Append launches; their manifests where they are new."""
+        """Append launches; their programs where they are new."""
         for launch in launches:
-            if id(launch.manifest) not in self._numbers:
-                self._chunk("program", launch.manifest.to_json().encode())
-                self._numbers[id(launch.manifest)] = len(self._programs)
-                self._programs.append(launch.manifest)
-        rows: list[tuple[Any, ...]] = []
-        buffers: list[bytes | memoryview] = []
-        offset = 0
-        for launch in launches:
-            program, size = self._numbers[id(launch.manifest)], launch.buffer.nbytes
-            about = launch.index, program, launch.device, launch.stream, launch.ctas, launch.mark
-            rows.append((*about, offset, size))
-            buffers += [launch.buffer.data, bytes(-size % _ALIGN)]
-            offset += align(size, _ALIGN)
-        table = _json(rows)
-        table += b" " * (-(8 + len(table)) % _ALIGN)
-        self._chunk("launches", len(table).to_bytes(8, "little"), table, *buffers)
+            identity = id(launch.manifest), id(launch.build)
+            if identity not in self._numbers:
+                self._numbers[identity] = len(self._programs)
+                self._programs.append((launch.manifest, launch.build))
+                build = None if launch.build is None else launch.build.to_json()
+                program = {"manifest": launch.manifest.to_json(), "build": build}
+                self._write("program", _json({"number": self._numbers[identity], **program}))
+            about = {name: getattr(launch, name) for name in LAUNCH if name != "program"}
+            self._write("launch", _json(about | {"program": self._numbers[identity]}))
+            self._write("records", launch.buffer.data)
 
     def so_far(self, metadata: dict[str, Any], notes: Sequence[str]) -> None:
         """State what is known beside the launches; replaces what was stated before."""
-        self._chunk("so far", _json({"metadata": metadata, "notes": list(notes)}))
+        self._write("so far", _json({"metadata": self._metadata | metadata, "notes": list(notes)}))
 
     def close(self) -> None:
-        self._chunk("end")
+        self._write("end", b"")
         self._file.close()
 
-    def _chunk(self, kind: str, *parts: bytes | memoryview) -> None:
-        views = [memoryview(part).cast("B") for part in parts if len(part)]
-        length = sum(len(view) for view in views)
-        views.append(memoryview(bytes(-length % _ALIGN)))
+    def _write(self, kind: str, data: bytes | memoryview) -> None:
+        length = len(data)
+        padding = bytes(-length % _ALIGN)
         header = np.zeros((), CHUNK)
-        header["magic"], header["kind"] = MAGIC, kind.encode()
-        header["length"] = length
-        crc = 0
-        for view in views:
-            crc = zlib.crc32(view, crc)
-        header["crc"] = crc
+        header["magic"], header["kind"], header["length"] = MAGIC, kind.encode(), length
+        header["crc"] = zlib.crc32(padding, zlib.crc32(data))
         header["header_crc"] = zlib.crc32(header.tobytes()[:_CHECKED])
-        for view in (memoryview(header.tobytes()), *views):
+        parts = (header.tobytes(), data, padding)
+        for part in parts if length > _JOINED else (b"".join(parts),):
+            view = memoryview(part)
             while len(view):
                 view = view[self._file.write(view) :]
 
 
-def is_spool(path: Path) -> bool:
-    """Whether a file begins as a spool does. Raises OSError."""
-    with path.open("rb") as file:
-        return file.read(len(MAGIC)) == MAGIC
+class Chunk(NamedTuple):
+    """Bytes `begin` to `end` of a spool. kind: "" if they are damaged; data: what the chunk holds, uint8."""
+
+    kind: str
+    begin: int
+    end: int
+    data: Bytes
 
 
-def find(path: Path) -> Path | None:
-    """The spool at `path`: the file itself, or the only one in a folder; None if there is no spool at all.
+def chunks(content: Bytes) -> Iterator[Chunk]:
+    """The chunks of a file in turn, and the damaged stretches between them.
 
-    Raises TraceError for a folder with several.
+    content: uint8, all of the file. A file of version 1 is damaged from the first damage to its end.
     """
-    if not path.is_dir():
-        return path if path.is_file() and is_spool(path) else None
-    found = sorted(path.glob(f"*{SUFFIX}"))
-    if len(found) > 1:
-        names = ", ".join(file.name for file in found[:4]) + (", ..." if len(found) > 4 else "")
-        raise TraceError(f"{path} holds {len(found)} spools, name one of them: {names}")
-    return found[0] if found else None
+    magic = MAGIC_1 if content[: len(MAGIC_1)].tobytes() == MAGIC_1 else MAGIC
+    begin = 0
+    while begin < len(content):
+        chunk = _chunk(content, begin, magic)
+        if not chunk.kind and magic == MAGIC_1:
+            chunk = chunk._replace(end=len(content))
+        yield chunk
+        begin = chunk.end
 
 
-def read(path: Path) -> Spool:
-    """Everything that is complete in a spool file, which may still be growing.
-
-    Raises TraceError, in one line, for a file that is no spool or holds not even its first chunk.
-    """
-    size = path.stat().st_size
-    content: Bytes = np.asarray(np.memmap(path, np.uint8, "r") if size else np.zeros(0, np.uint8))
-    metadata: dict[str, Any] = {}
-    so_far: dict[str, Any] = {"metadata": {}, "notes": []}
-    programs: list[Manifest] = []
-    launches: dict[int, RawLaunch] = {}
-    kind, at, why = "", 0, ""
-    try:
-        for kind, body, after in _chunks(content):
-            if kind == "session":
-                metadata = json.loads(body.tobytes())
-            elif kind == "program":
-                programs.append(Manifest.from_json(body.tobytes().decode()))
-            elif kind == "launches":
-                launches |= {launch.index: launch for launch in _launches(body, programs)}
-            elif kind == "so far":
-                so_far = json.loads(body.tobytes())
-            at = after
-    except (ValueError, IndexError, TypeError, KeyError, ManifestError) as error:  # right sum, wrong content
-        why = f"; it was written by another profscope or by a mistake: {error}"
-    if not metadata:
-        raise TraceError(f"{path} is no spool of profscope, or stops before its first chunk is complete{why}")
-    notes = list(so_far["notes"])
-    if at < size:
-        notes.append(f"{path.name} is readable up to byte {at} of {size}: the chunk there is incomplete{why}")
-    if kind != "end":
-        notes.append(f"{path.name} has no end: what the session had not flushed when it stopped is missing")
-    return Spool(metadata | so_far["metadata"], [launches[i] for i in sorted(launches)], notes)
+def _chunk(content: Bytes, begin: int, magic: bytes) -> Chunk:
+    header = _header(content, begin, magic)
+    if header is None:
+        return Chunk("", begin, _next_header(content, begin + _ALIGN), content[:0])
+    first, length = begin + CHUNK.itemsize, int(header["length"])
+    end = first + align(length, _ALIGN)
+    if end > len(content) or zlib.crc32(content[first:end].data) != header["crc"]:
+        return Chunk("", begin, min(end, len(content)), content[:0])
+    return Chunk(header["kind"].decode("ascii", "replace"), begin, end, content[first : first + length])
 
 
-def _chunks(content: Bytes) -> Iterator[tuple[str, Bytes, int]]:
-    """Kind and bytes of every complete chunk in turn, and where the next one begins."""
-    at = 0
-    while at + CHUNK.itemsize <= len(content):
-        raw = content[at : at + CHUNK.itemsize].tobytes()
-        header = np.frombuffer(raw, CHUNK)[0]
-        if header["magic"] != MAGIC or header["header_crc"] != zlib.crc32(raw[:_CHECKED]):
-            return
-        begin = at + CHUNK.itemsize
-        end = begin + int(header["length"])
-        after = begin + align(int(header["length"]), _ALIGN)
-        if after > len(content) or zlib.crc32(content[begin:after].data) != header["crc"]:
-            return
-        yield header["kind"].decode(), content[begin:end], after
-        at = after
+def _header(content: Bytes, at: int, magic: bytes) -> Any:
+    """The header at a byte; None where there is no whole one."""
+    raw = content[at : at + CHUNK.itemsize].tobytes()
+    if len(raw) < CHUNK.itemsize or not raw.startswith(magic):
+        return None
+    header = np.frombuffer(raw, CHUNK)[0]
+    return header if header["header_crc"] == zlib.crc32(raw[:_CHECKED]) else None
 
 
-def _launches(body: Bytes, programs: Sequence[Manifest]) -> Iterator[RawLaunch]:
-    buffers = 8 + int.from_bytes(body[:8].tobytes(), "little")
-    for row in json.loads(body[8:buffers].tobytes()):
-        named = dict(zip(ROW, row, strict=True))
-        start = buffers + named["offset"]
-        yield RawLaunch(
-            named["index"], programs[named["program"]], named["device"], named["stream"], named["ctas"],
-            body[start : start + named["bytes"]], Mark(*named["mark"]),
-        )  # fmt: skip
+def _next_header(content: Bytes, at: int) -> int:
+    """Where from a byte on the next whole header begins; the end where there is none."""
+    words = content[: len(content) // _ALIGN * _ALIGN].view("<u8")[::2]  # headers stand on multiples of 16
+    wanted = int.from_bytes(MAGIC, "little")
+    for begin in range(at // _ALIGN, len(words), _SEARCHED):
+        for place in np.flatnonzero(words[begin : begin + _SEARCHED] == wanted).tolist():
+            header_at = (begin + place) * _ALIGN
+            if _header(content, header_at, MAGIC) is not None:
+                return header_at
+    return len(content)
 
 
 def _json(value: Any) -> bytes:

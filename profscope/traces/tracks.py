@@ -12,9 +12,9 @@ import numpy as np
 import pandas as pd
 from numpy.typing import NDArray
 
-from profscope.traces.compact import run_starts, stable_order
+from profscope.traces.runs import run_starts, stable_order
 
-__all__ = ["Tracks", "assign_tracks", "interval_slots", "nesting_lanes"]
+__all__ = ["Tracks", "assign_tracks", "interval_slots", "nesting_lanes", "row_devices"]
 
 Ints = NDArray[np.int64]
 Flags = NDArray[np.bool_]
@@ -38,6 +38,15 @@ class Tracks:
     track: Ints
     async_lane: Ints
     spread: Ints
+
+
+def row_devices(df: pd.DataFrame, launches: pd.DataFrame) -> Ints:
+    """Each row's GPU, int64 of shape (rows,)."""
+    device = launches.drop_duplicates("launch").set_index("launch")["device"]
+    if device.nunique() <= 1:
+        return np.full(len(df), device.iloc[0] if len(device) else 0, np.int64)
+    devices: Ints = df["launch"].map(device).fillna(0).to_numpy().astype(np.int64)
+    return devices
 
 
 def assign_tracks(df: pd.DataFrame, device: Ints) -> Tracks:
@@ -201,11 +210,11 @@ def _queue_slots(group: Ints, start: Ints, end: Ints) -> Ints:
     group, start, end = group[order], start[order], end[order]
     same = group[1:] == group[:-1]
     slots = np.empty(len(order), np.int64)
-    if (same & (end[1:] < end[:-1])).any():
-        slots[order] = interval_slots(group, start, end)
-        return slots
     # Ends rise within a group, and groups are set apart, so that one search serves all.
     apart = int(end.max()) - int(start.min()) + 2
+    if (same & (end[1:] < end[:-1])).any() or (int(group[-1]) + 1) * apart >= 1 << 63:
+        slots[order] = interval_slots(group, start, end)
+        return slots
     keys = group * apart + (end - int(start.min()))
     row = np.arange(len(order))
     under_way = row - np.searchsorted(keys, group * apart + (start - int(start.min())))

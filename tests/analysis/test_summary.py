@@ -5,7 +5,7 @@ import pandas as pd
 import pytest
 from hypothesis import given
 
-from profscope.analysis.summary import SITE_COLUMNS, self_times, sites
+from profscope.analysis.span_rows import GROUP_COLUMNS, SITE_COLUMNS, self_times, sites
 from profscope.analysis.work import WORK_COLUMNS
 from profscope.profiles import Profile
 from tests.support.profiles import profile_metadata, profiles, regular_profile
@@ -62,6 +62,7 @@ def test_units_are_in_the_names() -> None:
     ]
     summary = regular_profile().summary()
     assert set(summary.columns) == {
+        *GROUP_COLUMNS,
         *SITE_COLUMNS,
         *names,
         "sampled",

@@ -15,14 +15,16 @@ import triton.language as tl
 
 import profscope
 from instrument_passes.manifest import Manifest
-from profscope.decoding.areas import headers
+from profscope.decoding.areas import read_buffer
 from profscope.decoding.assemble import assemble
 from profscope.decoding.raw import RawLaunch
 from profscope.errors import OptionError
-from tests.decoding.test_decode import BODY
+from profscope.profiles import Profile
 from tests.kernels.add import add_kernel
+from tests.support.programs import BODY
 from tests.support.synth import Loop, Program, Work, launch
 from viewer.header import make_header, render_header
+from viewer.select import Selection
 from viewer.table import make_tables, render_table
 
 # ruff: noqa: N803
@@ -80,13 +82,14 @@ def test_a_matmul_computes_two_m_n_k_flops_however_many_warps_share_it(num_warps
     assert ops.loc["store", "bytes"] == 4 * m * n
 
 
-def test_launches_add_up_whatever_their_programs() -> None:
+def test_each_configuration_has_its_own_work() -> None:
     with profscope.session(backend="emulator") as prof:
         for block in (256, 1024):
             x = torch.ones(2048)
             add_kernel[(2048 // block,)](x, x, torch.empty_like(x), 2048, BLOCK=block)
-    ops = by_scope(prof.summary())
-    assert ops.loc["load x", "bytes"] == 2 * 4 * 2048
+    loads = prof.summary().query("scope == 'load x'")
+    assert sorted(loads["variant"]) == [0, 1]
+    assert loads["bytes"].tolist() == [4 * 2048, 4 * 2048]
 
 
 def test_the_emulator_has_no_rates() -> None:
@@ -101,8 +104,8 @@ def captured(*names: str) -> profscope.Profile:
         with np.load(DATA / f"{name}.npz") as arrays:
             manifest = Manifest.from_json(arrays["manifest"].tobytes().decode())
             buffer = arrays["buffer"]
-        launches.append(RawLaunch(index, manifest, 0, 0, len(headers(buffer, manifest)), buffer))
-    return assemble(launches, {"backend": "gpu"})
+        launches.append(RawLaunch(index, manifest, 0, 0, len(read_buffer(buffer, manifest).ctas), buffer))
+    return Profile.of(assemble(launches, {"backend": "gpu"}))
 
 
 @pytest.mark.parametrize(("name", "op"), [("add-heavy-0", "load x"), ("matmul-heavy-0", "store")])
@@ -138,9 +141,8 @@ def test_launches_that_lost_records_are_left_out_of_the_rates() -> None:
     ops = by_scope(both.summary())
     assert ops["bytes"].isna().all()  # of all launches: not known
     # Not to the last digit: the launches share the fit of one clock.
-    pd.testing.assert_series_equal(
-        ops["gb_per_s"].dropna().sort_index(), by_scope(whole)["gb_per_s"].dropna().sort_index(), rtol=0.01
-    )
+    of_both, of_whole = (table["gb_per_s"].dropna().to_dict() for table in (ops, by_scope(whole)))
+    assert of_both == pytest.approx(of_whole, rel=0.01)
 
 
 # Sampled CTAs.
@@ -164,7 +166,7 @@ def test_a_sampled_summary_is_scaled_up_to_the_grid() -> None:
 
 def test_the_viewer_says_that_it_scaled() -> None:
     profile = add(8 * 1024, ctas=2).profile
-    (table,) = make_tables(profile, "cycles", 0)
+    (table,) = make_tables(profile, "cycles", 0, ["add_kernel"])
     title = render_table(table, 120)[0].plain
     assert "4 CTAs" in title
     assert "scaled up from 50.0% of its CTAs" in title
@@ -175,7 +177,8 @@ def test_a_cta_that_wrote_nothing_leaves_the_totals_unknown() -> None:
     made = launch([Program((Work(3), Loop((2,), BODY)))], ctas=3)
     size = made.manifest.cta_bytes(4)
     made.buffer[2 * size :] = 0
-    summary = assemble([RawLaunch(0, made.manifest, 0, 0, 3, made.buffer)], {"backend": "gpu"}).summary()
+    raw = RawLaunch(0, made.manifest, 0, 0, 3, made.buffer)
+    summary = Profile.of(assemble([raw], {"backend": "gpu"})).summary()
     assert summary["bytes"].isna().all()
     assert summary["sampled"].unique() == [2 / 3]
 
@@ -210,7 +213,10 @@ def test_waits_measure_completion() -> None:
 
 def test_the_viewer_says_what_was_measured() -> None:
     for prof, said in ((add(), "at their issue"), (add(measure="latency"), "when their data has arrived")):
-        lines = [line.plain for line in render_header(make_header(prof.profile, "t.json"), 120)]
+        lines = [
+            line.plain
+            for line in render_header(make_header(prof.profile, "t.json", Selection(), len(prof.df)), 120)
+        ]
         assert any(line.startswith("Measured") and said in line for line in lines)
 
 
@@ -235,7 +241,7 @@ def test_a_loaded_trace_has_the_same_summary(tmp_path: Path) -> None:
 
 
 def test_the_viewers_table_has_the_rates_where_they_fit() -> None:
-    (table,) = make_tables(captured("matmul-heavy-0"), "ns", 0)
+    (table,) = make_tables(captured("matmul-heavy-0"), "ns", 0, ["matmul_kernel"])
     wide, narrow = (render_table(table, width)[1].plain for width in (140, 80))
     assert wide.split()[-2:] == ["GB/s", "TFLOP/s"]
     assert "GB/s" not in narrow

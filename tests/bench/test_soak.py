@@ -10,6 +10,7 @@ from pathlib import Path
 import pytest
 
 from bench import drains, soak
+from profscope.recording.buffers import MOVERS
 
 ROOT = Path(__file__).parents[2]
 
@@ -37,7 +38,23 @@ def test_a_soak_says_no() -> None:
 
 def test_the_stages_of_a_drain(capsys: pytest.CaptureFixture[str]) -> None:
     assert drains.main(["--mb", "9", "--rounds", "1"]) == 0
-    assert "copy to new pages" in capsys.readouterr().out
+    heading, *lines = capsys.readouterr().out.splitlines()
+    assert heading == "GB/s, 9 MiB at a time"
+    rates = {line[:42].strip(): float(line[42:]) for line in lines[:4]}  # with a GPU there are more
+    assert list(rates) == [
+        "copy to old pages, 1 thread",
+        "copy to new pages, 1 thread",
+        "copy to numpy's new pages, 1 thread",
+        f"copy to new pages, {MOVERS} threads",
+    ]
+
+
+def test_a_rate_is_bytes_over_the_median_time(monkeypatch: pytest.MonkeyPatch) -> None:
+    clock = iter([0.0, 1.0, 10.0, 12.0, 20.0, 25.0])
+    monkeypatch.setattr(drains.time, "perf_counter", lambda: next(clock))
+    calls: list[int] = []
+    assert drains._gb_per_s(4_000_000_000, lambda: calls.append(1), 3) == 2.0
+    assert len(calls) == 3
 
 
 @pytest.mark.parametrize(("summary", "code"), [("0 errors", 0), ("3 errors", 1)])

@@ -11,18 +11,20 @@ import pytest
 import torch
 
 from instrument_passes.manifest import Manifest
-from profscope.decoding.areas import headers
+from profscope.decoding.areas import read_buffer
 from profscope.decoding.assemble import assemble
 from profscope.decoding.decode import decode
 from profscope.decoding.raw import RawLaunch
+from profscope.profiles import Profile
 from profscope.recording.programs import manifest_in
-from tests.decoding.test_decode import seen
 from tests.gpu.capture import capture
 from tests.kernels.cases import cases
 from tests.support import processor
+from tests.support.programs import gaps, seen
 from tests.support.slow_decode import slow_decode
 
 FILES = sorted((Path(__file__).parents[1] / "data").glob("*.npz"))
+assert FILES, "tests/data has no captured buffers"
 
 
 def check(path: Path) -> dict[str, Any]:
@@ -38,18 +40,19 @@ def check(path: Path) -> dict[str, Any]:
     slow = slow_decode(buffer, manifest)
     assert seen(decoded, manifest) == sorted(slow.spans, key=repr)
     assert decoded.dropped == slow.dropped == info["dropped"]
-    assert (len(decoded.span), decoded.records) == (info["spans"], info["records"])
+    missing = gaps(decoded, manifest)
+    assert bool(missing) == (info["dropped"] > 0)
+    assert (len(decoded.span) - len(missing), decoded.records) == (info["spans"], info["records"])
     assert decoded.unmatched == 0
     assert decoded.anomalies == ()
     raw = RawLaunch(info["launch"], manifest, 0, 0, len(decoded.headers), buffer)
-    profile = assemble([raw], {"backend": "gpu"})
+    profile = Profile.of(assemble([raw], {"backend": "gpu"}))
     assert profile.validate() == []
-    recorded = profile.df[profile.df["kind"] != "async"]  # what was in flight is worked out, not recorded
+    recorded = profile.df[~profile.df["kind"].isin(["async", "gap"])]  # those are worked out
     assert len(recorded) == info["spans"] > 0
     return dict(info)
 
 
-@pytest.mark.skipif(not FILES, reason="no captured buffers in tests/data")
 @pytest.mark.parametrize("path", FILES, ids=lambda path: path.stem)
 def test_captured_buffer(path: Path) -> None:
     info = check(path)
@@ -65,16 +68,14 @@ def test_what_capture_writes_can_be_checked(tmp_path: Path) -> None:
     assert torch.cuda.is_available() or info["device"] == "profscope emulator"
 
 
-@pytest.mark.skipif(not FILES, reason="no captured buffers in tests/data")
-@pytest.mark.skipif(processor.unavailable() is not None, reason=str(processor.unavailable()))
 def test_perfetto_takes_what_a_gpu_wrote(tmp_path: Path) -> None:
     launches = []
     for index, path in enumerate(FILES):
         with np.load(path) as arrays:
             manifest = Manifest.from_json(arrays["manifest"].tobytes().decode())
             buffer = arrays["buffer"]
-        launches.append(RawLaunch(index, manifest, 0, 0, len(headers(buffer, manifest)), buffer))
-    profile = assemble(launches, {"backend": "gpu"})
+        launches.append(RawLaunch(index, manifest, 0, 0, len(read_buffer(buffer, manifest).ctas), buffer))
+    profile = Profile.of(assemble(launches, {"backend": "gpu"}))
     profile.save(tmp_path / "trace.json")
     with processor.Processor(tmp_path / "trace.json") as perfetto:
         assert perfetto.errors() == []

@@ -11,41 +11,23 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from instrument_passes.manifest import Manifest
 from instrument_passes.records import CTA_HEADER, LAUNCH_HEADER
 from profscope.decoding import columns, shapes
 from profscope.decoding.columns import WRAP_NS
 from profscope.decoding.decode import DecodedLaunch, decode, ring_rows
 from profscope.errors import RecordError
+from tests.support.programs import BODY, bodies, launches, seen
 from tests.support.slow_decode import slow_decode
-from tests.support.synth import Branch, Launch, Loop, Node, Program, Return, Scope, Seen, Work, launch
-
-BODY = (Work(100), Scope((Work(50),)))
-
-
-def seen(decoded: DecodedLaunch, manifest: Manifest) -> list[Seen]:
-    """Every decoded span, with the spans above it, sorted."""
-    site = [(s, span.id) for s, section in enumerate(manifest.sections) for span in section.spans]
-    found: dict[int, Seen] = {}
-
-    def at(index: int) -> Seen:
-        if index not in found:
-            section, span = site[decoded.span[index]]
-            columns = (decoded.cta, decoded.warp, decoded.sm, decoded.start_cycle, decoded.end_cycle)
-            numbers = (int(column[index]) for column in (*columns, decoded.iteration, decoded.depth))
-            above = int(decoded.parent[index])
-            found[index] = Seen(section, span, *numbers, None if above < 0 else at(above))
-        return found[index]
-
-    return sorted((at(i) for i in range(len(decoded.span))), key=repr)
+from tests.support.synth import Launch, Loop, Node, Program, Scope, Work, launch
 
 
 def check(made: Launch) -> DecodedLaunch:
     decoded = decode(made.buffer, made.manifest)
     assert seen(decoded, made.manifest) == sorted(made.spans, key=repr)
     assert (decoded.records, decoded.dropped, decoded.unmatched) == (made.records, made.dropped, 0)
-    assert decoded.anomalies == ()
-    order = np.lexsort((decoded.span, decoded.start_cycle, decoded.warp, decoded.cta))
+    # Where clocks pass a multiple of 2^32 it cannot be told whether a mark was there: see test_zeros.py.
+    assert [said for said in decoded.anomalies if "a mark may be missing" not in said] == []
+    order = np.lexsort((decoded.start_cycle, decoded.warp, decoded.cta))  # stable
     assert (order == np.arange(len(decoded.span))).all()
     slow = slow_decode(made.buffer, made.manifest)
     assert (sorted(slow.spans, key=repr), slow.dropped) == (sorted(made.spans, key=repr), made.dropped)
@@ -53,39 +35,6 @@ def check(made: Launch) -> DecodedLaunch:
 
 
 # Whole programs.
-
-trips = st.lists(st.integers(0, 7), min_size=1, max_size=3).map(tuple)
-conditions = st.lists(st.booleans(), min_size=1, max_size=3).map(tuple)
-
-
-def _bodies(nodes: st.SearchStrategy[Node]) -> st.SearchStrategy[tuple[Node, ...]]:
-    return st.lists(nodes, max_size=3).map(tuple)
-
-
-nodes: st.SearchStrategy[Node] = st.recursive(
-    st.one_of(
-        st.builds(Work, st.integers(1, 5000)),
-        st.just(Scope()),
-        st.builds(Scope, st.just(()), conditions),
-        st.builds(Loop, trips, st.just((Scope(),)), st.booleans()),
-    ),
-    lambda inner: st.one_of(
-        st.builds(Scope, _bodies(inner)),
-        st.builds(Loop, trips, _bodies(inner), st.booleans()),
-        st.builds(Branch, conditions, _bodies(inner), _bodies(inner)),
-    ),
-    max_leaves=6,
-)
-bodies = _bodies(nodes | st.builds(Return, conditions))
-launches = st.fixed_dictionaries(
-    {
-        "ctas": st.integers(1, 5),
-        "ring_log2": st.integers(0, 4),
-        "stride_log2": st.integers(0, 2),
-        "start_clock": st.integers(1 << 25, 1 << 62),
-        "seed": st.integers(0, 99),
-    }
-)
 
 
 @settings(max_examples=300)
@@ -99,7 +48,7 @@ def test_any_program(body: tuple[Node, ...], warps: int, options: dict[str, int]
     partitions=st.lists(
         st.builds(
             Program,
-            _bodies(nodes | st.builds(Return, conditions)),
+            bodies,
             st.integers(1, 2),
             st.integers(1, 2),
             st.none() | st.integers(0, 20),
@@ -199,7 +148,7 @@ def test_a_ring_at_and_around_its_capacity(total: int) -> None:
 
 
 def test_a_span_that_did_not_end_is_counted_and_left_out() -> None:
-    made = launch([Program(BODY)])
+    made = launch([Program(BODY)], start_clock=5 << 30)
     words = made.buffer.view("<u4")
     last = made.manifest.sections[0].spans[1].ends[0]
     words[(LAUNCH_HEADER.itemsize + CTA_HEADER.itemsize) // 4 + last] = 0

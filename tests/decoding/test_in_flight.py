@@ -13,17 +13,32 @@ from hypothesis import strategies as st
 
 import profscope
 from instrument_passes.manifest import Manifest, Span
-from profscope.analysis.checks import problems
+from instrument_passes.toolchain import triton_version
+from profscope.analysis.validate import validate
 from profscope.decoding.areas import CTA
 from profscope.decoding.decode import DecodedLaunch, decode
 from profscope.decoding.in_flight import with_transactions
+from profscope.schema import Tables
 from tests.kernels.cases import cases, check
 
 ISSUE, MEMBER, OPEN, CLOSE, WAIT0, WAIT1, WAIT2, PHASE, OTHER = range(9)
 PARTS = ("issue", "member", "open", "close", "wait", "wait", "wait", "phase", "")
 PENDING = (0, 0, 0, 0, 0, 1, 2, 0, 0)
 SITES = tuple(
-    Span(i, -1, 0, "op", f"{part} {i}", "op", "k.py", i, 1, (2,), part=part, pending=pending)
+    Span(
+        id=i,
+        parent=-1,
+        frame=0,
+        kind="op",
+        name=f"{part} {i}",
+        op="op",
+        file="k.py",
+        line=i,
+        begin=1,
+        ends=(2,),
+        part=part,
+        pending=pending,
+    )
     for i, (part, pending) in enumerate(zip(PARTS, PENDING, strict=True))
 )
 
@@ -35,7 +50,7 @@ def launch(
     events: list[tuple[int, int, int]], sites: tuple[Span, ...] = SITES, dropped: int = 0
 ) -> DecodedLaunch:
     """Spans from (CTA, warp, site) in order of time: the n-th runs from cycle 10 n to 10 n + 5."""
-    cta, warp, site = (np.array(column, np.int32) for column in zip(*events, strict=True))
+    cta, warp, site = np.array(events, np.int32).reshape(-1, 3).T
     start = np.arange(len(events), dtype=np.int64) * 10
     zeros = np.zeros(len(events), np.int32)
     shuffled = np.random.default_rng(0).permutation(len(events))  # decoders hand spans over site by site
@@ -97,10 +112,7 @@ def test_warps_do_not_mix(events: list[tuple[int, int, int]]) -> None:
         times = [n * 10 for n, event in enumerate(every) if event[:2] == lane]
         alone = queue([site for cta, warp, site in every if (cta, warp) == lane])
         expected += [(times[start // 10], times[end // 10] + 5) for start, end in alone]
-    # A lane that never waits on a queue is nobody else's affair.
-    waiting = {(cta, warp) for cta, warp, site in every if site in (WAIT0, WAIT1)}
-    if all(event[:2] in waiting for event in every):
-        assert in_flight(launch(every, used)) == sorted(expected)
+    assert in_flight(launch(every, used)) == sorted(expected)
 
 
 @pytest.mark.parametrize("path", CAPTURES, ids=lambda path: path.stem)
@@ -155,8 +167,7 @@ def test_a_producer_that_first_finds_free_buffers(depth: int, turns: list[bool])
         else:
             continue
         events.append((0, 1, ISSUE) if issue else (0, 0, PHASE))
-    if events:
-        assert in_flight(launch(events, used)) == expected
+    assert in_flight(launch(events, used)) == expected
 
 
 def test_nothing_to_pair() -> None:
@@ -188,7 +199,7 @@ def test_every_copy_of_a_pipelined_kernel_is_paired(name: str) -> None:
     with profscope.session(backend="emulator", instrument="heavy") as prof:
         check(case, "cpu")
     df = prof.df
-    assert problems(df, prof.launches, prof.metadata) == []
+    assert validate(Tables(df, prof.launches, prof.metadata)) == []
     assert prof.metadata["notes"] == []
     scope = df["scope"].astype(str)
     copies = df[scope.str.startswith("async copy") & (df["kind"] == "op")]
@@ -234,10 +245,10 @@ def test_the_wait_of_an_iteration_ends_the_copy_of_an_earlier_one() -> None:
     inside = warp[warp["iteration"] >= 0]
     waits = inside[inside["scope"].astype(str).str.startswith("async wait")]
     flights = inside[inside["scope"] == "async copy a in flight"]
-    last_wait = waits.loc[waits["iteration"] == 0, "start_cycle"].max()
-    distance = 2 if last_wait < flights["start_cycle"].iloc[0] else 1
     returned = dict(zip(waits["start_cycle"] + waits["duration_cycles"], waits["iteration"], strict=True))
     ends = flights["start_cycle"] + flights["duration_cycles"]
-    found = [(i, returned[end]) for i, end in zip(flights["iteration"], ends, strict=True) if end in returned]
-    assert found
-    assert all(wait == copy + distance for copy, wait in found)
+    distance = 2 if triton_version() < (3, 8) else 1
+    # Three iterations; the waits behind the loop end what the last of them copied.
+    expected = [i + distance if i + distance < 3 else None for i in range(3)]
+    assert flights["iteration"].tolist() == [0, 1, 2]
+    assert [returned.get(end) for end in ends] == expected

@@ -1,5 +1,6 @@
 """Branches, loops, calls, atomics, locks and random numbers: results that are exact."""
 
+import pytest
 import torch
 import triton
 
@@ -14,6 +15,7 @@ from tests.kernels.control_flow import (
 from tests.kernels.dropout import dropout_kernel, random_kernel
 
 
+@pytest.mark.on_gpu_too
 def test_early_return() -> None:
     for sign in (1, -1):
         x = torch.rand(300) * sign
@@ -23,6 +25,7 @@ def test_early_return() -> None:
         assert not out[300:].any()
 
 
+@pytest.mark.on_gpu_too
 def test_while_loops_that_end_at_different_times() -> None:
     x = torch.arange(1, 200, dtype=torch.int32)
     out = torch.zeros_like(x)
@@ -38,6 +41,7 @@ def test_while_loops_that_end_at_different_times() -> None:
     assert out.tolist() == [steps(v) for v in x.tolist()]
 
 
+@pytest.mark.on_gpu_too
 def test_nested_loops() -> None:
     rows, cols, block = 5, 300, 128
     x = torch.randn(rows, cols)
@@ -50,6 +54,7 @@ def test_nested_loops() -> None:
     torch.testing.assert_close(out[rows], best.sum(0))
 
 
+@pytest.mark.on_gpu_too
 def test_branch_in_loop() -> None:
     n, block = 11, 128
     x = torch.randn(n, block)
@@ -65,6 +70,7 @@ def test_branch_in_loop() -> None:
     assert torch.equal(out, torch.stack([acc + flips, stored]))
 
 
+@pytest.mark.on_gpu_too
 def test_device_functions() -> None:
     x = torch.linspace(-3, 20, 50)
     out, counts = torch.zeros(50), torch.zeros(2, dtype=torch.int32)
@@ -103,6 +109,7 @@ def test_atomics() -> None:
         assert torch.equal(out, expected), name
 
 
+@pytest.mark.on_gpu_too
 def test_half_precision_atomic_add() -> None:
     index = torch.arange(256, dtype=torch.int32) % 64
     for dtype in (torch.float16, torch.bfloat16):
@@ -127,6 +134,7 @@ def test_tickets_are_a_permutation() -> None:
     assert sorted(out.tolist()) == list(range(300))
 
 
+@pytest.mark.on_gpu_too
 def test_lock_between_ctas() -> None:
     """CTAs that spin on a lock must not keep the one that holds it from going on."""
     lock, total, x = torch.zeros(1, dtype=torch.int32), torch.zeros(1), torch.arange(12.0)
@@ -148,6 +156,7 @@ def philox(seed: int, offset: int) -> int:
     return c[0]
 
 
+@pytest.mark.on_gpu_too
 def test_philox() -> None:
     out = torch.zeros(256, dtype=torch.int32)
     random_kernel[(1,)](out, 1234, KIND="int", BLOCK=256)
@@ -155,6 +164,7 @@ def test_philox() -> None:
     assert [v % 2**32 for v in out.tolist()] == expected
 
 
+@pytest.mark.on_gpu_too
 def test_dropout_and_normal_numbers() -> None:
     x, out = torch.ones(2000), torch.zeros(2000)
     dropout_kernel[(triton.cdiv(2000, 512),)](x, out, 2000, 0.25, 7, BLOCK=512)

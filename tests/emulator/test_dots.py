@@ -13,6 +13,8 @@ from tests.kernels.layer_norm import layer_norm_kernel
 from tests.kernels.matmul import matmul_kernel
 from tests.kernels.softmax import softmax_kernel
 
+pytestmark = pytest.mark.on_gpu_too
+
 # operand type, accumulator, precision, tolerance relative to sqrt(K)
 DOTS = [
     (torch.float16, torch.float32, "ieee", 1e-6),

@@ -15,6 +15,8 @@ from tests.kernels.elementwise import (
     where_kernel,
 )
 
+pytestmark = pytest.mark.on_gpu_too
+
 N = 700
 GRID = (3,)
 BLOCK = 256

@@ -25,18 +25,21 @@ def test_integer(opcode: str, data: st.DataObject) -> None:
     assert [int(v) % 2**bits for v in got] == expected
 
 
-@pytest.mark.parametrize("kind", ["b16", "b32", "b64", "u32", "s32", "s64", "s16"])
-@pytest.mark.parametrize("direction", ["shl", "shr"])
+SHIFTS = [f"shl.{kind}" for kind in ("b16", "b32", "b64")] + [
+    f"shr.{kind}" for kind in ("b16", "b32", "b64", "u32", "s32", "s64", "s16")
+]
+
+
+@pytest.mark.parametrize("opcode", SHIFTS)
 @settings(max_examples=10)
 @given(data=st.data())
-def test_shifts_clamp_their_count(kind: str, direction: str, data: st.DataObject) -> None:
-    if direction == "shl" and kind[0] != "b":
-        return
+def test_shifts_clamp_their_count(opcode: str, data: st.DataObject) -> None:
+    direction, kind = opcode.split(".")
     width = int(kind[1:])
     dtype = np.dtype(f"{'i' if kind[0] == 's' else 'u'}{width // 8}")
     a = data.draw(words(dtype.type))
     counts = data.draw(arrays.arrays(np.uint32, LANES, elements=st.integers(0, 70) | st.just(2**32 - 1)))
-    got = execute(f"{direction}.{kind} {{d}}, {{a}}, {{b}}", [a, counts], dtype)
+    got = execute(f"{opcode} {{d}}, {{a}}, {{b}}", [a, counts], dtype)
     for x, count, result in zip(a.tolist(), counts.tolist(), got.tolist(), strict=True):
         count = min(count, width)
         shifted = x << count if direction == "shl" else x >> count

@@ -12,6 +12,8 @@ from tests.kernels.reductions import (
     sort_kernel,
 )
 
+pytestmark = pytest.mark.on_gpu_too
+
 ROWS, COLS = 5, 600
 
 

@@ -29,6 +29,7 @@ SHAPES: dict[str, Callable[[torch.Tensor], torch.Tensor]] = {
 }
 
 
+@pytest.mark.on_gpu_too
 @pytest.mark.parametrize("name", SHAPES)
 @pytest.mark.parametrize("warps", [1, 4])
 def test_shapes(name: str, warps: int) -> None:
@@ -49,11 +50,17 @@ CHOICES: dict[str, Callable[[torch.Tensor, torch.Tensor], torch.Tensor]] = {
 }  # fmt: skip
 
 
-@pytest.mark.parametrize("name", CHOICES)
-@pytest.mark.parametrize("dtype", [torch.float32, torch.float16, torch.bfloat16], ids=str)
+CHOICES_BY_TYPE = [
+    pytest.param(name, dtype, id=f"{name}-{dtype}")
+    for name in CHOICES
+    for dtype in (torch.float32, torch.float16, torch.bfloat16)
+    if name != "fdiv" or dtype == torch.float32
+]
+
+
+@pytest.mark.on_gpu_too
+@pytest.mark.parametrize(("name", "dtype"), CHOICES_BY_TYPE)
 def test_choices(name: str, dtype: torch.dtype) -> None:
-    if name == "fdiv" and dtype != torch.float32:
-        return
     x, y = torch.randn(128).to(dtype), torch.randn(128).to(dtype)
     x[::9] = float("nan")
     y[::6] = float("nan")
@@ -64,6 +71,7 @@ def test_choices(name: str, dtype: torch.dtype) -> None:
     torch.testing.assert_close(out, expected, rtol=tolerance, atol=tolerance, equal_nan=True)
 
 
+@pytest.mark.on_gpu_too
 @pytest.mark.parametrize("dtype", [torch.int32, torch.int64], ids=str)
 def test_compare_and_swap(dtype: torch.dtype) -> None:
     x = torch.randint(0, 3, (128,), dtype=dtype)
@@ -75,6 +83,7 @@ def test_compare_and_swap(dtype: torch.dtype) -> None:
     assert torch.equal(x, torch.where(before == expected, new, before))
 
 
+@pytest.mark.on_gpu_too
 def test_inline_assembly_of_a_kernel() -> None:
     x = torch.arange(256, dtype=torch.int64).to(torch.uint8)
     out = torch.zeros_like(x)

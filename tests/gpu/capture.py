@@ -27,6 +27,7 @@ import profscope.decoding.assemble
 from instrument_passes.manifest import Manifest
 from profscope.decoding.areas import launch_header
 from profscope.decoding.raw import RawLaunch
+from profscope.schema import Tables
 from tests.kernels.cases import Case
 
 __all__ = ["capture", "run"]
@@ -52,7 +53,7 @@ def capture(case: Case, level: str, buffer: int, folder: Path, backend: str) -> 
         with profscope.session(instrument=level, buffer=buffer, backend=backend) as prof:
             case.launch(inputs)
         profile = prof.profile
-    recorded = profile.df[profile.df["kind"] != "async"]  # what was in flight is worked out, not recorded
+    recorded = profile.df[~profile.df["kind"].isin(["async", "gap"])]  # those are worked out
     spans = recorded["launch"].value_counts()
     if buffer < 1024 and not profile.launches["dropped"].any():
         return  # its rings did not wrap: the same records as with the larger buffer
@@ -104,13 +105,13 @@ def _bytes(text: str) -> Bytes:
 def _raw_launches() -> Iterator[list[RawLaunch]]:
     """The raw launches that the session in the block decodes last."""
     found: list[RawLaunch] = []
-    assemble = profscope.assemble.assemble
+    assemble = profscope.decoding.assemble.assemble
 
-    def spy(launches: Sequence[RawLaunch], *args: Any) -> profscope.Profile:
+    def spy(launches: Sequence[RawLaunch], *args: Any) -> Tables:
         found[:] = launches
         return assemble(launches, *args)
 
-    with mock.patch.object(profscope.assemble, "assemble", spy):
+    with mock.patch.object(profscope.decoding.assemble, "assemble", spy):
         yield found
 
 

@@ -18,7 +18,7 @@ import re
 import statistics
 import sys
 import tempfile
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import asdict, dataclass
 from datetime import UTC, datetime
 from itertools import pairwise
@@ -32,8 +32,9 @@ import profscope
 from tests.gpu import capture, fla, liger
 from tests.kernels.cases import Case
 from tests.kernels.cases import cases as own_cases
+from tests.support.sessions import same_bits
 
-__all__ = ["LEVELS", "Result", "all_cases", "measure", "same_bits"]
+__all__ = ["LEVELS", "Result", "all_cases", "measure"]
 
 LEVELS = ("light", "default", "heavy")
 # Above this many spans a profile is not written to disk: the small size of the same kernel is.
@@ -73,14 +74,6 @@ def all_cases(size: str) -> list[Case]:
         c for package in (liger, fla) if package.INSTALLED for c in package.cases(size)
     ]
     return [case for case in found if case.capability <= 10 * major + minor]
-
-
-def same_bits(first: Mapping[str, torch.Tensor], second: Mapping[str, torch.Tensor]) -> bool:
-    """Whether two sets of outputs agree bit for bit, NaNs included."""
-    return first.keys() == second.keys() and all(
-        torch.equal(tensor.reshape(-1).view(torch.uint8), second[name].reshape(-1).view(torch.uint8))
-        for name, tensor in first.items()
-    )
 
 
 def measure(case: Case, level: str, *, timed: bool = True, keep: Path | None = None) -> list[Result]:

@@ -13,22 +13,12 @@ import triton
 
 import profscope
 from tests.kernels.add import add_kernel
+from tests.support.on_gpu import expected, launch_add
 
 pytestmark = [
     pytest.mark.gpu,
     pytest.mark.skipif(not torch.cuda.is_available(), reason="needs an NVIDIA GPU"),
 ]
-
-
-def launch_add(n: int = 65_536) -> torch.Tensor:
-    x = torch.arange(n, dtype=torch.float32, device="cuda")
-    out = torch.empty_like(x)
-    add_kernel[(triton.cdiv(n, 1024),)](x, x, out, n, BLOCK=1024)
-    return out
-
-
-def expected(n: int = 65_536) -> torch.Tensor:
-    return torch.arange(n, dtype=torch.float32, device="cuda") * 2
 
 
 def test_arenas_rotate_and_no_launch_is_lost() -> None:
@@ -196,7 +186,7 @@ def test_no_device_memory_leaves_the_launch_bare_and_says_so() -> None:
 _FAULT = """
 import torch, triton, triton.language as tl
 import profscope
-from tests.gpu.test_collection import launch_add
+from tests.support.on_gpu import launch_add
 
 @triton.jit
 def fault_kernel(ptr):

@@ -8,8 +8,8 @@ import pytest
 import torch
 
 import profscope
-from tests.analysis.test_values import half_product_kernel
 from tests.kernels import scopes
+from tests.kernels.dot import half_product_kernel
 
 _GPU = torch.cuda.is_available()
 pytestmark = [pytest.mark.gpu, pytest.mark.skipif(not _GPU, reason="needs an NVIDIA GPU")]

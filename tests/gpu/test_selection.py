@@ -8,8 +8,9 @@ import pytest
 import torch
 
 import profscope
-from tests.gpu.run_kernels import all_cases, same_bits
-from tests.gpu.test_collection import launch_add
+from tests.gpu.run_kernels import all_cases
+from tests.support.on_gpu import launch_add
+from tests.support.sessions import same_bits
 
 pytestmark = [
     pytest.mark.gpu,

@@ -11,7 +11,7 @@ import pytest
 import torch
 
 import profscope
-from tests.gpu.test_collection import expected, launch_add
+from tests.support.on_gpu import expected, launch_add
 
 pytestmark = [
     pytest.mark.gpu,
@@ -21,7 +21,7 @@ pytestmark = [
 _KILLED = """
 import os, signal, sys
 import torch, profscope
-from tests.gpu.test_collection import launch_add
+from tests.support.on_gpu import launch_add
 with profscope.session(backend="gpu", spool=sys.argv[1], memory=1) as prof:
     for index in range(300):
         launch_add()
@@ -34,7 +34,7 @@ with profscope.session(backend="gpu", spool=sys.argv[1], memory=1) as prof:
 def test_arenas_go_to_the_disk_in_turn(tmp_path: Path) -> None:
     with profscope.session(instrument="heavy", memory=1, backend="gpu", spool=tmp_path) as prof:
         outputs = [launch_add() for _ in range(500)]
-        waiting = len(prof._running().launches)
+        waiting = len(prof._parts().recorder.log.launches)
         assert waiting < 400  # most have left memory
         prof.flush()
         assert len(profscope.load(tmp_path).launches) == 500
@@ -70,7 +70,7 @@ def test_a_session_left_with_launches_in_flight() -> None:
 _LEFT_OPEN = """
 import sys
 import torch, profscope
-from tests.gpu.test_collection import launch_add
+from tests.support.on_gpu import launch_add
 prof = profscope.session(backend="gpu", spool=sys.argv[1])
 prof.__enter__()
 for _ in range(30):

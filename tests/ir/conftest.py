@@ -1,9 +1,7 @@
 import pytest
 
 from instrument_passes.ir import Module, parse
-from tests.support.corpus import module_params, printed
-
-each_module = pytest.mark.parametrize(("name", "target"), module_params())
+from tests.support.corpus import printed
 
 
 @pytest.fixture

@@ -21,9 +21,8 @@ from instrument_passes.ir import (
     warp_specialize,
     while_op,
 )
-from tests.ir.conftest import each_module
 from tests.kernels import aot
-from tests.support.corpus import printed, triton_module
+from tests.support.corpus import each_module, printed, triton_module
 
 
 class Counter:

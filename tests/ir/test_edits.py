@@ -8,8 +8,7 @@ import pytest
 
 from instrument_passes.errors import IRError
 from instrument_passes.ir import Module, Op, parse
-from tests.ir.conftest import each_module
-from tests.support.corpus import printed, triton_module
+from tests.support.corpus import each_module, printed, triton_module
 
 
 def _inserted(before: str, after: str) -> list[str]:

@@ -11,10 +11,9 @@ from hypothesis import strategies as st
 
 from instrument_passes.errors import IRError
 from instrument_passes.ir import Location, parse
-from instrument_passes.ir.location import resolve_location
-from tests.ir.conftest import each_module
+from instrument_passes.ir.location import Caller, resolve_location
 from tests.kernels.spec import TARGETS
-from tests.support.corpus import printed
+from tests.support.corpus import each_module, printed
 
 
 def _source(location: Location) -> str:
@@ -55,7 +54,7 @@ def test_inlined_ops_name_their_callers(target: str) -> None:
     found = [op.loc for op in module.walk() if op.name == "math.exp2"]
     for location in found:
         assert "tl.exp2(" in _source(location)
-        ((file, line),) = location.callers
+        ((file, line, _),) = location.callers
         assert Path(file).name == "attention.py"
         # 3.6 and 3.7 give the line of the call's last argument.
         assert any(part in linecache.getline(file, line) for part in ("_accumulate(", "BLOCK_N, HEAD"))
@@ -66,7 +65,7 @@ def test_inlined_ops_name_their_callers(target: str) -> None:
 def test_library_code_leads_back_to_the_kernel(target: str) -> None:
     module = parse(printed("softmax", target))
     reductions = [op.loc for op in module.walk() if op.name == "tt.reduce"]
-    lines = [linecache.getline(*location.callers[-1]).strip() for location in reductions]
+    lines = [linecache.getline(*location.callers[-1][:2]).strip() for location in reductions]
     assert list(dict.fromkeys(lines)) == ["x = x - tl.max(x, axis=0)", "y = e / tl.sum(e, axis=0)"]
     assert {Path(location.file).name for location in reductions} == {"standard.py"}
 
@@ -78,7 +77,7 @@ def test_every_location_resolves(module) -> None:
         assert (location.line == 0) == (location.file == "")
         if location.file:
             assert _source(location), (op, location)
-            assert all(linecache.getline(*caller).strip() for caller in location.callers)
+            assert all(linecache.getline(caller.file, caller.line).strip() for caller in location.callers)
 
 
 ALIASES = {
@@ -104,9 +103,15 @@ ALIASES = {
         ('loc("x")', Location(name="x")),
         ('loc("x"("a.py":1:2))', Location("a.py", 1, 2, "x")),
         ('loc("outer"("inner"(#loc1)))', Location("a.py", 1, 2, "outer")),
-        ("loc(#loc4)", Location("a.py", 1, 2, "name", (("b.py", 20),))),
-        ("loc(callsite(#loc1 at #loc4))", Location("a.py", 1, 2, "", (("a.py", 1), ("b.py", 20)))),
-        ("loc(callsite(#loc4 at #loc1))", Location("a.py", 1, 2, "name", (("b.py", 20), ("a.py", 1)))),
+        ("loc(#loc4)", Location("a.py", 1, 2, "name", (Caller("b.py", 20),))),
+        (
+            "loc(callsite(#loc1 at #loc4))",
+            Location("a.py", 1, 2, "", (Caller("a.py", 1, "name"), Caller("b.py", 20))),
+        ),
+        (
+            "loc(callsite(#loc4 at #loc1))",
+            Location("a.py", 1, 2, "name", (Caller("b.py", 20), Caller("a.py", 1))),
+        ),
         ("loc(fused[#loc, #loc2, #loc1])", Location("b.py", 20, 3)),
         ('loc(fused<{a = ">", b = <1>}>[unknown, "a.py":3:4])', Location("a.py", 3, 4)),
         ("loc(fused[unknown])", Location()),
@@ -114,7 +119,7 @@ ALIASES = {
         ('loc(fused<"profscope:x">[#loc1])', Location("a.py", 1, 2)),
         (
             'loc(callsite(fused<"profscope:5">[#loc1] at callsite(#loc2 at fused<"profscope:0">[#loc2])))',
-            Location("a.py", 1, 2, "", (("b.py", 20), ("b.py", 20)), (0, 5)),
+            Location("a.py", 1, 2, "", (Caller("b.py", 20), Caller("b.py", 20)), (0, 5)),
         ),
     ],
 )
@@ -169,5 +174,9 @@ def test_locations_as_printed(location: Location, name: str | None, callers: lis
         text = f'callsite({text} at "{_quoted(caller.file)}":{caller.line}:{caller.column})'
     found = resolve_location(f"loc({text})", {})
     assert found == Location(
-        location.file, location.line, location.column, name or "", tuple((c.file, c.line) for c in callers)
+        location.file,
+        location.line,
+        location.column,
+        name or "",
+        tuple(Caller(c.file, c.line) for c in callers),
     )

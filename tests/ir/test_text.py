@@ -11,8 +11,9 @@ from hypothesis import strategies as st
 
 from instrument_passes.errors import IRError
 from instrument_passes.ir import Location, Module, Op, for_op, parse, warp_specialize
-from instrument_passes.ir.tokens import tokenize, unquote
-from tests.support.corpus import printed
+from instrument_passes.ir.tokens import quote, tokenize, unquote
+from tests.kernels.spec import CUDA90
+from tests.support.corpus import printed, triton_module
 
 TRICKY = [
     "{",
@@ -99,11 +100,48 @@ def test_strings_as_printed(text: str) -> None:
     assert unquote(token.text) == text
 
 
+# File names too, whose bytes need not be UTF-8: Python has a surrogate for each that is not.
+file_names = st.binary(max_size=20).map(lambda name: name.decode("utf-8", "surrogateescape"))
+
+
+@given(st.text() | file_names)
+def test_what_is_quoted_reads_back(text: str) -> None:
+    (token,) = tokenize(quote(text))
+    assert token.kind == "string"
+    assert unquote(token.text) == text
+
+
+@settings(max_examples=40)
+@given(st.lists(st.text(max_size=10) | file_names, min_size=1, max_size=8))
+def test_mlir_reads_what_is_quoted_and_prints_what_is_read(texts: list[str]) -> None:
+    listed = ", ".join(map(quote, texts))
+    accepted = str(triton_module(f"module attributes {{ttg.texts = [{listed}]}} {{\n}}\n", CUDA90))
+    attribute = parse(accepted).attr("ttg.texts") or ""
+    strings = [token.text for token in tokenize(attribute) if token.kind == "string"]
+    assert [unquote(string) for string in strings] == texts
+
+
+def test_a_lone_surrogate_is_written_as_bytes() -> None:
+    assert quote("\ud800").isascii()
+
+
 def _parsed(text: str) -> Module | IRError:
     try:
         return parse(text, "damaged.ttgir")
     except IRError as error:
         return error
+
+
+def _check(text: str) -> None:
+    """Damaged text is refused with the line, or read as it stands."""
+    module = _parsed(text)
+    if isinstance(module, IRError):
+        assert module.file == "damaged.ttgir"
+        assert 1 <= module.line <= text.count("\n") + 1
+        return
+    assert str(module) == text
+    _read_everything(module)
+    assert str(module) == text
 
 
 def _read_everything(module: Module) -> None:
@@ -116,8 +154,8 @@ def _read_everything(module: Module) -> None:
                 assert [value.owner for value in block.args] == [block] * len(block.args)
         assert len(op.results) == len(op.header.result_names)
         assert len(op.operand_types) == len(op.operands)
-        assert op.successors is not None
-        assert op.attributes is not None
+        assert all(label.startswith("^") for label, _ in op.successors)
+        assert all(key and value for key, value in op.attributes.items())
         for read in (_location, for_op.read, warp_specialize.partitions):
             with contextlib.suppress(IRError):
                 read(op)
@@ -154,14 +192,7 @@ def test_damaged_modules(data: st.DataObject) -> None:
             + data.draw(st.sampled_from(["", *TRICKY]) | st.text(max_size=3))
             + text[start + length :]
         )
-    module = _parsed(text)
-    if isinstance(module, IRError):
-        assert module.file == "damaged.ttgir"
-        assert 1 <= module.line <= text.count("\n") + 1
-        return
-    assert str(module) == text
-    _read_everything(module)
-    assert str(module) == text
+    _check(text)
 
 
 @settings(deadline=None, max_examples=300)
@@ -172,11 +203,7 @@ def test_damaged_modules(data: st.DataObject) -> None:
 )
 def test_pieces_in_any_order(body: str) -> None:
     text = "module {\n" + body + "\n}\n"
-    module = _parsed(text)
-    if isinstance(module, IRError):
-        return
-    assert str(module) == text
-    _read_everything(module)
+    _check(text)
 
 
 _identifiers = st.from_regex(r"[a-z][a-z0-9_$.]{0,6}", fullmatch=True)

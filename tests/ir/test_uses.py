@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 from instrument_passes.ir import Module, parse, replace_uses
-from tests.ir.conftest import each_module
-from tests.support.corpus import triton_module
+from tests.support.corpus import each_module, triton_module
 
 SCOPES = """\
 module {

@@ -12,7 +12,6 @@ from typing import Any
 import pytest
 from triton import knobs
 from triton.backends.nvidia.compiler import CUDABackend
-from triton.compiler import ASTSource, compile
 
 import profscope.launching.hook
 from instrument_passes.errors import PassError
@@ -21,12 +20,10 @@ from instrument_passes.toolchain import triton_version
 from profscope.errors import SessionError
 from profscope.launching.hook import CompileHook
 from profscope.options import Options
-from profscope.recording.programs import manifest_in
-from tests.kernels import add, softmax
-from tests.kernels.aot import gpu_target
-from tests.kernels.spec import CUDA80, Spec
+from profscope.recording.programs import PROGRAMS
+from tests.kernels import softmax
+from tests.support.builds import ADD, build, manifest
 
-ADD = add.specs()[0]
 SOFTMAX = softmax.specs()[0]
 
 
@@ -35,20 +32,6 @@ def own_cache(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     """A cache folder of its own, so that each test sees which files it makes."""
     monkeypatch.setenv("TRITON_CACHE_DIR", str(tmp_path))
     return tmp_path
-
-
-def build(spec: Spec = ADD) -> Any:
-    """Compile as a launch on a GPU would; up to Triton 3.6 only a launch puts the mode into the options."""
-    signature = dict(spec.signature) | dict.fromkeys(spec.constexprs, "constexpr")
-    source = ASTSource(fn=spec.fn, signature=signature, constexprs=dict(spec.constexprs))
-    options = dict(spec.options)
-    if triton_version() < (3, 7):
-        options["instrumentation_mode"] = knobs.compilation.instrumentation_mode
-    return compile(source, target=gpu_target(CUDA80), options=options)
-
-
-def manifest(kernel: Any) -> Manifest | None:
-    return manifest_in(kernel.asm["ttgir"])
 
 
 def kinds(kernel: Any) -> list[str]:
@@ -69,11 +52,28 @@ def test_bare_and_instrumented_binaries_coexist_on_disk() -> None:
     assert after.asm["ptx"] == bare.asm["ptx"] != instrumented.asm["ptx"]
 
 
+def test_a_cache_that_keeps_nothing_but_binaries_still_says_what_they_record(
+    monkeypatch: pytest.MonkeyPatch, own_cache: Path
+) -> None:
+    monkeypatch.setenv("TRITON_STORE_BINARY_ONLY", "1")
+    for _ in range(2):  # compiled, then found
+        with CompileHook(Options(instrument="light")).installed(), PROGRAMS.asking():
+            kernel = build()
+            found = PROGRAMS.program(kernel)
+            assert found is not None
+            assert [span.kind for section in found.manifest.sections for span in section.spans] == ["kernel"]
+            assert kernel.metadata.profile_scratch_size == found.manifest.tag
+    assert list(own_cache.rglob("*.ttgir")) == []
+
+
 def test_the_records_go_to_the_profile_buffer_and_nowhere_else() -> None:
     bare = build()
     with CompileHook(Options()).installed():
         instrumented = build()
-    assert instrumented.metadata.profile_scratch_size > 0
+    found = manifest(instrumented)
+    assert found is not None
+    assert instrumented.metadata.profile_scratch_align == found.tag
+    assert instrumented.metadata.profile_scratch_size == 0  # while no session is open
     assert instrumented.metadata.global_scratch_size == bare.metadata.global_scratch_size
 
 
@@ -97,10 +97,10 @@ _OTHER_PROCESS = """
 import json, sys
 from profscope.launching.hook import CompileHook
 from profscope.options import Options
-from tests.launching import test_hook
+from tests.support.builds import build, manifest
 with CompileHook(Options()).installed():
-    kernel = test_hook.build()
-print(json.dumps([kernel.hash, test_hook.manifest(kernel).to_json()]))
+    kernel = build()
+print(json.dumps([kernel.hash, manifest(kernel).to_json()]))
 """
 
 
@@ -216,15 +216,15 @@ def failing_pass(monkeypatch: pytest.MonkeyPatch) -> Iterator[str]:
 
 
 def test_a_kernel_that_cannot_be_instrumented_stays_bare_and_says_why(failing_pass: str) -> None:
+    bare = build()
     with CompileHook(Options()).installed():
         kernel = build()
     found = manifest(kernel)
     assert found is not None
     assert found.failure == failing_pass
     assert found.sections == ()
-    assert kernel.asm["ptx"].replace("\n", "") != ""
+    assert kernel.asm["ptx"] == bare.asm["ptx"]
     assert getattr(kernel.metadata, "profile_scratch_size", 0) == 0
-    assert "%clock" not in kernel.asm["ptx"]
 
 
 def test_what_triton_rejects_is_reported_with_the_op(

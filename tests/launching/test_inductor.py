@@ -17,7 +17,7 @@ from triton.runtime import _allocation
 
 from profscope import emulator
 from profscope.recording.programs import manifest_in
-from tests.test_session import session
+from tests.support.sessions import session
 
 heuristics = pytest.importorskip("torch._inductor.runtime.triton_heuristics")
 hints = pytest.importorskip("torch._inductor.runtime.hints")

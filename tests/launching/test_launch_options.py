@@ -100,7 +100,7 @@ def test_scratch_of_the_kernel_itself_is_left_alone(target: str, level: str) -> 
     assert bare.metadata.global_scratch_size > 0
     for name in ("global_scratch_size", "global_scratch_align"):
         assert getattr(kernel.metadata, name) == getattr(bare.metadata, name)
-    assert kernel.metadata.profile_scratch_size == manifest.tag
+    assert kernel.metadata.profile_scratch_align == manifest.tag
     # Each is a kernel parameter of its own, the last but one and the last.
     params = re.findall(r"\.param \.u64 \.ptr [^\n]*_param_(\d+)", kernel.asm["ptx"])
     assert len(params) == len(TMA.signature) - 3 + 2

@@ -121,7 +121,7 @@ def test_a_mode_that_is_kept_does_what_it_did(spec: Spec, target: str, mode: str
     assert sanitizer(both) == sanitizer(alone)
     if spec is ASSERTING or mode == "consan":
         assert max(sanitizer(both)) > 0
-    assert both.metadata.profile_scratch_size == found.tag
+    assert both.metadata.profile_scratch_align == found.tag
 
 
 @pytest.mark.parametrize("mode", KEPT, indirect=True)

@@ -18,8 +18,7 @@ from triton.runtime._async_compile import AsyncCompileMode
 from triton.runtime.jit import JITFunction
 
 from tests.kernels.add import add_kernel
-from tests.launching.test_bare import launch, recording
-from tests.test_session import session
+from tests.support.sessions import launch, recording, session
 
 # ruff: noqa: N803
 

@@ -66,7 +66,7 @@ def test_kernels_build_with_every_record_in_them(spec: Spec, target: str, level:
     assert manifest.failure == ""
     assert manifest.target == target
     assert kernel.asm["hsaco"].startswith(b"\x7fELF")
-    assert kernel.metadata.profile_scratch_size == manifest.tag
+    assert kernel.metadata.profile_scratch_align == manifest.tag
     assert getattr(kernel.metadata, "global_scratch_size", 0) == 0
     assembly = kernel.asm["amdgcn"]
     columns = [c.kind for section in manifest.sections for frame in section.frames for c in frame.columns]

@@ -25,11 +25,12 @@ def test_costs_are_those_of_the_two_binaries() -> None:
     text = ttgir(spec, CUDA90)
     found = cost(text, "matmul", parse_pipeline(LEVELS["heavy"]), CONTEXT)
     reads = [instruction for instruction in found.instrumented.instructions if "SR_CLOCK" in instruction]
-    assert len(reads) >= found.records > 20
+    assert len(reads) == found.records + 2  # and the header's two
     assert not any("SR_CLOCK" in instruction for instruction in found.bare.instructions)
-    assert 0 < len(found.header.instructions) - len(found.bare.instructions) < 150
-    # Measured at 2.0 to 4.0; Proton adds 14.
-    assert 1 < found.instructions_per_record < 8
+    # Measured: 51 on Triton 3.6 and 3.7, 65 on 3.8 and 3.9.
+    assert 40 <= len(found.header.instructions) - len(found.bare.instructions) <= 70
+    # Measured: 2.4, on Triton 3.9 1.5; Proton adds 14.
+    assert 1.5 <= found.instructions_per_record <= 2.5
     assert found.bare.shared_bytes == found.instrumented.shared_bytes
     assert found.bare.shared_bytes == compiled(spec, CUDA90).metadata.shared
 

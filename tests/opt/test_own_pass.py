@@ -14,15 +14,14 @@ import pytest
 import torch
 
 import profscope
-from instrument_passes.dialect import RESERVED
 from instrument_passes.errors import PassError
 from instrument_passes.ir import parse
 from instrument_passes.opt import main
 from instrument_passes.passes import PassContext
 from instrument_passes.pipeline import PipelineError, parse_pipeline, run_pipeline
-from profscope.analysis.checks import problems
+from profscope.analysis.validate import validate
 from profscope.errors import OptionError
-from profscope.schema import SPAN_DTYPES
+from profscope.schema import SPAN_DTYPES, Tables
 from tests.kernels.control_flow import branch_in_loop_kernel, nested_loops_kernel
 
 ROOT = Path(__file__).parent.parent.parent
@@ -124,7 +123,7 @@ def test_column_in_the_table(tmp_path: Path) -> None:
     assert (loads["at"] == loads["iteration"] * 128).all()
     assert len(loads) == 4 * 3 * 2
     assert df["at"].isna().sum() == len(df) - len(loads)
-    assert problems(df, prof.launches, prof.metadata) == []
+    assert validate(Tables(df, prof.launches, prof.metadata)) == []
     prof.save(tmp_path / "trace.json")
     pd.testing.assert_frame_equal(profscope.load(tmp_path / "trace.json").df, df)
 
@@ -177,8 +176,14 @@ def test_payloads_that_cannot_be(records: str, message: str, tmp_path: Path) -> 
         run_pipeline(module, parse_pipeline("lower-records"), PassContext())
 
 
-def test_reserved_names_are_the_columns() -> None:
-    assert set(SPAN_DTYPES) | {"stage", "for_iteration"} == RESERVED
+@pytest.mark.parametrize("name", [*SPAN_DTYPES, "stage", "for_iteration"])
+def test_a_payload_takes_no_name_of_a_column(name: str) -> None:
+    module = parse(NESTED.read_text(), str(NESTED))
+    run_pipeline(
+        module, parse_pipeline(f"{EXAMPLE / 'own_pass.py'}:load-steps{{column={name}}}"), PassContext()
+    )
+    with pytest.raises(PassError, match=f"'{name}' cannot be the name of a column"):
+        run_pipeline(module, parse_pipeline("lower-records"), PassContext())
 
 
 def test_mistakes_in_a_pass_keep_their_traceback(tmp_path: Path) -> None:

@@ -1,22 +1,22 @@
 // One span a warp: begins with the kernel, ends at every return.
-// RUN: profscope-opt %S/inputs/early_return.ttgir -p kernel-span | FileCheck %s --check-prefix=RETURNS
+// RUN: profscope-opt %S/inputs/early_return.ttgir -p kernel-span | FileCheck %s
 // RUN: profscope-opt %S/inputs/gluon_ws.ttgir -p kernel-span | FileCheck %s --check-prefix=PARTITIONS
 
-// RETURNS: tt.func public @early_return_kernel
-// RETURNS-NEXT: "profscope.begin"() {id = 0 : i32, kind = "kernel", name = "early_return_kernel", op = "tt.func"} : () -> () loc(#loc)
-// RETURNS-NOT: profscope.begin
-// RETURNS: ^bb1:
-// RETURNS-NEXT: "profscope.end"() {id = 0 : i32} : () -> () loc([[FIRST:#loc[0-9]*]])
-// RETURNS-NEXT: tt.return loc([[FIRST]])
-// RETURNS: ^bb3:
-// RETURNS: tt.store
-// RETURNS-NEXT: "profscope.end"() {id = 0 : i32}
-// RETURNS-NEXT: tt.return
-// RETURNS: ^bb4:
-// RETURNS: tt.store
-// RETURNS-NEXT: "profscope.end"() {id = 0 : i32}
-// RETURNS-NEXT: tt.return
-// RETURNS-NOT: profscope
+// CHECK: tt.func public @early_return_kernel
+// CHECK-NEXT: "profscope.begin"() {id = 0 : i32, kind = "kernel", name = "early_return_kernel", op = "tt.func"} : () -> () loc(#loc)
+// CHECK-NOT: profscope.begin
+// CHECK: ^bb1:
+// CHECK-NEXT: "profscope.end"() {id = 0 : i32} : () -> () loc([[FIRST:#loc[0-9]*]])
+// CHECK-NEXT: tt.return loc([[FIRST]])
+// CHECK: ^bb3:
+// CHECK: tt.store
+// CHECK-NEXT: "profscope.end"() {id = 0 : i32}
+// CHECK-NEXT: tt.return
+// CHECK: ^bb4:
+// CHECK: tt.store
+// CHECK-NEXT: "profscope.end"() {id = 0 : i32}
+// CHECK-NEXT: tt.return
+// CHECK-NOT: profscope
 
 // A partition runs on warps of its own, so it has a span of its own; the default region is part of the kernel.
 // PARTITIONS: tt.func public @gluon_ws_kernel

@@ -12,7 +12,7 @@
 // RUN: profscope-opt %S/inputs/matmul_gfx942.ttgir -p 'op-spans{classes=mma;local}' | FileCheck %s --check-prefix=AMD
 // RUN: profscope-opt %S/inputs/matmul_gfx942.ttgir -p 'op-spans{classes=store},lower-records' | FileCheck %s --check-prefix=LOWERED
 
-// REDUCE: name = "scan", op = "tt.scan"
+// REDUCE: name = "scan total", op = "tt.scan"
 // REDUCE-NEXT: "tt.scan"
 // REDUCE-NOT: profscope
 // REDUCE: tt.scan.return

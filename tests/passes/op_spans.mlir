@@ -35,7 +35,7 @@
 // ATOMIC-NEXT: tt.atomic_rmw
 // ATOMIC-NEXT: profscope.end
 
-// COPY: name = "async copy x", op = "ttg.async_copy_global_to_local"{{.*}} stage = "prologue", loop = 0 : i32, ahead = 0 : i32
+// COPY: name = "async copy x", op = "ttg.async_copy_global_to_local"{{.*}} stage = "prologue", loop = 0 : i32}
 // COPY-NEXT: ttg.async_copy_global_to_local
 // COPY-NEXT: "profscope.end"() {id = 0 : i32}
 // COPY-NEXT: name = "commit group x", op = "ttg.async_commit_group"
@@ -52,12 +52,17 @@
 // WAIT-NEXT: ttg.async_wait
 // WAIT-NEXT: profscope.end
 // WAIT-NOT: name = "async copy
+// What the pipeliner puts behind a loop waits for what is under way, not for what the loop computes.
+// WAIT: name = "async wait (drain)", op = "ttg.async_wait"
+// WAIT-NEXT: ttg.async_wait
 
 // HOPPER: name = "barrier wait acc", op = "ttng.wait_barrier"
 // HOPPER: name = "dot issue acc", op = "ttng.warp_group_dot", flops = 524288 : i64
 // HOPPER-NEXT: ttng.warp_group_dot
 // HOPPER: name = "dot wait acc", op = "ttng.warp_group_dot_wait"
+// HOPPER: name = "dot wait (drain)", op = "ttng.warp_group_dot_wait"
 // HOPPER: name = "tma store wait", op = "ttng.async_tma_store_wait"
+// HOPPER: name = "tma store wait (drain)", op = "ttng.async_tma_store_wait"
 
 // BLACKWELL: name = "mma issue acc", op = "ttng.tc_gen5_mma", flops = 524288 : i64
 // BLACKWELL: scf.for
@@ -76,7 +81,7 @@
 // BARRIER: name = "atomic", op = "tt.atomic_rmw"
 
 // No record gets into the body of the reduction.
-// REDUCE: name = "reduce", op = "tt.reduce"
+// REDUCE: name = "reduce x", op = "tt.reduce"
 // REDUCE-NEXT: "tt.reduce"
 // REDUCE-NOT: profscope
 // REDUCE: }) : (tensor<1024xf32, #blocked>) -> f32

@@ -37,8 +37,8 @@
 // A function inlined twice has its scope twice, each in the scope of its call.
 // SCOPES: {id = [[EPILOGUE:[0-9]+]] : i32, kind = "scope", name = "epilogue"
 // SCOPES-NEXT: "profscope.payload"(%{{.*}}) {id = [[EPILOGUE]] : i32, name = "gain"} : (f32)
-// SCOPES-NEXT: name = "scale", op = "scope"} : () -> () loc("/kernels/scopes.py":27:0)
-// SCOPES: name = "scale", op = "scope"} : () -> () loc("/kernels/scopes.py":27:0)
+// SCOPES-NEXT: name = "scale", op = "scope"} : () -> () loc(callsite("/kernels/scopes.py":27:0 at "/kernels/scopes.py":51:0))
+// SCOPES: name = "scale", op = "scope"} : () -> () loc(callsite("/kernels/scopes.py":27:0 at "/kernels/scopes.py":52:0))
 // SCOPES: tt.store
 // SCOPES-NEXT: "profscope.end"() {id = [[EPILOGUE]] : i32}
 // SCOPES-NOT: llvm.intr.assume

@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import pytest
 
+from instrument_passes.analyses.names import call_name
+from instrument_passes.analyses.places import Places
+from instrument_passes.analyses.walk import recordable_blocks
 from instrument_passes.ir import parse
 from instrument_passes.lowering.calls import MAX_CLONES
 from instrument_passes.passes.base import PassContext
 from instrument_passes.passes.lower_records import manifest_of
-from instrument_passes.passes.walk import call_name, recordable_blocks
 from instrument_passes.pipeline import parse_pipeline, run_pipeline
 from instrument_passes.toolchain import triton_version, verify
 
@@ -86,4 +88,4 @@ def test_blocks_of_a_function_come_once() -> None:
 def test_a_call_is_named_after_its_function_and_line(symbol: str, name: str) -> None:
     module = parse(_module(1).replace("m.twice__Pi32", symbol))
     call, *_ = [op for op in module.walk() if op.name == "tt.call"]
-    assert call_name(call) == f"call {name} L1"
+    assert call_name(call, Places()) == f"call {name} L1"

@@ -13,7 +13,7 @@ from typing import Any
 import pytest
 
 from instrument_passes.manifest import Manifest
-from instrument_passes.records import WORD
+from instrument_passes.records import VECTOR
 from profscope.launching.hook import CompileHook
 from profscope.options import LEVELS, Options
 from profscope.recording.programs import manifest_in
@@ -75,7 +75,7 @@ def test_probing_values(spec: Spec, target: str) -> None:
     assert manifest is not None
     assert manifest.failure == ""
     probed = [s for section in manifest.sections for s in section.spans if s.op == "profscope.values"]
-    assert len(probed) > 0 or spec.name in ("while", "histogram")  # of integers alone
+    assert bool(probed) == (spec.name not in ("while", "histogram"))  # these are of integers alone
     assert all(len(span.payloads) == 4 for span in probed)
     assert manifest.notes == ()
 
@@ -89,8 +89,10 @@ def test_triton_lowers_what_the_passes_write(spec: Spec, target: str, level: str
     manifest = manifest_in(texts["ttgir"])
     assert manifest is not None
     assert manifest.failure == ""
-    assert metadata["profile_scratch_size"] > 0
-    assert bare.get("profile_scratch_size", 0) == 0
+    assert metadata["profscope"]["manifest"] == manifest.to_json()
+    assert metadata["profile_scratch_align"] == manifest.tag
+    # By its metadata it asks for no buffer: while a session is open, the session does.
+    assert metadata["profile_scratch_size"] == bare.get("profile_scratch_size", 0) == 0
     for unchanged in ("global_scratch_size", "num_warps", "tmem_size"):
         assert metadata.get(unchanged) == bare.get(unchanged), unchanged
     allowed = CAPTURES_BYTES if len(manifest.sections) > 1 else 0
@@ -112,6 +114,6 @@ def _check_layout(manifest: Manifest) -> None:
             end = 0
             for start, size in sorted(places):
                 assert start >= end
-                assert start % min(16, WORD.itemsize) == 0
+                assert start % VECTOR == 0
                 end = start + size
             assert end <= manifest.segment_bytes(ring_log2)

@@ -48,12 +48,15 @@ def test_run_line(file: Path, run: str, file_check: Path, capfdbinary: pytest.Ca
 def test_every_prefix_is_run() -> None:
     """A check whose prefix no RUN line names would never be looked at."""
     for file in HERE.glob("*.mlir"):
-        runs = " ".join(run for where, run in _runs() if where == file)
-        used = {
-            name for names in re.findall(r"--check-prefix(?:es)?=(\S+)", runs) for name in names.split(",")
-        }
+        used = {name for where, run in _runs() if where == file for name in _prefixes(run)}
         written = set(re.findall(r"^// ([A-Z][A-Z0-9]*)(?:-[A-Z]+)?: ", file.read_text(), re.MULTILINE))
         assert written - {"RUN"} == used, file.name
+
+
+def _prefixes(run: str) -> list[str]:
+    """Those that FileCheck looks for in a run; CHECK unless it is told."""
+    named = re.findall(r"--?check-prefix(?:es)?[= ](\S+)", run)
+    return [name for names in named for name in names.split(",")] or ["CHECK"]
 
 
 def test_every_pass_has_a_file() -> None:

@@ -5,8 +5,6 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
-import triton
-import triton.language as tl
 
 from instrument_passes.errors import PassError
 from instrument_passes.ir import parse
@@ -14,21 +12,9 @@ from instrument_passes.passes.base import PassContext
 from instrument_passes.pipeline import parse_pipeline, run_pipeline
 from profscope.launching.hook import CompileHook
 from profscope.options import Options
+from tests.kernels.loops import loop_in_branch_kernel
 from tests.kernels.spec import Spec
-from tests.launching.test_hook import build, manifest
-
-# ruff: noqa: N803
-
-
-@triton.jit
-def loop_in_branch_kernel(x_ptr, out_ptr, rows, BLOCK: tl.constexpr):
-    offs = tl.arange(0, BLOCK)
-    acc = tl.zeros([BLOCK], dtype=tl.float32)
-    for row in range(rows):
-        if row % 2 == 1:
-            for i in range(row):
-                acc += tl.load(x_ptr + i * BLOCK + offs)
-    tl.store(out_ptr + offs, acc)
+from tests.support.builds import build, manifest
 
 
 def test_a_branch_that_skips_a_loop_hands_its_row_count_on() -> None:

@@ -12,8 +12,8 @@ from triton.compiler import make_backend
 
 from instrument_passes.analyses.coverage import coverage, render
 from instrument_passes.analyses.opclasses import CLASSES, DEFAULT_CLASSES, OPS, SPANNABLE, info_of
+from instrument_passes.documents.ops import document
 from instrument_passes.ir import parse
-from instrument_passes.ops.document import document
 from instrument_passes.opt import main
 from instrument_passes.passes.lower_records import manifest_of
 from instrument_passes.passes.op_spans import OpSpans
@@ -121,4 +121,4 @@ def test_classes_without_time_cannot_be_recorded(cls: str) -> None:
 
 def test_documentation_is_up_to_date() -> None:
     found = (HERE.parent.parent / "docs" / "ops.md").read_text()
-    assert found == document(), "run: python -m instrument_passes.ops.document > docs/ops.md"
+    assert found == document(), "run: python -m instrument_passes.documents.ops > docs/ops.md"

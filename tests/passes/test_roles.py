@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import pytest
 
+from instrument_passes.analyses.async_roles import PARTS, roles
 from instrument_passes.analyses.opclasses import info_of
-from instrument_passes.analyses.transactions import PARTS, roles
+from instrument_passes.analyses.walk import kernel_of
 from instrument_passes.ir import parse
-from instrument_passes.passes.walk import kernel_of
 from tests.kernels import gluon_tcgen05, matmul, matmul_tma, matmul_ws
 from tests.kernels.aot import ttgir
 from tests.kernels.corpus import specs

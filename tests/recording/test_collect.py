@@ -2,32 +2,17 @@
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import Any
 
 import pytest
 import torch
-import triton
-import triton.language as tl
 from triton import knobs
 from triton.runtime import _allocation, driver
 
-from tests.test_session import launch_add, session
-
-# ruff: noqa: N803
-
-
-@triton.jit
-def count_kernel(out_ptr, n, BLOCK: tl.constexpr):
-    total = tl.zeros([BLOCK], dtype=tl.int32)
-    for i in range(n):
-        total += i
-        tl.store(out_ptr + tl.program_id(0) * BLOCK + tl.arange(0, BLOCK), total)
-
-
-def count(n: int, ctas: int = 1) -> torch.Tensor:
-    out = torch.zeros(ctas * 32, dtype=torch.int32)
-    count_kernel[(ctas,)](out, n, BLOCK=32, num_warps=1)
-    return out
+import profscope
+from tests.support.foreign import UserAllocator
+from tests.support.sessions import CASES, count, launch_add, session
 
 
 def test_a_grid_that_needs_more_than_the_memory_is_recorded_in_part() -> None:
@@ -55,17 +40,6 @@ def test_a_loop_that_grows_between_launches_drops_and_says_so() -> None:
     assert kept.loc[2].tolist() == [lost, 999, 1000 - lost]
     assert prof.launches["dropped"].tolist() == [0, 0, 3 * lost]  # its begin, the store's begin and end
     assert lost > 0
-
-
-class UserAllocator:
-    """Another profiler's allocator, which asks for memory as Proton does."""
-
-    def __init__(self) -> None:
-        self.calls: list[tuple[int, int]] = []
-
-    def __call__(self, size: int, alignment: int, stream: int | None) -> torch.Tensor:
-        self.calls.append((size, alignment))
-        return torch.empty(size, dtype=torch.int8)
 
 
 def test_a_foreign_kernel_gets_what_triton_would_have_given_it() -> None:
@@ -157,3 +131,32 @@ def test_a_users_hook_may_look_at_the_records() -> None:
         chain.remove(hook)
     assert seen == [1, 2]
     assert len(prof.launches) == 2
+
+
+def nothing_to_record(profile: profscope.Profile) -> None:
+    rows = profile.launches[["kernel", "grid_x", "ctas", "records"]].to_numpy().tolist()
+    assert rows == [["add_kernel", 3, 3, 0]]
+    assert (profile.launches["end_ns"] > profile.launches["start_ns"]).all()
+    assert profile.df.empty
+    assert profile.summary().empty
+    assert profile.validate() == []
+    assert profile.metadata["notes"] == ["add_kernel: instrument= finds nothing to record in it"]
+
+
+@pytest.mark.parametrize("instrument", ["op-spans{classes=mma}", "scope-spans", "loop-spans"])
+def test_a_kernel_in_which_the_passes_find_nothing_has_its_launches(instrument: str, tmp_path: Path) -> None:
+    with session(instrument=[instrument], spool=tmp_path) as prof:
+        launch_add()
+    prof.save(tmp_path / "trace.json")
+    for profile in (prof.profile, profscope.load(tmp_path), profscope.load(tmp_path / "trace.json")):
+        nothing_to_record(profile)
+
+
+def test_a_kernel_in_which_the_passes_find_nothing_leaves_others_alone() -> None:
+    with session(instrument=["op-spans{classes=mma}"]) as prof:
+        launch_add()
+        CASES["matmul"].launch(CASES["matmul"].inputs("cpu"))
+    assert prof.launches["kernel"].tolist() == ["add_kernel", "matmul_kernel"]
+    assert prof.launches["records"].gt(0).tolist() == [False, True]
+    assert set(prof.df["kernel"]) == {"matmul_kernel"}
+    assert prof.profile.validate() == []

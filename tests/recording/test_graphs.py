@@ -18,10 +18,10 @@ from instrument_passes.records import BASE_ALIGNMENT, LaunchBits
 from profscope.decoding.raw import Mark
 from profscope.options import Options
 from profscope.recording.backend import Backend, Machine
-from profscope.recording.collect import Collector
 from profscope.recording.programs import PROGRAMS
+from profscope.recording.recorder import recorder
 from tests.support import standin
-from tests.test_session import launch_add, session
+from tests.support.sessions import launch_add, session
 
 CTAS = 4
 STREAM = 0x70
@@ -30,28 +30,30 @@ STREAM = 0x70
 @pytest.fixture(scope="module")
 def function() -> Any:
     """A loaded function that records."""
-    with session():
+    with session() as prof:
         launch_add()
-    return next(f for f in PROGRAMS.functions() if (m := PROGRAMS.of(f)) and m.kernel == "add_kernel")
+    (launch,) = prof._parts().recorder.log.launches
+    return next(f for f in PROGRAMS.functions() if PROGRAMS.of(f) == launch.program)
 
 
 class Device:
-    """A stand-in GPU with a collector on it."""
+    """A stand-in GPU with a recorder on it."""
 
     def __init__(self, gpu: standin.Gpu, function: Any, options: Options) -> None:
         self.gpu = gpu
         self.zeroed = True  # launches check that their memory is
         self.function = function
-        manifest = PROGRAMS.of(function)
-        assert manifest is not None
+        program = PROGRAMS.of(function)
+        assert program is not None
+        manifest = program.manifest
         self.tag = manifest.tag
         self.bytes = CTAS * manifest.cta_bytes(0)
-        self.collector = Collector(options, Backend("cuda", dict, lambda: Machine(132, 64)))
+        self.recorder = recorder(options, Backend("cuda", dict, lambda: Machine(132, 64)), {})
 
     def launch(self, value: int, graph: Any = None, stream: int = STREAM) -> int | None:
         """What Triton's launcher does; the kernel finds its memory zeroed and fills it with `value`."""
         metadata = SimpleNamespace(data={"name": "", "function": self.function, "stream": stream})
-        pointer = self.collector.allocate(self.tag * CTAS, self.tag, stream)
+        pointer = self.recorder.path.allocate(self.tag * CTAS, self.tag, stream)
         if pointer is not None:
             assert pointer & LaunchBits.ENABLE
 
@@ -65,7 +67,7 @@ class Device:
                 run()
             else:
                 graph.nodes.append(run)
-        self.collector.launched(metadata)
+        self.recorder.path.launched(metadata)
         found: int | None = pointer
         return found
 
@@ -80,7 +82,7 @@ class Device:
     def recorded(self) -> list[tuple[Mark, int]]:
         """Each launch's mark, and what it wrote."""
         found = []
-        for launch in self.collector.launches:
+        for launch in self.recorder.log.launches:
             (value,) = np.unique(launch.slice.fetch()[: self.bytes])
             found.append((launch.mark, int(value)))
         return found
@@ -90,9 +92,9 @@ class Device:
 def device(function: Any, request: pytest.FixtureRequest) -> Iterator[Device]:
     with standin.gpu() as gpu:
         made = Device(gpu, function, getattr(request, "param", Options(memory=1)))
-        with made.collector.installed():
+        with made.recorder.installed():
             yield made
-        made.collector.close()
+        made.recorder.close()
 
 
 def in_graph(graph: int, replay: int) -> Mark:
@@ -114,8 +116,8 @@ def test_every_replay_of_every_graph_is_told_apart(device: Device) -> None:
         (Mark(), 5),
         (in_graph(0, 1), 2), (in_graph(0, 1), 3),
     ]  # fmt: skip
-    assert device.collector.unrecorded == {}
-    assert device.collector.captured == {"add_kernel": 3}
+    assert device.recorder.journal.unrecorded == {}
+    assert device.recorder.path.captured == {"add_kernel": 3}
 
 
 def test_replays_outlast_any_number_of_full_arenas(device: Device) -> None:
@@ -128,12 +130,12 @@ def test_replays_outlast_any_number_of_full_arenas(device: Device) -> None:
 
 def test_a_graph_keeps_its_memory_past_the_session_and_no_longer(device: Device) -> None:
     graph = device.capture(9)
-    device.collector.close()
+    device.recorder.close()
     memory = weakref.ref(vars(graph)["_profscope_captured"].chunk)
-    device.collector = None  # type: ignore[assignment]
+    device.recorder = None  # type: ignore[assignment]
     gc.collect()
     assert memory() is not None
-    device.collector = SimpleNamespace(close=lambda: None)  # type: ignore[assignment]
+    device.recorder = SimpleNamespace(close=lambda: None)  # type: ignore[assignment]
 
 
 @pytest.mark.parametrize("device", [Options(memory=1, every=3)], indirect=True)
@@ -161,35 +163,35 @@ def test_a_graph_that_needs_more_than_its_memory_says_so(device: Device) -> None
     graph = device.capture(*[3] * (room + 5))
     graph.replay()
     assert len(device.recorded()) == room
-    assert list(device.collector.unrecorded.values()) == [5]
-    (why,) = device.collector.unrecorded
+    assert list(device.recorder.journal.unrecorded.values()) == [5]
+    (why,) = device.recorder.journal.unrecorded
     assert "memory=" in why
 
 
 def test_replays_after_recording_has_stopped_are_counted(device: Device) -> None:
     graph = device.capture(1, 2)
     graph.replay()
-    device.collector.stop("enough")
+    device.recorder.journal.stop("enough")
     graph.replay()
     device.launch(3)
     assert device.capture(4).nodes == []
     assert [mark for mark, _ in device.recorded()] == [in_graph(0, 0)] * 2
-    assert device.collector.unrecorded == {"enough": 4}
+    assert device.recorder.journal.unrecorded == {"enough": 4}
 
 
 def test_launches_leave_memory_once_they_are_taken_to_the_spool(device: Device) -> None:
     taken, launches = 0, 600  # more than the arenas hold
     for value in range(launches):
         device.launch(value % 250 + 1)
-        while device.collector.take(1) is not None:
+        while device.recorder.arrivals.take(1) is not None:
             taken += 1
     assert 0 < taken < launches
-    assert len(device.collector) == launches
-    assert len(device.collector.launches) == launches - taken
-    device.collector.drain()
-    while device.collector.take(1) is not None:
+    assert len(device.recorder.log) == launches
+    assert len(device.recorder.log.launches) == launches - taken
+    device.recorder.drain()
+    while device.recorder.arrivals.take(1) is not None:
         taken += 1
-    assert (taken, device.collector.launches) == (launches, [])
+    assert (taken, device.recorder.log.launches) == (launches, [])
 
 
 def test_a_device_without_memory_leaves_the_captured_launches_bare(device: Device) -> None:
@@ -198,7 +200,7 @@ def test_a_device_without_memory_leaves_the_captured_launches_bare(device: Devic
     graph = device.capture(2)
     graph.replay()
     assert device.recorded() == [(Mark(), 1)]
-    assert sum(device.collector.unrecorded.values()) == 1
+    assert sum(device.recorder.journal.unrecorded.values()) == 1
 
 
 def test_what_was_captured_outside_the_session_is_counted(device: Device) -> None:
@@ -208,7 +210,7 @@ def test_what_was_captured_outside_the_session_is_counted(device: Device) -> Non
     device.gpu.capturing = False
     graph.replay()
     assert device.recorded() == []
-    assert device.collector.notes() == [
+    assert device.recorder.notes() == [
         "1 launches ran unrecorded: the CUDA graph they were captured into began outside the session",
         "1 replays of CUDA graphs ran unrecorded: they were captured outside the session",
     ]
@@ -217,7 +219,7 @@ def test_what_was_captured_outside_the_session_is_counted(device: Device) -> Non
 def test_a_capture_that_fails_leaves_nothing_open(device: Device) -> None:
     graph = device.gpu.graph()  # type: ignore[attr-defined]
     graph.capture_begin()
-    device.collector.allocate(device.tag * CTAS, device.tag, STREAM)  # and the launch fails
+    device.recorder.path.allocate(device.tag * CTAS, device.tag, STREAM)  # and the launch fails
     graph.capture_end()
     device.launch(4)
     again = device.capture(5)
@@ -230,4 +232,4 @@ def test_a_launch_that_finds_no_memory_runs_bare_and_the_next_do_not_try_again(d
     assert device.launch(1) is None
     device.gpu.full = False
     assert device.launch(2) is None
-    assert device.collector.unrecorded == {"no device memory for the 1 MiB of memory=": 2}
+    assert device.recorder.journal.unrecorded == {"no device memory for the 1 MiB of memory=": 2}

@@ -17,16 +17,23 @@ import triton.language as tl
 from triton.runtime import _allocation
 
 import profscope
+from instrument_passes.manifest import Manifest
 from instrument_passes.records import MAX_CTAS
 from profscope.emulator.launch import Launch
 from profscope.emulator.machine.grid import Grid
 from profscope.errors import SessionError
 from profscope.recording.buffers import DeviceBuffers, Lane
 from profscope.recording.programs import PROGRAMS
-from tests.conftest import triton_globals
-from tests.recording.test_collect import UserAllocator
 from tests.support import standin
-from tests.test_session import launch_add, session
+from tests.support.foreign import UserAllocator
+from tests.support.sessions import launch_add, session
+from tests.support.triton_globals import triton_globals
+
+
+def manifests(kernel: str) -> list[Manifest]:
+    """Those of a kernel's loaded binaries."""
+    loaded = (PROGRAMS.of(function) for function in PROGRAMS.functions())
+    return [program.manifest for program in loaded if program and program.manifest.kernel == kernel]
 
 
 @triton.jit
@@ -89,11 +96,11 @@ def test_a_forked_process_launches_bare_and_leaves_the_session_alone(tmp_path: P
 def test_a_fork_while_another_thread_holds_the_sessions_lock() -> None:
     with session() as prof:
         launch_add()
-        collector = prof._running()
+        recorder = prof._parts().recorder
         held, done = threading.Event(), threading.Event()
 
         def hold() -> None:
-            with collector._lock:
+            with recorder.routes._lock:
                 held.set()
                 done.wait()
 
@@ -150,7 +157,7 @@ def test_an_allocator_kept_beyond_the_session_gives_nothing() -> None:
     with session() as prof:
         launch_add()
         allocate = _allocation._profile_allocator.get()
-    manifest = next(m for m in PROGRAMS._by_function.values() if m.kernel == "add_kernel")
+    manifest = prof._parts().recorder.log.launches[0].manifest
     assert allocate(manifest.tag * 3, manifest.tag, 0) is None
     assert len(prof.launches) == 1
 
@@ -179,9 +186,9 @@ def test_a_grid_that_32_bits_cannot_number_runs_bare() -> None:
     with session() as prof:
         launch_add()
         allocate = _allocation._profile_allocator.get()
-        manifest = next(m for m in PROGRAMS._by_function.values() if m.kernel == "add_kernel")
+        manifest = prof._parts().recorder.log.launches[0].manifest
         assert allocate(manifest.tag * MAX_CTAS, manifest.tag, 0) is not None
-        prof._running()._thread.lane.enqueued()
+        prof._parts().recorder.lanes.thread.lane.enqueued()
         assert allocate(manifest.tag * (MAX_CTAS + 1), manifest.tag, 0) is None
     (note,) = [note for note in prof.metadata["notes"] if "unrecorded" in note]
     assert "more than 2147483648 CTAs" in note
@@ -205,6 +212,8 @@ def test_addresses_beyond_2_gib_of_tags_do_not_wrap(monkeypatch: pytest.MonkeyPa
     with session(ctas=stride) as prof:
         one_place_kernel[(ctas,)](out, num_warps=1)
     assert (out == 1).all()
-    (manifest,) = [m for m in PROGRAMS._by_function.values() if m.kernel == "one_place_kernel"]
+    (manifest,) = [
+        p.manifest for p in PROGRAMS._by_function.values() if p.manifest.kernel == "one_place_kernel"
+    ]
     assert int(chosen[-1]) * manifest.tag > 1 << 31
     assert sorted(prof.df["cta"].unique()) == chosen.tolist()

@@ -12,8 +12,7 @@ from instrument_passes.records import CTA_HEADER, LAUNCH_HEADER
 from profscope import Profile
 from profscope.errors import OptionError
 from profscope.options import Options
-from tests.recording.test_collect import count
-from tests.test_session import CASES, launch_add, same_bits, session
+from tests.support.sessions import CASES, count, launch_add, same_bits, session
 
 CTAS = 600  # of one warp; the emulator has 16 SMs with room for 32 of them
 

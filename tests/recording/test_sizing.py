@@ -13,7 +13,7 @@ from profscope.options import Options
 from profscope.recording.backend import Backend, Machine
 from profscope.recording.planner import Planner
 from profscope.recording.sizing import needed_bytes, plan, ring_log2_for_records, ring_log2_for_rows
-from tests.decoding.test_decode import bodies
+from tests.support.programs import bodies
 from tests.support.synth import Program, launch
 
 manifests = st.builds(lambda body, warps: launch([Program(body, warps)]).manifest, bodies, st.integers(1, 4))
@@ -68,7 +68,10 @@ def test_no_area_outgrows_what_a_kernel_can_count(manifest: Manifest, segments: 
     assert bits.ring_log2 == MAX_RING_LOG2 or large.cta_bytes(bits.ring_log2 + 1) > MAX_AREA_BYTES
 
 
-@given(programs=st.lists(manifests, min_size=1, max_size=3), ctas=st.integers(1, 64))
+large = manifests.map(lambda manifest: replace(manifest, warps=64, ring_bytes=manifest.ring_bytes * 64))
+
+
+@given(programs=st.lists(manifests | large, min_size=1, max_size=3), ctas=st.integers(1, 64))
 def test_programs_that_share_a_tag_all_get_room(programs: list[Manifest], ctas: int) -> None:
     skipped: list[str] = []
     backend = Backend("cpu", dict, lambda: Machine(4, 32))

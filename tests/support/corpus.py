@@ -13,7 +13,7 @@ from triton._C.libtriton import ir
 from tests.kernels import aot, corpus
 from tests.kernels.spec import TARGETS, Spec
 
-__all__ = ["MODULES", "module_params", "printed", "triton_module"]
+__all__ = ["MODULES", "each_module", "printed", "triton_module"]
 
 _SPECS: dict[str, Spec] = {spec.name: spec for spec in corpus.specs()}
 MODULES = [
@@ -27,7 +27,7 @@ def printed(name: str, target: str) -> str:
     return aot.ttgir(_SPECS[name], target)
 
 
-def module_params() -> list[Any]:
+def _module_params() -> list[Any]:
     """Every kernel and target for parametrize; those that cannot be compiled are reported with the reason."""
     found = []
     for name, spec in _SPECS.items():
@@ -36,6 +36,10 @@ def module_params() -> list[Any]:
             marks = [pytest.mark.skip(reason=f"{name} on {target}: {reason}")] if reason else []
             found.append(pytest.param(name, target, id=f"{name}-{target}", marks=marks))
     return found
+
+
+# A test takes `name` and `target`, or the fixtures `text` and `module` made of them.
+each_module = pytest.mark.parametrize(("name", "target"), _module_params())
 
 
 def triton_module(text: str, target: str) -> Any:

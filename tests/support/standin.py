@@ -12,7 +12,7 @@ from unittest import mock
 
 import torch
 
-from profscope.recording import buffers, collect, graphs
+from profscope.recording import buffers, graphs, launch_path, routes
 
 __all__ = ["Gpu", "Graph", "gpu"]
 
@@ -101,7 +101,7 @@ def gpu() -> Iterator[Gpu]:
         OutOfMemoryError=torch.OutOfMemoryError,
     )
     with contextlib.ExitStack() as stack:
-        for module in (buffers, collect, graphs):
+        for module in (buffers, graphs, launch_path, routes):
             stack.enter_context(mock.patch.object(module, "torch", stand_in))
         device.graph = cuda.CUDAGraph  # type: ignore[attr-defined]
         yield device

@@ -55,11 +55,12 @@ class Scope:
 
 @dataclass(frozen=True)
 class Loop:
-    """A loop with a span; `trips` are the trip counts of its executions in turn, over and over."""
+    """A loop; `trips` are the trip counts of its executions in turn, over and over."""
 
     trips: tuple[int, ...]
     body: tuple[Node, ...]
-    iterations: bool = True  # one span per iteration too
+    iterations: bool = True  # one span per iteration, where the loop has one
+    span: bool = True
 
 
 @dataclass(frozen=True)
@@ -111,11 +112,13 @@ class Seen(NamedTuple):
 
 @dataclass(frozen=True)
 class Launch:
-    """A launch that was made up. buffer: uint8, the areas of the recorded CTAs."""
+    """A launch that was made up. buffer: uint8, the areas of the recorded CTAs. spans: those that a decoder
+    must find; happened: these and what rings overwrote."""
 
     manifest: Manifest
     buffer: npt.NDArray[np.uint8]
     spans: list[Seen]
+    happened: list[Seen]
     records: int
     dropped: int
 
@@ -233,7 +236,7 @@ class _Layout:
                     visit(node.body, span)
                     self._end(record(), span)
                     continue
-                if isinstance(node, Loop):
+                if isinstance(node, Loop) and node.span:
                     span = self._span("loop", parent, frame)
                     self._begin(record(), span)
                     code.append(self._loop(node, frame, span))
@@ -241,7 +244,9 @@ class _Layout:
                     self._end(record(), span)
                     continue
                 shared = None
-                if isinstance(node, Branch):
+                if isinstance(node, Loop):
+                    code.append(self._loop(node, frame, parent))
+                elif isinstance(node, Branch):
                     code.append(self._branch(node, frame, parent))
                 elif isinstance(node, Return):
                     code.append(_ReturnCode(node.taken, self._return_tick()))
@@ -270,7 +275,7 @@ class _Layout:
         static = parent_frame == 0 and len(set(node.trips)) == 1 and 0 < node.trips[0] <= 8
         self.frames.append(_FrameDraft(parent_frame, span, node.trips[0] if static else 0, []))
         above, first = span, None
-        if node.iterations:
+        if node.iterations and node.span:
             above, first = self._span("iteration", span, frame), self._tick(frame)
             self._begin(first, above)
         code = self._block(node.body, frame, above, first)
@@ -293,16 +298,16 @@ class _Layout:
             frames.append(Frame(index, draft.parent, columns, draft.capacity, loop=draft.loop))
         spans = tuple(
             Span(
-                i,
-                s.parent,
-                s.frame,
-                s.kind,
-                f"{s.kind} {i}",
-                "",
-                "made_up.py",
-                i,
-                s.begin,
-                tuple(s.ends),
+                id=i,
+                parent=s.parent,
+                frame=s.frame,
+                kind=s.kind,
+                name=f"{s.kind} {i}",
+                op="",
+                file="made_up.py",
+                line=i,
+                begin=s.begin,
+                ends=tuple(s.ends),
                 ran=s.ran,
             )
             for i, s in enumerate(self.spans)
@@ -332,12 +337,22 @@ class _Event:
 class _Warp:
     """One warp running one program."""
 
-    def __init__(self, plan: _Layout, section: Section, cta: int, clock: int, noise: random.Random) -> None:
+    def __init__(
+        self,
+        plan: _Layout,
+        section: Section,
+        cta: int,
+        clock: int,
+        noise: random.Random,
+        *,
+        skip_zero: bool,
+    ) -> None:
         self.plan = plan
         self.section = section
         self.cta = cta
         self.clock = clock
         self.noise = noise
+        self.skip_zero = skip_zero
         self.rows: list[list[list[int]]] = [[] for _ in section.frames]  # by frame, every row ever written
         self.parents: list[list[int]] = [[] for _ in section.frames]  # by frame, the parent's row number
         self.open: list[_Event] = []
@@ -395,7 +410,7 @@ class _Warp:
 
     def _tick(self, tick: _Tick, row: list[int], frame: int, iteration: int) -> None:
         self.clock += self.noise.randrange(1, 40)
-        self.clock += self.clock % (1 << 32) == 0  # a word of zero would read as "did not run"
+        self.clock += self.skip_zero and self.clock % (1 << 32) == 0  # it would read as "did not run"
         row[tick.column] = self.clock % (1 << 32)
         for span, begins in tick.records:
             if not begins:
@@ -442,10 +457,12 @@ def launch(
     stride_log2: int = 0,
     start_clock: int = 1 << 40,
     seed: int = 0,
+    skip_zero: bool = True,
 ) -> Launch:
     """Run a kernel of these warp programs; the first is its body.
 
-    ctas: CTAs of the grid, of which every 2^stride_log2-th records.
+    ctas: CTAs of the grid, of which every 2^stride_log2-th records. Clocks but for a constant follow from the
+    programs and `seed`. skip_zero: no clock has a low half of 0.
     """
     noise = random.Random(seed)
     plans = [_Layout(program, marked=len(programs) > 1) for program in programs]
@@ -456,6 +473,7 @@ def launch(
     manifest = Manifest("made_up", "cuda:90", warps, fixed, ring, sections)
     areas = [launch_header(manifest, ctas, LaunchBits(stride_log2, ring_log2))]
     spans: list[Seen] = []
+    happened: list[Seen] = []
     records, dropped = 0, 0
     for cta in range(0, ctas, 1 << stride_log2):
         sm = noise.randrange(132)
@@ -465,13 +483,14 @@ def launch(
         for index, (plan, section) in enumerate(zip(plans, sections, strict=True)):
             for warp in range(first_warp[index], first_warp[index] + section.warps):
                 at = clocks.get(warp, start_clock + noise.randrange(-900, 900))
-                ran = _Warp(plan, section, cta, at, noise)
+                ran = _Warp(plan, section, cta, at, noise, skip_zero=skip_zero)
                 ran.run(index + 1)
                 clocks[warp] = ran.clock
                 base = (CTA_HEADER.itemsize + warp * manifest.segment_bytes(ring_log2)) // 4
                 _store(ran, manifest, ring_log2, words[base:])
                 kept = ran.kept_rows(ring_log2)
                 spans += list(_seen(ran, index, cta, warp, sm, kept))
+                happened += list(_seen(ran, index, cta, warp, sm, [set(range(len(r))) for r in ran.rows]))
                 records += _records(ran, kept)
                 dropped += _dropped(ran, kept)
         end = max(start_clock, *clocks.values()) + 5
@@ -480,7 +499,7 @@ def launch(
         write_headers(area[: CTA_HEADER.itemsize].view(CTA_HEADER), cta, sm, clock, ns)
         areas.append(area)
         start_clock += noise.randrange(1_000_000)
-    return Launch(manifest, np.concatenate(areas), spans, records, dropped)
+    return Launch(manifest, np.concatenate(areas), spans, happened, records, dropped)
 
 
 def _first_warps(programs: Sequence[Program]) -> list[int]:

@@ -1,6 +1,9 @@
 """Packed columns: exact for any integers, small for regular ones."""
 
+import base64
 import json
+import tracemalloc
+import zlib
 from concurrent.futures import ThreadPoolExecutor
 
 import numpy as np
@@ -9,18 +12,21 @@ from hypothesis import given
 from hypothesis import strategies as st
 from pandas.testing import assert_frame_equal
 
-from profscope.analysis.summary import sites
+from profscope.analysis.span_rows import sites
 from profscope.profiles import Profile
-from profscope.traces.compact import decode, encode, pack, unpack
+from profscope.schema import SPAN_DTYPES
+from profscope.traces.compact import FEW_LEVELS, ROW_STREAMS, RUN_STREAMS, _parents, decode, encode
+from profscope.traces.packing import pack, unpack
 from tests.support.profiles import profiles, regular_profile
 
+ENOUGH = 1 << 30
 INT64 = st.integers(-(2**63), 2**63 - 1)
 
 
 @given(st.lists(INT64 | st.integers(-300, 300)))
 def test_any_integers_round_trip(values: list[int]) -> None:
     packed = json.loads(json.dumps(pack(np.array(values, np.int64))))
-    assert unpack(packed).tolist() == values
+    assert unpack(packed, len(values)).tolist() == values
 
 
 @given(profiles(max_actions=6), st.lists(INT64, min_size=8, max_size=8))
@@ -33,7 +39,7 @@ def test_any_times_round_trip(profile: Profile, times: list[int]) -> None:
         df[name] = np.resize(values, len(df))
     with ThreadPoolExecutor(1) as pool:
         assert_frame_equal(
-            decode(json.loads(json.dumps(encode(df, *sites(df), pool)())), pool), df, check_exact=True
+            decode(json.loads(json.dumps(encode(df, *sites(df), pool)())), pool, ENOUGH), df, check_exact=True
         )
 
 
@@ -50,13 +56,96 @@ def test_a_regular_profile_is_small() -> None:
     assert "parent" not in streams
 
 
-def test_a_column_of_another_length_is_noticed() -> None:
-    df = regular_profile(launches=1, ctas=1).df
+@pytest.mark.parametrize("name", [*ROW_STREAMS[1:], *RUN_STREAMS, "wait_after", "parent"])
+@pytest.mark.parametrize("count", [1, 3])
+def test_a_column_of_another_length_is_noticed(name: str, count: int) -> None:
+    """One value, too, which numpy would repeat for every row."""
+    df = regular_profile(launches=1, ctas=2).df
     with ThreadPoolExecutor(1) as pool:
         data = encode(df, *sites(df), pool)()
-        data["pieces"][0]["streams"]["depth"] = pack(np.zeros(3, np.int64))
+        data["pieces"][0]["streams"][name] = pack(np.zeros(count, np.int64))
+        with pytest.raises(ValueError, match=r"do(es)? not have \d+ (rows|values) from row 0 on"):
+            decode(data, pool, ENOUGH)
+
+
+def test_lengths_whose_sum_wraps_are_noticed() -> None:
+    df = regular_profile(launches=1, ctas=2).df
+    with ThreadPoolExecutor(1) as pool:
+        data = encode(df, *sites(df), pool)()
+        wrapping = [2**62] * 4 + [0] * 3 + [len(df)]
+        data["pieces"][0]["streams"]["run_length"] = pack(np.array(wrapping, np.int64))
         with pytest.raises(ValueError, match=f"the columns do not have {len(df)} rows"):
-            decode(data, pool)
+            decode(data, pool, ENOUGH)
+
+
+def test_more_rows_than_a_file_can_hold_are_refused_before_they_take_memory() -> None:
+    df = regular_profile(launches=1, ctas=2).df
+    with ThreadPoolExecutor(1) as pool:
+        data = encode(df, *sites(df), pool)()
+        cells = len(df) * len(SPAN_DTYPES)
+        assert len(decode(data, pool, cells)) == len(df)
+        with pytest.raises(ValueError, match=f"{len(df)} rows of 17 columns"):
+            decode(data, pool, cells - 1)
+        data["rows"] = data["pieces"][0]["streams"]["site"]["count"] = 10**12
+        with pytest.raises(ValueError, match="1000000000000 rows of 17 columns"):
+            decode(data, pool, cells)
+        data["rows"] = 10**12 + 1
+        with pytest.raises(ValueError, match="the columns do not have 1000000000001 rows"):
+            decode(data, pool, cells)
+
+
+@pytest.mark.parametrize(
+    ("change", "message"),
+    [
+        ({"count": 6}, "a column has 6 values of 1 bytes, in 5 rows"),
+        ({"count": -1}, "a column has -1 values"),
+        ({"width": 3}, "values of 3 bytes"),
+        ({"count": 4}, "a column does not have its 4 values"),
+        ({"width": 2}, "a column does not have its 5 values"),
+        ({"count": 0}, "a column does not have its 0 values"),
+    ],
+)
+def test_a_column_that_is_not_as_long_as_it_says(change: dict[str, int], message: str) -> None:
+    packed = pack(np.arange(5)) | change
+    with pytest.raises(ValueError, match=message):
+        unpack(packed, 5)
+
+
+def test_data_that_expand_without_end_are_not_expanded() -> None:
+    deflate = zlib.compressobj()
+    block = deflate.compress(bytes(1 << 20)) + deflate.flush(zlib.Z_FULL_FLUSH)
+    endless = base64.b64encode(block + block[2:] * 8191).decode()  # 8 GB of zeros
+    tracemalloc.start()
+    try:
+        with pytest.raises(ValueError, match="does not have its 5 values"):
+            unpack({"count": 5, "width": 8, "data": endless}, 5)
+        assert tracemalloc.get_traced_memory()[1] < 3 * len(endless)
+    finally:
+        tracemalloc.stop()
+
+
+@given(st.lists(st.tuples(st.integers(-2, 5), st.booleans()), max_size=40), st.integers(0, 9))
+def test_parents_are_found_alike_by_levels_and_at_once(rows: list[tuple[int, bool]], begin: int) -> None:
+    depth, asynchronous = (
+        np.array([row[of] for row in rows], kind) for of, kind in ((0, np.int64), (1, bool))
+    )
+    expected = [
+        max((begin + above for above in range(at) if rows[above] == (level - 1, False)), default=-1)
+        if level > 0 else -1
+        for at, (level, _) in enumerate(rows)
+    ]  # fmt: skip
+    assert _parents(depth, asynchronous, begin).tolist() == expected
+    spread = np.where(depth > 0, depth + FEW_LEVELS, depth)  # the same tree deep down, without roots
+    deep = [parent if level > 1 else -1 for parent, (level, _) in zip(expected, rows, strict=True)]
+    assert _parents(spread, asynchronous, begin).tolist() == deep
+
+
+def test_rows_ever_deeper_take_no_longer_than_others() -> None:
+    depth = np.arange(100_000) * 2**40
+    depth[1::2] = depth[::2] + 1
+    parents = _parents(depth, np.zeros(len(depth), np.bool_), 0)
+    assert parents[::2].tolist() == [-1] * 50_000
+    assert parents[1::2].tolist() == list(range(0, 100_000, 2))
 
 
 def test_pieces_are_cut_between_warps(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -65,4 +154,4 @@ def test_pieces_are_cut_between_warps(monkeypatch: pytest.MonkeyPatch) -> None:
     with ThreadPoolExecutor(2) as pool:
         data = encode(df, *sites(df), pool)()
         assert len(data["pieces"]) > 5
-        assert_frame_equal(decode(data, pool), df, check_exact=True)
+        assert_frame_equal(decode(data, pool, ENOUGH), df, check_exact=True)

@@ -17,14 +17,15 @@ from pandas.testing import assert_frame_equal
 
 import profscope.profiles
 from profscope.errors import TraceError
-from profscope.traces.importers.chrome_events import nest, untangle
+from profscope.traces.chrome.foreign import nest, untangle
 from tests.support.profiles import regular_profile
+from tests.support.trace_documents import signed
 
 SAMPLES = Path(__file__).with_name("samples")
 
 
-def load(name: str) -> profscope.profile.Profile:
-    profile = profscope.profile.load(SAMPLES / name)
+def load(name: str) -> profscope.profiles.Profile:
+    profile = profscope.profiles.load(SAMPLES / name)
     assert profile.validate() == []
     return profile
 
@@ -45,14 +46,14 @@ def test_kineto_kernels_become_launches() -> None:
 def test_kineto_events_as_a_bare_array(tmp_path: Path) -> None:
     events = json.loads((SAMPLES / "kineto.json").read_text())["traceEvents"]
     (tmp_path / "array.json").write_text(json.dumps(events))
-    assert len(profscope.profile.load(tmp_path / "array.json").launches) == 5
+    assert len(profscope.profiles.load(tmp_path / "array.json").launches) == 5
 
 
 def test_a_kineto_trace_without_kernels_is_empty_and_says_so(tmp_path: Path) -> None:
     document = json.loads((SAMPLES / "kineto.json").read_text())
     document["traceEvents"] = [event for event in document["traceEvents"] if event.get("cat") != "kernel"]
     (tmp_path / "cpu.json").write_text(json.dumps(document))
-    profile = profscope.profile.load(tmp_path / "cpu.json")
+    profile = profscope.profiles.load(tmp_path / "cpu.json")
     assert len(profile.launches) == len(profile.df) == 0
     assert "no GPU kernels" in profile.metadata["notes"][1]
 
@@ -96,7 +97,7 @@ def test_proton_launches_of_newer_versions(tmp_path: Path) -> None:
         kernel | {"args": {"call_stack": ["ROOT", "add"]}},
     ]
     (tmp_path / "t.json").write_text(json.dumps({"displayTimeUnit": "us", "traceEvents": events}))
-    launches = profscope.profile.load(tmp_path / "t.json").launches
+    launches = profscope.profiles.load(tmp_path / "t.json").launches
     assert launches[["kernel", "stream", "start_ns", "end_ns"]].to_numpy().tolist() == [
         ["add", 13, 1500, 2000]
     ]
@@ -108,7 +109,7 @@ def test_proton_launches_of_newer_versions(tmp_path: Path) -> None:
 def test_an_imported_profile_can_be_saved_as_ours(name: str, tmp_path: Path) -> None:
     profile = load(name)
     profile.save(tmp_path / "ours.json.gz")
-    again = profscope.profile.load(tmp_path / "ours.json.gz")
+    again = profscope.profiles.load(tmp_path / "ours.json.gz")
     assert_frame_equal(again.df, profile.df)
     assert_frame_equal(again.launches, profile.launches)
     assert again.metadata == profile.metadata
@@ -121,7 +122,7 @@ def test_an_imported_profile_can_be_saved_as_ours(name: str, tmp_path: Path) -> 
 
 def test_a_gzipped_foreign_trace_loads(tmp_path: Path) -> None:
     (tmp_path / "k.json.gz").write_bytes(gzip.compress((SAMPLES / "kineto.json").read_bytes()))
-    assert len(profscope.profile.load(tmp_path / "k.json.gz").launches) == 5
+    assert len(profscope.profiles.load(tmp_path / "k.json.gz").launches) == 5
 
 
 def test_spans_that_cross_stand_beside_the_others() -> None:
@@ -139,10 +140,10 @@ def test_rounding_is_untangled() -> None:
 
 
 def damaged(change: Any) -> bytes:
-    """Our own trace with its "profscope" object changed."""
+    """Our own trace with its "profscope" object changed, and a digest that fits."""
     document = json.loads(OURS)
     change(document["profscope"])
-    return json.dumps(document).encode()
+    return signed(document)
 
 
 def ours(suffix: str) -> bytes:
@@ -186,12 +187,12 @@ BAD_FILES: list[tuple[str, bytes, str]] = [
     ("perfetto-and-more", PACKETS + PACKETS[-200:-50], "is cut off: its events end in the middle"),
     (
         "perfetto-damaged",
-        PACKETS.replace(b'"schema":1', b'"schema";1'),
+        PACKETS.replace(b'"schema":2', b'"schema";2'),
         "is damaged: its profscope object: Expecting ':' delimiter",
     ),
     (
         "perfetto-newer",
-        PACKETS.replace(b'{"profscope":{"schema":1,', b'{"profscope":{"schema":7,'),
+        PACKETS.replace(b'{"profscope":{"schema":2,', b'{"profscope":{"schema":7,'),
         "has trace schema 7",
     ),
     ("zip", b"PK\x03\x04xxxx", "is a zip archive; unpack it first"),
@@ -244,7 +245,7 @@ BAD_FILES: list[tuple[str, bytes, str]] = [
 def test_each_bad_file_is_named_in_one_line(name: str, content: bytes, message: str, tmp_path: Path) -> None:
     (tmp_path / name).write_bytes(content)
     with pytest.raises(TraceError, match=message) as caught:
-        profscope.profile.load(tmp_path / name)
+        profscope.profiles.load(tmp_path / name)
     assert "\n" not in str(caught.value)
     assert str(tmp_path / name) in str(caught.value)
 
@@ -263,22 +264,22 @@ def test_our_file_cut_anywhere_is_noticed(suffix: str, tmp_path: Path) -> None:
     ):
         (tmp_path / f"cut{suffix}").write_bytes(content[:size])
         with pytest.raises(TraceError, match="is cut off"):
-            profscope.profile.load(tmp_path / f"cut{suffix}")
+            profscope.profiles.load(tmp_path / f"cut{suffix}")
 
 
 def test_sqlite_is_named(tmp_path: Path) -> None:
     (tmp_path / "report.json").write_bytes(sqlite_bytes(tmp_path))
     with pytest.raises(TraceError, match="is an SQLite database"):
-        profscope.profile.load(tmp_path / "report.json")
+        profscope.profiles.load(tmp_path / "report.json")
 
 
 def test_a_missing_file_and_a_folder(tmp_path: Path) -> None:
     with pytest.raises(TraceError, match="no such file"):
-        profscope.profile.load(tmp_path / "nothing.json")
-    with pytest.raises(TraceError, match="cannot read"):
-        profscope.profile.load(tmp_path)
+        profscope.profiles.load(tmp_path / "nothing.json")
+    with pytest.raises(TraceError, match="is a folder without a spool in it"):
+        profscope.profiles.load(tmp_path)
 
 
 def test_a_proton_call_tree_is_named() -> None:
     with pytest.raises(TraceError, match="is a Proton call-tree profile, which has no timeline"):
-        profscope.profile.load(SAMPLES / "proton_tree.hatchet")
+        profscope.profiles.load(SAMPLES / "proton_tree.hatchet")

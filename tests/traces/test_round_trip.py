@@ -4,29 +4,14 @@ import gzip
 import json
 from pathlib import Path
 
-import pandas as pd
 import pytest
 from hypothesis import given, settings
-from pandas.testing import assert_frame_equal
 
 import profscope.profiles
 from profscope.errors import OptionError, TraceError
 from profscope.profiles import Profile
 from tests.support.profiles import profile_metadata, profiles, regular_profile
-
-SUFFIXES = [".json", ".json.gz", ".pftrace", ".pftrace.gz"]
-
-
-def assert_same(loaded: Profile, saved: Profile) -> None:
-    """Equal to the last dtype, category and order."""
-    assert_frame_equal(loaded.df, saved.df, check_exact=True, check_column_type=True)
-    for name in ("kernel", "scope", "kind", "file"):
-        pd.testing.assert_index_equal(
-            loaded.df[name].cat.categories, saved.df[name].cat.categories, exact=True
-        )
-        assert loaded.df[name].cat.ordered == saved.df[name].cat.ordered
-    assert_frame_equal(loaded.launches, saved.launches, check_exact=True)
-    assert loaded.metadata == saved.metadata
+from tests.support.round_trips import SUFFIXES, assert_same
 
 
 @given(profiles())
@@ -156,7 +141,7 @@ def test_a_full_disk_leaves_nothing_behind_and_the_old_file_alone(
     def no_space(self: object, piece: object) -> None:
         raise OSError(28, "No space left on device")
 
-    monkeypatch.setattr("profscope.traces.files.PlainFile.write", no_space)
+    monkeypatch.setattr("profscope.traces.output.PlainFile.write", no_space)
     with pytest.raises(TraceError, match="No space left on device"):
         regular_profile().save(path)
     assert path.read_text() == "precious"

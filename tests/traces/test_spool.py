@@ -9,6 +9,7 @@ import subprocess
 import sys
 import zlib
 from collections.abc import Iterator
+from dataclasses import replace
 from functools import cache
 from pathlib import Path
 from typing import Any
@@ -21,14 +22,16 @@ from hypothesis import strategies as st
 
 import profscope
 from instrument_passes.manifest import Manifest
+from instrument_passes.records import LAUNCH_HEADER
+from profscope.decoding.assemble import assemble
 from profscope.decoding.raw import RawLaunch
 from profscope.errors import OptionError, SessionError, TraceError
 from profscope.options import Options
 from profscope.recording.host_memory import available_bytes
-from profscope.traces.spool import CHUNK, SpoolWriter, find, read
-from tests.recording.test_collect import count
+from profscope.traces.spool import CHUNK, SpoolWriter
+from profscope.traces.spool_reading import read
+from tests.support.sessions import assert_equal, count, launch_add, session
 from tests.support.synth import Loop, Program, Work, launch
-from tests.test_session import assert_equal, launch_add, session
 
 ROOT = Path(__file__).parents[2]
 
@@ -65,15 +68,15 @@ def test_launches_leave_memory_as_they_are_written(tmp_path: Path) -> None:
     with session(instrument="heavy", memory=1, spool=tmp_path) as prof:
         for _ in range(12):
             count(200, ctas=64)  # about 0.25 MB of records each
-        collector = prof._running()
-        assert collector.spooler is not None
-        for write in tuple(collector.spooler._writes):
+        recorder = prof._parts().recorder
+        assert recorder.spooler is not None
+        for write in tuple(recorder.spooler._writes):
             write.result()
-        assert len(collector) == 12
-        assert len(collector.launches) < 6  # the rest is in the file, or on its way
+        assert len(recorder.log) == 12
+        assert len(recorder.log.launches) < 6  # the rest is in the file, or on its way
         assert len(profscope.load(tmp_path).launches) >= 4  # while it grows
         assert len(prof.launches) == 12
-        assert collector.launches == []
+        assert recorder.log.launches == []
     assert prof.launches["launch"].tolist() == list(range(12))
     assert prof.profile.validate() == []
 
@@ -138,7 +141,7 @@ def test_a_disk_that_fails_ends_the_recording_and_keeps_what_was_written(tmp_pat
     prof = session(spool=tmp_path).__enter__()
     launch_add()
     prof.flush()
-    spooler = prof._running().spooler
+    spooler = prof._parts().recorder.spooler
     assert spooler is not None
     spooler._writer._file.close()
     spooler._writer._file = Broken()  # type: ignore[assignment]
@@ -157,7 +160,7 @@ def test_a_disk_that_fails_ends_the_recording_and_keeps_what_was_written(tmp_pat
 _KILLED = """
 import os, signal, sys
 import profscope
-from tests.test_session import launch_add
+from tests.support.sessions import launch_add
 with profscope.session(backend="emulator", spool=sys.argv[1]) as prof:
     for index in range(6):
         launch_add()
@@ -168,7 +171,7 @@ with profscope.session(backend="emulator", spool=sys.argv[1]) as prof:
 _LEFT_OPEN = """
 import sys
 import profscope
-from tests.test_session import launch_add
+from tests.support.sessions import launch_add
 prof = profscope.session(backend="emulator", spool=sys.argv[1])
 prof.__enter__()
 for _ in range(3):
@@ -219,7 +222,7 @@ def launches() -> tuple[RawLaunch, ...]:
 
 
 def written(folder: Path, *, close: bool = True) -> Path:
-    """A spool of three launches chunks."""
+    """A spool that was flushed twice."""
     writer = SpoolWriter(folder, {"backend": "emulator"})
     writer.launches(launches()[:2])
     writer.so_far({"extra": 1}, ["a note"])
@@ -275,10 +278,8 @@ def test_a_file_cut_anywhere_reads_up_to_the_last_complete_chunk(whole: Path, da
             read(cut)
         return
     spool = read(cut)
-    batches = [launches()[:2], launches()[2:3], launches()[3:]]
     kinds = [kind for kind, _ in complete]
-    expected = [each for batch in batches[: kinds.count("launches")] for each in batch]
-    for found, wanted in zip(spool.launches, expected, strict=True):
+    for found, wanted in zip(spool.launches, launches()[: kinds.count("records")], strict=True):
         assert_same(found, wanted)
     end = complete[-1][1]
     cut_note = f"cut.spool is readable up to byte {end} of {at}: the chunk there is incomplete"
@@ -288,43 +289,153 @@ def test_a_file_cut_anywhere_reads_up_to_the_last_complete_chunk(whole: Path, da
 
 
 @given(data=st.data())
-def test_a_flipped_bit_is_noticed(whole: Path, data: st.DataObject) -> None:
+def test_a_mutated_byte_costs_what_its_chunk_holds_and_is_noted(whole: Path, data: st.DataObject) -> None:
     content = bytearray(whole.read_bytes())
     at = data.draw(st.integers(0, len(content) - 1), label="byte")
-    content[at] ^= 1 << data.draw(st.integers(0, 7), label="bit")
+    content[at] ^= data.draw(st.integers(1, 255), label="bits")
     damaged = whole.with_name("damaged.spool")
     damaged.write_bytes(content)
-    before = [(kind, end) for kind, end in chunks(whole) if end <= at]
-    if not before:
-        with pytest.raises(TraceError):
-            read(damaged)
-        return
+    hit = next(number for number, (_, end) in enumerate(chunks(whole)) if at < end)
+    kinds = [kind for kind, _ in chunks(whole)]
     spool = read(damaged)
+    assert spool.metadata == {"backend": "emulator", "extra": 2 - (hit == last(kinds, "so far"))}
+    lost = {
+        "launch": [kinds[: hit + 1].count("launch") - 1],
+        "records": [kinds[: hit + 1].count("records") - 1],
+        "program": [kinds[:hit].count("program")],  # each launch has its own
+    }.get(kinds[hit], [])
+    assert [each.index for each in spool.launches] == [i for i in range(len(launches())) if i not in lost]
     for found in spool.launches:
         assert_same(found, launches()[found.index])
-    assert any("is readable up to" in note for note in spool.notes)
+    for index in lost:
+        assert any(note.startswith(f"launch {index} is missing: ") for note in spool.notes)
+    assert any("damaged.spool is " in note for note in spool.notes)
+
+
+def last(kinds: list[str], kind: str) -> int:
+    return len(kinds) - 1 - kinds[::-1].index(kind)
+
+
+def chunk_ends(path: Path, kind: str) -> list[int]:
+    return [end for each, end in chunks(path) if each == kind]
+
+
+def overwrite(path: Path, *places: int) -> Path:
+    content = bytearray(path.read_bytes())
+    for at in places:
+        content[at] ^= 0x55
+    damaged = path.with_name("damaged.spool")
+    damaged.write_bytes(content)
+    return damaged
+
+
+def test_a_damaged_header_of_a_launch_costs_that_launch(whole: Path) -> None:
+    """Of the chunk that announces it, and of the chunk of its records."""
+    for header_at in (chunk_ends(whole, "program")[1], chunk_ends(whole, "launch")[1]):
+        damaged = overwrite(whole, header_at + 20)
+        spool = read(damaged)
+        assert [each.index for each in spool.launches] == [0, 2, 3]
+        note, of_the_session = spool.notes[1], spool.notes[0]
+        assert of_the_session == "another note"
+        assert note.startswith(f"launch 1 is missing: damaged.spool is damaged at bytes {header_at} to ")
+        profile = profscope.load(damaged)
+        assert profile.launches["launch"].tolist() == [0, 2, 3]
+        assert note in profile.metadata["notes"]
+
+
+@given(data=st.data())
+def test_a_damaged_launch_header_costs_that_launch_at_most(data: st.DataObject) -> None:
+    """The header of a launch's records, as a kernel that writes where it should not leaves it."""
+    damaged = launches()[1].buffer.copy()
+    fields = [LAUNCH_HEADER.fields[name] for name in ("launch_bits", "digest", "grid_x", "grid_y")]
+    dtype, at, *_ = data.draw(st.sampled_from(fields))
+    damaged[at : at + dtype.itemsize] = list(data.draw(st.binary(min_size=4, max_size=4)))
+    raws = [replace(each, buffer=damaged) if each.index == 1 else each for each in launches()]
+    tables = assemble(raws, {"backend": "emulator"})
+    present = tables.launches["launch"].tolist()
+    assert present in ([0, 1, 2, 3], [0, 2, 3])
+    if present == [0, 2, 3]:
+        assert [note for note in tables.metadata["notes"] if note.startswith("launch 1: ")]
+    else:
+        grid = tables.launches.loc[1, ["grid_x", "grid_y", "grid_z"]].to_numpy()
+        assert grid.prod() == 2
+
+
+@pytest.mark.parametrize("name", ["grid_x", "grid_y"])
+def test_a_grid_of_nothing_is_a_damaged_header(name: str, tmp_path: Path) -> None:
+    damaged = launches()[1].buffer.copy()
+    damaged[: LAUNCH_HEADER.itemsize].view(LAUNCH_HEADER)[name] = 0
+    writer = SpoolWriter(tmp_path, {"backend": "emulator"})
+    writer.launches([replace(each, buffer=damaged) if each.index == 1 else each for each in launches()])
+    writer.close()
+    profile = profscope.load(tmp_path)
+    assert profile.launches["launch"].tolist() == [0, 2, 3]
+    (note,) = [note for note in profile.metadata["notes"] if note.startswith("launch 1: ")]
+    assert "its header has a grid of" in note
+
+
+def test_damage_all_over_is_noted_place_by_place(whole: Path) -> None:
+    in_a_program, in_the_end = chunk_ends(whole, "program")[0] - 20, whole.stat().st_size - 3
+    damaged = overwrite(whole, in_a_program, chunk_ends(whole, "so far")[0] - 3, in_the_end)
+    spool = read(damaged)
+    assert [each.index for each in spool.launches] == [1, 2, 3]
+    assert spool.notes[0] == "another note"
+    assert [note.split(":")[0] for note in spool.notes[1:]] == [
+        "what stood there is missing",
+        "what stood there is missing",
+        f"damaged.spool is readable up to byte {chunk_ends(whole, 'records')[-1]} of {whole.stat().st_size}",
+        "launch 0 is missing",
+        "damaged.spool has no end",
+    ]
+
+
+def test_a_spool_that_lost_its_first_bytes_is_still_known(whole: Path) -> None:
+    damaged = overwrite(whole, 0)
+    assert [each.index for each in read(damaged).launches] == [0, 1, 2, 3]
+    assert len(profscope.load(damaged).launches) == 4
+
+
+def test_many_missing_launches_take_one_line(tmp_path: Path) -> None:
+    one = launches()[0]
+    writer = SpoolWriter(tmp_path, {"backend": "emulator"})
+    writer.launches([replace(one, index=index) for index in range(30)])
+    writer.close()
+    ends = chunk_ends(writer.path, "launch")
+    content = writer.path.read_bytes()
+    damaged = tmp_path / "damaged.spool"
+    damaged.write_bytes(content[: ends[4]] + bytes(ends[20] - ends[4]) + content[ends[20] :])
+    (note,) = read(damaged).notes
+    assert note.startswith("launches 4 to 20, 17 in all, are missing: damaged.spool is damaged at bytes")
+    damaged.write_bytes(content[: ends[4]] + bytes(ends[6] - ends[4]) + content[ends[6] :])
+    (note,) = read(damaged).notes
+    assert note.startswith("launches 4, 5, 6 are missing: ")
 
 
 def test_right_sums_around_nonsense_are_an_error_in_words(tmp_path: Path) -> None:
     path = written(tmp_path, close=False)
-    header = np.zeros((), CHUNK)
-    header["magic"], header["kind"], header["length"] = b"PSspool1", b"program", 2
-    header["crc"] = zlib.crc32(b"{}".ljust(16, b"\0"))
-    header["header_crc"] = zlib.crc32(header.tobytes()[:-4])
-    with path.open("ab") as file:
-        file.write(header.tobytes() + b"{}".ljust(16, b"\0"))
+    for data in (b"{}", b"[" * 100_000, b"\xff"):
+        padded = data.ljust(-(-len(data) // 16) * 16, b"\0")
+        header = np.zeros((), CHUNK)
+        header["magic"], header["kind"], header["length"] = b"PSspool2", b"program", len(data)
+        header["crc"] = zlib.crc32(padded)
+        header["header_crc"] = zlib.crc32(header.tobytes()[:-4])
+        with path.open("ab") as file:
+            file.write(header.tobytes() + padded)
     spool = read(path)
     assert len(spool.launches) == len(launches())
-    assert any("written by another profscope" in note for note in spool.notes)
+    assert sum("was written by another profscope or by a mistake" in note for note in spool.notes) == 3
 
 
 def test_what_is_no_spool(tmp_path: Path) -> None:
     (tmp_path / "trace.json").write_text("{}")
-    assert find(tmp_path) is None
-    assert find(tmp_path / "trace.json") is None
-    assert find(tmp_path / "missing") is None
-    with pytest.raises(TraceError):
+    with pytest.raises(TraceError, match="is a folder without a spool in it"):
         profscope.load(tmp_path)
+    (tmp_path / "text.spool").write_text("not one")
+    with pytest.raises(TraceError, match="is no spool of profscope"):
+        profscope.load(tmp_path)
+    (tmp_path / "text.spool").write_text("")
+    with pytest.raises(TraceError, match="is no spool of profscope"):
+        profscope.load(tmp_path / "text.spool")
 
 
 def test_manifests_come_once_each(tmp_path: Path) -> None:
@@ -341,7 +452,7 @@ def test_manifests_come_once_each(tmp_path: Path) -> None:
 def test_a_session_stops_recording_after_its_time() -> None:
     with session(limit_s=1e8) as prof:
         launch_add()
-        prof._running().stop("limit_s=0.1 had passed")  # as its timer does
+        prof._parts().recorder.journal.stop("limit_s=0.1 had passed")  # as its timer does
         for _ in range(3):
             out = launch_add()
     assert torch.equal(out, torch.arange(2500, dtype=torch.float32) * 2)
@@ -353,12 +464,12 @@ def test_the_time_limit_is_kept_by_a_timer_that_ends_with_the_session() -> None:
     import threading
 
     with session(limit_s=0.01) as prof:
-        collector = prof._running()
+        recorder = prof._parts().recorder
         (timer,) = [t for t in threading.enumerate() if isinstance(t, threading.Timer)] or [None]
         if timer is not None:
             timer.join()
         launch_add()
-        assert collector.unrecorded == {"limit_s=0.01 had passed": 1}
+        assert recorder.journal.unrecorded == {"limit_s=0.01 had passed": 1}
     assert not [t for t in threading.enumerate() if isinstance(t, threading.Timer) and t.is_alive()]
 
 
@@ -369,7 +480,7 @@ def test_a_wrong_time_limit(limit_s: Any) -> None:
 
 
 def test_recording_stops_before_the_host_runs_out_of_memory(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("profscope.recording.collect.available_bytes", lambda: 2 << 20)
+    monkeypatch.setattr("profscope.recording.host_memory.available_bytes", lambda: 2 << 20)
     with session(instrument="heavy", memory=1) as prof:
         for _ in range(20):
             out = count(200, ctas=64)

@@ -9,18 +9,27 @@ import pytest
 from hypothesis import given, settings
 from rich.cells import cell_len
 
-from profscope.errors import OptionError, TraceError
 from profscope.profiles import Profile
 from tests.support.profiles import profile_metadata, profiles, regular_profile
+from viewer.cells import fit, fit_end
 from viewer.drawing import LABEL_WIDTH, render_timeline
 from viewer.header import make_header, render_header
 from viewer.kernels import make_kernels, render_kernels
-from viewer.select import choose_cta
+from viewer.select import Choice, Selection, choose_cta
 from viewer.source import source_lines
 from viewer.table import make_tables, render_table
 from viewer.timeline import make_timeline
 from viewer.tree import make_trees, render_tree
-from viewer.units import duration_text, fit, fit_end, parse_range, printable, source_text
+from viewer.units import duration_text, printable, source_text
+from viewer.zoom import parse_zoom
+
+KERNELS = ["matmul_kernel"]
+
+
+def chosen(profile: Profile) -> Choice:
+    choice = choose_cta(profile.df, sorted(set(profile.df["kernel"])))
+    assert choice is not None
+    return choice
 
 
 def no_source(file: str, line: int) -> str:
@@ -33,7 +42,7 @@ def profile() -> Profile:
 
 
 def test_header_counts(profile: Profile) -> None:
-    header = make_header(profile, "trace.json")
+    header = make_header(profile, "trace.json", Selection(), len(profile.df))
     assert (header.kernels, header.launches, header.ctas, header.spans) == (1, 2, 16, len(profile.df))
     assert header.clock_ghz == (1.98, 1.98)
     assert header.device == "NVIDIA H200, sm_90, 132 SMs"
@@ -42,17 +51,18 @@ def test_header_counts(profile: Profile) -> None:
 def test_table_agrees_with_the_summary(profile: Profile) -> None:
     summary = profile.summary()
     for unit in ("ns", "cycles"):
-        table = make_tables(profile, unit, top=0)[0]
+        table = make_tables(profile, unit, 0, KERNELS)[0]
         roots = profile.df[profile.df["depth"] == 0]
         assert table.warp_time == roots[f"duration_{unit}"].sum()
         assert (table.launches, table.ctas, table.warps) == (2, 16, 64)
-        assert [row.scope for row in table.rows] == summary["scope"].tolist()
-        assert [row.self for row in table.rows] == summary[f"self_{unit}"].tolist()
+        assert {row.scope: row.self for row in table.rows} == dict(
+            zip(summary["scope"], summary[f"self_{unit}"], strict=True)
+        )
         assert sum(row.share or 0 for row in table.rows) == pytest.approx(1)
 
 
 def test_top_leaves_out_the_lightest(profile: Profile) -> None:
-    table = make_tables(profile, "ns", top=2)[0]
+    table = make_tables(profile, "ns", 2, KERNELS)[0]
     assert [row.scope for row in table.rows] == ["wait", "dot"]
     assert table.omitted == 6
     assert "6 more scopes" in render_table(table, 80)[-1].plain
@@ -87,7 +97,7 @@ def test_tree_counts_every_row_once(profile: Profile) -> None:
 
 
 def test_default_choice_is_the_median_cta_of_the_heaviest_kernel(profile: Profile) -> None:
-    choice = choose_cta(profile.df, None, None, None, None)
+    choice = chosen(profile)
     end = profile.df["start_ns"] + profile.df["duration_ns"]
     ctas = (
         profile.df.assign(end=end)
@@ -97,15 +107,6 @@ def test_default_choice_is_the_median_cta_of_the_heaviest_kernel(profile: Profil
     duration = ctas["end"] - ctas["start"]
     assert duration[choice.launch, choice.cta] == np.quantile(duration, 0.5, method="inverted_cdf")
     assert choice.candidates == 16
-
-
-def test_choices_narrow_down(profile: Profile) -> None:
-    assert choose_cta(profile.df, 1, 3, None, None).candidates == 1
-    by_sm = choose_cta(profile.df, 0, None, 2, None)
-    assert by_sm.candidates == 2
-    assert by_sm.cta in (2, 6)
-    with pytest.raises(TraceError, match=r"no spans for launch 7; there are: 0-1"):
-        choose_cta(profile.df, 7, None, None, None)
 
 
 def story(rows: list[tuple[str, str, int, int, int, int]]) -> Profile:
@@ -143,10 +144,8 @@ STORY = story(
 )
 
 
-def draw(
-    profile: Profile, cells: int, zoom: tuple[int, int] | None = None, unit: str = "ns"
-) -> list[tuple[str, str]]:
-    timeline = make_timeline(profile, choose_cta(profile.df, None, None, None, None), unit, cells, None, zoom)
+def draw(profile: Profile, cells: int, zoom: str | None = None, unit: str = "ns") -> list[tuple[str, str]]:
+    timeline = make_timeline(profile, chosen(profile), unit, cells, parse_zoom(zoom) if zoom else None)
     return [(lane.scope, lane.cells) for lane in timeline.lanes]
 
 
@@ -157,13 +156,12 @@ def test_each_cell_shows_the_innermost_scope_of_its_time() -> None:
 
 
 def test_zoom_draws_a_part() -> None:
-    assert draw(STORY, 10, zoom=(20, 40))[0] == ("", "--dddddd--")
-    assert draw(STORY, 8, zoom=(36, 44))[0] == ("", "----    ")
+    assert draw(STORY, 10, zoom="20:40")[0] == ("", "--dddddd--")
+    assert draw(STORY, 8, zoom="36:44")[0] == ("", "----    ")
 
 
 def test_the_legend_explains_every_symbol_with_shares() -> None:
-    choice = choose_cta(STORY.df, None, None, None, None)
-    timeline = make_timeline(STORY, choice, "ns", 40, None, None)
+    timeline = make_timeline(STORY, chosen(STORY), "ns", 40, None)
     assert (timeline.sm, timeline.duration, timeline.begin, timeline.end) == (5, 40, 0, 40)
     shares = {entry.symbol: (entry.scope, entry.share) for entry in timeline.legend}
     assert shares == {
@@ -177,18 +175,20 @@ def test_the_legend_explains_every_symbol_with_shares() -> None:
 
 
 @given(profiles(max_actions=10))
-@settings(max_examples=60)
+@settings(max_examples=30)
 def test_any_profile_can_be_shown(profile: Profile) -> None:
     width = 80
-    lines = render_header(make_header(profile, "t.json"), width)
+    lines = render_header(make_header(profile, "t.json", Selection(), len(profile.df)), width)
     for unit in ("ns", "cycles"):
-        tables = make_tables(profile, unit, 20)
+        kernels = [row.kernel for row in make_kernels(profile, unit)]
+        tables = make_tables(profile, unit, 20, kernels)
         trees = make_trees(profile, [table.kernel for table in tables], unit, 20, no_source)
         lines += [line for table in tables for line in render_table(table, width)]
         lines += [line for tree in trees for line in render_tree(tree, width)]
-        if not profile.df.empty:
-            choice = choose_cta(profile.df, None, None, None, None)
-            timeline = make_timeline(profile, choice, unit, width - LABEL_WIDTH, None, None)
+        choice = choose_cta(profile.df, kernels)
+        assert (choice is None) == profile.df.empty
+        if choice is not None:
+            timeline = make_timeline(profile, choice, unit, width - LABEL_WIDTH, None)
             assert all(len(lane.cells) == width - LABEL_WIDTH for lane in timeline.lanes)
             drawn = {symbol for lane in timeline.lanes for symbol in lane.cells} - {" "}
             assert drawn <= {entry.symbol for entry in timeline.legend}
@@ -228,15 +228,6 @@ def test_durations_have_three_digits_and_a_unit(value: float, unit: str, text: s
     assert duration_text(value, unit) == text
 
 
-def test_ranges_of_time() -> None:
-    assert parse_range("1.5us:3us", "ns") == (1500, 3000)
-    assert parse_range("100:2ms", "ns") == (100, 2_000_000)
-    assert parse_range("900:2k", "cycles") == (900, 2000)
-    for wrong in ("1us", "2us:1us", "1us:2us:3us", "a:b", "1k:2k", ":"):
-        with pytest.raises(OptionError, match="not a range of time in ns"):
-            parse_range(wrong, "ns")
-
-
 def test_texts_are_fitted_in_terminal_cells() -> None:
     assert fit("abcdef", 6) == "abcdef"
     assert fit("abcdef", 4) == "abc…"
@@ -251,22 +242,22 @@ def test_kernels_of_several_names_are_kept_apart() -> None:
     one = regular_profile(launches=2, ctas=2)
     df = one.df.copy()
     df["kernel"] = pd.Categorical(np.where(df["launch"] == 0, "a", "b"))
-    tables = make_tables(Profile(df, one.launches), "ns", 0)
-    assert sorted(table.kernel for table in tables) == ["a", "b"]
+    tables = make_tables(Profile(df, one.launches), "ns", 0, ["b", "a", "c"])
+    assert [table.kernel for table in tables] == ["b", "a"]
     assert all(len(table.rows) == 8 for table in tables)
 
 
 def test_source_lines_are_shown_while_they_are_those_that_ran(tmp_path: Path) -> None:
-    source, trace = tmp_path / "kernel.py", tmp_path / "trace.json"
+    source, other = tmp_path / "kernel.py", tmp_path / "kernel.txt"
     source.write_text("first\n    x = tl.load(p)  # second\n")
-    trace.write_text("")
+    other.write_text("first\n")
     os.utime(source, (1000, 1000))
-    look_up = source_lines(trace)
+    os.utime(other, (1000, 1000))
+    look_up = source_lines(1001.0)
     assert look_up(str(source), 2) == "x = tl.load(p)  # second"
     assert look_up(str(source), 3) == look_up(str(source), 0) == look_up(str(tmp_path / "gone.py"), 1) == ""
-    assert look_up(str(trace), 1) == look_up("kernel.py", 2) == "", "only absolute paths of Python files"
-    os.utime(trace, (500, 500))
-    assert source_lines(trace)(str(source), 2) == "", "changed since"
+    assert look_up(str(other), 1) == look_up("kernel.py", 2) == "", "only absolute paths of Python files"
+    assert source_lines(500.0)(str(source), 2) == "", "changed since"
 
 
 def test_the_tree_shows_source_lines() -> None:
@@ -274,3 +265,86 @@ def test_the_tree_shows_source_lines() -> None:
     assert tree.nodes[0].text == "/a/k.py has 7"
     assert all(line.plain.endswith("/a/k.py has 7") for line in render_tree(tree, 100)[1:])
     assert all(len(line.plain) <= 60 for line in render_tree(tree, 60))
+
+
+def test_loops_are_told_apart_without_colour() -> None:
+    rows = [
+        ("k", "kernel", 0, -1, 0, 80),
+        ("loop L3", "loop", 1, 0, 10, 40),
+        ("iteration", "iteration", 2, 1, 20, 40),
+        ("loop L9", "loop", 1, 0, 40, 70),
+        ("iteration", "iteration", 2, 3, 50, 60),
+    ]
+    profile = story(rows)
+    assert draw(profile, 8) == [("", ".-::=:=.")]
+    legend = make_timeline(profile, chosen(profile), "ns", 8, None).legend
+    assert {entry.symbol: entry.scope for entry in legend if entry.kind == "loop"} == {
+        "-": "loop L3",
+        "=": "loop L9",
+    }
+
+
+def test_lanes_of_asynchronous_work_are_named_by_what_tells_them_apart() -> None:
+    rows = [("k", "kernel", 0, -1, 0, 80), ("async copy k in flight", "async", 1, 0, 10, 40)]
+    rows.append(("async copy v in flight", "async", 1, 0, 20, 60))
+    profile = story(rows)
+    timeline = make_timeline(profile, chosen(profile), "ns", 8, None)
+    labels = [line.plain[:LABEL_WIDTH].rstrip() for line in render_timeline(timeline, 18)]
+    assert labels[-6:-3] == ["warp 0", "  copy k", "  copy v"]
+
+
+def test_more_frames_than_symbols_share_the_last() -> None:
+    rows = [("k", "kernel", 0, -1, 0, 400)]
+    rows += [(f"loop L{at}", "loop", 1, 0, 10 * at, 10 * at + 10) for at in range(40)]
+    drawn = draw(story(rows), 40)[0][1]
+    assert drawn == "-=~+*#%&@$" + "?" * 30
+
+
+def test_the_table_is_ordered_by_the_unit_shown() -> None:
+    """On SMs of two clocks a scope may take more cycles than another and less time."""
+    profile = story([("k", "kernel", 0, -1, 0, 70), ("a", "op", 1, 0, 0, 30), ("b", "op", 1, 0, 30, 70)])
+    df = profile.df.assign(duration_cycles=[700, 600, 60])
+    profile = Profile(df, profile.launches, profile.metadata)
+    orders = {
+        unit: [row.scope for row in make_tables(profile, unit, 0, ["k"])[0].rows] for unit in ("ns", "cycles")
+    }
+    assert orders == {"ns": ["b", "a", "k"], "cycles": ["a", "b", "k"]}
+
+
+def advised(options: dict[str, object], share: int) -> str:
+    """What the table of a kernel says below its rows, of which an op takes so many percent."""
+    rows = [("k", "kernel", 0, -1, 0, 100), ("load", "op", 1, 0, 0, share)]
+    profile = story(rows)
+    profile = Profile(profile.df, profile.launches, profile_metadata(options=options))
+    lines = render_table(make_tables(profile, "ns", 0, ["k"])[0], 300)
+    return lines[-1].plain if lines[-1].plain.endswith(".") else ""
+
+
+def test_a_kernel_that_is_mostly_in_no_span_says_what_would_show_more() -> None:
+    default = {"instrument": "default", "measure": "issue"}
+    assert advised(default, 9) == (
+        '91.0% of the warp time is in no op\'s span; instrument="heavy" records every op, '
+        'measure="latency" ends spans on loads with the arrival of their data.'
+    )
+    assert 'instrument="default" records loads' in advised({"instrument": "light", "measure": "issue"}, 9)
+    assert "heavy" not in advised({"instrument": "heavy", "measure": "issue"}, 9)
+    assert "the rest is arithmetic" in advised({"instrument": "heavy", "measure": "latency"}, 9)
+    assert advised(default, 60) == "", "most of it is in the op"
+    assert advised({}, 9) == "", "another tool's trace, or a profile of unknown options"
+
+
+def test_time_that_a_loop_keeps_for_itself_is_in_no_ops_span() -> None:
+    table = make_tables(STORY, "ns", 0, ["k"])[0]
+    assert table.uncovered == pytest.approx(0.3), "4 of the kernel and 8 of the loop, of 40"
+
+
+def test_ctas_that_are_no_sample_are_not_said_to_be_scaled_up() -> None:
+    profile = regular_profile(launches=1, ctas=4)
+    launches = profile.launches.assign(grid_x=16)
+    titles = []
+    for sample in (True, False):
+        metadata = profile_metadata(kernels={"matmul_kernel": {"recorded": {"sample": sample}}})
+        table = make_tables(Profile(profile.df, launches, metadata), "ns", 0, KERNELS)[0]
+        titles.append(" ".join(line.plain for line in render_table(table, 200)[:1]))
+    assert titles[0].endswith(", scaled up from 25.0% of its CTAs")
+    assert titles[1].endswith(" of warp time, 25.0% of its CTAs")

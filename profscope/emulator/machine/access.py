@@ -48,14 +48,14 @@ def load(
             zero = np.zeros((1, 1, 1), dtype)
             return zero if count == 1 else (zero,) * count
         rows = gather(batch, space, site, where, offset, size, chosen)
-        found = np.zeros((*shape, size), np.uint8)
-        found[chosen] = rows.view(np.uint8).reshape(-1, size)
+        loaded = np.zeros((*shape, size), np.uint8)
+        loaded[chosen] = rows.view(np.uint8).reshape(-1, size)
     else:
         rows = gather(batch, space, site, where, offset, size, None)
         if count == 1:
             return rows.view(dtype)
-        found = rows.view(np.uint8).reshape(*rows.shape, size)
-    elements = found.view(dtype)
+        loaded = rows.view(np.uint8).reshape(*rows.shape, size)
+    elements = loaded.view(dtype)
     if count == 1:
         return elements[..., 0]
     return tuple(elements[..., i] for i in range(count))

@@ -73,8 +73,8 @@ class Batch:
         part.memos = {}
 
         def masks(places: dict[int, Array | None]) -> dict[int, Array | None]:
-            found = {n: None if m is None else pick(m) for n, m in places.items()}
-            return {n: m if m is None else compact(m) for n, m in found.items() if m is None or m.any()}
+            picked = {n: None if m is None else pick(m) for n, m in places.items()}
+            return {n: m if m is None else compact(m) for n, m in picked.items() if m is None or m.any()}
 
         part.at, part.waiting = masks(self.at), masks(self.waiting)
         return part

@@ -149,8 +149,8 @@ def bfind(form: Form) -> Meaning:
         bits = (np.where(a < 0, ~a, a) if signed else a).view(dtype)
         for shift in (1, 2, 4, 8, 16, 32)[: width.bit_length() - 1]:
             bits = bits | (bits >> dtype.type(shift))
-        found = np.bitwise_count(bits).astype(np.int32) - np.int32(1)
-        return np.where(found >= 0, np.int32(width - 1) - found, found) if form.has("shiftamt") else found
+        bit = np.bitwise_count(bits).astype(np.int32) - np.int32(1)
+        return np.where(bit >= 0, np.int32(width - 1) - bit, bit) if form.has("shiftamt") else bit
 
     return elementwise(form, function, "i32", form.kind)
 

@@ -192,8 +192,8 @@ def ldmatrix(form: Form) -> Meaning:
             matrices = np.ascontiguousarray(elements.swapaxes(-1, -2)).view(np.int32).reshape(shape)
         else:
             matrices = rows.view(np.int32).reshape(shape)
-        found = tuple(matrices[..., i, :] for i in range(count))
-        return found if count > 1 else found[0]
+        parts = tuple(matrices[..., i, :] for i in range(count))
+        return parts if count > 1 else parts[0]
 
     return Meaning(function, [(t, "i32") for t in targets], [base], on_machine=True)
 

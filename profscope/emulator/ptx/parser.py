@@ -149,9 +149,9 @@ class _Parser:
 
     def parameters(self) -> list[Parameter]:
         """`(.param .u64 .ptr .global .align 1 name, ...)`"""
-        found: list[Parameter] = []
+        parameters: list[Parameter] = []
         if not self.accept("("):
-            return found
+            return parameters
         while not self.accept(")"):
             words = []
             while self.peek().text not in (",", ")"):
@@ -159,8 +159,8 @@ class _Parser:
             self.accept(",")
             kinds = [w[1:] for w in words if w.startswith(".") and w[1:] in TYPE_BYTES]
             names = [w for w in words if w[0] not in ".[]0123456789"]
-            found.append(Parameter(names[-1], kinds[0], ".ptr" in words))
-        return found
+            parameters.append(Parameter(names[-1], kinds[0], ".ptr" in words))
+        return parameters
 
     # --- function bodies ---
 
@@ -216,14 +216,14 @@ class _Parser:
 
     def labels(self, scope_number: int) -> Scope:
         """The labels of the inner scope that begins here, which may be branched to before they stand."""
-        depth, found = 0, Scope()
+        depth, labels = 0, Scope()
         for token, after in pairwise(islice(self.tokens, self.at, None)):
             depth += (token.text == "{") - (token.text == "}")
             if depth < 0:
                 break
             if depth == 0 and token.kind == "word" and after.text == ":":
-                found[token.text] = Symbol(f"{token.text}.{scope_number}")
-        return found
+                labels[token.text] = Symbol(f"{token.text}.{scope_number}")
+        return labels
 
     def location(self) -> SourceLine | None:
         """`1 18 16, function_name ..., inlined_at 1 20 5`: the innermost position; line 0 means none."""

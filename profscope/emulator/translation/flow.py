@@ -169,7 +169,7 @@ def _components(blocks: list[Block], inside: set[int], head: int) -> list[set[in
     index: dict[int, int] = {}
     low: dict[int, int] = {}
     stack: list[int] = []
-    found: list[set[int]] = []
+    components: list[set[int]] = []
 
     def edges(number: int) -> list[int]:
         return [s for s in blocks[number].successors() if s in inside and s != head]
@@ -190,7 +190,7 @@ def _components(blocks: list[Block], inside: set[int], head: int) -> list[set[in
                     low[work[-1][0]] = min(low[work[-1][0]], low[number])
                 if low[number] == index[number]:
                     cut = stack.index(number)
-                    found.append(set(stack[cut:]))
+                    components.append(set(stack[cut:]))
                     del stack[cut:]
             elif successor not in index:
                 index[successor] = low[successor] = len(index)
@@ -198,4 +198,4 @@ def _components(blocks: list[Block], inside: set[int], head: int) -> list[set[in
                 work.append((successor, iter(edges(successor))))
             elif successor in stack:
                 low[number] = min(low[number], index[successor])
-    return found[::-1]
+    return components[::-1]

@@ -20,10 +20,10 @@ def pointer_sources(graph: Graph) -> dict[int, int]:
     while changed:
         changed = False
         for instruction in instructions:
-            found = _sources_of(instruction, graph, sources, wide)
+            come_from = _sources_of(instruction, graph, sources, wide)
             for name in writes(instruction):
-                if name in wide and not found <= sources.get(name, frozenset()):
-                    sources[name] = sources.get(name, frozenset()) | found
+                if name in wide and not come_from <= sources.get(name, frozenset()):
+                    sources[name] = sources.get(name, frozenset()) | come_from
                     changed = True
     result = {}
     for instruction in instructions:

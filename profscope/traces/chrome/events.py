@@ -17,11 +17,10 @@ import numpy as np
 import pandas as pd
 from numpy.typing import NDArray
 
-from profscope.analysis.summary import SITE_COLUMNS
+from profscope.analysis.span_rows import SITE_COLUMNS
 from profscope.schema import SPAN_DTYPES
-from profscope.traces.extras import FLOW_ENDS, flow_ends, payload_texts
-from profscope.traces.jsontext import document_text, string_text
-from profscope.traces.lines import (
+from profscope.traces.chrome.extras import FLOW_ENDS, flow_ends, payload_texts
+from profscope.traces.chrome.lines import (
     Column,
     Constant,
     Hex,
@@ -33,6 +32,7 @@ from profscope.traces.lines import (
     line_words,
     text_table,
 )
+from profscope.traces.jsontext import json_text, string_text
 from profscope.traces.tracks import Tracks
 
 __all__ = ["EventLines", "name_events"]
@@ -60,7 +60,7 @@ class EventLines:
     def __init__(
         self, df: pd.DataFrame, site: Ints, table: pd.DataFrame, tracks: Tracks, origin_ns: int
     ) -> None:
-        """`site` and `table` are those of `profscope.analysis.summary.sites`."""
+        """`site` and `table` are those of `profscope.analysis.span_rows.sites`."""
         self._start = df["start_ns"].to_numpy() - origin_ns
         self._duration = df["duration_ns"].to_numpy()
         self._iteration = df["iteration"].to_numpy()
@@ -160,7 +160,7 @@ def name_events(tracks: pd.DataFrame, emulated: bool) -> list[str]:
 
 
 def _metadata(event: str, pid: int, tid: int, **args: object) -> str:
-    return document_text({"name": event, "ph": "M", "pid": pid, "tid": tid, "args": args})
+    return json_text({"name": event, "ph": "M", "pid": pid, "tid": tid, "args": args})
 
 
 def _event_start(name: str, kind: str, phase: str) -> str:

@@ -2,19 +2,18 @@
 
 from typing import Any
 
-from profscope.profiles import Profile
-from profscope.traces.importers.chrome_events import complete_events, launch_profile, nanoseconds
+from profscope.schema import Tables
+from profscope.traces.chrome.foreign import complete_events, launch_profile, nanoseconds
+from profscope.traces.trace_file import TraceFile
 
-__all__ = ["is_kineto", "read_kineto"]
+__all__ = ["read", "recognises"]
 
 THREADS_PER_WARP = 32
 
 
-def is_kineto(documents: list[Any]) -> bool:
-    """Whether the documents are one trace of torch.profiler: an object that describes devices or has CPU ops.
-
-    The bare array of its events counts too.
-    """
+def recognises(file: TraceFile) -> bool:
+    """Whether it is one object that describes devices, or one with kernels, or the bare array of events."""
+    documents = file.documents
     if len(documents) != 1:
         return False
     if (
@@ -29,8 +28,9 @@ def is_kineto(documents: list[Any]) -> bool:
     )
 
 
-def read_kineto(documents: list[Any]) -> Profile:
-    """The GPU kernels of a trace of torch.profiler. Raises TypeError or ValueError for a damaged event."""
+def read(file: TraceFile) -> Tables:
+    """The GPU kernels. Raises TypeError or ValueError for a damaged event."""
+    documents = file.documents
     document = documents[0] if isinstance(documents[0], dict) else {}
     origin_ns = int(document.get("baseTimeNanoseconds", 0))
     kernels = [

@@ -11,35 +11,34 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
-from profscope.profiles import Profile
-from profscope.schema import launches_frame, spans_frame
-from profscope.traces.importers.chrome_events import (
+from profscope.schema import Tables, launches_frame, spans_frame
+from profscope.traces.chrome.foreign import (
     complete_events,
     launch_profile,
     nanoseconds,
     nest,
     untangle,
 )
+from profscope.traces.trace_file import TraceFile
 
-__all__ = ["is_proton", "read_proton"]
+__all__ = ["read", "recognises"]
 
 PROCESS = re.compile(r"(.*) Core(\d+) CTA(\d+)", re.DOTALL)
 THREAD = re.compile(r"warp (\d+) \(line \d+\)")
 STREAM = re.compile(r"GPU Stream (\d+)")
 
 
-def is_proton(documents: list[Any]) -> bool:
-    """Whether the documents are a trace of Proton."""
-    return any(_inside(event) or _is_launch(event) for event in complete_events(documents))
+def recognises(file: TraceFile) -> bool:
+    return any(_inside(event) or _is_launch(event) for event in complete_events(file.documents))
 
 
-def read_proton(documents: list[Any]) -> Profile:
+def read(file: TraceFile) -> Tables:
     """The spans inside kernels, or the launches when there are none.
 
     Raises TypeError or ValueError for a damaged event.
     """
-    inside = [event for event in complete_events(documents) if _inside(event)]
-    return _spans(inside) if inside else _launches(documents)
+    inside = [event for event in complete_events(file.documents) if _inside(event)]
+    return _spans(inside) if inside else _launches(file.documents)
 
 
 def _inside(event: dict[str, Any]) -> bool:
@@ -50,7 +49,7 @@ def _is_launch(event: dict[str, Any]) -> bool:
     return event.get("cat") == "kernel" and "call_stack" in event.get("args", {})
 
 
-def _launches(documents: list[Any]) -> Profile:
+def _launches(documents: list[Any]) -> Tables:
     stream = {
         event.get("tid"): int(match[1])
         for document in documents
@@ -71,7 +70,7 @@ def _launches(documents: list[Any]) -> Profile:
     return launch_profile(kernels, _metadata(note))
 
 
-def _spans(events: list[dict[str, Any]]) -> Profile:
+def _spans(events: list[dict[str, Any]]) -> Tables:
     """Each warp's scopes. Proton names no launch, so all CTAs of one kernel count as one."""
     table = pd.DataFrame([_row(event) for event in events])
     table["launch"] = pd.factorize(table["kernel"])[0]
@@ -106,7 +105,7 @@ def _spans(events: list[dict[str, Any]]) -> Profile:
     ]
     if any(overlapping):
         notes.append(f"{sum(overlapping)} spans overlap others of their warp and are shown as async.")
-    return Profile(spans, _kernels(table), _metadata(*notes))
+    return Tables(spans, _kernels(table), _metadata(*notes))
 
 
 def _row(event: dict[str, Any]) -> dict[str, Any]:

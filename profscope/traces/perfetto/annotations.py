@@ -12,7 +12,7 @@ import pandas as pd
 from numpy.typing import NDArray
 
 from profscope.schema import SPAN_DTYPES
-from profscope.traces.extras import payload_name
+from profscope.traces.payloads import payload_name
 from profscope.traces.perfetto.protobuf import padded_varint, varint
 from profscope.traces.perfetto.words import (
     SHORT_BITS,
@@ -21,7 +21,7 @@ from profscope.traces.perfetto.words import (
     fixed64,
     long_varint,
     short_varint,
-    table,
+    word_table,
 )
 
 __all__ = ["Annotation", "Floats", "Integers", "Part", "Texts", "annotations"]
@@ -113,33 +113,33 @@ Annotation = Integers | Floats | Texts
 
 def annotations(df: pd.DataFrame) -> list[Annotation]:
     """What the spans of a table carry; the names have the numbers of their places, from 1."""
-    found: list[Annotation] = [
+    carried: list[Annotation] = [
         # All within a root share these; what is in flight is its lane's root.
         Integers(1, "cta", df["cta"].to_numpy(), roots_only=True),
         Integers(2, "launch", df["launch"].to_numpy(), roots_only=True),
     ]
     first_text = 1
     for column in (df[name] for name in df.columns if name not in SPAN_DTYPES):
-        iid, name = len(found) + 1, payload_name(column)
+        iid, name = len(carried) + 1, payload_name(column)
         if column.dtype == "category" and len(column.cat.categories):
             texts = [str(value) for value in column.cat.categories]
             words = _text_words(iid, first_text, len(texts))
-            found.append(Texts(iid, name, column.cat.codes.to_numpy(), texts, first_text, words))
+            carried.append(Texts(iid, name, column.cat.codes.to_numpy(), texts, first_text, words))
             first_text += len(texts)
         elif column.dtype == "float64":
-            found.append(Floats(iid, name, column.to_numpy()))
+            carried.append(Floats(iid, name, column.to_numpy()))
         elif column.dtype == "Int32":
             values = column.to_numpy(np.int64, na_value=0)
-            found.append(Integers(iid, name, values, column.notna().to_numpy()))
+            carried.append(Integers(iid, name, values, column.notna().to_numpy()))
     # Last, where the time follows: what changes from packet to packet stands together, which gzip likes.
-    found.append(Integers(len(found) + 1, "iter", df["iteration"].to_numpy()))
-    return found
+    carried.append(Integers(len(carried) + 1, "iter", df["iteration"].to_numpy()))
+    return carried
 
 
 def _text_words(iid: int, first: int, count: int) -> Words:
     size = 2 if first + count <= 1 << 14 else 6
     start = _start(iid, 2 + size) + varint(STRING_IID)
-    return table([start + padded_varint(number, size) for number in range(first, first + count)])
+    return word_table([start + padded_varint(number, size) for number in range(first, first + count)])
 
 
 def _start(iid: int, value_bytes: int) -> bytes:

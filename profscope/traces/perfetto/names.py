@@ -10,9 +10,10 @@ import pandas as pd
 from numpy.typing import NDArray
 
 from profscope.traces.perfetto.annotations import Annotation, Texts
+from profscope.traces.perfetto.layout import packet
 from profscope.traces.perfetto.protobuf import field
 
-__all__ = ["SEQUENCE", "TrackNames", "kinds_of", "packet"]
+__all__ = ["SEQUENCE", "TrackNames", "kinds_of"]
 
 Ints = NDArray[np.int64]
 SEQUENCE = 1
@@ -26,11 +27,6 @@ BOOTTIME = 6
 
 STARTS_AFRESH = 1
 """TracePacket.SEQ_INCREMENTAL_STATE_CLEARED: what the sequence said before no longer holds."""
-
-
-def packet(*fields: bytes) -> bytes:
-    """One TracePacket, as a field of the trace."""
-    return field(1, b"".join(fields))
 
 
 def kinds_of(sites: pd.DataFrame) -> list[str]:
@@ -78,12 +74,14 @@ class TrackNames:
         `site` is each row's; `first` is where in them each stretch begins.
         """
         stretch = np.repeat(np.arange(len(first)), np.diff(first, append=len(rows)))
-        found = [_by_stretch(stretch, site, self._sites, len(first))]
+        needed = [_by_stretch(stretch, site, self._sites, len(first))]
         for one, values in zip(self._texts, self._values, strict=True):
             codes = one.codes[rows].astype(np.int64)
             some = np.flatnonzero(codes >= 0)
-            found.append(_by_stretch(stretch[some], codes[some], values, len(first)))
-        return [packet(field(10, SEQUENCE), field(12, b"".join(names))) for names in zip(*found, strict=True)]
+            needed.append(_by_stretch(stretch[some], codes[some], values, len(first)))
+        return [
+            packet(field(10, SEQUENCE), field(12, b"".join(names))) for names in zip(*needed, strict=True)
+        ]
 
 
 def _by_stretch(stretch: Ints, number: Ints, names: list[bytes], stretches: int) -> list[bytes]:
@@ -92,10 +90,10 @@ def _by_stretch(stretch: Ints, number: Ints, names: list[bytes], stretches: int)
     # Few pairs are ticked off faster than sorted.
     seen = stretches * len(names)
     distinct = np.unique(pairs) if seen > 1 << 20 else np.flatnonzero(np.bincount(pairs, minlength=seen))
-    found: list[list[bytes]] = [[] for _ in range(stretches)]
+    occurring: list[list[bytes]] = [[] for _ in range(stretches)]
     for pair in distinct.tolist():
-        found[pair // len(names)].append(names[pair % len(names)])
-    return list(map(b"".join, found))
+        occurring[pair // len(names)].append(names[pair % len(names)])
+    return list(map(b"".join, occurring))
 
 
 def _interned(kind: int, iid: int, name: str, more: bytes = b"") -> bytes:

@@ -29,7 +29,7 @@ from profscope.traces.perfetto.words import (
     fixed64,
     long_varint,
     short_varint,
-    table,
+    word_table,
 )
 from profscope.traces.tracks import Tracks
 
@@ -39,7 +39,7 @@ Ints = NDArray[np.int64]
 Flags = NDArray[np.bool_]
 BLOCK_ROWS = 1 << 16
 SLICE_BEGIN, SLICE_END = 1, 2
-FLOW_BEGINS, FLOW_ENDS = 47 << 3 | 1, 48 << 3 | 1
+FLOW_BEGINS_TAG, FLOW_ENDS_TAG = 47 << 3 | 1, 48 << 3 | 1
 """Tags of TrackEvent.flow_ids and terminating_flow_ids, 64 bits each."""
 
 TIMESTAMP = 8 << 3
@@ -61,7 +61,7 @@ class EventPackets:
         tracks: Tracks,
         drawing: Drawing,
     ) -> None:
-        """`site` and `sites` are those of `profscope.analysis.summary.sites`; the table has rows."""
+        """`site` and `sites` are those of `profscope.analysis.span_rows.sites`; the table has rows."""
         self._drawing, self._site = drawing, site
         self._start, self._duration = df["start_ns"].to_numpy(), df["duration_ns"].to_numpy()
         self._origin_ns = int(self._start.min())
@@ -148,7 +148,7 @@ class EventPackets:
         if self._arrows is not None:
             begins, first = self._arrows.begins[rows], self._arrows.first[rows]
             count = self._arrows.first[rows + 1] - first
-            parts.append(Part(begins > 0, FLOW_WORDS, lambda at: _flow(FLOW_BEGINS, begins[at])))
+            parts.append(Part(begins > 0, FLOW_WORDS, lambda at: _flow(FLOW_BEGINS_TAG, begins[at])))
             for most in np.unique(count[count > 0]).tolist():
                 parts.append(Part(count == most, FLOW_WORDS * most, partial(self._flow_ends, first, most)))
         parts += [one.part(rows, roots) for one in self._annotations]
@@ -157,7 +157,7 @@ class EventPackets:
     def _flow_ends(self, first: Ints, count: int, at: Ints) -> Iterator[Words | int]:
         assert self._arrows is not None
         for number in range(count):
-            yield from _flow(FLOW_ENDS, self._arrows.ends[first[at] + number])
+            yield from _flow(FLOW_ENDS_TAG, self._arrows.ends[first[at] + number])
 
     def _sections(self, begin: int, end: int) -> tuple[Ints, Flags]:
         """Where in a block tracks begin or go on, and which of them begin."""
@@ -269,4 +269,4 @@ def _site_words(sites: pd.DataFrame) -> Words:
             rows.append(name + padded_varint(category, 1) + source)
         else:
             rows.append(name + padded_varint(category, 5 if few else 7))
-    return table(rows)
+    return word_table(rows)

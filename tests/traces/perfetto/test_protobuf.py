@@ -8,7 +8,14 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from profscope.traces.perfetto.protobuf import field, padded_varint, read_varint, varint
-from profscope.traces.perfetto.words import SHORT_BITS, constant, fixed64, long_varint, short_varint, table
+from profscope.traces.perfetto.words import (
+    SHORT_BITS,
+    constant,
+    fixed64,
+    long_varint,
+    short_varint,
+    word_table,
+)
 from tests.support.slow_packets import fields
 
 INT64 = st.integers(-(2**63), 2**63 - 1)
@@ -79,5 +86,5 @@ def test_long_numbers_in_words(values: list[int]) -> None:
 
 
 def test_tables_and_constants_in_words() -> None:
-    assert table([b"abcdefgh", b"ijklmnop"]).astype("<u4").tobytes() == b"abcdefghijklmnop"
+    assert word_table([b"abcdefgh", b"ijklmnop"]).astype("<u4").tobytes() == b"abcdefghijklmnop"
     assert b"".join(word.to_bytes(4, "little") for word in constant(b"abcdefgh")) == b"abcdefgh"

@@ -1,7 +1,4 @@
-"""Perfetto's own trace processor reads our protobuf traces to the nanosecond, depth and arrow.
-
-Needs node, as test_perfetto.py does.
-"""
+"""Perfetto's own trace processor reads our protobuf traces to the nanosecond, depth and arrow."""
 
 from collections import Counter
 from pathlib import Path
@@ -14,18 +11,15 @@ from hypothesis import given, settings
 
 import profscope.profiles
 from instrument_passes.manifest import Manifest
-from profscope.decoding.areas import headers
+from profscope.decoding.areas import read_buffer
 from profscope.decoding.assemble import assemble
 from profscope.decoding.raw import RawLaunch
 from profscope.profiles import Profile
-from profscope.traces.document import row_devices
+from profscope.traces.perfetto import packets
 from profscope.traces.perfetto.protobuf import field
-from profscope.traces.saving import packets
-from profscope.traces.tracks import assign_tracks
-from tests.support.processor import Processor, unavailable
+from profscope.traces.tracks import assign_tracks, row_devices
+from tests.support.processor import Processor
 from tests.support.profiles import payloads, profile_metadata, profiles, regular_profile
-
-pytestmark = pytest.mark.skipif(unavailable() is not None, reason=str(unavailable()))
 
 ARGS = ("debug.iter", "source.line_number", "source.file_name", "source.function_name")
 SLICES = f"""
@@ -135,8 +129,8 @@ def test_what_a_gpu_wrote(tmp_path: Path, processor: Processor) -> None:
         with np.load(path) as arrays:
             manifest = Manifest.from_json(arrays["manifest"].tobytes().decode())
             buffer = arrays["buffer"]
-        launches.append(RawLaunch(index, manifest, 0, 0, len(headers(buffer, manifest)), buffer))
-    profile = assemble(launches, {"backend": "gpu"})
+        launches.append(RawLaunch(index, manifest, 0, 0, len(read_buffer(buffer, manifest).ctas), buffer))
+    profile = Profile.of(assemble(launches, {"backend": "gpu"}))
     assert (profile.df["wait"] >= 0).any()
     assert_read_exactly(processor, tmp_path / "trace.pftrace.gz", profile)
 

@@ -5,9 +5,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from profscope.profiles import Profile
-from profscope.traces.document import row_devices
 from profscope.traces.perfetto.slices import draw, nested_depth
-from profscope.traces.tracks import assign_tracks, nesting_lanes
+from profscope.traces.tracks import assign_tracks, nesting_lanes, row_devices
 from tests.support.profiles import profiles
 
 

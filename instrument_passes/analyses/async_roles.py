@@ -1,0 +1,218 @@
+"""Which ops start asynchronous work and which wait for it, as far as a kernel's text tells.
+
+Ops that belong together share a channel: the queue of cp.async groups, of TMA stores, of wgmma groups; or one
+array of mbarriers, followed from each use through loops, branches and partitions to its allocation. On a
+channel work is completed in the order it is started, so which wait ends which copy follows from counting
+what ran, even where the pipeliner has put them iterations apart: see `profscope.decoding.in_flight`.
+"""
+
+from __future__ import annotations
+
+import math
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Final
+
+from instrument_passes.analyses.initial import initial_value
+from instrument_passes.ir import Block, Op, Region, Value, for_op
+
+__all__ = ["PARTS", "Role", "roles"]
+
+# issue: starts work that is a group of its own. member: starts work of a group that an open before it, or a
+# close behind it, makes. wait: returns when all groups but the `pending` youngest are done. phase: returns
+# when one more group is done, as waits on an mbarrier do, after the first `pending`, which find free buffers.
+PARTS: Final = ("issue", "member", "open", "close", "wait", "phase")
+
+_BARRIER: Final = re.compile(r"!ttg\.memdesc<(?:\d+x)*i64\b")
+_QUEUES: Final[Mapping[str, tuple[str, str]]] = {
+    "ttg.async_copy_global_to_local": ("cp.async", "member"),
+    "amdg.buffer_load_to_local": ("cp.async", "member"),
+    "ttg.async_commit_group": ("cp.async", "close"),
+    "ttg.async_wait": ("cp.async", "wait"),
+    "ttng.async_tma_copy_local_to_global": ("tma store", "issue"),
+    "ttng.async_tma_scatter": ("tma store", "issue"),
+    "ttng.async_tma_reduce": ("tma store", "issue"),
+    "ttng.async_tma_store_wait": ("tma store", "wait"),
+    "ttng.warp_group_dot": ("wgmma", "issue"),
+    "ttng.warp_group_dot_wait": ("wgmma", "wait"),
+}
+_ON_BARRIERS: Final[Mapping[str, str]] = {
+    "ttng.barrier_expect": "open",
+    "ttng.async_tma_copy_global_to_local": "member",
+    "ttng.async_tma_gather": "member",
+    "ttng.tc_gen5_mma": "issue",
+    "ttng.tc_gen5_mma_scaled": "issue",
+    "ttng.tmem_copy": "issue",
+    "ttng.tc_gen5_commit": "issue",
+    "ttng.wait_barrier": "phase",
+}
+# These may do without a barrier of their own: the next commit ties them, and all before them, to its barrier.
+_COMMITTED: Final = frozenset({"ttng.tc_gen5_mma", "ttng.tc_gen5_mma_scaled", "ttng.tmem_copy"})
+_COMMIT: Final = "ttng.tc_gen5_commit"
+_LOOPS: Final = frozenset({"scf.for", "scf.while"})
+
+
+@dataclass(frozen=True, slots=True)
+class Role:
+    """What an op is on its channel; part: one of PARTS.
+
+    pending: groups that a wait leaves under way; of a phase, how many of the first waits wait for nothing.
+    """
+
+    part: str
+    channel: int
+    pending: int = 0
+
+
+def roles(kernel: Op) -> dict[Op, Role]:
+    """The role of every op of a kernel, and of the functions it calls, that has one.
+
+    Channels are numbered as they appear.
+    """
+    parts: dict[Op, tuple[str, object, int]] = {}
+    closing: set[Op] = set()  # commits behind work that has no barrier of its own
+    for op in kernel.module.walk():
+        if op.name in _QUEUES and not (
+            op.name == "ttng.warp_group_dot" and op.attributes.get("isAsync") != "true"
+        ):
+            queue, part = _QUEUES[op.name]
+            parts[op] = part, queue, _pending(op)
+        elif op.name in _ON_BARRIERS:
+            root = _barrier(op)
+            commit = None
+            if op.name in _COMMITTED and not any(map(_BARRIER.match, op.operand_types)):
+                commit = _next_commit(op)
+                root = None if commit is None else _barrier(commit)
+            if root is None:
+                continue
+            if commit is not None:
+                closing.add(commit)
+            part = "member" if commit else "close" if op in closing else _ON_BARRIERS[op.name]
+            parts[op] = part, root, 0
+    _count_free_waits(parts)
+    # Where nothing is started, as on the barriers by which consumers free buffers, there is nothing to pair.
+    started = {channel for part, channel, _ in parts.values() if part in ("issue", "member")}
+    number: dict[object, int] = {}
+    result = {}
+    for op, (part, channel, pending) in parts.items():
+        if channel in started:
+            result[op] = Role(part, number.setdefault(channel, len(number)), pending)
+    return result
+
+
+def _next_commit(op: Op) -> Op | None:
+    """The commit that follows in every run, and next; None if there is none, or which it is may change."""
+    while op.parent is not None:
+        at = op.parent.ops.index(op)
+        for following in op.parent.ops[at + 1 :]:
+            if following.name == _COMMIT:
+                return following
+            if any(inner.name == _COMMIT for inner in following.walk()):
+                return None
+        around = op.parent_op
+        if around is None or op.parent.parent is None or op.parent.parent.isolated:
+            return None
+        if around.name in _LOOPS and any(inner.name == _COMMIT for inner in around.walk()):
+            return None  # that of the next iteration, or one behind the loop
+        op = around
+    return None
+
+
+def _count_free_waits(parts: dict[Op, tuple[str, object, int]]) -> None:
+    """Set how many of the first waits on each channel wait for nothing; drop channels that do not tell.
+
+    A new barrier is in its phase 0: a wait for the end of phase 0 waits for work, one for that of phase 1
+    does not, once for each barrier of the array. Producers begin so, as all buffers are free.
+    """
+    first: dict[object, dict[Region | None, Op]] = {}
+    for op, (part, channel, _) in parts.items():
+        if part == "phase":
+            first.setdefault(channel, {}).setdefault(_isolated(op), op)
+    free: dict[object, int | None] = {}
+    for channel, waits in first.items():
+        assert isinstance(channel, Op)
+        phases = {_phase(wait) for wait in waits.values()}
+        depth = _barriers(channel)
+        if phases == {0}:
+            free[channel] = 0
+        elif phases == {1} and depth and not _in_loop(channel):
+            free[channel] = depth
+        else:
+            free[channel] = None
+    for op, (part, channel, _) in tuple(parts.items()):
+        count = free.get(channel, 0)
+        if count is None:
+            del parts[op]
+        elif part == "phase":
+            parts[op] = part, channel, count
+
+
+def _phase(wait: Op) -> int | None:
+    """The phase whose end a wait waits for when it first runs."""
+    value = initial_value(wait.resolve(wait.operands[1]))
+    return None if value is None else value & 1
+
+
+def _isolated(op: Op) -> Region | None:
+    """The function body or partition that the op is in."""
+    region = op.parent.parent if op.parent is not None else None
+    while region is not None and not region.isolated:
+        region = region.parent.parent.parent if region.parent and region.parent.parent else None
+    return region
+
+
+def _barriers(allocation: Op) -> int:
+    """How many barriers an allocation has, 0 if its type does not tell."""
+    match = re.match(r"!ttg\.memdesc<((?:\d+x)*)i64\b", allocation.results[0].type)
+    return math.prod(int(size) for size in match[1].split("x") if size) if match else 0
+
+
+def _in_loop(op: Op | None) -> bool:
+    while op is not None and op.name not in _LOOPS:
+        op = op.parent_op
+    return op is not None
+
+
+def _pending(op: Op) -> int:
+    text = op.attributes.get("num") or op.attributes.get("pendings") or "0"
+    return int(text.split(":")[0])
+
+
+def _barrier(op: Op) -> Op | None:
+    """The allocation of the barriers that an op uses; None if it uses none or it cannot be followed."""
+    for name, kind in zip(op.operands, op.operand_types, strict=True):
+        if _BARRIER.match(kind):
+            return _allocation(op.resolve(name), 0)
+    return None
+
+
+def _allocation(value: Value | None, depth: int) -> Op | None:
+    if value is None or depth > 50:
+        return None
+    source = _source(value)
+    if isinstance(source, Op):
+        return source if source.name == "ttg.local_alloc" else None
+    return _allocation(source, depth + 1)
+
+
+def _source(value: Value) -> Value | Op | None:
+    """Where a value comes from: one step up; for what a loop carries, what it starts with."""
+    owner = value.owner
+    if isinstance(owner, Block):
+        around = owner.parent_op
+        if around is None:
+            return None
+        if around.name == "scf.for" and value.index > 0:
+            return around.resolve(for_op.read(around).iter_args[value.index - 1][1])
+        if around.name == "ttg.warp_specialize":
+            return around.resolve(around.operands[value.index])
+        return None
+    if owner.name == "scf.for":
+        return owner.resolve(for_op.read(owner).iter_args[value.index][1])
+    if owner.name == "scf.if":
+        end = owner.regions[0].entry.terminator
+        return None if end is None else end.resolve(end.operands[value.index])
+    if owner.name.startswith("ttg.memdesc_"):
+        return owner.resolve(owner.operands[0])
+    return owner

@@ -1,0 +1,133 @@
+"""Where an op stands in the source, in the words of whoever wrote the kernel.
+
+`tl.sum` and the like are functions of Triton's own package that are inlined, so the innermost line of an op
+may be one that the user has never seen. The lines of all calls around it are in the op's location.
+"""
+
+from __future__ import annotations
+
+import re
+from bisect import bisect_right
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Final, NamedTuple
+
+from instrument_passes.functions import Function, function_name
+from instrument_passes.ir import Location, Op
+
+__all__ = ["Place", "Places", "is_library", "variable_of"]
+
+# Files of Triton 3.6 to 3.9 that have functions for kernels to call.
+_LIBRARY: Final = re.compile(
+    r"(?:.*/)?triton/(?:"
+    r"language/(?:__init__|core|math|random|semantic|standard|target_info)\.py"
+    r"|language/extra/.+\.py"
+    r"|experimental/(?:gluon/language|gsan)/.+\.py"
+    r"|profiler/language\.py"
+    r"|tools/(?:ragged_tma|triton_to_gluon_translat(?:er|or)/\w+)\.py"
+    r")",
+    re.DOTALL,
+)
+
+
+def is_library(file: str) -> bool:
+    """Whether a file is of Triton's own package, and so its lines say little to users."""
+    return _LIBRARY.fullmatch(file.replace("\\", "/")) is not None
+
+
+def variable_of(location: Location) -> str:
+    """The variable that a value gets in the source: the outermost where functions are inlined, "" if none."""
+    names = (*(caller.name for caller in reversed(location.callers)), location.name)
+    return next((name for name in names if name), "")
+
+
+class _Step(NamedTuple):
+    """A line of the call path, and the function it is in, "" if that is not known."""
+
+    file: str
+    line: int
+    function: str
+
+    def __str__(self) -> str:
+        base = re.split(r"[\\/]", self.file)[-1]
+        return f"{self.function} {base}:{self.line}".strip()
+
+
+@dataclass(frozen=True, slots=True)
+class Place:
+    """file, line: the innermost line outside of Triton's package; "" and 0 where it is not known.
+
+    call_path: the functions and lines that lead to the op, outermost first, such as
+    "layer_norm kernels.py:51 > sum standard.py:293"; "" where no function was called.
+    """
+
+    file: str = ""
+    line: int = 0
+    call_path: str = ""
+
+
+class Places:
+    """functions: see `PassContext`. calls: by call, the function that only this call calls."""
+
+    def __init__(self, functions: Sequence[Function] = (), calls: Mapping[Op, Op] | None = None) -> None:
+        self._files: dict[str, list[Function]] = {}
+        for function in sorted(functions, key=lambda function: function.line):
+            self._files.setdefault(function.file, []).append(function)
+        self._caller = {callee: call for call, callee in (calls or {}).items()}
+
+    def of(self, op: Op) -> Place:
+        """Raises IRError if the op's location cannot be read."""
+        path = self._path(op)
+        if not path:
+            return Place()
+        shown = next((step for step in reversed(path) if not is_library(step.file)), path[-1])
+        return Place(shown.file, shown.line, " > ".join(map(str, path)) if len(path) > 1 else "")
+
+    def line_label(self, op: Op) -> str:
+        """Such as " L12", for names; "" where the line is not known."""
+        line = self.of(op).line
+        return f" L{line}" if line else ""
+
+    def _path(self, op: Op) -> list[_Step]:
+        """The lines that lead to an op, outermost first."""
+        function = _function_of(op)
+        call = None if function is None else self._caller.get(function)
+        path = [] if call is None else self._path(call)
+        location = op.loc
+        lines = [(caller.file, caller.line) for caller in reversed(location.callers)]
+        lines.append((location.file, location.line))
+        for depth, (file, line) in enumerate(lines):
+            known = self._function_at(file, line)
+            if line and _is_believed(known, line):
+                name = "" if known is None else known.name
+                if depth == 0 and (known is None or known.bodies is not None):
+                    name = _name(function)
+                path.append(_Step(file, line, name))
+        return path
+
+    def _function_at(self, file: str, line: int) -> Function | None:
+        """The last function that begins at or before the line."""
+        functions = self._files.get(file, [])
+        at = bisect_right(functions, line, key=lambda function: function.line)
+        return functions[at - 1] if at else None
+
+
+def _is_believed(function: Function | None, line: int) -> bool:
+    if function is None or function.bodies is None:
+        return True
+    return any(first <= line <= last for first, last in function.bodies)
+
+
+def _function_of(op: Op) -> Op | None:
+    around: Op | None = op
+    while around is not None and around.name != "tt.func":
+        around = around.parent_op
+    return around
+
+
+def _name(function: Op | None) -> str:
+    """A function's name in the source; a kernel's symbol is its name."""
+    if function is None or function.symbol is None:
+        return ""
+    private = " private " in function.first_line
+    return function_name(function.symbol) if private else function.symbol

@@ -1,0 +1,80 @@
+"""Where records may go: the blocks that warps execute one op after another.
+
+Bodies of reductions, scans and inline-assembly helpers are per element, and the condition part of a while
+loop runs once more than its body, so records stay out of them. Bodies of noinline functions may hold records
+where what calls them may.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Final
+
+from instrument_passes.errors import PassError
+from instrument_passes.ir import Block, Module, Op, Region
+
+__all__ = [
+    "LOOPS",
+    "callee_of",
+    "kernel_of",
+    "loop_body",
+    "recordable_blocks",
+    "recordable_regions",
+]
+
+LOOPS: Final = frozenset({"scf.for", "scf.while"})
+_TRANSPARENT: Final = frozenset({"scf.for", "scf.while", "scf.if", "ttg.warp_specialize", "tt.func"})
+
+
+def kernel_of(module: Module) -> Op:
+    """The module's kernel: its one public function. Raises PassError when there is none or several."""
+    public = [f for f in module.functions if " private " not in f.first_line]
+    if len(public) != 1:
+        names = ", ".join(str(f.symbol) for f in public) or "none"
+        raise PassError(
+            f"expected one public tt.func (the kernel), found {names}", module.filename, module.op.line
+        )
+    return public[0]
+
+
+def recordable_regions(op: Op) -> list[Region]:
+    """The regions of `op` whose ops run in order, once per execution or iteration of `op`."""
+    if op.name not in _TRANSPARENT:
+        return []
+    return op.regions[1:] if op.name == "scf.while" else op.regions
+
+
+def recordable_blocks(op: Op, *, into_calls: bool = True, into_partitions: bool = True) -> Iterator[Block]:
+    """All blocks below `op` that may hold records, in program order.
+
+    Those of a noinline function come where it is first called, once; not at all without `into_calls`. Without
+    `into_partitions` those are left out that run on other warps than `op`.
+    """
+    yield from _blocks(op, set() if into_calls else None, into_partitions)
+
+
+def _blocks(op: Op, entered: set[Op] | None, into_partitions: bool) -> Iterator[Block]:
+    """entered: functions that were visited, to which are added those visited here; None: enter none."""
+    regions = recordable_regions(op)
+    if op.name == "ttg.warp_specialize" and not into_partitions:
+        regions = regions[:1]
+    for region in regions:
+        for block in tuple(region.blocks):
+            yield block
+            for inner in tuple(block.ops):
+                callee = callee_of(inner) if inner.name == "tt.call" and entered is not None else None
+                if callee is None:
+                    yield from _blocks(inner, entered, into_partitions)
+                elif entered is not None and callee not in entered:
+                    entered.add(callee)
+                    yield from _blocks(callee, entered, into_partitions)
+
+
+def callee_of(call: Op) -> Op | None:
+    """The function that a tt.call calls; None if the module has no body of it."""
+    return next((f for f in call.module.functions if f.symbol == call.symbol and f.regions), None)
+
+
+def loop_body(op: Op) -> Block:
+    """The block that runs once per iteration of a loop."""
+    return recordable_regions(op)[0].entry

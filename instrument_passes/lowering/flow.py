@@ -1,0 +1,249 @@
+"""Walks a warp program in the order it runs, and carries values along its control flow as SSA values.
+
+A value is an i32 that has a key and, at every point, a name. Where something below a loop, branch, call or
+block changes it, it becomes a value that the loop carries, a result of the branch, an argument of the block,
+and so on. What is done with records on the way is a `Lowering`'s affair.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Generic, Protocol, TypeVar
+
+from instrument_passes.analyses.walk import LOOPS, loop_body
+from instrument_passes.dialect import PAYLOAD, is_record
+from instrument_passes.ir import Block, Op, Region, blocks, func, if_op, warp_specialize
+from instrument_passes.lowering.loops import carry, hand_on
+from instrument_passes.lowering.plan import Plan
+
+__all__ = ["ControlFlow", "Lowering", "State", "in_loop"]
+
+
+@dataclass
+class State:
+    """What flows along the control flow.
+
+    values: names of the values by key. open: ids of the spans that are open, outermost first. returned: by
+    tt.return or ttg.warp_return that was reached, the values there.
+    """
+
+    values: dict[int, str]
+    open: list[int]
+    returned: dict[Op, dict[int, str]] = field(default_factory=dict)
+
+
+S = TypeVar("S", bound=State)
+
+
+class Lowering(Protocol[S]):
+    """What is done on the way. `state` is that of the point that the walk is at, to be changed in place."""
+
+    def enter_block(self, state: S) -> S:
+        """The state at the start of a block that a branch, where the state is `state`, leads to."""
+
+    def records(self, run: list[Op], state: S) -> None:
+        """Records that stand next to each other."""
+
+    def payload(self, op: Op, state: S) -> None:
+        """A payload."""
+
+    def settle(self, state: S, end: Op) -> None:
+        """Control leaves a block or default region by `end`, where nothing but values can be handed on."""
+
+    def leave(self, end: Op, state: S) -> None:
+        """The warp program, or a function that it calls, returns."""
+
+    def before_loop(self, loop: Op) -> None:
+        """Any loop, with records or without."""
+
+    def keys(self, loops: Sequence[Op]) -> list[int]:
+        """Keys of the values that these loops with records change."""
+
+    def enter_loop(self, loop: Op, state: S) -> S:
+        """The state at the start of an iteration of a loop with records, but for the carried values."""
+
+    def end_iteration(self, loop: Op, inner: S, end: Op) -> None:
+        """The end of its body."""
+
+    def leave_loop(self, loop: Op, inside: Mapping[int, str], inner: S, state: S) -> None:
+        """Behind it; inside: the names that the carried values have at the start of an iteration."""
+
+    def enter_branch(self, state: S) -> S:
+        """The state at the start of a region of an scf.if."""
+
+    def merge(self, sides: Sequence[S], state: S) -> list[tuple[str, str]]:
+        """What more than values the regions of an scf.if yield: i32 of the first and of the second."""
+
+    def merged(self, results: Sequence[str], sides: Sequence[S], state: S) -> None:
+        """The results that became of them."""
+
+    def enter_default(self, state: S) -> S:
+        """The state at the start of the default region of a ttg.warp_specialize, which runs in place."""
+
+    def enter_call(self, state: S) -> S:
+        """The state at the start of a function that is called, but for the carried values."""
+
+    def handed_to_call(self, keys: Sequence[int], state: S) -> dict[str, str]:
+        """Names, with their types, that a function needs besides values; it knows them by the same names."""
+
+    def begin_callee(self, callee: Op) -> None:
+        """Put what each function needs of its own at its start."""
+
+
+class ControlFlow(Generic[S]):
+    """Walks with one lowering over what one plan is of."""
+
+    def __init__(self, plan: Plan, lowering: Lowering[S]) -> None:
+        self._plan = plan
+        self._lowering = lowering
+
+    def function(self, region: Region, entry: S) -> None:
+        """The blocks of a function or partition body; early returns make several, joined or not."""
+        arrivals: dict[str | None, dict[Op, S]] = {}
+        for block in _in_order(region):
+            state = entry if block is region.entry else self._join(block, arrivals[block.label])
+            self._block(block, state)
+            terminator = block.terminator
+            if terminator is None:
+                raise block.ops[-1].error("a block of the kernel has no terminator")
+            self._lowering.settle(state, terminator)
+            if terminator.name in ("tt.return", "ttg.warp_return"):
+                state.returned[terminator] = state.values
+                self._lowering.leave(terminator, state)
+            for target, _ in terminator.successors:
+                arrivals.setdefault(target, {})[terminator] = state
+
+    def _join(self, block: Block, arrivals: Mapping[Op, S]) -> S:
+        """The state at the start of a block: values in which paths differ become its arguments."""
+        first, *others = arrivals.values()
+        state = self._lowering.enter_block(first)
+        if any(other.open != state.open for other in others):
+            raise next(iter(arrivals)).error("joins paths between whose ends different spans are open")
+        for key in _changed(first, others):
+            values = {branch: arrival.values[key] for branch, arrival in arrivals.items()}
+            state.values[key] = blocks.add_argument(block, "i32", values.__getitem__)
+        return state
+
+    def _block(self, block: Block, state: S) -> None:
+        run: list[Op] = []
+        for op in tuple(block.ops):
+            if is_record(op):
+                run.append(op)
+                continue
+            if run:
+                self._lowering.records(run, state)
+                run = []
+            if op.name in LOOPS:
+                self._loop(op, state)
+            elif op.name == "scf.if":
+                self._branch(op, state)
+            elif op.name == "ttg.warp_specialize":
+                self._default_region(op, state)
+            elif op in self._plan.calls:
+                self._call(op, state)
+            elif op.name == PAYLOAD:
+                self._lowering.payload(op, state)
+        if run:
+            self._lowering.records(run, state)
+
+    def _loop(self, op: Op, state: S) -> None:
+        self._lowering.before_loop(op)
+        if op not in self._plan.loops:
+            return
+        keys = self._lowering.keys(self._plan.below(op))
+        names = carry(op, [state.values[key] for key in keys])
+        inside = dict(zip(keys, names.inside, strict=True))
+        inner = self._lowering.enter_loop(op, state)
+        inner.values.update(inside)
+        self._block(loop_body(op), inner)
+        self._lowering.end_iteration(op, inner, names.end)
+        hand_on(op, [inner.values[key] for key in keys])
+        state.values.update(zip(keys, names.behind, strict=True))
+        self._lowering.leave_loop(op, inside, inner, state)
+
+    def _branch(self, op: Op, state: S) -> None:
+        """scf.if: what changes in its regions leaves it as results."""
+        sides = []
+        for region in op.regions:
+            inner = self._lowering.enter_branch(state)
+            self._block(region.entry, inner)
+            sides.append(inner)
+        keys = _changed(state, sides)
+        pairs = self._lowering.merge(sides, state)
+        if not pairs and not keys:
+            return
+        first, second = (*sides, state)[:2]
+        results = if_op.add_results(
+            op,
+            ["i32"] * (len(pairs) + len(keys)),
+            [one for one, _ in pairs] + [first.values[key] for key in keys],
+            [other for _, other in pairs] + [second.values[key] for key in keys],
+        )
+        self._lowering.merged(results[: len(pairs)], sides, state)
+        state.values.update(zip(keys, results[len(pairs) :], strict=True))
+
+    def _default_region(self, op: Op, state: S) -> None:
+        """The default region of ttg.warp_specialize runs in place; of it only values leave."""
+        block = op.regions[0].entry
+        inner = self._lowering.enter_default(state)
+        self._block(block, inner)
+        terminator = block.terminator
+        if terminator is None:
+            raise op.error("the default region has no terminator")
+        self._lowering.settle(inner, terminator)
+        keys = _changed(state, [inner])
+        if keys and in_loop(op):  # else nobody counts on
+            names = warp_specialize.add_results(op, ["i32"] * len(keys), [inner.values[key] for key in keys])
+            state.values.update(zip(keys, names, strict=True))
+
+    def _call(self, op: Op, state: S) -> None:
+        """A noinline function that only this call calls: its code is as if it stood here."""
+        callee = self._plan.calls[op]
+        keys = self._lowering.keys(self._plan.below(op))
+        handed = self._lowering.handed_to_call(keys, state)
+        inside = {key: op.module.fresh("ps_count") for key in keys}
+        func.add_arguments(
+            callee,
+            [*handed.items(), *((name, "i32") for name in inside.values())],
+            {op: [*handed, *(state.values[key] for key in keys)]},
+        )
+        inner = self._lowering.enter_call(state)
+        inner.values.update(inside)
+        self.function(callee.regions[0], inner)
+        self._lowering.begin_callee(callee)
+        values = {end: [there[key] for key in keys] for end, there in inner.returned.items()}
+        (results,) = func.add_results(callee, ["i32"] * len(keys), values, [op])
+        state.values.update(zip(keys, results, strict=True))
+
+
+def _changed(before: State, after: Sequence[State]) -> list[int]:
+    """Keys of the values that have another name in any of the states."""
+    return [key for key, name in before.values.items() if any(s.values[key] != name for s in after)]
+
+
+def _in_order(region: Region) -> list[Block]:
+    """The blocks that can be reached, each behind all that lead to it."""
+    labelled = {block.label: block for block in region.blocks[1:]}
+    order: list[Block] = []
+    under_way: list[Block] = []
+
+    def visit(block: Block) -> None:
+        under_way.append(block)
+        for label, _ in block.terminator.successors if block.terminator is not None else ():
+            following = labelled.get(label, region.entry)
+            if following in under_way:
+                raise block.ops[-1].error("branches back; loops of branches are not supported")
+            if following not in order:
+                visit(following)
+        order.append(under_way.pop())
+
+    visit(region.entry)
+    return order[::-1]
+
+
+def in_loop(op: Op | None) -> bool:
+    """Whether an op is a loop or in one."""
+    while op is not None and op.name not in LOOPS:
+        op = op.parent_op
+    return op is not None

@@ -1,0 +1,62 @@
+"""Which loops of a warp program hold records, and how they nest; found before anything is lowered."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+
+from instrument_passes.analyses.walk import LOOPS, recordable_blocks
+from instrument_passes.dialect import is_record
+from instrument_passes.ir import Block, Op, Region
+
+__all__ = ["Plan"]
+
+
+class Plan:
+    """Of a region that is the body of the kernel or of a warp-specialised partition.
+
+    calls: by call, the function that only this call calls, which counts as if it stood there. loops: those
+    that hold records, in program order, each with the innermost one of them around it; None where there is
+    none.
+    """
+
+    def __init__(self, region: Region, calls: Mapping[Op, Op]) -> None:
+        self.calls = calls
+        self.loops: dict[Op, Op | None] = {}
+        for block in region.blocks:
+            self._add(block, None)
+
+    def below(self, op: Op) -> list[Op]:
+        """The loops with records at and below an op."""
+        return [inner for inner in self._walk(op) if inner in self.loops]
+
+    def _add(self, block: Block, around: Op | None) -> None:
+        loops = [op for top in block.ops for op in self._outermost_loops(top)]
+        for loop in loops:
+            mine = list(recordable_blocks(loop, into_partitions=False))
+            if not any(is_record(op) for inner in mine for op in inner.ops):
+                continue
+            self.loops[loop] = around
+            for inner in mine:
+                if inner.parent_op is loop:
+                    self._add(inner, loop)
+
+    def _outermost_loops(self, op: Op) -> list[Op]:
+        """Loops at or below `op` that are in no other loop below it; partitions are other warps' affair."""
+        if op.name in LOOPS:
+            return [op]
+        if op.name == "ttg.warp_specialize":
+            inside = [op.regions[0].entry]
+        elif op.name == "scf.if":
+            inside = [region.entry for region in op.regions]
+        elif op in self.calls:
+            inside = self.calls[op].regions[0].blocks
+        else:
+            return []
+        return [loop for block in inside for inner in block.ops for loop in self._outermost_loops(inner)]
+
+    def _walk(self, op: Op) -> Iterator[Op]:
+        """The op and all below it, in the functions it calls too."""
+        for inner in op.walk():
+            yield inner
+            if inner in self.calls:
+                yield from self._walk(self.calls[inner])

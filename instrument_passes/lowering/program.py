@@ -1,0 +1,33 @@
+"""What is the same for all warp programs of a kernel while its records are lowered."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+from instrument_passes.analyses.places import Places
+from instrument_passes.ir import Module, Op
+from instrument_passes.lowering.builder import Placeholders
+from instrument_passes.selection import Selection
+from instrument_passes.targets import Target
+
+__all__ = ["Program"]
+
+
+@dataclass(frozen=True)
+class Program:
+    """calls: by call, the function that only this call calls. places: with these calls. marked: warps say
+    which section they run. wide: see `find_area`. static_records: a loop whose trip count is static and whose
+    records per warp are at most this many gets room for all of them.
+    """
+
+    module: Module
+    kernel: Op
+    target: Target
+    holes: Placeholders
+    selection: Selection
+    calls: Mapping[Op, Op]
+    places: Places
+    marked: bool
+    wide: bool
+    static_records: int

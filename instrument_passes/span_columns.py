@@ -1,0 +1,36 @@
+"""The columns of the table of spans, with their pandas dtypes, in order.
+
+They are declared below profscope, which makes the table, because no payload may have the name of one.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Final
+
+__all__ = ["RESERVED", "SPAN_COLUMNS", "STAGE_COLUMNS"]
+
+SPAN_COLUMNS: Final[Mapping[str, str]] = {
+    "kernel": "category",
+    "launch": "int32",
+    "cta": "int32",
+    "sm": "int32",
+    "warp": "int32",
+    "scope": "category",
+    "kind": "category",
+    "file": "category",
+    "line": "int32",
+    "iteration": "int32",
+    "depth": "int32",
+    "parent": "int64",
+    "wait": "int64",
+    "start_cycle": "int64",
+    "duration_cycles": "int64",
+    "start_ns": "int64",
+    "duration_ns": "int64",
+}
+# Of tables with ops of pipelined loops, among the columns of payloads: see `analyses/loop_stages.py`.
+STAGE_COLUMNS: Final[Mapping[str, str]] = {"stage": "category", "for_iteration": "Int32"}
+
+# What no payload may be called.
+RESERVED: Final = frozenset((*SPAN_COLUMNS, *STAGE_COLUMNS))

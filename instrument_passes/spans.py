@@ -1,0 +1,81 @@
+"""Spans around ops, with all that the analyses know of an op filled in: what most passes need to record.
+
+spans = Spans(module, context)
+span = spans.around(op)                      # named after the op, with its bytes, flops, ...
+op.insert_before(payload(span, "step", "%k", "i32"))
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from instrument_passes.analyses.async_roles import roles
+from instrument_passes.analyses.loop_stages import stages
+from instrument_passes.analyses.metrics import bytes_of, flops_of
+from instrument_passes.analyses.names import op_name
+from instrument_passes.analyses.places import Places
+from instrument_passes.analyses.predicates import predicate_of
+from instrument_passes.analyses.walk import kernel_of
+from instrument_passes.context import PassContext
+from instrument_passes.dialect import SpanIds, begin, end
+from instrument_passes.ir import Module, Op, Value
+
+__all__ = ["Spans"]
+
+
+class Spans:
+    """Puts spans around ops of one module. Make it before the pass inserts anything."""
+
+    def __init__(self, module: Module, context: PassContext) -> None:
+        self._ids = SpanIds.of(module)
+        self._roles = roles(kernel_of(module))
+        self._stages = stages(kernel_of(module))
+        self._places = Places(context.functions)
+
+    def new_id(self) -> int:
+        """For a span that the pass itself writes, with `dialect.begin` and `dialect.end`."""
+        return self._ids.new()
+
+    def around(self, op: Op, name: str = "") -> int:
+        """Put a span around an op, called `name` or else after the op; returns its id.
+
+        The span has the op's bytes and flops, its predicate (there is no span where that is false), its role
+        in asynchronous work and its stage of a pipelined loop. What is inserted before the op afterwards,
+        such as a payload, stands in the span.
+        """
+        span = self.new_id()
+        op.insert_before(
+            begin(
+                span, "op", name or op_name(op, self._places), op.name, predicate_of(op), **self._known_of(op)
+            )
+        )
+        op.insert_after(end(span))
+        return span
+
+    def until_arrival(self, op: Op, value: Value, name: str = "") -> int:
+        """Put a span around an op that lasts until the data of `value`, a result of it, has arrived.
+
+        The warp waits for it there, so the span is neither of asynchronous work nor of a stage. The target
+        must know how: see `Target.waitable`.
+        """
+        span = self.new_id()
+        op.insert_before(
+            begin(span, "op", name or f"{op_name(op, self._places)} latency", op.name, **_work(op))
+        )
+        op.insert_after(end(span, value.name, value.type))
+        return span
+
+    def _known_of(self, op: Op) -> dict[str, Any]:
+        known: dict[str, Any] = _work(op)
+        role, stage = self._roles.get(op), self._stages.get(op)
+        if role is not None:
+            known |= {"part": role.part, "channel": role.channel, "pending": role.pending}
+        if stage is not None:
+            known |= {
+                "stage": stage.part, "loop": stage.loop, "ahead": stage.ahead, "peeled": stage.peeled
+            }  # fmt: skip
+        return known
+
+
+def _work(op: Op) -> dict[str, Any]:
+    return {"bytes": bytes_of(op), "flops": flops_of(op)}

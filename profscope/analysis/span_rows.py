@@ -1,0 +1,122 @@
+"""What several analyses ask of a span table: which site a row is of, its own time, what it stands for."""
+
+from typing import Any
+
+import numpy as np
+import pandas as pd
+from numpy.typing import NDArray
+
+from profscope.schema import Tables
+
+__all__ = [
+    "GROUP_COLUMNS",
+    "SITE_COLUMNS",
+    "Floats",
+    "Ints",
+    "grid_scales",
+    "launch_groups",
+    "not_samples",
+    "row_scales",
+    "self_times",
+    "sites",
+]
+
+SITE_COLUMNS = ("kernel", "scope", "kind", "file", "line")
+GROUP_COLUMNS = ("kernel", "variant", "trial")
+"""Launches that are alike in these are summed up together."""
+
+Ints = NDArray[np.int64]
+Floats = NDArray[np.float64]
+
+
+def sites(df: pd.DataFrame) -> tuple[Ints, pd.DataFrame]:
+    """Number the distinct (kernel, scope, kind, file, line) of a span table, in order of first appearance.
+
+    Returns one site number per row, int64 of shape (rows,), and the table of sites.
+    """
+    key, size = np.zeros(len(df), np.int64), 1
+    for name in SITE_COLUMNS:
+        codes, count = _codes(df[name])
+        if size * count >= 1 << 62:  # renumbered, the sites seen so far are fewer than the rows
+            key, distinct = pd.factorize(key)
+            size = len(distinct)
+        key, size = key * count + codes, size * count
+    site, first = _numbered(key, size)
+    table = df[list(SITE_COLUMNS)].iloc[first].reset_index(drop=True)
+    return site, table
+
+
+def _numbered(key: Ints, size: int) -> tuple[Ints, Ints]:
+    """Keys below `size` numbered in order of first appearance; and the row where each first appears."""
+    if size > 1 << 22:
+        site, _ = pd.factorize(key)
+        return site.astype(np.int64, copy=False), pd.Series(site).drop_duplicates().index.to_numpy()
+    row_of_key = np.full(size, -1, np.int64)
+    row_of_key[key[::-1]] = np.arange(len(key))[::-1]  # of several the last is kept, which is the first row
+    first = np.sort(row_of_key[row_of_key >= 0])
+    number = np.empty(size, np.int64)
+    number[key[first]] = np.arange(len(first))
+    return number[key], first
+
+
+def _codes(column: "pd.Series[Any]") -> tuple[Ints, int]:
+    """A column's values as numbers from 0, and how many there may be."""
+    if isinstance(column.dtype, pd.CategoricalDtype):
+        return column.cat.codes.to_numpy().astype(np.int64) + 1, len(column.cat.categories) + 1
+    values = column.to_numpy().astype(np.int64)
+    least = int(values.min()) if len(values) else 0
+    return values - least, int(values.max(initial=least)) - least + 1
+
+
+def launch_groups(tables: Tables) -> tuple[Ints, pd.DataFrame]:
+    """Number the distinct GROUP_COLUMNS of the launches.
+
+    Returns the group of each span, int64 of shape (rows,), and the table of groups.
+    """
+    launches = tables.launches
+    key = launches[list(GROUP_COLUMNS)]
+    number = key.groupby(list(GROUP_COLUMNS), sort=False).ngroup().to_numpy(np.int64)
+    of_launch = pd.Series(number, launches["launch"].to_numpy())
+    group = of_launch.reindex(tables.df["launch"].to_numpy()).fillna(0).to_numpy(np.int64)
+    return group, key.drop_duplicates().reset_index(drop=True)
+
+
+def self_times(df: pd.DataFrame, column: str) -> Ints:
+    """A span's own time: its duration less that of its synchronous children, int64 of shape (rows,).
+
+    0 for async spans: what is in flight takes no time of the warp.
+    """
+    duration = df[column].to_numpy()
+    synchronous = (df["kind"] != "async").to_numpy()
+    parent = df["parent"].to_numpy()
+    own = np.where(synchronous, duration, 0)
+    child = np.flatnonzero(synchronous & (parent >= 0))
+    np.subtract.at(own, parent[child], duration[child])
+    return np.where(synchronous, own, 0)
+
+
+def row_scales(tables: Tables) -> Floats | None:
+    """By span: for how many CTAs of its launch's grid each recorded one stands; None if each is for itself.
+
+    float64 of shape (rows,). Where the recorded CTAs do not speak for the grid (see `not_samples`), it is 1.
+    """
+    launches = tables.launches
+    alone = launches["kernel"].isin(not_samples(tables.metadata))
+    scale = pd.Series(np.where(alone, 1.0, grid_scales(launches)), launches["launch"])
+    if not (scale != 1).any():
+        return None
+    return np.asarray(scale.reindex(tables.df["launch"]).fillna(1.0), np.float64)
+
+
+def grid_scales(launches: pd.DataFrame) -> Floats:
+    """By launch: the CTAs of its grid over those recorded, 1 where either is unknown."""
+    grid = launches[["grid_x", "grid_y", "grid_z", "num_ctas"]].astype("float64").prod(axis=1).to_numpy()
+    recorded = launches["ctas"].to_numpy()
+    return np.where(recorded > 0, np.maximum(grid / np.maximum(recorded, 1), 1.0), 1.0)
+
+
+def not_samples(metadata: dict[str, Any]) -> frozenset[str]:
+    """The kernels of a profile whose recorded CTAs do not speak for their grids."""
+    kernels = metadata.get("kernels") or {}
+    recorded = {name: about.get("recorded", {}) for name, about in kernels.items()}
+    return frozenset(name for name, about in recorded.items() if not about.get("sample", True))

@@ -1,0 +1,69 @@
+"""What is known of a binary beside what it records: of which function, configured and built how."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from dataclasses import asdict, dataclass, field
+from functools import cached_property
+from typing import Any
+
+__all__ = ["Build", "SourceText"]
+
+
+@dataclass(frozen=True)
+class SourceText:
+    """A function's text, as it was when the kernel was compiled. file, line: where it begins."""
+
+    name: str
+    file: str
+    line: int
+    text: str
+
+    def described(self) -> dict[str, Any]:
+        """JSON-able; sha256: of the text."""
+        return {**asdict(self), "sha256": hashlib.sha256(self.text.encode(errors="replace")).hexdigest()}
+
+
+@dataclass(frozen=True, eq=False)
+class Build:
+    """One binary of a kernel.
+
+    configuration: JSON-able; what the launch chose: `constexprs`, `signature` and `specialisation` of the
+    arguments, `num_warps`, `num_stages`, `num_ctas`, `maxnreg`. registers: a thread's; spills: in units of
+    the compiler's; shared_bytes: a CTA's; ctas_per_sm: how many fit; each None where nobody says.
+    sources: the texts of the kernel and of the functions it calls.
+    """
+
+    kernel: str
+    configuration: dict[str, Any] = field(default_factory=dict)
+    registers: int | None = None
+    spills: int | None = None
+    shared_bytes: int | None = None
+    ctas_per_sm: int | None = None
+    sources: tuple[SourceText, ...] = ()
+
+    @cached_property
+    def key(self) -> str:
+        """Names kernel and configuration: the same in every session."""
+        text = json.dumps([self.kernel, self.configuration], sort_keys=True)
+        return hashlib.sha256(text.encode()).hexdigest()[:16]
+
+    def resources(self) -> dict[str, int | None]:
+        """What the binary takes."""
+        return {
+            "registers": self.registers,
+            "spills": self.spills,
+            "shared_bytes": self.shared_bytes,
+            "ctas_per_sm": self.ctas_per_sm,
+        }
+
+    def to_json(self) -> dict[str, Any]:
+        """All of it, for `from_json`."""
+        return asdict(self)
+
+    @staticmethod
+    def from_json(document: dict[str, Any]) -> Build:
+        """What `to_json` returned. Raises KeyError or TypeError for anything else."""
+        sources = tuple(SourceText(**source) for source in document["sources"])
+        return Build(**{**document, "sources": sources})

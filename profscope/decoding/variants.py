@@ -1,0 +1,64 @@
+"""A kernel's configurations, numbered: with BLOCK=256 and with BLOCK=1024 it is two programs."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from profscope.decoding.build import Build
+from profscope.decoding.raw import RawLaunch
+
+__all__ = ["about_sources", "about_variants", "number_variants"]
+
+
+def number_variants(launches: Sequence[RawLaunch]) -> list[int]:
+    """For each launch its variant: 0 for the configuration that its kernel was first launched with, and so
+    on. Launches whose configuration is not known share one."""
+    numbers: dict[str, dict[str, int]] = {}  # kernel -> key -> number
+    variants = []
+    for launch in launches:
+        of_kernel = numbers.setdefault(launch.manifest.kernel, {})
+        variants.append(of_kernel.setdefault(_key(launch), len(of_kernel)))
+    return variants
+
+
+def about_variants(
+    launches: Sequence[RawLaunch], variants: Sequence[int], bare: Mapping[str, Any]
+) -> dict[str, list[dict[str, Any]]]:
+    """Entry "variants" of the metadata: by kernel, a list in which each variant stands at its number.
+
+    variant, key (the same in every session; "" where the configuration is not known), what
+    `Build.configuration` has, and `builds`: what each binary takes, "bare" or "instrumented". bare: by key,
+    what bare binaries take.
+    """
+    about: dict[str, list[dict[str, Any]]] = {}
+    builds: dict[tuple[str, int], dict[int, Build]] = {}
+    for launch, variant in zip(launches, variants, strict=True):
+        of_kernel = about.setdefault(launch.manifest.kernel, [])
+        if variant == len(of_kernel):
+            configuration = {} if launch.build is None else launch.build.configuration
+            of_kernel.append({"variant": variant, "key": _key(launch), **configuration, "builds": []})
+        if launch.build is not None:
+            builds.setdefault((launch.manifest.kernel, variant), {})[id(launch.build)] = launch.build
+    for (kernel, variant), of_variant in builds.items():
+        entry = about[kernel][variant]
+        resources: list[dict[str, Any]] = []
+        if entry["key"] in bare:
+            resources.append({"build": "bare", **bare[entry["key"]]})
+        for build in of_variant.values():
+            resource = {"build": "instrumented", **build.resources()}
+            if resource not in resources:
+                resources.append(resource)
+        entry["builds"] = resources
+    return about
+
+
+def about_sources(launches: Sequence[RawLaunch]) -> list[dict[str, Any]]:
+    """Entry "sources" of the metadata: the texts of kernels and of the functions they call (`SourceText`)."""
+    builds = {id(launch.build): launch.build for launch in launches if launch.build is not None}
+    texts = dict.fromkeys(text for build in builds.values() for text in build.sources)
+    return [text.described() for text in texts]
+
+
+def _key(launch: RawLaunch) -> str:
+    return "" if launch.build is None else launch.build.key

@@ -1,0 +1,1 @@
+"""Two kernels profiled: `python -m profscope.demo trace.json`."""

@@ -1,0 +1,40 @@
+"""What is installed of what profscope can use, found out without importing any of it."""
+
+from __future__ import annotations
+
+from importlib.util import find_spec
+from typing import Final
+
+from profscope.errors import SessionError
+
+__all__ = ["EXTRAS", "missing", "require", "version"]
+
+EXTRAS: Final = {
+    "triton": ("triton", "torch"),
+    "dev": ("pytest", "hypothesis", "ruff", "mypy", "viztracer", "liger_kernel"),
+}
+"""The modules of each extra of the distribution (see pyproject.toml)."""
+
+
+def missing(extra: str) -> list[str]:
+    """The modules of an extra that are not installed."""
+    return [name for name in EXTRAS[extra] if find_spec(name) is None]
+
+
+def require(extra: str, what: str) -> None:
+    """Raise SessionError where a module of an extra is not installed: `what` needs it; and how to get it."""
+    modules = missing(extra)
+    if modules:
+        raise SessionError(f"{what} needs {' and '.join(modules)}: pip install 'profscope[{extra}]'")
+
+
+def version(module: str) -> str | None:
+    """A module's version as its distribution has it; "" if that is not known, None if it is not installed."""
+    from importlib import metadata
+
+    if find_spec(module) is None:
+        return None
+    try:
+        return metadata.version(module)
+    except metadata.PackageNotFoundError:
+        return ""

@@ -1,0 +1,84 @@
+"""What a running session consists of, built and installed in one place."""
+
+from __future__ import annotations
+
+import contextlib
+import platform
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Any
+
+import torch
+import triton
+
+from profscope.errors import SessionError
+from profscope.launching.bare import BareLaunches
+from profscope.launching.hook import CompileHook
+from profscope.launching.inductor import InductorLaunches
+from profscope.launching.kept import KeptBinaries
+from profscope.launching.sampling import Sampling
+from profscope.options import Options
+from profscope.recording import backend
+from profscope.recording.launch_path import LaunchPath
+from profscope.recording.programs import PROGRAMS
+from profscope.recording.recorder import Recorder, recorder
+from profscope.version import __version__
+
+__all__ = ["Running", "running"]
+
+
+@dataclass(frozen=True, eq=False)
+class Running:
+    """A session's parts. metadata: what is known of it from the start."""
+
+    metadata: dict[str, Any]
+    recorder: Recorder
+    bare: BareLaunches
+    sampling: Sampling
+    inductor: InductorLaunches
+    kept: KeptBinaries
+
+    def so_far(self) -> tuple[dict[str, Any], list[str]]:
+        """Metadata and notes beyond what the launches themselves say."""
+        sampling, notes = self.sampling.describe(self.recorder.recorded())
+        left_bare = [*self.inductor.notes(), *self.kept.notes()]
+        notes = [*left_bare, *notes, *self.bare.failures, *self.recorder.notes()]
+        bare = {key: build.resources() for key, build in PROGRAMS.bare.items()}
+        return self.metadata | sampling | {"bare": bare}, notes
+
+
+@contextlib.contextmanager
+def running(options: Options) -> Iterator[Running]:
+    """A session for the body of a with statement.
+
+    Raises SessionError where another one is active, the backend is not there, a sanitizer of Triton's is on
+    that cannot stand beside a session, or the spool cannot be created.
+    """
+    if LaunchPath.is_installed():
+        raise SessionError("a profscope session is already active in this process; sessions do not nest")
+    with contextlib.ExitStack() as stack:
+        machine = stack.enter_context(backend.select(options.backend))
+        metadata = _describe(options, machine.metadata())
+        records = recorder(options, machine, metadata)
+        bare = BareLaunches(options, records.path.listening, records.path.trial)
+        hook = CompileHook(options)
+        sampling = Sampling(options, bare, hook.mode, records.path.record)
+        inductor = InductorLaunches(options, bare, sampling, records.path.listening)
+        kept = KeptBinaries(options, bare, sampling)
+        # The first to be installed is the last to go: another thread may have chosen its binary already.
+        for part in (records, hook, bare, sampling, inductor, kept):
+            stack.enter_context(part.installed())
+        yield Running(metadata, records, bare, sampling, inductor, kept)
+
+
+def _describe(options: Options, about_backend: dict[str, Any]) -> dict[str, Any]:
+    return {
+        "tool": "profscope",
+        "schema": 1,
+        "profscope": __version__,
+        **about_backend,
+        "triton": triton.__version__,
+        "torch": torch.__version__,
+        "python": platform.python_version(),
+        "options": options.described(),
+    }

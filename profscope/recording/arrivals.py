@@ -1,0 +1,51 @@
+"""The launches so far, as they come to the host."""
+
+from __future__ import annotations
+
+import contextlib
+from collections import Counter
+from dataclasses import replace
+
+from profscope.decoding.build import Build
+from profscope.decoding.raw import ORDINARY, RawLaunch
+from profscope.recording.launch_log import LaunchLog, fetched
+
+__all__ = ["Arrivals"]
+
+
+class Arrivals:
+    """taken: kernel -> its ordinary launches that were taken out of the log. sources: whether launches bring
+    the text of their kernels."""
+
+    def __init__(self, log: LaunchLog, *, sources: bool = True) -> None:
+        self.taken: Counter[str] = Counter()
+        self._log = log
+        self._sources = sources
+        self._textless: dict[int, tuple[Build, Build]] = {}  # by what they are of, which is kept alive
+
+    def drain(self) -> None:
+        """Bring the launches so far to the host; waits for them."""
+        with contextlib.suppress(RuntimeError):  # a faulted device: fetch() reports what is lost
+            for launch in self._log.launches:
+                launch.slice.fetch()
+
+    def fetch(self) -> tuple[list[RawLaunch], list[str]]:
+        """The launches so far, less those taken, with their bytes on the host, as `fetched`."""
+        return fetched(self._log.launches, self._kept)
+
+    def take(self, limit_bytes: int) -> tuple[list[RawLaunch], list[str]] | None:
+        """Launches that have drained, out of the log; see `spooler.Take`."""
+        chosen = self._log.drained(limit_bytes)
+        if not chosen:
+            return None
+        launches = fetched(chosen, self._kept)
+        self._log.forget(chosen)
+        self.taken.update(launch.manifest.kernel for launch in chosen if launch.mark == ORDINARY)
+        return launches
+
+    def _kept(self, build: Build | None) -> Build | None:
+        if build is None or self._sources:
+            return build
+        if id(build) not in self._textless:
+            self._textless[id(build)] = build, replace(build, sources=())
+        return self._textless[id(build)][1]

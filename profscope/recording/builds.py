@@ -1,0 +1,100 @@
+"""What Triton's compiled kernels say of themselves: their configuration, what they take, their source."""
+
+from __future__ import annotations
+
+import ast
+import re
+from collections.abc import Iterator
+from typing import Any, Final
+
+from triton.runtime.jit import JITCallable
+
+from instrument_passes.analyses.occupancy import limits_of
+from profscope.decoding.build import Build, SourceText
+
+__all__ = ["build_of"]
+
+_OPTIONS: Final = ("num_warps", "num_stages", "num_ctas", "maxnreg")
+# An object that says no more of itself than where it stands in memory.
+_ADDRESS: Final = re.compile(r" at 0x[0-9a-f]+")
+
+
+def build_of(kernel: Any, warps: int | None = None) -> Build:
+    """A loaded `CompiledKernel` as a Build. warps: of a CTA, where more run than were asked for."""
+    metadata, source = kernel.metadata, kernel.src
+    target = metadata.target
+    registers = getattr(kernel, "n_regs", 0) or None  # the emulator has none
+    shared_bytes = int(metadata.shared)
+    limits = limits_of(f"{target.backend}:{target.arch}") if registers else None
+    fits = limits.fit(warps or metadata.num_warps, registers, shared_bytes) if limits and registers else None
+    function = getattr(source, "fn", None)
+    return Build(
+        kernel=kernel.name,
+        configuration=_configuration(source, function, metadata),
+        registers=registers,
+        spills=None if registers is None else int(kernel.n_spills),
+        shared_bytes=shared_bytes,
+        ctas_per_sm=fits,
+        sources=tuple(_texts(function, set())) if isinstance(function, JITCallable) else (),
+    )
+
+
+def _configuration(source: Any, function: Any, metadata: Any) -> dict[str, Any]:
+    """See `Build.configuration`. A module that was compiled from a file has neither names nor constexprs."""
+    names = list(getattr(function, "arg_names", ()))
+    constants = getattr(source, "constants", {})
+    attributes = getattr(source, "attrs", {})
+    return {
+        "constexprs": {_argument(path, names): _plain(value) for path, value in constants.items()},
+        "signature": {str(name): _plain(kind) for name, kind in source.signature.items()},
+        "specialisation": {
+            _argument(path, names): _plain(attribute) for path, attribute in attributes.items() if attribute
+        },
+        **{name: _plain(getattr(metadata, name, None)) for name in _OPTIONS},
+    }
+
+
+def _argument(path: Any, names: list[str]) -> str:
+    """An argument's name; `name.1` for what is inside of a tuple."""
+    if not isinstance(path, tuple) or not path:
+        return str(path)
+    first = names[path[0]] if path[0] < len(names) else str(path[0])
+    return ".".join([first, *(str(index) for index in path[1:])])
+
+
+def _plain(value: Any) -> Any:
+    """A value as JSON has it, the same in every session."""
+    if value is None or isinstance(value, bool | int | float | str):
+        return value
+    if isinstance(value, tuple | list):
+        return [_plain(each) for each in value]
+    if isinstance(value, JITCallable):
+        return f"{value.module}.{value.__name__}"
+    return _ADDRESS.sub("", str(value))
+
+
+def _texts(function: JITCallable, seen: set[int]) -> Iterator[SourceText]:
+    """The texts of a function and of those it calls, but for Triton's own."""
+    seen.add(id(function))
+    if function.fn is None:  # torch.compile made it in another process
+        return
+    text = "".join(function.raw_src)
+    file = function.fn.__code__.co_filename
+    yield SourceText(function.__name__, file, function.starting_line_number, text)
+    for callee in _callees(function):
+        if id(callee) not in seen and not str(callee.module).startswith("triton."):
+            yield from _texts(callee, seen)
+
+
+def _callees(function: JITCallable) -> Iterator[JITCallable]:
+    """The functions of Triton's that a function names."""
+    known = function.get_capture_scope()
+    for node in ast.walk(function.parse()):
+        if isinstance(node, ast.Name):
+            value = known.get(node.id)
+        elif isinstance(node, ast.Attribute) and isinstance(node.value, ast.Name):
+            value = getattr(known.get(node.value.id), node.attr, None)
+        else:
+            continue
+        if isinstance(value, JITCallable):
+            yield value

@@ -1,0 +1,48 @@
+"""What ran without being recorded, and why: most of what a session notes."""
+
+from __future__ import annotations
+
+import threading
+from collections import Counter
+from collections.abc import Callable
+
+__all__ = ["Journal"]
+
+
+class Journal:
+    """Thread-safe.
+
+    failures: kernel -> why it runs bare. unrecorded: why launches ran without being recorded -> how many.
+    stopped: why nothing is recorded any more, "" while recording goes on.
+    """
+
+    def __init__(self) -> None:
+        self.failures: dict[str, str] = {}
+        self.unrecorded: Counter[str] = Counter()
+        self.stopped = ""
+        self._when_stopped: list[Callable[[], None]] = []
+        self._lock = threading.Lock()
+
+    def skip(self, why: str, launches: int = 1) -> None:
+        """So many launches were not recorded."""
+        with self._lock:
+            self.unrecorded[why] += launches
+
+    def stop(self, why: str) -> None:
+        """Nothing is recorded any more; the first reason stands."""
+        self.stopped = self.stopped or why
+        for call in self._when_stopped:
+            call()
+
+    def when_stopped(self, call: Callable[[], None]) -> None:
+        """Call it once nothing is to be recorded any more."""
+        self._when_stopped.append(call)
+
+    def notes(self) -> list[str]:
+        """One line for each reason so far."""
+        bare = [f"{kernel} runs bare: {why}" for kernel, why in sorted(self.failures.items())]
+        return bare + [f"{count} launches ran unrecorded: {why}" for why, count in self.unrecorded.items()]
+
+    def after_fork(self) -> None:
+        """In a child process: the lock may be held by a thread that is gone."""
+        self._lock = threading.Lock()

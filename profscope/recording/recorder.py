@@ -1,0 +1,155 @@
+"""What records in a running session, built and installed in one place."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import threading
+import weakref
+from collections import Counter
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from profscope.decoding.raw import ORDINARY, RawLaunch
+from profscope.errors import SessionError
+from profscope.options import Options
+from profscope.recording.arrivals import Arrivals
+from profscope.recording.backend import Backend
+from profscope.recording.buffers import Full
+from profscope.recording.graphs import Graphs
+from profscope.recording.host_memory import HeldRecords
+from profscope.recording.journal import Journal
+from profscope.recording.lanes import Lanes
+from profscope.recording.launch_log import LaunchLog
+from profscope.recording.launch_path import LaunchPath
+from profscope.recording.programs import PROGRAMS, mode_of
+from profscope.recording.replays import Replays
+from profscope.recording.routes import Routes
+from profscope.recording.spooler import Spooler
+
+__all__ = ["Recorder", "recorder"]
+
+
+@dataclass(frozen=True, eq=False)
+class Recorder:
+    """Records the launches of a session. spooler: None without `spool=`. pid: of the session's process."""
+
+    backend: Backend
+    journal: Journal
+    log: LaunchLog
+    lanes: Lanes
+    routes: Routes
+    path: LaunchPath
+    arrivals: Arrivals
+    spooler: Spooler | None
+    graphs: Graphs | None
+    limit_s: float | None
+    pid: int
+
+    @property
+    def forked(self) -> bool:
+        """Whether this is a copy in a process that was forked from the session's."""
+        return os.getpid() != self.pid
+
+    @contextlib.contextmanager
+    def installed(self) -> Iterator[None]:
+        """Record what is launched in the body of a with statement."""
+        this = weakref.ref(self)
+        os.register_at_fork(after_in_child=lambda: _forked(this()))
+        with contextlib.ExitStack() as stack:
+            if self.limit_s is not None:
+                why = f"limit_s={self.limit_s} had passed"
+                timer = threading.Timer(self.limit_s, self.journal.stop, (why,))
+                timer.daemon = True
+                timer.start()
+                stack.callback(timer.cancel)
+            stack.enter_context(self.path.installed())
+            if self.graphs is not None:
+                stack.enter_context(self.graphs.installed())
+            stack.callback(self.path.let_others_launch)
+            stack.enter_context(PROGRAMS.asking())
+            yield
+
+    def recorded(self) -> Counter[str]:
+        """By kernel, ordinary launches that were recorded, or captured to be recorded at their replays."""
+        waiting = (launch.manifest.kernel for launch in self.log.launches if launch.mark == ORDINARY)
+        return Counter(waiting) + self.arrivals.taken + self.path.captured
+
+    def notes(self) -> list[str]:
+        """What ran bare or unrecorded so far, and what the backend could not do faithfully, one line each."""
+        notes = self.journal.notes()
+        if self.graphs is not None and self.graphs.strangers:
+            notes.append(
+                f"{self.graphs.strangers} replays of CUDA graphs ran unrecorded: they were captured outside "
+                "the session"
+            )
+        return notes + self.backend.notes()
+
+    def drain(self) -> None:
+        """Bring the launches so far to the host; waits for them."""
+        self.lanes.give_up_ended()
+        self.arrivals.drain()
+
+    def fetch(self) -> tuple[list[RawLaunch], list[str]]:
+        """The launches so far with their bytes on the host, and notes on those that are lost."""
+        if self.spooler is not None:
+            return self.spooler.read()
+        self.lanes.give_up_ended()
+        return self.arrivals.fetch()
+
+    def close(self) -> None:
+        """Fetch everything and give the device memory back; in a forked process, nothing."""
+        if self.forked:
+            return
+        self.journal.stop("the session had ended")
+        self.lanes.give_up_ended()
+        with contextlib.suppress(RuntimeError):  # a faulted device: fetch() reports what is lost
+            self.routes.close()
+
+
+def recorder(options: Options, backend: Backend, metadata: dict[str, Any]) -> Recorder:
+    """What a session with these options records with. metadata: of the session, for its spool.
+
+    Raises SessionError where the spool cannot be created.
+    """
+    journal, log = Journal(), LaunchLog()
+    lanes, arrivals = Lanes(log, journal), Arrivals(log, sources=options.sources)
+    spooler = None if options.spool is None else _spooler(Path(options.spool), metadata, arrivals)
+    full = HeldRecords(journal).add if spooler is None else _spooling(spooler, journal)
+    routes = Routes(options, backend, log, journal, full)
+    cuda = backend.device_type == "cuda"
+    # A graph's memory comes in pieces of an eighth of what sessions may take, beside that.
+    keep = Replays(lanes, log, routes, journal).keep
+    graphs = Graphs(options.memory << 17, options.every, routes.settle, keep) if cuda else None
+    path = LaunchPath(
+        lanes, log, routes, graphs, journal, mode=mode_of(options), every_launch=options.every == 1, cuda=cuda
+    )
+    return Recorder(
+        backend, journal, log, lanes, routes, path, arrivals, spooler, graphs, options.limit_s, os.getpid()
+    )
+
+
+def _spooler(folder: Path, metadata: dict[str, Any], arrivals: Arrivals) -> Spooler:
+    try:
+        return Spooler(folder, metadata, arrivals.take)
+    except OSError as error:
+        raise SessionError(f"spool={str(folder)!r} cannot be written to: {error}") from error
+
+
+def _spooling(spooler: Spooler, journal: Journal) -> Full:
+    def full(drained_bytes: int) -> None:
+        spooler.full()
+        if spooler.error:
+            journal.stop(spooler.error)
+
+    return full
+
+
+def _forked(recording: Recorder | None) -> None:
+    """In a child process nothing is recorded."""
+    if recording is not None:
+        for part in (recording.journal, recording.lanes, recording.routes, recording.path):
+            part.after_fork()
+        recording.journal.stop("this process was forked from the session's")

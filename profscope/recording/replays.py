@@ -1,0 +1,53 @@
+"""What replays of CUDA graphs recorded, copied out behind each."""
+
+from __future__ import annotations
+
+from profscope.decoding.raw import Mark
+from profscope.recording.buffers import Lane
+from profscope.recording.graphs import Captured
+from profscope.recording.journal import Journal
+from profscope.recording.lanes import Lanes
+from profscope.recording.launch_log import LaunchLog, Route
+from profscope.recording.routes import Routes
+
+__all__ = ["Replays"]
+
+
+class Replays:
+    """Where graphs hand over what they recorded; see `Graphs`."""
+
+    def __init__(self, lanes: Lanes, log: LaunchLog, routes: Routes, journal: Journal) -> None:
+        self._lanes = lanes
+        self._log = log
+        self._routes = routes
+        self._journal = journal
+
+    def keep(self, graph: Captured, replay: int, stream: int) -> None:
+        """Copy what a replay recorded behind it, and note its launches."""
+        self._lanes.give_up()
+        lane = self._lanes.thread.lane
+        if self._journal.stopped:
+            self._journal.skip(self._journal.stopped, len(graph.launches))
+            return
+        try:
+            self._copy(graph, lane, replay, stream)
+        except Exception as error:  # noqa: BLE001  whatever it is, the user's replay goes on
+            why = f"{type(error).__name__}: {' '.join(str(error).split())[:300]}"
+            self._journal.skip(why, len(graph.launches))
+        finally:
+            lane.enqueued()
+
+    def _copy(self, graph: Captured, lane: Lane, replay: int, stream: int) -> None:
+        buffers = self._routes.buffers(graph.device)
+        if buffers is None:
+            return
+        memory = graph.memory
+        buffers.place(lane, memory.nbytes, stream, 0)
+        filling, offset = lane.filling, lane.offset
+        if filling is None:
+            return
+        buffers.copy(filling, offset, memory)
+        mark = Mark(graph=graph.index, replay=replay)
+        for program, plan, at in graph.launches:
+            route = Route.of(buffers, plan, stream, graph.device, (program.manifest,))
+            self._log.entries.append((program, route, filling, offset + at, mark))

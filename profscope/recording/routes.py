@@ -1,0 +1,113 @@
+"""Which memory a launch records into: what is planned for its program and grid, and on which device."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Sequence
+
+import torch
+
+from instrument_passes.manifest import Manifest
+from profscope.options import Options
+from profscope.recording.backend import Backend
+from profscope.recording.buffers import Buffers, DeviceBuffers, Full, HostBuffers
+from profscope.recording.journal import Journal
+from profscope.recording.launch_log import LaunchLog, Plan, Route
+from profscope.recording.planner import Planner
+
+__all__ = ["Routes"]
+
+
+class Routes:
+    """Thread-safe. full: told when an arena of any device is on its way to the host.
+
+    settled: routes that every such launch takes, by size and tag asked for, stream and device; the launch
+    path looks here first.
+    """
+
+    def __init__(
+        self, options: Options, backend: Backend, log: LaunchLog, journal: Journal, full: Full
+    ) -> None:
+        self.settled: dict[tuple[int, int, int | None, int], Route] = {}
+        self._memory_mib = options.memory
+        self._cuda = backend.device_type == "cuda"
+        self._log = log
+        self._journal = journal
+        self._full = full
+        self._planner = Planner(options, backend, lambda: log.launches, journal.skip)
+        self._lock = threading.Lock()
+        self._buffers: dict[int, Buffers] = {}
+        journal.when_stopped(self.settled.clear)
+
+    def find(
+        self, programs: Sequence[Manifest], size: int, tag: int, stream: int | None, device: int
+    ) -> Route | None:
+        """The route of a launch of one of these programs, which may wait for an earlier launch; None if it
+        cannot be recorded."""
+        plan = self._planner.plan(programs, tag, size)
+        if plan is None:
+            return None
+        buffers = self.buffers(device)
+        if buffers is None:
+            return None
+        route = Route.of(buffers, plan, stream or 0, device, programs)
+        if self._planner.is_settled(tag, size):
+            self.settled[size, tag, stream, device] = route
+            if self._journal.stopped:  # while the route was looked for
+                self.settled.clear()
+        return route
+
+    def plan_captured(self, programs: Sequence[Manifest], ctas: int, free_bytes: int) -> Plan | None:
+        """The plan of a launch that is captured into a CUDA graph; waits for nothing."""
+        return self._planner.plan_captured(programs, ctas, free_bytes)
+
+    def buffers(self, device: int) -> Buffers | None:
+        """Memory of a device, None if it has none left."""
+        opened = self._buffers.get(device)
+        return opened or self._open(device)
+
+    def forget(self) -> None:
+        """Decide anew: what was planned for a tag is not enough for all of its programs."""
+        self._planner.forget()
+        self.settled.clear()
+
+    def settle(self) -> None:
+        """Learn what can be learned of the launches so far, before a time when nothing may wait."""
+        for manifest, ctas in self._log.programs():
+            self._planner.learn(manifest, ctas)
+
+    def close(self) -> None:
+        """Bring what is left to the host, and give the device memory back. Raises RuntimeError if a device
+        has faulted."""
+        with self._lock:
+            for buffers in self._buffers.values():
+                buffers.close()
+
+    def after_fork(self) -> None:
+        """In a child process: the lock may be held by a thread that is gone."""
+        self._lock = threading.Lock()
+        self.settled.clear()
+
+    def _open(self, device: int) -> Buffers | None:
+        budget_bytes = self._memory_mib << 20
+        with self._lock:
+            if device in self._buffers:  # another thread was quicker
+                return self._buffers[device]
+            why = f"no device memory for the {self._memory_mib} MiB of memory="
+            if (
+                why in self._journal.unrecorded
+            ):  # not tried again: an attempt that fails empties torch's cache
+                self._journal.skip(why)
+                return None
+            try:
+                full = self._full
+                made = (
+                    DeviceBuffers(device, budget_bytes, full)
+                    if self._cuda
+                    else HostBuffers(budget_bytes, full)
+                )
+            except torch.OutOfMemoryError:
+                self._journal.skip(why)
+                return None
+            self._buffers[device] = made
+            return made

@@ -1,0 +1,34 @@
+"""Formats a profile can be written in: one file each.
+
+    # profscope/traces/exporters/csv.py: makes prof.save("spans.csv") work, and prof.save("spans.csv.gz")
+    def pieces(tables, pool):
+        yield tables.df.to_csv().encode()
+
+The file's name is the suffix, with `_` for a dot: `speedscope_json.py` writes `.speedscope.json`. Adding the
+file makes the format known; it is imported when something is saved in it, and no other is then.
+"""
+
+from collections.abc import Callable, Iterator
+from concurrent.futures import Executor
+from typing import Protocol, TypeAlias
+
+from profscope.schema import Tables
+
+__all__ = ["OWN", "Exporter", "Piece"]
+
+OWN = ("json", "pftrace")
+"""The formats that load back exactly; they are named first."""
+
+Piece: TypeAlias = bytes | Callable[[], bytes]
+"""A part of a file: bytes, or a function that makes them, which a thread calls that compresses them, too."""
+
+
+class Exporter(Protocol):
+    """What a file in this folder has."""
+
+    def pieces(self, tables: Tables, pool: Executor) -> Iterator[Piece]:
+        """The file's bytes, in order; at least one piece. `pool` has threads for whatever can run beside.
+
+        `.gz` is none of its business: pieces are compressed one by one. Tables have the columns and dtypes of
+        the schema.
+        """

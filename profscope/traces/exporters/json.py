@@ -1,0 +1,42 @@
+"""`.json`: a Chrome trace that Perfetto reads without error and profscope reads back exactly.
+
+The file (docs/trace-format.md) is one JSON object: first, on one line, "profscope" with the tables in
+compact form; then the "traceEvents" drawn from them, one a line.
+"""
+
+from collections.abc import Iterator
+from concurrent.futures import Executor
+from functools import partial
+
+from profscope.analysis.span_rows import sites
+from profscope.schema import Tables
+from profscope.traces.chrome.events import EventLines, name_events
+from profscope.traces.chrome.layout import END
+from profscope.traces.compact import encode
+from profscope.traces.exporters import Piece
+from profscope.traces.profscope_object import object_text
+from profscope.traces.tracks import assign_tracks, row_devices
+
+__all__ = ["pieces"]
+
+BLOCK_ROWS = 16384
+
+
+def pieces(tables: Tables, pool: Executor) -> Iterator[Piece]:
+    """The file's bytes."""
+    df = tables.df
+    origin_ns = int(df["start_ns"].min()) if len(df) else 0
+    site, table = sites(df)
+    spans = encode(df, site, table, pool)
+    tracks = assign_tracks(df, row_devices(df, tables.launches))
+    lines = EventLines(df, site, table, tracks, origin_ns)
+    head = object_text(tables, spans())[:-1]
+    head += f',\n"displayTimeUnit":"ns","baseTimeNanoseconds":{origin_ns},\n"traceEvents":[\n'
+    yield head.encode("ascii")
+    if len(df):
+        # Each line closes the event before it.
+        yield ",\n".join(name_events(tracks.table, tables.emulated)).removesuffix("}").encode()
+        for begin in range(0, len(df), BLOCK_ROWS):
+            yield partial(lines.block, begin, begin + BLOCK_ROWS)
+        yield b"}"
+    yield END

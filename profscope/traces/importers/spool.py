@@ -1,0 +1,33 @@
+"""What a session with `spool=` wrote: its file, or its folder if there is one file in it."""
+
+from pathlib import Path
+
+from profscope.decoding.assemble import assemble
+from profscope.errors import TraceError
+from profscope.schema import Tables
+from profscope.traces.spool import MAGICS, SUFFIX
+from profscope.traces.spool_reading import read as read_spool
+from profscope.traces.trace_file import TraceFile
+
+__all__ = ["read", "recognises"]
+
+
+def recognises(file: TraceFile) -> bool:
+    """By its name, too: the first bytes may be damaged."""
+    if file.is_folder:
+        return bool(_spools(file.path))
+    return file.head.startswith(MAGICS) or file.path.suffix == SUFFIX
+
+
+def read(file: TraceFile) -> Tables:
+    """Raises TraceError for a folder with several spools, and for a file in which nothing is complete."""
+    spools = _spools(file.path) if file.is_folder else [file.path]
+    if len(spools) > 1:
+        names = ", ".join(spool.name for spool in spools[:4]) + (", ..." if len(spools) > 4 else "")
+        raise TraceError(f"{file} holds {len(spools)} spools, name one of them: {names}")
+    metadata, launches, notes = read_spool(spools[0])
+    return assemble(launches, metadata, notes)
+
+
+def _spools(folder: Path) -> list[Path]:
+    return [path for path in sorted(folder.glob(f"*{SUFFIX}")) if path.is_file()]

@@ -1,0 +1,111 @@
+"""The "profscope" object, a profile's tables as JSON, and its digest: every trace of profscope holds both.
+
+docs/trace-format.md describes it.
+"""
+
+import hashlib
+import json
+import zlib
+from typing import Any
+
+import pandas as pd
+
+from profscope.errors import TraceError
+from profscope.schema import LAUNCH_DEFAULTS, LAUNCH_DTYPES, Tables, launches_frame
+from profscope.traces.compact import decode
+from profscope.traces.jsontext import json_text
+from profscope.traces.limits import most_cells
+from profscope.traces.threads import worker_pool
+from profscope.traces.trace_file import TraceFile
+from profscope.version import __version__
+
+__all__ = ["KEYS", "SCHEMA", "object_tables", "object_text"]
+
+SCHEMA = 2
+"""Raised when a reader of the former schema could misread the file."""
+
+FIRST_WITH_DIGEST = 2
+
+OBJECT, DIGEST = "profscope", "profscopeDigest"
+KEYS = frozenset({OBJECT, DIGEST})
+"""What stands in a file beside its events. One of them is enough to know whose file it is."""
+
+DAMAGE = (AttributeError, IndexError, OverflowError, RecursionError, TypeError, ValueError, zlib.error)
+
+
+def object_text(tables: Tables, spans: dict[str, Any]) -> str:
+    """JSON with two keys: the object and its digest, in ASCII. `spans` is what `compact.encode` made."""
+    ours = {
+        "schema": SCHEMA,
+        "version": __version__,
+        "metadata": json.loads(json.dumps(tables.metadata)),  # as it will be read: 1 as a key is "1" then
+        "launches": _launch_columns(tables.launches),
+        "spans": spans,
+    }
+    return json_text({OBJECT: ours, DIGEST: _digest(ours)})
+
+
+def object_tables(file: TraceFile, document: Any) -> Tables:
+    """The tables in the object of a file's document.
+
+    Raises TraceError for a damaged object and for one of a newer schema.
+    """
+    ours = document.get(OBJECT) if isinstance(document, dict) else None
+    if not isinstance(ours, dict):
+        raise file.damaged("its profscope object is missing")
+    schema = ours.get("schema")
+    if not isinstance(schema, int):
+        raise file.damaged("its profscope object has no schema number")
+    if schema > SCHEMA:
+        raise TraceError(
+            f"{file} has trace schema {schema}, written by profscope {ours.get('version')}; "
+            f"this is profscope {__version__}, which reads schemas up to {SCHEMA}: upgrade it"
+        )
+    try:
+        if file.verify:
+            _check_digest(file, ours, schema, document.get(DIGEST))
+        with worker_pool() as pool:
+            df = decode(ours["spans"], pool, most_cells(file.size))
+        return Tables(df, _launches(ours["launches"]), ours["metadata"] | {})
+    except TraceError:
+        raise
+    except KeyError as error:
+        raise file.damaged(f"its profscope object has no {error}") from error
+    except DAMAGE as error:
+        raise file.damaged(error) from error
+
+
+def _check_digest(file: TraceFile, ours: dict[str, Any], schema: int, stated: Any) -> None:
+    """Raises TraceError unless the object has the digest that is stated of it.
+
+    One that states none must be of a schema that had none. A digest is checked whatever the schema: else a
+    damaged schema number would switch the check off.
+    """
+    if stated is None and schema < FIRST_WITH_DIGEST:
+        return
+    if stated != _digest(ours):
+        what = "its digest is missing" if stated is None else "its data do not have the digest it states"
+        raise file.damaged(f"{what}; load(path, verify=False) takes the data as they are")
+
+
+def _digest(ours: dict[str, Any]) -> str:
+    """SHA-256 of the content, however it is written down: of its compact JSON with sorted keys, in ASCII."""
+    text = json.dumps(ours, sort_keys=True, separators=(",", ":"))
+    return hashlib.sha256(text.encode("ascii")).hexdigest()
+
+
+def _launch_columns(launches: pd.DataFrame) -> dict[str, Any]:
+    # JSON has no NaN: an unknown float is null.
+    return {
+        name: [None if value != value else value for value in launches[name].tolist()]
+        for name in LAUNCH_DTYPES
+    }
+
+
+def _launches(columns: dict[str, Any]) -> pd.DataFrame:
+    """The table of launches. Raises KeyError, TypeError or ValueError for damaged columns."""
+    known = {name: columns[name] for name in LAUNCH_DTYPES if name in columns or name not in LAUNCH_DEFAULTS}
+    for name, values in known.items():
+        if not isinstance(values, list) or len(values) != len(known["launch"]):
+            raise ValueError(f"its launches do not all have a value in {name}")
+    return launches_frame(known)

@@ -1,0 +1,263 @@
+"""A file that is being loaded, in the forms importers ask for, and a clear word on one that is no trace."""
+
+import json
+import os
+import stat
+import zlib
+from collections.abc import Iterator
+from functools import cached_property
+from pathlib import Path
+from typing import Any
+
+from profscope.errors import TraceError
+from profscope.traces.limits import most_content_bytes
+from profscope.traces.output import gzip_end
+
+__all__ = ["TraceFile", "printable"]
+
+GZIP_MAGIC = b"\x1f\x8b"
+GZIP_CHECKS_BYTES = 8
+PIECE_BYTES = 1 << 20
+GZIP_PIECE_BYTES = 1 << 16
+"""Read at a time of gzip: what is left of it after a piece of content is copied."""
+
+HEAD_BYTES = 4096
+END_BYTES = 64
+"""More than any end takes, compressed or not."""
+
+BLANKS = b"\xef\xbb\xbf \t\r\n"
+"""White space, and the mark that some editors begin a file with."""
+
+SIGNATURES = (
+    (b"PAR1", "a Parquet file"),
+    (b"SQLite format 3\0", "an SQLite database (Nsight Systems exports these)"),
+    (b"PK\x03\x04", "a zip archive; unpack it first"),
+    (b"\x28\xb5\x2f\xfd", "zstd-compressed; decompress it first"),
+    (b"BZh", "bzip2-compressed; decompress it first"),
+    (b"\xfd7zXZ\0", "xz-compressed; decompress it first"),
+    (b"\x7fELF", "an ELF program or cubin"),
+    (b"NVR\0", "an Nsight Compute report"),
+    (b"\x89PNG", "a PNG image"),
+    (b"\x80\x04", "a Python pickle"),
+)
+
+NO_FILES = (
+    (stat.S_ISFIFO, "a pipe"),
+    (stat.S_ISSOCK, "a socket"),
+    (stat.S_ISCHR, "a device"),
+    (stat.S_ISBLK, "a device"),
+)
+
+
+class TraceFile:
+    """A file or folder that is being loaded, as importers see it. `str` of it is its path, in one line.
+
+    path       where it is
+    verify     whether data whose digest is wrong are refused
+    is_folder  whether it is a folder; those have no content
+    size       bytes on disk
+    """
+
+    def __init__(self, path: Path, *, verify: bool = True) -> None:
+        """Raises TraceError where there is no file and no folder, or none that can be reached."""
+        self.path, self.verify = path, verify
+        try:
+            status = os.stat(path)
+        except (FileNotFoundError, NotADirectoryError):
+            raise TraceError(f"no such file: {self}") from None
+        except (OSError, ValueError) as error:  # ValueError: a name that no file can have
+            raise TraceError(f"cannot read {self}: {getattr(error, 'strerror', None) or error}") from error
+        for is_one, name in NO_FILES:
+            if is_one(status.st_mode):
+                raise TraceError(f"{self} is {name}, not a file: save what comes from it, and load that")
+        self.is_folder = stat.S_ISDIR(status.st_mode)
+        self.size = status.st_size
+
+    def __str__(self) -> str:
+        return printable(self.path)
+
+    def damaged(self, why: object) -> TraceError:
+        """The error to raise for a file of profscope's whose data cannot be read."""
+        return TraceError(f"{self} is damaged: {printable(why)}")
+
+    @cached_property
+    def head(self) -> bytes:
+        """The first bytes of its content, decompressed, at most `HEAD_BYTES`; none for a folder.
+
+        Raises TraceError.
+        """
+        head = b""
+        for piece in () if self.is_folder else self.pieces():
+            head += piece
+            if len(head) >= HEAD_BYTES:
+                break
+        return head[:HEAD_BYTES]
+
+    @cached_property
+    def documents(self) -> list[Any]:
+        """The JSON documents in it: one as a rule, one a line in some of Proton's traces; else none.
+
+        An event array may lack its closing bracket, as the Chrome trace format allows. Raises TraceError for
+        a file that begins as JSON does and is none.
+        """
+        if self.head.lstrip(BLANKS)[:1] not in (b"{", b"["):
+            return []
+        content = b"".join(self.pieces())
+        text = content.decode("utf-8-sig", errors="replace").strip()
+        try:
+            return _json_documents(text)
+        except json.JSONDecodeError as error:
+            if error.pos >= len(text) - 1 or error.msg.startswith("Unterminated string"):
+                raise TraceError(
+                    f"{self} is cut off: its JSON ends in the middle, after {len(content)} bytes"
+                ) from None
+            place = f"line {error.lineno}, column {error.colno}"
+            raise TraceError(f"{self} is not valid JSON: {error.msg} at {place}") from None
+        except ValueError as error:  # a number of thousands of digits
+            raise TraceError(f"{self} is no trace: {error}") from None
+        except RecursionError:
+            raise TraceError(f"{self} is JSON nested too deeply to be a trace") from None
+
+    def pieces(self) -> Iterator[bytes]:
+        """The file's content in order, decompressed when it is gzip, in pieces of at most a MB.
+
+        Raises TraceError when it cannot be read, and for gzip data that are damaged, end too early or expand
+        as no trace does.
+        """
+        most = left = most_content_bytes(self.size)
+        for piece in self._stream():
+            left -= len(piece)
+            if left < 0:
+                raise TraceError(
+                    f"{self} is no trace: {self.size} bytes of gzip that expand to more than {most} bytes"
+                )
+            yield piece
+
+    def first_line(self) -> bytes:
+        """The first line with its newline; all there is when there is none."""
+        line = bytearray()
+        for piece in self.pieces():
+            newline = piece.find(b"\n")
+            if newline >= 0:
+                return bytes(line + piece[: newline + 1])
+            line += piece
+        return bytes(line)
+
+    def check_end(self, end: bytes) -> None:
+        """Notice a file cut off before that end, without reading all of one that is as profscope wrote it.
+
+        Raises TraceError.
+        """
+        with self.path.open("rb") as file:
+            magic = file.read(2)
+            file.seek(-min(END_BYTES, self.size), 2)
+            tail = file.read()
+        if magic == GZIP_MAGIC:
+            if tail[:-GZIP_CHECKS_BYTES].endswith(gzip_end(end)):
+                return
+            for piece in self._stream():  # however much it is: nothing is kept
+                tail = (tail + piece)[-END_BYTES:]
+        if not tail.rstrip().endswith(end.strip()):
+            raise TraceError(f"{self} is cut off: its events end in the middle")
+
+    def describe(self) -> str:
+        """What it looks like, for a reader who expected a trace."""
+        if self.is_folder:
+            return "a folder without a spool in it"
+        return _name_document(self.documents[0]) if self.documents else _name_content(self.head)
+
+    def _stream(self) -> Iterator[bytes]:
+        try:
+            with self.path.open("rb") as file:
+                magic = file.read(2)
+                file.seek(0)
+                if magic == GZIP_MAGIC:
+                    yield from self._gunzip(iter(lambda: file.read(GZIP_PIECE_BYTES), b""))
+                else:
+                    yield from iter(lambda: file.read(PIECE_BYTES), b"")
+        except OSError as error:
+            raise TraceError(f"cannot read {self}: {error.strerror or error}") from error
+
+    def _gunzip(self, raw: Iterator[bytes]) -> Iterator[bytes]:
+        member = zlib.decompressobj(wbits=31)
+        try:
+            for left in raw:
+                more = True
+                while left or more:
+                    if member.eof:
+                        if not left.startswith(GZIP_MAGIC[:1]):
+                            raise self.damaged(f"{len(left)} or more bytes follow its gzip data")
+                        member = zlib.decompressobj(wbits=31)
+                    piece = member.decompress(left, PIECE_BYTES)
+                    yield piece
+                    left = member.unused_data or member.unconsumed_tail
+                    more = len(piece) == PIECE_BYTES and not member.eof  # it may hold back a little
+        except zlib.error as error:
+            raise TraceError(f"{self} is damaged gzip data: {error}") from None
+        if not member.eof:
+            raise TraceError(f"{self} is cut off: its gzip data ends in the middle")
+
+
+def printable(text: object) -> str:
+    """A path or another tool's words in one line that any terminal can show."""
+    line = " ".join(str(text).split("\n"))
+    return line if line.isprintable() else line.encode("unicode_escape").decode("ascii")
+
+
+def _json_documents(text: str) -> list[Any]:
+    """Raises ValueError, RecursionError."""
+    try:
+        return _decode_all(text)
+    except json.JSONDecodeError:
+        if text.startswith("["):
+            try:
+                return [json.loads(text.rstrip(", \t\r\n") + "]")]
+            except json.JSONDecodeError:
+                pass  # the error met first says more
+        raise
+
+
+def _decode_all(text: str) -> list[Any]:
+    decoder = json.JSONDecoder()
+    documents = []
+    at = 0
+    while at < len(text):
+        document, at = decoder.raw_decode(text, at)
+        documents.append(document)
+        while at < len(text) and text[at].isspace():
+            at += 1
+    return documents
+
+
+def _name_document(document: Any) -> str:
+    events = document.get("traceEvents") if isinstance(document, dict) else document
+    if isinstance(events, list) and any(isinstance(event, dict) and "ph" in event for event in events):
+        return "a Chrome trace without GPU kernels of torch.profiler or spans of Proton in it"
+    if isinstance(events, list) and any(isinstance(event, dict) and "frame" in event for event in events):
+        return "a Proton call-tree profile, which has no timeline; record it with data='trace'"
+    if isinstance(document, dict):
+        keys = ", ".join(map(repr, list(document)[:5])) or "no keys"
+        return f"JSON but no trace: an object with {keys}"
+    return f"JSON but no trace: {'an array' if isinstance(document, list) else 'a single value'}"
+
+
+def _name_content(head: bytes) -> str:
+    if not head:
+        return "empty"
+    for signature, name in SIGNATURES:
+        if head.startswith(signature):
+            return name
+    head = head[:512]
+    text = head.lstrip(BLANKS).lower()
+    if not text:
+        return "blank"
+    if text.startswith((b"<!doctype html", b"<html")):
+        return "an HTML page, not a trace"
+    control = any(byte < 9 or 13 < byte < 32 for byte in head)
+    if head[:1] == b"\n" and control:
+        # A Perfetto trace is a protobuf of packets: field 1, length-delimited.
+        return (
+            "a protobuf, perhaps a Perfetto trace of another tool; profscope reads its own .pftrace files, "
+            "and Chrome JSON traces of torch.profiler and Proton"
+        )
+    return "a binary file of unknown kind" if control else "text, not JSON"

@@ -1,0 +1,238 @@
+"""value-probe: what probes count, against torch, in whole sessions on the emulator."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pandas as pd
+import pytest
+import torch
+import triton
+import triton.language as tl
+
+import profscope
+from profscope import emulator
+from profscope.errors import OptionError
+from tests.kernels.add import add_kernel
+from tests.kernels.dot import half_product_kernel
+from tests.support.sessions import CASES, same_bits
+
+# ruff: noqa: N803
+
+
+@triton.jit
+def copy_kernel(x_ptr, out_ptr, n, BLOCK: tl.constexpr):
+    offs = tl.program_id(0) * BLOCK + tl.arange(0, BLOCK)
+    x = tl.load(x_ptr + offs, mask=offs < n)
+    tl.store(out_ptr + offs, x, mask=offs < n)
+
+
+@triton.jit
+def masked_softmax_kernel(x_ptr, keep_ptr, out_ptr, cols, BLOCK: tl.constexpr):
+    """A softmax over the columns kept of each row, which forgets that a row may keep none."""
+    row = tl.program_id(0)
+    total = 0.0
+    for start in tl.range(0, cols, BLOCK):
+        offs = row * cols + start + tl.arange(0, BLOCK)
+        keep = tl.load(keep_ptr + offs)
+        x = tl.where(keep != 0, tl.load(x_ptr + offs), -float("inf"))
+        peak = tl.max(x, 0)
+        weights = tl.exp(x - peak)  # a block of nothing: exp(-inf - -inf)
+        total += tl.sum(weights, 0)
+        tl.store(out_ptr + offs, weights)
+    tl.store(out_ptr + row * cols, total)
+
+
+def session(*passes: str, **options: Any) -> profscope.Session:
+    return profscope.session(backend="emulator", instrument=["kernel-span", "loop-spans", *passes], **options)
+
+
+def probes(prof: profscope.Session) -> pd.DataFrame:
+    return prof.df[prof.df["nans"].notna()]
+
+
+def expected(values: torch.Tensor) -> dict[str, float]:
+    finite = values.double()[torch.isfinite(values.double())].float()
+    return {
+        "nans": int(values.double().isnan().sum()),
+        "infs": int(values.double().isinf().sum()),
+        "min": float(finite.min()) if len(finite) else np.nan,
+        "max": float(finite.max()) if len(finite) else np.nan,
+    }
+
+
+def tensor(n: int, dtype: torch.dtype) -> torch.Tensor:
+    """Values of all sizes, some of them not finite; from element 256 on nothing but NaN and infinities."""
+    generator = torch.Generator().manual_seed(0)
+    values = torch.randn(n, generator=generator, dtype=torch.float64) * 100
+    values[3::17] = float("nan")
+    values[5::29] = float("inf")
+    values[7::31] = -float("inf")
+    values[256::2], values[257::2] = float("nan"), float("inf")
+    return values.to(dtype)
+
+
+@pytest.mark.parametrize(
+    "dtype", [torch.float16, torch.bfloat16, torch.float32, torch.float64, torch.float8_e5m2], ids=str
+)
+@pytest.mark.parametrize("num_warps", [1, 4])
+def test_a_load_and_a_store_against_torch(dtype: torch.dtype, num_warps: int) -> None:
+    x = tensor(384, dtype)
+    with session("value-probe{classes=load;store}") as prof:
+        copy_kernel[(3,)](x, torch.empty_like(x), len(x), BLOCK=128, num_warps=num_warps)
+    found = probes(prof)
+    assert set(found["scope"]) == {"values of load x", "values of store"}
+    assert len(found) == 3 * num_warps * 2  # every warp has what the whole CTA counted
+    for row in found.itertuples():
+        wanted = expected(x[row.cta * 128 : row.cta * 128 + 128])
+        for name, value in wanted.items():
+            seen = getattr(row, name)
+            assert seen == value or (np.isnan(seen) and np.isnan(value)), (row.cta, name)
+
+
+def test_masked_elements_do_not_count() -> None:
+    x = torch.ones(100)
+    backing = torch.full((128,), float("nan"))
+    backing[:100] = x
+    with session("value-probe{classes=load;store}") as prof:
+        copy_kernel[(1,)](backing, torch.empty(128), 100, BLOCK=128)
+    found = probes(prof)
+    assert (found["nans"] == 0).all()
+    assert (found[["min", "max"]] == 1).all(axis=None)
+    assert prof.first_nan() is None
+
+
+def test_every_element_counts_once_whatever_the_layout() -> None:
+    """Loads of fewer elements than threads, and blocks of a dot that warps hold copies of."""
+    x = torch.full((16,), float("nan"))
+    with session("value-probe{classes=load}") as prof:
+        copy_kernel[(1,)](x, torch.empty(16), 16, BLOCK=16, num_warps=4)
+    assert (probes(prof)["nans"] == 16).all()
+    a = torch.full((32, 32), float("inf")).half()
+    with session("value-probe{ops=ttg.local_load;tt.load;tt.dot}") as prof:
+        half_product_kernel[(1, 1)](a, a, torch.empty(32, 32).half(), 32, 32, BLOCK=32, num_warps=4)
+    found = probes(prof)
+    operands = found[found["scope"].str.contains(" [ab]$")]
+    assert len(operands)
+    # Newer Tritons load operands in halves, and zeros behind the last iteration.
+    assert set(operands["infs"]) <= {0, 32 * 16, 32 * 32}
+    assert operands["infs"].max() >= 32 * 16
+
+
+def test_the_iteration_in_which_a_float16_sum_overflows() -> None:
+    """Each step adds 32 * 30 * 30 = 28,800 to every element: the third is beyond 65,504; then inf - inf."""
+    size, k = 64, 256
+    a, b = torch.full((size, k), 30.0).half(), torch.full((k, size), 30.0).half()
+    b[4 * 32 : 5 * 32] = -float("inf")
+    out = torch.empty(size, size).half()
+    with session("value-probe{ops=tt.dot}") as prof:
+        half_product_kernel[(2, 2)](a, b, out, size, k, BLOCK=32)
+    assert out.isnan().all()
+    found = probes(prof)
+    found = found.drop_duplicates(["cta", "warp", "iteration"], keep="last")  # of a dot done in two halves
+    for _, steps in found.groupby(["cta", "warp"]):
+        assert steps["iteration"].tolist() == list(range(8))
+        assert steps["max"].iloc[:2].tolist() == [28800, 57600]
+        assert steps["infs"].tolist() == [0, 0, 1024, 1024, 0, 0, 0, 0]
+        assert steps["nans"].tolist() == [0, 0, 0, 0, 1024, 1024, 1024, 1024]
+        assert steps["min"].iloc[2:].isna().all()
+    first = prof.first_nan()
+    assert first is not None
+    assert (first["kernel"], first["launch"], first["iteration"]) == ("half_product_kernel", 0, 4)
+    assert Path(first["file"]).name == "dot.py"
+    assert "tl.dot(" in Path(first["file"]).read_text().splitlines()[first["line"] - 1]
+
+
+def test_the_block_of_a_softmax_that_keeps_nothing() -> None:
+    x = torch.randn(4, 512)
+    keep = torch.ones(4, 512, dtype=torch.int32)
+    keep[2, 256:384] = 0
+    with session("value-probe{names=weights}") as prof:
+        masked_softmax_kernel[(4,)](x, keep, torch.empty_like(x), 512, BLOCK=128)
+    first = prof.first_nan()
+    assert first is not None
+    assert (first["cta"], first["iteration"], first["nans"]) == (2, 2, 128)
+    assert "tl.exp(" in Path(first["file"]).read_text().splitlines()[first["line"] - 1]
+    others = probes(prof)
+    bad = others[(others["nans"] > 0)][["cta", "iteration"]].drop_duplicates()
+    assert bad.values.tolist() == [[2, 2]]
+
+
+@pytest.mark.parametrize("name", ["attention", "matmul", "layer_norm", "nested_loops", "branch_in_loop"])
+def test_probes_change_no_result(name: str) -> None:
+    case = CASES[name]
+    inputs = case.inputs("cpu")
+    with emulator.activate():
+        bare = case.launch(inputs)
+    with session("value-probe{classes=load;mma;reduce;math;store}", "op-spans") as prof:
+        outputs = case.launch(inputs)
+    assert same_bits(bare, outputs)
+    assert prof.profile.validate() == []
+    assert prof.metadata["notes"] == []
+    assert (probes(prof)["nans"] == 0).all()
+    with session("op-spans") as plain:  # the ops of a probe have no spans of their own
+        case.launch(inputs)
+    scopes = set(prof.df["scope"].unique())
+    assert {scope for scope in scopes if not scope.startswith("values of")} == set(plain.df["scope"].unique())
+
+
+def test_a_probe_is_no_part_of_the_ops_span() -> None:
+    def add(*passes: str) -> profscope.Session:
+        x = torch.ones(1024)
+        with session(*passes) as prof:
+            add_kernel[(1,)](x, x, torch.empty_like(x), 1024, BLOCK=1024)
+        return prof
+
+    probe, ops = "value-probe{classes=load}", "op-spans{classes=load;reduce}"
+    for order in ((probe, ops), (ops, probe)):
+        df = add(*order).df
+        assert set(df["scope"]) == {
+            "add_kernel", "load x", "load y", "values of load x", "values of load y",
+        }  # fmt: skip
+        assert set(df["depth"]) == {0, 1}  # side by side
+        records = df[df["warp"] == 0].sort_values("start_cycle")["scope"].tolist()
+        assert records[1:] == ["load x", "values of load x", "load y", "values of load y"]
+
+
+def test_conditions_narrow_the_choice() -> None:
+    line = next(
+        number
+        for number, text in enumerate(Path(add_kernel.fn.__code__.co_filename).read_text().splitlines(), 1)
+        if "tl.load(y_ptr" in text
+    )
+    for options, wanted in (
+        (f"lines={line}", {"values of load y"}),
+        ("names=x;y", {"values of load x", "values of load y"}),
+        (f"classes=store;load lines={line}", {"values of load y"}),
+        ("ops=tt.store", {"values of store"}),
+        ("classes=mma", set()),
+    ):
+        x = torch.ones(1024)
+        with session(f"value-probe{{{options}}}") as prof:
+            add_kernel[(1,)](x, x, torch.empty_like(x), 1024, BLOCK=1024)
+        assert {s for s in set(prof.df["scope"]) if s.startswith("values of")} == wanted, options
+
+
+def test_values_come_back_from_a_trace(tmp_path: Path) -> None:
+    x = tensor(384, torch.float32)
+    with session("value-probe{classes=load}") as prof:
+        copy_kernel[(3,)](x, torch.empty_like(x), len(x), BLOCK=128)
+    prof.save(tmp_path / "trace.json")
+    loaded = profscope.load(tmp_path / "trace.json")
+    pd.testing.assert_frame_equal(loaded.df, prof.df)
+    first = loaded.first_nan()
+    assert first is not None
+    pd.testing.assert_series_equal(first, prof.first_nan())
+
+
+def test_what_is_wrong_is_said() -> None:
+    with pytest.raises(OptionError, match="choose ops by classes=, ops=, lines= or names="):
+        session("value-probe")
+    with pytest.raises(OptionError, match="unknown op class 'dots'"):
+        session("value-probe{classes=dots}")
+    with pytest.raises(OptionError, match="lines=12-14 is not a line's number"):
+        session("value-probe{lines=12-14}")
+    with pytest.raises(OptionError, match="no values were probed"):
+        profscope.profiles.Profile().first_nan()

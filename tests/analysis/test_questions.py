@@ -1,0 +1,76 @@
+"""A question is one file: found by its name, asked of profiles and of sessions alike."""
+
+from __future__ import annotations
+
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+import profscope
+from profscope.profiles import Profile, Questions
+from tests.support.sessions import launch_add, session
+
+ROOT = Path(__file__).parents[2]
+QUESTION = '''"""How many spans there are."""
+
+from profscope.schema import Tables
+
+__all__ = ["how_many"]
+
+
+def how_many(tables: Tables) -> int:
+    """The spans of a profile."""
+    return len(tables.df)
+'''
+ASK = """
+import profscope
+prof = profscope.Profile()
+assert "how_many" in dir(prof)
+print(prof.how_many(), prof.how_many.__doc__)
+"""
+
+
+def test_a_file_in_the_folder_is_a_question(tmp_path: Path) -> None:
+    for package in ("profscope", "instrument_passes"):
+        shutil.copytree(ROOT / package, tmp_path / package, ignore=shutil.ignore_patterns("__pycache__"))
+    (tmp_path / "profscope" / "analysis" / "how_many.py").write_text(QUESTION)
+    ran = subprocess.run(
+        [sys.executable, "-c", ASK], capture_output=True, text=True, cwd=tmp_path, check=False
+    )
+    assert ran.stderr == ""
+    assert ran.stdout == "0 The spans of a profile.\n"
+
+
+def test_a_session_offers_what_a_profile_offers() -> None:
+    with session() as prof:
+        launch_add()
+    public = {name for name in dir(Profile()) if not name.startswith("_")}
+    assert {"summary", "transactions", "first_nan", "validate", "save"} <= public
+    assert public - {"of", "emulated"} <= set(dir(prof))
+    assert prof.summary().equals(prof.profile.summary())
+    assert prof.validate() == []
+
+
+def test_what_type_checkers_are_told_is_there() -> None:
+    source = (ROOT / "profscope" / "profiles.py").read_text()
+    told = source.split("if TYPE_CHECKING:  # for type checkers")[1].split("else:")[0]
+    names = [line.split("def ")[1].split("(")[0] for line in told.splitlines() if "def " in line]
+    assert names
+    for name in names:
+        assert getattr(Profile(), name).__func__.__name__ == name
+
+
+@pytest.mark.parametrize("name", ["nothing", "spans", "_summary", "a b", "__len__"])
+def test_what_is_no_question_is_no_attribute(name: str) -> None:
+    with pytest.raises(AttributeError, match=name):
+        getattr(Profile(), name)
+    assert not hasattr(Profile(), name)
+
+
+def test_questions_are_abstract() -> None:
+    with pytest.raises(TypeError):
+        Questions()  # type: ignore[abstract]
+    assert isinstance(profscope.Profile(), Questions)

@@ -1,0 +1,151 @@
+"""A pass is one file, and so is a target: added to a copy of the tree, they are known by their names."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).parent.parent.parent
+ADD = ROOT / "tests" / "passes" / "inputs" / "add.ttgir"
+PASS = '''
+from dataclasses import dataclass
+from typing import ClassVar
+
+from instrument_passes.passes import Pass, register
+from instrument_passes.spans import Spans
+
+
+@register
+@dataclass(frozen=True)
+class MyPass(Pass):
+    """A span around every store.
+
+    label: what the spans are called.
+    """
+
+    name: ClassVar[str] = "my-pass"
+    label: str = "my store"
+
+    def apply(self, module, context):
+        spans = Spans(module, context)
+        for op in tuple(module.walk()):
+            if op.name == "tt.store":
+                spans.around(op, self.label)
+'''
+CHECKS = """\
+// RUN: profscope-opt %S/inputs/add.ttgir -p my-pass | FileCheck %s
+// CHECK: "profscope.begin"() {id = 0 : i32, kind = "op", name = "my store", op = "tt.store"
+// CHECK-NEXT: tt.store
+// CHECK-NEXT: "profscope.end"() {id = 0 : i32}
+"""
+# Like NVIDIA's, under another name.
+TARGET = """
+from dataclasses import dataclass
+from typing import ClassVar
+
+from instrument_passes.targets.base import register
+from instrument_passes.targets.nvidia import Nvidia
+
+
+@register
+@dataclass(frozen=True)
+class Xpu(Nvidia):
+    spellings: ClassVar[tuple[str, ...]] = ("xpu:<generation>",)
+
+    @classmethod
+    def of(cls, name, *, clustered):
+        return cls(0) if name.startswith("xpu:") else None
+
+    @property
+    def name(self):
+        return "xpu:7"
+"""
+SESSION = """
+import torch, triton, profscope
+from tests.kernels.add import add_kernel
+x = torch.ones(256)
+with profscope.session(backend="emulator", instrument=["kernel-span", "my-pass{label=mine}"]) as prof:
+    add_kernel[(1,)](x, x, torch.empty(256), 256, BLOCK=256)
+print(profscope.__file__, prof.metadata["notes"], sorted(set(prof.df["scope"])))
+"""
+
+
+@pytest.fixture(scope="module")
+def tree(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A copy of the tree with a file more in two folders."""
+    copy = tmp_path_factory.mktemp("tree")
+    for folder in ("instrument_passes", "profscope", "docs", "tests/passes", "tests/kernels"):
+        shutil.copytree(ROOT / folder, copy / folder, ignore=shutil.ignore_patterns("__pycache__"))
+    shutil.copy(ROOT / "tests" / "__init__.py", copy / "tests")
+    (copy / "instrument_passes" / "passes" / "my_pass.py").write_text(PASS)
+    (copy / "instrument_passes" / "targets" / "xpu.py").write_text(TARGET)
+    (copy / "tests" / "passes" / "my_pass.mlir").write_text(CHECKS)
+    return copy
+
+
+def run(tree: Path, *command: str) -> subprocess.CompletedProcess[str]:
+    """Run Python in the copy."""
+    path = os.pathsep.join([str(tree), os.environ.get("PYTHONPATH", "")])
+    environment = {**os.environ, "PYTHONPATH": path, "TRITON_CACHE_DIR": str(tree / "cache")}
+    words = [sys.executable, *command]
+    return subprocess.run(words, cwd=tree, env=environment, capture_output=True, text=True, check=False)
+
+
+def opt(tree: Path, *arguments: str) -> subprocess.CompletedProcess[str]:
+    return run(tree, "-m", "instrument_passes.opt", *arguments)
+
+
+def test_pass_in_the_tool(tree: Path) -> None:
+    assert "\nmy-pass: a span around every store\n    label=my store\n" in opt(tree, "--list").stdout
+    done = opt(tree, str(ADD), "-p", "my-pass{label=mine}")
+    assert 'name = "mine", op = "tt.store", bytes = 4096 : i64' in done.stdout, done.stderr
+
+
+def test_pass_in_a_session(tree: Path) -> None:
+    done = run(tree, "-c", SESSION)
+    assert done.stdout == f"{tree / 'profscope' / '__init__.py'} [] ['add_kernel', 'mine']\n", done.stderr
+
+
+def test_row_of_the_page(tree: Path) -> None:
+    page = tree / "docs" / "passes.md"
+    before = page.read_text()
+    assert run(tree, "-m", "instrument_passes.documents.passes", str(page)).stderr == ""
+    (row,) = set(page.read_text().splitlines()) - set(before.splitlines())
+    assert row == (
+        "| `my-pass` | `label=my store` | A span around every store.<br>`label`: what the spans are called. |"
+    )
+
+
+def test_file_of_checks_with_the_default_prefix(tree: Path) -> None:
+    chosen = "my_pass or every_prefix or every_pass"
+    file = "tests/passes/test_filecheck.py"
+    done = run(tree, "-m", "pytest", "-q", "-p", "no:cacheprovider", file, "-k", chosen)
+    assert "3 passed" in done.stdout
+
+
+def test_target(tree: Path) -> None:
+    module = tree / "xpu.ttgir"
+    module.write_text(ADD.read_text().replace("cuda:90", "xpu:7"))
+    done = opt(tree, str(module), "-p", "kernel-span,lower-records")
+    assert r"\"target\":\"xpu:7\"" in done.stdout, done.stderr
+    module.write_text(ADD.read_text().replace("cuda:90", "npu:7"))
+    refused = opt(tree, str(module), "-p", "lower-records").stderr
+    assert refused.endswith("knows cuda:<capability>, hip:gfx942, hip:gfx950, xpu:<generation>\n")
+
+
+def test_file_that_cannot_be_imported(tree: Path) -> None:
+    broken = tree / "instrument_passes" / "passes" / "broken.py"
+    broken.write_text("import no_such_module\n")
+    try:
+        done = opt(tree, "--list")
+    finally:
+        broken.unlink()
+    assert done.returncode == 2
+    assert done.stderr == (
+        "profscope-opt: cannot load instrument_passes.passes.broken: No module named 'no_such_module'\n"
+    )

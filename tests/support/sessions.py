@@ -1,0 +1,84 @@
+"""Sessions on the emulator, and small launches to record in them."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+import pandas as pd
+import torch
+import triton
+
+import profscope
+from profscope.recording.programs import manifest_in
+from tests.kernels.add import add_kernel
+from tests.kernels.cases import cases
+from tests.kernels.control_flow import collatz_kernel
+from tests.kernels.loops import count_kernel
+
+__all__ = [
+    "CASES",
+    "assert_equal",
+    "count",
+    "launch",
+    "launch_add",
+    "launch_collatz",
+    "recording",
+    "same_bits",
+    "session",
+]
+
+# The small cases that the emulator runs, by name.
+CASES = {case.name: case for case in cases("small") if case.capability <= 80}
+
+
+def session(**options: Any) -> profscope.Session:
+    """A session on the emulator."""
+    return profscope.session(backend="emulator", **options)
+
+
+def launch_add(n: int = 2500) -> torch.Tensor:
+    """Launch the add on 0 to n - 1; returns the sums."""
+    x = torch.arange(n, dtype=torch.float32)
+    out = torch.empty_like(x)
+    add_kernel[(triton.cdiv(n, 1024),)](x, x, out, n, BLOCK=1024)
+    return out
+
+
+def launch(n: int = 2500) -> Any:
+    """Launch the add; returns the binary that ran."""
+    x = torch.arange(n, dtype=torch.float32)
+    return add_kernel[(triton.cdiv(n, 1024),)](x, x, torch.empty_like(x), n, BLOCK=1024)
+
+
+def launch_collatz(count: int = 30) -> None:
+    """Launch the Collatz loop on 1 to `count`, a CTA each."""
+    x = torch.arange(1, count + 1, dtype=torch.int32)
+    collatz_kernel[(count,)](x, torch.zeros_like(x))
+
+
+def count(n: int, ctas: int = 1) -> torch.Tensor:
+    """Launch a loop of n iterations in CTAs of one warp; returns the sums of 0 to n - 1."""
+    out = torch.zeros(ctas * 32, dtype=torch.int32)
+    count_kernel[(ctas,)](out, n, BLOCK=32, num_warps=1)
+    return out
+
+
+def recording(kernel: Any) -> bool:
+    """Whether a binary is an instrumented one."""
+    return manifest_in(kernel.asm["ttgir"]) is not None
+
+
+def same_bits(first: Mapping[str, torch.Tensor], second: Mapping[str, torch.Tensor]) -> bool:
+    """Whether two sets of outputs agree bit for bit, NaNs included."""
+    return first.keys() == second.keys() and all(
+        torch.equal(tensor.reshape(-1).view(torch.uint8), second[name].reshape(-1).view(torch.uint8))
+        for name, tensor in first.items()
+    )
+
+
+def assert_equal(first: profscope.Profile, second: profscope.Profile) -> None:
+    """Two profiles have the same tables, dtypes and metadata."""
+    pd.testing.assert_frame_equal(first.df, second.df)
+    pd.testing.assert_frame_equal(first.launches, second.launches)
+    assert first.metadata == second.metadata

@@ -1,0 +1,109 @@
+"""What all command-line tools do alike, tried on each of them as a user runs it."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+import tomllib
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+import torch
+import triton
+
+import profscope
+from instrument_passes import command
+from profscope import __main__ as overview
+from profscope import errors
+from profscope.demo import __main__ as demo
+
+TOOLS = {
+    "profscope-view": ["-m", "viewer", "--help"],
+    "profscope-opt": ["-m", "instrument_passes.opt", "--list"],
+    "profscope": ["-m", "profscope", "--help"],
+    "profscope.demo": ["-m", "profscope.demo", "--help"],
+}
+IDS = {"ids": TOOLS.keys()}
+
+
+def shell(arguments: list[str], ending: str) -> subprocess.CompletedProcess[str]:
+    """Run python with a redirection or a pipe behind it; the status is python's."""
+    # Unbuffered, argparse itself meets the error of a write, and swallows it.
+    environment = {name: value for name, value in os.environ.items() if name != "PYTHONUNBUFFERED"}
+    command_line = ["bash", "-c", f'set -o pipefail; "$@" {ending}', "bash", sys.executable, *arguments]
+    return subprocess.run(command_line, capture_output=True, text=True, env=environment, check=False)
+
+
+@pytest.mark.parametrize("tool", TOOLS, **IDS)
+def test_a_full_disk_is_one_line_and_a_failure(tool: str) -> None:
+    done = shell(TOOLS[tool], ">/dev/full")
+    assert (done.returncode, done.stderr) == (1, f"{tool}: No space left on device\n")
+
+
+@pytest.mark.parametrize("tool", TOOLS, **IDS)
+def test_a_closed_output_is_one_line_and_a_failure(tool: str) -> None:
+    done = shell(TOOLS[tool], ">&-")
+    assert (done.returncode, done.stderr) == (1, f"{tool}: standard output is closed\n")
+
+
+@pytest.mark.parametrize("tool", TOOLS, **IDS)
+def test_a_reader_that_leaves_is_no_failure(tool: str) -> None:
+    done = shell(TOOLS[tool], "| true")
+    assert (done.returncode, done.stderr) == (0, "")
+
+
+def raising(error: BaseException) -> Callable[[], int]:
+    def body() -> int:
+        raise error
+
+    return body
+
+
+@pytest.mark.parametrize(
+    ("error", "code", "said"),
+    [
+        (errors.OptionError("no such\nthing"), 2, "tool: no such thing\n"),
+        (errors.PipelineError("unknown pass"), 2, "tool: unknown pass\n"),
+        (errors.TraceError("t.json is text"), 1, "tool: t.json is text\n"),
+        (errors.IRError("not TTGIR", "x.ttgir", 3), 1, "tool: x.ttgir:3: not TTGIR\n"),
+        (FileNotFoundError(2, "No such file or directory", "x"), 1, "tool: No such file or directory: 'x'\n"),
+        (KeyboardInterrupt(), 130, ""),
+    ],
+)
+def test_errors_become_exit_codes_and_one_line(
+    error: BaseException, code: int, said: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert command.run("tool", raising(error)) == code
+    assert capsys.readouterr() == ("", said)
+
+
+def test_a_mistake_in_the_tool_is_not_hidden() -> None:
+    with pytest.raises(KeyError):
+        command.run("tool", raising(KeyError("x")))
+
+
+def test_the_overview_says_what_there_is(capsys: pytest.CaptureFixture[str]) -> None:
+    assert overview.main([]) == 0
+    said = " ".join(capsys.readouterr().out.split())
+    for text in (
+        f"profscope {profscope.__version__}: ",
+        f"triton {triton.__version__} torch {torch.__version__.partition('+')[0]}",
+        f"gpu {'yes: ' if torch.cuda.is_available() else 'no: torch finds none'}",
+        "emulator yes: runs PTX for sm_80 on the CPU",
+        "triton installed, to record kernels",
+    ):
+        assert text in said
+    pyproject = tomllib.loads((Path(__file__).parents[1] / "pyproject.toml").read_text())
+    for script in pyproject["project"]["scripts"]:
+        assert f" {script} " in said
+
+
+def test_the_demo_writes_a_trace_of_two_kernels(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(demo, "GPU_SIZES", (64, 64, 64, 32))
+    monkeypatch.setattr(demo, "EMULATOR_SIZES", (64, 64, 64, 32))
+    assert demo.main([str(tmp_path / "trace.json")]) == 0
+    profile = profscope.load(tmp_path / "trace.json")
+    assert profile.launches["kernel"].tolist() == ["softmax_kernel", "matmul_kernel"]
+    assert not profile.df.empty

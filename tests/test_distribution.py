@@ -1,0 +1,176 @@
+"""The distribution: what the sdist and the wheel hold, and that the wheel works where nothing else is."""
+
+from __future__ import annotations
+
+import email
+import os
+import re
+import subprocess
+import sys
+import tarfile
+import tomllib
+import zipfile
+from importlib import metadata
+from pathlib import Path
+
+import pytest
+
+import profscope
+from profscope.installed import EXTRAS
+from profscope.profiles import load
+from tests.support.profiles import regular_profile
+
+pytestmark = pytest.mark.slow
+
+ROOT = Path(__file__).parents[1]
+PACKAGES = ("instrument_passes", "profscope", "viewer")
+DECLARED = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
+
+
+def run(*arguments: str | Path, cwd: Path) -> subprocess.CompletedProcess[str]:
+    """Run a command that knows nothing of this checkout."""
+    environment = {name: value for name, value in os.environ.items() if not name.startswith("PYTHON")}
+    return subprocess.run(
+        [str(part) for part in arguments],
+        capture_output=True,
+        text=True,
+        cwd=cwd,
+        env=environment,
+        check=False,
+    )
+
+
+def succeed(*arguments: str | Path, cwd: Path) -> str:
+    """Standard output of a command that must succeed."""
+    done = run(*arguments, cwd=cwd)
+    assert done.returncode == 0, done.stdout + done.stderr
+    return done.stdout
+
+
+def build(kind: str, source: Path, out: Path) -> Path:
+    """The "sdist" or "wheel" of a source tree, by the build backend itself, without the network."""
+    code = f"import sys; from setuptools import build_meta; build_meta.build_{kind}(sys.argv[1])"
+    succeed(sys.executable, "-c", code, out, cwd=source)
+    (built,) = out.glob("*.tar.gz" if kind == "sdist" else "*.whl")
+    return built
+
+
+@pytest.fixture(scope="module")
+def sdist(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Built from a copy, so that nothing appears in the checkout."""
+    source, out = tmp_path_factory.mktemp("source"), tmp_path_factory.mktemp("sdist")
+    names = ["pyproject.toml", "MANIFEST.in", "README.md", "LICENSE", "CHANGELOG.md", "docs", *PACKAGES]
+    succeed("cp", "-r", *(ROOT / name for name in names), source, cwd=ROOT)
+    return build("sdist", source, out)
+
+
+@pytest.fixture(scope="module")
+def wheel(sdist: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Built from the sdist, which must hold all that takes."""
+    unpacked, out = tmp_path_factory.mktemp("unpacked"), tmp_path_factory.mktemp("wheel")
+    with tarfile.open(sdist) as archive:
+        archive.extractall(unpacked, filter="data")
+    (source,) = unpacked.iterdir()
+    return build("wheel", source, out)
+
+
+@pytest.fixture(scope="module")
+def environment(wheel: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The folder of the commands of an environment with the wheel and what it requires, and nothing else."""
+    root = tmp_path_factory.mktemp("environment")
+    succeed(sys.executable, "-m", "venv", "--without-pip", root, cwd=root)
+    pip = (sys.executable, "-m", "pip", "--python", root / "bin" / "python")
+    succeed(*pip, "install", "--quiet", "--no-index", "--no-deps", "--no-compile", wheel, cwd=root)
+    (site,) = root.glob("lib/python*/site-packages")
+    for name in required(DECLARED["dependencies"]):
+        link(metadata.distribution(name), site)
+    assert succeed(*pip, "check", cwd=root) == "No broken requirements found.\n"
+    return root / "bin"
+
+
+def required(requirements: list[str]) -> set[str]:
+    """The names of distributions that requirements ask for here, those that these ask for included."""
+    names: set[str] = set()
+    waiting = list(requirements)
+    while waiting:
+        text, _, marker = waiting.pop().partition(";")
+        name = re.match(r"[\w.-]+", text.strip())[0]  # type: ignore[index]
+        try:
+            distribution = metadata.distribution(name)
+        except metadata.PackageNotFoundError:
+            assert marker, f"{name} is required and not installed"
+            continue  # for another system, or an extra
+        if "extra" not in marker and name not in names:
+            names.add(name)
+            waiting += distribution.requires or []
+    return names
+
+
+def link(distribution: metadata.Distribution, site: Path) -> None:
+    """Put an installed distribution into another environment."""
+    assert distribution.files is not None
+    for name in {file.parts[0] for file in distribution.files} - {"..", "__pycache__"}:
+        target = Path(str(distribution.locate_file(name)))
+        if target.exists() and not (site / name).exists():
+            (site / name).symlink_to(target)
+
+
+def test_the_sdist_holds_what_a_build_and_a_reader_need(sdist: Path) -> None:
+    with tarfile.open(sdist) as archive:
+        names = {name.partition("/")[2] for name in archive.getnames()}
+    assert {"README.md", "LICENSE", "CHANGELOG.md", "pyproject.toml", "docs/architecture.md"} <= names
+    modules = {str(file.relative_to(ROOT)) for name in PACKAGES for file in (ROOT / name).rglob("*.py")}
+    assert modules <= names
+    assert not [name for name in names if "__pycache__" in name or name.startswith("tests/")]
+
+
+def test_the_wheel_is_typed_and_says_what_it_is(wheel: Path) -> None:
+    with zipfile.ZipFile(wheel) as archive:
+        names = set(archive.namelist())
+        info = next(name for name in names if name.endswith(".dist-info/METADATA"))
+        about = email.message_from_bytes(archive.read(info))
+    assert {f"{package}/py.typed" for package in PACKAGES} <= names
+    assert any(name.endswith("/licenses/LICENSE") for name in names)
+    assert about["License-Expression"] == "MIT"
+    assert about["Version"] == profscope.__version__
+    assert "profiler" in about["Keywords"].split(",")
+    assert "Typing :: Typed" in about.get_all("Classifier")
+    assert set(about.get_all("Provides-Extra")) == set(EXTRAS)
+
+
+def test_the_extras_that_are_looked_for_are_those_declared() -> None:
+    for extra, modules in EXTRAS.items():
+        declared = {re.match(r"[\w-]+", text)[0] for text in DECLARED["optional-dependencies"][extra]}  # type: ignore[index]
+        assert {module.replace("_", "-") for module in modules} <= declared
+
+
+def test_the_environment_has_neither_triton_nor_the_checkout(environment: Path, tmp_path: Path) -> None:
+    code = "import profscope, importlib.util as u; print(profscope.__file__, u.find_spec('triton'))"
+    file, triton = succeed(environment / "python", "-c", code, cwd=tmp_path).split()
+    assert Path(file).is_relative_to(environment.parent)
+    assert triton == "None"
+
+
+def test_the_commands_run(environment: Path, tmp_path: Path) -> None:
+    assert "usage: profscope-view" in succeed(environment / "profscope-view", "--help", cwd=tmp_path)
+    assert "usage: profscope-opt" in succeed(environment / "profscope-opt", "--help", cwd=tmp_path)
+    said = succeed(environment / "python", "-m", "profscope", cwd=tmp_path)
+    assert f"profscope {profscope.__version__}: " in said
+    assert "emulator  no: needs triton and torch\n" in said
+    assert "triton  pip install 'profscope[triton]' to record kernels\n" in said
+
+
+def test_a_trace_can_be_read_and_looked_at(environment: Path, tmp_path: Path) -> None:
+    regular_profile(ctas=2).save(tmp_path / "trace.json")
+    assert "matmul_kernel" in succeed(environment / "profscope-view", "trace.json", cwd=tmp_path)
+    code = "import profscope; profscope.load('trace.json').save('again.pftrace')"
+    succeed(environment / "python", "-c", code, cwd=tmp_path)
+    assert load(tmp_path / "again.pftrace").df.equals(load(tmp_path / "trace.json").df)
+
+
+def test_what_needs_triton_says_what_to_install(environment: Path, tmp_path: Path) -> None:
+    line = "profscope.session() needs triton and torch: pip install 'profscope[triton]'\n"
+    done = run(environment / "python", "-c", "import profscope; profscope.session()", cwd=tmp_path)
+    assert done.stderr.endswith(f"\nprofscope.errors.SessionError: {line}")
+    done = run(environment / "python", "-m", "profscope.demo", "trace.json", cwd=tmp_path)
+    assert (done.returncode, done.stdout, done.stderr) == (1, "", f"profscope.demo: {line}")

@@ -1,0 +1,68 @@
+"""What must be quick to enter loads little: held by what is loaded, not by a clock."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+
+import pytest
+
+OURS = ("instrument_passes", "profscope", "viewer")
+
+REPORT = """
+import runpy, sys
+before = set(sys.modules)
+try:
+    {door}
+except SystemExit as stop:
+    assert not stop.code, stop.code
+print("LOADED", *sorted(set(sys.modules) - before))
+"""
+
+
+def loaded(door: str) -> set[str]:
+    """The modules that a process of its own has loaded once `door` has run."""
+    command = [sys.executable, "-c", REPORT.format(door=door)]
+    ran = subprocess.run(command, capture_output=True, text=True, check=False)
+    assert ran.returncode == 0, ran.stderr
+    return set(ran.stdout.rpartition("LOADED")[2].split())
+
+
+def packages(modules: set[str]) -> set[str]:
+    return {module.partition(".")[0] for module in modules}
+
+
+def command(module: str, *arguments: str) -> str:
+    """Code that runs a module as `python -m` does."""
+    return f"sys.argv[1:] = {list(arguments)}; runpy.run_module({module!r}, run_name='__main__')"
+
+
+def test_import_triton_loads_little_of_ours_and_no_numpy() -> None:
+    modules = loaded("import triton")
+    ours = {module for module in modules if module.partition(".")[0] in OURS}
+    assert "profscope.emulator.driver" in ours, "profscope must be installed for this test"
+    assert len(ours) <= 12, sorted(ours)
+    assert not packages(modules) & {"numpy", "torch", "pandas"}
+
+
+@pytest.mark.parametrize(
+    "door",
+    [
+        "import profscope",
+        "import profscope; dir(profscope); profscope.__version__; profscope.OptionError",
+        command("viewer", "--help"),
+        command("viewer", "--version"),
+        command("profscope", "--help"),
+        command("profscope.demo", "--help"),
+    ],
+)
+def test_the_doors_load_nothing_heavy(door: str) -> None:
+    modules = loaded(door)
+    assert not packages(modules) & {"numpy", "pandas", "rich", "torch", "triton"}
+    assert len([module for module in modules if module.partition(".")[0] in OURS]) <= 12
+
+
+def test_reading_a_trace_loads_neither_triton_nor_torch() -> None:
+    modules = loaded("import profscope; profscope.load; import profscope.traces.loading; import viewer.view")
+    assert "pandas" in packages(modules)
+    assert not packages(modules) & {"torch", "triton"}

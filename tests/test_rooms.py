@@ -1,0 +1,148 @@
+"""Who may import whom: no circle between modules, no arrow upward between rooms.
+
+Every import counts, deferred and type-checking ones too.
+"""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+import profscope
+
+ROOT = Path(__file__).parents[1]
+PACKAGES = ("instrument_passes", "profscope", "viewer")
+# From the bottom up. A room is a folder, or a module that stands by itself.
+FLOORS = (
+    ("instrument_passes",),
+    ("profscope.errors", "profscope.version"),
+    ("profscope.emulator",),
+    ("profscope.schema", "profscope.options", "profscope.language", "profscope.installed"),
+    ("profscope.decoding", "profscope.analysis"),
+    ("profscope.traces",),
+    ("profscope.recording",),
+    ("profscope.launching",),
+    ("profscope.profiles",),
+    ("profscope.sessions",),
+    ("profscope",),
+    ("profscope.demo", "profscope.__main__"),
+    ("viewer",),
+)
+LONGEST_LINES = 450
+MOST_MODULES = 12
+
+
+def modules() -> dict[str, Path]:
+    """By dotted name."""
+    found = {}
+    for package in PACKAGES:
+        for path in (ROOT / package).rglob("*.py"):
+            name = ".".join(path.relative_to(ROOT).with_suffix("").parts)
+            found[name.removesuffix(".__init__")] = path
+    return found
+
+
+MODULES = modules()
+
+
+def imported(path: Path) -> Iterator[str]:
+    for node in ast.walk(ast.parse(path.read_text())):
+        if isinstance(node, ast.Import):
+            yield from (alias.name for alias in node.names if alias.name in MODULES)
+        elif isinstance(node, ast.ImportFrom) and node.module in MODULES:
+            for alias in node.names:
+                inner = f"{node.module}.{alias.name}"
+                yield inner if inner in MODULES else node.module
+
+
+ARROWS = {name: set(imported(path)) - {name} for name, path in MODULES.items()}
+
+
+def floor(module: str) -> int:
+    """Where a module's room stands."""
+    rooms = {room: number for number, floor in enumerate(FLOORS) for room in floor}
+    while module not in rooms:
+        module = module.rpartition(".")[0]
+    return rooms[module]
+
+
+def circles(arrows: dict[str, set[str]]) -> list[list[str]]:
+    """Each a way from a module back to itself."""
+    found: list[list[str]] = []
+    done: set[str] = set()
+
+    def visit(module: str, way: list[str]) -> None:
+        if module in way:
+            found.append([*way[way.index(module) :], module])
+        elif module not in done:
+            for other in sorted(arrows[module]):
+                visit(other, [*way, module])
+            done.add(module)
+
+    for module in sorted(arrows):
+        visit(module, [])
+    return found
+
+
+def test_no_circle() -> None:
+    assert circles(ARROWS) == []
+
+
+def test_circles_are_seen() -> None:
+    assert circles({"a": {"b"}, "b": {"c"}, "c": {"b"}}) == [["b", "c", "b"]]
+
+
+def test_no_arrow_upward() -> None:
+    upward = [
+        f"{module} -> {other}"
+        for module, others in ARROWS.items()
+        for other in others
+        if floor(other) > floor(module)
+    ]
+    assert upward == []
+
+
+def test_neighbours_do_not_know_each_other() -> None:
+    """Rooms of one floor, which stand side by side."""
+    for module, others in ARROWS.items():
+        room = next((r for r in FLOORS[floor(module)] if module == r or module.startswith(f"{r}.")), module)
+        for other in others:
+            if floor(other) == floor(module):
+                assert other == room or other.startswith(f"{room}."), f"{module} -> {other}"
+
+
+def test_the_emulator_stands_alone() -> None:
+    outside = {
+        other
+        for module, others in ARROWS.items()
+        if module.startswith("profscope.emulator")
+        for other in others
+        if not other.startswith("profscope.emulator")
+    }
+    assert outside <= {"profscope.errors"}
+
+
+def test_what_users_touch_is_few() -> None:
+    own = [name for name in MODULES if name.count(".") == 1 and name.startswith("profscope.")]
+    single = [name for name in own if MODULES[name].name != "__init__.py"]
+    assert len(single) <= MOST_MODULES, sorted(single)
+
+
+# Functions that there are, and those to come: a submodule, once imported, takes the attribute's place.
+FUNCTIONS = (
+    "profile", "export", "decode", "diff", "explain", "run", "instructions", "start", "stop", "pause",
+    "scope",
+)  # fmt: skip
+
+
+@pytest.mark.parametrize("name", sorted({*FUNCTIONS, *(n for n in profscope.__all__ if n.islower())}))
+def test_no_module_has_a_public_functions_name(name: str) -> None:
+    assert f"profscope.{name}" not in MODULES
+
+
+def test_no_file_is_too_long() -> None:
+    lines = {name: len(path.read_text().splitlines()) for name, path in MODULES.items()}
+    assert {name: count for name, count in lines.items() if count > LONGEST_LINES} == {}

@@ -1,0 +1,42 @@
+"""Tests stand alone: what several of them use lies in tests/support and tests/kernels, in no test module."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).parents[1]
+FILES = sorted([*ROOT.glob("tests/**/*.py"), *ROOT.glob("bench/**/*.py")])
+# Also those in programs that a test hands to another process.
+_IMPORT = re.compile(r"^\s*(?:from\s+(\S+)\s+import\s+(\([^)]*\)|.*)|import\s+(.*))$", re.MULTILINE)
+_TEST_MODULE = re.compile(r"\b(?:test_\w+|conftest)\b")
+
+
+def imported_test_modules(text: str) -> list[str]:
+    """The test modules and conftests that a program imports."""
+    statements = [" ".join(filter(None, parts)) for parts in _IMPORT.findall(text)]
+    return [name for statement in statements for name in _TEST_MODULE.findall(statement)]
+
+
+def test_no_test_module_is_imported() -> None:
+    importers = {str(path.relative_to(ROOT)): imported_test_modules(path.read_text()) for path in FILES}
+    del importers["tests/test_structure_of_tests.py"]  # its examples
+    assert {path: modules for path, modules in importers.items() if modules} == {}
+
+
+@pytest.mark.parametrize(
+    ("text", "modules"),
+    [
+        ("from tests.test_session import launch_add", ["test_session"]),
+        ("import tests.ir.conftest", ["conftest"]),
+        ("from tests.launching import (\n    standin,\n    test_hook,\n)", ["test_hook"]),
+        ('_CODE = """\nfrom .test_hook import build\n"""', ["test_hook"]),
+        ("    from tests.emulator.test_dots import *", ["test_dots"]),
+        ("from tests.support.sessions import launch_add\nimport os, sys", []),
+        ("def test_import() -> None:\n    pass", []),
+    ],
+)
+def test_imports_are_found(text: str, modules: list[str]) -> None:
+    assert imported_test_modules(text) == modules

@@ -1,0 +1,152 @@
+"""One kernel, several configurations: numbered in `launches`, apart in the summary, told in the metadata."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+import triton
+import triton.language as tl
+
+import profscope
+from profscope.recording.builds import build_of
+from tests.support.sessions import session
+
+# ruff: noqa: N803
+
+
+@triton.jit
+def twice(x):
+    return x + x
+
+
+@triton.jit
+def double_kernel(out_ptr, in_ptr, n, BLOCK: tl.constexpr, FLAG: tl.constexpr = None):
+    offs = tl.program_id(0) * BLOCK + tl.arange(0, BLOCK)
+    x = tl.load(in_ptr + offs, mask=offs < n)
+    tl.store(out_ptr + offs, twice(x), mask=offs < n)
+
+
+def double(n: int = 4096, block: int = 256, **options: Any) -> None:
+    x = torch.arange(n, dtype=torch.float32)
+    out = torch.empty_like(x)
+    double_kernel[(triton.cdiv(n, block),)](out, x, n, BLOCK=block, **options)
+    assert torch.equal(out, 2 * x)
+
+
+def test_launches_are_numbered_by_configuration_in_order_of_appearance() -> None:
+    with session() as prof:
+        for block in (256, 1024, 256, 2048):
+            double(block=block)
+        double(block=256, num_warps=8)
+        double(block=256, n=4095)  # no longer a multiple of 16
+    assert prof.launches["variant"].tolist() == [0, 1, 0, 2, 3, 4]
+    variants = prof.metadata["variants"]["double_kernel"]
+    assert [each["variant"] for each in variants] == [0, 1, 2, 3, 4]
+    assert [each["constexprs"]["BLOCK"] for each in variants] == [256, 1024, 2048, 256, 256]
+    assert [each["num_warps"] for each in variants] == [4, 4, 4, 8, 4]
+    assert variants[0]["signature"]["in_ptr"] == "*fp32"
+    assert variants[0]["specialisation"]["n"] == [["tt.divisibility", 16]]
+    assert "n" not in variants[4]["specialisation"]
+    assert len({each["key"] for each in variants}) == 5
+    json.dumps(prof.metadata)
+
+
+def test_a_configurations_key_is_the_same_in_every_session() -> None:
+    keys = []
+    for level in ("light", "heavy"):
+        with session(instrument=level) as prof:
+            double(block=512)
+        keys.append(prof.metadata["variants"]["double_kernel"][0]["key"])
+    assert keys[0] == keys[1] != ""
+
+
+def test_the_summary_keeps_configurations_apart() -> None:
+    with session() as prof:
+        for block in (256, 1024, 1024):
+            double(block=block)
+    summary = prof.summary()
+    kernel = summary[summary["kind"] == "kernel"].sort_values("variant")
+    ctas = 16, 4 + 4
+    assert kernel["variant"].tolist() == [0, 1]
+    assert kernel["count"].tolist() == [4 * each for each in ctas]
+    assert kernel["launches"].tolist() == [1, 2]
+    loads = summary[summary["scope"].str.startswith("load")].sort_values("variant")
+    assert loads["bytes"].tolist() == [4 * 4096, 2 * 4 * 4096]
+    for _, of_variant in summary[summary["kind"] != "async"].groupby("variant"):
+        assert of_variant["share"].sum() == pytest.approx(1)
+    assert prof.profile.validate() == []
+
+
+def test_trials_stand_apart() -> None:
+    tuned = triton.autotune([triton.Config({"BLOCK": block}) for block in (128, 256)], key=["n"])(
+        double_kernel
+    )
+    x = torch.zeros(1024)
+    with session(trials=True) as prof:
+        for _ in range(2):
+            tuned[lambda meta: (triton.cdiv(1024, meta["BLOCK"]),)](torch.empty_like(x), x, 1024)
+    assert prof.launches["trial"].tolist() == [True, True, False, False]
+    assert prof.launches["variant"].nunique() == 2
+    kernel = prof.summary().query("kind == 'kernel'")
+    assert sorted(kernel["trial"]) == [False, True, True]
+    assert kernel.set_index("trial")["launches"].loc[False] == 2
+    assert (kernel[kernel["trial"]]["launches"] == 1).all()
+    winner = prof.launches["variant"].iloc[-1]
+    builds = prof.metadata["variants"]["double_kernel"][winner]["builds"]
+    assert [each["build"] for each in builds] == ["bare", "instrumented"]  # what was timed, what recorded
+    assert all(each["registers"] is None for each in builds)  # the emulator has none
+
+
+def test_resources_are_those_of_the_binary() -> None:
+    class Metadata:
+        target = triton.backends.compiler.GPUTarget("cuda", 90, 32)
+        num_warps, num_stages, num_ctas, shared = 8, 3, 1, 64 << 10
+
+    class Source:
+        signature, constants, attrs = {0: "*fp32"}, {}, {}
+
+    class Kernel:
+        metadata, src, name, n_regs, n_spills = Metadata, Source, "k", 128, 4
+
+    build = build_of(Kernel)
+    # 128 registers of 256 threads: two CTAs fill 65,536; 64 KiB and one reserved: three fit in 228.
+    assert build.resources() == {
+        "registers": 128, "spills": 4, "shared_bytes": 64 << 10, "ctas_per_sm": 2,
+    }  # fmt: skip
+    assert build_of(Kernel, warps=12).ctas_per_sm == 1
+    assert build.configuration["num_stages"] == 3
+
+
+def test_the_texts_of_kernel_and_helpers_travel_with_the_profile(tmp_path: Path) -> None:
+    with session() as prof:
+        double()
+    prof.save(tmp_path / "trace.json")
+    sources = {each["name"]: each for each in profscope.load(tmp_path / "trace.json").metadata["sources"]}
+    assert set(sources) == {"double_kernel", "twice"}
+    own = Path(__file__).read_text().splitlines()
+    for each in sources.values():
+        lines = each["text"].splitlines()
+        assert own[each["line"] - 1 : each["line"] - 1 + len(lines)] == lines
+        assert each["file"] == __file__
+        assert each["sha256"] == hashlib.sha256(each["text"].encode()).hexdigest()
+
+
+def test_the_texts_can_be_left_out() -> None:
+    with session(sources=False) as prof:
+        double()
+    assert prof.metadata["sources"] == []
+
+
+def test_a_spool_keeps_configurations(tmp_path: Path) -> None:
+    with session(spool=tmp_path) as prof:
+        double(block=256)
+        double(block=512)
+    loaded = profscope.load(tmp_path)
+    assert loaded.launches["variant"].tolist() == [0, 1]
+    assert loaded.metadata["variants"] == prof.metadata["variants"]
+    assert loaded.metadata["sources"] == prof.metadata["sources"]

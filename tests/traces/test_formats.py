@@ -1,0 +1,137 @@
+"""A format is one file: adding it to the folder of exporters or importers is all it takes."""
+
+from __future__ import annotations
+
+import gzip
+import json
+import os
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from profscope.traces import exporters, importers
+from profscope.traces.formats import format_names
+from tests.support.profiles import regular_profile
+
+ROOT = Path(__file__).parents[2]
+
+EXPORTER = '''
+"""Spans as CSV, launch by launch."""
+
+def pieces(tables, pool):
+    yield "kernel,scope,start_ns,duration_ns\\n".encode()
+    for launch in tables.launches["launch"]:
+        rows = tables.df[tables.df["launch"] == launch]
+        columns = rows[["kernel", "scope", "start_ns", "duration_ns"]]
+        yield lambda columns=columns: columns.to_csv(index=False, header=False).encode()
+'''
+
+IMPORTER = '''
+"""Kernels of a table: name, start and end in ns."""
+
+from profscope.traces.chrome.foreign import launch_profile
+
+def recognises(file):
+    return file.head.startswith(b"#kernels")
+
+def read(file):
+    rows = [line.split() for line in b"".join(file.pieces()).decode().splitlines()[1:]]
+    kernels = [{"kernel": name, "start_ns": int(begin), "end_ns": int(end)} for name, begin, end in rows]
+    return launch_profile(kernels, {"tool": "table", "backend": "gpu", "notes": []})
+'''
+
+IMPORTED = 'print(json.dumps([name for name in sys.modules if name.startswith("profscope.traces")]))'
+
+
+def run(code: str, tree: Path = ROOT) -> str:
+    """What code prints in a new interpreter that imports profscope from `tree`."""
+    environment = os.environ | {"PYTHONPATH": str(tree)}
+    return subprocess.run(
+        [sys.executable, "-c", f"import json, sys\n{code}"],
+        cwd=tree, env=environment, capture_output=True, text=True, check=True, timeout=120,
+    ).stdout  # fmt: skip
+
+
+@pytest.fixture(scope="module")
+def tree(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A copy of the packages with one exporter and one importer more."""
+    tree = tmp_path_factory.mktemp("tree")
+    for package in ("profscope", "instrument_passes"):
+        shutil.copytree(ROOT / package, tree / package, ignore=shutil.ignore_patterns("__pycache__"))
+    (tree / "profscope/traces/exporters/spans_csv.py").write_text(EXPORTER)
+    (tree / "profscope/traces/importers/table.py").write_text(IMPORTER)
+    return tree
+
+
+def test_an_exporter_is_one_file(tree: Path, tmp_path: Path) -> None:
+    profile = regular_profile(launches=2, ctas=1)
+    profile.save(tmp_path / "t.json")
+    saved = run(
+        f"""
+import profscope
+assert profscope.__file__.startswith({str(tree)!r})
+prof = profscope.load({str(tmp_path / "t.json")!r})
+prof.save({str(tmp_path / "a.spans.csv")!r})
+prof.save({str(tmp_path / "a.spans.csv.gz")!r})
+try:
+    prof.save("a.csv")
+except profscope.OptionError as error:
+    print(error)
+""",
+        tree,
+    )
+    columns = profile.df[["kernel", "scope", "start_ns", "duration_ns"]]
+    assert (tmp_path / "a.spans.csv").read_text() == columns.to_csv(index=False)
+    assert gzip.decompress((tmp_path / "a.spans.csv.gz").read_bytes()) == (
+        (tmp_path / "a.spans.csv").read_bytes()
+    )
+    assert saved == (
+        "cannot save 'a.csv': the suffix must be one of "
+        ".json, .json.gz, .pftrace, .pftrace.gz, .spans.csv, .spans.csv.gz\n"
+    )
+
+
+def test_an_importer_is_one_file(tree: Path, tmp_path: Path) -> None:
+    (tmp_path / "kernels.txt").write_text("#kernels\nadd 10 30\nmul 40 45\n")
+    loaded = run(
+        f"""
+import profscope
+prof = profscope.load({str(tmp_path / "kernels.txt")!r})
+print(prof.metadata["tool"], prof.df["kernel"].tolist(), prof.df["duration_ns"].tolist(), prof.validate())
+""",
+        tree,
+    )
+    assert loaded == "table ['add', 'mul'] [20, 5] []\n"
+
+
+def test_our_own_formats_come_first() -> None:
+    assert format_names(exporters, exporters.OWN) == ["json", "pftrace"]
+    assert format_names(importers, importers.OWN) == [
+        "profscope_json",
+        "profscope_pftrace",
+        "spool",
+        "kineto",
+        "proton",
+    ]
+
+
+@pytest.mark.parametrize("suffix", ["json", "pftrace"])
+def test_saving_and_loading_import_what_they_need(suffix: str, tmp_path: Path) -> None:
+    path = tmp_path / f"t.{suffix}"
+    regular_profile(launches=1, ctas=1).save(path)
+    loaded = set(json.loads(run(f"import profscope\nprof = profscope.load({str(path)!r})\n{IMPORTED}")))
+    assert f"profscope.traces.importers.profscope_{suffix}" in loaded
+    assert not {f"profscope.traces.importers.{name}" for name in ("spool", "kineto", "proton")} & loaded
+    assert not any(".exporters." in name or name.endswith((".events", ".packets")) for name in loaded)
+    saved = set(
+        json.loads(run(f"import profscope\nprofscope.load({str(path)!r}).save({str(path)!r})\n{IMPORTED}"))
+    )
+    assert {name for name in saved if ".exporters." in name} == {f"profscope.traces.exporters.{suffix}"}
+
+
+def test_recording_into_a_spool_loads_no_pandas() -> None:
+    heavy = 'print([name for name in ("pandas", "torch", "triton") if name in sys.modules])'
+    assert run(f"import profscope.traces.spool\n{heavy}") == "[]\n"

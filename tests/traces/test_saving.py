@@ -1,0 +1,146 @@
+"""A file appears whole or not at all, whatever stops the saving; what no file can hold is refused."""
+
+from __future__ import annotations
+
+import os
+import resource
+import signal
+import subprocess
+import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+import profscope
+from profscope.errors import TraceError
+from profscope.profiles import Profile
+from tests.support.profiles import profiles, regular_profile
+from tests.support.round_trips import SUFFIXES, assert_same
+
+ROOT = Path(__file__).parents[2]
+
+SAVE_AGAIN_AND_AGAIN = """
+import sys
+from tests.support.profiles import regular_profile
+profile = regular_profile(launches=2, ctas=128, iterations=20)
+print("ready", flush=True)
+try:
+    while True:
+        profile.save(sys.argv[1])
+except KeyboardInterrupt:
+    print("interrupted")
+"""
+
+
+@pytest.mark.parametrize("suffix", [".json", ".pftrace.gz"])
+def test_ctrl_c_in_the_middle_leaves_the_file_as_it_was(suffix: str, tmp_path: Path) -> None:
+    path = tmp_path / f"t{suffix}"
+    regular_profile(launches=1, ctas=1).save(path)
+    before = path.read_bytes()
+    saver = subprocess.Popen(
+        [sys.executable, "-c", SAVE_AGAIN_AND_AGAIN, str(path)], cwd=ROOT, stdout=subprocess.PIPE, text=True
+    )
+    assert saver.stdout is not None
+    assert saver.stdout.readline() == "ready\n"
+    while not being_written(tmp_path):
+        assert saver.poll() is None
+    saver.send_signal(signal.SIGINT)
+    out, _ = saver.communicate(timeout=120)
+    assert (out, saver.returncode) == ("interrupted\n", 0)
+    assert os.listdir(tmp_path) == [path.name]
+    assert path.read_bytes() == before or len(profscope.load(path).launches) == 2
+
+
+def being_written(folder: Path) -> bool:
+    try:
+        return any(part.stat().st_size for part in folder.glob(".*.part"))
+    except FileNotFoundError:  # it has just become the file
+        return False
+
+
+@contextmanager
+def full_disk(free_bytes: int) -> Iterator[None]:
+    """Let the operating system refuse to write more than that to a file."""
+    soft, hard = resource.getrlimit(resource.RLIMIT_FSIZE)
+    resource.setrlimit(resource.RLIMIT_FSIZE, (free_bytes, hard))
+    try:
+        yield
+    finally:
+        resource.setrlimit(resource.RLIMIT_FSIZE, (soft, hard))
+
+
+@pytest.mark.parametrize("suffix", SUFFIXES)
+def test_a_disk_that_fills_up_leaves_the_file_as_it_was(suffix: str, tmp_path: Path) -> None:
+    path = tmp_path / f"t{suffix}"
+    path.write_text("precious")
+    profile = regular_profile(launches=1, ctas=16)
+    for free_bytes in (0, 100, 9000):
+        with pytest.raises(TraceError, match=r"cannot write .*: File too large"), full_disk(free_bytes):
+            profile.save(path)
+        assert path.read_text() == "precious"
+        assert os.listdir(tmp_path) == [path.name]
+    profile.save(path)
+    assert_same(profscope.load(path), profile)
+
+
+def test_an_error_of_an_exporter_leaves_the_file_as_it_was(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    path = tmp_path / "t.json"
+    path.write_text("precious")
+
+    def fail(*_: object) -> bytes:
+        raise ZeroDivisionError
+
+    monkeypatch.setattr("profscope.traces.chrome.events.EventLines.block", fail)
+    with pytest.raises(ZeroDivisionError):
+        regular_profile().save(path)
+    assert path.read_text() == "precious"
+    assert os.listdir(tmp_path) == [path.name]
+
+
+def test_a_name_as_long_as_names_can_be(tmp_path: Path) -> None:
+    path = tmp_path / ("é" * 125 + ".json")
+    assert len(path.name.encode()) == 255
+    regular_profile(launches=1, ctas=1).save(path)
+    assert len(profscope.load(path).launches) == 1
+
+
+def test_names_that_no_file_can_have(tmp_path: Path) -> None:
+    profile = regular_profile(launches=1, ctas=1)
+    with pytest.raises(TraceError, match=r"cannot write .*a\\x00b\.json: its name has a NUL"):
+        profile.save(tmp_path / "a\0b.json")
+    with pytest.raises(TraceError, match=r"cannot write .*\\ud800\.json: its name is no Unicode"):
+        profile.save(tmp_path / "\ud800.json")
+    assert os.listdir(tmp_path) == []
+
+
+TIMES = st.integers(-(2**63), 2**63 - 1) | st.integers(0, 2**60)
+DURATIONS = st.integers(-1, 2**63 - 1) | st.integers(0, 2**60)
+
+
+@pytest.mark.parametrize("suffix", [".json", ".pftrace"])
+def test_any_times_are_saved_or_refused(suffix: str, tmp_path_factory: pytest.TempPathFactory) -> None:
+    path = tmp_path_factory.mktemp("times") / f"t{suffix}"
+
+    @settings(max_examples=40)
+    @given(profiles(max_actions=6), st.lists(TIMES, min_size=2), st.lists(DURATIONS, min_size=2))
+    def check(profile: Profile, starts: list[int], durations: list[int]) -> None:
+        df = profile.df
+        df["start_ns"] = np.resize(np.array(starts, np.int64), len(df))
+        df["duration_ns"] = np.resize(np.array(durations, np.int64), len(df))
+        last = max([int(df["start_ns"].max()) + int(df["duration_ns"].max()), 0]) if len(df) else 0
+        first = min(int(df["start_ns"].min()), 0) if len(df) else 0
+        if (df["duration_ns"] < 0).any() or last >= 2**63 or last - first >= 2**63:
+            with pytest.raises(TraceError, match=r"no trace can hold (times from|a duration_ns of -)"):
+                profile.save(path)
+        else:
+            profile.save(path)
+            assert_same(profscope.load(path), profile)
+
+    check()

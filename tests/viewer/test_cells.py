@@ -1,0 +1,54 @@
+"""Text wrapped in terminal cells, and columns that give way."""
+
+from __future__ import annotations
+
+from hypothesis import given
+from hypothesis import strategies as st
+from rich.cells import cell_len
+
+from viewer.cells import wrap
+from viewer.grid import Column, grid, heading
+
+
+def test_lines_end_between_parts() -> None:
+    assert wrap(["a 1", "b 22", "c"], 11, ", ") == ["a 1, b 22,", "c"]
+    assert wrap(["a 1", "b 22", "c"], 9, ", ") == ["a 1,", "b 22, c"]
+    assert wrap(["name 1", "name 2"], 20, "  ") == ["name 1  name 2"]
+    assert wrap(["abcdefg"], 3) == ["abc", "def", "g"]
+    assert wrap([], 3) == []
+
+
+@given(
+    st.lists(st.text(alphabet="ab 中é", max_size=12), max_size=6),
+    st.integers(2, 20),
+    st.sampled_from([" ", ", ", "  "]),
+)
+def test_wrapped_lines_fit_and_lose_nothing(parts: list[str], width: int, separator: str) -> None:
+    lines = wrap(parts, width, separator)
+    assert all(cell_len(line) <= width for line in lines)
+    assert "".join("".join(lines).split()) == "".join(separator.join(parts).split())
+
+
+COLUMNS = [Column("name", "name"), Column("a", spare=2), Column("b"), Column("c", spare=1)]
+ROW = ["kernel_of_a_long_name", "1234", "5678", "9012"]
+
+
+def drawn(width: int) -> list[str]:
+    return [line.plain for line in grid(COLUMNS, [ROW], [""], width)]
+
+
+def test_columns_are_left_out_before_names_are_cut_short() -> None:
+    assert drawn(60)[1] == "kernel_of_a_long_name  1234  5678  9012"
+    assert drawn(34)[1] == "kernel_of_a_long_n… 1234 5678 9012"
+    assert drawn(30)[1] == "kernel_of_a_long_na… 5678 9012"
+    assert drawn(22)[1] == "kernel_of_a_long… 5678"
+    assert drawn(16)[1] == "kernel_of_… 5678"
+    assert [len(line.split()) for line in drawn(22)] == [2, 2], "the head as the rows"
+
+
+def test_a_heading_goes_on_below_where_the_line_is_short() -> None:
+    parts = ["1 launch", "16 CTAs", "3.5us of warp time"]
+    assert [line.plain for line in heading("k", parts, 50)] == ["k  1 launch, 16 CTAs, 3.5us of warp time"]
+    short = [line.plain for line in heading("k", parts, 24)]
+    assert short == ["k", "  1 launch, 16 CTAs,", "  3.5us of warp time"]
+    assert [line.plain for line in heading("k" * 50, ["x"], 20)] == ["k" * 19 + "…", "  x"]

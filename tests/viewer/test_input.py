@@ -1,0 +1,91 @@
+"""Traces that come through standard input and pipes."""
+
+from __future__ import annotations
+
+import gzip
+import os
+import sys
+import threading
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+import pytest
+
+from profscope.errors import TraceError
+from profscope.profiles import load
+from tests.support.profiles import regular_profile
+from viewer.input import Trace, read
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    folder = tmp_path_factory.mktemp("input")
+    for name in ("t.json", "t.pftrace.gz"):
+        regular_profile(ctas=2).save(folder / name)
+    (folder / "hello").write_text("hello\n")
+    return folder
+
+
+@contextmanager
+def writing(data: bytes, end: int | Path) -> Iterator[None]:
+    """Something that writes into a pipe while the body reads from it."""
+
+    def write() -> None:
+        with open(end, "wb") as pipe:
+            pipe.write(data)
+
+    thread = threading.Thread(target=write)
+    thread.start()
+    try:
+        yield
+    finally:
+        thread.join()
+
+
+def through_standard_input(data: bytes, monkeypatch: pytest.MonkeyPatch) -> Trace:
+    read_end, write_end = os.pipe()
+    with writing(data, write_end), open(read_end) as stdin:
+        monkeypatch.setattr(sys, "stdin", stdin)
+        return read("-")
+
+
+@pytest.mark.parametrize("name", ["t.json", "t.pftrace.gz"])
+def test_standard_input_is_read_as_the_file_is(
+    name: str, folder: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    data = (folder / name).read_bytes()
+    for piped in (data, gzip.decompress(data)) if name.endswith(".gz") else (data,):
+        trace = through_standard_input(piped, monkeypatch)
+        assert trace.profile.df.equals(load(folder / name).df)
+        assert (trace.name, trace.written_s) == ("standard input", 0.0)
+
+
+def test_a_redirected_file_tells_when_it_was_written(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    file = folder / "t.json"
+    with file.open() as stdin:
+        monkeypatch.setattr(sys, "stdin", stdin)
+        assert read("-").written_s == file.stat().st_mtime == read(str(file)).written_s
+
+
+def test_a_fifo(folder: Path) -> None:
+    fifo = folder / "fifo"
+    os.mkfifo(fifo)
+    with writing((folder / "t.json").read_bytes(), fifo):
+        trace = read(str(fifo))
+    assert trace.profile.df.equals(load(folder / "t.json").df)
+    assert trace.name == str(fifo)
+
+
+def test_what_is_no_trace_is_named_as_the_command_line_does(
+    folder: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with pytest.raises(TraceError, match=r"^standard input is text, not JSON$"):
+        through_standard_input(b"hello", monkeypatch)
+    with pytest.raises(TraceError, match=r"hello is text, not JSON$"):
+        read(str(folder / "hello"))
+    with pytest.raises(TraceError, match=r"no-such-file"):
+        read("no-such-file")
+    monkeypatch.setattr(sys, "stdin", None)
+    with pytest.raises(TraceError, match=r"^standard input is closed$"):
+        read("-")

@@ -1,0 +1,143 @@
+"""What the command line chooses is chosen of all that is shown."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from profscope.errors import TraceError
+from profscope.profiles import Profile
+from tests.support.profiles import profile_metadata, profiles, regular_profile
+from viewer.kernels import make_kernels
+from viewer.select import Selection, choose_cta, select
+from viewer.table import make_tables
+
+SPAN_CHOICES = ("launch", "cta", "sm", "warp")
+
+
+@pytest.fixture(scope="module")
+def profile() -> Profile:
+    return regular_profile(launches=2, ctas=8, warps=4, iterations=6)
+
+
+@given(profiles(), st.data())
+@settings(max_examples=60)
+def test_a_selection_is_a_sound_profile_of_just_the_spans_asked_for(
+    profile: Profile, data: st.DataObject
+) -> None:
+    if profile.df.empty:
+        return
+    span = profile.df.iloc[data.draw(st.integers(0, len(profile.df) - 1), label="row")]
+    names = data.draw(st.sets(st.sampled_from(SPAN_CHOICES)), label="choices")
+    chosen = {name: int(span[name]) for name in names}
+    part = select(profile, Selection(**chosen))
+    assert part.validate() == []
+    wanted = np.logical_and.reduce(
+        [np.ones(len(profile.df), np.bool_)]
+        + [(profile.df[name] == value).to_numpy() for name, value in chosen.items()]
+    )
+    columns = profile.df.columns.difference(["parent", "wait"])
+    kept = profile.df[wanted].reset_index(drop=True)
+    assert part.df[columns].equals(kept[columns])
+    outer = np.flatnonzero(part.df["parent"] >= 0)
+    above = profile.df["start_ns"].to_numpy()[kept["parent"].to_numpy()[outer]]
+    assert (part.df["start_ns"].to_numpy()[part.df["parent"].to_numpy()[outer]] == above).all()
+
+
+def test_nothing_asked_for_is_the_whole(profile: Profile) -> None:
+    assert select(profile, Selection()) is profile
+
+
+def test_a_launch_restricts_kernels_tables_and_timeline(profile: Profile) -> None:
+    part = select(profile, Selection(launch=1))
+    (kernel,) = make_kernels(part, "ns")
+    assert (kernel.launches, kernel.ctas) == (1, 8)
+    (table,) = make_tables(part, "ns", 0, [kernel.kernel])
+    assert (table.launches, table.ctas, table.warps) == (1, 8, 32)
+    choice = choose_cta(part.df, [kernel.kernel])
+    assert choice is not None
+    assert (choice.launch, choice.candidates) == (1, 8)
+
+
+@pytest.mark.parametrize(
+    ("chosen", "ctas", "warps"),
+    [
+        ({"cta": 3}, 2, 8),
+        ({"sm": 2}, 4, 16),
+        ({"warp": 1}, 16, 16),
+        ({"launch": 0, "cta": 3, "warp": 1}, 1, 1),
+    ],
+)
+def test_a_part_of_launches_restricts_counts_times_and_sums(
+    profile: Profile, chosen: dict[str, int], ctas: int, warps: int
+) -> None:
+    part = select(profile, Selection(**chosen))
+    (kernel,) = make_kernels(part, "ns")
+    assert kernel.ctas == ctas
+    end = part.df["start_ns"] + part.df["duration_ns"]
+    times = [rows.max() - part.df["start_ns"][rows.index].min() for _, rows in end.groupby(part.df["launch"])]
+    assert kernel.total == sum(times)
+    (table,) = make_tables(part, "ns", 0, [kernel.kernel])
+    assert (table.ctas, table.warps) == (ctas, warps)
+    roots = part.df[part.df["depth"] == 0]
+    assert table.warp_time == roots["duration_ns"].sum(), "never scaled up to the grid"
+    assert not table.scaled
+
+
+def test_launches_without_a_span_of_the_part_go() -> None:
+    profile = regular_profile(launches=2, ctas=4)
+    gone = ((profile.df["launch"] == 0) & (profile.df["cta"] == 3)).to_numpy()
+    df = profile.df[~gone].reset_index(drop=True).assign(parent=-1, wait=-1)
+    part = select(Profile(df, profile.launches, profile.metadata), Selection(cta=3))
+    assert part.launches["launch"].tolist() == [1]
+
+
+def test_bytes_and_rates_of_all_launches_are_not_shown_for_some() -> None:
+    profile = regular_profile(launches=2, ctas=4)
+    op = profile.df[profile.df["scope"] == "load A"].iloc[0]
+    place = {"scope": "load A", "kind": "op", "file": str(op["file"]), "line": int(op["line"])}
+    work = {"launches": 2, "ns": 1000, "scopes": [{**place, "measures": "issue", "bytes": 4000, "flops": 0}]}
+    metadata = profile_metadata(kernels={"matmul_kernel": {"measure": "issue", "work": work}})
+    profile = Profile(profile.df, profile.launches, metadata)
+
+    def load(selection: Selection) -> Any:
+        (table,) = make_tables(select(profile, selection), "ns", 0, ["matmul_kernel"])
+        return next(row for row in table.rows if row.scope == "load A")
+
+    assert (load(Selection()).bytes, load(Selection()).gb_per_s) == (4000, 4.0)
+    assert (load(Selection(kernel="matmul")).bytes, load(Selection(kernel="matmul")).gb_per_s) == (4000, 4.0)
+    for part in (Selection(launch=0), Selection(cta=1), Selection(warp=0)):
+        assert (load(part).bytes, load(part).gb_per_s) == (None, None)
+        assert load(part).measures == "issue"
+
+
+def test_variants() -> None:
+    profile = regular_profile(launches=3, ctas=2)
+    with pytest.raises(TraceError, match="no variant 1; there are: 0"):
+        select(profile, Selection(variant=1))
+    launches = profile.launches.assign(variant=np.array([0, 1, 0], np.int32))
+    profile = Profile(profile.df, launches, profile.metadata)
+    assert select(profile, Selection(variant=0)).df["launch"].unique().tolist() == [0, 2]
+    with pytest.raises(TraceError, match=r"no variant 7; there are: 0-1"):
+        select(profile, Selection(variant=7))
+
+
+@pytest.mark.parametrize(
+    ("chosen", "message"),
+    [
+        ({"launch": 7}, "no launch 7; there are: 0-1"),
+        ({"cta": 99}, "no spans for cta 99; there are: 0-7"),
+        ({"cta": 3, "sm": 1}, "no spans for sm 1; there are: 3"),
+        ({"kernel": "nope"}, "no kernel matches 'nope'; there are: matmul_kernel"),
+    ],
+)
+def test_a_choice_of_nothing_names_what_there_is(
+    profile: Profile, chosen: dict[str, Any], message: str
+) -> None:
+    with pytest.raises(TraceError) as raised:
+        select(profile, Selection(**chosen))
+    assert str(raised.value) == message

@@ -1,0 +1,39 @@
+"""How much of a kernel's time no span inside covers, and what would show more of it."""
+
+from collections.abc import Sequence
+from typing import Any, Final
+
+from profscope.profiles import Profile
+
+__all__ = ["FRAMES", "MOSTLY", "advice", "bare_kernels"]
+
+FRAMES: Final = ("kernel", "loop", "iteration")
+"""Spans that say where a warp was, not what it did: their own time is that of no op."""
+
+MOSTLY: Final = 0.5
+"""From this share of a kernel's warp time on, the view says what would show more."""
+
+DEFAULT: Final = 'instrument="default" records loads, stores, waits and MMAs'
+HEAVY: Final = 'instrument="heavy" records every op'
+LATENCY: Final = 'measure="latency" ends spans on loads with the arrival of their data'
+REST: Final = "every op that can have one has one: the rest is arithmetic"
+
+
+def advice(options: dict[str, Any]) -> str:
+    """The options that show more of what these left in no span; "" if they are not known."""
+    level, measure = options.get("instrument"), options.get("measure")
+    if level is None:
+        return ""
+    if level == "light":
+        return f"{DEFAULT}, {HEAVY}"
+    steps = [] if level == "heavy" else [HEAVY]
+    steps += [] if measure == "latency" else [LATENCY]
+    return ", ".join(steps or [REST])
+
+
+def bare_kernels(profile: Profile, kernels: Sequence[str]) -> list[str]:
+    """Those of some kernels that have spans, but none inside their own."""
+    df = profile.df
+    seen = set(df["kernel"].astype("str"))
+    inside = set(df.loc[df["kind"] != "kernel", "kernel"].astype("str"))
+    return [name for name in kernels if name in seen - inside]

@@ -1,0 +1,117 @@
+"""All that profscope-view shows: computed as plain data, then printed as text or JSON."""
+
+import argparse
+import json
+import sys
+from dataclasses import asdict, dataclass, fields
+
+from rich.console import Console
+from rich.text import Text
+
+from viewer.cells import wrap
+from viewer.drawing import LABEL_WIDTH, render_timeline
+from viewer.header import Header, make_header, render_header
+from viewer.input import read
+from viewer.kernels import KernelRow, make_kernels, render_kernels
+from viewer.select import Selection, choose_cta, select
+from viewer.source import source_lines
+from viewer.table import KernelTable, make_tables, render_table
+from viewer.timeline import Timeline, make_timeline
+from viewer.tree import ScopeTree, make_trees, render_tree
+from viewer.uncovered import advice, bare_kernels
+from viewer.units import printable
+
+__all__ = ["View", "show"]
+
+DETAILED_KERNELS = 5
+"""Kernels shown with table and tree: those that took longest."""
+
+BARE_NAMES = 3
+"""Kernels without spans inside that are named; the rest are counted."""
+
+NO_SPANS = "No spans were recorded in these launches; see the notes and dropped records."
+
+
+@dataclass(frozen=True)
+class View:
+    """All that is shown. Kernels are in one order everywhere: by the time that their launches took.
+
+    bare: kernels with no span inside their own; advice: what would record some, "" if that is not known.
+    tables and trees are of the same kernels; `omitted` further ones with spans inside have none.
+    """
+
+    header: Header
+    kernels: list[KernelRow]
+    bare: list[str]
+    advice: str
+    tables: list[KernelTable]
+    trees: list[ScopeTree]
+    omitted: int
+    timeline: Timeline | None
+
+
+def show(options: argparse.Namespace) -> None:
+    """Load the trace that the command line names and print what it asks for.
+
+    Raises TraceError where the trace cannot be read or has nothing of it, OptionError for a wrong range.
+    """
+    console = Console(width=options.width, highlight=False)
+    view = _view(options, console.width)
+    sys.stdout.reconfigure(errors="replace")  # type: ignore[union-attr]
+    if options.json:
+        json.dump(asdict(view), sys.stdout, indent=2)
+        sys.stdout.write("\n")
+    else:
+        with console.capture() as capture:  # printing, it would end the process where a pipe is closed
+            console.print(Text("\n").join(_render(view, console.width, options.top)), soft_wrap=True)
+        sys.stdout.write(capture.get())
+
+
+def _view(options: argparse.Namespace, width: int) -> View:
+    trace = read(options.trace)
+    selection = Selection(**{each.name: getattr(options, each.name) for each in fields(Selection)})
+    profile = select(trace.profile, selection)
+    unit = options.unit or ("cycles" if profile.emulated else "ns")
+    kernels = make_kernels(profile, unit)
+    order = [row.kernel for row in kernels]
+    tables = make_tables(profile, unit, options.top, order)
+    detailed = tables[:DETAILED_KERNELS]
+    lines = source_lines(trace.written_s)
+    choice = choose_cta(profile.df, order)
+    return View(
+        header=make_header(profile, trace.name, selection, len(trace.profile.df)),
+        kernels=kernels,
+        bare=bare_kernels(profile, order),
+        advice=advice(profile.metadata.get("options") or {}),
+        tables=detailed,
+        trees=make_trees(profile, [table.kernel for table in detailed], unit, options.top, lines),
+        omitted=len(tables) - len(detailed),
+        timeline=None
+        if choice is None
+        else make_timeline(profile, choice, unit, width - LABEL_WIDTH, options.zoom),
+    )
+
+
+def _render(view: View, width: int, most: int) -> list[Text]:
+    lines = render_header(view.header, width)
+    if view.kernels:
+        lines += [Text(), *render_kernels(view.kernels, width, most)]
+    if view.bare and view.advice:
+        lines += [Text(line) for line in wrap(_bare(view), width)]
+    for table, tree in zip(view.tables, view.trees, strict=True):
+        lines += [Text(), *render_table(table, width), Text(), *render_tree(tree, width)]
+    if view.omitted:
+        lines += [Text(), Text(f"{view.omitted} more kernels with spans; --kernel shows them", style="dim")]
+    if view.timeline is not None:
+        lines += [Text(), *render_timeline(view.timeline, width)]
+    elif view.header.launches and not view.header.spans:
+        lines += [Text(), *(Text(line, style="bold") for line in wrap(NO_SPANS.split(), width))]
+    return lines
+
+
+def _bare(view: View) -> list[str]:
+    """The words of a sentence on the kernels that have no span inside."""
+    names = [printable(name) for name in view.bare[:BARE_NAMES]]
+    if len(view.bare) > len(names):
+        names.append(f"{len(view.bare) - len(names)} more")
+    return f"No spans inside {', '.join(names)}; {view.advice}.".split(" ")
