@@ -125,7 +125,7 @@ def global_offsets(
     batch: Batch, site: Site, addresses: Array, offset: int, size: int, chosen: Array | None
 ) -> Array:
     try:
-        return batch.memory.offsets(addresses, offset, size, site.pointer)
+        return batch.memory.offsets(addresses, offset, size, site.pointers)
     except MemoryViolationError as violation:
         bad = violation.bad
         if chosen is not None:
@@ -305,8 +305,8 @@ def atomic(
         view = view.reshape(-1)
     else:
         addresses = np.broadcast_to(where, batch.shape)[full]
-        view = batch.memory.views[size]
         places = global_offsets(batch, site, addresses, offset, size, full) >> _shift(size)
+        view = batch.memory.views[size]
     values = [np.broadcast_to(d, batch.shape)[full] for d in data]
     order = turns(batch, full)
     if order is not None:

@@ -11,10 +11,10 @@ __all__ = ["Meeting", "Site", "TranslatedBlock"]
 
 @dataclass(frozen=True)
 class Site:
-    """An instruction at run time: what errors name, and the parameter its address comes from, if only one."""
+    """An instruction at run time: what errors name, and the pointer parameters its address comes from."""
 
     instruction: Instruction
-    pointer: int | None
+    pointers: frozenset[int] = frozenset()
 
 
 @dataclass(frozen=True)

@@ -53,7 +53,7 @@ def _block(
         next=block.next,
         taken=block.taken,
         targets=block.targets,
-        site=Site(last, None) if last else None,
+        site=Site(last) if last else None,
         barrier=_barrier(block),
         instructions=len(block.instructions) + (last is not None),
         meeting=_meeting(block, writer, ahead) if block.meets else None,

@@ -201,7 +201,7 @@ class BlockWriter:
                 return arguments
         if meaning.on_machine:
             mask = predicate[1] if predicate else "mask"
-            site = self.bind("S", Site(instruction, self.plan.pointers.get(id(instruction))))
+            site = self.bind("S", Site(instruction, self.plan.pointers.get(id(instruction), frozenset())))
             arguments = ["m", mask, site, *arguments]
         elif not meaning.results:
             return []
