@@ -1,5 +1,7 @@
 """A launch's arguments as the kernel reads them: their bits, and the memory behind pointers."""
 
+import contextlib
+import gc
 from collections.abc import Iterator, Sequence
 from typing import Any
 
@@ -9,7 +11,7 @@ from profscope.emulator.arrays import Array
 from profscope.emulator.machine.memory import Allocation
 from profscope.errors import EmulatorError
 
-__all__ = ["allocation_of", "flatten", "pack"]
+__all__ = ["allocation_of", "flatten", "live_tensors", "pack"]
 
 
 def flatten(signature: Any, args: Sequence[Any]) -> Iterator[tuple[str, str, Any]]:
@@ -57,14 +59,55 @@ def allocation_of(name: str, value: Any, size: int | None) -> Allocation | None:
     if size is not None:
         address = _address(name, value)
         return Allocation(name, address, size, address, value) if value is not None else None
-    if hasattr(value, "base") and hasattr(value.base, "data_ptr"):  # triton.reinterpret's wrapper
-        value = value.base
-    if not hasattr(value, "untyped_storage"):
+    value = _tensor_behind(value)
+    if value is None:
         return None
     if value.device.type != "cpu":
         raise EmulatorError(f"argument {name!r} is on {value.device}; the emulator runs on CPU tensors")
-    storage = value.untyped_storage()
-    return Allocation(name, storage.data_ptr(), storage.nbytes(), value.data_ptr(), value)
+    return _storage_of(name, value)
+
+
+def _storage_of(name: str, tensor: Any) -> Allocation:
+    storage = tensor.untyped_storage()
+    return Allocation(name, storage.data_ptr(), storage.nbytes(), tensor.data_ptr(), tensor)
+
+
+def _tensor_behind(value: Any) -> Any:
+    """The tensor whose memory an argument points into: itself, or what an object with `data_ptr()` wraps.
+
+    None where that cannot be told.
+    """
+    if hasattr(value, "untyped_storage"):
+        return value
+    if not hasattr(value, "data_ptr"):
+        return None
+    address = value.data_ptr()
+    for part in getattr(value, "__dict__", {}).values():  # triton.reinterpret's wrapper has its own as `base`
+        if hasattr(part, "untyped_storage"):
+            memory = _storage_of("", part)
+            if memory.start <= address < memory.end:
+                return part
+    return None
+
+
+def live_tensors() -> list[Allocation]:
+    """The memory of all CPU tensors of this process that Python knows."""
+    import torch
+
+    is_tensor: dict[type, bool] = {}
+    allocations = []
+    with torch._C.DisableTorchFunctionSubclass():
+        for thing in gc.get_objects():
+            kind = type(thing)  # isinstance would run code of proxies
+            if kind not in is_tensor:
+                is_tensor[kind] = issubclass(kind, torch.Tensor)
+            if not is_tensor[kind]:
+                continue
+            with contextlib.suppress(RuntimeError):  # sparse ones and wrapper subclasses have none themselves
+                if thing.untyped_storage().device.type == "cpu":  # that of a fake tensor is not
+                    name = f"{str(thing.dtype).removeprefix('torch.')} tensor {list(thing.shape)}"
+                    allocations.append(_storage_of(name, thing))
+    return [a for a in allocations if a.size]
 
 
 def pack(kind: str, value: Any) -> Array:

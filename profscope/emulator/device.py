@@ -6,6 +6,7 @@ comes before any SM's second, so that CTAs spread.
 All of it is arithmetic on the cost model's cycles, so it is the same on every machine.
 """
 
+import threading
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -79,15 +80,33 @@ SM_SKEW_CYCLES = 1_000_003  # each SM's counter is ahead of the one before it by
 
 @dataclass
 class Device:
-    """One emulated GPU: a model, the cycles since it was switched on, and the work it did."""
+    """One emulated GPU: a model, the cycles since it was switched on, and the work it did.
+
+    `turn` is held by the launch that runs. `late` has, of each kernel whose CTAs could not be kept in the
+    order of their clocks, how many accesses came late, and by how many cycles at most.
+    """
 
     model: Model = field(default_factory=Model)
     cycles: int = 0
     lane_instructions: int = 0  # PTX instructions times the threads that executed them
+    turn: threading.RLock = field(default_factory=threading.RLock, repr=False, compare=False)
+    late: dict[str, tuple[int, int]] = field(default_factory=dict)
 
     @property
     def now_ns(self) -> int:
         return int(self.model.nanoseconds(self.cycles))
+
+    def note_late(self, kernel: str, count: int, cycles: int) -> None:
+        before = self.late.get(kernel, (0, 0))
+        self.late[kernel] = (before[0] + count, max(before[1], cycles))
+
+    def notes(self) -> list[str]:
+        """What the model could not promise of the kernels so far, a line each."""
+        return [
+            f"{kernel}: on the emulator {count} accesses by which CTAs wait for each other came after others "
+            f"with later clocks, by up to {cycles} cycles: what depends on them may be that much too early"
+            for kernel, (count, cycles) in sorted(self.late.items())
+        ]
 
     def sm_clock(self, cycles: Array, sms: Array) -> Array:
         """%clock64 on each CTA's SM, `cycles` after the device was switched on."""

@@ -10,6 +10,7 @@ from profscope.emulator.machine.batch import Batch
 from profscope.emulator.machine.execute import run
 from profscope.emulator.machine.grid import Grid
 from profscope.emulator.machine.memory import GlobalMemory
+from profscope.emulator.machine.timeline import Timeline
 from profscope.emulator.program import Program
 
 __all__ = ["Launch"]
@@ -35,17 +36,25 @@ class Launch:
         self.shared_bytes = max(16, (self.shared_bytes + self.program.static_shared + 15) // 16 * 16)
 
     def run(self) -> None:
-        """Execute all CTAs. Raises EmulatorError where a GPU would fault."""
+        """Execute all CTAs. Raises EmulatorError where a GPU would fault.
+
+        Launches of several threads run one after the other, as in one stream.
+        """
+        model = self.device.model
+        placement = Placement.of(model, self.warps, self.shared_bytes)
+        with self.device.turn:
+            self.run_all(self.begin(), placement)
+            self.device.cycles += int(placement.free.max()) + model.cycles(model.launch_overhead_ns)
+
+    def run_all(self, begun: Grid, placement: Placement) -> None:
+        """Execute all CTAs and tell the placement when they end."""
         total = self.grid[0] * self.grid[1] * self.grid[2]
-        begun = self.begin()
-        placement = Placement.of(self.device.model, self.warps, self.shared_bytes)
-        if self.program.reads_clock:
+        if begun.is_ordered:
+            self.run_by_clock(begun, placement)
+        elif self.program.reads_clock:
             self.run_in_rounds(begun, total, placement)
         else:
             self.place_afterwards(self.durations(begun, total), placement)
-        self.device.cycles += int(placement.free.max()) + self.device.model.cycles(
-            self.device.model.launch_overhead_ns
-        )
 
     def begin(self) -> Grid:
         """What the launch's CTAs share from now on."""
@@ -62,12 +71,21 @@ class Launch:
             blocks=program.blocks,
             device=self.device,
             begin=self.device.cycles,
+            is_ordered=program.graph.is_ordered,
             max_blocks=self.max_blocks,
         )
 
     @property
     def batch_ctas(self) -> int:
         return max(1, BATCH_THREADS // (self.warps * LANES))
+
+    def run_by_clock(self, begun: Grid, placement: Placement) -> None:
+        """CTAs that wait for each other or take turns do so in the order of their clocks."""
+        timeline = Timeline(begun, placement, self.batch_ctas)
+        with np.errstate(all="ignore"):
+            timeline.run()
+        if timeline.late:
+            self.device.note_late(begun.name, timeline.late, timeline.late_by)
 
     def run_in_rounds(self, begun: Grid, total: int, placement: Placement) -> None:
         """A CTA that may read the time starts when the CTA before it in its slot has ended."""

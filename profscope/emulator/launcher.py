@@ -3,7 +3,7 @@
 from collections.abc import Callable, Sequence
 from typing import Any
 
-from profscope.emulator.arguments import allocation_of, flatten, pack
+from profscope.emulator.arguments import allocation_of, flatten, live_tensors, pack
 from profscope.emulator.device import Device
 from profscope.emulator.launch import Launch
 from profscope.emulator.machine.memory import GlobalMemory
@@ -102,7 +102,7 @@ class Launcher:
             grid=grid,
             warps=self.num_warps,
             shared_bytes=self.shared,
-            memory=GlobalMemory([*known, *program.variables], pointers),
+            memory=GlobalMemory([*known, *program.variables], pointers, live_tensors),
             parameters=[pack(kind, value) for kind, value in zip(types, values, strict=True)],
         ).run()
 

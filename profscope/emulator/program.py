@@ -14,6 +14,7 @@ from profscope.emulator.translation.flow import build
 from profscope.emulator.translation.graph import Graph
 from profscope.emulator.translation.translate import translate
 from profscope.emulator.translation.writer import CLOCK_REGISTERS
+from profscope.errors import EmulatorError
 
 __all__ = ["Program", "load"]
 
@@ -38,10 +39,13 @@ class Program:
 @functools.lru_cache(maxsize=256)
 def load(ptx: bytes, name: str) -> Program:
     """The kernel `name` of a PTX text. Raises EmulatorError for what cannot be read or executed."""
-    module = parse(ptx.decode())
-    graph = build(module, name)
-    variables, symbols, static_shared = _variables(module)
-    blocks, initial = translate(graph, symbols)
+    try:
+        module = parse(ptx.decode())
+        graph = build(module, name)
+        variables, symbols, static_shared = _variables(module)
+        blocks, initial = translate(graph, symbols)
+    except EmulatorError as error:
+        raise EmulatorError(f"{name}: {error}") from error
     return Program(name, ptx, graph, blocks, initial, variables, static_shared, _reads_clock(graph))
 
 

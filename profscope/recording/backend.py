@@ -31,11 +31,12 @@ class Machine:
 @dataclass(frozen=True)
 class Backend:
     """device_type: torch device type of its buffers; metadata(): the entries "backend" and "device";
-    machine(): the current device."""
+    machine(): the current device; notes(): what it could not do faithfully so far, a line each."""
 
     device_type: str
     metadata: Callable[[], dict[str, Any]]
     machine: Callable[[], Machine]
+    notes: Callable[[], list[str]] = list
 
 
 @contextlib.contextmanager
@@ -53,6 +54,7 @@ def select(name: str) -> Iterator[Backend]:
             "cpu",
             lambda: {"backend": "emulator", "device": emulator.describe()},
             lambda: _emulated_machine(driver.device.model),
+            driver.device.notes,
         )
 
 

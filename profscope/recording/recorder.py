@@ -36,6 +36,7 @@ __all__ = ["Recorder", "recorder"]
 class Recorder:
     """Records the launches of a session. spooler: None without `spool=`. pid: of the session's process."""
 
+    backend: Backend
     journal: Journal
     log: LaunchLog
     lanes: Lanes
@@ -82,14 +83,14 @@ class Recorder:
         return Counter(waiting) + self.arrivals.taken + self.path.captured
 
     def notes(self) -> list[str]:
-        """What ran bare or unrecorded so far, one line each."""
+        """What ran bare or unrecorded so far, and what the backend could not do faithfully, one line each."""
         notes = self.journal.notes()
         if self.graphs is not None and self.graphs.strangers:
             notes.append(
                 f"{self.graphs.strangers} replays of CUDA graphs ran unrecorded: they were captured outside "
                 "the session"
             )
-        return notes
+        return notes + self.backend.notes()
 
     def drain(self) -> None:
         """Bring the launches so far to the host; waits for them."""
@@ -131,7 +132,7 @@ def recorder(options: Options, backend: Backend, metadata: dict[str, Any]) -> Re
         lanes, log, routes, graphs, journal, mode=mode_of(options), every_launch=options.every == 1, cuda=cuda
     )
     return Recorder(
-        journal, log, lanes, routes, path, arrivals, spooler, graphs, options.limit_s, os.getpid()
+        backend, journal, log, lanes, routes, path, arrivals, spooler, graphs, options.limit_s, os.getpid()
     )
 
 

@@ -32,14 +32,13 @@ def test_a_view_may_use_its_whole_storage() -> None:
 def test_neighbouring_tensor_does_not_excuse_an_access() -> None:
     """The address lies in another tensor that was passed, but was computed from `x_ptr`."""
     whole = np.zeros(64, np.float32)
-    memory = GlobalMemory([], [])
     a = Allocation("a", whole.ctypes.data, 128, whole.ctypes.data)
     b = Allocation("b", whole.ctypes.data + 128, 128, whole.ctypes.data + 128)
     memory = GlobalMemory([a, b], [a, b])
     address = np.array([whole.ctypes.data + 128])
-    assert memory.offsets(address, 0, 4, None) is not None
+    assert memory.offsets(address, 0, 4) is not None
     with pytest.raises(MemoryViolationError, match="out of bounds: 4 bytes at 'a' byte offset 128"):
-        memory.offsets(address, 0, 4, 0)
+        memory.offsets(address, 0, 4, frozenset([0]))
 
 
 def test_store_out_of_bounds_writes_nothing() -> None:

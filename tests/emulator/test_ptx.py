@@ -1,6 +1,8 @@
 """The PTX reader and the control flow graph, on text Triton produced and on what it might."""
 
+import importlib.util
 from contextlib import suppress
+from pathlib import Path
 
 import pytest
 import torch
@@ -8,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from profscope.emulator.ptx.parser import parse
-from profscope.emulator.ptx.syntax import Address, Immediate, Module, Register, Symbol, Vector
+from profscope.emulator.ptx.syntax import Address, Immediate, Module, Register, SourceLine, Symbol, Vector
 from profscope.emulator.translation.flow import build
 from profscope.emulator.translation.graph import Graph
 from profscope.errors import EmulatorError
@@ -80,6 +82,31 @@ def test_operands() -> None:
     assert not isinstance(add, Symbol)
     assert add.predicate == (Register("%p1"), True)
     assert add.operands[2] == Immediate(255, 0)
+
+
+def quoted(text: str) -> str:
+    """As LLVM prints a string: backslashes before quotes, octal numbers for bytes that are not printable."""
+    controls = {8: "b", 9: "t", 10: "n", 12: "f", 13: "r"}
+    return "".join(
+        "\\" + chr(byte) if byte in b'"\\' else
+        chr(byte) if 32 <= byte < 127 else
+        "\\" + controls.get(byte, f"{byte:03o}")
+        for byte in text.encode()
+    )  # fmt: skip
+
+
+@given(path=st.text(st.characters(exclude_categories=["Cs"]), min_size=1, max_size=20))
+def test_any_path_is_read(path: str) -> None:
+    module = parse(
+        assemble('  .loc 1 7 3 // a comment "with a quote\n  mov.b32 %r1, 0;')
+        + f"""
+.file 1 "{quoted(path)}"
+"""
+    )
+    (moved,) = (
+        i for i in module.functions["kernel"].body if not isinstance(i, Symbol) and i.opcode == "mov.b32"
+    )
+    assert moved.source == SourceLine(path, 7)
 
 
 def test_scopes_give_registers_names_of_their_own() -> None:
@@ -173,3 +200,34 @@ def test_only_edges_to_loop_heads_go_back(data: st.DataObject) -> None:
         assert (
             not entries
         )  # what lies between a head and the last edge back to it is the loop, and nothing else
+
+
+@pytest.mark.parametrize("name", ['qu"ote', "new\nline", "back\\slash", "é"])
+def test_a_kernel_from_a_file_of_any_name(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, name: str) -> None:
+    """Folder and file. LLVM repeats a file's name in a comment, line breaks and all."""
+    from profscope.emulator import activate
+
+    monkeypatch.setenv("TRITON_CACHE_DIR", str(tmp_path / "cache"))  # whose keys have no paths
+    (tmp_path / name).mkdir()
+    path = tmp_path / name / f"{name}.py"
+    path.write_text(f"""
+import triton
+import triton.language as tl
+
+@triton.jit
+def kernel(x_ptr, y_ptr):
+    offs = tl.arange(0, 32)
+    tl.store(y_ptr + offs, tl.load(x_ptr + offs) + {len(name)})
+""")
+    spec = importlib.util.spec_from_file_location("named", path)
+    assert spec is not None
+    assert spec.loader is not None
+    module = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(module)
+    x, y = torch.arange(32.0), torch.zeros(32)
+    with activate():
+        compiled = module.kernel[(1,)](x, y)
+    assert torch.equal(y, x + len(name))
+    body = parse(compiled.asm["ptx"].decode()).functions["kernel"].body
+    files = {i.source.file for i in body if not isinstance(i, Symbol) and i.source}
+    assert files == {str(path)}

@@ -125,7 +125,7 @@ def global_offsets(
     batch: Batch, site: Site, addresses: Array, offset: int, size: int, chosen: Array | None
 ) -> Array:
     try:
-        return batch.memory.offsets(addresses, offset, size, site.pointer)
+        return batch.memory.offsets(addresses, offset, size, site.pointers)
     except MemoryViolationError as violation:
         bad = violation.bad
         if chosen is not None:
@@ -305,8 +305,19 @@ def atomic(
         view = view.reshape(-1)
     else:
         addresses = np.broadcast_to(where, batch.shape)[full]
-        view = batch.memory.views[size]
         places = global_offsets(batch, site, addresses, offset, size, full) >> _shift(size)
+        view = batch.memory.views[size]
     values = [np.broadcast_to(d, batch.shape)[full] for d in data]
-    old[full] = combine_in_turn(view.view(dtype), places, name, combine, values, wants_old)
+    order = turns(batch, full)
+    if order is not None:
+        places, values = places[order], [v[order] for v in values]
+    before = combine_in_turn(view.view(dtype), places, name, combine, values, wants_old)
+    old[full] = before if order is None else before[np.argsort(order)]
     return old
+
+
+def turns(batch: Batch, full: Array) -> Array | None:
+    """The order in which the threads of `full` take turns, where it is not that of their numbers."""
+    if not batch.grid.is_ordered or (batch.clocks == batch.clocks[0, 0, 0]).all():
+        return None
+    return np.argsort(np.broadcast_to(batch.clocks, batch.shape)[full], kind="stable")

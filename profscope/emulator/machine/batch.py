@@ -4,7 +4,7 @@ Registers are one array each for all threads of the batch (`arrays.py`); a mask 
 is called for where they are not all.
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import numpy as np
@@ -78,6 +78,34 @@ class Batch:
 
         part.at, part.waiting = masks(self.at), masks(self.waiting)
         return part
+
+    @classmethod
+    def of(cls, parts: "Sequence[Batch]") -> "Batch":
+        """One batch of the CTAs of several, all of whose threads are at the same block or have ended."""
+        whole = object.__new__(cls)
+        first = parts[0]
+        whole.__dict__.update(first.__dict__)
+        for name in ("ctas", "sms", "clocks", "shared", "local", "groups"):
+            setattr(whole, name, np.concatenate([getattr(part, name) for part in parts]))
+        whole.shape = (len(whole.ctas), *first.shape[1:])
+        whole.size = sum(part.size for part in parts)
+        whole.registers = [
+            _joined(parts, values) for values in zip(*(p.registers for p in parts), strict=True)
+        ]
+        whole.checks = first.checks and SharedChecks.of_all([p.checks for p in parts if p.checks is not None])
+        whole.special = first.grid.special(whole.ctas, whole.sms)
+        whole.steps = max(part.steps for part in parts)
+        whole.memos = {}
+        whole.waiting = {}
+        (number,) = first.at
+        masks = [p.at[number] for p in parts]
+        joined = (
+            None
+            if all(m is None for m in masks)
+            else _joined(parts, [np.True_ if m is None else m for m in masks])
+        )
+        whole.at = {number: joined}
+        return whole
 
     # --- what translated blocks call ---
 
@@ -154,6 +182,20 @@ class Batch:
         return EmulatorError(
             f"{self.grid.name}: {text}, in CTA ({x}, {y}, {z}) warp {warp} lane {lane}: {site.instruction}"
         )
+
+
+def _joined(parts: Sequence[Batch], values: Sequence[Array]) -> Array:
+    """The values of several batches as one of all their CTAs."""
+    first = values[0]
+    if all(value is first for value in values):
+        return first
+    values = [np.asarray(value).reshape(-1, 1, 1) if np.ndim(value) < 3 else value for value in values]
+    if all(len(value) == 1 and np.array_equal(value, values[0]) for value in values):
+        return values[0]
+    inner = np.broadcast_shapes(*(value.shape[1:] for value in values))
+    return np.concatenate(
+        [np.broadcast_to(value, (len(part.ctas), *inner)) for part, value in zip(parts, values, strict=True)]
+    )
 
 
 def compact(mask: Array) -> Array:

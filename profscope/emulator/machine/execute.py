@@ -12,6 +12,7 @@ import numpy as np
 from profscope.emulator.arrays import Array
 from profscope.emulator.costs import BARRIER_CYCLES
 from profscope.emulator.machine.batch import Batch, compact
+from profscope.emulator.machine.block import TranslatedBlock
 from profscope.errors import EmulatorError
 
 __all__ = ["run"]
@@ -31,7 +32,6 @@ def run(batch: Batch) -> list[Batch]:
 
 def turn(batch: Batch) -> list[Batch]:
     """Run blocks until all threads have ended or the turn is over. Returns the batch, or its parts."""
-    blocks = batch.grid.blocks
     for _ in range(QUANTUM):
         if not batch.at:
             if not batch.waiting:
@@ -42,25 +42,36 @@ def turn(batch: Batch) -> list[Batch]:
             parts = split(batch, number)
             if parts:
                 return parts
-        mask = batch.at.pop(number)
-        block = blocks[number]
-        condition = block.run(batch, batch.registers, mask)
-        batch.steps += 1
-        threads = batch.size if mask is None else int(mask.sum()) * (batch.size // mask.size)
-        batch.grid.device.lane_instructions += block.instructions * threads
-        batch.memos.clear()
-        if block.end == "jump":
-            arrive(batch.at, block.next, mask)
-        elif block.end == "branch":
-            branch(batch, block.taken, block.next, condition, mask)
-        elif block.end == "barrier":
-            arrive(batch.waiting, number, mask)
+        step(batch, number, batch.at.pop(number))
+    check_length(batch)
+    return [batch]
+
+
+def step(batch: Batch, number: int, mask: Array | None) -> None:
+    """Run block `number` for the threads of `mask`, None for all, and bring them to what comes next."""
+    block = batch.grid.blocks[number]
+    condition = block.run(batch, batch.registers, mask)
+    batch.steps += 1
+    threads = batch.size if mask is None else int(mask.sum()) * (batch.size // mask.size)
+    batch.grid.device.lane_instructions += block.instructions * threads
+    batch.memos.clear()
+    if block.end == "jump":
+        arrive(batch.at, block.next, mask)
+    elif block.end == "branch":
+        branch(batch, block.taken, block.next, condition, mask)
+    elif block.end == "barrier":
+        arrive(batch.waiting, number, mask)
+    elif block.end == "switch":
+        switch(batch, block, condition, mask)
+
+
+def check_length(batch: Batch) -> None:
+    """Raise EmulatorError if the batch seems to run without end."""
     if batch.steps > batch.grid.max_blocks:
         raise EmulatorError(
             f"{batch.grid.name}: CTA {int(batch.ctas[0])} ran {batch.steps} basic blocks without ending; "
             "it may wait for a CTA that has not started (raise max_blocks if it is just long)"
         )
-    return [batch]
 
 
 def arrive(where: dict[int, Array | None], number: int, mask: Array | None) -> None:
@@ -88,6 +99,23 @@ def branch(batch: Batch, taken: int, otherwise: int, condition: Array, mask: Arr
     for number, part in ((taken, yes), (otherwise, no)):
         if part.any():
             arrive(batch.at, number, compact(part))
+
+
+def switch(batch: Batch, block: TranslatedBlock, index: Array, mask: Array | None) -> None:
+    """Threads of `mask` go on at the target that `index` counts, or after the switch where it is -1."""
+    unreached = np.broadcast_to(np.True_ if mask is None else mask, batch.shape)
+    for value, number in (
+        enumerate(block.targets) if block.next < 0 else enumerate((block.next, *block.targets), -1)
+    ):
+        part = unreached & (index == value)
+        if part.any():
+            arrive(batch.at, number, None if part.all() else compact(part))
+            unreached = unreached & ~part
+    if unreached.any():
+        assert block.site is not None
+        raise batch.error(
+            block.site, f"no label for the index in a list of {len(block.targets)}", unreached, None
+        )
 
 
 def release(batch: Batch) -> None:

@@ -32,6 +32,7 @@ class Grid:
     blocks: Sequence[TranslatedBlock]
     device: Device
     begin: int
+    is_ordered: bool  # by the CTAs' clocks where they meet
     max_blocks: int
     fixed: dict[str, Array] = field(init=False)
 

@@ -1,9 +1,11 @@
 """Global memory: this process's own, but only what a launch was given.
 
 Kernels address host memory directly. Before any access its addresses are checked against the allocations: of
-the pointer argument the address was computed from when that is known, else of all.
+the pointer argument the address was computed from when that is known, else of all. What was computed from no
+pointer argument, as an address from a table, may also be in memory that the launch was not given.
 """
 
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from typing import Any
 
@@ -54,11 +56,24 @@ class _Window:
 
 
 class GlobalMemory:
-    """The allocations of one launch. `pointers` gives the allocation of each kernel parameter, or None."""
+    """The allocations of one launch. `pointers` gives the allocation of each kernel parameter, or None.
 
-    def __init__(self, allocations: list[Allocation], pointers: list[Allocation | None]) -> None:
-        self.allocations = sorted((a for a in allocations if a.size), key=lambda a: a.start)
+    `elsewhere` finds what else there is; it takes long, and is asked only where an address is nowhere else.
+    """
+
+    def __init__(
+        self,
+        allocations: Iterable[Allocation],
+        pointers: list[Allocation | None],
+        elsewhere: Callable[[], Iterable[Allocation]] = tuple,
+    ) -> None:
         self.pointers = pointers
+        self.elsewhere = elsewhere
+        self.lay_out(allocations)
+
+    def lay_out(self, allocations: Iterable[Allocation]) -> None:
+        """Make the window that all of these can be seen through."""
+        self.allocations = sorted((a for a in allocations if a.size), key=lambda a: a.start)
         self.base = min((a.start for a in self.allocations), default=0) // 16 * 16
         end = max((a.end for a in self.allocations), default=0)
         size = max(0, end - self.base + 15) // 16 * 16
@@ -73,13 +88,17 @@ class GlobalMemory:
         self.starts = np.array([a.start for a in self.allocations], np.int64) - self.base
         self.ends = np.array([a.end for a in self.allocations], np.int64) - self.base
 
-    def offsets(self, addresses: Array, offset: int, size: int, pointer: int | None) -> Array:
+    def offsets(
+        self, addresses: Array, offset: int, size: int, pointers: frozenset[int] = frozenset()
+    ) -> Array:
         """Checked offsets into the views, in bytes, of accesses of `size` bytes at `addresses` + `offset`.
 
-        Raises MemoryViolationError, whose message says what is wrong with the first bad address.
+        `pointers` are the parameters that the addresses were computed from. The views may change. Raises
+        MemoryViolationError, whose message says what is wrong with the first bad address.
         """
         relative = addresses - np.int64(self.base - offset)
         low, high = int(relative.min()), int(relative.max()) + size
+        pointer = next(iter(pointers)) if len(pointers) == 1 else None
         if size > 1 and int(np.bitwise_or.reduce(relative, axis=None)) & (size - 1):
             raise self.misaligned(relative, size, pointer)
         allocation = self.pointers[pointer] if pointer is not None else self.around(low)
@@ -92,13 +111,33 @@ class GlobalMemory:
         if pointer is not None and allocation is not None:
             bad = (relative < allocation.start - self.base) | (relative + size > allocation.end - self.base)
             raise self.outside(relative, bad, size, allocation)
-        index = np.searchsorted(self.starts, relative, side="right") - 1
-        if not len(self.starts):
-            raise self.outside(relative, np.ones(relative.shape, np.bool_), size, None)
-        inside = (index >= 0) & (relative + size <= self.ends[np.maximum(index, 0)])
-        if not inside.all():
+        inside = self.is_inside(relative, size)
+        if inside.all():
+            return relative
+        is_known = pointers and all(self.pointers[number] is not None for number in pointers)
+        if is_known or not self.adopt((relative + self.base)[~inside]):
             raise self.outside(relative, ~inside, size, None)
-        return relative
+        return self.offsets(addresses, offset, size, pointers)
+
+    def is_inside(self, relative: Array, size: int) -> Array:
+        """Whether an access of `size` bytes stays within one allocation."""
+        if not len(self.starts):
+            return np.zeros(relative.shape, np.bool_)
+        index = np.searchsorted(self.starts, relative, side="right") - 1
+        return (index >= 0) & (relative + size <= self.ends[np.maximum(index, 0)])
+
+    def adopt(self, addresses: Array) -> bool:
+        """Add the allocations of elsewhere that some of the addresses lie in; whether there were any."""
+        wanted = np.sort(addresses, axis=None)
+        known = {a.start for a in self.allocations}
+        new = {}
+        for allocation in self.elsewhere():
+            first = np.searchsorted(wanted, allocation.start)
+            if first < len(wanted) and wanted[first] < allocation.end and allocation.start not in known:
+                new[allocation.start] = allocation
+        if new:
+            self.lay_out([*self.allocations, *new.values()])
+        return bool(new)
 
     def around(self, relative: int) -> Allocation | None:
         """The allocation that holds an offset from the base."""

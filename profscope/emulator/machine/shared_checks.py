@@ -5,6 +5,7 @@ writes of the same value are let pass, as compilers store replicated data more t
 not checked against each other.
 """
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Self
 
@@ -32,6 +33,13 @@ class SharedChecks:
         nobody = np.full((ctas, size), NOBODY, np.int16)
         never = np.full((ctas, size), -1, np.int32)
         return cls(nobody, never, nobody.copy(), never.copy(), np.zeros(ctas, np.int32))
+
+    @classmethod
+    def of_all(cls, parts: "Sequence[SharedChecks]") -> "SharedChecks":
+        """Those of the CTAs of several batches, in their order."""
+        return cls(
+            *(np.concatenate(arrays) for arrays in zip(*(vars(p).values() for p in parts), strict=True))
+        )
 
     def take(self, chosen: Array) -> "SharedChecks":
         return SharedChecks(*(array[chosen] for array in vars(self).values()))

@@ -256,14 +256,24 @@ def neg(form: Form) -> Meaning:
     return elementwise(form, with_modifiers(form, np.negative), signless(form.kind), signless(form.kind))
 
 
-@op("min max", "ftz NaN xorsign abs relu")
-def min_max(form: Form) -> Meaning:
-    """d = the smaller (larger) of a and b; a NaN loses, unless `.NaN`
+@op("sad")
+def sad(form: Form) -> Meaning:
+    """d = c + |a - b|"""
+    bits = signless(form.kind)
+    dtype = DTYPES[bits]
 
-    Of floats, -0 is smaller than +0.
+    def function(a: Array, b: Array, c: Array) -> Array:
+        return c + (np.maximum(a, b).view(dtype) - np.minimum(a, b).view(dtype))
+
+    return elementwise(form, function, bits, form.kind, form.kind, bits)
+
+
+@op("min max", "ftz NaN xorsign abs")
+def min_max(form: Form) -> Meaning:
+    """d = the smaller (larger) of a and b; a NaN loses, unless `.NaN`; `.xorsign.abs`: of |a| and |b|, signed
+
+    Of floats, -0 is smaller than +0. The sign under `.xorsign.abs` is that of the product.
     """
-    if form.has("xorsign") or form.has("abs") or form.has("relu"):
-        raise form.unsupported("this modifier is not supported")
     is_min = form.name == "min"
     strict: Callable[..., Array] = np.minimum if is_min else np.maximum
     if not is_float(form):
@@ -281,7 +291,12 @@ def min_max(form: Form) -> Meaning:
         signed = np.where(negative, -result.dtype.type(0), result.dtype.type(0))
         return np.where(zero & (a == b), signed, result)
 
-    return binary(form, function)
+    def by_magnitude(a: Array, b: Array) -> Array:
+        result = function(np.abs(a), np.abs(b))
+        sign = np.where(np.signbit(a) ^ np.signbit(b), result.dtype.type(-1), result.dtype.type(1))
+        return np.where(np.isnan(result), result, np.copysign(result, sign))
+
+    return binary(form, by_magnitude if form.has("xorsign") else function)
 
 
 @op("rcp", FLOAT + " approx", cost=Cost.SPECIAL)

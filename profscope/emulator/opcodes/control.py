@@ -24,6 +24,12 @@ def bra(form: Form) -> Meaning:
     return nothing(form)
 
 
+@op("brx.idx", "uni", cost=Cost.CONTROL, results=0)
+def brx(form: Form) -> Meaning:
+    """go on at the label that a picks from the list, counted from 0; the launch fails if there is none"""
+    return nothing(form)
+
+
 @op("ret exit", "uni", cost=Cost.CONTROL, results=0)
 def ret(form: Form) -> Meaning:
     """the thread ends; in a device function, go on after the call"""

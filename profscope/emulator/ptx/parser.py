@@ -12,7 +12,6 @@ from profscope.emulator.ptx.syntax import (
     Address,
     Function,
     GlobalVariable,
-    Immediate,
     Instruction,
     Module,
     Operand,
@@ -22,7 +21,7 @@ from profscope.emulator.ptx.syntax import (
     Symbol,
     Vector,
 )
-from profscope.emulator.ptx.tokens import Token, immediate, tokens
+from profscope.emulator.ptx.tokens import Token, immediate, negative, tokens, unquoted
 from profscope.errors import EmulatorError
 
 __all__ = ["parse"]
@@ -34,11 +33,16 @@ TYPE_BYTES = {
 
 Scope = dict[str, Register | Symbol]
 
+_FILE = re.compile(r'^\s*\.file\s+(\d+)\s+"((?:[^"\\]|\\.)*)"', re.MULTILINE | re.DOTALL)
+
 
 def parse(text: str) -> Module:
     """The module in `text`. Raises EmulatorError with the PTX line for what cannot be read."""
+    files = {int(number): unquoted(name) for number, name in _FILE.findall(text)}
+    for name in files.values():
+        last = name.rpartition("/")[2]  # as LLVM repeats it in comments after each .loc, line breaks and all
+        text = text.replace(last, " ".join(last.splitlines())) if len(last.splitlines()) > 1 else text
     code = re.split(r"^\s*\.section\b", text, maxsplit=1, flags=re.MULTILINE)[0]
-    files = {int(number): name for number, name in re.findall(r'\.file\s+(\d+)\s+"([^"]*)"', text)}
     return _Parser(list(tokens(code)), files).module()
 
 
@@ -130,8 +134,9 @@ class _Parser:
         return GlobalVariable(name, space, data.ljust(size, b"\0") if is_sized else None, size)
 
     def integer(self) -> int:
-        sign = -1 if self.accept("-") else 1
-        return sign * immediate(self.next()).bits
+        is_negative = self.accept("-")
+        number = immediate(self.next())
+        return (negative(number) if is_negative else number).bits
 
     def function(self, is_entry: bool) -> Function | None:
         """After `.entry` or `.func`; None for a mere declaration."""
@@ -184,6 +189,8 @@ class _Parser:
                 self.registers(function, scopes[-1], scope_count if len(scopes) > 1 else 0)
             elif token.text in (".param", ".local", ".shared"):
                 self.declaration(function, token.text, scopes[-1], scope_count)
+            elif token.text == ".branchtargets":
+                self.branch_targets(function, scopes, token)
             elif token.text == ".pragma":
                 while self.next().text != ";":
                     pass
@@ -200,6 +207,17 @@ class _Parser:
                 raise EmulatorError(
                     f"PTX line {token.line}: {token.text!r} where an instruction should start"
                 )
+
+    def branch_targets(self, function: Function, scopes: list[Scope], where: Token) -> None:
+        """`list: .branchtargets a, b;` after its label, which stands at the end of the body."""
+        label = function.body[-1] if function.body else None
+        if not isinstance(label, Symbol):
+            raise EmulatorError(f"PTX line {where.line}: .branchtargets without a label")
+        targets = []
+        while not self.accept(";"):
+            targets.append(self.operand(scopes))
+            self.accept(",")
+        function.branch_targets[label.name] = tuple(targets)
 
     def labels(self, scope_number: int) -> Scope:
         """The labels of the inner scope that begins here, which may be branched to before they stand."""
@@ -286,7 +304,7 @@ class _Parser:
                 raise EmulatorError(f"PTX line {token.line}: unreadable address")
             return Address(base, offset)
         if token.text == "-":
-            return Immediate(-immediate(self.next()).bits, 0)
+            return negative(immediate(self.next()))
         if token.text == "!":
             raise EmulatorError(f"PTX line {token.line}: negated predicate operands are not supported")
         if token.kind == "number":

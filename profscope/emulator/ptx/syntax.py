@@ -76,7 +76,10 @@ class Parameter(NamedTuple):
 
 @dataclass
 class Function:
-    """`body` holds instructions and labels in order; sizes are bytes, `registers` maps names to types."""
+    """`body` holds instructions and labels in order; sizes are bytes, `registers` maps names to types.
+
+    `branch_targets` are the lists of labels that `brx.idx` picks from, by the list's own label.
+    """
 
     name: str
     is_entry: bool
@@ -86,6 +89,7 @@ class Function:
     registers: dict[str, str] = field(default_factory=dict)
     locals: dict[str, int] = field(default_factory=dict)
     body: list[Instruction | Symbol] = field(default_factory=list)
+    branch_targets: dict[str, tuple["Operand", ...]] = field(default_factory=dict)
 
 
 @dataclass(frozen=True)

@@ -6,10 +6,11 @@ every block before the blocks it leads to, they meet again at the immediate post
 
 from collections.abc import Iterator
 
-from profscope.emulator.ptx.syntax import Instruction, Module, Symbol
+from profscope.emulator.ptx.syntax import Instruction, Module, Symbol, Vector
 from profscope.emulator.translation.graph import Block, Graph
 from profscope.emulator.translation.inline import Inliner
 from profscope.emulator.translation.liveness import find_live
+from profscope.emulator.translation.meetings import meetings
 from profscope.errors import EmulatorError
 
 __all__ = ["build"]
@@ -20,7 +21,10 @@ def build(module: Module, name: str) -> Graph:
     entry = module.functions[name]
     flat = Inliner(module)
     flat.inline(entry, "", [], [], "", ())
-    blocks = _order(_blocks(flat.body))
+    blocks = _order(_blocks(flat.body, set()))
+    meeting = meetings(blocks)
+    if meeting:
+        blocks = _order(_blocks(flat.body, meeting))
     find_live(blocks)
     return Graph(
         name=name,
@@ -39,6 +43,8 @@ def _ends_block(instruction: Instruction) -> str:
     name = opcode.split(".")[0]
     if name == "bra":
         return "branch"
+    if name == "brx":
+        return "switch"
     if name in ("ret", "exit"):
         return "exit"
     if name in ("bar", "barrier") and not opcode.startswith("bar.warp"):
@@ -46,15 +52,21 @@ def _ends_block(instruction: Instruction) -> str:
     return ""
 
 
-def _blocks(body: list[Instruction | Symbol]) -> list[Block]:
-    """Basic blocks in the order of the text; the last one is the exit."""
-    targets = {
-        operand.name
-        for item in body
-        if isinstance(item, Instruction) and _ends_block(item) == "branch"
-        for operand in item.operands
-        if isinstance(operand, Symbol)
-    }
+def _targets(instruction: Instruction) -> list[str]:
+    """The labels that a branch or switch may go to."""
+    kind = _ends_block(instruction)
+    if kind not in ("branch", "switch"):
+        return []
+    last = instruction.operands[-1]
+    labels = last.items if isinstance(last, Vector) else (last,)
+    if not labels or not all(isinstance(label, Symbol) for label in labels):
+        raise EmulatorError(f"{instruction}: a branch to what is no label")
+    return [label.name for label in labels if isinstance(label, Symbol)]
+
+
+def _blocks(body: list[Instruction | Symbol], meeting: set[int]) -> list[Block]:
+    """Basic blocks in the order of the text; the last one is the exit. CTAs meet at the ids of `meeting`."""
+    targets = {name for item in body if isinstance(item, Instruction) for name in _targets(item)}
     blocks = [Block(next=1)]
     labels: dict[str, int] = {}
 
@@ -67,6 +79,11 @@ def _blocks(body: list[Instruction | Symbol]) -> list[Block]:
                 start()
                 labels[item.name] = len(blocks) - 1
         elif not _ends_block(item):
+            if id(item) in meeting:
+                if blocks[-1].instructions:
+                    start()
+                    blocks[-1].continues = True
+                blocks[-1].meets = True
             blocks[-1].instructions.append(item)
         else:
             blocks[-1].end_instruction = item
@@ -90,11 +107,22 @@ def _finish(block: Block, labels: dict[str, int], final: int) -> None:
             raise EmulatorError(f"PTX line {last.line}: a predicated barrier is not supported")
         block.end = "barrier"
         return
-    target = labels[last.operands[0].name] if kind == "branch" else final  # type: ignore[union-attr]
+    targets = [_place(name, labels, last) for name in _targets(last)] or [final]
+    if kind == "switch":
+        block.end, block.targets = "switch", tuple(targets)
+        block.next = block.next if last.predicate else -1
+        return
+    (target,) = targets
     if last.predicate is None:
         block.next = target
     else:
         block.end, block.taken = "branch", target
+
+
+def _place(label: str, labels: dict[str, int], branch: Instruction) -> int:
+    if label not in labels:
+        raise EmulatorError(f"{branch}: the label {label!r} does not exist")
+    return labels[label]
 
 
 def _order(blocks: list[Block]) -> list[Block]:
@@ -105,6 +133,7 @@ def _order(blocks: list[Block]) -> list[Block]:
     for block in result:
         block.next = position.get(block.next, -1)
         block.taken = position.get(block.taken, -1)
+        block.targets = tuple(position[target] for target in block.targets)
     return result
 
 

@@ -9,11 +9,14 @@ __all__ = ["Block", "Graph"]
 
 @dataclass
 class Block:
-    """Instructions that run one after the other; `end` is how it ends: jump, branch, barrier or exit.
+    """Instructions that run one after the other; `end` is how it ends: jump, branch, switch, barrier or exit.
 
     `next` is the block after a jump or barrier, or where a branch goes when its condition is false; `taken`
-    is where it goes when it is true. Both are positions in `Graph.blocks`. `end_instruction` is the branch or
-    barrier itself, if there is one.
+    is where it goes when it is true; `targets` are where a switch goes. All are positions in `Graph.blocks`.
+    `end_instruction` is the branch or barrier itself, if there is one.
+
+    A block that `meets` begins with an access that CTAs meet at (`meetings.py`). One that `continues` was cut
+    from its only predecessor there; what is on its way to registers is on its way across the cut.
     """
 
     instructions: list[Instruction] = field(default_factory=list)
@@ -21,11 +24,14 @@ class Block:
     end_instruction: Instruction | None = None
     next: int = -1
     taken: int = -1
+    targets: tuple[int, ...] = ()
+    meets: bool = False
+    continues: bool = False
     live_in: frozenset[str] = frozenset()
     live_out: frozenset[str] = frozenset()
 
     def successors(self) -> list[int]:
-        return [s for s in (self.next, self.taken) if s >= 0]
+        return [s for s in (self.next, self.taken, *self.targets) if s >= 0]
 
 
 @dataclass
@@ -40,3 +46,8 @@ class Graph:
     locals: dict[str, int]
     local_bytes: int
     threads: int
+
+    @property
+    def is_ordered(self) -> bool:
+        """Whether CTAs meet somewhere."""
+        return any(block.meets for block in self.blocks)

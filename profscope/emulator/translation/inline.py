@@ -88,8 +88,11 @@ class Inliner:
                     return Symbol(prefix + operand.name)
             return operand
 
+        operands = item.operands
+        if item.opcode.startswith("brx"):
+            operands = (operands[0], listed(item, function))
         predicate = item.predicate and (Register(prefix + item.predicate[0].name), item.predicate[1])
-        return replace(item, operands=tuple(rename(o) for o in item.operands), predicate=predicate)
+        return replace(item, operands=tuple(rename(o) for o in operands), predicate=predicate)
 
     def slot(self, name: str, offset: int, kind: str) -> Register:
         """The register that stands for bytes of a call's parameter space."""
@@ -137,3 +140,11 @@ class Inliner:
         after = f"{inner}return"
         self.inline(function, inner, arguments, results, after, callers)
         self.body.append(Symbol(after))
+
+
+def listed(instruction: Instruction, function: Function) -> Vector:
+    """The labels that `brx.idx` picks from."""
+    where = instruction.operands[1] if len(instruction.operands) == 2 else None
+    if not isinstance(where, Symbol) or where.name not in function.branch_targets:
+        raise EmulatorError(f"{instruction}: the list of its targets is missing")
+    return Vector(function.branch_targets[where.name])

@@ -76,12 +76,16 @@ def converter(have: str, want: str) -> Callable[[Array], Array] | None:
 
 
 def constant(bits: int, kind: str, literal_width: int = 0) -> Array:
-    """An array of one element with these bits; a float32 literal for a float64 is converted."""
+    """An array of one element with these bits; a float literal of another width than `kind` is converted."""
     if kind == "pred":
         return np.full((1, 1, 1), bool(bits))
-    if kind == "f64" and literal_width == 32:
-        return np.array([bits], np.uint32).view(np.float32).astype(np.float64).reshape(1, 1, 1)
     size = width(kind)
+    if literal_width == 32 and kind == "f64":
+        return np.array([bits], np.uint32).view(np.float32).astype(np.float64).reshape(1, 1, 1)
+    if literal_width == 64 and size == 4:
+        with np.errstate(over="ignore"):
+            single = np.array([bits], np.uint64).view(np.float64).astype(np.float32)
+        bits = int(single.view(np.uint32)[0])
     stored = np.array([bits % (1 << 8 * size)], f"u{size}").reshape(1, 1, 1)
     convert = converter(f"u{8 * size}", kind)
     return stored if convert is None else convert(stored)

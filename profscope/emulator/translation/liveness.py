@@ -6,7 +6,7 @@ from profscope.emulator.opcodes import lookup
 from profscope.emulator.ptx.syntax import Address, Instruction, Operand, Register, Vector
 from profscope.emulator.translation.graph import Block
 
-__all__ = ["CARRY", "find_live", "reads", "writes"]
+__all__ = ["CARRY", "find_live", "reads", "sources", "writes"]
 
 CARRY = "%cc"
 
@@ -28,16 +28,21 @@ def writes(instruction: Instruction) -> list[str]:
     return [*names, CARRY] if form.has("cc") else names
 
 
-def reads(instruction: Instruction) -> list[str]:
-    """Names of the registers whose values an instruction needs, also the old ones of those it may keep."""
+def sources(instruction: Instruction) -> list[str]:
+    """Names of the registers an instruction computes from, its predicate among them."""
     row, _ = lookup(instruction)
     names = list(_registers(instruction.operands[row.result_count :]))
     if row.name in ("addc", "subc", "madc"):
         names.append(CARRY)
     if instruction.predicate is not None:
         names.append(instruction.predicate[0].name)
-        names.extend(writes(instruction))
     return names
+
+
+def reads(instruction: Instruction) -> list[str]:
+    """Names of the registers whose values an instruction needs, also the old ones of those it may keep."""
+    names = sources(instruction)
+    return names if instruction.predicate is None else names + writes(instruction)
 
 
 def find_live(blocks: list[Block]) -> None:

@@ -1,7 +1,7 @@
-"""Which pointer parameter an address is computed from, where that can be told from the program.
+"""Which pointer parameters an address is computed from, as far as the program tells.
 
 An access through an address that comes from one tensor's pointer must stay in that tensor's memory, also
-where another tensor lies next to it.
+where another tensor lies next to it. One that comes from none was loaded, or passed as a number.
 """
 
 from profscope.emulator.ptx.syntax import Address, Instruction, Register, Symbol
@@ -11,8 +11,8 @@ from profscope.emulator.translation.liveness import reads, writes
 __all__ = ["pointer_sources"]
 
 
-def pointer_sources(graph: Graph) -> dict[int, int]:
-    """For each instruction whose address is computed from one pointer parameter only, that parameter."""
+def pointer_sources(graph: Graph) -> dict[int, frozenset[int]]:
+    """For each instruction with an address in a register, the pointer parameters that it is computed from."""
     sources: dict[str, frozenset[int]] = {}
     instructions = [i for block in graph.blocks for i in block.instructions]
     wide = {name for name, kind in graph.registers.items() if kind.endswith("64")}
@@ -25,13 +25,11 @@ def pointer_sources(graph: Graph) -> dict[int, int]:
                 if name in wide and not come_from <= sources.get(name, frozenset()):
                     sources[name] = sources.get(name, frozenset()) | come_from
                     changed = True
-    result = {}
+    result: dict[int, frozenset[int]] = {}
     for instruction in instructions:
         for operand in instruction.operands:
             if isinstance(operand, Address) and isinstance(operand.base, Register):
-                origin = sources.get(operand.base.name, frozenset())
-                if len(origin) == 1:
-                    result[id(instruction)] = next(iter(origin))
+                result[id(instruction)] = sources.get(operand.base.name, frozenset())
     return result
 
 

@@ -1,9 +1,11 @@
 """From a control flow graph to Python functions, one a basic block."""
 
+from collections.abc import Callable, Sequence
 from types import CodeType
 
 from profscope.emulator.arrays import Array
-from profscope.emulator.machine.block import Site, TranslatedBlock
+from profscope.emulator.costs import BARRIER_CYCLES, CTA_LAUNCH_CYCLES
+from profscope.emulator.machine.block import Meeting, Site, TranslatedBlock
 from profscope.emulator.ptx.syntax import Immediate
 from profscope.emulator.translation.graph import Block, Graph
 from profscope.emulator.translation.kinds import constant
@@ -13,30 +15,79 @@ from profscope.errors import EmulatorError
 
 __all__ = ["translate"]
 
+NEVER = 1 << 40  # cycles to what a block does not lead to
+
 
 def translate(graph: Graph, symbols: dict[str, int]) -> tuple[list[TranslatedBlock], list[Array]]:
     """The blocks' functions, and the registers' initial values. `symbols` gives each variable its address."""
     plan = Plan(graph, symbols)
-    blocks = [_block(plan, number, block) for number, block in enumerate(graph.blocks)]
+    writers: list[BlockWriter] = []
+    functions = []
+    on_its_way: dict[int, dict[str, int]] = {}  # into blocks that were cut off, which follow the one before
+    for number, block in enumerate(graph.blocks):
+        writer = BlockWriter(plan, block, on_its_way.pop(number, {}))
+        functions.append(_function(graph.name, f"block_{number}", writer))
+        writers.append(writer)
+        if writer.is_cut:
+            on_its_way[block.next] = writer.ready
+    ahead = _cycles_to_meeting(writers)
+    blocks = [_block(*parts, ahead) for parts in zip(graph.blocks, functions, writers, strict=True)]
     initial = [constant(0, kind) for kind in plan.slot_kinds]
     return blocks, initial
 
 
-def _block(plan: Plan, number: int, block: Block) -> TranslatedBlock:
-    writer = BlockWriter(plan, block)
-    source, namespace = writer.write(f"block_{number}")
-    code: CodeType = compile(source, f"<{plan.graph.name} block {number}>", "exec")
+def _function(kernel: str, name: str, writer: BlockWriter) -> Callable[..., Array | None]:
+    source, namespace = writer.write(name)
+    code: CodeType = compile(source, f"<{kernel} {name.replace('_', ' ')}>", "exec")
     exec(code, namespace)
+    return namespace[name]  # type: ignore[no-any-return]
+
+
+def _block(
+    block: Block, run: Callable[..., Array | None], writer: BlockWriter, ahead: list[int]
+) -> TranslatedBlock:
     last = block.end_instruction
     return TranslatedBlock(
-        run=namespace[f"block_{number}"],
+        run=run,
         end=block.end,
         next=block.next,
         taken=block.taken,
-        site=Site(last, None) if last else None,
+        targets=block.targets,
+        site=Site(last) if last else None,
         barrier=_barrier(block),
         instructions=len(block.instructions) + (last is not None),
+        meeting=_meeting(block, writer, ahead) if block.meets else None,
     )
+
+
+def _meeting(block: Block, writer: BlockWriter, ahead: list[int]) -> Meeting:
+    predicate = block.instructions[0].predicate
+    return Meeting(
+        issue=writer.first_issue,
+        apart=writer.ticked - writer.first_issue + min(ahead[number] for number in block.successors()),
+        predicate=predicate and (writer.plan.slots[predicate[0].name], predicate[1]),
+    )
+
+
+def _cycles_to_meeting(writers: Sequence[BlockWriter]) -> list[int]:
+    """The least cycles from each block's begin to where CTAs meet, or to the start of one in a freed slot."""
+    ahead = [NEVER] * len(writers)
+
+    def cycles(writer: BlockWriter) -> int:
+        block = writer.block
+        if block.meets:
+            return writer.first_issue
+        waiting = BARRIER_CYCLES if block.end == "barrier" else 0
+        return (
+            writer.ticked + waiting + min((ahead[n] for n in block.successors()), default=CTA_LAUNCH_CYCLES)
+        )
+
+    changed = True
+    while changed:
+        new = [min(before, cycles(writer)) for before, writer in zip(ahead, writers, strict=True)]
+        changed = new != ahead
+        ahead = new
+    return ahead
 
 
 def _barrier(block: Block) -> tuple[int, int]:

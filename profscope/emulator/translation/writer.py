@@ -45,7 +45,7 @@ def keep(p: Array, new: Array, old: Array) -> Array:
 class BlockWriter:
     """Writes the Python of one block."""
 
-    def __init__(self, plan: Plan, block: Block) -> None:
+    def __init__(self, plan: Plan, block: Block, ready: dict[str, int]) -> None:
         self.plan = plan
         self.block = block
         self.lines: list[str] = []
@@ -55,8 +55,10 @@ class BlockWriter:
         self.constants: dict[tuple[int, str, int], str] = {}
         self.inverted: dict[str, str] = {}  # of a predicate's variable
         self.active: dict[str, str] = {}  # the mask joined with a predicate's variable
-        self.ready: dict[str, int] = {}  # cycle since the last tick at which a register can be read
+        self.ready = ready  # cycle since the last tick at which a register can be read
         self.time = 0
+        self.ticked = 0  # cycles of the block before the last tick
+        self.first_issue = 0  # cycle of the block at which its first instruction is issued
 
     # --- names ---
 
@@ -154,6 +156,8 @@ class BlockWriter:
         if meaning.is_sync:
             self.tick()
         issued = self.time
+        if instruction is self.block.instructions[0]:
+            self.first_issue = self.ticked + issued
         predicate = self.predicate(instruction)
         outputs = self.call(instruction, form, meaning, predicate)
         for (operand, kind), variable in zip(meaning.results, outputs, strict=True):
@@ -197,7 +201,7 @@ class BlockWriter:
                 return arguments
         if meaning.on_machine:
             mask = predicate[1] if predicate else "mask"
-            site = self.bind("S", Site(instruction, self.plan.pointers.get(id(instruction))))
+            site = self.bind("S", Site(instruction, self.plan.pointers.get(id(instruction), frozenset())))
             arguments = ["m", mask, site, *arguments]
         elif not meaning.results:
             return []
@@ -245,6 +249,7 @@ class BlockWriter:
         """Bring the warps' clocks up to here."""
         if self.time:
             self.lines.append(f"m.tick(mask, {self.time})")
+        self.ticked += self.time
         self.ready = {name: time - self.time for name, time in self.ready.items() if time > self.time}
         self.time = 0
 
@@ -254,13 +259,12 @@ class BlockWriter:
         result = ""
         if last is not None:
             self.time = max([self.time, *(self.ready.get(name, 0) for name in reads(last))]) + 2
-        if self.block.end == "branch" and last is not None and last.predicate is not None:
-            register, negated = last.predicate
-            value = self.value(register, "pred")
-            result = self.let(f"invert({value})") if negated else value
+        if self.block.end in ("branch", "switch") and last is not None:
+            result = self.direction(last)
         written = {name for i in self.block.instructions for name in writes(i)}
         kept = sorted(written & self.block.live_out)
-        self.time = max([self.time, *(self.ready.get(name, 0) for name in kept)])
+        if not self.is_cut:
+            self.time = max([self.time, *(self.ready.get(name, 0) for name in self.block.live_out)])
         self.tick()
         plain, merged = [], []
         for name in kept:
@@ -272,6 +276,25 @@ class BlockWriter:
             self.lines += ["if mask is None:", *plain, "else:", *merged]
         self.lines.append(f"return {result}" if result else "return None")
         return result
+
+    @property
+    def is_cut(self) -> bool:
+        """Whether the block was cut off before a meeting: the next one goes on in the middle of things."""
+        block = self.block
+        return block.end == "jump" and block.next >= 0 and self.plan.graph.blocks[block.next].continues
+
+    def direction(self, last: Instruction) -> str:
+        """The variable with a branch's condition, or with a switch's index (-1: to `next`)."""
+        condition = ""
+        if last.predicate is not None:
+            register, negated = last.predicate
+            condition = self.value(register, "pred")
+            condition = self.let(f"invert({condition})") if negated else condition
+        if self.block.end == "branch":
+            return condition
+        index = self.value(last.operands[0], "i32")
+        nowhere = self.constant(-1, "i32", 0)
+        return self.let(f"keep({condition}, {index}, {nowhere})") if condition else index
 
 
 _VARIABLE = re.compile(r"\bv\d+\b")

@@ -1,0 +1,280 @@
+"""Instructions that Triton seldom emits, but inline PTX and libraries do, against their definitions in the
+PTX ISA 8.6, written out in Python."""
+
+import re
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+import triton
+import triton.language as tl
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from hypothesis.extra import numpy as arrays
+
+from profscope.errors import EmulatorError
+from tests.support.instructions import LANES, execute, words
+from tests.support.ptx_kernel import run
+
+U32 = np.dtype(np.uint32)
+Words = np.ndarray[Any, Any]
+
+
+def near(low: int, high: int) -> st.SearchStrategy[Words]:
+    """Small numbers most of the time, any at times; as 32-bit words."""
+    elements = st.integers(low, high) | st.integers(-(2**31), 2**31 - 1)
+    return arrays.arrays(np.int32, LANES, elements=elements)
+
+
+def find_nth_set(mask: int, base: int, offset: int) -> int:
+    """The ISA's loop."""
+    if offset == 0:
+        return base if mask >> base & 1 else -1
+    position, count = base, abs(offset) - 1
+    while 0 <= position < 32:
+        if mask >> position & 1:
+            if count == 0:
+                return position
+            count -= 1
+        position += 1 if offset > 0 else -1
+    return -1
+
+
+@settings(max_examples=20)
+@given(
+    mask=words(np.uint32),
+    base=arrays.arrays(np.int32, LANES, elements=st.integers(0, 31)),
+    offset=near(-9, 9),
+)
+def test_fns(mask: Words, base: Words, offset: Words) -> None:
+    got = execute("fns.b32 {d}, {a}, {b}, {c}", [mask, base, offset], np.dtype(np.int32))
+    triples = zip(mask.tolist(), base.tolist(), offset.tolist(), strict=True)
+    assert got.tolist() == [find_nth_set(*row) for row in triples]
+
+
+def test_fns_by_the_manuals_examples() -> None:
+    for base, offset, position in ((3, 1, 3), (3, -1, 3), (2, 1, 3), (2, -1, 1)):
+        got = execute(f"fns.b32 {{d}}, 0xaaaaaaaa, {base}, {offset}", [], U32)
+        assert set(got.tolist()) == {position}
+
+
+def bit_mask(a: int, b: int, clamp: bool) -> int:
+    """The ISA's formula."""
+    ones = 2**32 - 1
+    mask0, width = ones << (a & 31), b & 31
+    mask1 = ones << ((a & 31) + width)
+    if clamp and a >= 32:
+        mask0 = 0
+    if (a & 31) + width >= 32 or (clamp and (a >= 32 or b >= 32)):
+        mask1 = 0
+    elif width == 0:
+        mask1 = ~0
+    return mask0 & ~mask1 & ones
+
+
+@pytest.mark.parametrize("mode", ["clamp", "wrap"])
+@settings(max_examples=20)
+@given(a=near(0, 40), b=near(0, 40))
+def test_bmsk(mode: str, a: Words, b: Words) -> None:
+    got = execute(f"bmsk.{mode}.b32 {{d}}, {{a}}, {{b}}", [a, b], U32)
+    pairs = zip(a.view(np.uint32).tolist(), b.view(np.uint32).tolist(), strict=True)
+    assert got.tolist() == [bit_mask(x, y, mode == "clamp") for x, y in pairs]
+
+
+@pytest.mark.parametrize("kind", ["u16", "s16", "u32", "s32", "u64", "s64"])
+@settings(max_examples=10)
+@given(data=st.data())
+def test_sad(kind: str, data: st.DataObject) -> None:
+    bits = int(kind[1:])
+    dtype = np.dtype(f"{'i' if kind[0] == 's' else 'u'}{bits // 8}")
+    a, b, c = (data.draw(words(dtype.type)) for _ in range(3))
+    got = execute(f"sad.{kind} {{d}}, {{a}}, {{b}}, {{c}}", [a, b, c], dtype)
+    rows = zip(a.tolist(), b.tolist(), c.tolist(), strict=True)
+    assert [v % 2**bits for v in got.tolist()] == [(z + abs(x - y)) % 2**bits for x, y, z in rows]
+
+
+def split(word: int, size: int, signed: bool) -> list[int]:
+    raw = word.to_bytes(4, "little")
+    return [int.from_bytes(raw[i : i + size], "little", signed=signed) for i in range(0, 4, size)]
+
+
+@pytest.mark.parametrize("second", ["u32", "s32"])
+@pytest.mark.parametrize("first", ["u32", "s32"])
+@settings(max_examples=10)
+@given(a=words(np.uint32), b=words(np.uint32), c=words(np.uint32))
+def test_dot_products(first: str, second: str, a: Words, b: Words, c: Words) -> None:
+    rows = list(zip(a.tolist(), b.tolist(), c.tolist(), strict=True))
+    for opcode, size, low in (("dp4a", 1, 0), ("dp2a.lo", 2, 0), ("dp2a.hi", 2, 2)):
+        expected = []
+        for x, y, z in rows:
+            left, right = split(x, size, first == "s32"), split(y, 1, second == "s32")[low:]
+            expected.append((z + sum(p * q for p, q in zip(left, right, strict=False))) % 2**32)
+        got = execute(f"{opcode}.{first}.{second} {{d}}, {{a}}, {{b}}, {{c}}", [a, b, c], U32)
+        assert got.tolist() == expected
+
+
+def smaller(a: float, b: float, sign: int, nan_wins: bool) -> float:
+    """`min` (sign 1) or `max` (-1) with .xorsign.abs, as the ISA writes it."""
+    is_negative = bool(np.signbit(a) ^ np.signbit(b))
+    a, b = abs(a), abs(b)
+    if (np.isnan(a) and np.isnan(b)) or (nan_wins and (np.isnan(a) or np.isnan(b))):
+        return np.nan
+    result = min((v for v in (a, b) if not np.isnan(v)), key=lambda v: sign * v)
+    return -result if is_negative else result
+
+
+@pytest.mark.parametrize("nan", ["", ".NaN"])
+@pytest.mark.parametrize("name", ["min", "max"])
+@settings(max_examples=15)
+@given(a=words(np.float32), b=words(np.float32))
+def test_min_and_max_of_magnitudes(name: str, nan: str, a: Words, b: Words) -> None:
+    got = execute(f"{name}{nan}.xorsign.abs.f32 {{d}}, {{a}}, {{b}}", [a, b], np.dtype(np.float32))
+    sign = 1 if name == "min" else -1
+    expected = [smaller(float(x), float(y), sign, bool(nan)) for x, y in zip(a, b, strict=True)]
+    for result, wanted in zip(got.tolist(), expected, strict=True):
+        assert np.isnan(result) == np.isnan(wanted)
+        if not np.isnan(wanted):
+            assert (result, np.signbit(result)) == (wanted, np.signbit(wanted))
+
+
+@settings(max_examples=10)
+@given(a=words(np.uint32), b=words(np.uint32))
+def test_min_of_magnitudes_of_pairs(a: Words, b: Words) -> None:
+    """Two float16 in a register, each on its own."""
+    got = execute("min.NaN.xorsign.abs.f16x2 {d}, {a}, {b}", [a, b], U32).view(np.float16)
+    for result, x, y in zip(got.tolist(), *(w.view(np.float16).tolist() for w in (a, b)), strict=True):
+        wanted = smaller(x, y, 1, True)
+        assert result == wanted or (np.isnan(result) and np.isnan(wanted))
+
+
+def test_isspacep() -> None:
+    """Shared memory and local memory have generic addresses of their own; a tensor's is global."""
+    body = """
+  .local .align 8 .b8 mine[16];
+  mov.b64 %q1, 16; cvta.shared.u64 %q1, %q1;
+  mov.b64 %q2, mine; cvta.local.u64 %q2, %q2;
+  mov.b64 %q3, %a;
+"""
+    spaces = ("global", "shared", "local", "const", "param", "shared::cta")
+    for row, register in enumerate(("%q3", "%q1", "%q2")):
+        for column, space in enumerate(spaces):
+            body += f"""
+  isspacep.{space} %p1, {register}; selp.b32 %r1, 1, 0, %p1;
+  st.global.b32 [%out+{4 * (row * len(spaces) + column)}], %r1;"""
+    out = np.zeros((3, len(spaces)), np.int32)
+    run(body, np.zeros(1, np.int32), out)
+    assert out.tolist() == [[1, 0, 0, 0, 0, 0], [0, 1, 0, 0, 0, 1], [0, 0, 1, 0, 0, 0]]
+
+
+@pytest.mark.parametrize(
+    ("literal", "value"),
+    [("15.", 15.0), (".5", 0.5), ("1e3", 1000.0), ("2.5E-1", 0.25), ("-1.5", -1.5), ("0.1", 0.1),
+     ("-.5e+1", -5.0), ("0d3FE0000000000000", 0.5), ("-0f3F800000", -1.0)],
+)  # fmt: skip
+def test_decimal_literals(literal: str, value: float) -> None:
+    """They are doubles, rounded where a float32 is wanted."""
+    x = np.full(LANES, 2, np.float32)
+    got = execute(f"mul.f32 {{d}}, {{a}}, {literal}", [x], np.dtype(np.float32))
+    assert set(got.tolist()) == {float(np.float32(value)) * 2}
+    wide = execute(f"mul.f64 {{d}}, {{a}}, {literal}", [x.astype(np.float64)], np.dtype(np.float64))
+    assert set(wide.tolist()) == {value * 2}
+
+
+@pytest.mark.parametrize(
+    ("literal", "value"), [("010", 8), ("0b101", 5), ("0X1fU", 31), ("0", 0), ("-07", -7)]
+)
+def test_integer_literals(literal: str, value: int) -> None:
+    got = execute(f"mov.b32 {{d}}, {literal}", [], np.dtype(np.int32))
+    assert set(got.tolist()) == {value}
+
+
+def test_what_is_no_octal_number_is_refused() -> None:
+    with pytest.raises(EmulatorError, match=r"kernel: PTX line \d+: 08 is no octal number"):
+        execute("mov.b32 {d}, 08", [], U32)
+
+
+@triton.jit
+def decimal_kernel(x_ptr, y_ptr):
+    offs = tl.arange(0, 32)
+    x = tl.load(x_ptr + offs)
+    y = tl.inline_asm_elementwise("fma.rn.f32 $0, $1, 15., .5;", "=f,f", [x], tl.float32, True, 1)
+    tl.store(y_ptr + offs, y + tl.inline_asm_elementwise("mov.f32 $0, 1e3;", "=f", [], tl.float32, True, 1))
+
+
+def test_decimal_literals_in_inline_ptx() -> None:
+    x, y = torch.arange(32.0), torch.zeros(32)
+    decimal_kernel[(1,)](x, y)
+    torch.testing.assert_close(y, x * 15 + 1000.5)
+
+
+@triton.jit
+def seven_ways_kernel(x_ptr, kind_ptr):
+    pid = tl.program_id(0)
+    kind = tl.load(kind_ptr + pid)
+    x = tl.load(x_ptr + pid)
+    if kind == 0:
+        x = x + 1
+    elif kind == 1:
+        x = x * 3
+    elif kind == 2:
+        x = x - 5
+    elif kind == 3:
+        x = tl.exp(x)
+    elif kind == 4:
+        x = -x
+    elif kind == 5:
+        x = x * x
+    elif kind == 6:
+        x = 0.0
+    tl.store(x_ptr + pid, x)
+
+
+def test_seven_ways() -> None:
+    """LLVM makes a jump table of them: `brx.idx`."""
+    x = torch.full((9,), 2.0)
+    kernel = seven_ways_kernel[(9,)](x, torch.arange(9, dtype=torch.int32) - 1)
+    assert "brx.idx" in kernel.asm["ptx"].decode()
+    expected = torch.tensor([2, 3, 6, -3, float(torch.tensor(2.0).exp()), -2, 4, 0, 2])
+    torch.testing.assert_close(x, expected)
+
+
+JUMP = """
+  mov.u32 %r1, %laneid; and.b32 %r1, %r1, 3; mov.b32 %r2, 9;
+  {predicate} brx.idx %r1, $list;
+  mov.b32 %r2, 7; bra.uni $done;
+$zero: mov.b32 %r2, 100; bra.uni $done;
+$one:  mov.b32 %r2, 101; bra.uni $done;
+$two:  mov.b32 %r2, 102;
+$done: mad.wide.u32 %q1, %t, 4, %out; st.global.b32 [%q1], %r2;
+  ret;
+$list: .branchtargets $zero, $one, $two, $zero;
+"""
+
+
+def test_threads_of_a_warp_jump_to_different_labels() -> None:
+    out = np.zeros(LANES, np.int32)
+    run(JUMP.format(predicate=""), out)
+    assert out.tolist() == [100, 101, 102, 100] * 8
+    run(JUMP.format(predicate="setp.gt.u32 %p1, %r1, 1; @%p1"), out)
+    assert out.tolist() == [7, 7, 102, 100] * 8
+
+
+def test_an_index_beyond_the_list_is_an_error() -> None:
+    with pytest.raises(EmulatorError, match=r"kernel: no label for the index in a list of 2.*warp 0 lane 2"):
+        run(JUMP.format(predicate="").replace("$two, $zero;", ";").replace("$one, ;", "$one;"), np.zeros(32))
+
+
+@triton.jit
+def unknown_kernel(x_ptr):
+    offs = tl.arange(0, 32)
+    y = tl.inline_asm_elementwise("vset4.u32.u32.eq $0, $1, $1, $1;", "=r,r", [offs], tl.int32, True, 1)
+    tl.store(x_ptr + offs, y)
+
+
+def test_an_unknown_instruction_names_kernel_opcode_and_line() -> None:
+    with pytest.raises(EmulatorError) as error:
+        unknown_kernel[(1,)](torch.zeros(32, dtype=torch.int32))
+    line = unknown_kernel.starting_line_number + 3
+    text = r"unknown_kernel: the emulator cannot execute vset4\.u32\.u32\.eq at PTX line \d+ "
+    assert re.fullmatch(rf"{text}\(.*test_rare_instructions\.py:{line}\): unknown opcode", str(error.value))
