@@ -4,7 +4,7 @@
     python -m bench.levels --dry-run       # small sizes; without a GPU on the emulator
 
 For every kernel and choice of op classes: slowdown over the bare kernel, interleaved with it and with
-the other choices, outputs compared bit by bit; the share of the warps' time that lies in no span of an op; and
+the other choices, outputs compared bit by bit; the share of warp time that lies in no span of an op; and
 how many records a warp has. A choice that finds no further op shows how much the figures vary.
 """
 
