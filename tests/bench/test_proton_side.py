@@ -74,8 +74,9 @@ def test_what_proton_cannot_do_is_said_before_it_aborts() -> None:
     text = ttgir(SPECS[1], CUDA90)
     with pytest.raises(PassError, match=r"an end for every start: .*iteration"):
         proton_side.proton_text(text, "loop-spans,iteration-spans")
+    many = re.sub(r"( *tt\.store [^\n]*\n)", lambda store: store[0] * 257, text, count=1)
     with pytest.raises(PassError, match="at most 256 scopes, this is 257"):
-        proton_side.proton_text(text, ",".join(["kernel-span"] * 257))
+        proton_side.proton_text(many, "op-spans{classes=store}")
 
 
 @pytest.mark.skipif(triton_version() >= (3, 8), reason="takes several functions")

@@ -182,7 +182,7 @@ def test_occupancy_by_registers_is_the_compilers() -> None:
 
 @pytest.mark.parametrize("architecture", ARCHITECTURES)
 def test_targets_by_name(architecture: str) -> None:
-    module = parse(WAIT.format(kind="f32").replace("gfx942", architecture), "wait")
+    module = parse(WAIT.format(kind="f32", size=1024).replace("gfx942", architecture), "wait")
     assert target_of(module) == Amd(architecture)
     assert target_of(module).name == f"hip:{architecture}"
 
