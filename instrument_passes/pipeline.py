@@ -66,7 +66,7 @@ def run_pipeline(
         check_structure(module)
     for step in pipeline:
         try:
-            if step.stage < ALLOCATES and module.attr(ATTRIBUTE) is not None:
+            if step.rank < ALLOCATES and module.attr(ATTRIBUTE) is not None:
                 raise PassError(
                     "the records are lowered already; run the pass on what they were lowered from"
                 )
@@ -97,11 +97,11 @@ def _item(file: str, name: str, options: str) -> list[Pass]:
 
 def _check_order(pipeline: Sequence[Pass]) -> None:
     for before, step in pairwise(pipeline):
-        if step.stage < before.stage:
+        if step.rank < before.rank:
             raise PipelineError(f"{step.name} cannot come behind {before.name}; put it before")
     for index, step in enumerate(pipeline):
         earlier = [other for other in pipeline[:index] if other.name == step.name]
-        if step in earlier or (earlier and step.stage != CHOOSES):
+        if step in earlier or (earlier and step.rank != CHOOSES):
             raise PipelineError(f"{step.name} stands in the pipeline twice; leave one of them out")
 
 

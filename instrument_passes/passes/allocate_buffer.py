@@ -35,7 +35,7 @@ class AllocateBuffer(Pass):
     """
 
     name: ClassVar[str] = "allocate-buffer"
-    stage: ClassVar[int] = ALLOCATES
+    rank: ClassVar[int] = ALLOCATES
 
     def apply(self, module: Module, context: PassContext) -> None:
         if context.triton not in TRITONS:

@@ -44,12 +44,12 @@ class Pass:
     row in docs/passes.md. Its first paragraph says in one sentence what the pass does, for
     `profscope-opt --list`; a paragraph that begins with an option's name and a colon explains that option.
 
-    `stage` says where in a pipeline a pass may stand: what CHOOSES records comes before what LOWERS them, and
+    `rank` says where in a pipeline a pass may stand: what CHOOSES records comes before what LOWERS them, and
     that before what ALLOCATES the memory for them.
     """
 
     name: ClassVar[str] = ""
-    stage: ClassVar[int] = CHOOSES
+    rank: ClassVar[int] = CHOOSES
 
     def apply(self, module: Module, context: PassContext) -> None:
         """Rewrite the module in place. Raises PassError naming the op and line when it cannot."""

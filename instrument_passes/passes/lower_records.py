@@ -59,7 +59,7 @@ class LowerRecords(Pass):
     """
 
     name: ClassVar[str] = "lower-records"
-    stage: ClassVar[int] = LOWERS
+    rank: ClassVar[int] = LOWERS
     ctas: tuple[str, ...] = ()
     first: bool = False
     sms: tuple[str, ...] = ()

@@ -68,7 +68,7 @@ class CompileHook:
             raise SessionError(refused)
         self._user_hook = hook
         try:
-            knobs.runtime.add_stages_inspection_hook = self.stages
+            knobs.runtime.add_stages_inspection_hook = self.inspect
             if self.context.triton < (3, 7):
                 knobs.compilation.instrumentation_mode = f"{mode},{self.mode}" if mode else self.mode
             with scratch_lowering(self.context.triton), proton_scopes():
@@ -77,7 +77,7 @@ class CompileHook:
             knobs.runtime.add_stages_inspection_hook = hook
             knobs.compilation.instrumentation_mode = mode
 
-    def stages(self, *args: Any) -> tuple[str, str] | None:
+    def inspect(self, *args: Any) -> tuple[str, str] | None:
         """The inspection hook: without arguments it names itself for the cache keys, else wraps `ttgir`."""
         if not args:  # at every launch
             if self._user_hook is None:

@@ -145,7 +145,7 @@ def test_a_users_stages_hook_keeps_running_and_comes_back(monkeypatch: pytest.Mo
     with hook.installed():
         assert manifest(build()) is not None
         if triton_version() >= (3, 7):
-            key, digest = hook.stages() or ("", "")
+            key, digest = hook.inspect() or ("", "")
             assert key.startswith("user")
             assert digest.startswith("user-hash")
     assert user.kernels == 1
