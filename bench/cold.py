@@ -4,8 +4,8 @@
 
 One warp follows 4 MiB of pointers, one in each line of 128 bytes, in random order. All of it fits the L2
 cache and was just read, so a step takes what the L2 cache takes; it takes longer where something has taken
-its place. The cycles are those of the loop's span, and for the bare kernel those of its own clock. Needs a GPU; with
---tiny it runs without one, on the emulator and on little memory, to show that it runs.
+its place. The cycles are those of the loop's span, and for the bare kernel those of its own clock. Needs a
+GPU; with --tiny it runs without one, on the emulator and on little memory, to show that it runs.
 """
 
 from __future__ import annotations
