@@ -21,7 +21,8 @@ bits. An address without the enable bits, as any other allocator gives, makes th
 What a short CTA pays for is the memory it touches and the instructions of its header, so areas consist of
 whole SECTORs, a CTA's header is one, and what only one CTA of the launch need say is in the launch's.
 
-Buffers start zeroed. A word that is zero was not written: its code did not run.
+Buffers start zeroed, but for their rings. A word that is zero was not written: its code did not run. The rows
+of a ring that counts vouch for have all of their words: those that may not be written are cleared first.
 All words are little endian.
 """
 

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from instrument_passes.records import LAUNCH_HEADER
 from profscope.decoding.areas import packed_headers, read_buffer
 from profscope.decoding.assemble import assemble
-from profscope.decoding.raw import RawLaunch
+from profscope.decoding.raw import Mark, RawLaunch
 from profscope.profiles import Profile
 from tests.support.programs import BODY, bodies, launches
 from tests.support.synth import Launch, Loop, Program, Scope, Work, launch, write_headers
@@ -139,3 +139,14 @@ def test_devices_do_not_share_their_clocks() -> None:
     for name in ("clock_ghz", "start_ns", "end_ns", "ns_uncertainty"):
         assert both[name].tolist() == [value for each in alone for value in each[name]]
     assert both["clock_ghz"].round(2).tolist() == [2.0, 2.0, 1.0, 1.0]
+
+
+def test_launches_that_began_cold_are_told_and_noted() -> None:
+    made = launch([Program(BODY)])
+    marks = [Mark(cold=True), Mark(), Mark(trial=True, cold=True)]
+    raws = [RawLaunch(index, made.manifest, 0, 0, 1, made.buffer, mark) for index, mark in enumerate(marks)]
+    tables = assemble(raws, {"backend": "gpu"})
+    assert tables.launches["cold"].tolist() == [True, False, True]
+    (note,) = [note for note in tables.metadata["notes"] if "cold" in note]
+    assert note.startswith("2 launches began with colder caches than bare ones do (launches['cold'])")
+    assert not any("cold" in note for note in assemble(raws[1:2], {"backend": "gpu"}).metadata["notes"])

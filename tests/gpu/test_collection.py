@@ -13,6 +13,7 @@ import triton
 
 import profscope
 from tests.kernels.add import add_kernel
+from tests.kernels.loops import count_kernel
 from tests.support.on_gpu import expected, launch_add
 
 pytestmark = [
@@ -32,6 +33,22 @@ def test_arenas_rotate_and_no_launch_is_lost() -> None:
     assert (prof.launches["ctas"] == 64).all()
     assert (prof.launches["dropped"] == 0).all()
     assert prof.launches["start_ns"].is_monotonic_increasing
+    assert prof.metadata["notes"] == []
+    assert prof.profile.validate() == []
+
+
+def test_launches_do_not_mind_what_was_in_their_memory() -> None:
+    """The rings of a first launch are not zeroed."""
+    junk = torch.full((300 << 20,), 0xA5, dtype=torch.uint8, device="cuda")
+    del junk
+    out = torch.zeros(64 * 32, dtype=torch.int32, device="cuda")
+    with profscope.session(instrument="heavy", backend="gpu") as prof:
+        for _ in range(3):
+            count_kernel[(64,)](out, 100, BLOCK=32, num_warps=1)
+    assert prof.launches["records"].nunique() == 1
+    assert (prof.launches["dropped"] == 0).all()
+    assert (prof.df[prof.df["kind"] == "iteration"].groupby("launch").size() == 64 * 100).all()
+    assert not prof.launches["cold"].any()
     assert prof.metadata["notes"] == []
     assert prof.profile.validate() == []
 

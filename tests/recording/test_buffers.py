@@ -14,6 +14,7 @@ import torch
 from instrument_passes.records import BASE_ALIGNMENT
 from profscope.recording.arenas import DeviceBuffers
 from profscope.recording.buffers import Lane, Slice
+from profscope.recording.sizing import Blocks
 from tests.support import standin
 
 LIMIT = 64 * BASE_ALIGNMENT
@@ -137,3 +138,56 @@ def test_without_memory_for_an_arena_there_are_no_buffers() -> None:
         gpu.full = True
         with pytest.raises(torch.OutOfMemoryError):
             DeviceBuffers(0, 2 * LIMIT, lambda drained_bytes: None)
+
+
+def place(arenas: DeviceBuffers, size: int, zero: tuple[Blocks, ...] | None = None) -> Slice:
+    """A launch that writes nothing."""
+    lane = Lane()
+    arenas.place(lane, size, 0, 1, zero)
+    lane.enqueued()
+    return arenas.slice(lane.filling or arenas._current, lane.offset, size)
+
+
+def test_only_a_small_piece_is_zeroed_ahead(arenas: DeviceBuffers) -> None:
+    place(arenas, 100)
+    arena = arenas._arenas[0]
+    zero = np.flatnonzero(arena.memory.numpy()[arena.start :])[0]
+    assert zero == standin.L2_BYTES // 16
+
+
+def test_launches_behind_much_zeroing_are_cold(arenas: DeviceBuffers) -> None:
+    quarter = standin.L2_BYTES // 4
+    sizes = [100, quarter, 100, quarter + BASE_ALIGNMENT + 1, 100]
+    cold = [place(arenas, size).cold for size in sizes]
+    assert cold == [False, False, False, True, False]
+
+
+def test_a_launch_that_needs_little_zeroed_is_not_cold(arenas: DeviceBuffers) -> None:
+    blocks = (Blocks(0, 1, 0, 1, 0, 64), Blocks(96, 10, 3000, 4, 500, 32))
+    slice_ = place(arenas, standin.L2_BYTES, blocks)
+    assert not slice_.cold
+    address, size = slice_.extent
+    found = np.frombuffer(ctypes.string_at(address, size), np.uint8)
+    zero = {*range(64)}
+    zero |= {96 + 3000 * i + 500 * j + k for i in range(10) for j in range(4) for k in range(32)}
+    assert set(np.flatnonzero(found == 0).tolist()) == zero
+    after = place(arenas, 1000)  # what follows is zero as ever
+    assert ctypes.string_at(*after.extent) == bytes(1000)
+
+
+def test_every_stream_waits_for_what_was_zeroed_last(arenas: DeviceBuffers) -> None:
+    """A piece has room for two of these launches."""
+    waits: list[list[int]] = []
+    now: list[tuple[int, ...]] = []
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(standin._Stream, "__init__", lambda stream, *at: setattr(stream, "at", at))
+        patch.setattr(
+            standin._Stream, "wait_event", lambda stream, event: now.append(getattr(stream, "at", ()))
+        )
+        lane = Lane()
+        for stream in (7, 8, 7, 8, 8, 8, 7):
+            now.clear()
+            arenas.place(lane, 100, stream, 1)
+            lane.enqueued()
+            waits.append([at[0] for at in now if at])
+    assert waits == [[7], [8], [7], [8], [8], [], [7]]

@@ -58,6 +58,7 @@ def test_a_spool_of_version_1_loads() -> None:
     assert profile.launches["launch"].tolist() == [0, 1, 2, 3]
     assert profile.launches["num_warps"].tolist() == [1, 2, 1, 1]
     assert profile.launches["stream"].tolist() == [0, 7, 14, 21]
+    assert not profile.launches["cold"].any()  # nobody said so then
     loops = profile.df[profile.df["kind"] == "iteration"].groupby("launch")["iteration"].max() + 1
     assert loops.tolist() == [3, 7, 2, 9]
     assert profile.metadata["extra"] == 2

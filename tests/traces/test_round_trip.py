@@ -35,6 +35,7 @@ def test_round_trip_is_lossless(suffix: str, tmp_path_factory: pytest.TempPathFa
 def test_regular_profile_round_trips(suffix: str, tmp_path: Path) -> None:
     profile = regular_profile(launches=2, ctas=40, warps=4, iterations=20)
     assert len(profile.df) > 2 * 8192, "several blocks of events"
+    profile.launches["cold"] = [True, False]
     profile.save(tmp_path / f"t{suffix}")
     assert_same(profscope.profiles.load(tmp_path / f"t{suffix}"), profile)
 
