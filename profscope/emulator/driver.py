@@ -44,12 +44,18 @@ class EmulatorUtils:
 
 
 class EmulatorDriver(base.DriverBase):  # type: ignore[misc]
-    """Runs kernels on CPU tensors. `device` holds the machine model and its clock; None is a default one."""
+    """Runs kernels on CPU tensors. `device` holds the machine model and its clock.
+
+    Triton makes one without a device, where PROFSCOPE_EMULATOR=1 asks for it for the whole process.
+    """
 
     def __init__(self, device: "Device | None" = None) -> None:
         from profscope.emulator.device import Device
         from profscope.emulator.launcher import Launcher
+        from profscope.emulator.target import tell_cuda
 
+        if device is None:
+            tell_cuda()
         self.device = device or Device()
         self.utils = EmulatorUtils(self.device)
         self.launcher_cls = Launcher
