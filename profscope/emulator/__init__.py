@@ -27,6 +27,7 @@ def activate(*, sm_count: int = 16, check_shared: bool = False) -> Iterator[Any]
     from profscope.emulator.compiler import BACKEND_NAME, EmulatorBackend
     from profscope.emulator.device import Device, Model
     from profscope.emulator.driver import EmulatorDriver
+    from profscope.emulator.target import telling_cuda
 
     emulator = EmulatorDriver(Device(Model(sm_count=sm_count, check_shared=check_shared)))
     before = driver._active  # None if no driver was needed yet: asking for it would create the default one
@@ -35,7 +36,8 @@ def activate(*, sm_count: int = 16, check_shared: bool = False) -> Iterator[Any]
         backends.backends[BACKEND_NAME] = backends.Backend(EmulatorBackend, EmulatorDriver)
     driver.set_active(emulator)
     try:
-        yield emulator
+        with telling_cuda():
+            yield emulator
     finally:
         driver._active = before
         if missing:

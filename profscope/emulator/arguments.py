@@ -2,7 +2,7 @@
 
 import contextlib
 import gc
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -11,18 +11,36 @@ from profscope.emulator.arrays import Array
 from profscope.emulator.machine.memory import Allocation
 from profscope.errors import EmulatorError
 
-__all__ = ["allocation_of", "flatten", "live_tensors", "pack"]
+__all__ = ["allocation_of", "check_count", "flatten", "live_tensors", "pack"]
 
 
 def flatten(signature: Any, args: Sequence[Any]) -> Iterator[tuple[str, str, Any]]:
     """(name, type, value) of each parameter: constants left out, tuples and descriptors taken apart."""
-    for (name, kind), value in zip(signature, args, strict=True):
+    for (name, kind), value in zip(signature, args, strict=False):  # constants at the end may be left out
         if isinstance(kind, tuple | list):
             yield from flatten([(f"{name}[{i}]", k) for i, k in enumerate(kind)], tuple(value))
         elif kind.startswith("tensordesc"):
             yield from _descriptor(name, kind, value)
         elif kind != "constexpr":
             yield name, kind, value
+
+
+def check_count(kernel: str, signature: Mapping[str, Any], given: int) -> None:
+    """Raise TypeError, worded as Triton words it, unless as many arguments are given as there are parameters.
+
+    Triton itself does so where a kernel is launched by its function; this is for those launched directly, as
+    `compiled[grid](...)`, whose last constants may be left out.
+    """
+    names = list(signature)
+    if given > len(names):
+        plural, were = "s" * (len(names) != 1), "was" if given == 1 else "were"
+        raise TypeError(f"{kernel}() takes {len(names)} positional argument{plural} but {given} {were} given")
+    missing = [repr(name) for name in names[given:] if signature[name] != "constexpr"]
+    if missing:
+        *others, last = missing
+        listed = f"{', '.join(others)}{',' * (len(others) > 1)} and {last}" if others else last
+        plural = "s" * bool(others)
+        raise TypeError(f"{kernel}() missing {len(missing)} required positional argument{plural}: {listed}")
 
 
 def _descriptor(name: str, kind: str, value: Any) -> Iterator[tuple[str, str, Any]]:

@@ -40,7 +40,7 @@ class EmulatorBackend(nvidia.CUDABackend if nvidia else base.BaseBackend):  # ty
         stages.pop("cubin", None)
 
     def hash(self) -> str:
-        return f"{BACKEND_NAME}-{triton.__version__}-ptx{PTX_VERSION}-sm{ARCH}"
+        return f"{BACKEND_NAME}-{triton.__version__}-ptx{PTX_VERSION}-sm{ARCH}-cuda"
 
 
 if nvidia is None:  # concrete all the same: Triton refuses to start on a backend module without a class

@@ -19,6 +19,8 @@ __all__ = ["DEVICE_INDEX", "EmulatorDriver"]
 # Triton keeps compiled kernels per device index; no GPU has this one, so a process may use both.
 DEVICE_INDEX = -1
 
+CACHE_CLEAR_NS = 25_000_000  # far longer than on a GPU; no kernel's time has it in it
+
 
 class EmulatorUtils:
     """What Triton asks of a driver's C module."""
@@ -44,12 +46,18 @@ class EmulatorUtils:
 
 
 class EmulatorDriver(base.DriverBase):  # type: ignore[misc]
-    """Runs kernels on CPU tensors. `device` holds the machine model and its clock; None is a default one."""
+    """Runs kernels on CPU tensors. `device` holds the machine model and its clock.
+
+    Triton makes one without a device, where PROFSCOPE_EMULATOR=1 asks for it for the whole process.
+    """
 
     def __init__(self, device: "Device | None" = None) -> None:
         from profscope.emulator.device import Device
         from profscope.emulator.launcher import Launcher
+        from profscope.emulator.target import tell_cuda
 
+        if device is None:
+            tell_cuda()
         self.device = device or Device()
         self.utils = EmulatorUtils(self.device)
         self.launcher_cls = Launcher
@@ -82,9 +90,9 @@ class EmulatorDriver(base.DriverBase):  # type: ignore[misc]
         return torch.device("cpu")
 
     def get_device_interface(self) -> Any:
-        import torch
+        from profscope.emulator.events import DeviceInterface
 
-        return torch.cpu
+        return DeviceInterface(self.device)
 
     def get_benchmarker(self) -> Callable[..., Sequence[float]]:
         """For autotuning: emulated milliseconds of one call, the same on every machine, for each quantile."""
@@ -100,7 +108,13 @@ class EmulatorDriver(base.DriverBase):  # type: ignore[misc]
         """There is no cache to fill, so nothing to allocate."""
 
     def clear_cache(self, cache: None) -> None:
-        """There is no cache to clear."""
+        """Nothing is there to clear, but it takes time, as on a GPU.
+
+        `triton.testing.do_bench` repeats its function for so many milliseconds, and counts this among them. A
+        function takes the same time whenever it runs here, so a few times are enough.
+        """
+        with self.device.turn:
+            self.device.cycles += self.device.model.cycles(CACHE_CLEAR_NS)
 
     def allocate_default_profile_scratch(self, size: int, alignment: int, stream: int | None) -> Any:
         import torch

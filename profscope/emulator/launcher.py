@@ -3,7 +3,7 @@
 from collections.abc import Callable, Sequence
 from typing import Any
 
-from profscope.emulator.arguments import allocation_of, flatten, live_tensors, pack
+from profscope.emulator.arguments import allocation_of, check_count, flatten, live_tensors, pack
 from profscope.emulator.device import Device
 from profscope.emulator.launch import Launch
 from profscope.emulator.machine.memory import GlobalMemory
@@ -47,6 +47,7 @@ class Launcher:
             raise EmulatorError(
                 f"{function.name} was compiled for the emulator, which is no longer the active driver"
             )
+        check_count(function.name, self.signature, len(args))
         grid = (grid_x, grid_y, grid_z)
         scratch = self.allocate(self.global_scratch, grid, stream, _allocation._allocator.get())
         need = self.profile_scratch_size, self.profile_scratch_align

@@ -235,3 +235,66 @@ def test_autotuning_goes_by_emulated_time(emulator: EmulatorDriver) -> None:
     tuned[lambda meta: (triton.cdiv(4096, meta["BLOCK"]),)](x, x, out, 4096)
     assert torch.equal(out, x + x)
     assert tuned.best_config in configs
+
+
+@triton.jit
+def target_kernel(out_ptr):
+    tl.static_assert(tl.target_info.is_cuda())
+    if tl.target_info.is_cuda():
+        tl.store(out_ptr, 1)
+    if tl.target_info.cuda_capability_geq(8, 0):
+        tl.store(out_ptr + 1, 1)
+    if tl.target_info.cuda_capability_geq(9, 0):
+        tl.store(out_ptr + 2, 1)
+    if tl.target_info.is_hip():
+        tl.store(out_ptr + 3, 1)
+
+
+def test_kernels_are_told_that_they_run_on_sm_80() -> None:
+    out = torch.zeros(4, dtype=torch.int32)
+    target_kernel[(1,)](out)
+    assert out.tolist() == [1, 1, 0, 0]
+    out.zero_()
+    with profscope.session(backend="emulator"):
+        target_kernel[(1,)](out)
+    assert out.tolist() == [1, 1, 0, 0]
+
+
+def test_what_kernels_are_told_is_undone() -> None:
+    """Also after an error, and where a kernel of another driver asks meanwhile."""
+    before = tl.target_info.current_target
+    told = []
+
+    def fail() -> None:
+        with activate():
+            told.append(tl.target_info.current_target)
+            raise KeyError("body")
+
+    with pytest.raises(KeyError):
+        fail()
+    assert told != [before]
+    assert tl.target_info.current_target is before
+
+    class Other(driver.active.__class__):  # type: ignore[misc]
+        def get_current_target(self) -> Any:
+            return triton.backends.compiler.GPUTarget("hip", "gfx942", 64)
+
+    with activate() as emulator:
+        driver.set_active(Other(emulator.device))
+        assert tl.target_info.is_hip()
+        assert not tl.target_info.is_cuda()
+
+
+TOLD = """
+import triton
+import triton.language as tl
+triton.runtime.driver.active
+target = tl.target_info
+print(target.is_cuda(), target.cuda_capability_geq(8, 0), target.current_target().arch)
+"""
+
+
+def test_kernels_are_told_so_where_the_environment_asks_for_the_emulator() -> None:
+    if torch.cuda.is_available():
+        pytest.skip("with a GPU, TRITON_DEFAULT_BACKEND decides")
+    assert python(TOLD, PROFSCOPE_EMULATOR="1") == "True True 80"
