@@ -43,8 +43,7 @@ class Running:
         sampling, notes = self.sampling.describe(self.recorder.recorded())
         left_bare = [*self.inductor.notes(), *self.kept.notes()]
         notes = [*left_bare, *notes, *self.bare.failures, *self.recorder.notes()]
-        bare = {key: build.resources() for key, build in PROGRAMS.bare.items()}
-        return self.metadata | sampling | {"bare": bare}, notes
+        return self.metadata | sampling | {"bare": PROGRAMS.about_bare()}, notes
 
 
 @contextlib.contextmanager
