@@ -80,6 +80,7 @@ def render(cost: Cost) -> str:
     rows.append((f"{language} instructions", *(len(b.instructions) for b in pair)))
     lines = [f"{cost.manifest.kernel} on {cost.bare.target}", f"{'':<26}{'bare':>12}{'instrumented':>14}"]
     lines += [f"{name:<26}{bare:>12}{instrumented:>14}" for name, bare, instrumented in rows]
+    lines += _rounding(cost)
     fixed = len(cost.header.instructions) - len(cost.bare.instructions)
     lines += [
         _buffer(cost.manifest),
@@ -87,6 +88,18 @@ def render(cost: Cost) -> str:
         f"{cost.instructions_per_record:.1f} {language} instructions per record",
     ]
     return "\n".join(lines) + "\n"
+
+
+def _rounding(cost: Cost) -> list[str]:
+    """A line where the two may round differently; none where they do not, or nobody knows."""
+    bare, instrumented = cost.bare.arithmetic, cost.instrumented.arithmetic
+    if bare is None or instrumented is None or not bare.differs_from(instrumented):
+        return []
+    others = len(bare.expressions ^ instrumented.expressions)
+    return [
+        f"results may round differently: bare {bare}; instrumented {instrumented}; "
+        f"{others} expressions are in one alone"
+    ]
 
 
 def _buffer(manifest: Manifest) -> str:

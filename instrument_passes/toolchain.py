@@ -17,6 +17,7 @@ from typing import Any, Final
 from instrument_passes.errors import IRError, ToolchainError
 from instrument_passes.ir import parse
 from instrument_passes.ir.tokens import unquote
+from instrument_passes.rounding import Arithmetic, arithmetic_of
 
 __all__ = [
     "Binary",
@@ -41,6 +42,7 @@ class Binary:
 
     shared_bytes: what a launch asks for; registers: of a thread (AMD: its vector registers, those for
     accumulation included); local_bytes: stack and spills of a thread; instructions: padding left out.
+    arithmetic: on floats, None where there is no PTX.
     """
 
     target: str
@@ -49,6 +51,7 @@ class Binary:
     registers: int
     local_bytes: int
     instructions: tuple[str, ...]
+    arithmetic: Arithmetic | None
 
 
 def build(text: str, file: str) -> Binary:
@@ -66,7 +69,8 @@ def build(text: str, file: str) -> Binary:
         text, target, stages, module.integer("ttg.num-warps", 1), module.integer("ttg.num-ctas", 1)
     )
     usage = _of_cubin(built["cubin"]) if "cubin" in built else _of_amdgcn(built["amdgcn"])
-    return Binary(target, int(metadata["num_warps"]), int(metadata["shared"]), *usage)
+    arithmetic = arithmetic_of(built["ptx"]) if "ptx" in built else None
+    return Binary(target, int(metadata["num_warps"]), int(metadata["shared"]), *usage, arithmetic)
 
 
 def _of_cubin(cubin: bytes) -> tuple[int, int, tuple[str, ...]]:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import hashlib
 import json
 from pathlib import Path
-from typing import Any
+from typing import Any, ClassVar
 
 import pytest
 import torch
@@ -112,6 +112,7 @@ def test_resources_are_those_of_the_binary() -> None:
 
     class Kernel:
         metadata, src, name, n_regs, n_spills = Metadata, Source, "k", 128, 4
+        asm: ClassVar[dict[str, str]] = {}
 
     build = build_of(Kernel)
     # 128 registers of 256 threads: two CTAs fill 65,536; 64 KiB and one reserved: three fit in 228.

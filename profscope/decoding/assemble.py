@@ -19,7 +19,7 @@ from profscope.decoding.launch import TimedLaunch
 from profscope.decoding.raw import RawLaunch
 from profscope.decoding.tables import span_table
 from profscope.decoding.timebase import TimeBase, fit
-from profscope.decoding.variants import about_sources, about_variants, number_variants
+from profscope.decoding.variants import about_sources, about_variants, number_variants, rounding_notes
 from profscope.errors import RecordError
 from profscope.schema import Tables, launches_frame
 
@@ -65,9 +65,11 @@ def assemble(launches: Sequence[RawLaunch], metadata: dict[str, Any], notes: Seq
     ]
     frame = launches_frame({name: [row[name] for row in rows] for name in rows[0]} if rows else None)
     numbers = {launch.raw.index: variant for launch, variant in zip(timed, variants, strict=True)}
+    described = about_variants(raws, variants, metadata.get("bare", {}))
+    said += rounding_notes(described)
     about = {
         "kernels": {kernel: about_kernel(of_kernel, numbers) for kernel, of_kernel in kernels.items()},
-        "variants": about_variants(raws, variants, metadata.get("bare", {})),
+        "variants": described,
         "sources": about_sources(raws),
     }
     beside = {name: value for name, value in metadata.items() if name != "bare"}

@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import hashlib
 import json
-from dataclasses import asdict, dataclass, field
+from dataclasses import asdict, dataclass, field, replace
 from functools import cached_property
 from typing import Any
+
+from instrument_passes.rounding import arithmetic_of
 
 __all__ = ["Build", "SourceText"]
 
@@ -32,7 +34,8 @@ class Build:
     configuration: JSON-able; what the launch chose: `constexprs`, `signature` and `specialisation` of the
     arguments, `num_warps`, `num_stages`, `num_ctas`, `maxnreg`. registers: a thread's; spills: in units of
     the compiler's; shared_bytes: a CTA's; ctas_per_sm: how many fit; each None where nobody says.
-    sources: the texts of the kernel and of the functions it calls.
+    sources: the texts of the kernel and of the functions it calls. ptx: what it was assembled from, or
+    arithmetic_digest, what is kept of that in files; "" where there is none.
     """
 
     kernel: str
@@ -42,6 +45,13 @@ class Build:
     shared_bytes: int | None = None
     ctas_per_sm: int | None = None
     sources: tuple[SourceText, ...] = ()
+    ptx: str = field(default="", repr=False)
+    arithmetic_digest: str = ""
+
+    @cached_property
+    def arithmetic(self) -> str:
+        """The same for builds that round alike (see `instrument_passes.rounding`); "" if not known."""
+        return arithmetic_of(self.ptx).digest if self.ptx else self.arithmetic_digest
 
     @cached_property
     def key(self) -> str:
@@ -59,8 +69,8 @@ class Build:
         }
 
     def to_json(self) -> dict[str, Any]:
-        """All of it, for `from_json`."""
-        return asdict(self)
+        """All of it, for `from_json`; of its PTX the digest."""
+        return asdict(replace(self, ptx="", arithmetic_digest=self.arithmetic))
 
     @staticmethod
     def from_json(document: dict[str, Any]) -> Build:

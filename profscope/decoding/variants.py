@@ -8,7 +8,7 @@ from typing import Any
 from profscope.decoding.build import Build
 from profscope.decoding.raw import RawLaunch
 
-__all__ = ["about_sources", "about_variants", "number_variants"]
+__all__ = ["about_sources", "about_variants", "number_variants", "rounding_notes"]
 
 
 def number_variants(launches: Sequence[RawLaunch]) -> list[int]:
@@ -28,8 +28,9 @@ def about_variants(
     """Entry "variants" of the metadata: by kernel, a list in which each variant stands at its number.
 
     variant, key (the same in every session; "" where the configuration is not known), what
-    `Build.configuration` has, and `builds`: what each binary takes, "bare" or "instrumented". bare: by key,
-    what bare binaries take.
+    `Build.configuration` has, and `builds`: what each binary takes, "bare" or "instrumented". Of instrumented
+    ones also `rounds_as_bare`: whether all floating-point arithmetic is that of the bare binary, None where
+    none is known. bare: by key, what bare binaries take, with their `arithmetic`.
     """
     about: dict[str, list[dict[str, Any]]] = {}
     builds: dict[tuple[str, int], dict[int, Build]] = {}
@@ -43,14 +44,27 @@ def about_variants(
     for (kernel, variant), of_variant in builds.items():
         entry = about[kernel][variant]
         resources: list[dict[str, Any]] = []
-        if entry["key"] in bare:
-            resources.append({"build": "bare", **bare[entry["key"]]})
+        known = dict(bare.get(entry["key"], {}))
+        arithmetic = known.pop("arithmetic", "")
+        if known:
+            resources.append({"build": "bare", **known})
         for build in of_variant.values():
-            resource = {"build": "instrumented", **build.resources()}
+            alike = build.arithmetic == arithmetic if arithmetic and build.arithmetic else None
+            resource = {"build": "instrumented", **build.resources(), "rounds_as_bare": alike}
             if resource not in resources:
                 resources.append(resource)
         entry["builds"] = resources
     return about
+
+
+def rounding_notes(about: Mapping[str, list[dict[str, Any]]]) -> list[str]:
+    """The kernels whose results may not be the bare ones', from `about_variants`."""
+    return [
+        f"{kernel}: results may round differently than without a session: the compiler has fused other "
+        "products into additions"
+        for kernel, variants in sorted(about.items())
+        if any(build.get("rounds_as_bare") is False for variant in variants for build in variant["builds"])
+    ]
 
 
 def about_sources(launches: Sequence[RawLaunch]) -> list[dict[str, Any]]:

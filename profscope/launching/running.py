@@ -50,8 +50,7 @@ class Running:
         notes = [*left_bare, *notes, *self.bare.failures, *self.recorder.notes()]
         if not self.recorder.seen:
             notes += self._why_empty(said=bool(notes))
-        bare = {key: build.resources() for key, build in PROGRAMS.bare.items()}
-        return self.metadata | sampling | {"bare": bare}, notes
+        return self.metadata | sampling | {"bare": PROGRAMS.about_bare()}, notes
 
     def _why_empty(self, *, said: bool) -> list[str]:
         """Why there is no launch so far. said: other notes say something."""

@@ -35,8 +35,15 @@ def build_of(kernel: Any, warps: int | None = None) -> Build:
         spills=None if registers is None else int(kernel.n_spills),
         shared_bytes=shared_bytes,
         ctas_per_sm=fits,
+        ptx=_ptx(kernel),
         sources=tuple(_texts(function, set())) if isinstance(function, JITCallable) else (),
     )
+
+
+def _ptx(kernel: Any) -> str:
+    """ "" for other assembly than NVIDIA's. Where a binary is PTX, Triton has it as bytes."""
+    text = kernel.asm.get("ptx", "")
+    return text.decode() if isinstance(text, bytes) else str(text)
 
 
 def _configuration(source: Any, function: Any, metadata: Any) -> dict[str, Any]:

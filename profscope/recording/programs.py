@@ -149,6 +149,18 @@ class ProgramTable:
             alike = [program for program in self._by_function.values() if program.manifest == manifest]
         return alike[0] if len(alike) == 1 else Program(manifest, "")
 
+    def about_bare(self) -> dict[str, Any]:
+        """What the bare binaries take that were loaded, by key; of those that were instrumented too, also
+        their `arithmetic`, which takes time to find."""
+        with self._lock:
+            bare = dict(self.bare)
+            builds = [program.build for program in self._by_function.values()]
+        instrumented = {build.key for build in builds if build is not None}
+        return {
+            key: build.resources() | ({"arithmetic": build.arithmetic} if key in instrumented else {})
+            for key, build in bare.items()
+        }
+
     def failed(self, function: int) -> Manifest | None:
         """The manifest of a loaded function that should record and does not; None for others."""
         return self._failed.get(function)

@@ -1,0 +1,93 @@
+"""Instrumentation may change which product is fused into a sum. Then it is said, and only then."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+import torch
+
+import profscope
+from instrument_passes.opt import main
+from instrument_passes.rounding import arithmetic_of
+from profscope.launching.hook import CompileHook
+from profscope.options import Options
+from tests.kernels import aot, contraction
+from tests.kernels.corpus import specs
+from tests.kernels.spec import CUDA80, CUDA90, Spec
+from tests.support.sessions import session
+
+SAID = (
+    "contraction_kernel: results may round differently than without a session: the compiler has fused other "
+    "products into additions"
+)
+
+
+def both(spec: Spec, target: str) -> tuple[str, str]:
+    """The PTX of a kernel, bare and with all that "heavy" records."""
+    hook = CompileHook(Options(instrument="heavy"))
+    bare = aot.lowered(spec, target, "ptx")[0]["ptx"]
+    with hook.installed():
+        return bare, aot.lowered(spec, target, "ptx", {"instrumentation_mode": hook.mode})[0]["ptx"]
+
+
+def launch(warps: int = 1) -> torch.Tensor:
+    generator = torch.Generator().manual_seed(0)
+    c, k, v = torch.randn(3, 4096, generator=generator)
+    out = torch.empty_like(c)
+    contraction.contraction_kernel[(128,)](c, k, v, out, 0.7, 1.3, BLOCK=32, num_warps=warps)
+    return out
+
+
+def test_other_products_of_as_many_instructions_are_noticed() -> None:
+    bare, instrumented = map(arithmetic_of, both(contraction.spec(), CUDA80))
+    assert str(bare) == str(instrumented) == "1 fma, 2 mul, 0 add, 0 sub"
+    assert bare.differs_from(instrumented)
+    assert bare.digest != instrumented.digest
+    assert not bare.differs_from(bare)
+
+
+@pytest.mark.parametrize(
+    "name", ["softmax", "layer_norm", "attention", "noinline", "call_paths", "nested_loops"]
+)
+def test_kernels_that_round_alike_are_not_accused(name: str) -> None:
+    """The clones of functions, the arguments they are handed and code that is unrolled otherwise included."""
+    spec = next(spec for spec in specs() if spec.name == name)
+    bare, instrumented = map(arithmetic_of, both(spec, CUDA90))
+    assert bare.expressions == instrumented.expressions != frozenset()
+    assert bare.digest == instrumented.digest
+
+
+def test_sessions_say_so_where_they_know_the_bare_binary(tmp_path: Path) -> None:
+    with session(instrument="heavy", every=2, spool=tmp_path) as prof:
+        recorded, bare = launch(), launch()
+    assert not torch.equal(recorded, bare)  # it is so, on the emulator as on a GPU
+    torch.testing.assert_close(recorded, bare)
+    assert SAID in prof.metadata["notes"]
+    assert prof.spool is not None
+    for profile in (prof.profile, profscope.load(prof.spool)):
+        (variant,) = profile.metadata["variants"]["contraction_kernel"]
+        rounding = {build["build"]: build.get("rounds_as_bare") for build in variant["builds"]}
+        assert rounding == {"bare": None, "instrumented": False}
+        assert SAID in profile.metadata["notes"]
+
+
+def test_nothing_is_said_of_kernels_that_are_alike_or_not_known_bare() -> None:
+    for level, every, warps, alike in (("light", 2, 1, True), ("heavy", 1, 2, None)):
+        with session(instrument=level, every=every) as prof:
+            first, second = launch(warps), launch(warps)
+        assert torch.equal(first, second)
+        (variant,) = prof.metadata["variants"]["contraction_kernel"]
+        assert variant["builds"][-1]["rounds_as_bare"] is alike
+        assert SAID not in prof.metadata["notes"]
+
+
+def test_cost_says_so(tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
+    file = tmp_path / "k.ttgir"
+    file.write_text(aot.ttgir(contraction.spec(), CUDA80))
+    counts = "1 fma, 2 mul, 0 add, 0 sub"
+    for passes, said in (("kernel-span,op-spans", True), ("kernel-span", False)):
+        assert main([str(file), "--cost", "-p", passes]) == 0
+        lines = capfd.readouterr().out.splitlines()
+        wanted = f"results may round differently: bare {counts}; instrumented {counts}; "
+        assert any(line.startswith(wanted) for line in lines) is said
