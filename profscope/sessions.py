@@ -12,6 +12,7 @@ from pathlib import Path
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, ParamSpec
 
+from profscope.emulator.without_gpu import say_how
 from profscope.errors import EmptyProfileWarning, ProfscopeError, SessionError
 from profscope.installed import require
 from profscope.options import Options
@@ -72,6 +73,8 @@ class Session(Questions):
         atexit.unregister(self._at_exit)
         self._open = False
         self._stack.close()
+        if error is not None and self._running.metadata["backend"] == "emulator":
+            say_how(error)
         recorder = self._running.recorder
         if recorder.forked:
             return

@@ -28,6 +28,7 @@ def activate(*, sm_count: int = 16, check_shared: bool = False) -> Iterator[Any]
     from profscope.emulator.device import Device, Model
     from profscope.emulator.driver import EmulatorDriver
     from profscope.emulator.target import telling_cuda
+    from profscope.emulator.without_gpu import say_how
 
     emulator = EmulatorDriver(Device(Model(sm_count=sm_count, check_shared=check_shared)))
     before = driver._active  # None if no driver was needed yet: asking for it would create the default one
@@ -38,6 +39,9 @@ def activate(*, sm_count: int = 16, check_shared: bool = False) -> Iterator[Any]
     try:
         with telling_cuda():
             yield emulator
+    except (AssertionError, RuntimeError) as error:  # what torch raises where there is no GPU
+        say_how(error)
+        raise
     finally:
         driver._active = before
         if missing:

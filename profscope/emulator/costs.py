@@ -3,9 +3,9 @@
 A warp issues its instructions in order. Each takes `issue` cycles of the warp's time; its result is ready
 `latency` cycles after it was issued, and the first instruction that reads the result waits for it, as does
 the end of the basic block if the result is used beyond. Stores, prefetches and asynchronous copies are not
-waited for, except by `cp.async.wait_group`. Instructions that a predicate switches off cost the same. Warps
-do not slow each other down: there is no contention for issue slots, caches or bandwidth, and no bank
-conflicts.
+waited for, except by `cp.async.wait_group`. Instructions that a predicate switches off cost the same, but a
+wait that is switched off does not wait. Warps do not slow each other down: there is no contention for issue
+slots, caches or bandwidth, and no bank conflicts.
 
 The numbers are of the order that microbenchmarks of an A100 give (issue of one warp instruction a cycle and
 scheduler; latencies from the instruction tables of public dissections of Ampere); they make a plausible,

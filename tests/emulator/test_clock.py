@@ -75,6 +75,39 @@ def test_both_sides_of_a_divergent_branch_cost() -> None:
     assert divergent > uniform + 30
 
 
+SWITCHED = {
+    "load": "{p} ld.global.b32 %r1, [%out]; add.s32 %r2, %r1, 1;",
+    "vector load": "{p} ld.global.v4.b32 {{%r1, %r2, %r3, %r4}}, [%out]; add.s32 %r5, %r4, 1;",
+    "shared load": "mov.b32 %r1, 0; {p} ld.shared.b32 %r3, [%r1]; add.s32 %r2, %r3, 1;",
+    "store": "mov.b32 %r1, 0; {p} st.shared.b32 [%r1], %r1;",
+    "atomic": "{p} atom.global.add.u32 %r1, [%out], 0; add.s32 %r2, %r1, 1;",
+    "shuffle": "mov.b32 %r3, 0; {p} shfl.sync.bfly.b32 %r1, %r3, 1, 31, -1; add.s32 %r2, %r1, 1;",
+    "division": "{p} div.s32 %r1, %t, 3; add.s32 %r2, %r1, 1;",
+    "branch": "{p} bra $over; $over: add.s32 %r2, %t, 1;",
+    "copies": "mov.b32 %r1, 0; {p} cp.async.ca.shared.global [%r1], [%out], 4;"
+    " cp.async.commit_group; cp.async.wait_group 0;",
+}
+
+
+def switched(body: str, lanes: int) -> int:
+    """Cycles of the body with the predicate set in the first `lanes` lanes of a warp."""
+    cycles = elapsed(f"setp.lt.u32 %p1, %t, {lanes}; {body.format(p='@%p1')}", threads=32)
+    return int(cycles[0, 0])
+
+
+@pytest.mark.parametrize("name", SWITCHED)
+def test_what_is_switched_off_costs_as_much(name: str) -> None:
+    """In all lanes of a warp or in some."""
+    assert len({switched(SWITCHED[name], lanes) for lanes in (0, 1, 32)}) == 1
+
+
+def test_a_wait_that_is_switched_off_does_not_wait() -> None:
+    body = """mov.b32 %r1, 0; cp.async.ca.shared.global [%r1], [%out], 4; cp.async.commit_group;
+    {p} cp.async.wait_group 0;"""
+    assert switched(body, 32) > COSTS[Cost.ASYNC_COPY].latency
+    assert switched(body, 0) < 50
+
+
 def test_registers_tell_one_time() -> None:
     body = """
   mov.u64 %q3, %clock64;

@@ -268,6 +268,8 @@ def copy_async(
     """Global to shared memory; only the first `kept` bytes of each item are read, the rest is zero."""
     item = ITEM[size]
     active = np.broadcast_to(np.True_ if mask is None else mask, batch.shape)
+    if not active.any():
+        return
     if kept is not None and not (kept == size).all():
         partial = active & (kept > 0) & (kept < size)
         if partial.any():
