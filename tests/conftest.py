@@ -13,10 +13,12 @@ import pytest
 import torch
 import triton
 
+from tests.support.forks import Forks
 from tests.support.triton_globals import triton_globals
 
-# A deadline would make a busy machine fail a right program.
-hypothesis.settings.register_profile("profscope", deadline=None, print_blob=True)
+# A deadline would make a busy machine fail a right program. Each run tries other examples, so half of the
+# usual number does; tests of the decoder, where cases are many and cheap, ask for more.
+hypothesis.settings.register_profile("profscope", deadline=None, print_blob=True, max_examples=50)
 hypothesis.settings.load_profile("profscope")
 
 
@@ -48,6 +50,14 @@ def triton_cache(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
     with pytest.MonkeyPatch.context() as patch:
         patch.setenv("TRITON_CACHE_DIR", str(folder))
         yield folder
+
+
+@pytest.fixture(scope="session")
+def forks() -> Iterator[Forks]:
+    """Processes of their own for programs that need torch and Triton."""
+    started = Forks()
+    yield started
+    started.close()
 
 
 @pytest.fixture(autouse=True)

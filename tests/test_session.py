@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import gzip
-import subprocess
-import sys
 import threading
 from collections.abc import Callable
 from functools import cache
@@ -23,6 +21,7 @@ from profscope import emulator
 from profscope.errors import OptionError, SessionError, TraceError
 from tests.kernels.loops import loop_in_branch_kernel
 from tests.support import processor
+from tests.support.forks import Forks
 from tests.support.sessions import CASES, assert_equal, launch_add, launch_collatz, same_bits, session
 from tests.support.triton_globals import triton_globals
 
@@ -292,14 +291,14 @@ print(len(prof.df), prof.metadata["notes"])
 
 
 def test_a_kernel_another_process_compiled_is_profiled_without_compiling(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, forks: Forks
 ) -> None:
     monkeypatch.setenv("TRITON_CACHE_DIR", str(tmp_path))
 
     def other_process() -> str:
-        command = [sys.executable, "-c", _OTHER_PROCESS]
-        root = Path(__file__).parents[1]
-        return subprocess.run(command, capture_output=True, text=True, check=True, cwd=root).stdout
+        ran = forks.run(_OTHER_PROCESS)
+        assert ran.returncode == 0, ran.stderr
+        return ran.stdout
 
     def files() -> dict[Path, int]:
         return {path: path.stat().st_mtime_ns for path in tmp_path.rglob("*.ttgir")}

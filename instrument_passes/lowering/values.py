@@ -36,6 +36,8 @@ def _counting(op: Op, p: str) -> list[str]:
     if not op.operands:
         raise op.error("expected the value to look at")
     kind, mask = op.operand_types[0], op.operands[1:]
+    if not element_type(kind).startswith(("f", "bf")):
+        raise op.error(f"expected floats to look at, not {kind or 'a value that nothing defines'}")
     lines, wide, x = _widened(p, _settled(op), kind)
     element = element_type(wide)
     flags, counts = with_element(wide, "i1"), with_element(wide, "i32")

@@ -136,6 +136,8 @@ class _Weaver:
             self.rows.flush(state, run[0])
         for op in (op for op in run if op.name == END):
             for value, kind in zip(op.operands, op.operand_types, strict=True):
+                if not self.target.waitable(kind):
+                    raise op.error(f"cannot wait for a value of type {kind or 'that is not known'}")
                 run[0].insert_before(
                     self.target.wait_for(self.module.fresh("ps_none"), value, kind), op.loc_text
                 )

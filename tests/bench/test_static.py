@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+
 import pytest
 
 from bench import kernels
@@ -10,6 +12,16 @@ from bench.static import binaries, static
 from bench.table import Row
 from bench.variants import BARE, OURS, SHARED
 from instrument_passes.toolchain import Binary
+from tests.support.builds import cached_builds
+
+
+@pytest.fixture(scope="module", autouse=True)
+def builds() -> Iterator[None]:
+    """Each module is built once, and the passes run once: their times are not looked at."""
+    with cached_builds(), pytest.MonkeyPatch.context() as patch:
+        patch.setattr("bench.static._REPEATS", 1)
+        yield
+
 
 ADD = kernels.add(1 << 20)
 ATTENTION = next(w for w in kernels.workloads() if w.name.startswith("attention"))

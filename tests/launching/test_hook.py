@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import json
-import subprocess
-import sys
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -23,6 +21,7 @@ from profscope.options import Options
 from profscope.recording.programs import PROGRAMS
 from tests.kernels import softmax
 from tests.support.builds import ADD, build, manifest
+from tests.support.forks import Forks
 
 SOFTMAX = softmax.specs()[0]
 
@@ -97,6 +96,7 @@ _OTHER_PROCESS = """
 import json, sys
 from profscope.launching.hook import CompileHook
 from profscope.options import Options
+from tests.support.forks import Forks
 from tests.support.builds import build, manifest
 with CompileHook(Options()).installed():
     kernel = build()
@@ -104,11 +104,9 @@ print(json.dumps([kernel.hash, manifest(kernel).to_json()]))
 """
 
 
-def test_a_binary_another_process_compiled_still_says_what_it_records(own_cache: Path) -> None:
-    root = Path(__file__).parents[2]
-    ran = subprocess.run(
-        [sys.executable, "-c", _OTHER_PROCESS], capture_output=True, text=True, check=True, cwd=root
-    )
+def test_a_binary_another_process_compiled_still_says_what_it_records(own_cache: Path, forks: Forks) -> None:
+    ran = forks.run(_OTHER_PROCESS)
+    assert ran.returncode == 0, ran.stderr
     theirs, text = json.loads(ran.stdout)
     files = {path: path.stat().st_mtime_ns for path in own_cache.rglob("*.ttgir")}
     with CompileHook(Options()).installed():

@@ -4,8 +4,6 @@ a session is recorded. A whole torch.compile needs a GPU: `tests/gpu`."""
 from __future__ import annotations
 
 import linecache
-import subprocess
-import sys
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -18,6 +16,7 @@ from triton.runtime import _allocation
 
 from profscope import emulator
 from profscope.recording.programs import manifest_in
+from tests.support.forks import Forks
 from tests.support.sessions import session
 
 heuristics = pytest.importorskip("torch._inductor.runtime.triton_heuristics")
@@ -226,7 +225,6 @@ print(inside.__module__)
 """
 
 
-def test_inductor_may_be_imported_inside_the_session() -> None:
-    command = [sys.executable, "-c", _IMPORTED_LATER]
-    ran = subprocess.run(command, capture_output=True, text=True, check=True, cwd=Path(__file__).parents[2])
-    assert ran.stdout == "profscope.launching.inductor\n"
+def test_inductor_may_be_imported_inside_the_session(forks: Forks) -> None:
+    ran = forks.run(_IMPORTED_LATER)
+    assert (ran.stdout, ran.returncode) == ("profscope.launching.inductor\n", 0), ran.stderr

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -16,8 +17,15 @@ from instrument_passes.toolchain import ToolchainError, build, triton_version
 from tests.kernels import add, control_flow, gluon_ws, matmul
 from tests.kernels.aot import compiled, ttgir
 from tests.kernels.spec import CUDA80, CUDA90, CUDA100, GFX942, Spec
+from tests.support.builds import cached_builds
 
 CONTEXT = PassContext(triton_version())
+
+
+@pytest.fixture(scope="module", autouse=True)
+def builds() -> Iterator[None]:
+    with cached_builds():
+        yield
 
 
 def test_costs_are_those_of_the_two_binaries() -> None:

@@ -2,11 +2,17 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+from contextlib import contextmanager
+from functools import cache
 from typing import Any
 
+import pytest
 from triton import knobs
 from triton.compiler import ASTSource, compile
 
+from bench import static
+from instrument_passes import cost, toolchain
 from instrument_passes.manifest import Manifest
 from instrument_passes.toolchain import triton_version
 from profscope.recording.programs import manifest_in
@@ -14,7 +20,7 @@ from tests.kernels import add
 from tests.kernels.aot import gpu_target
 from tests.kernels.spec import CUDA80, Spec
 
-__all__ = ["ADD", "build", "manifest"]
+__all__ = ["ADD", "build", "cached_builds", "manifest"]
 
 ADD = add.specs()[0]
 
@@ -27,6 +33,16 @@ def build(spec: Spec = ADD) -> Any:
     if triton_version() < (3, 7):
         options["instrumentation_mode"] = knobs.compilation.instrumentation_mode
     return compile(source, target=gpu_target(CUDA80), options=options)
+
+
+@contextmanager
+def cached_builds() -> Iterator[None]:
+    """Within it a module whose cost is taken is built once; its text says all there is to it."""
+    with pytest.MonkeyPatch.context() as patch:
+        built = cache(toolchain.build)
+        for user in (cost, static):
+            patch.setattr(user, "build", built)
+        yield
 
 
 def manifest(kernel: Any) -> Manifest | None:

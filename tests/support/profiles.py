@@ -62,6 +62,10 @@ def profiles(draw: st.DrawFn, names: st.SearchStrategy[str] = NAMES, max_actions
     """
     base_ns = draw(st.sampled_from([0, 1_700_000_000_000_000_000, 2**60]))
     rate = draw(st.sampled_from([(1, 1), (1000, 1980), (1000, 1755), (3, 2)]))
+    # Drawn once and used by turns: most of the time it takes to make up a profile goes into drawing.
+    sites = draw(st.lists(SITES, min_size=1, max_size=4))
+    scopes = draw(st.lists(names, min_size=1, max_size=6))
+    steps = st.tuples(STEPS, st.integers(0, 40), st.sampled_from(scopes))
     rows: list[dict[str, Any]] = []
     launches: list[tuple[int, str, int]] = []
     number = 0
@@ -72,9 +76,9 @@ def profiles(draw: st.DrawFn, names: st.SearchStrategy[str] = NAMES, max_actions
         for cta in sorted(draw(st.sets(st.integers(0, 50), max_size=3))):
             sm, start = draw(st.integers(0, 2)), draw(st.integers(0, 300))
             for warp in range(draw(st.integers(1, 2))):
-                walk = draw(st.lists(st.tuples(STEPS, st.integers(0, 40), names), max_size=max_actions))
+                walk = draw(st.lists(steps, max_size=max_actions))
                 place = {"kernel": kernel, "launch": number, "cta": cta, "sm": sm, "warp": warp}
-                _walk(draw, rows, place, start, walk)
+                _walk(draw, rows, place, start, walk, sites)
         number += 1
     offset = draw(st.integers(0, 2**62))
     for row in rows:
@@ -95,6 +99,14 @@ def profiles(draw: st.DrawFn, names: st.SearchStrategy[str] = NAMES, max_actions
 
 
 STEPS = st.sampled_from(["open", "open", "close", "close", "mark", "async"])
+SITES = st.fixed_dictionaries(
+    {
+        "file": NAMES,
+        "line": st.integers(0, 10**6),
+        "call_path": st.just("") | NAMES,
+        "iteration": st.integers(-1, 20_000),
+    }
+)
 
 
 def _walk(
@@ -103,14 +115,10 @@ def _walk(
     place: dict[str, Any],
     cycle: int,
     walk: list[tuple[str, int, str]],
+    sites: list[dict[str, Any]],
 ) -> None:
     def add(scope: str, kind: str, duration: int = 0) -> None:
-        site = {
-            "file": draw(NAMES),
-            "line": draw(st.integers(0, 10**6)),
-            "call_path": draw(st.just("") | NAMES),
-            "iteration": draw(st.integers(-1, 20_000)),
-        }
+        site = sites[len(rows) % len(sites)]
         depth = {"depth": len(stack), "parent": stack[-1] if stack else -1}
         time = {"start_cycle": cycle, "duration_cycles": duration}
         rows.append(place | {"scope": scope, "kind": kind} | site | depth | time | {"wait": -1})

@@ -1,0 +1,67 @@
+"""Python programs in processes of their own, forked from one that has imported torch, Triton and pandas.
+
+Importing them takes seconds. A program runs as `python -c` runs it: as `__main__`, to the interpreter's end.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+import tempfile
+from pathlib import Path
+from typing import Final
+
+__all__ = ["Forks"]
+
+_ROOT: Final = Path(__file__).parents[2]
+# The child leaves the loop, and its own code is the last thing it does.
+_PARENT: Final = """
+import json, os, sys
+import numpy, pandas, torch, triton
+from triton.runtime.cache import triton_key
+triton_key()  # hashes all of Triton, once a process
+for line in sys.stdin:
+    request = json.loads(line)
+    if not os.fork():
+        break
+    print(os.waitstatus_to_exitcode(os.wait()[1]), flush=True)
+else:
+    sys.exit()
+for descriptor, path in enumerate(request["streams"], start=1):
+    os.dup2(os.open(path, os.O_WRONLY), descriptor)
+os.environ.clear()
+os.environ.update(request["environment"])
+sys.argv = ["-c", *request["arguments"]]
+exec(compile(request["code"], "<string>", "exec"), {"__name__": "__main__"})
+"""
+
+
+class Forks:
+    """Starts the process at the first program; `close` ends it."""
+
+    def __init__(self) -> None:
+        self._parent: subprocess.Popen[str] | None = None
+
+    def run(self, code: str, *arguments: object) -> subprocess.CompletedProcess[str]:
+        """Run a program with the arguments and this process's environment, in the checkout's root."""
+        if self._parent is None:
+            self._parent = subprocess.Popen(
+                [sys.executable, "-c", _PARENT],
+                stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True, cwd=_ROOT,
+            )  # fmt: skip
+        words = [str(argument) for argument in arguments]
+        with tempfile.NamedTemporaryFile() as out, tempfile.NamedTemporaryFile() as err:
+            streams, environment = [out.name, err.name], dict(os.environ)
+            request = {"code": code, "arguments": words, "environment": environment, "streams": streams}
+            assert self._parent.stdin is not None
+            assert self._parent.stdout is not None
+            print(json.dumps(request), file=self._parent.stdin, flush=True)
+            status = int(self._parent.stdout.readline())
+            said = (Path(file.name).read_text() for file in (out, err))
+            return subprocess.CompletedProcess(words, status, *said)
+
+    def close(self) -> None:
+        if self._parent is not None:
+            self._parent.communicate()
