@@ -7,6 +7,7 @@ import random
 import threading
 from collections.abc import Iterator
 
+import numpy as np
 import pytest
 import torch
 
