@@ -185,7 +185,8 @@ class LaunchPath:
         if manifest is None:
             return
         if manifest.failure:
-            self._journal.failures[manifest.kernel] = manifest.failure
+            if manifest.target:  # others are counted launch by launch
+                self._journal.failures[manifest.kernel] = manifest.failure
         elif len(PROGRAMS.tagged(manifest.tag)) > 1:  # what was planned for the tag is not enough for both
             self._routes.forget()
 
@@ -259,8 +260,10 @@ class LaunchPath:
         if program is None:  # a bare one; the memory may be for another, of which a hook launched this
             self.bare.add(name)
             failed = PROGRAMS.failed(function)
-            if failed is not None:  # it may have been loaded before this session
+            if failed is not None and failed.target:  # it may have been loaded before this session
                 self._journal.failures[failed.kernel] = failed.failure
+            elif failed is not None:
+                self._journal.skip(f"{failed.kernel}: {failed.failure}")
             return
         lane = self._thread.lane
         filling = lane.filling

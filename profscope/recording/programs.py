@@ -70,15 +70,21 @@ def _program(kernel: CompiledKernel) -> Program | None:
     try:
         manifest = Manifest.from_json(entry["manifest"])
     except ManifestError as error:
-        return Program(_failed(kernel, str(error)), entry["mode"])
+        return Program(_unreadable(kernel, str(error)), entry["mode"])
     if not manifest.failure and not _belongs(kernel, manifest):
-        folder = Path(next(iter(kernel.metadata_group.values()))).parent
-        why = f"the files of its binary in Triton's cache do not belong together; remove {folder}"
-        return Program(_failed(kernel, why), entry["mode"])
+        why = "files of its binary in Triton's cache did not belong together; the next process compiles anew"
+        return Program(_unreadable(kernel, why), entry["mode"])
     return Program(manifest, entry["mode"])
 
 
-def _failed(kernel: CompiledKernel, why: str) -> Manifest:
+def _unreadable(kernel: CompiledKernel, why: str) -> Manifest:
+    """The manifest of a binary that records what nobody can tell: it is given no memory. Triton's cache
+    forgets it, so that whoever looks for it next compiles it anew; its files stay, for those who have found
+    them already."""
+    for name, path in kernel.metadata_group.items():
+        if name.endswith(".json"):
+            with contextlib.suppress(OSError):  # a cache that cannot be written, or the file is gone
+                Path(path).with_name(f"__grp__{name}").unlink()
     return Manifest(kernel.name, "", 0, 0, 0, (), failure=why)
 
 
@@ -150,7 +156,8 @@ class ProgramTable:
         return alike[0] if len(alike) == 1 else Program(manifest, "")
 
     def failed(self, function: int) -> Manifest | None:
-        """The manifest of a loaded function that should record and does not; None for others."""
+        """The manifest of a loaded function that should record and does not; None for others. One without a
+        target could not be told."""
         return self._failed.get(function)
 
     def program(self, kernel: CompiledKernel) -> Program | None:
