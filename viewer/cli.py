@@ -58,6 +58,12 @@ def _parser() -> argparse.ArgumentParser:
         help="a trace of profscope (.pftrace or .json, or either .gz), torch.profiler or Proton; "
         "- is standard input",
     )
+    parser.add_argument(
+        "--no-verify",
+        dest="verify",
+        action="store_false",
+        help="show a trace of profscope's even where its data are no longer those that were saved",
+    )
     chosen = parser.add_argument_group("selection", "restricts all that is shown")
     chosen.add_argument("--kernel", type=_pattern, metavar="REGEX", help="kernels whose name matches")
     chosen.add_argument("--variant", type=_count, metavar="N", help="launches of this configuration")

@@ -27,8 +27,8 @@ class Trace:
     written_s: float
 
 
-def read(argument: str) -> Trace:
-    """The trace at a path; "-" is standard input.
+def read(argument: str, *, verify: bool = True) -> Trace:
+    """The trace at a path; "-" is standard input. verify: as for `load`.
 
     Raises TraceError, naming what the command line names, when there is none that can be read.
     """
@@ -36,11 +36,11 @@ def read(argument: str) -> Trace:
     if argument == "-":
         if sys.stdin is None:
             raise TraceError("standard input is closed")
-        return _through_pipe(sys.stdin.buffer, "standard input")
+        return _through_pipe(sys.stdin.buffer, "standard input", verify)
     if _is_stream(path):
         with _opened(path) as stream:
-            return _through_pipe(stream, argument)
-    profile = load(path)
+            return _through_pipe(stream, argument, verify)
+    profile = load(path, verify=verify)
     return Trace(profile, path.name or argument, path.stat().st_mtime)
 
 
@@ -63,7 +63,7 @@ def _opened(path: Path) -> Iterator[IO[bytes]]:
         yield stream
 
 
-def _through_pipe(stream: IO[bytes], name: str) -> Trace:
+def _through_pipe(stream: IO[bytes], name: str, verify: bool) -> Trace:
     """Read a trace from a copy: readers look at a file's start more than once."""
     with tempfile.TemporaryDirectory(prefix="profscope-view-") as folder:
         copy = Path(folder) / "trace"
@@ -74,7 +74,7 @@ def _through_pipe(stream: IO[bytes], name: str) -> Trace:
         except OSError as error:
             raise TraceError(f"{name} cannot be read: {error.strerror}") from error
         try:
-            profile = load(copy)
+            profile = load(copy, verify=verify)
         except TraceError as error:
             raise TraceError(str(error).replace(str(copy), name)) from error
     return Trace(profile, name, status.st_mtime if stat.S_ISREG(status.st_mode) else 0.0)

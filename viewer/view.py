@@ -68,7 +68,7 @@ def show(options: argparse.Namespace) -> None:
 
 
 def _view(options: argparse.Namespace, width: int) -> View:
-    trace = read(options.trace)
+    trace = read(options.trace, verify=options.verify)
     selection = Selection(**{each.name: getattr(options, each.name) for each in fields(Selection)})
     profile = select(trace.profile, selection)
     unit = options.unit or ("cycles" if profile.emulated else "ns")

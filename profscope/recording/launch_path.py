@@ -185,7 +185,7 @@ class LaunchPath:
         if manifest is None:
             return
         if manifest.failure:
-            self._journal.failures[manifest.kernel] = manifest.failure
+            self._note_failed(function)
         elif len(PROGRAMS.tagged(manifest.tag)) > 1:  # what was planned for the tag is not enough for both
             self._routes.forget()
 
@@ -253,14 +253,22 @@ class LaunchPath:
         address, lane.offset = graph.place(plan.needed)
         return address | plan.pointer_bits
 
+    def _note_failed(self, function: int) -> None:
+        """Note why a binary records nothing, if it should; launches of unreadable ones are counted."""
+        failed = PROGRAMS.failed(function)
+        if failed is not None and not failed.unreadable:
+            self._journal.failures[failed.manifest.kernel] = failed.manifest.failure
+
     def _tie(self, function: int, name: str) -> None:
         """Tie the memory that was given in this thread, if any was, to the function that was launched."""
         program = PROGRAMS.of(function)
         if program is None:  # a bare one; the memory may be for another, of which a hook launched this
             self.bare.add(name)
             failed = PROGRAMS.failed(function)
-            if failed is not None:  # it may have been loaded before this session
-                self._journal.failures[failed.kernel] = failed.failure
+            if failed is not None and failed.unreadable:
+                self._journal.skip(f"{name}: {failed.manifest.failure}")
+            else:
+                self._note_failed(function)  # it may have been loaded before this session
             return
         lane = self._thread.lane
         filling = lane.filling

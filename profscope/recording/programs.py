@@ -55,11 +55,13 @@ def describe(metadata: dict[str, Any], manifest: Manifest, mode: str) -> None:
 
 class Program(NamedTuple):
     """An instrumented binary. mode: see `mode_of`; manifest: says in `failure` why it records nothing. build:
-    what else is known of it once it is loaded, None before."""
+    what else is known of it once it is loaded, None before. unreadable: whether it would record, but nobody
+    can tell what."""
 
     manifest: Manifest
     mode: str
     build: Build | None = None
+    unreadable: bool = False
 
 
 def _program(kernel: CompiledKernel) -> Program | None:
@@ -70,16 +72,22 @@ def _program(kernel: CompiledKernel) -> Program | None:
     try:
         manifest = Manifest.from_json(entry["manifest"])
     except ManifestError as error:
-        return Program(_failed(kernel, str(error)), entry["mode"])
+        return _unreadable(kernel, entry["mode"], str(error))
     if not manifest.failure and not _belongs(kernel, manifest):
-        folder = Path(next(iter(kernel.metadata_group.values()))).parent
-        why = f"the files of its binary in Triton's cache do not belong together; remove {folder}"
-        return Program(_failed(kernel, why), entry["mode"])
+        why = "files of its binary in Triton's cache did not belong together; the next process compiles anew"
+        return _unreadable(kernel, entry["mode"], why)
     return Program(manifest, entry["mode"])
 
 
-def _failed(kernel: CompiledKernel, why: str) -> Manifest:
-    return Manifest(kernel.name, "", 0, 0, 0, (), failure=why)
+def _unreadable(kernel: CompiledKernel, mode: str, why: str) -> Program:
+    """A binary that records what nobody can tell: it is given no memory. Triton's cache
+    forgets it, so that whoever looks for it next compiles it anew; its files stay, for those who have found
+    them already."""
+    for name, path in kernel.metadata_group.items():
+        if name.endswith(".json"):
+            with contextlib.suppress(OSError):  # a cache that cannot be written, or the file is gone
+                Path(path).with_name(f"__grp__{name}").unlink()
+    return Program(Manifest(kernel.name, "", 0, 0, 0, (), failure=why), mode, unreadable=True)
 
 
 def _belongs(kernel: CompiledKernel, manifest: Manifest) -> bool:
@@ -100,7 +108,7 @@ class ProgramTable:
         self._by_group: weakref.WeakValueDictionary[int, CompiledKernel] = weakref.WeakValueDictionary()
         self.bare: dict[str, Build] = {}  # by key
         self._by_function: dict[int, Program] = {}
-        self._failed: dict[int, Manifest] = {}
+        self._failed: dict[int, Program] = {}
         self._by_tag: dict[int, tuple[Manifest, ...]] = {}
         self._modes: set[tuple[int, str]] = set()  # of the programs that have a tag
         self._open = False
@@ -161,8 +169,8 @@ class ProgramTable:
             for key, build in bare.items()
         }
 
-    def failed(self, function: int) -> Manifest | None:
-        """The manifest of a loaded function that should record and does not; None for others."""
+    def failed(self, function: int) -> Program | None:
+        """The program of a loaded function that should record and does not; None for others."""
         return self._failed.get(function)
 
     def program(self, kernel: CompiledKernel) -> Program | None:
@@ -203,7 +211,7 @@ class ProgramTable:
             return
         manifest = program.manifest
         if manifest.failure:
-            self._failed[function] = manifest
+            self._failed[function] = program
             return
         self._by_function[function] = program._replace(build=build_of(kernel, manifest.warps))
         tagged = self._by_tag.get(manifest.tag, ())

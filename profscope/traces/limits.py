@@ -21,9 +21,9 @@ LONGEST_NS = (1 << 63) - 1
 """292 years: what int64 can tell apart."""
 
 
-def most_content_bytes(file_bytes: int) -> int:
-    """How long the content of a gzip file may be."""
-    return max(SMALL_CONTENT_BYTES, GZIP_EXPANSION * file_bytes)
+def most_content_bytes(gzip_bytes: int) -> int:
+    """How long the content of the first so many bytes of a gzip file may be."""
+    return max(SMALL_CONTENT_BYTES, GZIP_EXPANSION * gzip_bytes)
 
 
 def most_cells(file_bytes: int) -> int:

@@ -124,14 +124,7 @@ class TraceFile:
         Raises TraceError when it cannot be read, and for gzip data that are damaged, end too early or expand
         as no trace does.
         """
-        most = left = most_content_bytes(self.size)
-        for piece in self._stream():
-            left -= len(piece)
-            if left < 0:
-                raise TraceError(
-                    f"{self} is no trace: {self.size} bytes of gzip that expand to more than {most} bytes"
-                )
-            yield piece
+        yield from self._stream()
 
     def first_line(self) -> bytes:
         """The first line with its newline; all there is when there is none."""
@@ -155,7 +148,7 @@ class TraceFile:
         if magic == GZIP_MAGIC:
             if tail[:-GZIP_CHECKS_BYTES].endswith(gzip_end(end)):
                 return
-            for piece in self._stream():  # however much it is: nothing is kept
+            for piece in self._stream():
                 tail = (tail + piece)[-END_BYTES:]
         if not tail.rstrip().endswith(end.strip()):
             raise TraceError(f"{self} is cut off: its events end in the middle")
@@ -180,8 +173,10 @@ class TraceFile:
 
     def _gunzip(self, raw: Iterator[bytes]) -> Iterator[bytes]:
         member = zlib.decompressobj(wbits=31)
+        raw_bytes = content_bytes = 0
         try:
             for left in raw:
+                raw_bytes += len(left)
                 more = True
                 while left or more:
                     if member.eof:
@@ -189,6 +184,12 @@ class TraceFile:
                             raise self.damaged(f"{len(left)} or more bytes follow its gzip data")
                         member = zlib.decompressobj(wbits=31)
                     piece = member.decompress(left, PIECE_BYTES)
+                    content_bytes += len(piece)
+                    if content_bytes > most_content_bytes(raw_bytes):  # of what was read, not of all there is
+                        raise TraceError(
+                            f"{self} is no trace: its first {raw_bytes} bytes of gzip expand to more than "
+                            f"{most_content_bytes(raw_bytes)} bytes"
+                        )
                     yield piece
                     left = member.unused_data or member.unconsumed_tail
                     more = len(piece) == PIECE_BYTES and not member.eof  # it may hold back a little

@@ -19,7 +19,7 @@ from tests.support.profiles import payloads, regular_profile
 from tests.support.round_trips import SUFFIXES, assert_same
 from tests.support.trace_documents import signed
 
-ASK = r"; load\(path, verify=False\) takes the data as they are$"
+ASK = r"; load\(path, verify=False\) and profscope-view --no-verify take the data as they are$"
 
 
 def tricky_profile() -> Profile:

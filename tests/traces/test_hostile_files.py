@@ -75,7 +75,15 @@ def test_gzip_that_expands_without_end(content: bytes, tmp_path: Path) -> None:
     path.write_bytes(endless(content, b" " * MEGABYTE, 48))
     assert path.stat().st_size < 60_000
     message = refused(path)
-    assert message.endswith("bytes of gzip that expand to more than 16777216 bytes")
+    assert message.endswith("bytes of gzip expand to more than 16777216 bytes")
+
+
+def test_large_files_that_expand_without_end(tmp_path: Path) -> None:
+    """A long file may have long content, but not all of it at the start."""
+    path = tmp_path / "bomb.gz"
+    path.write_bytes(endless(b'[{"ph":"X","name":"', b" " * MEGABYTE, 3000))
+    assert path.stat().st_size > 3_000_000
+    assert "bytes of gzip expand to more than 16777216 bytes" in refused(path, most_bytes=40 * MEGABYTE)
 
 
 def test_kilobytes_of_gzip_around_gigabytes_of_zeros(trace: Path, tmp_path: Path) -> None:

@@ -15,6 +15,7 @@ import pytest
 from profscope.errors import TraceError
 from profscope.profiles import load
 from tests.support.profiles import regular_profile
+from viewer.cli import main
 from viewer.input import Trace, read
 
 
@@ -89,3 +90,18 @@ def test_what_is_no_trace_is_named_as_the_command_line_does(
     monkeypatch.setattr(sys, "stdin", None)
     with pytest.raises(TraceError, match=r"^standard input is closed$"):
         read("-")
+
+
+def test_a_trace_whose_digest_is_wrong_is_shown_where_asked_for(
+    folder: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    edited = (folder / "t.json").read_bytes().replace(b"NVIDIA H200", b"NVIDIA H100")
+    (tmp_path / "t.json").write_bytes(edited)
+    assert main([str(tmp_path / "t.json")]) == 1
+    assert "profscope-view --no-verify" in capsys.readouterr().err
+    assert main([str(tmp_path / "t.json"), "--no-verify"]) == 0
+    assert "NVIDIA H100" in capsys.readouterr().out
+    read_end, write_end = os.pipe()
+    with writing(edited, write_end), open(read_end) as stdin:
+        monkeypatch.setattr(sys, "stdin", stdin)
+        assert read("-", verify=False).profile.metadata["device"]["name"] == "NVIDIA H100"
