@@ -151,6 +151,44 @@ def test_one_cta_holds_a_lock_at_a_time() -> None:
     assert (times[1:, 0] > times[:-1, 1]).all()
 
 
+# A lock that one thread of each CTA takes, and holds for some 4,000 cycles.
+LOCK = f"""
+  mov.u32 %r1, %laneid;
+  setp.ne.u32 %p3, %r1, 0;
+  @%p3 ret;
+$spin:
+  atom.global.acquire.gpu.cas.b32 %r2, [%a], 0, 1;
+  setp.ne.s32 %p1, %r2, 0;
+  @%p1 bra $spin;
+{CLOCK.format(into="%q3")}
+  mov.b32 %r4, 400;
+$delay:
+  sub.s32 %r4, %r4, 1;
+  setp.gt.s32 %p2, %r4, 0;
+  @%p2 bra $delay;
+{CLOCK.format(into="%q4")}
+  mov.b32 %r9, 0;
+  {{release}};
+  mul.wide.u32 %q5, %cta, 16;
+  add.s64 %q5, %q5, %out;
+  st.global.v2.b64 [%q5], {{{{%q3, %q4}}}};
+"""
+
+
+@pytest.mark.parametrize(
+    "release",
+    ["atom.global.exch.b32 %r5, [%a], 0", "red.global.and.b32 [%a], 0", "st.release.gpu.global.b32 [%a], %r9",
+     "st.global.b32 [%a], %r9", "st.b32 [%a], %r9"],
+)  # fmt: skip
+def test_a_lock_is_free_when_it_was_given_back(release: str) -> None:
+    """Also by a plain store."""
+    out = np.zeros((12, 2), np.int64)
+    run(LOCK.format(release=release), np.zeros(1, np.int32), out, ctas=12, device=Device(Model(sm_count=4)))
+    taken, given = out[out[:, 0].argsort()].T
+    assert (given - taken > 3000).all()
+    assert (taken[1:] > given[:-1]).all()
+
+
 FLAG = (
     """
   mov.u32 %r1, %cta;
@@ -204,6 +242,7 @@ def test_what_only_adds_up_needs_no_order() -> None:
         ("atom.global.cas.b32 %r1, [%a], 0, 1;", True),
         ("ld.volatile.global.b32 %r1, [%a];", False),
         ("ld.volatile.global.b32 %r1, [%a]; red.global.add.u32 [%b], 1;", True),
+        ("atom.global.cas.b32 %r1, [%a], 0, 1; st.global.b32 [%a], 0;", True),
         ("$a: ld.global.b32 %r1, [%q1]; add.s64 %q1, %q1, 4; setp.eq.s32 %p1, %r1, 0; @%p1 bra $a;"
          "st.global.b32 [%b], %r1;", False),
     ],

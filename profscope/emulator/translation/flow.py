@@ -21,14 +21,9 @@ def build(module: Module, name: str) -> Graph:
     entry = module.functions[name]
     flat = Inliner(module)
     flat.inline(entry, "", [], [], "", ())
-    blocks = _order(_blocks(flat.body, set()))
-    meeting = meetings(blocks)
-    if meeting:
-        blocks = _order(_blocks(flat.body, meeting))
-    find_live(blocks)
-    return Graph(
+    graph = Graph(
         name=name,
-        blocks=blocks,
+        blocks=_order(_blocks(flat.body, set())),
         registers=flat.registers,
         params=[p.name for p in entry.params],
         pointers=[p.is_pointer for p in entry.params],
@@ -36,6 +31,11 @@ def build(module: Module, name: str) -> Graph:
         local_bytes=flat.local_bytes,
         threads=entry.threads,
     )
+    meeting = meetings(graph)
+    if meeting:
+        graph.blocks = _order(_blocks(flat.body, meeting))
+    find_live(graph.blocks)
+    return graph
 
 
 def _ends_block(instruction: Instruction) -> str:

@@ -2,8 +2,9 @@
 
 A ticket counter, a lock or a flag is an atomic whose old value is used, or a load that is repeated until it
 gives another value. A kernel that has one is ordered: its atomics, and its loads and stores that are as
-strong, take effect in the order of the CTAs' clocks (`machine/timeline.py`); all of its stores do where it
-waits for a plain load. Atomics that only add up need no order, and get none.
+strong, take effect in the order of the CTAs' clocks (`machine/timeline.py`). So do plain stores to the tensor
+by which it takes turns, and all stores where it waits for a plain load. Atomics that only add up need no
+order, and get none.
 """
 
 from collections.abc import Iterator, Sequence
@@ -11,8 +12,9 @@ from collections.abc import Iterator, Sequence
 from profscope.emulator.opcodes import lookup
 from profscope.emulator.opcodes.table import Form
 from profscope.emulator.ptx.syntax import Address, Instruction, Register
-from profscope.emulator.translation.graph import Block
+from profscope.emulator.translation.graph import Block, Graph
 from profscope.emulator.translation.liveness import reads, sources, writes
+from profscope.emulator.translation.pointers import pointer_sources
 
 __all__ = ["meetings"]
 
@@ -21,20 +23,33 @@ OTHER_SPACES = ("shared", "local", "param", "const")
 IN_ANY_ORDER = ("add", "min", "max", "and", "or", "xor", "inc", "dec")
 
 
-def meetings(blocks: Sequence[Block]) -> set[int]:
+def meetings(graph: Graph) -> set[int]:
     """The ids of the instructions that a CTA executes only when no other's clock is behind its own."""
-    instructions = [i for block in blocks for i in block.instructions]
+    instructions = [i for block in graph.blocks for i in block.instructions]
     used = {name for i in instructions for name in sources(i)}
     accesses = {id(i): (i, form) for i in instructions if (form := global_access(i)) is not None}
     atomics = {key for key, (_, form) in accesses.items() if form.name in ("atom", "red")}
     strong = {key for key, (_, form) in accesses.items() if form.pick(*STRONG)} - atomics
     loads = {key for key, (_, form) in accesses.items() if form.name == "ld"}
-    spins = {id(i) for i in spinning(blocks) if id(i) in loads}
-    stores = strong - loads if not spins else {k for k, (_, form) in accesses.items() if form.name == "st"}
+    stores = {key for key, (_, form) in accesses.items() if form.name == "st"}
+    spins = {id(i) for i in spinning(graph.blocks) if id(i) in loads}
     tickets = {key for key in atomics if tells_order(*accesses[key], used)}
-    if not tickets and not ((spins or strong & loads) and (atomics or stores)):
+    deciding = spins | (strong & loads)
+    if not tickets and not (deciding and (atomics or (stores if spins else strong & stores))):
         return set()
-    return atomics | stores | spins | (strong & loads)
+    releases = stores if spins else (strong | _of_one_tensor(graph, tickets | deciding, stores)) & stores
+    return atomics | releases | deciding
+
+
+def _of_one_tensor(graph: Graph, chosen: set[int], others: set[int]) -> set[int]:
+    """Those of the other accesses that go where one of the chosen may go, by the pointers they come from."""
+    pointers = pointer_sources(graph)
+
+    def tensors(key: int) -> frozenset[int]:
+        return pointers.get(key) or frozenset([-1])  # an address from elsewhere, as from a table
+
+    shared = frozenset[int]().union(*map(tensors, chosen))
+    return {key for key in others if not shared.isdisjoint(tensors(key))}
 
 
 def global_access(instruction: Instruction) -> Form | None:
