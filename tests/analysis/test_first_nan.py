@@ -160,7 +160,13 @@ def test_the_block_of_a_softmax_that_keeps_nothing() -> None:
     assert bad.values.tolist() == [[2, 2]]
 
 
-@pytest.mark.parametrize("name", ["attention", "matmul", "layer_norm", "nested_loops", "branch_in_loop"])
+@pytest.mark.parametrize(
+    "name",
+    [
+        pytest.param("attention", marks=pytest.mark.slow), "matmul", "layer_norm", "nested_loops",
+        "branch_in_loop",
+    ],
+)  # fmt: skip
 def test_probes_change_no_result(name: str) -> None:
     case = CASES[name]
     inputs = case.inputs("cpu")

@@ -32,6 +32,7 @@ def value(rows: list[Row], group: str, column: str) -> float:
     return found
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("workload", "most"), [(ADD, 8.5), (ATTENTION, 3.5)], ids=lambda value: getattr(value, "name", None)
 )

@@ -2,16 +2,20 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+import hashlib
+import os
+from collections.abc import Callable, Mapping
+from pathlib import Path
 from typing import Any
 
+from triton import knobs
 from triton._C.libtriton import ir
 from triton.backends.compiler import GPUTarget
 from triton.compiler import ASTSource, compile, make_backend
 
 from tests.kernels.spec import Spec
 
-__all__ = ["assembly", "compiled", "context_for", "gpu_target", "lowered", "ttgir"]
+__all__ = ["assembly", "compiled", "context_for", "gpu_target", "lowered", "once_a_run", "ttgir"]
 
 _FP_FUSION = {"enable_fp_fusion": True}  # Triton 3.9 warns where it is left to the default
 
@@ -57,7 +61,24 @@ def context_for(target: str) -> ir.context:
 
 def ttgir(spec: Spec, target: str) -> str:
     """The optimised TTGIR as Triton prints it, locations included; the later stages are not run."""
-    return lowered(spec, target, "ttgir")[0]["ttgir"]
+    return once_a_run("ttgir", spec, target, lambda: lowered(spec, target, "ttgir")[0]["ttgir"])
+
+
+def once_a_run(what: str, spec: Spec, target: str, make: Callable[[], str]) -> str:
+    """A text made of a kernel for a target, kept in Triton's cache folder, which a run's processes share.
+
+    It is made anew where a stages hook is installed. Whoever sets Triton's knobs must call `lowered` instead.
+    """
+    if knobs.runtime.add_stages_inspection_hook is not None:
+        return make()
+    parts = (what, spec.fn.cache_key, spec.signature, spec.constexprs, spec.options, spec.aligned, target)
+    path = Path(knobs.cache.dir) / "tests" / hashlib.sha256(repr(parts).encode()).hexdigest()
+    if not path.exists():
+        path.parent.mkdir(parents=True, exist_ok=True)
+        mine = path.with_name(f"{path.name}.{os.getpid()}")
+        mine.write_text(make())
+        mine.replace(path)
+    return path.read_text()
 
 
 def lowered(

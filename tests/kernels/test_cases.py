@@ -25,6 +25,7 @@ for case in cases("small"):
     triton.__version__.startswith("3.6."),
     reason="its interpreter does not go with numpy 2.4: int() of an array",
 )
+@pytest.mark.slow
 def test_small_cases_in_the_interpreter() -> None:
     """In a process of its own: kernels become interpreted ones when they are decorated."""
     found = subprocess.run(

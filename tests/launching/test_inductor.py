@@ -225,6 +225,7 @@ print(inside.__module__)
 """
 
 
+@pytest.mark.slow
 def test_inductor_may_be_imported_inside_the_session(forks: Forks) -> None:
     ran = forks.run(_IMPORTED_LATER)
     assert (ran.stdout, ran.returncode) == ("profscope.launching.inductor\n", 0), ran.stderr

@@ -106,6 +106,7 @@ def test_pass_in_the_tool(tree: Path) -> None:
     assert 'name = "mine", op = "tt.store", bytes = 4096 : i64' in done.stdout, done.stderr
 
 
+@pytest.mark.slow
 def test_pass_in_a_session(tree: Path) -> None:
     done = run(tree, "-c", SESSION)
     assert done.stdout == f"{tree / 'profscope' / '__init__.py'} [] ['add_kernel', 'mine']\n", done.stderr

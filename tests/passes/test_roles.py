@@ -9,7 +9,7 @@ from instrument_passes.analyses.opclasses import info_of
 from instrument_passes.analyses.walk import kernel_of
 from instrument_passes.ir import parse
 from tests.kernels import gluon_tcgen05, matmul, matmul_tma, matmul_ws
-from tests.kernels.aot import ttgir
+from tests.kernels.aot import lowered, ttgir
 from tests.kernels.corpus import specs
 from tests.kernels.spec import CUDA80, CUDA90, CUDA100
 
@@ -120,6 +120,7 @@ def test_which_commit_comes_next(before: str, phase: str, parts: list[str]) -> N
 @pytest.mark.parametrize("target", ["hip:gfx942", "hip:gfx950"])
 def test_copies_of_amd_gpus_are_a_queue(target: str, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("TRITON_HIP_USE_ASYNC_COPY", "1")
-    found = roles(kernel_of(parse(ttgir(matmul.specs()[0], target))))
+    texts, _ = lowered(matmul.specs()[0], target, "ttgir")
+    found = roles(kernel_of(parse(texts["ttgir"])))
     assert {role.part for role in found.values()} == {"member", "close", "wait"}
     assert {role.channel for role in found.values()} == {0}
