@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 import profscope
-from profscope.schema import SPAN_DTYPES
+from profscope.schema import LAUNCH_DTYPES, SPAN_DTYPES
 
 ROOT = Path(__file__).parents[1]
 PAGES = [ROOT / "README.md", ROOT / "CHANGELOG.md", *sorted((ROOT / "docs").glob("*.md"))]
@@ -31,7 +31,8 @@ def test_the_readme_names_what_there_is() -> None:
         assert name in profscope.__all__
     table = README[README.index("## The tables") : README.index("## How to read")]
     rows = [line.split("|")[1] for line in table.splitlines() if line.startswith("| `")]
-    assert [name for row in rows for name in re.findall(r"`(\w+)`", row)] == list(SPAN_DTYPES)
+    columns = [name for row in rows for name in re.findall(r"`(\w+)`", row)]
+    assert columns == [*SPAN_DTYPES, *LAUNCH_DTYPES]
 
 
 def test_every_page_is_in_the_readme() -> None:
