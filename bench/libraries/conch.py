@@ -69,7 +69,9 @@ def _in_place(path: str, **inputs: Any) -> Any:
 
 # Name -> what runs, and its inputs.
 _CASES: Final[dict[str, tuple[Callable[..., Any] | str, Callable[[], dict[str, Any]]]]] = {
-    "gelu_tanh_and_mul": ("activation.gelu_tanh_and_mul.gelu_tanh_and_mul", lambda: {"x": torch.randn(130, 512)}),
+    "gelu_tanh_and_mul": (
+        "activation.gelu_tanh_and_mul.gelu_tanh_and_mul", lambda: {"x": torch.randn(130, 512)},
+    ),
     "silu_and_mul": ("activation.silu_and_mul.silu_and_mul", lambda: {"x": _half(130, 512)}),
     "rms_norm": (
         "normalization.rms_norm.rms_norm",

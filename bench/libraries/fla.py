@@ -116,7 +116,10 @@ OPS: Final[Mapping[str, Mapping[str, Any]]] = {
         "block_counts": 2, "block_size": 32,
     },
     "parallax.parallel_parallax": QKV | {"r": wide},
-    "path_attn.parallel_path_attn": _DELTA | {"w": unit, "g": decay_of_head},
+    "path_attn.parallel_path_attn": QKV | {
+        "w": _f32(_WIDE, lambda x: normalize(x, dim=-1)), "beta": _f32(_WIDE[:3], torch.sigmoid),
+        "g": decay_of_head,
+    },
     "precond_gated_delta_rule.chunk_precond_gated_delta_rule": _PRECONDITIONED,
     "precond_gated_delta_rule.fused_recurrent_precond_gated_delta_rule": _PRECONDITIONED,
     "precond_kda.chunk_precond_kda": _PRECONDITIONED_KDA,
