@@ -144,7 +144,7 @@ OPS: Final[Mapping[str, Mapping[str, Any]]] = {
     "stickbreaking_attn.parallel_stickbreaking_attn": QKV,
     "ttt.chunk_ttt_linear": _TTT,
     "ttt.fused_chunk_ttt_linear": _TTT,
-    "utils.addmm": {"x": rows, "a": rows, "b": _bf16((_BATCH, 128, 128))},
+    "utils.addmm": {"x": _bf16((256, 256)), "a": _bf16((256, 128)), "b": _bf16((128, 256))},
     "utils.matmul": {"a": _bf16((256, 128)), "b": _bf16((128, 256))},
     "utils.chunk_global_cumsum": {"s": _f32(_WIDE)},
     "utils.chunk_local_cumsum": {"g": _f32(_WIDE), "chunk_size": 64},
@@ -159,7 +159,6 @@ OPS: Final[Mapping[str, Mapping[str, Any]]] = {
 MODULES: Final[Mapping[str, tuple[Mapping[str, Any], tuple[Made, ...]]]] = {
     "FusedBitLinear": ({"in_features": 128, "out_features": 64}, (rows,)),
     "FusedCrossEntropyLoss": ({}, (_bf16((_BATCH * _LENGTH, 1000)), _classes)),
-    "FusedKLDivLoss": ({}, tuple(_bf16(shape) for shape in 2 * [(512, 128)] + 2 * [(1000, 128)])),
     "FusedLayerNormGated": ({"hidden_size": 128}, (rows, rows)),
     "FusedLayerNormSwishGateLinear": (
         {"hidden_size": 128}, (rows, rows, _bf16((64, 128)), lambda: torch.zeros(64, dtype=torch.bfloat16)),

@@ -14,7 +14,6 @@ __all__ = ["MODULE", "cases"]
 
 MODULE: Final = "mlstm_kernels"
 _BATCH, _HEADS, _LENGTH, _WIDTH = 1, 2, 256, 64
-_STEP_WIDTH: Final = 128  # one of the kernels reads whole blocks of 128
 _DTYPES: Final = (torch.float32, torch.float16, torch.bfloat16)
 _SEQUENCES: Final[Mapping[str, Mapping[str, Any]]] = {
     "chunkwise.triton_limit_chunk.mlstm_chunkwise__limit_chunk": {},
@@ -22,9 +21,9 @@ _SEQUENCES: Final[Mapping[str, Mapping[str, Any]]] = {
     "chunkwise.triton_xl_chunk_siging.mlstm_siging_chunkwise__xl_chunk": {},
     "parallel.triton_limit_headdim.mlstm_parallel__limit_headdim": {},
 }
+# The library has switched its "alternate" step off: it reads and writes beyond its vectors.
 _STEPS: Final = {
     "recurrent.triton_step.mlstm_recurrent_step__triton": "recurrent_step_fused",
-    "recurrent.triton_step_alternate.mlstm_recurrent_step__triton_alternate": "recurrent_step_alternate",
 }
 _LOOPS: Final = ("recurrent.native_sequence.mlstm_recurrent_sequence__triton_step_fused_fw",)
 
@@ -52,10 +51,9 @@ def _by_dtype(call: Any, path: str, options: Mapping[str, Any], device: str) -> 
 
 def _inputs(length: tuple[int, ...], dtype: torch.dtype, device: str) -> dict[str, torch.Tensor]:
     """Queries, keys, values and gates of a sequence, or without a length of one step."""
-    width = _WIDTH if length else _STEP_WIDTH
     shape = (_BATCH, _HEADS, *length)
     gates = shape if length else (*shape, 1)
-    found = {name: torch.randn((*shape, width)) for name in "qkv"}
+    found = {name: torch.randn((*shape, _WIDTH)) for name in "qkv"}
     found |= {"i": torch.randn(gates) - 2, "f": torch.randn(gates) + 4}
     return {name: tensor.to(device, dtype) for name, tensor in found.items()}
 
@@ -68,7 +66,7 @@ def _sequence(path: str, options: Mapping[str, Any], dtype: torch.dtype, device:
 def _step(path: str, options: Mapping[str, Any], dtype: torch.dtype, device: str) -> Any:
     states = {
         name: torch.randn((_BATCH, _HEADS, *shape)).to(device)
-        for name, shape in {"c": (_STEP_WIDTH, _STEP_WIDTH), "n": (_STEP_WIDTH,), "m": (1,)}.items()
+        for name, shape in {"c": (_WIDTH, _WIDTH), "n": (_WIDTH,), "m": (1,)}.items()
     }
     return function(path)(**_inputs((), dtype, device), **states, **options)
 
