@@ -163,7 +163,6 @@ MODULES: Final[Mapping[str, tuple[Mapping[str, Any], tuple[Made, ...]]]] = {
     "FusedLayerNormSwishGateLinear": (
         {"hidden_size": 128}, (rows, rows, _bf16((64, 128)), lambda: torch.zeros(64, dtype=torch.bfloat16)),
     ),
-    "FusedLinearCrossEntropyLoss": ({}, (_bf16((512, 128)), _classes, _bf16((1000, 128)))),
     "FusedRMSNormGated": ({"hidden_size": 128}, (rows, rows)),
     "GatedMLP": ({"hidden_size": 128}, (rows,)),
     "GroupNorm": ({"num_groups": 4, "hidden_size": 128}, (rows,)),
@@ -174,7 +173,6 @@ MODULES: Final[Mapping[str, tuple[Mapping[str, Any], tuple[Made, ...]]]] = {
     "RMSNormLinear": ({"hidden_size": 128}, (rows, _bf16((64, 128)), lambda: None)),
     "RotaryEmbedding": ({"dim": _WIDTH}, (wide, wide)),
     "ShortConvolution": ({"hidden_size": 128, "kernel_size": 4}, (rows,)),
-    "TokenShift": ({}, (rows,)),
 }  # fmt: skip
 
 
