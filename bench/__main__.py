@@ -30,7 +30,7 @@ from bench.about import about
 from bench.table import Cell, Row, render, row_from_json, row_to_json
 from bench.timing import synchronize, why
 
-__all__ = ["main", "supervised", "tasks"]
+__all__ = ["main", "supervised", "tasks", "work"]
 
 ROOT: Final = Path(__file__).resolve().parent.parent
 _FAULTED: Final = 3  # exit status of a worker whose device cannot be used any more
@@ -86,7 +86,7 @@ def main(argv: Sequence[str] | None = None) -> int:
             print(f"bench: no GPU is active, {len(skipped)} tasks are left out", file=sys.stderr)
     if options.worker:
         with _surroundings(options.dry_run):
-            return _work(every, json.loads(options.worker))
+            return work(every, json.loads(options.worker))
     if not chosen:
         print("bench: no task to run", file=sys.stderr)
         return 1
@@ -109,7 +109,7 @@ def main(argv: Sequence[str] | None = None) -> int:
 def supervised(chosen: Sequence[str], command: Sequence[str], limit_s: float) -> Iterator[Row]:
     """The rows of the tasks as they come, from as many workers as it takes.
 
-    command: runs the tasks whose names it gets as JSON, and prints a line for each; see `_work`.
+    command: runs the tasks whose names it gets as JSON, and prints a line for each; see `work`.
     """
     deadline = time.monotonic() + limit_s
     left = list(chosen)
@@ -143,7 +143,7 @@ def _killed_at(worker: subprocess.Popen[str], deadline: float) -> Iterator[None]
         timer.cancel()
 
 
-def _work(every: dict[str, Task], names: Sequence[str]) -> int:
+def work(every: dict[str, Task], names: Sequence[str]) -> int:
     """Run tasks and print each one's rows as a line of JSON."""
     for name in names:
         start = time.monotonic()

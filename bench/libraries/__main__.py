@@ -1,0 +1,161 @@
+"""Kernels nobody here wrote: every Triton kernel of some libraries, bare and in a session, bit by bit.
+
+    python -m bench.libraries [--library NAME] [--ops REGEX] [--level light] [--jobs N] [--json FILE]
+
+Each op runs three times bare and once in a session, from the same random numbers. Its outputs, the gradients
+of its inputs, and what it wrote over its inputs must be the same bits, every launch must be recorded, and the
+tables must be sound. Libraries that are not installed are named and left out. A call that fails without a
+session, too, is the library's own affair; it is counted. Exit code 1 where a session changed something.
+"""
+
+from __future__ import annotations
+
+import argparse
+import contextlib
+import faulthandler
+import json
+import os
+import queue
+import re
+import sys
+import threading
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import asdict
+from functools import partial
+from pathlib import Path
+from types import ModuleType
+from typing import Final
+
+import torch
+
+from bench.__main__ import Task, supervised, work
+from bench.about import about
+from bench.kernels import give_scratch
+from bench.libraries import conch, fla, gems, liger, mlstm
+from bench.libraries.calls import Calls, is_installed
+from bench.libraries.compare import Atomics, atomics_of_loads, compare
+from bench.libraries.report import failures, table
+from bench.table import Row, row_to_json
+
+__all__ = ["LIBRARIES", "main"]
+
+LIBRARIES: Final[Mapping[str, ModuleType]] = {
+    "conch-triton-kernels": conch,
+    "fla-core": fla,
+    "flag-gems": gems,
+    "liger-kernel": liger,
+    "mlstm-kernels": mlstm,
+}
+_OP_LIMIT_S: Final = 300  # an op that takes longer hangs: its worker ends, and a new one takes the next op
+
+
+def main(argv: Sequence[str] | None = None) -> int:
+    """Command line; returns 1 if an op went wrong in a session, or nothing could be run."""
+    options = _arguments(argv)
+    chosen = {name: module for name, module in LIBRARIES.items() if options.library in ("", name)}
+    missing = [name for name, module in chosen.items() if not is_installed(module.MODULE)]
+    for name in missing:
+        print(f"{name}: not installed, left out", file=sys.stderr)
+        del chosen[name]
+    if options.worker:
+        return _work(chosen, options.level, json.loads(options.worker))
+    names = [
+        name for name in _tasks(chosen, options.level, {}) if re.search(options.ops, name.partition(": ")[2])
+    ]
+    if not names:
+        print("bench.libraries: nothing to run", file=sys.stderr)
+        return 1
+    facts = about() | {"level": options.level, "missing": missing}
+    command = [
+        sys.executable,
+        "-m",
+        "bench.libraries",
+        "--library",
+        options.library,
+        "--level",
+        options.level,
+    ]
+    rows: list[Row] = []
+    for row in _in_parallel(names, [*command, "--worker"], options.limit_s, options.jobs):
+        rows.append(row)
+        if options.json is not None:
+            result = {"about": facts, "rows": [row_to_json(row) for row in rows]}
+            options.json.write_text(json.dumps(result, indent=1))
+    print("\n" + ", ".join(f"{key} {value}" for key, value in facts.items() if value) + "\n")
+    print(table(rows))
+    return int(any(failures(row) for row in rows))
+
+
+def _tasks(chosen: Mapping[str, ModuleType], level: str, atomics: Atomics) -> dict[str, Task]:
+    device = "cuda" if torch.cuda.is_available() else "cpu"
+
+    def run(library: str, op: str, calls: Calls) -> list[Row]:
+        faulthandler.dump_traceback_later(_OP_LIMIT_S, exit=True)
+        try:
+            return [Row(library, op, "", {}, about=asdict(compare(calls(), level, device, atomics)))]
+        finally:
+            faulthandler.cancel_dump_traceback_later()
+
+    return {
+        f"{library}: {op}": partial(run, library, op, calls)
+        for library, module in chosen.items()
+        for op, calls in module.cases(device).items()
+    }
+
+
+def _work(chosen: Mapping[str, ModuleType], level: str, names: Sequence[str]) -> int:
+    with contextlib.ExitStack() as stack:
+        if not torch.cuda.is_available():
+            from profscope import emulator
+
+            stack.enter_context(emulator.activate())
+        give_scratch("cuda" if torch.cuda.is_available() else "cpu")
+        atomics = stack.enter_context(atomics_of_loads())
+        return work(_tasks(chosen, level, atomics), names)
+
+
+def _in_parallel(names: Sequence[str], command: Sequence[str], limit_s: float, jobs: int) -> Iterator[Row]:
+    """The rows of all ops as they come, of so many workers at a time: compiling takes longest."""
+    rows: queue.Queue[Row | None] = queue.Queue()
+
+    def run(mine: Sequence[str]) -> None:
+        try:
+            for row in supervised(mine, command, limit_s):
+                rows.put(row)
+        finally:
+            rows.put(None)
+
+    shares = [share for start in range(jobs) if (share := names[start::jobs])]
+    threads = [threading.Thread(target=run, args=(share,)) for share in shares]
+    for thread in threads:
+        thread.start()
+    left = len(threads)
+    while left:
+        row = rows.get()
+        if row is None:
+            left -= 1
+        else:
+            yield row
+    for thread in threads:
+        thread.join()
+
+
+def _arguments(argv: Sequence[str] | None) -> argparse.Namespace:
+    cores = len(os.sched_getaffinity(0))
+    parser = argparse.ArgumentParser(
+        prog="bench.libraries", description=__doc__, formatter_class=argparse.RawTextHelpFormatter
+    )
+    parser.add_argument(
+        "--library", default="", choices=["", *LIBRARIES], metavar="NAME", help="this one only"
+    )
+    parser.add_argument("--ops", default="", metavar="REGEX", help="only ops whose name it matches")
+    parser.add_argument("--level", default="light", help="what sessions record (default: light)")
+    parser.add_argument("--limit-s", type=float, default=540.0, help="start and run no op after this")
+    parser.add_argument("--jobs", type=int, default=max(1, min(12, cores * 3 // 4)), help="workers at a time")
+    parser.add_argument("--json", type=Path, help="where the results of every op go")
+    parser.add_argument("--worker", help=argparse.SUPPRESS)
+    return parser.parse_args(argv)
+
+
+if __name__ == "__main__":
+    raise SystemExit(main())

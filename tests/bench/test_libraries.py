@@ -1,0 +1,97 @@
+"""Other libraries' kernels bare and in a session: that it runs, says what is missing, and can say no."""
+
+from __future__ import annotations
+
+import importlib.util
+from collections.abc import Iterator, Mapping
+
+import pytest
+import torch
+
+from bench.libraries import __main__ as libraries
+from bench.libraries import liger
+from bench.libraries.calls import Call
+from bench.libraries.compare import Outcome, compare
+from bench.libraries.report import failures, table
+from bench.table import Cell, Row
+from profscope import emulator
+from tests.kernels.add import add_kernel
+
+
+@pytest.fixture(autouse=True)
+def _emulated() -> Iterator[None]:
+    with emulator.activate():
+        yield
+
+
+def added(scale: float = 1.0) -> torch.Tensor:
+    x = torch.randn(256) * scale
+    out = torch.empty_like(x)
+    add_kernel[(2,)](x, x, out, 256, BLOCK=128)
+    return out
+
+
+def run(calls: Mapping[str, Call]) -> Outcome:
+    return compare(calls, "light", "cpu", {})
+
+
+def test_missing_libraries_are_named(
+    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(libraries, "is_installed", lambda module: False)
+    assert libraries.main([]) == 1
+    said = capsys.readouterr().err
+    for name in libraries.LIBRARIES:
+        assert f"{name}: not installed, left out" in said
+
+
+@pytest.mark.slow  # importing the library takes most of it
+@pytest.mark.skipif(importlib.util.find_spec(liger.MODULE) is None, reason="liger-kernel is not installed")
+def test_an_op_of_a_library() -> None:
+    done = run(liger.cases("cpu")["swiglu"]())
+    assert (done.compared, done.raised, done.differing, done.problems) == (1, {}, {}, [])
+    assert done.launched == done.recorded
+    assert len(done.recorded) == 2
+
+
+def test_the_same_bits_in_a_session() -> None:
+    done = run({"one": added, "two": lambda: added(2.0), "none": lambda: torch.ones(1), "bad": lambda: 1 / 0})
+    assert done.compared == 2
+    assert done.launched == done.recorded == {"add_kernel": 2}
+    assert done.raised == {"bad": "ZeroDivisionError: division by zero"}
+    assert failures(Row("library", "op", "", {}, about=vars(done))) == []
+
+
+def test_what_changes_only_in_a_session_is_wrong() -> None:
+    runs = iter([1.0, 1.0, 1.0, 3.0, *[1.0] * 5])
+    done = run({"call": lambda: added(next(runs))})
+    (gap,) = done.differing.values()
+    assert gap.startswith("by ")
+    row = Row("library", "op", "", {}, about=vars(done))
+    assert failures(row) == [f"differs {gap}: call"]
+    assert f"op: differs {gap}: call" in table([row])
+
+
+def test_what_changes_from_run_to_run_says_nothing() -> None:
+    runs = iter(range(1, 100))
+    done = run({"call": lambda: added(next(runs))})
+    assert list(done.unsteady) == ["call"]
+    assert done.differing == {}
+
+
+def test_what_raises_only_in_a_session_is_wrong() -> None:
+    count = iter(range(4))
+
+    def call() -> torch.Tensor:
+        if next(count) == 3:
+            raise ValueError("only here")
+        return added()
+
+    row = Row("library", "op", "", {}, about=vars(run({"call": call})))
+    assert failures(row) == ["raised in the session only: call: ValueError: only here"]
+
+
+def test_an_op_that_was_not_finished_is_named() -> None:
+    row = Row("library", "op", "", {"profscope": Cell(error="out of time")})
+    assert failures(row) == ["not finished: out of time"]
+    assert "op: not finished: out of time" in table([row])
