@@ -148,6 +148,11 @@ def test_min_of_magnitudes_of_pairs(a: Words, b: Words) -> None:
         assert result == wanted or (np.isnan(result) and np.isnan(wanted))
 
 
+def test_one_half_of_xorsign_abs_is_refused() -> None:
+    with pytest.raises(EmulatorError, match=r"kernel: min\.abs\.f32 at PTX line \d+: \.xorsign and \.abs"):
+        execute("min.abs.f32 {d}, {a}, {a}", [np.zeros(LANES, np.float32)], np.dtype(np.float32))
+
+
 def test_isspacep() -> None:
     """Shared memory and local memory have generic addresses of their own; a tensor's is global."""
     body = """

@@ -274,6 +274,8 @@ def min_max(form: Form) -> Meaning:
 
     Of floats, -0 is smaller than +0. The sign under `.xorsign.abs` is that of the product.
     """
+    if form.has("xorsign") != form.has("abs"):
+        raise form.unsupported(".xorsign and .abs go together only")
     is_min = form.name == "min"
     strict: Callable[..., Array] = np.minimum if is_min else np.maximum
     if not is_float(form):
