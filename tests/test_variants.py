@@ -137,6 +137,44 @@ def test_the_texts_of_kernel_and_helpers_travel_with_the_profile(tmp_path: Path)
         assert each["sha256"] == hashlib.sha256(each["text"].encode()).hexdigest()
 
 
+@triton.constexpr_function
+def half(n):
+    return n // 2
+
+
+@triton.jit
+def half_kernel(out_ptr, BLOCK: tl.constexpr):
+    half_block: tl.constexpr = half(BLOCK)
+    tl.store(out_ptr + tl.arange(0, half_block), tl.full([half_block], 1.0, tl.float32))
+
+
+def test_functions_that_run_when_a_kernel_is_compiled_are_among_the_texts() -> None:
+    out = torch.zeros(64)
+    with session() as prof:
+        half_kernel[(1,)](out, BLOCK=64)
+    assert int(out.sum()) == 32
+    assert [text["name"] for text in prof.metadata["sources"]] == ["half_kernel", "half"]
+
+
+def test_a_kernel_that_cannot_be_described_is_recorded_and_a_note_says_so(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    def fail(*args: Any) -> None:
+        raise AttributeError("no module")
+
+    monkeypatch.setattr("profscope.recording.programs.build_of", fail)
+    with session() as prof:
+        double(n=5000, block=512)
+    assert len(prof.df) > 0
+    assert prof.metadata["variants"]["double_kernel"][0]["key"] == ""
+    said = "double_kernel: its configuration is not known: AttributeError: no module"
+    assert said in prof.metadata["notes"]
+    monkeypatch.undo()
+    with session() as prof:
+        double(n=5000, block=512)
+    assert said not in prof.metadata["notes"]
+
+
 def test_the_texts_can_be_left_out() -> None:
     with session(sources=False) as prof:
         double()

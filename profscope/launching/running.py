@@ -47,7 +47,12 @@ class Running:
         """Metadata and notes beyond what the launches themselves say."""
         sampling, notes = self.sampling.describe(self.recorder.recorded())
         left_bare = [*self.inductor.notes(), *self.kept.notes()]
-        notes = [*left_bare, *notes, *self.bare.failures, *self.recorder.notes()]
+        undescribed = [
+            f"{kernel}: its configuration is not known: {why}"
+            for kernel, why in sorted(PROGRAMS.undescribed.items())
+            if self.options.matches(kernel)
+        ]
+        notes = [*left_bare, *notes, *undescribed, *self.bare.failures, *self.recorder.notes()]
         if not self.recorder.seen:
             notes += self._why_empty(said=bool(notes))
         return self.metadata | sampling | {"bare": PROGRAMS.about_bare()}, notes

@@ -76,8 +76,14 @@ def _plain(value: Any) -> Any:
     if isinstance(value, tuple | list):
         return [_plain(each) for each in value]
     if isinstance(value, JITCallable):
-        return f"{value.module}.{value.__name__}"
+        return f"{_module(value)}.{value.__name__}"
     return _ADDRESS.sub("", str(value))
+
+
+def _module(function: JITCallable) -> str:
+    """The module that a function is from; a constexpr_function does not say it itself."""
+    plain = getattr(function, "__func__", function)  # of a method that is bound to its object
+    return str(getattr(plain, "module", None) or plain.fn.__module__)
 
 
 def _texts(function: JITCallable, seen: set[int]) -> Iterator[SourceText]:
@@ -89,7 +95,7 @@ def _texts(function: JITCallable, seen: set[int]) -> Iterator[SourceText]:
     file = function.fn.__code__.co_filename
     yield SourceText(function.__name__, file, function.starting_line_number, text)
     for callee in _callees(function):
-        if id(callee) not in seen and not str(callee.module).startswith("triton."):
+        if id(callee) not in seen and not _module(callee).startswith("triton."):
             yield from _texts(callee, seen)
 
 

@@ -107,6 +107,7 @@ class ProgramTable:
         # By the id of what Triton tells of a kernel that it loads, which the kernel holds.
         self._by_group: weakref.WeakValueDictionary[int, CompiledKernel] = weakref.WeakValueDictionary()
         self.bare: dict[str, Build] = {}  # by key
+        self.undescribed: dict[str, str] = {}  # by kernel, why its configuration is not known
         self._by_function: dict[int, Program] = {}
         self._failed: dict[int, Program] = {}
         self._by_tag: dict[int, tuple[Manifest, ...]] = {}
@@ -206,18 +207,29 @@ class ProgramTable:
         if kernel is None:
             return
         if program is None:
-            build = build_of(kernel)
-            self.bare[build.key] = build
+            build = self._build_of(kernel)
+            if build is not None:
+                self.bare[build.key] = build
             return
         manifest = program.manifest
         if manifest.failure:
             self._failed[function] = program
             return
-        self._by_function[function] = program._replace(build=build_of(kernel, manifest.warps))
+        self._by_function[function] = program._replace(build=self._build_of(kernel, manifest.warps))
         tagged = self._by_tag.get(manifest.tag, ())
         if manifest not in tagged:
             self._by_tag[manifest.tag] = (*tagged, manifest)
         self._modes.add((manifest.tag, program.mode))
+
+    def _build_of(self, kernel: CompiledKernel, warps: int | None = None) -> Build | None:
+        """As `build_of`; None where that fails, since this runs inside of a user's launch."""
+        try:
+            build = build_of(kernel, warps)
+        except Exception as error:  # noqa: BLE001  constexprs are users' objects, whose methods may raise anything
+            self.undescribed[kernel.name] = f"{type(error).__name__}: {error}"
+            return None
+        self.undescribed.pop(kernel.name, None)
+        return build
 
 
 def _ask(kernel: CompiledKernel, manifest: Manifest, asks: bool) -> None:
