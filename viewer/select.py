@@ -9,6 +9,7 @@ import numpy as np
 import pandas as pd
 from numpy.typing import NDArray
 
+from profscope.analysis.work import works
 from profscope.errors import TraceError
 from profscope.profiles import Profile
 from profscope.schema import LAUNCH_DTYPES
@@ -107,13 +108,17 @@ def _metadata(profile: Profile, launches: pd.DataFrame, is_whole: bool, is_part:
     kernels: dict[str, Any] = {}
     for name in launches["kernel"].astype("str").unique():
         kernels[name] = dict(about.get(name) or {})
-        work = kernels[name].get("work")
-        if work and not is_whole:
-            scopes = [{**row, "bytes": 0, "flops": 0} for row in work["scopes"]]
-            kernels[name]["work"] = {"launches": 0, "ns": 0, "scopes": scopes}
+        if not is_whole:
+            kernels[name]["work"] = [_nothing_moved(work) for work in works(kernels[name])]
         if is_part:
             kernels[name]["recorded"] = {**(kernels[name].get("recorded") or {}), "sample": False}
     return {**profile.metadata, "kernels": kernels}
+
+
+def _nothing_moved(work: dict[str, Any]) -> dict[str, Any]:
+    """A kernel's entry "work" that says no more than what its spans measure."""
+    scopes = [{**row, "bytes": 0, "flops": 0} for row in work["scopes"]]
+    return {**work, "launches": 0, "ns": 0, "scopes": scopes}
 
 
 @dataclass(frozen=True)

@@ -1,6 +1,6 @@
 """Kernels nobody here wrote: every Triton kernel of some libraries, bare and in a session, bit by bit.
 
-    python -m bench.libraries [--library NAME] [--ops REGEX] [--level light] [--jobs N] [--json FILE]
+    python -m bench.libraries [--library NAME] [--ops REGEX] [--level light] [--configs N] [--json FILE]
 
 Each op runs three times bare and once in a session, from the same random numbers. Its outputs, the gradients
 of its inputs, and what it wrote over its inputs must be the same bits, every launch must be recorded, and the
@@ -24,9 +24,10 @@ from dataclasses import asdict
 from functools import partial
 from pathlib import Path
 from types import ModuleType
-from typing import Final
+from typing import Any, Final
 
 import torch
+from triton.runtime.autotuner import Autotuner
 
 from bench.__main__ import Task, supervised, work
 from bench.about import about
@@ -58,7 +59,8 @@ def main(argv: Sequence[str] | None = None) -> int:
         print(f"{name}: not installed, left out", file=sys.stderr)
         del chosen[name]
     if options.worker:
-        return _work(chosen, options.level, json.loads(options.worker))
+        with _few_configs(options.configs):
+            return _work(chosen, options.level, json.loads(options.worker))
     names = [
         name for name in _tasks(chosen, options.level, {}) if re.search(options.ops, name.partition(": ")[2])
     ]
@@ -74,6 +76,8 @@ def main(argv: Sequence[str] | None = None) -> int:
         options.library,
         "--level",
         options.level,
+        "--configs",
+        str(options.configs),
     ]
     rows: list[Row] = []
     for row in _in_parallel(names, [*command, "--worker"], options.limit_s, options.jobs):
@@ -114,6 +118,22 @@ def _work(chosen: Mapping[str, ModuleType], level: str, names: Sequence[str]) ->
         return work(_tasks(chosen, level, atomics), names)
 
 
+@contextlib.contextmanager
+def _few_configs(most: int) -> Iterator[None]:
+    """Autotuners of the process try `most` configurations, all where that is 0: tuning takes minutes."""
+    prune = Autotuner.prune_configs
+
+    def pruned(tuner: Autotuner, *args: Any) -> list[Any]:
+        configs = list(prune(tuner, *args))
+        return configs[: most or len(configs)]
+
+    Autotuner.prune_configs = pruned
+    try:
+        yield
+    finally:
+        Autotuner.prune_configs = prune
+
+
 def _in_parallel(names: Sequence[str], command: Sequence[str], limit_s: float, jobs: int) -> Iterator[Row]:
     """The rows of all ops as they come, of so many workers at a time: compiling takes longest."""
     rows: queue.Queue[Row | None] = queue.Queue()
@@ -150,6 +170,9 @@ def _arguments(argv: Sequence[str] | None) -> argparse.Namespace:
     )
     parser.add_argument("--ops", default="", metavar="REGEX", help="only ops whose name it matches")
     parser.add_argument("--level", default="light", help="what sessions record (default: light)")
+    parser.add_argument(
+        "--configs", type=int, default=0, metavar="N", help="let autotuners try the first N only (0: all)"
+    )
     parser.add_argument("--limit-s", type=float, default=540.0, help="start and run no op after this")
     parser.add_argument("--jobs", type=int, default=max(1, min(12, cores * 3 // 4)), help="workers at a time")
     parser.add_argument("--json", type=Path, help="where the results of every op go")

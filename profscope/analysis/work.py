@@ -13,7 +13,7 @@ import pandas as pd
 
 from profscope.analysis.span_rows import GROUP_COLUMNS, SITE_COLUMNS
 
-__all__ = ["WORK_COLUMNS", "with_work"]
+__all__ = ["WORK_COLUMNS", "with_work", "works"]
 
 # What `with_work` adds to a summary.
 _UNKNOWN: Final[tuple[dict[str, Any], dict[str, Any]]] = (
@@ -31,7 +31,7 @@ def with_work(summary: pd.DataFrame, launches: pd.DataFrame, metadata: dict[str,
     """
     known: dict[tuple[Any, ...], tuple[dict[str, Any], dict[str, Any]]] = {}
     for kernel, about in (metadata.get("kernels") or {}).items():
-        for work in _works(about):
+        for work in works(about):
             for row in work["scopes"]:
                 place = (row.get(name, "") for name in SITE_COLUMNS[1:])  # older profiles have no call_path
                 key = kernel, work["variant"], work["trial"], *place
@@ -57,7 +57,7 @@ def with_work(summary: pd.DataFrame, launches: pd.DataFrame, metadata: dict[str,
     )
 
 
-def _works(about: dict[str, Any]) -> list[dict[str, Any]]:
+def works(about: dict[str, Any]) -> list[dict[str, Any]]:
     """A kernel's entries "work". Profiles of before there were variants have one."""
     work = about.get("work") or []
     return [{"variant": 0, "trial": False, **work}] if isinstance(work, dict) else work

@@ -12,6 +12,8 @@ from hypothesis import strategies as st
 from profscope.errors import TraceError
 from profscope.profiles import Profile
 from tests.support.profiles import profile_metadata, profiles, regular_profile
+from tests.support.sessions import launch_add, session
+from viewer.cli import main
 from viewer.kernels import make_kernels
 from viewer.select import Selection, choose_cta, select
 from viewer.table import make_tables
@@ -96,12 +98,17 @@ def test_launches_without_a_span_of_the_part_go() -> None:
     assert part.launches["launch"].tolist() == [1]
 
 
-def test_bytes_and_rates_of_all_launches_are_not_shown_for_some() -> None:
+@pytest.mark.parametrize("before_variants", [False, True])
+def test_bytes_and_rates_of_all_launches_are_not_shown_for_some(before_variants: bool) -> None:
     profile = regular_profile(launches=2, ctas=4)
     op = profile.df[profile.df["scope"] == "load A"].iloc[0]
     place = {"scope": "load A", "kind": "op", "file": str(op["file"]), "line": int(op["line"])}
     work = {"launches": 2, "ns": 1000, "scopes": [{**place, "measures": "issue", "bytes": 4000, "flops": 0}]}
-    metadata = profile_metadata(kernels={"matmul_kernel": {"measure": "issue", "work": work}})
+    about = {
+        "measure": "issue",
+        "work": work if before_variants else [{"variant": 0, "trial": False, **work}],
+    }
+    metadata = profile_metadata(kernels={"matmul_kernel": about})
     profile = Profile(profile.df, profile.launches, metadata)
 
     def load(selection: Selection) -> Any:
@@ -113,6 +120,25 @@ def test_bytes_and_rates_of_all_launches_are_not_shown_for_some() -> None:
     for part in (Selection(launch=0), Selection(cta=1), Selection(warp=0)):
         assert (load(part).bytes, load(part).gb_per_s) == (None, None)
         assert load(part).measures == "issue"
+
+
+@pytest.fixture(scope="module")
+def recorded(tmp_path_factory: pytest.TempPathFactory) -> str:
+    """A trace of two launches that a session recorded."""
+    with session() as prof:
+        for _ in range(2):
+            launch_add()
+    path = tmp_path_factory.mktemp("recorded") / "trace.json"
+    prof.save(path)
+    return str(path)
+
+
+@pytest.mark.parametrize("flag", ["--variant", "--launch", "--cta", "--sm", "--warp"])
+def test_a_part_of_what_a_session_recorded_is_shown(
+    recorded: str, flag: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert main([recorded, "--kernel", "add", flag, "0"]) == 0
+    assert "add_kernel" in capsys.readouterr().out
 
 
 def test_variants() -> None:
