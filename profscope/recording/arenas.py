@@ -24,6 +24,7 @@ import numpy.typing as npt
 import torch
 
 from instrument_passes.records import BASE_ALIGNMENT, align
+from profscope.recording import device_memory
 from profscope.recording.buffers import Full, Lane, Slice
 from profscope.recording.sizing import Blocks
 
@@ -78,6 +79,15 @@ def _l2_bytes(device: int) -> int:
 def cold_bytes(device: int) -> int:
     """How much can be written right before a launch that still counts as begun with warm caches."""
     return _l2_bytes(device) // _COLD_PART_OF_L2
+
+
+def _zero_blocks(address: int, blocks: Blocks, stream: int) -> None:
+    """Zero them in as few calls as can be."""
+    over_areas, over_segments = (blocks.areas, blocks.area_step), (blocks.segments, blocks.segment_step)
+    few, many = sorted((over_areas, over_segments))
+    for at in range(few[0]):
+        start = address + blocks.offset + at * few[1]
+        device_memory.zero(start, blocks.size, stream, rows=many[0], step=many[1])
 
 
 class _Generation:
@@ -194,8 +204,8 @@ class DeviceBuffers:
         return _DeviceSlice(self, filling, offset, size)
 
     def copy(self, filling: _Generation, offset: int, source: torch.Tensor) -> None:
-        start = filling.arena.start + offset
-        filling.arena.memory[start : start + source.nbytes].copy_(source, non_blocking=True)
+        stream = torch.cuda.current_stream(self._device).cuda_stream
+        device_memory.copy(filling.arena.address + offset, source.data_ptr(), source.nbytes, stream)
 
     def fetch(self, generation: _Generation) -> Bytes:
         """The bytes of a generation; drains it if that has not happened, and waits."""
@@ -270,24 +280,16 @@ class DeviceBuffers:
             self._zeroing.wait_event(arena.drained)
         if zero is None:
             generation.zeroed = min(self.limit_bytes, max(end, begin + self._piece_bytes))
-            parts = [arena.memory[arena.start + begin : arena.start + generation.zeroed]]
+            parts = [Blocks(begin, 1, 0, 1, 0, generation.zeroed - begin)]
         else:
             generation.zeroed = end
-            at = arena.start + generation.used
-            parts = [
-                arena.memory.as_strided(
-                    (each.areas, each.segments, each.size),
-                    (each.area_step, each.segment_step, 1),
-                    at + each.offset,
-                )
-                for each in zero
-            ]
-        with torch.cuda.stream(self._zeroing):
+            parts = [each._replace(offset=generation.used + each.offset) for each in zero]
+        with torch.cuda.stream(self._zeroing):  # makes the device the current one
             for part in parts:
-                part.zero_()
+                _zero_blocks(arena.address, part, self._zeroing.cuda_stream)
             arena.ready.record(self._zeroing)
         generation.ready.clear()
-        if sum(part.numel() for part in parts) > self._cold_bytes:
+        if sum(part.total_bytes for part in parts) > self._cold_bytes:
             generation.cold.add(generation.used)
 
     def _rotate(self) -> None:
@@ -315,7 +317,6 @@ class DeviceBuffers:
             return  # by another thread, while this one waited
         for stream in generation.streams:
             self._side.wait_event(self._stream(stream).record_event())
-        used = arena.memory[arena.start : arena.start + generation.used]
         if pinned:
             if arena.pinned is None:
                 arena.pinned = self._threads.submit(self._pin)
@@ -326,13 +327,14 @@ class DeviceBuffers:
             host = torch.empty(generation.used, dtype=torch.uint8)
         arena.drained = drained = torch.cuda.Event()
         with torch.cuda.stream(self._side):
-            host.copy_(used, non_blocking=pinned)
+            device_memory.copy(host.data_ptr(), arena.address, generation.used, self._side.cuda_stream)
             drained.record(self._side)
         if pinned:
             arena.moved = generation.host = self._threads.submit(
                 move, host.numpy(), drained.synchronize, self._movers
             )
         else:
+            drained.synchronize()
             generation.host = Future()
             generation.host.set_result(host.numpy())
         arena.generation = _Generation(arena, self._idle)

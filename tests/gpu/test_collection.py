@@ -251,3 +251,23 @@ def test_an_autotuners_trials_are_left_out_or_marked(trials: bool) -> None:
     assert prof.launches["trial"].tolist() == [True] * (4 if trials else 0) + [False]
     assert prof.launches["num_warps"].iloc[-1] == tuned.best_config.num_warps
     assert prof.profile.validate() == []
+
+
+def test_torchs_operators_may_be_kernels_that_are_recorded() -> None:
+    """As flag-gems has it: memory is prepared in the middle of a launch, and must not launch one itself."""
+
+    def zero(tensor: torch.Tensor) -> torch.Tensor:
+        launch_add()
+        return tensor
+
+    library = torch.library.Library("aten", "IMPL")
+    library.impl("zero_", zero, "CUDA")
+    try:
+        with profscope.session(backend="gpu") as prof:
+            thread = threading.Thread(target=launch_add, daemon=True)
+            thread.start()
+            thread.join(60)
+            assert not thread.is_alive()
+    finally:
+        library._destroy()
+    assert len(prof.launches) == 1

@@ -6,10 +6,12 @@ import ctypes
 import random
 import threading
 from collections.abc import Iterator
+from typing import Any
 
 import numpy as np
 import pytest
 import torch
+from torch.utils._python_dispatch import TorchDispatchMode
 
 from instrument_passes.records import BASE_ALIGNMENT
 from profscope.recording.arenas import DeviceBuffers
@@ -196,3 +198,23 @@ def test_every_stream_waits_for_what_was_zeroed_last(arenas: DeviceBuffers) -> N
             lane.enqueued()
             waits.append([at[0] for at in now if at])
     assert waits == [[7], [8], [7], [8], [8], [], [7]]
+
+
+class _Operators(TorchDispatchMode):
+    """Notes which of torch's operators run."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.names: set[str] = set()
+
+    def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+        self.names.add(func.__name__.partition(".")[0])
+        return func(*args, **(kwargs or {}))
+
+
+def test_memory_is_prepared_without_operators_that_a_library_may_have_replaced(arenas: DeviceBuffers) -> None:
+    """With a Triton kernel, say, whose launch would ask for memory in the middle of this one."""
+    with _Operators() as operators:
+        slices = [place(arenas, LIMIT // 2) for _ in range(5)]  # rotates
+        arenas.fetch(slices[-1]._generation)  # type: ignore[attr-defined]
+    assert operators.names <= {"empty", "full"}

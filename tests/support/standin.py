@@ -6,6 +6,7 @@ It executes at once, so it shows nothing about the order of streams; `tests/gpu`
 from __future__ import annotations
 
 import contextlib
+import ctypes
 from collections.abc import Callable, Iterator
 from types import SimpleNamespace
 from unittest import mock
@@ -13,7 +14,7 @@ from unittest import mock
 import torch
 
 from instrument_passes.records import BASE_ALIGNMENT
-from profscope.recording import arenas, graphs, launch_path, routes
+from profscope.recording import arenas, device_memory, graphs, launch_path, routes
 
 __all__ = ["L2_BYTES", "Gpu", "Graph", "gpu"]
 
@@ -44,6 +45,15 @@ class _Stream:
 
 class _Memory(torch.Tensor):
     def record_stream(self, stream: object) -> None: ...
+
+
+def _zero(address: int, size: int, stream: int, *, rows: int = 1, step: int = 0) -> None:
+    for row in range(rows):
+        ctypes.memset(address + row * step, 0, size)
+
+
+def _copy(to: int, source: int, size: int, stream: int) -> None:
+    ctypes.memmove(to, source, size)
 
 
 class Gpu:
@@ -108,5 +118,7 @@ def gpu() -> Iterator[Gpu]:
     with contextlib.ExitStack() as stack:
         for module in (arenas, graphs, launch_path, routes):
             stack.enter_context(mock.patch.object(module, "torch", stand_in))
+        for name, function in (("zero", _zero), ("copy", _copy)):
+            stack.enter_context(mock.patch.object(device_memory, name, function))
         device.graph = cuda.CUDAGraph  # type: ignore[attr-defined]
         yield device
