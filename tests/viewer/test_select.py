@@ -12,6 +12,7 @@ from hypothesis import strategies as st
 from profscope.errors import TraceError
 from profscope.profiles import Profile
 from tests.support.profiles import profile_metadata, profiles, regular_profile
+from viewer.groups import Group
 from viewer.kernels import make_kernels
 from viewer.select import Selection, choose_cta, select
 from viewer.table import make_tables
@@ -105,7 +106,7 @@ def test_bytes_and_rates_of_all_launches_are_not_shown_for_some() -> None:
     profile = Profile(profile.df, profile.launches, metadata)
 
     def load(selection: Selection) -> Any:
-        (table,) = make_tables(select(profile, selection), "ns", 0, ["matmul_kernel"])
+        (table,) = make_tables(select(profile, selection), "ns", 0, [Group("matmul_kernel")])
         return next(row for row in table.rows if row.scope == "load A")
 
     assert (load(Selection()).bytes, load(Selection()).gb_per_s) == (4000, 4.0)
