@@ -57,7 +57,7 @@ def test_a_launch_restricts_kernels_tables_and_timeline(profile: Profile) -> Non
     part = select(profile, Selection(launch=1))
     (kernel,) = make_kernels(part, "ns")
     assert (kernel.launches, kernel.ctas) == (1, 8)
-    (table,) = make_tables(part, "ns", 0, [kernel.kernel])
+    (table,) = make_tables(part, "ns", 0, [kernel])
     assert (table.launches, table.ctas, table.warps) == (1, 8, 32)
     choice = choose_cta(part.df, [kernel.kernel])
     assert choice is not None
@@ -82,7 +82,7 @@ def test_a_part_of_launches_restricts_counts_times_and_sums(
     end = part.df["start_ns"] + part.df["duration_ns"]
     times = [rows.max() - part.df["start_ns"][rows.index].min() for _, rows in end.groupby(part.df["launch"])]
     assert kernel.total == sum(times)
-    (table,) = make_tables(part, "ns", 0, [kernel.kernel])
+    (table,) = make_tables(part, "ns", 0, [kernel])
     assert (table.ctas, table.warps) == (ctas, warps)
     roots = part.df[part.df["depth"] == 0]
     assert table.warp_time == roots["duration_ns"].sum(), "never scaled up to the grid"
