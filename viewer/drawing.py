@@ -23,7 +23,7 @@ TICK_CELLS = 12
 def render_timeline(timeline: Timeline, width: int) -> list[Text]:
     """Lines of a timeline whose lanes have `width - LABEL_WIDTH` cells."""
     styles = _styles(timeline.legend)
-    lines = heading(printable(timeline.kernel), _title(timeline), width)
+    lines = heading(printable(timeline.kernel) + timeline.label, _title(timeline), width)
     lines.append(Text(" " * LABEL_WIDTH + _scale(timeline, width - LABEL_WIDTH), style="dim"))
     for lane in timeline.lanes:
         label = f"  {_beside(lane.scope)}" if lane.scope else f"warp {lane.warp}"

@@ -2,32 +2,41 @@
 
 from dataclasses import dataclass
 
+import pandas as pd
 from rich.text import Text
 
+from profscope.analysis.span_rows import GROUP_COLUMNS
 from profscope.profiles import Profile
+from viewer.cells import wrap
 from viewer.grid import Column, grid
+from viewer.groups import Group, differs_text, make_groups
 from viewer.units import count_text, duration_text, printable, share_text
 
 __all__ = ["KernelRow", "make_kernels", "render_kernels"]
 
 
-@dataclass(frozen=True)
-class KernelRow:
-    """A kernel's launches, each from first recorded time to last, in `unit`; share is of all launches."""
+@dataclass(frozen=True, kw_only=True)
+class KernelRow(Group):
+    """A group's launches, each from first recorded time to last, in `unit`; share is of all launches.
 
-    kernel: str
+    unrecorded: launches without records, whose times nobody knows. They count as launches, and in no time;
+    mean, min and max are None where there are no others.
+    """
+
     unit: str
     launches: int
+    unrecorded: int
     ctas: int
     total: float
-    mean: float
-    min: float
-    max: float
+    mean: float | None
+    min: float | None
+    max: float | None
     share: float | None
 
 
 def make_kernels(profile: Profile, unit: str) -> list[KernelRow]:
-    """A row per kernel, the one whose launches took longest first; cycles follow from each launch's clock.
+    """A row per kernel, variant and trial, the one whose launches took longest first, trials behind the
+    others; cycles follow from each launch's clock.
 
     All views have their kernels in this order.
     """
@@ -35,23 +44,33 @@ def make_kernels(profile: Profile, unit: str) -> list[KernelRow]:
     duration = (launches["end_ns"] - launches["start_ns"]).astype("float64")
     if unit == "cycles":
         duration = duration * launches["clock_ghz"].fillna(0.0)
-    everything = float(duration.sum())
+    timed = duration[~_unrecorded(launches)]
+    everything = float(timed.sum())
+    groups = make_groups(profile).values()
     rows = []
-    for kernel, mine in duration.groupby(launches["kernel"], sort=False):
+    for group, (_, of_group) in zip(groups, launches.groupby(list(GROUP_COLUMNS), sort=False), strict=True):
+        mine = timed[timed.index.isin(of_group.index)]
         rows.append(
             KernelRow(
-                kernel=str(kernel),
+                **group.identity,
                 unit=unit,
-                launches=len(mine),
-                ctas=int(launches.loc[mine.index, "ctas"].sum()),
+                launches=len(of_group),
+                unrecorded=len(of_group) - len(mine),
+                ctas=int(of_group["ctas"].sum()),
                 total=float(mine.sum()),
-                mean=float(mine.mean()),
-                min=float(mine.min()),
-                max=float(mine.max()),
+                mean=float(mine.mean()) if len(mine) else None,
+                min=float(mine.min()) if len(mine) else None,
+                max=float(mine.max()) if len(mine) else None,
                 share=float(mine.sum() / everything) if everything else None,
             )
         )
-    return sorted(rows, key=lambda row: (-row.total, row.kernel))
+    return sorted(rows, key=lambda row: (row.trial, -row.total, row.kernel, row.variant))
+
+
+def _unrecorded(launches: pd.DataFrame) -> "pd.Series[bool]":
+    """By launch, whether nothing of it was recorded. Other tools' launches have no records, but times."""
+    has_time = (launches["start_ns"] != 0) | (launches["end_ns"] != 0)
+    return ~has_time & ((launches["records"] == 0) | (launches["ctas"] == 0))
 
 
 def render_kernels(rows: list[KernelRow], width: int, most: int) -> list[Text]:
@@ -59,13 +78,23 @@ def render_kernels(rows: list[KernelRow], width: int, most: int) -> list[Text]:
     columns = [Column("kernel", "name"), Column("launches"), Column("CTAs", spare=3), Column("total")]
     columns += [Column("share"), Column("mean", spare=1), Column("min", spare=4), Column("max", spare=2)]
     shown = rows[: most or None]
+    with_label = any(row.label for row in shown)
+    if with_label:  # not behind the name, which may be cut
+        columns[1:1] = [Column("variant"), Column("configuration", "name", spare=5)]
     cells = []
     for row in shown:
-        total, *times = [duration_text(value, row.unit) for value in (row.total, row.mean, row.min, row.max)]
+        times = [
+            "-" if value is None else duration_text(value, row.unit) for value in (row.mean, row.min, row.max)
+        ]
         counts = [count_text(row.launches), count_text(row.ctas) if row.ctas else "-"]
-        name = printable(row.kernel)
-        cells.append([name, *counts, total, share_text(row.share), *times])
+        total = [duration_text(row.total, row.unit), share_text(row.share)]
+        names = [printable(row.kernel), *([row.label.strip(), differs_text(row)] if with_label else [])]
+        cells.append([*names, *counts, *total, *times])
     lines = grid(columns, cells, [""] * len(cells), width)
     if len(shown) < len(rows):
         lines.append(Text(f"{len(rows) - len(shown)} more kernels; --top 0 shows them", style="dim"))
+    for row in shown:
+        if row.unrecorded:
+            note = f"{row.heading}: {count_text(row.unrecorded)} without records, in no mean, min or max."
+            lines += [Text(line) for line in wrap(note.split(" "), width)]
     return lines

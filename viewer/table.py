@@ -1,4 +1,4 @@
-"""The table: one row per kernel and scope, heaviest first."""
+"""The table: one row per kernel, variant and scope, heaviest first; trials apart."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -7,10 +7,11 @@ from typing import Any
 import pandas as pd
 from rich.text import Text
 
-from profscope.analysis.span_rows import not_samples
+from profscope.analysis.span_rows import launch_groups, not_samples
 from profscope.profiles import Profile
 from viewer.cells import wrap
 from viewer.grid import Column, grid, heading
+from viewer.groups import Group, differs_text
 from viewer.paths import told_apart
 from viewer.uncovered import FRAMES, MOSTLY, advice
 from viewer.units import count_text, duration_text, printable, rate_text, share_text
@@ -26,11 +27,13 @@ SPARE = {"mean": 3, "p50": 6, "p90": 7, "p99": 5, "max": 4}
 
 @dataclass(frozen=True)
 class ScopeRow:
-    """One scope's figures in the table's unit; share is of the kernel's warp time, None if in flight.
+    """One scope's figures in the table's unit; share is of the table's warp time, None if in flight.
 
     measures, bytes, flops and the rates are those of `analysis.work.with_work`, None where there are none.
     """
 
+    variant: int
+    trial: bool
     scope: str
     kind: str
     file: str
@@ -52,17 +55,17 @@ class ScopeRow:
     tflop_per_s: float | None
 
 
-@dataclass(frozen=True)
-class KernelTable:
-    """A kernel's scopes. `warp_time` is the sum over its warps, in `unit`; `omitted` rows were left out.
+@dataclass(frozen=True, kw_only=True)
+class KernelTable(Group):
+    """The scopes of a group of launches. `warp_time` is the sum over their warps, in `unit`; `omitted` rows
+    were left out.
 
-    sampled: the part of its CTAs that is shown. scaled: whether the figures of the rows and `warp_time` are
+    sampled: the part of their CTAs that is shown. scaled: whether the figures of the rows and `warp_time` are
     scaled up from it to all CTAs; launches, ctas and warps are those recorded. uncovered: the share of
     `warp_time` that is in no op's span nor a named scope's; advice: what would show more, "" where most is
     covered.
     """
 
-    kernel: str
     unit: str
     launches: int
     ctas: int
@@ -76,37 +79,36 @@ class KernelTable:
     omitted: int
 
 
-def make_tables(profile: Profile, unit: str, top: int, kernels: Sequence[str]) -> list[KernelTable]:
-    """A table for each of some kernels, in their order, that has spans inside; `top` rows of each (0: all).
+def make_tables(profile: Profile, unit: str, top: int, groups: Sequence[Group]) -> list[KernelTable]:
+    """A table for each of some groups, in their order, that has spans inside; `top` rows of each (0: all).
 
     Rows are ordered by self time in `unit`.
     """
-    df = profile.df
     keys = [f"self_{unit}", f"total_{unit}", "scope", "line"]
     summary = profile.summary().sort_values(keys, ascending=[False, False, True, True], kind="stable")
-    roots = df[(df["depth"] == 0) & (df["kind"] != "async")]
+    roots = _roots(profile)
     unscaled = not_samples(profile.metadata)
     options = profile.metadata.get("options") or {}
     tables = []
-    for kernel in kernels:
-        rows = summary[summary["kernel"] == kernel]
+    for group in groups:
+        rows = _of(summary, group)
         if rows.empty or (len(rows) == 1 and rows["kind"].iloc[0] == "kernel"):
             continue
-        own = roots[roots["kernel"] == kernel]
+        own = _of(roots, group)
         warp_time = int(rows[f"self_{unit}"].sum())
         frames = int(rows.loc[rows["kind"].isin(FRAMES), f"self_{unit}"].sum())
         uncovered = frames / warp_time if warp_time else 0.0
         sampled = float(rows["sampled"].iloc[0])
         tables.append(
             KernelTable(
-                kernel=kernel,
+                **group.identity,
                 unit=unit,
                 launches=int(own["launch"].nunique()),
                 ctas=len(own[["launch", "cta"]].drop_duplicates()),
                 warps=len(own),
                 warp_time=warp_time,
                 sampled=sampled,
-                scaled=sampled < 1 and kernel not in unscaled,
+                scaled=sampled < 1 and group.kernel not in unscaled,
                 uncovered=uncovered,
                 advice=advice(options) if uncovered >= MOSTLY else "",
                 rows=[_row(row, unit, warp_time) for row in rows.head(top or len(rows)).to_dict("records")],
@@ -116,12 +118,27 @@ def make_tables(profile: Profile, unit: str, top: int, kernels: Sequence[str]) -
     return tables
 
 
+def _roots(profile: Profile) -> pd.DataFrame:
+    """The spans that are of whole warps, with their launches' variant and trial."""
+    is_root = ((profile.df["depth"] == 0) & (profile.df["kind"] != "async")).to_numpy()
+    number, groups = launch_groups(profile)
+    own = groups.iloc[number[is_root]]
+    return profile.df[is_root].assign(variant=own["variant"].to_numpy(), trial=own["trial"].to_numpy())
+
+
+def _of(table: pd.DataFrame, group: Group) -> pd.DataFrame:
+    is_own = (table["kernel"] == group.kernel) & (table["variant"] == group.variant)
+    return table[is_own & (table["trial"] == group.trial)]
+
+
 def _row(row: dict[Any, Any], unit: str, warp_time: int) -> ScopeRow:
     figures = {name: row[f"{name}_{unit}"] for name in STATISTICS}
     in_flight = row["kind"] == "async"
     work: dict[str, Any] = {name: None if pd.isna(row[name]) else int(row[name]) for name in WORK}
     work |= {name: None if pd.isna(row[name]) else float(row[name]) for name in RATES}
     return ScopeRow(
+        variant=int(row["variant"]),
+        trial=bool(row["trial"]),
         scope=str(row["scope"]),
         kind=str(row["kind"]),
         file=str(row["file"]),
@@ -156,7 +173,7 @@ def render_table(table: KernelTable, width: int) -> list[Text]:
         rows.append([*place, count_text(row.count), *durations[:2], share_text(row.share), *durations[2:]])
         rows[-1] += [rate_text(getattr(row, name)) for name in rates]
     styles = ["" if row.share is None or row.share >= 0.01 else "dim" for row in table.rows]
-    lines = [*heading(printable(table.kernel), _title(table), width), *grid(columns, rows, styles, width)]
+    lines = [*heading(table.heading, _title(table), width), *grid(columns, rows, styles, width)]
     if table.omitted:
         lines.append(
             Text(f"{table.omitted} more scopes with less self time; --top 0 shows them", style="dim")
@@ -175,6 +192,7 @@ def _title(table: KernelTable) -> list[str]:
     )
     parts = [f"{count_text(count)} {one if count == 1 else many}" for count, one, many in counts]
     unit = "" if table.unit == "ns" else " cycles"
+    parts = [differs_text(table), *parts] if table.differs else parts
     parts.append(f"{duration_text(table.warp_time, table.unit)}{unit} of warp time")
     if table.sampled < 1:
         parts.append(f"{'scaled up from ' if table.scaled else ''}{share_text(table.sampled)} of its CTAs")

@@ -9,6 +9,7 @@ from numpy.typing import NDArray
 
 from profscope.analysis.span_rows import sites
 from profscope.profiles import Profile
+from viewer.groups import label_of
 from viewer.select import Choice
 from viewer.zoom import Zoom
 
@@ -45,9 +46,11 @@ class Lane:
 
 @dataclass(frozen=True)
 class Timeline:
-    """One CTA, drawn from `begin` to `end`: times in `unit` since its start; `duration` is all of it."""
+    """One CTA, drawn from `begin` to `end`: times in `unit` since its start; `duration` is all of it; label
+    is that of its `Group`."""
 
     kernel: str
+    label: str
     launch: int
     cta: int
     sm: int
@@ -97,6 +100,7 @@ def make_timeline(profile: Profile, choice: Choice, unit: str, cells: int, zoom:
             lanes.append(Lane(number, str(table["scope"].iloc[beside]), _text(weights, symbols)))
     return Timeline(
         kernel=choice.kernel,
+        label=label_of(profile, choice.launch),
         launch=choice.launch,
         cta=choice.cta,
         sm=int(rows["sm"].iloc[0]),

@@ -9,9 +9,10 @@ import pandas as pd
 from numpy.typing import NDArray
 from rich.text import Text
 
-from profscope.analysis.span_rows import row_scales, sites
+from profscope.analysis.span_rows import launch_groups, row_scales, sites
 from profscope.profiles import Profile
 from viewer.grid import Column, grid
+from viewer.groups import Group
 from viewer.paths import told_apart
 from viewer.source import SourceLines
 from viewer.units import count_text, duration_text, printable, share_text, source_text
@@ -21,7 +22,7 @@ __all__ = ["Node", "ScopeTree", "make_trees", "render_tree"]
 
 @dataclass(frozen=True)
 class Node:
-    """A scope in its place; share is of the kernel's warp time, None if in flight; text the source line."""
+    """A scope in its place; share is of the tree's warp time, None if in flight; text the source line."""
 
     scope: str
     kind: str
@@ -36,25 +37,26 @@ class Node:
     share: float | None
 
 
-@dataclass(frozen=True)
-class ScopeTree:
-    """A kernel's scopes in pre-order."""
+@dataclass(frozen=True, kw_only=True)
+class ScopeTree(Group):
+    """The scopes of a group of launches in pre-order."""
 
-    kernel: str
     unit: str
     nodes: list[Node]
     omitted: int
 
 
 def make_trees(
-    profile: Profile, kernels: Sequence[str], unit: str, limit: int, lines: SourceLines
+    profile: Profile, groups: Sequence[Group], unit: str, limit: int, lines: SourceLines
 ) -> list[ScopeTree]:
-    """The trees of some kernels, each of `limit` nodes at most (0: all), with their source lines."""
+    """The trees of some groups, each of `limit` nodes at most (0: all), with their source lines."""
     df = profile.df
     if df.empty:
         return []
     site, table = sites(df)
-    node, parent, node_site = _paths(df, site)
+    number, launched = launch_groups(profile)
+    node, parent, first_row = _paths(df, site, number)
+    node_site, node_group = site[first_row], number[first_row]
     duration = df[f"duration_{unit}"].to_numpy()
     scale = row_scales(profile)
     count = np.bincount(node)
@@ -65,11 +67,14 @@ def make_trees(
         total = np.rint(np.bincount(node, duration * scale)).astype(np.int64)
     roots = np.flatnonzero(parent < 0)
     kernel = table["kernel"].astype(str).to_numpy()[node_site]
+    variant = launched["variant"].to_numpy()[node_group]
+    trial = launched["trial"].to_numpy()[node_group]
     children = _children(parent)
     trees = []
-    for name in kernels:
+    for group in groups:
+        alike = roots[(variant[roots] == group.variant) & (trial[roots] == group.trial)]
         # Not as arrays: numpy drops a NUL at the end of a text it compares with.
-        own = [root for root in roots.tolist() if kernel[root] == name]
+        own = [root for root in alike.tolist() if kernel[root] == group.kernel]
         warp_time = int(total[own].sum())
         nodes = []
         for at, depth in _preorder(own, children):
@@ -85,37 +90,42 @@ def make_trees(
             source |= {"call_path": str(place["call_path"])}
             nodes.append(Node(**source, depth=depth, **figures, share=share))
         trees.append(
-            ScopeTree(name, unit, nodes[: limit or None], max(len(nodes) - limit, 0) if limit else 0)
+            ScopeTree(
+                **group.identity,
+                unit=unit,
+                nodes=nodes[: limit or None],
+                omitted=max(len(nodes) - limit, 0) if limit else 0,
+            )
         )
     return trees
 
 
 def _paths(
-    df: pd.DataFrame, site: NDArray[np.int64]
+    df: pd.DataFrame, site: NDArray[np.int64], group: NDArray[np.int64]
 ) -> tuple[NDArray[np.int64], NDArray[np.int64], NDArray[np.int64]]:
-    """Number the distinct paths of sites from the root, in order of first appearance.
+    """Number the distinct paths of sites from the root in each group, in order of first appearance.
 
-    Returns each row's path, and each path's parent (-1 at the root) and site.
+    Returns each row's path, and each path's parent (-1 at the root) and first row.
     """
     depth, above = df["depth"].to_numpy(), df["parent"].to_numpy()
     node = np.full(len(df), -1, np.int64)
-    first_row, parents, node_sites = [], [], []
+    first_row, parents = [], []
     known = 0
     for level in range(int(depth.max()) + 1):
         rows = np.flatnonzero(depth == level)
-        outer = node[above[rows]] if level else np.full(len(rows), -1)
+        outer = node[above[rows]] if level else group[rows]
         codes, distinct = pd.factorize((outer + 1) * (int(site.max()) + 1) + site[rows])
         node[rows] = codes + known
         first = rows[pd.Series(codes).drop_duplicates().index]
         known += len(distinct)
         first_row.append(first)
-        node_sites.append(site[first])
         parents.append(node[above[first]] if level else np.full(len(first), -1))
-    order = np.argsort(np.concatenate(first_row), kind="stable")
+    first_rows = np.concatenate(first_row)
+    order = np.argsort(first_rows, kind="stable")
     rank = np.empty(known, np.int64)
     rank[order] = np.arange(known)
     parent = np.concatenate(parents)[order]
-    return rank[node], np.where(parent >= 0, rank[parent], -1), np.concatenate(node_sites)[order]
+    return rank[node], np.where(parent >= 0, rank[parent], -1), first_rows[order]
 
 
 def _children(parent: NDArray[np.int64]) -> dict[int, list[int]]:
@@ -141,7 +151,8 @@ def render_tree(tree: ScopeTree, width: int) -> list[Text]:
     apart = told_apart([((node.scope, node.file, node.line), node.call_path) for node in tree.nodes])
     for at, node in enumerate(tree.nodes):
         source = source_text(node.file, node.line)
-        name = f"{_branch(tree.nodes, at)}{printable(node.scope + apart[at])}"
+        label = "" if node.depth else tree.label
+        name = f"{_branch(tree.nodes, at)}{printable(node.scope + apart[at])}{label}"
         figures = [
             duration_text(node.total, tree.unit),
             share_text(node.share),

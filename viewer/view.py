@@ -3,17 +3,20 @@
 import argparse
 import json
 import sys
+from collections.abc import Sequence
 from dataclasses import asdict, dataclass, fields
 
 from rich.console import Console
 from rich.text import Text
 
+from profscope.profiles import Profile
 from viewer.cells import wrap
 from viewer.drawing import LABEL_WIDTH, render_timeline
+from viewer.groups import Group
 from viewer.header import Header, make_header, render_header
 from viewer.input import read
 from viewer.kernels import KernelRow, make_kernels, render_kernels
-from viewer.select import Selection, choose_cta, select
+from viewer.select import Choice, Selection, choose_cta, select
 from viewer.source import source_lines
 from viewer.table import KernelTable, make_tables, render_table
 from viewer.timeline import Timeline, make_timeline
@@ -24,7 +27,7 @@ from viewer.units import printable
 __all__ = ["View", "show"]
 
 DETAILED_KERNELS = 5
-"""Kernels shown with table and tree: those that took longest."""
+"""Kernels and variants shown with table and tree: those that took longest."""
 
 BARE_NAMES = 3
 """Kernels without spans inside that are named; the rest are counted."""
@@ -34,10 +37,11 @@ NO_SPANS = "No spans were recorded in these launches; see the notes and dropped 
 
 @dataclass(frozen=True)
 class View:
-    """All that is shown. Kernels are in one order everywhere: by the time that their launches took.
+    """All that is shown. Kernels, each variant for itself, are in one order everywhere: trials last, by the
+    time that their launches took.
 
     bare: kernels with no span inside their own; advice: what would record some, "" if that is not known.
-    tables and trees are of the same kernels; `omitted` further ones with spans inside have none.
+    tables and trees are of the same groups; `omitted` further ones with spans inside have none.
     """
 
     header: Header
@@ -73,23 +77,33 @@ def _view(options: argparse.Namespace, width: int) -> View:
     profile = select(trace.profile, selection)
     unit = options.unit or ("cycles" if profile.emulated else "ns")
     kernels = make_kernels(profile, unit)
-    order = [row.kernel for row in kernels]
-    tables = make_tables(profile, unit, options.top, order)
+    tables = make_tables(profile, unit, options.top, kernels)
     detailed = tables[:DETAILED_KERNELS]
     lines = source_lines(trace.written_s)
-    choice = choose_cta(profile.df, order)
+    choice = _choose(profile, kernels)
     return View(
         header=make_header(profile, trace.name, selection, len(trace.profile.df)),
         kernels=kernels,
-        bare=bare_kernels(profile, order),
+        bare=bare_kernels(profile, list(dict.fromkeys(row.kernel for row in kernels))),
         advice=advice(profile.metadata.get("options") or {}),
         tables=detailed,
-        trees=make_trees(profile, [table.kernel for table in detailed], unit, options.top, lines),
+        trees=make_trees(profile, detailed, unit, options.top, lines),
         omitted=len(tables) - len(detailed),
         timeline=None
         if choice is None
         else make_timeline(profile, choice, unit, width - LABEL_WIDTH, options.zoom),
     )
+
+
+def _choose(profile: Profile, groups: Sequence[Group]) -> Choice | None:
+    """The CTA to draw: of the first group that has any."""
+    launches = profile.launches
+    for group in groups:
+        is_own = (launches["variant"] == group.variant) & (launches["trial"] == group.trial)
+        own = profile.df[profile.df["launch"].isin(launches["launch"][is_own])]
+        if choice := choose_cta(own, [group.kernel]):
+            return choice
+    return None
 
 
 def _render(view: View, width: int, most: int) -> list[Text]:
@@ -101,12 +115,19 @@ def _render(view: View, width: int, most: int) -> list[Text]:
     for table, tree in zip(view.tables, view.trees, strict=True):
         lines += [Text(), *render_table(table, width), Text(), *render_tree(tree, width)]
     if view.omitted:
-        lines += [Text(), Text(f"{view.omitted} more kernels with spans; --kernel shows them", style="dim")]
+        lines += [
+            Text(),
+            Text(f"{view.omitted} more kernels with spans; {_ways(view)} shows them", style="dim"),
+        ]
     if view.timeline is not None:
         lines += [Text(), *render_timeline(view.timeline, width)]
     elif view.header.launches and not view.header.spans:
         lines += [Text(), *(Text(line, style="bold") for line in wrap(NO_SPANS.split(), width))]
     return lines
+
+
+def _ways(view: View) -> str:
+    return "--kernel or --variant" if any(row.label for row in view.kernels) else "--kernel"
 
 
 def _bare(view: View) -> list[str]:

@@ -14,6 +14,7 @@ from profscope.profiles import Profile
 from tests.support.profiles import profile_metadata, profiles, regular_profile
 from tests.support.sessions import launch_add, session
 from viewer.cli import main
+from viewer.groups import Group
 from viewer.kernels import make_kernels
 from viewer.select import Selection, choose_cta, select
 from viewer.table import make_tables
@@ -58,7 +59,7 @@ def test_a_launch_restricts_kernels_tables_and_timeline(profile: Profile) -> Non
     part = select(profile, Selection(launch=1))
     (kernel,) = make_kernels(part, "ns")
     assert (kernel.launches, kernel.ctas) == (1, 8)
-    (table,) = make_tables(part, "ns", 0, [kernel.kernel])
+    (table,) = make_tables(part, "ns", 0, [kernel])
     assert (table.launches, table.ctas, table.warps) == (1, 8, 32)
     choice = choose_cta(part.df, [kernel.kernel])
     assert choice is not None
@@ -83,7 +84,7 @@ def test_a_part_of_launches_restricts_counts_times_and_sums(
     end = part.df["start_ns"] + part.df["duration_ns"]
     times = [rows.max() - part.df["start_ns"][rows.index].min() for _, rows in end.groupby(part.df["launch"])]
     assert kernel.total == sum(times)
-    (table,) = make_tables(part, "ns", 0, [kernel.kernel])
+    (table,) = make_tables(part, "ns", 0, [kernel])
     assert (table.ctas, table.warps) == (ctas, warps)
     roots = part.df[part.df["depth"] == 0]
     assert table.warp_time == roots["duration_ns"].sum(), "never scaled up to the grid"
@@ -112,7 +113,7 @@ def test_bytes_and_rates_of_all_launches_are_not_shown_for_some(before_variants:
     profile = Profile(profile.df, profile.launches, metadata)
 
     def load(selection: Selection) -> Any:
-        (table,) = make_tables(select(profile, selection), "ns", 0, ["matmul_kernel"])
+        (table,) = make_tables(select(profile, selection), "ns", 0, [Group("matmul_kernel")])
         return next(row for row in table.rows if row.scope == "load A")
 
     assert (load(Selection()).bytes, load(Selection()).gb_per_s) == (4000, 4.0)

@@ -13,6 +13,7 @@ from profscope.profiles import Profile
 from tests.support.profiles import profile_metadata, profiles, regular_profile
 from viewer.cells import fit, fit_end
 from viewer.drawing import LABEL_WIDTH, render_timeline
+from viewer.groups import Group
 from viewer.header import make_header, render_header
 from viewer.kernels import make_kernels, render_kernels
 from viewer.select import Choice, Selection, choose_cta
@@ -23,7 +24,7 @@ from viewer.tree import make_trees, render_tree
 from viewer.units import duration_text, printable, source_text
 from viewer.zoom import parse_zoom
 
-KERNELS = ["matmul_kernel"]
+KERNELS = [Group("matmul_kernel")]
 
 
 def chosen(profile: Profile) -> Choice:
@@ -69,7 +70,7 @@ def test_top_leaves_out_the_lightest(profile: Profile) -> None:
 
 
 def test_tree_is_in_program_order_with_its_depths(profile: Profile) -> None:
-    tree = make_trees(profile, ["matmul_kernel"], "ns", 0, no_source)[0]
+    tree = make_trees(profile, KERNELS, "ns", 0, no_source)[0]
     assert [(node.scope, node.depth) for node in tree.nodes] == [
         ("matmul_kernel", 0),
         ("loop L22", 1),
@@ -89,7 +90,7 @@ def test_tree_is_in_program_order_with_its_depths(profile: Profile) -> None:
 @given(profiles(max_actions=8))
 @settings(max_examples=40)
 def test_tree_counts_every_row_once(profile: Profile) -> None:
-    kernels = list(profile.df["kernel"].unique())
+    kernels = [Group(name) for name in profile.df["kernel"].unique()]
     trees = make_trees(profile, kernels, "cycles", 0, no_source)
     assert sum(node.count for tree in trees for node in tree.nodes) == len(profile.df)
     total = sum(node.total for tree in trees for node in tree.nodes)
@@ -180,12 +181,12 @@ def test_any_profile_can_be_shown(profile: Profile) -> None:
     width = 80
     lines = render_header(make_header(profile, "t.json", Selection(), len(profile.df)), width)
     for unit in ("ns", "cycles"):
-        kernels = [row.kernel for row in make_kernels(profile, unit)]
+        kernels = make_kernels(profile, unit)
         tables = make_tables(profile, unit, 20, kernels)
-        trees = make_trees(profile, [table.kernel for table in tables], unit, 20, no_source)
+        trees = make_trees(profile, tables, unit, 20, no_source)
         lines += [line for table in tables for line in render_table(table, width)]
         lines += [line for tree in trees for line in render_tree(tree, width)]
-        choice = choose_cta(profile.df, kernels)
+        choice = choose_cta(profile.df, [row.kernel for row in kernels])
         assert (choice is None) == profile.df.empty
         if choice is not None:
             timeline = make_timeline(profile, choice, unit, width - LABEL_WIDTH, None)
@@ -242,7 +243,7 @@ def test_kernels_of_several_names_are_kept_apart() -> None:
     one = regular_profile(launches=2, ctas=2)
     df = one.df.copy()
     df["kernel"] = pd.Categorical(np.where(df["launch"] == 0, "a", "b"))
-    tables = make_tables(Profile(df, one.launches), "ns", 0, ["b", "a", "c"])
+    tables = make_tables(Profile(df, one.launches), "ns", 0, [Group("b"), Group("a"), Group("c")])
     assert [table.kernel for table in tables] == ["b", "a"]
     assert all(len(table.rows) == 8 for table in tables)
 
@@ -261,7 +262,7 @@ def test_source_lines_are_shown_while_they_are_those_that_ran(tmp_path: Path) ->
 
 
 def test_the_tree_shows_source_lines() -> None:
-    tree = make_trees(STORY, ["k"], "ns", 0, lambda file, line: f"{file} has {line}")[0]
+    tree = make_trees(STORY, [Group("k")], "ns", 0, lambda file, line: f"{file} has {line}")[0]
     assert tree.nodes[0].text == "/a/k.py has 7"
     assert all(line.plain.endswith("/a/k.py has 7") for line in render_tree(tree, 100)[1:])
     assert all(len(line.plain) <= 60 for line in render_tree(tree, 60))
@@ -306,7 +307,8 @@ def test_the_table_is_ordered_by_the_unit_shown() -> None:
     df = profile.df.assign(duration_cycles=[700, 600, 60])
     profile = Profile(df, profile.launches, profile.metadata)
     orders = {
-        unit: [row.scope for row in make_tables(profile, unit, 0, ["k"])[0].rows] for unit in ("ns", "cycles")
+        unit: [row.scope for row in make_tables(profile, unit, 0, [Group("k")])[0].rows]
+        for unit in ("ns", "cycles")
     }
     assert orders == {"ns": ["b", "a", "k"], "cycles": ["a", "b", "k"]}
 
@@ -316,7 +318,7 @@ def advised(options: dict[str, object], share: int) -> str:
     rows = [("k", "kernel", 0, -1, 0, 100), ("load", "op", 1, 0, 0, share)]
     profile = story(rows)
     profile = Profile(profile.df, profile.launches, profile_metadata(options=options))
-    lines = render_table(make_tables(profile, "ns", 0, ["k"])[0], 300)
+    lines = render_table(make_tables(profile, "ns", 0, [Group("k")])[0], 300)
     return lines[-1].plain if lines[-1].plain.endswith(".") else ""
 
 
@@ -334,7 +336,7 @@ def test_a_kernel_that_is_mostly_in_no_span_says_what_would_show_more() -> None:
 
 
 def test_time_that_a_loop_keeps_for_itself_is_in_no_ops_span() -> None:
-    table = make_tables(STORY, "ns", 0, ["k"])[0]
+    table = make_tables(STORY, "ns", 0, [Group("k")])[0]
     assert table.uncovered == pytest.approx(0.3), "4 of the kernel and 8 of the loop, of 40"
 
 
