@@ -8,8 +8,6 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Final
 
-from instrument_passes.dialect import PROBED
-
 __all__ = ["RESERVED", "SPAN_COLUMNS", "STAGE_COLUMNS"]
 
 SPAN_COLUMNS: Final[Mapping[str, str]] = {
@@ -35,5 +33,5 @@ SPAN_COLUMNS: Final[Mapping[str, str]] = {
 # Of tables with ops of pipelined loops, among the columns of payloads: see `analyses/loop_stages.py`.
 STAGE_COLUMNS: Final[Mapping[str, str]] = {"stage": "category", "for_iteration": "Int32"}
 
-# What no payload of a kernel may be called; those of `value-probe` are called PROBED.
-RESERVED: Final = frozenset((*SPAN_COLUMNS, *STAGE_COLUMNS, *PROBED))
+# What no payload may be called.
+RESERVED: Final = frozenset((*SPAN_COLUMNS, *STAGE_COLUMNS))
