@@ -232,11 +232,15 @@ def _emit(text: str, path: str) -> int:
         sys.stdout.buffer.write(text.encode())
         sys.stdout.buffer.flush()
     else:
-        Path(path).write_bytes(text.encode())
+        try:
+            Path(path).write_bytes(text.encode())
+        except OSError as error:
+            _complain(f"cannot write -o {path}: {error.strerror or error}")
+            return 1
     return 0
 
 
-def _complain(error: Exception) -> None:
+def _complain(error: Exception | str) -> None:
     sys.stderr.write(f"profscope-opt: {' '.join(str(error).split())}\n")
 
 

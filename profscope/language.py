@@ -19,6 +19,7 @@ from typing import Any, Final
 
 import triton.language as tl
 
+from instrument_passes.dialect import PROBED
 from instrument_passes.scope_notes import marker_text
 from instrument_passes.span_columns import RESERVED
 
@@ -69,7 +70,7 @@ def payload(name: str, value: Any, _semantic: Any = None) -> None:
     compilation error for other types, and for a name that is no identifier or a column already.
     """
     name = _text("payload", name)
-    if not name.isidentifier() or name in RESERVED:
+    if not name.isidentifier() or name in (*RESERVED, *PROBED):  # the latter are value-probe's
         raise ValueError(f"{name!r} cannot be the name of a column; take an identifier that is none yet")
     _keep("payload", name, value, _semantic)
 

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+import difflib
 import functools
 import hashlib
 import re
 import sys
 import textwrap
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field, fields, replace
 from pathlib import Path
 from typing import Any, Final
@@ -133,6 +134,18 @@ class Options:
                 lines.append(f"{each.name}: {each.type} = {each.default!r}")
                 lines += textwrap.wrap(says, 106, initial_indent="    ", subsequent_indent="    ")
         return "\n".join(lines)
+
+    @classmethod
+    def check_names(cls, unnamed: Sequence[object], named: Iterable[str]) -> None:
+        """Raises OptionError for a value without a name, and for a name that no option has."""
+        if unnamed:
+            raise OptionError("options are given by name, such as instrument='heavy'")
+        names = [each.name for each in fields(cls) if each.init]
+        for name in named:
+            if name not in names:
+                near = difflib.get_close_matches(name, names, n=1)
+                mend = f"did you mean {near[0]}=?" if near else f"the options are {', '.join(names)}"
+                raise OptionError(f"no option {name!r}; {mend}")
 
     def described(self) -> dict[str, Any]:
         """The options as a profile's metadata have them: JSON-able, without the place of the spool."""

@@ -185,6 +185,7 @@ def _opening(options: Callable[P, Options]) -> Callable[P, Session]:
     """A function that takes what `options` takes, so that an option is declared in one place."""
 
     def session(*args: P.args, **kwargs: P.kwargs) -> Session:
+        Options.check_names(args, kwargs)
         return Session(options(*args, **kwargs))
 
     session.__doc__ = _DOC.format(options=Options.document())

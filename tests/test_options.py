@@ -59,6 +59,26 @@ def test_a_wrong_option_is_named_at_once(options: dict[str, Any], said: str) -> 
     assert next(iter(options)) + "=" in str(caught.value)
 
 
+@pytest.mark.parametrize(
+    ("name", "mend"),
+    [
+        ("kernel", "did you mean kernels=?"),
+        ("limit", "did you mean limit_s=?"),
+        ("colour", "the options are kernels, instrument, measure, "),
+        ("pipeline", "the options are kernels, "),  # a field of Options that nobody gives
+    ],
+)
+def test_an_unknown_option_is_named_with_the_closest(name: str, mend: str) -> None:
+    with pytest.raises(OptionError) as caught:
+        profscope.session(**{"every": 2, name: "x"})
+    assert str(caught.value).startswith(f"no option {name!r}; {mend}")
+
+
+def test_options_have_names() -> None:
+    with pytest.raises(OptionError, match=r"^options are given by name, such as instrument='heavy'$"):
+        profscope.session("heavy", 64)  # type: ignore[misc]
+
+
 def test_kernels_matches_anywhere_in_the_name() -> None:
     assert Options(kernels="soft").matches("fused_softmax_kernel")
     assert not Options(kernels="^soft").matches("fused_softmax_kernel")

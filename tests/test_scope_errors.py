@@ -206,6 +206,18 @@ def payload_named_as_a_column(x_ptr, n):
         tl.store(x_ptr, n)
 
 
+@triton.jit
+def payload_named_as_a_count_of_probes(x_ptr, n):
+    with psl.scope("all", nans=n):
+        tl.store(x_ptr, n)
+
+
+@triton.jit
+def payload_named_as_a_bound_of_probes(x_ptr, n):
+    with psl.scope("all", rows=n, min=7):
+        tl.store(x_ptr, n)
+
+
 @pytest.mark.parametrize("session", [True, False])
 @pytest.mark.parametrize(
     ("kernel", "said"),
@@ -218,6 +230,8 @@ def payload_named_as_a_column(x_ptr, n):
         (payload_too_wide, "payload 'wide' must be a scalar of at most 32 bits, not int64; cast it"),
         (payload_too_large, "payload 'large' does not fit into 32 bits: 2147483648"),
         (payload_named_as_a_column, "'warp' cannot be the name of a column"),
+        (payload_named_as_a_count_of_probes, "'nans' cannot be the name of a column"),
+        (payload_named_as_a_bound_of_probes, "'min' cannot be the name of a column"),
     ],
     ids=lambda value: getattr(value, "__name__", ""),
 )

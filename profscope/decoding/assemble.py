@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import os
 from collections.abc import Sequence
-from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
 import numpy as np
@@ -22,6 +21,7 @@ from profscope.decoding.timebase import TimeBase, fit
 from profscope.decoding.variants import about_sources, about_variants, number_variants, rounding_notes
 from profscope.errors import RecordError
 from profscope.schema import Tables, launches_frame
+from profscope.threads import worker_pool
 
 __all__ = ["assemble"]
 
@@ -32,7 +32,7 @@ def assemble(launches: Sequence[RawLaunch], metadata: dict[str, Any], notes: Seq
 
     A launch whose buffer cannot be decoded is left out, and a note says why.
     """
-    with ThreadPoolExecutor(os.cpu_count(), "profscope-decode") as pool:
+    with worker_pool(os.cpu_count()) as pool:
         outcomes = list(zip(launches, pool.map(_decode, launches), strict=True))
         damaged = [f"launch {raw.index}: {each}" for raw, each in outcomes if isinstance(each, RecordError)]
         good = [(raw, each) for raw, each in outcomes if not isinstance(each, RecordError)]

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from concurrent.futures import ThreadPoolExecutor
+from concurrent.futures import Executor
 from typing import Any
 
 import numpy as np
@@ -23,7 +23,7 @@ Ints = npt.NDArray[np.int64]
 Part = tuple[int, str, DecodedLaunch, TimeBase]
 
 
-def span_table(launches: Sequence[Part], pool: ThreadPoolExecutor) -> pd.DataFrame:
+def span_table(launches: Sequence[Part], pool: Executor) -> pd.DataFrame:
     """The span table of Profile.df. Launches are sorted and filled in side by side, into their own rows."""
     sites = [site for _, _, decoded, _ in launches for site in decoded.sites]
     site_base = np.cumsum([0, *(len(decoded.sites) for _, _, decoded, _ in launches)])

@@ -31,6 +31,7 @@ from profscope.launching.bare import BareLaunches, Context
 from profscope.launching.sampling import Sampling
 from profscope.launching.turns import Turns
 from profscope.options import Options
+from profscope.recording.journal import number_of_launches
 from profscope.recording.patches import patched
 from profscope.recording.programs import PROGRAMS
 
@@ -85,7 +86,7 @@ class InductorLaunches:
         """One line for each kernel with launches that ran bare although they should not have."""
         with self._lock:
             return [
-                f"{count} launches of {name} by torch.compile ran bare: {why}"
+                f"{number_of_launches(count)} of {name} by torch.compile ran bare: {why}"
                 for (name, why), count in self.left_bare.items()
             ]
 

@@ -28,6 +28,7 @@ from profscope.errors import CompileError
 from profscope.launching.bare import BareLaunches
 from profscope.launching.sampling import Sampling
 from profscope.options import Options
+from profscope.recording.journal import number_of_launches
 from profscope.recording.patches import patched
 from profscope.recording.programs import PROGRAMS
 
@@ -65,7 +66,7 @@ class KeptBinaries:
         """One line for each reason why launches ran unrecorded."""
         with self._lock:
             return [
-                f"{count} launches of {name} ran unrecorded, by a binary that was kept: {why}"
+                f"{number_of_launches(count)} of {name} ran unrecorded, by a binary that was kept: {why}"
                 for (name, why), count in self._unrecorded.items()
             ]
 

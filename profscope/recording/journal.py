@@ -6,27 +6,39 @@ import threading
 from collections import Counter
 from collections.abc import Callable
 
-__all__ = ["Journal"]
+__all__ = ["Journal", "number_of_launches"]
+
+
+def number_of_launches(count: int) -> str:
+    """So many launches, in words."""
+    return f"{count} launch" if count == 1 else f"{count} launches"
 
 
 class Journal:
     """Thread-safe.
 
     failures: kernel -> why it runs bare. unrecorded: why launches ran without being recorded -> how many.
+    missing: launches that failed, or of which nobody knows what they were.
     stopped: why nothing is recorded any more, "" while recording goes on.
     """
 
     def __init__(self) -> None:
         self.failures: dict[str, str] = {}
         self.unrecorded: Counter[str] = Counter()
+        self.missing = 0
         self.stopped = ""
         self._when_stopped: list[Callable[[], None]] = []
         self._lock = threading.Lock()
 
     def skip(self, why: str, launches: int = 1) -> None:
-        """So many launches were not recorded."""
+        """So many launches ran and were not recorded."""
         with self._lock:
             self.unrecorded[why] += launches
+
+    def miss(self) -> None:
+        """A launch was given memory, and its end was never told."""
+        with self._lock:
+            self.missing += 1
 
     def stop(self, why: str) -> None:
         """Nothing is recorded any more; the first reason stands."""
@@ -41,7 +53,15 @@ class Journal:
     def notes(self) -> list[str]:
         """One line for each reason so far."""
         bare = [f"{kernel} runs bare: {why}" for kernel, why in sorted(self.failures.items())]
-        return bare + [f"{count} launches ran unrecorded: {why}" for why, count in self.unrecorded.items()]
+        notes = bare + [
+            f"{number_of_launches(count)} ran unrecorded: {why}" for why, count in self.unrecorded.items()
+        ]
+        if self.missing:
+            notes.append(
+                f"{number_of_launches(self.missing)} missing: failed, or launched another kernel in a "
+                "hook, so that it is unknown of which kernel"
+            )
+        return notes
 
     def after_fork(self) -> None:
         """In a child process: the lock may be held by a thread that is gone."""

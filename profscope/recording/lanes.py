@@ -61,9 +61,7 @@ class Lanes:
                 (PROGRAMS.with_manifest(route.programs[0]), route, filling, lane.offset, lane.mark)
             )
         else:
-            self._journal.skip(
-                "they failed, or a hook of theirs launched another, so that their kernel is unknown"
-            )
+            self._journal.miss()
         lane.captured = None
         lane.enqueued()
 

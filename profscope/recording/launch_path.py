@@ -202,8 +202,10 @@ class LaunchPath:
             return self._foreign(size, alignment, stream)
         return self._kept(programs, "a launch that every= recorded")
 
-    def _place(self, programs: Sequence[Manifest], size: int, tag: int, stream: int | None) -> Any:
+    def _place(self, programs: Sequence[Manifest], size: int | float, tag: int, stream: int | None) -> Any:
         """The pointer of a launch whose route is not settled."""
+        if not isinstance(size, int):  # a grid of floats, with which the launcher is about to raise
+            return _NOWHERE
         if not PROGRAMS.has(tag, self._mode):
             return self._kept(programs, "a session with other options")
         if self._journal.stopped:

@@ -5,11 +5,12 @@ from __future__ import annotations
 import threading
 from collections import deque
 from collections.abc import Callable, Sequence
-from concurrent.futures import Future, ThreadPoolExecutor
+from concurrent.futures import Future
 from pathlib import Path
 from typing import Any, Final
 
 from profscope.decoding.raw import RawLaunch
+from profscope.threads import WorkerPool
 from profscope.traces.spool import SpoolWriter
 from profscope.traces.spool_reading import read
 
@@ -36,7 +37,7 @@ class Spooler:
         self._take = take
         self._writer = SpoolWriter(folder, metadata)
         self._lock = threading.Lock()
-        self._thread = ThreadPoolExecutor(1, "profscope-spool")
+        self._thread = WorkerPool(1, "profscope-spool")
         self._writes: deque[Future[None]] = deque()
 
     @property

@@ -12,10 +12,10 @@ import pandas as pd
 
 from profscope.errors import TraceError
 from profscope.schema import LAUNCH_DEFAULTS, LAUNCH_DTYPES, Tables, launches_frame
+from profscope.threads import worker_pool
 from profscope.traces.compact import decode
 from profscope.traces.jsontext import json_text
 from profscope.traces.limits import most_cells
-from profscope.traces.threads import worker_pool
 from profscope.traces.trace_file import TraceFile
 from profscope.version import __version__
 

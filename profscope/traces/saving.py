@@ -9,12 +9,12 @@ from typing import cast
 from profscope.analysis.validate import column_problems
 from profscope.errors import OptionError, TraceError
 from profscope.schema import Tables
+from profscope.threads import in_order, worker_pool
 from profscope.traces import exporters
 from profscope.traces.exporters import Exporter, Piece
 from profscope.traces.formats import format_names
 from profscope.traces.limits import misfit
 from profscope.traces.output import GzipFile, PlainFile, whole_file
-from profscope.traces.threads import in_order, worker_pool
 from profscope.traces.trace_file import printable
 
 __all__ = ["save"]
@@ -29,14 +29,14 @@ def save(tables: Tables, path: str | Path) -> None:
     for what no trace can hold, and for a place that cannot
     be written.
     """
-    path = Path(path)
-    exporter = _exporter(path.name)
+    given, path = str(path), Path(path)
+    exporter = _exporter(path.name, given)
     problems = column_problems(tables)
     if problems:
-        raise TraceError(f"cannot save {path.name!r}: {problems[0]}")
+        raise TraceError(f"cannot save {given!r}: {problems[0]}")
     wrong = misfit(tables)
     if wrong:
-        raise TraceError(f"cannot save {path.name!r}: no trace can hold {wrong}")
+        raise TraceError(f"cannot save {given!r}: no trace can hold {wrong}")
     try:
         with whole_file(path) as file, worker_pool() as pool:
             output = GzipFile(file) if path.name.endswith(GZIP) else PlainFile(file)
@@ -47,13 +47,13 @@ def save(tables: Tables, path: str | Path) -> None:
         raise TraceError(f"cannot write {printable(path)}: {error.strerror or error}") from error
 
 
-def _exporter(file_name: str) -> Exporter:
-    """The one with the longest suffix that fits."""
+def _exporter(file_name: str, given: str) -> Exporter:
+    """The one with the longest suffix that fits. given: the path, as an error names it."""
     names = {f".{name.replace('_', '.')}": name for name in format_names(exporters, exporters.OWN)}
     suffix = max((s for s in names if file_name.removesuffix(GZIP).endswith(s)), key=len, default=None)
     if suffix is None:
         known = ", ".join(f"{suffix}, {suffix}{GZIP}" for suffix in names)
-        raise OptionError(f"cannot save {file_name!r}: the suffix must be one of {known}")
+        raise OptionError(f"cannot save {given!r}: the suffix must be one of {known}")
     return cast(Exporter, import_module(f"{exporters.__name__}.{names[suffix]}"))
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 import subprocess
 import sys
@@ -16,6 +17,7 @@ import triton
 
 import profscope
 from profscope.errors import EmptyProfileWarning
+from profscope.recording.journal import Journal
 from tests.kernels.add import add_kernel
 from tests.support.sessions import launch_add, session
 
@@ -44,7 +46,7 @@ SESSIONS: dict[str, tuple[dict[str, Any], Callable[[], Any], str]] = {
     "warps": ({"warps": [31]}, launch_add, "warps= names none of the kernel's 4 warps"),
     "ctas": ({"ctas": [77]}, launch_add, "ctas= names none of the 3 CTAs of add_kernel"),
     "sms": ({"sms": 777}, launch_add, "no CTA ran on the SMs of sms="),
-    "grid": ({}, empty_grid, "1 launches ran unrecorded: the grid of add_kernel was empty"),
+    "grid": ({}, empty_grid, "1 launch ran unrecorded: the grid of add_kernel was empty"),
     "trials": ({}, only_trials, "only an autotuner launched add_kernel; trials=True records its trials"),
 }
 
@@ -117,3 +119,29 @@ def test_tritons_interpreter_is_named() -> None:
     why = "Triton's interpreter is on (TRITON_INTERPRET=1)"
     assert f"EmptyProfileWarning: no launch was recorded: {why}" in ran.stderr
     assert ran.stdout.startswith(f'["{why}')
+
+
+def test_a_launch_that_the_launcher_refused_did_not_run() -> None:
+    x = torch.zeros(4)
+    with session() as prof:
+        for grid in (2.5, 1, 2.5, 1):
+            refused = pytest.raises(TypeError) if grid == 2.5 else contextlib.nullcontext()
+            with refused:
+                add_kernel[(grid,)](x, x, x, 4, BLOCK=1024)
+    assert len(prof.launches) == 2
+    assert prof.metadata["notes"] == []
+
+
+def test_a_launch_that_told_nothing_is_missing_and_did_not_run() -> None:
+    journal = Journal()
+    journal.miss()
+    assert journal.notes() == [
+        "1 launch missing: failed, or launched another kernel in a hook, so that it is unknown of which "
+        "kernel"
+    ]
+    journal.miss()
+    journal.skip("why")
+    assert [note.partition(":")[0] for note in journal.notes()] == [
+        "1 launch ran unrecorded",
+        "2 launches missing",
+    ]

@@ -195,7 +195,7 @@ def test_what_cannot_be_built_runs_bare_and_says_why(monkeypatch: pytest.MonkeyP
         tuner.launch()
     assert prof.launches.empty
     assert prof.metadata["notes"] == [
-        "1 launches of triton_poi_double by torch.compile ran bare: ValueError: no such option"
+        "1 launch of triton_poi_double by torch.compile ran bare: ValueError: no such option"
     ]
 
 

@@ -145,7 +145,7 @@ def test_launched_past_the_session_it_is_counted() -> None:
     (note,) = prof.metadata["notes"]
     # Kernels of other tests may ask for memory alike, which is all that is known of this launch.
     assert re.fullmatch(
-        r"1 launches ran unrecorded: a binary of (\w+ or )*kept_kernel( or \w+)* was kept from a session "
+        r"1 launch ran unrecorded: a binary of (\w+ or )*kept_kernel( or \w+)* was kept from a session "
         "with other options, and launched directly",
         note,
     )

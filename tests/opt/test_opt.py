@@ -75,7 +75,7 @@ def test_print_between_passes(tmp_path: Path, capfd: pytest.CaptureFixture[str])
         (["-p", "kernel-span,"], 2, "the pipeline 'kernel-span,' ends with a comma"),
         (["-p", "kernel-span{"], 2, "cannot read the pipeline at 'kernel-span{'"),
         (["-p", "allocate-buffer"], 1, "add.ttgir:3: pass allocate-buffer: no manifest; run lower-records"),
-        (["-o", "/no/such/folder/out.ttgir"], 1, "No such file or directory: '/no/such/folder/out.ttgir'"),
+        (["-o", "/no/such/folder/out.ttgir"], 1, "cannot write -o /no/such/folder/out.ttgir: No such file"),
         (["-p", "lower-records,op-spans"], 2, "op-spans cannot come behind lower-records; put it before"),
         (["-p", "allocate-buffer,lower-records"], 2, "lower-records cannot come behind allocate-buffer;"),
         (["-p", "light,kernel-span"], 2, "kernel-span stands in the pipeline twice; leave one of them out"),

@@ -211,7 +211,7 @@ def test_what_was_captured_outside_the_session_is_counted(device: Device) -> Non
     graph.replay()
     assert device.recorded() == []
     assert device.recorder.notes() == [
-        "1 launches ran unrecorded: the CUDA graph they were captured into began outside the session",
+        "1 launch ran unrecorded: the CUDA graph they were captured into began outside the session",
         "1 replays of CUDA graphs ran unrecorded: they were captured outside the session",
     ]
 

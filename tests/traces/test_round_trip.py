@@ -115,7 +115,8 @@ def test_rows_without_their_parents_round_trip(suffix: str, tmp_path: Path) -> N
 
 def test_an_unknown_suffix_is_an_option_error(tmp_path: Path) -> None:
     with pytest.raises(
-        OptionError, match=r"'trace\.txt': the suffix must be one of \.json, \.json\.gz, \.pftrace"
+        OptionError,
+        match=r"^cannot save '/.*/trace\.txt': the suffix must be one of \.json, \.json\.gz, \.pftrace",
     ):
         regular_profile().save(tmp_path / "trace.txt")
     assert list(tmp_path.iterdir()) == []

@@ -1,0 +1,90 @@
+"""What is read or saved in the last moments of a process, when no thread can be started any more."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+import profscope
+from tests.support.forks import Forks
+
+_LAST_MOMENTS = """
+import atexit, sys
+import profscope
+from tests.support.sessions import launch_add
+
+def last():
+    {last}
+
+{opened}
+    launch_add()
+    launch_add()
+    {end}
+"""
+_LEFT = "with profscope.session(backend='emulator') as prof:"
+_LEFT_BEFORE = f"atexit.register(last)\n{_LEFT}"
+_OPEN = """
+prof = profscope.session(backend='emulator').__enter__()
+atexit.register(last)
+if True:
+"""
+_SAVE = "prof.save(sys.argv[1])"
+
+
+@pytest.mark.parametrize("suffix", [".json", ".json.gz", ".pftrace", ".pftrace.gz"])
+@pytest.mark.parametrize(
+    ("opened", "last", "end", "code"),
+    [
+        (_LEFT_BEFORE, _SAVE, "", 0),
+        (_OPEN, f"prof.__exit__(None, None, None); {_SAVE}", "", 0),
+        (_OPEN, _SAVE, "sys.exit(3)", 3),
+        (_LEFT_BEFORE, _SAVE, "sys.exit(3)", 3),
+    ],
+    ids=["left", "left-at-exit", "open", "left-by-exit"],
+)
+def test_a_profile_can_be_saved(
+    tmp_path: Path, forks: Forks, opened: str, last: str, end: str, code: int, suffix: str
+) -> None:
+    path = tmp_path / f"trace{suffix}"
+    ran = forks.run(_LAST_MOMENTS.format(opened=opened, last=last, end=end), path)
+    assert (ran.returncode, ran.stderr) == (code, "")
+    profile = profscope.load(path)
+    assert len(profile.launches) == 2
+    assert profile.validate() == []
+
+
+def test_a_profile_can_be_asked_and_loaded(tmp_path: Path, forks: Forks) -> None:
+    path = tmp_path / "trace.json"
+    last = f"print(len(prof.summary()) > 0); {_SAVE}; print(profscope.load(sys.argv[1]).df.equals(prof.df))"
+    ran = forks.run(_LAST_MOMENTS.format(opened=_LEFT_BEFORE, last=last, end=""), path)
+    assert (ran.stdout, ran.stderr) == ("True\nTrue\n", "")
+
+
+def test_launches_at_exit_reach_the_spool(tmp_path: Path, forks: Forks) -> None:
+    last = "launch_add(); prof._parts().recorder.spooler.full()"  # as when memory= is used up
+    opened = _OPEN.replace("backend=", "spool=sys.argv[1], backend=")
+    ran = forks.run(_LAST_MOMENTS.format(opened=opened, last=last, end=""), tmp_path)
+    assert (ran.returncode, ran.stderr) == (0, "")
+    profile = profscope.load(tmp_path)
+    assert len(profile.launches) == 3
+    assert profile.metadata["notes"] == []
+
+
+def test_work_that_raises_does_so_for_whoever_asks(forks: Forks) -> None:
+    ran = forks.run("""
+import atexit
+from profscope.threads import in_order, worker_pool
+
+def last():
+    with worker_pool() as pool:
+        print(list(in_order(pool, int, "123")))
+        failed = pool.submit(int, "x")
+        try:
+            failed.result()
+        except ValueError as error:
+            print(error)
+
+atexit.register(last)
+""")
+    assert ran.stdout == "[1, 2, 3]\ninvalid literal for int() with base 10: 'x'\n", ran.stderr
