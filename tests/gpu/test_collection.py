@@ -253,6 +253,7 @@ def test_an_autotuners_trials_are_left_out_or_marked(trials: bool) -> None:
     assert prof.profile.validate() == []
 
 
+@pytest.mark.filterwarnings("ignore:Warning only once for all operators")
 def test_torchs_operators_may_be_kernels_that_are_recorded() -> None:
     """As flag-gems has it: memory is prepared in the middle of a launch, and must not launch one itself."""
 
