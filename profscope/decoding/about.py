@@ -97,8 +97,8 @@ def _unfinished_note(name: str, launches: Sequence[TimedLaunch]) -> str:
 
 def _recorded(launches: Sequence[TimedLaunch]) -> dict[str, Any]:
     """ctas of grid_ctas CTAs, over all launches; warps: those of a CTA, or None for all. unfinished: CTAs
-    that were to record and did not come to their end. sample: whether the ctas + unfinished CTAs were chosen so
-    that they speak for the grid: totals of a launch times its grid_ctas / (ctas + unfinished) estimate all
+    that were to record and did not come to their end. sample: whether the ctas + unfinished CTAs were chosen
+    so that they speak for the grid: totals of a launch times its grid_ctas / (ctas + unfinished) estimate all
     but its unfinished CTAs, for which nothing stands."""
     warps = launches[-1].manifest.selection.warps
     return {
