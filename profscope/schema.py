@@ -63,10 +63,19 @@ LAUNCH_DTYPES = {
     "graph": "int32",
     "replay": "int32",
     "cold": "bool",
+    "unfinished": "int32",
 }
 
-LAUNCH_DEFAULTS = {"variant": 0, "trial": False, "graph": -1, "replay": -1, "cold": False}
-"""Columns of a launch that a table may leave out, and what holds then: one configuration, no trials."""
+LAUNCH_DEFAULTS = {
+    "variant": 0,
+    "trial": False,
+    "graph": -1,
+    "replay": -1,
+    "cold": False,
+    "unfinished": 0,
+}
+"""Columns of a launch that a table may leave out, and what holds then: one configuration, no trials, no
+CTA that was to record and did not come to its end."""
 
 
 def spans_frame(columns: Mapping[str, Any] | None = None) -> pd.DataFrame:

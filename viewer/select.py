@@ -95,6 +95,7 @@ def _cut_to(launches: pd.DataFrame, df: pd.DataFrame) -> pd.DataFrame:
     spans = df.assign(end_ns=df["start_ns"] + df["duration_ns"]).groupby("launch")
     launches = launches[launches["launch"].isin(df["launch"])]
     figures = spans.agg(ctas=("cta", "nunique"), start_ns=("start_ns", "min"), end_ns=("end_ns", "max"))
+    figures["unfinished"] = 0  # CTAs without an end have no part in a cut
     figures = figures.loc[launches["launch"]].astype({name: LAUNCH_DTYPES[name] for name in figures.columns})
     return launches.assign(**{name: figures[name].to_numpy() for name in figures.columns})
 

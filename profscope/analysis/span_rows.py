@@ -13,6 +13,7 @@ __all__ = [
     "SITE_COLUMNS",
     "Floats",
     "Ints",
+    "counted",
     "grid_scales",
     "launch_groups",
     "not_samples",
@@ -108,11 +109,19 @@ def row_scales(tables: Tables) -> Floats | None:
     return np.asarray(scale.reindex(tables.df["launch"]).fillna(1.0), np.float64)
 
 
+def counted(launches: pd.DataFrame) -> NDArray[np.bool_]:
+    """By launch: whether it counts as one. Not where CTAs were to record and none came to its end."""
+    return ((launches["ctas"] > 0) | (launches["unfinished"] == 0)).to_numpy()
+
+
 def grid_scales(launches: pd.DataFrame) -> Floats:
-    """By launch: the CTAs of its grid over those recorded, 1 where either is unknown."""
+    """By launch: the CTAs of its grid over those that were to record, 1 where either is unknown.
+
+    CTAs that were to record and did not come to their end are no choice, so nothing stands for them.
+    """
     grid = launches[["grid_x", "grid_y", "grid_z", "num_ctas"]].astype("float64").prod(axis=1).to_numpy()
-    recorded = launches["ctas"].to_numpy()
-    return np.where(recorded > 0, np.maximum(grid / np.maximum(recorded, 1), 1.0), 1.0)
+    chosen = (launches["ctas"] + launches["unfinished"]).to_numpy()
+    return np.where(chosen > 0, np.maximum(grid / np.maximum(chosen, 1), 1.0), 1.0)
 
 
 def not_samples(metadata: dict[str, Any]) -> frozenset[str]:

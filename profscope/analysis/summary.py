@@ -8,6 +8,7 @@ from profscope.analysis.span_rows import (
     GROUP_COLUMNS,
     Floats,
     Ints,
+    counted,
     grid_scales,
     launch_groups,
     row_scales,
@@ -32,7 +33,8 @@ def summary(tables: Tables) -> pd.DataFrame:
     total warp time of the kernel's variant (the sum of its depth-0 spans), 0..1.
     Where a launch recorded only some of its CTAs, counts, totals and self times are scaled up to its whole
     grid: estimates then, and `sampled`, the part of the variant's CTAs that was recorded, is less than 1.
-    Where the recorded CTAs do not speak for the grid, they are sums of what was recorded.
+    Where the recorded CTAs do not speak for the grid, they are sums of what was recorded. For CTAs that were
+    to record and did not come to their end (`launches["unfinished"]`) nothing stands: they are in no figure.
 
     The index of an emulated profile's summary is named "EMULATED", which shows wherever it is printed.
     """
@@ -80,13 +82,12 @@ def _rows(tables: Tables) -> tuple[Ints, pd.DataFrame]:
 
 
 def _with_groups(table: pd.DataFrame, tables: Tables) -> pd.DataFrame:
-    """sampled: CTAs recorded over all. launches: of the row's configuration that were recorded; and
-    launches_seen, those of the kernel that there were, trials apart: more where `session(every=...)` recorded
-    only some. Nothing is scaled up to the latter."""
+    """sampled: CTAs recorded over all, those apart that did not come to their end. launches: of the row's
+    configuration, that its figures are of; launches_seen: see `_launches_seen`. None are scaled up to it."""
     launches = tables.launches
     recorded = launches["ctas"].to_numpy().astype(np.float64)
     ctas = launches[list(GROUP_COLUMNS)].assign(
-        recorded=recorded, grid=recorded * grid_scales(launches), launches=1
+        recorded=recorded, grid=recorded * grid_scales(launches), launches=counted(launches), listed=1
     )
     total = ctas.groupby(list(GROUP_COLUMNS), as_index=False).sum()
     total["sampled"] = (total["recorded"] / total["grid"].replace(0, np.nan)).fillna(1.0)
@@ -101,19 +102,20 @@ def _with_groups(table: pd.DataFrame, tables: Tables) -> pd.DataFrame:
 
 
 def _launches_seen(groups: pd.DataFrame, tables: Tables) -> list[int]:
-    """By group. Trials and replays of graphs are never left out."""
+    """By group: the launches that there were, those included that no CTA finished.
+
+    Where `session(every=...)` left some of a kernel out, nobody knows of which configuration these were: then
+    it is the count of the kernel. Trials and replays of graphs are never left out.
+    """
     launches = tables.launches
     replays = launches.loc[launches["graph"] >= 0, "kernel"].value_counts()
-    counted = tables.metadata.get("sampling", {}).get("kernels", {})
-    ordinary = groups[~groups["trial"]].groupby("kernel")["launches"].sum()
     seen = []
-    for kernel, trial, recorded in zip(groups["kernel"], groups["trial"], groups["launches"], strict=True):
-        if trial:
-            seen.append(int(recorded))
-        elif kernel in counted:
-            seen.append(counted[kernel]["launches"] + int(replays.get(kernel, 0)))
-        else:
-            seen.append(int(ordinary[kernel]))
+    for kernel, trial, listed in zip(groups["kernel"], groups["trial"], groups["listed"], strict=True):
+        turns = tables.metadata.get("sampling", {}).get("kernels", {}).get(kernel)
+        left_out = turns is not None and turns["recorded"] < turns["launches"]
+        seen.append(
+            turns["launches"] + int(replays.get(kernel, 0)) if left_out and not trial else int(listed)
+        )
     return seen
 
 

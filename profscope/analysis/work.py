@@ -11,7 +11,7 @@ from typing import Any, Final
 import numpy as np
 import pandas as pd
 
-from profscope.analysis.span_rows import GROUP_COLUMNS, SITE_COLUMNS
+from profscope.analysis.span_rows import GROUP_COLUMNS, SITE_COLUMNS, counted
 
 __all__ = ["WORK_COLUMNS", "with_work", "works"]
 
@@ -37,7 +37,7 @@ def with_work(summary: pd.DataFrame, launches: pd.DataFrame, metadata: dict[str,
                 key = kernel, work["variant"], work["trial"], *place
                 known[key] = row, work
     timed = metadata.get("backend") == "gpu"
-    count = launches[list(GROUP_COLUMNS)].value_counts()
+    count = launches.loc[counted(launches), list(GROUP_COLUMNS)].value_counts()
     columns: dict[str, list[Any]] = {name: [] for name in WORK_COLUMNS}
     named = (*GROUP_COLUMNS, *SITE_COLUMNS[1:])
     for key in zip(*(summary[name].tolist() for name in named), strict=True):

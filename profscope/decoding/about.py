@@ -18,9 +18,10 @@ from profscope.decoding.decode import DecodedLaunch
 from profscope.decoding.gaps import KIND as GAP
 from profscope.decoding.launch import TimedLaunch
 
-__all__ = ["about_kernel", "selection_notes"]
+__all__ = ["about_kernel", "selection_notes", "unfinished_notes"]
 
 _SHOWN_IDS: Final = 8
+_SHOWN_LAUNCHES: Final = 4
 
 
 def about_kernel(launches: Sequence[TimedLaunch], variants: Mapping[int, int]) -> dict[str, Any]:
@@ -68,16 +69,41 @@ def selection_notes(launches: Sequence[TimedLaunch]) -> list[str]:
         notes.append(f"{kernel}: {refused} CTAs ran on these SMs and found no room; memory= gives more")
     if selection.warps:
         warps = ", ".join(map(str, selection.warps))
-        notes.append(f"{kernel}: of the {manifest.warps} warps of a CTA only {warps} recorded")
+        notes.append(
+            f"{kernel}: of the {manifest.warps} warps of a CTA only {warps} recorded; "
+            "bytes and flops are missing"
+        )
     return notes
 
 
+def unfinished_notes(launches: Sequence[TimedLaunch]) -> list[str]:
+    """Which of one kernel's launches have CTAs without an end: a line for each, beyond a few one for all."""
+    cut_short = [launch for launch in launches if launch.unfinished]
+    shown, more = cut_short[:_SHOWN_LAUNCHES], cut_short[_SHOWN_LAUNCHES:]
+    named = [(f"launch {launch.raw.index}", [launch]) for launch in shown]
+    if more:
+        named.append((f"{len(more)} more launches, {more[0].raw.index} to {more[-1].raw.index}", more))
+    return [_unfinished_note(name, of_name) for name, of_name in named]
+
+
+def _unfinished_note(name: str, launches: Sequence[TimedLaunch]) -> str:
+    chosen = sum(len(launch.decoded.headers) for launch in launches)
+    those = "CTAs" if chosen == sum(launch.raw.ctas for launch in launches) else "CTAs that were to record"
+    return (
+        f"{launches[0].manifest.kernel}: {name}: {sum(launch.unfinished for launch in launches)} of {chosen} "
+        f"{those} wrote nothing, or did not come to their end; they are not in the figures"
+    )
+
+
 def _recorded(launches: Sequence[TimedLaunch]) -> dict[str, Any]:
-    """ctas of grid_ctas CTAs, over all launches; warps: those of a CTA, or None for all. sample: whether the
-    CTAs speak for the grid, so that totals times grid_ctas / ctas estimate the whole launch."""
+    """ctas of grid_ctas CTAs, over all launches; warps: those of a CTA, or None for all. unfinished: CTAs
+    that were to record and did not come to their end. sample: whether the ctas + unfinished CTAs were chosen
+    so that they speak for the grid: totals of a launch times its grid_ctas / (ctas + unfinished) estimate all
+    but its unfinished CTAs, for which nothing stands."""
     warps = launches[-1].manifest.selection.warps
     return {
-        "ctas": sum(int(np.count_nonzero(launch.decoded.headers["start_clock"])) for launch in launches),
+        "ctas": sum(len(launch.decoded.headers) - launch.unfinished for launch in launches),
+        "unfinished": sum(launch.unfinished for launch in launches),
         "grid_ctas": sum(launch.raw.ctas for launch in launches),
         "warps": list(warps) if warps else None,
         "sample": all(launch.manifest.selection.is_sample for launch in launches),

@@ -10,7 +10,7 @@ import numpy as np
 import numpy.typing as npt
 import pandas as pd
 
-from profscope.decoding.about import about_kernel, selection_notes
+from profscope.decoding.about import about_kernel, selection_notes, unfinished_notes
 from profscope.decoding.decode import DecodedLaunch, decode
 from profscope.decoding.gaps import NAME
 from profscope.decoding.in_flight import with_transactions
@@ -139,6 +139,7 @@ def _launch_row(launch: TimedLaunch, backend: str) -> dict[str, Any]:
         "num_ctas": cluster,
         "num_warps": raw.manifest.warps,
         "ctas": len(written),
+        "unfinished": launch.unfinished,
         "device": raw.device,
         "stream": raw.stream,
         "backend": backend,
@@ -186,9 +187,7 @@ def _notes(kernel: str, launches: Sequence[TimedLaunch]) -> list[str]:
     if unmatched:
         notes.append(f"{kernel}: {unmatched} spans began but did not end and are left out")
     notes += selection_notes(launches)
-    silent = sum(int(np.count_nonzero(each.headers["start_clock"] == 0)) for each in decoded)
-    if silent:
-        notes.append(f"{kernel}: {silent} CTAs wrote nothing, or did not come to their end")
+    notes += unfinished_notes(launches)
     unpaired = sum(each.unpaired for each in decoded)
     if unpaired:
         notes.append(f"{kernel}: {unpaired} asynchronous operations began that no recorded wait ended")

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+import numpy as np
+
 from instrument_passes.manifest import Manifest
 from profscope.decoding.decode import DecodedLaunch
 from profscope.decoding.raw import RawLaunch
@@ -28,9 +30,14 @@ class TimedLaunch:
         return self.raw.manifest
 
     @property
+    def unfinished(self) -> int:
+        """CTAs that were to record and wrote nothing, or did not come to their end: they have no spans."""
+        return int(np.count_nonzero(self.decoded.headers["start_clock"] == 0))
+
+    @property
     def is_whole(self) -> bool:
         """Whether all that the recorded CTAs executed is there, and they speak for the grid."""
         selection, decoded = self.manifest.selection, self.decoded
         if selection.warps or not selection.is_sample or decoded.dropped or decoded.unmatched:
             return False
-        return bool((decoded.headers["start_clock"] != 0).all())
+        return self.unfinished == 0

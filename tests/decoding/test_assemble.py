@@ -98,7 +98,10 @@ def test_a_cta_that_wrote_nothing_is_reported() -> None:
     made.buffer[-made.manifest.cta_bytes(4) :] = 0
     profile = assembled([made])
     assert profile.launches["ctas"].tolist() == [2]
-    assert profile.metadata["notes"] == ["made_up: 1 CTAs wrote nothing, or did not come to their end"]
+    assert profile.metadata["notes"] == [
+        "made_up: launch 0: 1 of 3 CTAs wrote nothing, or did not come to their end; "
+        "they are not in the figures"
+    ]
 
 
 @given(strides=st.integers(0, 3))

@@ -37,14 +37,14 @@ def told(profile: Profile) -> dict[str, Any]:
 
 def test_everything() -> None:
     profile = recorded()
-    assert told(profile) == {"ctas": CTAS, "grid_ctas": CTAS, "warps": None, "sample": True}
+    assert told(profile) == {"ctas": CTAS, "unfinished": 0, "grid_ctas": CTAS, "warps": None, "sample": True}
     assert profile.metadata["notes"] == []
 
 
 def test_a_stride() -> None:
     profile = recorded(ctas=7)
     assert sorted(profile.df["cta"].unique()) == list(range(0, CTAS, 8))
-    assert told(profile) == {"ctas": 75, "grid_ctas": CTAS, "warps": None, "sample": True}
+    assert told(profile) == {"ctas": 75, "unfinished": 0, "grid_ctas": CTAS, "warps": None, "sample": True}
     summary = profile.summary()
     assert summary.loc[summary["kind"] == "kernel", "count"].tolist() == [CTAS]
 
@@ -60,7 +60,13 @@ def test_a_list_of_ctas() -> None:
     assert bytes_of[0] / 3 == bytes_of[1] / CTAS
     for cta in (0, 17, 599):
         assert (prof.df["cta"] == cta).sum() == (full.df["cta"] == cta).sum()
-    assert told(prof.profile) == {"ctas": 3, "grid_ctas": CTAS, "warps": None, "sample": False}
+    assert told(prof.profile) == {
+        "ctas": 3,
+        "unfinished": 0,
+        "grid_ctas": CTAS,
+        "warps": None,
+        "sample": False,
+    }
     (note,) = prof.metadata["notes"]
     assert note == "count_kernel: 3 of 600 CTAs were recorded, those that ctas= lists: 0, 17, 599, 4000"
 
@@ -154,7 +160,11 @@ def test_some_warps_in_less_memory(warps: Any, expected: list[int]) -> None:
     bytes_of = [int(p.launches["profile_bytes"].iloc[0]) - header for p in (prof, whole)]
     assert bytes_of[0] * 4 == bytes_of[1] * len(expected)
     (note,) = prof.metadata["notes"]
-    assert note == f"add_kernel: of the 4 warps of a CTA only {', '.join(map(str, expected))} recorded"
+    warps_text = ", ".join(map(str, expected))
+    assert note == (
+        f"add_kernel: of the 4 warps of a CTA only {warps_text} recorded; bytes and flops are missing"
+    )
+    assert prof.summary()[["bytes", "flops"]].isna().all(axis=None)
 
 
 @pytest.mark.parametrize("name", ["noinline", "nested_loops"])
