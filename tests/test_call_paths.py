@@ -16,6 +16,7 @@ import profscope
 from profscope.profiles import Profile
 from tests.support.round_trips import SUFFIXES, assert_same
 from tests.support.sessions import session
+from viewer.groups import Group
 from viewer.table import make_tables, render_table
 from viewer.tree import make_trees, render_tree
 
@@ -150,8 +151,8 @@ def test_events_name_the_path(prof: Profile, tmp_path: Path) -> None:
 def test_table_and_tree_show_the_path_where_rows_would_read_the_same(prof: Profile) -> None:
     line = line_of("both = first_of")
     columns = columns_in(set(prof.df["call_path"]), "both = first_of", "first_of")
-    (table,) = make_tables(prof, "cycles", 0, ["normed_kernel"])
-    (tree,) = make_trees(prof, ["normed_kernel"], "cycles", 0, lambda file, line: "")
+    (table,) = make_tables(prof, "cycles", 0, [Group("normed_kernel")])
+    (tree,) = make_trees(prof, [Group("normed_kernel")], "cycles", 0, lambda file, line: "")
     for lines in (render_table(table, 200), render_tree(tree, 200)):
         text = [line.plain for line in lines]
         for column in columns:

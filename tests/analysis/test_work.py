@@ -23,6 +23,7 @@ from profscope.profiles import Profile
 from tests.kernels.add import add_kernel
 from tests.support.programs import BODY
 from tests.support.synth import Loop, Program, Work, launch
+from viewer.groups import Group
 from viewer.header import make_header, render_header
 from viewer.select import Selection
 from viewer.table import make_tables, render_table
@@ -166,7 +167,7 @@ def test_a_sampled_summary_is_scaled_up_to_the_grid() -> None:
 
 def test_the_viewer_says_that_it_scaled() -> None:
     profile = add(8 * 1024, ctas=2).profile
-    (table,) = make_tables(profile, "cycles", 0, ["add_kernel"])
+    (table,) = make_tables(profile, "cycles", 0, [Group("add_kernel")])
     title = render_table(table, 120)[0].plain
     assert "4 CTAs" in title
     assert "scaled up from 50.0% of its CTAs" in title
@@ -243,7 +244,7 @@ def test_a_loaded_trace_has_the_same_summary(tmp_path: Path) -> None:
 
 
 def test_the_viewers_table_has_the_rates_where_they_fit() -> None:
-    (table,) = make_tables(captured("matmul-heavy-0"), "ns", 0, ["matmul_kernel"])
+    (table,) = make_tables(captured("matmul-heavy-0"), "ns", 0, [Group("matmul_kernel")])
     wide, narrow = (render_table(table, width)[1].plain for width in (140, 80))
     assert wide.split()[-2:] == ["GB/s", "TFLOP/s"]
     assert "GB/s" not in narrow

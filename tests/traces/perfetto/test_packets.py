@@ -32,7 +32,8 @@ def rows_of(profile: Profile) -> Counter[Any]:
     found: Counter[Any] = Counter()
     for row in profile.df.itertuples():
         known = bool(row.file) or row.line != 0
-        source = (as_written(str(row.file)), as_written(str(row.kernel)), row.line) if known else None
+        function = as_written(str(row.call_path or row.kernel))
+        source = (as_written(str(row.file)), function, row.line) if known else None
         time = (row.start_ns, row.duration_ns, as_written(str(row.scope)))
         found[*time, row.kind, row.iteration if row.iteration >= 0 else None, source] += 1
     return found

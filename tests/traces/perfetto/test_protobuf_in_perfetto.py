@@ -69,7 +69,7 @@ def expected_slices(profile: Profile, *, nests: bool) -> Counter[Any]:
             row.iteration if row.iteration >= 0 else None,
             row.line if known else None,
             as_shown(str(row.file)).replace("\\", "/") if known else None,
-            as_shown(str(row.kernel)) if known else None,
+            as_shown(str(row.call_path or row.kernel)) if known else None,
         ] += 1
     return found
 
