@@ -32,10 +32,11 @@ demo: $(RUNTIME)
 
 # One process uses the GPU, if there is one; the rest of the tests have a process for each core.
 PYTEST := -m pytest -q -p no:cacheprovider
+HAS_GPU := import sys, torch; sys.exit(not torch.cuda.is_available())
 PARALLEL := -n auto --dist worksteal -m 'not gpu'
 
 test: lint types
-	$(BIN)/python $(PYTEST) -m gpu
+	if $(BIN)/python -c '$(HAS_GPU)'; then $(BIN)/python $(PYTEST) -m gpu; fi
 	$(BIN)/python $(PYTEST) $(PARALLEL)
 
 lint: $(DEV)
