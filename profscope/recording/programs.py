@@ -164,10 +164,15 @@ class ProgramTable:
         with self._lock:
             bare = dict(self.bare)
             builds = [program.build for program in self._by_function.values()]
-        instrumented = {build.key for build in builds if build is not None}
+        texts: dict[str, set[tuple[str, ...]]] = {}  # of what was instrumented, by key
+        for build in builds:
+            if build is not None:
+                texts.setdefault(build.key, set()).add(_texts(build))
+        # Functions of one name may be alike in all that the key is made of.
         return {
-            key: build.resources() | ({"arithmetic": build.arithmetic} if key in instrumented else {})
+            key: build.resources() | ({"arithmetic": build.arithmetic} if key in texts else {})
             for key, build in bare.items()
+            if texts.get(key, {_texts(build)}) == {_texts(build)}
         }
 
     def failed(self, function: int) -> Program | None:
@@ -230,6 +235,10 @@ class ProgramTable:
             return None
         self.undescribed.pop(kernel.name, None)
         return build
+
+
+def _texts(build: Build) -> tuple[str, ...]:
+    return tuple(source.text for source in build.sources)
 
 
 def _ask(kernel: CompiledKernel, manifest: Manifest, asks: bool) -> None:
