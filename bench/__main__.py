@@ -85,7 +85,7 @@ def main(argv: Sequence[str] | None = None) -> int:
         if skipped:
             print(f"bench: no GPU is active, {len(skipped)} tasks are left out", file=sys.stderr)
     if options.worker:
-        with _surroundings(options.dry_run):
+        with kernels.surroundings(emulated=options.dry_run):
             return work(every, json.loads(options.worker))
     if not chosen:
         print("bench: no task to run", file=sys.stderr)
@@ -170,20 +170,6 @@ def work(every: dict[str, Task], names: Sequence[str]) -> int:
 def _missing(task: str, reason: str) -> Row:
     group, _, name = task.partition(": ")
     return Row(group, name, "", {"profscope": Cell(error=reason)})
-
-
-@contextlib.contextmanager
-def _surroundings(dry_run: bool) -> Iterator[None]:
-    """What kernels need around them: memory for tensor descriptors, and without a GPU the emulator."""
-    device = "cuda" if torch.cuda.is_available() else "cpu"
-    kernels.give_scratch(device)
-    if dry_run and device == "cpu":
-        from profscope import emulator
-
-        with emulator.activate():
-            yield
-    else:
-        yield
 
 
 def _default_path(facts: dict[str, Any]) -> Path:

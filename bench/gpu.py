@@ -17,7 +17,7 @@ from bench import proton_side
 from bench.kernels import POINTS as POINT_COUNT
 from bench.kernels import Workload
 from bench.table import Cell, Row
-from bench.timing import device_us, host_us, interleave, synchronize, why
+from bench.timing import Sampler, device_us, host_us, interleave, synchronize, why
 from bench.variants import (
     BARE,
     DEFAULT,
@@ -32,7 +32,7 @@ from bench.variants import (
     variants,
 )
 
-__all__ = ["check_same", "launch_cost", "outputs", "record_cycles", "session_end", "slowdown"]
+__all__ = ["launch_cost", "record_cycles", "session_end", "slowdown", "timed_launches"]
 
 _LAUNCHES: Final = 21  # of a session whose end is timed
 _PROTON_LAUNCHES: Final = 3  # Proton takes seconds for each
@@ -64,22 +64,31 @@ def record_cycles(workload: Workload, device: str, rounds: int) -> list[Row]:
     return [Row("cost of a record", workload.name, "cycles", cells, about=about)]
 
 
+def timed_launches(workload: Workload, inputs: Mapping[str, Any], device: str, launches: int) -> Sampler:
+    """Samples the device time of back-to-back launches.
+
+    The first sample of each variant also compares the outputs on fresh inputs, bit by bit, with those of now.
+    """
+    expected = _outputs(workload, device)
+    checked: set[str] = set()
+
+    def sample(name: str) -> Mapping[str, float]:
+        if name not in checked:
+            _compare(expected, _outputs(workload, device))
+            checked.add(name)
+        for _ in range(WARM_UP - 1):
+            workload.launch(inputs)
+        return {"us": device_us(lambda: workload.launch(inputs), launches)}
+
+    return sample
+
+
 def slowdown(workload: Workload, level: str, device: str, rounds: int) -> list[Row]:
     """Device time of back-to-back launches; the outputs must be the bits of the bare kernel's."""
     pipeline = LEVELS[level]
     inputs = workload.inputs(device)
     given = buffers(workload.launch(inputs).asm["ttgir"], workload, pipeline)
-    expected = outputs(workload, device)
-    checked: set[str] = set()
-
-    def sample(name: str) -> Mapping[str, float]:
-        if name not in checked:
-            check_same(expected, outputs(workload, device))
-            checked.add(name)
-        for _ in range(WARM_UP - 1):
-            workload.launch(inputs)
-        return {"us": device_us(lambda: workload.launch(inputs), given.launches)}
-
+    sample = timed_launches(workload, inputs, device, given.launches)
     names = [BARE, OURS, SHARED, *([GLOBAL] if level == "heavy" else [])]
     cells = interleave(variants(workload, pipeline, given, *names), sample, rounds)["us"]
     about = {
@@ -250,14 +259,14 @@ def _proton_end(workload: Workload, inputs: Mapping[str, Any]) -> dict[str, Cell
     return {line: Cell((value,), note=note) for line, (value, note) in figures.items()}
 
 
-def outputs(workload: Workload, device: str) -> dict[str, torch.Tensor]:
+def _outputs(workload: Workload, device: str) -> dict[str, torch.Tensor]:
     """All tensors after one launch on fresh inputs."""
     inputs = workload.inputs(device)
     workload.launch(inputs)
     return {name: inputs[name] for name in workload.tensors}
 
 
-def check_same(expected: Mapping[str, torch.Tensor], found: Mapping[str, torch.Tensor]) -> None:
+def _compare(expected: Mapping[str, torch.Tensor], found: Mapping[str, torch.Tensor]) -> None:
     for name, tensor in expected.items():
         if not torch.equal(tensor.view(torch.uint8), found[name].view(torch.uint8)):
             raise RuntimeError(f"{name} differs from the bare kernel's")

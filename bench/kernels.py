@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import math
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field, replace
@@ -21,7 +22,7 @@ from tests.kernels.softmax import softmax_kernel
 from tests.kernels.spec import Spec
 
 # ruff: noqa: N803
-__all__ = ["POINTS", "Workload", "add", "give_scratch", "matmul", "record_cost", "workloads"]
+__all__ = ["POINTS", "Workload", "add", "give_scratch", "matmul", "record_cost", "surroundings", "workloads"]
 
 _POINTERS: Final = {torch.float16: "*fp16", torch.float32: "*fp32", torch.int32: "*i32"}
 POINTS: Final = 64  # records that one iteration of the record-cost kernel gets
@@ -91,6 +92,23 @@ def give_scratch(device: str) -> None:
         return torch.empty(size, dtype=torch.int8, device=device)
 
     triton.set_allocator(allocate)
+
+
+@contextlib.contextmanager
+def surroundings(*, emulated: bool = True) -> Iterator[None]:
+    """What kernels need around them: memory for tensor descriptors, and the emulator where there is no GPU.
+
+    `emulated=False` leaves the emulator out.
+    """
+    device = "cuda" if torch.cuda.is_available() else "cpu"
+    give_scratch(device)
+    if emulated and device == "cpu":
+        from profscope import emulator
+
+        with emulator.activate():
+            yield
+    else:
+        yield
 
 
 @triton.jit

@@ -11,7 +11,6 @@ how many records a warp has. A choice that finds no further op shows how much th
 from __future__ import annotations
 
 import argparse
-import contextlib
 import json
 import re
 import sys
@@ -25,11 +24,11 @@ import torch
 import profscope
 from bench import kernels
 from bench.about import about
-from bench.gpu import check_same, outputs
+from bench.gpu import timed_launches
 from bench.kernels import Workload
 from bench.table import Cell, Row, render, row_to_json
-from bench.timing import device_us, interleave, why
-from bench.variants import BARE, DEFAULT, OURS, WARM_UP, Buffers, Variant, buffers, variants
+from bench.timing import interleave, why
+from bench.variants import BARE, DEFAULT, OURS, Buffers, Variant, buffers, variants
 
 __all__ = ["CHOICES", "main"]
 
@@ -60,20 +59,10 @@ def measure(workload: Workload, device: str, rounds: int) -> list[Row]:
     ttgir = workload.launch(inputs).asm["ttgir"]
     given = {name: buffers(ttgir, workload, pipeline) for name, pipeline in CHOICES.items()}
     launches = min(each.launches for each in given.values())
-    expected = outputs(workload, device)
+    sample = timed_launches(workload, inputs, device, launches)
     every: dict[str, Variant] = dict(variants(workload, DEFAULT, given["default"], BARE))
     for name, pipeline in CHOICES.items():
         every[name] = variants(workload, pipeline, given[name], OURS)[OURS]
-    checked: set[str] = set()
-
-    def sample(name: str) -> dict[str, float]:
-        if name not in checked:
-            check_same(expected, outputs(workload, device))
-            checked.add(name)
-        for _ in range(WARM_UP - 1):
-            workload.launch(inputs)
-        return {"us": device_us(lambda: workload.launch(inputs), launches)}
-
     cells = interleave(every, sample, rounds)["us"]
     rows = [Row("slowdown", workload.name, "bare: us, others: ratio", cells, BARE)]
     found = {name: _recorded(workload, device, name, given[name]) for name in CHOICES}
@@ -119,10 +108,9 @@ def main(argv: Sequence[str] | None = None) -> int:
     if device == "cpu" and not options.dry_run:
         print("bench.levels: no GPU is active; --dry-run shows that it runs", file=sys.stderr)
         return 1
-    kernels.give_scratch(device)
     rows: list[Row] = []
     start = time.monotonic()
-    with _surroundings(device):
+    with kernels.surroundings():
         for workload in chosen(small=options.dry_run):
             if not re.search(options.rows, workload.name):
                 continue
@@ -142,17 +130,6 @@ def main(argv: Sequence[str] | None = None) -> int:
         found = {"about": facts, "choices": CHOICES, "rows": [row_to_json(row) for row in rows]}
         options.json.write_text(json.dumps(found, indent=1, allow_nan=False))
     return int(not rows or any(cell.error for row in rows for cell in row.cells.values()))
-
-
-@contextlib.contextmanager
-def _surroundings(device: str) -> Iterator[None]:
-    if device == "cuda":
-        yield
-        return
-    from profscope import emulator
-
-    with emulator.activate():
-        yield
 
 
 def _arguments(argv: Sequence[str] | None) -> argparse.Namespace:

@@ -11,11 +11,12 @@ import torch
 from bench.table import Cell
 from bench.variants import Variant
 
-__all__ = ["device_us", "host_us", "interleave", "synchronize", "why"]
+__all__ = ["Sampler", "device_us", "host_us", "interleave", "synchronize", "why"]
 
 _SLEEP_CYCLES: Final = (20_000_000, 400_000_000)  # about 10 and 200 ms
 
 Sampler = Callable[[str], Mapping[str, float]]
+"""Figures of one sample by name, for the variant that is named."""
 
 
 def interleave(variants: Mapping[str, Variant], sample: Sampler, rounds: int) -> dict[str, dict[str, Cell]]:

@@ -17,6 +17,7 @@ from instrument_passes.attributes import SpanAttributes
 from instrument_passes.errors import ManifestError
 from instrument_passes.records import CTA_HEADER, SECTOR, VECTOR, WORD, align
 from instrument_passes.selection import TAGS, Selection
+from instrument_passes.span_columns import PATH_SEPARATOR
 
 __all__ = ["ATTRIBUTE", "READABLE", "SCHEMA", "Column", "Frame", "Manifest", "Section", "Span", "layout"]
 
@@ -24,7 +25,8 @@ ATTRIBUTE: Final = "profscope.manifest"
 SCHEMA: Final = 4  # of the manifest and of the record format
 # The digests of programs of schema 3 depend on the names of files.
 READABLE: Final = (3, SCHEMA)
-_LINES: Final = re.compile(r":(\d+(?::\d+)?)(?= > |$)")  # of the steps of a call path
+# Of the steps of a call path.
+_LINES: Final = re.compile(rf":(\d+(?::\d+)?)(?={re.escape(PATH_SEPARATOR)}|$)")
 
 
 @dataclass(frozen=True, slots=True)

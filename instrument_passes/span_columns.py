@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Final
 
-__all__ = ["RESERVED", "SPAN_COLUMNS", "STAGE_COLUMNS"]
+__all__ = ["PATH_SEPARATOR", "RESERVED", "SPAN_COLUMNS", "STAGE_COLUMNS"]
 
 SPAN_COLUMNS: Final[Mapping[str, str]] = {
     "kernel": "category",
@@ -30,6 +30,9 @@ SPAN_COLUMNS: Final[Mapping[str, str]] = {
     "start_ns": "int64",
     "duration_ns": "int64",
 }
+PATH_SEPARATOR: Final = " > "
+"""What stands between the steps of a `call_path`."""
+
 # Of tables with ops of pipelined loops, among the columns of payloads: see `analyses/loop_stages.py`.
 STAGE_COLUMNS: Final[Mapping[str, str]] = {"stage": "category", "for_iteration": "Int32"}
 

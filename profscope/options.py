@@ -15,11 +15,10 @@ from typing import Any, Final
 
 import instrument_passes
 from instrument_passes.errors import InstrumentError
-from instrument_passes.launch_bits import LaunchBits
+from instrument_passes.launch_bits import MIN_RING_LOG2, LaunchBits
 from instrument_passes.passes.base import Pass
 from instrument_passes.passes.op_spans import OpSpans
 from instrument_passes.pipeline import LEVELS, LOWERING, parse_pipeline
-from instrument_passes.records import MIN_RING_LOG2
 from instrument_passes.selection import MAX_LISTED
 from profscope.errors import OptionError
 

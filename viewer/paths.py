@@ -2,9 +2,9 @@
 
 from collections.abc import Hashable, Sequence
 
-__all__ = ["told_apart"]
+from instrument_passes.span_columns import PATH_SEPARATOR
 
-STEP = " > "
+__all__ = ["told_apart"]
 
 
 def told_apart(rows: Sequence[tuple[Hashable, str]]) -> list[str]:
@@ -14,8 +14,8 @@ def told_apart(rows: Sequence[tuple[Hashable, str]]) -> list[str]:
     """
     paths: dict[Hashable, set[tuple[str, ...]]] = {}
     for reads, path in rows:
-        paths.setdefault(reads, set()).add(tuple(path.split(STEP)))
-    return [_own_part(tuple(path.split(STEP)), list(paths[reads])) for reads, path in rows]
+        paths.setdefault(reads, set()).add(tuple(path.split(PATH_SEPARATOR)))
+    return [_own_part(tuple(path.split(PATH_SEPARATOR)), list(paths[reads])) for reads, path in rows]
 
 
 def _own_part(path: tuple[str, ...], alike: list[tuple[str, ...]]) -> str:
@@ -25,5 +25,5 @@ def _own_part(path: tuple[str, ...], alike: list[tuple[str, ...]]) -> str:
     first = next((i for i in range(shortest) if len({p[i] for p in alike}) > 1), shortest)
     room = shortest - first
     last = next((i for i in range(room) if len({p[-1 - i] for p in alike}) > 1), room)
-    own = STEP.join(path[first : len(path) - last])
+    own = PATH_SEPARATOR.join(path[first : len(path) - last])
     return f" via {own}" if own else ""

@@ -31,7 +31,7 @@ from triton.runtime.autotuner import Autotuner
 
 from bench.__main__ import Task, supervised, work
 from bench.about import about
-from bench.kernels import give_scratch
+from bench.kernels import surroundings
 from bench.libraries import conch, fla, gems, liger, mlstm
 from bench.libraries.calls import Calls, is_installed
 from bench.libraries.compare import Atomics, atomics_of_loads, compare
@@ -109,11 +109,7 @@ def _tasks(chosen: Mapping[str, ModuleType], level: str, atomics: Atomics) -> di
 
 def _work(chosen: Mapping[str, ModuleType], level: str, names: Sequence[str]) -> int:
     with contextlib.ExitStack() as stack:
-        if not torch.cuda.is_available():
-            from profscope import emulator
-
-            stack.enter_context(emulator.activate())
-        give_scratch("cuda" if torch.cuda.is_available() else "cpu")
+        stack.enter_context(surroundings())
         atomics = stack.enter_context(atomics_of_loads())
         return work(_tasks(chosen, level, atomics), names)
 

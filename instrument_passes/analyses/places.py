@@ -14,6 +14,7 @@ from typing import Final, NamedTuple
 
 from instrument_passes.functions import Function, function_name
 from instrument_passes.ir import Location, Op
+from instrument_passes.span_columns import PATH_SEPARATOR
 
 __all__ = ["Place", "Places", "Step", "call_paths", "is_library", "variable_of"]
 
@@ -28,8 +29,6 @@ _LIBRARY: Final = re.compile(
     r")",
     re.DOTALL,
 )
-
-_SEPARATOR: Final = " > "
 
 
 def is_library(file: str) -> bool:
@@ -73,7 +72,7 @@ class Place:
 
         See `call_paths` for calls that share a line.
         """
-        return _SEPARATOR.join(map(str, self.path)) if len(self.path) > 1 else ""
+        return PATH_SEPARATOR.join(map(str, self.path)) if len(self.path) > 1 else ""
 
 
 def call_paths(spans: Iterable[tuple[str, Place]]) -> dict[tuple[str, Place], str]:
@@ -98,7 +97,7 @@ def _told_apart(alike: list[tuple[str, Place]]) -> list[tuple[tuple[str, Place],
         steps = list(map(str, place.path))
         for at, step in enumerate(place.path[:-1]):
             steps[at] += f":{step.column}" if differ[at] else ""
-        texts.append(_SEPARATOR.join(steps))
+        texts.append(PATH_SEPARATOR.join(steps))
     return list(zip(alike, texts, strict=True))
 
 

@@ -12,7 +12,6 @@ that. So an arena is zeroed in small pieces, each as launches come near it, by a
 from __future__ import annotations
 
 import contextlib
-import ctypes
 import mmap
 import os
 import threading
@@ -24,7 +23,7 @@ import numpy.typing as npt
 import torch
 
 from instrument_passes.records import BASE_ALIGNMENT, align
-from profscope.recording import device_memory
+from profscope.recording import cuda_driver
 from profscope.recording.buffers import Full, Lane, Slice
 from profscope.recording.sizing import Blocks
 
@@ -55,13 +54,6 @@ def pages(size: int) -> Bytes:
     return memory[start : start + size]
 
 
-def _allow_capture() -> None:
-    """Let this thread allocate and wait while another one captures a CUDA graph, else that breaks."""
-    relaxed = ctypes.c_int(2)  # CU_STREAM_CAPTURE_MODE_RELAXED
-    with contextlib.suppress(OSError):  # no driver, then no graphs either
-        ctypes.CDLL("libcuda.so.1").cuThreadExchangeStreamCaptureMode(ctypes.byref(relaxed))
-
-
 def move(pinned: Bytes, wait: Callable[[], None], movers: ThreadPoolExecutor) -> Bytes:
     """A copy of pinned memory in new pages, which are made while `wait` waits for what is to be copied."""
     host = pages(len(pinned))
@@ -87,7 +79,7 @@ def _zero_blocks(address: int, blocks: Blocks, stream: int) -> None:
     few, many = sorted((over_areas, over_segments))
     for at in range(few[0]):
         start = address + blocks.offset + at * few[1]
-        device_memory.zero(start, blocks.size, stream, rows=many[0], step=many[1])
+        cuda_driver.zero(start, blocks.size, stream, rows=many[0], step=many[1])
 
 
 class _Generation:
@@ -172,7 +164,7 @@ class DeviceBuffers:
         self._cold_bytes = cold_bytes(device)
         self._lock = threading.Lock()
         self._idle = threading.Condition(self._lock)  # no launch of some generation is open any more
-        self._threads = ThreadPoolExecutor(2, "profscope-drain", _allow_capture)
+        self._threads = ThreadPoolExecutor(2, "profscope-drain", cuda_driver.allow_capture)
         self._movers = ThreadPoolExecutor(MOVERS, "profscope-move")
         self._arenas = [self._new_arena()]
         self._current = self._arenas[0].generation
@@ -205,7 +197,7 @@ class DeviceBuffers:
 
     def copy(self, filling: _Generation, offset: int, source: torch.Tensor) -> None:
         stream = torch.cuda.current_stream(self._device).cuda_stream
-        device_memory.copy(filling.arena.address + offset, source.data_ptr(), source.nbytes, stream)
+        cuda_driver.copy(filling.arena.address + offset, source.data_ptr(), source.nbytes, stream)
 
     def fetch(self, generation: _Generation) -> Bytes:
         """The bytes of a generation; drains it if that has not happened, and waits."""
@@ -327,7 +319,7 @@ class DeviceBuffers:
             host = torch.empty(generation.used, dtype=torch.uint8)
         arena.drained = drained = torch.cuda.Event()
         with torch.cuda.stream(self._side):
-            device_memory.copy(host.data_ptr(), arena.address, generation.used, self._side.cuda_stream)
+            cuda_driver.copy(host.data_ptr(), arena.address, generation.used, self._side.cuda_stream)
             drained.record(self._side)
         if pinned:
             arena.moved = generation.host = self._threads.submit(

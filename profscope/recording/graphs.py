@@ -18,7 +18,7 @@ from typing import Any, Final
 import torch
 
 from instrument_passes.records import BASE_ALIGNMENT, align
-from profscope.recording import device_memory
+from profscope.recording import cuda_driver
 from profscope.recording.patches import patched
 from profscope.recording.programs import Program
 
@@ -173,7 +173,7 @@ class Graphs:
                 if captured.last is not None and captured.last[0] != stream.cuda_stream:
                     stream.wait_event(captured.last[1])
                 memory = captured.memory
-                device_memory.zero(memory.data_ptr(), memory.nbytes, stream.cuda_stream)
+                cuda_driver.zero(memory.data_ptr(), memory.nbytes, stream.cuda_stream)
                 result = replay(graph)
                 self._keep(captured, number, stream.cuda_stream)
                 captured.last = stream.cuda_stream, stream.record_event()

@@ -56,6 +56,14 @@ def a_pipeline(made_by: str, chosen: random.Random) -> str:
     return chosen.choice((*ALONE, *TOGETHER))
 
 
+def damaged(text: str, old: str, new: str, folder: Path) -> Path:
+    """A file of the text in which the first `old` is `new`."""
+    assert old in text
+    file = folder / "damaged.ttgir"
+    file.write_text(text.replace(old, new, 1))
+    return file
+
+
 def check(file: Path, pipeline: str, triton: str, capfd: pytest.CaptureFixture[str]) -> str:
     """What profscope-opt says against the file, "" for nothing."""
     code = main([str(file), "-p", pipeline, "--triton", triton])
@@ -115,10 +123,7 @@ def test_damage_is_named_or_harmless(group: int, tmp_path: Path, capfd: pytest.C
 def test_damage_that_was_a_traceback(
     name: str, old: str, new: str, message: str, tmp_path: Path, capfd: pytest.CaptureFixture[str]
 ) -> None:
-    text = INPUTS[name].read_text()
-    assert old in text
-    file = tmp_path / "damaged.ttgir"
-    file.write_text(text.replace(old, new, 1))
+    file = damaged(INPUTS[name].read_text(), old, new, tmp_path)
     assert message in check(file, f"heavy,{LOWERING}", "3.7", capfd)
 
 
@@ -140,9 +145,6 @@ def test_damage_that_was_a_traceback(
 def test_damage_to_what_passes_wrote(
     made_by: str, old: str, new: str, message: str, tmp_path: Path, capfd: pytest.CaptureFixture[str]
 ) -> None:
-    text = undamaged("add", made_by)
-    assert old in text
-    file = tmp_path / "damaged.ttgir"
-    file.write_text(text.replace(old, new, 1))
+    file = damaged(undamaged("add", made_by), old, new, tmp_path)
     pipeline = "allocate-buffer" if "lower-records" in made_by else LOWERING
     assert message in check(file, pipeline, "3.7", capfd)

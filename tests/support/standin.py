@@ -14,7 +14,7 @@ from unittest import mock
 import torch
 
 from instrument_passes.records import BASE_ALIGNMENT
-from profscope.recording import arenas, device_memory, graphs, launch_path, routes
+from profscope.recording import arenas, cuda_driver, graphs, launch_path, routes
 
 __all__ = ["L2_BYTES", "Gpu", "Graph", "gpu"]
 
@@ -119,6 +119,6 @@ def gpu() -> Iterator[Gpu]:
         for module in (arenas, graphs, launch_path, routes):
             stack.enter_context(mock.patch.object(module, "torch", stand_in))
         for name, function in (("zero", _zero), ("copy", _copy)):
-            stack.enter_context(mock.patch.object(device_memory, name, function))
+            stack.enter_context(mock.patch.object(cuda_driver, name, function))
         device.graph = cuda.CUDAGraph  # type: ignore[attr-defined]
         yield device

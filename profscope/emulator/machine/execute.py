@@ -37,14 +37,21 @@ def turn(batch: Batch) -> list[Batch]:
             if not batch.waiting:
                 return [batch]
             release(batch)
-        number = min(batch.at)
-        if len(batch.at) + len(batch.waiting) > 1:
-            parts = split(batch, number)
-            if parts:
-                return parts
-        step(batch, number, batch.at.pop(number))
+        parts = step_or_split(batch, min(batch.at))
+        if parts:
+            return parts
     check_length(batch)
     return [batch]
+
+
+def step_or_split(batch: Batch, number: int) -> list[Batch]:
+    """Run block `number` for all threads that are there; or, where CTAs part ways, return their batches."""
+    if len(batch.at) + len(batch.waiting) > 1:
+        parts = split(batch, number)
+        if parts:
+            return parts
+    step(batch, number, batch.at.pop(number))
+    return []
 
 
 def step(batch: Batch, number: int, mask: Array | None) -> None:

@@ -15,7 +15,7 @@ from profscope.emulator.costs import CTA_LAUNCH_CYCLES
 from profscope.emulator.device import Placement
 from profscope.emulator.machine.batch import Batch
 from profscope.emulator.machine.block import Meeting
-from profscope.emulator.machine.execute import QUANTUM, check_length, release, split, step
+from profscope.emulator.machine.execute import QUANTUM, check_length, release, step, step_or_split
 from profscope.emulator.machine.grid import Grid
 
 __all__ = ["Timeline"]
@@ -132,11 +132,9 @@ class Timeline:
                 batch = self.gather(batch, first + meeting.apart)
                 batch = self.meet(batch, number, meeting)
                 continue
-            if len(batch.at) + len(batch.waiting) > 1:
-                parts = split(batch, number)
-                if parts:
-                    return parts
-            step(batch, number, batch.at.pop(number))
+            parts = step_or_split(batch, number)
+            if parts:
+                return parts
         check_length(batch)
         return [batch]
 

@@ -1,16 +1,18 @@
-"""Zeroes and copies a GPU's memory by the driver, past torch's operators.
+"""What is asked of the CUDA driver itself, and not of torch.
 
-Libraries put Triton kernels in the place of these (flag-gems in that of `zero_` and `copy_`), and memory is
-prepared in the middle of a launch: to launch a kernel for it would ask for memory again, and wait for ever.
+Memory is zeroed and copied past torch's operators. Libraries put Triton kernels in the place of these
+(flag-gems in that of `zero_` and `copy_`), and memory is prepared in the middle of a launch: to launch a
+kernel for it would ask for memory again, and wait for ever.
 """
 
 from __future__ import annotations
 
+import contextlib
 import ctypes
 import functools
 from typing import Any, Final
 
-__all__ = ["copy", "zero"]
+__all__ = ["allow_capture", "copy", "zero"]
 
 # Unsigned integers of the driver's functions: CUdeviceptr, size_t and CUstream; and unsigned char.
 _WIDE: Final = ctypes.c_uint64
@@ -20,6 +22,13 @@ _BYTE: Final = ctypes.c_ubyte
 @functools.cache
 def _driver() -> Any:
     return ctypes.CDLL("libcuda.so.1")
+
+
+def allow_capture() -> None:
+    """Let this thread allocate and wait while another one captures a CUDA graph, else that breaks."""
+    relaxed = ctypes.c_int(2)  # CU_STREAM_CAPTURE_MODE_RELAXED
+    with contextlib.suppress(OSError):  # no driver, then no graphs either
+        _driver().cuThreadExchangeStreamCaptureMode(ctypes.byref(relaxed))
 
 
 def zero(address: int, size: int, stream: int, *, rows: int = 1, step: int = 0) -> None:
