@@ -1,6 +1,6 @@
 """Kernels nobody here wrote: every Triton kernel of some libraries, bare and in a session, bit by bit.
 
-    python -m bench.libraries [--library NAME] [--ops REGEX] [--level light] [--configs N] [--json FILE]
+    python -m bench.libraries [--library NAME] [--ops REGEX] [--skip REGEX] [--configs N] [--json FILE]
 
 Each op runs three times bare and once in a session, from the same random numbers. Its outputs, the gradients
 of its inputs, and what it wrote over its inputs must be the same bits, every launch must be recorded, and the
@@ -60,10 +60,8 @@ def main(argv: Sequence[str] | None = None) -> int:
         del chosen[name]
     if options.worker:
         with _few_configs(options.configs):
-            return _work(chosen, options.level, json.loads(options.worker))
-    names = [
-        name for name in _tasks(chosen, options.level, {}) if re.search(options.ops, name.partition(": ")[2])
-    ]
+            return _work(chosen, options, json.loads(options.worker))
+    names = [name for name in _tasks(chosen, options, {}) if re.search(options.ops, name.partition(": ")[2])]
     if not names:
         print("bench.libraries: nothing to run", file=sys.stderr)
         return 1
@@ -78,6 +76,8 @@ def main(argv: Sequence[str] | None = None) -> int:
         options.level,
         "--configs",
         str(options.configs),
+        "--skip",
+        options.skip,
     ]
     rows: list[Row] = []
     for row in _in_parallel(names, [*command, "--worker"], options.limit_s, options.jobs):
@@ -90,13 +90,16 @@ def main(argv: Sequence[str] | None = None) -> int:
     return int(any(failures(row) for row in rows))
 
 
-def _tasks(chosen: Mapping[str, ModuleType], level: str, atomics: Atomics) -> dict[str, Task]:
+def _tasks(
+    chosen: Mapping[str, ModuleType], options: argparse.Namespace, atomics: Atomics
+) -> dict[str, Task]:
     device = "cuda" if torch.cuda.is_available() else "cpu"
 
     def run(library: str, op: str, calls: Calls) -> list[Row]:
         faulthandler.dump_traceback_later(_OP_LIMIT_S, exit=True)
+        kept = {label: call for label, call in calls().items() if not _skipped(options.skip, f"{op} {label}")}
         try:
-            return [Row(library, op, "", {}, about=asdict(compare(calls(), level, device, atomics)))]
+            return [Row(library, op, "", {}, about=asdict(compare(kept, options.level, device, atomics)))]
         finally:
             faulthandler.cancel_dump_traceback_later()
 
@@ -107,11 +110,15 @@ def _tasks(chosen: Mapping[str, ModuleType], level: str, atomics: Atomics) -> di
     }
 
 
-def _work(chosen: Mapping[str, ModuleType], level: str, names: Sequence[str]) -> int:
+def _skipped(pattern: str, call: str) -> bool:
+    return bool(pattern) and re.fullmatch(pattern, call) is not None
+
+
+def _work(chosen: Mapping[str, ModuleType], options: argparse.Namespace, names: Sequence[str]) -> int:
     with contextlib.ExitStack() as stack:
         stack.enter_context(surroundings())
         atomics = stack.enter_context(atomics_of_loads())
-        return work(_tasks(chosen, level, atomics), names)
+        return work(_tasks(chosen, options, atomics), names)
 
 
 @contextlib.contextmanager
@@ -165,6 +172,12 @@ def _arguments(argv: Sequence[str] | None) -> argparse.Namespace:
         "--library", default="", choices=["", *LIBRARIES], metavar="NAME", help="this one only"
     )
     parser.add_argument("--ops", default="", metavar="REGEX", help="only ops whose name it matches")
+    parser.add_argument(
+        "--skip",
+        default="",
+        metavar="REGEX",
+        help='leave out calls whose "op label" it is, such as "mm float32 1"',
+    )
     parser.add_argument("--level", default="light", help="what sessions record (default: light)")
     parser.add_argument(
         "--configs", type=int, default=0, metavar="N", help="let autotuners try the first N only (0: all)"

@@ -37,6 +37,7 @@ class Outcome:
     unsteady       outputs that differ between bare runs, too, and by how much at most
     differing      outputs that are always the same bare, and others in the session; by how much
     compared       calls that launched a kernel, and ran bare and in the session
+    lost           the bare call that broke the GPU's context, so that none was compared; "" if none did
 
     launched       launches in the session; counts their kernels
     recorded       launches in the profile; counts their kernels
@@ -46,6 +47,7 @@ class Outcome:
     """
 
     compared: int = 0
+    lost: str = ""
     raised: dict[str, str] = field(default_factory=dict)
     raised_inside: dict[str, str] = field(default_factory=dict)
     unsteady: dict[str, str] = field(default_factory=dict)
@@ -58,7 +60,10 @@ class Outcome:
 
 
 def compare(calls: Mapping[str, Call], level: str, device: str, atomics: Atomics) -> Outcome:
-    """Run each call three times bare and once in one session for all. The first tunes and compiles."""
+    """Run each call three times bare and once in one session for all. The first tunes and compiles.
+
+    A bare call that breaks the GPU's context (an illegal address) ends it: nothing after it can run here.
+    """
     done = Outcome()
     bare: dict[str, list[Leaf]] = {}
     for label, call in calls.items():
@@ -72,6 +77,9 @@ def compare(calls: Mapping[str, Call], level: str, device: str, atomics: Atomics
         except Exception as error:  # noqa: BLE001  that is a result
             done.raised[label] = why(error)
             bare.pop(label, None)
+            if _is_lost():
+                done.lost = label
+                return done
             continue
         if gap:
             done.unsteady[label] = gap
@@ -133,6 +141,15 @@ def _stir(device: str, dirt: int) -> None:
     """Leave other bytes in free memory each time, so that what a kernel never wrote does not look steady."""
     blocks = [torch.full((1 << size,), 17 * dirt, dtype=torch.uint8, device=device) for size in _DIRT]
     del blocks
+
+
+def _is_lost() -> bool:
+    """Whether nothing more can run on the GPU in this process."""
+    try:
+        synchronize()
+    except RuntimeError:
+        return True
+    return False
 
 
 def _gap(first: list[Leaf], second: list[Leaf]) -> str:

@@ -54,6 +54,10 @@ def table(rows: Sequence[Row]) -> str:
             (f"{row.name}: {found.unsteady} {found.atomics or 'no atomics'}" for row, found in done
              if found.unsteady),
         )  # fmt: skip
+        lines += _section(
+            f"{name}: not compared, since a bare call broke the GPU's context; leave that out by --skip",
+            (f"{row.name}: {found.lost}" for row, found in done if found.lost),
+        )
         lines += _section(f"{name}: notes", _counted(note for _, found in done for note in found.notes))
         lines += _section(
             f"{name}: calls that fail without a session, too",

@@ -72,6 +72,23 @@ def test_what_changes_only_in_a_session_is_wrong() -> None:
     assert f"op: differs {gap}: call" in table([row])
 
 
+def test_a_bare_call_that_breaks_the_gpu_is_named_and_can_be_left_out(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    def lost() -> None:
+        raise RuntimeError("an illegal memory access was encountered")
+
+    def breaks() -> None:
+        monkeypatch.setattr("bench.libraries.compare.synchronize", lost)
+        lost()
+
+    done = run({"one": added, "two": breaks, "three": added})
+    assert (done.lost, done.compared, list(done.raised)) == ("two", 0, ["two"])
+    row = Row("library", "op", "", {}, about=vars(done))
+    assert failures(row) == []  # none of a session's doing
+    assert "op: two" in table([row])
+
+
 def test_what_changes_from_run_to_run_says_nothing() -> None:
     runs = iter(range(1, 100))
     done = run({"call": lambda: added(next(runs))})
