@@ -24,6 +24,9 @@ FIND_GPU := import os, sys, torch, triton; torch.cuda.is_available() or sys.exit
 SITE := import sysconfig; print(sysconfig.get_path("purelib"))
 OLD_PYTHON := "$(PYTHON) is older than 3.11; name a newer one: make PYTHON=python3.12 ..."
 
+# Where nothing compiled is kept, every process that a test starts compiles all modules again.
+export PYTHONDONTWRITEBYTECODE :=
+
 .PHONY: demo test lint types bench matrix $(MATRIX:%=matrix-%) clean
 
 demo: $(RUNTIME)

@@ -58,7 +58,10 @@ def imported(path: Path) -> Iterator[str]:
                 yield inner if inner in MODULES else node.module
 
 
-ARROWS = {name: set(imported(path)) - {name} for name, path in MODULES.items()}
+@pytest.fixture(scope="module")
+def arrows() -> dict[str, set[str]]:
+    """The modules that each module imports."""
+    return {name: set(imported(path)) - {name} for name, path in MODULES.items()}
 
 
 def floor(module: str) -> int:
@@ -87,37 +90,37 @@ def circles(arrows: dict[str, set[str]]) -> list[list[str]]:
     return found
 
 
-def test_no_circle() -> None:
-    assert circles(ARROWS) == []
+def test_no_circle(arrows: dict[str, set[str]]) -> None:
+    assert circles(arrows) == []
 
 
 def test_circles_are_seen() -> None:
     assert circles({"a": {"b"}, "b": {"c"}, "c": {"b"}}) == [["b", "c", "b"]]
 
 
-def test_no_arrow_upward() -> None:
+def test_no_arrow_upward(arrows: dict[str, set[str]]) -> None:
     upward = [
         f"{module} -> {other}"
-        for module, others in ARROWS.items()
+        for module, others in arrows.items()
         for other in others
         if floor(other) > floor(module)
     ]
     assert upward == []
 
 
-def test_neighbours_do_not_know_each_other() -> None:
+def test_neighbours_do_not_know_each_other(arrows: dict[str, set[str]]) -> None:
     """Rooms of one floor, which stand side by side."""
-    for module, others in ARROWS.items():
+    for module, others in arrows.items():
         room = next((r for r in FLOORS[floor(module)] if module == r or module.startswith(f"{r}.")), module)
         for other in others:
             if floor(other) == floor(module):
                 assert other == room or other.startswith(f"{room}."), f"{module} -> {other}"
 
 
-def test_the_emulator_stands_alone() -> None:
+def test_the_emulator_stands_alone(arrows: dict[str, set[str]]) -> None:
     outside = {
         other
-        for module, others in ARROWS.items()
+        for module, others in arrows.items()
         if module.startswith("profscope.emulator")
         for other in others
         if not other.startswith("profscope.emulator")

@@ -7,7 +7,11 @@ import pytest
 import torch
 from torch.nn import functional
 
-ops = pytest.importorskip("liger_kernel.ops", reason="liger-kernel is not installed")
+
+@pytest.fixture(scope="module")
+def ops() -> Any:
+    """Imported where the first test runs: it takes seconds."""
+    return pytest.importorskip("liger_kernel.ops", reason="liger-kernel is not installed")
 
 
 ROWS, COLS = 12, 320
@@ -32,7 +36,7 @@ def check(
         torch.testing.assert_close(got, expected, rtol=tolerance, atol=tolerance)
 
 
-def test_rms_norm() -> None:
+def test_rms_norm(ops: Any) -> None:
     x, w = torch.randn(ROWS, COLS), torch.randn(COLS)
     check(
         lambda x, w: ops.LigerRMSNormFunction.apply(x, w, 1e-6, 0.0, "llama", False),
@@ -42,7 +46,7 @@ def test_rms_norm() -> None:
     )
 
 
-def test_layer_norm() -> None:
+def test_layer_norm(ops: Any) -> None:
     x, w, b = torch.randn(ROWS, COLS), torch.randn(COLS), torch.randn(COLS)
     check(
         lambda x, w, b: ops.LigerLayerNormFunction.apply(x, w, b, 1e-6),
@@ -53,7 +57,7 @@ def test_layer_norm() -> None:
     )
 
 
-def test_swiglu() -> None:
+def test_swiglu(ops: Any) -> None:
     check(
         lambda a, b: ops.LigerSiLUMulFunction.apply(a, b),
         lambda a, b: functional.silu(a) * b,
@@ -62,7 +66,7 @@ def test_swiglu() -> None:
     )
 
 
-def test_geglu() -> None:
+def test_geglu(ops: Any) -> None:
     check(
         lambda a, b: ops.LigerGELUMulFunction.apply(a, b),
         lambda a, b: functional.gelu(a, approximate="tanh") * b,
@@ -76,7 +80,7 @@ def rotate(x: torch.Tensor, cos: torch.Tensor, sin: torch.Tensor) -> torch.Tenso
     return x * cos + torch.cat([-high, low], dim=-1) * sin
 
 
-def test_rope() -> None:
+def test_rope(ops: Any) -> None:
     batch, heads, length, width = 2, 4, 10, 32
     angles = torch.arange(length)[:, None] * 10000.0 ** (-torch.arange(0, width, 2) / width)[None, :]
     cos, sin = (torch.cat([f(angles)] * 2, dim=-1)[None] for f in (torch.cos, torch.sin))
@@ -93,12 +97,12 @@ def test_rope() -> None:
 
 
 @pytest.mark.parametrize("cols", [320, 5000])  # one block; several, as for a large vocabulary
-def test_softmax(cols: int) -> None:
+def test_softmax(ops: Any, cols: int) -> None:
     check(ops.LigerSoftmaxFunction.apply, lambda x: x.softmax(-1), torch.randn(ROWS, cols), tolerance=1e-6)
 
 
 @pytest.mark.parametrize("smoothing", [0.0, 0.1])
-def test_cross_entropy(smoothing: float) -> None:
+def test_cross_entropy(ops: Any, smoothing: float) -> None:
     target = torch.randint(0, 1000, (ROWS,))
     target[3] = -100  # ignored
 
@@ -113,7 +117,7 @@ def test_cross_entropy(smoothing: float) -> None:
     )
 
 
-def test_bfloat16_rms_norm() -> None:
+def test_bfloat16_rms_norm(ops: Any) -> None:
     x, w = torch.randn(ROWS, COLS).bfloat16(), torch.randn(COLS).bfloat16()
     got = ops.LigerRMSNormFunction.apply(x, w, 1e-6, 0.0, "llama", False)
     torch.testing.assert_close(got, functional.rms_norm(x, (COLS,), w, 1e-6), rtol=2e-2, atol=2e-2)

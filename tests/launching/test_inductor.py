@@ -9,20 +9,12 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-import torch
 import triton
-import triton.language as tl
 from triton.runtime import _allocation
 
 from profscope import emulator
-from profscope.recording.programs import manifest_in
 from tests.support.forks import Forks
 from tests.support.sessions import session
-
-heuristics = pytest.importorskip("torch._inductor.runtime.triton_heuristics")
-hints = pytest.importorskip("torch._inductor.runtime.hints")
-
-# ruff: noqa: N803
 
 _GENERATED = """\
 import triton
@@ -39,85 +31,33 @@ def triton_per_max(in_ptr0, out_ptr0, xnumel, XBLOCK: tl.constexpr):
 """
 
 
-@triton.jit
-def triton_poi_double(in_ptr0, out_ptr0, xnumel, XBLOCK: tl.constexpr):
-    at = tl.program_id(0) * XBLOCK + tl.arange(0, XBLOCK)
-    tl.store(out_ptr0 + at, tl.load(in_ptr0 + at, at < xnumel) * 2, at < xnumel)
+@pytest.fixture(scope="module")
+def inductor() -> Any:
+    """`tests.support.inductor`, imported where the first test runs: importing Inductor takes seconds."""
+    return pytest.importorskip("tests.support.inductor")
 
 
 @pytest.fixture(autouse=True)
-def the_emulator_is_the_gpu(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
+def the_emulator_is_the_gpu(monkeypatch: pytest.MonkeyPatch, inductor: Any) -> Iterator[None]:
     monkeypatch.setenv("PROFSCOPE_EMULATOR", "1")
-    before = dict(vars(heuristics.CachingAutotuner))
+    tuner = inductor.heuristics.CachingAutotuner
+    before = dict(vars(tuner))
     allocator = _allocation._allocator.get()
     yield
     _allocation._allocator.set(allocator)  # Inductor leaves its own
-    assert dict(vars(heuristics.CachingAutotuner)) == before
-
-
-class Tuner(heuristics.CachingAutotuner):  # type: ignore[misc]
-    """Inductor's tuner of one kernel, on the emulator; `timed`: of launchers timed, whether they record."""
-
-    def __init__(self, blocks: tuple[int, ...] = (256,), kernel: Any = triton_poi_double) -> None:
-        from profscope.emulator.compiler import ARCH, BACKEND_NAME
-
-        properties = hints.DeviceProperties(type=BACKEND_NAME, index=0, multi_processor_count=2, cc=ARCH)
-        self.timed: list[bool] = []
-        super().__init__(
-            kernel,
-            triton_meta={
-                "signature": {
-                    "in_ptr0": "*fp32",
-                    "out_ptr0": "*fp32",
-                    "xnumel": "i32",
-                    "XBLOCK": "constexpr",
-                },
-                "device": properties,
-                "constants": {},
-                "configs": [{}],
-            },
-            configs=[triton.Config({"XBLOCK": block}, num_warps=2) for block in blocks],
-            save_cache_hook=None,
-            mutated_arg_names=[],
-            optimize_mem=False,
-            heuristic_type=heuristics.HeuristicType.POINTWISE,
-            size_hints={"x": 1024},
-            inductor_meta={"grid_type": "Grid1D", "kernel_name": kernel.__name__},
-        )
-
-    def get_device_interface(self) -> Any:
-        from torch._dynamo.device_interface import CpuInterface
-
-        return CpuInterface
-
-    def _make_launchers(self) -> None:
-        self.launchers = [result.make_launcher() for result in self.compile_results]
-
-    def bench(self, launcher: Any, *args: Any, **kwargs: Any) -> float:
-        self.timed.append(recording(launcher))
-        return 1.0 / launcher.config.kwargs["XBLOCK"]
-
-    def launch(self, n: int = 1000) -> None:
-        x = torch.arange(n, dtype=torch.float32)
-        out = torch.empty_like(x)
-        self.run(x, out, n, stream=0)
-        assert torch.equal(out, 2 * x)
-
-
-def recording(launcher: Any) -> bool:
-    return manifest_in(launcher.__globals__["bin"].asm["ttgir"]) is not None
+    assert dict(vars(tuner)) == before
 
 
 @pytest.mark.parametrize("compiled_before", [False, True])
-def test_launches_are_recorded_and_the_tuner_keeps_its_own(compiled_before: bool) -> None:
-    tuner = Tuner()
+def test_launches_are_recorded_and_the_tuner_keeps_its_own(inductor: Any, compiled_before: bool) -> None:
+    tuner = inductor.Tuner()
     if compiled_before:
         with emulator.activate():
             tuner.launch()
     with session() as prof:
         tuner.launch()
         tuner.launch(300)
-        assert [recording(launcher) for launcher in tuner.launchers] == [False]
+        assert [inductor.recording(launcher) for launcher in tuner.launchers] == [False]
     with emulator.activate():
         tuner.launch()  # as if there had been no session
     assert prof.launches["kernel"].tolist() == ["triton_poi_double"] * 2
@@ -126,8 +66,8 @@ def test_launches_are_recorded_and_the_tuner_keeps_its_own(compiled_before: bool
     assert prof.profile.validate() == []
 
 
-def test_a_tuner_times_bare_binaries_and_its_trials_are_left_out() -> None:
-    tuner = Tuner((64, 256, 128))
+def test_a_tuner_times_bare_binaries_and_its_trials_are_left_out(inductor: Any) -> None:
+    tuner = inductor.Tuner((64, 256, 128))
     with session() as prof:
         tuner.launch()
     assert tuner.timed == [False] * 3
@@ -135,8 +75,8 @@ def test_a_tuner_times_bare_binaries_and_its_trials_are_left_out() -> None:
     assert prof.launches["grid_x"].tolist() == [4]
 
 
-def test_one_launch_in_so_many_is_recorded() -> None:
-    tuner = Tuner()
+def test_one_launch_in_so_many_is_recorded(inductor: Any) -> None:
+    tuner = inductor.Tuner()
     with session(every=3) as prof:
         for _ in range(7):
             tuner.launch()
@@ -145,9 +85,9 @@ def test_one_launch_in_so_many_is_recorded() -> None:
 
 
 @pytest.mark.filterwarnings("ignore::profscope.errors.EmptyProfileWarning")
-def test_kernels_that_do_not_match_are_left_alone() -> None:
+def test_kernels_that_do_not_match_are_left_alone(inductor: Any) -> None:
     with session(kernels="nothing") as prof:
-        Tuner().launch()
+        inductor.Tuner().launch()
     assert prof.launches.empty
     assert prof.metadata["notes"] == [
         "kernels='nothing' matches none of those that were launched: triton_poi_double"
@@ -155,8 +95,8 @@ def test_kernels_that_do_not_match_are_left_alone() -> None:
 
 
 @pytest.mark.filterwarnings("ignore::profscope.errors.EmptyProfileWarning")
-def test_a_launch_that_has_to_run_bare_is_named() -> None:
-    tuner = Tuner()
+def test_a_launch_that_has_to_run_bare_is_named(inductor: Any) -> None:
+    tuner = inductor.Tuner()
     tuner.inductor_meta["store_cubin"] = True
     tuner.save_gpu_kernel = lambda stream, launcher: None
     with session() as prof:
@@ -167,7 +107,7 @@ def test_a_launch_that_has_to_run_bare_is_named() -> None:
     ]
 
 
-def test_ops_in_functions_of_inductor_name_the_calls(tmp_path: Path) -> None:
+def test_ops_in_functions_of_inductor_name_the_calls(inductor: Any, tmp_path: Path) -> None:
     """Generated code has a file of its own, and calls torch's helpers, which call Triton's functions."""
     generated = tmp_path / "generated.py"
     generated.write_text(_GENERATED)
@@ -175,7 +115,7 @@ def test_ops_in_functions_of_inductor_name_the_calls(tmp_path: Path) -> None:
     exec(compile(_GENERATED, str(generated), "exec"), space)
     linecache.getlines(str(generated))
     with session(instrument="heavy") as prof:
-        Tuner(kernel=space["triton_per_max"]).launch()
+        inductor.Tuner(kernel=space["triton_per_max"]).launch()
     reduces = prof.summary()[prof.summary()["scope"].str.startswith("reduce")]
     paths = [path.split(" > ") for path in reduces["call_path"]]
     assert {path[0] for path in paths} == {f"triton_per_max generated.py:{line}" for line in (9, 10)}
@@ -184,11 +124,11 @@ def test_ops_in_functions_of_inductor_name_the_calls(tmp_path: Path) -> None:
 
 
 @pytest.mark.filterwarnings("ignore::profscope.errors.EmptyProfileWarning")
-def test_what_cannot_be_built_runs_bare_and_says_why(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_what_cannot_be_built_runs_bare_and_says_why(inductor: Any, monkeypatch: pytest.MonkeyPatch) -> None:
     def fail(*args: Any, **kwargs: Any) -> None:
         raise ValueError("no such option")
 
-    tuner = Tuner()
+    tuner = inductor.Tuner()
     with session() as prof:
         tuner.precompile()
         monkeypatch.setattr(triton, "compile", fail)
@@ -199,10 +139,10 @@ def test_what_cannot_be_built_runs_bare_and_says_why(monkeypatch: pytest.MonkeyP
     ]
 
 
-def test_everything_comes_back_when_the_body_raises() -> None:
+def test_everything_comes_back_when_the_body_raises(inductor: Any) -> None:
     def body() -> None:
         with session():
-            Tuner().launch()
+            inductor.Tuner().launch()
             raise KeyError("the user's own")
 
     with pytest.raises(KeyError, match="the user's own"):
