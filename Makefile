@@ -1,7 +1,7 @@
 # Everything runs in .venv; stamp files make a second run start at once.
 #   make demo     profile two kernels, leave trace.json and show it
 #   make test     lint, types, tests on the Triton of .venv
-#   make matrix   tests on the other supported Tritons
+#   make matrix   the exhaustive tests, and all tests on the other supported Tritons
 #   make lint     ruff and mypy alone
 #   make bench    profscope beside Proton, on the GPU; without one, the figures that need none
 
@@ -27,7 +27,7 @@ OLD_PYTHON := "$(PYTHON) is older than 3.11; name a newer one: make PYTHON=pytho
 # Where nothing compiled is kept, every process that a test starts compiles all modules again.
 export PYTHONDONTWRITEBYTECODE :=
 
-.PHONY: demo test lint types bench matrix $(MATRIX:%=matrix-%) clean
+.PHONY: demo test lint types bench matrix exhaustive $(MATRIX:%=matrix-%) clean
 
 demo: $(RUNTIME)
 	$(BIN)/python -m profscope.demo trace.json
@@ -36,11 +36,11 @@ demo: $(RUNTIME)
 # One process uses the GPU, if there is one; the rest of the tests have a process for each core.
 PYTEST := -m pytest -q -p no:cacheprovider
 HAS_GPU := import sys, torch; sys.exit(not torch.cuda.is_available())
-PARALLEL := -n auto --dist worksteal -m 'not gpu'
+PARALLEL := -n auto --dist worksteal
 
 test: lint types
 	if $(BIN)/python -c '$(HAS_GPU)'; then $(BIN)/python $(PYTEST) -m gpu; fi
-	$(BIN)/python $(PYTEST) $(PARALLEL)
+	$(BIN)/python $(PYTEST) $(PARALLEL) -m 'not gpu and not exhaustive'
 
 lint: $(DEV)
 	$(BIN)/ruff check .
@@ -52,7 +52,11 @@ types: $(DEV)
 bench: $(RUNTIME)
 	$(BIN)/python -m bench
 
-matrix: $(MATRIX:%=matrix-%)
+matrix: exhaustive $(MATRIX:%=matrix-%)
+
+# What `make test` leaves out, to take less than ten minutes.
+exhaustive: $(DEV)
+	$(BIN)/python $(PYTEST) $(PARALLEL) -m 'not gpu and exhaustive'
 
 # What knows neither Triton's IR nor its runtime is tested once, by `make test`.
 ANY_TRITON := tests/traces tests/viewer tests/bench tests/test_distribution.py tests/test_rooms.py tests/test_docs.py
@@ -60,7 +64,7 @@ ANY_TRITON := tests/traces tests/viewer tests/bench tests/test_distribution.py t
 # One Triton alone, first on the path; pytest stops if another one is imported.
 # (A static pattern: make looks for no implicit rule for a phony target.)
 $(MATRIX:%=matrix-%): matrix-%: .matrix/%/.installed
-	PYTHONPATH=.matrix/$* $(BIN)/python $(PYTEST) $(PARALLEL) --expect-triton $* $(ANY_TRITON:%=--ignore=%)
+	PYTHONPATH=.matrix/$* $(BIN)/python $(PYTEST) $(PARALLEL) -m 'not gpu' --expect-triton $* $(ANY_TRITON:%=--ignore=%)
 
 .matrix/%/.installed: $(DEV)
 	rm -rf .matrix/$*

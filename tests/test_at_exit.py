@@ -32,7 +32,13 @@ if True:
 _SAVE = "prof.save(sys.argv[1])"
 
 
-@pytest.mark.parametrize("suffix", [".json", ".json.gz", ".pftrace", ".pftrace.gz"])
+@pytest.mark.parametrize(
+    "suffix",
+    [
+        ".json",
+        *(pytest.param(s, marks=pytest.mark.exhaustive) for s in (".json.gz", ".pftrace", ".pftrace.gz")),
+    ],
+)
 @pytest.mark.parametrize(
     ("opened", "last", "end", "code"),
     [

@@ -163,8 +163,8 @@ def test_the_block_of_a_softmax_that_keeps_nothing() -> None:
 @pytest.mark.parametrize(
     "name",
     [
-        pytest.param("attention", marks=pytest.mark.slow), "matmul", "layer_norm", "nested_loops",
-        "branch_in_loop",
+        *(pytest.param(name, marks=pytest.mark.exhaustive) for name in ("attention", "matmul")),
+        "layer_norm", "nested_loops", "branch_in_loop",
     ],
 )  # fmt: skip
 def test_probes_change_no_result(name: str) -> None:

@@ -34,7 +34,9 @@ def value(rows: list[Row], group: str, column: str) -> float:
 
 @pytest.mark.slow
 @pytest.mark.parametrize(
-    ("workload", "most"), [(ADD, 8.5), (ATTENTION, 3.5)], ids=lambda value: getattr(value, "name", None)
+    ("workload", "most"),
+    [(ADD, 8.5), pytest.param(ATTENTION, 3.5, marks=pytest.mark.exhaustive)],
+    ids=lambda value: getattr(value, "name", None),
 )
 def test_records_are_cheaper_than_protons(workload: kernels.Workload, most: float) -> None:
     rows = static(workload)

@@ -62,7 +62,14 @@ def test_output_ends_with_the_instructions_per_record(
     assert re.fullmatch(r"\d+\.\d SASS instructions per record", lines[-1])
 
 
-@pytest.mark.parametrize("target", [CUDA80, CUDA90, CUDA100])
+@pytest.mark.parametrize(
+    "target",
+    [
+        pytest.param(CUDA80, marks=pytest.mark.exhaustive),
+        CUDA90,
+        pytest.param(CUDA100, marks=pytest.mark.exhaustive),
+    ],
+)
 @pytest.mark.parametrize("spec", [*add.specs(), *control_flow.specs()[:2]], ids=lambda spec: spec.name)
 def test_latency_reads_the_clock_behind_the_data(spec: Spec, target: str) -> None:
     """In the machine code: loads, then what waits for them, then the clock; nothing has been moved."""

@@ -77,7 +77,9 @@ def check(file: Path, pipeline: str, triton: str, capfd: pytest.CaptureFixture[s
     return said.err
 
 
-@pytest.mark.parametrize("group", range(GROUPS))
+@pytest.mark.parametrize(
+    "group", [pytest.param(n, marks=pytest.mark.exhaustive if n else ()) for n in range(GROUPS)]
+)
 def test_damage_is_named_or_harmless(group: int, tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
     names = sorted(name for name, path in INPUTS.items() if path.stat().st_size < LONG or name == "scopes")
     file = tmp_path / "damaged.ttgir"

@@ -1,8 +1,8 @@
 """Every kernel of the corpus through the compile hook, with no GPU: Triton must take what the passes write.
 
-At every level on cuda:90, at "heavy" on cuda:80 and cuda:100 (to keep the run short), up to the end of
-`make_llir`: by then Triton has parsed, verified and lowered the rewritten module and has sized both scratch
-buffers. ptxas is left to the tests of `--cost` and to the runs on a GPU.
+At every level on cuda:90, at "heavy" on cuda:80 and cuda:100, up to the end of `make_llir`: by then Triton
+has parsed, verified and lowered the rewritten module and has sized both scratch buffers. ptxas is left to the
+tests of `--cost` and to the runs on a GPU.
 """
 
 from __future__ import annotations
@@ -23,12 +23,15 @@ from tests.kernels.corpus import specs
 from tests.kernels.spec import CUDA80, CUDA90, CUDA100, Spec
 
 CASES = [
-    pytest.param(spec, target, level, id=f"{spec.name}-{target}-{level}")
+    pytest.param(
+        spec, target, level, id=f"{spec.name}-{target}-{level}",
+        marks=() if (target, level) == (CUDA90, "heavy") else pytest.mark.exhaustive,
+    )
     for spec in specs()
     for target, levels in ((CUDA80, ["heavy"]), (CUDA90, list(LEVELS)), (CUDA100, ["heavy"]))
     if target not in spec.unsupported
     for level in levels
-]
+]  # fmt: skip
 # A value captured by the partitions of a warp-specialised kernel reaches their warps through shared memory.
 CAPTURES_BYTES = 64
 UNCHANGED = ("global_scratch_size", "num_warps", "tmem_size")
@@ -64,7 +67,9 @@ def test_waiting_for_data(spec: Spec) -> None:
 
 
 PROBED = [
-    pytest.param(spec, target, id=f"{spec.name}-{target}")
+    pytest.param(
+        spec, target, id=f"{spec.name}-{target}", marks=() if target == CUDA90 else pytest.mark.exhaustive
+    )
     for spec in specs()
     for target in (CUDA80, CUDA90, CUDA100)
     if target not in spec.unsupported

@@ -11,7 +11,7 @@ import pytest
 from triton._C.libtriton import ir
 
 from tests.kernels import aot, corpus
-from tests.kernels.spec import TARGETS, Spec
+from tests.kernels.spec import CUDA80, CUDA90, TARGETS, Spec
 
 __all__ = ["MODULES", "each_module", "printed", "triton_module"]
 
@@ -28,12 +28,17 @@ def printed(name: str, target: str) -> str:
 
 
 def _module_params() -> list[Any]:
-    """Every kernel and target for parametrize; those that cannot be compiled are reported with the reason."""
+    """Every kernel and target for parametrize; those that cannot be compiled are reported with the reason.
+
+    One target of a kernel is enough for a quick run.
+    """
     found = []
     for name, spec in _SPECS.items():
+        quick = CUDA90 if CUDA90 not in spec.unsupported else CUDA80
         for target in TARGETS:
             reason = spec.unsupported.get(target)
             marks = [pytest.mark.skip(reason=f"{name} on {target}: {reason}")] if reason else []
+            marks += [pytest.mark.exhaustive] if target != quick else []
             found.append(pytest.param(name, target, id=f"{name}-{target}", marks=marks))
     return found
 
