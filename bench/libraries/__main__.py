@@ -65,7 +65,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     if not names:
         print("bench.libraries: nothing to run", file=sys.stderr)
         return 1
-    facts = about() | {"level": options.level, "missing": missing}
+    facts = about() | {"level": options.level, "keep": options.keep, "missing": missing}
     command = [
         sys.executable,
         "-m",
@@ -74,6 +74,8 @@ def main(argv: Sequence[str] | None = None) -> int:
         options.library,
         "--level",
         options.level,
+        "--keep",
+        options.keep,
         "--configs",
         str(options.configs),
         "--skip",
@@ -94,12 +96,15 @@ def _tasks(
     chosen: Mapping[str, ModuleType], options: argparse.Namespace, atomics: Atomics
 ) -> dict[str, Task]:
     device = "cuda" if torch.cuda.is_available() else "cpu"
+    wanted: dict[str, Any] = {"instrument": options.level, "keep": options.keep}
+    if options.keep != "spans":
+        wanted["spans_every"] = 0
 
     def run(library: str, op: str, calls: Calls) -> list[Row]:
         faulthandler.dump_traceback_later(_OP_LIMIT_S, exit=True)
         kept = {label: call for label, call in calls().items() if not _skipped(options.skip, f"{op} {label}")}
         try:
-            return [Row(library, op, "", {}, about=asdict(compare(kept, options.level, device, atomics)))]
+            return [Row(library, op, "", {}, about=asdict(compare(kept, wanted, device, atomics)))]
         finally:
             faulthandler.cancel_dump_traceback_later()
 
@@ -179,6 +184,7 @@ def _arguments(argv: Sequence[str] | None) -> argparse.Namespace:
         help='leave out calls whose "op label" it is, such as "mm float32 1"',
     )
     parser.add_argument("--level", default="light", help="what sessions record (default: light)")
+    parser.add_argument("--keep", default="spans", help="what sessions keep: spans, sums or totals")
     parser.add_argument(
         "--configs", type=int, default=0, metavar="N", help="let autotuners try the first N only (0: all)"
     )

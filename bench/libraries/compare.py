@@ -59,8 +59,10 @@ class Outcome:
     problems: list[str] = field(default_factory=list)
 
 
-def compare(calls: Mapping[str, Call], level: str, device: str, atomics: Atomics) -> Outcome:
+def compare(calls: Mapping[str, Call], options: Mapping[str, Any], device: str, atomics: Atomics) -> Outcome:
     """Run each call three times bare and once in one session for all. The first tunes and compiles.
+
+    options: the session's.
 
     A bare call that breaks the GPU's context (an illegal address) ends it: nothing after it can run here.
     """
@@ -84,7 +86,7 @@ def compare(calls: Mapping[str, Call], level: str, device: str, atomics: Atomics
         if gap:
             done.unsteady[label] = gap
     if bare:
-        _inside(done, {label: calls[label] for label in bare}, bare, level, device)
+        _inside(done, {label: calls[label] for label in bare}, bare, options, device)
     for label in list(done.differing):
         gaps = [gap for dirt in range(_MORE) if (gap := _gap(bare[label], _run(calls[label], device, dirt)))]
         if gaps:
@@ -95,11 +97,15 @@ def compare(calls: Mapping[str, Call], level: str, device: str, atomics: Atomics
 
 
 def _inside(
-    done: Outcome, calls: Mapping[str, Call], bare: Mapping[str, list[Leaf]], level: str, device: str
+    done: Outcome,
+    calls: Mapping[str, Call],
+    bare: Mapping[str, list[Leaf]],
+    options: Mapping[str, Any],
+    device: str,
 ) -> None:
     inside: dict[str, list[Leaf]] = {}
     try:
-        with _counted() as kernels, profscope.session(instrument=level) as prof:
+        with _counted() as kernels, profscope.session(**options) as prof:
             for label, call in calls.items():
                 try:
                     inside[label] = _run(call, device, 3)

@@ -32,7 +32,7 @@ def added(scale: float = 1.0) -> torch.Tensor:
 
 
 def run(calls: Mapping[str, Call]) -> Outcome:
-    return compare(calls, "light", "cpu", {})
+    return compare(calls, {"instrument": "light"}, "cpu", {})
 
 
 def test_missing_libraries_are_named(
