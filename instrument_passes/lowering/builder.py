@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Mapping
 from dataclasses import dataclass, field, fields
+from typing import Any
 
 from instrument_passes.analyses.places import Place
 from instrument_passes.attributes import SpanAttributes
@@ -84,6 +85,7 @@ class _SpanBuilder:
     ends: list[Tick] = field(default_factory=list)
     payloads: list[Tick] = field(default_factory=list)
     ran: Tick | None = None
+    sums: dict[str, Any] = field(default_factory=dict)  # fields of Span, where sums are kept
 
 
 @dataclass
@@ -123,6 +125,7 @@ class SectionBuilder:
                 ends=tuple(tick.column for tick in s.ends),
                 payloads=tuple(tick.column for tick in s.payloads),
                 ran=-1 if s.ran is None else s.ran.column,
+                **s.sums,
                 **{field.name: getattr(s.attributes, field.name) for field in fields(s.attributes)},
             )
             for s in self.spans.values()

@@ -54,11 +54,11 @@ class Lowering(Protocol[S]):
     def leave(self, end: Op, state: S) -> None:
         """The warp program, or a function that it calls, returns."""
 
-    def before_loop(self, loop: Op) -> None:
+    def before_loop(self, loop: Op, state: S) -> None:
         """Any loop, with records or without."""
 
-    def keys(self, loops: Sequence[Op]) -> list[int]:
-        """Keys of the values that these loops with records change."""
+    def keys(self, op: Op) -> list[int]:
+        """Keys of the values that are changed below an op: a loop with records, or a call."""
 
     def enter_loop(self, loop: Op, state: S) -> S:
         """The state at the start of an iteration of a loop with records, but for the carried values."""
@@ -72,6 +72,9 @@ class Lowering(Protocol[S]):
     def enter_branch(self, state: S) -> S:
         """The state at the start of a region of an scf.if."""
 
+    def end_branch(self, region: Region, state: S) -> None:
+        """The end of the region."""
+
     def merge(self, sides: Sequence[S], state: S) -> list[tuple[str, str]]:
         """What more than values the regions of an scf.if yield: i32 of the first and of the second."""
 
@@ -80,6 +83,9 @@ class Lowering(Protocol[S]):
 
     def enter_default(self, state: S) -> S:
         """The state at the start of the default region of a ttg.warp_specialize, which runs in place."""
+
+    def needed_behind(self, op: Op) -> bool:
+        """Whether the values that its default region changed are needed behind it."""
 
     def enter_call(self, state: S) -> S:
         """The state at the start of a function that is called, but for the carried values."""
@@ -152,10 +158,10 @@ class ControlFlow(Generic[S]):
             self._lowering.records(run, state)
 
     def _loop(self, op: Op, state: S) -> None:
-        self._lowering.before_loop(op)
+        self._lowering.before_loop(op, state)
         if op not in self._plan.loops:
             return
-        keys = self._lowering.keys(self._plan.below(op))
+        keys = self._lowering.keys(op)
         names = carry(op, [state.values[key] for key in keys])
         inside = dict(zip(keys, names.inside, strict=True))
         inner = self._lowering.enter_loop(op, state)
@@ -172,6 +178,7 @@ class ControlFlow(Generic[S]):
         for region in op.regions:
             inner = self._lowering.enter_branch(state)
             self._block(region.entry, inner)
+            self._lowering.end_branch(region, inner)
             sides.append(inner)
         keys = _changed(state, sides)
         pairs = self._lowering.merge(sides, state)
@@ -197,14 +204,14 @@ class ControlFlow(Generic[S]):
             raise op.error("the default region has no terminator")
         self._lowering.settle(inner, terminator)
         keys = _changed(state, [inner])
-        if keys and in_loop(op):  # else nobody counts on
+        if keys and self._lowering.needed_behind(op):
             names = warp_specialize.add_results(op, ["i32"] * len(keys), [inner.values[key] for key in keys])
             state.values.update(zip(keys, names, strict=True))
 
     def _call(self, op: Op, state: S) -> None:
         """A noinline function that only this call calls: its code is as if it stood here."""
         callee = self._plan.calls[op]
-        keys = self._lowering.keys(self._plan.below(op))
+        keys = self._lowering.keys(op)
         handed = self._lowering.handed_to_call(keys, state)
         inside = {key: op.module.fresh("ps_count") for key in keys}
         func.add_arguments(

@@ -18,7 +18,8 @@ __all__ = ["Program"]
 class Program:
     """calls: by call, the function that only this call calls. places: with these calls. marked: warps say
     which section they run. wide: see `find_area`. static_records: a loop whose trip count is static and whose
-    records per warp are at most this many gets room for all of them.
+    records per warp are at most this many gets room for all of them. longest: where sums are kept,
+    so is the longest duration of each site.
     """
 
     module: Module
@@ -31,3 +32,4 @@ class Program:
     marked: bool
     wide: bool
     static_records: int
+    longest: bool

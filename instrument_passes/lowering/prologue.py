@@ -5,16 +5,19 @@ Short kernels pay mostly for this, so it is written for few instructions.
 
 from __future__ import annotations
 
-from instrument_passes.dialect import BUFFER
-from instrument_passes.ir import Module
+from collections.abc import Mapping
+
+from instrument_passes.dialect import BUFFER, is_record
+from instrument_passes.ir import Module, Op, Region
 from instrument_passes.lowering.area import Area, Identity
 from instrument_passes.lowering.builder import Placeholders
 from instrument_passes.lowering.choose import choose_area, choose_warp
+from instrument_passes.lowering.program import Program
 from instrument_passes.records import BASE_ALIGNMENT, MIN_RING_LOG2, LaunchBits
 from instrument_passes.selection import Selection
 from instrument_passes.targets import Target
 
-__all__ = ["find_area", "find_segment"]
+__all__ = ["find_area", "find_segment", "set_up"]
 
 
 def find_area(
@@ -64,6 +67,25 @@ def find_area(
         {target.multiply_add(area.address, area.slot, f"{p}_size", f"{p}_base")}
         """
     )
+
+
+def set_up(
+    program: Program,
+    region: Region,
+    area: Area,
+    identity: Identity,
+    numbers: Mapping[str, int],
+    before: str = "",
+    after: str = "",
+) -> Op:
+    """Find the warp's segment at the start of a warp program, behind the records that open it, so that the
+    first clock is read first. numbers: i32 constants by name; before, after: text around that. Returns the first
+    op of the program itself."""
+    segment = find_segment(program.module, program.target, area, identity, program.holes, program.selection)
+    constants = "\n".join(f"{name} = arith.constant {n} : i32" for name, n in numbers.items() if name)
+    first = next(op for op in region.entry.ops if not is_record(op))
+    first.insert_before("\n".join(text for text in (before, segment, constants, after) if text))
+    return first
 
 
 def find_segment(

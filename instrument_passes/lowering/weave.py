@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import replace
 
 from instrument_passes.analyses.walk import loop_body
-from instrument_passes.dialect import BEGIN, END, is_record, record_id
+from instrument_passes.dialect import BEGIN, END, record_id
 from instrument_passes.ir import Block, Op, Region
 from instrument_passes.ir.tokens import unquote
 from instrument_passes.lowering.area import Area, Identity
@@ -14,7 +14,7 @@ from instrument_passes.lowering.builder import FrameBuilder, Pending, SectionBui
 from instrument_passes.lowering.flow import ControlFlow, in_loop
 from instrument_passes.lowering.plan import Plan
 from instrument_passes.lowering.program import Program
-from instrument_passes.lowering.prologue import find_area, find_segment
+from instrument_passes.lowering.prologue import find_area, set_up
 from instrument_passes.lowering.rows import RowState, RowWriter
 from instrument_passes.lowering.trips import static_trips
 from instrument_passes.manifest import Column
@@ -118,13 +118,8 @@ class _Weaver:
     def prologue(self, region: Region, state: RowState, before: str, after: str) -> None:
         """Set up after the records that open the region, so that the first clock is read first."""
         program = self.program
-        segment = find_segment(
-            self.module, self.target, self.area, self.identity, program.holes, program.selection
-        )
         numbers = {self.zero: 0, self.one: 1, self.marker: self.section.index + 1}
-        constants = "\n".join(f"{name} = arith.constant {n} : i32" for name, n in numbers.items() if name)
-        first = next(op for op in region.entry.ops if not is_record(op))
-        first.insert_before("\n".join(text for text in (before, segment, constants, after) if text))
+        first = set_up(program, region, self.area, self.identity, numbers, before, after)
         if any(op in program.calls for op in region.walk()):  # or the callee's words would come first
             self.rows.flush(state, first, everything=True)
 
@@ -211,11 +206,11 @@ class _Weaver:
             self.target.header_end(self.module.fresh("ps_none"), self.identity.segment, self.identity.leads)
         )
 
-    def before_loop(self, loop: Op) -> None:
+    def before_loop(self, loop: Op, state: RowState) -> None:
         loop.insert_before(self.target.apart(self.module.fresh("ps_none")))
 
-    def keys(self, loops: Sequence[Op]) -> list[int]:
-        return [self.frames[loop].index for loop in loops]
+    def keys(self, op: Op) -> list[int]:
+        return [self.frames[loop].index for loop in self.plan.below(op)]
 
     def enter_loop(self, loop: Op, state: RowState) -> RowState:
         frame = self.frames[loop]
@@ -248,6 +243,9 @@ class _Weaver:
     def enter_branch(self, state: RowState) -> RowState:
         return replace(state, values=dict(state.values), open=list(state.open), pending=[], may_store=False)
 
+    def end_branch(self, region: Region, state: RowState) -> None:
+        pass  # what it recorded leaves it as results
+
     def merge(self, sides: Sequence[RowState], state: RowState) -> list[tuple[str, str]]:
         """What a region recorded leaves as results; the other region yields zeros."""
         pairs = []
@@ -273,6 +271,9 @@ class _Weaver:
             state, values=dict(state.values), open=list(state.open), pending=pending, may_store=True,
             conditional=state.conditional or not state.may_store,
         )  # fmt: skip
+
+    def needed_behind(self, op: Op) -> bool:
+        return in_loop(op)  # else nobody counts on
 
     def enter_call(self, state: RowState) -> RowState:
         return RowState(

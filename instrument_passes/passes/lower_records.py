@@ -11,7 +11,7 @@ results, zero where it did not run.
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import ClassVar
+from typing import ClassVar, Final
 
 from instrument_passes.analyses.opclasses import uncovered
 from instrument_passes.analyses.places import Places, call_paths
@@ -23,6 +23,7 @@ from instrument_passes.lowering.area import Area
 from instrument_passes.lowering.builder import Placeholders, SectionBuilder
 from instrument_passes.lowering.calls import expand_calls
 from instrument_passes.lowering.program import Program
+from instrument_passes.lowering.sums import sum_kernel, sum_partition
 from instrument_passes.lowering.values import expand_values
 from instrument_passes.lowering.weave import weave_kernel, weave_partition
 from instrument_passes.manifest import ATTRIBUTE, Manifest, layout
@@ -36,6 +37,7 @@ __all__ = ["LowerRecords", "manifest_of"]
 
 # Triton pads the warps of a warp-specialised kernel to whole warp groups.
 _WARP_GROUP = 4
+KEEPS: Final = ("spans", "sums", "totals")
 _MAX_WARPS = 32  # of a CTA, which has 1024 threads at most
 
 
@@ -56,6 +58,9 @@ class LowerRecords(Pass):
     warps: only these warps of a CTA.
 
     every-warp: one warp in so many.
+
+    keep: "spans" stores every record; "sums" keeps, in registers, what the durations of each site add up to
+    and the longest, and stores these when a warp returns; "totals" keeps the sums alone.
     """
 
     name: ClassVar[str] = "lower-records"
@@ -65,6 +70,7 @@ class LowerRecords(Pass):
     sms: tuple[str, ...] = ()
     warps: tuple[str, ...] = ()
     every_warp: int = 1
+    keep: str = "spans"
 
     def __post_init__(self) -> None:
         if bool(self.ctas) + self.first + bool(self.sms) > 1:
@@ -73,6 +79,8 @@ class LowerRecords(Pass):
             raise ValueError("warps and every-warp exclude each other")
         if not 1 <= self.every_warp <= _MAX_WARPS:
             raise ValueError(f"every-warp={self.every_warp} must be 1 to {_MAX_WARPS}")
+        if self.keep not in KEEPS:
+            raise ValueError(f"keep={self.keep} is none of {', '.join(KEEPS)}")
         _numbers("ctas", self.ctas, 1 << 31)
         _numbers("sms", self.sms, 1 << 16)
         _numbers("warps", self.warps, _MAX_WARPS)
@@ -98,6 +106,7 @@ class LowerRecords(Pass):
             module, kernel, target, Placeholders(), selection, calls,
             Places(context.functions, calls),
             marked=bool(specialised), wide=context.triton >= (3, 8), static_records=context.buffer,
+            longest=self.keep == "sums",
         )  # fmt: skip
         area = Area.fresh(module)
         body = SectionBuilder(0, "kernel", base_warps)
@@ -106,13 +115,16 @@ class LowerRecords(Pass):
             for index, own_warps in enumerate(_partition_warps(op)):
                 sections.append(SectionBuilder(len(sections), f"partition{index}", own_warps))
                 groups.append(group)
-        weave_kernel(program, body, area)
+        of_kernel, of_partition = (
+            (weave_kernel, weave_partition) if self.keep == "spans" else (sum_kernel, sum_partition)
+        )
+        of_kernel(program, body, area)
         rest = iter(sections[1:])
         for op in specialised:
             addresses = warp_specialize.add_capture(op, area.address, "i64")
             flags = warp_specialize.add_capture(op, area.settled, "i32")
             for region, address, flag in zip(op.regions[1:], addresses, flags, strict=True):
-                weave_partition(program, next(rest), Area(address, flag), region)
+                of_partition(program, next(rest), Area(address, flag), region)
         paths = call_paths((s.attributes.name, s.place) for each in sections for s in each.spans.values())
         placed, fixed_bytes, ring_bytes = layout([s.finish(paths) for s in sections], groups)
         manifest = Manifest(

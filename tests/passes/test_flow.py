@@ -13,7 +13,7 @@ from instrument_passes.analyses.walk import kernel_of
 from instrument_passes.dialect import is_record
 from instrument_passes.ir import Module, Op, Region, parse
 from instrument_passes.lowering.calls import expand_calls
-from instrument_passes.lowering.flow import ControlFlow, State
+from instrument_passes.lowering.flow import ControlFlow, State, in_loop
 from instrument_passes.lowering.plan import Plan
 from instrument_passes.passes import PassContext
 from instrument_passes.pipeline import parse_pipeline, run_pipeline
@@ -63,10 +63,10 @@ class Counting:
     def leave(self, end: Op, state: State) -> None:
         self.totals.append(state.values[KEY])
 
-    def before_loop(self, loop: Op) -> None:
+    def before_loop(self, loop: Op, state: State) -> None:
         pass
 
-    def keys(self, loops: Sequence[Op]) -> list[int]:
+    def keys(self, op: Op) -> list[int]:
         return [KEY]
 
     def end_iteration(self, loop: Op, inner: State, end: Op) -> None:
@@ -74,6 +74,12 @@ class Counting:
 
     def leave_loop(self, loop: Op, inside: Mapping[int, str], inner: State, state: State) -> None:
         pass
+
+    def end_branch(self, region: Region, state: State) -> None:
+        pass
+
+    def needed_behind(self, op: Op) -> bool:
+        return in_loop(op)
 
     def merge(self, sides: Sequence[State], state: State) -> list[tuple[str, str]]:
         return []
