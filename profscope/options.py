@@ -17,6 +17,7 @@ import instrument_passes
 from instrument_passes.errors import InstrumentError
 from instrument_passes.launch_bits import MIN_RING_LOG2, LaunchBits
 from instrument_passes.passes.base import Pass
+from instrument_passes.passes.lower_records import KEEPS
 from instrument_passes.passes.op_spans import OpSpans
 from instrument_passes.pipeline import LEVELS, LOWERING, parse_pipeline
 from instrument_passes.selection import MAX_LISTED
@@ -63,6 +64,12 @@ class Options:
         "Where spans on loads, atomics and shared-memory reads end: at their 'issue', or, with 'latency', "
         "when their data has arrived. Loads then no longer overlap: that measures memory, not the kernel",
         "measure='latency'",
+    )
+    keep: str = _option(
+        "spans",
+        "What a recorded launch keeps: its 'spans', or their 'sums' (with the longest of each site) or 'totals' "
+        "(without), which stay in registers until a warp returns, and cost far less",
+        "keep='sums'",
     )
     buffer: int | None = _option(
         None,
@@ -175,6 +182,8 @@ class Options:
             raise OptionError(f"limit_s={self.limit_s!r} must be a number of seconds, more than 0")
         if self.spool is not None:
             _check_folder("spool", self.spool)
+        if self.keep not in KEEPS:
+            raise OptionError(f"keep={self.keep!r} is not one of {', '.join(KEEPS)}")
         if self.measure not in _MEASURES:
             raise OptionError(f"measure={self.measure!r} is not one of {', '.join(_MEASURES)}")
         try:
@@ -211,7 +220,7 @@ class Options:
 
     def _lowering(self) -> str:
         """The passes behind the recording ones, told which CTAs and warps record."""
-        chosen = []
+        chosen = [] if self.keep == "spans" else [f"keep={self.keep}"]
         if isinstance(self.ctas, str) and self.ctas == FIRST_WAVE:  # an array compares entry by entry
             chosen.append("first=true")
         elif isinstance(self.ctas, int):
