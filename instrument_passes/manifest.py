@@ -84,8 +84,8 @@ class Span(SpanAttributes):
     there is no span; -1 if it always runs.
 
     Where sums are kept and no records, begin is -1, and these are columns of the root's row: total, the sum
-    of its durations; longest, the longest, -1 if it is not kept; count, of which it ran times each (-1: it ran
-    so often whenever the warp ran the section).
+    of its durations; longest, the longest, -1 if it is not kept; count, of which it ran times each (-1: it
+    ran so often whenever the warp ran the section).
     """
 
     id: int

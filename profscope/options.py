@@ -67,8 +67,8 @@ class Options:
     )
     keep: str = _option(
         "spans",
-        "What a recorded launch keeps: its 'spans', or their 'sums' (with the longest of each site) or 'totals' "
-        "(without), which stay in registers until a warp returns, and cost far less",
+        "What a recorded launch keeps: its 'spans', or their 'sums' (with the longest of each site) or "
+        "'totals' (without), which stay in registers until a warp returns, and cost far less",
         "keep='sums'",
     )
     buffer: int | None = _option(

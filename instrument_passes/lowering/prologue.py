@@ -78,9 +78,11 @@ def set_up(
     before: str = "",
     after: str = "",
 ) -> Op:
-    """Find the warp's segment at the start of a warp program, behind the records that open it, so that the
-    first clock is read first. numbers: i32 constants by name; before, after: text around that. Returns the first
-    op of the program itself."""
+    """Find the warp's segment at the start of a warp program, behind the records that open it.
+
+    So the first clock is read first. numbers: i32 constants by name; before, after: text around that. Returns
+    the first op of the program itself.
+    """
     segment = find_segment(program.module, program.target, area, identity, program.holes, program.selection)
     constants = "\n".join(f"{name} = arith.constant {n} : i32" for name, n in numbers.items() if name)
     first = next(op for op in region.entry.ops if not is_record(op))

@@ -1,7 +1,8 @@
 """Replaces the records of one warp program by clock reads and sums in registers, stored once when it returns.
 
 What the ledger lists flows along the control flow as SSA values. A difference of two clocks is taken where
-its block ends: taken at once, it would wait for the clock that was read last (attention 2.6 % slower, not 0.5 %).
+its block ends: taken at once, it would wait for the clock that was read last (attention 2.6 % slower, not
+0.5 %).
 """
 
 from __future__ import annotations
@@ -38,8 +39,8 @@ class _SumState(State):
     """State of a program that keeps sums; its values are those of the ledger.
 
     began, ran: by span, the name of its first clock, and of the predicate of those that have one. lasted:
-    what is to be added up where the block ends. over: spans on iterations, each with the clock at which the last
-    one began, which ends with the next clock.
+    what is to be added up where the block ends. over: spans on iterations, each with the clock at which the
+    last one began, which ends with the next clock.
     """
 
     began: dict[int, str] = field(default_factory=dict)
