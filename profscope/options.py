@@ -31,6 +31,7 @@ _MIN_BUFFER: Final = 1 << MIN_RING_LOG2
 _MAX_BUFFER: Final = 1 << 20
 _STATIC_RECORDS: Final = 1 << 13
 _MAX_WARPS: Final = 32  # of a CTA
+_SPANS_EVERY: Final = 1000
 _FOREVER_S: Final = 1e9  # threads cannot wait for much longer than that
 FIRST_WAVE: Final = "first wave"
 
@@ -70,6 +71,12 @@ class Options:
         "What a recorded launch keeps: its 'spans', or their 'sums' (with the longest of each site) or "
         "'totals' (without), which stay in registers until a warp returns, and cost far less",
         "keep='sums'",
+    )
+    spans_every: int = _option(
+        _SPANS_EVERY,
+        "With keep='sums' or 'totals': of a kernel's recorded launches with one configuration the first, and "
+        "then one in so many, keep spans nevertheless, for timelines and percentiles; 0: none does",
+        "spans_every=100",
     )
     buffer: int | None = _option(
         None,
@@ -184,6 +191,12 @@ class Options:
             _check_folder("spool", self.spool)
         if self.keep not in KEEPS:
             raise OptionError(f"keep={self.keep!r} is not one of {', '.join(KEEPS)}")
+        _check_int("spans_every", self.spans_every, 0, 1 << 31, "a number of launches")
+        if self.keep == "spans" and self.spans_every != _SPANS_EVERY:
+            raise OptionError(
+                f"spans_every={self.spans_every!r} chooses launches that keep spans among those that keep "
+                "sums, but keep='spans' keeps the spans of all; add keep='sums', or leave spans_every= out"
+            )
         if self.measure not in _MEASURES:
             raise OptionError(f"measure={self.measure!r} is not one of {', '.join(_MEASURES)}")
         try:
@@ -248,6 +261,10 @@ class Options:
     def stride_log2(self) -> int:
         """Every 2^stride_log2-th CTA, where `ctas` is a stride."""
         return (self.ctas - 1).bit_length() if isinstance(self.ctas, int) else 0
+
+    def keeping_spans(self) -> Options:
+        """The same, but that every recorded launch keeps its spans."""
+        return replace(self, keep="spans", spans_every=_SPANS_EVERY)
 
     @property
     def static_records(self) -> int:

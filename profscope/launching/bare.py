@@ -10,8 +10,8 @@ from __future__ import annotations
 
 import contextlib
 import threading
-from collections.abc import Callable, Iterator
-from typing import Any, Final, NamedTuple
+from collections.abc import Callable, Iterator, Mapping
+from typing import Any, Final
 
 from triton import knobs
 from triton.runtime.autotuner import Autotuner
@@ -20,52 +20,43 @@ from triton.runtime.errors import TritonError
 from profscope.options import Options
 from profscope.recording.patches import patched
 
-__all__ = ["BareLaunches", "Context"]
+__all__ = ["SETTINGS", "BareLaunches", "Context"]
+
+# What enters Triton's cache keys: by the name of the knob, the group of knobs that it is of.
+SETTINGS: Final[dict[str, Any]] = {
+    "instrumentation_mode": knobs.compilation,
+    "add_stages_inspection_hook": knobs.runtime,
+}
 
 
 class _Thread(threading.local):
-    """bare: it launches as if there were no session; False: what it launches is recorded; None: as
-    all do. trial: it is inside an autotuner's benchmark."""
+    """settings: those of `SETTINGS` where it compiles and launches by settings of its own; None: as all do.
+    trial: it is inside an autotuner's benchmark."""
 
-    bare: bool | None = None
+    settings: Mapping[str, Any] | None = None
     trial = False
 
 
 class _PerThread:
-    """In place of a plain attribute of one of Triton's knobs: `outside` or `inside` for threads that launch
-    bare or record, for the others what stands in the object, as without this."""
+    """In place of a plain attribute of one of Triton's knobs: for threads with settings of their own what
+    these say, for the others what stands in the object, as without this."""
 
-    def __init__(self, name: str, thread: _Thread, outside: Any, inside: Any, default: Any) -> None:
+    def __init__(self, name: str, thread: _Thread, default: Any) -> None:
         self.name = name
         self.thread = thread
-        self.outside = outside
-        self.inside = inside
         self.default = default
 
     def __get__(self, owner: Any, kind: type | None = None) -> Any:
-        bare = self.thread.bare
-        if bare is None:
+        settings = self.thread.settings
+        if settings is None:
             return self.default if owner is None else owner.__dict__.get(self.name, self.default)
-        return self.outside if bare else self.inside
+        return settings[self.name]
 
     def __set__(self, owner: Any, value: Any) -> None:
         owner.__dict__[self.name] = value
 
     def __delete__(self, owner: Any) -> None:
         owner.__dict__.pop(self.name, None)
-
-
-class _Knob(NamedTuple):
-    owner: Any
-    name: str
-    outside: Any  # its value outside the session
-    inside: Any
-
-
-_KNOBS: Final = (
-    (knobs.compilation, "instrumentation_mode"),
-    (knobs.runtime, "add_stages_inspection_hook"),
-)
 
 
 Context = Callable[[], contextlib.AbstractContextManager[None]]
@@ -87,42 +78,49 @@ class BareLaunches:
         self._listen = listen
         self._trial = trial
         self._lock = threading.Lock()
-        self._outside = [getattr(owner, name) for owner, name in _KNOBS]
-        self._knobs: list[_Knob] = []
+        self._outside = _settings()
+        self._inside = self._outside
         self._classes: list[tuple[type, str, Any]] = []
+
+    @property
+    def here(self) -> bool:
+        """Whether this thread launches as if there were no session."""
+        return self.thread.settings is self._outside
 
     @contextlib.contextmanager
     def tuning(self) -> Iterator[None]:
         """What this thread compiles and launches in the body of the with statement is bare."""
-        with self._possible(), self._launching(bare=True, trial=True):
+        with self._possible(), self._launching(self._outside, trial=True):
             yield
 
     @contextlib.contextmanager
     def recording(self) -> Iterator[None]:
         """What this thread compiles and launches in the body of the with statement is recorded."""
-        with self._possible(), self._launching(bare=False, trial=self.thread.trial), self._listen():
+        with self._possible(), self._launching(self._inside, trial=self.thread.trial), self._listen():
+            yield
+
+    @contextlib.contextmanager
+    def compiling(self, settings: Mapping[str, Any]) -> Iterator[None]:
+        """What this thread compiles in the body of the with statement it compiles with these settings."""
+        with self._possible(), self._launching(settings, trial=self.thread.trial):
             yield
 
     @contextlib.contextmanager
     def neutral(self) -> Iterator[None]:
         """What this thread launches in the body of the with statement it launches as all do."""
-        with self._launching(bare=None, trial=False):
+        with self._launching(None, trial=False):
             yield
 
     @contextlib.contextmanager
     def installed(self) -> Iterator[None]:
         """Install for the body of a with statement, around which the compile hook is installed."""
-        inside = [getattr(owner, name) for owner, name in _KNOBS]
-        self._knobs = [
-            _Knob(owner, name, *values)
-            for (owner, name), *values in zip(_KNOBS, self._outside, inside, strict=True)
-        ]
+        self._inside = _settings()
         with contextlib.ExitStack() as stack:
             stack.enter_context(patched(Autotuner, "_bench", self._bench))
             if self._options.every > 1:  # recording is the exception, so it is what costs
-                for owner, name, outside, value in self._knobs:
-                    setattr(owner, name, outside)
-                    stack.callback(setattr, owner, name, value)
+                for name, owner in SETTINGS.items():
+                    setattr(owner, name, self._outside[name])
+                    stack.callback(setattr, owner, name, self._inside[name])
             yield
 
     @contextlib.contextmanager
@@ -131,11 +129,11 @@ class BareLaunches:
         with self._lock:
             self.apart.append(threading.get_ident())
             if len(self.apart) == 1:
-                for owner, name, outside, inside in self._knobs:
+                for name, owner in SETTINGS.items():
                     kind = type(owner)
                     default = kind.__dict__[name]
                     self._classes.append((kind, name, default))
-                    setattr(kind, name, _PerThread(name, self.thread, outside, inside, default))
+                    setattr(kind, name, _PerThread(name, self.thread, default))
         try:
             yield
         finally:
@@ -146,14 +144,14 @@ class BareLaunches:
                     setattr(kind, name, default)
 
     @contextlib.contextmanager
-    def _launching(self, *, bare: bool | None, trial: bool) -> Iterator[None]:
+    def _launching(self, settings: Mapping[str, Any] | None, *, trial: bool) -> Iterator[None]:
         thread = self.thread
-        before = thread.bare, thread.trial
-        thread.bare, thread.trial = bare, trial
+        before = thread.settings, thread.trial
+        thread.settings, thread.trial = settings, trial
         try:
             yield
         finally:
-            thread.bare, thread.trial = before
+            thread.settings, thread.trial = before
 
     def _bench(self, bench: Callable[..., Any]) -> Callable[..., Any]:
         """Autotuner._bench that times the bare binary; with `trials`, it records one launch after that."""
@@ -185,3 +183,8 @@ class BareLaunches:
             yield
         finally:
             tuner.__dict__["do_bench"] = time
+
+
+def _settings() -> dict[str, Any]:
+    """As they are now."""
+    return {name: getattr(owner, name) for name, owner in SETTINGS.items()}

@@ -26,6 +26,7 @@ from instrument_passes.ir import parse
 from instrument_passes.ir.tokens import quote
 from instrument_passes.manifest import ATTRIBUTE, Manifest
 from instrument_passes.passes.base import PassContext
+from instrument_passes.passes.lower_records import manifest_of
 from instrument_passes.passes.scope_spans import ScopeSpans
 from instrument_passes.pipeline import run_pipeline
 from instrument_passes.scope_notes import MARKER, without_markers
@@ -45,14 +46,29 @@ _KERNEL: Final = re.compile(r'tt\.func public @"?([^\s"(]+)')
 
 class CompileHook:
     """Installed for the length of a session. A kernel that cannot be instrumented stays bare, and its binary
-    carries a manifest that says why."""
+    carries a manifest that says why.
+
+    mode: what tells its binaries from others. of_spans: where they keep sums, what compiles a kernel that
+    keeps spans; it is no hook of Triton's until a thread takes its `settings`.
+    """
 
     def __init__(self, options: Options) -> None:
         self.options = options
+        self.of_spans = None if options.keep == "spans" else CompileHook(options.keeping_spans())
         self.context = PassContext(triton_version(), options.static_records)
         self.mode = mode_of(options)
         self._key = self.mode, self.mode
         self._user_hook: Callable[..., Any] | None = None
+        self._user_mode = ""
+
+    @property
+    def settings(self) -> dict[str, Any]:
+        """What the settings that `bare.SETTINGS` names are for those who compile with it, while a session is
+        open."""
+        mode = self._user_mode
+        if self.context.triton < (3, 7):
+            mode = f"{mode},{self.mode}" if mode else self.mode
+        return {"instrumentation_mode": mode, "add_stages_inspection_hook": self.inspect}
 
     @contextlib.contextmanager
     def installed(self) -> Iterator[None]:
@@ -66,11 +82,13 @@ class CompileHook:
         mode = knobs.compilation.instrumentation_mode
         if refused := conflict(mode, self.context.triton):
             raise SessionError(refused)
-        self._user_hook = hook
+        for each in (self, self.of_spans):
+            if each is not None:
+                each._user_hook, each._user_mode = hook, mode
         try:
             knobs.runtime.add_stages_inspection_hook = self.inspect
             if self.context.triton < (3, 7):
-                knobs.compilation.instrumentation_mode = f"{mode},{self.mode}" if mode else self.mode
+                knobs.compilation.instrumentation_mode = self.settings["instrumentation_mode"]
             with scratch_lowering(self.context.triton), proton_scopes():
                 yield
         finally:
@@ -182,17 +200,29 @@ class CompileHook:
         try:
             if refused:
                 raise CompileError(refused)
-            rewritten = instrument(text, self.options, replace(self.context, functions=functions))
-            return module if rewritten is None else _reparse(rewritten, module.context)
+            return self._rewritten(module, text, replace(self.context, functions=functions))
         except (InstrumentError, CompileError) as error:
             failure = quote(Manifest(_kernel_name(text), "", 0, 0, 0, (), failure=str(error)).to_json())
             # Not by our own reader, which may be what failed. Triton's modules always have attributes.
             bare = text.replace("module attributes {", f"module attributes {{{ATTRIBUTE} = {failure}, ", 1)
             return _reparse(without_markers(bare), module.context)
 
+    def _rewritten(self, module: Any, text: str, context: PassContext, notes: tuple[str, ...] = ()) -> Any:
+        """The module with the passes applied: one that cannot keep sums keeps spans, and says why."""
+        try:
+            rewritten = instrument(text, self.options, context, notes)
+            return module if rewritten is None else _reparse(rewritten, module.context)
+        except (InstrumentError, CompileError) as error:
+            if self.of_spans is None:
+                raise
+            why = f"all its launches keep spans, for it cannot keep {self.options.keep}: {error}"
+            return self.of_spans._rewritten(module, text, context, (why,))
 
-def instrument(text: str, options: Options, context: PassContext) -> str | None:
+
+def instrument(text: str, options: Options, context: PassContext, notes: tuple[str, ...] = ()) -> str | None:
     """The instrumented text of a printed TTGIR module; None if options.kernels leaves it out.
+
+    notes: what its profile is to say beside what the passes do.
 
     Raises InstrumentError naming the pass, the op and the line.
     """
@@ -201,6 +231,10 @@ def instrument(text: str, options: Options, context: PassContext) -> str | None:
         return None
     module = parse(text, filename=name)
     run_pipeline(module, options.pipeline, context)
+    manifest = manifest_of(module)
+    if notes and manifest is not None:
+        manifest = replace(manifest, notes=(*notes, *manifest.notes))
+        module.set_attr(ATTRIBUTE, quote(manifest.to_json()))
     return str(module)
 
 

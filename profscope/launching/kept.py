@@ -12,19 +12,16 @@ with the same options. Where that cannot be done, the launch runs unrecorded and
 from __future__ import annotations
 
 import contextlib
-import re
 import threading
 from collections import Counter
 from collections.abc import Callable, Iterator
 from typing import Any, Final
 
 import torch
-import triton
-from triton import knobs
 from triton.compiler import ASTSource, CompiledKernel
 from triton.runtime import driver
 
-from profscope.errors import CompileError
+from profscope.launching.again import compiled_again
 from profscope.launching.bare import BareLaunches
 from profscope.launching.sampling import Sampling
 from profscope.options import Options
@@ -34,9 +31,6 @@ from profscope.recording.programs import PROGRAMS
 
 __all__ = ["KeptBinaries"]
 
-_NUM_WARPS: Final = re.compile(r'"ttg\.num-warps" = (\d+)')
-# What two binaries must share, if one is to be launched in place of the other.
-_SHARED: Final = ("name", "num_warps", "num_ctas", "tensordesc_meta")
 _CAPTURED: Final = "it was not launched in the session before CUDA graph capture"
 
 
@@ -108,7 +102,7 @@ class KeptBinaries:
         return program is not None and program.mode == self._sampling.mode
 
     def _run(self, kernel: CompiledKernel, launch: Callable[[CompiledKernel], None]) -> None:
-        if not self._open or self._bare.thread.bare:  # an autotuner times it
+        if not self._open or self._bare.here:  # an autotuner times it
             launch(kernel)
             return
         kept = self._kept.get(id(kernel)) or self._begin(kernel)
@@ -154,30 +148,7 @@ class KeptBinaries:
     def _build(self, kept: _Kept, *, records: bool) -> CompiledKernel | None:
         try:
             with self._bare.recording() if records else self._bare.tuning():
-                return _compiled_again(kept.kernel)
+                return compiled_again(kept.kernel)
         except Exception as error:  # noqa: BLE001  whatever it is, the user's launch goes on
             kept.why = f"{type(error).__name__}: {' '.join(str(error).split())[:300]}"
             return None
-
-
-def _compiled_again(kernel: CompiledKernel) -> CompiledKernel:
-    """The same kernel as the settings of this thread have it. Raises CompileError where it is another one."""
-    if not isinstance(kernel.src, ASTSource):
-        raise CompileError("it was compiled from a file")
-    options = {name: _as_given(value) for name, value in kernel.metadata._asdict().items()}
-    options["instrumentation_mode"] = knobs.compilation.instrumentation_mode
-    # The metadata count the warps of warp-specialised partitions, too.
-    warps = _NUM_WARPS.search(kernel.asm.get("ttgir", ""))
-    if warps is not None:
-        options["num_warps"] = int(warps[1])
-    again = triton.compile(kernel.src, target=kernel.metadata.target, options=options)
-    for name in _SHARED:
-        was, now = (getattr(each.metadata, name, None) for each in (kernel, again))
-        if was != now:
-            raise CompileError(f"compiled again, its {name} is {now} and not {was}")
-    return again
-
-
-def _as_given(value: Any) -> Any:
-    """An option as it was before it went through JSON."""
-    return tuple(map(_as_given, value)) if isinstance(value, list) else value

@@ -16,6 +16,7 @@ from profscope.errors import SessionError
 from profscope.launching.bare import BareLaunches
 from profscope.launching.hook import CompileHook
 from profscope.launching.inductor import InductorLaunches
+from profscope.launching.keeping import Keeping
 from profscope.launching.kept import KeptBinaries
 from profscope.launching.sampling import Sampling
 from profscope.options import Options
@@ -40,22 +41,24 @@ class Running:
     recorder: Recorder
     bare: BareLaunches
     sampling: Sampling
+    keeping: Keeping
     inductor: InductorLaunches
     kept: KeptBinaries
 
     def so_far(self) -> tuple[dict[str, Any], list[str]]:
         """Metadata and notes beyond what the launches themselves say."""
         sampling, notes = self.sampling.describe(self.recorder.recorded())
+        keeping, kept = self.keeping.describe()
         left_bare = [*self.inductor.notes(), *self.kept.notes()]
         undescribed = [
             f"{kernel}: its configuration is not known: {why}"
             for kernel, why in sorted(PROGRAMS.undescribed.items())
             if self.options.matches(kernel)
         ]
-        notes = [*left_bare, *notes, *undescribed, *self.bare.failures, *self.recorder.notes()]
+        notes = [*left_bare, *notes, *kept, *undescribed, *self.bare.failures, *self.recorder.notes()]
         if not self.recorder.seen:
             notes += self._why_empty(said=bool(notes))
-        return self.metadata | sampling | {"bare": PROGRAMS.about_bare()}, notes
+        return self.metadata | sampling | keeping | {"bare": PROGRAMS.about_bare()}, notes
 
     def _why_empty(self, *, said: bool) -> list[str]:
         """Why there is no launch so far. said: other notes say something."""
@@ -89,12 +92,13 @@ def running(options: Options) -> Iterator[Running]:
         bare = BareLaunches(options, records.path.listening, records.path.trial)
         hook = CompileHook(options)
         sampling = Sampling(options, bare, hook.mode, records.path.record)
+        keeping = Keeping(options, bare, hook, records.path)
         inductor = InductorLaunches(options, bare, sampling, records.path.listening)
         kept = KeptBinaries(options, bare, sampling)
         # The first to be installed is the last to go: another thread may have chosen its binary already.
-        for part in (records, hook, bare, sampling, inductor, kept):
+        for part in (records, hook, bare, sampling, keeping, inductor, kept):
             stack.enter_context(part.installed())
-        yield Running(options, metadata, records, bare, sampling, inductor, kept)
+        yield Running(options, metadata, records, bare, sampling, keeping, inductor, kept)
 
 
 def _describe(options: Options, about_backend: dict[str, Any]) -> dict[str, Any]:

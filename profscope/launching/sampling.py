@@ -135,7 +135,7 @@ class Sampling:
             if apart:
                 if thread.trial:
                     return MethodType(run, function)
-                if thread.bare is not None:  # launched by a hook of a compilation that is recorded
+                if thread.settings is not None:  # launched by a hook of a compilation that is recorded
                     return MethodType(afresh, function)
             try:
                 return function._profscope_turns.draw()

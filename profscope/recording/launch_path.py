@@ -38,9 +38,10 @@ _NOWHERE: Final = None  # the pointer of a launch that is not recorded: without 
 class LaunchPath:
     """Installed for the length of a session. Thread-safe: launches may come from any thread.
 
-    mode: of the session's binaries. every_launch: all launches are recorded; else those that `listening` or
+    modes: of the session's binaries. every_launch: all launches are recorded; else those that `listening` or
     `record` says. cuda: launches run on a GPU. captured: kernel -> its launches captured into CUDA graphs.
-    bare: kernels of which a binary was launched that does not record.
+    bare: kernels of which a binary was launched that does not record. capturing(): whether what this thread
+    launches into its current stream is captured into a CUDA graph.
     """
 
     def __init__(
@@ -51,7 +52,7 @@ class LaunchPath:
         graphs: Graphs | None,
         journal: Journal,
         *,
-        mode: str,
+        modes: Sequence[str],
         every_launch: bool,
         cuda: bool,
     ) -> None:
@@ -64,7 +65,7 @@ class LaunchPath:
         self._settled = routes.settled
         self._graphs = graphs
         self._journal = journal
-        self._mode = mode
+        self._modes = modes
         self._every_launch = every_launch
         self._lock = threading.Lock()
         self._listeners = 0
@@ -72,7 +73,7 @@ class LaunchPath:
         self._user_allocator: Callable[..., Any] | None = None
         # The functions behind torch.cuda.current_device() and is_current_stream_capturing().
         self._device: Callable[[], int] = torch._C._cuda_getDevice if cuda else int
-        self._capturing: Callable[[], bool] = torch._C._cuda_isCurrentStreamCapturing if cuda else bool
+        self.capturing: Callable[[], bool] = torch._C._cuda_isCurrentStreamCapturing if cuda else bool
 
     @staticmethod
     def is_installed() -> bool:
@@ -135,7 +136,7 @@ class LaunchPath:
         finally:
             thread.listening = before
         if kernel is not None:
-            self._tie(kernel.function, kernel.name)
+            self.tie(kernel.function, kernel.name)
         return kernel
 
     @contextlib.contextmanager
@@ -159,7 +160,7 @@ class LaunchPath:
                 self._lanes.give_up()
             route = self._settled.get((size, alignment, stream, self._device()))
             if route is not None:
-                if stream and self._capturing():  # stream 0, the default one, cannot be captured
+                if stream and self.capturing():  # stream 0, the default one, cannot be captured
                     return self._capture(PROGRAMS.tagged(alignment), size // alignment)
                 lane.about = route
                 place, needed, stream, bits, _, _, _, _ = route
@@ -175,7 +176,7 @@ class LaunchPath:
     def launched(self, metadata: Any) -> None:
         """launch_exit_hook: the launch is in its stream, so its memory may be drained behind it."""
         if metadata is not None:
-            self._tie(metadata.data["function"], metadata.data["name"])
+            self.tie(metadata.data["function"], metadata.data["name"])
 
     def loaded(
         self, module: Any, function: int, name: str, metadata_group: dict[str, str], hash: str
@@ -206,12 +207,12 @@ class LaunchPath:
         """The pointer of a launch whose route is not settled."""
         if not isinstance(size, int):  # a grid of floats, with which the launcher is about to raise
             return _NOWHERE
-        if not PROGRAMS.has(tag, self._mode):
+        if not any(PROGRAMS.has(tag, mode) for mode in self._modes):
             return self._kept(programs, "a session with other options")
         if self._journal.stopped:
             self._journal.skip(self._journal.stopped)
             return _NOWHERE
-        if self._capturing():  # before planning, which may wait for a launch
+        if self.capturing():  # before planning, which may wait for a launch
             return self._capture(programs, size // tag)
         route = self._routes.find(programs, size, tag, stream, self._device())
         if route is None:
@@ -261,7 +262,7 @@ class LaunchPath:
         if failed is not None and not failed.unreadable:
             self._journal.failures[failed.manifest.kernel] = failed.manifest.failure
 
-    def _tie(self, function: int, name: str) -> None:
+    def tie(self, function: int, name: str) -> None:
         """Tie the memory that was given in this thread, if any was, to the function that was launched."""
         program = PROGRAMS.of(function)
         if program is None:  # a bare one; the memory may be for another, of which a hook launched this

@@ -29,7 +29,7 @@ from profscope.recording.builds import build_of
 from profscope.recording.patches import patched
 from profscope.version import __version__
 
-__all__ = ["PROGRAMS", "Program", "ProgramTable", "describe", "manifest_in", "mode_of"]
+__all__ = ["PROGRAMS", "Program", "ProgramTable", "describe", "manifest_in", "mode_of", "modes_of"]
 
 _ATTRIBUTE: Final = re.compile(rf'{re.escape(ATTRIBUTE)} = ("(?:[^"\\]|\\.)*")')
 _ENTRY: Final = "profscope"  # in Triton's metadata of a binary
@@ -44,6 +44,12 @@ def manifest_in(ttgir: str) -> Manifest | None:
 def mode_of(options: Options) -> str:
     """What tells the binaries of a session with these options from all others."""
     return f"profscope-{options.digest(__version__)}"
+
+
+def modes_of(options: Options) -> tuple[str, ...]:
+    """Those of the binaries that a session with these options records with."""
+    both = options, options.keeping_spans()
+    return tuple(dict.fromkeys(map(mode_of, both)))
 
 
 def describe(metadata: dict[str, Any], manifest: Manifest, mode: str) -> None:

@@ -24,7 +24,7 @@ from profscope.recording.journal import Journal
 from profscope.recording.lanes import Lanes
 from profscope.recording.launch_log import LaunchLog
 from profscope.recording.launch_path import LaunchPath
-from profscope.recording.programs import PROGRAMS, mode_of
+from profscope.recording.programs import PROGRAMS, modes_of
 from profscope.recording.replays import Replays
 from profscope.recording.routes import Routes
 from profscope.recording.spooler import Spooler
@@ -129,8 +129,9 @@ def recorder(options: Options, backend: Backend, metadata: dict[str, Any]) -> Re
     keep = Replays(lanes, log, routes, journal).keep
     graphs = Graphs(options.memory << 17, options.every, routes.settle, keep) if cuda else None
     path = LaunchPath(
-        lanes, log, routes, graphs, journal, mode=mode_of(options), every_launch=options.every == 1, cuda=cuda
-    )
+        lanes, log, routes, graphs, journal,
+        modes=modes_of(options), every_launch=options.every == 1, cuda=cuda,
+    )  # fmt: skip
     return Recorder(
         backend, journal, log, lanes, routes, path, arrivals, spooler, graphs, options.limit_s, os.getpid()
     )

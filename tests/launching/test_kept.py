@@ -191,7 +191,7 @@ def test_one_that_cannot_be_built_runs_on_and_is_named(monkeypatch: pytest.Monke
     def fail(*args: Any, **options: Any) -> None:
         raise MemoryError("no disk")
 
-    monkeypatch.setattr(kept, "_compiled_again", fail)
+    monkeypatch.setattr(kept, "compiled_again", fail)
     with session() as prof:
         run(kernel)
         run(kernel)
@@ -217,8 +217,8 @@ def test_one_that_cannot_be_instrumented_is_named_in_every_session(monkeypatch: 
 def test_threads_that_keep_one_binary_build_one(monkeypatch: pytest.MonkeyPatch) -> None:
     kernel = launched()
     built = []
-    again = kept._compiled_again
-    monkeypatch.setattr(kept, "_compiled_again", lambda binary: built.append(binary) or again(binary))
+    again = kept.compiled_again
+    monkeypatch.setattr(kept, "compiled_again", lambda binary: built.append(binary) or again(binary))
     with session() as prof:
         threads = [threading.Thread(target=run, args=(kernel,)) for _ in range(4)]
         for thread in threads:

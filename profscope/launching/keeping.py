@@ -1,0 +1,209 @@
+"""Sessions that keep sums: the launches now and then that keep their spans instead.
+
+What a session compiles keeps sums. Beside such a binary stands a second one, of the same source and options,
+that keeps spans. Who launches the first, by whatever way (the function, the binary itself, torch.compile),
+asks it for its launcher; that launches the second in its place when the role of the launch says so.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import threading
+from collections import Counter
+from collections.abc import Callable, Iterator
+from operator import length_hint
+from typing import Any, Final
+
+from triton.compiler import CompiledKernel
+
+from instrument_passes.manifest import Manifest
+from profscope.errors import CompileError
+from profscope.launching.again import compiled_again
+from profscope.launching.bare import BareLaunches
+from profscope.launching.hook import CompileHook
+from profscope.launching.roles import Role, role_of
+from profscope.options import Options
+from profscope.recording.launch_path import LaunchPath
+from profscope.recording.patches import patched
+from profscope.recording.programs import PROGRAMS
+
+__all__ = ["Keeping"]
+
+Launcher = Callable[..., Any]
+_MOST: Final = 1 << 62  # launches
+_SPANS: Final = "_profscope_spans"  # of a binary that keeps sums: the other one, for later sessions, too
+
+
+class _Variant:
+    """The launches of a binary that the session compiled. all_spans: it keeps spans itself."""
+
+    def __init__(self, name: str, *, all_spans: bool) -> None:
+        self.name = name
+        self.numbers = iter(range(_MOST))  # each is drawn in one step of C's, so no thread needs a lock
+        self.all_spans = all_spans
+        self.lock = threading.Lock()
+        self.replaced = 0  # by what keeps spans
+        self.why = ""  # there is nothing that does
+
+    @property
+    def launches(self) -> int:
+        """How many have a number."""
+        return _MOST - length_hint(self.numbers)
+
+    @property
+    def spans(self) -> int:
+        """How many of those keep spans."""
+        return self.launches if self.all_spans else self.replaced
+
+
+class Keeping:
+    """Installed for the length of a session, inside the compile hook; does nothing where all launches keep
+    spans. path: of the launches, which it ties to the binary that ran."""
+
+    def __init__(self, options: Options, bare: BareLaunches, hook: CompileHook, path: LaunchPath) -> None:
+        self._options = options
+        self._bare = bare
+        self._hook = hook
+        self._path = path
+        self._run: Callable[[CompiledKernel], Launcher] = CompiledKernel.run.fget
+        self._lock = threading.Lock()
+        self._variants: list[_Variant] = []
+        # By the id of a binary, which is held; None for those that are none of the session's.
+        self._launchers: dict[int, Launcher | None] = {}
+        self._held: list[CompiledKernel] = []
+        self._open = False
+
+    def describe(self) -> tuple[dict[str, Any], list[str]]:
+        """The metadata's entry "keeping" where some launches keep sums, and notes.
+
+        It counts launches where they begin. Trials, and what is captured into CUDA graphs, count nowhere.
+        """
+        if self._options.keep == "spans":
+            return {}, []
+        with self._lock:
+            variants = list(self._variants)
+        spans, launches = Counter[str](), Counter[str]()
+        for variant in variants:
+            spans[variant.name] += variant.spans
+            launches[variant.name] += variant.launches
+        kernels = {
+            name: {"spans": spans[name], "sums": count - spans[name]}
+            for name, count in sorted(launches.items())
+            if count
+        }
+        notes = [
+            f"{name}: {counts['spans']} of {sum(counts.values())} launches kept spans, the others sums"
+            for name, counts in kernels.items()
+            if counts["sums"]
+        ]
+        notes += [
+            f"{variant.name}: launches that were to keep spans keep sums: {variant.why}"
+            for variant in variants
+            if variant.why
+        ]
+        entry = {"keep": self._options.keep, "spans_every": self._options.spans_every, "kernels": kernels}
+        return {"keeping": entry}, list(dict.fromkeys(notes))
+
+    @contextlib.contextmanager
+    def installed(self) -> Iterator[None]:
+        """Install for the body of a with statement."""
+        if self._options.keep == "spans":
+            yield
+            return
+        self._open = True
+        try:
+            with patched(CompiledKernel, "run", self._fetched):
+                yield
+        finally:
+            self._open = False
+            self._launchers.clear()
+            self._held.clear()
+
+    def _fetched(self, run: Any) -> Any:
+        """In place of CompiledKernel.run, the property that is a binary's launcher."""
+        launchers = self._launchers
+        unknown: Final = object()
+
+        def fetch(kernel: CompiledKernel) -> Launcher:
+            own = run.fget(kernel)  # loads it
+            launcher = launchers.get(id(kernel), unknown)
+            if launcher is unknown:
+                launcher = self._begin(kernel)
+            return own if launcher is None else launcher  # type: ignore[return-value]
+
+        return property(fetch)
+
+    def _begin(self, kernel: CompiledKernel) -> Launcher | None:
+        """What to launch a binary with that was not launched in the session before."""
+        with self._lock:
+            if not self._open:
+                return None
+            if id(kernel) not in self._launchers:  # another thread may have been quicker
+                self._held.append(kernel)
+                self._launchers[id(kernel)] = self._launcher(kernel)
+            return self._launchers[id(kernel)]
+
+    def _launcher(self, kernel: CompiledKernel) -> Launcher | None:
+        program = PROGRAMS.program(kernel)
+        if program is None or program.mode != self._hook.mode or program.manifest.failure:
+            return None
+        variant = _Variant(kernel.name, all_spans=not _keeps_sums(program.manifest))
+        self._variants.append(variant)
+        thread, capturing, options = self._bare.thread, self._path.capturing, self._options
+
+        def launch(*args: Any) -> Any:
+            stream = args[3]  # 0, the default one, cannot be captured
+            unnumbered = thread.trial or (stream and capturing())
+            number = None if unnumbered else next(variant.numbers)
+            if role_of(options, number) is Role.SUMS or variant.all_spans:
+                return kernel._run(*args)
+            return self._launch_spans(variant, kernel, *args)
+
+        return launch
+
+    def _launch_spans(
+        self, variant: _Variant, kernel: CompiledKernel, x: int, y: int, z: int, stream: int, function: Any,
+        packed: Any, about: Any, *others: Any,
+    ) -> Any:  # fmt: skip
+        """Launch what keeps spans in place of a binary, or that itself where there is none.
+
+        about: what Triton tells the launch hooks; others: these, and the kernel's arguments.
+        """
+        spans = self._spans_of(variant, kernel)
+        if spans is None:
+            return kernel._run(x, y, z, stream, function, packed, about, *others)
+        if about is not None:
+            about.data["function"] = spans.function
+        run = self._run(spans)
+        result = run(x, y, z, stream, spans.function, spans.packed_metadata, about, *others)
+        self._path.tie(spans.function, spans.name)  # where only some launches are recorded no hook has
+        return result
+
+    def _spans_of(self, variant: _Variant, kernel: CompiledKernel) -> CompiledKernel | None:
+        """The binary that keeps spans, compiled when it is first wanted; None if it cannot be built."""
+        with variant.lock:
+            spans = vars(kernel).get(_SPANS)
+            if spans is None and not variant.why and self._open:
+                try:
+                    spans = self._build(kernel)
+                except Exception as error:  # noqa: BLE001  whatever it is, the user's launch goes on
+                    variant.why = f"{type(error).__name__}: {' '.join(str(error).split())[:300]}"
+            variant.replaced += spans is not None
+            return spans
+
+    def _build(self, kernel: CompiledKernel) -> CompiledKernel:
+        """The same kernel, but that it keeps spans, loaded. Raises what compiling and loading do."""
+        assert self._hook.of_spans is not None
+        with self._bare.compiling(self._hook.of_spans.settings):
+            spans = compiled_again(kernel)
+        program = PROGRAMS.program(spans)
+        if program is None or program.manifest.failure:
+            why = "it is bare" if program is None else program.manifest.failure
+            raise CompileError(f"compiled to keep spans, {why}")
+        self._run(spans)
+        setattr(kernel, _SPANS, spans)
+        return spans
+
+
+def _keeps_sums(manifest: Manifest) -> bool:
+    return any(span.total >= 0 for section in manifest.sections for span in section.spans)
