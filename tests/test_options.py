@@ -50,6 +50,11 @@ def test_a_level_and_its_passes_written_out_are_the_same_pipeline(level: str) ->
         ({"spool": ""}, "the path of a folder; '.' is the current one"),
         ({"spool": "a\0b"}, "the path of a folder"),
         ({"spool": 3}, "the path of a folder"),
+        ({"keep": "records"}, "spans, sums, totals"),
+        ({"spans_every": -1, "keep": "sums"}, "a number of launches, 0 to 2147483648"),
+        ({"spans_every": True, "keep": "sums"}, "a number of launches"),
+        ({"spans_every": 10}, "add keep='sums', or leave spans_every= out"),
+        ({"spans_every": 0, "keep": "spans"}, "keep='spans' keeps the spans of all"),
     ],
 )
 def test_a_wrong_option_is_named_at_once(options: dict[str, Any], said: str) -> None:

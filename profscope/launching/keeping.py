@@ -15,6 +15,7 @@ from operator import length_hint
 from typing import Any, Final
 
 from triton.compiler import CompiledKernel
+from triton.runtime import driver
 
 from instrument_passes.manifest import Manifest
 from profscope.errors import CompileError
@@ -35,7 +36,8 @@ _SPANS: Final = "_profscope_spans"  # of a binary that keeps sums: the other one
 
 
 class _Variant:
-    """The launches of a binary that the session compiled. all_spans: it keeps spans itself."""
+    """The launches of what the session compiled of one source with the same options: threads that launch it
+    for the first time at once have a binary each. all_spans: it keeps spans itself."""
 
     def __init__(self, name: str, *, all_spans: bool) -> None:
         self.name = name
@@ -67,7 +69,7 @@ class Keeping:
         self._path = path
         self._run: Callable[[CompiledKernel], Launcher] = CompiledKernel.run.fget
         self._lock = threading.Lock()
-        self._variants: list[_Variant] = []
+        self._variants: dict[tuple[str, int], _Variant] = {}  # by Triton's hash and device
         # By the id of a binary, which is held; None for those that are none of the session's.
         self._launchers: dict[int, Launcher | None] = {}
         self._held: list[CompiledKernel] = []
@@ -81,7 +83,7 @@ class Keeping:
         if self._options.keep == "spans":
             return {}, []
         with self._lock:
-            variants = list(self._variants)
+            variants = list(self._variants.values())
         spans, launches = Counter[str](), Counter[str]()
         for variant in variants:
             spans[variant.name] += variant.spans
@@ -147,8 +149,10 @@ class Keeping:
         program = PROGRAMS.program(kernel)
         if program is None or program.mode != self._hook.mode or program.manifest.failure:
             return None
-        variant = _Variant(kernel.name, all_spans=not _keeps_sums(program.manifest))
-        self._variants.append(variant)
+        key = kernel.hash, driver.active.get_current_device()
+        if key not in self._variants:
+            self._variants[key] = _Variant(kernel.name, all_spans=not _keeps_sums(program.manifest))
+        variant = self._variants[key]
         thread, capturing, options = self._bare.thread, self._path.capturing, self._options
 
         def launch(*args: Any) -> Any:

@@ -10,8 +10,8 @@
 | "sums", "totals" | any | any | of its variant: none | `SUMS` |
 
 Numbers begin with 0, so a kernel that is launched once keeps spans. A function's are over all its launches; a
-variant's are over those that are recorded of one binary, as Triton keeps it for a function, a specialisation
-and a device. Launches of two kinds have no number there: an autotuner's trials, whose turn would be the
+variant's are over those that are recorded of one function with the same specialisation and options on one
+device. Launches of two kinds have no number there: an autotuner's trials, whose turn would be the
 launch's that follows, and those captured into a CUDA graph, since each of its replays would pay for spans.
 
 `turns.Turns` gives a function's launches this role without a call for each; `keeping.Keeping` asks here.

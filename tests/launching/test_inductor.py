@@ -144,6 +144,16 @@ def test_one_launch_in_so_many_is_recorded() -> None:
     assert prof.metadata["sampling"]["kernels"] == {"triton_poi_double": {"launches": 7, "recorded": 3}}
 
 
+def test_a_launch_now_and_then_keeps_spans_where_others_keep_sums() -> None:
+    tuner = Tuner()
+    with session(keep="sums", spans_every=2) as prof:
+        for _ in range(3):
+            tuner.launch()
+    launches, _ = prof._running.recorder.fetch()
+    sums = [any(span.total >= 0 for span in raw.manifest.sections[0].spans) for raw in launches]
+    assert sums == [False, True, False]
+
+
 @pytest.mark.filterwarnings("ignore::profscope.errors.EmptyProfileWarning")
 def test_kernels_that_do_not_match_are_left_alone() -> None:
     with session(kernels="nothing") as prof:

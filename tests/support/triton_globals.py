@@ -19,7 +19,7 @@ def triton_globals() -> dict[str, Any]:
     found: dict[str, Any] = {
         "stages hook": knobs.runtime.add_stages_inspection_hook,
         "instrumentation mode": knobs.compilation.instrumentation_mode,
-        "CompiledKernel": (CompiledKernel.__init__, CompiledKernel.__getitem__),
+        "CompiledKernel": (CompiledKernel.__init__, CompiledKernel.__getitem__, CompiledKernel.run),
         "CUDABackend.instrumentation": getattr(CUDABackend, "instrumentation", None),
         "profile allocator": _allocation._profile_allocator.get(),
         "allocator": _allocation._allocator.get(),

@@ -1,0 +1,47 @@
+"""Which role a launch takes: one table, for all numbers and options."""
+
+from __future__ import annotations
+
+from hypothesis import given
+from hypothesis import strategies as st
+
+from profscope.launching.roles import Role, role_of
+from profscope.launching.turns import Turns
+from profscope.options import Options
+
+keeps = st.sampled_from(["sums", "totals"])
+numbers = st.integers(0, 10_000)
+
+
+@given(keep=keeps, spans_every=st.integers(1, 2000), launches=numbers)
+def test_the_first_launch_of_a_variant_keeps_spans_and_then_one_in_so_many(
+    keep: str, spans_every: int, launches: int
+) -> None:
+    options = Options(keep=keep, spans_every=spans_every)
+    roles = [role_of(options, number) for number in range(launches)]
+    spans = [number for number, role in enumerate(roles) if role is Role.SPANS]
+    assert spans == list(range(0, launches, spans_every))
+    assert roles.count(Role.SUMS) == launches - len(spans)
+
+
+@given(keep=keeps, number=numbers)
+def test_none_keeps_spans_if_none_is_wanted(keep: str, number: int) -> None:
+    assert role_of(Options(keep=keep, spans_every=0), number) is Role.SUMS
+
+
+@given(keep=keeps, spans_every=st.integers(0, 5))
+def test_a_launch_without_a_number_keeps_sums(keep: str, spans_every: int) -> None:
+    assert role_of(Options(keep=keep, spans_every=spans_every), None) is Role.SUMS
+
+
+@given(number=st.none() | numbers)
+def test_all_keep_spans_unless_sums_are_wanted(number: int | None) -> None:
+    assert role_of(Options(), number) is Role.SPANS
+
+
+@given(every=st.integers(1, 50), launches=st.integers(0, 200), keep=keeps, number=numbers)
+def test_a_functions_turns_are_what_the_table_says(every: int, launches: int, keep: str, number: int) -> None:
+    options, turns = Options(every=every, keep=keep), Turns(every, "left out", "due")
+    for of_function in range(launches):
+        due = turns.draw() == "due" and turns.take()
+        assert due == (role_of(options, number, of_function) is not Role.LEFT_OUT)
