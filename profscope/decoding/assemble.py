@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 from collections.abc import Sequence
 from operator import attrgetter
-from typing import Any
+from typing import Any, Final
 
 import numpy as np
 import numpy.typing as npt
@@ -29,6 +29,11 @@ from profscope.schema import Tables, launches_frame
 from profscope.threads import worker_pool
 
 __all__ = ["assemble"]
+
+_NO_SPANS: Final = (
+    "all launches kept sums and none its spans: there is no timeline and there are no percentiles, and "
+    "transactions() and first_nan() are empty"
+)
 
 
 def assemble(
@@ -86,6 +91,8 @@ def assemble(
     own = launches_frame({name: [row[name] for row in rows] for name in rows[0]} if rows else None)
     frame = in_launch_order([own, *tables.launches])
     said += _cold_notes(frame)
+    if programs and not raws:
+        said.append(_NO_SPANS)
     said += rounding_notes(described)
     about = {
         "kernels": {kernel: about_kernel(*of_kernel, variants) for kernel, of_kernel in kernels.items()},
