@@ -164,6 +164,11 @@ class Manifest:
         return 3 + 2 * (first + self.digest % count)
 
     @property
+    def keeps(self) -> str:
+        """What a launch of it keeps: "spans", or "sums" of each site's durations."""
+        return "sums" if any(span.total >= 0 for each in self.sections for span in each.spans) else "spans"
+
+    @property
     def segments(self) -> int:
         """Segments of a CTA area: one for each recorded warp."""
         return len(self.selection.warps) or self.warps

@@ -46,6 +46,7 @@ class Questions(abc.ABC):
     if TYPE_CHECKING:  # for type checkers, which do not look into folders
 
         def summary(self) -> pd.DataFrame: ...
+        def balance(self) -> pd.DataFrame: ...
         def transactions(self) -> pd.DataFrame: ...
         def first_nan(self) -> pd.Series[Any] | None: ...
         def validate(self) -> list[str]: ...
@@ -63,8 +64,8 @@ class Questions(abc.ABC):
 
 
 class Profile(Tables, Questions):
-    """What a session collected, as plain data: `df`, `launches` and `metadata` (see `Tables`), and what they
-    can be asked (see `Questions`)."""
+    """What a session collected, as plain data: `df`, `launches`, `sums`, `spreads` and `metadata` (see
+    `Tables`), and what they can be asked (see `Questions`)."""
 
     @property
     def tables(self) -> Tables:
@@ -73,7 +74,7 @@ class Profile(Tables, Questions):
     @staticmethod
     def of(tables: Tables) -> Profile:
         """The profile that has these tables."""
-        return Profile(tables.df, tables.launches, tables.metadata)
+        return Profile(tables.df, tables.launches, tables.metadata, tables.sums, tables.spreads)
 
     def __repr__(self) -> str:
         return f"<Profile: {held(self)}>"
@@ -88,6 +89,9 @@ def held(tables: Tables) -> str:
         (int(tables.launches["dropped"].sum()), "dropped record", "dropped records"),
     )
     texts = [f"{count:,} {one if count == 1 else many}" for count, one, many in counts]
+    sums = int((tables.launches["keeps"] == "sums").sum())
+    if sums:
+        texts[1] += f" ({len(tables.launches) - sums:,} kept spans, {sums:,} sums)"
     backend = "EMULATED" if tables.emulated else str(tables.metadata.get("backend") or "unknown backend")
     return ", ".join([*texts, backend])
 

@@ -1,4 +1,4 @@
-"""The columns of a profile's two tables: their names, order and dtypes, each declared once.
+"""The columns of a profile's tables: their names, order and dtypes, each declared once.
 
 `df` has one row per span, ordered by launch, cta, warp, then pre-order in time; behind these columns it has
 one for each name of a payload, missing where a span carries none; ops of pipelined loops carry `stage` and
@@ -8,6 +8,15 @@ are SM clock64 values, nanoseconds are absolute globaltimer values (or Unix time
 `call_path` has the functions and lines that lead to it, outermost first, "" where no function was called.
 `parent` is the row of the span around this one, that of an async span the row of the span that started it; -1
 at a root. `wait` is the row of the span whose return ended an async span, -1 where none is known.
+
+A launch keeps its spans, or `sums` of them (`launches["keeps"]`). `sums` has one row per kernel, variant,
+trial and site of the launches that kept sums, in program order. `parent` is the row of the site around this
+one, -1 at a root. `launches` and `warps` ran its warp program, and the site ran `count` times, for
+`total_cycles` or `total_ns` in all and `longest_cycles` or `longest_ns` at most (-1: not kept). `grid_count`,
+`grid_cycles` and `grid_ns` are scaled up, launch by launch, from the recorded CTAs to the whole grid; where
+all CTAs record, or those recorded do not speak for the grid, they equal count and totals.
+
+`spreads` has what those launches say of `prof.balance()`, whose columns it has.
 """
 
 from collections.abc import Mapping, Sequence
@@ -25,9 +34,13 @@ __all__ = [
     "LAUNCH_DTYPES",
     "PAYLOAD_DTYPES",
     "SPAN_DTYPES",
+    "SPREAD_DTYPES",
+    "SUM_DTYPES",
     "Tables",
     "launches_frame",
     "spans_frame",
+    "spreads_frame",
+    "sums_frame",
 ]
 
 KINDS = ("kernel", "loop", "iteration", "op", "scope", "async", "mark", "gap")
@@ -64,6 +77,7 @@ LAUNCH_DTYPES = {
     "replay": "int32",
     "cold": "bool",
     "unfinished": "int32",
+    "keeps": "str",
 }
 
 LAUNCH_DEFAULTS = {
@@ -73,9 +87,44 @@ LAUNCH_DEFAULTS = {
     "replay": -1,
     "cold": False,
     "unfinished": 0,
+    "keeps": "spans",
 }
 """Columns of a launch that a table may leave out, and what holds then: one configuration, no trials, no
-CTA that was to record and did not come to its end."""
+CTA that was to record and did not come to its end, and all launches kept their spans."""
+
+_PLACE_DTYPES = {"scope": "str", "kind": "str", "file": "str", "line": "int32", "call_path": "str"}
+
+SUM_DTYPES = {
+    "kernel": "str",
+    "variant": "int32",
+    "trial": "bool",
+    **_PLACE_DTYPES,
+    "parent": "int64",
+    "launches": "int64",
+    "warps": "int64",
+    "count": "int64",
+    "total_cycles": "int64",
+    "total_ns": "int64",
+    "longest_cycles": "int64",
+    "longest_ns": "int64",
+    "grid_count": "int64",
+    "grid_cycles": "int64",
+    "grid_ns": "int64",
+}
+
+SPREAD_DTYPES = {
+    "kernel": "str",
+    "variant": "int32",
+    "trial": "bool",
+    "launch": "int64",
+    **_PLACE_DTYPES,
+    "by": "str",
+    "count": "int64",
+    "least_cycles": "int64",
+    "mean_cycles": "float64",
+    "greatest_cycles": "int64",
+    "variation": "float64",
+}
 
 
 def spans_frame(columns: Mapping[str, Any] | None = None) -> pd.DataFrame:
@@ -108,10 +157,31 @@ def launches_frame(columns: Mapping[str, Any] | None = None) -> pd.DataFrame:
     Raises KeyError for a missing column that has no default.
     """
     if columns is None:
-        columns = dict.fromkeys(LAUNCH_DTYPES, ())
+        return _frame(None, LAUNCH_DTYPES)
     count = len(columns["launch"])
     columns = {name: [value] * count for name, value in LAUNCH_DEFAULTS.items()} | dict(columns)
-    return pd.DataFrame({name: _series(columns[name], dtype) for name, dtype in LAUNCH_DTYPES.items()})
+    return _frame(columns, LAUNCH_DTYPES)
+
+
+def sums_frame(columns: Mapping[str, Any] | None = None) -> pd.DataFrame:
+    """A table of sums in the schema's column order and dtypes; empty when given nothing.
+
+    Raises KeyError for a missing column.
+    """
+    return _frame(columns, SUM_DTYPES)
+
+
+def spreads_frame(columns: Mapping[str, Any] | None = None) -> pd.DataFrame:
+    """A table of spreads in the schema's column order and dtypes; empty when given nothing.
+
+    Raises KeyError for a missing column.
+    """
+    return _frame(columns, SPREAD_DTYPES)
+
+
+def _frame(columns: Mapping[str, Any] | None, dtypes: Mapping[str, str]) -> pd.DataFrame:
+    columns = dict.fromkeys(dtypes, ()) if columns is None else columns
+    return pd.DataFrame({name: _series(columns[name], dtype) for name, dtype in dtypes.items()})
 
 
 def _series(values: Sequence[Any] | pd.Series, dtype: str) -> pd.Series:
@@ -130,11 +200,15 @@ class Tables:
     df        one row per span, the columns of SPAN_DTYPES, in order of launch, cta, warp and time
     launches  one row per launch, the columns of LAUNCH_DTYPES
     metadata  a JSON-able dict: tool, versions, device, options, notes to the user
+    sums      one row per site of the launches that kept sums, the columns of SUM_DTYPES
+    spreads   what balance() says of those launches, the columns of SPREAD_DTYPES
     """
 
     df: pd.DataFrame = field(default_factory=spans_frame)
     launches: pd.DataFrame = field(default_factory=launches_frame)
     metadata: dict[str, Any] = field(default_factory=dict)
+    sums: pd.DataFrame = field(default_factory=sums_frame)
+    spreads: pd.DataFrame = field(default_factory=spreads_frame)
 
     @property
     def emulated(self) -> bool:

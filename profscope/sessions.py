@@ -143,7 +143,8 @@ class Session(Questions):
             if self._profile is None or self._profile[0] != state:
                 self._drain(parts)
                 raw, lost = parts.recorder.fetch()
-                self._profile = state, Profile.of(assemble(raw, metadata, [*notes, *lost]))
+                tables = assemble(raw, metadata, [*notes, *lost], parts.recorder.folded)
+                self._profile = state, Profile.of(tables)
             return self._profile[1]
 
     @property
@@ -160,6 +161,16 @@ class Session(Questions):
     def launches(self) -> pd.DataFrame:
         """One row per launch; see `Profile`."""
         return self.profile.launches
+
+    @property
+    def sums(self) -> pd.DataFrame:
+        """One row per site of the launches that kept sums; see `Profile`."""
+        return self.profile.sums
+
+    @property
+    def spreads(self) -> pd.DataFrame:
+        """What `balance()` says of the launches that kept sums; see `Profile`."""
+        return self.profile.spreads
 
     @property
     def metadata(self) -> dict[str, Any]:

@@ -30,11 +30,10 @@ NO_LAUNCHES = (
 class Header:
     """The facts about what is shown of a profile, which is all of it unless `chosen` says otherwise.
 
-    chosen: what was asked for, by name; all_spans: those of the whole profile. clock_ghz and ns_uncertainty
-    are (least, greatest), None when unknown. options: those of the session that were set. measure: what spans
-    on loads end with, "issue" or "latency"; "" when unknown. records, dropped, profile_bytes: of whole
-    launches, also where a part of each is shown.
-    """
+    sums: how many of the launches kept sums. chosen: what was asked for, by name; all_spans: those of the
+    whole profile. clock_ghz and ns_uncertainty are (least, greatest), None when unknown. options: those of
+    the session that were set. measure: what spans on loads end with, "issue" or "latency"; "" when unknown.
+    records, dropped, profile_bytes: of whole launches, also where a part of each is shown."""
 
     trace: str
     tool: str
@@ -48,6 +47,7 @@ class Header:
     chosen: dict[str, Any]
     kernels: int
     launches: int
+    sums: int
     ctas: int
     spans: int
     all_spans: int
@@ -76,6 +76,7 @@ def make_header(profile: Profile, trace: str, selection: Selection, all_spans: i
         chosen=selection.chosen,
         kernels=int(launches["kernel"].nunique()),
         launches=len(launches),
+        sums=int((launches["keeps"] == "sums").sum()),
         ctas=int(launches["ctas"].sum()),
         spans=len(profile.df),
         all_spans=all_spans,
@@ -121,6 +122,9 @@ def _size(header: Header) -> list[str]:
     )
     known = [each for each in counts if each[0] or each[1] != "CTA"]  # other tools' traces may not say
     size = [f"{count_text(count)} {one if count == 1 else many}" for count, one, many in known]
+    kept = header.launches - header.sums
+    if header.sums:
+        size[0] += f" ({count_text(kept)} kept spans, {count_text(header.sums)} sums)"
     return [f"{header.trace}: {size[0]}", *size[1:]]
 
 

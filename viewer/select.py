@@ -39,7 +39,8 @@ def select(profile: Profile, selection: Selection) -> Profile:
 
     Where a part of each launch is asked for, launches without a span in it go, and the others have its times
     and its count of CTAs; their records, drops and bytes stay those of the whole launch. Such figures are
-    never scaled up to the grid.
+    never scaled up to the grid. Sums are of all launches of a variant together, so there are none where a
+    launch or a part of one is asked for.
 
     Raises TraceError where there is nothing of the sort, naming what there is.
     """
@@ -59,7 +60,24 @@ def select(profile: Profile, selection: Selection) -> Profile:
     if parts:
         launches = _cut_to(launches, df)
     is_whole = not parts and selection.launch is None and selection.variant is None
-    return Profile(df, launches.reset_index(drop=True), _metadata(profile, launches, is_whole, bool(parts)))
+    metadata = _metadata(profile, launches, is_whole, bool(parts))
+    launches = launches.reset_index(drop=True)
+    if parts or selection.launch is not None:
+        return Profile(df, launches, metadata)
+    return Profile(df, launches, metadata, *_chosen_sums(profile, launches))
+
+
+def _chosen_sums(profile: Profile, launches: pd.DataFrame) -> tuple[pd.DataFrame, pd.DataFrame]:
+    """The sums and spreads of these launches, which are all of their kernels' variants."""
+    groups = set(zip(launches["kernel"], launches["variant"], strict=True))
+    sums, spreads = (
+        table[[each in groups for each in zip(table["kernel"], table["variant"], strict=True)]]
+        for table in (profile.sums, profile.spreads)
+    )
+    row = np.append(np.full(len(profile.sums), -1), -1)  # the last is where -1 looks
+    row[sums.index] = np.arange(len(sums))
+    sums = sums.assign(parent=row[sums["parent"].to_numpy()])
+    return sums.reset_index(drop=True), spreads.reset_index(drop=True)
 
 
 def _chosen_launches(launches: pd.DataFrame, selection: Selection) -> pd.DataFrame:

@@ -7,7 +7,7 @@ from typing import Any
 import pandas as pd
 from rich.text import Text
 
-from profscope.analysis.span_rows import launch_groups, not_samples
+from profscope.analysis.span_rows import GROUP_COLUMNS, counted, launch_groups, not_samples
 from profscope.profiles import Profile
 from viewer.cells import wrap
 from viewer.grid import Column, grid, heading
@@ -21,6 +21,7 @@ __all__ = ["KernelTable", "ScopeRow", "make_tables", "render_table"]
 WORK = ("bytes", "flops")
 RATES = {"gb_per_s": "GB/s", "tflop_per_s": "TFLOP/s"}
 STATISTICS = ("total", "self", "mean", "p50", "p90", "p99", "max")
+LONGEST = ("p50", "p90", "p99", "max")
 SPARE = {"mean": 3, "p50": 6, "p90": 7, "p99": 5, "max": 4}
 """The statistics behind the share, and which of them short lines leave out first: see `Column`."""
 
@@ -29,7 +30,8 @@ SPARE = {"mean": 3, "p50": 6, "p90": 7, "p99": 5, "max": 4}
 class ScopeRow:
     """One scope's figures in the table's unit; share is of the table's warp time, None if in flight.
 
-    measures, bytes, flops and the rates are those of `analysis.work.with_work`, None where there are none.
+    The percentiles and max are None where launches kept sums that do not tell. measures, bytes, flops and the
+    rates are those of `analysis.work.with_work`, None where there are none.
     """
 
     variant: int
@@ -43,10 +45,10 @@ class ScopeRow:
     total: int
     self: int
     mean: float
-    p50: int
-    p90: int
-    p99: int
-    max: int
+    p50: int | None
+    p90: int | None
+    p99: int | None
+    max: int | None
     share: float | None
     measures: str
     bytes: int | None
@@ -86,7 +88,7 @@ def make_tables(profile: Profile, unit: str, top: int, groups: Sequence[Group]) 
     """
     keys = [f"self_{unit}", f"total_{unit}", "scope", "line"]
     summary = profile.summary().sort_values(keys, ascending=[False, False, True, True], kind="stable")
-    roots = _roots(profile)
+    roots, folded = _roots(profile), _folded(profile)
     unscaled = not_samples(profile.metadata)
     options = profile.metadata.get("options") or {}
     tables = []
@@ -94,7 +96,7 @@ def make_tables(profile: Profile, unit: str, top: int, groups: Sequence[Group]) 
         rows = _of(summary, group)
         if rows.empty or (len(rows) == 1 and rows["kind"].iloc[0] == "kernel"):
             continue
-        own = _of(roots, group)
+        own, of_sums = _of(roots, group), _of(folded, group)[["launches", "ctas", "warps"]].sum()
         warp_time = int(rows[f"self_{unit}"].sum())
         frames = int(rows.loc[rows["kind"].isin(FRAMES), f"self_{unit}"].sum())
         uncovered = frames / warp_time if warp_time else 0.0
@@ -103,9 +105,9 @@ def make_tables(profile: Profile, unit: str, top: int, groups: Sequence[Group]) 
             KernelTable(
                 **group.identity,
                 unit=unit,
-                launches=int(own["launch"].nunique()),
-                ctas=len(own[["launch", "cta"]].drop_duplicates()),
-                warps=len(own),
+                launches=int(own["launch"].nunique() + of_sums["launches"]),
+                ctas=len(own[["launch", "cta"]].drop_duplicates()) + int(of_sums["ctas"]),
+                warps=len(own) + int(of_sums["warps"]),
                 warp_time=warp_time,
                 sampled=sampled,
                 scaled=sampled < 1 and group.kernel not in unscaled,
@@ -126,6 +128,16 @@ def _roots(profile: Profile) -> pd.DataFrame:
     return profile.df[is_root].assign(variant=own["variant"].to_numpy(), trial=own["trial"].to_numpy())
 
 
+def _folded(profile: Profile) -> pd.DataFrame:
+    """Of the launches that kept sums, by group: how many there are, and the CTAs and warps that recorded."""
+    launches, sums = profile.launches, profile.sums
+    kept = launches[counted(launches) & (launches["keeps"] == "sums").to_numpy()]
+    roots = sums[(sums["parent"] < 0) & (sums["kind"] != "async")]
+    key = list(GROUP_COLUMNS)
+    parts = [kept[[*key, "ctas"]].assign(launches=1), roots[key].assign(warps=roots["count"])]
+    return pd.concat(parts).groupby(key, as_index=False)[["launches", "ctas", "warps"]].sum()
+
+
 def _of(table: pd.DataFrame, group: Group) -> pd.DataFrame:
     is_own = (table["kernel"] == group.kernel) & (table["variant"] == group.variant)
     return table[is_own & (table["trial"] == group.trial)]
@@ -133,6 +145,7 @@ def _of(table: pd.DataFrame, group: Group) -> pd.DataFrame:
 
 def _row(row: dict[Any, Any], unit: str, warp_time: int) -> ScopeRow:
     figures = {name: row[f"{name}_{unit}"] for name in STATISTICS}
+    figures |= {name: None if pd.isna(figures[name]) else int(figures[name]) for name in LONGEST}
     in_flight = row["kind"] == "async"
     work: dict[str, Any] = {name: None if pd.isna(row[name]) else int(row[name]) for name in WORK}
     work |= {name: None if pd.isna(row[name]) else float(row[name]) for name in RATES}
@@ -165,7 +178,10 @@ def render_table(table: KernelTable, width: int) -> list[Text]:
     rows = []
     apart = told_apart([((row.scope, row.line), row.call_path) for row in table.rows])
     for row, path in zip(table.rows, apart, strict=True):
-        figures = {name: duration_text(getattr(row, name), table.unit) for name in STATISTICS}
+        values = {name: getattr(row, name) for name in STATISTICS}
+        figures = {
+            name: "-" if value is None else duration_text(value, table.unit) for name, value in values.items()
+        }
         if row.kind == "async":
             figures["self"] = "-"
         durations = [figures[name] for name in STATISTICS]

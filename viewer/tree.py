@@ -9,7 +9,7 @@ import pandas as pd
 from numpy.typing import NDArray
 from rich.text import Text
 
-from profscope.analysis.span_rows import launch_groups, row_scales, sites
+from profscope.analysis.span_rows import GROUP_COLUMNS, SITE_COLUMNS, launch_groups, row_scales, sites
 from profscope.profiles import Profile
 from viewer.grid import Column, grid
 from viewer.groups import Group
@@ -50,45 +50,25 @@ def make_trees(
     profile: Profile, groups: Sequence[Group], unit: str, limit: int, lines: SourceLines
 ) -> list[ScopeTree]:
     """The trees of some groups, each of `limit` nodes at most (0: all), with their source lines."""
-    df = profile.df
-    if df.empty:
-        return []
-    site, table = sites(df)
-    number, launched = launch_groups(profile)
-    node, parent, first_row = _paths(df, site, number)
-    node_site, node_group = site[first_row], number[first_row]
-    duration = df[f"duration_{unit}"].to_numpy()
-    scale = row_scales(profile)
-    count = np.bincount(node)
-    total = np.zeros(len(count), np.int64)
-    np.add.at(total, node, duration)
-    if scale is not None:  # estimates for the whole grid, as in the summary
-        count = np.rint(np.bincount(node, scale)).astype(np.int64)
-        total = np.rint(np.bincount(node, duration * scale)).astype(np.int64)
-    roots = np.flatnonzero(parent < 0)
-    kernel = table["kernel"].astype(str).to_numpy()[node_site]
-    variant = launched["variant"].to_numpy()[node_group]
-    trial = launched["trial"].to_numpy()[node_group]
-    children = _children(parent)
+    drawn = _of_spans(profile, unit)
+    _add_sums(drawn, profile, unit)
+    children: dict[int, list[int]] = {}
+    for at, scope in enumerate(drawn):
+        children.setdefault(scope.parent, []).append(at)
     trees = []
     for group in groups:
-        alike = roots[(variant[roots] == group.variant) & (trial[roots] == group.trial)]
-        # Not as arrays: numpy drops a NUL at the end of a text it compares with.
-        own = [root for root in alike.tolist() if kernel[root] == group.kernel]
-        warp_time = int(total[own].sum())
+        key = group.kernel, group.variant, group.trial
+        own = [root for root in children.get(-1, ()) if drawn[root].group == key]
+        warp_time = sum(drawn[root].total for root in own)
         nodes = []
         for at, depth in _preorder(own, children):
-            place = table.iloc[node_site[at]]
-            share = None if place["kind"] == "async" or not warp_time else float(total[at] / warp_time)
-            figures: dict[str, Any] = {
-                "count": int(count[at]),
-                "total": int(total[at]),
-                "mean": float(total[at] / count[at]),
-            }
-            source: dict[str, Any] = {name: str(place[name]) for name in ("scope", "kind", "file")}
-            source |= {"line": int(place["line"]), "text": lines(source["file"], int(place["line"]))}
-            source |= {"call_path": str(place["call_path"])}
-            nodes.append(Node(**source, depth=depth, **figures, share=share))
+            scope = drawn[at]
+            name, kind, file, line, call_path = scope.place
+            figures: dict[str, Any] = {"count": scope.count, "total": scope.total}
+            share = None if kind == "async" or not warp_time else scope.total / warp_time
+            figures |= {"mean": scope.total / scope.count, "share": share}
+            text = lines(file, line)
+            nodes.append(Node(name, kind, file, line, call_path, text, depth, **figures))
         trees.append(
             ScopeTree(
                 **group.identity,
@@ -98,6 +78,69 @@ def make_trees(
             )
         )
     return trees
+
+
+@dataclass
+class _Scope:
+    """A path of scopes from a root. group: kernel, variant and trial; parent: the place of the path less its
+    last step among all, -1 at a root; place: scope, kind, file, line, call path."""
+
+    group: tuple[str, int, bool]
+    parent: int
+    place: tuple[str, str, str, int, str]
+    count: int
+    total: int
+
+
+def _of_spans(profile: Profile, unit: str) -> list[_Scope]:
+    """In order of first appearance."""
+    df = profile.df
+    if df.empty:
+        return []
+    site, table = sites(df)
+    number, launched = launch_groups(profile)
+    node, parent, first_row = _paths(df, site, number)
+    duration = df[f"duration_{unit}"].to_numpy()
+    scale = row_scales(profile)
+    count = np.bincount(node)
+    total = np.zeros(len(count), np.int64)
+    np.add.at(total, node, duration)
+    if scale is not None:  # estimates for the whole grid, as in the summary
+        count = np.rint(np.bincount(node, scale)).astype(np.int64)
+        total = np.rint(np.bincount(node, duration * scale)).astype(np.int64)
+    places = _places(table)
+    variants, trials = launched["variant"].tolist(), launched["trial"].tolist()
+    kernels = table["kernel"].astype(str).tolist()
+    return [
+        _Scope((kernels[at], variants[of], trials[of]), above, places[at], times, took)
+        for at, of, above, times, took in zip(
+            site[first_row].tolist(), number[first_row].tolist(), parent.tolist(), count.tolist(),
+            total.tolist(), strict=True,
+        )
+    ]  # fmt: skip
+
+
+def _add_sums(scopes: list[_Scope], profile: Profile, unit: str) -> None:
+    """Add what launches that kept sums say: to the paths that spans have, and behind them the others."""
+    sums = profile.sums
+    known = {(scope.group, scope.parent, scope.place): at for at, scope in enumerate(scopes)}
+    groups = zip(*(sums[name].tolist() for name in GROUP_COLUMNS), strict=True)
+    columns = (sums[name].tolist() for name in ("parent", "grid_count", f"grid_{unit}"))
+    at_row: list[int] = []
+    for group, place, parent, count, total in zip(groups, _places(sums), *columns, strict=True):
+        key = group, -1 if parent < 0 else at_row[parent], place
+        if count and key not in known:
+            known[key] = len(scopes)
+            scopes.append(_Scope(*key, 0, 0))
+        at_row.append(known.get(key, -1))
+        if count:
+            scopes[known[key]].count += count
+            scopes[known[key]].total += total
+
+
+def _places(table: pd.DataFrame) -> list[tuple[str, str, str, int, str]]:
+    columns = (table[name].astype("int64" if name == "line" else "str").tolist() for name in SITE_COLUMNS[1:])
+    return list(zip(*columns, strict=True))
 
 
 def _paths(
@@ -126,13 +169,6 @@ def _paths(
     rank[order] = np.arange(known)
     parent = np.concatenate(parents)[order]
     return rank[node], np.where(parent >= 0, rank[parent], -1), first_rows[order]
-
-
-def _children(parent: NDArray[np.int64]) -> dict[int, list[int]]:
-    children: dict[int, list[int]] = {}
-    for node, above in enumerate(parent.tolist()):
-        children.setdefault(above, []).append(node)
-    return children
 
 
 def _preorder(roots: list[int], children: dict[int, list[int]]) -> list[tuple[int, int]]:

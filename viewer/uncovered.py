@@ -33,7 +33,8 @@ def advice(options: dict[str, Any]) -> str:
 
 def bare_kernels(profile: Profile, kernels: Sequence[str]) -> list[str]:
     """Those of some kernels that have spans, but none inside their own."""
-    df = profile.df
-    seen = set(df["kernel"].astype("str"))
-    inside = set(df.loc[df["kind"] != "kernel", "kernel"].astype("str"))
+    df, sums = profile.df, profile.sums[profile.sums["count"] > 0]
+    seen = {*df["kernel"].astype("str"), *sums["kernel"]}
+    inside = {*df.loc[df["kind"] != "kernel", "kernel"].astype("str")}
+    inside |= {*sums.loc[sums["kind"] != "kernel", "kernel"]}
     return [name for name in kernels if name in seen - inside]

@@ -22,7 +22,7 @@ from viewer.table import KernelTable, make_tables, render_table
 from viewer.timeline import Timeline, make_timeline
 from viewer.tree import ScopeTree, make_trees, render_tree
 from viewer.uncovered import advice, bare_kernels
-from viewer.units import printable
+from viewer.units import count_text, printable
 
 __all__ = ["View", "show"]
 
@@ -31,6 +31,8 @@ DETAILED_KERNELS = 5
 
 BARE_NAMES = 3
 """Kernels without spans inside that are named; the rest are counted."""
+
+NO_TIMELINE = "These launches kept sums and no spans: there is no timeline to draw."
 
 NO_SPANS = "No spans were recorded in these launches; see the notes and dropped records."
 
@@ -121,6 +123,13 @@ def _render(view: View, width: int, most: int) -> list[Text]:
         ]
     if view.timeline is not None:
         lines += [Text(), *render_timeline(view.timeline, width)]
+        if view.header.sums:
+            drawn = view.header.launches - view.header.sums
+            kept = count_text(view.header.sums)
+            note = f"Drawn from the {count_text(drawn)} that kept spans; {kept} kept sums."
+            lines += [Text(line, style="dim") for line in wrap(note.split(), width)]
+    elif view.header.sums and not view.header.spans:
+        lines += [Text(), *(Text(line, style="dim") for line in wrap(NO_TIMELINE.split(), width))]
     elif view.header.launches and not view.header.spans:
         lines += [Text(), *(Text(line, style="bold") for line in wrap(NO_SPANS.split(), width))]
     return lines

@@ -6,6 +6,7 @@ from numpy.typing import NDArray
 
 from profscope.analysis.span_rows import (
     GROUP_COLUMNS,
+    SITE_COLUMNS,
     Floats,
     Ints,
     counted,
@@ -15,6 +16,7 @@ from profscope.analysis.span_rows import (
     self_times,
     sites,
 )
+from profscope.analysis.sum_rows import KEY_COLUMNS, UNITS, summed
 from profscope.analysis.work import with_work
 from profscope.schema import Tables
 
@@ -22,15 +24,23 @@ __all__ = ["PERCENTILES", "summary"]
 
 PERCENTILES = {"p50": 0.50, "p90": 0.90, "p99": 0.99}
 
+# What rows are made with and do not show: how often a scope ran in recorded CTAs, for how long, and how much
+# of that is all of a warp's time.
+_BESIDE = ("seen", "seen_ns", "seen_cycles", "root_ns")
+_MISSING = {f"{name}_{unit}": "Int64" for unit in UNITS for name in (*PERCENTILES, "max")}
+
 
 def summary(tables: Tables) -> pd.DataFrame:
     """One row per kernel, configuration and scope, heaviest first and within a configuration by self time.
 
     Columns: kernel, variant (see metadata["variants"]), trial (whether these are an autotuner's trials, which
     stand apart), scope, kind, file, line, count; then for ns and for cycles total, self, mean, p50, p90,
-    p99 and max (`total_ns`, ..., `max_cycles`); share; sampled; launches and launches_seen; those of
-    `with_work`. Percentiles are nearest-rank: durations that were seen. `share` is self_ns over the
-    total warp time of the kernel's variant (the sum of its depth-0 spans), 0..1.
+    p99 and max (`total_ns`, ..., `max_cycles`); share; sampled; launches, launches_seen and
+    percentile_launches; those of `with_work`. Percentiles are nearest-rank: durations that were seen. `share`
+    is self_ns over the total warp time of the kernel's variant (the sum of its depth-0 spans), 0..1.
+    Launches that kept sums count like the others, in all but percentiles: these are of the
+    `percentile_launches` that kept spans. In a profile with sums, percentiles and maxima are Int64, missing
+    where no launch of the variant kept spans, or where some kept no longest span.
     Where a launch recorded only some of its CTAs, counts, totals and self times are scaled up to its whole
     grid: estimates then, and `sampled`, the part of the variant's CTAs that was recorded, is less than 1.
     Where the recorded CTAs do not speak for the grid, they are sums of what was recorded. For CTAs that were
@@ -43,22 +53,10 @@ def summary(tables: Tables) -> pd.DataFrame:
 
 
 def _summed(tables: Tables) -> pd.DataFrame:
-    """The columns that the spans themselves give."""
-    df = tables.df
-    row, table = _rows(tables)
-    each = row_scales(tables)
-    seen = np.bincount(row, minlength=len(table))
-    table = table.assign(count=seen if each is None else _sums(row, len(table), np.ones(len(df)), each))
-    order = np.argsort(_narrow(row, len(table)), kind="stable")
-    ends = np.cumsum(seen)
-    for unit in ("ns", "cycles"):
-        column = f"duration_{unit}"
-        duration, own = df[column].to_numpy(), self_times(df, column)
-        table[f"total_{unit}"] = _sums(row, len(table), duration, each)
-        table[f"self_{unit}"] = _sums(row, len(table), own, each)
-        for name, values in _statistics(duration[order], ends - seen, ends).items():
-            table[f"{name}_{unit}"] = values
-    table["share"] = table["self_ns"] / _warp_time(df, row, table, each)
+    """The columns that spans and sums give."""
+    table = _of_spans(tables)
+    table = _with_sums(table, summed(tables.sums)) if len(tables.sums) else table
+    table["share"] = table["self_ns"] / _warp_time(table)
     table = _with_groups(table, tables)
     weight = table.groupby(list(GROUP_COLUMNS), observed=True)["self_ns"].transform("sum")
     ranked = table.assign(weight=weight).sort_values(
@@ -66,7 +64,55 @@ def _summed(tables: Tables) -> pd.DataFrame:
         ascending=[False, True, True, True, False, False],
         kind="stable",
     )
-    return ranked.drop(columns="weight").reset_index(drop=True)
+    return ranked.drop(columns=["weight", *_BESIDE]).reset_index(drop=True)
+
+
+def _of_spans(tables: Tables) -> pd.DataFrame:
+    """The rows of the launches that kept spans, and _BESIDE."""
+    df = tables.df
+    row, table = _rows(tables)
+    each = row_scales(tables)
+    seen = np.bincount(row, minlength=len(table))
+    table = table.assign(count=seen if each is None else _sums(row, len(table), np.ones(len(df)), each))
+    order = np.argsort(_narrow(row, len(table)), kind="stable")
+    ends = np.cumsum(seen)
+    for unit in UNITS:
+        column = f"duration_{unit}"
+        duration, own = df[column].to_numpy(), self_times(df, column)
+        table[f"total_{unit}"] = _sums(row, len(table), duration, each)
+        table[f"self_{unit}"] = _sums(row, len(table), own, each)
+        for name, values in _statistics(duration[order], ends - seen, ends).items():
+            table[f"{name}_{unit}"] = values
+        table[f"seen_{unit}"] = (
+            table[f"total_{unit}"] if each is None else _sums(row, len(table), duration, None)
+        )
+    root = ((df["depth"] == 0) & (df["kind"] != "async")).to_numpy()
+    scale = None if each is None else each[root]
+    root_ns = _sums(row[root], len(table), df["duration_ns"].to_numpy()[root], scale)
+    return table.assign(seen=seen, root_ns=root_ns)
+
+
+def _with_sums(spans: pd.DataFrame, sums: pd.DataFrame) -> pd.DataFrame:
+    """The rows of all launches. What follows from single spans is missing where no launch kept spans, and the
+    greatest where launches kept sums without it."""
+    added = ["count", *(f"{name}_{unit}" for unit in UNITS for name in ("total", "self")), *_BESIDE]
+    key = list(KEY_COLUMNS)
+    spans = spans.astype({name: "str" for name in SITE_COLUMNS if name != "line"})
+    both = pd.concat([spans[key + added], sums[key + added]]).groupby(key, sort=False)[added].sum()
+    of_spans, of_sums = (part.set_index(key).reindex(both.index) for part in (spans.astype(_MISSING), sums))
+    table = {name: both[name] for name in ("count",)}
+    for unit in UNITS:
+        table |= {f"{name}_{unit}": both[f"{name}_{unit}"] for name in ("total", "self")}
+        table[f"mean_{unit}"] = both[f"seen_{unit}"] / both["seen"]
+        table |= {f"{name}_{unit}": of_spans[f"{name}_{unit}"] for name in PERCENTILES}
+        longest = of_sums[f"longest_{unit}"]
+        greatest = np.fmax(of_spans[f"max_{unit}"].to_numpy(np.float64, na_value=np.nan), longest.to_numpy())
+        unknown = longest.to_numpy() < 0
+        table[f"max_{unit}"] = pd.Series(np.where(unknown, np.nan, greatest), both.index).astype("Int64")
+    table |= {name: both[name] for name in _BESIDE}
+    rows = pd.DataFrame(table).reset_index()
+    texts = dict.fromkeys((name for name in SITE_COLUMNS if name != "line"), "category")
+    return rows[[*KEY_COLUMNS, *table]].astype(texts)
 
 
 def _rows(tables: Tables) -> tuple[Ints, pd.DataFrame]:
@@ -83,11 +129,17 @@ def _rows(tables: Tables) -> tuple[Ints, pd.DataFrame]:
 
 def _with_groups(table: pd.DataFrame, tables: Tables) -> pd.DataFrame:
     """sampled: CTAs recorded over all, those apart that did not come to their end. launches: of the row's
-    configuration, that its figures are of; launches_seen: see `_launches_seen`. None are scaled up to it."""
+    configuration, that its figures are of; percentile_launches: those of these that kept spans;
+    launches_seen: see `_launches_seen`. None are scaled up to it."""
     launches = tables.launches
     recorded = launches["ctas"].to_numpy().astype(np.float64)
+    spans = counted(launches) & (launches["keeps"] == "spans").to_numpy()
     ctas = launches[list(GROUP_COLUMNS)].assign(
-        recorded=recorded, grid=recorded * grid_scales(launches), launches=counted(launches), listed=1
+        recorded=recorded,
+        grid=recorded * grid_scales(launches),
+        launches=counted(launches),
+        percentile_launches=spans,
+        listed=1,
     )
     total = ctas.groupby(list(GROUP_COLUMNS), as_index=False).sum()
     total["sampled"] = (total["recorded"] / total["grid"].replace(0, np.nan)).fillna(1.0)
@@ -98,6 +150,7 @@ def _with_groups(table: pd.DataFrame, tables: Tables) -> pd.DataFrame:
         sampled=columns["sampled"].fillna(1.0).to_numpy(),
         launches=columns["launches"].fillna(0).to_numpy(np.int64),
         launches_seen=columns["launches_seen"].fillna(0).to_numpy(np.int64),
+        percentile_launches=columns["percentile_launches"].fillna(0).to_numpy(np.int64),
     )
 
 
@@ -148,12 +201,8 @@ def _statistics(duration: Ints, begins: Ints, ends: Ints) -> dict[str, NDArray[n
     return result
 
 
-def _warp_time(df: pd.DataFrame, row: Ints, table: pd.DataFrame, scale: Floats | None) -> Floats:
+def _warp_time(table: pd.DataFrame) -> Floats:
     """By row of the summary, the warp time of its group: the sum of the depth-0 spans."""
-    root = ((df["depth"] == 0) & (df["kind"] != "async")).to_numpy()
-    group = table.groupby(list(GROUP_COLUMNS), observed=True, sort=False).ngroup().to_numpy()
-    count = int(group.max(initial=-1)) + 1
-    duration = df["duration_ns"].to_numpy()[root]
-    total = _sums(group[row[root]], count, duration, None if scale is None else scale[root])
-    ns = total[group].astype(np.float64)
+    total = table.groupby(list(GROUP_COLUMNS), observed=True, sort=False)["root_ns"].transform("sum")
+    ns = total.to_numpy().astype(np.float64)
     return np.where(ns > 0, ns, np.nan)

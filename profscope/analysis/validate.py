@@ -8,7 +8,15 @@ import numpy as np
 import pandas as pd
 from numpy.typing import NDArray
 
-from profscope.schema import KINDS, LAUNCH_DTYPES, PAYLOAD_DTYPES, SPAN_DTYPES, Tables
+from profscope.schema import (
+    KINDS,
+    LAUNCH_DTYPES,
+    PAYLOAD_DTYPES,
+    SPAN_DTYPES,
+    SPREAD_DTYPES,
+    SUM_DTYPES,
+    Tables,
+)
 
 __all__ = ["column_problems", "validate"]
 
@@ -22,7 +30,7 @@ def validate(tables: Tables) -> list[str]:
     problems = column_problems(tables)
     if problems:
         return problems  # the checks below need the columns
-    return [*_values(df, launches), *_nesting(df), *_waits(df), *_order(df)]
+    return [*_values(df, launches), *_nesting(df), *_waits(df), *_order(df), *_sums(tables)]
 
 
 def column_problems(tables: Tables) -> list[str]:
@@ -30,6 +38,8 @@ def column_problems(tables: Tables) -> list[str]:
     return [
         *_columns("df", tables.df, SPAN_DTYPES),
         *_columns("launches", tables.launches, LAUNCH_DTYPES),
+        *_columns("sums", tables.sums, SUM_DTYPES),
+        *_columns("spreads", tables.spreads, SPREAD_DTYPES),
         *_metadata(tables.metadata),
     ]
 
@@ -66,10 +76,10 @@ def _metadata(metadata: dict[str, Any]) -> Iterator[str]:
         yield f"metadata: not plain JSON data: {error}"
 
 
-def _rows(what: str, wrong: NDArray[np.bool_]) -> Iterator[str]:
+def _rows(what: str, wrong: NDArray[np.bool_], table: str = "df") -> Iterator[str]:
     rows = np.flatnonzero(wrong)
     if len(rows):
-        yield f"df: {what} (row {rows[0]}, {len(rows)} in all)"
+        yield f"{table}: {what} (row {rows[0]}, {len(rows)} in all)"
 
 
 def _values(df: pd.DataFrame, launches: pd.DataFrame) -> Iterator[str]:
@@ -84,6 +94,29 @@ def _values(df: pd.DataFrame, launches: pd.DataFrame) -> Iterator[str]:
     if launches["launch"].duplicated().any():
         yield "launches: a launch number occurs twice"
     yield from _rows("launch not in the table of launches", ~df["launch"].isin(launches["launch"]).to_numpy())
+
+
+def _sums(tables: Tables) -> Iterator[str]:
+    sums, spreads, launches = tables.sums, tables.spreads, tables.launches
+    unknown = ~launches["keeps"].isin(("spans", "sums")).to_numpy()
+    yield from _rows("keeps is none of spans, sums", unknown, "launches")
+    kept_sums = launches["launch"][launches["keeps"] == "sums"]
+    yield from _rows("launch kept sums, not spans", tables.df["launch"].isin(kept_sums).to_numpy())
+    parent = sums["parent"].to_numpy()
+    yield from _rows("parent is not an earlier row", (parent >= np.arange(len(sums))) | (parent < -1), "sums")
+    yield from _rows("kind is no kind of span", ~sums["kind"].isin(KINDS).to_numpy(), "sums")
+    figures = [name for name, dtype in SUM_DTYPES.items() if dtype == "int64" and name != "parent"]
+    for name in figures:
+        least = -1 if name.startswith("longest") else 0
+        yield from _rows(f"negative {name}", sums[name].to_numpy() < least, "sums")
+    longer = (sums["longest_cycles"] > sums["total_cycles"]).to_numpy()
+    yield from _rows("longest_cycles is more than total_cycles", longer, "sums")
+    least, mean, greatest = (spreads[f"{name}_cycles"].to_numpy() for name in ("least", "mean", "greatest"))
+    apart = (least > mean * (1 + 1e-9)) | (mean * (1 - 1e-9) > greatest)
+    yield from _rows("mean_cycles is not between least and greatest", apart, "spreads")
+    yield from _rows("a spread of nothing", (spreads["count"] <= 0).to_numpy(), "spreads")
+    known = spreads["launch"].isin([*kept_sums, -1]).to_numpy()
+    yield from _rows("launch is none that kept sums", ~known, "spreads")
 
 
 def _nesting(df: pd.DataFrame) -> Iterator[str]:

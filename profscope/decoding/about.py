@@ -7,7 +7,7 @@ share them. Masks are not known: where lanes are masked off, the figures are upp
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import Any, Final
+from typing import Any, Final, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
@@ -15,43 +15,62 @@ import numpy.typing as npt
 from instrument_passes.analyses.opclasses import OPS
 from instrument_passes.manifest import Span
 from profscope.decoding.decode import DecodedLaunch
+from profscope.decoding.executions import folded_executions
+from profscope.decoding.folding import FoldedProgram, are_whole
 from profscope.decoding.gaps import KIND as GAP
 from profscope.decoding.launch import TimedLaunch
 
-__all__ = ["about_kernel", "selection_notes", "unfinished_notes"]
+__all__ = ["about_kernel", "selection_notes", "unfinished_notes", "wrapped_notes"]
 
 _SHOWN_IDS: Final = 8
 _SHOWN_LAUNCHES: Final = 4
 
 
-def about_kernel(launches: Sequence[TimedLaunch], variants: Mapping[int, int]) -> dict[str, Any]:
-    """A kernel's entry in the metadata, from its launches; JSON-able. variants: by launch.
+def about_kernel(
+    launches: Sequence[TimedLaunch], programs: Sequence[FoldedProgram], variants: Mapping[int, int]
+) -> dict[str, Any]:
+    """A kernel's entry in the metadata, from its launches; JSON-able. programs: those of its launches that
+    are
+    folded; variants: by launch, and by the first launch of each program.
 
     sites: how many sites its programs have. measure: what spans on loads end with, "issue" or "latency".
     in_flight: asynchronous operations paired with the wait that ended them; unpaired: those without one.
     work: see `_work`, one for each variant, its trials apart; recorded: see `_recorded`.
     """
-    manifests = dict.fromkeys(launch.manifest for launch in launches)
+    manifests = dict.fromkeys(each.manifest for each in _both(launches, programs))
     spans = [span for manifest in manifests for section in manifest.sections for span in section.spans]
     latency = any(_measures(span) == "data" for span in spans)
+    groups: dict[tuple[int, bool], tuple[list[TimedLaunch], list[FoldedProgram]]] = {}
+    for launch in launches:
+        key = variants[launch.index], launch.raw.mark.trial
+        groups.setdefault(key, ([], []))[0].append(launch)
+    for program in programs:
+        groups.setdefault((variants[program.index], program.trial), ([], []))[1].append(program)
     return {
         "sites": len(spans),
         "measure": "latency" if latency else "issue",
         "in_flight": sum(_in_flight(launch.decoded) for launch in launches),
         "unpaired": sum(launch.decoded.unpaired for launch in launches),
         "work": [
-            {"variant": variant, "trial": trial, **_work(of_group)}
-            for (variant, trial), of_group in _groups(launches, variants).items()
+            {"variant": variant, "trial": trial, **_work(*of_group)}
+            for (variant, trial), of_group in groups.items()
         ],
-        "recorded": _recorded(launches),
+        "recorded": _recorded(launches, programs),
     }
 
 
-def selection_notes(launches: Sequence[TimedLaunch]) -> list[str]:
+def _both(
+    launches: Sequence[TimedLaunch], programs: Sequence[FoldedProgram]
+) -> list[TimedLaunch | FoldedProgram]:
+    return [*launches, *programs]
+
+
+def selection_notes(launches: Sequence[TimedLaunch], programs: Sequence[FoldedProgram]) -> list[str]:
     """What the reader of one kernel's figures must know about who recorded, one line each."""
-    recorded = sum(len(launch.decoded.headers) for launch in launches)
-    grid = sum(launch.raw.ctas for launch in launches)
-    manifest = launches[-1].manifest
+    rows = [program.launches for program in programs]
+    recorded = sum(len(launch.decoded.headers) for launch in launches) + _sum(rows, "chosen")
+    grid = sum(launch.raw.ctas for launch in launches) + _sum(rows, "grid_ctas")
+    manifest = _both(launches, programs)[-1].manifest
     kernel, selection = manifest.kernel, manifest.selection
     notes = []
     if recorded < grid:
@@ -64,7 +83,7 @@ def selection_notes(launches: Sequence[TimedLaunch]) -> list[str]:
             "sms": f"those that ran on SM {ids}",
         }[selection.ctas]
         notes.append(f"{kernel}: {recorded} of {grid} CTAs were recorded, {which}")
-    refused = sum(launch.decoded.refused for launch in launches)
+    refused = sum(launch.decoded.refused for launch in launches) + _sum(rows, "refused")
     if refused:
         notes.append(f"{kernel}: {refused} CTAs ran on these SMs and found no room; memory= gives more")
     if selection.warps:
@@ -76,71 +95,98 @@ def selection_notes(launches: Sequence[TimedLaunch]) -> list[str]:
     return notes
 
 
-def unfinished_notes(launches: Sequence[TimedLaunch]) -> list[str]:
+class _CutShort(NamedTuple):
+    """A launch with CTAs without an end: how many of those chosen to record, in a grid of so many."""
+
+    launch: int
+    unfinished: int
+    chosen: int
+    grid: int
+
+
+def unfinished_notes(launches: Sequence[TimedLaunch], programs: Sequence[FoldedProgram]) -> list[str]:
     """Which of one kernel's launches have CTAs without an end: a line for each, beyond a few one for all."""
-    cut_short = [launch for launch in launches if launch.unfinished]
+    cut_short = [
+        _CutShort(launch.index, launch.unfinished, len(launch.decoded.headers), launch.raw.ctas)
+        for launch in launches
+        if launch.unfinished
+    ]
+    for program in programs:
+        rows = program.launches
+        rows = rows[rows["ended"] < rows["chosen"]]
+        columns = rows["launch"], rows["chosen"] - rows["ended"], rows["chosen"], rows["grid_ctas"]
+        cut_short += map(_CutShort, *(column.tolist() for column in columns))
+    cut_short.sort()
     shown, more = cut_short[:_SHOWN_LAUNCHES], cut_short[_SHOWN_LAUNCHES:]
-    named = [(f"launch {launch.raw.index}", [launch]) for launch in shown]
+    named = [(f"launch {each.launch}", [each]) for each in shown]
     if more:
-        named.append((f"{len(more)} more launches, {more[0].raw.index} to {more[-1].raw.index}", more))
-    return [_unfinished_note(name, of_name) for name, of_name in named]
+        named.append((f"{len(more)} more launches, {more[0].launch} to {more[-1].launch}", more))
+    kernel = _both(launches, programs)[0].manifest.kernel
+    return [_unfinished_note(f"{kernel}: {name}", of_name) for name, of_name in named]
 
 
-def _unfinished_note(name: str, launches: Sequence[TimedLaunch]) -> str:
-    chosen = sum(len(launch.decoded.headers) for launch in launches)
-    those = "CTAs" if chosen == sum(launch.raw.ctas for launch in launches) else "CTAs that were to record"
+def _unfinished_note(name: str, launches: Sequence[_CutShort]) -> str:
+    chosen = sum(launch.chosen for launch in launches)
+    those = "CTAs" if chosen == sum(launch.grid for launch in launches) else "CTAs that were to record"
     return (
-        f"{launches[0].manifest.kernel}: {name}: {sum(launch.unfinished for launch in launches)} of {chosen} "
+        f"{name}: {sum(launch.unfinished for launch in launches)} of {chosen} "
         f"{those} wrote nothing, or did not come to their end; they are not in the figures"
     )
 
 
-def _recorded(launches: Sequence[TimedLaunch]) -> dict[str, Any]:
+def wrapped_notes(programs: Sequence[FoldedProgram]) -> list[str]:
+    """How many CTAs of one kernel ran for so long that their sums may have overflowed."""
+    wrapped = _sum([program.launches for program in programs], "wrapped")
+    if not wrapped:
+        return []
+    return [
+        f"{programs[0].manifest.kernel}: {wrapped} CTAs may have run for more than 2^32 cycles, which sums "
+        "have no room for; they are in no sum"
+    ]
+
+
+def _sum(parts: Sequence[npt.NDArray[np.void]], name: str) -> int:
+    """Of a column over all rows, dtype `folding.ROW`."""
+    return sum(int(rows[name].sum()) for rows in parts)
+
+
+def _recorded(launches: Sequence[TimedLaunch], programs: Sequence[FoldedProgram]) -> dict[str, Any]:
     """ctas of grid_ctas CTAs, over all launches; warps: those of a CTA, or None for all. unfinished: CTAs
     that were to record and did not come to their end. sample: whether the ctas + unfinished CTAs were chosen
     so that they speak for the grid: totals of a launch times its grid_ctas / (ctas + unfinished) estimate all
     but its unfinished CTAs, for which nothing stands."""
-    warps = launches[-1].manifest.selection.warps
+    rows = [program.launches for program in programs]
+    chosen, ended, grid = (_sum(rows, name) for name in ("chosen", "ended", "grid_ctas"))
+    selections = [each.manifest.selection for each in _both(launches, programs)]
+    unfinished = sum(launch.unfinished for launch in launches)
     return {
-        "ctas": sum(len(launch.decoded.headers) - launch.unfinished for launch in launches),
-        "unfinished": sum(launch.unfinished for launch in launches),
-        "grid_ctas": sum(launch.raw.ctas for launch in launches),
-        "warps": list(warps) if warps else None,
-        "sample": all(launch.manifest.selection.is_sample for launch in launches),
+        "ctas": sum(len(launch.decoded.headers) for launch in launches) - unfinished + ended,
+        "unfinished": unfinished + chosen - ended,
+        "grid_ctas": sum(launch.raw.ctas for launch in launches) + grid,
+        "warps": list(selections[-1].warps) or None,
+        "sample": all(selection.is_sample for selection in selections),
     }
 
 
-def _groups(
-    launches: Sequence[TimedLaunch], variants: Mapping[int, int]
-) -> dict[tuple[int, bool], list[TimedLaunch]]:
-    """Launches by variant and by whether they are an autotuner's trials."""
-    groups: dict[tuple[int, bool], list[TimedLaunch]] = {}
-    for launch in launches:
-        groups.setdefault((variants[launch.raw.index], launch.raw.mark.trial), []).append(launch)
-    return groups
-
-
-def _work(launches: Sequence[TimedLaunch]) -> dict[str, Any]:
+def _work(launches: Sequence[TimedLaunch], programs: Sequence[FoldedProgram]) -> dict[str, Any]:
     """What ops did in `launches` launches, those without a gap in their records, which took `ns` in all.
 
     scopes: for every op, what the end of its spans means (see `_measures`), bytes and flops.
     """
     scopes: dict[tuple[str, str, int, str], dict[str, Any]] = {}
-    whole = [launch for launch in launches if launch.is_whole]
+    count, ns = 0, 0
     for launch in launches:
         decoded = launch.decoded
         scale = launch.raw.ctas / max(1, len(decoded.headers)) if launch.is_whole else 0.0
-        for span, executions in zip(decoded.sites, _executions(launch), strict=True):
-            if span.kind == "op":
-                row = scopes.setdefault(
-                    (span.name, span.file, span.line, span.call_path),
-                    {"measures": _measures(span), "bytes": 0.0, "flops": 0.0},
-                )
-                row["bytes"] += span.bytes * executions * scale
-                row["flops"] += span.flops * executions * scale
+        _add_work(scopes, decoded.sites, _executions(launch) * scale)
+        count, ns = count + launch.is_whole, ns + (launch.end_ns - launch.start_ns) * launch.is_whole
+    for program in programs:
+        _add_work(scopes, program.layout.sites, folded_executions(program))
+        whole = program.launches[are_whole(program.manifest, program.launches)]
+        count, ns = count + len(whole), ns + int((whole["end_ns"] - whole["start_ns"]).sum())
     return {
-        "launches": len(whole),
-        "ns": sum(launch.end_ns - launch.start_ns for launch in whole),
+        "launches": count,
+        "ns": ns,
         "scopes": [
             {"scope": name, "kind": "op", "file": file, "line": line, "call_path": path}
             | {"measures": row["measures"]}
@@ -148,6 +194,21 @@ def _work(launches: Sequence[TimedLaunch]) -> dict[str, Any]:
             for (name, file, line, path), row in scopes.items()
         ],
     }
+
+
+def _add_work(
+    scopes: dict[tuple[str, str, int, str], dict[str, Any]],
+    sites: Sequence[Span],
+    executions: npt.NDArray[np.float64],
+) -> None:
+    for span, times in zip(sites, executions.tolist(), strict=True):
+        if span.kind == "op":
+            row = scopes.setdefault(
+                (span.name, span.file, span.line, span.call_path),
+                {"measures": _measures(span), "bytes": 0.0, "flops": 0.0},
+            )
+            row["bytes"] += span.bytes * times
+            row["flops"] += span.flops * times
 
 
 def _in_flight(decoded: DecodedLaunch) -> int:

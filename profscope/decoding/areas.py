@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Final
+from typing import Any, Final, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
@@ -22,13 +22,21 @@ from profscope.errors import RecordError
 
 __all__ = [
     "CTA",
+    "HeaderTimes",
     "LaunchBuffer",
+    "area_count",
+    "checked_header",
+    "ctas_due",
+    "damage_at",
     "first_wave",
     "has_records",
+    "header_times",
     "launch_header",
     "packed_headers",
+    "places_of",
     "read_buffer",
     "segments",
+    "started_first",
     "tickets",
 ]
 
@@ -78,12 +86,13 @@ def read_buffer(buffer: npt.NDArray[np.uint8], manifest: Manifest) -> LaunchBuff
     """The headers of a launch's buffer. Raises RecordError for one that is truncated or damaged, or that
     another program wrote."""
     data = np.ascontiguousarray(buffer)
-    header = _checked_header(data, manifest)
+    header = checked_header(data, manifest)
     bits = LaunchBits.decode(int(header["launch_bits"]))
     return LaunchBuffer(data, header, bits, _cta_headers(data, manifest, bits))
 
 
-def _checked_header(buffer: npt.NDArray[np.uint8], manifest: Manifest) -> np.void:
+def checked_header(buffer: npt.NDArray[np.uint8], manifest: Manifest) -> np.void:
+    """The launch header. Raises RecordError where there is none, or another program's."""
     if buffer.nbytes < LAUNCH_HEADER.itemsize:
         raise RecordError(
             f"truncated profile buffer of kernel {manifest.kernel}: {buffer.nbytes} bytes hold no header"
@@ -98,6 +107,18 @@ def _checked_header(buffer: npt.NDArray[np.uint8], manifest: Manifest) -> np.voi
 
 
 def _cta_headers(buffer: npt.NDArray[np.uint8], manifest: Manifest, bits: LaunchBits) -> npt.NDArray[np.void]:
+    areas = area_count(buffer, manifest, bits)
+    if manifest.selection.ctas == "sms":
+        areas = min(areas, tickets(buffer))
+    packed = packed_headers(buffer, areas, manifest.cta_bytes(bits.ring_log2))
+    due = ctas_due(manifest.selection, areas, bits)
+    if due is not None and ((packed["end_clock"] != 0) & (packed["cta"] != due)).any():
+        raise damage_at(packed, due, manifest)
+    return _unpacked(packed)
+
+
+def area_count(buffer: npt.NDArray[np.uint8], manifest: Manifest, bits: LaunchBits) -> int:
+    """How many CTA areas a buffer has room for. Raises RecordError where it holds a part of one."""
     cta_bytes = manifest.cta_bytes(bits.ring_log2)
     area_bytes = buffer.nbytes - LAUNCH_HEADER.itemsize - manifest.selection.counter_bytes
     if area_bytes % cta_bytes:
@@ -105,20 +126,16 @@ def _cta_headers(buffer: npt.NDArray[np.uint8], manifest: Manifest, bits: Launch
             f"truncated profile buffer of kernel {manifest.kernel}: its areas take {area_bytes} bytes, not "
             f"a multiple of the {cta_bytes} that a CTA writes"
         )
-    areas = area_bytes // cta_bytes
-    if manifest.selection.ctas == "sms":
-        areas = min(areas, tickets(buffer))
-    packed = packed_headers(buffer, areas, cta_bytes)
-    due = _ctas_due(manifest.selection, areas, bits)
-    if due is not None:
-        wrong = np.flatnonzero((packed["end_clock"] != 0) & (packed["cta"] != due))
-        if wrong.size:
-            there, wanted = packed["cta"][wrong[0]], due[wrong[0]]
-            raise RecordError(
-                f"damaged profile buffer of kernel {manifest.kernel}: it holds CTA {there} "
-                f"where CTA {wanted} is due"
-            )
-    return _unpacked(packed)
+    return area_bytes // cta_bytes
+
+
+def damage_at(packed: npt.NDArray[np.void], due: Ints, manifest: Manifest) -> RecordError:
+    """The error to raise for headers of other CTAs than are due (see `ctas_due`); shape (areas,)."""
+    wrong = np.flatnonzero((packed["end_clock"] != 0) & (packed["cta"] != due))
+    there, wanted = packed["cta"][wrong[0]], due[wrong[0]]
+    return RecordError(
+        f"damaged profile buffer of kernel {manifest.kernel}: it holds CTA {there} where CTA {wanted} is due"
+    )
 
 
 def packed_headers(buffer: npt.NDArray[np.uint8], areas: int, cta_bytes: int) -> npt.NDArray[np.void]:
@@ -126,20 +143,45 @@ def packed_headers(buffer: npt.NDArray[np.uint8], areas: int, cta_bytes: int) ->
     return np.ndarray((areas,), CTA_HEADER, buffer.data, LAUNCH_HEADER.itemsize, strides=(cta_bytes,))
 
 
+class HeaderTimes(NamedTuple):
+    """When CTAs started and ended, 0 for those that did not end. Clocks in cycles of the SM's clock64, the
+    rest
+    in ns of the globaltimer; int64, of one shape."""
+
+    start_clock: Ints
+    end_clock: Ints
+    start_globaltimer: Ints
+    end_globaltimer: Ints
+
+
+def header_times(packed: npt.NDArray[np.void]) -> HeaderTimes:
+    """Of headers of any shape, of dtype CTA_HEADER.
+
+    The ends are there in full, and a start is before its end: by less than 2^32 cycles and 2^48 ns.
+    """
+    end, end_ns = (packed[name].astype(np.int64) for name in ("end_clock", "end_globaltimer"))
+    start = end - (end.astype(np.uint32) - packed["start_clock_low"])
+    start_ns = packed["start_ns_high"].astype(np.int64) << 32 | packed["start_ns_low"]
+    start_ns = end_ns - ((end_ns - start_ns) & ((1 << 48) - 1))
+    if not end.all():
+        for each in (start, start_ns, end_ns):
+            each[end == 0] = 0
+    return HeaderTimes(start, end, start_ns, end_ns)
+
+
 def _unpacked(packed: npt.NDArray[np.void]) -> npt.NDArray[np.void]:
-    """The ends are there in full, and a start is before its end: by less than 2^32 cycles and 2^48 ns."""
     ctas = np.zeros(len(packed), CTA)
-    end, end_ns = packed["end_clock"], packed["end_globaltimer"]
-    ended = end != 0
-    cycles = (end.astype(np.uint32) - packed["start_clock_low"]).astype(np.uint64)
-    start_ns = packed["start_ns_high"].astype(np.uint64) << np.uint64(32) | packed["start_ns_low"]
-    took_ns = (end_ns - start_ns) & np.uint64((1 << 48) - 1)
-    ctas["start_clock"], ctas["end_clock"] = (end - cycles) * ended, end
-    ctas["start_globaltimer"], ctas["end_globaltimer"] = (end_ns - took_ns) * ended, end_ns
+    for name, values in header_times(packed)._asdict().items():
+        ctas[name] = values
     ctas["cta"] = packed["cta"]
-    ctas["sm"] = packed["place"] & ((1 << PLACE_RANK_SHIFT) - 1)
-    ctas["cluster_rank"] = packed["place"] >> PLACE_RANK_SHIFT
+    ctas["sm"], ctas["cluster_rank"] = places_of(packed)
     return ctas
+
+
+def places_of(packed: npt.NDArray[np.void]) -> tuple[npt.NDArray[np.uint16], npt.NDArray[np.uint16]]:
+    """SM and rank in the cluster of each CTA; headers of any shape, of dtype CTA_HEADER."""
+    place = packed["place"].astype(np.uint16)
+    return place & np.uint16((1 << PLACE_RANK_SHIFT) - 1), place >> np.uint16(PLACE_RANK_SHIFT)
 
 
 def segments(
@@ -160,13 +202,17 @@ def tickets(buffer: npt.NDArray[np.uint8]) -> int:
 
 def first_wave(ctas: npt.NDArray[np.void]) -> Ints:
     """Positions of the CTAs that started before any of the recorded ones on the same SM had ended."""
-    written = ctas[ctas["end_clock"] != 0]
+    return started_first(ctas["sm"], ctas["start_clock"], ctas["end_clock"])
+
+
+def started_first(sm: npt.NDArray[np.uint16], start: npt.NDArray[Any], end: npt.NDArray[Any]) -> Ints:
+    """As `first_wave`, of a launch's CTAs: their SMs and clocks, 0 for those that did not end."""
     first_end = np.full(1 << 16, np.iinfo(np.uint64).max, np.uint64)  # by SM
-    np.minimum.at(first_end, written["sm"], written["end_clock"])
-    return np.flatnonzero(ctas["start_clock"] < first_end[ctas["sm"]])
+    np.minimum.at(first_end, sm[end != 0], end[end != 0].astype(np.uint64))
+    return np.flatnonzero(start.astype(np.uint64) < first_end[sm])
 
 
-def _ctas_due(selection: Selection, areas: int, bits: LaunchBits) -> Ints | None:
+def ctas_due(selection: Selection, areas: int, bits: LaunchBits) -> Ints | None:
     """The CTAs whose records are in the areas, by linear id; None where only the kernel knows."""
     if selection.ctas == "sms":
         return None

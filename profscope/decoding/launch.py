@@ -7,6 +7,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from instrument_passes.manifest import Manifest
+from profscope.decoding.build import Build
 from profscope.decoding.decode import DecodedLaunch
 from profscope.decoding.raw import RawLaunch
 from profscope.decoding.timebase import TimeBase
@@ -28,6 +29,16 @@ class TimedLaunch:
     def manifest(self) -> Manifest:
         """The program it ran."""
         return self.raw.manifest
+
+    @property
+    def index(self) -> int:
+        """Its number in the session."""
+        return self.raw.index
+
+    @property
+    def build(self) -> Build | None:
+        """Of the binary it ran."""
+        return self.raw.build
 
     @property
     def unfinished(self) -> int:

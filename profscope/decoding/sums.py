@@ -18,7 +18,7 @@ from instrument_passes.records import WORD
 from profscope.decoding.areas import CTA, first_wave, read_buffer, segments
 from profscope.decoding.shapes import warps_of
 
-__all__ = ["SectionSums", "Sums", "read_sums"]
+__all__ = ["SectionSums", "SiteValues", "Sums", "read_sums", "site_values"]
 
 Ints = npt.NDArray[np.int64]
 
@@ -68,18 +68,32 @@ def read_sums(buffer: npt.NDArray[np.uint8], manifest: Manifest) -> Sums:
 
 
 def _section(section: Section, rows: npt.NDArray[np.uint32], area: Ints, warp: Ints) -> SectionSums:
-    wide = rows.astype(np.int64)
-    ones, unknown = np.ones(len(rows), np.int64), np.full(len(rows), -1)
-    counts, longest = [], []
-    for span in section.spans:
-        counts.append((ones if span.count < 0 else wide[:, span.count]) * span.times)
-        longest.append(unknown if span.longest < 0 else wide[:, span.longest])
-    shape = (len(rows), len(section.spans))
-    return SectionSums(
-        section.spans,
-        area,
-        warp,
-        np.array(counts).T.reshape(shape),
-        wide[:, [span.total for span in section.spans]].reshape(shape),
-        np.array(longest).T.reshape(shape),
+    shape = (len(section.spans), len(rows))
+    count, total = np.zeros(shape, np.int64), np.zeros(shape, np.int64)
+    longest = np.full(shape, -1)
+    for at, span in enumerate(section.spans):
+        site = site_values(rows.T, span)
+        count[at] = site.count if site.count is not None else span.times
+        total[at] = site.total_cycles
+        if site.longest_cycles is not None:
+            longest[at] = site.longest_cycles
+    return SectionSums(section.spans, area, warp, count.T, total.T, longest.T)
+
+
+@dataclass(frozen=True)
+class SiteValues:
+    """What warps kept of one site, in arrays of one shape. count: None where it is `span.times` for every
+    warp that ran the section; longest_cycles: None where it was not kept."""
+
+    count: Ints | None
+    total_cycles: npt.NDArray[np.uint32]
+    longest_cycles: npt.NDArray[np.uint32] | None
+
+
+def site_values(columns: npt.NDArray[np.uint32], span: Span) -> SiteValues:
+    """columns: the words of rows of the span's section, shape (columns, ...)."""
+    return SiteValues(
+        None if span.count < 0 else columns[span.count].astype(np.int64) * span.times,
+        columns[span.total],
+        None if span.longest < 0 else columns[span.longest],
     )

@@ -12,7 +12,6 @@ half a step is added to it.
 
 from __future__ import annotations
 
-import math
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
@@ -21,7 +20,9 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-__all__ = ["TimeBase", "fit"]
+from profscope.decoding.clocks import NO_CLOCKS, Clocks, LaunchClocks
+
+__all__ = ["TimeBase", "fit", "launch_clocks", "session_slope", "slope_errors"]
 
 Ints = npt.NDArray[np.int64]
 Floats = npt.NDArray[np.float64]
@@ -119,29 +120,49 @@ class TimeBase:
         return ns
 
 
-def fit(headers: Sequence[npt.NDArray[np.void]]) -> list[TimeBase]:
+def fit(headers: Sequence[npt.NDArray[np.void]], others: Clocks = NO_CLOCKS) -> list[TimeBase]:
     """Fit one time base per launch of a session.
 
-    headers: one array of CTA dtype (see `areas`) per launch (unwritten ones are left out). A launch whose own
-    slope is known to better than 0.1 % keeps it; a shorter one takes the mean slope of the session, each
-    launch weighted by its precision. If no launch is long enough to see the globaltimer advance, the time
-    bases map everything to 0 ns and have clock_ghz NaN.
+    headers: one array of CTA dtype (see `areas`) per launch (unwritten ones are left out); others: what other
+    launches of the session say. A launch whose own slope is known to better than 0.1 % keeps it; a shorter
+    one takes the mean slope of the session, each launch weighted by its precision. If no launch is long
+    enough to see the globaltimer advance, the time bases map everything to 0 ns and have clock_ghz NaN.
     """
     pairs = [_pairs(h) for h in headers]
-    step = float(np.gcd.reduce(np.concatenate([gtime for _, _, gtime in pairs]))) if pairs else 0.0
-    slopes = [_slope(*p, step) for p in pairs]
-    weights = np.array([1 / error**2 if error > 0 else 0.0 for _, error in slopes])
-    values = np.array([slope for slope, _ in slopes])
-    usable = weights > 0
-    mean = (
-        float(np.dot(values[usable], weights[usable]) / weights[usable].sum())
-        if usable.any()
-        else float("nan")
-    )
-    return [
-        _curves(*p, slope if error < MAX_RELATIVE_ERROR * slope else mean, step)
-        for p, (slope, error) in zip(pairs, slopes, strict=True)
-    ]
+    clocks = _clocks(pairs)
+    session = others.with_launches(clocks)
+    own = slope_errors(session.step, clocks.spread) < MAX_RELATIVE_ERROR * clocks.slope
+    slopes = np.where(own, clocks.slope, session_slope(session)).tolist()
+    return [_curves(*p, slope, float(session.step)) for p, slope in zip(pairs, slopes, strict=True)]
+
+
+def launch_clocks(headers: Sequence[npt.NDArray[np.void]]) -> LaunchClocks:
+    """What launches say of the clocks. headers: as in `fit`."""
+    return _clocks([_pairs(h) for h in headers])
+
+
+def _clocks(pairs: Sequence[tuple[Ints, Ints, Ints]]) -> LaunchClocks:
+    step = 0
+    for _, _, gtime in pairs:
+        step = int(np.gcd(step, np.gcd.reduce(gtime)))
+    slopes, spreads = np.array([_slope(*p) for p in pairs]).reshape(-1, 2).T
+    return LaunchClocks(step, slopes, spreads)
+
+
+def session_slope(clocks: Clocks) -> float:
+    """The mean slope of a session's launches, ns per cycle, each weighted by its precision; NaN if none
+    tells."""
+    return clocks.slopes / clocks.spread if clocks.spread else float("nan")
+
+
+def slope_errors(step: int, spreads: Floats) -> Floats:
+    """Standard errors of slopes, ns per cycle. spreads: see `LaunchClocks`.
+
+    The error of one globaltimer reading is uniform over one step: its standard deviation is step / sqrt(12).
+    """
+    with np.errstate(divide="ignore", invalid="ignore"):
+        errors: Floats = step / np.sqrt(12 * spreads)
+    return errors
 
 
 def _pairs(headers: npt.NDArray[np.void]) -> tuple[Ints, Ints, Ints]:
@@ -153,13 +174,10 @@ def _pairs(headers: npt.NDArray[np.void]) -> tuple[Ints, Ints, Ints]:
     return sm, cycle, gtime
 
 
-def _slope(sm: Ints, cycle: Ints, gtime: Ints, step: float) -> tuple[float, float]:
-    """ns per cycle by least squares, each SM about its own mean, and its standard error; NaNs if unknown.
-
-    The error of one globaltimer reading is uniform over one step: its standard deviation is step / sqrt(12).
-    """
+def _slope(sm: Ints, cycle: Ints, gtime: Ints) -> tuple[float, float]:
+    """A launch's slope and spread (see `LaunchClocks`); NaN and 0 if unknown."""
     if not len(sm) or np.ptp(gtime) == 0:
-        return float("nan"), float("nan")
+        return float("nan"), 0.0
     _, group = np.unique(sm, return_inverse=True)
     count = np.bincount(group)
     # Subtract as integers first: clock64 values squared exceed what float64 holds exactly.
@@ -170,8 +188,8 @@ def _slope(sm: Ints, cycle: Ints, gtime: Ints, step: float) -> tuple[float, floa
     spread = float(np.dot(x, x))
     slope = float(np.dot(x, y)) / spread if spread > 0 else 0.0
     if not slope > 0:
-        return float("nan"), float("nan")
-    return slope, step / math.sqrt(12 * spread)
+        return float("nan"), 0.0
+    return slope, spread
 
 
 def _curves(sm: Ints, cycle: Ints, gtime: Ints, slope: float, step: float) -> TimeBase:

@@ -3,15 +3,25 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import Any
+from typing import Any, Protocol
 
+from instrument_passes.manifest import Manifest
 from profscope.decoding.build import Build
-from profscope.decoding.raw import RawLaunch
 
-__all__ = ["about_sources", "about_variants", "number_variants", "rounding_notes"]
+__all__ = ["Configured", "about_sources", "about_variants", "number_variants", "rounding_notes"]
 
 
-def number_variants(launches: Sequence[RawLaunch]) -> list[int]:
+class Configured(Protocol):
+    """A launch, or many of one program."""
+
+    @property
+    def manifest(self) -> Manifest: ...
+
+    @property
+    def build(self) -> Build | None: ...
+
+
+def number_variants(launches: Sequence[Configured]) -> list[int]:
     """For each launch its variant: 0 for the configuration that its kernel was first launched with, and so
     on. Launches whose configuration is not known share one."""
     numbers: dict[str, dict[str, int]] = {}  # kernel -> key -> number
@@ -23,7 +33,7 @@ def number_variants(launches: Sequence[RawLaunch]) -> list[int]:
 
 
 def about_variants(
-    launches: Sequence[RawLaunch], variants: Sequence[int], bare: Mapping[str, Any]
+    launches: Sequence[Configured], variants: Sequence[int], bare: Mapping[str, Any]
 ) -> dict[str, list[dict[str, Any]]]:
     """Entry "variants" of the metadata: by kernel, a list in which each variant stands at its number.
 
@@ -67,12 +77,12 @@ def rounding_notes(about: Mapping[str, list[dict[str, Any]]]) -> list[str]:
     ]
 
 
-def about_sources(launches: Sequence[RawLaunch]) -> list[dict[str, Any]]:
+def about_sources(launches: Sequence[Configured]) -> list[dict[str, Any]]:
     """Entry "sources" of the metadata: the texts of kernels and of the functions they call (`SourceText`)."""
     builds = {id(launch.build): launch.build for launch in launches if launch.build is not None}
     texts = dict.fromkeys(text for build in builds.values() for text in build.sources)
     return [text.described() for text in texts]
 
 
-def _key(launch: RawLaunch) -> str:
+def _key(launch: Configured) -> str:
     return "" if launch.build is None else launch.build.key

@@ -125,6 +125,8 @@ class _Arena:
 
 
 class _DeviceSlice:
+    shares = True
+
     def __init__(self, buffers: DeviceBuffers, generation: _Generation, offset: int, size: int) -> None:
         self._buffers = buffers
         self._generation = generation

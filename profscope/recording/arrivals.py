@@ -31,9 +31,10 @@ class Arrivals:
             for launch in self._log.launches:
                 launch.slice.fetch()
 
-    def fetch(self) -> tuple[list[RawLaunch], list[str]]:
-        """The launches so far, less those taken, with their bytes on the host, as `fetched`."""
-        return fetched(self._log, self._log.launches, self._kept)
+    def fetch(self, keeps: str | None = None) -> tuple[list[RawLaunch], list[str]]:
+        """The launches so far, less those taken, with their bytes on the host, as `fetched`. keeps: what they
+        kept, None for whatever that is."""
+        return fetched(self._log, self._log.keeping(keeps), self._kept)
 
     def any(self) -> bool:
         """Whether a launch has written records; waits for the first ones."""
@@ -43,9 +44,9 @@ class Arrivals:
             return any(has_records(launch.slice.fetch()) for launch in self._log.launches)
         return False
 
-    def take(self, limit_bytes: int) -> tuple[list[RawLaunch], list[str]] | None:
-        """Launches that have drained, out of the log; see `spooler.Take`."""
-        chosen = self._log.drained(limit_bytes)
+    def take(self, limit_bytes: int, keeps: str | None = None) -> tuple[list[RawLaunch], list[str]] | None:
+        """Launches that have drained, out of the log; see `spooler.Take`. keeps: as above."""
+        chosen = self._log.drained(limit_bytes, keeps)
         if not chosen:
             return None
         launches = fetched(self._log, chosen, self._kept)

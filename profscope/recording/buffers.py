@@ -32,6 +32,10 @@ class Slice(Protocol):
         """Whether fetch() would wait for nothing but a copy that is under way."""
 
     @property
+    def shares(self) -> bool:
+        """Whether other launches' bytes are in the same memory of the host."""
+
+    @property
     def cold(self) -> bool:
         """Whether so much was zeroed right before the launch that it began with other caches than it would
         have had."""
@@ -109,6 +113,7 @@ class _HostSlice:
     """A slice that is its own filling and its own pointer: it names its memory itself, as `extent`."""
 
     awaited = False
+    shares = False
     cold = False  # new pages of the host's are in no GPU's cache
 
     def __init__(self, size: int, bits: int) -> None:

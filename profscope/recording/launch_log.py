@@ -88,6 +88,7 @@ class _Trimmed:
     bytes: Bytes
     cold: bool
     drained: bool = True
+    shares: bool = False
 
     @property
     def extent(self) -> tuple[int, int]:
@@ -138,16 +139,33 @@ class LaunchLog:
         """The programs that have run, each with the CTAs of its grids."""
         return {(entry[0].manifest, entry[1].plan.ctas) for entry in self.entries if entry is not None}
 
-    def drained(self, limit_bytes: int) -> list[Launch]:
-        """The oldest launches that are on the host, about `limit_bytes` of them."""
+    def keeping(self, keeps: str | None) -> list[Launch]:
+        """Those of `launches` that keep this (see `Manifest.keeps`); None for all."""
+        return [each for each in self.launches if keeps is None or each.manifest.keeps == keeps]
+
+    def drained(self, limit_bytes: int, keeps: str | None = None) -> list[Launch]:
+        """The oldest launches that are on the host, about `limit_bytes` of them. keeps: as above."""
         chosen, size = [], 0
-        for launch in self.launches:
+        for launch in self.keeping(keeps):
             if size >= limit_bytes:
                 break
             if launch.slice.drained:
                 chosen.append(launch)
                 size += launch.slice.extent[1]
         return chosen
+
+    def drained_bytes(self) -> int:
+        """How much all launches hold that are on the host."""
+        return sum(each.slice.extent[1] for each in self.launches if each.slice.drained)
+
+    def part(self) -> None:
+        """Give each launch that is on the host memory of its own, so that what it shared can go."""
+        for launch in self.launches:
+            if launch.slice.drained and launch.slice.shares:
+                with contextlib.suppress(RuntimeError):  # a faulted device: who fetches it will be told
+                    buffer = self.fetch(launch)
+                    if not launch.guessed:
+                        self._keep(launch, buffer.copy())
 
     def forget(self, launches: Sequence[Launch]) -> None:
         """Take launches away; their memory goes with the last that shares it."""

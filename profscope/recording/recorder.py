@@ -12,12 +12,14 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from profscope.decoding.folding import Folded
 from profscope.decoding.raw import ORDINARY, RawLaunch
 from profscope.errors import SessionError
 from profscope.options import Options
 from profscope.recording.arrivals import Arrivals
 from profscope.recording.backend import Backend
 from profscope.recording.buffers import Full
+from profscope.recording.folder import Folder
 from profscope.recording.graphs import Graphs
 from profscope.recording.host_memory import HeldRecords
 from profscope.recording.journal import Journal
@@ -34,7 +36,8 @@ __all__ = ["Recorder", "recorder"]
 
 @dataclass(frozen=True, eq=False)
 class Recorder:
-    """Records the launches of a session. spooler: None without `spool=`. pid: of the session's process."""
+    """Records the launches of a session. spooler: None without `spool=`; folder: None where no launch keeps
+    sums, and with a spool, which has them as they are. pid: of the session's process."""
 
     backend: Backend
     journal: Journal
@@ -44,6 +47,7 @@ class Recorder:
     path: LaunchPath
     arrivals: Arrivals
     spooler: Spooler | None
+    folder: Folder | None
     graphs: Graphs | None
     limit_s: float | None
     pid: int
@@ -98,11 +102,21 @@ class Recorder:
         self.arrivals.drain()
 
     def fetch(self) -> tuple[list[RawLaunch], list[str]]:
-        """The launches so far with their bytes on the host, and notes on those that are lost."""
+        """The launches so far with their bytes on the host, less those folded, and notes on those lost."""
         if self.spooler is not None:
             return self.spooler.read()
         self.lanes.give_up_ended()
-        return self.arrivals.fetch()
+        if self.folder is None:
+            return self.arrivals.fetch()
+        self.arrivals.drain()
+        self.folder.fold()
+        launches, notes = self.arrivals.fetch(keeps="spans")
+        return launches, self.folder.notes + notes
+
+    @property
+    def folded(self) -> Folded | None:
+        """The launches that `fetch` leaves out because they are folded; None where it leaves out none."""
+        return None if self.folder is None else self.folder.folded
 
     def close(self) -> None:
         """Fetch everything and give the device memory back; in a forked process, nothing."""
@@ -112,6 +126,8 @@ class Recorder:
         self.lanes.give_up_ended()
         with contextlib.suppress(RuntimeError):  # a faulted device: fetch() reports what is lost
             self.routes.close()
+        if self.folder is not None:
+            self.folder.close()
 
 
 def recorder(options: Options, backend: Backend, metadata: dict[str, Any]) -> Recorder:
@@ -122,7 +138,11 @@ def recorder(options: Options, backend: Backend, metadata: dict[str, Any]) -> Re
     journal, log = Journal(), LaunchLog()
     lanes, arrivals = Lanes(log, journal), Arrivals(log, sources=options.sources)
     spooler = None if options.spool is None else _spooler(Path(options.spool), metadata, arrivals)
-    full = HeldRecords(journal).add if spooler is None else _spooling(spooler, journal)
+    held = HeldRecords(journal)
+    folder = Folder(log, arrivals, held) if spooler is None and options.keep != "spans" else None
+    full: Full = held.add if folder is None else folder.full
+    if spooler is not None:
+        full = _spooling(spooler, journal)
     routes = Routes(options, backend, log, journal, full)
     cuda = backend.device_type == "cuda"
     # A graph's memory comes in pieces of an eighth of what sessions may take, beside that.
@@ -133,8 +153,9 @@ def recorder(options: Options, backend: Backend, metadata: dict[str, Any]) -> Re
         modes=modes_of(options), every_launch=options.every == 1, cuda=cuda,
     )  # fmt: skip
     return Recorder(
-        backend, journal, log, lanes, routes, path, arrivals, spooler, graphs, options.limit_s, os.getpid()
-    )
+        backend, journal, log, lanes, routes, path, arrivals, spooler, folder, graphs, options.limit_s,
+        os.getpid(),
+    )  # fmt: skip
 
 
 def _spooler(folder: Path, metadata: dict[str, Any], arrivals: Arrivals) -> Spooler:

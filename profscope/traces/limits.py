@@ -4,7 +4,7 @@ A file of n bytes is read in memory and time proportional to n, whatever it says
 any trace has.
 """
 
-from profscope.schema import LAUNCH_DTYPES, Tables
+from profscope.schema import LAUNCH_DTYPES, SPREAD_DTYPES, SUM_DTYPES, Tables
 
 __all__ = ["misfit", "most_cells", "most_content_bytes"]
 
@@ -55,8 +55,11 @@ def _far_time(tables: Tables) -> str | None:
 def _odd_text(tables: Tables) -> str | None:
     df, launches = tables.df, tables.launches
     texts = {str(name): list(df[name].cat.categories) for name in df if df[name].dtype == "category"}
-    texts |= {name: launches[name].tolist() for name, dtype in LAUNCH_DTYPES.items() if dtype == "str"}
-    for name, values in texts.items():
+    beside = ((launches, LAUNCH_DTYPES), (tables.sums, SUM_DTYPES), (tables.spreads, SPREAD_DTYPES))
+    others = [
+        (name, table[name].tolist()) for table, dtypes in beside for name in dtypes if dtypes[name] == "str"
+    ]
+    for name, values in [*texts.items(), *others]:
         try:
             "".join(values).encode()
         except UnicodeEncodeError:

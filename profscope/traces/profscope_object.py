@@ -6,12 +6,22 @@ docs/trace-format.md describes it.
 import hashlib
 import json
 import zlib
+from collections.abc import Mapping
 from typing import Any
 
 import pandas as pd
 
 from profscope.errors import TraceError
-from profscope.schema import LAUNCH_DEFAULTS, LAUNCH_DTYPES, Tables, launches_frame
+from profscope.schema import (
+    LAUNCH_DEFAULTS,
+    LAUNCH_DTYPES,
+    SPREAD_DTYPES,
+    SUM_DTYPES,
+    Tables,
+    launches_frame,
+    spreads_frame,
+    sums_frame,
+)
 from profscope.threads import worker_pool
 from profscope.traces.compact import decode
 from profscope.traces.jsontext import json_text
@@ -21,12 +31,18 @@ from profscope.version import __version__
 
 __all__ = ["KEYS", "SCHEMA", "object_tables", "object_text"]
 
-SCHEMA = 2
+SCHEMA = 3
 """Raised when a reader of the former schema could misread the file."""
+
+WITHOUT_SUMS = 2
+"""The schema of files of profiles without sums, which readers of that schema read as well."""
 
 FIRST_WITH_DIGEST = 2
 
 OBJECT, DIGEST = "profscope", "profscopeDigest"
+BESIDE = {"sums": (SUM_DTYPES, sums_frame), "spreads": (SPREAD_DTYPES, spreads_frame)}
+"""Tables that stand in a file where they have rows: their columns, and what makes them."""
+
 KEYS = frozenset({OBJECT, DIGEST})
 """What stands in a file beside its events. One of them is enough to know whose file it is."""
 
@@ -35,12 +51,18 @@ DAMAGE = (AttributeError, IndexError, OverflowError, RecursionError, TypeError, 
 
 def object_text(tables: Tables, spans: dict[str, Any]) -> str:
     """JSON with two keys: the object and its digest, in ASCII. `spans` is what `compact.encode` made."""
+    beside = {
+        name: _columns(getattr(tables, name), dtypes)
+        for name, (dtypes, _) in BESIDE.items()
+        if len(getattr(tables, name))
+    }
     ours = {
-        "schema": SCHEMA,
+        "schema": SCHEMA if beside or (tables.launches["keeps"] != "spans").any() else WITHOUT_SUMS,
         "version": __version__,
         "metadata": json.loads(json.dumps(tables.metadata)),  # as it will be read: 1 as a key is "1" then
-        "launches": _launch_columns(tables.launches),
+        "launches": _columns(tables.launches, LAUNCH_DTYPES),
         "spans": spans,
+        **beside,
     }
     return json_text({OBJECT: ours, DIGEST: _digest(ours)})
 
@@ -66,7 +88,12 @@ def object_tables(file: TraceFile, document: Any) -> Tables:
             _check_digest(file, ours, schema, document.get(DIGEST))
         with worker_pool() as pool:
             df = decode(ours["spans"], pool, most_cells(file.size))
-        return Tables(df, _launches(ours["launches"]), ours["metadata"] | {})
+        beside = {
+            name: frame(_checked(name, ours[name], dtypes))
+            for name, (dtypes, frame) in BESIDE.items()
+            if name in ours
+        }
+        return Tables(df, _launches(ours["launches"]), ours["metadata"] | {}, **beside)
     except TraceError:
         raise
     except KeyError as error:
@@ -96,12 +123,17 @@ def _digest(ours: dict[str, Any]) -> str:
     return hashlib.sha256(text.encode("ascii")).hexdigest()
 
 
-def _launch_columns(launches: pd.DataFrame) -> dict[str, Any]:
+def _columns(table: pd.DataFrame, dtypes: Mapping[str, str]) -> dict[str, Any]:
     # JSON has no NaN: an unknown float is null.
-    return {
-        name: [None if value != value else value for value in launches[name].tolist()]
-        for name in LAUNCH_DTYPES
-    }
+    return {name: [None if value != value else value for value in table[name].tolist()] for name in dtypes}
+
+
+def _checked(table: str, columns: dict[str, Any], dtypes: Mapping[str, str]) -> dict[str, Any]:
+    """Columns of one length. Raises KeyError, TypeError or ValueError for damaged ones."""
+    for name in dtypes:
+        if not isinstance(columns[name], list) or len(columns[name]) != len(columns["count"]):
+            raise ValueError(f"its {table} do not all have a value in {name}")
+    return columns
 
 
 def _launches(columns: dict[str, Any]) -> pd.DataFrame:

@@ -1,0 +1,129 @@
+"""How evenly work is spread: per launch and scope, over CTAs, warps and SMs."""
+
+import numpy as np
+import pandas as pd
+from numpy.typing import NDArray
+
+from profscope.analysis.span_rows import GROUP_COLUMNS, SITE_COLUMNS, Floats, Ints, launch_groups, sites
+from profscope.schema import SPREAD_DTYPES, Tables, spreads_frame
+
+__all__ = ["balance"]
+
+_ALL_LAUNCHES = -1
+_BY = {"cta": ("cta",), "warp": ("cta", "warp"), "sm": ("sm",)}
+_KEY = [*GROUP_COLUMNS, *SITE_COLUMNS[1:], "launch", "by"]
+
+
+def balance(tables: Tables) -> pd.DataFrame:
+    """How the time of each scope is spread over the CTAs, the warps and the SMs that ran it.
+
+    Columns: kernel, variant, trial, launch; scope, kind, file, line, call_path; by ("cta", "warp" or "sm"),
+    and count, how many of them ran the scope; least_cycles, mean_cycles and greatest_cycles, of what each of
+    them spent in it altogether; and variation, their standard deviation over their mean (0: all alike). A
+    warp here is one of one CTA. An even kernel has a small variation by "cta"; a large one by "sm" and not by
+    "cta" says that SMs got different numbers of CTAs.
+
+    Launch -1 stands for all launches of the variant together: each CTA of each launch counts as one, and so
+    do its warps and SMs. Behind it come single launches: all those that kept spans, and of those that kept
+    sums the newest 16 of each variant, so that memory stays flat. Of sums nothing is estimated: the figures
+    are as exact as those of spans. They are of the CTAs that recorded, and came to their end.
+    """
+    singles = [_of_spans(tables), _floats(tables.spreads)]
+    parts = [part for part in singles if len(part)]
+    if not parts:
+        return spreads_frame()
+    rows = pd.concat(parts, ignore_index=True)
+    # Sums say it of all their launches; spans of each.
+    kept_sums = tables.launches["launch"][tables.launches["keeps"] == "sums"]
+    folded = rows[~rows["launch"].isin(kept_sums)]
+    table = pd.concat([_together(folded), rows[rows["launch"] != _ALL_LAUNCHES]], ignore_index=True)
+    table["group"] = table.groupby(list(GROUP_COLUMNS), sort=False).ngroup()
+    table["among"] = table["by"].map({by: at for at, by in enumerate(_BY)})
+    table = table.sort_values(["group", "launch", "among"], kind="stable", ignore_index=True)
+    return spreads_frame({name: table[name] for name in SPREAD_DTYPES})
+
+
+def _floats(spreads: pd.DataFrame) -> pd.DataFrame:
+    """With `squares`: of the numbers' distances from their mean, summed up."""
+    deviation = spreads["variation"] * spreads["mean_cycles"]
+    return spreads.assign(squares=deviation * deviation * spreads["count"])
+
+
+def _together(rows: pd.DataFrame) -> pd.DataFrame:
+    """Rows of several launches as one of launch -1."""
+    rows = rows.assign(launch=_ALL_LAUNCHES, total=rows["mean_cycles"] * rows["count"])
+    by_key = rows.groupby(_KEY, sort=False)
+    mean = by_key["total"].transform("sum") / by_key["count"].transform("sum")
+    away = rows["mean_cycles"] - mean
+    rows["squares"] += away * away * rows["count"]
+    table = rows.groupby(_KEY, sort=False).agg(
+        count=("count", "sum"),
+        total=("total", "sum"),
+        squares=("squares", "sum"),
+        least_cycles=("least_cycles", "min"),
+        greatest_cycles=("greatest_cycles", "max"),
+    )
+    table["mean_cycles"] = table["total"] / table["count"]
+    table["variation"] = _variation(table)
+    return table.reset_index()
+
+
+def _variation(table: pd.DataFrame) -> Floats:
+    mean = table["mean_cycles"].to_numpy()
+    deviation = np.sqrt(table["squares"].to_numpy() / table["count"].to_numpy())
+    return np.asarray(deviation / np.where(mean > 0, mean, 1.0), np.float64)
+
+
+def _of_spans(tables: Tables) -> pd.DataFrame:
+    """A row per launch that kept spans, scope and `by`, with `squares`."""
+    df = tables.df
+    site, places = sites(df)
+    group, groups = launch_groups(tables)
+    duration = df["duration_cycles"].to_numpy()
+    parts = []
+    for by, columns in _BY.items():
+        item, first = _numbered([df["launch"].to_numpy(), site, *(df[name].to_numpy() for name in columns)])
+        parts.append(
+            _spread(by, np.bincount(item, duration).astype(np.float64), first, df["launch"].to_numpy(), site)
+        )
+    table = pd.concat(parts, ignore_index=True)
+    at = table.pop("first").to_numpy()
+    for name in SITE_COLUMNS:
+        table[name] = places[name].astype("int64" if name == "line" else "str").to_numpy()[site[at]]
+    for name in ("variant", "trial"):
+        table[name] = groups[name].to_numpy()[group[at]]
+    return table
+
+
+def _spread(by: str, took: Floats, first: Ints, launch: NDArray[np.int32], site: Ints) -> pd.DataFrame:
+    """Per launch and site the spread of what items took. first: by item, a row of the span table."""
+    key, first_item = _numbered([launch[first], site[first]])
+    count = np.bincount(key)
+    mean = np.bincount(key, took) / count
+    away = took - mean[key]
+    least, greatest = np.full(len(count), np.inf), np.zeros(len(count))
+    np.minimum.at(least, key, took)
+    np.maximum.at(greatest, key, took)
+    table = pd.DataFrame(
+        {
+            "launch": launch[first[first_item]].astype(np.int64),
+            "by": by,
+            "count": count,
+            "least_cycles": least,
+            "mean_cycles": mean,
+            "greatest_cycles": greatest,
+            "squares": np.bincount(key, away * away),
+            "first": first[first_item],
+        }
+    )
+    return table.assign(variation=_variation(table))
+
+
+def _numbered(columns: list[NDArray[np.integer]]) -> tuple[Ints, Ints]:
+    """Rows numbered by their distinct values, in order of first appearance; and where each first appears."""
+    number = np.zeros(len(columns[0]), np.int64)
+    for values in columns:
+        codes, distinct = pd.factorize(values)
+        number, _ = pd.factorize(number * max(1, len(distinct)) + codes)
+    first = np.flatnonzero(~pd.Series(number).duplicated().to_numpy())
+    return number.astype(np.int64), first

@@ -1,0 +1,61 @@
+"""Folds a session's launches that kept sums as they drain, in the background, and lets go of their memory."""
+
+from __future__ import annotations
+
+import os
+import threading
+from collections import deque
+from concurrent.futures import Future
+from typing import Final
+
+from profscope.decoding.folding import Folded
+from profscope.recording.arrivals import Arrivals
+from profscope.recording.host_memory import HeldRecords
+from profscope.recording.launch_log import LaunchLog
+from profscope.threads import WorkerPool
+
+__all__ = ["Folder"]
+
+_BATCH_BYTES: Final = 32 << 20  # of launches that are taken out of the log at a time
+_AHEAD: Final = 2  # arenas that may wait to be folded before launches wait: so much memory is held at most
+_THREADS: Final = min(4, max(1, (os.cpu_count() or 2) // 2))
+
+
+class Folder:
+    """folded: what has been so far. notes: on launches that were lost or wrote nothing. Thread-safe."""
+
+    def __init__(self, log: LaunchLog, arrivals: Arrivals, held: HeldRecords) -> None:
+        self.folded = Folded()
+        self.notes: list[str] = []
+        self._log = log
+        self._arrivals = arrivals
+        self._held = held
+        self._lock = threading.Lock()
+        self._thread = WorkerPool(1, "profscope-folder")
+        self._workers = WorkerPool(_THREADS, "profscope-fold")
+        self._waiting: deque[Future[None]] = deque()
+
+    def full(self, drained_bytes: int) -> None:
+        """An arena with so many bytes is on its way to the host: fold it in the background.
+
+        Waits where folding is behind by several arenas."""
+        self._held.add(drained_bytes)
+        self._waiting.append(self._thread.submit(self.fold))
+        while len(self._waiting) > _AHEAD:
+            self._waiting.popleft().result()
+
+    def fold(self) -> None:
+        """Fold what has drained before returning."""
+        with self._lock:
+            while (taken := self._arrivals.take(_BATCH_BYTES, keeps="sums")) is not None:
+                launches, notes = taken
+                self.notes += notes
+                self.folded.add(launches, self._workers)
+            self._log.part()
+            self._held.set(self._log.drained_bytes())
+
+    def close(self) -> None:
+        """Fold what has drained and end the threads."""
+        self._thread.shutdown()
+        self.fold()
+        self._workers.shutdown()
