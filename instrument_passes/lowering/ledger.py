@@ -11,6 +11,7 @@ from dataclasses import dataclass
 from instrument_passes.analyses.walk import loop_body
 from instrument_passes.dialect import BEGIN, record_id
 from instrument_passes.ir import Block, Op, Region
+from instrument_passes.lowering.flow import in_loop
 from instrument_passes.lowering.plan import Plan
 from instrument_passes.lowering.trips import static_trips
 from instrument_passes.manifest import Column
@@ -46,7 +47,8 @@ class Ledger:
         self.ran: dict[tuple[Block | None, str], int] = {}
         self.iterations: dict[Op, int] = {}
         self.last: dict[Op, int] = {}
-        self._function(region, None, 1)
+        entered_often = in_loop(region.parent)
+        self._function(region, self._counted(region.entry) if entered_often else None, 1)
 
     @property
     def keys(self) -> list[int]:

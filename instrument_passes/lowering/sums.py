@@ -26,12 +26,16 @@ __all__ = ["sum_kernel", "sum_partition"]
 
 @dataclass(frozen=True)
 class _Lasted:
-    """A span that ended: names of the clocks, and of the i1 that tells whether it was one, "" if it was."""
+    """A span that ended: names of the clocks, and of the i1 that tells whether it was one, "" if it was.
+
+    follows: it began with the clock of an earlier iteration, which is zero where there was none.
+    """
 
     span: int
     begin: str
     end: str
-    ran: str
+    ran: str = ""
+    follows: bool = False
 
 
 @dataclass(kw_only=True)
@@ -90,7 +94,6 @@ class _Summer:
         self.one = self.module.fresh("ps_one")
         self.marker = self.module.fresh("ps_section") if program.marked else ""
         self.rows = RowWriter(program, section.index, self.identity, self.zero)
-        self.clocks: dict[Op, str] = {}  # by op that reads one
         self.counted: set[tuple[Block | None, str]] = set()  # predicates, by block
 
     def weave(
@@ -111,7 +114,7 @@ class _Summer:
                 waited = self.program.target.wait_for(self.module.fresh("ps_none"), value, kind)
                 run[0].insert_before(waited, op.loc_text)
         clock = self._clock(run[0])
-        state.lasted += [_Lasted(span, last, clock, "") for span, last in state.over]
+        state.lasted += [_Lasted(span, last, clock, follows=True) for span, last in state.over]
         state.over = []
         for op in run:
             span = record_id(op)
@@ -123,7 +126,7 @@ class _Summer:
 
     def _clock(self, before: Op) -> str:
         clock = self.module.fresh("ps_clock")
-        self.clocks[before.insert_before(self.program.target.clock(clock))[-1]] = clock
+        before.insert_before(self.program.target.clock(clock))
         return clock
 
     def _begin(self, op: Op, span: int, clock: str, state: _SumState) -> None:
@@ -138,7 +141,7 @@ class _Summer:
         loop = op.parent_op
         if loop is not None and self.ledger.iterations.get(loop) == span:
             last = self.ledger.last[loop]
-            state.lasted.append(_Lasted(span, state.values[last], clock, ""))
+            state.lasted.append(_Lasted(span, state.values[last], clock, follows=True))
             state.values[last] = clock
         elif op.operands:
             state.ran[span] = op.operands[0]
@@ -182,10 +185,13 @@ class _Summer:
 
     def _added(self, lasted: _Lasted, state: _SumState) -> list[str]:
         p, site = self.module.fresh("ps_lasted"), self.ledger.sites[lasted.span]
-        lines, took = [f"{p} = arith.subi {lasted.end}, {lasted.begin} : i32"], p
-        if lasted.ran:
+        lines, took, ran = [f"{p} = arith.subi {lasted.end}, {lasted.begin} : i32"], p, lasted.ran
+        if lasted.follows:
+            ran = f"{p}_follows"
+            lines.append(f"{ran} = arith.cmpi ne, {lasted.begin}, {self.zero} : i32")
+        if ran:
             took = f"{p}_ran"
-            lines.append(f"{took} = arith.select {lasted.ran}, {p}, {self.zero} : i32")
+            lines.append(f"{took} = arith.select {ran}, {p}, {self.zero} : i32")
         lines.append(f"{p}_sum = arith.addi {state.values[site.total]}, {took} : i32")
         state.values[site.total] = f"{p}_sum"
         if site.longest is not None:
@@ -229,10 +235,7 @@ class _Summer:
 
     def before_loop(self, loop: Op, state: _SumState) -> None:
         if loop in self.ledger.last:
-            assert loop.parent is not None
-            at = loop.parent.ops.index(loop)
-            ahead = self.clocks.get(loop.parent.ops[at - 1]) if at else None
-            state.values[self.ledger.last[loop]] = self._clock(loop) if ahead is None else ahead
+            state.values[self.ledger.last[loop]] = self.zero
         loop.insert_before(self.program.target.apart(self.module.fresh("ps_none")))
 
     def keys(self, op: Op) -> list[int]:
@@ -251,7 +254,7 @@ class _Summer:
         if is_record(following):  # its clock will do
             state.over.append((span, last))
         else:
-            state.lasted.append(_Lasted(span, last, self._clock(following), ""))
+            state.lasted.append(_Lasted(span, last, self._clock(following), follows=True))
 
     def end_branch(self, region: Region, state: _SumState) -> None:
         if state.lasted or region.entry in self.ledger.counts:

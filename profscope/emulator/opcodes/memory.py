@@ -52,6 +52,8 @@ def ld(form: Form) -> Meaning:
     base, offset = address(form, 1)
     narrow = form.kind in ("u8", "i8")
     kind = form.kind if narrow else integer_kind(form.kind if form.kind != "bf16" else "i16")
+    if form.instruction.opcode.endswith((".b16", ".u16", ".b32", ".u32")):
+        kind = kind.replace("i", "u")  # a wider register gets zeros
     count = len(targets)
 
     def function(machine: Batch, mask: Array | None, site: Site, where: Array) -> Any:

@@ -258,7 +258,8 @@ class BlockWriter:
         last = self.block.end_instruction
         result = ""
         if last is not None:
-            self.time = max([self.time, *(self.ready.get(name, 0) for name in reads(last))]) + 2
+            self.time = max([self.time, *(self.ready.get(name, 0) for name in reads(last))])
+            self.time += COSTS[Cost.CONTROL].issue
         if self.block.end in ("branch", "switch") and last is not None:
             result = self.direction(last)
         written = {name for i in self.block.instructions for name in writes(i)}
