@@ -84,8 +84,8 @@ def test_one_launch_in_so_many_is_recorded(inductor: Any) -> None:
     assert prof.metadata["sampling"]["kernels"] == {"triton_poi_double": {"launches": 7, "recorded": 3}}
 
 
-def test_a_launch_now_and_then_keeps_spans_where_others_keep_sums() -> None:
-    tuner = Tuner()
+def test_a_launch_now_and_then_keeps_spans_where_others_keep_sums(inductor: Any) -> None:
+    tuner = inductor.Tuner()
     with session(keep="sums", spans_every=2) as prof:
         for _ in range(3):
             tuner.launch()
