@@ -25,6 +25,12 @@ def test_a_soak_on_the_emulator(tmp_path: Path, capsys: pytest.CaptureFixture[st
     assert found["spool_bytes"] > 0
 
 
+def test_a_soak_of_sums() -> None:
+    done = soak.soak(40, 2, "sums")
+    assert (done.found, done.wrong, done.spool_bytes, done.failures) == (40, 0, 0, [])
+    assert done.end_seconds < done.seconds
+
+
 def test_a_soak_says_no() -> None:
     flat, rising = [1 << 30] * 20, [(1 << 30) + (sample << 23) for sample in range(20)]
     done = soak.Soak("gpu", 100, 1, found=99, wrong=1, host_bytes=rising, device_bytes=[*flat[:19], 2 << 30])
