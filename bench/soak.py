@@ -55,8 +55,8 @@ class Soak:
     device_bytes: list[int] = field(default_factory=list)
 
     def growth(self, samples: Sequence[int]) -> int:
-        """Bytes by which memory rose after warming up."""
-        return max(samples[_WARM:]) - samples[_WARM]
+        """Bytes by which memory rose above what it took to warm up."""
+        return max(samples[_WARM:]) - max(samples[: _WARM + 1])
 
     @property
     def failures(self) -> list[str]:
