@@ -22,7 +22,7 @@ from profscope.errors import CompileError
 from profscope.launching.again import compiled_again
 from profscope.launching.bare import BareLaunches
 from profscope.launching.hook import CompileHook
-from profscope.launching.roles import Role, role_of
+from profscope.launching.roles import MOST_LAUNCHES, numbers_with_spans
 from profscope.options import Options
 from profscope.recording.launch_path import LaunchPath
 from profscope.recording.patches import patched
@@ -31,7 +31,6 @@ from profscope.recording.programs import PROGRAMS
 __all__ = ["Keeping"]
 
 Launcher = Callable[..., Any]
-_MOST: Final = 1 << 62  # launches
 _SPANS: Final = "_profscope_spans"  # of a binary that keeps sums: the other one, for later sessions, too
 
 
@@ -41,7 +40,7 @@ class _Variant:
 
     def __init__(self, name: str, *, all_spans: bool) -> None:
         self.name = name
-        self.numbers = iter(range(_MOST))  # each is drawn in one step of C's, so no thread needs a lock
+        self.numbers = iter(range(MOST_LAUNCHES))  # next() is one step of C's: threads need no lock
         self.all_spans = all_spans
         self.lock = threading.Lock()
         self.replaced = 0  # by what keeps spans
@@ -50,7 +49,7 @@ class _Variant:
     @property
     def launches(self) -> int:
         """How many have a number."""
-        return _MOST - length_hint(self.numbers)
+        return MOST_LAUNCHES - length_hint(self.numbers)
 
     @property
     def spans(self) -> int:
@@ -124,14 +123,13 @@ class Keeping:
     def _fetched(self, run: Any) -> Any:
         """In place of CompiledKernel.run, the property that is a binary's launcher."""
         launchers = self._launchers
-        unknown: Final = object()
 
         def fetch(kernel: CompiledKernel) -> Launcher:
-            own = run.fget(kernel)  # loads it
-            launcher = launchers.get(id(kernel), unknown)
-            if launcher is unknown:
+            launcher = launchers.get(id(kernel), self)
+            if launcher is self or kernel._run is None:
+                run.fget(kernel)  # loads it
                 launcher = self._begin(kernel)
-            return own if launcher is None else launcher  # type: ignore[return-value]
+            return kernel._run if launcher is None else launcher  # type: ignore[return-value]
 
         return property(fetch)
 
@@ -153,13 +151,14 @@ class Keeping:
         if key not in self._variants:
             self._variants[key] = _Variant(kernel.name, all_spans=not _keeps_sums(program.manifest))
         variant = self._variants[key]
-        thread, capturing, options = self._bare.thread, self._path.capturing, self._options
+        apart, thread, capturing = self._bare.apart, self._bare.thread, self._path.capturing
+        numbers = variant.numbers
+        due = range(0) if variant.all_spans else numbers_with_spans(self._options)
 
         def launch(*args: Any) -> Any:
             stream = args[3]  # 0, the default one, cannot be captured
-            unnumbered = thread.trial or (stream and capturing())
-            number = None if unnumbered else next(variant.numbers)
-            if role_of(options, number) is Role.SUMS or variant.all_spans:
+            unnumbered = (apart and thread.trial) or (stream and capturing())
+            if unnumbered or next(numbers) not in due:
                 return kernel._run(*args)
             return self._launch_spans(variant, kernel, *args)
 

@@ -14,16 +14,20 @@ variant's are over those that are recorded of one function with the same special
 device. Launches of two kinds have no number there: an autotuner's trials, whose turn would be the
 launch's that follows, and those captured into a CUDA graph, since each of its replays would pay for spans.
 
-`turns.Turns` gives a function's launches this role without a call for each; `keeping.Keeping` asks here.
+No launch pays for a call of `role_of`: `turns.Turns` counts a function's launches as it says, and
+`keeping.Keeping` looks for a variant's among `numbers_with_spans`.
 """
 
 from __future__ import annotations
 
 import enum
+from typing import Final
 
 from profscope.options import Options
 
-__all__ = ["Role", "role_of"]
+__all__ = ["MOST_LAUNCHES", "Role", "numbers_with_spans", "role_of"]
+
+MOST_LAUNCHES: Final = 1 << 62  # more than there will ever be
 
 
 class Role(enum.Enum):
@@ -40,6 +44,12 @@ def role_of(options: Options, of_variant: int | None, of_function: int = 0) -> R
         return Role.LEFT_OUT
     if options.keep == "spans":
         return Role.SPANS
-    if of_variant is None or not options.spans_every or of_variant % options.spans_every:
-        return Role.SUMS
-    return Role.SPANS
+    numbered = of_variant is not None
+    return Role.SPANS if numbered and of_variant in numbers_with_spans(options) else Role.SUMS
+
+
+def numbers_with_spans(options: Options) -> range:
+    """Of a variant's launches those that keep spans."""
+    if options.keep == "spans":
+        return range(MOST_LAUNCHES)
+    return range(0, MOST_LAUNCHES, options.spans_every) if options.spans_every else range(0)

@@ -20,7 +20,7 @@ from profscope.errors import RecordError
 from profscope.recording.buffers import Buffers, Slice
 from profscope.recording.programs import Program
 from profscope.recording.sizing import Blocks, needed_bytes
-from profscope.recording.trimming import trimmed
+from profscope.recording.trimming import needed_ring_log2, trimmed
 
 __all__ = ["Launch", "LaunchLog", "Plan", "Route", "fetched"]
 
@@ -111,10 +111,12 @@ _TRIMMED: Final = _TrimmedBuffers()
 
 class LaunchLog:
     """entries: program, route, filling and the offset in it, mark; the launch path appends to it. None once
-    a launch has been taken away."""
+    a launch has been taken away. ring_log2: by manifest digest and CTAs, the length that rings need, shown by
+    a launch whose own were a guess; it may be gone when the next one comes."""
 
     def __init__(self) -> None:
         self.entries: list[tuple[Program, Route, Any, int, Mark] | None] = []
+        self.ring_log2: dict[tuple[int, int], int] = {}
         self._first = 0  # all before it are None
         self._lock = threading.Lock()
 
@@ -182,6 +184,8 @@ class LaunchLog:
         """
         buffer = launch.slice.fetch()[: needed_bytes(launch.manifest, launch.ctas, launch.bits)]
         if launch.guessed and has_records(buffer):
+            key = launch.manifest.digest, launch.ctas
+            self.ring_log2[key] = needed_ring_log2(buffer, launch.manifest)
             with contextlib.suppress(RecordError):  # the profile will say what is wrong with it
                 buffer = trimmed(buffer, launch.manifest)
                 self._keep(launch, buffer)

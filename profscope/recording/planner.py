@@ -6,14 +6,9 @@ from collections import Counter
 from collections.abc import Callable, Sequence
 from typing import Final
 
-import numpy as np
-import numpy.typing as npt
-
 from instrument_passes.manifest import Manifest
 from instrument_passes.records import MAX_CTAS, MIN_RING_LOG2, LaunchBits
 from profscope.decoding.areas import has_records
-from profscope.decoding.decode import ring_rows
-from profscope.errors import RecordError
 from profscope.options import Options
 from profscope.recording.backend import Backend
 from profscope.recording.launch_log import LaunchLog, Plan
@@ -23,9 +18,9 @@ from profscope.recording.sizing import (
     needed_bytes,
     plan,
     ring_log2_for_records,
-    ring_log2_for_rows,
     tickets_for,
 )
+from profscope.recording.trimming import needed_ring_log2
 
 __all__ = ["Planner"]
 
@@ -104,7 +99,7 @@ class Planner:
             if (first.manifest.digest, first.ctas) == key:
                 buffer = self._log.fetch(first)
                 if has_records(buffer):  # it ran
-                    self._ring_log2[key] = _rings(buffer, manifest)
+                    self._ring_log2[key] = needed_ring_log2(buffer, manifest)
                     return self._ring_log2[key]
         return None
 
@@ -117,7 +112,8 @@ class Planner:
             return MIN_RING_LOG2
         if self._options.buffer is not None:
             return ring_log2_for_records(manifest, self._options.buffer)
-        return self._ring_log2.get((manifest.digest, ctas))
+        key = manifest.digest, ctas
+        return self._ring_log2.get(key) or self._log.ring_log2.get(key)
 
     def _fit(self, likely: _Rings, rings: _Rings, ctas: int, limit: int) -> Plan | None:
         """What a launch records in `limit` bytes, with room for the `likely` programs' rings.
@@ -161,11 +157,3 @@ class Planner:
         if chosen.ctas == "sms":
             return log2_for(min(ctas, tickets_for(ctas, len(chosen.ids), self._machine().sm_count)))
         return self._options.stride_log2
-
-
-def _rings(buffer: npt.NDArray[np.uint8], manifest: Manifest) -> int:
-    """How long rings must be that hold what a launch recorded."""
-    try:
-        return ring_log2_for_rows(ring_rows(buffer, manifest))
-    except RecordError:  # the profile will say what is wrong with it
-        return MIN_RING_LOG2

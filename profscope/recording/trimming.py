@@ -13,17 +13,27 @@ import numpy as np
 import numpy.typing as npt
 
 from instrument_passes.manifest import Frame, Manifest, Section
-from instrument_passes.records import BASE_ALIGNMENT, LAUNCH_HEADER, WORD, LaunchBits
+from instrument_passes.records import BASE_ALIGNMENT, LAUNCH_HEADER, MIN_RING_LOG2, WORD, LaunchBits
 from profscope.decoding.areas import launch_header, packed_headers, read_buffer, segments
+from profscope.decoding.decode import ring_rows
 from profscope.decoding.rows import count_column
 from profscope.decoding.shapes import Warps, warps_of
+from profscope.errors import RecordError
 from profscope.recording.sizing import ring_log2_for_rows
 
-__all__ = ["trimmed"]
+__all__ = ["needed_ring_log2", "trimmed"]
 
 Bytes = npt.NDArray[np.uint8]
 Words = npt.NDArray[np.uint32]
 Ints = npt.NDArray[np.int64]
+
+
+def needed_ring_log2(buffer: Bytes, manifest: Manifest) -> int:
+    """How long rings must be that hold what a launch recorded."""
+    try:
+        return ring_log2_for_rows(ring_rows(buffer, manifest))
+    except RecordError:  # the profile will say what is wrong with it
+        return MIN_RING_LOG2
 
 
 def trimmed(buffer: Bytes, manifest: Manifest) -> Bytes:

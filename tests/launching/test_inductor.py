@@ -89,8 +89,8 @@ def test_a_launch_now_and_then_keeps_spans_where_others_keep_sums(inductor: Any)
     with session(keep="sums", spans_every=2) as prof:
         for _ in range(3):
             tuner.launch()
-    launches, _ = prof._running.recorder.fetch()
-    sums = [any(span.total >= 0 for span in raw.manifest.sections[0].spans) for raw in launches]
+        launches = prof._running.recorder.log.launches
+    sums = [any(span.total >= 0 for span in launch.manifest.sections[0].spans) for launch in launches]
     assert sums == [False, True, False]
 
 

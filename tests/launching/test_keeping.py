@@ -5,6 +5,7 @@ from __future__ import annotations
 import threading
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -18,8 +19,7 @@ from triton.runtime._async_compile import AsyncCompileMode
 from instrument_passes.errors import PassError
 from instrument_passes.manifest import Manifest
 from profscope import emulator
-from profscope.decoding.sums import read_sums
-from profscope.decoding.variants import number_variants
+from profscope.decoding.areas import has_records, read_buffer
 from profscope.emulator.launcher import Launcher
 from profscope.launching import hook, keeping
 from profscope.recording.programs import PROGRAMS
@@ -49,21 +49,22 @@ def keeps(manifest: Manifest) -> str:
     return "sums" if sums else "spans"
 
 
-def logged(prof: Any) -> list[str]:
-    """What each launch keeps."""
-    return [keeps(launch.manifest) for launch in prof._running.recorder.log.launches]
+def log(prof: Any) -> Any:
+    return prof._running.recorder.log
 
 
 def kept(prof: Any) -> list[str]:
-    """As `logged`; what they wrote is read."""
-    launches, notes = prof._running.recorder.fetch()
-    assert notes == []
-    for raw in launches:
-        if keeps(raw.manifest) == "sums":
-            (section,) = read_sums(raw.buffer, raw.manifest).sections
-            assert len(section.warp) == raw.ctas * raw.manifest.warps
-            assert section.count.min() >= 0
-    return [keeps(raw.manifest) for raw in launches]
+    """What each launch that was recorded keeps; those that keep sums may have been taken away.
+
+    What is there was written by the program that it is tied to.
+    """
+    known = {}
+    for launch in log(prof).launches:
+        buffer = launch.slice.fetch()
+        if has_records(buffer):
+            read_buffer(buffer, launch.manifest)
+        known[launch.index] = keeps(launch.manifest)
+    return [known.get(index, "sums") for index in range(len(log(prof)))]
 
 
 def counts(prof: Any) -> dict[str, tuple[int, int]]:
@@ -99,7 +100,7 @@ def test_the_first_launch_keeps_spans_and_then_one_in_a_thousand(monkeypatch: py
         for _ in range(2499):
             twice_kernel[(1,)](x, x, 40, BLOCK=64, num_warps=1)
         assert counts(prof) == {"twice_kernel": (3, 2497)}
-    assert logged(prof) == expected(2500, 1000)
+    assert kept(prof) == expected(2500, 1000)
     assert notes(prof) == ["twice_kernel: 3 of 2500 launches kept spans, the others sums"]
 
 
@@ -118,9 +119,11 @@ def test_what_a_launch_keeps_makes_no_variant() -> None:
     with session(keep="sums", spans_every=2) as prof:
         for n in (17, 17, 32, 32):
             launch(n)
-    launches, _ = prof._running.recorder.fetch()
-    assert number_variants(launches) == [0, 0, 1, 1]
-    assert {raw.manifest.digest for raw in launches[:2]} != {launches[0].manifest.digest}
+        launches = log(prof).launches
+    assert kept(prof) == ["spans", "sums"] * 2
+    assert len({launch.manifest.digest for launch in launches[:2]}) == 2
+    keys = [launch.program.build.key for launch in launches]
+    assert keys[0] == keys[1] != keys[2] == keys[3]
 
 
 def test_none_keeps_spans_if_none_is_wanted() -> None:
@@ -184,7 +187,7 @@ def test_trials_keep_sums_and_have_none() -> None:
     with session(keep="sums", trials=True, spans_every=2) as prof:
         for _ in range(3):
             tuned[(1,)](X, torch.zeros_like(X), 40)
-    trials = [launch.mark.trial for launch in prof._running.recorder.log.launches]
+        trials = [launch.mark.trial for launch in log(prof).launches]
     assert trials == [True] * 2 + [False] * 3
     assert kept(prof) == ["sums"] * 2 + expected(3, 2)
     assert counts(prof) == {"twice_kernel": (2, 1)}
@@ -232,7 +235,7 @@ def test_what_is_captured_keeps_sums_and_has_no_number() -> None:
         capturing.append(False)
         for _ in range(2):
             binary[(1, 1, 1)](X, torch.zeros_like(X), 40, 64, stream=7)
-    assert logged(prof) == expected(2, 2)
+    assert kept(prof) == expected(2, 2)
 
 
 def test_hooks_are_told_of_the_binary_that_runs(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -304,13 +307,24 @@ def test_sums_need_no_rings_and_nothing_is_guessed_or_trimmed() -> None:
         assert len(recorder.routes.settled) == 1  # the second waits for nothing
         for n in (1000, 10):
             count(n)
-    launches = recorder.log.launches
+        launches = recorder.log.launches
     assert [launch.guessed for launch in launches] == [False] * 3
     assert len({launch.slice.extent[1] for launch in launches}) == 1
     assert {launch.manifest.ring_bytes for launch in launches} == {0}
     with session(instrument="heavy") as prof:
         count(10)
-        assert [launch.guessed for launch in prof._running.recorder.log.launches] == [True]
+        assert [launch.guessed for launch in log(prof).launches] == [True]
+
+
+def test_rings_are_sized_once_even_if_the_first_launch_is_gone_by_then(tmp_path: Path) -> None:
+    with session(keep="sums", instrument="heavy", spans_every=2, spool=tmp_path) as prof:
+        guessed = []
+        for _ in range(5):
+            count(10)
+            (launch,) = log(prof).launches
+            guessed.append(launch.guessed)
+            prof.flush()  # takes the launch out of the log
+    assert guessed == [True] + [False] * 4
 
 
 def test_everything_comes_back_when_the_body_raises() -> None:

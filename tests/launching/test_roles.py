@@ -5,7 +5,7 @@ from __future__ import annotations
 from hypothesis import given
 from hypothesis import strategies as st
 
-from profscope.launching.roles import Role, role_of
+from profscope.launching.roles import Role, numbers_with_spans, role_of
 from profscope.launching.turns import Turns
 from profscope.options import Options
 
@@ -22,6 +22,12 @@ def test_the_first_launch_of_a_variant_keeps_spans_and_then_one_in_so_many(
     spans = [number for number, role in enumerate(roles) if role is Role.SPANS]
     assert spans == list(range(0, launches, spans_every))
     assert roles.count(Role.SUMS) == launches - len(spans)
+
+
+@given(keep=keeps | st.just("spans"), spans_every=st.integers(0, 50), number=numbers)
+def test_what_launches_look_at_is_what_the_table_says(keep: str, spans_every: int, number: int) -> None:
+    options = Options(keep=keep) if keep == "spans" else Options(keep=keep, spans_every=spans_every)
+    assert (number in numbers_with_spans(options)) == (role_of(options, number) is Role.SPANS)
 
 
 @given(keep=keeps, number=numbers)
