@@ -32,7 +32,9 @@ class LaunchClocks(NamedTuple):
 
 
 class Clocks(NamedTuple):
-    """What launches say of the clocks of a device. step: of the globaltimer, ns; spread: the sum of theirs, and slopes: of their slopes, each times its spread."""
+    """What launches say of the clocks of a device. step: of the globaltimer, ns; spread: the sum of theirs,
+    and
+    slopes: of their slopes, each times its spread."""
 
     step: int
     spread: float
@@ -74,7 +76,7 @@ def clocks_of(sm: npt.NDArray[np.uint16], times: HeaderTimes, valid: Flags) -> L
 def _steps(times: tuple[Ints, ...], valid: Flags) -> Ints:
     """Mostly a few readings have the divisor of all, and then dividing by it is quicker than to search."""
     readings = np.concatenate([np.where(valid, each, 0) for each in times], axis=1)
-    steps = np.gcd.reduce(readings[:, :_FEW], axis=1)
+    steps: Ints = np.gcd.reduce(readings[:, :_FEW], axis=1)
     odd = (readings % np.maximum(steps, 1)[:, None]).any(axis=1) | (steps == 0)
     steps[odd] = np.gcd.reduce(readings[odd], axis=1)
     return steps

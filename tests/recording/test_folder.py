@@ -24,7 +24,7 @@ from profscope.recording.launch_log import LaunchLog, Plan, Route
 from profscope.recording.programs import PROGRAMS
 from tests.support.round_trips import SUFFIXES, assert_same
 from tests.support.sessions import CASES, assert_equal, count, launch_add, session
-from tests.support.synth import Program, Work, launch
+from tests.support.synth import Program, Scope, Work, launch
 from tests.support.synth.sums import site, sum_launch, sum_manifest
 
 Bytes = npt.NDArray[np.uint8]
@@ -151,13 +151,12 @@ def test_launches_are_folded_as_their_memory_fills(tmp_path: Path) -> None:
 
 def test_spans_between_sums_stay_and_hold_no_memory_of_others() -> None:
     """As on a GPU, where launches share the memory that they come to the host in."""
-    sums, spans = sum_launch(sum_manifest([[site()]])), launch([Program([Work()])])
+    sums, spans = sum_launch(sum_manifest([[site()]])), launch([Program((Scope((Work(100),)),))])
     whole = np.concatenate([sums.buffer, spans.buffer])
     log = LaunchLog()
-    for manifest, buffer, offset in (
-        (sums.manifest, sums.buffer, 0), (spans.manifest, spans.buffer, len(sums.buffer)),
+    for manifest, buffer, offset, ctas in (
+        (sums.manifest, sums.buffer, 0, 6), (spans.manifest, spans.buffer, len(sums.buffer), 1),
     ):  # fmt: skip
-        ctas = len(buffer) // manifest.cta_bytes(0)
         plan = Plan(len(buffer), 0, LaunchBits.decode(int(launch_header(buffer)["launch_bits"])), ctas)
         route = Route.of(_Shared(), plan, 0, 0, (manifest,))  # type: ignore[arg-type]
         log.entries.append((PROGRAMS.with_manifest(manifest), route, whole, offset, ORDINARY))

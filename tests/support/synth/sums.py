@@ -9,7 +9,7 @@ import numpy as np
 import numpy.typing as npt
 
 from instrument_passes.manifest import Column, Frame, Manifest, Section, Span, layout
-from instrument_passes.records import CTA_HEADER, LAUNCH_HEADER, WORD, LaunchBits
+from instrument_passes.records import CTA_HEADER, WORD, LaunchBits
 from instrument_passes.selection import Selection
 from profscope.decoding.raw import ORDINARY, Mark, RawLaunch
 from tests.support.synth import launch_header, write_headers
