@@ -15,22 +15,25 @@ Ints = npt.NDArray[np.int64]
 Floats = npt.NDArray[np.float64]
 Flags = npt.NDArray[np.bool_]
 _NEVER: Final = np.iinfo(np.int64).max
+_FEW: Final = 16
 
 
 class LaunchClocks(NamedTuple):
-    """Of L launches. step: the greatest common divisor of all globaltimer readings, ns; 0 if there are none.
+    """Of L launches. steps: the greatest common divisors of their globaltimer readings, ns; 0 if there are
+    none.
 
     slope: ns per cycle by least squares, each SM about its own mean, NaN where nothing tells; spread: the
     squares of the distances of its cycles from their means, summed up; each of shape (L,).
     """
 
-    step: int
+    steps: Ints
     slope: Floats
     spread: Floats
 
 
 class Clocks(NamedTuple):
-    """What launches say of the clocks of a device. step: see `LaunchClocks`; spread: the sum of theirs, and
+    """What launches say of the clocks of a device. step: of the globaltimer, ns; spread: the sum of theirs,
+    and
     slopes: of their slopes, each times its spread."""
 
     step: int
@@ -41,7 +44,7 @@ class Clocks(NamedTuple):
         """These launches, too."""
         known = np.isfinite(clocks.slope)
         spread, slope = clocks.spread[known], clocks.slope[known]
-        step = int(np.gcd(self.step, clocks.step))
+        step = int(np.gcd.reduce(clocks.steps, initial=self.step))
         return Clocks(step, self.spread + float(spread.sum()), self.slopes + float(spread @ slope))
 
 
@@ -67,14 +70,13 @@ def clocks_of(sm: npt.NDArray[np.uint16], times: HeaderTimes, valid: Flags) -> L
     spread = np.einsum("lc,lc->l", x_start, x_start) + np.einsum("lc,lc->l", x_end, x_end)
     both = np.einsum("lc,lc->l", x_start, y_start) + np.einsum("lc,lc->l", x_end, y_end)
     slope = both / np.where(spread > 0, spread, 1)
-    return LaunchClocks(_step(ns, valid), np.where(slope > 0, slope, np.nan), spread)
+    return LaunchClocks(_steps(ns, valid), np.where(slope > 0, slope, np.nan), spread)
 
 
-def _step(times: tuple[Ints, ...], valid: Flags) -> int:
+def _steps(times: tuple[Ints, ...], valid: Flags) -> Ints:
     """Mostly a few readings have the divisor of all, and then dividing by it is quicker than to search."""
-    readings = [each[valid] for each in times]
-    step = int(np.gcd.reduce(readings[0][:16])) if len(readings[0]) else 0
-    for each in readings:
-        if step and (each % step).any():
-            step = int(np.gcd(step, np.gcd.reduce(each)))
-    return step
+    readings = np.concatenate([np.where(valid, each, 0) for each in times], axis=1)
+    steps: Ints = np.gcd.reduce(readings[:, :_FEW], axis=1)
+    odd = (readings % np.maximum(steps, 1)[:, None]).any(axis=1) | (steps == 0)
+    steps[odd] = np.gcd.reduce(readings[odd], axis=1)
+    return steps

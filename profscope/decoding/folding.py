@@ -141,10 +141,9 @@ class FoldedProgram:
         rows: npt.NDArray[np.void] = np.concatenate([np.zeros(0, ROW), *self.rows])
         return rows[np.argsort(rows["launch"], kind="stable")]
 
-    def add(self, stack: Stack, sums: StackSums, step: int) -> None:
-        """step: of the globaltimer, ns."""
+    def add(self, stack: Stack, sums: StackSums) -> None:
         clocks = sums.clocks
-        own = slope_errors(step, clocks.spread) < MAX_RELATIVE_ERROR * clocks.slope
+        own = slope_errors(clocks.steps, clocks.spread) < MAX_RELATIVE_ERROR * clocks.slope
         slope = np.where(own, clocks.slope, np.nan)
         rows = _rows(stack, slope)
         self.rows.append(rows)
@@ -213,9 +212,8 @@ class Folded:
             self._programs[key] = FoldedProgram(
                 layout, first.build, first.mark.trial, first.device, first.index
             )
-        clocks = self.clocks(first.device).with_launches(sums.clocks)
-        self._clocks[first.device] = clocks
-        self._programs[key].add(stack, sums, clocks.step)
+        self._clocks[first.device] = self.clocks(first.device).with_launches(sums.clocks)
+        self._programs[key].add(stack, sums)
 
 
 def _rows(stack: Stack, slope: Floats) -> npt.NDArray[np.void]:

@@ -142,11 +142,9 @@ def launch_clocks(headers: Sequence[npt.NDArray[np.void]]) -> LaunchClocks:
 
 
 def _clocks(pairs: Sequence[tuple[Ints, Ints, Ints]]) -> LaunchClocks:
-    step = 0
-    for _, _, gtime in pairs:
-        step = int(np.gcd(step, np.gcd.reduce(gtime)))
+    steps = np.array([np.gcd.reduce(gtime) for _, _, gtime in pairs], np.int64)
     slopes, spreads = np.array([_slope(*p) for p in pairs]).reshape(-1, 2).T
-    return LaunchClocks(step, slopes, spreads)
+    return LaunchClocks(steps, slopes, spreads)
 
 
 def session_slope(clocks: Clocks) -> float:
@@ -155,8 +153,8 @@ def session_slope(clocks: Clocks) -> float:
     return clocks.slopes / clocks.spread if clocks.spread else float("nan")
 
 
-def slope_errors(step: int, spreads: Floats) -> Floats:
-    """Standard errors of slopes, ns per cycle. spreads: see `LaunchClocks`.
+def slope_errors(step: int | Ints, spreads: Floats) -> Floats:
+    """Standard errors of slopes, ns per cycle. step: of the globaltimer, ns; spreads: see `LaunchClocks`.
 
     The error of one globaltimer reading is uniform over one step: its standard deviation is step / sqrt(12).
     """
