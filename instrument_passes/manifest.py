@@ -36,7 +36,8 @@ class Column:
     kind: "section" (index of the section + 1), "clock" (low half of the SM clock, 0 = not executed),
     "count" (rows that frame `frame` holds so far, over all its instances), "i32" / "f32" (payload `name`),
     "ran" (whether the predicate of an op was true), "sum" (what a site's durations add up to, modulo 2^32),
-    "longest" (of them), "times" (how often something ran), "pad" (never read).
+    "longest" (of them), "times" (how often something ran), "more" (of the payload before it, where sums are
+    kept; see `lowering/numbers.py`), "pad" (never read).
     """
 
     kind: str
@@ -83,7 +84,8 @@ class Span(SpanAttributes):
     they are written whenever the span is. ran: column that is zero where the op was switched off, so that
     there is no span; -1 if it always runs.
 
-    Where sums are kept and no records, begin is -1, and these are columns of the root's row: total, the sum
+    Where sums are kept and no records, begin is -1, and these are columns of the root's row: payloads, the
+    first word each of what is kept of them; total, the sum
     of its durations; longest, the longest, -1 if it is not kept; count, of which it ran times each (-1: it
     ran so often whenever the warp ran the section).
     """

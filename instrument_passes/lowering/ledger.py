@@ -9,9 +9,11 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from instrument_passes.analyses.walk import loop_body
-from instrument_passes.dialect import BEGIN, record_id
+from instrument_passes.dialect import BEGIN, PAYLOAD, record_id
 from instrument_passes.ir import Block, Op, Region
+from instrument_passes.ir.tokens import unquote
 from instrument_passes.lowering.flow import in_loop
+from instrument_passes.lowering.numbers import WORDS
 from instrument_passes.lowering.plan import Plan
 from instrument_passes.lowering.trips import static_trips
 from instrument_passes.manifest import Column
@@ -35,7 +37,8 @@ class Ledger:
 
     columns: of the one row. sites: by span. counts: by block that is counted, the key. ran: by block and
     predicate. iterations: by loop, the span on its iterations. last: by such a loop, the key of the
-    clock at which the last iteration began, which is not stored.
+    clock at which the last iteration began, which is not stored. numbers: by payload, the keys of
+    what is kept of it.
     """
 
     def __init__(self, region: Region, plan: Plan, *, marked: bool, longest: bool) -> None:
@@ -47,6 +50,8 @@ class Ledger:
         self.ran: dict[tuple[Block | None, str], int] = {}
         self.iterations: dict[Op, int] = {}
         self.last: dict[Op, int] = {}
+        self.numbers: dict[Op, range] = {}
+        self._numbers_of: dict[int, list[int]] = {}
         entered_often = in_loop(region.parent)
         self._function(region, self._counted(region.entry) if entered_often else None, 1)
 
@@ -63,6 +68,7 @@ class Ledger:
         for begin in self._plan.begins(op):
             site = self.sites[record_id(begin)]
             keys |= dict.fromkeys(key for key in (site.total, site.longest) if key is not None)
+            keys |= dict.fromkeys(self._numbers_of.get(record_id(begin), ()))
             if begin.operands:
                 keys[self.ran[begin.parent, begin.operands[0]]] = None
         for block, key in self.counts.items():
@@ -99,6 +105,8 @@ class Ledger:
         for op in block.ops:
             if op.name == BEGIN:
                 self._site(op, block, count, times)
+            elif op.name == PAYLOAD:
+                self._payload(op)
             elif op in self._plan.loops:
                 body, trips = loop_body(op), static_trips(op)
                 if trips is None:
@@ -112,6 +120,16 @@ class Ledger:
                 self._block(op.regions[0].entry, count, times)
             elif op in self._plan.calls:
                 self._function(self._plan.calls[op].regions[0], count, times)
+
+    def _payload(self, op: Op) -> None:
+        """What is wrong with it is said where it is lowered."""
+        words = WORDS.get(next(iter(op.operand_types), ""), 0)
+        name = unquote(op.attributes.get("name", ""))
+        first = len(self.columns)
+        for number in range(words):
+            self.columns.append(Column("more" if number else op.operand_types[0], name=name))
+        self.numbers[op] = range(first, len(self.columns))
+        self._numbers_of.setdefault(record_id(op), []).extend(self.numbers[op])
 
     def _site(self, op: Op, block: Block, count: int | None, times: int) -> None:
         if op.operands:

@@ -16,6 +16,7 @@ from instrument_passes.lowering.area import Area, Identity
 from instrument_passes.lowering.builder import SectionBuilder, Tick
 from instrument_passes.lowering.flow import ControlFlow, State, in_loop
 from instrument_passes.lowering.ledger import Ledger
+from instrument_passes.lowering.numbers import Number, add_number, checked_payload
 from instrument_passes.lowering.plan import Plan
 from instrument_passes.lowering.program import Program
 from instrument_passes.lowering.prologue import find_area, set_up
@@ -44,13 +45,14 @@ class _SumState(State):
 
     began, ran: by span, the name of its first clock, and of the predicate of those that have one. lasted:
     what is to be added up where the block ends. over: spans on iterations, each with the clock at which the
-    last one began, which ends with the next clock.
+    last one began, which ends with the next clock. numbers: payloads, to be added up there too.
     """
 
     began: dict[int, str] = field(default_factory=dict)
     ran: dict[int, str] = field(default_factory=dict)
     lasted: list[_Lasted] = field(default_factory=list)
     over: list[tuple[int, str]] = field(default_factory=list)
+    numbers: list[Number] = field(default_factory=list)
 
 
 def sum_kernel(program: Program, section: SectionBuilder, area: Area) -> None:
@@ -168,7 +170,11 @@ class _Summer:
         state.lasted.append(_Lasted(span, state.began[span], clock, state.ran.get(span, "")))
 
     def payload(self, op: Op, state: _SumState) -> None:
-        raise op.error("payloads cannot be summed up; keep spans")
+        span, _, kind = checked_payload(op, self.section, state.open)
+        keys = self.ledger.numbers[op]
+        self.section.spans[span].payloads.append(Tick(self.frame.index, keys[0]))
+        state.numbers.append(Number(keys, kind, op.operands[0], state.ran.get(span, "")))
+        op.erase()
 
     def _add_up(self, block: Block, state: _SumState, before: Op) -> None:
         """Before the op at which control leaves a block, add what it took to the sums."""
@@ -176,6 +182,12 @@ class _Summer:
         for lasted in state.lasted:
             lines += self._added(lasted, state)
         state.lasted = []
+        for number in state.numbers:
+            kept = [state.values[key] for key in number.keys]
+            text, names = add_number(number, kept, self.module.fresh("ps_number"), self.zero)
+            lines += text
+            state.values.update(zip(number.keys, names, strict=True))
+        state.numbers = []
         if block in self.ledger.counts:
             key, more = self.ledger.counts[block], self.module.fresh("ps_times")
             lines.append(f"{more} = arith.addi {state.values[key]}, {self.one} : i32")
@@ -204,7 +216,7 @@ class _Summer:
     def enter_block(self, state: _SumState) -> _SumState:
         return replace(
             state, values=dict(state.values), open=list(state.open), began=dict(state.began),
-            ran=dict(state.ran), lasted=[], over=[],
+            ran=dict(state.ran), lasted=[], over=[], numbers=[],
         )  # fmt: skip
 
     enter_branch = enter_default = enter_block
@@ -257,7 +269,7 @@ class _Summer:
             state.lasted.append(_Lasted(span, last, self._clock(following), follows=True))
 
     def end_branch(self, region: Region, state: _SumState) -> None:
-        if state.lasted or region.entry in self.ledger.counts:
+        if state.lasted or state.numbers or region.entry in self.ledger.counts:
             self._add_up(region.entry, state, edit.ensure_terminator(region.entry, "scf.yield"))
 
     def merge(self, sides: Sequence[_SumState], state: _SumState) -> list[tuple[str, str]]:

@@ -8,19 +8,40 @@ Nothing is searched for: each number has its place in the warp's one row.
 
 from __future__ import annotations
 
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 
+from instrument_passes.lowering.numbers import WORDS
 from instrument_passes.manifest import Manifest, Section, Span
 from instrument_passes.records import WORD
 from profscope.decoding.areas import CTA, first_wave, read_buffer, segments
 from profscope.decoding.shapes import warps_of
 
-__all__ = ["SectionSums", "Sums", "read_sums"]
+__all__ = ["Numbers", "SectionSums", "Sums", "read_sums"]
 
 Ints = npt.NDArray[np.int64]
+
+
+@dataclass(frozen=True)
+class Numbers:
+    """What the warps that ran one section kept of one payload; each shape (warps,).
+
+    site: the position of its span among the sites. count: int64, how many numbers there were, NaNs left out;
+    nans: int64, how many of those. total, least, greatest: int64 or, of an f32, float64, exact but for the
+    last bits of a total of floats; without meaning where count is 0.
+    """
+
+    site: int
+    name: str
+    count: Ints
+    nans: Ints
+    total: npt.NDArray[Any]
+    least: npt.NDArray[Any]
+    greatest: npt.NDArray[Any]
 
 
 @dataclass(frozen=True)
@@ -29,6 +50,7 @@ class SectionSums:
 
     sites: its spans. area, warp: per warp, the place of its CTA among the headers and its number in the CTA.
     count, total_cycles, longest_cycles: int64, shape (warps, sites); the longest is -1 where it was not kept.
+    numbers: of every payload of every site.
     """
 
     sites: tuple[Span, ...]
@@ -37,6 +59,7 @@ class SectionSums:
     count: Ints
     total_cycles: Ints
     longest_cycles: Ints
+    numbers: tuple[Numbers, ...]
 
 
 @dataclass(frozen=True)
@@ -82,4 +105,28 @@ def _section(section: Section, rows: npt.NDArray[np.uint32], area: Ints, warp: I
         np.array(counts).T.reshape(shape),
         wide[:, [span.total for span in section.spans]].reshape(shape),
         np.array(longest).T.reshape(shape),
+        tuple(_numbers(section, rows, counts)),
     )
+
+
+def _numbers(section: Section, rows: npt.NDArray[np.uint32], counts: Sequence[Ints]) -> Iterator[Numbers]:
+    """As `instrument_passes.lowering.numbers` keeps them."""
+    columns = section.frames[0].columns
+    for site, span in enumerate(section.spans):
+        for at in span.payloads:
+            name, kind = columns[at].name, columns[at].kind
+            words = [rows[:, at + number] for number in range(WORDS[kind])]
+            least, greatest = ~words[2], words[3]
+            sign = np.uint32(1 << 31)
+            if kind == "i32":
+                total = np.stack(words[:2], 1).view("<i8")[:, 0]
+                extremes = [(key ^ sign).view(np.int32).astype(np.int64) for key in (least, greatest)]
+                yield Numbers(site, name, counts[site], np.zeros(len(rows), np.int64), total, *extremes)
+                continue
+            head, tail = (word.view(np.float32).astype(np.float64) for word in words[:2])
+            # A key's highest bit is set where the number is positive.
+            turned = [np.where(key & sign, key ^ sign, ~key) for key in (least, greatest)]
+            extremes = [bits.astype(np.uint32).view(np.float32).astype(np.float64) for bits in turned]
+            nans = words[4].astype(np.int64)
+            total = np.where(np.isfinite(head), head + tail, head)
+            yield Numbers(site, name, counts[site] - nans, nans, total, *extremes)
