@@ -50,7 +50,8 @@ class SectionSums:
 
     sites: its spans. area, warp: per warp, the place of its CTA among the headers and its number in the CTA.
     count, total_cycles, longest_cycles: int64, shape (warps, sites); the longest is -1 where it was not kept.
-    numbers: of every payload of every site.
+    numbers: of every payload of every site. left_out: per site warps of which nothing is told: of a site of
+    asynchronous work those that returned while some was under way, or whose sum may not have fitted 32 bits.
     """
 
     sites: tuple[Span, ...]
@@ -60,6 +61,7 @@ class SectionSums:
     total_cycles: Ints
     longest_cycles: Ints
     numbers: tuple[Numbers, ...]
+    left_out: Ints
 
 
 @dataclass(frozen=True)
@@ -86,16 +88,29 @@ def read_sums(buffer: npt.NDArray[np.uint8], manifest: Manifest) -> Sums:
         warps = warps_of(words, manifest, index, started)
         first = section.frames[0].offset // WORD.itemsize
         rows = words[warps.area, warps.segment, first : first + len(section.frames[0].columns)]
-        sections.append(_section(section, rows, warps.area, chosen[warps.segment]))
+        cycles = (ctas["end_clock"] - ctas["start_clock"]).astype(np.int64)[warps.area]
+        sections.append(_section(section, rows, cycles, warps.area, chosen[warps.segment]))
     return Sums(ctas, tuple(sections))
 
 
-def _section(section: Section, rows: npt.NDArray[np.uint32], area: Ints, warp: Ints) -> SectionSums:
+def _section(
+    section: Section, rows: npt.NDArray[np.uint32], cycles: Ints, area: Ints, warp: Ints
+) -> SectionSums:
+    """cycles: of the warps' CTAs."""
     wide = rows.astype(np.int64)
     ones, unknown = np.ones(len(rows), np.int64), np.full(len(rows), -1)
-    counts, longest = [], []
-    for span in section.spans:
-        counts.append((ones if span.count < 0 else wide[:, span.count]) * span.times)
+    counts: list[Ints] = []
+    totals, longest, left_out = [], [], np.zeros(len(section.spans), np.int64)
+    for number, span in enumerate(section.spans):
+        count = (ones if span.count < 0 else wide[:, span.count]) * span.times
+        total = wide[:, span.total]
+        if span.left >= 0:  # its starts are sites before it
+            count = np.sum([counts[start] for start in span.starts], axis=0)
+            most = np.where(span.most, span.most, count)
+            told = (wide[:, span.left] == 0) & (most * cycles < 1 << 32)
+            count, total, left_out[number] = count * told, total * told, np.count_nonzero(~told)
+        counts.append(count)
+        totals.append(total)
         longest.append(unknown if span.longest < 0 else wide[:, span.longest])
     shape = (len(rows), len(section.spans))
     return SectionSums(
@@ -103,9 +118,10 @@ def _section(section: Section, rows: npt.NDArray[np.uint32], area: Ints, warp: I
         area,
         warp,
         np.array(counts).T.reshape(shape),
-        wide[:, [span.total for span in section.spans]].reshape(shape),
+        np.array(totals).T.reshape(shape),
         np.array(longest).T.reshape(shape),
         tuple(_numbers(section, rows, counts)),
+        left_out,
     )
 
 

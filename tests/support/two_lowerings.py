@@ -92,7 +92,7 @@ Key = tuple[int, int, tuple[str, str, int, str]]
 
 
 def kept_spans(buffer: Buffer, manifest: Manifest) -> dict[Key, Kept]:
-    """By CTA, warp and site what its spans come to."""
+    """By CTA, warp and site what its spans come to; sums do not keep the longest of work in flight."""
     decoded = with_transactions(decode(buffer, manifest))
     assert not decoded.dropped
     assert not decoded.unmatched
@@ -102,7 +102,10 @@ def kept_spans(buffer: Buffer, manifest: Manifest) -> dict[Key, Kept]:
         decoded.cta.tolist(), decoded.warp.tolist(), decoded.span.tolist(), duration.tolist(), strict=True
     ):
         by_site.setdefault((cta, warp, _site(decoded.sites[span])), []).append(cycles)
-    return {key: Kept(len(cycles), sum(cycles), max(cycles)) for key, cycles in by_site.items()}
+    return {
+        key: Kept(len(cycles), sum(cycles), -1 if key[2][0] == "async" else max(cycles))
+        for key, cycles in by_site.items()
+    }
 
 
 def numbers_of_spans(buffer: Buffer, manifest: Manifest) -> dict[tuple[Key, str], list[float]]:
