@@ -60,7 +60,9 @@ def slowdowns(workload: Workload, level: str, device: str, rounds: int) -> list[
         OURS: _recorded(workload, device, partial(_records, pipeline, given, ctas=stride)),
         "sums": _recorded(workload, device, keeping(pipeline, "sums", ctas=stride)),
     }
-    sizes = {name: Cell(error=each) if isinstance(each, str) else _cta_bytes(each) for name, each in tables.items()}
+    sizes = {
+        name: Cell(error=each) if isinstance(each, str) else _cta_bytes(each) for name, each in tables.items()
+    }
     return [
         Row(f"slowdown, {level}", workload.name, "bare: us, others: ratio", cells, BARE),
         Row(f"profile of a recorded CTA, {level}", workload.name, "bytes", sizes),

@@ -17,7 +17,7 @@ from instrument_passes.ir import Block, Op, Region, blocks, func, if_op, warp_sp
 from instrument_passes.lowering.loops import carry, hand_on
 from instrument_passes.lowering.plan import Plan
 
-__all__ = ["ControlFlow", "Lowering", "State", "in_loop"]
+__all__ = ["ControlFlow", "Lowering", "State", "in_loop", "in_order"]
 
 
 @dataclass
@@ -107,7 +107,7 @@ class ControlFlow(Generic[S]):
     def function(self, region: Region, entry: S) -> None:
         """The blocks of a function or partition body; early returns make several, joined or not."""
         arrivals: dict[str | None, dict[Op, S]] = {}
-        for block in _in_order(region):
+        for block in in_order(region):
             state = entry if block is region.entry else self._join(block, arrivals[block.label])
             self._block(block, state)
             terminator = block.terminator
@@ -233,7 +233,7 @@ def _changed(before: State, after: Sequence[State]) -> list[int]:
     return [key for key, name in before.values.items() if any(s.values[key] != name for s in after)]
 
 
-def _in_order(region: Region) -> list[Block]:
+def in_order(region: Region) -> list[Block]:
     """The blocks that can be reached, each behind all that lead to it."""
     labelled = {block.label: block for block in region.blocks[1:]}
     order: list[Block] = []

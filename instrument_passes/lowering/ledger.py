@@ -9,14 +9,17 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from instrument_passes.analyses.walk import loop_body
-from instrument_passes.dialect import BEGIN, record_id
+from instrument_passes.dialect import BEGIN, PAYLOAD, record_id
 from instrument_passes.ir import Block, Op, Region
+from instrument_passes.ir.tokens import unquote
+from instrument_passes.lowering.flights import Flight, Flights
 from instrument_passes.lowering.flow import in_loop
+from instrument_passes.lowering.numbers import WORDS
 from instrument_passes.lowering.plan import Plan
 from instrument_passes.lowering.trips import static_trips
 from instrument_passes.manifest import Column
 
-__all__ = ["Ledger", "Site"]
+__all__ = ["InFlight", "Ledger", "Site"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -30,15 +33,24 @@ class Site:
     times: int
 
 
+@dataclass(frozen=True, slots=True)
+class InFlight:
+    """Keys of what is kept of asynchronous work: the ends less the starts, and how much is under way."""
+
+    total: int
+    left: int
+
+
 class Ledger:
     """Of one warp program. A key is the number of the column that the value is stored in.
 
     columns: of the one row. sites: by span. counts: by block that is counted, the key. ran: by block and
     predicate. iterations: by loop, the span on its iterations. last: by such a loop, the key of the
-    clock at which the last iteration began, which is not stored.
+    clock at which the last iteration began, which is not stored. numbers: by payload, the keys of
+    what is kept of it. in_flight: of asynchronous work.
     """
 
-    def __init__(self, region: Region, plan: Plan, *, marked: bool, longest: bool) -> None:
+    def __init__(self, region: Region, plan: Plan, flights: Flights, *, marked: bool, longest: bool) -> None:
         self._plan = plan
         self._longest = longest
         self.columns = [Column("section")] if marked else []
@@ -47,8 +59,20 @@ class Ledger:
         self.ran: dict[tuple[Block | None, str], int] = {}
         self.iterations: dict[Op, int] = {}
         self.last: dict[Op, int] = {}
+        self.numbers: dict[Op, range] = {}
+        self.in_flight: dict[Flight, InFlight] = {}
+        self._also: dict[int, list[int]] = {}  # by span, more keys that it changes
         entered_often = in_loop(region.parent)
         self._function(region, self._counted(region.entry) if entered_often else None, 1)
+
+        for flight in flights.flights:
+            self.in_flight[flight] = InFlight(self._new("flight"), self._new("left"))
+        moved = [(span, [flight]) for span, flight in flights.started.items()]
+        moved += [(span, [each.flight for each in landed]) for span, landed in flights.landed.items()]
+        for span, moving in moved:
+            for flight in moving:
+                kept = self.in_flight[flight]
+                self._also.setdefault(span, []).extend((kept.total, kept.left))
 
     @property
     def keys(self) -> list[int]:
@@ -63,6 +87,7 @@ class Ledger:
         for begin in self._plan.begins(op):
             site = self.sites[record_id(begin)]
             keys |= dict.fromkeys(key for key in (site.total, site.longest) if key is not None)
+            keys |= dict.fromkeys(self._also.get(record_id(begin), ()))
             if begin.operands:
                 keys[self.ran[begin.parent, begin.operands[0]]] = None
         for block, key in self.counts.items():
@@ -99,6 +124,8 @@ class Ledger:
         for op in block.ops:
             if op.name == BEGIN:
                 self._site(op, block, count, times)
+            elif op.name == PAYLOAD:
+                self._payload(op)
             elif op in self._plan.loops:
                 body, trips = loop_body(op), static_trips(op)
                 if trips is None:
@@ -112,6 +139,16 @@ class Ledger:
                 self._block(op.regions[0].entry, count, times)
             elif op in self._plan.calls:
                 self._function(self._plan.calls[op].regions[0], count, times)
+
+    def _payload(self, op: Op) -> None:
+        """What is wrong with it is said where it is lowered."""
+        words = WORDS.get(next(iter(op.operand_types), ""), 0)
+        name = unquote(op.attributes.get("name", ""))
+        first = len(self.columns)
+        for number in range(words):
+            self.columns.append(Column("more" if number else op.operand_types[0], name=name))
+        self.numbers[op] = range(first, len(self.columns))
+        self._also.setdefault(record_id(op), []).extend(self.numbers[op])
 
     def _site(self, op: Op, block: Block, count: int | None, times: int) -> None:
         if op.operands:

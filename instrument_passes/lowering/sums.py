@@ -14,8 +14,10 @@ from instrument_passes.dialect import BEGIN, END, is_record, record_id
 from instrument_passes.ir import Block, Op, Region, edit
 from instrument_passes.lowering.area import Area, Identity
 from instrument_passes.lowering.builder import SectionBuilder, Tick
+from instrument_passes.lowering.flights import Flight, Landing
 from instrument_passes.lowering.flow import ControlFlow, State, in_loop
 from instrument_passes.lowering.ledger import Ledger
+from instrument_passes.lowering.numbers import Number, add_number, checked_payload
 from instrument_passes.lowering.plan import Plan
 from instrument_passes.lowering.program import Program
 from instrument_passes.lowering.prologue import find_area, set_up
@@ -38,19 +40,32 @@ class _Lasted:
     follows: bool = False
 
 
+@dataclass(frozen=True)
+class _Moved:
+    """Asynchronous work that was started, `started` then telling whether, or of which `landed` starts ended."""
+
+    flight: Flight
+    clock: str
+    started: str = ""
+    landed: str = ""
+
+
 @dataclass(kw_only=True)
 class _SumState(State):
     """State of a program that keeps sums; its values are those of the ledger.
 
     began, ran: by span, the name of its first clock, and of the predicate of those that have one. lasted:
     what is to be added up where the block ends. over: spans on iterations, each with the clock at which the
-    last one began, which ends with the next clock.
+    last one began, which ends with the next clock. numbers: payloads, to be added up there too; moved:
+    asynchronous work that was started or waited for.
     """
 
     began: dict[int, str] = field(default_factory=dict)
     ran: dict[int, str] = field(default_factory=dict)
     lasted: list[_Lasted] = field(default_factory=list)
     over: list[tuple[int, str]] = field(default_factory=list)
+    numbers: list[Number] = field(default_factory=list)
+    moved: list[_Moved] = field(default_factory=list)
 
 
 def sum_kernel(program: Program, section: SectionBuilder, area: Area) -> None:
@@ -86,7 +101,8 @@ class _Summer:
         self.section = section
         self.region = region
         self.plan = Plan(region, program.calls)
-        self.ledger = Ledger(region, self.plan, marked=program.marked, longest=program.longest)
+        self.flights = program.flights[region]
+        self.ledger = Ledger(region, self.plan, self.flights, marked=program.marked, longest=program.longest)
         self.frame = section.new_frame(-1, 1)
         self.frame.columns = list(self.ledger.columns)
         self.identity = Identity.fresh(self.module)
@@ -104,6 +120,8 @@ class _Summer:
         set_up(self.program, self.region, area, self.identity, numbers, before, after)
         values = dict(kept) if kept is not None else dict.fromkeys(self.ledger.keys, self.zero)
         ControlFlow(self.plan, self).function(self.region, _SumState(values, []))
+        for flight, keys in self.ledger.in_flight.items():
+            self.section.flights.append((flight, {"total": keys.total, "left": keys.left}))
 
     # Records.
 
@@ -138,6 +156,8 @@ class _Summer:
         self.section.spans[span].sums = columns | ({"count": site.count} if site.count is not None else {})
         state.open.append(span)
         state.began[span] = clock
+        if span in self.flights.started:
+            self._started(op, self.flights.started[span], clock, state)
         loop = op.parent_op
         if loop is not None and self.ledger.iterations.get(loop) == span:
             last = self.ledger.last[loop]
@@ -165,10 +185,16 @@ class _Summer:
         if not state.open or state.open[-1] != span:
             raise op.error(f"the end of span {span} does not close the innermost open span")
         state.open.pop()
+        for landing in self.flights.landed.get(span, ()):
+            self._landed(op, landing, clock, state)
         state.lasted.append(_Lasted(span, state.began[span], clock, state.ran.get(span, "")))
 
     def payload(self, op: Op, state: _SumState) -> None:
-        raise op.error("payloads cannot be summed up; keep spans")
+        span, _, kind = checked_payload(op, self.section, state.open)
+        keys = self.ledger.numbers[op]
+        self.section.spans[span].payloads.append(Tick(self.frame.index, keys[0]))
+        state.numbers.append(Number(keys, kind, op.operands[0], state.ran.get(span, "")))
+        op.erase()
 
     def _add_up(self, block: Block, state: _SumState, before: Op) -> None:
         """Before the op at which control leaves a block, add what it took to the sums."""
@@ -176,6 +202,15 @@ class _Summer:
         for lasted in state.lasted:
             lines += self._added(lasted, state)
         state.lasted = []
+        for moved in state.moved:
+            lines += self._flown(moved, state)
+        state.moved = []
+        for number in state.numbers:
+            kept = [state.values[key] for key in number.keys]
+            text, names = add_number(number, kept, self.module.fresh("ps_number"), self.zero)
+            lines += text
+            state.values.update(zip(number.keys, names, strict=True))
+        state.numbers = []
         if block in self.ledger.counts:
             key, more = self.ledger.counts[block], self.module.fresh("ps_times")
             lines.append(f"{more} = arith.addi {state.values[key]}, {self.one} : i32")
@@ -199,12 +234,59 @@ class _Summer:
             state.values[site.longest] = f"{p}_longest"
         return lines
 
+    def _started(self, op: Op, flight: Flight, clock: str, state: _SumState) -> None:
+        """How much is under way is counted at once: what ends next depends on it."""
+        left, one, p = self.ledger.in_flight[flight].left, self.one, self.module.fresh("ps_started")
+        lines = []
+        if op.operands:
+            one = f"{p}_one"
+            lines.append(f"{one} = arith.extui {op.operands[0]} : i1 to i32")
+        lines.append(f"{p} = arith.addi {state.values[left]}, {one} : i32")
+        op.insert_before("\n".join(lines))
+        state.values[left] = p
+        state.moved.append(_Moved(flight, clock, started=next(iter(op.operands), "")))
+
+    def _landed(self, op: Op, landing: Landing, clock: str, state: _SumState) -> None:
+        left, p = self.ledger.in_flight[landing.flight].left, self.module.fresh("ps_landed")
+        before, least, landed = state.values[left], f"{p}_least", f"{p}_least"
+        lines = [
+            f"{p}_number = arith.constant {landing.number} : i32",
+            f"{least} = arith.minui {before}, {p}_number : i32",
+        ]
+        if not landing.each:
+            landed = f"{p}_all"
+            lines.append(f"{landed} = arith.subi {before}, {least} : i32")
+        ran = state.ran.get(record_id(op), "")
+        if ran:
+            lines.append(f"{p}_ran = arith.select {ran}, {landed}, {self.zero} : i32")
+            landed = f"{p}_ran"
+        op.insert_before("\n".join([*lines, f"{p} = arith.subi {before}, {landed} : i32"]))
+        state.values[left] = p
+        state.moved.append(_Moved(landing.flight, clock, landed=landed))
+
+    def _flown(self, moved: _Moved, state: _SumState) -> list[str]:
+        """The clocks of ends are added and those of starts taken away, each as often as there were."""
+        p, key = self.module.fresh("ps_flown"), self.ledger.in_flight[moved.flight].total
+        total, state.values[key] = state.values[key], p
+        if moved.landed:
+            return [
+                f"{p}_clocks = arith.muli {moved.clock}, {moved.landed} : i32",
+                f"{p} = arith.addi {total}, {p}_clocks : i32",
+            ]
+        if not moved.started:
+            return [f"{p} = arith.subi {total}, {moved.clock} : i32"]
+        return [
+            f"{p}_clock = arith.select {moved.started}, {moved.clock}, {self.zero} : i32",
+            f"{p} = arith.subi {total}, {p}_clock : i32",
+        ]
+
     # Control flow.
 
     def enter_block(self, state: _SumState) -> _SumState:
         return replace(
             state, values=dict(state.values), open=list(state.open), began=dict(state.began),
-            ran=dict(state.ran), lasted=[], over=[],
+            ran=dict(state.ran), lasted=[], over=[], numbers=[],
+            moved=[],
         )  # fmt: skip
 
     enter_branch = enter_default = enter_block
@@ -257,7 +339,7 @@ class _Summer:
             state.lasted.append(_Lasted(span, last, self._clock(following), follows=True))
 
     def end_branch(self, region: Region, state: _SumState) -> None:
-        if state.lasted or region.entry in self.ledger.counts:
+        if state.lasted or state.numbers or state.moved or region.entry in self.ledger.counts:
             self._add_up(region.entry, state, edit.ensure_terminator(region.entry, "scf.yield"))
 
     def merge(self, sides: Sequence[_SumState], state: _SumState) -> list[tuple[str, str]]:

@@ -8,17 +8,16 @@ from dataclasses import replace
 from instrument_passes.analyses.walk import loop_body
 from instrument_passes.dialect import BEGIN, END, record_id
 from instrument_passes.ir import Block, Op, Region
-from instrument_passes.ir.tokens import unquote
 from instrument_passes.lowering.area import Area, Identity
 from instrument_passes.lowering.builder import FrameBuilder, Pending, SectionBuilder, Tick
 from instrument_passes.lowering.flow import ControlFlow, in_loop
+from instrument_passes.lowering.numbers import checked_payload
 from instrument_passes.lowering.plan import Plan
 from instrument_passes.lowering.program import Program
 from instrument_passes.lowering.prologue import find_area, set_up
 from instrument_passes.lowering.rows import RowState, RowWriter
 from instrument_passes.lowering.trips import static_trips
 from instrument_passes.manifest import Column
-from instrument_passes.span_columns import RESERVED
 
 __all__ = ["weave_kernel", "weave_partition"]
 
@@ -171,14 +170,7 @@ class _Weaver:
 
     def payload(self, op: Op, state: RowState) -> None:
         """Store the operand with the span's row, as bits."""
-        span, name = record_id(op), unquote(op.attributes.get("name", ""))
-        if span not in state.open or self.section.spans[span].block is not op.parent:
-            raise op.error("a payload must stand between its span's begin and end, in the block of the begin")
-        if not name.isidentifier() or name in RESERVED:
-            raise op.error(f"{name!r} cannot be the name of a column; take an identifier that is none yet")
-        kind = next(iter(op.operand_types), "")
-        if kind not in ("i32", "f32"):
-            raise op.error(f"a payload must be an i32 or f32, not {kind or 'of unknown type'}")
+        span, name, kind = checked_payload(op, self.section, state.open)
         bits = op.operands[0]
         if kind == "f32":
             bits = self.module.fresh("ps_bits")

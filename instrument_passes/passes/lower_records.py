@@ -22,6 +22,7 @@ from instrument_passes.ir.tokens import quote, unquote
 from instrument_passes.lowering.area import Area
 from instrument_passes.lowering.builder import Placeholders, SectionBuilder
 from instrument_passes.lowering.calls import expand_calls
+from instrument_passes.lowering.flights import find_flights
 from instrument_passes.lowering.program import Program
 from instrument_passes.lowering.sums import sum_kernel, sum_partition
 from instrument_passes.lowering.values import expand_values
@@ -101,12 +102,17 @@ class LowerRecords(Pass):
         said = [_uncovered_note(op) for op in uncovered(module)]
         expand_values(module)
         calls, left_out = expand_calls(module, kernel, Places(context.functions))
-        notes = (*notes_of(module), *said, *left_out)
+        regions = [kernel.regions[0], *(region for op in specialised for region in op.regions[1:])]
+        flights = (
+            {} if self.keep == "spans" else dict(zip(regions, find_flights(regions, calls), strict=True))
+        )
+        not_kept = [note for each in flights.values() for note in each.notes]
+        notes = (*notes_of(module), *said, *left_out, *not_kept)
         program = Program(
             module, kernel, target, Placeholders(), selection, calls,
             Places(context.functions, calls),
             marked=bool(specialised), wide=context.triton >= (3, 8), static_records=context.buffer,
-            longest=self.keep == "sums",
+            longest=self.keep == "sums", flights=flights,
         )  # fmt: skip
         area = Area.fresh(module)
         body = SectionBuilder(0, "kernel", base_warps)

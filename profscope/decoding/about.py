@@ -6,6 +6,7 @@ share them. Masks are not known: where lanes are masked off, the figures are upp
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Mapping, Sequence
 from typing import Any, Final, NamedTuple
 
@@ -20,7 +21,7 @@ from profscope.decoding.folding import FoldedProgram, are_whole
 from profscope.decoding.gaps import KIND as GAP
 from profscope.decoding.launch import TimedLaunch
 
-__all__ = ["about_kernel", "selection_notes", "unfinished_notes", "wrapped_notes"]
+__all__ = ["about_kernel", "left_out_notes", "selection_notes", "unfinished_notes", "wrapped_notes"]
 
 _SHOWN_IDS: Final = 8
 _SHOWN_LAUNCHES: Final = 4
@@ -142,6 +143,20 @@ def wrapped_notes(programs: Sequence[FoldedProgram]) -> list[str]:
     return [
         f"{programs[0].manifest.kernel}: {wrapped} CTAs may have run for more than 2^32 cycles, which sums "
         "have no room for; they are in no sum"
+    ]
+
+
+def left_out_notes(programs: Sequence[FoldedProgram]) -> list[str]:
+    """Of how many warps of one kernel the time in flight of some asynchronous work is not known."""
+    warps: Counter[str] = Counter()
+    for program in programs:
+        for site, left_out in zip(program.layout.sites, program.left_out.tolist(), strict=True):
+            warps[site.name] += left_out
+    return [
+        f"{programs[0].manifest.kernel}: {count} warps are not in the sums of {name!r}: some was under way "
+        "when they ended, or its time may not have fitted 32 bits"
+        for name, count in warps.items()
+        if count
     ]
 
 

@@ -11,7 +11,13 @@ import numpy as np
 import numpy.typing as npt
 import pandas as pd
 
-from profscope.decoding.about import about_kernel, selection_notes, unfinished_notes, wrapped_notes
+from profscope.decoding.about import (
+    about_kernel,
+    left_out_notes,
+    selection_notes,
+    unfinished_notes,
+    wrapped_notes,
+)
 from profscope.decoding.clocks import Clocks
 from profscope.decoding.decode import DecodedLaunch, decode
 from profscope.decoding.folding import Folded, FoldedProgram
@@ -232,6 +238,7 @@ def _notes(kernel: str, launches: Sequence[TimedLaunch], programs: Sequence[Fold
     notes += selection_notes(launches, programs)
     notes += unfinished_notes(launches, programs)
     notes += wrapped_notes(programs)
+    notes += left_out_notes(programs)
     unpaired = sum(each.unpaired for each in decoded)
     if unpaired:
         notes.append(f"{kernel}: {unpaired} asynchronous operations began that no recorded wait ended")

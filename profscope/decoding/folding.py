@@ -94,6 +94,11 @@ class Figures:
         return np.rint(self.ns + np.nan_to_num(slope * self.untimed_cycles)).astype(np.int64)
 
 
+_FIGURES: Final = (
+    "warps", "seen", "grid", "whole", "longest", "untimed_longest", "longest_ns", "left_out",
+)  # fmt: skip
+
+
 @dataclass
 class FoldedProgram:
     """Launches of one program on one device, an autotuner's trials apart; all that is left of them.
@@ -101,7 +106,8 @@ class FoldedProgram:
     rows: one or more per addition, of dtype ROW. warps: that ran each section. seen, grid: of the recorded
     CTAs, and scaled up to their grids; whole: `grid.count` of those launches all of whose CTAs ended, where
     the recorded ones speak for the grid. longest: of each site, -1 where it was not kept; longest_ns: of
-    launches that know their clock; untimed_longest: of the others. spread: of each place among what BY names,
+    launches that know their clock; untimed_longest: of the others. left_out: of each site of asynchronous
+    work, warps that do not tell for how long it was in flight. spread: of each place among what BY names,
     over all launches; newest: of some launches, by their index.
     """
 
@@ -120,13 +126,14 @@ class FoldedProgram:
         self.longest: Ints = np.full(sites, -1)
         self.untimed_longest: Ints = np.full(sites, -1)
         self.longest_ns: Floats = np.full(sites, -1.0)
+        self.left_out: Ints = np.zeros(sites, np.int64)
         self.spread = no_spread((len(self.layout.places), len(BY)))
         self.newest: list[tuple[int, Spread]] = []
 
     def copy(self) -> FoldedProgram:
         """As it is now."""
         other = FoldedProgram(self.layout, self.build, self.trial, self.device, self.index, list(self.rows))
-        for name in ("warps", "seen", "grid", "whole", "longest", "untimed_longest", "longest_ns", "newest"):
+        for name in (*_FIGURES, "newest"):
             setattr(other, name, getattr(self, name).copy())
         other.spread = self.spread
         return other
@@ -149,6 +156,7 @@ class FoldedProgram:
         self.rows.append(rows)
         self.index = min(self.index, int(rows["launch"].min()))
         self.warps += sums.warps.sum(axis=1)
+        self.left_out += sums.left_out
         scale = _scales(self.manifest, rows)
         self.seen.add(sums.count, sums.cycles, slope)
         self.grid.add(sums.count * scale, sums.cycles * scale, slope)

@@ -17,18 +17,18 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
+from instrument_passes.lowering.flights import IN_FLIGHT
 from instrument_passes.manifest import Span
 from profscope.decoding.columns import Recorded, empty_columns, spread
 from profscope.decoding.decode import DecodedLaunch, Payload
 from profscope.decoding.patterns import FOR_ITERATION
 from profscope.decoding.tables import time_order
 
-__all__ = ["SUFFIX", "with_transactions"]
+__all__ = ["with_transactions"]
 
 Ints = npt.NDArray[np.int64]
 Flags = npt.NDArray[np.bool_]
 
-SUFFIX = " in flight"
 _STARTS = ("issue", "member")
 _WAITS = ("wait", "phase")
 _GROUPS = ("issue", "open", "close")
@@ -56,7 +56,7 @@ def with_transactions(decoded: DecodedLaunch) -> DecodedLaunch:
         sites.append(site)
         if site.part in _STARTS and site.channel in channels:
             copy[index] = len(sites)
-            sites.append(replace(site, kind="async", name=site.name + SUFFIX, part="", payloads=()))
+            sites.append(replace(site, kind="async", name=site.name + IN_FLIGHT, part="", payloads=()))
     start, wait = _all_pairs(decoded, sorted(channels))
     spans = len(decoded.span)
     columns = empty_columns(spans + len(start), len(sites))

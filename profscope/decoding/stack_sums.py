@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cached_property
+from itertools import accumulate
 from typing import Any, Final, NamedTuple
 
 import numpy as np
@@ -61,10 +62,14 @@ class Layout:
         return [number for number, each in enumerate(self.manifest.sections) for _ in each.spans]
 
     @cached_property
+    def bases(self) -> list[int]:
+        """By section, the number of its first site."""
+        return [0, *accumulate(len(section.spans) for section in self.manifest.sections)]
+
+    @cached_property
     def parents(self) -> Ints:
-        bases = np.cumsum([0, *(len(section.spans) for section in self.manifest.sections)])
         above = [
-            site.parent + bases[section] if site.parent >= 0 else -1
+            site.parent + self.bases[section] if site.parent >= 0 else -1
             for site, section in zip(self.sites, self.sections, strict=True)
         ]
         return np.array(above, np.int64)
@@ -84,13 +89,15 @@ class Layout:
 @dataclass(frozen=True)
 class StackSums:
     """Figures of L launches. warps: that ran each section, shape (sections, L). count, cycles, longest: of
-    each site, shape (sites, L); the longest is -1 where it was not kept. spreads: of the cycles of each place
+    each site, shape (sites, L); the longest is -1 where it was not kept. left_out: by site of
+    asynchronous work, warps of which it tells nothing, shape (sites,). spreads: of the cycles of each place
     among what BY names, shape (places, 3, L). clocks: of the launches."""
 
     warps: Ints
     count: Ints
     cycles: Ints
     longest: Ints
+    left_out: Ints
     spreads: Spread
     clocks: LaunchClocks
 
@@ -104,19 +111,23 @@ def sum_up(stack: Stack, layout: Layout) -> StackSums:
     warps = np.array([_total(ran, words.shape[1:]) for ran in rans], np.int64).reshape(-1, launches)
     count, cycles = np.zeros((sites, launches), np.int64), np.zeros((sites, launches), np.int64)
     longest = np.full((sites, launches), -1)
+    left_out = np.zeros(sites, np.int64)
+    took_ctas = np.where(valid, stack.times.end_clock - stack.times.start_clock, 0)[:, None, :]
     sms = _Sms(stack.sm, words.shape[2])
     spreads = no_spread((places, len(BY), launches))
     for place, numbers in enumerate(layout.of_place):
         parts = []
         for number in numbers:
             section, site = layout.sections[number], layout.sites[number]
-            values, ran = _values(words, layout.manifest, section, site), rans[section]
+            values, ran = _values(words, layout, number, took_ctas), rans[section]
             took = _where(values.total_cycles, ran)
             if values.count is None:
                 there, count[number] = ran, warps[section] * site.times
             else:
                 times = _where(values.count, ran)
                 there, count[number] = times > 0, times.sum(axis=(1, 2))
+            if values.left_out is not None:
+                left_out[number] = np.count_nonzero(_where(values.left_out, ran))
             if values.longest_cycles is not None:
                 longest[number] = _where(values.longest_cycles, ran).max(axis=(1, 2), initial=0)
             parts.append((took, there))
@@ -127,7 +138,9 @@ def sum_up(stack: Stack, layout: Layout) -> StackSums:
             part[place] = of_place
         if alone:
             cycles[numbers[0]] = spreads.total[place, BY.index("cta")]
-    return StackSums(warps, count, cycles, longest, spreads, clocks_of(stack.sm, stack.times, valid))
+    return StackSums(
+        warps, count, cycles, longest, left_out, spreads, clocks_of(stack.sm, stack.times, valid)
+    )
 
 
 def _by_word(words: Words) -> Words:
@@ -159,9 +172,10 @@ def _ran(words: Words, manifest: Manifest, index: int, valid: Flags) -> Flags | 
     return mine
 
 
-def _values(words: Words, manifest: Manifest, section: int, site: Span) -> SiteValues:
-    first = manifest.sections[section].frames[0].offset // WORD.itemsize
-    return site_values(words[first:], site)
+def _values(words: Words, layout: Layout, number: int, cycles: Ints) -> SiteValues:
+    section = layout.manifest.sections[layout.sections[number]]
+    first = section.frames[0].offset // WORD.itemsize
+    return site_values(words[first:], section.spans, number - layout.bases[layout.sections[number]], cycles)
 
 
 def _where(values: npt.NDArray[Any], ran: Flags | None) -> npt.NDArray[Any]:

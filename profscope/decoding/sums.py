@@ -8,19 +8,40 @@ Nothing is searched for: each number has its place in the warp's one row.
 
 from __future__ import annotations
 
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 
+from instrument_passes.lowering.numbers import WORDS
 from instrument_passes.manifest import Manifest, Section, Span
 from instrument_passes.records import WORD
 from profscope.decoding.areas import CTA, first_wave, read_buffer, segments
 from profscope.decoding.shapes import warps_of
 
-__all__ = ["SectionSums", "SiteValues", "Sums", "read_sums", "site_values"]
+__all__ = ["Numbers", "SectionSums", "SiteValues", "Sums", "read_sums", "site_values"]
 
 Ints = npt.NDArray[np.int64]
+
+
+@dataclass(frozen=True)
+class Numbers:
+    """What the warps that ran one section kept of one payload; each shape (warps,).
+
+    site: the position of its span among the sites. count: int64, how many numbers there were, NaNs left out;
+    nans: int64, how many of those. total, least, greatest: int64 or, of an f32, float64, exact but for the
+    last bits of a total of floats; without meaning where count is 0.
+    """
+
+    site: int
+    name: str
+    count: Ints
+    nans: Ints
+    total: npt.NDArray[Any]
+    least: npt.NDArray[Any]
+    greatest: npt.NDArray[Any]
 
 
 @dataclass(frozen=True)
@@ -29,6 +50,8 @@ class SectionSums:
 
     sites: its spans. area, warp: per warp, the place of its CTA among the headers and its number in the CTA.
     count, total_cycles, longest_cycles: int64, shape (warps, sites); the longest is -1 where it was not kept.
+    numbers: of every payload of every site. left_out: per site warps of which nothing is told: of a site of
+    asynchronous work those that returned while some was under way, or whose sum may not have fitted 32 bits.
     """
 
     sites: tuple[Span, ...]
@@ -37,6 +60,8 @@ class SectionSums:
     count: Ints
     total_cycles: Ints
     longest_cycles: Ints
+    numbers: tuple[Numbers, ...]
+    left_out: Ints
 
 
 @dataclass(frozen=True)
@@ -63,37 +88,88 @@ def read_sums(buffer: npt.NDArray[np.uint8], manifest: Manifest) -> Sums:
         warps = warps_of(words, manifest, index, started)
         first = section.frames[0].offset // WORD.itemsize
         rows = words[warps.area, warps.segment, first : first + len(section.frames[0].columns)]
-        sections.append(_section(section, rows, warps.area, chosen[warps.segment]))
+        cycles = (ctas["end_clock"] - ctas["start_clock"]).astype(np.int64)[warps.area]
+        sections.append(_section(section, rows, cycles, warps.area, chosen[warps.segment]))
     return Sums(ctas, tuple(sections))
 
 
-def _section(section: Section, rows: npt.NDArray[np.uint32], area: Ints, warp: Ints) -> SectionSums:
+def _section(
+    section: Section, rows: npt.NDArray[np.uint32], cycles: Ints, area: Ints, warp: Ints
+) -> SectionSums:
+    """cycles: of the warps' CTAs."""
     shape = (len(section.spans), len(rows))
     count, total = np.zeros(shape, np.int64), np.zeros(shape, np.int64)
-    longest = np.full(shape, -1)
+    longest, left_out = np.full(shape, -1), np.zeros(len(section.spans), np.int64)
     for at, span in enumerate(section.spans):
-        site = site_values(rows.T, span)
+        site = site_values(rows.T, section.spans, at, cycles)
         count[at] = site.count if site.count is not None else span.times
         total[at] = site.total_cycles
         if site.longest_cycles is not None:
             longest[at] = site.longest_cycles
-    return SectionSums(section.spans, area, warp, count.T, total.T, longest.T)
+        if site.left_out is not None:
+            left_out[at] = np.count_nonzero(site.left_out)
+    numbers = tuple(_numbers(section, rows, count))
+    return SectionSums(section.spans, area, warp, count.T, total.T, longest.T, numbers, left_out)
 
 
 @dataclass(frozen=True)
 class SiteValues:
     """What warps kept of one site, in arrays of one shape. count: None where it is `span.times` for every
-    warp that ran the section; longest_cycles: None where it was not kept."""
+    warp that ran the section; longest_cycles: None where it was not kept. left_out: the warps of which a site
+    of asynchronous work tells nothing, None for other sites: then the rest is 0."""
 
     count: Ints | None
-    total_cycles: npt.NDArray[np.uint32]
+    total_cycles: npt.NDArray[Any]
     longest_cycles: npt.NDArray[np.uint32] | None
+    left_out: npt.NDArray[np.bool_] | None = None
 
 
-def site_values(columns: npt.NDArray[np.uint32], span: Span) -> SiteValues:
-    """columns: the words of rows of the span's section, shape (columns, ...)."""
+def site_values(
+    columns: npt.NDArray[np.uint32], spans: Sequence[Span], at: int, cycles: npt.NDArray[Any]
+) -> SiteValues:
+    """Of one of a section's spans. columns: the words of the section's rows, shape (columns, ...); cycles:
+    how long each row's CTA ran, of the shape of one column, or one that broadcasts to it."""
+    span = spans[at]
+    if span.left >= 0:
+        return _in_flight(columns, spans, span, cycles)
     return SiteValues(
         None if span.count < 0 else columns[span.count].astype(np.int64) * span.times,
         columns[span.total],
         None if span.longest < 0 else columns[span.longest],
     )
+
+
+def _in_flight(
+    columns: npt.NDArray[np.uint32], spans: Sequence[Span], span: Span, cycles: npt.NDArray[Any]
+) -> SiteValues:
+    """Asynchronous work: nothing is told where some was under way at the end, or 32 bits may not have
+    held."""
+    count = np.zeros(columns.shape[1:], np.int64)
+    for start in (spans[number] for number in span.starts):
+        count += start.times if start.count < 0 else columns[start.count].astype(np.int64) * start.times
+    most = span.most if span.most else count
+    left_out = (columns[span.left] != 0) | (most * cycles >= 1 << 32)
+    return SiteValues(count * ~left_out, columns[span.total] * ~left_out, None, left_out)
+
+
+def _numbers(section: Section, rows: npt.NDArray[np.uint32], counts: Ints) -> Iterator[Numbers]:
+    """As `instrument_passes.lowering.numbers` keeps them."""
+    columns = section.frames[0].columns
+    for site, span in enumerate(section.spans):
+        for at in span.payloads:
+            name, kind = columns[at].name, columns[at].kind
+            words = [rows[:, at + number] for number in range(WORDS[kind])]
+            least, greatest = ~words[2], words[3]
+            sign = np.uint32(1 << 31)
+            if kind == "i32":
+                total = np.stack(words[:2], 1).view("<i8")[:, 0]
+                extremes = [(key ^ sign).view(np.int32).astype(np.int64) for key in (least, greatest)]
+                yield Numbers(site, name, counts[site], np.zeros(len(rows), np.int64), total, *extremes)
+                continue
+            head, tail = (word.view(np.float32).astype(np.float64) for word in words[:2])
+            # A key's highest bit is set where the number is positive.
+            turned = [np.where(key & sign, key ^ sign, ~key) for key in (least, greatest)]
+            extremes = [bits.astype(np.uint32).view(np.float32).astype(np.float64) for bits in turned]
+            nans = words[4].astype(np.int64)
+            total = np.where(np.isfinite(head), head + tail, head)
+            yield Numbers(site, name, counts[site] - nans, nans, total, *extremes)

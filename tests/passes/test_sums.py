@@ -2,23 +2,89 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
+import math
+from collections.abc import Mapping, Sequence
+from typing import Any
 
 import pytest
+from hypothesis import HealthCheck, Phase, example, given, settings
 
+from tests.support import made_up_kernels as made_up
+from tests.support.made_up_kernels import (
+    Call,
+    Join,
+    Kernel,
+    Repeat,
+    Return,
+    Scope,
+    Side,
+    Specialize,
+    Step,
+    While,
+)
 from tests.support.sessions import CASES, same_bits
-from tests.support.two_lowerings import counting_clock, kept_spans, kept_sums, record
+from tests.support.two_lowerings import (
+    counting_clock,
+    kept_spans,
+    kept_sums,
+    numbers_of_spans,
+    numbers_of_sums,
+    record,
+)
+
+PASSES = "kernel-span,loop-spans,iteration-spans,op-spans{classes=store},lower-records"
+LEAVES = (Scope(on=True), Scope(numbers=("i32", "f32")))
+EVERYTHING = Kernel(
+    (
+        Repeat((Specialize((Step(),), ((While((Step(),)), Side(LEAVES)),)),)),
+        Call((Repeat(LEAVES), Return(), Side((Step(),), (Scope(),))), 2),
+        Join((Repeat((Step(),), 2),), (Step(),)),
+        Return(),
+    )
+)
 
 
 @pytest.mark.parametrize("name", CASES)
 def test_sums_are_those_of_the_spans(name: str) -> None:
-    """Nothing but records differs, and these cost nothing: counts, sums and the longest agree exactly."""
+    """Counts, sums and the longest, of every warp and site, by a clock that records do not move."""
     with counting_clock():
         spans_out, with_spans = record(CASES[name], instrument="heavy")
         sums_out, with_sums = record(CASES[name], instrument="heavy", keep="sums")
     assert same_bits(spans_out, sums_out)
     assert len(with_spans) == len(with_sums) > 0
     for spans, sums in zip(with_spans, with_sums, strict=True):
-        a, b = kept_spans(*spans), kept_sums(*sums)
-        a={k:v for k,v in a.items() if k[2][0]!="async"}
-        assert a == b
+        assert kept_spans(*spans) == kept_sums(*sums)
+
+
+# An example takes a second, most of it in compilers; what fails is small as it is.
+@settings(max_examples=2, phases=[Phase.explicit, Phase.generate], suppress_health_check=list(HealthCheck))
+@given(made_up.kernels)
+@example(EVERYTHING)
+def test_sums_of_made_up_kernels(kernel: Kernel) -> None:
+    with counting_clock():
+        spans_out, *spans = made_up.run(kernel, f"{PASSES},allocate-buffer")
+        sums_out, *sums = made_up.run(kernel, f"{PASSES}{{keep=sums}},allocate-buffer")
+    assert spans_out.tolist() == sums_out.tolist()
+    assert kept_spans(*spans) == kept_sums(*sums)
+    _same_numbers(numbers_of_spans(*spans), numbers_of_sums(*sums))
+
+
+def test_sums_of_probed_values() -> None:
+    probe = ["kernel-span", "loop-spans", "value-probe{classes=load;store}"]
+    with counting_clock():
+        _, [spans] = record(CASES["nested_loops"], instrument=probe)
+        _, [sums] = record(CASES["nested_loops"], instrument=probe, keep="sums")
+    numbers = numbers_of_spans(*spans)
+    assert {name for _, name in numbers} == {"nans", "infs", "min", "max"}
+    _same_numbers(numbers, numbers_of_sums(*sums))
+
+
+def _same_numbers(numbers: Mapping[Any, Sequence[float]], kept: Mapping[Any, tuple[float, ...]]) -> None:
+    assert numbers.keys() == kept.keys()
+    for key, values in numbers.items():
+        ordered = [value for value in values if not math.isnan(value)]
+        count, nans, total, least, greatest = kept[key]
+        assert (count, count + nans) == (len(ordered), len(values))
+        if ordered:
+            assert (least, greatest) == (ordered[0], ordered[-1])
+            assert math.isclose(total, math.fsum(ordered), rel_tol=1e-9, abs_tol=1e-9)

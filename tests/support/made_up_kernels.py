@@ -7,7 +7,6 @@ iterates, which side of a branch runs. It differs from CTA to CTA, and is stored
 from __future__ import annotations
 
 import tempfile
-from collections.abc import Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -132,7 +131,9 @@ class Kernel:
 
 
 # What may stand anywhere, and what only the kernel, or a function, may have.
-_leaves = st.sampled_from([Step(), Scope(), Scope(on=True)])
+_leaves = st.sampled_from(
+    [Step(), Scope(), Scope(on=True), Scope(numbers=("i32", "f32")), Scope(on=True, numbers=("f32",))]
+)
 
 
 def _bodies(nodes: st.SearchStrategy[Node]) -> st.SearchStrategy[tuple[Node, ...]]:
@@ -275,12 +276,20 @@ class _Writer:
     def scope(self, node: Scope) -> None:
         number = self.record("", self.odd() if node.on else "")
         for kind in node.numbers:
-            value = self.s if kind == "i32" else self.let(f"arith.bitcast {self.s} : i32 to f32")
+            value = self.s if kind == "i32" else self.float()
             self.op(
                 f'"profscope.payload"({value}) {{id = {number} : i32, name = "of_{kind}"}} : ({kind}) -> ()'
             )
         self.nodes(node.body, "")
         self.end(number)
+
+    def float(self) -> str:
+        """%s as a float; at times NaN."""
+        nan, value = (
+            self.let("arith.constant 0x7FC00000 : f32"),
+            self.let(f"arith.sitofp {self.s} : i32 to f32"),
+        )
+        return self.let(f"arith.select {self.odd()}, {value}, {nan} : f32")
 
     def async_op(self, part: str) -> None:
         name, _, pending = part.partition(" ")
@@ -356,9 +365,7 @@ class _Writer:
         self.lines.append("}")
         for number, nodes in enumerate(node.partitions):
             inner = _Writer(self.module, self.fresh(), self.fresh())
-            self.lines.append(
-                f"partition{number}({inner.out}: !tt.ptr<i32>, {inner.s}: i32) num_warps(1) {{"
-            )
+            self.lines.append(f"partition{number}({inner.out}: !tt.ptr<i32>, {inner.s}: i32) num_warps(1) {{")
             inner.nodes(nodes, "")
             inner.op("ttg.warp_return")
             self.lines += [*inner.lines, "}"]
@@ -455,5 +462,3 @@ def run(kernel: Kernel, passes: str) -> tuple[npt.NDArray[np.int32], Bytes, Mani
         parameters=[np.full((1, 1, 1), value, np.uint64) for value in values],
     ).run()
     return out, room[first : first + size], manifest
-
-

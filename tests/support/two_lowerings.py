@@ -1,7 +1,7 @@
 """One kernel with its spans kept and with its sums kept: both say the same of every warp and site.
 
-On an emulator whose clock only its own readings move (`counting_clock`), records take no time. Both builds read the
-clock at the same points, so what they keep is equal to the cycle.
+On an emulator whose clock only its own readings move (`counting_clock`), records take no time. Both builds
+read the clock at the same points, so what they keep is equal to the cycle.
 """
 
 from __future__ import annotations
@@ -21,14 +21,22 @@ from instrument_passes.manifest import Manifest, Span
 from profscope.decoding.decode import decode
 from profscope.decoding.in_flight import with_transactions
 from profscope.decoding.sums import read_sums
-from profscope.emulator.costs import COSTS, Cost, Cycles
 from profscope.emulator import program
+from profscope.emulator.costs import COSTS, Cost, Cycles
 from profscope.emulator.ptx.parser import parse
 from profscope.emulator.ptx.syntax import Module
 from tests.kernels.cases import Case
 from tests.support.sessions import session
 
-__all__ = ["Kept", "counting_clock", "kept_spans", "kept_sums", "record"]
+__all__ = [
+    "Kept",
+    "counting_clock",
+    "kept_spans",
+    "kept_sums",
+    "numbers_of_spans",
+    "numbers_of_sums",
+    "record",
+]
 
 Buffer = npt.NDArray[np.uint8]
 _READING: Final = re.compile(r"mov\.u32\s+%\w+, %clock;")
@@ -84,7 +92,7 @@ Key = tuple[int, int, tuple[str, str, int, str]]
 
 
 def kept_spans(buffer: Buffer, manifest: Manifest) -> dict[Key, Kept]:
-    """By CTA, warp and site what its spans come to."""
+    """By CTA, warp and site what its spans come to; sums do not keep the longest of work in flight."""
     decoded = with_transactions(decode(buffer, manifest))
     assert not decoded.dropped
     assert not decoded.unmatched
@@ -94,7 +102,36 @@ def kept_spans(buffer: Buffer, manifest: Manifest) -> dict[Key, Kept]:
         decoded.cta.tolist(), decoded.warp.tolist(), decoded.span.tolist(), duration.tolist(), strict=True
     ):
         by_site.setdefault((cta, warp, _site(decoded.sites[span])), []).append(cycles)
-    return {key: Kept(len(cycles), sum(cycles), max(cycles)) for key, cycles in by_site.items()}
+    return {
+        key: Kept(len(cycles), sum(cycles), -1 if key[2][0] == "async" else max(cycles))
+        for key, cycles in by_site.items()
+    }
+
+
+def numbers_of_spans(buffer: Buffer, manifest: Manifest) -> dict[tuple[Key, str], list[float]]:
+    """By CTA, warp, site and name the payloads, ascending, NaNs last."""
+    decoded = decode(buffer, manifest)
+    found: dict[tuple[Key, str], list[float]] = {}
+    for payload in decoded.payloads:
+        for row, value in zip(payload.rows.tolist(), payload.values.tolist(), strict=True):
+            site = _site(decoded.sites[decoded.span[row]])
+            key = (int(decoded.cta[row]), int(decoded.warp[row]), site), payload.name
+            found.setdefault(key, []).append(value)
+    return {key: np.sort(values).tolist() for key, values in found.items()}
+
+
+def numbers_of_sums(buffer: Buffer, manifest: Manifest) -> dict[tuple[Key, str], tuple[float, ...]]:
+    """The same as count, NaNs, sum, least and greatest; those that there never were are left out."""
+    sums = read_sums(buffer, manifest)
+    found = {}
+    for section in sums.sections:
+        for kept in section.numbers:
+            columns = kept.count, kept.nans, kept.total, kept.least, kept.greatest
+            for row in np.flatnonzero(kept.count + kept.nans):
+                cta = int(sums.headers["cta"][section.area[row]])
+                key = (cta, int(section.warp[row]), _site(section.sites[kept.site])), kept.name
+                found[key] = tuple(column[row].item() for column in columns)
+    return found
 
 
 def kept_sums(buffer: Buffer, manifest: Manifest) -> dict[Key, Kept]:
