@@ -42,7 +42,7 @@ class _Lasted:
 
 @dataclass(frozen=True)
 class _Moved:
-    """Asynchronous work that was started, `started` then telling whether, or of which `landed` starts ended."""
+    """Work that was started, with the i1 that says whether, or "", or of which `landed` starts ended."""
 
     flight: Flight
     clock: str
@@ -120,8 +120,8 @@ class _Summer:
         set_up(self.program, self.region, area, self.identity, numbers, before, after)
         values = dict(kept) if kept is not None else dict.fromkeys(self.ledger.keys, self.zero)
         ControlFlow(self.plan, self).function(self.region, _SumState(values, []))
-        for flight, kept in self.ledger.in_flight.items():
-            self.section.flights.append((flight, {"total": kept.total, "left": kept.left}))
+        for flight, keys in self.ledger.in_flight.items():
+            self.section.flights.append((flight, {"total": keys.total, "left": keys.left}))
 
     # Records.
 
