@@ -1,11 +1,12 @@
 """Where sums are kept: for how long asynchronous work was in flight, without a register for each stage.
 
-What was under way, summed over time, is the sum of the clocks at which work was found done, less the sum of those
-at which it was started. So a site needs two registers: that difference, and how much is under way. Hardware
-completes a channel's work in order (see `analyses/async_roles.py`). A wait that leaves the two youngest groups
-leaves a number of a site's starts that the text tells, if the groups behind it are the same on every path: so
-many are under way at most when it has returned, and what was more has ended. On an mbarrier each wait ends one
-group, which must then be of one kind. Where the text does not tell, nothing is kept, and a note says so.
+The time that work was in flight adds up to the sum of the clocks at which it was found done, less the sum
+of those at which it was started. So a site needs two registers: that difference, and how much is under way.
+Hardware completes a channel's work in order (see `analyses/async_roles.py`). A wait that leaves the two
+youngest groups leaves as many of a site's starts as these have, which the text tells if they are the same on
+every path: so many are under way at most when it has returned, and what was more has ended. On an mbarrier
+each wait ends one group, and all must be of one kind. Where the text does not tell, nothing is kept, and a
+note says so.
 """
 
 from __future__ import annotations
@@ -45,7 +46,7 @@ class Flight:
 
 @dataclass(frozen=True)
 class Landing:
-    """What the end of a wait does: of a flight all but `number` starts have ended; or, if `each`, `number`."""
+    """What the end of a wait tells: of a flight all but `number` starts ended; with `each`, that many."""
 
     flight: Flight
     number: int
@@ -110,11 +111,10 @@ def find_flights(regions: Sequence[Region], calls: Mapping[Op, Op]) -> list[Flig
     for region, plan, channels in zip(regions, plans, per_program, strict=True):
         flights = Flights()
         for channel, begins in channels.items():
-            elsewhere = any(channel in other for other in per_program if other is not channels)
+            everywhere = [begin for other in per_program for begin in other.get(channel, ())]
             walk = _Walk(plan, begins)
-            if elsewhere:
-                others = [b for other in per_program for b in other.get(channel, ())]
-                if walk.starts and _is_paired(others):
+            if len(everywhere) > len(begins) and _has_barrier(everywhere):  # queues are each warp's own
+                if walk.starts and _is_paired(everywhere):
                     flights.notes.append(walk.note("other warps wait for it"))
             elif _is_paired(begins):
                 walk.run(region, flights)
@@ -139,6 +139,10 @@ def _is_paired(begins: Sequence[Op]) -> bool:
     return bool(
         parts & set(_STARTS) and parts & set(_WAITS) and ("member" not in parts or parts & {"open", "close"})
     )
+
+
+def _has_barrier(begins: Sequence[Op]) -> bool:
+    return any(attributes_of(begin).part == "phase" for begin in begins)
 
 
 class _Walk:
@@ -173,13 +177,11 @@ class _Walk:
         return f"how long {names} was in flight is not kept with sums: {why}"
 
     def run(self, region: Region, into: Flights) -> None:
-        entry = _Queue(open=None if self.opens else {})
-        while True:
-            after = self.region(region, entry).joined(entry)
-            if after == entry or self.refused or not in_loop(region.parent):
-                break
-            entry = _widened(entry, after)
-        self.check_predicates()
+        self.fixpoint(region)
+        if self.phases:  # what a wait ends is known now
+            self.most = {}
+            self.fixpoint(region)
+        self.check_groups()
         if self.refused:
             into.notes.append(self.note(self.refused))
             return
@@ -196,14 +198,22 @@ class _Walk:
                 left = self.left[event.span]
                 into.landed[event.span] = [Landing(f, left.get(n, 0), False) for n, f in enumerate(flights)]
 
-    def check_predicates(self) -> None:
+    def fixpoint(self, region: Region) -> None:
+        entry = _Queue(open=None if self.opens else {})
+        while True:
+            after = self.region(region, entry).joined(entry)
+            if after == entry or self.refused or not in_loop(region.parent):
+                return
+            entry = _widened(entry, after)
+
+    def check_groups(self) -> None:
         """A part of a group that is switched off alone would be counted as another group's."""
         if self.phases:
             if any(e.pending for e in self.events.values() if e.part == "phase"):
                 self.refused = self.refused or "its first waits find free buffers"
             if len(self.kinds) != 1:
                 self.refused = self.refused or "its groups differ"
-        if not self.opens and any(event.predicate for event in self.events.values()):
+        if (self.closes or not self.phases) and any(event.predicate for event in self.events.values()):
             self.refused = self.refused or "some of it is switched off at times"
 
     # The walk.

@@ -42,7 +42,7 @@ class _Lasted:
 
 @dataclass(frozen=True)
 class _Moved:
-    """Asynchronous work that was started, `started` then telling whether, or of which `landed` starts ended."""
+    """Work that was started, with the i1 that says whether, or "", or of which `landed` starts ended."""
 
     flight: Flight
     clock: str

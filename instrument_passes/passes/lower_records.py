@@ -103,16 +103,14 @@ class LowerRecords(Pass):
         expand_values(module)
         calls, left_out = expand_calls(module, kernel, Places(context.functions))
         regions = [kernel.regions[0], *(region for op in specialised for region in op.regions[1:])]
-        flights = (
-            {} if self.keep == "spans" else dict(zip(regions, find_flights(regions, calls), strict=True))
-        )
-        not_kept = [note for each in flights.values() for note in each.notes]
+        found = [] if self.keep == "spans" else find_flights(regions, calls)
+        not_kept = dict.fromkeys(note for each in found for note in each.notes)
         notes = (*notes_of(module), *said, *left_out, *not_kept)
         program = Program(
             module, kernel, target, Placeholders(), selection, calls,
             Places(context.functions, calls),
             marked=bool(specialised), wide=context.triton >= (3, 8), static_records=context.buffer,
-            longest=self.keep == "sums", flights=flights,
+            longest=self.keep == "sums", flights=dict(zip(regions, found, strict=False)),
         )  # fmt: skip
         area = Area.fresh(module)
         body = SectionBuilder(0, "kernel", base_warps)

@@ -10,6 +10,7 @@ import pytest
 from hypothesis import HealthCheck, Phase, example, given, settings
 
 from tests.support import made_up_kernels as made_up
+from tests.support.emulated import run
 from tests.support.made_up_kernels import (
     Call,
     Join,
@@ -62,8 +63,8 @@ def test_sums_are_those_of_the_spans(name: str) -> None:
 @example(EVERYTHING)
 def test_sums_of_made_up_kernels(kernel: Kernel) -> None:
     with counting_clock():
-        spans_out, *spans = made_up.run(kernel, f"{PASSES},allocate-buffer")
-        sums_out, *sums = made_up.run(kernel, f"{PASSES}{{keep=sums}},allocate-buffer")
+        spans_out, *spans = run(kernel, f"{PASSES},allocate-buffer")
+        sums_out, *sums = run(kernel, f"{PASSES}{{keep=sums}},allocate-buffer")
     assert spans_out.tolist() == sums_out.tolist()
     assert kept_spans(*spans) == kept_sums(*sums)
     _same_numbers(numbers_of_spans(*spans), numbers_of_sums(*sums))
