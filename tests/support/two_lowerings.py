@@ -7,10 +7,12 @@ read the clock at the same points, so what they keep is equal to the cycle.
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
+from concurrent.futures import Executor
 from contextlib import contextmanager
 from dataclasses import dataclass
-from typing import Final
+from typing import Any, Final
+from unittest import mock
 
 import numpy as np
 import numpy.typing as npt
@@ -19,7 +21,9 @@ import torch
 
 from instrument_passes.manifest import Manifest, Span
 from profscope.decoding.decode import decode
+from profscope.decoding.folding import Folded
 from profscope.decoding.in_flight import with_transactions
+from profscope.decoding.raw import RawLaunch
 from profscope.decoding.sums import read_sums
 from profscope.emulator import program
 from profscope.emulator.costs import COSTS, Cost, Cycles
@@ -72,16 +76,22 @@ def counting_clock() -> Iterator[None]:
     program.load.cache_clear()
 
 
-def record(case: Case, **options: str) -> tuple[Mapping[str, torch.Tensor], list[tuple[Buffer, Manifest]]]:
+def record(case: Case, **options: Any) -> tuple[Mapping[str, torch.Tensor], list[tuple[Buffer, Manifest]]]:
     """Run a case on the emulator; its outputs, and each launch's buffer."""
     inputs = case.inputs("cpu")
-    with session(**options) as prof:
-        outputs = case.launch(inputs)
-        running = prof._running
-        assert running is not None
-    launches, notes = running.recorder.fetch()
+    kept: list[RawLaunch] = []
+
+    def keep(folded: Folded, launches: Sequence[RawLaunch], pool: Executor) -> None:
+        kept.extend(launches)
+
+    with mock.patch.object(Folded, "add", keep):  # which takes the buffers of launches that keep sums
+        with session(**options) as prof:
+            outputs = case.launch(inputs)
+            running = prof._running
+            assert running is not None
+        launches, notes = running.recorder.fetch()
     assert not notes
-    return outputs, [(launch.buffer, launch.manifest) for launch in launches]
+    return outputs, [(launch.buffer, launch.manifest) for launch in [*launches, *kept]]
 
 
 def _site(span: Span) -> tuple[str, str, int, str]:
