@@ -116,9 +116,10 @@ class Keeping:
             with patched(CompiledKernel, "run", self._fetched):
                 yield
         finally:
-            self._open = False
-            self._launchers.clear()
-            self._held.clear()
+            with self._lock:
+                self._open = False
+                self._launchers.clear()
+                self._held.clear()
 
     def _fetched(self, run: Any) -> Any:
         """In place of CompiledKernel.run, the property that is a binary's launcher."""
