@@ -17,7 +17,6 @@ from typing import Any, Final
 from triton.compiler import CompiledKernel
 from triton.runtime import driver
 
-from instrument_passes.manifest import Manifest
 from profscope.errors import CompileError
 from profscope.launching.again import compiled_again
 from profscope.launching.bare import BareLaunches
@@ -150,7 +149,7 @@ class Keeping:
             return None
         key = kernel.hash, driver.active.get_current_device()
         if key not in self._variants:
-            self._variants[key] = _Variant(kernel.name, all_spans=not _keeps_sums(program.manifest))
+            self._variants[key] = _Variant(kernel.name, all_spans=program.manifest.keeps == "spans")
         variant = self._variants[key]
         apart, thread, capturing = self._bare.apart, self._bare.thread, self._path.capturing
         numbers = variant.numbers
@@ -207,7 +206,3 @@ class Keeping:
         self._run(spans)
         setattr(kernel, _SPANS, spans)
         return spans
-
-
-def _keeps_sums(manifest: Manifest) -> bool:
-    return any(span.total >= 0 for section in manifest.sections for span in section.spans)
