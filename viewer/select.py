@@ -71,7 +71,9 @@ def _chosen_sums(profile: Profile, launches: pd.DataFrame) -> tuple[pd.DataFrame
     """The sums and spreads of these launches, which are all of their kernels' variants."""
     groups = set(zip(launches["kernel"], launches["variant"], strict=True))
     sums, spreads = (
-        table[[each in groups for each in zip(table["kernel"], table["variant"], strict=True)]]
+        table[
+            np.array([each in groups for each in zip(table["kernel"], table["variant"], strict=True)], bool)
+        ]
         for table in (profile.sums, profile.spreads)
     )
     row = np.append(np.full(len(profile.sums), -1), -1)  # the last is where -1 looks

@@ -89,7 +89,7 @@ def assemble(
     said = [*notes, *damaged, *folded.notes]
     for kernel in sorted(kernels):
         said += _notes(kernel, *kernels[kernel])
-    tables = sum_tables(programs, variants, _clocks(raws, decoded, folded), metadata["backend"])
+    tables = sum_tables(programs, variants, _clocks(raws, decoded, folded, programs), metadata["backend"])
     rows = [
         {**_launch_row(launch, metadata["backend"]), "variant": variants[launch.raw.index]}
         for launch in timed
@@ -130,10 +130,13 @@ def _time_bases(
 
 
 def _clocks(
-    launches: Sequence[RawLaunch], decoded: Sequence[DecodedLaunch], folded: Folded
+    launches: Sequence[RawLaunch],
+    decoded: Sequence[DecodedLaunch],
+    folded: Folded,
+    programs: Sequence[FoldedProgram],
 ) -> dict[int, Clocks]:
     """What all launches say of the clocks, by device; of those that folded launches ran on."""
-    devices = {program.device for program in folded.programs()}
+    devices = {program.device for program in programs}
     headers: dict[int, list[npt.NDArray[np.void]]] = {device: [] for device in devices}
     for raw, each in zip(launches, decoded, strict=True):
         if raw.device in devices:

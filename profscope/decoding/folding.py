@@ -7,11 +7,11 @@ folded.programs()
 
 from __future__ import annotations
 
-import bisect
 import threading
 from collections.abc import Sequence
 from concurrent.futures import Executor
 from dataclasses import dataclass, field
+from operator import itemgetter
 from typing import Any, Final
 
 import numpy as np
@@ -21,7 +21,7 @@ from instrument_passes.manifest import Manifest
 from profscope.decoding.build import Build
 from profscope.decoding.clocks import NO_CLOCKS, Clocks
 from profscope.decoding.raw import RawLaunch
-from profscope.decoding.spread import Spread, no_spread, together
+from profscope.decoding.spread import Spread, no_spread, together, united
 from profscope.decoding.stack_sums import BY, Layout, StackSums, sum_up
 from profscope.decoding.stacks import Stack, stacks
 from profscope.decoding.timebase import MAX_RELATIVE_ERROR, slope_errors
@@ -65,7 +65,8 @@ class Figures:
     """Of each site, arrays of shape (sites,): how often it ran, and for how long.
 
     cycles: in all; ns: of launches whose own clock is known; untimed_cycles: of the others. Scaled figures
-    are such as stand for the whole grid, float64; the others are int64 but for ns."""
+    are such as stand for the whole grid, float64; the others are int64 but for ns.
+    """
 
     count: npt.NDArray[Any]
     cycles: npt.NDArray[Any]
@@ -132,7 +133,7 @@ class FoldedProgram:
 
     def copy(self) -> FoldedProgram:
         """As it is now."""
-        other = FoldedProgram(self.layout, self.build, self.trial, self.device, self.index, list(self.rows))
+        other = FoldedProgram(self.layout, self.build, self.trial, self.device, self.index, [self.launches])
         for name in (*_FIGURES, "newest"):
             setattr(other, name, getattr(self, name).copy())
         other.spread = self.spread
@@ -145,6 +146,8 @@ class FoldedProgram:
     @property
     def launches(self) -> npt.NDArray[np.void]:
         """A row each, in order, of dtype ROW."""
+        if len(self.rows) == 1:
+            return self.rows[0]
         rows: npt.NDArray[np.void] = np.concatenate([np.zeros(0, ROW), *self.rows])
         return rows[np.argsort(rows["launch"], kind="stable")]
 
@@ -153,7 +156,7 @@ class FoldedProgram:
         own = slope_errors(clocks.steps, clocks.spread) < MAX_RELATIVE_ERROR * clocks.slope
         slope = np.where(own, clocks.slope, np.nan)
         rows = _rows(stack, slope)
-        self.rows.append(rows)
+        self.rows.append(rows[np.argsort(rows["launch"])])
         self.index = min(self.index, int(rows["launch"].min()))
         self.warps += sums.warps.sum(axis=1)
         self.left_out += sums.left_out
@@ -167,10 +170,13 @@ class FoldedProgram:
                 ns = some * slope[of_launches] if kept is self.longest_ns else some
                 np.maximum(kept, ns.max(axis=1), out=kept)
         np.maximum(self.longest, sums.longest.max(axis=1), out=self.longest)
-        for at, raw in enumerate(stack.launches):
-            spread = Spread(*(part[..., at] for part in sums.spreads))
-            self.spread = together(self.spread, spread)
-            bisect.insort(self.newest, (raw.index, spread), key=lambda each: each[0])
+        self.spread = together(self.spread, united(sums.spreads))
+        newest = sorted(range(len(rows)), key=lambda at: stack.launches[at].index)[-NEWEST:]
+        self.newest += [
+            (stack.launches[at].index, Spread(*(part[..., at].copy() for part in sums.spreads)))
+            for at in newest
+        ]
+        self.newest.sort(key=itemgetter(0))
         del self.newest[:-NEWEST]
 
 

@@ -201,16 +201,19 @@ class _Sms:
         """Of values of shape (L, warps, C): among CTAs, warps and SMs, shape (3, L)."""
         floats = of_warp.astype(np.float64)
         of_cta = floats.sum(axis=1)
+        total = of_cta.sum(axis=1)
         cta_there: Flags | None = None if present is None else np.any(present, axis=1)
+        of_sm, sm_there = self._sums(of_cta), self._all if cta_there is None else self._sums(cta_there) > 0
         flat = (self._launches, self._warps * self._ctas)
         parts = (
-            spread_of(of_cta, cta_there),
+            spread_of(of_cta, cta_there, of_cta, total),
             spread_of(
                 of_warp.reshape(flat),
                 None if present is None else present.reshape(flat),
                 floats.reshape(flat),
+                total,
             ),
-            spread_of(self._sums(of_cta), self._all if cta_there is None else self._sums(cta_there) > 0),
+            spread_of(of_sm, sm_there, of_sm, total),
         )
         return Spread(*(np.array(arrays) for arrays in zip(*parts, strict=True)))
 

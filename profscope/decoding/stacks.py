@@ -41,7 +41,8 @@ class Stack(NamedTuple):
     words), a view. sm, rank, times: what the CTA headers say, each of shape (L, C). chosen: the CTAs that
     were to record, ended: those of them that came to their end, wrapped: those of these that may have run for
     more than 2^32 cycles, so that 32 bits cannot tell how long; each of shape (L, C). refused: by launch,
-    CTAs that found no area."""
+    CTAs that found no area.
+    """
 
     launches: Sequence[RawLaunch]
     header: np.void

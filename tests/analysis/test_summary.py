@@ -67,6 +67,7 @@ def test_units_are_in_the_names() -> None:
         "sampled",
         "launches",
         "launches_seen",
+        "percentile_launches",
         *WORK_COLUMNS,
     }
     assert (

@@ -23,7 +23,7 @@ from profscope.recording.journal import Journal
 from profscope.recording.launch_log import LaunchLog, Plan, Route
 from profscope.recording.programs import PROGRAMS
 from tests.support.round_trips import SUFFIXES, assert_same
-from tests.support.sessions import CASES, assert_equal, count, launch_add, session
+from tests.support.sessions import CASES, assert_equal, count, keeping, launch_add
 from tests.support.synth import Program, Scope, Work, launch
 from tests.support.synth.sums import site, sum_launch, sum_manifest
 
@@ -52,7 +52,7 @@ def raws() -> dict[str, list[RawLaunch]]:
     """By what was kept."""
     kept = {}
     for keep in ("spans", "sums", "totals"):
-        with session(keep=keep) as prof:
+        with keeping(keep) as prof:
             launches()
             kept[keep] = recorded(prof)
     return kept
@@ -122,7 +122,7 @@ def test_a_trace_holds_sums(profiles: dict[str, Profile], suffix: str, tmp_path:
 
 
 def test_launches_are_folded_as_their_memory_fills(tmp_path: Path) -> None:
-    with session(keep="sums", memory=1) as prof:
+    with keeping("sums", memory=1) as prof:
         recorder = prof._parts().recorder
         for _ in range(12):
             count(3, ctas=2000)  # about 0.25 MB
@@ -139,7 +139,7 @@ def test_launches_are_folded_as_their_memory_fills(tmp_path: Path) -> None:
     sums = prof.sums.set_index("scope")
     assert sums.loc["count_kernel", ["launches", "warps", "count"]].tolist() == [12, 24_000, 24_000]
     assert sums.loc["add_kernel", "launches"] == 2
-    with session(keep="sums", spool=tmp_path) as spooled:
+    with keeping("sums", spool=tmp_path) as spooled:
         for _ in range(12):
             count(3, ctas=2000)
         launch_add()

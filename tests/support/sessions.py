@@ -10,6 +10,7 @@ import torch
 import triton
 
 import profscope
+from profscope.options import Options
 from profscope.recording.programs import manifest_in
 from tests.kernels.add import add_kernel
 from tests.kernels.cases import cases
@@ -20,6 +21,7 @@ __all__ = [
     "CASES",
     "assert_equal",
     "count",
+    "keeping",
     "launch",
     "launch_add",
     "launch_collatz",
@@ -35,6 +37,12 @@ CASES = {case.name: case for case in cases("small") if case.capability <= 80}
 def session(**options: Any) -> profscope.Session:
     """A session on the emulator."""
     return profscope.session(backend="emulator", **options)
+
+
+def keeping(keep: str, **options: Any) -> profscope.Session:
+    """A session on the emulator whose launches all keep the same."""
+    every = {"spans_every": 0} if keep != "spans" and hasattr(Options, "spans_every") else {}
+    return session(keep=keep, **every, **options)
 
 
 def launch_add(n: int = 2500) -> torch.Tensor:
