@@ -6,15 +6,17 @@ warp would otherwise have waited for, and only a run tells.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
 from typing import Final
 
 from instrument_passes.analyses.occupancy import limits_of
+from instrument_passes.economy import STEPS, Demand, Step, afford, loses
 from instrument_passes.errors import PassError
 from instrument_passes.ir import parse
 from instrument_passes.manifest import Manifest
 from instrument_passes.passes import Pass, PassContext
-from instrument_passes.passes.lower_records import manifest_of
+from instrument_passes.passes.lower_records import LowerRecords, manifest_of
 from instrument_passes.pipeline import LOWERING, parse_pipeline, run_pipeline
 from instrument_passes.records import MIN_RING_LOG2
 from instrument_passes.toolchain import Binary, build
@@ -29,7 +31,8 @@ _WORDS: Final = {"cuda": ("SASS", "SM"), "hip": ("AMDGCN", "CU")}
 class Cost:
     """The bare binary, one with the CTA's header but no record, and the instrumented one.
 
-    records: clock reads in the program, however often they run.
+    records: clock reads in the program, however often they run. advice: where sums are kept and the binary
+    loses by it, what to do; "" if there is nothing to say.
     """
 
     bare: Binary
@@ -37,6 +40,7 @@ class Cost:
     instrumented: Binary
     manifest: Manifest
     records: int
+    advice: str = ""
 
     @property
     def instructions_per_record(self) -> float:
@@ -55,9 +59,38 @@ def cost(text: str, file: str, pipeline: list[Pass], context: PassContext) -> Co
     manifest = manifest_of(module)
     if manifest is None:
         raise PassError("the passes leave no manifest", file)
-    columns = (c for section in manifest.sections for frame in section.frames for c in frame.columns)
-    records = sum(column.kind == "clock" for column in columns)
-    return Cost(build(text, file), build(str(header), file), build(str(module), file), manifest, records)
+    records = sum(value.name.startswith("%ps_clock_") for op in module.walk() for value in op.results)
+    bare, built = build(text, file), build(str(module), file)
+    advice = _advice(text, file, pipeline, context, bare, built)
+    return Cost(bare, build(str(header), file), built, manifest, records, advice)
+
+
+def _advice(
+    text: str, file: str, pipeline: Sequence[Pass], context: PassContext, bare: Binary, built: Binary
+) -> str:
+    """Where sums are kept and cost a CTA or spills: what the build loses, and what could be left out."""
+    at = next((i for i, step in enumerate(pipeline) if isinstance(step, LowerRecords)), None)
+    lowering = None if at is None else pipeline[at]
+    if at is None or not isinstance(lowering, LowerRecords) or lowering.keep == "spans":
+        return ""
+    limits, demand = limits_of(bare.target), _demand(bare)
+    lost = loses(demand, _demand(built), limits)
+    first = Step(lowering.keep, lowering.fold)
+    if not lost or first not in STEPS:
+        return f"sums cost {lost}" if lost else ""
+
+    def smaller(step: Step) -> Demand:
+        module = parse(text, file)
+        changed = replace(lowering, keep=step.keep, fold=step.fold)
+        run_pipeline(module, [*pipeline[:at], changed, *pipeline[at + 1 :]], context)
+        return _demand(build(str(module), file))
+
+    step, left = afford(first, demand, smaller, limits)
+    return f"sums cost {lost}; with {step} they cost {left or 'none'}"
+
+
+def _demand(binary: Binary) -> Demand:
+    return Demand(binary.warps, binary.registers, binary.shared_bytes, binary.local_bytes)
 
 
 def render(cost: Cost) -> str:
@@ -81,6 +114,7 @@ def render(cost: Cost) -> str:
     lines = [f"{cost.manifest.kernel} on {cost.bare.target}", f"{'':<26}{'bare':>12}{'instrumented':>14}"]
     lines += [f"{name:<26}{bare:>12}{instrumented:>14}" for name, bare, instrumented in rows]
     lines += _rounding(cost)
+    lines += [cost.advice] if cost.advice else []
     fixed = len(cost.header.instructions) - len(cost.bare.instructions)
     lines += [
         _buffer(cost.manifest),

@@ -10,12 +10,15 @@ results, zero where it did not run.
 
 from __future__ import annotations
 
+from collections import Counter
 from dataclasses import dataclass
 from typing import ClassVar, Final
 
-from instrument_passes.analyses.opclasses import uncovered
+from instrument_passes.analyses.opclasses import OPS, uncovered
 from instrument_passes.analyses.places import Places, call_paths
 from instrument_passes.analyses.walk import kernel_of
+from instrument_passes.dialect import BEGIN, END, PAYLOAD, VALUES, record_id
+from instrument_passes.economy import FOLDED
 from instrument_passes.errors import PassError
 from instrument_passes.ir import Module, Op, warp_specialize
 from instrument_passes.ir.tokens import quote, unquote
@@ -62,6 +65,9 @@ class LowerRecords(Pass):
 
     keep: "spans" stores every record; "sums" keeps, in registers, what the durations of each site add up to
     and the longest, and stores these when a warp returns; "totals" keeps the sums alone.
+
+    fold: where sums are kept, classes of ops that get no sum of their own, to save registers: their time is
+    that of what is around them.
     """
 
     name: ClassVar[str] = "lower-records"
@@ -72,6 +78,7 @@ class LowerRecords(Pass):
     warps: tuple[str, ...] = ()
     every_warp: int = 1
     keep: str = "spans"
+    fold: tuple[str, ...] = ()
 
     def __post_init__(self) -> None:
         if bool(self.ctas) + self.first + bool(self.sms) > 1:
@@ -82,6 +89,11 @@ class LowerRecords(Pass):
             raise ValueError(f"every-warp={self.every_warp} must be 1 to {_MAX_WARPS}")
         if self.keep not in KEEPS:
             raise ValueError(f"keep={self.keep} is none of {', '.join(KEEPS)}")
+        unknown = [cls for cls in self.fold if cls not in FOLDED]
+        if unknown:
+            raise ValueError(f"fold={unknown[0]} is none of {', '.join(FOLDED)}")
+        if self.fold and self.keep == "spans":
+            raise ValueError("fold saves registers where sums are kept; give keep=sums or keep=totals too")
         _numbers("ctas", self.ctas, 1 << 31)
         _numbers("sms", self.sms, 1 << 16)
         _numbers("warps", self.warps, _MAX_WARPS)
@@ -100,6 +112,7 @@ class LowerRecords(Pass):
         if selection.ctas == "sms" and module.integer("ttg.num-ctas") > 1:
             raise PassError("sms= cannot choose among the CTAs of clusters; choose CTAs with ctas=")
         said = [_uncovered_note(op) for op in uncovered(module)]
+        said += _folded(module, self.fold)
         expand_values(module)
         calls, left_out = expand_calls(module, kernel, Places(context.functions))
         regions = [kernel.regions[0], *(region for op in specialised for region in op.regions[1:])]
@@ -166,6 +179,28 @@ def manifest_of(module: Module) -> Manifest | None:
     if text is None:
         return None
     return Manifest.from_json(unquote(text))
+
+
+def _folded(module: Module, classes: tuple[str, ...]) -> list[str]:
+    """Take the records on ops of these classes away; a note on how many."""
+    folded = {
+        record_id(op): OPS[unquote(op.attributes["op"])].cls
+        for op in module.walk()
+        if op.name == BEGIN and _class_of(op) in classes
+    }
+    for op in tuple(module.walk()):
+        if op.name in (BEGIN, END, PAYLOAD, VALUES) and record_id(op) in folded:
+            op.erase()
+    counts = Counter(folded.values())
+    many = ", ".join(f"{counts[cls]} of {cls}" for cls in classes if cls in counts)
+    return [f"to save registers these sites have no sums of their own: {many}"] if many else []
+
+
+def _class_of(begin: Op) -> str:
+    """The class of the op that a span is on; "" if it is on none."""
+    name = unquote(begin.attributes.get("op", '""'))
+    on_an_op = begin.attributes.get("kind") == '"op"' and name in OPS and not begin.attributes.get("part")
+    return OPS[name].cls if on_an_op else ""
 
 
 def _uncovered_note(op: Op) -> str:

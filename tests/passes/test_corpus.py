@@ -113,6 +113,44 @@ def test_triton_lowers_what_the_passes_write(spec: Spec, target: str, level: str
     _check_layout(manifest)
 
 
+# What the emulator does not run: partitions, also in loops, mbarriers, wgmma, tcgen05.
+SUMMED = [
+    ("gluon_ws_loop", CUDA90),
+    ("matmul_ws", CUDA90),
+    ("matmul_ws", CUDA100),
+    ("matmul_tma", CUDA90),
+    ("matmul_tma", CUDA100),
+]
+
+
+@pytest.mark.parametrize(("name", "target"), SUMMED)
+def test_triton_lowers_sums(name: str, target: str) -> None:
+    spec = next(spec for spec in specs() if spec.name == name)
+    if target in spec.unsupported:
+        pytest.skip(spec.unsupported[target])
+    hook = CompileHook(Options(instrument="heavy", keep="sums"))
+    with hook.installed():
+        texts, _ = aot.lowered(spec, target, "llir", {"instrumentation_mode": hook.mode})
+    manifest = manifest_in(texts["ttgir"])
+    assert manifest is not None
+    assert manifest.failure == ""
+    assert manifest.ring_bytes == 0
+    for section in manifest.sections:
+        columns = section.frames[0].columns
+        for span in section.spans:
+            assert columns[span.total].kind == ("flight" if span.kind == "async" else "sum")
+            assert span.longest < 0 or columns[span.longest].kind == "longest"
+            assert span.count < 0 or columns[span.count].kind == "times"
+            assert span.left < 0 or columns[span.left].kind == "left"
+    # What is in flight is kept unless other warps wait for it.
+    flights = {span.name for section in manifest.sections for span in section.spans if span.kind == "async"}
+    assert bool(flights) == any(
+        span.part in ("issue", "member") for s in manifest.sections for span in s.spans
+    )
+    assert manifest.notes == () or name == "matmul_ws"
+    assert all("other warps wait for it" in note for note in manifest.notes)
+
+
 def _check_layout(manifest: Manifest) -> None:
     """Every span has its columns, and they are clocks; frames of one section do not overlap."""
     assert manifest.warps >= sum(section.warps for section in manifest.sections)

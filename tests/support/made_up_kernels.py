@@ -24,6 +24,7 @@ __all__ = [
     "Step",
     "While",
     "kernels",
+    "text_of",
 ]
 
 
