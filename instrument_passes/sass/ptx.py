@@ -3,7 +3,11 @@
     .loc  2 263 15                  // standard.py:263:15 @[ standard.py:293:36 @[ work.py:47:21 ] ]
 
 A `.loc` names the innermost line; LLVM puts the calls that were inlined around it into the comment, the
-nearest first. They have no folders: these come from the `.file` directives.
+nearest first. They have no folders: these come from the `.file` directives. From Triton 3.8 on it names the
+nearest call instead, whose own `.loc` came before:
+
+    .loc  2 293 36, function_name $L__info_string0, inlined_at 1 47 21
+    .loc  2 263 15, function_name $L__info_string0, inlined_at 2 293 36
 """
 
 from __future__ import annotations
@@ -16,6 +20,7 @@ from typing import Final, NamedTuple
 __all__ = ["Frame", "Ptx", "embedded", "is_of", "read_ptx"]
 
 _LOC: Final = re.compile(r"\s*\.loc\s+(\d+)\s+(\d+)(?:\s+(\d+))?[^/]*(?://\s*(.*))?")
+_INLINED: Final = re.compile(r"\binlined_at\s+(\d+)\s+(\d+)\s+(\d+)")
 _FILE: Final = re.compile(r'\s*\.file\s+(\d+)\s+"((?:[^"\\]|\\.)*)"')
 _ENTRY: Final = re.compile(r"\.entry\s+([\w$]+)")
 _FRAME: Final = re.compile(r"(?P<file>[^\s@\[\]]+?):(?P<line>\d+)(?::(?P<column>\d+))?(?=[\s\]]|$)")
@@ -50,12 +55,20 @@ def read_ptx(text: str) -> Ptx:
     chains: list[tuple[Frame, ...]] = []
     chain: tuple[Frame, ...] = ()
     entry = ""
+    placed: dict[tuple[str, ...], list[tuple[Frame, ...]]] = {}  # by file, line, column: the chains so far
     for line in lines:
         if match := _LOC.match(line):
             number, at, column, comment = match.groups()
             innermost = Frame(files.get(number, ""), int(at), int(column or 0))
             callers = list(_FRAME.finditer(comment or ""))[1:]
-            chain = (innermost, *(_frame(each, only) for each in callers))
+            inlined = _INLINED.search(line)
+            if inlined is not None:
+                outer = _caller(placed.get(inlined.groups(), []), chain)
+                call = Frame(files.get(inlined[1], ""), int(inlined[2]), int(inlined[3]))
+                chain = (innermost, *(outer or (call,)))
+            else:
+                chain = (innermost, *(_frame(each, only) for each in callers))
+            placed.setdefault((number, at, column or "0"), []).append(chain)
         elif ".entry" in line and (found := _ENTRY.search(line)):
             entry, chain = found[1], ()
         elif line.lstrip().startswith(".func"):
@@ -96,6 +109,12 @@ def is_of(text: str, lines: list[str]) -> bool:
         _DIRECTIVE.match(ours) or _plain(ours) == _plain(theirs)
         for ours, theirs in zip(given, lines, strict=False)
     )
+
+
+def _caller(chains: list[tuple[Frame, ...]], last: tuple[Frame, ...]) -> tuple[Frame, ...]:
+    """Of the chains of a call's place, that of the outermost line of the code before; else the latest."""
+    same = [chain for chain in chains if last and chain[-1] == last[-1]]
+    return (same or chains or [()])[-1]
 
 
 def _frame(match: re.Match[str], only: dict[str, str]) -> Frame:

@@ -25,7 +25,8 @@ __all__ = ["BARRIER", "CHARGED", "blame"]
 BARRIER: Final = "barrier"
 ISSUED: Final = "selected"
 _MEMORY: Final = frozenset({"global load", "global store", "local load", "local store"})
-_LONG: Final = _MEMORY | {"atomic", "async copy", "tma", "tensor memory", "mma"}
+_ASYNCHRONOUS: Final = frozenset({"async copy", "tma", "tensor memory", "mma"})
+_LONG: Final = _MEMORY | _ASYNCHRONOUS | {"atomic", "barrier"}
 _SHORT: Final = frozenset({*CLASSES, "other"}) - _MEMORY
 _FIXED: Final = frozenset({"float", "integer", "move", "predicate", "uniform", "conversion", "mma"})
 
@@ -55,8 +56,8 @@ def blame(instructions: pd.DataFrame, stalls: pd.DataFrame) -> pd.DataFrame:
     Returns one row per pc, reason and blamed pc: `pc` int64, `stall` category, `samples` float64, `blamed_pc`
     int64. The samples of each pc and reason add up to what was given.
 
-    - Reasons in CHARGED: to the producers, see above. A producer that is itself a wait, as a test of an
-      mbarrier or DEPBAR, stands for what it waits for. Without a producer that can cause the reason they
+    - Reasons in CHARGED: to the producers, see above. A producer that is itself a wait for asynchronous
+      work, as a test of an mbarrier, stands for that work. Without a producer that can cause the reason they
       stay.
     - `barrier`: other warps are late. So it is charged to what warps do on their way from the last barrier to
       this one, in proportion to the samples there (blame shifting: Tallent, Mellor-Crummey and Porterfield,
@@ -127,9 +128,12 @@ class _Kernel:
         through: dict[int, None] = {}
         for pc in direct:
             number = self._number[pc]
-            behind = self._waits[number] if self._classes[number] == "barrier" else []
-            through |= dict.fromkeys([each for each in behind if each in self._number] or [pc])
+            behind = [each for each in self._waits[number] if self._is_asynchronous(each)]
+            through |= dict.fromkeys(behind if behind and self._classes[number] == "barrier" else [pc])
         return list(through)
+
+    def _is_asynchronous(self, pc: int) -> bool:
+        return pc in self._number and self._classes[self._number[pc]] in _ASYNCHRONOUS
 
     def _distances(self, at: int) -> Mapping[int, int]:
         """By instruction, the fewest instructions on a way to `at`, 1 for the one before; itself, round a

@@ -75,6 +75,12 @@ def test_a_wait_in_between_stands_for_what_it_waits_for() -> None:
     assert blamed((0xB0, "long_scoreboard", 8))[0xB0, "long_scoreboard"] == {0x90: 8}
 
 
+def test_a_wait_for_who_knows_what_is_charged_itself(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(LINES, 0xA0, (LINES[0xA0][0], [0x30]))  # what computes its address
+    for stall in ("long_scoreboard", "short_scoreboard"):
+        assert blamed((0xB0, stall, 8))[0xB0, stall] == {0xA0: 8}
+
+
 def test_a_barrier_is_charged_to_what_others_do_on_the_way() -> None:
     stalls = [(0x80, "barrier", 90), (0x70, "wait", 1), (0x40, "long_scoreboard", 500)]
     assert blamed(*stalls)[0x80, "barrier"] == {0x70: 90}
