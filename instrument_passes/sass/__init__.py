@@ -2,7 +2,7 @@
 
 `rows` reads a binary; the other modules are its steps: `listing` (the text of nvdisasm), `control`
 (scoreboards), `operands` (what an instruction reads and writes), `flow` (what runs after it), `waits` (whose
-results it needs), `lines` (its place in the source), `ops` (the op of TTGIR), `classes` (what kind of
+results it needs), `ptx` (its place in the source), `ops` (the op of TTGIR), `classes` (what kind of
 instruction it is).
 """
 
