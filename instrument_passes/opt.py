@@ -2,7 +2,7 @@
 
     profscope-opt kernel.ttgir -p 'kernel-span,op-spans{classes=load;store},lower-records,allocate-buffer'
 
-Needs no GPU, and no Triton except for --verify and --cost. `--help` has examples and the exit codes.
+Needs no GPU, and no Triton except for --verify, --cost and --map. `--help` has examples and the exit codes.
 """
 
 from __future__ import annotations
@@ -26,6 +26,8 @@ from instrument_passes.ir import Module, parse
 from instrument_passes.passes import Pass, PassContext, passes, signature, spelled, summary
 from instrument_passes.pipeline import LEVELS, parse_pipeline, run_pipeline
 from instrument_passes.plugins import load_installed
+from instrument_passes.sass.render import map_cubin, map_module
+from instrument_passes.sass.render import render as render_map
 from instrument_passes.toolchain import verify
 from instrument_passes.version import __version__
 
@@ -39,6 +41,7 @@ examples:
   profscope-opt kernel.ttgir -p heavy,lower-records,allocate-buffer --verify -o out.ttgir
   profscope-opt kernel.ttgir -p light --cost
   cat kernel.ttgir | profscope-opt --coverage
+  profscope-opt --map kernel.cubin kernel.ptx
 
 A pipeline may name a level of a session, light, default or heavy, for its passes.
 A TTGIR file comes from kernel.asm["ttgir"] of a compiled kernel, or from Triton's
@@ -58,6 +61,9 @@ def _main(arguments: argparse.Namespace) -> int:
     if arguments.list:
         load_installed()
         return _emit(_listing(), "-")
+    if arguments.map and arguments.file.endswith(".cubin"):
+        ptx = None if arguments.ptx is None else Path(arguments.ptx)
+        return _emit(render_map(map_cubin(Path(arguments.file), ptx)), arguments.output)
     return _transform(arguments, parse_pipeline(arguments.passes or ""))
 
 
@@ -69,7 +75,12 @@ def _arguments(argv: Sequence[str] | None) -> argparse.Namespace:
         parser.error("--list is about all passes; leave the file and -p out")
     if arguments.cost and arguments.print_between_passes:
         parser.error("--cost shows two binaries and no module; leave --print-between-passes out")
-    builds = "--cost" if arguments.cost else "--verify" if arguments.verify else ""
+    if arguments.map and arguments.file.endswith(".cubin") and arguments.passes is not None:
+        parser.error("a .cubin is built already; leave -p out")
+    if arguments.ptx is not None and not (arguments.map and arguments.file.endswith(".cubin")):
+        parser.error("a second file goes with --map and a .cubin")
+    asked = {"--cost": arguments.cost, "--map": arguments.map, "--verify": arguments.verify}
+    builds = next((option for option, is_set in asked.items() if is_set), "")
     installed = _installed_triton()
     if builds and installed is not None and arguments.triton not in (None, installed):
         version = ".".join(map(str, installed))
@@ -87,6 +98,9 @@ def _parser() -> argparse.ArgumentParser:
     default = PassContext()
     parser.add_argument(
         "file", nargs="?", default="-", help="the .ttgir file; - (the default) is standard input"
+    )
+    parser.add_argument(
+        "ptx", nargs="?", help="with --map: the .ptx of the .cubin (default: beside it, of the same name)"
     )
     parser.add_argument(
         "-p", "--passes", action=_Once, metavar="PASSES",
@@ -116,6 +130,11 @@ def _parser() -> argparse.ArgumentParser:
     printed.add_argument(
         "--cost", action="store_true",
         help="build the module bare and with the passes (default: a session's) and compare",
+    )  # fmt: skip
+    printed.add_argument(
+        "--map", action="store_true",
+        help="print the SASS of a .cubin, or of the module once built: where each comes from, and "
+        "which others it waits for",
     )  # fmt: skip
     parser.add_argument(
         "--print-between-passes", action="store_true", help="print the module to stderr after every pass"
@@ -214,6 +233,8 @@ def _one_module(text: str, line: int, file: str, arguments: argparse.Namespace, 
         )
     module = parse("\n" * line + text, file)
     run_pipeline(module, pipeline, context, between)
+    if arguments.map:
+        return render_map(map_module(str(module), file))
     if arguments.verify:
         verify(str(module), file)
     return render(coverage(module)) if arguments.coverage else str(module)[line:]

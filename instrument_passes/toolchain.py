@@ -23,6 +23,8 @@ __all__ = [
     "Binary",
     "ToolchainError",
     "build",
+    "built",
+    "disassembled",
     "rejection",
     "scratch_lowering",
     "triton_version",
@@ -56,6 +58,14 @@ class Binary:
 
 def build(text: str, file: str) -> Binary:
     """Build a module to a binary, with no GPU. Raises ToolchainError where Triton or its tools cannot."""
+    target, left, metadata = built(text, file)
+    usage = _of_cubin(left["cubin"]) if "cubin" in left else _of_amdgcn(left["amdgcn"])
+    arithmetic = arithmetic_of(left["ptx"]) if "ptx" in left else None
+    return Binary(target, int(metadata["num_warps"]), int(metadata["shared"]), *usage, arithmetic)
+
+
+def built(text: str, file: str) -> tuple[str, dict[str, Any], dict[str, Any]]:
+    """A module's target, what each stage of its build leaves, and the metadata. Raises ToolchainError."""
     module = parse(text, file)
     target = unquote(module.attr("ttg.target") or '""')
     stages = {"cuda": ("llir", "ptx", "cubin"), "hip": ("llir", "amdgcn", "hsaco")}.get(
@@ -65,12 +75,24 @@ def build(text: str, file: str) -> Binary:
         raise ToolchainError(
             f"{file}: can build for cuda and hip targets, not for {target or '(no ttg.target)'}"
         )
-    built, metadata = _stages(
+    left, metadata = _stages(
         text, target, stages, module.integer("ttg.num-warps", 1), module.integer("ttg.num-ctas", 1)
     )
-    usage = _of_cubin(built["cubin"]) if "cubin" in built else _of_amdgcn(built["amdgcn"])
-    arithmetic = arithmetic_of(built["ptx"]) if "ptx" in built else None
-    return Binary(target, int(metadata["num_warps"]), int(metadata["shared"]), *usage, arithmetic)
+    return target, left, metadata
+
+
+def disassembled(cubin: bytes) -> str:
+    """What nvdisasm prints of a cubin's code: with encodings, and the lines of the source and of the PTX.
+
+    Raises ToolchainError without Triton, or where nvdisasm cannot read the cubin.
+    """
+    _libtriton()
+    from triton import knobs
+
+    with tempfile.TemporaryDirectory(prefix="profscope-") as folder:
+        path = Path(folder) / "module.cubin"
+        path.write_bytes(cubin)
+        return _tool(knobs.nvidia.nvdisasm.path, "-c", "-hex", "-g", "-gp", str(path))
 
 
 def _of_cubin(cubin: bytes) -> tuple[int, int, tuple[str, ...]]:
@@ -238,10 +260,10 @@ def _stages(
         path = Path(folder) / "module.ttgir"
         path.write_text(text)
         try:
-            built = _libtriton().ir.parse_mlir_module(str(path), context)
-            built.context = context
+            result = _libtriton().ir.parse_mlir_module(str(path), context)
+            result.context = context
             for stage in names:
-                built = left[stage] = stages[stage](built, metadata)
+                result = left[stage] = stages[stage](result, metadata)
         except (RuntimeError, PTXASError) as error:
             raise ToolchainError(f"Triton cannot build the module: {error}") from error
     return left, metadata

@@ -6,6 +6,7 @@ In short:
         kernel[grid](...)
     prof.df                      # one row per span, per warp, per CTA, with source lines
     prof.save("trace.json")      # opens in Perfetto and in profscope-view
+    profscope.instructions(k)    # the SASS of a compiled kernel, with its places and what each waits for
 """
 
 from importlib import import_module
@@ -14,6 +15,7 @@ from typing import TYPE_CHECKING, Any
 from profscope.version import __version__
 
 if TYPE_CHECKING:
+    from profscope.binaries.mapping import instructions
     from profscope.errors import (
         CompileError,
         EmptyProfileWarning,
@@ -51,13 +53,20 @@ __all__ = [
     "ToolchainError",
     "TraceError",
     "__version__",
+    "instructions",
     "load",
     "session",
 ]
 
 # Triton imports this package whenever it looks for backends, and a command's --help imports it, too: what a
 # name needs (pandas above all) is loaded when the name is first used.
-_HOMES = {"Profile": "profiles", "Session": "sessions", "load": "profiles", "session": "sessions"}
+_HOMES = {
+    "Profile": "profiles",
+    "Session": "sessions",
+    "instructions": "binaries.mapping",
+    "load": "profiles",
+    "session": "sessions",
+}
 
 
 def __getattr__(name: str) -> Any:

@@ -19,7 +19,8 @@ WARNINGS = {name for name in errors.__all__ if name.endswith("Warning")}
 
 
 def test_public_names() -> None:
-    expected = sorted([*errors.__all__, "Profile", "Session", "__version__", "load", "session"])
+    own = ["Profile", "Session", "__version__", "instructions", "load", "session"]
+    expected = sorted([*errors.__all__, *own])
     assert sorted(profscope.__all__) == expected
     for name in expected:
         assert getattr(profscope, name) is not None

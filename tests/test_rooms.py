@@ -21,7 +21,7 @@ FLOORS = (
     ("profscope.errors", "profscope.version", "profscope.threads"),
     ("profscope.emulator",),
     ("profscope.schema", "profscope.options", "profscope.language", "profscope.installed"),
-    ("profscope.decoding", "profscope.analysis"),
+    ("profscope.decoding", "profscope.analysis", "profscope.binaries"),
     ("profscope.traces",),
     ("profscope.recording",),
     ("profscope.launching",),

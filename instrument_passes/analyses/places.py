@@ -112,11 +112,14 @@ class Places:
 
     def of(self, op: Op) -> Place:
         """Raises IRError if the op's location cannot be read."""
-        path = self._path(op)
-        if not path:
-            return Place()
-        shown = next((step for step in reversed(path) if not is_library(step.file)), path[-1])
-        return Place(shown.file, shown.line, tuple(path))
+        return _place(self._path(op))
+
+    def at(self, lines: Sequence[tuple[str, int, int]], kernel: str) -> Place:
+        """The place that lines lead to, outermost first, each (file, line, column) of a call or of the op.
+
+        kernel: the function that the first line is in where no other is known to be there.
+        """
+        return _place(self._steps(lines, kernel))
 
     def line_label(self, op: Op) -> str:
         """Such as " L12", for names; "" where the line is not known."""
@@ -131,12 +134,17 @@ class Places:
         location = op.loc
         lines = [(caller.file, caller.line, caller.column) for caller in reversed(location.callers)]
         lines.append((location.file, location.line, location.column))
+        return path + self._steps(lines, _name(function))
+
+    def _steps(self, lines: Sequence[tuple[str, int, int]], outermost: str) -> list[Step]:
+        """outermost: the name of the function that the first line is in."""
+        path = []
         for depth, (file, line, column) in enumerate(lines):
             known = self._function_at(file, line)
             if line and _is_believed(known, line):
                 name = "" if known is None else known.name
                 if depth == 0 and (known is None or known.bodies is not None):
-                    name = _name(function)
+                    name = outermost
                 path.append(Step(file, line, column, name))
         return path
 
@@ -145,6 +153,13 @@ class Places:
         functions = self._files.get(file, [])
         at = bisect_right(functions, line, key=lambda function: function.line)
         return functions[at - 1] if at else None
+
+
+def _place(path: Sequence[Step]) -> Place:
+    if not path:
+        return Place()
+    shown = next((step for step in reversed(path) if not is_library(step.file)), path[-1])
+    return Place(shown.file, shown.line, tuple(path))
 
 
 def _is_believed(function: Function | None, line: int) -> bool:

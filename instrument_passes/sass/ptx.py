@@ -1,0 +1,125 @@
+"""The lines of a kernel's PTX, and the lines of the source that led to each.
+
+    .loc  2 263 15                  // standard.py:263:15 @[ standard.py:293:36 @[ work.py:47:21 ] ]
+
+A `.loc` names the innermost line; LLVM puts the calls that were inlined around it into the comment, the
+nearest first. They have no folders: these come from the `.file` directives. From Triton 3.8 on it names the
+nearest call instead, whose own `.loc` came before:
+
+    .loc  2 293 36, function_name $L__info_string0, inlined_at 1 47 21
+    .loc  2 263 15, function_name $L__info_string0, inlined_at 2 293 36
+"""
+
+from __future__ import annotations
+
+import re
+import struct
+from dataclasses import dataclass
+from typing import Final, NamedTuple
+
+__all__ = ["Frame", "Ptx", "embedded", "is_of", "read_ptx"]
+
+_LOC: Final = re.compile(r"\s*\.loc\s+(\d+)\s+(\d+)(?:\s+(\d+))?[^/]*(?://\s*(.*))?")
+_INLINED: Final = re.compile(r"\binlined_at\s+(\d+)\s+(\d+)\s+(\d+)")
+_FILE: Final = re.compile(r'\s*\.file\s+(\d+)\s+"((?:[^"\\]|\\.)*)"')
+_ENTRY: Final = re.compile(r"\.entry\s+([\w$]+)")
+_FRAME: Final = re.compile(r"(?P<file>[^\s@\[\]]+?):(?P<line>\d+)(?::(?P<column>\d+))?(?=[\s\]]|$)")
+_DIRECTIVE: Final = re.compile(r"\s*\.(?:loc|file|section|b8|b16|b32|b64)\b")
+
+
+class Frame(NamedTuple):
+    """A line of the source; column: from 0, as Triton has it."""
+
+    file: str
+    line: int
+    column: int
+
+
+@dataclass(frozen=True)
+class Ptx:
+    """kernel: the name of the entry. chains: by line of the PTX from 1, at [line - 1], the frames, innermost
+    first; () before the first `.loc`."""
+
+    kernel: str
+    chains: tuple[tuple[Frame, ...], ...]
+
+
+def read_ptx(text: str) -> Ptx:
+    """Read the line information of PTX as LLVM prints it."""
+    lines = text.splitlines()
+    files = {match[1]: match[2] for line in lines if (match := _FILE.match(line))}
+    named: dict[str, set[str]] = {}
+    for file in files.values():
+        named.setdefault(re.split(r"[\\/]", file)[-1], set()).add(file)
+    only = {base: next(iter(paths)) for base, paths in named.items() if len(paths) == 1}
+    chains: list[tuple[Frame, ...]] = []
+    chain: tuple[Frame, ...] = ()
+    entry = ""
+    placed: dict[tuple[str, ...], list[tuple[Frame, ...]]] = {}  # by file, line, column: the chains so far
+    for line in lines:
+        if match := _LOC.match(line):
+            number, at, column, comment = match.groups()
+            innermost = Frame(files.get(number, ""), int(at), int(column or 0))
+            callers = list(_FRAME.finditer(comment or ""))[1:]
+            inlined = _INLINED.search(line)
+            if inlined is not None:
+                outer = _caller(placed.get(inlined.groups(), []), chain)
+                call = Frame(files.get(inlined[1], ""), int(inlined[2]), int(inlined[3]))
+                chain = (innermost, *(outer or (call,)))
+            else:
+                chain = (innermost, *(_frame(each, only) for each in callers))
+            placed.setdefault((number, at, column or "0"), []).append(chain)
+        elif ".entry" in line and (found := _ENTRY.search(line)):
+            entry, chain = found[1], ()
+        elif line.lstrip().startswith(".func"):
+            chain = ()
+        chains.append(chain)
+    return Ptx(entry, tuple(chains))
+
+
+def embedded(cubin: bytes) -> list[str] | None:
+    """The lines of the PTX that a cubin was made of, as ptxas keeps them: without comments and line
+    information.
+
+    None where the cubin has none. It is the section `.nv_debug_ptx_txt` of the ELF file; a line ends with a
+    zero.
+    """
+    if cubin[:5] != b"\x7fELF\x02" or len(cubin) < 64:
+        return None
+    try:
+        (start,) = struct.unpack_from("<Q", cubin, 0x28)
+        count, names_at = struct.unpack_from("<HH", cubin, 0x3C)
+        sections = [struct.unpack_from("<IIQQQQ", cubin, start + 64 * number) for number in range(count)]
+        names = cubin[sections[names_at][4] :]
+    except (struct.error, IndexError):
+        return None
+    for section in sections:
+        if names[section[0] :].split(b"\0", 1)[0] == b".nv_debug_ptx_txt":
+            return cubin[section[4] : section[4] + section[5]].decode(errors="replace").split("\0")
+    return None
+
+
+def is_of(text: str, lines: list[str]) -> bool:
+    """Whether PTX is the one that a cubin has embedded, line by line but for comments and line
+    information."""
+    given = text.splitlines()
+    if not 0 <= len(lines) - len(given) <= 1:
+        return False
+    return all(
+        _DIRECTIVE.match(ours) or _plain(ours) == _plain(theirs)
+        for ours, theirs in zip(given, lines, strict=False)
+    )
+
+
+def _caller(chains: list[tuple[Frame, ...]], last: tuple[Frame, ...]) -> tuple[Frame, ...]:
+    """Of the chains of a call's place, that of the outermost line of the code before; else the latest."""
+    same = [chain for chain in chains if last and chain[-1] == last[-1]]
+    return (same or chains or [()])[-1]
+
+
+def _frame(match: re.Match[str], only: dict[str, str]) -> Frame:
+    return Frame(only.get(match["file"], match["file"]), int(match["line"]), int(match["column"] or 0))
+
+
+def _plain(line: str) -> str:
+    return " ".join(line.partition("//")[0].split())

@@ -1,0 +1,162 @@
+"""Which instructions a stall belongs to: not the one that waits, but those it waits for.
+
+The rules are GPA's (Zhou et al., "GPA: A GPU Performance Advisor Based on Instruction Sampling", CGO 2021;
+HPCToolkit, `GPUAdvisor-Blame.cpp`). A stall on a scoreboard or on a latency is charged to the producers of
+what the instruction needs. Of these, only such count as can cause the reason: shared memory makes no long
+scoreboard. What is left is divided in proportion to how often a producer was seen to issue, and in inverse
+proportion to the instructions between it and the use: more of a latency is hidden on a longer way.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING, Final
+
+from instrument_passes.sass.classes import CLASSES
+from instrument_passes.sass.flow import flow_of
+from instrument_passes.sass.listing import Listing, split
+
+if TYPE_CHECKING:
+    import pandas as pd
+
+__all__ = ["BARRIER", "CHARGED", "blame"]
+
+BARRIER: Final = "barrier"
+ISSUED: Final = "selected"
+_MEMORY: Final = frozenset({"global load", "global store", "local load", "local store"})
+_ASYNCHRONOUS: Final = frozenset({"async copy", "tma", "tensor memory", "mma"})
+_LONG: Final = _MEMORY | _ASYNCHRONOUS | {"atomic", "barrier"}
+_SHORT: Final = frozenset({*CLASSES, "other"}) - _MEMORY
+_FIXED: Final = frozenset({"float", "integer", "move", "predicate", "uniform", "conversion", "mma"})
+
+CHARGED: Final[Mapping[str, frozenset[str]]] = {
+    "long_scoreboard": _LONG,
+    "short_scoreboard": _SHORT,
+    "wait": _FIXED,
+    "gmma": frozenset({"mma"}),
+}
+"""The reasons that are charged to producers, and the classes of those that can cause them.
+
+NVIDIA, Nsight Compute, Kernel Profiling Guide, "Warp Stall Reasons": a long scoreboard is that of L1TEX
+(global, local and texture memory), a short one that of any other unit of variable latency, `wait` a fixed
+latency. `barrier` has a rule of its own, see `blame`. All other reasons stay where they are, for they are
+about the instruction itself, its unit, or the other warps: `math_pipe_throttle`, `mio_throttle`,
+`lg_throttle`, `tex_throttle`, `no_instructions`, `imc_miss`, `branch_resolving`, `dispatch_stall`, `drain`,
+`membar`, `sleeping`, `selected`, `not_selected`, `misc`.
+"""
+
+
+def blame(instructions: pd.DataFrame, stalls: pd.DataFrame) -> pd.DataFrame:
+    """Charge the stalls of a kernel's instructions to those that cause them.
+
+    instructions: a table of `profscope.instructions`. stalls: `pc`, `stall` (a reason, as "long_scoreboard"),
+    `samples`; samples of pcs that are not in the first table stay where they are.
+
+    Returns one row per pc, reason and blamed pc: `pc` int64, `stall` category, `samples` float64, `blamed_pc`
+    int64. The samples of each pc and reason add up to what was given.
+
+    - Reasons in CHARGED: to the producers, see above. A producer that is itself a wait for asynchronous
+      work, as a test of an mbarrier, stands for that work. Without a producer that can cause the reason they
+      stay.
+    - `barrier`: other warps are late. So it is charged to what warps do on their way from the last barrier to
+      this one, in proportion to the samples there (blame shifting: Tallent, Mellor-Crummey and Porterfield,
+      "Analyzing Lock Contention in Multithreaded Applications", PPoPP 2010). Without samples it stays.
+    """
+    import pandas as pd
+
+    kernel = _Kernel(instructions, stalls)
+    rows: list[tuple[int, str, float, int]] = []
+    given = stalls.groupby(["pc", "stall"], observed=True, sort=True)["samples"].sum()
+    keys = zip(given.index.get_level_values("pc"), given.index.get_level_values("stall"), given, strict=True)
+    for pc, stall, samples in keys:
+        if samples:
+            shares = kernel.shares(int(pc), str(stall))
+            rows += [(int(pc), str(stall), float(samples) * share, each) for each, share in shares.items()]
+    blamed = pd.DataFrame(rows, columns=["pc", "stall", "samples", "blamed_pc"])
+    dtypes = {"pc": "int64", "samples": "float64", "blamed_pc": "int64"}
+    return blamed.astype({**dtypes, "stall": "str"}).astype({"stall": "category"})
+
+
+def _samples(stalls: pd.DataFrame) -> dict[int, float]:
+    """By pc."""
+    sums = stalls.groupby("pc")["samples"].sum()
+    return dict(zip(sums.index.tolist(), sums.tolist(), strict=True))
+
+
+class _Kernel:
+    """Instructions by number, with who leads to whom."""
+
+    def __init__(self, instructions: pd.DataFrame, stalls: pd.DataFrame) -> None:
+        self._pcs: list[int] = instructions["pc"].tolist()
+        self._number = {pc: at for at, pc in enumerate(self._pcs)}
+        self._classes: list[str] = instructions["class"].astype(str).tolist()
+        self._waits: list[list[int]] = instructions["waits_for"].tolist()
+        self._listing = Listing(
+            tuple(split(pc, sass) for pc, sass in zip(self._pcs, instructions["sass"], strict=True))
+        )
+        flow, _ = flow_of(self._listing)
+        self._before: list[list[int]] = [[] for _ in flow]
+        for at, following in enumerate(flow):
+            for each in following:
+                self._before[each].append(at)
+        self._issued = _samples(stalls[stalls["stall"] == ISSUED])
+        self._working = _samples(stalls[stalls["stall"] != BARRIER])
+
+    def shares(self, pc: int, stall: str) -> dict[int, float]:
+        """By blamed pc, its share of the stalls of a reason at `pc`; they add up to 1."""
+        at = self._number.get(pc)
+        weights: dict[int, float] = {}
+        if at is not None and stall == BARRIER:
+            weights = self._on_the_way(at)
+        elif at is not None and stall in CHARGED:
+            weights = self._producers(at, CHARGED[stall])
+        total = sum(weights.values())
+        return {each: weight / total for each, weight in weights.items()} if total else {pc: 1.0}
+
+    def _producers(self, at: int, classes: frozenset[str]) -> dict[int, float]:
+        candidates = [pc for pc in self._through_waits(at) if self._classes[self._number[pc]] in classes]
+        distances = self._distances(at) if len(candidates) > 1 else {}
+        return {
+            pc: max(self._issued.get(pc, 0.0), 1.0) / distances.get(self._number[pc], len(self._pcs))
+            for pc in candidates
+        }
+
+    def _through_waits(self, at: int) -> list[int]:
+        """The pcs that an instruction waits for, with those of a wait in the place of the wait."""
+        direct = [pc for pc in self._waits[at] if pc in self._number]
+        through: dict[int, None] = {}
+        for pc in direct:
+            number = self._number[pc]
+            behind = [each for each in self._waits[number] if self._is_asynchronous(each)]
+            through |= dict.fromkeys(behind if behind and self._classes[number] == "barrier" else [pc])
+        return list(through)
+
+    def _is_asynchronous(self, pc: int) -> bool:
+        return pc in self._number and self._classes[self._number[pc]] in _ASYNCHRONOUS
+
+    def _distances(self, at: int) -> Mapping[int, int]:
+        """By instruction, the fewest instructions on a way to `at`, 1 for the one before; itself, round a
+        loop."""
+        distances: dict[int, int] = {}
+        waiting = deque((each, 1) for each in self._before[at])
+        while waiting:
+            here, distance = waiting.popleft()
+            if here not in distances:
+                distances[here] = distance
+                waiting.extend((each, distance + 1) for each in self._before[here])
+        return distances
+
+    def _on_the_way(self, at: int) -> dict[int, float]:
+        """By pc, the samples of the instructions that lead to a barrier without another one between."""
+        seen: set[int] = set()
+        waiting: Sequence[int] = list(self._before[at])
+        while waiting:
+            further = []
+            for here in waiting:
+                if here not in seen and self._listing.instructions[here].name != "BAR":
+                    seen.add(here)
+                    further += self._before[here]
+            waiting = further
+        samples = {self._pcs[each]: self._working.get(self._pcs[each], 0.0) for each in sorted(seen)}
+        return {pc: count for pc, count in samples.items() if count}

@@ -1,0 +1,236 @@
+"""`profscope.instructions` on binaries of the corpus, against what NVIDIA's tools say of the same ones."""
+
+from __future__ import annotations
+
+import re
+import subprocess
+from itertools import pairwise
+from pathlib import Path
+from typing import Any
+
+import pandas as pd
+import pytest
+from triton import knobs
+
+import profscope
+from instrument_passes.sass import rows
+from instrument_passes.sass.classes import CLASSES
+from instrument_passes.sass.listing import read_line_tables, read_listing, split
+from instrument_passes.sass.operands import access
+from instrument_passes.sass.ptx import read_ptx
+from instrument_passes.toolchain import triton_version
+from profscope.binaries.mapping import INSTRUCTION_DTYPES
+from tests.kernels.spec import CUDA80, CUDA90, CUDA100
+from tests.support.binaries import BUILDS, built
+
+
+def nvdisasm(cubin: bytes, folder: Path, *options: str) -> str:
+    path = folder / "k.cubin"
+    path.write_bytes(cubin)
+    done = subprocess.run(
+        [knobs.nvidia.nvdisasm.path, *options, str(path)], capture_output=True, text=True, check=True
+    )
+    return done.stdout
+
+
+def line_of(df: pd.DataFrame, text: str) -> int:
+    """The first line with the text in the file that most rows are of."""
+    source = Path(df["file"].astype(str).mode()[0]).read_text().splitlines()
+    return next(number for number, line in enumerate(source, 1) if text in line)
+
+
+@pytest.mark.parametrize(("name", "target"), BUILDS[::2])
+def test_every_instruction_is_a_row(name: str, target: str, tmp_path: Path) -> None:
+    kernel = built(name, target)
+    df = profscope.instructions(kernel)
+    assert {column: str(dtype) for column, dtype in df.dtypes.items()} == INSTRUCTION_DTYPES
+    assert df.attrs == {"kernel": kernel.metadata.name, "notes": []}
+    printed = re.findall(r"/\*([0-9a-f]{4,})\*/\s+(.*?)\s*;", nvdisasm(kernel.asm["cubin"], tmp_path, "-c"))
+    assert df["pc"].tolist() == [int(pc, 16) for pc, _ in printed] == list(range(0, 16 * len(df), 16))
+    for row, (_, sass) in zip(df.itertuples(), printed, strict=True):
+        assert sass.split("`")[0].replace(" ", "").startswith(str(row.sass).split(" 0x")[0].replace(" ", ""))
+        assert re.match(rf"(?:@!?U?P\w+\s+)?{re.escape(str(row.opcode))}(?:\s|$)", sass)
+    assert set(df["class"]) <= set(CLASSES), "an opcode without a class"
+    assert {pc for pcs in df["waits_for"] for pc in pcs} <= set(df["pc"])
+
+
+def twin_of(ptx: str) -> str:
+    """The PTX with its own number in the place of each .loc."""
+    count = iter(range(1, ptx.count("\t.loc\t") + 1))
+    return re.sub(r"\t\.loc\t[^\n]*", lambda match: f"\t.loc\t1 {next(count)} 0", ptx)
+
+
+def test_places_are_those_of_a_twin_assembled_with_numbered_locs(tmp_path: Path) -> None:
+    """Another way to the same: the PTX assembled once more, with numbers in the place of lines."""
+    name, target = "matmul_tma", CUDA90
+    kernel = built(name, target)
+    ptx = kernel.asm["ptx"]
+    (tmp_path / "twin.ptx").write_text(twin_of(ptx))
+    capability = int(target.partition(":")[2])
+    newer = capability >= (90 if triton_version() >= (3, 9) else 100)
+    ptxas = knobs.nvidia.ptxas_blackwell if newer else knobs.nvidia.ptxas
+    options = ["-lineinfo", *(["--regAllocOptLevel=2"] if triton_version() >= (3, 8) else [])]
+    gpu = re.search(r"^\.target (\w+)", ptx, re.MULTILINE)[1]  # type: ignore[index]
+    command = [
+        ptxas.path,
+        *options,
+        f"--gpu-name={gpu}",
+        str(tmp_path / "twin.ptx"),
+        "-o",
+        str(tmp_path / "twin"),
+    ]
+    subprocess.run(command, check=True, capture_output=True)
+    listing = nvdisasm((tmp_path / "twin").read_bytes(), tmp_path, "-c", "-hex", "-g")
+    df = profscope.instructions(kernel)
+    assert [each.sass for each in read_listing(listing).instructions] == df["sass"].tolist()
+    chains = read_ptx(ptx).chains
+    of_loc = [chains[at] for at, line in enumerate(ptx.splitlines()) if line.startswith("\t.loc\t")]
+    twins = {pc: of_loc[number - 1] for pc, (_, number) in read_line_tables(listing)[0].items()}
+    differ = [
+        row.pc
+        for row in df.itertuples()
+        if row.ptx_line and chains[row.ptx_line - 1] not in ((), twins[row.pc])
+    ]
+    assert differ == []
+    # What ptxas puts in front of all else is of no line of the PTX, and the twin has the last line there was.
+    assert sum(not chains[line - 1] for line in df["ptx_line"]) <= 2
+
+
+def test_a_sum_has_its_call_chain() -> None:
+    df = profscope.instructions(built("softmax", CUDA100))
+    line = line_of(df, "tl.sum(")
+    sums = df[(df["line"] == line) & df["call_path"].str.contains("sum standard.py")]
+    assert (sums["class"] == "warp exchange").any()
+    assert sums["call_path"].str.startswith(f"softmax_kernel softmax.py:{line} > sum standard.py:").all()
+    assert set(sums["ttgir_op"]) == {"tt.reduce"}
+    own = df[(df["line"] == line_of(df, "tl.load(")) & (df["class"] == "global load")]
+    assert not own.empty or (df["class"] == "async copy").any()
+    assert set(df[df["class"] == "global store"]["ttgir_op"]) == {"tt.store"}
+
+
+@pytest.mark.parametrize(("name", "target"), BUILDS)
+def test_the_first_use_of_a_load_waits_for_it(name: str, target: str) -> None:
+    df = profscope.instructions(built(name, target))
+    loads = df[df["class"].isin(["shared load", "global load", "constant load"])]
+    code = [split(pc, sass) for pc, sass in zip(df["pc"], df["sass"], strict=True)]
+    first_uses = 0
+    for load in loads.itertuples():
+        results = access(code[load.Index]).writes
+        for at in range(load.Index + 1, len(code)):
+            touched = access(code[at])
+            if touched.reads & results:
+                assert load.pc in df["waits_for"][at], (load.sass, code[at].sass)
+                first_uses += 1
+            if (touched.reads | touched.writes) & results or df["class"][at] == "control":
+                break
+    assert first_uses
+
+
+def test_waits_of_a_pipelined_matmul_name_the_copies() -> None:
+    df = profscope.instructions(built("matmul", CUDA80)).set_index("pc")
+    waits = df[df["opcode"] == "DEPBAR.LE"]["waits_for"]
+    assert {cls for pcs in waits for cls in df.loc[pcs, "class"]} == {"async copy"}
+    assert {op for pcs in waits for op in df.loc[pcs, "ttgir_op"]} == {"ttg.async_copy_global_to_local"}
+    mmas = df[df["class"] == "mma"]["waits_for"]
+    assert any("shared load" in set(df.loc[pcs, "class"]) for pcs in mmas)
+
+
+def test_waits_of_a_tma_matmul_name_copies_and_mmas() -> None:
+    df = profscope.instructions(built("matmul_tma", CUDA90)).set_index("pc")
+    phases = df[df["opcode"].str.startswith("SYNCS.PHASECHK")]["waits_for"]
+    assert len(phases)
+    assert {op for pcs in phases for op in df.loc[pcs, "opcode"]} == {"UTMALDG.2D"}
+    groups = df[df["opcode"] == "WARPGROUP.DEPBAR.LE"]["waits_for"]
+    assert len(groups)
+    assert {cls for pcs in groups for cls in df.loc[pcs, "class"]} == {"mma"}
+
+
+def test_registers_are_those_of_nvdisasms_life_ranges(tmp_path: Path) -> None:
+    """What is assigned and used by nvdisasm's own analysis, which it makes of binaries of its own version."""
+    cubin = built("softmax", CUDA100).asm["cubin"]
+    text = nvdisasm(cubin, tmp_path, "-c", "-plr", "-lrm", "narrow")
+    found = 0
+    for pc, sass, assigned, used in life_ranges(text):
+        touched = access(split(pc, sass))
+        if (
+            "LDGSTS" not in sass and "CALL" not in sass
+        ):  # marked as assigning what they read, or what they may
+            assert assigned <= touched.writes, sass
+            assert used <= touched.reads, sass
+            found += len(assigned) + len(used)
+    assert found > 500
+
+
+def life_ranges(text: str) -> list[tuple[int, str, set[str], set[str]]]:
+    """pc, sass, and the registers that are assigned (^, x) and used (v, x), by columns of a table."""
+    banks = {"GPR": "R", "PRED": "P", "UGPR": "UR", "UPRED": "UP"}
+    table = [line.partition("//") for line in text.splitlines() if "//" in line and "|" in line]
+    heads = next(line[2] for line in table if "GPR" in line[2])
+    digits = next(line[2] for line in table if "#" in line[2])
+    edges = [at for at, character in enumerate(heads) if character == "|"]
+    ranges = []
+    for code, _, columns in table:
+        match = re.match(r"\s+/\*([0-9a-f]{4,})\*/\s+(.*?)\s*;", code)
+        if match is None:
+            continue
+        marks: dict[str, set[str]] = {"^": set(), "v": set()}
+        for first, last in pairwise(edges):
+            bank = banks[heads[first + 1 : last].strip()]
+            start = first + 1 + re.search(r"\d", digits[first + 1 : last]).start()  # type: ignore[union-attr]
+            for number, character in enumerate(columns[start:last]):
+                for mark in "^v" if character == "x" else character:
+                    marks.setdefault(mark, set()).add(f"{bank}{number}")
+        ranges.append((int(match[1], 16), match[2], marks["^"], marks["v"]))
+    return ranges
+
+
+def test_files_give_the_same_but_for_ops(tmp_path: Path) -> None:
+    kernel = built("matmul", CUDA80)
+    (tmp_path / "m.cubin").write_bytes(kernel.asm["cubin"])
+    (tmp_path / "m.ptx").write_text(kernel.asm["ptx"])
+    of_files, of_kernel = profscope.instructions(tmp_path / "m.cubin"), profscope.instructions(kernel)
+    told = ["pc", "sass", "class", "ptx_line", "line", "waits_for"]
+    pd.testing.assert_frame_equal(of_files[told], of_kernel[told])
+    assert set(of_files["ttgir_op"]) == {""}
+    same = of_files["call_path"].astype(str) == of_kernel["call_path"].astype(str)
+    assert same.mean() > 0.9
+
+
+def test_the_result_is_the_callers_own() -> None:
+    kernel = built("matmul", CUDA80)
+    profscope.instructions(kernel)["waits_for"][20].append(-1)
+    assert -1 not in profscope.instructions(kernel)["waits_for"][20]
+
+
+class Kernel:
+    def __init__(self, **stages: Any) -> None:
+        self.asm = stages
+
+
+def test_what_cannot_be_read_is_refused_by_name(tmp_path: Path) -> None:
+    kernel = built("matmul", CUDA80)
+    for wrong, error, message in [
+        (Kernel(amdgcn="", hsaco=b""), profscope.OptionError, "not for AMD or the emulator"),
+        (3, profscope.OptionError, "not int"),
+        ("a.ptx", profscope.OptionError, "a .cubin is expected"),
+        (tmp_path / "none.cubin", profscope.OptionError, "No such file"),
+        (Kernel(cubin=b"text", ptx=""), profscope.ToolchainError, "not a cubin"),
+        (Kernel(cubin=b"\x7fELF\x02" + bytes(100), ptx=""), profscope.ToolchainError, "nvdisasm failed"),
+    ]:
+        with pytest.raises(error, match=re.escape(message)):
+            profscope.instructions(wrong)
+    other = kernel.asm["ptx"].replace("mad.", "mul.", 1).replace("shl.b32", "shr.b32", 1)
+    with pytest.raises(profscope.ToolchainError, match="not the one"):
+        profscope.instructions(Kernel(cubin=kernel.asm["cubin"], ptx=other))
+    with pytest.raises(profscope.OptionError, match="has its own"):
+        profscope.instructions(kernel, "a.ptx")
+
+
+def test_a_cubin_without_its_ptx_has_innermost_lines_and_a_note(monkeypatch: pytest.MonkeyPatch) -> None:
+    stages = built("softmax", CUDA100).asm
+    monkeypatch.setattr(rows, "embedded", lambda cubin: None)
+    df = profscope.instructions(Kernel(cubin=stages["cubin"], ptx=stages["ptx"] + "\n"))
+    assert len(df.attrs["notes"]) == 1
+    assert "innermost lines" in df.attrs["notes"][0]
+    assert set(df["call_path"]) == {""}
+    assert df["line"].astype(bool).mean() > 0.9

@@ -1,0 +1,46 @@
+"""The chains of calls in PTX, as the LLVMs of Triton 3.6 to 3.9 spell them."""
+
+from __future__ import annotations
+
+from instrument_passes.sass.ptx import Frame, is_of, read_ptx
+
+FILES = '\t.file\t1 "/home/me/work.py"\n\t.file\t2 "/triton/language/standard.py"\n'
+SUM, AT_47, AT_49 = (
+    Frame("/triton/language/standard.py", 293, 36),
+    *(Frame("/home/me/work.py", n, 21) for n in (47, 49)),
+)
+COMBINE = Frame("/triton/language/standard.py", 263, 15)
+
+
+def chains(body: str) -> list[tuple[Frame, ...]]:
+    read = read_ptx(f".visible .entry k(\n)\n{{\n{body}}}\n{FILES}")
+    assert read.kernel == "k"
+    return [chain for chain in read.chains[3:] if chain][: body.count("\n")]
+
+
+def test_chains_in_comments() -> None:
+    assert (
+        chains(
+            "\t.loc\t2 263 15 // standard.py:263:15 @[ standard.py:293:36 @[ work.py:47:21 ] ]\n"
+            "\tadd.f32 %f1;\n"
+        )
+        == [(COMBINE, SUM, AT_47)] * 2
+    )
+
+
+def test_chains_by_inlined_at() -> None:
+    sums = [
+        f"\t.loc\t2 293 36, function_name $L, inlined_at 1 {line} 21 // standard.py:293:36\n"
+        for line in (47, 49)
+    ]
+    combine = "\t.loc\t2 263 15, function_name $L, inlined_at 2 293 36 // standard.py:263:15\n"
+    found = chains(sums[0] + combine + sums[1] + combine + "\t.loc\t1 47 21 // work.py:47:21\n" + combine)
+    first, second = (COMBINE, SUM, AT_47), (COMBINE, SUM, AT_49)
+    assert found == [(SUM, AT_47), first, (SUM, AT_49), second, (AT_47,), first]
+
+
+def test_the_ptx_of_a_cubin_is_known_without_comments_and_lines() -> None:
+    text = "// by LLVM\n{\n\t.loc\t1 2 3 // a.py:2:3\n\tadd.f32 \t%f1, %f2, %f3;  // sum\n}\n"
+    assert is_of(text, ["", "{", "", "add.f32 %f1, %f2, %f3;", "}", ""])
+    assert not is_of(text, ["", "{", "", "sub.f32 %f1, %f2, %f3;", "}", ""])
+    assert not is_of(text, ["", "{", "}"])

@@ -1,0 +1,70 @@
+"""profscope-opt --map."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+
+import pytest
+
+from instrument_passes.opt import main
+from tests.kernels.spec import CUDA80
+from tests.support.binaries import built
+
+
+@pytest.fixture
+def folder(tmp_path: Path) -> Path:
+    stages = built("matmul", CUDA80).asm
+    (tmp_path / "m.cubin").write_bytes(stages["cubin"])
+    (tmp_path / "m.ptx").write_text(stages["ptx"])
+    return tmp_path
+
+
+def test_a_cubin(folder: Path, capfd: pytest.CaptureFixture[str]) -> None:
+    assert main(["--map", str(folder / "m.cubin")]) == 0
+    lines = capfd.readouterr().out.splitlines()
+    assert lines[0].split() == ["pc", "sass", "class", "ttgir", "op", "place", "waits", "for"]
+    counted = re.match(r"matmul_kernel: (\d+) instructions: .*16 mma", lines[-1])
+    assert counted is not None
+    assert int(counted[1]) == len(lines) - 2
+    mmas = [line for line in lines if " mma " in line]
+    assert all("HMMA.16816.F32" in line and "matmul.py:36" in line for line in mmas)
+    assert re.search(r" matmul\.py:36 +[0-9a-f]+( [0-9a-f]+)*$", mmas[0])
+
+
+def test_the_ptx_may_stand_elsewhere(folder: Path, capfd: pytest.CaptureFixture[str]) -> None:
+    other = (folder / "m.ptx").rename(folder / "other.ptx")
+    assert main(["--map", str(folder / "m.cubin")]) == 1
+    assert "No such file or directory" in capfd.readouterr().err
+    assert main(["--map", str(folder / "m.cubin"), str(other), "-o", str(folder / "map.txt")]) == 0
+    assert "16 mma" in (folder / "map.txt").read_text()
+
+
+def test_a_module_is_built(folder: Path, capfd: pytest.CaptureFixture[str]) -> None:
+    (folder / "m.ttgir").write_text(built("matmul", CUDA80).asm["ttgir"])
+    assert main(["--map", str(folder / "m.ttgir")]) == 0
+    out = capfd.readouterr().out
+    assert " tt.store " in out
+    assert " ttg.async_copy_global_to_local " in out
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        (["--map", "a.cubin", "-p", "light"], "a .cubin is built already; leave -p out"),
+        (["a.ttgir", "a.ptx"], "a second file goes with --map and a .cubin"),
+        (["--map", "--cost", "a.ttgir"], "not allowed with"),
+    ],
+)
+def test_wrong_usage(arguments: list[str], message: str, capfd: pytest.CaptureFixture[str]) -> None:
+    with pytest.raises(SystemExit) as stop:
+        main(arguments)
+    assert stop.value.code == 2
+    assert message in capfd.readouterr().err
+
+
+def test_what_is_no_cubin(tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
+    (tmp_path / "a.cubin").write_bytes(b"no cubin")
+    (tmp_path / "a.ptx").write_text("")
+    assert main(["--map", str(tmp_path / "a.cubin")]) == 1
+    assert capfd.readouterr().err == "profscope-opt: not a cubin: an ELF file is expected\n"
