@@ -31,7 +31,7 @@ __all__ = [
     "wrapped_notes",
 ]
 
-_NANS: Final = PROBED[0]
+_NANS: Final = PROBED[0]  # of the columns of a probe
 _SHOWN_IDS: Final = 8
 _SHOWN_LAUNCHES: Final = 4
 _SHOWN_SCOPES: Final = 4
