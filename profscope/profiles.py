@@ -64,8 +64,8 @@ class Questions(abc.ABC):
 
 
 class Profile(Tables, Questions):
-    """What a session collected, as plain data: `df`, `launches`, `sums`, `spreads` and `metadata` (see
-    `Tables`), and what they can be asked (see `Questions`)."""
+    """What a session collected, as plain data: `df`, `launches`, `sums`, `spreads`, `numbers` and `metadata`
+    (see `Tables`), and what they can be asked (see `Questions`)."""
 
     @property
     def tables(self) -> Tables:
@@ -74,7 +74,9 @@ class Profile(Tables, Questions):
     @staticmethod
     def of(tables: Tables) -> Profile:
         """The profile that has these tables."""
-        return Profile(tables.df, tables.launches, tables.metadata, tables.sums, tables.spreads)
+        return Profile(
+            tables.df, tables.launches, tables.metadata, tables.sums, tables.spreads, tables.numbers
+        )
 
     def __repr__(self) -> str:
         return f"<Profile: {held(self)}>"

@@ -17,6 +17,11 @@ one, -1 at a root. `launches` and `warps` ran its warp program, and the site ran
 all CTAs record, or those recorded do not speak for the grid, they equal count and totals.
 
 `spreads` has what those launches say of `prof.balance()`, whose columns it has.
+
+`numbers` has one row per kernel, variant, trial, site and payload `name` of those launches, in program
+order: `count` numbers came, NaNs left out, and `nans` NaNs. `total`, `mean`, `least` and `greatest` are of
+the numbers, as float64, so a total of i32 is exact up to 2^53; the last three are missing where `count` is
+0. They are of the recorded CTAs, never scaled up to the grid.
 """
 
 from collections.abc import Mapping, Sequence
@@ -32,12 +37,14 @@ __all__ = [
     "KINDS",
     "LAUNCH_DEFAULTS",
     "LAUNCH_DTYPES",
+    "NUMBER_DTYPES",
     "PAYLOAD_DTYPES",
     "SPAN_DTYPES",
     "SPREAD_DTYPES",
     "SUM_DTYPES",
     "Tables",
     "launches_frame",
+    "numbers_frame",
     "spans_frame",
     "spreads_frame",
     "sums_frame",
@@ -126,6 +133,21 @@ SPREAD_DTYPES = {
     "variation": "float64",
 }
 
+NUMBER_DTYPES = {
+    "kernel": "str",
+    "variant": "int32",
+    "trial": "bool",
+    **_PLACE_DTYPES,
+    "name": "str",
+    "launches": "int64",
+    "count": "int64",
+    "nans": "int64",
+    "total": "float64",
+    "mean": "float64",
+    "least": "float64",
+    "greatest": "float64",
+}
+
 
 def spans_frame(columns: Mapping[str, Any] | None = None) -> pd.DataFrame:
     """A span table in the schema's column order and dtypes; empty when given nothing.
@@ -179,6 +201,14 @@ def spreads_frame(columns: Mapping[str, Any] | None = None) -> pd.DataFrame:
     return _frame(columns, SPREAD_DTYPES)
 
 
+def numbers_frame(columns: Mapping[str, Any] | None = None) -> pd.DataFrame:
+    """A table of numbers in the schema's column order and dtypes; empty when given nothing.
+
+    Raises KeyError for a missing column.
+    """
+    return _frame(columns, NUMBER_DTYPES)
+
+
 def _frame(columns: Mapping[str, Any] | None, dtypes: Mapping[str, str]) -> pd.DataFrame:
     columns = dict.fromkeys(dtypes, ()) if columns is None else columns
     return pd.DataFrame({name: _series(columns[name], dtype) for name, dtype in dtypes.items()})
@@ -202,6 +232,7 @@ class Tables:
     metadata  a JSON-able dict: tool, versions, device, options, notes to the user
     sums      one row per site of the launches that kept sums, the columns of SUM_DTYPES
     spreads   what balance() says of those launches, the columns of SPREAD_DTYPES
+    numbers   one row per site and payload of those launches, the columns of NUMBER_DTYPES
     """
 
     df: pd.DataFrame = field(default_factory=spans_frame)
@@ -209,6 +240,7 @@ class Tables:
     metadata: dict[str, Any] = field(default_factory=dict)
     sums: pd.DataFrame = field(default_factory=sums_frame)
     spreads: pd.DataFrame = field(default_factory=spreads_frame)
+    numbers: pd.DataFrame = field(default_factory=numbers_frame)
 
     @property
     def emulated(self) -> bool:

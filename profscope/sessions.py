@@ -173,6 +173,11 @@ class Session(Questions):
         return self.profile.spreads
 
     @property
+    def numbers(self) -> pd.DataFrame:
+        """One row per site and payload of the launches that kept sums; see `Profile`."""
+        return self.profile.numbers
+
+    @property
     def metadata(self) -> dict[str, Any]:
         """Backend, device, versions, options, and notes on what is missing; see `Profile`."""
         return self.profile.metadata

@@ -67,19 +67,21 @@ def select(profile: Profile, selection: Selection) -> Profile:
     return Profile(df, launches, metadata, *_chosen_sums(profile, launches))
 
 
-def _chosen_sums(profile: Profile, launches: pd.DataFrame) -> tuple[pd.DataFrame, pd.DataFrame]:
-    """The sums and spreads of these launches, which are all of their kernels' variants."""
+def _chosen_sums(profile: Profile, launches: pd.DataFrame) -> list[pd.DataFrame]:
+    """The sums, spreads and numbers of these launches, which are all of their kernels' variants."""
     groups = set(zip(launches["kernel"], launches["variant"], strict=True))
-    sums, spreads = (
-        table[
-            np.array([each in groups for each in zip(table["kernel"], table["variant"], strict=True)], bool)
-        ]
-        for table in (profile.sums, profile.spreads)
+    sums, *others = (
+        table[_in_groups(table, groups)] for table in (profile.sums, profile.spreads, profile.numbers)
     )
     row = np.append(np.full(len(profile.sums), -1), -1)  # the last is where -1 looks
     row[sums.index] = np.arange(len(sums))
     sums = sums.assign(parent=row[sums["parent"].to_numpy()])
-    return sums.reset_index(drop=True), spreads.reset_index(drop=True)
+    return [table.reset_index(drop=True) for table in (sums, *others)]
+
+
+def _in_groups(table: pd.DataFrame, groups: set[tuple[str, int]]) -> NDArray[np.bool_]:
+    keys = zip(table["kernel"], table["variant"], strict=True)
+    return np.array([key in groups for key in keys], np.bool_)
 
 
 def _chosen_launches(launches: pd.DataFrame, selection: Selection) -> pd.DataFrame:

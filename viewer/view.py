@@ -16,6 +16,7 @@ from viewer.groups import Group
 from viewer.header import Header, make_header, render_header
 from viewer.input import read
 from viewer.kernels import KernelRow, make_kernels, render_kernels
+from viewer.numbers import NumberTable, make_numbers, render_numbers
 from viewer.select import Choice, Selection, choose_cta, select
 from viewer.source import source_lines
 from viewer.table import KernelTable, make_tables, render_table
@@ -43,7 +44,7 @@ class View:
     time that their launches took.
 
     bare: kernels with no span inside their own; advice: what would record some, "" if that is not known.
-    tables and trees are of the same groups; `omitted` further ones with spans inside have none.
+    tables, trees and numbers are of the same groups; `omitted` further ones with spans inside have none.
     """
 
     header: Header
@@ -52,6 +53,7 @@ class View:
     advice: str
     tables: list[KernelTable]
     trees: list[ScopeTree]
+    numbers: list[NumberTable]
     omitted: int
     timeline: Timeline | None
 
@@ -90,6 +92,7 @@ def _view(options: argparse.Namespace, width: int) -> View:
         advice=advice(profile.metadata.get("options") or {}),
         tables=detailed,
         trees=make_trees(profile, detailed, unit, options.top, lines),
+        numbers=[make_numbers(profile, table, options.top) for table in detailed],
         omitted=len(tables) - len(detailed),
         timeline=None
         if choice is None
@@ -114,8 +117,10 @@ def _render(view: View, width: int, most: int) -> list[Text]:
         lines += [Text(), *render_kernels(view.kernels, width, most)]
     if view.bare and view.advice:
         lines += [Text(line) for line in wrap(_bare(view), width)]
-    for table, tree in zip(view.tables, view.trees, strict=True):
+    for table, tree, numbers in zip(view.tables, view.trees, view.numbers, strict=True):
         lines += [Text(), *render_table(table, width), Text(), *render_tree(tree, width)]
+        if numbers.rows:
+            lines += [Text(), *render_numbers(numbers, width)]
     if view.omitted:
         lines += [
             Text(),

@@ -14,7 +14,7 @@ __all__ = ["first_nan"]
 
 def first_nan(tables: Tables) -> pd.Series[Any] | None:
     """The row of the span table whose values were the first with a NaN, None if there was none, or no launch
-    kept its spans.
+    kept its spans: where others had NaNs `numbers` tells, and a note of the profile.
 
     First: of the earliest launch, in the order of start_ns; of rows that start together, the upper one.
     Raises OptionError where no value was probed.

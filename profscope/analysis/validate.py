@@ -11,6 +11,7 @@ from numpy.typing import NDArray
 from profscope.schema import (
     KINDS,
     LAUNCH_DTYPES,
+    NUMBER_DTYPES,
     PAYLOAD_DTYPES,
     SPAN_DTYPES,
     SPREAD_DTYPES,
@@ -30,7 +31,14 @@ def validate(tables: Tables) -> list[str]:
     problems = column_problems(tables)
     if problems:
         return problems  # the checks below need the columns
-    return [*_values(df, launches), *_nesting(df), *_waits(df), *_order(df), *_sums(tables)]
+    return [
+        *_values(df, launches),
+        *_nesting(df),
+        *_waits(df),
+        *_order(df),
+        *_sums(tables),
+        *_numbers(tables),
+    ]
 
 
 def column_problems(tables: Tables) -> list[str]:
@@ -40,6 +48,7 @@ def column_problems(tables: Tables) -> list[str]:
         *_columns("launches", tables.launches, LAUNCH_DTYPES),
         *_columns("sums", tables.sums, SUM_DTYPES),
         *_columns("spreads", tables.spreads, SPREAD_DTYPES),
+        *_columns("numbers", tables.numbers, NUMBER_DTYPES),
         *_metadata(tables.metadata),
     ]
 
@@ -117,6 +126,20 @@ def _sums(tables: Tables) -> Iterator[str]:
     yield from _rows("a spread of nothing", (spreads["count"] <= 0).to_numpy(), "spreads")
     known = spreads["launch"].isin([*kept_sums, -1]).to_numpy()
     yield from _rows("launch is none that kept sums", ~known, "spreads")
+
+
+def _numbers(tables: Tables) -> Iterator[str]:
+    numbers = tables.numbers
+    for name in ("launches", "count", "nans"):
+        yield from _rows(f"negative {name}", numbers[name].to_numpy() < 0, "numbers")
+    yield from _rows("kind is no kind of span", ~numbers["kind"].isin(KINDS).to_numpy(), "numbers")
+    some = (numbers["count"] > 0).to_numpy()
+    least, greatest = numbers["least"].to_numpy(), numbers["greatest"].to_numpy()
+    unknown = np.isnan(least) | np.isnan(greatest)
+    yield from _rows(
+        "least and greatest are known where count is 0, or the reverse", some == unknown, "numbers"
+    )
+    yield from _rows("least is more than greatest", least > greatest, "numbers")
 
 
 def _nesting(df: pd.DataFrame) -> Iterator[str]:

@@ -14,6 +14,7 @@ import numpy as np
 import numpy.typing as npt
 
 from instrument_passes.analyses.opclasses import OPS
+from instrument_passes.dialect import PROBED
 from instrument_passes.manifest import Span
 from profscope.decoding.decode import DecodedLaunch
 from profscope.decoding.executions import folded_executions
@@ -21,10 +22,19 @@ from profscope.decoding.folding import FoldedProgram, are_whole
 from profscope.decoding.gaps import KIND as GAP
 from profscope.decoding.launch import TimedLaunch
 
-__all__ = ["about_kernel", "left_out_notes", "selection_notes", "unfinished_notes", "wrapped_notes"]
+__all__ = [
+    "about_kernel",
+    "left_out_notes",
+    "nan_notes",
+    "selection_notes",
+    "unfinished_notes",
+    "wrapped_notes",
+]
 
+_NANS: Final = PROBED[0]  # of the columns of a probe
 _SHOWN_IDS: Final = 8
 _SHOWN_LAUNCHES: Final = 4
+_SHOWN_SCOPES: Final = 4
 
 
 def about_kernel(
@@ -157,6 +167,25 @@ def left_out_notes(programs: Sequence[FoldedProgram]) -> list[str]:
         "when they ended, or its time may not have fitted 32 bits"
         for name, count in warps.items()
         if count
+    ]
+
+
+def nan_notes(programs: Sequence[FoldedProgram]) -> list[str]:
+    """Where values of one kernel's launches that kept sums were NaNs, by probes: no row says so."""
+    scopes: dict[str, None] = {}
+    for program in programs:
+        payloads = program.layout.payloads
+        most = program.numbers.columns(payloads)["greatest"]
+        for payload, greatest in zip(payloads, most, strict=True):
+            if payload.name == _NANS and greatest > 0:
+                scopes[program.layout.sites[payload.site].name] = None
+    if not scopes:
+        return []
+    names = ", ".join(map(repr, list(scopes)[:_SHOWN_SCOPES]))
+    more = f" and {len(scopes) - _SHOWN_SCOPES} more" * (len(scopes) > _SHOWN_SCOPES)
+    return [
+        f"{programs[0].manifest.kernel}: launches that kept sums had NaNs in {names}{more}: see numbers; "
+        "first_nan() knows those that kept spans only"
     ]
 
 

@@ -14,6 +14,7 @@ import pandas as pd
 from profscope.decoding.about import (
     about_kernel,
     left_out_notes,
+    nan_notes,
     selection_notes,
     unfinished_notes,
     wrapped_notes,
@@ -106,7 +107,8 @@ def assemble(
         "sources": about_sources(told_apart),
     }
     beside = {name: value for name, value in metadata.items() if name != "bare"}
-    return Tables(spans, frame, {**beside, "notes": said, **about}, tables.sums, tables.spreads)
+    told = {**beside, "notes": said, **about}
+    return Tables(spans, frame, told, tables.sums, tables.spreads, tables.numbers)
 
 
 def _cold_notes(launches: pd.DataFrame) -> list[str]:
@@ -242,6 +244,7 @@ def _notes(kernel: str, launches: Sequence[TimedLaunch], programs: Sequence[Fold
     notes += unfinished_notes(launches, programs)
     notes += wrapped_notes(programs)
     notes += left_out_notes(programs)
+    notes += nan_notes(programs)
     unpaired = sum(each.unpaired for each in decoded)
     if unpaired:
         notes.append(f"{kernel}: {unpaired} asynchronous operations began that no recorded wait ended")

@@ -20,6 +20,7 @@ import numpy.typing as npt
 from instrument_passes.manifest import Manifest
 from profscope.decoding.build import Build
 from profscope.decoding.clocks import NO_CLOCKS, Clocks
+from profscope.decoding.numbers import NumberFigures
 from profscope.decoding.raw import RawLaunch
 from profscope.decoding.spread import Spread, no_spread, together, united
 from profscope.decoding.stack_sums import BY, Layout, StackSums, sum_up
@@ -109,7 +110,8 @@ class FoldedProgram:
     the recorded ones speak for the grid. longest: of each site, -1 where it was not kept; longest_ns: of
     launches that know their clock; untimed_longest: of the others. left_out: of each site of asynchronous
     work, warps that do not tell for how long it was in flight. spread: of each place among what BY names,
-    over all launches; newest: of some launches, by their index.
+    over all launches; newest: of some launches, by their index. numbers: of each payload, of the recorded
+    CTAs.
     """
 
     layout: Layout
@@ -130,13 +132,14 @@ class FoldedProgram:
         self.left_out: Ints = np.zeros(sites, np.int64)
         self.spread = no_spread((len(self.layout.places), len(BY)))
         self.newest: list[tuple[int, Spread]] = []
+        self.numbers = NumberFigures.none(len(self.layout.payloads))
 
     def copy(self) -> FoldedProgram:
         """As it is now."""
         other = FoldedProgram(self.layout, self.build, self.trial, self.device, self.index, [self.launches])
         for name in (*_FIGURES, "newest"):
             setattr(other, name, getattr(self, name).copy())
-        other.spread = self.spread
+        other.spread, other.numbers = self.spread, self.numbers
         return other
 
     @property
@@ -160,6 +163,7 @@ class FoldedProgram:
         self.index = min(self.index, int(rows["launch"].min()))
         self.warps += sums.warps.sum(axis=1)
         self.left_out += sums.left_out
+        self.numbers = self.numbers.together(sums.numbers)
         scale = _scales(self.manifest, rows)
         self.seen.add(sums.count, sums.cycles, slope)
         self.grid.add(sums.count * scale, sums.cycles * scale, slope)

@@ -14,6 +14,7 @@ import numpy.typing as npt
 from instrument_passes.manifest import Manifest, Span
 from instrument_passes.records import WORD
 from profscope.decoding.clocks import LaunchClocks, clocks_of
+from profscope.decoding.numbers import NumberFigures, Payload, number_words, payloads_of
 from profscope.decoding.spread import Spread, no_spread, spread_of
 from profscope.decoding.stacks import Stack
 from profscope.decoding.sums import SiteValues, site_values
@@ -48,7 +49,8 @@ class Layout:
     """A program's sites, those of all sections one after the other.
 
     sections: by site, the number of its section. parents: by site, the number of the site around it, -1 at a
-    root. places: what the sites are to tables; of_place: by place, the numbers of its sites.
+    root. places: what the sites are to tables; of_place: by place, the numbers of its sites. payloads: of all
+    sites, each with the number of its site.
     """
 
     manifest: Manifest
@@ -85,13 +87,22 @@ class Layout:
             numbers.setdefault(Place.of(site), []).append(number)
         return list(numbers.values())
 
+    @cached_property
+    def payloads(self) -> tuple[Payload, ...]:
+        return tuple(
+            payload._replace(site=payload.site + base)
+            for section, base in zip(self.manifest.sections, self.bases, strict=False)
+            for payload in payloads_of(section)
+        )
+
 
 @dataclass(frozen=True)
 class StackSums:
     """Figures of L launches. warps: that ran each section, shape (sections, L). count, cycles, longest: of
     each site, shape (sites, L); the longest is -1 where it was not kept. left_out: by site of
     asynchronous work, warps of which it tells nothing, shape (sites,). spreads: of the cycles of each place
-    among what BY names, shape (places, 3, L). clocks: of the launches."""
+    among what BY names, shape (places, 3, L). numbers: of all these launches together. clocks: of the
+    launches."""
 
     warps: Ints
     count: Ints
@@ -99,6 +110,7 @@ class StackSums:
     longest: Ints
     left_out: Ints
     spreads: Spread
+    numbers: NumberFigures
     clocks: LaunchClocks
 
 
@@ -138,9 +150,19 @@ def sum_up(stack: Stack, layout: Layout) -> StackSums:
             part[place] = of_place
         if alone:
             cycles[numbers[0]] = spreads.total[place, BY.index("cta")]
-    return StackSums(
-        warps, count, cycles, longest, left_out, spreads, clocks_of(stack.sm, stack.times, valid)
-    )
+    kept = _numbers(words, layout, rans, count)
+    clocks = clocks_of(stack.sm, stack.times, valid)
+    return StackSums(warps, count, cycles, longest, left_out, spreads, kept, clocks)
+
+
+def _numbers(words: Words, layout: Layout, rans: Sequence[Flags | None], count: Ints) -> NumberFigures:
+    """Of the payloads. rans: by section, which warps ran it; count: of each site, by launch."""
+    figures = NumberFigures.none(len(layout.payloads))
+    for at, payload in enumerate(layout.payloads):
+        section = layout.sections[payload.site]
+        kept = number_words(_columns(words, layout, section), payload, rans[section])
+        figures.add(at, kept, int(count[payload.site].sum()))
+    return figures
 
 
 def _by_word(words: Words) -> Words:
@@ -173,9 +195,14 @@ def _ran(words: Words, manifest: Manifest, index: int, valid: Flags) -> Flags | 
 
 
 def _values(words: Words, layout: Layout, number: int, cycles: Ints) -> SiteValues:
-    section = layout.manifest.sections[layout.sections[number]]
-    first = section.frames[0].offset // WORD.itemsize
-    return site_values(words[first:], section.spans, number - layout.bases[layout.sections[number]], cycles)
+    section = layout.sections[number]
+    spans, at = layout.manifest.sections[section].spans, number - layout.bases[section]
+    return site_values(_columns(words, layout, section), spans, at, cycles)
+
+
+def _columns(words: Words, layout: Layout, section: int) -> Words:
+    """The words from a section's row on."""
+    return words[layout.manifest.sections[section].frames[0].offset // WORD.itemsize :]
 
 
 def _where(values: npt.NDArray[Any], ran: Flags | None) -> npt.NDArray[Any]:

@@ -1,8 +1,9 @@
-"""Folded launches to tables: their sums, their spreads, and a row for each launch."""
+"""Folded launches to tables: their sums, spreads and numbers, and a row for each launch."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from functools import reduce
 from typing import Any, Final, NamedTuple
 
 import numpy as np
@@ -11,10 +12,11 @@ import pandas as pd
 
 from profscope.decoding.clocks import Clocks
 from profscope.decoding.folding import NEWEST, FoldedProgram
+from profscope.decoding.numbers import NumberFigures
 from profscope.decoding.spread import Spread, no_spread, together
 from profscope.decoding.stack_sums import BY, Layout, Place
 from profscope.decoding.timebase import session_slope
-from profscope.schema import launches_frame, spreads_frame, sums_frame
+from profscope.schema import launches_frame, numbers_frame, spreads_frame, sums_frame
 
 __all__ = ["SumTables", "in_launch_order", "sum_tables"]
 
@@ -32,6 +34,7 @@ class SumTables(NamedTuple):
     launches: list[pd.DataFrame]
     sums: pd.DataFrame
     spreads: pd.DataFrame
+    numbers: pd.DataFrame
 
 
 def sum_tables(
@@ -39,7 +42,12 @@ def sum_tables(
 ) -> SumTables:
     """variants: by the first launch of each program; clocks: by device, what all launches say."""
     launches = [_launches(each, variants[each.index], clocks[each.device], backend) for each in programs]
-    return SumTables(launches, _sums(programs, variants, clocks), _spreads(programs, variants))
+    return SumTables(
+        launches,
+        _sums(programs, variants, clocks),
+        _spreads(programs, variants),
+        _numbers(programs, variants),
+    )
 
 
 def in_launch_order(parts: Sequence[pd.DataFrame]) -> pd.DataFrame:
@@ -78,13 +86,9 @@ def _launches(program: FoldedProgram, variant: int, clocks: Clocks, backend: str
 def _sums(
     programs: Sequence[FoldedProgram], variants: Mapping[int, int], clocks: Mapping[int, Clocks]
 ) -> pd.DataFrame:
-    parts: dict[tuple[_Group, int], list[FoldedProgram]] = {}
-    for program in programs:
-        key = _group(program, variants), program.manifest.digest
-        parts.setdefault(key, []).append(program)
     columns: dict[str, list[Any]] = {}
     base = 0
-    for ((kernel, variant, trial), _), of_binary in parts.items():
+    for ((kernel, variant, trial), _), of_binary in _binaries(programs, variants).items():
         layout = of_binary[0].layout
         sites = len(layout.sites)
         figures = _figures(layout, of_binary, clocks)
@@ -106,12 +110,9 @@ def _figures(
     warps, longest, longest_ns = np.zeros((3, len(layout.sites)), np.int64)
     longest -= 1
     longest_ns -= 1
-    launches = 0
     count, cycles = count.astype(np.int64), cycles.astype(np.int64)
     for program in programs:
         slope = session_slope(clocks[program.device])
-        rows = program.launches
-        launches += int(np.count_nonzero((rows["ended"] > 0) | (rows["chosen"] == rows["ended"])))
         warps += program.warps[layout.sections]
         count += program.seen.count
         cycles += program.seen.cycles
@@ -127,7 +128,29 @@ def _figures(
     figures |= {"longest_cycles": longest, "longest_ns": longest_ns, "grid_count": grid_count}
     figures |= {"grid_cycles": grid_cycles, "grid_ns": grid_ns}
     as_lists = {name: np.rint(values).astype(np.int64).tolist() for name, values in figures.items()}
-    return {"launches": [launches] * len(layout.sites), **as_lists}
+    return {"launches": [_told(programs)] * len(layout.sites), **as_lists}
+
+
+def _told(programs: Sequence[FoldedProgram]) -> int:
+    """How many launches there are figures of."""
+    rows = [program.launches for program in programs]
+    return sum(int(np.count_nonzero((row["ended"] > 0) | (row["chosen"] == row["ended"]))) for row in rows)
+
+
+def _numbers(programs: Sequence[FoldedProgram], variants: Mapping[int, int]) -> pd.DataFrame:
+    columns: dict[str, list[Any]] = {}
+    for ((kernel, variant, trial), _), of_binary in _binaries(programs, variants).items():
+        layout = of_binary[0].layout
+        payloads, rows = layout.payloads, len(layout.payloads)
+        figures = reduce(NumberFigures.together, (program.numbers for program in of_binary))
+        places = [Place.of(layout.sites[payload.site])._asdict() for payload in payloads]
+        values: dict[str, list[Any]] = {"kernel": [kernel] * rows}
+        values |= {"variant": [variant] * rows, "trial": [trial] * rows}
+        values |= {name: [place[name] for place in places] for name in Place._fields}
+        values |= {"name": [payload.name for payload in payloads], "launches": [_told(of_binary)] * rows}
+        for name, each in (values | figures.columns(payloads)).items():
+            columns.setdefault(name, []).extend(each)
+    return numbers_frame(columns or None)
 
 
 def _spreads(programs: Sequence[FoldedProgram], variants: Mapping[int, int]) -> pd.DataFrame:
@@ -174,6 +197,16 @@ def _rows(spread: Spread, places: Sequence[Place]) -> dict[str, Any]:
         "greatest_cycles": greatest.astype(np.int64).tolist(),
         "variation": (np.sqrt(squares / count) / np.where(mean > 0, mean, 1)).tolist(),
     }
+
+
+def _binaries(
+    programs: Sequence[FoldedProgram], variants: Mapping[int, int]
+) -> dict[tuple[_Group, int], list[FoldedProgram]]:
+    """The programs of each group by their binary: on all devices."""
+    parts: dict[tuple[_Group, int], list[FoldedProgram]] = {}
+    for program in programs:
+        parts.setdefault((_group(program, variants), program.manifest.digest), []).append(program)
+    return parts
 
 
 def _group(program: FoldedProgram, variants: Mapping[int, int]) -> _Group:

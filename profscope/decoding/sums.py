@@ -15,10 +15,10 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from instrument_passes.lowering.numbers import WORDS
 from instrument_passes.manifest import Manifest, Section, Span
 from instrument_passes.records import WORD
 from profscope.decoding.areas import CTA, first_wave, read_buffer, segments
+from profscope.decoding.numbers import number_words, numbers_of, payloads_of
 from profscope.decoding.shapes import warps_of
 
 __all__ = ["Numbers", "SectionSums", "SiteValues", "Sums", "read_sums", "site_values"]
@@ -153,23 +153,8 @@ def _in_flight(
 
 
 def _numbers(section: Section, rows: npt.NDArray[np.uint32], counts: Ints) -> Iterator[Numbers]:
-    """As `instrument_passes.lowering.numbers` keeps them."""
-    columns = section.frames[0].columns
-    for site, span in enumerate(section.spans):
-        for at in span.payloads:
-            name, kind = columns[at].name, columns[at].kind
-            words = [rows[:, at + number] for number in range(WORDS[kind])]
-            least, greatest = ~words[2], words[3]
-            sign = np.uint32(1 << 31)
-            if kind == "i32":
-                total = np.stack(words[:2], 1).view("<i8")[:, 0]
-                extremes = [(key ^ sign).view(np.int32).astype(np.int64) for key in (least, greatest)]
-                yield Numbers(site, name, counts[site], np.zeros(len(rows), np.int64), total, *extremes)
-                continue
-            head, tail = (word.view(np.float32).astype(np.float64) for word in words[:2])
-            # A key's highest bit is set where the number is positive.
-            turned = [np.where(key & sign, key ^ sign, ~key) for key in (least, greatest)]
-            extremes = [bits.astype(np.uint32).view(np.float32).astype(np.float64) for bits in turned]
-            nans = words[4].astype(np.int64)
-            total = np.where(np.isfinite(head), head + tail, head)
-            yield Numbers(site, name, counts[site] - nans, nans, total, *extremes)
+    for payload in payloads_of(section):
+        words, count = number_words(rows.T, payload), counts[payload.site]
+        nans = np.zeros(len(rows), np.int64) if words.nans is None else words.nans
+        extremes = (numbers_of(keys, payload.kind) for keys in (~words.least, words.greatest))
+        yield Numbers(payload.site, payload.name, count - nans, nans, words.total, *extremes)

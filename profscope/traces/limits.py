@@ -4,7 +4,7 @@ A file of n bytes is read in memory and time proportional to n, whatever it says
 any trace has.
 """
 
-from profscope.schema import LAUNCH_DTYPES, SPREAD_DTYPES, SUM_DTYPES, Tables
+from profscope.schema import LAUNCH_DTYPES, NUMBER_DTYPES, SPREAD_DTYPES, SUM_DTYPES, Tables
 
 __all__ = ["misfit", "most_cells", "most_content_bytes"]
 
@@ -55,7 +55,12 @@ def _far_time(tables: Tables) -> str | None:
 def _odd_text(tables: Tables) -> str | None:
     df, launches = tables.df, tables.launches
     texts = {str(name): list(df[name].cat.categories) for name in df if df[name].dtype == "category"}
-    beside = ((launches, LAUNCH_DTYPES), (tables.sums, SUM_DTYPES), (tables.spreads, SPREAD_DTYPES))
+    beside = (
+        (launches, LAUNCH_DTYPES),
+        (tables.sums, SUM_DTYPES),
+        (tables.spreads, SPREAD_DTYPES),
+        (tables.numbers, NUMBER_DTYPES),
+    )
     others = [
         (name, table[name].tolist()) for table, dtypes in beside for name in dtypes if dtypes[name] == "str"
     ]

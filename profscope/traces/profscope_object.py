@@ -5,6 +5,7 @@ docs/trace-format.md describes it.
 
 import hashlib
 import json
+import math
 import zlib
 from collections.abc import Mapping
 from typing import Any
@@ -15,10 +16,12 @@ from profscope.errors import TraceError
 from profscope.schema import (
     LAUNCH_DEFAULTS,
     LAUNCH_DTYPES,
+    NUMBER_DTYPES,
     SPREAD_DTYPES,
     SUM_DTYPES,
     Tables,
     launches_frame,
+    numbers_frame,
     spreads_frame,
     sums_frame,
 )
@@ -40,7 +43,11 @@ WITHOUT_SUMS = 2
 FIRST_WITH_DIGEST = 2
 
 OBJECT, DIGEST = "profscope", "profscopeDigest"
-BESIDE = {"sums": (SUM_DTYPES, sums_frame), "spreads": (SPREAD_DTYPES, spreads_frame)}
+BESIDE = {
+    "sums": (SUM_DTYPES, sums_frame),
+    "spreads": (SPREAD_DTYPES, spreads_frame),
+    "numbers": (NUMBER_DTYPES, numbers_frame),
+}
 """Tables that stand in a file where they have rows: their columns, and what makes them."""
 
 KEYS = frozenset({OBJECT, DIGEST})
@@ -124,8 +131,19 @@ def _digest(ours: dict[str, Any]) -> str:
 
 
 def _columns(table: pd.DataFrame, dtypes: Mapping[str, str]) -> dict[str, Any]:
-    # JSON has no NaN: an unknown float is null.
-    return {name: [None if value != value else value for value in table[name].tolist()] for name in dtypes}
+    lists = {name: table[name].tolist() for name in dtypes}
+    return {
+        name: list(map(_plain, values)) if dtypes[name] == "float64" else values
+        for name, values in lists.items()
+    }
+
+
+def _plain(value: float) -> float | str | None:
+    """As JSON, which has no NaN and no infinity: an unknown float is null, an infinite one a text, as
+    numpy spells it."""
+    if math.isfinite(value):
+        return value
+    return None if math.isnan(value) else str(value)
 
 
 def _checked(table: str, columns: dict[str, Any], dtypes: Mapping[str, str]) -> dict[str, Any]:

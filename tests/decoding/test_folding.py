@@ -25,8 +25,15 @@ from tests.support.synth.sums import site, sum_launch, sum_manifest
 # Line 3 stands at two sites; a warp runs the counted ones 0 to 2 times.
 BODY = [site(line=1), site(0, 2, counted=True, times=3), site(0, 3), site(1, 4, counted=True), site(0, 3)]
 PARTITION = [site(line=1, name="partition"), site(0, 3), site(0, 5, counted=True, longest=False)]
+BOTH_KINDS = {"of_i32": "i32", "of_f32": "f32"}
 PLAIN = sum_manifest([BODY])
 WARP_SPECIALISED = sum_manifest([BODY, PARTITION, PARTITION[:2]], kernel="specialised")
+WITH_NUMBERS = sum_manifest(
+    [
+        [site(line=1, payloads=BOTH_KINDS), site(0, 2, counted=True, times=3, payloads={"x": "f32"})],
+        [site(line=1), site(0, 4, counted=True, payloads=BOTH_KINDS)],
+    ]
+)
 KEY = ["scope", "kind", "line"]
 ITEMS = {"cta": ["cta"], "warp": ["cta", "warp"], "sm": ["sm"]}
 
@@ -69,8 +76,8 @@ launches = st.builds(
         )
         for index in range(4)
     ],
-    st.sampled_from([PLAIN, WARP_SPECIALISED]), st.integers(1, 6), st.integers(0, 9), st.integers(0, 9),
-    st.integers(0, 1000),
+    st.sampled_from([PLAIN, WARP_SPECIALISED, WITH_NUMBERS]), st.integers(1, 6), st.integers(0, 9),
+    st.integers(0, 9), st.integers(0, 1000),
 )  # fmt: skip
 
 
@@ -98,6 +105,34 @@ def test_sums_are_those_of_all_launches(raws: list[RawLaunch]) -> None:
             elif span.longest < 0:
                 assert told["longest_cycles"] == told["longest_ns"] == -1
         row += len(section.spans)
+
+
+@settings(max_examples=12)
+@given(launches)
+def test_numbers_are_those_of_all_warps(raws: list[RawLaunch]) -> None:
+    """Of CTAs that ended in time: as `read_sums` has them, warp by warp."""
+    kept: dict[tuple[int, int, str], list[tuple[float, ...]]] = {}
+    for raw in raws:
+        read = read_sums(raw.buffer, raw.manifest)
+        in_time = read.headers["end_globaltimer"] - read.headers["start_globaltimer"] < 1 << 30
+        for number, section in enumerate(read.sections):
+            for each in section.numbers:
+                columns = each.count, each.nans, each.total, each.least, each.greatest
+                rows = zip(*(column[in_time[section.area]].tolist() for column in columns), strict=True)
+                kept.setdefault((number, each.site, each.name), []).extend(rows)
+    told = profile(raws).numbers
+    assert len(told) == len(kept)
+    for ((number, at, name), warps), row in zip(kept.items(), told.itertuples(), strict=True):
+        span = raws[0].manifest.sections[number].spans[at]
+        assert (row.scope, row.line, row.name, row.launches) == (span.name, span.line, name, 4)
+        assert (row.count, row.nans) == (sum(each[0] for each in warps), sum(each[1] for each in warps))
+        some = [each for each in warps if each[0]]
+        np.testing.assert_allclose(row.total, sum(each[2] for each in some), rtol=1e-12)
+        if name == "of_i32":
+            assert row.total == sum(each[2] for each in some)
+        expected = (min(each[3] for each in some), max(each[4] for each in some)) if some else (np.nan,) * 2
+        np.testing.assert_array_equal((row.least, row.greatest), expected)
+        np.testing.assert_array_equal(row.mean, row.total / row.count if row.count else np.nan)
 
 
 @settings(max_examples=12)
@@ -135,6 +170,7 @@ def test_the_order_of_folding_does_not_matter(raws: list[RawLaunch], order: list
     other, one = Profile.of(assemble([], {"backend": "gpu"}, (), folded)), profile(raws)
     pd.testing.assert_frame_equal(other.launches, one.launches)
     pd.testing.assert_frame_equal(other.sums, one.sums)
+    pd.testing.assert_frame_equal(other.numbers, one.numbers, rtol=1e-12)
     pd.testing.assert_frame_equal(other.balance(), one.balance(), rtol=1e-9)
 
 

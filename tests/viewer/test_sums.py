@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import json
+from math import inf, nan
 from pathlib import Path
 
 import pytest
 
 from profscope.profiles import Profile
+from profscope.schema import numbers_frame
 from tests.support.folded import with_sums
 from tests.support.profiles import regular_profile
 from viewer.cli import main
@@ -69,3 +71,60 @@ def test_sums_stay_where_whole_variants_are_chosen() -> None:
     assert one.validate() == []
     assert not len(one.sums)
     assert not len(select(MIXED, Selection(cta=1)).spreads)
+
+
+def with_numbers() -> Profile:
+    """A scope's two payloads, one of which has no number, and one of another variant."""
+    place = {
+        "kernel": "matmul_kernel",
+        "trial": False,
+        "scope": "dot",
+        "kind": "op",
+        "file": "k.py",
+        "line": 9,
+    }
+    place |= {"call_path": "", "launches": 3}
+    figures = [
+        {
+            "name": "k",
+            "count": 1200,
+            "nans": 0,
+            "total": 6e3,
+            "mean": 5.0,
+            "least": -3.0,
+            "greatest": 12345.678,
+        },
+        {"name": "gain", "count": 2, "nans": 1, "total": inf, "mean": inf, "least": 0.5, "greatest": inf},
+        {"name": "none", "count": 0, "nans": 4, "total": 0.0, "mean": nan, "least": nan, "greatest": nan},
+        {"name": "never", "count": 0, "nans": 0, "total": 0.0, "mean": nan, "least": nan, "greatest": nan},
+        {"name": "other", "count": 1, "nans": 0, "total": 1.0, "mean": 1.0, "least": 1.0, "greatest": 1.0},
+    ]
+    rows = [{**place, "variant": int(each["name"] == "other"), **each} for each in figures]
+    numbers = numbers_frame({name: [row[name] for row in rows] for name in rows[0]})
+    return Profile(MIXED.df, MIXED.launches, MIXED.metadata, MIXED.sums, MIXED.spreads, numbers)
+
+
+def test_numbers_stand_below_their_kernel(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    profile = with_numbers()
+    lines = [line.split() for line in shown(profile, tmp_path, capsys).splitlines()]
+    at = lines.index(["scope", "line", "number", "count", "mean", "least", "greatest", "NaNs"])
+    assert lines[at - 1] == ["matmul_kernel", "numbers,", "3", "launches", "that", "kept", "sums"]
+    assert lines[at + 1 : at + 5] == [
+        ["dot", "9", "k", "1,200", "5", "-3", "1.235e+04", "0"],
+        ["dot", "9", "gain", "2", "inf", "0.5", "inf", "1"],
+        ["dot", "9", "none", "0", "-", "-", "-", "4"],
+        [],
+    ]
+    assert max(map(len, shown(profile, tmp_path, capsys, "--width", "40").splitlines()[1:])) <= 40
+    cut = json.loads(shown(profile, tmp_path, capsys, "--json", "--top", "2"), parse_constant=pytest.fail)
+    assert [row["greatest"] for row in cut["numbers"][0]["rows"]] == [12345.678, "inf"]
+    assert cut["numbers"][0]["omitted"] == 1
+    assert "kept sums" not in shown(SPANS, tmp_path, capsys)
+
+
+def test_numbers_stay_where_whole_variants_are_chosen() -> None:
+    profile = with_numbers()
+    assert select(profile, Selection(kernel="matmul")).numbers["name"].tolist() == [
+        "k", "gain", "none", "never"
+    ]  # fmt: skip
+    assert not len(select(profile, Selection(launch=1)).numbers)

@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
+from instrument_passes.lowering.numbers import WORDS
 from instrument_passes.manifest import Column, Frame, Manifest, Section, Span, layout
 from instrument_passes.records import CTA_HEADER, WORD, LaunchBits
 from instrument_passes.selection import Selection
@@ -20,7 +21,8 @@ CLOCK_GHZ = 1.75
 
 
 def site(parent: int = -1, line: int = 1, **more: Any) -> dict[str, Any]:
-    """What a site of `sum_manifest` may say. counted: whether it keeps a count; longest: the longest."""
+    """What a site of `sum_manifest` may say. counted: whether it keeps a count; longest: the longest;
+    payloads: the type of each, by name."""
     return {"parent": parent, "line": line, "kind": "op" if parent >= 0 else "kernel", "counted": False} | {
         "longest": True, "times": 1, **more,
     }  # fmt: skip
@@ -46,8 +48,24 @@ def sum_manifest(
                 if said.pop("counted" if name == "count" else name, True):
                     places[name] = len(columns)
                     columns.append(Column(kind))
+            payloads = []
+            for name, kind in said.pop("payloads", {}).items():
+                payloads.append(len(columns))
+                columns += [Column(kind, name=name), *[Column("more", name=name)] * (WORDS[kind] - 1)]
             scope = said.pop("name", f"scope {said['line']}")
-            spans.append(Span(id=at, name=scope, op="", frame=0, file="k.py", begin=-1, **places, **said))
+            spans.append(
+                Span(
+                    id=at,
+                    name=scope,
+                    op="",
+                    frame=0,
+                    file="k.py",
+                    begin=-1,
+                    payloads=tuple(payloads),
+                    **places,
+                    **said,
+                )
+            )
         own = warps if number == 0 else 1
         drafts.append(Section(f"s{number}", own, (Frame(0, -1, tuple(columns), 1),), tuple(spans)))
     sections, fixed, ring = layout(drafts, [0, *[1] * (len(programs) - 1)])
@@ -110,7 +128,37 @@ def _fill(words: npt.NDArray[np.uint32], section: Section, number: int, noise: n
         runs = noise.integers(0, 3, len(words)) if span.count >= 0 else np.ones(len(words), np.int64)
         took = noise.integers(1, 70_000, len(words)) * (runs > 0)
         row[:, span.total] = took
+        for at in span.payloads:
+            keep = _keep_integers if frame.columns[at].kind == "i32" else _keep_floats
+            for warp, times in enumerate((runs * span.times).tolist()):
+                row[warp, at : at + WORDS[frame.columns[at].kind]] = keep(times, noise)
         if span.count >= 0:
             row[:, span.count] = runs
         if span.longest >= 0:
             row[:, span.longest] = -(-took // np.maximum(runs * span.times, 1))
+
+
+def _keep_integers(times: int, noise: np.random.Generator) -> list[int]:
+    """The words of so many random numbers, as `instrument_passes.lowering.numbers` has them."""
+    numbers = noise.integers(-1 << 31, 1 << 31, times).tolist()
+    total, keys = sum(numbers), [number + (1 << 31) for number in numbers]
+    low, high = total & 0xFFFFFFFF, total >> 32 & 0xFFFFFFFF
+    return [low, high, *_extremes(keys)]
+
+
+def _keep_floats(times: int, noise: np.random.Generator) -> list[int]:
+    """The same of floats, some of which are NaN or infinite."""
+    odd = noise.choice([np.nan, np.inf, 0.0, -0.0], times)
+    numbers = np.where(noise.random(times) < 0.2, odd, noise.normal(0, 1e6, times)).astype(np.float32)
+    some = numbers[~np.isnan(numbers)]
+    exact = float(some.astype(np.float64).sum())
+    head = np.float32(exact)
+    tail = np.float32(exact - float(head)) if np.isfinite(head) else np.float32(np.nan)
+    bits = some.view(np.uint32).tolist()
+    keys = [each ^ 0xFFFFFFFF if each >> 31 else each | 1 << 31 for each in bits]
+    words = np.array([head, tail], np.float32).view(np.uint32).tolist()
+    return [*words, *_extremes(keys), times - len(some)]
+
+
+def _extremes(keys: Sequence[int]) -> list[int]:
+    return [0xFFFFFFFF - min(keys), max(keys)] if keys else [0, 0]
