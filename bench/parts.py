@@ -1,6 +1,6 @@
 """What of a record costs a kernel its time: the instrumented kernel with one part of the records taken out.
 
-    python -m bench.parts [--rows REGEX] [--rounds 7] [--json FILE]
+    python -m bench.parts [--rows REGEX] [--rounds 7] [--keep totals] [--json FILE]
 
 The parts are taken out of the PTX, so that ptxas sees the rest as it is. What is left no longer records
 anything; only its time counts. Needs a GPU.
@@ -25,9 +25,10 @@ from triton import knobs
 from bench import kernels
 from bench.about import about
 from bench.kernels import Workload
+from bench.sums import keeping
 from bench.table import Row, render, row_to_json
 from bench.timing import device_us, interleave
-from bench.variants import BARE, LEVELS, OURS, WARM_UP, Variant, buffers, variants
+from bench.variants import BARE, DEFAULT, LEVELS, OURS, WARM_UP, Variant, buffers, variants
 
 __all__ = ["WITHOUT", "main"]
 
@@ -47,6 +48,24 @@ def _sub(*edits: tuple[re.Pattern[str], str]) -> Callable[[str], str]:
     return edit
 
 
+def _around_mmas(ptx: str) -> str:
+    """Without the clock reads next to the issue of MMAs, of what the waits for them read all."""
+    lines = ptx.split("\n")
+    marks = [(at, kind) for at, line in enumerate(lines) if (kind := _kind(line))]
+    for (_, before), (at, kind), (_, after) in zip(marks, marks[1:], marks[2:], strict=False):
+        if kind == "clock" and "issue" in (before, after):
+            lines[at] = _CLOCK.sub(r"mov.u32 \1, 1;", lines[at])
+    return "\n".join(lines)
+
+
+def _kind(line: str) -> str:
+    if _CLOCK.search(line):
+        return "clock"
+    if "wgmma." in line:
+        return "wait" if "wgmma.wait" in line else "issue"
+    return "edge" if line.startswith("$L") or "bra" in line else ""
+
+
 _NO_CLOCK: Final = (_CLOCK, r"mov.u32 \1, 1;")
 _NO_STORE: Final = (_STORE, "")
 _NO_TIMER: Final = (_GLOBALTIMER, r"mov.u64 \1, 1;")
@@ -54,12 +73,15 @@ _NO_HEADER: Final = ((_HEADER_STORE, ""), _NO_TIMER, (_CLOCK64, r"mov.u64 \1, 1;
 
 WITHOUT: Final[dict[str, Callable[[str], str]]] = {
     "clock reads": _sub(_NO_CLOCK),
+    "order of clock reads": _sub((_CLOCK, r"mov.u32 \1, %smid;")),
+    "clock reads around MMAs": _around_mmas,
     "globaltimer": _sub(_NO_TIMER),
     "header": _sub(*_NO_HEADER),
     "records": _sub(_NO_CLOCK, _NO_STORE),
     "anything": _sub(_NO_CLOCK, _NO_STORE, *_NO_HEADER),
 }
-"""By what is left out, how PTX becomes PTX without it."""
+"""By what is left out, how PTX becomes PTX without it. ptxas moves nothing across a clock read, but does
+across the read of the SM's number that stands in its place."""
 
 
 class _Edited:
@@ -94,12 +116,17 @@ class _Edited:
         return None
 
 
-def parts(workload: Workload, level: str, rounds: int) -> list[Row]:
+_LEVELS: Final = {"default": DEFAULT, **LEVELS}
+
+
+def parts(workload: Workload, level: str, rounds: int, keep: str = "spans") -> list[Row]:
     """Slowdown of the kernel without each part, beside the bare and the instrumented one."""
-    pipeline = LEVELS[level]
+    pipeline = _LEVELS[level]
     inputs = workload.inputs("cuda")
     given = buffers(workload.launch(inputs).asm["ttgir"], workload, pipeline)
-    plain = variants(workload, pipeline, given, BARE, OURS)
+    plain = dict(variants(workload, pipeline, given, BARE, OURS))
+    if keep != "spans":
+        plain[OURS] = keeping(pipeline, keep, memory=1024)
 
     @contextlib.contextmanager
     def without(edited: _Edited) -> Iterator[None]:
@@ -115,7 +142,7 @@ def parts(workload: Workload, level: str, rounds: int) -> list[Row]:
         return {"us": device_us(lambda: workload.launch(inputs), given.launches)}
 
     cells = interleave(every, sample, rounds)["us"]
-    return [Row(f"slowdown, {level}", workload.name, "bare: us, others: ratio", cells, BARE)]
+    return [Row(f"slowdown, {level}, {keep}", workload.name, "bare: us, others: ratio", cells, BARE)]
 
 
 def main(argv: Sequence[str] | None = None) -> int:
@@ -123,14 +150,15 @@ def main(argv: Sequence[str] | None = None) -> int:
     parser = argparse.ArgumentParser(prog="python -m bench.parts", description=(__doc__ or "").split("\n")[0])
     parser.add_argument("--rows", default="", metavar="REGEX", help="only rows 'level: kernel' it matches")
     parser.add_argument("--rounds", type=int, default=7)
+    parser.add_argument("--keep", default="spans", help="what launches keep: spans, sums or totals")
     parser.add_argument("--json", type=Path)
     options = parser.parse_args(argv)
     kernels.give_scratch("cuda")
     rows: list[Row] = []
-    for level in LEVELS:
+    for level in _LEVELS:
         for workload in kernels.workloads():
             if re.search(options.rows, f"{level}: {workload.name}"):
-                rows += parts(workload, level, options.rounds)
+                rows += parts(workload, level, options.rounds, options.keep)
     print(render(rows))
     if options.json:
         found = {"about": about(dry_run=False), "rows": [row_to_json(row) for row in rows]}
