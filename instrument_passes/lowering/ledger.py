@@ -64,7 +64,6 @@ class Ledger:
         self._also: dict[int, list[int]] = {}  # by span, more keys that it changes
         entered_often = in_loop(region.parent)
         self._function(region, self._counted(region.entry) if entered_often else None, 1)
-
         for flight in flights.flights:
             self.in_flight[flight] = InFlight(self._new("flight"), self._new("left"))
         moved = [(span, [flight]) for span, flight in flights.started.items()]

@@ -93,3 +93,10 @@ def test_tensors_must_be_on_the_cpu() -> None:
     x = torch.zeros(16)
     with pytest.raises(EmulatorError, match="argument 'y_ptr' is on meta"):
         add_kernel[(1,)](x, torch.zeros(16, device="meta"), x, 16, BLOCK=16)
+
+
+@pytest.mark.parametrize(("kind", "expected"), [("b32", 0xFFFFFFFE), ("u32", 0xFFFFFFFE), ("s32", -2)])
+def test_a_wider_register_gets_zeros_or_the_sign(kind: str, expected: int) -> None:
+    out = np.array([0xFFFFFFFE, 0], np.int64)
+    run(f"ld.global.{kind} %q1, [%out]; st.global.b64 [%out+8], %q1;", out)
+    assert out[1] == expected

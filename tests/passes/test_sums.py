@@ -9,10 +9,13 @@ from typing import Any
 import pytest
 from hypothesis import HealthCheck, Phase, example, given, settings
 
+from profscope.decoding.areas import packed_headers
+from profscope.decoding.sums import read_sums
 from tests.support import made_up_kernels as made_up
-from tests.support.emulated import run
+from tests.support.emulated import CTAS, RING_LOG2, run
 from tests.support.made_up_kernels import (
     Call,
+    Group,
     Join,
     Kernel,
     Repeat,
@@ -78,6 +81,27 @@ def test_sums_of_probed_values() -> None:
     numbers = numbers_of_spans(*spans)
     assert {name for _, name in numbers} == {"nans", "infs", "min", "max"}
     _same_numbers(numbers, numbers_of_sums(*sums))
+
+
+def test_time_in_flight_that_is_not_known_is_left_out() -> None:
+    """Of work that is never waited for, and of CTAs so long that the sum may not fit 32 bits."""
+    copy = Group(("member", "close"))
+    kernel = Kernel((Repeat((copy,), 3), Group(("wait",)), copy, Group(("wait 1",))))
+    with counting_clock():
+        _, buffer, manifest = run(kernel, "lower-records{keep=sums},allocate-buffer")
+    (section,) = read_sums(buffer, manifest).sections
+    first, second = (i for i, site in enumerate(section.sites) if site.kind == "async")
+    assert section.sites[first].most == 0  # the loop may start any number
+    assert section.left_out[[first, second]].tolist() == [0, len(section.warp)]
+    assert (section.count[:, first] == 3).all()
+    assert (section.total_cycles[:, first] > 0).all()
+    assert not section.count[:, second].any()
+    assert not section.total_cycles[:, second].any()
+    headers = packed_headers(buffer, CTAS, manifest.cta_bytes(RING_LOG2))
+    headers["end_clock"][0] += 1 << 31
+    (section,) = read_sums(buffer, manifest).sections
+    assert section.left_out[first] == (section.area == 0).sum() > 0
+    assert (section.count[:, first] == 3 * (section.area > 0)).all()
 
 
 def _same_numbers(numbers: Mapping[Any, Sequence[float]], kept: Mapping[Any, tuple[float, ...]]) -> None:

@@ -24,11 +24,11 @@ from profscope.emulator.machine.memory import Allocation, GlobalMemory
 from profscope.emulator.program import load
 from tests.support.made_up_kernels import Kernel, text_of
 
-__all__ = ["run"]
+__all__ = ["CTAS", "RING_LOG2", "run"]
 
 Bytes = npt.NDArray[np.uint8]
 CTAS = 3
-_RING_LOG2 = 10
+RING_LOG2 = 10
 
 
 def run(kernel: Kernel, passes: str) -> tuple[npt.NDArray[np.int32], Bytes, Manifest]:
@@ -42,8 +42,8 @@ def run(kernel: Kernel, passes: str) -> tuple[npt.NDArray[np.int32], Bytes, Mani
         path.write_text(str(module))
         built = triton.compile(str(path), target=GPUTarget(BACKEND_NAME, ARCH, 32))
     out = np.zeros(CTAS * 1024, np.int32)
-    bits = LaunchBits(0, _RING_LOG2)
-    size = LAUNCH_HEADER.itemsize + CTAS * manifest.cta_bytes(_RING_LOG2)
+    bits = LaunchBits(0, RING_LOG2)
+    size = LAUNCH_HEADER.itemsize + CTAS * manifest.cta_bytes(RING_LOG2)
     room = np.zeros(size + BASE_ALIGNMENT, np.uint8)
     first = -room.ctypes.data % BASE_ALIGNMENT
     base = room.ctypes.data + first

@@ -379,7 +379,8 @@ class _Module:
         writer.nodes(call.body, "tt.return %s : i32")
         writer.op(f"tt.return {writer.s} : i32")
         self.functions.append(
-            f"tt.func private @{name}(%out: !tt.ptr<i32>, %s: i32) -> i32 attributes {{noinline = true}} {{\n"
+            f"tt.func private @{name}(%out: !tt.ptr<i32>, %s: i32) -> i32 "
+            "attributes {noinline = true, ws_num_warps = 4 : i32} {\n"  # the latter for Triton 3.8
             + "\n".join(writer.lines)
             + f'\n}} loc("made_up.py":{self.line()}:1)'
         )
