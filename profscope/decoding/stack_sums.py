@@ -120,13 +120,11 @@ def sum_up(stack: Stack, layout: Layout) -> StackSums:
             if values.longest_cycles is not None:
                 longest[number] = _where(values.longest_cycles, ran).max(axis=(1, 2), initial=0)
             parts.append((took, there))
-        alone = len(parts) == 1
-        for number, (took, _) in zip(numbers if not alone else (), parts, strict=False):
-            cycles[number] = took.sum(axis=(1, 2), dtype=np.int64)
         for part, of_place in zip(spreads, sms.spreads(*_united(parts)), strict=True):
             part[place] = of_place
-        if alone:
-            cycles[numbers[0]] = spreads.total[place, BY.index("cta")]
+        for number, (took, _) in zip(numbers, parts, strict=True):
+            alone = len(parts) == 1
+            cycles[number] = spreads.total[place, 0] if alone else took.sum(axis=(1, 2), dtype=np.int64)
     return StackSums(warps, count, cycles, longest, spreads, clocks_of(stack.sm, stack.times, valid))
 
 

@@ -102,12 +102,10 @@ def _figures(
     layout: Layout, programs: Sequence[FoldedProgram], clocks: Mapping[int, Clocks]
 ) -> dict[str, list[Any]]:
     """The columns with figures of launches of one binary, on all devices."""
-    count, cycles, ns, grid_count, grid_cycles, grid_ns = np.zeros((6, len(layout.sites)))
-    warps, longest, longest_ns = np.zeros((3, len(layout.sites)), np.int64)
-    longest -= 1
-    longest_ns -= 1
-    launches = 0
-    count, cycles = count.astype(np.int64), cycles.astype(np.int64)
+    launches, sites = 0, len(layout.sites)
+    warps, count, cycles, ns = np.zeros((4, sites), np.int64)
+    grid_count, grid_cycles, grid_ns = np.zeros((3, sites))
+    longest, longest_ns = np.full((2, sites), -1)
     for program in programs:
         slope = session_slope(clocks[program.device])
         rows = program.launches
@@ -123,11 +121,16 @@ def _figures(
         untimed = np.nan_to_num(slope * np.maximum(program.untimed_longest, 0))
         of_all = np.rint(np.maximum(program.longest_ns, untimed)).astype(np.int64)
         longest_ns = np.maximum(longest_ns, np.where(program.longest < 0, -1, of_all))
-    figures = {"warps": warps, "count": count, "total_cycles": cycles, "total_ns": ns}
+    figures: dict[str, npt.NDArray[Any]] = {
+        "warps": warps,
+        "count": count,
+        "total_cycles": cycles,
+        "total_ns": ns,
+    }
     figures |= {"longest_cycles": longest, "longest_ns": longest_ns, "grid_count": grid_count}
     figures |= {"grid_cycles": grid_cycles, "grid_ns": grid_ns}
     as_lists = {name: np.rint(values).astype(np.int64).tolist() for name, values in figures.items()}
-    return {"launches": [launches] * len(layout.sites), **as_lists}
+    return {"launches": [launches] * sites, **as_lists}
 
 
 def _spreads(programs: Sequence[FoldedProgram], variants: Mapping[int, int]) -> pd.DataFrame:
