@@ -16,7 +16,6 @@ import numpy.typing as npt
 from instrument_passes.analyses.opclasses import OPS
 from instrument_passes.dialect import PROBED
 from instrument_passes.manifest import Span
-from profscope.decoding.decode import DecodedLaunch
 from profscope.decoding.executions import folded_executions
 from profscope.decoding.folding import FoldedProgram, are_whole
 from profscope.decoding.gaps import KIND as GAP
@@ -60,7 +59,8 @@ def about_kernel(
     return {
         "sites": len(spans),
         "measure": "latency" if latency else "issue",
-        "in_flight": sum(_in_flight(launch.decoded) for launch in launches),
+        "in_flight": sum(_in_flight(launch.decoded.sites, launch.decoded.counts) for launch in launches)
+        + sum(_in_flight(program.layout.sites, program.seen.count) for program in programs),
         "unpaired": sum(launch.decoded.unpaired for launch in launches),
         "work": [
             {"variant": variant, "trial": trial, **_work(*of_group)}
@@ -255,9 +255,9 @@ def _add_work(
             row["flops"] += span.flops * times
 
 
-def _in_flight(decoded: DecodedLaunch) -> int:
-    asynchronous = np.array([site.kind == "async" for site in decoded.sites], np.bool_)
-    return int(decoded.counts[asynchronous].sum())
+def _in_flight(sites: Sequence[Span], counts: npt.NDArray[np.int64]) -> int:
+    asynchronous = np.array([site.kind == "async" for site in sites], np.bool_)
+    return int(counts[asynchronous].sum())
 
 
 def _executions(launch: TimedLaunch) -> npt.NDArray[np.float64]:

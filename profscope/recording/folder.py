@@ -38,7 +38,8 @@ class Folder:
     def full(self, drained_bytes: int) -> None:
         """An arena with so many bytes is on its way to the host: fold it in the background.
 
-        Waits where folding is behind by several arenas."""
+        Waits where folding is behind by several arenas.
+        """
         self._held.add(drained_bytes)
         self._waiting.append(self._thread.submit(self.fold))
         while len(self._waiting) > _AHEAD:
