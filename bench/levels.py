@@ -11,22 +11,18 @@ how many records a warp has. A choice that finds no further op shows how much th
 from __future__ import annotations
 
 import argparse
-import json
 import re
 import sys
-import time
 from collections.abc import Iterator, Sequence
-from pathlib import Path
+from functools import partial
 from typing import Final
-
-import torch
 
 import profscope
 from bench import kernels
-from bench.about import about
+from bench.command import Measure, measure_all
 from bench.gpu import timed_launches
 from bench.kernels import Workload
-from bench.table import Cell, Row, render, row_to_json
+from bench.table import Cell, Row
 from bench.timing import interleave, why
 from bench.variants import BARE, DEFAULT, OURS, Buffers, Variant, buffers, variants
 
@@ -51,6 +47,7 @@ CHOICES: Final = {
 
 # So many CTAs tell how a kernel's time is shared out.
 _SHARED_CTAS: Final = 256
+_LIMIT_S: Final = 150.0
 
 
 def measure(workload: Workload, device: str, rounds: int) -> list[Row]:
@@ -101,47 +98,15 @@ def chosen(*, small: bool) -> Iterator[Workload]:
     yield from sorted(every, key=lambda each: [each.name.startswith(name) for name in wanted].index(True))
 
 
+def measured(options: argparse.Namespace, device: str) -> Iterator[tuple[str, Measure]]:
+    """What is measured, by the kernel's name."""
+    for workload in chosen(small=options.dry_run):
+        yield workload.name, partial(measure, workload, device, options.rounds)
+
+
 def main(argv: Sequence[str] | None = None) -> int:
     """Print the tables; returns 1 if a figure is missing."""
-    options = _arguments(argv)
-    device = "cuda" if torch.cuda.is_available() else "cpu"
-    if device == "cpu" and not options.dry_run:
-        print("bench.levels: no GPU is active; --dry-run shows that it runs", file=sys.stderr)
-        return 1
-    rows: list[Row] = []
-    start = time.monotonic()
-    with kernels.surroundings():
-        for workload in chosen(small=options.dry_run):
-            if not re.search(options.rows, workload.name):
-                continue
-            if time.monotonic() - start > options.limit_s:
-                rows.append(Row("slowdown", workload.name, "", {BARE: Cell(error="not run: out of time")}))
-                continue
-            began = time.monotonic()
-            try:
-                rows += measure(workload, device, options.rounds)
-            except Exception as error:  # noqa: BLE001  the other kernels still count
-                rows.append(Row("slowdown", workload.name, "", {BARE: Cell(error=why(error))}))
-            print(f"{time.monotonic() - began:6.1f} s  {workload.name}", flush=True)
-    facts = about(dry_run=options.dry_run)
-    print("\n" + ", ".join(f"{key} {value}" for key, value in facts.items() if value is not None) + "\n")
-    print(render(rows))
-    if options.json:
-        found = {"about": facts, "choices": CHOICES, "rows": [row_to_json(row) for row in rows]}
-        options.json.write_text(json.dumps(found, indent=1, allow_nan=False))
-    return int(not rows or any(cell.error for row in rows for cell in row.cells.values()))
-
-
-def _arguments(argv: Sequence[str] | None) -> argparse.Namespace:
-    parser = argparse.ArgumentParser(
-        prog="python -m bench.levels", description=__doc__, formatter_class=argparse.RawTextHelpFormatter
-    )
-    parser.add_argument("--rows", default="", metavar="REGEX", help="only kernels whose name it matches")
-    parser.add_argument("--rounds", type=int, default=7, help="samples of each time")
-    parser.add_argument("--limit-s", type=float, default=150.0, help="start no kernel after this")
-    parser.add_argument("--json", type=Path, help="where the figures go")
-    parser.add_argument("--dry-run", action="store_true", help="small sizes; without a GPU on the emulator")
-    return parser.parse_args(argv)
+    return measure_all("bench.levels", __doc__, _LIMIT_S, argv, measured, choices=CHOICES)
 
 
 if __name__ == "__main__":

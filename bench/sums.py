@@ -11,24 +11,19 @@ many points the shares of the scopes differ between records and sums. Then what 
 from __future__ import annotations
 
 import argparse
-import json
-import re
-import sys
-import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, nullcontext
 from functools import partial
-from pathlib import Path
 from typing import Any, Final
 
 import torch
 
 import profscope
 from bench import kernels
-from bench.about import about
+from bench.command import Measure, measure_all
 from bench.gpu import timed_launches
 from bench.kernels import Workload
-from bench.table import Cell, Row, render, row_to_json
+from bench.table import Cell, Row
 from bench.timing import host_us, interleave, why
 from bench.variants import BARE, DEFAULT, LEVELS, OURS, SHARED, Buffers, Variant, buffers, variants
 
@@ -38,6 +33,7 @@ KEPT: Final = ("sums", "totals")
 _LEVELS: Final = {"default": DEFAULT, "heavy": LEVELS["heavy"]}
 _SHARED_CTAS: Final = 256  # so many CTAs tell how a kernel's time is shared out
 _LAUNCHES: Final = 6  # the first of them finds its caches cold
+_LIMIT_S: Final = 400.0
 _MEMORY_MIB: Final = 1024  # so that nothing is drained while kernels are timed
 
 
@@ -131,60 +127,22 @@ def launches(workload: Workload, device: str, rounds: int, count: int) -> list[R
     ]
 
 
-def measured(*, dry_run: bool, device: str, rounds: int) -> Iterator[tuple[str, Callable[[], list[Row]]]]:
+def measured(options: argparse.Namespace, device: str) -> Iterator[tuple[str, Measure]]:
     """What is measured, by name, the kernels of the targets first."""
+    small, rounds = options.dry_run, options.rounds
     add = kernels.add(64 * 1024)
-    matmul = kernels.matmul(128, (64, 64, 32), 4) if dry_run else kernels.matmul(4096, (128, 128, 64), 4)
-    count = 4 if dry_run else 300
+    matmul = kernels.matmul(128, (64, 64, 32), 4) if small else kernels.matmul(4096, (128, 128, 64), 4)
+    count = 4 if small else 300
     for workload in (add, matmul):
         yield f"launch: {workload.name}", partial(launches, workload, device, min(rounds, 5), count)
     for level in _LEVELS:
-        for workload in kernels.workloads(small=dry_run):
+        for workload in kernels.workloads(small=small):
             yield f"{level}: {workload.name}", partial(slowdowns, workload, level, device, rounds)
 
 
 def main(argv: Sequence[str] | None = None) -> int:
     """Print the tables; returns 1 if a figure is missing."""
-    options = _arguments(argv)
-    device = "cuda" if torch.cuda.is_available() else "cpu"
-    if device == "cpu" and not options.dry_run:
-        print("bench.sums: no GPU is active; --dry-run shows that it runs", file=sys.stderr)
-        return 1
-    rows: list[Row] = []
-    start = time.monotonic()
-    with kernels.surroundings():
-        for name, measure in measured(dry_run=options.dry_run, device=device, rounds=options.rounds):
-            if not re.search(options.rows, name):
-                continue
-            if time.monotonic() - start > options.limit_s:
-                rows.append(Row("not run: out of time", name, "", {BARE: Cell(error="out of time")}))
-                continue
-            try:
-                rows += measure()
-            except Exception as error:  # noqa: BLE001  the others still count
-                rows.append(Row("not run", name, "", {BARE: Cell(error=why(error))}))
-            print(f"{name}: after {time.monotonic() - start:.0f} s", flush=True)
-    facts = about(dry_run=options.dry_run)
-    print("\n" + ", ".join(f"{key} {value}" for key, value in facts.items() if value) + "\n")
-    print(render(rows))
-    if options.json is not None:
-        result = {"about": facts, "rows": [row_to_json(row) for row in rows]}
-        options.json.write_text(json.dumps(result, indent=1, allow_nan=False) + "\n")
-    if options.dry_run:
-        print("a dry run: the figures mean nothing")
-    return int(not rows or any(cell.error for row in rows for cell in row.cells.values()))
-
-
-def _arguments(argv: Sequence[str] | None) -> argparse.Namespace:
-    parser = argparse.ArgumentParser(
-        prog="python -m bench.sums", description=__doc__, formatter_class=argparse.RawTextHelpFormatter
-    )
-    parser.add_argument("--rows", default="", metavar="REGEX", help="only rows 'level: kernel' it matches")
-    parser.add_argument("--rounds", type=int, default=7)
-    parser.add_argument("--limit-s", type=float, default=400.0, help="begin nothing after this")
-    parser.add_argument("--dry-run", action="store_true", help="small sizes, on the emulator too")
-    parser.add_argument("--json", type=Path, help="where the samples go")
-    return parser.parse_args(argv)
+    return measure_all("bench.sums", __doc__, _LIMIT_S, argv, measured)
 
 
 if __name__ == "__main__":

@@ -86,11 +86,11 @@ class Span(SpanAttributes):
     there is no span; -1 if it always runs.
 
     Where sums are kept and no records, begin is -1, and these are columns of the root's row: payloads, the
-    first word each of what is kept of them; total, the sum
-    of its durations; longest, the longest, -1 if it is not kept; count, of which it ran times each (-1: it
-    ran so often whenever the warp ran the section). Asynchronous work has a site of its own, of kind "async":
-    starts are the sites that start it, total is the sum of its ends less that of its starts, left how much
-    was under way when the warp returned, most how much ever is (0 if that is not known).
+    first word each of what is kept of them; total, the sum of its durations; longest, the longest, -1 if it
+    is not kept; count, of which it ran times each (-1: it ran so often whenever the warp ran the section).
+    Asynchronous work has a site of its own, of kind "async": starts are the sites that start it, total is the
+    sum of its ends less that of its starts, left how much was under way when the warp returned, most how much
+    ever is (0 if that is not known).
     """
 
     id: int

@@ -52,6 +52,7 @@ class Ledger:
 
     def __init__(self, region: Region, plan: Plan, flights: Flights, *, marked: bool, longest: bool) -> None:
         self._plan = plan
+        self._callers = {callee: call for call, callee in plan.calls.items()}
         self._longest = longest
         self.columns = [Column("section")] if marked else []
         self.sites: dict[int, Site] = {}
@@ -95,10 +96,9 @@ class Ledger:
         return list(keys)
 
     def _is_below(self, block: Block, op: Op) -> bool:
-        callers = {callee: call for call, callee in self._plan.calls.items()}
         at: Op | None = block.parent_op
         while at is not None and at is not op:
-            at = callers.get(at, at.parent_op)
+            at = self._callers.get(at, at.parent_op)
         return at is op
 
     def _new(self, kind: str) -> int:

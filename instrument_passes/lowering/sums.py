@@ -285,8 +285,7 @@ class _Summer:
     def enter_block(self, state: _SumState) -> _SumState:
         return replace(
             state, values=dict(state.values), open=list(state.open), began=dict(state.began),
-            ran=dict(state.ran), lasted=[], over=[], numbers=[],
-            moved=[],
+            ran=dict(state.ran), lasted=[], over=[], numbers=[], moved=[],
         )  # fmt: skip
 
     enter_branch = enter_default = enter_block

@@ -83,7 +83,9 @@ def launch_groups(tables: Tables) -> tuple[Ints, pd.DataFrame]:
 
 
 def self_times(df: pd.DataFrame, column: str) -> Ints:
-    """A span's own time: its duration less that of its synchronous children, int64 of shape (rows,).
+    """Each row's own time: its duration less that of its synchronous children, int64 of shape (rows,).
+
+    df: spans, or sites with sums of their durations; columns kind, parent and the one that is named.
 
     0 for async spans: what is in flight takes no time of the warp.
     """

@@ -3,24 +3,13 @@
 import numpy as np
 import pandas as pd
 
-from profscope.analysis.span_rows import GROUP_COLUMNS, SITE_COLUMNS, Ints
+from profscope.analysis.span_rows import GROUP_COLUMNS, SITE_COLUMNS, self_times
 
-__all__ = ["KEY_COLUMNS", "UNITS", "own_times", "summed"]
+__all__ = ["KEY_COLUMNS", "UNITS", "summed"]
 
 UNITS = ("ns", "cycles")
 KEY_COLUMNS = (*GROUP_COLUMNS, *SITE_COLUMNS[1:])
 """What tells the rows of a summary apart."""
-
-
-def own_times(sums: pd.DataFrame, column: str) -> Ints:
-    """By row: its time less that of the synchronous sites in it, int64; 0 for async ones."""
-    total = sums[column].to_numpy()
-    synchronous = (sums["kind"] != "async").to_numpy()
-    parent = sums["parent"].to_numpy()
-    own = np.where(synchronous, total, 0)
-    child = np.flatnonzero(synchronous & (parent >= 0))
-    np.subtract.at(own, parent[child], total[child])
-    return np.where(synchronous, own, 0)
 
 
 def summed(sums: pd.DataFrame) -> pd.DataFrame:
@@ -36,7 +25,7 @@ def summed(sums: pd.DataFrame) -> pd.DataFrame:
     for unit in UNITS:
         table[f"seen_{unit}"] = sums[f"total_{unit}"]
         table[f"total_{unit}"] = sums[f"grid_{unit}"]
-        table[f"self_{unit}"] = own_times(sums, f"grid_{unit}")
+        table[f"self_{unit}"] = self_times(sums, f"grid_{unit}")
     table = table.assign(**{name: sums[name] for name in ("longest_ns", "longest_cycles")})[sums["count"] > 0]
     by_key = table.groupby(list(KEY_COLUMNS), sort=False)
     result = by_key.sum()

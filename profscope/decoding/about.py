@@ -40,8 +40,7 @@ def about_kernel(
     launches: Sequence[TimedLaunch], programs: Sequence[FoldedProgram], variants: Mapping[int, int]
 ) -> dict[str, Any]:
     """A kernel's entry in the metadata, from its launches; JSON-able. programs: those of its launches that
-    are
-    folded; variants: by launch, and by the first launch of each program.
+    are folded; variants: by launch, and by the first launch of each program.
 
     sites: how many sites its programs have. measure: what spans on loads end with, "issue" or "latency".
     in_flight: asynchronous operations paired with the wait that ended them; unpaired: those without one.

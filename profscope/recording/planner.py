@@ -51,7 +51,6 @@ class Planner:
         self._skip = skip
         self._settled: dict[tuple[int, int], Plan] = {}  # by tag and size asked for
         self._unsettled: Counter[tuple[int, int]] = Counter()  # launches planned without knowing all rings
-        self._ring_log2: dict[tuple[int, int], int] = {}  # by manifest digest and CTAs: learned
 
     def is_settled(self, tag: int, size: int) -> bool:
         """Whether every such launch will get the same plan."""
@@ -99,8 +98,8 @@ class Planner:
             if (first.manifest.digest, first.ctas) == key:
                 buffer = self._log.fetch(first)
                 if has_records(buffer):  # it ran
-                    self._ring_log2[key] = needed_ring_log2(buffer, manifest)
-                    return self._ring_log2[key]
+                    self._log.ring_log2[key] = needed_ring_log2(buffer, manifest)
+                    return self._log.ring_log2[key]
         return None
 
     def _known_rings(self, manifest: Manifest, ctas: int) -> int | None:
@@ -112,8 +111,7 @@ class Planner:
             return MIN_RING_LOG2
         if self._options.buffer is not None:
             return ring_log2_for_records(manifest, self._options.buffer)
-        key = manifest.digest, ctas
-        return self._ring_log2.get(key) or self._log.ring_log2.get(key)
+        return self._log.ring_log2.get((manifest.digest, ctas))
 
     def _fit(self, likely: _Rings, rings: _Rings, ctas: int, limit: int) -> Plan | None:
         """What a launch records in `limit` bytes, with room for the `likely` programs' rings.

@@ -16,11 +16,11 @@ from instrument_passes.selection import Selection
 from profscope.decoding.assemble import assemble
 from profscope.decoding.folding import NEWEST, Folded
 from profscope.decoding.raw import Mark, RawLaunch
-from profscope.decoding.sums import read_sums
 from profscope.decoding.timebase import fit
 from profscope.profiles import Profile
 from profscope.threads import worker_pool
 from tests.support.synth.sums import site, sum_launch, sum_manifest
+from tests.support.warp_sums import read_sums
 
 # Line 3 stands at two sites; a warp runs the counted ones 0 to 2 times.
 BODY = [site(line=1), site(0, 2, counted=True, times=3), site(0, 3), site(1, 4, counted=True), site(0, 3)]

@@ -17,7 +17,6 @@ from triton.compiler import CompiledKernel
 from triton.runtime._async_compile import AsyncCompileMode
 
 from instrument_passes.errors import PassError
-from instrument_passes.manifest import Manifest
 from profscope import emulator
 from profscope.decoding.areas import has_records, read_buffer
 from profscope.emulator.launcher import Launcher
@@ -44,11 +43,6 @@ def launch(n: int = 40, **options: Any) -> Any:
     return kernel
 
 
-def keeps(manifest: Manifest) -> str:
-    sums = any(span.total >= 0 for section in manifest.sections for span in section.spans)
-    return "sums" if sums else "spans"
-
-
 def log(prof: Any) -> Any:
     return prof._running.recorder.log
 
@@ -63,7 +57,7 @@ def kept(prof: Any) -> list[str]:
         buffer = launch.slice.fetch()
         if has_records(buffer):
             read_buffer(buffer, launch.manifest)
-        known[launch.index] = keeps(launch.manifest)
+        known[launch.index] = launch.manifest.keeps
     return [known.get(index, "sums") for index in range(len(log(prof)))]
 
 
@@ -245,7 +239,7 @@ def test_hooks_are_told_of_the_binary_that_runs(monkeypatch: pytest.MonkeyPatch)
         launch()
         launch()
     functions = [about.data["function"] for about in told]
-    assert [keeps(PROGRAMS.of(function).manifest) for function in functions] == expected(2, 2)
+    assert [PROGRAMS.of(function).manifest.keeps for function in functions] == expected(2, 2)
 
 
 def test_later_sessions_find_both_binaries(monkeypatch: pytest.MonkeyPatch) -> None:

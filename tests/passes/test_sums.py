@@ -10,7 +10,6 @@ import pytest
 from hypothesis import HealthCheck, Phase, example, given, settings
 
 from profscope.decoding.areas import packed_headers
-from profscope.decoding.sums import read_sums
 from tests.support import made_up_kernels as made_up
 from tests.support.emulated import CTAS, RING_LOG2, run
 from tests.support.made_up_kernels import (
@@ -35,6 +34,7 @@ from tests.support.two_lowerings import (
     numbers_of_sums,
     record,
 )
+from tests.support.warp_sums import read_sums
 
 PASSES = "kernel-span,loop-spans,iteration-spans,op-spans{classes=store},lower-records"
 LEAVES = (Scope(on=True), Scope(numbers=("i32", "f32")))

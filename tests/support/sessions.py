@@ -10,7 +10,6 @@ import torch
 import triton
 
 import profscope
-from profscope.options import Options
 from profscope.recording.programs import manifest_in
 from tests.kernels.add import add_kernel
 from tests.kernels.cases import cases
@@ -41,7 +40,7 @@ def session(**options: Any) -> profscope.Session:
 
 def keeping(keep: str, **options: Any) -> profscope.Session:
     """A session on the emulator whose launches all keep the same."""
-    every = {"spans_every": 0} if keep != "spans" and hasattr(Options, "spans_every") else {}
+    every = {"spans_every": 0} if keep != "spans" else {}
     return session(keep=keep, **every, **options)
 
 

@@ -24,13 +24,13 @@ from profscope.decoding.decode import decode
 from profscope.decoding.folding import Folded
 from profscope.decoding.in_flight import with_transactions
 from profscope.decoding.raw import RawLaunch
-from profscope.decoding.sums import read_sums
 from profscope.emulator import program
 from profscope.emulator.costs import COSTS, Cost, Cycles
 from profscope.emulator.ptx.parser import parse
 from profscope.emulator.ptx.syntax import Module
 from tests.kernels.cases import Case
 from tests.support.sessions import session
+from tests.support.warp_sums import read_sums
 
 __all__ = [
     "Kept",
