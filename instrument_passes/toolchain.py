@@ -272,7 +272,8 @@ def _stages(
 def _tool(path: str, *arguments: str) -> str:
     done = subprocess.run([path, *arguments], capture_output=True, text=True, check=False)
     if done.returncode:
-        raise ToolchainError(f"{Path(path).name} failed: {done.stderr.strip() or done.stdout.strip()}")
+        said = (done.stderr or done.stdout).strip().replace(arguments[-1], Path(arguments[-1]).name)
+        raise ToolchainError(f"{Path(path).name} failed: {said}")  # its file is ours, and gone
     return done.stdout
 
 

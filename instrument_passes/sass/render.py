@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Final
 
 from instrument_passes.errors import ToolchainError
-from instrument_passes.sass.rows import Instructions, Row, instructions_of
+from instrument_passes.sass.rows import Instructions, Row, instructions_in, instructions_of
 from instrument_passes.toolchain import built
 
 __all__ = ["map_cubin", "map_module", "render"]
@@ -18,12 +18,7 @@ _WIDEST_SASS: Final = 60
 
 def map_cubin(cubin: Path, ptx: Path | None) -> Instructions:
     """The instructions of a cubin file; its PTX is beside it unless given. Raises OSError, ToolchainError."""
-    assembly = cubin.with_suffix(".ptx") if ptx is None else ptx
-    try:
-        text = assembly.read_text(encoding="utf-8")
-    except UnicodeDecodeError as error:
-        raise ToolchainError(f"{assembly}: not text, so not PTX") from error
-    return instructions_of(cubin.read_bytes(), text)
+    return instructions_in(cubin, cubin.with_suffix(".ptx") if ptx is None else ptx)
 
 
 def map_module(text: str, file: str) -> Instructions:
@@ -52,5 +47,5 @@ def render(instructions: Instructions) -> str:
 def _cells(row: Row) -> tuple[str, ...]:
     place = f"{Path(row.file).name}:{row.line}" if row.line else ""
     sass = row.sass if len(row.sass) <= _WIDEST_SASS else f"{row.sass[: _WIDEST_SASS - 3]}..."
-    waits = " ".join(f"{pc:x}" for pc in row.waits_for)
-    return f"{row.pc:x}", sass, row.cls, row.ttgir_op, row.call_path or place, waits
+    waits = " ".join(f"{pc:#06x}" for pc in row.waits_for)
+    return f"{row.pc:#06x}", sass, row.cls, row.ttgir_op, row.call_path or place, waits

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+import errno
 import re
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
@@ -21,7 +22,7 @@ from instrument_passes.sass.ptx import Frame, Ptx, embedded, is_of, read_ptx
 from instrument_passes.sass.waits import waits_of
 from instrument_passes.toolchain import disassembled
 
-__all__ = ["Instructions", "Row", "instructions_of"]
+__all__ = ["Instructions", "Row", "instructions_in", "instructions_of"]
 
 _KEPT: Final = 32  # binaries that are not read again
 
@@ -94,6 +95,29 @@ def instructions_of(cubin: bytes, ptx: str, ttgir: str = "", source: str = "") -
         for at, instruction in enumerate(listing.instructions)
     )
     return Instructions(lines.kernel, rows, tuple(notes))
+
+
+def instructions_in(cubin: Path, ptx: Path) -> Instructions:
+    """The instructions of a cubin file that was made of a file of PTX.
+
+    Raises OSError for a file that cannot be read, and ToolchainError as `instructions_of`, with the file's name.
+    """
+    files = [_bytes_of(file) for file in (cubin, ptx)]
+    try:
+        text = files[1].decode()
+    except UnicodeDecodeError as error:
+        raise ToolchainError(f"{ptx}: not text, so not PTX") from error
+    try:
+        return instructions_of(files[0], text)
+    except ToolchainError as error:
+        raise ToolchainError(f"{cubin}: {error}") from error
+
+
+def _bytes_of(file: Path) -> bytes:
+    try:
+        return file.read_bytes()
+    except ValueError as error:  # a name that no file can have
+        raise OSError(errno.EINVAL, str(error), repr(str(file))) from error
 
 
 @dataclass(frozen=True)

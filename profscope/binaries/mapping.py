@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
-from instrument_passes.sass.rows import Instructions, instructions_of
+from instrument_passes.sass.rows import Instructions, instructions_in, instructions_of
 from profscope.errors import OptionError
 
 if TYPE_CHECKING:
@@ -63,16 +63,16 @@ def instructions(kernel: Any, ptx: str | Path | None = None) -> pd.DataFrame:
     return _frame(mapped)
 
 
-def _of_paths(cubin: Path, ptx: str | Path | None) -> Instructions:
+def _of_paths(cubin: Path, ptx: Any) -> Instructions:
     if cubin.suffix != ".cubin":
-        raise OptionError(f"{cubin}: a .cubin is expected, or a compiled kernel")
+        raise OptionError(f"{str(cubin)!r}: the path of a .cubin is expected, or a compiled kernel")
+    if not isinstance(ptx, str | Path | None):
+        raise OptionError(f"ptx must be the path of a .ptx, not {type(ptx).__name__}")
     assembly = cubin.with_suffix(".ptx") if ptx is None else Path(ptx)
     try:
-        return instructions_of(cubin.read_bytes(), assembly.read_text(encoding="utf-8"))
-    except (OSError, UnicodeDecodeError) as error:
-        what = error.strerror if isinstance(error, OSError) else "not text"
-        name = getattr(error, "filename", None) or assembly
-        raise OptionError(f"cannot read {name}: {what}") from error
+        return instructions_in(cubin, assembly)
+    except OSError as error:
+        raise OptionError(f"cannot read {error.filename}: {error.strerror}") from error
 
 
 def _of_kernel(kernel: Any, ptx: str | Path | None) -> Instructions:

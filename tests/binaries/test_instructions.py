@@ -212,7 +212,7 @@ def test_what_cannot_be_read_is_refused_by_name(tmp_path: Path) -> None:
     for wrong, error, message in [
         (Kernel(amdgcn="", hsaco=b""), profscope.OptionError, "not for AMD or the emulator"),
         (3, profscope.OptionError, "not int"),
-        ("a.ptx", profscope.OptionError, "a .cubin is expected"),
+        ("a.ptx", profscope.OptionError, "the path of a .cubin is expected"),
         (tmp_path / "none.cubin", profscope.OptionError, "No such file"),
         (Kernel(cubin=b"text", ptx=""), profscope.ToolchainError, "not a cubin"),
         (Kernel(cubin=b"\x7fELF\x02" + bytes(100), ptx=""), profscope.ToolchainError, "nvdisasm failed"),
@@ -224,6 +224,18 @@ def test_what_cannot_be_read_is_refused_by_name(tmp_path: Path) -> None:
         profscope.instructions(Kernel(cubin=kernel.asm["cubin"], ptx=other))
     with pytest.raises(profscope.OptionError, match="has its own"):
         profscope.instructions(kernel, "a.ptx")
+
+
+def test_what_is_wrong_with_a_file_is_said_by_its_own_name(tmp_path: Path) -> None:
+    (tmp_path / "cut.cubin").write_bytes(built("matmul", CUDA80).asm["cubin"][:300])
+    (tmp_path / "cut.ptx").write_text("")
+    with pytest.raises(profscope.ToolchainError, match=r"/cut\.cubin: nvdisasm failed: .*") as raised:
+        profscope.instructions(tmp_path / "cut.cubin")
+    assert "profscope-" not in str(raised.value)
+    with pytest.raises(profscope.OptionError, match=r"cannot read 'a.*\.cubin': embedded null byte"):
+        profscope.instructions("a\0.cubin")
+    with pytest.raises(profscope.OptionError, match=r"the path of a .*, not int"):
+        profscope.instructions("a.cubin", 5)  # type: ignore[arg-type]
 
 
 def test_a_cubin_without_its_ptx_has_innermost_lines_and_a_note(monkeypatch: pytest.MonkeyPatch) -> None:
