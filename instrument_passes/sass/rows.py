@@ -100,7 +100,7 @@ def instructions_of(cubin: bytes, ptx: str, ttgir: str = "", source: str = "") -
 def instructions_in(cubin: Path, ptx: Path) -> Instructions:
     """The instructions of a cubin file that was made of a file of PTX.
 
-    Raises OSError for a file that cannot be read, and ToolchainError as `instructions_of`, with the file's name.
+    Raises OSError for a file that cannot be read, and ToolchainError as `instructions_of`, naming the file.
     """
     files = [_bytes_of(file) for file in (cubin, ptx)]
     try:
