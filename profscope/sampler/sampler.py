@@ -57,8 +57,8 @@ SAMPLE: Final = np.dtype(
     ]
 )
 """One row per launch, instruction and reason. launch: CUPTI's correlation id, rising with the order of launches.
-function, reason: places in `Samples.functions` and `Samples.reasons`. not_issued: those samples at which the warp's
-scheduler issued nothing at all."""
+function, reason: places in `Samples.functions` and `Samples.reasons`. not_issued: those samples at which
+the warp's scheduler issued nothing at all."""
 
 
 @dataclass(frozen=True)
@@ -103,15 +103,12 @@ class _Block:
 
 
 def _name_at(pointer: int, functions: dict[str, int]) -> int:
-    """The number of the function whose name is there; a new one if it is new."""
+    """The number of the function whose name is there; a new one if it is new.
+
+    CUPTI says that the name is ours to free. But records of later launches share it, and so it stays.
+    """
     name = (ctypes.cast(pointer, ctypes.c_char_p).value or b"").decode() if pointer else ""
     return functions.setdefault(name, len(functions))
-
-
-def _free(pointer: int) -> None:
-    free = ctypes.CDLL(None).free
-    free.argtypes = [ctypes.c_void_p]
-    free(pointer)
 
 
 class Sampler:
@@ -199,8 +196,6 @@ class Sampler:
         rows["reason"] = which
         rows["samples"] = np.bincount(row, np.where(partial[reason], 0, samples), len(keys))
         rows["not_issued"] = np.bincount(row, np.where(partial[reason], samples, 0), len(keys))
-        for pointer in set(records["name"].tolist()) - {0}:
-            _free(pointer)
         return rows
 
     def _reason_names(self) -> tuple[str, ...]:

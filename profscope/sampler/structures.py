@@ -42,7 +42,7 @@ PC_RECORD: Final = np.dtype(
     ],
     align=True,
 )
-"""CUpti_PCSamplingPCData. `pc`: bytes from the function's start. `name`: char*, ours to free. `stalls`: pointer
+"""CUpti_PCSamplingPCData. `pc`: bytes from the function's start. `name`: char*. `stalls`: pointer
 to `stall_count` of STALL. `launch`: the correlation id, where kernels are serialised."""
 
 
