@@ -8,10 +8,24 @@ from pathlib import Path
 from typing import Any, Final
 
 from profscope.errors import ProfscopeError
+from profscope.sampler.structures import CubinCrc
 
-__all__ = ["Cupti", "SamplerError", "library_path"]
+__all__ = ["Cupti", "SamplerError", "cubin_crc", "library_path"]
 
-_DENIED: Final = 35  # CUPTI_ERROR_INSUFFICIENT_PRIVILEGES
+_ONLY_ADMINISTRATORS: Final = (
+    "the driver lets only administrators read performance counters here "
+    "(NVreg_RestrictProfilingToAdminUsers=0 allows all; in a container, the capability SYS_ADMIN)"
+)
+_ANOTHER: Final = "another profiler has the GPU's counters; run without it (Nsight's tools, for one)"
+_ADVICE: Final = {
+    23: _ANOTHER,  # CUPTI_ERROR_DISABLED
+    26: _ANOTHER,  # CUPTI_ERROR_HARDWARE_BUSY
+    35: _ONLY_ADMINISTRATORS,  # CUPTI_ERROR_INSUFFICIENT_PRIVILEGES
+    36: _ANOTHER,  # CUPTI_ERROR_OLD_PROFILER_API_INITIALIZED
+    39: _ANOTHER,  # CUPTI_ERROR_MULTIPLE_SUBSCRIBERS_NOT_SUPPORTED
+    40: _ONLY_ADMINISTRATORS,  # CUPTI_ERROR_VIRTUALIZED_DEVICE_INSUFFICIENT_PRIVILEGES
+}
+"""What lies behind some of CUPTI's results, and what would help."""
 
 
 class SamplerError(ProfscopeError):
@@ -27,7 +41,7 @@ def library_path(maps: str | None = None) -> Path:
         try:
             maps = Path("/proc/self/maps").read_text()
         except OSError as error:
-            raise SamplerError(f"no sampler: {error}") from error
+            raise SamplerError(str(error)) from error
     for line in maps.splitlines():
         if "/libcupti.so" in line:
             return Path(line.split(maxsplit=5)[-1])
@@ -35,7 +49,15 @@ def library_path(maps: str | None = None) -> Path:
     for folder in (spec.submodule_search_locations or ()) if spec is not None else ():
         for path in sorted(Path(folder).glob("backends/nvidia/lib/cupti/libcupti.so*")):
             return path
-    raise SamplerError("no sampler: neither torch nor Triton brings NVIDIA's CUPTI library here")
+    raise SamplerError("neither torch nor Triton brings NVIDIA's CUPTI library here")
+
+
+def cubin_crc(library: ctypes.CDLL, cubin: bytes) -> int:
+    """What CUPTI's records have in place of a binary. Needs no GPU. Raises SamplerError for what is none."""
+    parameters = CubinCrc(cubin_size=len(cubin), cubin=cubin)
+    parameters.size = ctypes.sizeof(parameters)
+    _check(library, "cuptiGetCubinCrc", library.cuptiGetCubinCrc(ctypes.byref(parameters)))
+    return int(parameters.crc)
 
 
 class Cupti:
@@ -47,13 +69,13 @@ class Cupti:
             self._library = ctypes.CDLL(str(path))
             driver = ctypes.CDLL("libcuda.so.1")
         except OSError as error:
-            raise SamplerError(f"no sampler: {error}") from error
+            raise SamplerError(str(error)) from error
         self._context = ctypes.c_void_p()
         driver.cuCtxGetCurrent(ctypes.byref(self._context))
         if not self._context:
-            raise SamplerError("no sampler: this thread has no CUDA context yet; use the GPU first")
+            raise SamplerError("this thread has no CUDA context yet; use the GPU first")
         version = ctypes.c_uint32()
-        self._check("cuptiGetVersion", self._library.cuptiGetVersion(ctypes.byref(version)))
+        _check(self._library, "cuptiGetVersion", self._library.cuptiGetVersion(ctypes.byref(version)))
         self.version = int(version.value)
         self.path = path
 
@@ -62,18 +84,19 @@ class Cupti:
         parameters.size = ctypes.sizeof(parameters)
         parameters.context = self._context
         function = f"cuptiPCSampling{name}"
-        self._check(function, getattr(self._library, function)(ctypes.byref(parameters)))
+        _check(self._library, function, getattr(self._library, function)(ctypes.byref(parameters)))
 
-    def _check(self, function: str, result: int) -> None:
-        if not result:
-            return
-        if result == _DENIED:
-            raise SamplerError(
-                "no sampler: the driver lets only administrators read performance counters here "
-                "(CUPTI_ERROR_INSUFFICIENT_PRIVILEGES; NVreg_RestrictProfilingToAdminUsers=0 allows all, in a "
-                "container the capability SYS_ADMIN)"
-            )
-        text = ctypes.c_char_p()
-        self._library.cuptiGetResultString(result, ctypes.byref(text))
-        said = (text.value or b"").decode() or f"error {result}"
-        raise SamplerError(f"no sampler: {function} says {said}")
+    def crc(self, cubin: bytes) -> int:
+        """What its records have in place of a binary."""
+        return cubin_crc(self._library, cubin)
+
+
+def _check(library: ctypes.CDLL, function: str, result: int) -> None:
+    """Raises SamplerError with what CUPTI calls a result that is none of success."""
+    if not result:
+        return
+    text = ctypes.c_char_p()
+    library.cuptiGetResultString(result, ctypes.byref(text))
+    said = (text.value or b"").decode() or f"error {result}"
+    advice = f": {_ADVICE[result]}" if result in _ADVICE else ""
+    raise SamplerError(f"{function} says {said}{advice}")

@@ -1,20 +1,20 @@
-"""Samples of the kernels between `start` and `stop`: by launch, instruction and stall reason.
+"""Samples of the kernels between `start` and `stop`: by binary, instruction and stall reason.
 
     with Sampler() as sampler:
         sampler.start()
         kernel[grid](...)
+        torch.cuda.synchronize()
         samples = sampler.stop()
 
-Every 2^period_log2 cycles the hardware notes of a warp of each SM partition where it stands and why it does not
-go on. The kernels run one after another meanwhile, which tells their launches apart: kernels that wait for one
-another would hang.
+Every 2^period_log2 cycles the hardware notes of a warp of each SM partition where it stands and why it does
+not go on. Kernels run as without it, beside one another too (CUPTI's continuous mode; in its other one, which
+tells launches apart, those that wait for one another hang).
 """
 
 from __future__ import annotations
 
 import contextlib
 import ctypes
-from collections.abc import Callable
 from dataclasses import dataclass
 from types import TracebackType
 from typing import Final
@@ -23,6 +23,7 @@ import numpy as np
 import numpy.typing as npt
 
 from profscope.sampler.cupti import Cupti
+from profscope.sampler.periods import FIRST
 from profscope.sampler.structures import (
     PC_RECORD,
     STALL,
@@ -41,13 +42,12 @@ __all__ = ["PERIODS_LOG2", "SAMPLE", "Sampler", "Samples"]
 PERIODS_LOG2: Final = range(5, 32)
 _CAPACITY: Final = 4096  # records that are fetched at a time
 _NAME_BYTES: Final = 128  # of a reason, as CUPTI's headers say
-_SERIALISED: Final = 2
+_CONTINUOUS: Final = 1
 _PREFIX: Final = "smsp__pcsamp_warps_issue_stalled_"
 _NOT_ISSUED: Final = "_not_issued"  # a part of the samples of the reason without it
 
 SAMPLE: Final = np.dtype(
     [
-        ("launch", np.uint32),
         ("cubin_crc", np.uint64),
         ("function", np.int32),
         ("pc", np.uint64),
@@ -56,9 +56,8 @@ SAMPLE: Final = np.dtype(
         ("not_issued", np.uint32),
     ]
 )
-"""One row per launch, instruction and reason. launch: CUPTI's correlation id, rising with the order of launches.
-function, reason: places in `Samples.functions` and `Samples.reasons`. not_issued: those samples at which
-the warp's scheduler issued nothing at all."""
+"""One row per instruction and reason. function, reason: places in `Samples.functions` and `Samples.reasons`.
+not_issued: those samples at which the warp's scheduler issued nothing at all."""
 
 
 @dataclass(frozen=True)
@@ -94,10 +93,14 @@ class _Block:
     def stalls_of(self, records: npt.NDArray[np.void]) -> npt.NDArray[np.void]:
         """STALL, shape (records, reasons), zeros where a record has fewer."""
         stalls = np.zeros((len(records), self.stalls.shape[1]), STALL)
-        for at, (pointer, count) in enumerate(records[["stalls", "stall_count"]].tolist()):
-            taken = ctypes.string_at(
-                pointer, STALL.itemsize * count
-            )  # CUPTI may have put its own pointer there
+        first, step = self.stalls.ctypes.data, self.stalls.strides[0]
+        row, inside = np.divmod(records["stalls"].astype(np.int64) - first, step)
+        ours = (row >= 0) & (row < len(self.stalls)) & (inside == 0)
+        stalls[ours] = self.stalls[row[ours]]
+        stalls[np.arange(stalls.shape[1]) >= records["stall_count"].astype(np.int64)[:, None]] = 0
+        for at in np.flatnonzero(~ours):  # CUPTI has put a pointer of its own there
+            count = int(records["stall_count"][at])
+            taken = ctypes.string_at(int(records["stalls"][at]), STALL.itemsize * count)
             stalls[at, :count] = np.frombuffer(taken, STALL)
         return stalls
 
@@ -115,7 +118,7 @@ class Sampler:
     """Of the CUDA context that is current. Entering takes tens of milliseconds, and raises SamplerError where
     the GPU, its driver or the permissions have no sampler."""
 
-    def __init__(self, period_log2: int = 10) -> None:
+    def __init__(self, period_log2: int = FIRST) -> None:
         if period_log2 not in PERIODS_LOG2:
             raise ValueError(f"period_log2={period_log2} must be 5 to 31")
         self.period_log2 = period_log2
@@ -131,7 +134,7 @@ class Sampler:
             self._indices = (ctypes.c_uint32 * len(indices))(*indices)
             self._configured, self._fetched = _Block(len(indices)), _Block(len(indices))
             self._configure(
-                (Kind.COLLECTION, _SERIALISED),
+                (Kind.COLLECTION, _CONTINUOUS),
                 (Kind.START_STOP, 1),
                 (Kind.BUFFER, ctypes.addressof(self._configured.data)),
                 (Kind.REASONS, len(indices), ctypes.addressof(self._indices)),
@@ -147,15 +150,19 @@ class Sampler:
 
     def set_period(self, period_log2: int) -> None:
         """Sample every 2^period_log2 cycles from the next start on."""
-        self._configure((Kind.PERIOD, period_log2))
-        self.period_log2 = period_log2
+        if period_log2 != self.period_log2:
+            self._configure((Kind.PERIOD, period_log2))
+            self.period_log2 = period_log2
+
+    def crc(self, cubin: bytes) -> int:
+        """What the rows of a binary have as `cubin_crc`."""
+        return self._cupti.crc(cubin)
 
     def start(self) -> None:
         self._cupti.call("Start", Context())
 
-    def stop(self, synchronize: Callable[[], None] = lambda: None) -> Samples:
-        """What was sampled since the start; the kernels must have ended, for which `synchronize` may wait."""
-        synchronize()
+    def stop(self) -> Samples:
+        """What was sampled since the start, of the kernels that have ended."""
         self._cupti.call("Stop", Context())
         functions: dict[str, int] = {}
         parts, taken, dropped = [], 0, 0
@@ -190,7 +197,7 @@ class Sampler:
         keys, row = np.unique(record * len(number) + places[reason], return_inverse=True)
         of, which = np.divmod(keys, len(number))
         rows = np.zeros(len(keys), SAMPLE)
-        for field in ("launch", "cubin_crc", "pc"):
+        for field in ("cubin_crc", "pc"):
             rows[field] = records[field][of]
         rows["function"] = np.array([_name_at(p, functions) for p in records["name"].tolist()], np.int32)[of]
         rows["reason"] = which
