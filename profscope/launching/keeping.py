@@ -193,7 +193,7 @@ class Keeping:
         self, variant: _Variant, kernel: CompiledKernel, number: int, args: tuple[Any, ...]
     ) -> Any:
         """Launch under the sampler, or as without samples= where that cannot be."""
-        options, stream = self._options, args[3]
+        options = self._options
         if options.keep == "spans" and number == numbers_sampled(options)[-1]:
             self._launchers[id(kernel)] = None  # the others need not come by here
         can, role = self._samples.can(variant.name), role_of(options, number)
@@ -201,14 +201,14 @@ class Keeping:
             bare = self._other(variant, kernel, _BARE)
             if bare is not None:
                 run = partial(self._launch, kernel, bare, *args)
-                return self._samples.launch(variant.samples, bare, "bare", stream, run)
+                return self._samples.launch(variant.samples, bare, "bare", run)
         with_spans = kept_by(options, number) is Role.SPANS and not variant.all_spans
         binary = self._spans_of(variant, kernel) if with_spans else kernel
         run = partial(self._launch, kernel, binary, *args)
         if can and role is Role.SAMPLED_RECORDED:
             program = PROGRAMS.program(binary)
             assert program is not None
-            return self._samples.launch(variant.samples, binary, program.manifest.keeps, stream, run)
+            return self._samples.launch(variant.samples, binary, program.manifest.keeps, run)
         return run()
 
     def _launch(

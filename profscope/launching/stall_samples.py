@@ -7,10 +7,13 @@ from __future__ import annotations
 
 import contextlib
 import threading
+from collections import Counter
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from typing import Any, Final
 
+import numpy as np
+import numpy.typing as npt
 from triton.compiler import CompiledKernel
 from triton.runtime import driver
 
@@ -30,6 +33,10 @@ from profscope.sampler.sampler import Samples
 __all__ = ["Sampled", "StallSamples", "gpu_here"]
 
 _SHOWN_KERNELS: Final = 8
+# Why samples of a launch are not kept.
+_UNKNOWN: Final = "CUPTI has not seen the binary that they are of"
+_AMBIGUOUS: Final = "another binary of the same name ran at the same time"
+_NONE: Final = "there are none; the kernel is too short"
 
 
 @dataclass(eq=False)
@@ -60,6 +67,8 @@ class StallSamples:
         self._why = gpu if isinstance(gpu, str) else ""
         self._engine = None if isinstance(gpu, str) else Engine(gpu)
         self._variants: list[Sampled] = []
+        self._checksums: dict[str, int] = {}  # CUPTI's of a binary, by Triton's hash
+        self._unclear: Counter[str] = Counter()  # why samples were not kept -> launches
         self._lock = threading.Lock()
 
     @contextlib.contextmanager
@@ -84,15 +93,13 @@ class StallSamples:
             return False
         return self._engine.open(kernel)
 
-    def launch(
-        self, variant: Sampled, kernel: CompiledKernel, keeps: str, stream: int, run: Callable[[], Any]
-    ) -> Any:
-        """What `run` returns, which launches the binary on the stream. keeps: what the launch keeps, "spans"
+    def launch(self, variant: Sampled, kernel: CompiledKernel, keeps: str, run: Callable[[], Any]) -> Any:
+        """What `run` returns, which launches the binary. keeps: what the launch keeps, "spans"
         or "sums"; "bare" if it is not recorded."""
         engine = self._engine
         assert engine is not None
         numbered = run if keeps == "bare" else lambda: self._path.numbered(run)
-        returned, samples = engine.sample(variant.name, stream, variant.period_log2, numbered)
+        returned, samples = engine.sample(variant.name, variant.period_log2, numbered)
         result, number = (returned, -1) if keeps == "bare" else returned
         with self._lock:
             if keeps == "bare":
@@ -139,6 +146,8 @@ class StallSamples:
                 yield f"{name}: not sampled any more: {because}"
             for because, count in self._engine.unsampled.items():
                 yield f"{number_of_launches(count)} ran without being sampled: {because}"
+            for because, count in self._unclear.items():
+                yield f"samples of {number_of_launches(count)} are left out: {because}"
             captured = sorted(self._path.captured)
             if captured:
                 more = ", ..." * (len(captured) > _SHOWN_KERNELS)
@@ -150,13 +159,11 @@ class StallSamples:
     def _keep(
         self, variant: Sampled, kernel: CompiledKernel, keeps: str, number: int, samples: Samples
     ) -> None:
-        assert self._engine is not None
-        try:
-            crc = self._engine.crc(kernel.kernel)
-        except SamplerError:  # the engine says it
+        rows = self._rows_of(kernel, samples)
+        if rows is None:
+            variant.period_log2 = next_period(samples.period_log2, 0, samples.dropped)
             return
-        rows = samples.rows[samples.rows["cubin_crc"] == crc]
-        name = samples.functions.index(kernel.name) if kernel.name in samples.functions else -1
+        name = samples.functions.index(kernel.name)
         own = rows[rows["function"] == name]
         taken, everywhere = int(own["samples"].sum()), int(rows["samples"].sum())
         ptx = kernel.asm.get("ptx", "")
@@ -178,6 +185,22 @@ class StallSamples:
             self.taken.append(launch)
             variant.samples += taken if keeps == "bare" else 0
             variant.period_log2 = next_period(samples.period_log2, everywhere, samples.dropped)
+
+    def _rows_of(self, kernel: CompiledKernel, samples: Samples) -> npt.NDArray[np.void] | None:
+        """The rows of the binary: CUPTI names it by a checksum, which is learnt where nothing else of its
+        name runs. None, and a note, where it cannot be told."""
+        rows, names = samples.rows, samples.functions
+        at = names.index(kernel.name) if kernel.name in names else -1
+        seen = np.unique(rows["cubin_crc"][rows["function"] == at]).tolist()
+        with self._lock:
+            if len(seen) == 1:
+                self._checksums.setdefault(kernel.hash, seen[0])
+            known = self._checksums.get(kernel.hash)
+            if known in seen:
+                chosen: npt.NDArray[np.void] = rows[rows["cubin_crc"] == known]
+                return chosen
+            self._unclear[_UNKNOWN if samples.unknown else _AMBIGUOUS if seen else _NONE] += 1
+        return None
 
     def _key(self, variant: Sampled, kernel: CompiledKernel) -> str:
         if variant.key is None:

@@ -8,10 +8,10 @@ from pathlib import Path
 from typing import Any, Final
 
 from profscope.errors import ProfscopeError
-from profscope.sampler.structures import CubinCrc
 
-__all__ = ["Cupti", "SamplerError", "cubin_crc", "library_path"]
+__all__ = ["OVERFLOW", "Cupti", "SamplerError", "library_path"]
 
+OVERFLOW: Final = 8  # CUPTI_ERROR_OUT_OF_MEMORY: the hardware's buffer was full
 _ONLY_ADMINISTRATORS: Final = (
     "the driver lets only administrators read performance counters here "
     "(NVreg_RestrictProfilingToAdminUsers=0 allows all; in a container, the capability SYS_ADMIN)"
@@ -29,7 +29,12 @@ _ADVICE: Final = {
 
 
 class SamplerError(ProfscopeError):
-    """The GPU's sampler cannot be used here; the text says why, and what would help."""
+    """The GPU's sampler cannot be used here; the text says why, and what would help. result: CUPTI's number
+    for it, 0 where it is none of CUPTI's."""
+
+    def __init__(self, said: str, result: int = 0) -> None:
+        super().__init__(said)
+        self.result = result
 
 
 def library_path(maps: str | None = None) -> Path:
@@ -50,14 +55,6 @@ def library_path(maps: str | None = None) -> Path:
         for path in sorted(Path(folder).glob("backends/nvidia/lib/cupti/libcupti.so*")):
             return path
     raise SamplerError("neither torch nor Triton brings NVIDIA's CUPTI library here")
-
-
-def cubin_crc(library: ctypes.CDLL, cubin: bytes) -> int:
-    """What CUPTI's records have in place of a binary. Needs no GPU. Raises SamplerError for what is none."""
-    parameters = CubinCrc(cubin_size=len(cubin), cubin=cubin)
-    parameters.size = ctypes.sizeof(parameters)
-    _check(library, "cuptiGetCubinCrc", library.cuptiGetCubinCrc(ctypes.byref(parameters)))
-    return int(parameters.crc)
 
 
 class Cupti:
@@ -86,10 +83,6 @@ class Cupti:
         function = f"cuptiPCSampling{name}"
         _check(self._library, function, getattr(self._library, function)(ctypes.byref(parameters)))
 
-    def crc(self, cubin: bytes) -> int:
-        """What its records have in place of a binary."""
-        return cubin_crc(self._library, cubin)
-
 
 def _check(library: ctypes.CDLL, function: str, result: int) -> None:
     """Raises SamplerError with what CUPTI calls a result that is none of success."""
@@ -99,4 +92,4 @@ def _check(library: ctypes.CDLL, function: str, result: int) -> None:
     library.cuptiGetResultString(result, ctypes.byref(text))
     said = (text.value or b"").decode() or f"error {result}"
     advice = f": {_ADVICE[result]}" if result in _ADVICE else ""
-    raise SamplerError(f"{function} says {said}{advice}")
+    raise SamplerError(f"{function} says {said}{advice}", result)

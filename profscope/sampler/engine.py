@@ -1,9 +1,11 @@
 """One launch after the other under the sampler, without ever letting a job stand.
 
-The sampler runs from right before a launch until the launch has ended, for which the launching thread waits.
-Kernels are not run one after another for it (CUPTI's continuous mode), so that two which wait for one another
-still can. But the thread that waits launches nothing meanwhile, and so it waits for no longer than a limit:
-then it goes on, and that kernel is left alone from then on.
+The sampler runs from right before a launch until the GPU is idle again, for which the launching thread waits.
+Kernels are not run one after another for that (CUPTI's continuous mode), so that two which wait for one
+another still can. But CUPTI opens, stops and closes the sampler only while the GPU is idle, and waits for
+that without end; and a thread that waits launches nothing meanwhile, perhaps the very kernel that another one
+waits for. So the engine first waits itself, for no longer than a limit: then the launching thread goes on,
+and the kernel is left alone from then on. The sampler stops when the GPU is idle again.
 """
 
 from __future__ import annotations
@@ -11,7 +13,6 @@ from __future__ import annotations
 import contextlib
 import os
 import threading
-import time
 from collections import Counter
 from collections.abc import Callable
 from typing import Any, Final
@@ -23,8 +24,6 @@ from profscope.sampler.sampler import Samples
 __all__ = ["LIMIT_S", "Engine"]
 
 LIMIT_S: Final = 2.0
-_FIRST_PAUSE_S: Final = 20e-6
-_LONGEST_PAUSE_S: Final = 1e-3
 
 
 class Engine:
@@ -41,6 +40,7 @@ class Engine:
         self._lock = threading.RLock()
         self._busy = False  # this thread, which has the lock, is sampling a launch
         self._probes: dict[int, Probe] = {}  # by context
+        self._running: set[int] = set()  # contexts whose sampler is yet to be stopped
         self._opened = contextlib.ExitStack()
         self._closed = False
         self._pid = os.getpid()
@@ -49,106 +49,107 @@ class Engine:
         """Whether a launch of the kernel by this thread can be sampled; opens the sampler for that."""
         if self.why or kernel in self.left_alone or os.getpid() != self._pid:
             return False
-        with self._lock:
+        if not self._lock.acquire(timeout=self._limit_s):
+            return self._skip("other launches were being sampled")
+        try:
             return not self._busy and self._probe() is not None
+        finally:
+            self._lock.release()
 
-    def sample(
-        self, kernel: str, stream: int, period_log2: int, launch: Callable[[], Any]
-    ) -> tuple[Any, Samples | None]:
+    def sample(self, kernel: str, period_log2: int, launch: Callable[[], Any]) -> tuple[Any, Samples | None]:
         """What `launch` returns, and what was sampled meanwhile, other kernels' samples among it; None if
         nothing could be. Raises what `launch` does."""
         if not self._lock.acquire(timeout=self._limit_s):
-            self.unsampled["other launches were being sampled"] += 1
+            self._skip("other launches were being sampled")
             return launch(), None
         try:
-            probe = None if self._busy else self._probe()
+            probe = None if self._busy else self._started(period_log2)
             if probe is None:
                 return launch(), None
             self._busy = True
             try:
-                return self._sampled(probe, kernel, stream, period_log2, launch)
+                result = launch()
             finally:
                 self._busy = False
+                samples = self._stopped(probe, kernel)
+            return result, samples
         finally:
             self._lock.release()
 
-    def crc(self, cubin: bytes) -> int:
-        """What records have in place of a cubin. Raises SamplerError."""
-        with self._lock:
-            probe = self._probe()
-            if probe is None:
-                raise SamplerError(self.why)
-            return probe.crc(cubin)
-
     def close(self) -> None:
-        """Give the sampler back; nothing is sampled any more. In a forked process, nothing."""
+        """Give the sampler back, once the GPU is idle; nothing is sampled any more. In a forked process,
+        nothing."""
         if os.getpid() != self._pid:
             return
         with self._lock:
             self._closed = True
-            self._probes.clear()
-            self._opened.close()
+            self._leave()
 
     def _probe(self) -> Probe | None:
-        """The sampler of this thread's context; None, and `why` says it, where there is none."""
+        """The sampler of this thread's context; None where there is none, or not now."""
         context = self._gpu.context()
-        if not self._closed and not self.why and context not in self._probes:
-            try:
-                opened = self._gpu.probe()
-                self._probes[context] = opened.__enter__()
-                self._opened.push(_quietly(opened.__exit__))
-            except SamplerError as error:
-                self._fail(error)
-        return self._probes.get(context)
-
-    def _sampled(
-        self, probe: Probe, kernel: str, stream: int, period_log2: int, launch: Callable[[], Any]
-    ) -> tuple[Any, Samples | None]:
-        with self._gpu.beside():
-            if not self._ended(stream):  # its samples would be those of what is before it, too
-                self.unsampled[f"their stream was not done after {self._limit_s:g} s"] += 1
-                return launch(), None
-            try:
-                probe.set_period(period_log2)
-                probe.start()
-            except SamplerError as error:
-                self._fail(error)
-                return launch(), None
-            ended = False
-            try:
-                result = launch()
-                ended = self._ended(stream)
-            finally:
-                samples = self._stopped(probe)
-            if ended:
-                return result, samples
-            self.left_alone[kernel] = (
-                f"a launch had not ended after {self._limit_s:g} s; kernels that wait for others' launches "
-                "cannot be sampled"
-            )
-            return result, None
-
-    def _stopped(self, probe: Probe) -> Samples | None:
+        if self._closed or self.why or context in self._probes:
+            return self._probes.get(context)
         try:
-            return probe.stop()
+            if not self._gpu.idle(self._limit_s):
+                self._skip(f"the GPU was busy for {self._limit_s:g} s")
+                return None
+            opened = self._gpu.probe()
+            probe = opened.__enter__()
+            self._opened.push(_quietly(opened.__exit__))
+            self._probes[context] = probe
+            return probe
         except SamplerError as error:
             self._fail(error)
             return None
 
-    def _ended(self, stream: int) -> bool:
-        """Whether what the stream holds ends in time; waits for it."""
-        begun, pause = time.monotonic(), _FIRST_PAUSE_S
-        with self._gpu.so_far(stream) as ended:
-            while not ended():
-                if time.monotonic() - begun > self._limit_s:
-                    return False
-                time.sleep(pause)
-                pause = min(pause * 1.25, _LONGEST_PAUSE_S)
-        return True
+    def _started(self, period_log2: int) -> Probe | None:
+        """The sampler of this thread's context, started on an idle GPU; None where that cannot be."""
+        probe, context = self._probe(), self._gpu.context()
+        if probe is None:
+            return None
+        try:
+            if not self._gpu.idle(self._limit_s):
+                self._skip(f"the GPU was busy for {self._limit_s:g} s")
+                return None
+            if context in self._running:
+                probe.stop()
+                self._running.discard(context)
+            probe.set_period(period_log2)
+            probe.start()
+            self._running.add(context)
+        except SamplerError as error:
+            self._fail(error)
+            return None
+        return probe
+
+    def _stopped(self, probe: Probe, kernel: str) -> Samples | None:
+        """What was sampled; None if the GPU is not idle in time, or has faulted."""
+        try:
+            if not self._gpu.idle(self._limit_s):
+                self.left_alone[kernel] = (
+                    f"the GPU was not idle {self._limit_s:g} s after its launch; kernels that wait for "
+                    "others cannot be sampled"
+                )
+                return None
+            samples = probe.stop()
+            self._running.discard(self._gpu.context())
+        except SamplerError as error:
+            self._fail(error)
+            return None
+        return samples
+
+    def _skip(self, why: str) -> bool:
+        self.unsampled[why] += 1
+        return False
 
     def _fail(self, error: SamplerError) -> None:
         self.why = self.why or str(error)
+        self._leave()
+
+    def _leave(self) -> None:
         self._probes.clear()
+        self._running.clear()
         self._opened.close()
 
 

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-import contextlib
 import ctypes
-from collections.abc import Callable, Iterator
+import queue
+import threading
 from contextlib import AbstractContextManager
 from typing import Any, Final, Protocol
 
@@ -13,9 +13,8 @@ from profscope.sampler.sampler import Sampler, Samples
 
 __all__ = ["Cuda", "Gpu", "Probe"]
 
-_NO_TIMES: Final = 2  # CU_EVENT_DISABLE_TIMING
-_NOT_READY: Final = 600  # CUDA_ERROR_NOT_READY
 _RELAXED: Final = 2  # CU_STREAM_CAPTURE_MODE_RELAXED
+_UNSUPPORTED: Final = 900  # CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED: someone captures a CUDA graph
 
 
 class Probe(Protocol):
@@ -27,21 +26,17 @@ class Probe(Protocol):
 
     def stop(self) -> Samples: ...
 
-    def crc(self, cubin: bytes) -> int: ...
-
 
 class Gpu(Protocol):
     """context: what tells the contexts of this process apart, of the thread that asks. probe: opens the
-    sampler of that context; raises SamplerError. so_far: whether what a stream holds has ended, however it
-    did. beside: in its body the thread may ask that while another one captures a CUDA graph."""
+    sampler of that context; raises SamplerError. idle: whether all that it holds ends within seconds, for
+    which it waits; raises SamplerError where the device has faulted."""
 
     def context(self) -> int: ...
 
     def probe(self) -> AbstractContextManager[Probe]: ...
 
-    def so_far(self, stream: int) -> AbstractContextManager[Callable[[], bool]]: ...
-
-    def beside(self) -> AbstractContextManager[None]: ...
+    def idle(self, limit_s: float) -> bool: ...
 
 
 class Cuda:
@@ -52,6 +47,7 @@ class Cuda:
             self._driver: Any = ctypes.CDLL("libcuda.so.1")
         except OSError as error:
             raise SamplerError(str(error)) from error
+        self._waiters: dict[int, _Waiter] = {}
 
     def context(self) -> int:
         """The current context of this thread; 0 if it has none."""
@@ -63,26 +59,42 @@ class Cuda:
         """The sampler of the current context, closed."""
         return Sampler()
 
-    @contextlib.contextmanager
-    def so_far(self, stream: int) -> Iterator[Callable[[], bool]]:
-        """For the body of a with statement what tells whether that which the stream holds now has ended.
+    def idle(self, limit_s: float) -> bool:
+        """See `Gpu`. Not while someone captures a CUDA graph."""
+        context = self.context()
+        if context not in self._waiters:
+            self._waiters[context] = _Waiter(self._driver, context)
+        return self._waiters[context].idle(limit_s)
 
-        A context that has faulted ends all at once: who uses it next is told of it.
-        """
-        event = ctypes.c_void_p()
-        failed = self._driver.cuEventCreate(ctypes.byref(event), _NO_TIMES)
-        failed = failed or self._driver.cuEventRecord(event, ctypes.c_void_p(stream))
+
+class _Waiter:
+    """Waits for a context in a thread of its own, which goes on where the one that asks has no more time."""
+
+    def __init__(self, driver: Any, context: int) -> None:
+        self._driver = driver
+        self._context = context
+        self._asked: queue.SimpleQueue[None] = queue.SimpleQueue()
+        self._answers: queue.SimpleQueue[int] = queue.SimpleQueue()
+        self._waiting = False  # for an answer that has been asked for
+        threading.Thread(target=self._run, name="profscope-idle", daemon=True).start()
+
+    def idle(self, limit_s: float) -> bool:
+        if not self._waiting:
+            self._asked.put(None)
+        self._waiting = True
         try:
-            yield lambda: bool(failed or self._driver.cuEventQuery(event) != _NOT_READY)
-        finally:
-            self._driver.cuEventDestroy_v2(event)
+            result = self._answers.get(timeout=limit_s)
+        except queue.Empty:
+            return False
+        self._waiting = False
+        if result not in (0, _UNSUPPORTED):
+            raise SamplerError(f"the device has faulted (CUDA error {result})")
+        return result == 0
 
-    @contextlib.contextmanager
-    def beside(self) -> Iterator[None]:
-        """To ask for events would else break the capture of another thread."""
-        mode = ctypes.c_int(_RELAXED)
+    def _run(self) -> None:
+        mode = ctypes.c_int(_RELAXED)  # or else this would break another thread's capture
         self._driver.cuThreadExchangeStreamCaptureMode(ctypes.byref(mode))
-        try:
-            yield
-        finally:
-            self._driver.cuThreadExchangeStreamCaptureMode(ctypes.byref(mode))
+        self._driver.cuCtxSetCurrent(ctypes.c_void_p(self._context))
+        while True:
+            self._asked.get()
+            self._answers.put(self._driver.cuCtxSynchronize())

@@ -22,7 +22,7 @@ from typing import Final
 import numpy as np
 import numpy.typing as npt
 
-from profscope.sampler.cupti import Cupti
+from profscope.sampler.cupti import OVERFLOW, Cupti, SamplerError
 from profscope.sampler.periods import FIRST
 from profscope.sampler.structures import (
     PC_RECORD,
@@ -43,6 +43,9 @@ PERIODS_LOG2: Final = range(5, 32)
 _CAPACITY: Final = 4096  # records that are fetched at a time
 _NAME_BYTES: Final = 128  # of a reason, as CUPTI's headers say
 _CONTINUOUS: Final = 1
+# Half a million samples took 16 MB; by default it is 512 MB, and the first start takes four times as long.
+_BUFFER_BYTES: Final = 64 << 20
+_OVERFLOWN: Final = 1 << 20  # how many samples count as dropped where nobody says it
 _PREFIX: Final = "smsp__pcsamp_warps_issue_stalled_"
 _NOT_ISSUED: Final = "_not_issued"  # a part of the samples of the reason without it
 
@@ -62,7 +65,8 @@ not_issued: those samples at which the warp's scheduler issued nothing at all.""
 
 @dataclass(frozen=True)
 class Samples:
-    """rows: dtype SAMPLE. taken: all samples, `dropped` ones and those of other kernels among them."""
+    """rows: dtype SAMPLE. taken: all samples, `dropped` ones and `unknown` ones among them. unknown: of
+    kernels whose binary CUPTI has not seen, of which there are no rows."""
 
     rows: npt.NDArray[np.void]
     functions: tuple[str, ...]
@@ -70,6 +74,7 @@ class Samples:
     period_log2: int
     taken: int
     dropped: int
+    unknown: int = 0
 
 
 class _Block:
@@ -79,15 +84,18 @@ class _Block:
         self.records = np.zeros(_CAPACITY, PC_RECORD)
         self.stalls = np.zeros((_CAPACITY, reasons), STALL)
         self.data = Data(size=ctypes.sizeof(Data), capacity=_CAPACITY, records=self.records.ctypes.data)
+        self.data.count = _CAPACITY
         self.clear()
 
     def clear(self) -> None:
-        self.records[:] = 0
-        self.stalls[:] = 0
-        self.records["size"] = PC_RECORD.itemsize
-        self.records["stall_count"] = self.stalls.shape[1]
+        """Ready to be filled; only the records that are filled cost time."""
+        records, stalls = self.records[: self.data.count], self.stalls[: self.data.count]
+        records[:] = 0
+        stalls[:] = 0
+        records["size"] = PC_RECORD.itemsize
+        records["stall_count"] = stalls.shape[1]
         start, step = self.stalls.ctypes.data, self.stalls.strides[0]
-        self.records["stalls"] = start + step * np.arange(_CAPACITY, dtype=np.uint64)
+        records["stalls"] = start + step * np.arange(len(records), dtype=np.uint64)
         self.data.count = self.data.samples = self.data.dropped = 0
 
     def stalls_of(self, records: npt.NDArray[np.void]) -> npt.NDArray[np.void]:
@@ -136,6 +144,7 @@ class Sampler:
             self._configure(
                 (Kind.COLLECTION, _CONTINUOUS),
                 (Kind.START_STOP, 1),
+                (Kind.HARDWARE_BUFFER, _BUFFER_BYTES),
                 (Kind.BUFFER, ctypes.addressof(self._configured.data)),
                 (Kind.REASONS, len(indices), ctypes.addressof(self._indices)),
                 (Kind.PERIOD, self.period_log2),
@@ -154,35 +163,46 @@ class Sampler:
             self._configure((Kind.PERIOD, period_log2))
             self.period_log2 = period_log2
 
-    def crc(self, cubin: bytes) -> int:
-        """What the rows of a binary have as `cubin_crc`."""
-        return self._cupti.crc(cubin)
-
     def start(self) -> None:
         self._cupti.call("Start", Context())
 
     def stop(self) -> Samples:
-        """What was sampled since the start, of the kernels that have ended."""
+        """What was sampled since the start. Waits for all kernels of the context to end."""
         self._cupti.call("Stop", Context())
         functions: dict[str, int] = {}
-        parts, taken, dropped = [], 0, 0
-        for block in (self._configured, self._fetched):
-            while True:
-                if block is self._fetched:
-                    self._cupti.call("GetData", GetData(data=ctypes.addressof(block.data)))
-                taken += block.data.samples
-                dropped += block.data.dropped
-                parts.append(self._rows(block, functions))
-                more = block is self._fetched and block.data.remaining and block.data.count
-                block.clear()
-                if not more:
-                    break
+        parts = [self._rows(self._configured, functions)]
+        taken, dropped, unknown = self._counted(self._configured)
+        while self._fetch():
+            parts.append(self._rows(self._fetched, functions))
+            more = self._counted(self._fetched)
+            taken, dropped, unknown = taken + more[0], dropped + more[1], unknown + more[2]
         rows = np.concatenate(parts)
-        return Samples(rows, tuple(functions), self._reason_names(), self.period_log2, taken, dropped)
+        names = self._reason_names()
+        return Samples(rows, tuple(functions), names, self.period_log2, taken, dropped, unknown)
+
+    def _fetch(self) -> bool:
+        """Whether there were samples left, which are in `_fetched` now."""
+        data = self._fetched.data
+        try:
+            self._cupti.call("GetData", GetData(data=ctypes.addressof(data)))
+        except SamplerError as error:
+            if error.result != OVERFLOW:
+                raise
+            data.dropped = max(data.dropped, _OVERFLOWN)
+        return bool(data.count or data.samples or data.dropped)
+
+    def _counted(self, block: _Block) -> tuple[int, int, int]:
+        """All samples, those dropped and those of kernels that CUPTI does not know; clears the block."""
+        data = block.data
+        counts = data.samples, data.dropped, data.samples_of_others
+        block.clear()
+        return counts
 
     def _rows(self, block: _Block, functions: dict[str, int]) -> npt.NDArray[np.void]:
         """dtype SAMPLE: of the block's records, those reasons that were met."""
         records = block.records[: block.data.count]
+        if not len(records):
+            return np.zeros(0, SAMPLE)
         stalls = block.stalls_of(records)
         number = {name: at for at, name in enumerate(self._reason_names())}
         places = np.full(1 + max(self._names, default=0), -1, np.int32)

@@ -18,7 +18,6 @@ __all__ = [
     "Attribute",
     "Configuration",
     "Context",
-    "CubinCrc",
     "Data",
     "GetData",
     "Kind",
@@ -52,6 +51,7 @@ class Kind(enum.IntEnum):
 
     PERIOD = 1  # the log2 of cycles, 5 to 31
     REASONS = 2
+    HARDWARE_BUFFER = 4  # bytes
     COLLECTION = 5
     START_STOP = 6
     BUFFER = 8
@@ -95,17 +95,6 @@ class Reasons(Context):
 
 class GetData(Context):
     _fields_: ClassVar[Any] = (("data", ctypes.c_void_p),)
-
-
-class CubinCrc(ctypes.Structure):
-    """CUpti_GetCubinCrcParams."""
-
-    _fields_: ClassVar[Any] = (
-        ("size", ctypes.c_size_t),
-        ("cubin_size", ctypes.c_size_t),
-        ("cubin", ctypes.c_char_p),
-        ("crc", ctypes.c_uint64),
-    )
 
 
 class Data(ctypes.Structure):
