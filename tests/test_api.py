@@ -54,7 +54,7 @@ def test_the_errors_of_instrument_passes_are_in_the_tree() -> None:
 
 
 def test_profscope_raises_no_error_that_it_does_not_export() -> None:
-    """Every exception class of the packages is in the tree, but for those that never leave the emulator and the sampler."""
+    """Every exception class of the packages is in the tree, but for what never leaves a room."""
     defined = {
         name
         for package in (instrument_passes, profscope, viewer)
