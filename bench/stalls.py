@@ -35,7 +35,7 @@ from bench.timing import device_us, synchronize
 from profscope.binaries.blame import blame
 from profscope.sampler.sampled import SampledLaunch
 
-__all__ = ["Case", "Verdict", "judged", "main"]
+__all__ = ["Case", "Verdict", "cases", "judged", "main", "sampled"]
 
 _SAMPLES: Final = 4
 _STEPS: Final = 20_000
