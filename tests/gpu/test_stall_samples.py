@@ -1,0 +1,201 @@
+"""Launches under the sampler of a real GPU: what is kept, and that nothing stands still for it."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+import time
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+import triton
+import triton.language as tl
+
+import profscope
+from profscope.launching.stall_samples import StallSamples
+from tests.kernels.add import add_kernel
+from tests.support.on_gpu import expected, launch_add
+
+pytestmark = [
+    pytest.mark.gpu,
+    pytest.mark.skipif(not torch.cuda.is_available(), reason="needs an NVIDIA GPU"),
+]
+
+NAME = "add_kernel"
+LARGE = 1 << 24
+_FAULT = """
+import torch, triton, triton.language as tl, profscope
+
+@triton.jit
+def fault_kernel(x_ptr, far):
+    tl.store(x_ptr + far, 1.0)
+
+x = torch.zeros(32, device="cuda")
+fault_kernel[(1,)](x, 0)
+try:
+    with profscope.session(samples=2):
+        fault_kernel[(1,)](x, 0)
+        fault_kernel[(1,)](x, 1 << 28)
+        torch.cuda.synchronize()
+except Exception as error:
+    print(type(error).__name__, str(error).splitlines()[0])
+"""
+
+
+@triton.jit
+def spin_kernel(mine_ptr, other_ptr, spins, out_ptr):
+    """Says that it is here, and waits for the other one, but not for ever."""
+    tl.atomic_xchg(mine_ptr, 1)
+    n = 0
+    alone = tl.atomic_add(other_ptr, 0) == 0
+    while alone:
+        n += 1
+        alone = (tl.atomic_add(other_ptr, 0) == 0) & (n < spins)
+    tl.store(out_ptr, n)
+
+
+def samples_of(prof: profscope.Session) -> StallSamples:
+    assert prof._running is not None
+    return prof._running.samples
+
+
+def told(prof: profscope.Session) -> list[tuple[str, int]]:
+    return [(each.binary, each.launch) for each in samples_of(prof).taken]
+
+
+@pytest.fixture(autouse=True)
+def the_sampler_may_be_used() -> None:
+    with profscope.session(samples=1) as prof:
+        launch_add()
+        launch_add()
+    why = prof.metadata["sampler"].get("why", "")
+    if why:
+        pytest.skip(why)
+
+
+@pytest.mark.parametrize("options", [{}, {"keep": "sums"}, {"every": 2}], ids=str)
+def test_bare_launches_and_one_that_is_recorded(options: dict[str, Any]) -> None:
+    add_kernel.device_caches.clear()
+    x = torch.arange(LARGE, dtype=torch.float32, device="cuda")
+    bare = add_kernel[(LARGE // 1024,)](x, x, torch.empty_like(x), LARGE, BLOCK=1024)
+    with profscope.session(samples=2, **options) as prof:
+        for _ in range(10):
+            assert torch.equal(launch_add(LARGE), expected(LARGE))
+    kept = options.get("keep", "spans")
+    assert told(prof) == [("bare", -1)] * 2 + [(kept, 1)]
+    first, second, recorded = samples_of(prof).taken
+    assert first.cubin == second.cubin == bare.asm["cubin"] != recorded.cubin
+    assert len(prof.launches) == (5 if "every" in options else 10) - 2
+    assert prof.profile.validate() == []
+    assert "why" not in prof.metadata["sampler"]
+    for each in (first, second, recorded):
+        assert each.taken == each.rows["samples"].sum() >= 1000
+        assert each.dropped <= 0.01 * each.taken
+        assert np.all(each.rows["pc"] % 16 == 0)
+        assert np.all(each.rows["not_issued"] <= each.rows["samples"])
+        sass = profscope.instructions(_Compiled(each.cubin, each.ptx))
+        assert set(each.rows["pc"].tolist()) <= set(sass["pc"].tolist())
+        by_reason = np.bincount(each.rows["reason"], each.rows["samples"], len(each.reasons))
+        assert each.reasons[int(by_reason.argmax())] == "long_scoreboard"  # it waits for memory
+
+
+class _Compiled:
+    def __init__(self, cubin: bytes, ptx: str) -> None:
+        self.asm = {"cubin": cubin, "ptx": ptx}
+
+
+def test_session_after_session_whatever_is_loaded_between() -> None:
+    for block in (256, 512, 1024):
+        add_kernel.device_caches.clear()
+        x = torch.rand(LARGE, device="cuda")
+        with profscope.session(samples=1) as prof:
+            for _ in range(3):
+                add_kernel[(LARGE // block,)](x, x, x, LARGE, BLOCK=block)
+        assert told(prof) == [("bare", -1), ("spans", 1)], prof.metadata["notes"]
+
+
+def test_kernels_that_wait_for_one_another_go_on() -> None:
+    """The one thread that launches both must not wait for the first one; both end by themselves after
+    seconds."""
+    flags = torch.zeros(4, dtype=torch.int32, device="cuda")
+    one, two = torch.cuda.Stream(), torch.cuda.Stream()
+
+    def pair(spins: int) -> None:
+        flags.zero_()
+        torch.cuda.synchronize()
+        for stream, mine, other in ((one, 0, 1), (two, 1, 0)):
+            with torch.cuda.stream(stream):
+                spin_kernel[(1,)](flags[mine:], flags[other:], spins, flags[2 + mine :], num_warps=1)
+
+    pair(10)
+    torch.cuda.synchronize()
+    spins = 50_000_000  # about half a minute
+    with profscope.session(samples=3, instrument="light") as prof:
+        begun = time.monotonic()
+        for _ in range(4):
+            pair(spins)
+            torch.cuda.synchronize()
+            assert max(flags[2:].tolist()) < spins
+        took = time.monotonic() - begun
+    assert took < 20
+    assert any(note.startswith("spin_kernel: not sampled any more") for note in prof.metadata["notes"])
+    pair(spins)
+    torch.cuda.synchronize()
+    assert max(flags[2:].tolist()) < spins
+
+
+def test_captured_launches_are_not_sampled() -> None:
+    with profscope.session(samples=2) as prof:
+        launch_add()
+        stream, graph = torch.cuda.Stream(), torch.cuda.CUDAGraph()
+        x = torch.zeros(1024, device="cuda")
+        add_kernel[(1,)](x, x, x, 1024, BLOCK=1024)
+        torch.cuda.synchronize()
+        before = told(prof)
+        with torch.cuda.graph(graph, stream=stream):
+            add_kernel[(1,)](x, x, x, 1024, BLOCK=1024)
+        for _ in range(3):
+            graph.replay()
+        torch.cuda.synchronize()
+        assert told(prof) == before
+    assert any(f"nor are their replays: {NAME}" in note for note in prof.metadata["notes"])
+
+
+def test_beside_torchs_profiler() -> None:
+    activities = [torch.profiler.ProfilerActivity.CUDA]
+    with torch.profiler.profile(activities=activities) as inside, profscope.session(samples=1) as prof:
+        for _ in range(3):
+            launch_add(LARGE)
+        torch.cuda.synchronize()
+    assert told(prof) == [("bare", -1), ("spans", 1)]
+    assert sum(event.count for event in inside.key_averages() if NAME in event.key) == 3
+
+
+def test_torch_compile() -> None:
+    square = torch.compile(lambda x: x * x + 1)
+    x = torch.rand(LARGE, device="cuda")
+    square(x)
+    with profscope.session(samples=1) as prof:
+        for _ in range(3):
+            assert torch.equal(square(x), x * x + 1)
+    assert told(prof) == [("bare", -1), ("spans", 1)], prof.metadata["notes"]
+
+
+def test_a_fault_is_the_users_to_see(tmp_path: Path) -> None:
+    program = tmp_path / "fault.py"  # a kernel needs a file
+    program.write_text(_FAULT)
+    ended = subprocess.run([sys.executable, program], capture_output=True, text=True, timeout=120)
+    assert "illegal memory access" in ended.stdout, ended.stdout + ended.stderr
+
+
+@pytest.mark.skipif(torch.cuda.device_count() < 2, reason="needs two NVIDIA GPUs")
+def test_each_gpu_has_a_sampler() -> None:
+    with profscope.session(samples=1) as prof:
+        for device in (0, 1):
+            with torch.cuda.device(device):
+                for _ in range(3):
+                    launch_add(LARGE)
+    assert sorted(binary for binary, _ in told(prof)) == ["bare", "bare", "spans", "spans"]
