@@ -5,6 +5,7 @@ from __future__ import annotations
 import abc
 import importlib
 import pkgutil
+from dataclasses import fields
 from functools import cache
 from pathlib import Path
 from types import MethodType
@@ -64,8 +65,8 @@ class Questions(abc.ABC):
 
 
 class Profile(Tables, Questions):
-    """What a session collected, as plain data: `df`, `launches`, `sums`, `spreads`, `numbers` and `metadata`
-    (see `Tables`), and what they can be asked (see `Questions`)."""
+    """What a session collected, as plain data: `df`, `launches`, `sums`, `spreads`, `numbers`, `samples` and
+    `metadata` (see `Tables`), and what they can be asked (see `Questions`)."""
 
     @property
     def tables(self) -> Tables:
@@ -74,9 +75,7 @@ class Profile(Tables, Questions):
     @staticmethod
     def of(tables: Tables) -> Profile:
         """The profile that has these tables."""
-        return Profile(
-            tables.df, tables.launches, tables.metadata, tables.sums, tables.spreads, tables.numbers
-        )
+        return Profile(**{each.name: getattr(tables, each.name) for each in fields(Tables)})
 
     def __repr__(self) -> str:
         return f"<Profile: {held(self)}>"

@@ -1,0 +1,226 @@
+"""Sampled launches as a table: each sample with its place in the source, and with what it waited for."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from types import SimpleNamespace
+from typing import Any, Final
+
+import numpy as np
+import pandas as pd
+
+from profscope.binaries.blame import blame
+from profscope.binaries.mapping import instructions
+from profscope.errors import ToolchainError
+from profscope.sampler.sampled import SampledLaunch
+from profscope.schema import SAMPLE_DTYPES, samples_frame
+
+__all__ = ["renumbered", "sample_tables"]
+
+_MOST_PLACES: Final = 1000  # of one binary that are told one by one: a large kernel has some hundreds
+_GOLDEN: Final = 0.6180339887498949  # its multiples spread evenly over 0 to 1
+_ONE: Final = ["kernel", "variant", "launch", "binary", "pc", "stall", "blamed_pc"]
+
+# metadata["variants"]: by kernel its configurations, each at its number.
+Variants = Mapping[str, Sequence[Mapping[str, Any]]]
+
+
+@dataclass(frozen=True)
+class _Binary:
+    """One binary: `places` by pc, `shares` one row per pc, stall and blamed pc, which add up to 1."""
+
+    places: pd.DataFrame
+    shares: pd.DataFrame
+    instructions: list[list[Any]]
+    notes: list[str]
+
+
+def sample_tables(
+    launches: Sequence[SampledLaunch], variants: Variants | None = None
+) -> tuple[pd.DataFrame, dict[str, Any]]:
+    """The table of samples and what is known of them: `Profile.samples` and `metadata["sampler"]`.
+
+    variants: `metadata["variants"]`, for the numbers of configurations; those that are not in it get the next
+    ones.
+
+    There is one row for each instruction, reason and blamed instruction of a launch; bare launches have no
+    number, so those of a configuration share rows. The samples of each add up to what was given. A stall with
+    several causes is divided by `profscope.binaries.blame`, over all launches of the binary together, into
+    whole samples: by systematic sampling (Madow and Madow, Annals of Mathematical Statistics 15, 1944), which
+    favours none, and not into fractions, of which there would be more than samples.
+
+    Returns the table, columns of SAMPLE_DTYPES, and a JSON-able dict:
+
+        period_cycles   a list, ascending: a sample every so many cycles of each SM sub-partition
+        launches, samples, dropped   int
+        notes           what could not be told, for the user
+        kernels         by kernel a list, one for each variant and binary that was sampled: `variant`, `key`,
+                        `binary`, `launches`, `samples`, `dropped`, `period_cycles`, and `instructions`, for
+                        each place of the last such binary [file, line, call path, {class: how many}]
+
+    A binary that cannot be read, without Triton or for its PTX, has samples without places, and a note.
+    """
+    numbers = _numbers({kernel: [entry["key"] for entry in of] for kernel, of in (variants or {}).items()})
+    groups: dict[tuple[bytes, str], list[SampledLaunch]] = {}
+    for launch in launches:
+        groups.setdefault((launch.cubin, launch.ptx), []).append(launch)
+    parts: list[pd.DataFrame] = []
+    about: dict[tuple[str, int, str], dict[str, Any]] = {}
+    notes: dict[str, None] = {}
+    for (cubin, ptx), of_binary in groups.items():
+        binary = _read(cubin, ptx, pd.concat([_stalls(launch) for launch in of_binary]))
+        for at, launch in enumerate(of_binary):
+            variant = numbers(launch.kernel, launch.variant_key)
+            rows = _divided(_stalls(launch), binary.shares, at * _GOLDEN)
+            rows = rows.assign(
+                kernel=launch.kernel, variant=variant, launch=launch.launch, binary=launch.binary
+            )
+            parts.append(rows.merge(binary.places, on=["pc", "blamed_pc"]))
+            entry = about.setdefault((launch.kernel, variant, launch.binary), _nothing(launch, variant))
+            _add(entry, launch, int(rows["samples"].sum()))
+            entry["instructions"] = binary.instructions
+        notes |= dict.fromkeys(f"{of_binary[0].kernel}: {note}" for note in binary.notes)
+    return _table(parts), _metadata(about, list(notes))
+
+
+def renumbered(
+    samples: pd.DataFrame, sampler: dict[str, Any], variants: Variants
+) -> tuple[pd.DataFrame, dict[str, Any]]:
+    """What `sample_tables` returned, with the numbers that these `variants` give configurations.
+
+    For a profile that is put together once more, as from a file that lacks some launches.
+    """
+    numbers = _numbers({kernel: [entry["key"] for entry in of] for kernel, of in variants.items()})
+    new: dict[tuple[str, int], int] = {}
+    kernels: dict[str, list[dict[str, Any]]] = {}
+    for kernel, entries in (sampler.get("kernels") or {}).items():
+        for entry in entries:
+            number = numbers(kernel, entry["key"])
+            new[kernel, entry["variant"]] = number
+            kernels.setdefault(kernel, []).append({**entry, "variant": number})
+    keys = zip(samples["kernel"], samples["variant"].tolist(), strict=True)
+    column = np.array([new.get(key, key[1]) for key in keys], np.int32)
+    return samples.assign(variant=column), {**sampler, **({"kernels": kernels} if kernels else {})}
+
+
+def _numbers(known: Mapping[str, Sequence[str]]) -> Any:
+    """A function from kernel and key to the number of the configuration."""
+    numbers = {kernel: {key: number for number, key in enumerate(keys)} for kernel, keys in known.items()}
+
+    def number(kernel: str, key: str) -> int:
+        of_kernel = numbers.setdefault(kernel, {})
+        return of_kernel.setdefault(key, len(of_kernel))
+
+    return number
+
+
+def _stalls(launch: SampledLaunch) -> pd.DataFrame:
+    """pc, stall, samples. `not_issued` is a part of these, so it is not looked at."""
+    rows = launch.rows[launch.rows["samples"] > 0]
+    stall = pd.Series(np.array([*launch.reasons, ""], object)[rows["reason"]], dtype="str")
+    columns = {"pc": rows["pc"].astype(np.int64), "samples": rows["samples"].astype(np.int64)}
+    table = pd.DataFrame({**columns, "stall": stall})
+    return table.groupby(["pc", "stall"], as_index=False, sort=True)[["samples"]].sum()
+
+
+def _read(cubin: bytes, ptx: str, stalls: pd.DataFrame) -> _Binary:
+    try:
+        df = instructions(SimpleNamespace(asm={"cubin": cubin, "ptx": ptx}))
+    except ToolchainError as error:
+        shares = stalls[["pc", "stall"]].drop_duplicates()
+        shares = shares.assign(blamed_pc=shares["pc"], share=1.0)
+        return _Binary(_places(None, shares), shares, [], [f"samples have no lines: {error}"])
+    blamed = blame(df, stalls)
+    total = blamed.groupby(["pc", "stall"], observed=True)["samples"].transform("sum")
+    shares = blamed.assign(stall=blamed["stall"].astype("str"), share=blamed["samples"] / total)
+    notes = list(df.attrs["notes"])
+    outside = ~stalls["pc"].isin(df["pc"])
+    if outside.any():
+        lost = int(stalls.loc[outside, "samples"].sum())
+        notes.append(f"{lost} samples are at no instruction of the binary, as those of functions beside it")
+    return _Binary(_places(df, shares), shares.drop(columns="samples"), _counted(df), notes)
+
+
+def _places(df: pd.DataFrame | None, shares: pd.DataFrame) -> pd.DataFrame:
+    """One row per pc and blamed pc, with what stands there."""
+    pairs = shares[["pc", "blamed_pc"]].drop_duplicates()
+    if df is None:
+        return pairs.assign(file="", line=0, call_path="", blamed_file="", blamed_line=0, blamed_class="")
+    texts = {"file": "str", "call_path": "str", "class": "str"}
+    known = df[["pc", "file", "line", "call_path", "class"]].astype(texts)
+    names = {"pc": "blamed_pc", "file": "blamed_file", "line": "blamed_line", "class": "blamed_class"}
+    table = pairs.merge(known.drop(columns="class"), on="pc", how="left")
+    table = table.merge(known.drop(columns="call_path").rename(columns=names), on="blamed_pc", how="left")
+    lines = ["line", "blamed_line"]
+    return table.fillna(dict.fromkeys(lines, 0)).fillna("").astype(dict.fromkeys(lines, "int64"))
+
+
+def _divided(stalls: pd.DataFrame, shares: pd.DataFrame, offset: float) -> pd.DataFrame:
+    """pc, stall, blamed_pc, samples: whole samples that add up to those of each pc and stall.
+
+    offset: where in the first sample to begin. Of the numbers offset, offset + 1, ... each cause gets those
+    that fall into its stretch of 0 to `samples`; over offsets that are spread evenly, as many as it should.
+    """
+    rows = stalls.merge(shares, on=["pc", "stall"], sort=False)
+    if not len(rows):
+        return rows.drop(columns="share")
+    key = rows[["pc", "stall"]]
+    first = (key != key.shift()).any(axis=1).to_numpy()
+    group = np.cumsum(first) - 1
+    samples = rows["samples"].to_numpy()
+    total = np.cumsum(rows["share"].to_numpy())
+    ends = samples * (total - np.append(0.0, total)[np.flatnonzero(first)][group])
+    begin = (offset + _GOLDEN * group) % 1.0  # not alike for all pcs: what is left over would go to one side
+    last = np.append(first[1:], True)
+    upto = np.where(last, samples, np.clip(np.floor(ends + begin), 0, samples)).astype(np.int64)
+    before = np.where(first, 0, np.append(0, upto[:-1]))
+    rows = rows.assign(samples=upto - before)
+    return rows.loc[rows["samples"] > 0, ["pc", "stall", "blamed_pc", "samples"]]
+
+
+def _counted(df: pd.DataFrame) -> list[list[Any]]:
+    """By place how many instructions of each class; the smallest places together at the end, if many."""
+    rows: dict[tuple[str, int, str], dict[str, int]] = {}
+    columns = (df[name].tolist() for name in ("file", "line", "call_path", "class"))
+    for file, line, path, cls in zip(*columns, strict=True):
+        classes = rows.setdefault((file, line, path), {})
+        classes[cls] = classes.get(cls, 0) + 1
+    ordered = sorted(rows.items(), key=lambda row: -sum(row[1].values()))
+    told = [[*place, classes] for place, classes in ordered[:_MOST_PLACES]]
+    rest: dict[str, int] = {}
+    for _, classes in ordered[_MOST_PLACES:]:
+        for cls, count in classes.items():
+            rest[cls] = rest.get(cls, 0) + count
+    return [*told, *([["", 0, "", rest]] if rest else [])]
+
+
+def _nothing(launch: SampledLaunch, variant: int) -> dict[str, Any]:
+    figures: dict[str, Any] = {"launches": 0, "samples": 0, "dropped": 0, "period_cycles": []}
+    return {"variant": variant, "key": launch.variant_key, "binary": launch.binary, **figures}
+
+
+def _add(entry: dict[str, Any], launch: SampledLaunch, samples: int) -> None:
+    entry["launches"] += 1
+    entry["samples"] += samples
+    entry["dropped"] += launch.dropped
+    entry["period_cycles"] = sorted({*entry["period_cycles"], 1 << launch.period_log2})
+
+
+def _table(parts: Sequence[pd.DataFrame]) -> pd.DataFrame:
+    if not parts:
+        return samples_frame()
+    table = pd.concat(parts, ignore_index=True)
+    first = dict.fromkeys((name for name in SAMPLE_DTYPES if name not in (*_ONE, "samples")), "first")
+    table = table.groupby(_ONE, as_index=False, sort=True).agg({**first, "samples": "sum"})
+    return samples_frame({name: table[name] for name in SAMPLE_DTYPES})
+
+
+def _metadata(about: Mapping[tuple[str, int, str], dict[str, Any]], notes: list[str]) -> dict[str, Any]:
+    kernels: dict[str, list[dict[str, Any]]] = {}
+    for (kernel, _, _), entry in sorted(about.items()):
+        kernels.setdefault(kernel, []).append(entry)
+    entries = list(about.values())
+    periods = {cycles for entry in entries for cycles in entry["period_cycles"]}
+    figures = {name: sum(entry[name] for entry in entries) for name in ("launches", "samples", "dropped")}
+    return {"period_cycles": sorted(periods), **figures, "notes": notes, "kernels": kernels}
