@@ -198,17 +198,15 @@ def _is_global(scope: str, labels: dict[str, str]) -> bool:
 
 
 def _instructions(rows: pd.DataFrame, metadata: dict[str, Any]) -> list[dict[str, int]]:
+    binaries = (metadata.get("sampler") or {}).get("binaries") or []
+    bare_last = sorted(binaries, key=lambda entry: bool(entry["binary"] == "bare"))
+    chosen = {(entry["kernel"], entry["variant"]): entry["instructions"] for entry in bare_last}
     counts: dict[tuple[Any, ...], dict[str, int]] = {}
-    for kernel, entries in ((metadata.get("sampler") or {}).get("kernels") or {}).items():
-        last = {
-            entry["variant"]: entry for entry in sorted(entries, key=lambda entry: entry["binary"] == "bare")
-        }
-        for entry in last.values():
-            for file, line, path, classes in entry["instructions"]:
-                place = kernel, entry["variant"], file, line, way_of(folded_path(file, line, path))
-                own = counts.setdefault(place, {})
-                for cls, count in classes.items():
-                    own[cls] = own.get(cls, 0) + count
+    for configuration, places in chosen.items():
+        for file, line, path, classes in places:
+            own = counts.setdefault((*configuration, file, line, way_of(folded_path(file, line, path))), {})
+            for cls, count in classes.items():
+                own[cls] = own.get(cls, 0) + count
     return [counts.get(key, {}) for key in rows.index]
 
 

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, replace
 from types import SimpleNamespace
 from typing import Any, Final
 
@@ -14,9 +14,9 @@ from profscope.binaries.blame import blame
 from profscope.binaries.mapping import instructions
 from profscope.errors import ToolchainError
 from profscope.sampler.sampled import SampledLaunch
-from profscope.schema import SAMPLE_DTYPES, samples_frame
+from profscope.schema import SAMPLE_DTYPES, Tables, samples_frame
 
-__all__ = ["renumbered", "sample_tables"]
+__all__ = ["sample_tables", "with_kept_samples", "with_samples"]
 
 _MOST_PLACES: Final = 1000  # of one binary that are told one by one: a large kernel has some hundreds
 _GOLDEN: Final = 0.6180339887498949  # its multiples spread evenly over 0 to 1
@@ -53,15 +53,15 @@ def sample_tables(
     Returns the table, columns of SAMPLE_DTYPES, and a JSON-able dict:
 
         period_cycles   a list, ascending: a sample every so many cycles of each SM sub-partition
-        launches, samples, dropped   int
+        launches, samples, dropped   int; dropped: that the hardware lost, of whatever kernel
         notes           what could not be told, for the user
-        kernels         by kernel a list, one for each variant and binary that was sampled: `variant`, `key`,
-                        `binary`, `launches`, `samples`, `dropped`, `period_cycles`, and `instructions`, for
-                        each place of the last such binary [file, line, call path, {class: how many}]
+        binaries        a list, one for each kernel, variant and binary: `kernel`, `variant`, `key`, `binary`,
+                        `launches`, `samples`, `dropped`, `period_cycles`, and `instructions`, for each place
+                        of the last such binary [file, line, call path, {class: how many}]
 
     A binary that cannot be read, without Triton or for its PTX, has samples without places, and a note.
     """
-    numbers = _numbers({kernel: [entry["key"] for entry in of] for kernel, of in (variants or {}).items()})
+    numbers = _numbers(_keys(variants or {}))
     groups: dict[tuple[bytes, str], list[SampledLaunch]] = {}
     for launch in launches:
         groups.setdefault((launch.cubin, launch.ptx), []).append(launch)
@@ -80,31 +80,48 @@ def sample_tables(
             entry = about.setdefault((launch.kernel, variant, launch.binary), _nothing(launch, variant))
             _add(entry, launch, int(rows["samples"].sum()))
             entry["instructions"] = binary.instructions
-        notes |= dict.fromkeys(f"{of_binary[0].kernel}: {note}" for note in binary.notes)
+        callees = sum(launch.in_callees for launch in of_binary)
+        said = binary.notes + [f"{callees} samples in noinline functions are left out"] * bool(callees)
+        notes |= dict.fromkeys(f"{of_binary[0].kernel}: {note}" for note in said)
     return _table(parts), _metadata(about, list(notes))
 
 
-def renumbered(
-    samples: pd.DataFrame, sampler: dict[str, Any], variants: Variants
-) -> tuple[pd.DataFrame, dict[str, Any]]:
-    """What `sample_tables` returned, with the numbers that these `variants` give configurations.
+def with_samples(tables: Tables, launches: Sequence[SampledLaunch]) -> Tables:
+    """Tables with the samples of these launches and, in the metadata, what is known of them."""
+    if not launches:
+        return tables
+    return _added(tables, *sample_tables(launches, tables.metadata.get("variants")))
 
-    For a profile that is put together once more, as from a file that lacks some launches.
+
+def with_kept_samples(tables: Tables, samples: pd.DataFrame, sampler: dict[str, Any]) -> Tables:
+    """Tables with what `sample_tables` returned of them when they were put together before.
+
+    Those may have had other launches, so configurations may have other numbers now.
     """
-    numbers = _numbers({kernel: [entry["key"] for entry in of] for kernel, of in variants.items()})
-    new: dict[tuple[str, int], int] = {}
-    kernels: dict[str, list[dict[str, Any]]] = {}
-    for kernel, entries in (sampler.get("kernels") or {}).items():
-        for entry in entries:
-            number = numbers(kernel, entry["key"])
-            new[kernel, entry["variant"]] = number
-            kernels.setdefault(kernel, []).append({**entry, "variant": number})
+    if not sampler:
+        return tables
+    numbers = _numbers(_keys(tables.metadata.get("variants") or {}))
+    binaries = [{**entry, "variant": numbers(entry["kernel"], entry["key"])} for entry in sampler["binaries"]]
+    new = {
+        (entry["kernel"], entry["variant"]): now["variant"]
+        for entry, now in zip(sampler["binaries"], binaries, strict=True)
+    }
     keys = zip(samples["kernel"], samples["variant"].tolist(), strict=True)
-    column = np.array([new.get(key, key[1]) for key in keys], np.int32)
-    return samples.assign(variant=column), {**sampler, **({"kernels": kernels} if kernels else {})}
+    variants = np.array([new.get(key, key[1]) for key in keys], np.int32)
+    return _added(tables, samples.assign(variant=variants), {**sampler, "binaries": binaries})
 
 
-def _numbers(known: Mapping[str, Sequence[str]]) -> Any:
+def _added(tables: Tables, samples: pd.DataFrame, sampler: dict[str, Any]) -> Tables:
+    metadata = {**tables.metadata, "sampler": {**tables.metadata.get("sampler", {}), **sampler}}
+    metadata["notes"] = [*metadata.get("notes", []), *sampler["notes"]]
+    return replace(tables, samples=samples, metadata=metadata)
+
+
+def _keys(variants: Variants) -> dict[str, list[str]]:
+    return {kernel: [entry["key"] for entry in of_kernel] for kernel, of_kernel in variants.items()}
+
+
+def _numbers(known: Mapping[str, Sequence[str]]) -> Callable[[str, str], int]:
     """A function from kernel and key to the number of the configuration."""
     numbers = {kernel: {key: number for number, key in enumerate(keys)} for kernel, keys in known.items()}
 
@@ -196,8 +213,8 @@ def _counted(df: pd.DataFrame) -> list[list[Any]]:
 
 
 def _nothing(launch: SampledLaunch, variant: int) -> dict[str, Any]:
-    figures: dict[str, Any] = {"launches": 0, "samples": 0, "dropped": 0, "period_cycles": []}
-    return {"variant": variant, "key": launch.variant_key, "binary": launch.binary, **figures}
+    about = {"kernel": launch.kernel, "variant": variant, "key": launch.variant_key, "binary": launch.binary}
+    return {**about, "launches": 0, "samples": 0, "dropped": 0, "period_cycles": []}
 
 
 def _add(entry: dict[str, Any], launch: SampledLaunch, samples: int) -> None:
@@ -217,10 +234,7 @@ def _table(parts: Sequence[pd.DataFrame]) -> pd.DataFrame:
 
 
 def _metadata(about: Mapping[tuple[str, int, str], dict[str, Any]], notes: list[str]) -> dict[str, Any]:
-    kernels: dict[str, list[dict[str, Any]]] = {}
-    for (kernel, _, _), entry in sorted(about.items()):
-        kernels.setdefault(kernel, []).append(entry)
-    entries = list(about.values())
-    periods = {cycles for entry in entries for cycles in entry["period_cycles"]}
-    figures = {name: sum(entry[name] for entry in entries) for name in ("launches", "samples", "dropped")}
-    return {"period_cycles": sorted(periods), **figures, "notes": notes, "kernels": kernels}
+    binaries = [about[key] for key in sorted(about)]
+    periods = {cycles for entry in binaries for cycles in entry["period_cycles"]}
+    figures = {name: sum(entry[name] for entry in binaries) for name in ("launches", "samples", "dropped")}
+    return {"period_cycles": sorted(periods), **figures, "notes": notes, "binaries": binaries}

@@ -103,10 +103,10 @@ def test_samples_rank_lines_and_say_why_they_wait() -> None:
 
 
 def test_work_and_instructions_stand_at_their_lines() -> None:
-    entry = {"variant": 0, "key": "", "binary": "bare"}
+    entry = {"kernel": "matmul_kernel", "variant": 0, "key": "", "binary": "bare"}
     place = ["/src/kernels/matmul.py", 23, "matmul_kernel matmul.py:23 > sum standard.py:293"]
     counts = [[*place, {"global load": 2}], [place[0], 23, "", {"global load": 1, "integer": 3}]]
-    table = profile(BARE, sampler={"kernels": {"matmul_kernel": [{**entry, "instructions": counts}]}}).lines()
+    table = profile(BARE, sampler={"binaries": [{**entry, "instructions": counts}]}).lines()
     rows = by_line(table)
     assert rows["instructions"][23] == {"global load": 3, "integer": 3}
     assert rows["instructions"][40] == {}

@@ -16,7 +16,7 @@ from hypothesis import strategies as st
 from profscope.errors import ToolchainError
 from profscope.profiles import Profile
 from profscope.sampler import tables as joined
-from profscope.sampler.tables import renumbered, sample_tables
+from profscope.sampler.tables import sample_tables, with_kept_samples, with_samples
 from profscope.schema import samples_frame
 from tests.support.captures import CAPTURES, captured
 from tests.support.profiles import launch_table
@@ -49,7 +49,7 @@ def test_every_sample_is_in_the_table_once(name: str) -> None:
 def test_what_is_known_of_samples(name: str) -> None:
     _, about = sampled(name)
     launch = captured(name)
-    (entries,) = about["kernels"].values()
+    entries = about["binaries"]
     assert [(each["binary"], each["variant"], each["launches"]) for each in entries] == [
         ("bare", 0, 2),
         ("spans", 0, 1),
@@ -93,17 +93,37 @@ def test_an_attention_waits_for_its_matrix_unit() -> None:
     assert table["call_path"].str.startswith("attention_kernel attention.py:54 > ").any()
 
 
+def known() -> dict[str, list[dict[str, str]]]:
+    return {"chase_kernel": [{"key": "first"}, {"key": "second"}]}
+
+
 def test_configurations_are_numbered_as_the_profile_has_them() -> None:
     launches = [captured("chase", key=key) for key in ("new", "second", "newer", "first")]
-    known = {"chase_kernel": [{"key": "first"}, {"key": "second"}]}
-    table, about = sample_tables(launches, known)
+    table, about = sample_tables(launches, known())
     assert sorted(table["variant"].unique()) == [0, 1, 2, 3]
-    keys = {each["key"]: each["variant"] for each in about["kernels"]["chase_kernel"]}
+    keys = {each["key"]: each["variant"] for each in about["binaries"]}
     assert keys == {"first": 0, "second": 1, "new": 2, "newer": 3}
-    other = {"chase_kernel": [{"key": "newer"}]}
-    again, told = renumbered(table, about, other)
-    assert {each["key"]: each["variant"] for each in told["kernels"]["chase_kernel"]}["newer"] == 0
-    assert again["samples"][again["variant"] == 0].sum() == table["samples"][table["variant"] == 3].sum()
+    other = Profile(metadata={"variants": {"chase_kernel": [{"key": "newer"}]}})
+    again = with_kept_samples(other, table, about)
+    assert again.metadata["sampler"]["binaries"][3] == {**about["binaries"][3], "variant": 0}
+    assert again.samples["samples"][again.samples["variant"] == 0].sum() == captured("chase").taken
+    assert set(again.samples["variant"]) == {0, 1, 2, 3}
+
+
+def test_tables_get_samples_and_what_is_said_of_them() -> None:
+    metadata = {
+        "notes": ["first"],
+        "variants": known(),
+        "sampler": {"kernels": {"chase_kernel": {"bare": 1}}},
+    }
+    tables = with_samples(
+        Profile(metadata=metadata), [replace(captured("chase", key="second"), in_callees=2)]
+    )
+    assert set(tables.samples["variant"]) == {1}
+    assert tables.metadata["notes"] == ["first", "chase_kernel: 2 samples in noinline functions are left out"]
+    assert tables.metadata["sampler"]["kernels"] == {"chase_kernel": {"bare": 1}}
+    assert tables.metadata["sampler"]["samples"] == captured("chase").taken
+    assert with_samples(tables, []) is tables
 
 
 def test_a_binary_that_cannot_be_read_has_samples_without_lines(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -136,10 +156,17 @@ def test_samples_beside_the_binary_are_counted() -> None:
     assert about["notes"][0].endswith("at no instruction of the binary, as those of functions beside it")
 
 
+def test_samples_of_noinline_functions_are_left_out_by_name() -> None:
+    _, about = sample_tables(
+        [replace(captured("chase"), in_callees=3), replace(captured("chase"), in_callees=4)]
+    )
+    assert about["notes"] == ["chase_kernel: 7 samples in noinline functions are left out"]
+
+
 def test_nothing_sampled() -> None:
     table, about = sample_tables([])
     pd.testing.assert_frame_equal(table, samples_frame())
-    assert (about["samples"], about["kernels"]) == (0, {})
+    assert (about["samples"], about["binaries"]) == (0, [])
 
 
 SHARES = st.lists(st.integers(1, 50), min_size=1, max_size=6)

@@ -1,11 +1,10 @@
 """What a session with `spool=` wrote: its file, or its folder if there is one file in it."""
 
-from dataclasses import replace
 from pathlib import Path
 
 from profscope.decoding.assemble import assemble
 from profscope.errors import TraceError
-from profscope.sampler.tables import renumbered
+from profscope.sampler.tables import with_kept_samples
 from profscope.schema import Tables
 from profscope.traces.spool import MAGICS, SUFFIX
 from profscope.traces.spool_reading import read as read_spool
@@ -29,11 +28,7 @@ def read(file: TraceFile) -> Tables:
         raise TraceError(f"{file} holds {len(spools)} spools, name one of them: {names}")
     spool = read_spool(spools[0])
     tables = assemble(spool.launches, spool.metadata, spool.notes)
-    if not spool.sampler:
-        return tables
-    # The launches that are left may be of other configurations than those that were numbered then.
-    samples, sampler = renumbered(spool.samples, spool.sampler, tables.metadata["variants"])
-    return replace(tables, samples=samples, metadata={**tables.metadata, "sampler": sampler})
+    return with_kept_samples(tables, spool.samples, spool.sampler)
 
 
 def _spools(folder: Path) -> list[Path]:
