@@ -44,10 +44,25 @@ class Questions(abc.ABC):
 
         save(self.tables, path)
 
+    def add_ncu(self, path: str | Path) -> Profile:
+        """A profile that has what Nsight Compute measured of its kernels besides: see `counters()`.
+
+            ncu --csv --page raw --import report.ncu-rep > report.csv
+            prof.add_ncu("report.csv").counters()
+
+        The report may be of another run of the program. Kernels are found by name, configurations by grid and
+        block or by the order of launches. Raises TraceError for a file that is no such report, and where none
+        of its kernels is in the profile.
+        """
+        from profscope.traces.ncu_matching import with_ncu
+
+        return Profile.of(with_ncu(self.tables, path))
+
     if TYPE_CHECKING:  # for type checkers, which do not look into folders
 
         def summary(self) -> pd.DataFrame: ...
         def balance(self) -> pd.DataFrame: ...
+        def counters(self) -> pd.DataFrame: ...
         def distances(self) -> pd.DataFrame: ...
         def lines(self) -> pd.DataFrame: ...
         def transactions(self) -> pd.DataFrame: ...

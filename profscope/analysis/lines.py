@@ -4,9 +4,10 @@ from typing import Any
 
 import pandas as pd
 
-from instrument_passes.analyses.opclasses import OPS
+from profscope.analysis.counters import counters
 from profscope.analysis.distances import distances
 from profscope.analysis.estimates import FEWEST_SAMPLES, shares_between
+from profscope.analysis.global_bytes import with_global_bytes
 from profscope.analysis.line_rows import CONFIGURATION, GAP, ROW, counts_of, folded_path, times_of, way_of
 from profscope.analysis.line_waits import stall_counts, stall_text, wait_counts, wait_text
 from profscope.analysis.sources import Sources
@@ -40,10 +41,6 @@ _DTYPES = {
 }
 _SHARES = ("share_samples", "share_sums", "self_share")
 """In this order they rank lines."""
-
-# Of ops that move bytes between global memory and a CTA; others move them once more inside.
-_GLOBAL = ("load", "store", "atomic", "async_copy")
-_NOT_GLOBAL = ("local atomic", "cluster store")
 
 
 def lines(tables: Tables) -> pd.DataFrame:
@@ -79,8 +76,9 @@ def lines(tables: Tables) -> pd.DataFrame:
     Shares are missing (NA) where there is no such witness, and 0 where there is one that saw nothing there.
     Stalls, waits and instructions are of the bare binary; where it was not sampled, of the recorded one.
 
-    attrs["not_measured"]: a list of texts, what could not be told and why. attrs["distances"]: the rows of
-    `distances()` as a list of dicts.
+    attrs["not_measured"]: a list of texts, what could not be told and why. attrs["distances"] and
+    attrs["counters"]: the rows of `distances()` and `counters()`, each a list of dicts; in the latter are the
+    figures of Nsight Compute, which has none by line.
     """
     bare = counts_of(tables, "bare")
     recorded = _recorded(tables)
@@ -100,12 +98,19 @@ def lines(tables: Tables) -> pd.DataFrame:
     columns |= _work(rows, tables) | {"instructions": _instructions(rows, tables.metadata)}
     result = pd.DataFrame({name: pd.Series(columns[name], dtype=dtype) for name, dtype in _DTYPES.items()})
     apart = distances(tables)
-    result.attrs["distances"] = apart.astype(object).where(apart.notna(), None).to_dict("records")
+    result.attrs |= {"distances": _plain(apart), "counters": _plain(counters(tables))}
     result.attrs["not_measured"] = [
         *_not_measured(tables, rows, times["spans"]),
         *apart.attrs["not_measured"],
     ]
     return result
+
+
+def _plain(table: pd.DataFrame) -> list[dict[str, Any]]:
+    return [
+        {str(name): None if pd.isna(value) else value for name, value in row.items()}
+        for row in table.astype(object).to_dict("records")
+    ]
 
 
 def _recorded(tables: Tables) -> pd.DataFrame:
@@ -175,11 +180,8 @@ def _reasons(
 
 def _work(rows: pd.DataFrame, tables: Tables) -> dict[str, Any]:
     """bytes and flops by row, missing where no op there has any."""
-    table = summary(tables)
+    table = with_global_bytes(summary(tables))
     table = table[~table["trial"] & (table["bytes"].notna() | table["flops"].notna())]
-    labels = {info.label: info.cls for info in OPS.values() if info.moves}
-    moved = [name if _is_global(name, labels) else None for name in table["scope"].astype("str")]
-    table = table.assign(bytes=table["bytes"].where(pd.Series(moved, table.index).notna()))
     places = zip(
         table["file"].astype("str"), table["line"].tolist(), table["call_path"].astype("str"), strict=True
     )
@@ -189,12 +191,6 @@ def _work(rows: pd.DataFrame, tables: Tables) -> dict[str, Any]:
     )
     by_row = table.groupby(ROW, observed=True)[["bytes", "flops"]].sum(min_count=1)
     return {name: by_row[name].reindex(rows.index).array for name in ("bytes", "flops")}
-
-
-def _is_global(scope: str, labels: dict[str, str]) -> bool:
-    """Whether an op moves bytes to or from global memory, by the label that its scope's name begins with."""
-    own = max((label for label in labels if f"{scope} ".startswith(f"{label} ")), key=len, default="")
-    return labels.get(own) in _GLOBAL and own not in _NOT_GLOBAL
 
 
 def _instructions(rows: pd.DataFrame, metadata: dict[str, Any]) -> list[dict[str, int]]:
