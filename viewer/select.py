@@ -39,8 +39,8 @@ def select(profile: Profile, selection: Selection) -> Profile:
 
     Where a part of each launch is asked for, launches without a span in it go, and the others have its times
     and its count of CTAs; their records, drops and bytes stay those of the whole launch. Such figures are
-    never scaled up to the grid. Sums are of all launches of a variant together, so there are none where a
-    launch or a part of one is asked for.
+    never scaled up to the grid. Sums and samples are of all launches of a variant together, so there are none
+    where a launch or a part of one is asked for.
 
     Raises TraceError where there is nothing of the sort, naming what there is.
     """
@@ -64,12 +64,14 @@ def select(profile: Profile, selection: Selection) -> Profile:
     launches = launches.reset_index(drop=True)
     if parts or selection.launch is not None:
         return Profile(df, launches, metadata)
-    return Profile(df, launches, metadata, *_chosen_sums(profile, launches))
-
-
-def _chosen_sums(profile: Profile, launches: pd.DataFrame) -> list[pd.DataFrame]:
-    """The sums, spreads and numbers of these launches, which are all of their kernels' variants."""
     groups = set(zip(launches["kernel"], launches["variant"], strict=True))
+    samples = profile.samples[_in_groups(profile.samples, groups)].reset_index(drop=True)
+    sums, spreads, numbers = _chosen_sums(profile, groups)
+    return Profile(df, launches, metadata, sums, spreads, numbers, samples)
+
+
+def _chosen_sums(profile: Profile, groups: set[tuple[str, int]]) -> list[pd.DataFrame]:
+    """The sums, spreads and numbers of these kernels and variants."""
     sums, *others = (
         table[_in_groups(table, groups)] for table in (profile.sums, profile.spreads, profile.numbers)
     )
