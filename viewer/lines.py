@@ -74,8 +74,10 @@ def make_lines(profile: Profile, top: int) -> list[LineTable]:
 
 
 def _row(row: dict[Hashable, Any]) -> LineRow:
-    figures: dict[str, Any] = {each.name: row[each.name] for each in fields(LineRow)}
-    return LineRow(**{name: None if pd.isna(value) else value for name, value in figures.items()})
+    figures: dict[str, Any] = {
+        each.name: None if pd.isna(row[each.name]) else row[each.name] for each in fields(LineRow)
+    }
+    return LineRow(**figures)
 
 
 def render_lines(table: LineTable, width: int) -> list[Text]:

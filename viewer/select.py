@@ -64,16 +64,15 @@ def select(profile: Profile, selection: Selection) -> Profile:
     launches = launches.reset_index(drop=True)
     if parts or selection.launch is not None:
         return Profile(df, launches, metadata)
+    return Profile(df, launches, metadata, *_chosen_sums(profile, launches))
+
+
+def _chosen_sums(profile: Profile, launches: pd.DataFrame) -> list[pd.DataFrame]:
+    """The sums, spreads, numbers and samples of these launches, which are all of their kernels' variants."""
     groups = set(zip(launches["kernel"], launches["variant"], strict=True))
-    samples = profile.samples[_in_groups(profile.samples, groups)].reset_index(drop=True)
-    sums, spreads, numbers = _chosen_sums(profile, groups)
-    return Profile(df, launches, metadata, sums, spreads, numbers, samples)
-
-
-def _chosen_sums(profile: Profile, groups: set[tuple[str, int]]) -> list[pd.DataFrame]:
-    """The sums, spreads and numbers of these kernels and variants."""
     sums, *others = (
-        table[_in_groups(table, groups)] for table in (profile.sums, profile.spreads, profile.numbers)
+        table[_in_groups(table, groups)]
+        for table in (profile.sums, profile.spreads, profile.numbers, profile.samples)
     )
     row = np.append(np.full(len(profile.sums), -1), -1)  # the last is where -1 looks
     row[sums.index] = np.arange(len(sums))
