@@ -22,6 +22,7 @@ _DTYPES = {
     "second": "str",
     "distance": "float64",
     "noise": "float64",
+    "noise_seen": "Float64",
     "lines": "int64",
     "first_samples": "Int64",
     "second_samples": "Int64",
@@ -39,9 +40,10 @@ def distances(tables: Tables) -> pd.DataFrame:
     (of the binary that Triton alone would run, or that keeps spans or sums), "spans" and "sums"; distance,
     the total variation of their shares by line, 0 to 1: the part of the time that one sees at other lines
     than the other; noise, the distance that is to be expected of the counts alone if they agree (see
-    `estimates.expected_distance`); lines, how many were told apart; first_samples and second_samples, missing
-    where the witness is no sampler; and the line where they differ most: file, line, call_path, and
-    difference, the second's share less the first's.
+    `estimates.expected_distance`); noise_seen, the same times as much as launches of one binary were farther
+    apart than counts explain, missing where neither binary was sampled twice; lines, how many were told
+    apart; first_samples and second_samples, missing where the witness is no sampler; and the line where they
+    differ most: file, line, call_path, and difference, the second's share less the first's.
 
     - "bare samples" to "spans samples" or "sums samples": what recording has changed.
     - "spans samples" to "spans", "sums samples" to "sums": whether the clocks that were recorded tell the
@@ -64,6 +66,7 @@ def distances(tables: Tables) -> pd.DataFrame:
         for key, rows in configurations(times[times["kind"] != GAP]):
             if rows["self_ns"].sum() > 0 and (rows["kind"] == "op").any():
                 witnesses.setdefault(key, {})[source] = _by_op(rows.rename(columns={"self_ns": "weight"}))
+    spread = _spread(tables)
     rows_of: list[dict[str, Any]] = []
     missing: dict[str, None] = {}
     for (kernel, variant), of_key in witnesses.items():
@@ -77,6 +80,9 @@ def distances(tables: Tables) -> pd.DataFrame:
                 ] = None
         for first, second in _pairs(of_key):
             row = _compared(of_key, first, second)
+            factors = [spread.get((kernel, variant, each)) for each in (first, second)]
+            known = [factor for factor in factors if factor is not None]
+            row["noise_seen"] = row["noise"] * max(known) if known else None
             rows_of.append({"kernel": kernel, "variant": variant, "first": first, "second": second, **row})
         if "bare samples" not in of_key and len(tables.samples):
             missing[f"{name}: the bare binary was not sampled enough to say what recording changed"] = None
@@ -86,6 +92,17 @@ def distances(tables: Tables) -> pd.DataFrame:
     result = pd.DataFrame(columns)
     result.attrs["not_measured"] = list(missing)
     return result
+
+
+def _spread(tables: Tables) -> dict[tuple[str, int, str], float]:
+    """By kernel, variant and witness, how much farther its launches are apart than counts explain."""
+    binaries = (tables.metadata.get("sampler") or {}).get("binaries") or []
+    return {
+        (entry["kernel"], entry["variant"], f"{entry['binary']} samples"): max(seen / expected, 1.0)
+        for entry in binaries
+        for seen, expected in [entry.get("apart") or (0, 0)]
+        if expected > 0
+    }
 
 
 def _pairs(known: dict[str, pd.DataFrame]) -> list[tuple[str, str]]:

@@ -4,12 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
+from itertools import pairwise
 from types import SimpleNamespace
 from typing import Any, Final
 
 import numpy as np
 import pandas as pd
 
+from profscope.analysis.estimates import expected_distance, variation_distance
 from profscope.binaries.blame import blame
 from profscope.binaries.mapping import instructions
 from profscope.errors import ToolchainError
@@ -56,7 +58,9 @@ def sample_tables(
         launches, samples, dropped   int; dropped: that the hardware lost, of whatever kernel
         notes           what could not be told, for the user
         binaries        a list, one for each kernel, variant and binary: `kernel`, `variant`, `key`, `binary`,
-                        `launches`, `samples`, `dropped`, `period_cycles`, and `instructions`, for each place
+                        `launches`, `samples`, `dropped`, `period_cycles`; `apart`, [seen, expected]: the mean
+                        distance by line of one launch from the next, and that expected of such counts
+                        (`analysis.estimates`), null for a single launch; and `instructions`, for each place
                         of the last such binary [file, line, call path, {class: how many}]
 
     A binary that cannot be read, without Triton or for its PTX, has samples without places, and a note.
@@ -67,6 +71,7 @@ def sample_tables(
         groups.setdefault((launch.cubin, launch.ptx), []).append(launch)
     parts: list[pd.DataFrame] = []
     about: dict[tuple[str, int, str], dict[str, Any]] = {}
+    by_line: dict[tuple[str, int, str], list[pd.Series[Any]]] = {}
     notes: dict[str, None] = {}
     for (cubin, ptx), of_binary in groups.items():
         binary = _read(cubin, ptx, pd.concat([_stalls(launch) for launch in of_binary]))
@@ -75,14 +80,18 @@ def sample_tables(
             rows = _divided(_stalls(launch), binary.shares, at * _GOLDEN)
             rows = rows.assign(
                 kernel=launch.kernel, variant=variant, launch=launch.launch, binary=launch.binary
-            )
-            parts.append(rows.merge(binary.places, on=["pc", "blamed_pc"]))
-            entry = about.setdefault((launch.kernel, variant, launch.binary), _nothing(launch, variant))
+            ).merge(binary.places, on=["pc", "blamed_pc"])
+            parts.append(rows)
+            key = launch.kernel, variant, launch.binary
+            entry = about.setdefault(key, _nothing(launch, variant))
             _add(entry, launch, int(rows["samples"].sum()))
             entry["instructions"] = binary.instructions
+            by_line.setdefault(key, []).append(rows.groupby(["file", "line"])["samples"].sum())
         callees = sum(launch.in_callees for launch in of_binary)
         said = binary.notes + [f"{callees} samples in noinline functions are left out"] * bool(callees)
         notes |= dict.fromkeys(f"{of_binary[0].kernel}: {note}" for note in said)
+    for key, counts in by_line.items():
+        about[key]["apart"] = _apart(counts)
     return _table(parts), _metadata(about, list(notes))
 
 
@@ -222,6 +231,20 @@ def _add(entry: dict[str, Any], launch: SampledLaunch, samples: int) -> None:
     entry["samples"] += samples
     entry["dropped"] += launch.dropped
     entry["period_cycles"] = sorted({*entry["period_cycles"], 1 << launch.period_log2})
+
+
+def _apart(launches: Sequence[pd.Series[Any]]) -> list[float] | None:
+    """How far one launch is from the next, on average, and how far that is to be expected."""
+    counts = [each for each in launches if each.sum() > 0]
+    if len(counts) < 2:
+        return None
+    table = pd.concat(counts, axis="columns").fillna(0).to_numpy(np.float64).T
+    seen = [variation_distance(*pair) for pair in pairwise(table)]
+    expected = [
+        expected_distance((one + other) / (one.sum() + other.sum()), int(one.sum()), int(other.sum()))
+        for one, other in pairwise(table)
+    ]
+    return [float(np.mean(seen)), float(np.mean(expected))]
 
 
 def _table(parts: Sequence[pd.DataFrame]) -> pd.DataFrame:

@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+import json
 from dataclasses import replace
 from typing import Any
 
 import pandas as pd
 import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
 
 from profscope.analysis.distances import ELSEWHERE
 from profscope.analysis.line_rows import folded_path
@@ -15,7 +18,7 @@ from profscope.profiles import Profile
 from profscope.sampler.tables import sample_tables
 from tests.support.captures import captured
 from tests.support.folded import with_sums
-from tests.support.profiles import regular_profile
+from tests.support.profiles import profiles, regular_profile
 from tests.support.samples import sample_rows
 
 SPANS = regular_profile(launches=3, ctas=2, warps=2, iterations=4)
@@ -165,6 +168,19 @@ def test_a_distance_names_the_line_that_differs_most() -> None:
     assert (row["line"], row["difference"]) == (26, pytest.approx(-200 / 1007))
     assert (row["first_samples"], row["second_samples"], row["lines"]) == (1007, 1007, 4)
     assert 0.01 < row["noise"] < 0.03 < row["distance"]
+    assert pd.isna(row["noise_seen"])
+    binaries = [
+        {
+            "kernel": "matmul_kernel",
+            "variant": 0,
+            "binary": "bare",
+            "apart": [0.03, 0.01],
+            "instructions": [],
+        },
+        {"kernel": "matmul_kernel", "variant": 0, "binary": "spans", "apart": None, "instructions": []},
+    ]
+    (seen,) = profile(BARE, moved, sampler={"binaries": binaries}).distances()["noise_seen"].head(1)
+    assert seen == pytest.approx(3 * row["noise"])
 
 
 def test_spans_are_compared_where_ops_have_some() -> None:
@@ -209,6 +225,31 @@ def test_functions_of_triton_belong_to_the_line_that_calls_them() -> None:
 )
 def test_paths_lead_to_the_line(place: tuple[str, int, str], path: str) -> None:
     assert folded_path(*place) == path
+
+
+@settings(max_examples=6)
+@given(profiles(), st.booleans(), st.data())
+def test_shares_of_any_profile_add_up(spans: Profile, sums: bool, data: st.DataObject) -> None:
+    launches = spans.launches["launch"].tolist()
+    kept = data.draw(st.sets(st.sampled_from(launches))) if launches and sums else set()
+    tables = with_sums(spans, kept)
+    columns = (spans.df[name].head(3) for name in ("kernel", "file", "line"))
+    parts = [
+        sample_rows({line: {"wait": 100 + line}, 0: {"selected": 9}}, kernel=kernel, file=file)
+        for kernel, file, line in zip(*columns, strict=True)
+    ]
+    table = pd.concat(parts, ignore_index=True) if parts else tables.samples
+    profile = Profile.of(replace(tables, samples=table))
+    lines = profile.lines()
+    assert not lines.duplicated(["kernel", "variant", "file", "line", "call_path"]).any()
+    for name in ("self_share", "share_sums", "share_samples"):
+        sums_of = lines.groupby(["kernel", "variant"])[name].sum(min_count=1).dropna()
+        assert sums_of.tolist() == pytest.approx([1] * len(sums_of))
+    assert lines["samples"].sum() == table["samples"].sum()
+    json.dumps(lines.attrs)
+    apart = profile.distances()
+    assert apart["distance"].between(0, 1 + 1e-9).all()
+    assert (apart["noise"] >= 0).all()
 
 
 def test_what_lines_assign_to() -> None:

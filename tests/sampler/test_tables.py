@@ -54,6 +54,9 @@ def test_what_is_known_of_samples(name: str) -> None:
         ("bare", 0, 2),
         ("spans", 0, 1),
     ]
+    assert entries[1]["apart"] is None
+    seen, expected = entries[0]["apart"]
+    assert seen < expected < 0.02, "twice the same launch"
     assert about["period_cycles"] == entries[0]["period_cycles"] == [1 << launch.period_log2]
     assert (about["launches"], about["dropped"], about["notes"]) == (3, 0, [])
     assert json.loads(json.dumps(about)) == about
