@@ -110,6 +110,9 @@ def held(tables: Tables) -> str:
     sums = int((tables.launches["keeps"] == "sums").sum())
     if sums:
         texts[1] += f" ({len(tables.launches) - sums:,} kept spans, {sums:,} sums)"
+    samples = int(tables.samples["samples"].sum())
+    if samples:
+        texts.append(f"{samples:,} samples")
     backend = "EMULATED" if tables.emulated else str(tables.metadata.get("backend") or "unknown backend")
     return ", ".join([*texts, backend])
 

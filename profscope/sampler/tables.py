@@ -14,7 +14,7 @@ import pandas as pd
 from profscope.analysis.estimates import expected_distance, variation_distance
 from profscope.binaries.blame import blame
 from profscope.binaries.mapping import instructions
-from profscope.errors import ToolchainError
+from profscope.errors import OptionError, ToolchainError
 from profscope.sampler.sampled import SampledLaunch
 from profscope.schema import SAMPLE_DTYPES, Tables, samples_frame
 
@@ -153,7 +153,7 @@ def _stalls(launch: SampledLaunch) -> pd.DataFrame:
 def _read(cubin: bytes, ptx: str, stalls: pd.DataFrame) -> _Binary:
     try:
         df = instructions(SimpleNamespace(asm={"cubin": cubin, "ptx": ptx}))
-    except ToolchainError as error:
+    except (OptionError, ToolchainError) as error:
         shares = stalls[["pc", "stall"]].drop_duplicates()
         shares = shares.assign(blamed_pc=shares["pc"], share=1.0)
         return _Binary(_places(None, shares), shares, [], [f"samples have no lines: {error}"])

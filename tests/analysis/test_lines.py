@@ -86,6 +86,7 @@ def test_spans_alone() -> None:
 
 def test_samples_rank_lines_and_say_why_they_wait() -> None:
     table = profile(BARE).lines()
+    assert "276 spans, 0 dropped records, 1,007 samples, gpu" in repr(profile(BARE))
     assert table["line"].tolist()[:4] == [26, 27, 23, 30]
     assert table["share_samples"].sum() == pytest.approx(1)
     first = table.iloc[0]

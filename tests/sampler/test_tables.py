@@ -45,6 +45,20 @@ def test_every_sample_is_in_the_table_once(name: str) -> None:
     assert Profile(launches=launch_table([3], [launch.kernel]), samples=table).validate() == []
 
 
+@pytest.mark.parametrize(
+    ("column", "value", "said"),
+    [
+        ("samples", 0, "samples: a row without samples (row 0, 1 in all)"),
+        ("binary", "other", "samples: binary is none of bare, spans, sums (row 0, 1 in all)"),
+        ("launch", 7, "samples: launch not in the table of launches (row 0, 1 in all)"),
+    ],
+)
+def test_wrong_tables_are_noticed(column: str, value: Any, said: str) -> None:
+    table = sampled("chase")[0].copy()
+    table.loc[0, column] = value
+    assert Profile(launches=launch_table([3], ["chase_kernel"]), samples=table).validate() == [said]
+
+
 @pytest.mark.parametrize("name", CAPTURES)
 def test_what_is_known_of_samples(name: str) -> None:
     _, about = sampled(name)
@@ -140,6 +154,9 @@ def test_a_binary_that_cannot_be_read_has_samples_without_lines(monkeypatch: pyt
     (note,) = about["notes"]
     assert note.startswith("chase_kernel: samples have no lines: the PTX is not the one")
     assert (table.loc[table["launch"] == 3, "line"] > 0).any()
+
+    (note,) = sample_tables([replace(captured("chase"), cubin=b"")])[1]["notes"]
+    assert note == "chase_kernel: samples have no lines: not a cubin: an ELF file is expected"
 
     def nothing(*_: object) -> None:
         raise ToolchainError("no nvdisasm")
