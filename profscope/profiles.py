@@ -5,6 +5,7 @@ from __future__ import annotations
 import abc
 import importlib
 import pkgutil
+from dataclasses import fields
 from functools import cache
 from pathlib import Path
 from types import MethodType
@@ -43,10 +44,27 @@ class Questions(abc.ABC):
 
         save(self.tables, path)
 
+    def add_ncu(self, path: str | Path) -> Profile:
+        """A profile that has what Nsight Compute measured of its kernels besides: see `counters()`.
+
+            ncu --csv --page raw --import report.ncu-rep > report.csv
+            prof.add_ncu("report.csv").counters()
+
+        The report may be of another run of the program. Kernels are found by name, configurations by grid and
+        block or by the order of launches. Raises TraceError for a file that is no such report, and where none
+        of its kernels is in the profile.
+        """
+        from profscope.traces.ncu_matching import with_ncu
+
+        return Profile.of(with_ncu(self.tables, path))
+
     if TYPE_CHECKING:  # for type checkers, which do not look into folders
 
         def summary(self) -> pd.DataFrame: ...
         def balance(self) -> pd.DataFrame: ...
+        def counters(self) -> pd.DataFrame: ...
+        def distances(self) -> pd.DataFrame: ...
+        def lines(self) -> pd.DataFrame: ...
         def transactions(self) -> pd.DataFrame: ...
         def first_nan(self) -> pd.Series[Any] | None: ...
         def validate(self) -> list[str]: ...
@@ -64,8 +82,8 @@ class Questions(abc.ABC):
 
 
 class Profile(Tables, Questions):
-    """What a session collected, as plain data: `df`, `launches`, `sums`, `spreads`, `numbers` and `metadata`
-    (see `Tables`), and what they can be asked (see `Questions`)."""
+    """What a session collected, as plain data: `df`, `launches`, `sums`, `spreads`, `numbers`, `samples` and
+    `metadata` (see `Tables`), and what they can be asked (see `Questions`)."""
 
     @property
     def tables(self) -> Tables:
@@ -74,9 +92,7 @@ class Profile(Tables, Questions):
     @staticmethod
     def of(tables: Tables) -> Profile:
         """The profile that has these tables."""
-        return Profile(
-            tables.df, tables.launches, tables.metadata, tables.sums, tables.spreads, tables.numbers
-        )
+        return Profile(**{each.name: getattr(tables, each.name) for each in fields(Tables)})
 
     def __repr__(self) -> str:
         return f"<Profile: {held(self)}>"
@@ -94,6 +110,9 @@ def held(tables: Tables) -> str:
     sums = int((tables.launches["keeps"] == "sums").sum())
     if sums:
         texts[1] += f" ({len(tables.launches) - sums:,} kept spans, {sums:,} sums)"
+    samples = int(tables.samples["samples"].sum())
+    if samples:
+        texts.append(f"{samples:,} samples")
     backend = "EMULATED" if tables.emulated else str(tables.metadata.get("backend") or "unknown backend")
     return ", ".join([*texts, backend])
 

@@ -22,6 +22,14 @@ all CTAs record, or those recorded do not speak for the grid, they equal count a
 order: `count` numbers came, NaNs left out, and `nans` NaNs. `total`, `mean`, `least` and `greatest` are of
 the numbers, as float64, so a total of i32 is exact up to 2^53; the last three are missing where `count` is
 0. They are of the recorded CTAs, never scaled up to the grid.
+
+`samples` says where the hardware found warps, and why they did not go on. `launch` is that of the table of
+launches, -1 for those of the bare binary, which have no row there; `binary` says which ran: "bare", "spans"
+or "sums". `samples` warps stood at the instruction `pc`, bytes from the function's start, for the reason
+`stall`, and of these the instruction `blamed_pc` is the cause; where a stall has several causes, whole
+samples are divided among them. `file`, `line` and `call_path` are those of `pc`, `blamed_file` and
+`blamed_line` those of `blamed_pc`, and `blamed_class` is what it is (docs/instructions.md), "" where that is
+not known.
 """
 
 from collections.abc import Mapping, Sequence
@@ -39,12 +47,14 @@ __all__ = [
     "LAUNCH_DTYPES",
     "NUMBER_DTYPES",
     "PAYLOAD_DTYPES",
+    "SAMPLE_DTYPES",
     "SPAN_DTYPES",
     "SPREAD_DTYPES",
     "SUM_DTYPES",
     "Tables",
     "launches_frame",
     "numbers_frame",
+    "samples_frame",
     "spans_frame",
     "spreads_frame",
     "sums_frame",
@@ -148,6 +158,23 @@ NUMBER_DTYPES = {
     "greatest": "float64",
 }
 
+SAMPLE_DTYPES = {
+    "kernel": "str",
+    "variant": "int32",
+    "launch": "int64",
+    "binary": "str",
+    "pc": "int64",
+    "file": "str",
+    "line": "int32",
+    "call_path": "str",
+    "stall": "str",
+    "samples": "int64",
+    "blamed_pc": "int64",
+    "blamed_file": "str",
+    "blamed_line": "int32",
+    "blamed_class": "str",
+}
+
 
 def spans_frame(columns: Mapping[str, Any] | None = None) -> pd.DataFrame:
     """A span table in the schema's column order and dtypes; empty when given nothing.
@@ -209,6 +236,14 @@ def numbers_frame(columns: Mapping[str, Any] | None = None) -> pd.DataFrame:
     return _frame(columns, NUMBER_DTYPES)
 
 
+def samples_frame(columns: Mapping[str, Any] | None = None) -> pd.DataFrame:
+    """A table of samples in the schema's column order and dtypes; empty when given nothing.
+
+    Raises KeyError for a missing column.
+    """
+    return _frame(columns, SAMPLE_DTYPES)
+
+
 def _frame(columns: Mapping[str, Any] | None, dtypes: Mapping[str, str]) -> pd.DataFrame:
     columns = dict.fromkeys(dtypes, ()) if columns is None else columns
     return pd.DataFrame({name: _series(columns[name], dtype) for name, dtype in dtypes.items()})
@@ -233,6 +268,7 @@ class Tables:
     sums      one row per site of the launches that kept sums, the columns of SUM_DTYPES
     spreads   what balance() says of those launches, the columns of SPREAD_DTYPES
     numbers   one row per site and payload of those launches, the columns of NUMBER_DTYPES
+    samples   where launches under the sampler stood, and why, the columns of SAMPLE_DTYPES
     """
 
     df: pd.DataFrame = field(default_factory=spans_frame)
@@ -241,6 +277,7 @@ class Tables:
     sums: pd.DataFrame = field(default_factory=sums_frame)
     spreads: pd.DataFrame = field(default_factory=spreads_frame)
     numbers: pd.DataFrame = field(default_factory=numbers_frame)
+    samples: pd.DataFrame = field(default_factory=samples_frame)
 
     @property
     def emulated(self) -> bool:

@@ -178,6 +178,11 @@ class Session(Questions):
         return self.profile.numbers
 
     @property
+    def samples(self) -> pd.DataFrame:
+        """Where launches under the hardware's sampler stood, and why; see `Profile`."""
+        return self.profile.samples
+
+    @property
     def metadata(self) -> dict[str, Any]:
         """Backend, device, versions, options, and notes on what is missing; see `Profile`."""
         return self.profile.metadata

@@ -88,6 +88,9 @@ def _parser() -> argparse.ArgumentParser:
     form.add_argument(
         "--width", type=_width, metavar="N", help="columns (default: the terminal's, 80 in a pipe)"
     )
+    form.add_argument(
+        "--lines", action="store_true", help="also each source line's share, and what it waits for"
+    )
     form.add_argument("--json", action="store_true", help="print the same as JSON, durations exact")
     parser.add_argument("--version", action="version", version=f"%(prog)s {__version__}")
     return parser

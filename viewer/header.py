@@ -30,9 +30,10 @@ NO_LAUNCHES = (
 class Header:
     """The facts about what is shown of a profile, which is all of it unless `chosen` says otherwise.
 
-    sums: how many of the launches kept sums. chosen: what was asked for, by name; all_spans: those of the
-    whole profile. clock_ghz and ns_uncertainty are (least, greatest), None when unknown. options: those of
-    the session that were set. measure: what spans on loads end with, "issue" or "latency"; "" when unknown.
+    sums: how many of the launches kept sums. samples: of the hardware's sampler, over all binaries. chosen:
+    what was asked for, by name; all_spans: those of the whole profile. clock_ghz and ns_uncertainty are
+    (least, greatest), None when unknown. options: those of the session that were set. measure: what spans on
+    loads end with, "issue" or "latency"; "" when unknown.
     records, dropped, profile_bytes: of whole launches, also where a part of each is shown."""
 
     trace: str
@@ -48,6 +49,7 @@ class Header:
     kernels: int
     launches: int
     sums: int
+    samples: int
     ctas: int
     spans: int
     all_spans: int
@@ -77,6 +79,7 @@ def make_header(profile: Profile, trace: str, selection: Selection, all_spans: i
         kernels=int(launches["kernel"].nunique()),
         launches=len(launches),
         sums=int((launches["keeps"] == "sums").sum()),
+        samples=int(profile.samples["samples"].sum()),
         ctas=int(launches["ctas"].sum()),
         spans=len(profile.df),
         all_spans=all_spans,
@@ -119,8 +122,10 @@ def _size(header: Header) -> list[str]:
         (header.kernels, "kernel", "kernels"),
         (header.ctas, "CTA", "CTAs"),
         (header.spans, "span", "spans"),
+        (header.samples, "sample", "samples"),
     )
-    known = [each for each in counts if each[0] or each[1] != "CTA"]  # other tools' traces may not say
+    # Other tools' traces may not say how many CTAs; most sessions sample nothing.
+    known = [each for each in counts if each[0] or each[1] not in ("CTA", "sample")]
     size = [f"{count_text(count)} {one if count == 1 else many}" for count, one, many in known]
     kept = header.launches - header.sums
     if header.sums:

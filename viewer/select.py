@@ -39,8 +39,8 @@ def select(profile: Profile, selection: Selection) -> Profile:
 
     Where a part of each launch is asked for, launches without a span in it go, and the others have its times
     and its count of CTAs; their records, drops and bytes stay those of the whole launch. Such figures are
-    never scaled up to the grid. Sums are of all launches of a variant together, so there are none where a
-    launch or a part of one is asked for.
+    never scaled up to the grid. Sums and samples are of all launches of a variant together, so there are none
+    where a launch or a part of one is asked for.
 
     Raises TraceError where there is nothing of the sort, naming what there is.
     """
@@ -68,10 +68,11 @@ def select(profile: Profile, selection: Selection) -> Profile:
 
 
 def _chosen_sums(profile: Profile, launches: pd.DataFrame) -> list[pd.DataFrame]:
-    """The sums, spreads and numbers of these launches, which are all of their kernels' variants."""
+    """The sums, spreads, numbers and samples of these launches, which are all of their kernels' variants."""
     groups = set(zip(launches["kernel"], launches["variant"], strict=True))
     sums, *others = (
-        table[_in_groups(table, groups)] for table in (profile.sums, profile.spreads, profile.numbers)
+        table[_in_groups(table, groups)]
+        for table in (profile.sums, profile.spreads, profile.numbers, profile.samples)
     )
     row = np.append(np.full(len(profile.sums), -1), -1)  # the last is where -1 looks
     row[sums.index] = np.arange(len(sums))

@@ -16,6 +16,7 @@ from viewer.groups import Group
 from viewer.header import Header, make_header, render_header
 from viewer.input import read
 from viewer.kernels import KernelRow, make_kernels, render_kernels
+from viewer.lines import LineTable, make_lines, render_lines
 from viewer.numbers import NumberTable, make_numbers, render_numbers
 from viewer.select import Choice, Selection, choose_cta, select
 from viewer.source import source_lines
@@ -45,6 +46,7 @@ class View:
 
     bare: kernels with no span inside their own; advice: what would record some, "" if that is not known.
     tables, trees and numbers are of the same groups; `omitted` further ones with spans inside have none.
+    lines: of all kernels, where they were asked for.
     """
 
     header: Header
@@ -54,6 +56,7 @@ class View:
     tables: list[KernelTable]
     trees: list[ScopeTree]
     numbers: list[NumberTable]
+    lines: list[LineTable]
     omitted: int
     timeline: Timeline | None
 
@@ -93,6 +96,7 @@ def _view(options: argparse.Namespace, width: int) -> View:
         tables=detailed,
         trees=make_trees(profile, detailed, unit, options.top, lines),
         numbers=[make_numbers(profile, table, options.top) for table in detailed],
+        lines=make_lines(profile, options.top) if options.lines else [],
         omitted=len(tables) - len(detailed),
         timeline=None
         if choice is None
@@ -117,6 +121,8 @@ def _render(view: View, width: int, most: int) -> list[Text]:
         lines += [Text(), *render_kernels(view.kernels, width, most)]
     if view.bare and view.advice:
         lines += [Text(line) for line in wrap(_bare(view), width)]
+    for of_kernel in view.lines:
+        lines += [Text(), *render_lines(of_kernel, width)]
     for table, tree, numbers in zip(view.tables, view.trees, view.numbers, strict=True):
         lines += [Text(), *render_table(table, width), Text(), *render_tree(tree, width)]
         if numbers.rows:

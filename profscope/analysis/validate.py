@@ -13,6 +13,7 @@ from profscope.schema import (
     LAUNCH_DTYPES,
     NUMBER_DTYPES,
     PAYLOAD_DTYPES,
+    SAMPLE_DTYPES,
     SPAN_DTYPES,
     SPREAD_DTYPES,
     SUM_DTYPES,
@@ -38,6 +39,7 @@ def validate(tables: Tables) -> list[str]:
         *_order(df),
         *_sums(tables),
         *_numbers(tables),
+        *_samples(tables),
     ]
 
 
@@ -49,6 +51,7 @@ def column_problems(tables: Tables) -> list[str]:
         *_columns("sums", tables.sums, SUM_DTYPES),
         *_columns("spreads", tables.spreads, SPREAD_DTYPES),
         *_columns("numbers", tables.numbers, NUMBER_DTYPES),
+        *_columns("samples", tables.samples, SAMPLE_DTYPES),
         *_metadata(tables.metadata),
     ]
 
@@ -140,6 +143,15 @@ def _numbers(tables: Tables) -> Iterator[str]:
         "least and greatest are known where count is 0, or the reverse", some == unknown, "numbers"
     )
     yield from _rows("least is more than greatest", least > greatest, "numbers")
+
+
+def _samples(tables: Tables) -> Iterator[str]:
+    samples = tables.samples
+    yield from _rows("a row without samples", (samples["samples"] <= 0).to_numpy(), "samples")
+    known = samples["binary"].isin(("bare", "spans", "sums")).to_numpy()
+    yield from _rows("binary is none of bare, spans, sums", ~known, "samples")
+    listed = samples["launch"].isin([*tables.launches["launch"], -1]).to_numpy()
+    yield from _rows("launch not in the table of launches", ~listed, "samples")
 
 
 def _nesting(df: pd.DataFrame) -> Iterator[str]:

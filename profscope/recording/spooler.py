@@ -7,12 +7,15 @@ from collections import deque
 from collections.abc import Callable, Sequence
 from concurrent.futures import Future
 from pathlib import Path
-from typing import Any, Final
+from typing import TYPE_CHECKING, Any, Final
 
 from profscope.decoding.raw import RawLaunch
 from profscope.threads import WorkerPool
 from profscope.traces.spool import SpoolWriter
 from profscope.traces.spool_reading import read
+
+if TYPE_CHECKING:
+    import pandas as pd
 
 __all__ = ["Spooler"]
 
@@ -22,6 +25,9 @@ _AHEAD: Final = 2  # writes that may be outstanding before launches wait: so muc
 # Takes launches that have drained, at most so many bytes of them, out of the collector: those that were
 # recorded, and notes on the others. Nothing at all when none is left.
 Take = Callable[[int], tuple[list[RawLaunch], list[str]] | None]
+
+# The table of samples, and what is known of it.
+Sampled = tuple["pd.DataFrame", dict[str, Any]]
 
 
 class Spooler:
@@ -50,16 +56,21 @@ class Spooler:
         while len(self._writes) > _AHEAD:
             self._writes.popleft().result()
 
-    def flush(self, metadata: dict[str, Any], notes: Sequence[str]) -> None:
-        """Write what has drained, and what is known beside it, before returning."""
+    def flush(self, metadata: dict[str, Any], notes: Sequence[str], sampled: Sampled | None = None) -> None:
+        """Write what has drained, and what is known beside it, before returning.
+
+        sampled: what `sampler.tables.sample_tables` returned, None where nothing was sampled.
+        """
         self._write()
         with self._lock:
             self._guarded(lambda: self._writer.so_far(metadata, [*notes, *self.notes]))
+            if sampled is not None:
+                self._guarded(lambda: self._writer.samples(*sampled))
 
-    def close(self, metadata: dict[str, Any], notes: Sequence[str]) -> None:
+    def close(self, metadata: dict[str, Any], notes: Sequence[str], sampled: Sampled | None = None) -> None:
         """Flush and end the file."""
         self._thread.shutdown()
-        self.flush(metadata, notes)
+        self.flush(metadata, notes, sampled)
         with self._lock:
             self._guarded(self._writer.close)
 

@@ -4,7 +4,7 @@ A file of n bytes is read in memory and time proportional to n, whatever it says
 any trace has.
 """
 
-from profscope.schema import LAUNCH_DTYPES, NUMBER_DTYPES, SPREAD_DTYPES, SUM_DTYPES, Tables
+from profscope.schema import LAUNCH_DTYPES, NUMBER_DTYPES, SAMPLE_DTYPES, SPREAD_DTYPES, SUM_DTYPES, Tables
 
 __all__ = ["misfit", "most_cells", "most_content_bytes"]
 
@@ -60,6 +60,7 @@ def _odd_text(tables: Tables) -> str | None:
         (tables.sums, SUM_DTYPES),
         (tables.spreads, SPREAD_DTYPES),
         (tables.numbers, NUMBER_DTYPES),
+        (tables.samples, SAMPLE_DTYPES),
     )
     others = [
         (name, table[name].tolist()) for table, dtypes in beside for name in dtypes if dtypes[name] == "str"

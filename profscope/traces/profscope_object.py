@@ -17,11 +17,13 @@ from profscope.schema import (
     LAUNCH_DEFAULTS,
     LAUNCH_DTYPES,
     NUMBER_DTYPES,
+    SAMPLE_DTYPES,
     SPREAD_DTYPES,
     SUM_DTYPES,
     Tables,
     launches_frame,
     numbers_frame,
+    samples_frame,
     spreads_frame,
     sums_frame,
 )
@@ -29,6 +31,7 @@ from profscope.threads import worker_pool
 from profscope.traces.compact import decode
 from profscope.traces.jsontext import json_text
 from profscope.traces.limits import most_cells
+from profscope.traces.packed_table import packed_table, unpacked_table
 from profscope.traces.trace_file import TraceFile
 from profscope.version import __version__
 
@@ -42,7 +45,7 @@ WITHOUT_SUMS = 2
 
 FIRST_WITH_DIGEST = 2
 
-OBJECT, DIGEST = "profscope", "profscopeDigest"
+OBJECT, DIGEST, SAMPLES = "profscope", "profscopeDigest", "samples"
 BESIDE = {
     "sums": (SUM_DTYPES, sums_frame),
     "spreads": (SPREAD_DTYPES, spreads_frame),
@@ -71,6 +74,8 @@ def object_text(tables: Tables, spans: dict[str, Any]) -> str:
         "spans": spans,
         **beside,
     }
+    if len(tables.samples):
+        ours[SAMPLES] = packed_table(tables.samples, SAMPLE_DTYPES)
     return json_text({OBJECT: ours, DIGEST: _digest(ours)})
 
 
@@ -100,6 +105,9 @@ def object_tables(file: TraceFile, document: Any) -> Tables:
             for name, (dtypes, frame) in BESIDE.items()
             if name in ours
         }
+        if SAMPLES in ours:
+            columns = unpacked_table(ours[SAMPLES], SAMPLE_DTYPES, most_cells(file.size))
+            beside[SAMPLES] = samples_frame(columns)
         return Tables(df, _launches(ours["launches"]), ours["metadata"] | {}, **beside)
     except TraceError:
         raise

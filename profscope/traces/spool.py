@@ -8,6 +8,7 @@ A file is a row of chunks: a header of CHUNK dtype, then `length` bytes, then ze
     launch    JSON, a dict of the fields in LAUNCH: one launch, whose records follow
     records   the buffer of the launch before
     so far    JSON {"metadata", "notes"} as they stand when it is written; the last one counts
+    samples   JSON {"table", "sampler"}: `Profile.samples` and what is known of it; the last one counts
     end       nothing: the session was closed
 
 A chunk counts if it is there in full and its checksum is right. One that is not costs what it holds: a reader
@@ -22,7 +23,7 @@ import zlib
 from collections.abc import Iterator, Sequence
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import Any, Final, NamedTuple
+from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
@@ -31,6 +32,11 @@ from instrument_passes.manifest import Manifest
 from instrument_passes.records import align
 from profscope.decoding.build import Build
 from profscope.decoding.raw import RawLaunch
+from profscope.schema import SAMPLE_DTYPES
+from profscope.traces.packed_table import packed_table
+
+if TYPE_CHECKING:
+    import pandas as pd
 
 __all__ = ["CHUNK", "MAGICS", "SUFFIX", "Bytes", "Chunk", "SpoolWriter", "chunks"]
 
@@ -91,6 +97,11 @@ class SpoolWriter:
     def so_far(self, metadata: dict[str, Any], notes: Sequence[str]) -> None:
         """State what is known beside the launches; replaces what was stated before."""
         self._write("so far", _json({"metadata": self._metadata | metadata, "notes": list(notes)}))
+
+    def samples(self, table: pd.DataFrame, sampler: dict[str, Any]) -> None:
+        """State the samples so far, as `sampler.tables.sample_tables` returns them; replaces what was stated
+        before."""
+        self._write("samples", _json({"table": packed_table(table, SAMPLE_DTYPES), "sampler": sampler}))
 
     def close(self) -> None:
         self._write("end", b"")

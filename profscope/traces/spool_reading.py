@@ -3,33 +3,43 @@
 from __future__ import annotations
 
 import json
+import zlib
 from pathlib import Path
 from typing import Any, NamedTuple
 
 import numpy as np
+import pandas as pd
 
 from instrument_passes.errors import ManifestError
 from instrument_passes.manifest import Manifest
 from profscope.decoding.build import Build
 from profscope.decoding.raw import Mark, RawLaunch
 from profscope.errors import TraceError
+from profscope.schema import SAMPLE_DTYPES, samples_frame
+from profscope.traces.limits import most_cells
+from profscope.traces.packed_table import unpacked_table
 from profscope.traces.spool import CHUNK, Bytes, Chunk, chunks
 
 __all__ = ["Spool", "read"]
 
 # A launch in the batches of version 1.
 _ROW = ("index", "program", "device", "stream", "ctas", "mark", "offset", "bytes")
-_MISUNDERSTOOD = (AttributeError, IndexError, KeyError, ManifestError, RecursionError, TypeError, ValueError)
+_MISUNDERSTOOD = (
+    AttributeError, IndexError, KeyError, ManifestError, RecursionError, TypeError, ValueError, zlib.error
+)  # fmt: skip
 _FEW = 8  # launches that a note names one by one
 
 
 class Spool(NamedTuple):
     """What a spool holds. launches: by index, buffers mapped from the file; notes: those of the session, and
-    what is to be said of a file that is damaged or has no end."""
+    what is to be said of a file that is damaged or has no end. samples, sampler: as
+    `sampler.tables.sample_tables` returned them; {} where none were stated."""
 
     metadata: dict[str, Any]
     launches: list[RawLaunch]
     notes: list[str]
+    samples: pd.DataFrame
+    sampler: dict[str, Any]
 
 
 def read(path: Path) -> Spool:
@@ -45,7 +55,7 @@ def read(path: Path) -> Spool:
     if "backend" not in reader.metadata:
         raise TraceError(f"{path} is no spool of profscope, or what it says of its session is damaged")
     launches = [reader.launches[index] for index in sorted(reader.launches)]
-    return Spool(reader.metadata, launches, reader.notes())
+    return Spool(reader.metadata, launches, reader.notes(), reader.samples, reader.sampler)
 
 
 class _Damage(NamedTuple):
@@ -64,6 +74,7 @@ class _Reader:
         """name, size: of the file, for notes."""
         self.metadata: dict[str, Any] = {}
         self.launches: dict[int, RawLaunch] = {}
+        self.samples, self.sampler = samples_frame(), dict[str, Any]()
         self._name, self._size = name, size
         self._session: dict[str, Any] = {}
         self._stated: list[str] = []  # notes of the session
@@ -118,6 +129,10 @@ class _Reader:
             stated = json.loads(chunk.data.tobytes())
             self.metadata = {**self._session, **stated["metadata"]}
             self._stated = [*stated["notes"]]
+        elif chunk.kind == "samples":
+            stated = json.loads(chunk.data.tobytes())
+            columns = unpacked_table(stated["table"], SAMPLE_DTYPES, most_cells(self._size))
+            self.samples, self.sampler = samples_frame(columns), stated["sampler"] | {}
         elif chunk.kind == "end":
             self._ended = True
 

@@ -87,6 +87,6 @@ def same_bits(first: Mapping[str, torch.Tensor], second: Mapping[str, torch.Tens
 def assert_equal(first: profscope.Profile, second: profscope.Profile) -> None:
     """Two profiles have the same tables, dtypes and metadata."""
     pd.testing.assert_frame_equal(first.df, second.df)
-    for name in ("launches", "sums", "spreads", "numbers"):
+    for name in ("launches", "sums", "spreads", "numbers", "samples"):
         pd.testing.assert_frame_equal(getattr(first, name), getattr(second, name))
     assert first.metadata == second.metadata

@@ -4,6 +4,7 @@ from pathlib import Path
 
 from profscope.decoding.assemble import assemble
 from profscope.errors import TraceError
+from profscope.sampler.tables import with_kept_samples
 from profscope.schema import Tables
 from profscope.traces.spool import MAGICS, SUFFIX
 from profscope.traces.spool_reading import read as read_spool
@@ -25,8 +26,9 @@ def read(file: TraceFile) -> Tables:
     if len(spools) > 1:
         names = ", ".join(spool.name for spool in spools[:4]) + (", ..." if len(spools) > 4 else "")
         raise TraceError(f"{file} holds {len(spools)} spools, name one of them: {names}")
-    metadata, launches, notes = read_spool(spools[0])
-    return assemble(launches, metadata, notes)
+    spool = read_spool(spools[0])
+    tables = assemble(spool.launches, spool.metadata, spool.notes)
+    return with_kept_samples(tables, spool.samples, spool.sampler)
 
 
 def _spools(folder: Path) -> list[Path]:

@@ -1,0 +1,85 @@
+"""What Nsight Compute measured of each kernel, beside what its ops move and compute."""
+
+import re
+from typing import Any
+
+import pandas as pd
+
+from profscope.analysis.global_bytes import with_global_bytes
+from profscope.analysis.summary import summary
+from profscope.schema import Tables
+
+__all__ = ["counters"]
+
+_METRICS = {
+    "ncu_us": "gpu__time_duration.sum",
+    "dram_read_bytes": "dram__bytes_read.sum",
+    "dram_write_bytes": "dram__bytes_write.sum",
+    "l2_bytes": "lts__t_bytes.sum",
+    "dram_percent": "dram__throughput.avg.pct_of_peak_sustained_elapsed",
+    "sm_percent": "sm__throughput.avg.pct_of_peak_sustained_elapsed",
+    "occupancy_percent": "sm__warps_active.avg.pct_of_peak_sustained_active",
+}
+_PIPE = re.compile(
+    r"sm__(?:inst_executed_)?pipe_(\w+?)(?:_cycles_active)?\.avg\.pct_of_peak_sustained_active"
+)
+_DTYPES = {
+    "kernel": "str",
+    "variant": "int32",
+    "launches": "int64",
+    "bytes": "Float64",
+    "flops": "Float64",
+    "ncu_launches": "int64",
+    **dict.fromkeys(_METRICS, "Float64"),
+    "pipe": "str",
+    "pipe_percent": "Float64",
+}
+
+
+def counters(tables: Tables) -> pd.DataFrame:
+    """One row per kernel and variant: bytes and flops by its ops, and what Nsight Compute measured of it.
+
+    Columns: kernel, variant; launches; bytes and flops of one launch, as the types of its ops say (global
+    memory; upper bounds where lanes are masked off), missing where no recorded op has any. Then of the report
+    that `add_ncu` was given, means over its `ncu_launches` launches, missing where it has not got the metric:
+    ncu_us, its duration; dram_read_bytes, dram_write_bytes, l2_bytes; dram_percent and sm_percent of what the
+    GPU can do; occupancy_percent, warps on an SM of those that fit; pipe and pipe_percent, the busiest of the
+    SM's pipes and how busy it was. All metrics are in metadata["ncu"].
+
+    More dram bytes than `bytes`: data are fetched more than once. Fewer: caches held them.
+    """
+    measured = {
+        (entry["kernel"], entry["variant"]): entry
+        for entry in (tables.metadata.get("ncu") or {}).get("kernels") or []
+    }
+    launches = tables.launches[~tables.launches["trial"]]
+    counts = launches.groupby(["kernel", "variant"], sort=False).size()
+    table = with_global_bytes(summary(tables))
+    table = table[~table["trial"]].astype({"kernel": "str"})
+    work = table.groupby(["kernel", "variant"])[["bytes", "flops"]].sum(min_count=1)
+    seen = table.groupby(["kernel", "variant"])["launches"].max()
+    rows: list[dict[str, Any]] = []
+    for key in dict.fromkeys([*counts.index, *measured]):
+        row = {"kernel": key[0], "variant": key[1], "launches": int(counts.get(key, 0))}
+        for name in ("bytes", "flops"):
+            total = work[name].get(key)
+            row[name] = None if total is None or pd.isna(total) else total / max(int(seen[key]), 1)
+        rows.append({**row, **_measured(measured.get(key))})
+    return pd.DataFrame(
+        {name: pd.Series([row[name] for row in rows], dtype=dtype) for name, dtype in _DTYPES.items()}
+    )
+
+
+def _measured(entry: dict[str, Any] | None) -> dict[str, Any]:
+    metrics = {} if entry is None else entry["metrics"]
+    row: dict[str, Any] = {name: metrics.get(metric, [None])[0] for name, metric in _METRICS.items()}
+    if row["ncu_us"] is not None:
+        row["ncu_us"] *= 1e6  # from seconds
+    pipes = {
+        match[1]: value
+        for name, (value, _) in metrics.items()
+        if (match := _PIPE.fullmatch(name)) is not None
+    }
+    busiest = max(pipes, key=lambda pipe: float(pipes[pipe]), default="")
+    launches = 0 if entry is None else entry["launches"]
+    return {**row, "ncu_launches": launches, "pipe": busiest, "pipe_percent": pipes.get(busiest)}

@@ -1,0 +1,158 @@
+"""Whether spans, sums and samples agree on where a kernel's time goes."""
+
+from typing import Any
+
+import numpy as np
+import pandas as pd
+
+from profscope.analysis.estimates import FEWEST_SAMPLES, expected_distance, variation_distance
+from profscope.analysis.line_rows import GAP, PLACE, configurations, counts_of, times_of
+from profscope.schema import Tables
+
+__all__ = ["ELSEWHERE", "distances"]
+
+ELSEWHERE = "elsewhere"
+"""Stands for all lines that no op's span tells apart."""
+
+_BINARIES = ("bare", "spans", "sums")
+_DTYPES = {
+    "kernel": "str",
+    "variant": "int32",
+    "first": "str",
+    "second": "str",
+    "distance": "float64",
+    "noise": "float64",
+    "noise_seen": "Float64",
+    "lines": "int64",
+    "first_samples": "Int64",
+    "second_samples": "Int64",
+    "file": "str",
+    "line": "int32",
+    "call_path": "str",
+    "difference": "float64",
+}
+
+
+def distances(tables: Tables) -> pd.DataFrame:
+    """How far two witnesses of a kernel are apart: one row per kernel, variant and pair of them.
+
+    Columns: kernel, variant; first and second, each one of "bare samples", "spans samples", "sums samples"
+    (of the binary that Triton alone would run, or that keeps spans or sums), "spans" and "sums"; distance,
+    the total variation of their shares by line, 0 to 1: the part of the time that one sees at other lines
+    than the other; noise, the distance that is to be expected of the counts alone if they agree (see
+    `estimates.expected_distance`); noise_seen, the same times as much as launches of one binary were farther
+    apart than counts explain, missing where neither binary was sampled twice; lines, how many were told
+    apart; first_samples and second_samples, missing where the witness is no sampler; and the line where they
+    differ most: file, line, call_path, and difference, the second's share less the first's.
+
+    - "bare samples" to "spans samples" or "sums samples": what recording has changed.
+    - "spans samples" to "spans", "sums samples" to "sums": whether the clocks that were recorded tell the
+      same as the hardware, of the same binary.
+    - "bare samples" to "spans" or "sums": both together.
+
+    Time between the spans of ops is the self time of the loop or kernel around them, so it is known of no
+    line. Spans and sums are therefore compared with samples over the lines where an op has a span, and all
+    other lines together, "elsewhere".
+
+    Below 200 samples a witness is left out. attrs["not_measured"] says what is missing, a list of texts.
+    """
+    witnesses: dict[tuple[str, int], dict[str, pd.DataFrame]] = {}
+    for binary in _BINARIES:
+        for key, rows in configurations(counts_of(tables, binary)):
+            weights = rows.rename(columns={"samples": "weight"})
+            witnesses.setdefault(key, {})[f"{binary} samples"] = _by_line(weights)
+    for source in ("spans", "sums"):
+        times = times_of(tables, source)
+        for key, rows in configurations(times[times["kind"] != GAP]):
+            if rows["self_ns"].sum() > 0 and (rows["kind"] == "op").any():
+                witnesses.setdefault(key, {})[source] = _by_op(rows.rename(columns={"self_ns": "weight"}))
+    spread = _spread(tables)
+    rows_of: list[dict[str, Any]] = []
+    missing: dict[str, None] = {}
+    for (kernel, variant), of_key in witnesses.items():
+        name = f"{kernel} #{variant}" if variant else str(kernel)
+        for each, table in list(of_key.items()):
+            count = int(table["weight"].sum())
+            if each.endswith("samples") and count < FEWEST_SAMPLES:
+                del of_key[each]
+                missing[
+                    f"{name}: {count} {each}, fewer than {FEWEST_SAMPLES}: nothing is compared with them"
+                ] = None
+        for first, second in _pairs(of_key):
+            row = _compared(of_key, first, second)
+            factors = [spread.get((kernel, variant, each)) for each in (first, second)]
+            known = [factor for factor in factors if factor is not None]
+            row["noise_seen"] = row["noise"] * max(known) if known else None
+            rows_of.append({"kernel": kernel, "variant": variant, "first": first, "second": second, **row})
+        if "bare samples" not in of_key and len(tables.samples):
+            missing[f"{name}: the bare binary was not sampled enough to say what recording changed"] = None
+    columns = {
+        name: pd.Series([row[name] for row in rows_of], dtype=dtype) for name, dtype in _DTYPES.items()
+    }
+    result = pd.DataFrame(columns)
+    result.attrs["not_measured"] = list(missing)
+    return result
+
+
+def _spread(tables: Tables) -> dict[tuple[str, int, str], float]:
+    """By kernel, variant and witness, how much farther its launches are apart than counts explain."""
+    binaries = (tables.metadata.get("sampler") or {}).get("binaries") or []
+    return {
+        (entry["kernel"], entry["variant"], f"{entry['binary']} samples"): max(seen / expected, 1.0)
+        for entry in binaries
+        for seen, expected in [entry.get("apart") or (0, 0)]
+        if expected > 0
+    }
+
+
+def _pairs(known: dict[str, pd.DataFrame]) -> list[tuple[str, str]]:
+    recorded = [f"{binary} samples" for binary in _BINARIES[1:]]
+    pairs = [("bare samples", each) for each in recorded]
+    pairs += [(f"{each} samples", each) for each in ("spans", "sums")]
+    pairs += [("bare samples", each) for each in ("spans", "sums")]
+    return [pair for pair in pairs if all(each in known for each in pair)]
+
+
+def _by_line(rows: pd.DataFrame) -> pd.DataFrame:
+    """PLACE, call_path and weight, one row a line."""
+    return rows.groupby(PLACE, as_index=False, sort=False).agg(
+        call_path=("call_path", "first"), weight=("weight", "sum")
+    )
+
+
+def _by_op(rows: pd.DataFrame) -> pd.DataFrame:
+    """As `_by_line`, of lines where an op has a span; what remains is elsewhere."""
+    ops = rows["kind"] == "op"
+    return _by_line(pd.concat([rows[ops], _elsewhere(rows[~ops])]))
+
+
+def _elsewhere(rows: pd.DataFrame) -> pd.DataFrame:
+    return rows.assign(file="", line=0, way=ELSEWHERE, call_path=ELSEWHERE)
+
+
+def _compared(known: dict[str, pd.DataFrame], first: str, second: str) -> dict[str, Any]:
+    one, other = known[first], known[second]
+    if not second.endswith("samples"):
+        told = other.loc[other["way"] != ELSEWHERE, PLACE].assign(told=True)
+        is_told = one[PLACE].merge(told, how="left", on=PLACE)["told"].notna().to_numpy()
+        one = _by_line(pd.concat([one[is_told], _elsewhere(one[~is_told])]))
+    both = one.merge(other, how="outer", on=PLACE, suffixes=("", "_other"))
+    weights = [both[name].fillna(0).to_numpy(np.float64) for name in ("weight", "weight_other")]
+    shares = [each / each.sum() for each in weights]
+    counts = [int(each.sum()) for each in weights]
+    sampled = second.endswith("samples")
+    pooled = (weights[0] + weights[1]) / sum(counts) if sampled else shares[1]
+    difference = shares[1] - shares[0]
+    most = both.iloc[int(np.abs(difference).argmax())]
+    path = most["call_path"] if isinstance(most["call_path"], str) else most["call_path_other"]
+    return {
+        "distance": variation_distance(*weights),
+        "noise": expected_distance(pooled, counts[0], counts[1] if sampled else None),
+        "lines": len(both),
+        "first_samples": counts[0],
+        "second_samples": counts[1] if sampled else None,
+        "file": most["file"],
+        "line": most["line"],
+        "call_path": path,
+        "difference": float(difference[np.abs(difference).argmax()]),
+    }

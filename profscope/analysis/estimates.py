@@ -1,0 +1,50 @@
+"""How far a share that was counted may be from the true one, and two counts from each other."""
+
+import numpy as np
+from numpy.typing import NDArray
+
+from profscope.analysis.span_rows import Floats, Ints
+
+__all__ = ["FEWEST_SAMPLES", "expected_distance", "shares_between", "variation_distance"]
+
+FEWEST_SAMPLES = 200
+"""Of a kernel; with fewer nothing is ranked. The interval of a share of a half is then 14 points wide."""
+
+_Z = 1.959963984540054  # 95 % of a normal distribution are within so many standard deviations
+
+
+def shares_between(counts: Ints, total: Ints | int) -> tuple[Floats, Floats]:
+    """The least and the greatest share of each count of `total` that it may stand for, with 95 % confidence.
+
+    E. B. Wilson, "Probable inference, the law of succession, and statistical inference", Journal of the
+    American Statistical Association 22 (1927). float64 of the shape of `counts`; totals must be above 0.
+    """
+    share = counts / total
+    spread = _Z**2 / total
+    middle = (share + spread / 2) / (1 + spread)
+    half = _Z / (1 + spread) * np.sqrt(share * (1 - share) / total + spread / total / 4)
+    return np.maximum(middle - half, 0.0), np.minimum(middle + half, 1.0)
+
+
+def variation_distance(first: NDArray[np.number], second: NDArray[np.number]) -> float:
+    """The total variation distance of two distributions, given by weights: 0 alike, 1 with nothing in
+    common. It is the part of one that would have to move for the other; each sum must be above 0."""
+    return float(np.abs(first / first.sum() - second / second.sum()).sum() / 2)
+
+
+def expected_distance(shares: Floats, first: int, second: int | None = None) -> float:
+    """The distance that is to be expected of two samples of one distribution, of so many draws each.
+
+    shares: of the distribution; they add up to 1. second: None where the second is the distribution itself.
+
+    The difference of the two frequencies of a bin of share p has the variance p (1 - p) (1/n + 1/m), and is
+    nearly normal, so its size is sqrt(2/pi) standard deviations on average (C. R. Blyth, "Expected absolute
+    error of the usual estimator of the binomial parameter", The American Statistician 34, 1980). Of a bin
+    with hardly any draws it is less: at most 2 p, the mean of the two frequencies' sum, or 2 p (1 - p) where
+    the second is the distribution itself. The distance is half the sum over bins. Draws that depend on each
+    other, as those of one SM at one time do, are farther apart.
+    """
+    spread = shares * (1 - shares)
+    normal = np.sqrt(2 / np.pi * spread * (1 / first + (1 / second if second else 0.0)))
+    most = 2 * shares if second else 2 * spread
+    return float(np.minimum(normal, most).sum() / 2)

@@ -1,0 +1,230 @@
+"""Where each source line's time goes, and why: spans, sums and samples side by side."""
+
+from typing import Any
+
+import pandas as pd
+
+from profscope.analysis.counters import counters
+from profscope.analysis.distances import distances
+from profscope.analysis.estimates import FEWEST_SAMPLES, shares_between
+from profscope.analysis.global_bytes import with_global_bytes
+from profscope.analysis.line_rows import CONFIGURATION, GAP, ROW, counts_of, folded_path, times_of, way_of
+from profscope.analysis.line_waits import stall_counts, stall_text, wait_counts, wait_text
+from profscope.analysis.sources import Sources
+from profscope.analysis.summary import summary
+from profscope.schema import Tables
+
+__all__ = ["lines"]
+
+_DTYPES = {
+    "kernel": "str",
+    "variant": "int32",
+    "file": "str",
+    "line": "int32",
+    "call_path": "str",
+    "source": "str",
+    "self_share": "Float64",
+    "share_sums": "Float64",
+    "share_samples": "Float64",
+    "share_samples_low": "Float64",
+    "share_samples_high": "Float64",
+    "share_samples_recorded": "Float64",
+    "samples": "int64",
+    "samples_recorded": "int64",
+    "stalls": "str",
+    "waits_for": "str",
+    "bytes": "Int64",
+    "flops": "Int64",
+    "stall_counts": "object",
+    "waits": "object",
+    "instructions": "object",
+}
+_SHARES = ("share_samples", "share_sums", "self_share")
+"""In this order they rank lines."""
+
+
+def lines(tables: Tables) -> pd.DataFrame:
+    """One row per kernel, variant and source line, with the call path to it: where its time goes, and why.
+
+    The line is the innermost one outside of Triton's own package: what `tl.sum` and the like do counts as the
+    line that calls them. Kernels stand in the order of their time, lines in that of their share by samples;
+    where a kernel has too few of them by sums; else by spans.
+
+    | column | dtype | |
+    |---|---|---|
+    | `kernel`, `variant` | str, int32 | as in the summary; an autotuner's trials are left out |
+    | `file`, `line`, `call_path` | str, int32, str | the line; "" and 0 for what no line is known of |
+    | `source` | str | its text, "" where it is not known |
+    | `self_share` | Float64 | self time of the spans there, over the kernel's warp time |
+    | `share_sums` | Float64 | the same of launches that kept sums |
+    | `share_samples` | Float64 | of the samples of the bare binary; missing below 200 of a kernel |
+    | `share_samples_low`, `share_samples_high` | Float64 | the interval of 95 % for it (`shares_between`) |
+    | `share_samples_recorded` | Float64 | of the binary that keeps sums if it was sampled, else spans |
+    | `samples`, `samples_recorded` | int64 | how many there were |
+    | `stalls` | str | the top reasons why warps did not go on: "long_scoreboard 62 %, wait 11 %" |
+    | `waits_for` | str | on what: "long_scoreboard on load x, line 46 (62 %)" |
+    | `bytes`, `flops` | Int64 | as in the summary, of the ops there; bytes to and from global memory alone |
+    | `stall_counts` | object | a list of [stall, samples], most first |
+    | `waits` | object | a list of dicts: stall, on, variable, file, line, samples |
+    | `instructions` | object | a dict, how many there are by class, of the binary that was sampled |
+
+    Time between the spans of ops is self time of the loop, iteration or kernel around them, so it stands at
+    their line: at the kernel's `def` for the most part. A sample stands at the line of its instruction. So
+    `self_share` and `share_samples` of one line are alike only where every op of the kernel has a span;
+    `distances()` compares them over what both can tell.
+
+    Shares are missing (NA) where there is no such witness, and 0 where there is one that saw nothing there.
+    Stalls, waits and instructions are of the bare binary; where it was not sampled, of the recorded one.
+
+    attrs["not_measured"]: a list of texts, what could not be told and why. attrs["distances"] and
+    attrs["counters"]: the rows of `distances()` and `counters()`, each a list of dicts; in the latter are the
+    figures of Nsight Compute, which has none by line.
+    """
+    bare = counts_of(tables, "bare")
+    recorded = _recorded(tables)
+    times = {source: times_of(tables, source) for source in ("spans", "sums")}
+    inside = {source: table[table["kind"] != GAP] for source, table in times.items()}
+    paths = [table[[*ROW, "call_path"]] for table in (*inside.values(), bare, recorded)]
+    rows = pd.concat(paths).drop_duplicates(ROW).set_index(ROW)
+    for name, source in (("self_share", "spans"), ("share_sums", "sums")):
+        rows[name], _ = _shares(rows, inside[source], "self_ns")
+    for name, table in (("samples", bare), ("samples_recorded", recorded)):
+        share, rows[name] = _shares(rows, table, "samples")
+        enough = rows.groupby(CONFIGURATION)[name].transform("sum") >= FEWEST_SAMPLES
+        rows[f"share_{name}"] = share.where(enough)
+    rows = _with_intervals(rows)
+    rows = _ranked(rows, pd.concat(list(inside.values())))
+    columns = {**rows.reset_index(), **_reasons(rows, bare, recorded, Sources(tables.metadata))}
+    columns |= _work(rows, tables) | {"instructions": _instructions(rows, tables.metadata)}
+    result = pd.DataFrame({name: pd.Series(columns[name], dtype=dtype) for name, dtype in _DTYPES.items()})
+    apart = distances(tables)
+    result.attrs |= {"distances": _plain(apart), "counters": _plain(counters(tables))}
+    result.attrs["not_measured"] = [
+        *_not_measured(tables, rows, times["spans"]),
+        *apart.attrs["not_measured"],
+    ]
+    return result
+
+
+def _plain(table: pd.DataFrame) -> list[dict[str, Any]]:
+    return [
+        {str(name): None if pd.isna(value) else value for name, value in row.items()}
+        for row in table.astype(object).to_dict("records")
+    ]
+
+
+def _recorded(tables: Tables) -> pd.DataFrame:
+    """Samples of the binaries that record, by configuration of that which keeps sums, if it was sampled."""
+    sums, spans = counts_of(tables, "sums"), counts_of(tables, "spans")
+    known = set(zip(sums["kernel"], sums["variant"], strict=True))
+    without = [key not in known for key in zip(spans["kernel"], spans["variant"], strict=True)]
+    return pd.concat([sums, spans[pd.Series(without, spans.index, dtype=bool)]], ignore_index=True)
+
+
+def _shares(rows: pd.DataFrame, table: pd.DataFrame, weight: str) -> tuple[pd.Series, pd.Series]:
+    """By row its share of the configuration's weight, missing where that is 0, and its weight."""
+    weights = table.groupby(ROW)[weight].sum().reindex(rows.index, fill_value=0).astype("int64")
+    total = weights.groupby(CONFIGURATION).transform("sum")
+    return (weights / total.where(total > 0)).astype("Float64"), weights
+
+
+def _with_intervals(rows: pd.DataFrame) -> pd.DataFrame:
+    total = rows.groupby(CONFIGURATION)["samples"].transform("sum")
+    low, high = shares_between(rows["samples"].to_numpy(), total.clip(lower=1).to_numpy())
+    known = rows["share_samples"].notna()
+    interval = {"share_samples_low": low, "share_samples_high": high}
+    return rows.assign(
+        **{
+            name: pd.Series(values, rows.index, dtype="Float64").where(known)
+            for name, values in interval.items()
+        }
+    )
+
+
+def _ranked(rows: pd.DataFrame, times: pd.DataFrame) -> pd.DataFrame:
+    """Kernels by their time, then by their samples; lines by share, and by their place."""
+    ns = times.groupby(CONFIGURATION)["self_ns"].sum()
+    order = rows.reset_index()
+    keys = pd.MultiIndex.from_frame(order[CONFIGURATION])
+    order["ns"] = ns.reindex(keys).fillna(0).to_numpy()
+    order["all"] = order.groupby(CONFIGURATION)["samples"].transform("sum")
+    rank = rows[_SHARES[0]]
+    for name in _SHARES[1:]:
+        of_first = rank.groupby(CONFIGURATION).transform("count") > 0
+        rank = rank.where(of_first, rows[name])
+    order["rank"] = rank.fillna(0).astype("float64").to_numpy()
+    by = ["ns", "all", *CONFIGURATION, "rank", "file", "line", "way"]
+    ascending = [False, False, True, True, False, True, True, True]
+    return rows.iloc[order.sort_values(by, ascending=ascending, kind="stable").index]
+
+
+def _reasons(
+    rows: pd.DataFrame, bare: pd.DataFrame, recorded: pd.DataFrame, sources: Sources
+) -> dict[str, list[Any]]:
+    was_sampled = rows.groupby(CONFIGURATION)["samples"].transform("sum") > 0
+    groups = {True: dict(iter(bare.groupby(ROW))), False: dict(iter(recorded.groupby(ROW)))}
+    columns: dict[str, list[Any]] = {
+        name: [] for name in ("source", "stalls", "waits_for", "stall_counts", "waits")
+    }
+    for key, is_bare in zip(rows.index, was_sampled, strict=True):
+        own = groups[bool(is_bare)].get(key)
+        counts = [] if own is None else stall_counts(own)
+        waits = [] if own is None else wait_counts(own, sources)
+        columns["source"].append(sources.text(key[2], key[3]))
+        columns["stalls"].append(stall_text(counts))
+        columns["waits_for"].append(wait_text(waits, sum(count for _, count in counts)))
+        columns["stall_counts"].append(counts)
+        columns["waits"].append(waits)
+    return columns
+
+
+def _work(rows: pd.DataFrame, tables: Tables) -> dict[str, Any]:
+    """bytes and flops by row, missing where no op there has any."""
+    table = with_global_bytes(summary(tables))
+    table = table[~table["trial"] & (table["bytes"].notna() | table["flops"].notna())]
+    places = zip(
+        table["file"].astype("str"), table["line"].tolist(), table["call_path"].astype("str"), strict=True
+    )
+    ways = [way_of(folded_path(*place)) for place in places]
+    table = table.assign(way=pd.Series(ways, table.index, dtype="str")).astype(
+        {"kernel": "str", "file": "str"}
+    )
+    by_row = table.groupby(ROW, observed=True)[["bytes", "flops"]].sum(min_count=1)
+    return {name: by_row[name].reindex(rows.index).array for name in ("bytes", "flops")}
+
+
+def _instructions(rows: pd.DataFrame, metadata: dict[str, Any]) -> list[dict[str, int]]:
+    binaries = (metadata.get("sampler") or {}).get("binaries") or []
+    bare_last = sorted(binaries, key=lambda entry: bool(entry["binary"] == "bare"))
+    chosen = {(entry["kernel"], entry["variant"]): entry["instructions"] for entry in bare_last}
+    counts: dict[tuple[Any, ...], dict[str, int]] = {}
+    for configuration, places in chosen.items():
+        for file, line, path, classes in places:
+            own = counts.setdefault((*configuration, file, line, way_of(folded_path(file, line, path))), {})
+            for cls, count in classes.items():
+                own[cls] = own.get(cls, 0) + count
+    return [counts.get(key, {}) for key in rows.index]
+
+
+def _not_measured(tables: Tables, rows: pd.DataFrame, spans: pd.DataFrame) -> list[str]:
+    texts = []
+    if not len(tables.samples):
+        why = (tables.metadata.get("sampler") or {}).get("why")
+        why = why or ("the emulator has no sampler" if tables.emulated else "session(samples=) takes some")
+        texts.append(f"no samples: {why}")
+    for (kernel, variant), group in rows.groupby(CONFIGURATION, sort=False):
+        name = f"{kernel} #{variant}" if variant else str(kernel)
+        bare = int(group["samples"].sum())
+        if len(tables.samples) and not bare:
+            texts.append(f"{name}: no launch of its bare binary was sampled")
+        elif 0 < bare < FEWEST_SAMPLES:
+            texts.append(f"{name}: {bare} samples, fewer than {FEWEST_SAMPLES}, rank no lines")
+        if group["self_share"].isna().all() and group["share_sums"].isna().all():
+            texts.append(f"{name}: no launch was recorded, so there are samples alone")
+        own = spans[(spans["kernel"] == kernel) & (spans["variant"] == variant)]
+        gap = own.loc[own["kind"] == GAP, "self_ns"].sum() / max(own["self_ns"].sum(), 1)
+        if gap > 0:
+            texts.append(
+                f"{name}: no record covers {100 * gap:.0f} % of its warps' time, which is in no share"
+            )
+    return texts

@@ -1,0 +1,275 @@
+"""Each line's shares by spans, sums and samples, why it waits, and how far the witnesses are apart."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import replace
+from typing import Any
+
+import pandas as pd
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from profscope.analysis.distances import ELSEWHERE
+from profscope.analysis.line_rows import folded_path
+from profscope.analysis.sources import Sources
+from profscope.profiles import Profile
+from profscope.sampler.tables import sample_tables
+from tests.support.captures import captured
+from tests.support.folded import with_sums
+from tests.support.profiles import profiles, regular_profile
+from tests.support.samples import sample_rows
+
+SPANS = regular_profile(launches=3, ctas=2, warps=2, iterations=4)
+SOURCE = """@triton.jit
+def matmul_kernel(
+    a_ptr, K
+):
+    for k in range(0, K):
+        a = tl.load(
+            a_ptr,
+        )
+        b, c = tl.load(a_ptr), 1
+        tl.store(a_ptr, b)
+"""
+# The loop stands at line 22, loads at 23 and 24, the wait at 26, the dot at 27, the store at 40.
+METADATA = {
+    **SPANS.metadata,
+    "sources": [{"name": "matmul_kernel", "file": "/src/kernels/matmul.py", "line": 18, "text": SOURCE}],
+    "kernels": {
+        "matmul_kernel": {
+            "work": [
+                {
+                    "variant": 0, "trial": False, "launches": 3, "ns": 1, "scopes": [
+                        {"scope": "load A", "kind": "op", "file": "/src/kernels/matmul.py", "line": 23,
+                         "call_path": "", "measures": "issue", "bytes": 4096, "flops": 0},
+                        {"scope": "dot", "kind": "op", "file": "/src/kernels/matmul.py", "line": 27,
+                         "call_path": "", "measures": "issue", "bytes": 0, "flops": 64},
+                    ],
+                }
+            ]
+        }
+    },
+}  # fmt: skip
+BARE = sample_rows(
+    {
+        23: {"selected": 10, "wait": 40},
+        26: {"long_scoreboard": 600, "selected": 100},
+        27: {"math_pipe_throttle": 200, "barrier": 50},
+        30: {"wait": 7},
+    },
+    blamed={26: (24, "global load"), 27: (26, "float")},
+)
+
+
+def profile(*samples: pd.DataFrame, tables: Profile = SPANS, **metadata: Any) -> Profile:
+    table = pd.concat(samples, ignore_index=True) if samples else tables.samples
+    return Profile.of(replace(tables, samples=table, metadata={**METADATA, **metadata}))
+
+
+def by_line(table: pd.DataFrame) -> pd.DataFrame:
+    return table.set_index("line")
+
+
+def test_spans_alone() -> None:
+    table = profile().lines()
+    own = SPANS.summary().groupby("line")["share"].sum()
+    assert by_line(table)["self_share"].to_dict() == pytest.approx(own.to_dict())
+    assert table["self_share"].sum() == pytest.approx(1)
+    assert table["self_share"].is_monotonic_decreasing
+    assert table[["share_sums", "share_samples", "share_samples_recorded"]].isna().all(axis=None)
+    assert table["samples"].sum() == 0
+    assert table.attrs["not_measured"] == ["no samples: session(samples=) takes some"]
+    assert table.attrs["distances"] == []
+
+
+def test_samples_rank_lines_and_say_why_they_wait() -> None:
+    table = profile(BARE).lines()
+    assert "276 spans, 0 dropped records, 1,007 samples, gpu" in repr(profile(BARE))
+    assert table["line"].tolist()[:4] == [26, 27, 23, 30]
+    assert table["share_samples"].sum() == pytest.approx(1)
+    first = table.iloc[0]
+    assert first["share_samples"] == pytest.approx(700 / 1007)
+    assert first["share_samples_low"] < first["share_samples"] < first["share_samples_high"]
+    assert first["stalls"] == "long_scoreboard 86 %"
+    assert first["waits_for"] == "long_scoreboard on load a, line 24 (86 %)"
+    assert first["stall_counts"] == [["long_scoreboard", 600], ["selected", 100]]
+    assert first["waits"] == [
+        {"stall": "long_scoreboard", "on": "global load", "variable": "a", "file": "/src/kernels/matmul.py",
+         "line": 24, "samples": 600}
+    ]  # fmt: skip
+    rows = by_line(table)
+    assert rows["waits_for"][27] == "barrier on others, line 26 (20 %)"
+    assert rows["source"][26] == "b, c = tl.load(a_ptr), 1"
+    assert (rows["self_share"][30], rows["share_samples"][40]) == (0, 0), "nobody saw anything there"
+    assert table.attrs["not_measured"] == []
+
+
+def test_work_and_instructions_stand_at_their_lines() -> None:
+    entry = {"kernel": "matmul_kernel", "variant": 0, "key": "", "binary": "bare"}
+    place = ["/src/kernels/matmul.py", 23, "matmul_kernel matmul.py:23 > sum standard.py:293"]
+    counts = [[*place, {"global load": 2}], [place[0], 23, "", {"global load": 1, "integer": 3}]]
+    table = profile(BARE, sampler={"binaries": [{**entry, "instructions": counts}]}).lines()
+    rows = by_line(table)
+    assert rows["instructions"][23] == {"global load": 3, "integer": 3}
+    assert rows["instructions"][40] == {}
+    assert rows["bytes"].dropna().to_dict() == {23: 4096}
+    assert rows["flops"].dropna().to_dict() == {27: 64}
+
+
+def test_few_samples_rank_nothing() -> None:
+    few = sample_rows({26: {"wait": 150}, 40: {"wait": 49}})
+    table = profile(few).lines()
+    assert table["share_samples"].isna().all()
+    assert by_line(table)["samples"][26] == 150
+    assert table["self_share"].is_monotonic_decreasing
+    assert "matmul_kernel: 199 samples, fewer than 200, rank no lines" in table.attrs["not_measured"]
+    assert len(profile(few).distances()) == 0
+
+
+def test_samples_alone() -> None:
+    other = sample_rows({3: {"wait": 300}}, kernel="other")
+    table = profile(BARE, other).lines()
+    assert table["kernel"].tolist()[-1] == "other"
+    last = table.iloc[-1]
+    assert (last["share_samples"], last["samples"]) == (1, 300)
+    assert pd.isna(last["self_share"])
+    assert "other: no launch was recorded, so there are samples alone" in table.attrs["not_measured"]
+
+
+def test_sums_and_the_binaries_that_record() -> None:
+    spans = sample_rows({26: {"wait": 500}, 27: {"wait": 500}}, binary="spans", launch=0)
+    sums = sample_rows({26: {"wait": 900}, 27: {"wait": 100}}, binary="sums", launch=1)
+    mixed = with_sums(SPANS, [1, 2])
+    table = profile(BARE, spans, sums, tables=mixed).lines()
+    assert table["share_sums"].sum() == pytest.approx(1)
+    assert by_line(table)["share_samples_recorded"][26] == pytest.approx(0.9), "what keeps sums goes first"
+    without = by_line(profile(BARE, spans, tables=mixed).lines())
+    assert without["share_samples_recorded"][26] == pytest.approx(0.5)
+    alone = profile(tables=with_sums(SPANS, [0, 1, 2])).lines()
+    assert alone["self_share"].isna().all()
+    assert alone["share_sums"].is_monotonic_decreasing
+    apart = profile(BARE, spans, sums, tables=mixed).distances()
+    assert list(zip(apart["first"], apart["second"], strict=True)) == [
+        ("bare samples", "spans samples"), ("bare samples", "sums samples"), ("spans samples", "spans"),
+        ("sums samples", "sums"), ("bare samples", "spans"), ("bare samples", "sums"),
+    ]  # fmt: skip
+    assert profile(BARE, spans, sums, tables=mixed).lines().attrs["distances"] == apart.astype(object).where(
+        apart.notna(), None
+    ).to_dict("records")
+
+
+def test_a_distance_names_the_line_that_differs_most() -> None:
+    moved = sample_rows(
+        {23: {"wait": 50}, 26: {"wait": 500}, 27: {"wait": 450}, 30: {"wait": 7}}, binary="spans"
+    )
+    (row,) = profile(BARE, moved).distances().query("second == 'spans samples'").to_dict("records")
+    assert row["distance"] == pytest.approx(200 / 1007)
+    assert (row["line"], row["difference"]) == (26, pytest.approx(-200 / 1007))
+    assert (row["first_samples"], row["second_samples"], row["lines"]) == (1007, 1007, 4)
+    assert 0.01 < row["noise"] < 0.03 < row["distance"]
+    assert pd.isna(row["noise_seen"])
+    binaries = [
+        {
+            "kernel": "matmul_kernel",
+            "variant": 0,
+            "binary": "bare",
+            "apart": [0.03, 0.01],
+            "instructions": [],
+        },
+        {"kernel": "matmul_kernel", "variant": 0, "binary": "spans", "apart": None, "instructions": []},
+    ]
+    (seen,) = profile(BARE, moved, sampler={"binaries": binaries}).distances()["noise_seen"].head(1)
+    assert seen == pytest.approx(3 * row["noise"])
+
+
+def test_spans_are_compared_where_ops_have_some() -> None:
+    """As many samples at each op's line as it has nanoseconds, and the rest anywhere: no distance."""
+    summary = SPANS.summary()
+    ops = summary[summary["kind"] == "op"].groupby("line")["self_ns"].sum()
+    rest = int(summary.loc[summary["kind"] != "op", "self_ns"].sum())
+    counts = {line: {"wait": int(ns)} for line, ns in ops.items()} | {99: {"wait": rest - 7}, 0: {"wait": 7}}
+    (row,) = profile(sample_rows(counts)).distances().to_dict("records")
+    assert (row["first"], row["second"]) == ("bare samples", "spans")
+    assert row["distance"] == pytest.approx(0)
+    assert row["lines"] == len(ops) + 1
+    counts[99] = {"wait": rest // 2}
+    (row,) = profile(sample_rows(counts)).distances().to_dict("records")
+    assert (row["call_path"], row["line"]) == (ELSEWHERE, 0)
+    assert row["difference"] == pytest.approx(row["distance"])
+
+
+def test_functions_of_triton_belong_to_the_line_that_calls_them() -> None:
+    inner = sample_rows({26: {"wait": 300}}, call_path="matmul_kernel matmul.py:26 > sum standard.py:293")
+    unnamed = sample_rows({26: {"wait": 300}}, call_path="matmul.py:26:9 > standard.py:293 > standard.py:263")
+    rows = profile(inner, unnamed).lines().query("line == 26")
+    assert (len(rows), rows["samples"].item(), rows["call_path"].item()) == (1, 600, "")
+
+
+@pytest.mark.parametrize(
+    ("place", "path"),
+    [
+        (("/a/f.py", 9, ""), ""),
+        (("/a/f.py", 9, "k f.py:9 > sum standard.py:2"), ""),
+        (("/a/f.py", 9, "k f.py:3 > half f.py:9"), "k f.py:3 > half f.py:9"),
+        (
+            ("/a/f.py", 9, "k f.py:3 > half f.py:9 > sum standard.py:2 > add standard.py:1"),
+            "k f.py:3 > half f.py:9",
+        ),
+        (
+            ("C:\\a\\f.py", 9, "k f.py:3:11 > half f.py:9:4 > sum standard.py:2"),
+            "k f.py:3:11 > half f.py:9:4",
+        ),
+        (("/a/f.py", 9, "k g.py:3 > half g.py:4"), "k g.py:3 > half g.py:4"),
+    ],
+)
+def test_paths_lead_to_the_line(place: tuple[str, int, str], path: str) -> None:
+    assert folded_path(*place) == path
+
+
+@settings(max_examples=6)
+@given(profiles(), st.booleans(), st.data())
+def test_shares_of_any_profile_add_up(spans: Profile, sums: bool, data: st.DataObject) -> None:
+    launches = spans.launches["launch"].tolist()
+    kept = data.draw(st.sets(st.sampled_from(launches))) if launches and sums else set()
+    tables = with_sums(spans, kept)
+    columns = (spans.df[name].head(3) for name in ("kernel", "file", "line"))
+    parts = [
+        sample_rows({line: {"wait": 100 + line}, 0: {"selected": 9}}, kernel=kernel, file=file)
+        for kernel, file, line in zip(*columns, strict=True)
+    ]
+    table = pd.concat(parts, ignore_index=True) if parts else tables.samples
+    profile = Profile.of(replace(tables, samples=table))
+    lines = profile.lines()
+    assert not lines.duplicated(["kernel", "variant", "file", "line", "call_path"]).any()
+    for name in ("self_share", "share_sums", "share_samples"):
+        sums_of = lines.groupby(["kernel", "variant"])[name].sum(min_count=1).dropna()
+        assert sums_of.tolist() == pytest.approx([1] * len(sums_of))
+    assert lines["samples"].sum() == table["samples"].sum()
+    json.dumps(lines.attrs)
+    apart = profile.distances()
+    assert apart["distance"].between(0, 1 + 1e-9).all()
+    assert (apart["noise"] >= 0).all()
+
+
+def test_what_lines_assign_to() -> None:
+    sources = Sources(METADATA)
+    assert [sources.variable("/src/kernels/matmul.py", line) for line in range(18, 29)] == [
+        "", "", "", "", "", "a", "a", "a", "b, c", "", ""
+    ]  # fmt: skip
+    assert sources.text("/src/kernels/matmul.py", 27) == "tl.store(a_ptr, b)"
+    assert sources.text("/elsewhere.py", 27) == ""
+    broken = {"sources": [{"name": "f", "file": "f.py", "line": 1, "text": "def f(:"}]}
+    assert Sources(broken).variable("f.py", 1) == ""
+
+
+def test_a_capture_says_what_its_lines_wait_for() -> None:
+    samples, sampler = sample_tables([captured("chase")])
+    table = Profile(samples=samples, metadata={"sampler": sampler}).lines()
+    first = table.iloc[0]
+    assert (first["line"], first["samples"]) == (53, samples.loc[samples["line"] == 53, "samples"].sum())
+    assert first["stalls"].startswith("long_scoreboard 9")
+    assert first["waits_for"].startswith("long_scoreboard on load, line 53 (9")
+    assert first["instructions"]["global load"] >= 1
+    assert table["share_samples"].sum() == pytest.approx(1)

@@ -1,0 +1,214 @@
+"""The sampler's captures of an H200 as a table: nothing lost, and charged to what a kernel waited for."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import replace
+from functools import cache
+from typing import Any
+
+import numpy as np
+import pandas as pd
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from profscope.errors import ToolchainError
+from profscope.profiles import Profile
+from profscope.sampler import tables as joined
+from profscope.sampler.tables import sample_tables, with_kept_samples, with_samples
+from profscope.schema import samples_frame
+from tests.support.captures import CAPTURES, captured
+from tests.support.profiles import launch_table
+
+
+@cache
+def sampled(name: str) -> tuple[pd.DataFrame, dict[str, Any]]:
+    """Two bare launches, and one that kept spans."""
+    return sample_tables([captured(name), captured(name), captured(name, 3, "spans")])
+
+
+@pytest.mark.parametrize("name", CAPTURES)
+def test_every_sample_is_in_the_table_once(name: str) -> None:
+    table, about = sampled(name)
+    launch = captured(name)
+    given = pd.Series(launch.rows["samples"].astype(np.int64))
+    by_stall = given.groupby([launch.reasons[reason] for reason in launch.rows["reason"]]).sum()
+    by_stall = by_stall[by_stall > 0]
+    for number, times in ((-1, 2), (3, 1)):
+        of_launch = table[table["launch"] == number]
+        assert (of_launch.groupby("stall")["samples"].sum() == times * by_stall).all()
+        by_pc = of_launch.groupby("pc")["samples"].sum()
+        assert (by_pc == times * given.groupby(launch.rows["pc"].astype(np.int64)).sum()).all()
+    assert about["samples"] == 3 * launch.taken == table["samples"].sum()
+    assert launch.rows["not_issued"].sum() > 0, "which are not added"
+    assert Profile(launches=launch_table([3], [launch.kernel]), samples=table).validate() == []
+
+
+@pytest.mark.parametrize(
+    ("column", "value", "said"),
+    [
+        ("samples", 0, "samples: a row without samples (row 0, 1 in all)"),
+        ("binary", "other", "samples: binary is none of bare, spans, sums (row 0, 1 in all)"),
+        ("launch", 7, "samples: launch not in the table of launches (row 0, 1 in all)"),
+    ],
+)
+def test_wrong_tables_are_noticed(column: str, value: Any, said: str) -> None:
+    table = sampled("chase")[0].copy()
+    table.loc[0, column] = value
+    assert Profile(launches=launch_table([3], ["chase_kernel"]), samples=table).validate() == [said]
+
+
+@pytest.mark.parametrize("name", CAPTURES)
+def test_what_is_known_of_samples(name: str) -> None:
+    _, about = sampled(name)
+    launch = captured(name)
+    entries = about["binaries"]
+    assert [(each["binary"], each["variant"], each["launches"]) for each in entries] == [
+        ("bare", 0, 2),
+        ("spans", 0, 1),
+    ]
+    assert entries[1]["apart"] is None
+    seen, expected = entries[0]["apart"]
+    assert seen < expected < 0.02, "twice the same launch"
+    assert about["period_cycles"] == entries[0]["period_cycles"] == [1 << launch.period_log2]
+    assert (about["launches"], about["dropped"], about["notes"]) == (3, 0, [])
+    assert json.loads(json.dumps(about)) == about
+    classes: dict[str, int] = {}
+    for _, _, _, counts in entries[0]["instructions"]:
+        for cls, count in counts.items():
+            classes[cls] = classes.get(cls, 0) + count
+    assert classes["global load"] > 0
+
+
+def share(table: pd.DataFrame, chosen: pd.Series[bool]) -> float:
+    return float(table.loc[chosen, "samples"].sum() / table["samples"].sum())
+
+
+def test_a_pointer_chase_waits_for_its_load() -> None:
+    table, _ = sampled("chase")
+    waits = (table["stall"] == "long_scoreboard") & (table["blamed_class"] == "global load")
+    assert share(table, waits & (table["blamed_line"] == 53)) >= 0.94
+    assert (table.loc[waits, "blamed_file"].str.endswith("bench/cold.py")).all()
+
+
+def test_a_layer_norm_waits_for_its_row() -> None:
+    table, _ = sampled("layer_norm")
+    waits = (table["stall"] == "long_scoreboard") & (table["blamed_line"] == 24)
+    assert share(table, waits) == pytest.approx(0.363, abs=0.001)
+    assert set(table.loc[waits, "blamed_class"]) == {"global load"}
+    reduction = (table["line"] == 25) & table["call_path"].str.contains("> standard.py:293")
+    barrier = table["stall"] == "barrier"
+    assert share(table, barrier & reduction) > 0.05
+    assert not (table.loc[barrier, "blamed_class"] == "barrier").all(), "those who are late are elsewhere"
+
+
+def test_an_attention_waits_for_its_matrix_unit() -> None:
+    table, _ = sampled("attention")
+    arrive = table["stall"] == "warpgroup_arrive"
+    assert set(table.loc[arrive, "line"]) <= {23, 29, 30}
+    assert table["call_path"].str.startswith("attention_kernel attention.py:54 > ").any()
+
+
+def known() -> dict[str, list[dict[str, str]]]:
+    return {"chase_kernel": [{"key": "first"}, {"key": "second"}]}
+
+
+def test_configurations_are_numbered_as_the_profile_has_them() -> None:
+    launches = [captured("chase", key=key) for key in ("new", "second", "newer", "first")]
+    table, about = sample_tables(launches, known())
+    assert sorted(table["variant"].unique()) == [0, 1, 2, 3]
+    keys = {each["key"]: each["variant"] for each in about["binaries"]}
+    assert keys == {"first": 0, "second": 1, "new": 2, "newer": 3}
+    other = Profile(metadata={"variants": {"chase_kernel": [{"key": "newer"}]}})
+    again = with_kept_samples(other, table, about)
+    assert again.metadata["sampler"]["binaries"][3] == {**about["binaries"][3], "variant": 0}
+    assert again.samples["samples"][again.samples["variant"] == 0].sum() == captured("chase").taken
+    assert set(again.samples["variant"]) == {0, 1, 2, 3}
+
+
+def test_tables_get_samples_and_what_is_said_of_them() -> None:
+    metadata = {
+        "notes": ["first"],
+        "variants": known(),
+        "sampler": {"kernels": {"chase_kernel": {"bare": 1}}},
+    }
+    tables = with_samples(
+        Profile(metadata=metadata), [replace(captured("chase", key="second"), in_callees=2)]
+    )
+    assert set(tables.samples["variant"]) == {1}
+    assert tables.metadata["notes"] == ["first", "chase_kernel: 2 samples in noinline functions are left out"]
+    assert tables.metadata["sampler"]["kernels"] == {"chase_kernel": {"bare": 1}}
+    assert tables.metadata["sampler"]["samples"] == captured("chase").taken
+    assert with_samples(tables, []) is tables
+
+
+def test_a_binary_that_cannot_be_read_has_samples_without_lines(monkeypatch: pytest.MonkeyPatch) -> None:
+    table, about = sample_tables(
+        [replace(captured("chase"), ptx="// another"), captured("chase", 3, "spans")]
+    )
+    bare = table[table["launch"] == -1]
+    assert set(bare["line"]) == {0}
+    assert (bare["pc"] == bare["blamed_pc"]).all()
+    assert bare["samples"].sum() == captured("chase").taken
+    (note,) = about["notes"]
+    assert note.startswith("chase_kernel: samples have no lines: the PTX is not the one")
+    assert (table.loc[table["launch"] == 3, "line"] > 0).any()
+
+    (note,) = sample_tables([replace(captured("chase"), cubin=b"")])[1]["notes"]
+    assert note == "chase_kernel: samples have no lines: not a cubin: an ELF file is expected"
+
+    def nothing(*_: object) -> None:
+        raise ToolchainError("no nvdisasm")
+
+    monkeypatch.setattr(joined, "instructions", nothing)
+    assert sample_tables([captured("chase")])[1]["notes"] == [
+        "chase_kernel: samples have no lines: no nvdisasm"
+    ]
+
+
+def test_samples_beside_the_binary_are_counted() -> None:
+    launch = captured("chase")
+    rows = launch.rows.copy()
+    rows["pc"][0] = 1 << 20
+    table, about = sample_tables([replace(launch, rows=rows)])
+    assert table["samples"].sum() == launch.taken
+    assert about["notes"][0].endswith("at no instruction of the binary, as those of functions beside it")
+
+
+def test_samples_of_noinline_functions_are_left_out_by_name() -> None:
+    _, about = sample_tables(
+        [replace(captured("chase"), in_callees=3), replace(captured("chase"), in_callees=4)]
+    )
+    assert about["notes"] == ["chase_kernel: 7 samples in noinline functions are left out"]
+
+
+def test_nothing_sampled() -> None:
+    table, about = sample_tables([])
+    pd.testing.assert_frame_equal(table, samples_frame())
+    assert (about["samples"], about["binaries"]) == (0, [])
+
+
+SHARES = st.lists(st.integers(1, 50), min_size=1, max_size=6)
+
+
+@given(st.lists(st.tuples(st.integers(0, 1000), SHARES), min_size=1, max_size=5), st.floats(0, 100))
+def test_samples_are_divided_whole(groups: list[tuple[int, list[int]]], offset: float) -> None:
+    stalls = pd.DataFrame({"pc": range(len(groups)), "stall": "wait", "samples": [n for n, _ in groups]})
+    rows = [(pc, "wait", cause, part / sum(parts)) for pc, (_, parts) in enumerate(groups)
+            for cause, part in enumerate(parts)]  # fmt: skip
+    shares = pd.DataFrame(rows, columns=["pc", "stall", "blamed_pc", "share"])
+    divided = joined._divided(stalls, shares, offset)
+    given = dict(enumerate(n for n, _ in groups))
+    assert divided.groupby("pc")["samples"].sum().to_dict() == {pc: n for pc, n in given.items() if n}
+    wanted = {(pc, cause): given[pc] * share for pc, _, cause, share in rows}
+    for row in divided.itertuples():
+        assert abs(row.samples - wanted[row.pc, row.blamed_pc]) < 1 + 1e-6
+
+
+def test_over_many_launches_each_cause_gets_its_share() -> None:
+    stalls = pd.DataFrame({"pc": [16], "stall": "barrier", "samples": [3]})
+    shares = pd.DataFrame({"pc": 16, "stall": "barrier", "blamed_pc": range(10), "share": 0.1})
+    parts = [joined._divided(stalls, shares, at * joined._GOLDEN) for at in range(100)]
+    by_cause = pd.concat(parts).groupby("blamed_pc")["samples"].sum()
+    assert by_cause.tolist() == pytest.approx([30] * 10, abs=2)

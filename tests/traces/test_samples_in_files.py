@@ -1,0 +1,92 @@
+"""Samples in traces and spools."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+import profscope
+from profscope.errors import TraceError
+from profscope.profiles import Profile
+from profscope.sampler.tables import sample_tables
+from profscope.traces.spool import SpoolWriter
+from tests.support.captures import captured
+from tests.support.profiles import regular_profile
+from tests.support.round_trips import SUFFIXES, assert_same
+from tests.support.trace_documents import changed
+
+SPANS = regular_profile(launches=2, ctas=2, warps=2, iterations=2)
+TABLE, SAMPLER = sample_tables([captured("chase"), captured("chase", 1, "spans")])
+SAMPLED = Profile.of(replace(SPANS, samples=TABLE, metadata={**SPANS.metadata, "sampler": SAMPLER}))
+
+
+@pytest.mark.parametrize("suffix", SUFFIXES)
+def test_samples_come_back(suffix: str, tmp_path: Path) -> None:
+    SAMPLED.save(tmp_path / f"t{suffix}")
+    assert_same(profscope.load(tmp_path / f"t{suffix}"), SAMPLED)
+
+
+def test_older_files_have_no_samples(tmp_path: Path) -> None:
+    SAMPLED.save(tmp_path / "t.json")
+    document = json.loads((tmp_path / "t.json").read_text())["profscope"]
+    assert document["schema"] == 2, "readers of before there were samples read all else"
+    (tmp_path / "t.json").write_bytes(changed(tmp_path / "t.json", lambda tables: tables.pop("samples")))
+    assert_same(profscope.load(tmp_path / "t.json"), Profile(SPANS.df, SPANS.launches, SAMPLED.metadata))
+
+
+def test_samples_are_small_in_a_file(tmp_path: Path) -> None:
+    table, _ = sample_tables([captured("attention")])
+    for name, profile in (("without", SPANS), ("with", Profile.of(replace(SPANS, samples=table)))):
+        profile.save(tmp_path / f"{name}.json")
+    size = (tmp_path / "with.json").stat().st_size - (tmp_path / "without.json").stat().st_size
+    assert size / len(table) < 10
+
+
+@pytest.mark.parametrize(
+    ("damage", "said"),
+    [
+        (lambda samples: samples.update(rows=samples["rows"] + 1), "does not have"),
+        (lambda samples: samples.update(rows=10**12), "in a file that can hold"),
+        (lambda samples: samples.update(rows="many"), "is damaged"),
+        (lambda samples: samples["columns"].pop("stall"), "has no 'stall'"),
+        (lambda samples: samples["columns"]["stall"]["values"].pop(), "numbers of no text"),
+        (lambda samples: samples["columns"]["stall"].update(values=[3] * 99), "no text"),
+        (
+            lambda samples: samples["columns"].update(line=samples["columns"]["samples"] | {"data": "x"}),
+            "is d",
+        ),
+    ],
+)
+def test_damaged_samples_are_refused(damage: Callable[[Any], object], said: str, tmp_path: Path) -> None:
+    SAMPLED.save(tmp_path / "t.json")
+    document = changed(tmp_path / "t.json", lambda tables: damage(tables["samples"]))
+    (tmp_path / "t.json").write_bytes(document)
+    with pytest.raises(TraceError, match=said):
+        profscope.load(tmp_path / "t.json")
+
+
+def test_a_spool_keeps_the_samples_that_were_stated_last(tmp_path: Path) -> None:
+    writer = SpoolWriter(tmp_path, {"backend": "gpu", "tool": "profscope"})
+    writer.samples(TABLE.head(0), {})
+    writer.so_far({}, ["a note"])
+    loaded = profscope.load(writer.path)
+    assert (len(loaded.samples), loaded.metadata.get("sampler")) == (0, None)
+    writer.samples(TABLE, SAMPLER)
+    writer.close()
+    loaded = profscope.load(writer.path)
+    assert loaded.samples.equals(TABLE)
+    assert (loaded.metadata["sampler"], loaded.metadata["notes"]) == (SAMPLER, ["a note"])
+
+
+def test_a_session_on_the_emulator_has_no_samples() -> None:
+    from tests.support.sessions import launch_add, session
+
+    with session() as prof:
+        launch_add(100)
+    assert not len(prof.samples)
+    assert prof.samples.equals(prof.profile.samples)

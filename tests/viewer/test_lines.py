@@ -1,0 +1,59 @@
+"""What is shown of samples: how many there are, and on request each line's share and what it waits for."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from profscope.profiles import Profile
+from tests.support.profiles import regular_profile
+from tests.support.samples import sample_rows
+from viewer.cli import main
+from viewer.select import Selection, select
+
+SPANS = regular_profile(launches=2, ctas=2, warps=2, iterations=2)
+TABLE = sample_rows(
+    {26: {"long_scoreboard": 600, "selected": 200}, 27: {"math_pipe_throttle": 200}},
+    blamed={26: (24, "global load")},
+)
+SAMPLED = Profile.of(replace(SPANS, samples=TABLE))
+
+
+def shown(folder: Path, capsys: pytest.CaptureFixture[str], *options: str) -> str:
+    SAMPLED.save(folder / "t.json")
+    assert main([str(folder / "t.json"), "--width", "160", *options]) == 0
+    return capsys.readouterr().out
+
+
+def test_samples_are_counted_and_lines_come_when_asked_for(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    text = shown(tmp_path, capsys)
+    assert "spans, 1,000 samples" in text
+    assert "waits for" not in text
+    text = shown(tmp_path, capsys, "--lines", "--top", "2")
+    first = next(line for line in text.splitlines() if line.startswith("  26 "))
+    assert first.split()[2:3] == ["80.0%"]
+    assert first.endswith("long_scoreboard on load, line 24 (75 %)")
+    assert "5 more lines; --top 0 shows them" in text
+    assert json.loads(shown(tmp_path, capsys, "--json"))["lines"] == []
+    (lines,) = json.loads(shown(tmp_path, capsys, "--json", "--lines"))["lines"]
+    assert (lines["kernel"], lines["samples"], lines["omitted"]) == ("matmul_kernel", 1000, 0)
+    assert lines["rows"][0]["share_samples"] == 0.8
+    assert lines["rows"][0]["share_sums"] is None
+
+
+def test_samples_stay_where_whole_variants_are_chosen() -> None:
+    chosen = select(SAMPLED, Selection(kernel="matmul"))
+    assert chosen.samples.equals(TABLE)
+    assert chosen.validate() == []
+    assert not len(select(SAMPLED, Selection(launch=0)).samples)
+
+
+def test_what_was_not_measured_is_said(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    SPANS.save(tmp_path / "t.json")
+    assert main([str(tmp_path / "t.json"), "--lines"]) == 0
+    assert "no samples: session(samples=) takes some" in capsys.readouterr().out
