@@ -1,0 +1,97 @@
+"""What the reader of a diff must know beside its rows; and in which unit it is."""
+
+from __future__ import annotations
+
+from typing import Any, Final
+
+import numpy as np
+
+from profscope.analysis.comparing.pairs import Pair
+from profscope.errors import DiffError
+from profscope.schema import Tables
+
+__all__ = ["notes_on", "option_notes", "unit_of"]
+
+_SAME_CLOCK: Final = 0.01
+_OPTIONS: Final = ("instrument", "measure", "keep", "buffer", "ctas", "sms", "warps")
+_GRID: Final = ["grid_x", "grid_y", "grid_z", "num_ctas"]
+_SHOWN: Final = 3
+
+
+def unit_of(a: Tables, b: Tables) -> tuple[str, list[str]]:
+    """The unit in which two profiles can be compared, and a note where it is not the usual one.
+
+    "ns" on a GPU, and "cycles" on the emulator, between GPUs, and where the clocks were not alike. Raises
+    DiffError where one profile is of the emulator and the other is not.
+    """
+    if a.emulated != b.emulated:
+        one, other = ("first", "second") if a.emulated else ("second", "first")
+        raise DiffError(
+            f"the {one} profile is EMULATED, the {other} is not: cycles of a cost model and GPU time cannot be "
+            "compared"
+        )
+    if a.emulated:
+        return "cycles", []
+    names = [str((tables.metadata.get("device") or {}).get("name") or "unknown") for tables in (a, b)]
+    clocks = [float(np.nanmedian(tables.launches["clock_ghz"])) if tables.launches["clock_ghz"].notna().any() else np.nan for tables in (a, b)]
+    text = " and ".join(f"{clock:.3f} GHz" for clock in clocks)
+    if not np.isfinite(clocks).all():
+        return "ns", []
+    if names[0] != names[1]:
+        return "cycles", [f"the GPUs differ, {names[0]} and {names[1]}, with {text}: cycles are compared"]
+    if abs(clocks[0] - clocks[1]) > _SAME_CLOCK * max(clocks):
+        return "cycles", [
+            f"the clocks differ, {text}: cycles are compared; time that memory takes does not follow the clock"
+        ]
+    return "ns", []
+
+
+def notes_on(a: Tables, b: Tables, pair: Pair) -> list[str]:
+    """What is not the same on both sides of a pair of variants, or makes its figures less sure."""
+    kernel = pair.kernel
+    launches = [
+        tables.launches[
+            (tables.launches["kernel"] == kernel) & (tables.launches["variant"] == variant) & ~tables.launches["trial"]
+        ]
+        for tables, variant in ((a, pair.variant_a), (b, pair.variant_b))
+    ]
+    notes = []
+    grids = [sorted(map(tuple, each[_GRID].drop_duplicates().to_numpy().tolist())) for each in launches]
+    if grids[0] != grids[1]:
+        text_a, text_b = (_grids(grid) for grid in grids)
+        notes.append(f"the grids differ, {text_a} and {text_b}: times are of launches, whatever their grids")
+    warps = [sorted(set(each["num_warps"].tolist())) for each in launches]
+    if warps[0] != warps[1]:
+        notes.append(
+            f"the CTAs have {_listed(warps[0])} and {_listed(warps[1])} warps: times of rows are sums over warps"
+        )
+    for which, each in zip(("first", "second"), launches, strict=True):
+        dropped = int(each["dropped"].sum())
+        if dropped:
+            notes.append(
+                f"the {which} lost {dropped:,} records: rows in loops are of their newest iterations; buffer= "
+                "makes room"
+            )
+        unfinished = int(each["unfinished"].sum())
+        if unfinished:
+            notes.append(f"in the {which}, {unfinished:,} CTAs did not come to their end and are in no figure")
+    return [f"{kernel}: {note}" for note in notes]
+
+
+def option_notes(a: Tables, b: Tables) -> list[str]:
+    """Options of the sessions that make their figures differ."""
+    options = [tables.metadata.get("options") or {} for tables in (a, b)]
+    unlike = [name for name in _OPTIONS if options[0].get(name) != options[1].get(name)]
+    if not unlike or not all(options):
+        return []
+    texts = [", ".join(f"{name}={each.get(name)!r}" for name in unlike) for each in options]
+    return [f"recorded differently, {texts[0]} and {texts[1]}: what recording costs differs, too"]
+
+
+def _grids(grids: list[Any]) -> str:
+    texts = [" x ".join(str(int(size)) for size in grid[:3]) for grid in grids[:_SHOWN]]
+    return " or ".join(texts) + (" or others" if len(grids) > _SHOWN else "")
+
+
+def _listed(numbers: list[int]) -> str:
+    return " or ".join(map(str, numbers))

@@ -1,0 +1,256 @@
+"""What each launch took, row by row: of launches that kept spans, and of launches that kept sums."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from functools import cached_property
+from typing import NamedTuple
+
+import numpy as np
+import pandas as pd
+from numpy.typing import NDArray
+
+from profscope.analysis.span_rows import (
+    SITE_COLUMNS,
+    Floats,
+    Ints,
+    counted,
+    grid_scales,
+    not_samples,
+    self_times,
+    sites,
+)
+from profscope.schema import Tables
+
+__all__ = ["PLACE_COLUMNS", "Durations", "Figures", "Side"]
+
+PLACE_COLUMNS = SITE_COLUMNS[1:]
+
+_ENDS = 2  # of a launch: the time of each is unsure
+_ALL_LAUNCHES = -1  # in the table of spreads, what stands for all of them
+
+
+@dataclass(frozen=True, eq=False)
+class Figures:
+    """Some launches of one variant, in a unit; of each row and launch, scaled up to the launch's grid.
+
+    places      PLACE_COLUMNS, one row each
+    count       how often it ran; float64 of shape (rows, launches), as the next two
+    total, own  its time, and its time less that of the spans inside (of async spans: none)
+    launches    the launches that these are of: rows of the table of launches
+    ctas        own by CTA, not scaled, float64 of shape (rows, CTAs): of a single launch that kept spans
+    scale       of that launch, what its CTAs' times are scaled up with
+    """
+
+    places: pd.DataFrame
+    count: Floats
+    total: Floats
+    own: Floats
+    launches: pd.DataFrame
+    ctas: Floats | None = None
+    scale: float = 1.0
+
+    @property
+    def warp_time(self) -> float:
+        """All of a launch's warps together: its self times."""
+        return float(self.own.sum(axis=0).mean()) if self.own.size else 0.0
+
+
+class Durations(NamedTuple):
+    """Whole launches' times, shape (launches,); unsure: how far off each may be, where nothing else says."""
+
+    took: Floats
+    unsure: float = 0.0
+
+
+class Side:
+    """One of two profiles, asked for figures in one unit, "ns" or "cycles"."""
+
+    def __init__(self, tables: Tables, unit: str) -> None:
+        self.tables = tables
+        self.unit = unit
+        launches = tables.launches
+        self.scales = np.where(
+            launches["kernel"].isin(not_samples(tables.metadata)), 1.0, grid_scales(launches)
+        )
+
+    def launches(self, kernel: str, variant: int, keeps: str) -> pd.DataFrame:
+        """The launches to compare: no trials, none without an end; where there are others, no cold ones, and
+        not the first, which finds caches cold, too. The emulator has no caches."""
+        launches = self.tables.launches
+        own = (launches["kernel"] == kernel) & (launches["variant"] == variant) & ~launches["trial"]
+        own &= counted(launches) & (launches["keeps"] == keeps)
+        chosen = launches[own]
+        if self.tables.emulated:
+            return chosen
+        first = launches.loc[(launches["kernel"] == kernel) & (launches["variant"] == variant), "launch"].min()
+        warm = chosen[~chosen["cold"] & (chosen["launch"] != first)]
+        return warm if len(warm) else chosen
+
+    def keeps(self, kernel: str, variant: int) -> set[str]:
+        """What this variant's launches keep: "spans", "sums" or both."""
+        launches = self.tables.launches
+        own = (launches["kernel"] == kernel) & (launches["variant"] == variant) & ~launches["trial"]
+        return set(launches.loc[own & counted(launches), "keeps"])
+
+    def durations(self, kernel: str, variant: int, keeps: str) -> Durations:
+        """What the launches to compare took as a whole, but for those whose times are not known."""
+        launches = self.launches(kernel, variant, keeps)
+        clock = launches["clock_ghz"].to_numpy(np.float64) if self.unit == "cycles" else np.ones(len(launches))
+        if self.tables.emulated:
+            cycles = self._busiest_sms.reindex(launches["launch"]).to_numpy(np.float64)
+            if len(cycles) and not np.isnan(cycles).any():
+                return Durations(np.asarray(cycles, np.float64))
+        ns = (launches["end_ns"] - launches["start_ns"]).to_numpy(np.float64)
+        took = (ns * clock)[np.isfinite(clock) & (ns > 0)]
+        unsure = launches["ns_uncertainty"].to_numpy(np.float64) * clock * _ENDS if self.tables.emulated else np.zeros(0)
+        return Durations(np.asarray(took, np.float64), float(np.nan_to_num(unsure).max(initial=0.0)))
+
+    @cached_property
+    def _busiest_sms(self) -> pd.Series[float]:
+        """By launch, the cycles of the SM that was busy longest: exact where all begin at once."""
+        df = self.tables.df
+        roots = df.loc[(df["depth"] == 0) & (df["kind"] != "async"), ["launch", "sm", "start_cycle", "duration_cycles"]]
+        roots = roots.assign(end=roots["start_cycle"] + roots["duration_cycles"])
+        of_sm = roots.groupby(["launch", "sm"]).agg(start=("start_cycle", "min"), end=("end", "max"))
+        return (of_sm["end"] - of_sm["start"]).groupby("launch").max().astype("float64")
+
+    def figures(self, kernel: str, variant: int, keeps: str) -> Figures:
+        """Of the launches of a variant that are to be compared; without rows where none kept any."""
+        launches = self.launches(kernel, variant, keeps)
+        if keeps == "sums":
+            return self._of_sums(kernel, variant, launches)
+        return self._of_spans(kernel, launches)
+
+    # Launches that kept spans.
+
+    @cached_property
+    def _cells(self) -> _Cells:
+        return _Cells.of(self.tables, self.unit)
+
+    def _of_spans(self, kernel: str, launches: pd.DataFrame) -> Figures:
+        cells = self._cells
+        at = launches.index.to_numpy()
+        number = cells.of_kernel.get(kernel, np.zeros(0, np.int64))
+        cell = cells.base[at][None, :] + np.arange(len(number))[:, None]
+        count, total, own = (figures[cell] for figures in (cells.count, cells.total, cells.own))
+        ran = count.any(axis=1)
+        scale = self.scales[at]
+        count, total, own = (figures[ran] * scale for figures in (count, total, own))
+        places = cells.places.iloc[number[ran]].reset_index(drop=True)
+        ctas = cells.by_cta(launches["launch"].iloc[0], number[ran]) if len(launches) == 1 else None
+        return Figures(places, count, total, own, launches, ctas, float(scale[0]) if len(scale) else 1.0)
+
+    # Launches that kept sums.
+
+    def _of_sums(self, kernel: str, variant: int, launches: pd.DataFrame) -> Figures:
+        """Of single launches the spreads tell, which are of totals: self times follow from what the sums say
+        stands inside what."""
+        spreads, sums = (
+            table[(table["kernel"] == kernel) & (table["variant"] == variant) & ~table["trial"]]
+            for table in (self.tables.spreads, self.tables.sums)
+        )
+        spreads = spreads[(spreads["by"] == "cta") & (spreads["launch"] != _ALL_LAUNCHES)]
+        launches = launches[launches["launch"].isin(spreads["launch"])]
+        spreads = spreads[spreads["launch"].isin(launches["launch"])]
+        ran = sums[sums["count"] > 0]
+        key = list(PLACE_COLUMNS)
+        places = ran[key].drop_duplicates().reset_index(drop=True)
+        number = pd.Series(np.arange(len(places)), pd.MultiIndex.from_frame(places))
+        total = np.zeros((len(places), len(launches)))
+        column = pd.Series(np.arange(len(launches)), launches["launch"])
+        row = number.reindex(pd.MultiIndex.from_frame(spreads[key])).to_numpy(np.float64)
+        told = np.isfinite(row)
+        at = row[told].astype(np.int64), column.reindex(spreads["launch"]).to_numpy(np.int64)[told]
+        np.add.at(total, at, np.rint(spreads["mean_cycles"] * spreads["count"]).to_numpy()[told])
+        scale = self.scales[launches.index.to_numpy()]
+        if self.unit == "ns":
+            scale = scale / launches["clock_ghz"].to_numpy(np.float64)
+        total = total * scale
+        own = total - _inside(ran, sums, number) @ total
+        own[(places["kind"] == "async").to_numpy()] = 0.0
+        count = ran.groupby(key, sort=False)["grid_count"].sum() / ran.groupby(key, sort=False)["launches"].max()
+        counts = count.reindex(pd.MultiIndex.from_frame(places)).to_numpy(np.float64)
+        return Figures(places, np.repeat(counts[:, None], len(launches), 1), total, own, launches)
+
+
+def _inside(ran: pd.DataFrame, sums: pd.DataFrame, number: pd.Series[int]) -> Floats:
+    """[around, inside]: the part of a place's time that stands directly inside another's, 0 to 1.
+
+    A place can be several sites, as where a function is called in two loops.
+    """
+    key = list(PLACE_COLUMNS)
+    own = number.reindex(pd.MultiIndex.from_frame(ran[key])).to_numpy(np.int64)
+    cycles = ran["total_cycles"].to_numpy(np.float64)
+    whole = np.bincount(own, cycles, minlength=len(number))
+    child = ((ran["parent"] >= 0) & (ran["kind"] != "async")).to_numpy()
+    around = sums.loc[ran["parent"].to_numpy()[child], key]
+    above = number.reindex(pd.MultiIndex.from_frame(around)).to_numpy(np.float64)
+    told = np.isfinite(above)
+    inside = own[child][told]
+    parts = np.zeros((len(number), len(number)))
+    np.add.at(parts, (above[told].astype(np.int64), inside), cycles[child][told] / np.maximum(whole[inside], 1))
+    return parts
+
+
+@dataclass(frozen=True, eq=False)
+class _Cells:
+    """A span table added up once: each launch has one cell for each site of its kernel.
+
+    of_kernel: by kernel, the numbers of its sites in `places`; base: by row of the table of launches, its
+    first cell.
+    """
+
+    tables: Tables
+    column: str
+    site: Ints
+    places: pd.DataFrame
+    of_kernel: dict[str, Ints]
+    base: Ints
+    count: Floats
+    total: Floats
+    own: Floats
+
+    @staticmethod
+    def of(tables: Tables, unit: str) -> _Cells:
+        df, launches = tables.df, tables.launches
+        column = f"duration_{unit}"
+        site, places = sites(df)
+        kernels = places["kernel"].astype("str")
+        of_kernel = {name: np.flatnonzero(kernels == name) for name in kernels.unique()}
+        local = np.zeros(len(places), np.int64)
+        for numbers in of_kernel.values():
+            local[numbers] = np.arange(len(numbers))
+        sizes = launches["kernel"].map({name: len(numbers) for name, numbers in of_kernel.items()}).fillna(0)
+        base = np.concatenate([[0], np.cumsum(sizes.to_numpy(np.int64))])
+        cell = local[site] + _of_spans(df, pd.Series(base[:-1], launches["launch"]))
+        sums = [
+            np.bincount(cell, weights, minlength=base[-1]).astype(np.float64)
+            for weights in (None, df[column].to_numpy(), self_times(df, column))
+        ]
+        return _Cells(tables, column, site, places[list(PLACE_COLUMNS)], of_kernel, base[:-1], *sums)
+
+    def by_cta(self, launch: int, sites_of_kernel: Ints) -> Floats:
+        """Own times of one launch, by site and CTA."""
+        df = self.tables.df
+        mine = np.flatnonzero((df["launch"] == launch).to_numpy())
+        if not len(mine):
+            return np.zeros((len(sites_of_kernel), 0))
+        # Rows of a launch stand together, so what its rows name are its rows.
+        rows = df.iloc[mine[0] : mine[-1] + 1]
+        own = self_times(rows.assign(parent=np.maximum(rows["parent"] - mine[0], -1)), self.column)
+        cta, ctas = pd.factorize(rows["cta"])
+        number = np.zeros(len(self.places), np.int64)
+        number[sites_of_kernel] = np.arange(len(sites_of_kernel))
+        cell = number[self.site[mine[0] : mine[-1] + 1]] * len(ctas) + cta
+        figures = np.bincount(cell, own, minlength=len(sites_of_kernel) * len(ctas)).astype(np.float64)
+        return figures.reshape(len(sites_of_kernel), len(ctas))
+
+
+def _of_spans(df: pd.DataFrame, of_launch: pd.Series[int]) -> Ints:
+    """For each span the value of its launch; rows of a launch stand together, so there are few runs."""
+    launch = df["launch"].to_numpy()
+    starts = np.flatnonzero(np.diff(launch, prepend=launch[:1] - 1)) if len(launch) else np.zeros(0, np.int64)
+    values = of_launch.reindex(launch[starts]).to_numpy(np.int64)
+    lengths: NDArray[np.int64] = np.diff(np.append(starts, len(launch)))
+    return np.repeat(values, lengths)
