@@ -156,9 +156,11 @@ def _stages(workload: Workload, device: str, options: argparse.Namespace) -> Non
 
 def _session(workload: Workload, device: str, launches: int, seed: int, **options: Any) -> profscope.Profile:
     """A session's profile, with its tensors somewhere else each time."""
-    chance = random.Random(seed)  # noqa: S311
+    chance = random.Random(seed)
     apart = [
-        torch.empty(chance.randrange(1, 64) << (16 if device == "cuda" else 4), dtype=torch.uint8, device=device)
+        torch.empty(
+            chance.randrange(1, 64) << (16 if device == "cuda" else 4), dtype=torch.uint8, device=device
+        )
         for _ in range(3)
     ]
     inputs = workload.inputs(device)
@@ -181,10 +183,14 @@ def _said(title: str, a: profscope.Profile, b: profscope.Profile) -> int:
     whole = difference.iloc[0]
     print(
         f"{title}: {whole['percent']:+.2f} % [{whole['low']:.0f}, {whole['high']:.0f}] of "
-        f"{whole['self_a']:.0f} {difference.attrs['unit']}; {len(significant)} of {len(difference)} significant"
+        f"{whole['self_a']:.0f} {difference.attrs['unit']}; "
+        f"{len(significant)} of {len(difference)} significant"
     )
     for row in significant.itertuples():
-        print(f"    {row.scope} {row.kind} L{row.line_a} L{row.line_b}: {row.self_a:.0f} {row.self_b:.0f} {row.percent:+.1f} %")
+        print(
+            f"    {row.scope} {row.kind} L{row.line_a} L{row.line_b}: "
+            f"{row.self_a:.0f} {row.self_b:.0f} {row.percent:+.1f} %"
+        )
     sys.stdout.flush()
     return int(len(significant) > 0)
 

@@ -1,3 +1,3 @@
-"""Two profiles side by side: which of their rows are the same, and what of their changes is more than noise."""
+"""Two profiles side by side: which rows are the same, and which of their changes are more than noise."""
 
 __all__: list[str] = []

@@ -27,13 +27,18 @@ def unit_of(a: Tables, b: Tables) -> tuple[str, list[str]]:
     if a.emulated != b.emulated:
         one, other = ("first", "second") if a.emulated else ("second", "first")
         raise DiffError(
-            f"the {one} profile is EMULATED, the {other} is not: cycles of a cost model and GPU time cannot be "
-            "compared"
+            f"the {one} profile is EMULATED, the {other} is not: cycles of a cost "
+            "model and GPU time cannot be compared"
         )
     if a.emulated:
         return "cycles", []
     names = [str((tables.metadata.get("device") or {}).get("name") or "unknown") for tables in (a, b)]
-    clocks = [float(np.nanmedian(tables.launches["clock_ghz"])) if tables.launches["clock_ghz"].notna().any() else np.nan for tables in (a, b)]
+    clocks = [
+        float(np.nanmedian(tables.launches["clock_ghz"]))
+        if tables.launches["clock_ghz"].notna().any()
+        else np.nan
+        for tables in (a, b)
+    ]
     text = " and ".join(f"{clock:.3f} GHz" for clock in clocks)
     if not np.isfinite(clocks).all():
         return "ns", []
@@ -41,7 +46,8 @@ def unit_of(a: Tables, b: Tables) -> tuple[str, list[str]]:
         return "cycles", [f"the GPUs differ, {names[0]} and {names[1]}, with {text}: cycles are compared"]
     if abs(clocks[0] - clocks[1]) > _SAME_CLOCK * max(clocks):
         return "cycles", [
-            f"the clocks differ, {text}: cycles are compared; time that memory takes does not follow the clock"
+            f"the clocks differ, {text}: cycles are compared; "
+            "time that memory takes does not follow the clock"
         ]
     return "ns", []
 
@@ -51,7 +57,9 @@ def notes_on(a: Tables, b: Tables, pair: Pair) -> list[str]:
     kernel = pair.kernel
     launches = [
         tables.launches[
-            (tables.launches["kernel"] == kernel) & (tables.launches["variant"] == variant) & ~tables.launches["trial"]
+            (tables.launches["kernel"] == kernel)
+            & (tables.launches["variant"] == variant)
+            & ~tables.launches["trial"]
         ]
         for tables, variant in ((a, pair.variant_a), (b, pair.variant_b))
     ]
@@ -63,18 +71,21 @@ def notes_on(a: Tables, b: Tables, pair: Pair) -> list[str]:
     warps = [sorted(set(each["num_warps"].tolist())) for each in launches]
     if warps[0] != warps[1]:
         notes.append(
-            f"the CTAs have {_listed(warps[0])} and {_listed(warps[1])} warps: times of rows are sums over warps"
+            f"the CTAs have {_listed(warps[0])} and {_listed(warps[1])} warps: "
+            "times of rows are sums over warps"
         )
     for which, each in zip(("first", "second"), launches, strict=True):
         dropped = int(each["dropped"].sum())
         if dropped:
             notes.append(
-                f"the {which} lost {dropped:,} records: rows in loops are of their newest iterations; buffer= "
-                "makes room"
+                f"the {which} lost {dropped:,} records: rows in loops are of their newest iterations; "
+                "buffer= makes room"
             )
         unfinished = int(each["unfinished"].sum())
         if unfinished:
-            notes.append(f"in the {which}, {unfinished:,} CTAs did not come to their end and are in no figure")
+            notes.append(
+                f"in the {which}, {unfinished:,} CTAs did not come to their end and are in no figure"
+            )
     return [f"{kernel}: {note}" for note in notes]
 
 

@@ -17,7 +17,15 @@ from typing import Final
 import numpy as np
 from numpy.typing import NDArray
 
-__all__ = ["FALSE_DISCOVERIES", "Change", "Sample", "compared", "discoveries", "sample_of_ctas", "sample_of_launches"]
+__all__ = [
+    "FALSE_DISCOVERIES",
+    "Change",
+    "Sample",
+    "compared",
+    "discoveries",
+    "sample_of_ctas",
+    "sample_of_launches",
+]
 
 Floats = NDArray[np.float64]
 

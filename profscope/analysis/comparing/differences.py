@@ -18,7 +18,7 @@ from profscope.schema import Tables
 
 __all__ = ["DTYPES", "differences"]
 
-DTYPES: Final = {
+DTYPES: Final[dict[str, Any]] = {
     "kernel": "str",
     "variant_a": "Int32",
     "variant_b": "Int32",
@@ -45,7 +45,7 @@ DTYPES: Final = {
 }
 """The columns of the table."""
 
-_SEVERAL: Final = 2
+_ORDER: Final = ("kernel", "group", "row", "async", "noise", "change")
 
 
 def differences(a: Tables, b: Tables) -> pd.DataFrame:
@@ -65,12 +65,14 @@ def differences(a: Tables, b: Tables) -> pd.DataFrame:
         notes += [*noted, *notes_on(a, b, pair)]
         not_measured += missing
     table = _in_order(_judged(pd.concat(parts, ignore_index=True)))
-    table = pd.DataFrame({name: table[name].astype(dtype) for name, dtype in DTYPES.items()})
+    table = table[list(DTYPES)].astype(DTYPES)
     table.attrs = {"unit": unit, "emulated": a.emulated, "notes": notes, "not_measured": not_measured}
     return table
 
 
-def _compared(pair: Pair, sides: tuple[Side, Side], lines: Lines) -> tuple[pd.DataFrame, list[str], list[str]]:
+def _compared(
+    pair: Pair, sides: tuple[Side, Side], lines: Lines
+) -> tuple[pd.DataFrame, list[str], list[str]]:
     """The rows of a pair, notes on them, and what was not measured."""
     kernel, variants = pair.kernel, (pair.variant_a, pair.variant_b)
     for side, variant, other in zip(sides, variants, reversed(variants), strict=True):
@@ -90,11 +92,13 @@ def _compared(pair: Pair, sides: tuple[Side, Side], lines: Lines) -> tuple[pd.Da
     if not emulated:
         notes.append(f"{kernel}: within {floor.text} a change is no effect: {floor.why}")
     if kept[0] != kept[1]:
-        notes.append(f"{kernel}: the first kept {kept[0]}, the second {kept[1]}: what recording costs differs, too")
+        notes.append(
+            f"{kernel}: the first kept {kept[0]}, the second {kept[1]}: what recording costs differs, too"
+        )
     if single and not emulated:
         missing.append(
-            f"{kernel}: how much launches vary: one side has a single one that can be compared; CTAs are, and a "
-            "higher floor; record several launches, of which the first does not count"
+            f"{kernel}: how much launches vary: one side has a single one that can be compared; "
+            "CTAs are, with a higher floor; record several launches, of which the first does not count"
         )
     for which, operand in (("first", a), ("second", b)):
         launches, took = len(operand.figures.launches), len(operand.durations.took)
@@ -136,4 +140,4 @@ def _in_order(table: pd.DataFrame) -> pd.DataFrame:
             "change": -size,
         }
     )
-    return table.loc[keys.sort_values(list(keys), kind="stable").index].reset_index(drop=True)
+    return table.loc[keys.sort_values(list(_ORDER), kind="stable").index].reset_index(drop=True)

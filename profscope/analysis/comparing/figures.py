@@ -83,7 +83,9 @@ class Side:
         chosen = launches[own]
         if self.tables.emulated:
             return chosen
-        first = launches.loc[(launches["kernel"] == kernel) & (launches["variant"] == variant), "launch"].min()
+        first = launches.loc[
+            (launches["kernel"] == kernel) & (launches["variant"] == variant), "launch"
+        ].min()
         warm = chosen[~chosen["cold"] & (chosen["launch"] != first)]
         return warm if len(warm) else chosen
 
@@ -96,21 +98,29 @@ class Side:
     def durations(self, kernel: str, variant: int, keeps: str) -> Durations:
         """What the launches to compare took as a whole, but for those whose times are not known."""
         launches = self.launches(kernel, variant, keeps)
-        clock = launches["clock_ghz"].to_numpy(np.float64) if self.unit == "cycles" else np.ones(len(launches))
+        clock = (
+            launches["clock_ghz"].to_numpy(np.float64) if self.unit == "cycles" else np.ones(len(launches))
+        )
         if self.tables.emulated:
             cycles = self._busiest_sms.reindex(launches["launch"]).to_numpy(np.float64)
             if len(cycles) and not np.isnan(cycles).any():
                 return Durations(np.asarray(cycles, np.float64))
         ns = (launches["end_ns"] - launches["start_ns"]).to_numpy(np.float64)
         took = (ns * clock)[np.isfinite(clock) & (ns > 0)]
-        unsure = launches["ns_uncertainty"].to_numpy(np.float64) * clock * _ENDS if self.tables.emulated else np.zeros(0)
+        unsure = (
+            launches["ns_uncertainty"].to_numpy(np.float64) * clock * _ENDS
+            if self.tables.emulated
+            else np.zeros(0)
+        )
         return Durations(np.asarray(took, np.float64), float(np.nan_to_num(unsure).max(initial=0.0)))
 
     @cached_property
     def _busiest_sms(self) -> pd.Series[float]:
         """By launch, the cycles of the SM that was busy longest: exact where all begin at once."""
         df = self.tables.df
-        roots = df.loc[(df["depth"] == 0) & (df["kind"] != "async"), ["launch", "sm", "start_cycle", "duration_cycles"]]
+        roots = df.loc[
+            (df["depth"] == 0) & (df["kind"] != "async"), ["launch", "sm", "start_cycle", "duration_cycles"]
+        ]
         roots = roots.assign(end=roots["start_cycle"] + roots["duration_cycles"])
         of_sm = roots.groupby(["launch", "sm"]).agg(start=("start_cycle", "min"), end=("end", "max"))
         return (of_sm["end"] - of_sm["start"]).groupby("launch").max().astype("float64")
@@ -158,18 +168,20 @@ class Side:
         places = ran[key].drop_duplicates().reset_index(drop=True)
         number = pd.Series(np.arange(len(places)), pd.MultiIndex.from_frame(places))
         total = np.zeros((len(places), len(launches)))
-        column = pd.Series(np.arange(len(launches)), launches["launch"])
+        column = pd.Index(launches["launch"])
         row = number.reindex(pd.MultiIndex.from_frame(spreads[key])).to_numpy(np.float64)
         told = np.isfinite(row)
-        at = row[told].astype(np.int64), column.reindex(spreads["launch"]).to_numpy(np.int64)[told]
-        np.add.at(total, at, np.rint(spreads["mean_cycles"] * spreads["count"]).to_numpy()[told])
+        at = row[told].astype(np.int64), column.get_indexer(spreads["launch"])[told]
+        np.add.at(total, at, np.rint((spreads["mean_cycles"] * spreads["count"]).to_numpy())[told])
         scale = self.scales[launches.index.to_numpy()]
         if self.unit == "ns":
             scale = scale / launches["clock_ghz"].to_numpy(np.float64)
         total = total * scale
         own = total - _inside(ran, sums, number) @ total
         own[(places["kind"] == "async").to_numpy()] = 0.0
-        count = ran.groupby(key, sort=False)["grid_count"].sum() / ran.groupby(key, sort=False)["launches"].max()
+        count = (
+            ran.groupby(key, sort=False)["grid_count"].sum() / ran.groupby(key, sort=False)["launches"].max()
+        )
         counts = count.reindex(pd.MultiIndex.from_frame(places)).to_numpy(np.float64)
         return Figures(places, np.repeat(counts[:, None], len(launches), 1), total, own, launches)
 
@@ -189,7 +201,9 @@ def _inside(ran: pd.DataFrame, sums: pd.DataFrame, number: pd.Series[int]) -> Fl
     told = np.isfinite(above)
     inside = own[child][told]
     parts = np.zeros((len(number), len(number)))
-    np.add.at(parts, (above[told].astype(np.int64), inside), cycles[child][told] / np.maximum(whole[inside], 1))
+    np.add.at(
+        parts, (above[told].astype(np.int64), inside), cycles[child][told] / np.maximum(whole[inside], 1)
+    )
     return parts
 
 

@@ -1,4 +1,4 @@
-"""How much figures of two sessions differ although nothing was changed: see docs/diff.md for where these are from.
+"""How much figures of two sessions differ although nothing was changed; docs/diff.md says how we know.
 
 A row's floor is `relative` of its own time and `share` of all the kernel's warp time: noise that moves a few
 per cent of the kernel's time from one line to the next can double a short one.
@@ -20,8 +20,8 @@ class Floor(NamedTuple):
 
     @property
     def text(self) -> str:
-        """ "3% of a row's time and 1% of all warps' time"."""
-        return f"{self.relative:.3g} of a row's time and {self.share:.3g} of all warps' time"
+        """ "3 % of a row's time and 1 % of all warps' time"."""
+        return f"{100 * self.relative:g} % of a row's time and {100 * self.share:g} % of all warps' time"
 
 
 NO_FLOOR: Final = Floor(0.0, 0.0, "emulated cycles have no noise")

@@ -1,4 +1,4 @@
-"""Which kernels and configurations of two profiles are one another's, and whether one binary ran in both."""
+"""Which kernels and configurations of two profiles belong together, and whether one binary ran in both."""
 
 from __future__ import annotations
 
@@ -12,8 +12,8 @@ __all__ = ["Pair", "paired"]
 
 # Options that choose launches, and where they go, and do not change binaries.
 _BESIDE: Final = (
-    "kernels", "every", "spans_every", "trials", "memory", "spool", "limit_s", "sources", "backend", "baseline",
-    "samples",
+    "kernels", "every", "spans_every", "trials", "memory", "spool", "limit_s", "sources", "backend",
+    "baseline", "samples",
 )  # fmt: skip
 _SHOWN_KERNELS: Final = 4
 
@@ -71,7 +71,7 @@ def _variants(tables: Tables) -> dict[str, dict[str, int]]:
 def _is_same_build(a: Tables, b: Tables, kernel: str) -> bool:
     others = {*a.launches["kernel"], *b.launches["kernel"]}
     sources = [tables.metadata.get("sources") or [] for tables in (a, b)]
-    return _builder(a) == _builder(b) and same_sources(*sources, kernel, others) is True
+    return _builder(a) == _builder(b) and same_sources(sources[0], sources[1], kernel, others) is True
 
 
 def _builder(tables: Tables) -> dict[str, Any]:

@@ -37,7 +37,9 @@ class Lines:
         self._known_b = {
             (source["file"], source["line"] + at) for source in sources_b for at in range(len(_lines(source)))
         }
-        self._short = {(_name(file), line): (_name(other), to) for (file, line), (other, to) in self._to.items()}
+        self._short = {
+            (_name(file), line): (_name(other), to) for (file, line), (other, to) in self._to.items()
+        }
         self._files_b = {_name(source["file"]): source["file"] for source in sources_b}
 
     def place(self, file: str, line: int, files_b: dict[str, str]) -> _Line:
@@ -61,7 +63,10 @@ class Lines:
 
 
 def same_sources(
-    sources_a: Sequence[dict[str, Any]], sources_b: Sequence[dict[str, Any]], kernel: str, others: Iterable[str]
+    sources_a: Sequence[dict[str, Any]],
+    sources_b: Sequence[dict[str, Any]],
+    kernel: str,
+    others: Iterable[str],
 ) -> bool | None:
     """Whether both have the same code of a kernel; None where one has no text of it. others: other kernels.
 
@@ -72,7 +77,8 @@ def same_sources(
         return None
     common = (texts_a.keys() & texts_b.keys()) - (set(others) - {kernel})
     return all(
-        {each["text"] for each in texts_a[name]} == {each["text"] for each in texts_b[name]} for name in common
+        {each["text"] for each in texts_a[name]} == {each["text"] for each in texts_b[name]}
+        for name in common
     )
 
 
@@ -89,7 +95,7 @@ class _Row(NamedTuple):
 def matched(
     places_a: pd.DataFrame, places_b: pd.DataFrame, lines: Lines
 ) -> list[tuple[int | None, int | None]]:
-    """Pairs of rows of two tables of places; None where a row is in one of them only. Each row is in one pair.
+    """Pairs of rows of two tables of places, each row in one; None where it is in one of the tables only.
 
     Rows are the same where scope, kind, line and call path are; and, of those left, where all but the path
     are, and on either side only one is so.

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 import pandas as pd
@@ -11,7 +12,7 @@ from profscope.analysis.comparing.chance import Sample, compared, sample_of_ctas
 from profscope.analysis.comparing.figures import Durations, Figures
 from profscope.analysis.comparing.floors import Floor
 from profscope.analysis.comparing.places import Lines, matched
-from profscope.analysis.span_rows import Floats
+from profscope.analysis.span_rows import Floats, Ints
 
 __all__ = ["LAUNCH", "Operand", "alone", "tested"]
 
@@ -61,22 +62,34 @@ def _of_launches(kernel: str, a: Durations, b: Durations, floor: Floor, *, exact
     samples = [sample_of_launches(each.took[None, :]) for each in (a, b)]
     size = floor.relative * np.maximum(samples[0].mean, samples[1].mean) + a.unsure + b.unsure
     table = _with_tests(samples[0], samples[1], size, exact=exact)
-    place = {"kernel": kernel, "scope": kernel, "kind": LAUNCH, "file": "", "line_a": 0, "line_b": 0, "call_path": ""}
-    figures = {f"{name}_{side}": each.mean for name in ("self", "total") for side, each in zip("ab", samples, strict=True)}
+    place: dict[str, Any] = {
+        "kernel": kernel,
+        "scope": kernel,
+        "kind": LAUNCH,
+        "file": "",
+        "line_a": 0,
+        "line_b": 0,
+        "call_path": "",
+    }
+    figures = {
+        f"{name}_{side}": each.mean
+        for name in ("self", "total")
+        for side, each in zip("ab", samples, strict=True)
+    }
     counts = {"count_a": 1.0, "count_b": 1.0, "launches_a": len(a.took), "launches_b": len(b.took)}
     return table.assign(**place, **figures, **counts, status="same")
 
 
-def _of_rows(
-    kernel: str, a: Figures, b: Figures, lines: Lines, floor: Floor, *, exact: bool
-) -> pd.DataFrame:
+def _of_rows(kernel: str, a: Figures, b: Figures, lines: Lines, floor: Floor, *, exact: bool) -> pd.DataFrame:
     if not len(a.launches) or not len(b.launches):
         return pd.DataFrame()
     pairs = matched(a.places, b.places, lines)
-    row_a, row_b = (np.array([-1 if pair[at] is None else pair[at] for pair in pairs], np.int64) for at in (0, 1))
+    row_a, row_b = (
+        np.array([-1 if pair[at] is None else pair[at] for pair in pairs], np.int64) for at in (0, 1)
+    )
     in_a, in_b = row_a >= 0, row_b >= 0
     place_a, place_b = a.places.iloc[row_a], b.places.iloc[row_b]
-    place = {
+    place: dict[str, Any] = {
         name: np.where(in_b, place_b[name].astype("str").to_numpy(), place_a[name].astype("str").to_numpy())
         for name in ("scope", "kind", "file", "call_path")
     }
@@ -118,7 +131,7 @@ def _with_tests(a: Sample, b: Sample, floor: Floats, *, exact: bool) -> pd.DataF
     return pd.DataFrame(columns | {"percent": percent})
 
 
-def _taken(figures: Floats, rows: np.typing.NDArray[np.int64]) -> Floats:
+def _taken(figures: Floats, rows: Ints) -> Floats:
     """The figures of rows; zeros for a row that is not there, -1."""
     with_none = np.vstack([figures, np.zeros((1, figures.shape[1]))])
     return np.asarray(with_none[rows], np.float64)
