@@ -15,6 +15,7 @@ __all__ = ["notes_on", "option_notes", "unit_of"]
 _SAME_CLOCK: Final = 0.01
 _OPTIONS: Final = ("instrument", "measure", "keep", "buffer", "ctas", "sms", "warps")
 _GRID: Final = ["grid_x", "grid_y", "grid_z", "num_ctas"]
+_LAUNCH_OPTIONS: Final = ("num_warps", "num_stages", "num_ctas", "maxnreg")
 _SHOWN: Final = 3
 
 
@@ -63,7 +64,7 @@ def notes_on(a: Tables, b: Tables, pair: Pair) -> list[str]:
         ]
         for tables, variant in ((a, pair.variant_a), (b, pair.variant_b))
     ]
-    notes = []
+    notes = _configurations(a, b, pair)
     grids = [sorted(map(tuple, each[_GRID].drop_duplicates().to_numpy().tolist())) for each in launches]
     if grids[0] != grids[1]:
         text_a, text_b = (_grids(grid) for grid in grids)
@@ -87,6 +88,23 @@ def notes_on(a: Tables, b: Tables, pair: Pair) -> list[str]:
                 f"in the {which}, {unfinished:,} CTAs did not come to their end and are in no figure"
             )
     return [f"{kernel}: {note}" for note in notes]
+
+
+def _configurations(a: Tables, b: Tables, pair: Pair) -> list[str]:
+    """What the two variants do not have in common."""
+    described = []
+    for tables, variant in ((a, pair.variant_a), (b, pair.variant_b)):
+        of_kernel = (tables.metadata.get("variants") or {}).get(pair.kernel) or []
+        about: dict[str, Any] = next((each for each in of_kernel if each["variant"] == variant), {})
+        options = {name: about.get(name) for name in _LAUNCH_OPTIONS}
+        described.append({**(about.get("signature") or {}), **(about.get("constexprs") or {}), **options})
+    unlike = [
+        name for name in {**described[0], **described[1]} if described[0].get(name) != described[1].get(name)
+    ]
+    if not unlike or not all(map(any, (each.values() for each in described))):
+        return []
+    texts = [", ".join(f"{name}={each.get(name)}" for name in unlike) for each in described]
+    return [f"the configurations differ, {texts[0]} and {texts[1]}"]
 
 
 def option_notes(a: Tables, b: Tables) -> list[str]:

@@ -102,7 +102,7 @@ def _compared(
         )
     for which, operand in (("first", a), ("second", b)):
         launches, took = len(operand.figures.launches), len(operand.durations.took)
-        if not launches:
+        if operand.figures.places.empty:
             missing.append(f"{kernel}: rows: no launch of the {which} tells what each row took in it")
         elif launches < took:
             notes.append(f"{kernel}: rows of the {which} are of its newest {launches} of {took} launches")

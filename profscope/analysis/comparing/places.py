@@ -28,19 +28,17 @@ class Lines:
 
     def __init__(self, sources_a: Sequence[dict[str, Any]], sources_b: Sequence[dict[str, Any]]) -> None:
         self._to: dict[_Line, _Line] = {}
+        self._known_b: set[_Line] = set()
         for a, b in _pairs(sources_a, sources_b):
             before, after = (_lines(source) for source in (a, b))
             for at, other in enumerate(aligned(before, after)):
                 line = a["file"], a["line"] + at
                 # A line that has gone is no line of b's: those count from 1.
                 self._to.setdefault(line, (b["file"], b["line"] + other if other is not None else -line[1]))
-        self._known_b = {
-            (source["file"], source["line"] + at) for source in sources_b for at in range(len(_lines(source)))
-        }
+            self._known_b |= {(b["file"], b["line"] + at) for at in range(len(after))}
         self._short = {
             (_name(file), line): (_name(other), to) for (file, line), (other, to) in self._to.items()
         }
-        self._files_b = {_name(source["file"]): source["file"] for source in sources_b}
 
     def place(self, file: str, line: int, files_b: dict[str, str]) -> _Line:
         """files_b: the files of b's rows, by name."""

@@ -49,7 +49,8 @@ def alone(kernel: str, durations: Durations, *, in_b: bool) -> pd.DataFrame:
     side, other = ("b", "a") if in_b else ("a", "b")
     change = took if in_b else -took
     row = {"kernel": kernel, "scope": kernel, "kind": LAUNCH, "status": "appeared" if in_b else "went"}
-    figures = {"change": change, "low": change, "high": change, "probability": 0.0}
+    figures: dict[str, Any] = {"change": change, "low": change, "high": change, "probability": 0.0}
+    figures["percent"] = np.nan if in_b else -100.0
     figures |= {f"self_{side}": took, f"total_{side}": took, f"count_{side}": 1.0}
     figures |= {f"self_{other}": 0.0, f"total_{other}": 0.0, f"count_{other}": 0.0}
     figures |= {f"launches_{side}": len(durations.took), f"launches_{other}": 0}
@@ -81,7 +82,7 @@ def _of_launches(kernel: str, a: Durations, b: Durations, floor: Floor, *, exact
 
 
 def _of_rows(kernel: str, a: Figures, b: Figures, lines: Lines, floor: Floor, *, exact: bool) -> pd.DataFrame:
-    if not len(a.launches) or not len(b.launches):
+    if a.places.empty or b.places.empty:
         return pd.DataFrame()
     pairs = matched(a.places, b.places, lines)
     row_a, row_b = (
