@@ -44,14 +44,14 @@ _HARMLESS: Final = (
 
 
 def main(argv: Sequence[str] | None = None) -> int:
-    """Measure and print; returns 1 if a trial has a significant row."""
+    """Measure and print; returns 1 if a trial has a significant row, or a real change has none."""
     options = _arguments(argv)
     device = "cuda" if torch.cuda.is_available() else "cpu"
     documents: list[dict[str, Any]] = []
     news = 0
     with kernels.surroundings(emulated=False):
         for workload in _workloads(small=device == "cpu"):
-            for task in (_trials, _few_launches, _null_builds):
+            for task in (_trials, _few_launches, _null_builds, _longer):
                 try:
                     news += task(workload, device, options, documents)
                 except Exception:  # noqa: BLE001  the others still count
@@ -119,6 +119,25 @@ def _null_builds(
         documents.append(_document(other, workload, "null build", number))
         _said(f"{workload.name}, null build {number}", plain, other)
     return 0
+
+
+def _longer(
+    workload: Workload, device: str, options: argparse.Namespace, documents: list[dict[str, Any]]
+) -> int:
+    """What takes an eighth longer is to be found: a matmul whose rows are so much longer."""
+    if "K" not in workload.scalars:
+        return 0
+    step = workload.constexprs["BLOCK_K"]
+    size = int(workload.scalars["K"])
+    longer = size + max(size // 8 // step, 1) * step
+    runs = []
+    for inner in (size, longer):
+        scalars = {**workload.scalars, "K": inner, "stride_am": inner}
+        tensors = {**workload.tensors, "a_ptr": ((size, inner), torch.float16)}
+        tensors["b_ptr"] = ((inner, size), torch.float16)
+        runs.append(_session(replace(workload, scalars=scalars, tensors=tensors), device, _LAUNCHES, 0))
+    print(f"to be found, {100 * (longer / size - 1):.1f} % more steps:")
+    return 1 - _said(f"{workload.name}, K = {size} and {longer}", *runs)
 
 
 def _builds(workload: Workload, count: int) -> Iterator[Workload]:

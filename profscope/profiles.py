@@ -124,7 +124,7 @@ def diff(a: Questions | str | Path, b: Questions | str | Path) -> pd.DataFrame:
     are matched by the functions' texts, through edits.
     status: "changed", "same" (no more than noise), "appeared" or "went".
     significant: whether the change is more than noise. Launches are compared (Yuen's trimmed t test), CTAs
-    where a side has one launch only. Changes below a floor are none, as between two binaries 3 % of a launch;
+    where a side has one launch only. Changes below a floor are none, as between two sessions 3 % of a launch;
     and of all significant rows at most 5 % are noise, in the long run (Benjamini and Hochberg). Cold launches
     are left out, and first ones, where there are others. Emulated cycles have no noise: any change counts.
     change: of a launch, b less a, of self time (of async rows total time, as of launches), in attrs["unit"],

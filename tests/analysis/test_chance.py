@@ -74,7 +74,7 @@ def test_one_launch_against_several_is_the_same() -> None:
     assert significant.any(axis=1).mean() <= 0.03  # a straggler in 50 takes 1.2 times as long
 
 
-@pytest.mark.parametrize(("of_a", "of_b", "least"), [(3, 3, 0.6), (5, 5, 0.85), (8, 8, 0.95), (20, 20, 0.99)])
+@pytest.mark.parametrize(("of_a", "of_b", "least"), [(5, 5, 0.7), (8, 8, 0.95), (20, 20, 0.99)])
 def test_a_tenth_more_is_found(of_a: int, of_b: int, least: float) -> None:
     random = np.random.default_rng(of_a)
     scale = np.ones(len(SHARES))

@@ -12,7 +12,7 @@ from profscope.schema import Tables
 
 __all__ = ["notes_on", "option_notes", "unit_of"]
 
-_SAME_CLOCK: Final = 0.01
+_SAME_CLOCK: Final = 0.02
 _OPTIONS: Final = ("instrument", "measure", "keep", "buffer", "ctas", "sms", "warps")
 _GRID: Final = ["grid_x", "grid_y", "grid_z", "num_ctas"]
 _LAUNCH_OPTIONS: Final = ("num_warps", "num_stages", "num_ctas", "maxnreg")

@@ -85,7 +85,7 @@ def _compared(
         Operand(side.figures(kernel, number, keeps), side.durations(kernel, number, keeps))
         for side, number, keeps in zip(sides, numbers, kept, strict=True)
     )
-    emulated = sides[0].tables.emulated
+    emulated, unit = sides[0].tables.emulated, sides[0].unit
     single = a.is_single or b.is_single
     floor = floor_of(emulated=emulated, same_build=pair.same_build, single=single)
     notes, missing = [], []
@@ -95,6 +95,9 @@ def _compared(
         notes.append(
             f"{kernel}: the first kept {kept[0]}, the second {kept[1]}: what recording costs differs, too"
         )
+    if unit == "cycles" and not emulated and len(a.durations.ns) and len(b.durations.ns):
+        times = " and ".join(f"{np.median(each.durations.ns) / 1000:,.1f} us" for each in (a, b))
+        notes.append(f"{kernel}: in time, its launches took {times}")
     if single and not emulated:
         missing.append(
             f"{kernel}: how much launches vary: one side has a single one that can be compared; "

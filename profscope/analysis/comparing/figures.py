@@ -57,9 +57,11 @@ class Figures:
 
 
 class Durations(NamedTuple):
-    """Whole launches' times, shape (launches,); unsure: how far off each may be, where nothing else says."""
+    """Whole launches' times, shape (launches,), and the same in ns; unsure: how far off each may be, where
+    nothing else says."""
 
     took: Floats
+    ns: Floats
     unsure: float = 0.0
 
 
@@ -101,18 +103,15 @@ class Side:
         clock = (
             launches["clock_ghz"].to_numpy(np.float64) if self.unit == "cycles" else np.ones(len(launches))
         )
+        ns = (launches["end_ns"] - launches["start_ns"]).to_numpy(np.float64)
         if self.tables.emulated:
             cycles = self._busiest_sms.reindex(launches["launch"]).to_numpy(np.float64)
             if len(cycles) and not np.isnan(cycles).any():
-                return Durations(np.asarray(cycles, np.float64))
-        ns = (launches["end_ns"] - launches["start_ns"]).to_numpy(np.float64)
-        took = (ns * clock)[np.isfinite(clock) & (ns > 0)]
-        unsure = (
-            launches["ns_uncertainty"].to_numpy(np.float64) * clock * _ENDS
-            if self.tables.emulated
-            else np.zeros(0)
-        )
-        return Durations(np.asarray(took, np.float64), float(np.nan_to_num(unsure).max(initial=0.0)))
+                return Durations(np.asarray(cycles, np.float64), ns)
+        known = np.isfinite(clock) & (ns > 0)
+        unsure = launches["ns_uncertainty"].to_numpy(np.float64) * clock * _ENDS
+        most = float(np.nan_to_num(unsure).max(initial=0.0)) if self.tables.emulated else 0.0
+        return Durations((ns * clock)[known], ns[known], most)
 
     @cached_property
     def _busiest_sms(self) -> pd.Series[float]:

@@ -26,8 +26,8 @@ class Floor(NamedTuple):
 
 NO_FLOOR: Final = Floor(0.0, 0.0, "emulated cycles have no noise")
 
-_SAME_BINARY: Final = Floor(0.01, 0.002, "two sessions of one binary")
-_LAYOUT: Final = Floor(0.03, 0.01, "two binaries, whose code lies elsewhere")
+_SAME_BINARY: Final = Floor(0.03, 0.005, "two sessions of one binary")
+_LAYOUT: Final = Floor(0.04, 0.01, "two binaries, whose code lies elsewhere")
 _ONE_LAUNCH: Final = Floor(0.10, 0.02, "a single launch on either side")
 
 
