@@ -23,7 +23,8 @@ _LOOP = re.compile(r"\bL(\d+)\b")
 class Lines:
     """Lines of profile a's source files as those of b's, by the functions' texts that both have.
 
-    Lines that no text has stand where they stood, in the file of the same name.
+    Files go by their names without folders: a binary out of Triton's cache still says where its source was
+    when it was compiled. Lines that no text has stand where they stood, in the file of the same name.
     """
 
     def __init__(self, sources_a: Sequence[dict[str, Any]], sources_b: Sequence[dict[str, Any]]) -> None:
@@ -31,21 +32,18 @@ class Lines:
         self._known_b: set[_Line] = set()
         for a, b in _pairs(sources_a, sources_b):
             before, after = (_lines(source) for source in (a, b))
+            file_a, file_b = _name(a["file"]), _name(b["file"])
             for at, other in enumerate(aligned(before, after)):
-                line = a["file"], a["line"] + at
+                line = file_a, a["line"] + at
                 # A line that has gone is no line of b's: those count from 1.
-                self._to.setdefault(line, (b["file"], b["line"] + other if other is not None else -line[1]))
-            self._known_b |= {(b["file"], b["line"] + at) for at in range(len(after))}
-        self._short = {
-            (_name(file), line): (_name(other), to) for (file, line), (other, to) in self._to.items()
-        }
+                self._to.setdefault(line, (file_b, b["line"] + other if other is not None else -line[1]))
+            self._known_b |= {(file_b, b["line"] + at) for at in range(len(after))}
 
-    def place(self, file: str, line: int, files_b: dict[str, str]) -> _Line:
-        """files_b: the files of b's rows, by name."""
+    def place(self, file: str, line: int) -> _Line:
+        """A file's name and a line as they would be in b."""
         if (file, line) in self._to:
             return self._to[file, line]
-        other = files_b.get(_name(file), file)
-        return other, (-line if (other, line) in self._known_b else line)
+        return file, (-line if (file, line) in self._known_b else line)
 
     def path(self, call_path: str) -> str:
         """A call path as it would read in b."""
@@ -55,8 +53,7 @@ class Lines:
         parts = _STEP.match(step)
         if parts is None:
             return step
-        file, line = parts["file"], int(parts["line"])
-        file, line = self._short.get((file, line), (file, line))
+        file, line = self.place(parts["file"], int(parts["line"]))
         return f"{parts['function']} {file}:{line}{parts['column'] or ''}"
 
 
@@ -81,7 +78,7 @@ def same_sources(
 
 
 class _Row(NamedTuple):
-    """What tells a row from the others of its kernel and variant, in the coordinates of b."""
+    """What tells a row from the others of its kernel and variant, in the coordinates of b; file: its name."""
 
     scope: str
     kind: str
@@ -98,8 +95,7 @@ def matched(
     Rows are the same where scope, kind, line and call path are; and, of those left, where all but the path
     are, and on either side only one is so.
     """
-    files_b = {_name(file): file for file in places_b["file"].astype("str").unique()}
-    rows_a = [_in_b(row, lines, files_b) for row in _rows(places_a)]
+    rows_a = [_in_b(row, lines) for row in _rows(places_a)]
     rows_b = list(_rows(places_b))
     pairs: dict[int, int] = {}
     for key in (lambda row: row, lambda row: row[:-1]):
@@ -123,11 +119,11 @@ def _pair(
 
 def _rows(places: pd.DataFrame) -> list[_Row]:
     columns = (places[name].tolist() for name in _Row._fields)
-    return [_Row(*row) for row in zip(*columns, strict=True)]
+    return [_Row(*row)._replace(file=_name(row[2])) for row in zip(*columns, strict=True)]
 
 
-def _in_b(row: _Row, lines: Lines, files_b: dict[str, str]) -> _Row:
-    file, line = lines.place(row.file, row.line, files_b)
+def _in_b(row: _Row, lines: Lines) -> _Row:
+    file, line = lines.place(row.file, row.line)
     # A loop is named after its line.
     scope = row.scope
     if row.kind == "loop":
