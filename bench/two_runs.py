@@ -220,7 +220,7 @@ def _document(profile: profscope.Profile, workload: Workload, task: str, number:
     kernel = workload.fn.fn.__name__
     keeps = max(side.keeps(kernel, 0))
     launches = profile.launches[profile.launches["kernel"] == kernel]
-    figures = side.figures(kernel, 0, keeps)
+    figures = side.figures(kernel, 0, side.launches(kernel, 0, keeps))
     return {
         "workload": workload.name,
         "task": task,

@@ -11,7 +11,7 @@ import pandas as pd
 from rich.console import Console
 from rich.text import Text
 
-from profscope.analysis.comparing.tested import LAUNCH
+from profscope.analysis.comparing.operands import LAUNCH
 from profscope.errors import OptionError
 from profscope.profiles import diff
 from viewer.cells import pad, wrap
@@ -203,7 +203,7 @@ def _render_kernel(kernel: KernelDiff, comparison: Comparison, width: int) -> li
 def _table(rows: Sequence[RowDiff], unit: str, width: int) -> list[Text]:
     columns = [Column("scope", "name"), Column("line", spare=1), Column("A", spare=2), Column("B", spare=2)]
     columns += [Column("change"), Column("%"), Column("least", spare=4), Column("most", spare=4)]
-    columns += [Column("count A", spare=6), Column("count B", spare=6), Column("", "name")]
+    columns += [Column("count", spare=6), Column("", "name")]
     apart = told_apart([((row.scope, row.line_a, row.line_b), row.call_path) for row in rows])
     cells = []
     for row, path in zip(rows, apart, strict=True):
@@ -215,9 +215,11 @@ def _table(rows: Sequence[RowDiff], unit: str, width: int) -> list[Text]:
         )
         changes = [_signed(each, unit) for each in (row.change, row.low, row.high)]
         percent = "-" if row.percent is None else f"{row.percent:+.1f}"
-        counts = [count_text(round(each)) for each in (row.count_a, row.count_b)]
+        counts = dict.fromkeys(count_text(round(each)) for each in (row.count_a, row.count_b) if each)
         place = [printable(row.scope + path), _lines(row)]
-        cells.append([*place, before, after, changes[0], percent, *changes[1:], *counts, _status(row)])
+        cells.append(
+            [*place, before, after, changes[0], percent, *changes[1:], ">".join(counts), _status(row)]
+        )
     styles = [_style(row) for row in rows]
     return grid(columns, cells, styles, width)
 

@@ -2,21 +2,27 @@
 
 from __future__ import annotations
 
-from typing import Any, Final
+from collections.abc import Sequence
+from typing import Any, Final, NamedTuple
 
 import numpy as np
+import pandas as pd
 
+from profscope.analysis.comparing.figures import Side
+from profscope.analysis.comparing.floors import NO_FLOOR, Floor
+from profscope.analysis.comparing.operands import Operand
 from profscope.analysis.comparing.pairs import Pair
 from profscope.errors import DiffError
 from profscope.schema import Tables
 
-__all__ = ["notes_on", "option_notes", "unit_of"]
+__all__ = ["Said", "joined", "missing_of", "notes_on", "option_notes", "unit_of"]
 
 _SAME_CLOCK: Final = 0.02
 _OPTIONS: Final = ("instrument", "measure", "keep", "buffer", "ctas", "sms", "warps")
 _GRID: Final = ["grid_x", "grid_y", "grid_z", "num_ctas"]
 _LAUNCH_OPTIONS: Final = ("num_warps", "num_stages", "num_ctas", "maxnreg")
 _SHOWN: Final = 3
+_SIDES: Final = ("first", "second")
 
 
 def unit_of(a: Tables, b: Tables) -> tuple[str, list[str]]:
@@ -53,41 +59,90 @@ def unit_of(a: Tables, b: Tables) -> tuple[str, list[str]]:
     return "ns", []
 
 
-def notes_on(a: Tables, b: Tables, pair: Pair) -> list[str]:
+class Said(NamedTuple):
+    """Something said of a kernel."""
+
+    kernel: str
+    text: str
+
+
+def joined(said: Sequence[Said]) -> list[str]:
+    """What is said, each thing once, behind the names of the kernels that it is said of."""
+    kernels: dict[str, dict[str, None]] = {}
+    for each in said:
+        kernels.setdefault(each.text, {})[each.kernel] = None
+    lines = []
+    for text, names in kernels.items():
+        more = f" and {len(names) - _SHOWN} more" if len(names) > _SHOWN else ""
+        lines.append(f"{', '.join(list(names)[:_SHOWN])}{more}: {text}")
+    return lines
+
+
+def notes_on(side_a: Side, side_b: Side, pair: Pair, a: Operand, b: Operand, floor: Floor) -> list[Said]:
     """What is not the same on both sides of a pair of variants, or makes its figures less sure."""
-    kernel = pair.kernel
     launches = [
-        tables.launches[
-            (tables.launches["kernel"] == kernel)
-            & (tables.launches["variant"] == variant)
-            & ~tables.launches["trial"]
-        ]
-        for tables, variant in ((a, pair.variant_a), (b, pair.variant_b))
+        side.all_launches(pair.kernel, variant)
+        for side, variant in ((side_a, pair.variant_a), (side_b, pair.variant_b))
+        if variant is not None
     ]
-    notes = _configurations(a, b, pair)
-    grids = [sorted(map(tuple, each[_GRID].drop_duplicates().to_numpy().tolist())) for each in launches]
+    notes = [*_configurations(side_a.tables, side_b.tables, pair), *_unlike(*launches)]
+    if floor is not NO_FLOOR:
+        notes.append(f"within {floor.text} a change is no effect: {floor.why}")
+    kept = [" and ".join(each.figures.launches["keeps"].unique()) for each in (a, b)]
+    if kept[0] != kept[1] and all(kept):
+        notes.append(f"the first kept {kept[0]}, the second {kept[1]}: what recording costs differs, too")
+    is_gpu_in_cycles = side_a.unit == "cycles" and not side_a.tables.emulated
+    if is_gpu_in_cycles and len(a.durations.ns) and len(b.durations.ns):
+        times = " and ".join(f"{np.median(each.durations.ns) / 1000:,.1f} us" for each in (a, b))
+        notes.append(f"in time, its launches took {times}")
+    for which, operand in zip(_SIDES, (a, b), strict=True):
+        rows, took = len(operand.figures.launches), len(operand.durations.took)
+        if 0 < rows < took:
+            notes.append(f"rows of the {which} are of its newest {rows} of {took} launches")
+    return [Said(pair.kernel, note) for note in notes]
+
+
+def missing_of(pair: Pair, a: Operand, b: Operand, *, emulated: bool) -> list[Said]:
+    """What could not be told of a pair of variants, and why."""
+    missing = []
+    if (a.is_single or b.is_single) and not emulated:
+        missing.append(
+            "how much launches vary: a side has a single one that can be compared; CTAs are, with a higher "
+            "floor; record several launches, of which the first does not count"
+        )
+    for which, operand in zip(_SIDES, (a, b), strict=True):
+        if operand.figures.places.empty:
+            missing.append(f"rows: no launch of the {which} tells what each row took in it")
+        if not len(operand.durations.took):
+            missing.append(f"launches as a whole: the {which} does not say how long any took")
+    return [Said(pair.kernel, text) for text in missing]
+
+
+def _unlike(a: pd.DataFrame, b: pd.DataFrame) -> list[str]:
+    """Of two variants' launches what is not the same, and what each has lost."""
+    notes = []
+    grids = [sorted(map(tuple, each[_GRID].drop_duplicates().to_numpy().tolist())) for each in (a, b)]
     if grids[0] != grids[1]:
         text_a, text_b = (_grids(grid) for grid in grids)
         notes.append(f"the grids differ, {text_a} and {text_b}: times are of launches, whatever their grids")
-    warps = [sorted(set(each["num_warps"].tolist())) for each in launches]
+    warps = [sorted(set(each["num_warps"].tolist())) for each in (a, b)]
     if warps[0] != warps[1]:
         notes.append(
             f"the CTAs have {_listed(warps[0])} and {_listed(warps[1])} warps: "
             "times of rows are sums over warps"
         )
-    for which, each in zip(("first", "second"), launches, strict=True):
-        dropped = int(each["dropped"].sum())
+    for which, each in zip(_SIDES, (a, b), strict=True):
+        dropped, unfinished = int(each["dropped"].sum()), int(each["unfinished"].sum())
         if dropped:
             notes.append(
                 f"the {which} lost {dropped:,} records: rows in loops are of their newest iterations; "
                 "buffer= makes room"
             )
-        unfinished = int(each["unfinished"].sum())
         if unfinished:
             notes.append(
                 f"in the {which}, {unfinished:,} CTAs did not come to their end and are in no figure"
             )
-    return [f"{kernel}: {note}" for note in notes]
+    return notes
 
 
 def _configurations(a: Tables, b: Tables, pair: Pair) -> list[str]:

@@ -2,18 +2,33 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any, Final
 
 import numpy as np
 import pandas as pd
 
-from profscope.analysis.comparing.caveats import notes_on, option_notes, unit_of
-from profscope.analysis.comparing.chance import discoveries
+from profscope.analysis.comparing.caveats import (
+    Said,
+    joined,
+    missing_of,
+    notes_on,
+    option_notes,
+    unit_of,
+)
+from profscope.analysis.comparing.chance import Sample, compared, discoveries
 from profscope.analysis.comparing.figures import Side
 from profscope.analysis.comparing.floors import floor_of
+from profscope.analysis.comparing.operands import (
+    LAUNCH,
+    Operand,
+    Rows,
+    of_launches,
+    of_one_side,
+    of_rows,
+)
 from profscope.analysis.comparing.pairs import Pair, paired
 from profscope.analysis.comparing.places import Lines
-from profscope.analysis.comparing.tested import LAUNCH, Operand, alone, tested
 from profscope.schema import Tables
 
 __all__ = ["DTYPES", "differences"]
@@ -45,6 +60,7 @@ DTYPES: Final[dict[str, Any]] = {
 }
 """The columns of the table."""
 
+_SAMPLE: Final = ("mean", "variance", "freedom")
 _ORDER: Final = ("kernel", "group", "row", "async", "noise", "change")
 
 
@@ -57,59 +73,45 @@ def differences(a: Tables, b: Tables) -> pd.DataFrame:
     if not all(sources):
         notes.append("a profile has no source texts: lines are matched by number, and edits are not followed")
     notes += option_notes(a, b)
-    parts: list[pd.DataFrame] = []
-    not_measured: list[str] = []
+    parts: list[Rows] = []
+    noted: list[Said] = []
+    missing: list[Said] = []
     for pair in paired(a, b):
-        part, noted, missing = _compared(pair, sides, lines)
-        parts.append(part.assign(variant_a=pair.variant_a, variant_b=pair.variant_b))
-        notes += [*noted, *notes_on(a, b, pair)]
-        not_measured += missing
-    table = _in_order(_judged(pd.concat(parts, ignore_index=True)))
+        if pair.variant_a is None or pair.variant_b is None:
+            parts.append(_alone(pair, sides))
+            continue
+        of_a, of_b = _operands(pair, sides)
+        single = of_a.is_single or of_b.is_single
+        floor = floor_of(emulated=a.emulated, same_build=pair.same_build, single=single)
+        parts += of_launches(pair, of_a.durations, of_b.durations, floor, exact=a.emulated)
+        parts += of_rows(pair, of_a.figures, of_b.figures, lines, floor, exact=a.emulated)
+        noted += notes_on(*sides, pair, of_a, of_b, floor)
+        missing += missing_of(pair, of_a, of_b, emulated=a.emulated)
+    table = _in_order(_judged(parts))
     table = table[list(DTYPES)].astype(DTYPES)
-    table.attrs = {"unit": unit, "emulated": a.emulated, "notes": notes, "not_measured": not_measured}
+    table.attrs = {"unit": unit, "emulated": a.emulated}
+    table.attrs |= {"notes": notes + joined(noted), "not_measured": joined(missing)}
     return table
 
 
-def _compared(
-    pair: Pair, sides: tuple[Side, Side], lines: Lines
-) -> tuple[pd.DataFrame, list[str], list[str]]:
-    """The rows of a pair, notes on them, and what was not measured."""
-    kernel, variants = pair.kernel, (pair.variant_a, pair.variant_b)
-    for side, variant, other in zip(sides, variants, reversed(variants), strict=True):
-        if variant is not None and other is None:
-            durations = side.durations(kernel, variant, max(side.keeps(kernel, variant), default="spans"))
-            return alone(kernel, durations, in_b=side is sides[1]), [], []
-    numbers = [variant for variant in variants if variant is not None]
-    kept = _kept(*(side.keeps(kernel, number) for side, number in zip(sides, numbers, strict=True)))
-    a, b = (
-        Operand(side.figures(kernel, number, keeps), side.durations(kernel, number, keeps))
-        for side, number, keeps in zip(sides, numbers, kept, strict=True)
-    )
-    emulated, unit = sides[0].tables.emulated, sides[0].unit
-    single = a.is_single or b.is_single
-    floor = floor_of(emulated=emulated, same_build=pair.same_build, single=single)
-    notes, missing = [], []
-    if not emulated:
-        notes.append(f"{kernel}: within {floor.text} a change is no effect: {floor.why}")
-    if kept[0] != kept[1]:
-        notes.append(
-            f"{kernel}: the first kept {kept[0]}, the second {kept[1]}: what recording costs differs, too"
-        )
-    if unit == "cycles" and not emulated and len(a.durations.ns) and len(b.durations.ns):
-        times = " and ".join(f"{np.median(each.durations.ns) / 1000:,.1f} us" for each in (a, b))
-        notes.append(f"{kernel}: in time, its launches took {times}")
-    if single and not emulated:
-        missing.append(
-            f"{kernel}: how much launches vary: one side has a single one that can be compared; "
-            "CTAs are, with a higher floor; record several launches, of which the first does not count"
-        )
-    for which, operand in (("first", a), ("second", b)):
-        launches, took = len(operand.figures.launches), len(operand.durations.took)
-        if operand.figures.places.empty:
-            missing.append(f"{kernel}: rows: no launch of the {which} tells what each row took in it")
-        elif launches < took:
-            notes.append(f"{kernel}: rows of the {which} are of its newest {launches} of {took} launches")
-    return tested(kernel, a, b, lines, floor, exact=emulated), notes, missing
+def _alone(pair: Pair, sides: tuple[Side, Side]) -> Rows:
+    """The row of a variant that one side has."""
+    side, variant = (sides[0], pair.variant_a) if pair.variant_b is None else (sides[1], pair.variant_b)
+    assert variant is not None
+    keeps = max(side.keeps(pair.kernel, variant), default="spans")
+    return of_one_side(pair, side.durations(side.launches(pair.kernel, variant, keeps)))
+
+
+def _operands(pair: Pair, sides: tuple[Side, Side]) -> tuple[Operand, Operand]:
+    """Both sides of a pair that has them."""
+    variants = [variant for variant in (pair.variant_a, pair.variant_b) if variant is not None]
+    kept = _kept(*(side.keeps(pair.kernel, each) for side, each in zip(sides, variants, strict=True)))
+    operands = []
+    for side, variant, keeps in zip(sides, variants, kept, strict=True):
+        launches = side.launches(pair.kernel, variant, keeps)
+        figures = side.figures(pair.kernel, variant, launches)
+        operands.append(Operand(figures, side.durations(launches)))
+    return operands[0], operands[1]
 
 
 def _kept(a: set[str], b: set[str]) -> tuple[str, str]:
@@ -119,11 +121,20 @@ def _kept(a: set[str], b: set[str]) -> tuple[str, str]:
     return (both, both) if both else (max(a, default="spans"), max(b, default="spans"))
 
 
-def _judged(table: pd.DataFrame) -> pd.DataFrame:
-    """With `significant`, over all rows, and a status that follows it."""
-    significant = discoveries(table["probability"].to_numpy(np.float64))
-    status = table["status"].where((table["status"] != "same") | ~significant, "changed")
-    return table.assign(significant=significant, status=status)
+def _judged(parts: Sequence[Rows]) -> pd.DataFrame:
+    """The rows with what tests tell of them, all at once, and a status that follows it."""
+    columns = {name: np.concatenate([part.columns[name] for part in parts]) for name in parts[0].columns}
+    a, b = (
+        Sample(*(np.concatenate([getattr(each, name) for each in side]) for name in _SAMPLE))
+        for side in ([part.a for part in parts], [part.b for part in parts])
+    )
+    test = compared(a, b, np.concatenate([part.floor for part in parts]))
+    significant = discoveries(test.probability)
+    status = np.where((columns["status"] == "same") & significant, "changed", columns["status"])
+    with np.errstate(divide="ignore", invalid="ignore"):
+        percent = np.where(a.mean > 0, 100 * test.change / a.mean, np.nan)
+    told = {"change": test.change, "low": test.low, "high": test.high, "percent": percent}
+    return pd.DataFrame(columns | told | {"status": status, "significant": significant})
 
 
 def _in_order(table: pd.DataFrame) -> pd.DataFrame:

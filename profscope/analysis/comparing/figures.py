@@ -76,30 +76,36 @@ class Side:
             launches["kernel"].isin(not_samples(tables.metadata)), 1.0, grid_scales(launches)
         )
 
-    def launches(self, kernel: str, variant: int, keeps: str) -> pd.DataFrame:
-        """The launches to compare: no trials, none without an end; where there are others, no cold ones, and
-        not the first, which finds caches cold, too. The emulator has no caches."""
+    def all_launches(self, kernel: str, variant: int) -> pd.DataFrame:
+        """The launches of a variant that count, but for trials."""
+        rows = self._rows.get((kernel, variant), np.zeros(0, np.int64))
+        return self.tables.launches.iloc[rows]
+
+    @cached_property
+    def _rows(self) -> dict[tuple[str, int], Ints]:
         launches = self.tables.launches
-        own = (launches["kernel"] == kernel) & (launches["variant"] == variant) & ~launches["trial"]
-        own &= counted(launches) & (launches["keeps"] == keeps)
-        chosen = launches[own]
+        real = np.flatnonzero(counted(launches) & ~launches["trial"].to_numpy())
+        keys = launches[["kernel", "variant"]].iloc[real]
+        number = keys.groupby(["kernel", "variant"], sort=False, observed=True).ngroup().to_numpy()
+        names = keys.drop_duplicates().itertuples(index=False)
+        return {(str(kernel), int(variant)): real[number == at] for at, (kernel, variant) in enumerate(names)}
+
+    def launches(self, kernel: str, variant: int, keeps: str) -> pd.DataFrame:
+        """The launches to compare: where there are others, no cold ones, and not the first, which finds
+        caches cold, too. The emulator has no caches."""
+        launches = self.all_launches(kernel, variant)
+        chosen = launches[launches["keeps"] == keeps]
         if self.tables.emulated:
             return chosen
-        first = launches.loc[
-            (launches["kernel"] == kernel) & (launches["variant"] == variant), "launch"
-        ].min()
-        warm = chosen[~chosen["cold"] & (chosen["launch"] != first)]
+        warm = chosen[~chosen["cold"] & (chosen["launch"] != launches["launch"].min())]
         return warm if len(warm) else chosen
 
     def keeps(self, kernel: str, variant: int) -> set[str]:
         """What this variant's launches keep: "spans", "sums" or both."""
-        launches = self.tables.launches
-        own = (launches["kernel"] == kernel) & (launches["variant"] == variant) & ~launches["trial"]
-        return set(launches.loc[own & counted(launches), "keeps"])
+        return set(self.all_launches(kernel, variant)["keeps"])
 
-    def durations(self, kernel: str, variant: int, keeps: str) -> Durations:
-        """What the launches to compare took as a whole, but for those whose times are not known."""
-        launches = self.launches(kernel, variant, keeps)
+    def durations(self, launches: pd.DataFrame) -> Durations:
+        """What launches took as a whole, but for those whose times are not known."""
         clock = (
             launches["clock_ghz"].to_numpy(np.float64) if self.unit == "cycles" else np.ones(len(launches))
         )
@@ -124,10 +130,9 @@ class Side:
         of_sm = roots.groupby(["launch", "sm"]).agg(start=("start_cycle", "min"), end=("end", "max"))
         return (of_sm["end"] - of_sm["start"]).groupby("launch").max().astype("float64")
 
-    def figures(self, kernel: str, variant: int, keeps: str) -> Figures:
-        """Of the launches of a variant that are to be compared; without rows where none kept any."""
-        launches = self.launches(kernel, variant, keeps)
-        if keeps == "sums":
+    def figures(self, kernel: str, variant: int, launches: pd.DataFrame) -> Figures:
+        """Of launches of a variant, all of which keep the same; without rows where they keep none."""
+        if len(launches) and launches["keeps"].iloc[0] == "sums":
             return self._of_sums(kernel, variant, launches)
         return self._of_spans(kernel, launches)
 

@@ -42,11 +42,15 @@ def paired(a: Tables, b: Tables) -> list[Pair]:
             f"no kernel is in both profiles: the first has {_named(variants_a)}, the second "
             f"{_named(variants_b)}; diff compares a kernel with itself, by its name"
         )
+    is_same_builder = _builder(a) == _builder(b)
+    sources = [tables.metadata.get("sources") or [] for tables in (a, b)]
+    kernels = {*variants_a, *variants_b}
     pairs = []
     for kernel in dict.fromkeys([*variants_a, *variants_b]):
         of_a, of_b = variants_a.get(kernel, {}), variants_b.get(kernel, {})
         both = [key for key in of_a if key in of_b]
-        pairs += [Pair(kernel, of_a[key], of_b[key], _is_same_build(a, b, kernel)) for key in both]
+        is_same = is_same_builder and same_sources(sources[0], sources[1], kernel, kernels) is True
+        pairs += [Pair(kernel, of_a[key], of_b[key], is_same) for key in both]
         left, free = ([of[key] for key in of if key not in both] for of in (of_a, of_b))
         if len(left) == 1 and len(free) == 1:
             pairs.append(Pair(kernel, left[0], free[0]))
@@ -66,12 +70,6 @@ def _variants(tables: Tables) -> dict[str, dict[str, int]]:
         keys = {each["variant"]: each["key"] for each in described.get(kernel) or []}
         variants.setdefault(str(kernel), {})[keys.get(variant) or f"#{variant}"] = int(variant)
     return variants
-
-
-def _is_same_build(a: Tables, b: Tables, kernel: str) -> bool:
-    others = {*a.launches["kernel"], *b.launches["kernel"]}
-    sources = [tables.metadata.get("sources") or [] for tables in (a, b)]
-    return _builder(a) == _builder(b) and same_sources(sources[0], sources[1], kernel, others) is True
 
 
 def _builder(tables: Tables) -> dict[str, Any]:
