@@ -10,6 +10,7 @@ from pathlib import Path
 from types import MethodType
 from typing import TYPE_CHECKING, Any
 
+from profscope.errors import DiffError
 from profscope.schema import Tables
 
 if TYPE_CHECKING:
@@ -135,11 +136,14 @@ def diff(a: Questions | str | Path, b: Questions | str | Path) -> pd.DataFrame:
 
     attrs has "unit", "emulated", "notes" (what else differs, and which floor holds) and "not_measured".
 
-    Raises DiffError where no kernel is in both, or one is emulated and the other is not; TraceError where a
-    file cannot be read.
+    Raises DiffError where no kernel is in both, one is emulated and the other is not, or one is no profile;
+    TraceError where a file cannot be read.
     """
     from profscope.analysis.comparing.differences import differences
 
+    for each in (a, b):
+        if not isinstance(each, Questions | str | Path):
+            raise DiffError(f"diff takes profiles, sessions and paths of files, no {type(each).__name__}")
     tables = [each.tables if isinstance(each, Questions) else load(each) for each in (a, b)]
     return differences(tables[0], tables[1])
 

@@ -12,7 +12,7 @@ from rich.console import Console
 from rich.text import Text
 
 from profscope.analysis.comparing.operands import LAUNCH
-from profscope.errors import OptionError
+from profscope.errors import DiffError, OptionError
 from profscope.profiles import diff
 from viewer.cells import pad, wrap
 from viewer.grid import Column, grid
@@ -89,7 +89,7 @@ def show(options: argparse.Namespace) -> bool:
     """Compare the traces that the command line names, and print it; whether a kernel is slower than allowed.
 
     Raises TraceError where one cannot be read or has nothing of what is asked for, DiffError where they
-    cannot be compared, OptionError where both come from standard input.
+    cannot be compared, or nothing can be judged, OptionError where both come from standard input.
     """
     console = Console(width=options.width, highlight=False)
     comparison = _comparison(options)
@@ -101,6 +101,11 @@ def show(options: argparse.Namespace) -> bool:
         with console.capture() as capture:  # printing, it would end the process where a pipe is closed
             console.print(Text("\n").join(_render(comparison, console.width)), soft_wrap=True)
         sys.stdout.write(capture.get())
+    told = (
+        each.launch is not None and each.launch.status in ("same", "changed") for each in comparison.kernels
+    )
+    if options.fail_above is not None and not any(told):
+        raise DiffError("--fail-above has nothing to judge: no kernel's launches have times in both traces")
     return any(kernel.regressed for kernel in comparison.kernels)
 
 

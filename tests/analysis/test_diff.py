@@ -206,6 +206,11 @@ def test_emulated_cycles_are_not_compared_with_gpu_time(
         profscope.diff(gpu_runs[0], three_stages)
 
 
+def test_what_is_no_profile_is_named(three_stages: Profile) -> None:
+    with pytest.raises(profscope.DiffError, match="sessions and paths of files, no DataFrame"):
+        profscope.diff(three_stages, three_stages.df)
+
+
 def test_what_is_no_trace_is_named(three_stages: Profile, tmp_path: Path) -> None:
     with pytest.raises(profscope.TraceError, match=r"nothing\.json"):
         profscope.diff(three_stages, tmp_path / "nothing.json")

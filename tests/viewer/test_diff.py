@@ -9,6 +9,7 @@ import shutil
 import subprocess
 import sys
 from contextlib import redirect_stderr, redirect_stdout
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -95,6 +96,19 @@ def test_two_runs_are_the_same(traces: dict[str, str]) -> None:
     (kernel,) = shown["kernels"]
     assert kernel["says"].endswith("within noise")
     assert not any(row["significant"] for row in [kernel["launch"], *kernel["rows"]])
+
+
+def test_a_gate_that_can_judge_nothing_fails(traces: dict[str, str], tmp_path: Path) -> None:
+    profile = profscope.load(traces["again"])
+    launches = profile.launches.assign(end_ns=profile.launches["start_ns"])
+    replace(profile, launches=launches).save(tmp_path / "timeless.json")
+    both = traces["before"], str(tmp_path / "timeless.json")
+    assert run("diff", *both).returncode == 0
+    done = run("diff", *both, "--fail-above", "5%")
+    assert done.returncode == 1
+    assert "--fail-above has nothing to judge" in done.stderr
+    assert "matmul_kernel: how long its launches took is not known" in done.stdout
+    assert "the second does not say how long any took" in " ".join(done.stdout.split())
 
 
 def test_json_has_what_diff_says(traces: dict[str, str]) -> None:
