@@ -329,10 +329,10 @@ def test_where_ctas_were_left_out_figures_are_of_the_grid(gpu_runs: list[Profile
     assert row["self_b"] == pytest.approx(row["self_a"], rel=0.05)
 
 
-def test_sums_of_single_launches_are_those_of_their_spans(gpu_runs: list[Profile]) -> None:
-    a, b = gpu_runs[:2]
+def test_sums_of_single_launches_are_those_of_their_spans() -> None:
+    a, b = (run_of_matmul(seed, launches=6, ctas=4) for seed in (0, 1))
     of_spans = profscope.diff(a, slowed(b, "dot", 1.25))
-    folded = profscope.diff(*(with_sums(each, range(8)) for each in (a, slowed(b, "dot", 1.25))))
+    folded = profscope.diff(*(with_sums(each, range(6)) for each in (a, slowed(b, "dot", 1.25))))
     assert folded["scope"].tolist()[:2] == of_spans["scope"].tolist()[:2]
     columns = ["self_a", "self_b", "total_a", "total_b", "count_a", "count_b"]
     both = folded.set_index(["scope", "kind"]), of_spans.set_index(["scope", "kind"])
@@ -400,3 +400,21 @@ def test_trials_are_left_out(gpu_runs: list[Profile]) -> None:
     trial = gpu_runs[1].launches["launch"] < 4
     b = replace(gpu_runs[1], launches=gpu_runs[1].launches.assign(trial=trial))
     assert set(profscope.diff(gpu_runs[0], b)["launches_b"]) == {3}
+
+
+def test_what_is_in_flight_is_compared_by_its_time_in_all(gpu_runs: list[Profile]) -> None:
+    """Of one launch, too, where CTAs are compared."""
+    for runs in (gpu_runs[:2], [run_of_matmul(seed, launches=1, ctas=64) for seed in (1, 2)]):
+        a, b = (in_flight(each, "load A") for each in (runs[0], slowed(runs[1], "load A", 2)))
+        difference = profscope.diff(a, b)
+        row = difference.iloc[-1]
+        assert (row["kind"], row["scope"], row["self_a"], row["self_b"]) == ("async", "load A", 0, 0)
+        assert row["change"] == pytest.approx(row["total_b"] - row["total_a"])
+        assert row["percent"] == pytest.approx(100, abs=3)
+        assert row["significant"]
+
+
+def in_flight(profile: Profile, scope: str) -> Profile:
+    df = profile.df
+    kinds = df["kind"].cat.add_categories("async")
+    return replace(profile, df=df.assign(kind=kinds.where(df["scope"] != scope, "async")))

@@ -8,7 +8,6 @@ from typing import NamedTuple
 
 import numpy as np
 import pandas as pd
-from numpy.typing import NDArray
 
 from profscope.analysis.span_rows import (
     SITE_COLUMNS,
@@ -38,7 +37,8 @@ class Figures:
     count       how often it ran; float64 of shape (rows, launches), as the next two
     total, own  its time, and its time less that of the spans inside (of async spans: none)
     launches    the launches that these are of: rows of the table of launches
-    ctas        own by CTA, not scaled, float64 of shape (rows, CTAs): of a single launch that kept spans
+    ctas        own, of async spans total, by CTA and not scaled, float64 of shape (rows, CTAs): of a single
+                launch that kept spans
     scale       of that launch, what its CTAs' times are scaled up with
     """
 
@@ -165,7 +165,8 @@ class Side:
             for table in (self.tables.spreads, self.tables.sums)
         )
         spreads = spreads[(spreads["by"] == "cta") & (spreads["launch"] != _ALL_LAUNCHES)]
-        launches = launches[launches["launch"].isin(spreads["launch"])]
+        is_told = launches["launch"].isin(spreads["launch"]) & np.isfinite(launches["clock_ghz"])
+        launches = launches[is_told]
         spreads = spreads[spreads["launch"].isin(launches["launch"])]
         ran = sums[sums["count"] > 0]
         key = list(PLACE_COLUMNS)
@@ -216,7 +217,7 @@ class _Cells:
     """A span table added up once: each launch has one cell for each site of its kernel.
 
     of_kernel: by kernel, the numbers of its sites in `places`; base: by row of the table of launches, its
-    first cell.
+    first cell; rows: by launch, where its spans begin and end.
     """
 
     tables: Tables
@@ -225,6 +226,7 @@ class _Cells:
     places: pd.DataFrame
     of_kernel: dict[str, Ints]
     base: Ints
+    rows: dict[int, tuple[int, int]]
     count: Floats
     total: Floats
     own: Floats
@@ -241,34 +243,40 @@ class _Cells:
             local[numbers] = np.arange(len(numbers))
         sizes = launches["kernel"].map({name: len(numbers) for name, numbers in of_kernel.items()}).fillna(0)
         base = np.concatenate([[0], np.cumsum(sizes.to_numpy(np.int64))])
-        cell = local[site] + _of_spans(df, pd.Series(base[:-1], launches["launch"]))
+        starts, of_runs = _runs(df)
+        first = pd.Series(base[:-1], launches["launch"]).reindex(of_runs).to_numpy(np.int64)
+        cell = local[site] + np.repeat(first, np.diff(starts))
+        rows: dict[int, tuple[int, int]] = {}
+        for launch, begin, end in zip(
+            of_runs.tolist(), starts[:-1].tolist(), starts[1:].tolist(), strict=True
+        ):
+            rows[launch] = rows.get(launch, (begin, end))[0], end
         sums = [
             np.bincount(cell, weights, minlength=base[-1]).astype(np.float64)
             for weights in (None, df[column].to_numpy(), self_times(df, column))
         ]
-        return _Cells(tables, column, site, places[list(PLACE_COLUMNS)], of_kernel, base[:-1], *sums)
+        shown = places[list(PLACE_COLUMNS)]
+        return _Cells(tables, column, site, shown, of_kernel, base[:-1], rows, *sums)
 
     def by_cta(self, launch: int, sites_of_kernel: Ints) -> Floats:
-        """Own times of one launch, by site and CTA."""
-        df = self.tables.df
-        mine = np.flatnonzero((df["launch"] == launch).to_numpy())
-        if not len(mine):
+        """Own times of one launch, of async spans durations, by site and CTA."""
+        if launch not in self.rows:
             return np.zeros((len(sites_of_kernel), 0))
-        # Rows of a launch stand together, so what its rows name are its rows.
-        rows = df.iloc[mine[0] : mine[-1] + 1]
-        own = self_times(rows.assign(parent=np.maximum(rows["parent"] - mine[0], -1)), self.column)
+        begin, end = self.rows[launch]
+        rows = self.tables.df.iloc[begin:end]
+        own = self_times(rows.assign(parent=np.maximum(rows["parent"] - begin, -1)), self.column)
+        took = np.where(rows["kind"] == "async", rows[self.column], own)
+        took = np.where(rows["launch"] == launch, took, 0)  # others, should its rows not stand together
         cta, ctas = pd.factorize(rows["cta"])
         number = np.zeros(len(self.places), np.int64)
         number[sites_of_kernel] = np.arange(len(sites_of_kernel))
-        cell = number[self.site[mine[0] : mine[-1] + 1]] * len(ctas) + cta
-        figures = np.bincount(cell, own, minlength=len(sites_of_kernel) * len(ctas)).astype(np.float64)
+        cell = number[self.site[begin:end]] * len(ctas) + cta
+        figures = np.bincount(cell, took, minlength=len(sites_of_kernel) * len(ctas)).astype(np.float64)
         return figures.reshape(len(sites_of_kernel), len(ctas))
 
 
-def _of_spans(df: pd.DataFrame, of_launch: pd.Series[int]) -> Ints:
-    """For each span the value of its launch; rows of a launch stand together, so there are few runs."""
+def _runs(df: pd.DataFrame) -> tuple[Ints, Ints]:
+    """Where rows of one launch begin to stand together, and, one more, the end; and their launches."""
     launch = df["launch"].to_numpy()
     starts = np.flatnonzero(np.diff(launch, prepend=launch[:1] - 1)) if len(launch) else np.zeros(0, np.int64)
-    values = of_launch.reindex(launch[starts]).to_numpy(np.int64)
-    lengths: NDArray[np.int64] = np.diff(np.append(starts, len(launch)))
-    return np.repeat(values, lengths)
+    return np.append(starts, len(launch)), launch[starts].astype(np.int64)
