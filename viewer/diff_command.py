@@ -26,8 +26,8 @@ examples:
   profscope-view diff before.json after.json --kernel matmul --json
 
 exit status: 0 shown; 1 a trace cannot be read, nothing in them can be compared,
-or --fail-above finds nothing to judge; 2 wrong usage; 3 the launches of a kernel have become slower by more
-than --fail-above, and that is no noise
+or --fail-above finds nothing to judge; 2 wrong usage; 3 the launches of a
+kernel have become slower by more than --fail-above, and that is no noise
 """
 
 
