@@ -174,7 +174,8 @@ def test_help_says_what_the_statuses_are(capsys: pytest.CaptureFixture[str]) -> 
         main(["diff", "--help"])
     assert caught.value.code == 0
     said = capsys.readouterr().out
-    assert "3 the launches of a kernel have become slower" in said
+    assert "3 the launches of a kernel have become slower" in " ".join(said.split())
+    assert all(len(line) <= 80 for line in said.splitlines())
     assert "--fail-above N%" in said
     with pytest.raises(SystemExit):
         main(["--help"])
