@@ -42,7 +42,7 @@ def diff_main(arguments: Sequence[str]) -> int:
 def _parser() -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(
         prog="profscope-view diff",
-        description="Show what has changed from trace A to trace B, and what of it is more than noise.",
+        description="Show what has changed from trace A to trace B, and which changes are noise.",
         epilog=EPILOG,
         formatter_class=argparse.RawDescriptionHelpFormatter,
     )
