@@ -6,6 +6,7 @@ In short:
         kernel[grid](...)
     prof.df                      # one row per span, per warp, per CTA, with source lines
     prof.save("trace.json")      # opens in Perfetto and in profscope-view
+    profscope.diff(old, prof)    # what has changed, line by line, and what of it is more than noise
     profscope.instructions(k)    # the SASS of a compiled kernel, with its places and what each waits for
 """
 
@@ -18,6 +19,7 @@ if TYPE_CHECKING:
     from profscope.binaries.mapping import instructions
     from profscope.errors import (
         CompileError,
+        DiffError,
         EmptyProfileWarning,
         EmulatorError,
         InstrumentError,
@@ -32,11 +34,12 @@ if TYPE_CHECKING:
         ToolchainError,
         TraceError,
     )
-    from profscope.profiles import Profile, load
+    from profscope.profiles import Profile, diff, load
     from profscope.sessions import Session, session
 
 __all__ = [
     "CompileError",
+    "DiffError",
     "EmptyProfileWarning",
     "EmulatorError",
     "IRError",
@@ -53,6 +56,7 @@ __all__ = [
     "ToolchainError",
     "TraceError",
     "__version__",
+    "diff",
     "instructions",
     "load",
     "session",
@@ -63,6 +67,7 @@ __all__ = [
 _HOMES = {
     "Profile": "profiles",
     "Session": "sessions",
+    "diff": "profiles",
     "instructions": "binaries.mapping",
     "load": "profiles",
     "session": "sessions",

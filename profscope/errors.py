@@ -6,6 +6,7 @@
     ├── CompileError         a pass or the rewritten module failed: names the kernel, pass, op and line
     ├── RecordError          a profile buffer is truncated, foreign, or of an unknown version
     ├── TraceError           a file is not a trace that can be read
+    ├── DiffError            two profiles have nothing that can be compared (also a ValueError)
     ├── EmulatorError        the emulator met what it cannot or must not execute
     └── InstrumentError      what goes wrong in a TTGIR module or in a pass over it
         ├── IRError          text that is not TTGIR, or an edit that the op at hand does not allow
@@ -38,6 +39,7 @@ from instrument_passes.errors import (
 
 __all__ = [
     "CompileError",
+    "DiffError",
     "EmptyProfileWarning",
     "EmulatorError",
     "IRError",
@@ -74,6 +76,10 @@ class RecordError(ProfscopeError, ValueError):
 
 class TraceError(ProfscopeError, ValueError):
     """A file is not a trace that can be read; the message says what it is."""
+
+
+class DiffError(ProfscopeError, ValueError):
+    """Two profiles have nothing that can be compared; the message says what each is of."""
 
 
 class EmulatorError(ProfscopeError, RuntimeError):

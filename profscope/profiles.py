@@ -11,12 +11,13 @@ from pathlib import Path
 from types import MethodType
 from typing import TYPE_CHECKING, Any
 
+from profscope.errors import DiffError
 from profscope.schema import Tables
 
 if TYPE_CHECKING:
     import pandas as pd
 
-__all__ = ["Profile", "Questions", "held", "load"]
+__all__ = ["Profile", "Questions", "diff", "held", "load"]
 
 
 class Questions(abc.ABC):
@@ -129,6 +130,41 @@ def load(path: str | Path, *, verify: bool = True) -> Profile:
     from profscope.traces.loading import load as load_tables
 
     return Profile.of(load_tables(path, verify=verify))
+
+
+def diff(a: Questions | str | Path, b: Questions | str | Path) -> pd.DataFrame:
+    """What has changed from profile `a` to profile `b`: profiles, sessions, or paths that `load` reads.
+
+    One row per kernel, pair of configurations and scope; kernels with the greatest change first, of a kernel
+    its launches as a whole first (kind "launch"), then the rows that changed most. docs/diff.md has more.
+
+    kernel; variant_a, variant_b: configurations, missing where a side has none. Those with the same key are
+    compared, and where one is left on either side, those two; an autotuner's trials are left out.
+    scope, kind, file, call_path: as b has them where it does; line_a, line_b: 0 where there is none. Lines
+    are matched by the functions' texts, through edits.
+    status: "changed", "same" (no more than noise), "appeared" or "went".
+    significant: whether the change is more than noise. Launches are compared (Yuen's trimmed t test), CTAs
+    where a side has one launch only. Changes below a floor are none, as between two sessions 3 % of a launch;
+    and of all significant rows at most 5 % are noise, in the long run (Benjamini and Hochberg). Cold launches
+    are left out, and first ones, where there are others. Emulated cycles have no noise: any change counts.
+    change: of a launch, b less a, of self time (of async rows total time, as of launches), in attrs["unit"],
+    "ns" or "cycles"; percent: of a, missing where that is 0; low, high: the 95 % interval of change, floor
+    included.
+    self_a, self_b, total_a, total_b, count_a, count_b: of a launch, scaled up to its grid: trimmed means.
+    launches_a, launches_b: how many were compared.
+
+    attrs has "unit", "emulated", "notes" (what else differs, and which floor holds) and "not_measured".
+
+    Raises DiffError where no kernel is in both, one is emulated and the other is not, or one is no profile;
+    TraceError where a file cannot be read.
+    """
+    from profscope.analysis.comparing.differences import differences
+
+    for each in (a, b):
+        if not isinstance(each, Questions | str | Path):
+            raise DiffError(f"diff takes profiles, sessions and paths of files, no {type(each).__name__}")
+    tables = [each.tables if isinstance(each, Questions) else load(each) for each in (a, b)]
+    return differences(tables[0], tables[1])
 
 
 @cache

@@ -4,13 +4,13 @@ Only the command line is here, and it imports little: `--help` answers at once.
 """
 
 import argparse
-import re
 import sys
 from collections.abc import Sequence
 
 from instrument_passes.command import run
 from profscope.errors import OptionError
 from profscope.version import __version__
+from viewer.option_types import count, pattern, width
 from viewer.units import UNITS
 from viewer.zoom import Zoom, parse_zoom
 
@@ -29,6 +29,9 @@ examples:
   profscope-view trace.json --zoom 1us:2us --warp 0
   zcat trace.json.gz | profscope-view - --json
 
+`profscope-view diff A B` shows what has changed from one trace to another;
+profscope-view diff --help has more. (A trace called diff is ./diff.)
+
 exit status: 0 shown; 1 the trace cannot be read or has nothing of what was
 asked for; 2 wrong usage
 """
@@ -36,10 +39,16 @@ asked for; 2 wrong usage
 
 def main(arguments: Sequence[str] | None = None) -> int:
     """Run the command; returns the exit code."""
-    return run("profscope-view", lambda: _main(_parser().parse_args(arguments)))
+    given = sys.argv[1:] if arguments is None else list(arguments)
+    return run("profscope-view", lambda: _main(given))
 
 
-def _main(options: argparse.Namespace) -> int:
+def _main(given: Sequence[str]) -> int:
+    if given[:1] == ["diff"]:
+        from viewer.diff_command import diff_main
+
+        return diff_main(given[1:])
+    options = _parser().parse_args(given)
     from viewer.view import show  # behind the command line: pandas and rich take their time
 
     show(options)
@@ -65,12 +74,12 @@ def _parser() -> argparse.ArgumentParser:
         help="show a trace of profscope's even where its data are no longer those that were saved",
     )
     chosen = parser.add_argument_group("selection", "restricts all that is shown")
-    chosen.add_argument("--kernel", type=_pattern, metavar="REGEX", help="kernels whose name matches")
-    chosen.add_argument("--variant", type=_count, metavar="N", help="launches of this configuration")
-    chosen.add_argument("--launch", type=_count, metavar="N", help="this launch")
-    chosen.add_argument("--cta", type=_count, metavar="N", help="this CTA (linear id) of each launch")
-    chosen.add_argument("--sm", type=_count, metavar="N", help="what ran on this SM")
-    chosen.add_argument("--warp", type=_count, metavar="N", help="this warp of each CTA")
+    chosen.add_argument("--kernel", type=pattern, metavar="REGEX", help="kernels whose name matches")
+    chosen.add_argument("--variant", type=count, metavar="N", help="launches of this configuration")
+    chosen.add_argument("--launch", type=count, metavar="N", help="this launch")
+    chosen.add_argument("--cta", type=count, metavar="N", help="this CTA (linear id) of each launch")
+    chosen.add_argument("--sm", type=count, metavar="N", help="what ran on this SM")
+    chosen.add_argument("--warp", type=count, metavar="N", help="this warp of each CTA")
     drawn = parser.add_argument_group(
         "timeline", "of the median CTA of the first kernel in the list; --launch and --cta choose another"
     )
@@ -83,10 +92,10 @@ def _parser() -> argparse.ArgumentParser:
     form = parser.add_argument_group("form")
     form.add_argument("--unit", choices=UNITS, help="default: ns; cycles for an emulated trace")
     form.add_argument(
-        "--top", type=_count, default=20, metavar="N", help="scopes per kernel (default 20; 0: all)"
+        "--top", type=count, default=20, metavar="N", help="scopes per kernel (default 20; 0: all)"
     )
     form.add_argument(
-        "--width", type=_width, metavar="N", help="columns (default: the terminal's, 80 in a pipe)"
+        "--width", type=width, metavar="N", help="columns (default: the terminal's, 80 in a pipe)"
     )
     form.add_argument(
         "--lines", action="store_true", help="also each source line's share, and what it waits for"
@@ -96,31 +105,11 @@ def _parser() -> argparse.ArgumentParser:
     return parser
 
 
-def _pattern(text: str) -> str:
-    try:
-        re.compile(text)
-    except re.error as error:
-        raise argparse.ArgumentTypeError(f"not a regular expression: {error}") from None
-    return text
-
-
 def _zoom(text: str) -> Zoom:
     try:
         return parse_zoom(text)
     except OptionError as error:
         raise argparse.ArgumentTypeError(str(error)) from None
-
-
-def _count(text: str) -> int:
-    if not text.isdecimal():
-        raise argparse.ArgumentTypeError(f"not a count: {text!r}")
-    return int(text)
-
-
-def _width(text: str) -> int:
-    if not text.isdecimal() or int(text) < 40:
-        raise argparse.ArgumentTypeError(f"must be 40 or more: {text!r}")
-    return int(text)
 
 
 if __name__ == "__main__":

@@ -26,6 +26,8 @@ SITE_COLUMNS = ("kernel", "scope", "kind", "file", "line", "call_path")
 GROUP_COLUMNS = ("kernel", "variant", "trial")
 """Launches that are alike in these are summed up together."""
 
+_FEW_ROWS = 1 << 16
+
 Ints = NDArray[np.int64]
 Floats = NDArray[np.float64]
 
@@ -35,38 +37,50 @@ def sites(df: pd.DataFrame) -> tuple[Ints, pd.DataFrame]:
 
     Returns one site number per row, int64 of shape (rows,), and the table of sites.
     """
-    key, size = np.zeros(len(df), np.int64), 1
+    key: NDArray[np.integer] = np.zeros(len(df), np.int32)
+    size = 1
     for name in SITE_COLUMNS:
-        codes, count = _codes(df[name])
+        codes, least, count = _codes(df[name])
         if size * count >= 1 << 62:  # renumbered, the sites seen so far are fewer than the rows
             key, distinct = pd.factorize(key)
             size = len(distinct)
-        key, size = key * count + codes, size * count
+        if size * count >= 1 << 31:
+            key = key.astype(np.int64, copy=False)
+        np.multiply(key, count, out=key)
+        np.add(key, codes, out=key)
+        np.subtract(key, least, out=key)
+        size *= count
     site, first = _numbered(key, size)
     table = df[list(SITE_COLUMNS)].iloc[first].reset_index(drop=True)
     return site, table
 
 
-def _numbered(key: Ints, size: int) -> tuple[Ints, Ints]:
+def _numbered(key: NDArray[np.integer], size: int) -> tuple[Ints, Ints]:
     """Keys below `size` numbered in order of first appearance; and the row where each first appears."""
     if size > 1 << 22:
         site, _ = pd.factorize(key)
         return site.astype(np.int64, copy=False), pd.Series(site).drop_duplicates().index.to_numpy()
-    row_of_key = np.full(size, -1, np.int64)
-    row_of_key[key[::-1]] = np.arange(len(key))[::-1]  # of several the last is kept, which is the first row
-    first = np.sort(row_of_key[row_of_key >= 0])
+    known, firsts, begin = np.zeros(size, np.bool_), [], 0
+    while begin < len(key):
+        part = key[begin : 8 * begin + _FEW_ROWS]  # most keys appear early
+        new = np.flatnonzero(~known[part])
+        _, at = np.unique(part[new], return_index=True)
+        firsts.append(begin + new[at])
+        known[part[new]] = True
+        begin += len(part)
+    first = np.sort(np.concatenate([np.zeros(0, np.int64), *firsts]))
     number = np.empty(size, np.int64)
     number[key[first]] = np.arange(len(first))
     return number[key], first
 
 
-def _codes(column: "pd.Series[Any]") -> tuple[Ints, int]:
-    """A column's values as numbers from 0, and how many there may be."""
+def _codes(column: "pd.Series[Any]") -> tuple[NDArray[np.integer], int, int]:
+    """A column's values as numbers, the least that there may be, and how many."""
     if isinstance(column.dtype, pd.CategoricalDtype):
-        return column.cat.codes.to_numpy().astype(np.int64) + 1, len(column.cat.categories) + 1
-    values = column.to_numpy().astype(np.int64)
+        return column.cat.codes.to_numpy(), -1, len(column.cat.categories) + 1
+    values = column.to_numpy()
     least = int(values.min()) if len(values) else 0
-    return values - least, int(values.max(initial=least)) - least + 1
+    return values, least, int(values.max(initial=least)) - least + 1
 
 
 def launch_groups(tables: Tables) -> tuple[Ints, pd.DataFrame]:

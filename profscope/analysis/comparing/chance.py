@@ -1,0 +1,190 @@
+"""Whether a change is more than noise: launches are the independent trials, and a floor is below them.
+
+The mean of a row's launches is trimmed: of five launches and more the fastest and the slowest fifth are left
+out. Two of them are compared as Yuen does (Biometrika 61, 1974): Welch's t test of trimmed means, with the
+variances of the winsorised values. What launches of one session share, their spread does not show: where
+memory lay, where the code lay, the clock. That is the `floor`, and a change within it is no effect: what is
+tested is that the change is larger than the floor. Which rows are news then follows from Benjamini and
+Hochberg (J. R. Statist. Soc. B 57, 1995), so that many rows do not make news by their number.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Final
+
+import numpy as np
+from numpy.typing import NDArray
+
+__all__ = [
+    "FALSE_DISCOVERIES",
+    "Change",
+    "Sample",
+    "compared",
+    "discoveries",
+    "sample_of_ctas",
+    "sample_of_launches",
+]
+
+Floats = NDArray[np.float64]
+
+FALSE_DISCOVERIES: Final = 0.05
+"""Of the rows that are called significant, at most this part is noise, in the long run."""
+
+_CONFIDENCE: Final = 0.95
+_MOST_FREEDOM: Final = 1000.0
+_TRIMMED: Final = 0.2
+_LEAST_SPREAD: Final = 1e-3
+"""Relative: a few launches may agree better than that by chance, for clocks count in steps."""
+
+
+@dataclass(frozen=True, eq=False)
+class Sample:
+    """One side's figures, by row: their mean, the variance of this mean, and its degrees of freedom.
+
+    variance is NaN where one launch of one CTA says nothing of it.
+    """
+
+    mean: Floats
+    variance: Floats
+    freedom: Floats
+
+    def __len__(self) -> int:
+        return len(self.mean)
+
+
+def sample_of_launches(figures: Floats) -> Sample:
+    """figures: one row each, one launch a column; float64 of shape (rows, launches)."""
+    rows, launches = figures.shape
+    cut = int(_TRIMMED * launches)
+    ordered = np.sort(figures, axis=1)
+    kept = launches - 2 * cut
+    mean = ordered[:, cut : launches - cut].mean(axis=1)
+    if launches < 2:
+        return Sample(mean, np.full(rows, np.nan), np.zeros(rows))
+    winsorised = np.clip(ordered, ordered[:, [cut]], ordered[:, [launches - 1 - cut]])
+    spread = np.maximum(winsorised.var(axis=1, ddof=1), (_LEAST_SPREAD * mean) ** 2)
+    variance = (launches - 1) * spread / (kept * (kept - 1))
+    return Sample(mean, variance, np.full(rows, kept - 1.0))
+
+
+def sample_of_ctas(figures: Floats, scale: float) -> Sample:
+    """Of one launch: figures by row and CTA, float64 of shape (rows, CTAs); scale: launches' over CTAs' sum.
+
+    The mean is the launch's sum. Its variance is what it would be if the CTAs had been drawn from many.
+    """
+    rows, ctas = figures.shape
+    total = figures.sum(axis=1) * scale
+    if ctas < 2:
+        return Sample(total, np.full(rows, np.nan), np.zeros(rows))
+    variance = figures.var(axis=1, ddof=1) * ctas * scale**2
+    return Sample(total, np.maximum(variance, (_LEAST_SPREAD * total) ** 2), np.full(rows, ctas - 1.0))
+
+
+@dataclass(frozen=True, eq=False)
+class Change:
+    """By row: b less a; its 95 % interval, the floor included; and the probability of a change so large if
+    it were really within the floor."""
+
+    change: Floats
+    low: Floats
+    high: Floats
+    probability: Floats
+
+
+def compared(a: Sample, b: Sample, floor: Floats) -> Change:
+    """floor: by row, the size of change that is no effect; 0 and above."""
+    change = b.mean - a.mean
+    # Of one launch nothing is known of the spread: it is taken to be the other side's.
+    alone_a, alone_b = np.isnan(a.variance), np.isnan(b.variance)
+    variance_a = np.where(alone_a, _of_one(b), a.variance)
+    variance_b = np.where(alone_b, _of_one(a), b.variance)
+    freedom_a = np.where(alone_a, b.freedom, a.freedom)
+    freedom_b = np.where(alone_b, a.freedom, b.freedom)
+    variance = variance_a + variance_b
+    with np.errstate(divide="ignore", invalid="ignore"):
+        below = variance_a**2 / freedom_a + variance_b**2 / freedom_b
+        freedom = np.where(variance > 0, variance**2 / below, 1.0)
+        shared = alone_a | alone_b  # one estimate stands for both
+        freedom = np.where(shared & (variance > 0), np.maximum(freedom_a, freedom_b), freedom)
+    error = np.sqrt(variance)
+    beyond, within = np.abs(change) - floor, np.abs(change) + floor
+    with np.errstate(divide="ignore", invalid="ignore"):
+        tails = _upper_tail(beyond / error, freedom) + _upper_tail(within / error, freedom)
+    certain = np.where((beyond > 0) & ~_equal(a.mean, b.mean), 0.0, 1.0)
+    probability = np.where(error > 0, np.minimum(tails, 1.0), certain)
+    half = _quantiles(freedom) * error + floor
+    return Change(change, change - half, change + half, probability)
+
+
+def _of_one(other: Sample) -> Floats:
+    """The variance of one launch, where the other side has several; 0 where it has not."""
+    return np.nan_to_num(other.variance * (other.freedom + 1))
+
+
+def _equal(a: Floats, b: Floats) -> NDArray[np.bool_]:
+    """Means of the same whole numbers are equal but for their rounding."""
+    return np.asarray(np.isclose(a, b, rtol=1e-12, atol=0.0), np.bool_)
+
+
+def discoveries(probability: Floats) -> NDArray[np.bool_]:
+    """By row, whether it is news: Benjamini and Hochberg at FALSE_DISCOVERIES."""
+    count = len(probability)
+    order = np.argsort(probability, kind="stable")
+    passed = np.flatnonzero(probability[order] <= FALSE_DISCOVERIES * np.arange(1, count + 1) / max(count, 1))
+    result = np.zeros(count, np.bool_)
+    result[order[: passed[-1] + 1 if len(passed) else 0]] = True
+    return result
+
+
+def _quantiles(freedom: Floats) -> Floats:
+    """What |t| exceeds in 5 of 100 cases. Newton's steps come from below and never pass it, for the tail is
+    convex."""
+    freedom = np.clip(freedom, 1.0, _MOST_FREEDOM)
+    log_scale = _each(math.lgamma, (freedom + 1) / 2) - _each(math.lgamma, freedom / 2)
+    scale = np.exp(log_scale) / np.sqrt(freedom * np.pi)
+    t = np.full(len(freedom), 1.9)
+    for _ in range(12):
+        density = scale * (1 + t * t / freedom) ** (-(freedom + 1) / 2)
+        t = t + (_upper_tail(t, freedom) - (1 - _CONFIDENCE) / 2) / density
+    return np.asarray(t, np.float64)
+
+
+def _upper_tail(t: Floats, freedom: Floats) -> Floats:
+    """The probability that Student's t with so many degrees of freedom is more than t; of those with less
+    than 1 as with 1, of those with more than 1,000 as with 1,000, which is hardly more cautious."""
+    freedom = np.clip(freedom, 1.0, _MOST_FREEDOM)
+    square = np.minimum(t * t, 1e300)
+    tail = _incomplete_beta(freedom / 2, 0.5, freedom / (freedom + square)) / 2
+    return np.where(np.isnan(t), 1.0, np.where(t >= 0, tail, 1 - tail))
+
+
+def _each(function: Callable[[float], float], values: Floats) -> Floats:
+    return np.array([function(value) for value in values.tolist()], np.float64)
+
+
+def _incomplete_beta(a: Floats, b: float, x: Floats) -> Floats:
+    """I_x(a, b), regularised, for x from 0 to 1 (Abramowitz and Stegun 26.5.8, 26.5.2)."""
+    log_beta = _each(lambda each: math.lgamma(each) + math.lgamma(b) - math.lgamma(each + b), a)
+    turned = x > (a + 1) / (a + b + 2)
+    first, second = np.where(turned, b, a), np.where(turned, a, b)
+    at = np.where(turned, 1 - x, x)
+    with np.errstate(divide="ignore", invalid="ignore"):
+        front = np.exp(first * np.log(at) + second * np.log1p(-at) - log_beta) / first
+    part = np.where(at > 0, front, 0.0) * _fraction(first, second, at)
+    return np.where(turned, 1 - part, part)
+
+
+def _fraction(a: Floats, b: Floats, x: Floats) -> Floats:
+    """The continued fraction of the incomplete beta function, from its 100th step inwards."""
+    value = np.ones_like(x)
+    for step in range(100, 0, -1):
+        half, odd = divmod(step, 2)
+        if odd:
+            factor = -(a + half) * (a + b + half) / ((a + 2 * half) * (a + 2 * half + 1))
+        else:
+            factor = half * (b - half) / ((a + 2 * half - 1) * (a + 2 * half))
+        value = 1 + factor * x / value
+    return 1 / value

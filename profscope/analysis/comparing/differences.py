@@ -1,0 +1,157 @@
+"""The table of differences of two profiles."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any, Final
+
+import numpy as np
+import pandas as pd
+
+from profscope.analysis.comparing.caveats import (
+    Said,
+    joined,
+    missing_of,
+    notes_on,
+    option_notes,
+    unit_of,
+)
+from profscope.analysis.comparing.chance import Sample, compared, discoveries
+from profscope.analysis.comparing.figures import Side
+from profscope.analysis.comparing.floors import floor_of
+from profscope.analysis.comparing.operands import (
+    LAUNCH,
+    Operand,
+    Rows,
+    of_launches,
+    of_one_side,
+    of_rows,
+)
+from profscope.analysis.comparing.pairs import Pair, paired
+from profscope.analysis.comparing.places import Lines
+from profscope.schema import Tables
+
+__all__ = ["DTYPES", "differences"]
+
+DTYPES: Final[dict[str, Any]] = {
+    "kernel": "str",
+    "variant_a": "Int32",
+    "variant_b": "Int32",
+    "scope": "str",
+    "kind": "str",
+    "file": "str",
+    "line_a": "int32",
+    "line_b": "int32",
+    "call_path": "str",
+    "status": "str",
+    "significant": "bool",
+    "change": "float64",
+    "percent": "float64",
+    "low": "float64",
+    "high": "float64",
+    "self_a": "float64",
+    "self_b": "float64",
+    "total_a": "float64",
+    "total_b": "float64",
+    "count_a": "float64",
+    "count_b": "float64",
+    "launches_a": "int64",
+    "launches_b": "int64",
+}
+"""The columns of the table."""
+
+_SAMPLE: Final = ("mean", "variance", "freedom")
+_ORDER: Final = ("kernel", "group", "row", "async", "noise", "change")
+
+
+def differences(a: Tables, b: Tables) -> pd.DataFrame:
+    """The table that `profscope.diff` returns. Raises DiffError."""
+    unit, notes = unit_of(a, b)
+    sides = Side(a, unit), Side(b, unit)
+    sources = [tables.metadata.get("sources") or [] for tables in (a, b)]
+    lines = Lines(*sources)
+    if not all(sources):
+        notes.append("a profile has no source texts: lines are matched by number, and edits are not followed")
+    notes += option_notes(a, b)
+    parts: list[Rows] = []
+    noted: list[Said] = []
+    missing: list[Said] = []
+    for pair in paired(a, b):
+        if pair.variant_a is None or pair.variant_b is None:
+            parts.append(_alone(pair, sides))
+            continue
+        of_a, of_b = _operands(pair, sides)
+        single = of_a.is_single or of_b.is_single
+        floor = floor_of(emulated=a.emulated, same_build=pair.same_build, single=single)
+        parts += of_launches(pair, of_a.durations, of_b.durations, floor, exact=a.emulated)
+        parts += of_rows(pair, of_a.figures, of_b.figures, lines, floor, exact=a.emulated)
+        noted += notes_on(*sides, pair, of_a, of_b, floor)
+        missing += missing_of(pair, of_a, of_b, emulated=a.emulated)
+    table = _in_order(_judged(parts))
+    table = table[list(DTYPES)].astype(DTYPES)
+    table.attrs = {"unit": unit, "emulated": a.emulated}
+    table.attrs |= {"notes": notes + joined(noted), "not_measured": joined(missing)}
+    return table
+
+
+def _alone(pair: Pair, sides: tuple[Side, Side]) -> Rows:
+    """The row of a variant that one side has."""
+    side, variant = (sides[0], pair.variant_a) if pair.variant_b is None else (sides[1], pair.variant_b)
+    assert variant is not None
+    keeps = max(side.keeps(pair.kernel, variant), default="spans")
+    return of_one_side(pair, side.durations(side.launches(pair.kernel, variant, keeps)))
+
+
+def _operands(pair: Pair, sides: tuple[Side, Side]) -> tuple[Operand, Operand]:
+    """Both sides of a pair that has them."""
+    variants = [variant for variant in (pair.variant_a, pair.variant_b) if variant is not None]
+    kept = _kept(*(side.keeps(pair.kernel, each) for side, each in zip(sides, variants, strict=True)))
+    operands = []
+    for side, variant, keeps in zip(sides, variants, kept, strict=True):
+        launches = side.launches(pair.kernel, variant, keeps)
+        figures = side.figures(pair.kernel, variant, launches)
+        operands.append(Operand(figures, side.durations(launches)))
+    return operands[0], operands[1]
+
+
+def _kept(a: set[str], b: set[str]) -> tuple[str, str]:
+    """What the launches to compare keep: like with like where that can be; sums first, as most launches do
+    where some do."""
+    both = max(a & b, default=None)
+    return (both, both) if both else (max(a, default="spans"), max(b, default="spans"))
+
+
+def _judged(parts: Sequence[Rows]) -> pd.DataFrame:
+    """The rows with what tests tell of them, all at once, and a status that follows it."""
+    columns = {name: np.concatenate([part.columns[name] for part in parts]) for name in parts[0].columns}
+    a, b = (
+        Sample(*(np.concatenate([getattr(each, name) for each in side]) for name in _SAMPLE))
+        for side in ([part.a for part in parts], [part.b for part in parts])
+    )
+    test = compared(a, b, np.concatenate([part.floor for part in parts]))
+    significant = discoveries(test.probability)
+    status = np.where((columns["status"] == "same") & significant, "changed", columns["status"])
+    with np.errstate(divide="ignore", invalid="ignore"):
+        percent = np.where(a.mean > 0, 100 * test.change / a.mean, np.nan)
+    told = {"change": test.change, "low": test.low, "high": test.high, "percent": percent}
+    return pd.DataFrame(columns | told | {"status": status, "significant": significant})
+
+
+def _in_order(table: pd.DataFrame) -> pd.DataFrame:
+    """Kernels by the change of their launches, and within one the launches first; then rows by change, those
+    that are news before the others, and behind all what is in flight, which takes no time of a warp."""
+    size = table["change"].abs()
+    group = table.groupby(["kernel", "variant_a", "variant_b"], sort=False, dropna=False).ngroup()
+    is_launch = table["kind"] == LAUNCH
+    of_launch: dict[Any, float] = dict(zip(group[is_launch], size[is_launch], strict=True))
+    keys = pd.DataFrame(
+        {
+            "kernel": -group.map(of_launch).fillna(0.0),
+            "group": group,
+            "row": ~is_launch,
+            "async": table["kind"] == "async",
+            "noise": ~table["significant"],
+            "change": -size,
+        }
+    )
+    return table.loc[keys.sort_values(list(_ORDER), kind="stable").index].reset_index(drop=True)

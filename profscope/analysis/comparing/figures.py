@@ -1,0 +1,282 @@
+"""What each launch took, row by row: of launches that kept spans, and of launches that kept sums."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from functools import cached_property
+from typing import NamedTuple
+
+import numpy as np
+import pandas as pd
+
+from profscope.analysis.span_rows import (
+    SITE_COLUMNS,
+    Floats,
+    Ints,
+    counted,
+    grid_scales,
+    not_samples,
+    self_times,
+    sites,
+)
+from profscope.schema import Tables
+
+__all__ = ["PLACE_COLUMNS", "Durations", "Figures", "Side"]
+
+PLACE_COLUMNS = SITE_COLUMNS[1:]
+
+_ENDS = 2  # of a launch: the time of each is unsure
+_ALL_LAUNCHES = -1  # in the table of spreads, what stands for all of them
+
+
+@dataclass(frozen=True, eq=False)
+class Figures:
+    """Some launches of one variant, in a unit; of each row and launch, scaled up to the launch's grid.
+
+    places      PLACE_COLUMNS, one row each
+    count       how often it ran; float64 of shape (rows, launches), as the next two
+    total, own  its time, and its time less that of the spans inside (of async spans: none)
+    launches    the launches that these are of: rows of the table of launches
+    ctas        own, of async spans total, by CTA and not scaled, float64 of shape (rows, CTAs): of a single
+                launch that kept spans
+    scale       of that launch, what its CTAs' times are scaled up with
+    """
+
+    places: pd.DataFrame
+    count: Floats
+    total: Floats
+    own: Floats
+    launches: pd.DataFrame
+    ctas: Floats | None = None
+    scale: float = 1.0
+
+    @property
+    def warp_time(self) -> float:
+        """All of a launch's warps together: its self times."""
+        return float(self.own.sum(axis=0).mean()) if self.own.size else 0.0
+
+
+class Durations(NamedTuple):
+    """Whole launches' times, shape (launches,), and the same in ns; unsure: how far off each may be, where
+    nothing else says."""
+
+    took: Floats
+    ns: Floats
+    unsure: float = 0.0
+
+
+class Side:
+    """One of two profiles, asked for figures in one unit, "ns" or "cycles"."""
+
+    def __init__(self, tables: Tables, unit: str) -> None:
+        self.tables = tables
+        self.unit = unit
+        launches = tables.launches
+        self.scales = np.where(
+            launches["kernel"].isin(not_samples(tables.metadata)), 1.0, grid_scales(launches)
+        )
+
+    def all_launches(self, kernel: str, variant: int) -> pd.DataFrame:
+        """The launches of a variant that count, but for trials."""
+        rows = self._rows.get((kernel, variant), np.zeros(0, np.int64))
+        return self.tables.launches.iloc[rows]
+
+    @cached_property
+    def _rows(self) -> dict[tuple[str, int], Ints]:
+        launches = self.tables.launches
+        real = np.flatnonzero(counted(launches) & ~launches["trial"].to_numpy())
+        keys = launches[["kernel", "variant"]].iloc[real]
+        number = keys.groupby(["kernel", "variant"], sort=False, observed=True).ngroup().to_numpy()
+        names = keys.drop_duplicates().itertuples(index=False)
+        return {(str(kernel), int(variant)): real[number == at] for at, (kernel, variant) in enumerate(names)}
+
+    def launches(self, kernel: str, variant: int, keeps: str) -> pd.DataFrame:
+        """The launches to compare: where there are others, no cold ones, and not the first, which finds
+        caches cold, too. The emulator has no caches."""
+        launches = self.all_launches(kernel, variant)
+        chosen = launches[launches["keeps"] == keeps]
+        if self.tables.emulated:
+            return chosen
+        warm = chosen[~chosen["cold"] & (chosen["launch"] != launches["launch"].min())]
+        return warm if len(warm) else chosen
+
+    def keeps(self, kernel: str, variant: int) -> set[str]:
+        """What this variant's launches keep: "spans", "sums" or both."""
+        return set(self.all_launches(kernel, variant)["keeps"])
+
+    def durations(self, launches: pd.DataFrame) -> Durations:
+        """What launches took as a whole, but for those whose times are not known."""
+        clock = (
+            launches["clock_ghz"].to_numpy(np.float64) if self.unit == "cycles" else np.ones(len(launches))
+        )
+        ns = (launches["end_ns"] - launches["start_ns"]).to_numpy(np.float64)
+        if self.tables.emulated:
+            cycles = self._busiest_sms.reindex(launches["launch"]).to_numpy(np.float64)
+            if len(cycles) and not np.isnan(cycles).any():
+                return Durations(np.asarray(cycles, np.float64), ns)
+        known = np.isfinite(clock) & (ns > 0)
+        unsure = launches["ns_uncertainty"].to_numpy(np.float64) * clock * _ENDS
+        most = float(np.nan_to_num(unsure).max(initial=0.0)) if self.tables.emulated else 0.0
+        return Durations((ns * clock)[known], ns[known], most)
+
+    @cached_property
+    def _busiest_sms(self) -> pd.Series[float]:
+        """By launch, the cycles of the SM that was busy longest: exact where all begin at once."""
+        df = self.tables.df
+        roots = df.loc[
+            (df["depth"] == 0) & (df["kind"] != "async"), ["launch", "sm", "start_cycle", "duration_cycles"]
+        ]
+        roots = roots.assign(end=roots["start_cycle"] + roots["duration_cycles"])
+        of_sm = roots.groupby(["launch", "sm"]).agg(start=("start_cycle", "min"), end=("end", "max"))
+        return (of_sm["end"] - of_sm["start"]).groupby("launch").max().astype("float64")
+
+    def figures(self, kernel: str, variant: int, launches: pd.DataFrame) -> Figures:
+        """Of launches of a variant, all of which keep the same; without rows where they keep none."""
+        if len(launches) and launches["keeps"].iloc[0] == "sums":
+            return self._of_sums(kernel, variant, launches)
+        return self._of_spans(kernel, launches)
+
+    # Launches that kept spans.
+
+    @cached_property
+    def _cells(self) -> _Cells:
+        return _Cells.of(self.tables, self.unit)
+
+    def _of_spans(self, kernel: str, launches: pd.DataFrame) -> Figures:
+        cells = self._cells
+        at = launches.index.to_numpy()
+        number = cells.of_kernel.get(kernel, np.zeros(0, np.int64))
+        cell = cells.base[at][None, :] + np.arange(len(number))[:, None]
+        count, total, own = (figures[cell] for figures in (cells.count, cells.total, cells.own))
+        ran = count.any(axis=1)
+        scale = self.scales[at]
+        count, total, own = (figures[ran] * scale for figures in (count, total, own))
+        places = cells.places.iloc[number[ran]].reset_index(drop=True)
+        ctas = cells.by_cta(launches["launch"].iloc[0], number[ran]) if len(launches) == 1 else None
+        return Figures(places, count, total, own, launches, ctas, float(scale[0]) if len(scale) else 1.0)
+
+    # Launches that kept sums.
+
+    def _of_sums(self, kernel: str, variant: int, launches: pd.DataFrame) -> Figures:
+        """Of single launches the spreads tell, which are of totals: self times follow from what the sums say
+        stands inside what."""
+        spreads, sums = (
+            table[(table["kernel"] == kernel) & (table["variant"] == variant) & ~table["trial"]]
+            for table in (self.tables.spreads, self.tables.sums)
+        )
+        spreads = spreads[(spreads["by"] == "cta") & (spreads["launch"] != _ALL_LAUNCHES)]
+        is_told = launches["launch"].isin(spreads["launch"]) & np.isfinite(launches["clock_ghz"])
+        launches = launches[is_told]
+        spreads = spreads[spreads["launch"].isin(launches["launch"])]
+        ran = sums[sums["count"] > 0]
+        key = list(PLACE_COLUMNS)
+        places = ran[key].drop_duplicates().reset_index(drop=True)
+        number = pd.Series(np.arange(len(places)), pd.MultiIndex.from_frame(places))
+        total = np.zeros((len(places), len(launches)))
+        column = pd.Index(launches["launch"])
+        row = number.reindex(pd.MultiIndex.from_frame(spreads[key])).to_numpy(np.float64)
+        told = np.isfinite(row)
+        at = row[told].astype(np.int64), column.get_indexer(spreads["launch"])[told]
+        np.add.at(total, at, np.rint((spreads["mean_cycles"] * spreads["count"]).to_numpy())[told])
+        scale = self.scales[launches.index.to_numpy()]
+        if self.unit == "ns":
+            scale = scale / launches["clock_ghz"].to_numpy(np.float64)
+        total = total * scale
+        own = total - _inside(ran, sums, number) @ total
+        own[(places["kind"] == "async").to_numpy()] = 0.0
+        count = (
+            ran.groupby(key, sort=False)["grid_count"].sum() / ran.groupby(key, sort=False)["launches"].max()
+        )
+        counts = count.reindex(pd.MultiIndex.from_frame(places)).to_numpy(np.float64)
+        return Figures(places, np.repeat(counts[:, None], len(launches), 1), total, own, launches)
+
+
+def _inside(ran: pd.DataFrame, sums: pd.DataFrame, number: pd.Series[int]) -> Floats:
+    """[around, inside]: the part of a place's time that stands directly inside another's, 0 to 1.
+
+    A place can be several sites, as where a function is called in two loops.
+    """
+    key = list(PLACE_COLUMNS)
+    own = number.reindex(pd.MultiIndex.from_frame(ran[key])).to_numpy(np.int64)
+    cycles = ran["total_cycles"].to_numpy(np.float64)
+    whole = np.bincount(own, cycles, minlength=len(number))
+    child = ((ran["parent"] >= 0) & (ran["kind"] != "async")).to_numpy()
+    around = sums.loc[ran["parent"].to_numpy()[child], key]
+    above = number.reindex(pd.MultiIndex.from_frame(around)).to_numpy(np.float64)
+    told = np.isfinite(above)
+    inside = own[child][told]
+    parts = np.zeros((len(number), len(number)))
+    np.add.at(
+        parts, (above[told].astype(np.int64), inside), cycles[child][told] / np.maximum(whole[inside], 1)
+    )
+    return parts
+
+
+@dataclass(frozen=True, eq=False)
+class _Cells:
+    """A span table added up once: each launch has one cell for each site of its kernel.
+
+    of_kernel: by kernel, the numbers of its sites in `places`; base: by row of the table of launches, its
+    first cell; rows: by launch, where its spans begin and end.
+    """
+
+    tables: Tables
+    column: str
+    site: Ints
+    places: pd.DataFrame
+    of_kernel: dict[str, Ints]
+    base: Ints
+    rows: dict[int, tuple[int, int]]
+    count: Floats
+    total: Floats
+    own: Floats
+
+    @staticmethod
+    def of(tables: Tables, unit: str) -> _Cells:
+        df, launches = tables.df, tables.launches
+        column = f"duration_{unit}"
+        site, places = sites(df)
+        kernels = places["kernel"].astype("str")
+        of_kernel = {name: np.flatnonzero(kernels == name) for name in kernels.unique()}
+        local = np.zeros(len(places), np.int64)
+        for numbers in of_kernel.values():
+            local[numbers] = np.arange(len(numbers))
+        sizes = launches["kernel"].map({name: len(numbers) for name, numbers in of_kernel.items()}).fillna(0)
+        base = np.concatenate([[0], np.cumsum(sizes.to_numpy(np.int64))])
+        starts, of_runs = _runs(df)
+        first = pd.Series(base[:-1], launches["launch"]).reindex(of_runs).to_numpy(np.int64)
+        cell = local[site] + np.repeat(first, np.diff(starts))
+        rows: dict[int, tuple[int, int]] = {}
+        for launch, begin, end in zip(
+            of_runs.tolist(), starts[:-1].tolist(), starts[1:].tolist(), strict=True
+        ):
+            rows[launch] = rows.get(launch, (begin, end))[0], end
+        sums = [
+            np.bincount(cell, weights, minlength=base[-1]).astype(np.float64)
+            for weights in (None, df[column].to_numpy(), self_times(df, column))
+        ]
+        shown = places[list(PLACE_COLUMNS)]
+        return _Cells(tables, column, site, shown, of_kernel, base[:-1], rows, *sums)
+
+    def by_cta(self, launch: int, sites_of_kernel: Ints) -> Floats:
+        """Own times of one launch, of async spans durations, by site and CTA."""
+        if launch not in self.rows:
+            return np.zeros((len(sites_of_kernel), 0))
+        begin, end = self.rows[launch]
+        rows = self.tables.df.iloc[begin:end]
+        own = self_times(rows.assign(parent=np.maximum(rows["parent"] - begin, -1)), self.column)
+        took = np.where(rows["kind"] == "async", rows[self.column], own)
+        took = np.where(rows["launch"] == launch, took, 0)  # others, should its rows not stand together
+        cta, ctas = pd.factorize(rows["cta"])
+        number = np.zeros(len(self.places), np.int64)
+        number[sites_of_kernel] = np.arange(len(sites_of_kernel))
+        cell = number[self.site[begin:end]] * len(ctas) + cta
+        figures = np.bincount(cell, took, minlength=len(sites_of_kernel) * len(ctas)).astype(np.float64)
+        return figures.reshape(len(sites_of_kernel), len(ctas))
+
+
+def _runs(df: pd.DataFrame) -> tuple[Ints, Ints]:
+    """Where rows of one launch begin to stand together, and, one more, the end; and their launches."""
+    launch = df["launch"].to_numpy()
+    starts = np.flatnonzero(np.diff(launch, prepend=launch[:1] - 1)) if len(launch) else np.zeros(0, np.int64)
+    return np.append(starts, len(launch)), launch[starts].astype(np.int64)

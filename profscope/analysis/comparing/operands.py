@@ -1,0 +1,132 @@
+"""The rows of one pair of variants: what each side took, and what is needed to test whether that changed."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import pandas as pd
+
+from profscope.analysis.comparing.chance import Sample, sample_of_ctas, sample_of_launches
+from profscope.analysis.comparing.figures import Durations, Figures
+from profscope.analysis.comparing.floors import Floor
+from profscope.analysis.comparing.pairs import Pair
+from profscope.analysis.comparing.places import Lines, matched
+from profscope.analysis.span_rows import Floats, Ints
+
+__all__ = ["LAUNCH", "Operand", "Rows", "of_launches", "of_one_side", "of_rows"]
+
+LAUNCH = "launch"
+"""The kind of the row that compares whole launches."""
+
+_NO_TIME = Sample(np.zeros(1), np.zeros(1), np.ones(1))
+
+
+@dataclass(frozen=True, eq=False)
+class Operand:
+    """One side of a pair: its rows' figures, and what whole launches took."""
+
+    figures: Figures
+    durations: Durations
+
+    @property
+    def is_single(self) -> bool:
+        """Whether one launch is all there is."""
+        return len(self.figures.launches) < 2 and len(self.durations.took) < 2
+
+
+@dataclass(frozen=True, eq=False)
+class Rows:
+    """Rows of the table: their columns but for what tests tell; what is tested of either side, and the size
+    of change that is none, float64 of shape (rows,)."""
+
+    columns: dict[str, Any]
+    a: Sample
+    b: Sample
+    floor: Floats
+
+
+def of_one_side(pair: Pair, durations: Durations) -> Rows:
+    """The row of a variant that is in one profile only."""
+    took = sample_of_launches(durations.took[None, :]).mean if len(durations.took) else np.zeros(1)
+    sample = _without_noise(Sample(took, took, took))
+    a, b = (_NO_TIME, sample) if pair.variant_a is None else (sample, _NO_TIME)
+    launches = [0 if each is _NO_TIME else len(durations.took) for each in (a, b)]
+    status = "appeared" if pair.variant_a is None else "went"
+    return Rows(_launch_columns(pair, a, b, launches, status), a, b, np.zeros(1))
+
+
+def of_launches(pair: Pair, a: Durations, b: Durations, floor: Floor, *, exact: bool) -> list[Rows]:
+    """The row of a pair's launches; none where their times are not known. exact: whether figures have no
+    noise, as the emulator's."""
+    if not len(a.took) or not len(b.took):
+        return []
+    samples = [sample_of_launches(each.took[None, :]) for each in (a, b)]
+    size = floor.relative * np.maximum(samples[0].mean, samples[1].mean) + a.unsure + b.unsure
+    of_a, of_b = (_without_noise(each) if exact else each for each in samples)
+    columns = _launch_columns(pair, of_a, of_b, [len(a.took), len(b.took)], "same")
+    return [Rows(columns, of_a, of_b, size)]
+
+
+def _launch_columns(pair: Pair, a: Sample, b: Sample, launches: Sequence[int], status: str) -> dict[str, Any]:
+    place = {"scope": [pair.kernel], "kind": [LAUNCH], "file": [""], "call_path": [""], "status": [status]}
+    figures: dict[str, Any] = {"line_a": [0], "line_b": [0]}
+    for side, sample, count in zip("ab", (a, b), launches, strict=True):
+        figures |= {f"self_{side}": sample.mean, f"total_{side}": sample.mean}
+        figures |= {f"count_{side}": [float(count > 0)], f"launches_{side}": [count]}
+    return _of_pair(pair, 1) | place | figures
+
+
+def of_rows(pair: Pair, a: Figures, b: Figures, lines: Lines, floor: Floor, *, exact: bool) -> list[Rows]:
+    """The other rows of a pair; none where a side has no figures."""
+    if a.places.empty or b.places.empty:
+        return []
+    pairs = matched(a.places, b.places, lines)
+    rows = [np.array([-1 if each[at] is None else each[at] for each in pairs], np.int64) for at in (0, 1)]
+    in_a, in_b = (row >= 0 for row in rows)
+    columns = _of_pair(pair, len(pairs))
+    for name in ("scope", "kind", "file", "call_path"):
+        columns[name] = np.where(in_b, _texts(b.places, name, rows[1]), _texts(a.places, name, rows[0]))
+    columns["status"] = np.where(in_a & in_b, "same", np.where(in_b, "appeared", "went"))
+    samples = []
+    for side, figures, row in zip("ab", (a, b), rows, strict=True):
+        own, total = _taken(figures.own, row), _taken(figures.total, row)
+        line = figures.places["line"].to_numpy(np.int64)
+        columns[f"line_{side}"] = np.where(row >= 0, line[row], 0)
+        columns[f"self_{side}"] = sample_of_launches(own).mean
+        columns[f"total_{side}"] = sample_of_launches(total).mean
+        columns[f"count_{side}"] = _taken(figures.count, row).mean(axis=1)
+        columns[f"launches_{side}"] = np.full(len(row), len(figures.launches))
+        if a.ctas is not None and b.ctas is not None and figures.ctas is not None:
+            sample = sample_of_ctas(_taken(figures.ctas, row), figures.scale)
+        else:
+            in_flight = (columns["kind"] == "async")[:, None]
+            sample = sample_of_launches(np.where(in_flight, total, own))
+        samples.append(_without_noise(sample) if exact else sample)
+    size = floor.relative * np.maximum(samples[0].mean, samples[1].mean)
+    size += floor.share * max(a.warp_time, b.warp_time)
+    return [Rows(columns, samples[0], samples[1], size)]
+
+
+def _of_pair(pair: Pair, rows: int) -> dict[str, Any]:
+    return {
+        "kernel": [pair.kernel] * rows,
+        "variant_a": [pair.variant_a] * rows,
+        "variant_b": [pair.variant_b] * rows,
+    }
+
+
+def _texts(places: pd.DataFrame, name: str, rows: Ints) -> Any:
+    return places[name].astype("object").to_numpy()[rows]
+
+
+def _without_noise(sample: Sample) -> Sample:
+    return Sample(sample.mean, np.zeros(len(sample)), np.ones(len(sample)))
+
+
+def _taken(figures: Floats, rows: Ints) -> Floats:
+    """The figures of rows; zeros for a row that is not there, -1."""
+    with_none = np.vstack([figures, np.zeros((1, figures.shape[1]))])
+    return np.asarray(with_none[rows], np.float64)

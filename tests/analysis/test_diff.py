@@ -1,0 +1,430 @@
+"""profscope.diff: on the emulator, and on made-up sessions of a GPU."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from itertools import pairwise
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pandas as pd
+import pytest
+import torch
+
+import profscope
+from profscope.analysis.comparing.differences import DTYPES
+from profscope.profiles import Profile
+from tests.kernels.matmul import matmul_kernel
+from tests.support.edited import SOURCE, run_of_matmul, slowed, with_source
+from tests.support.folded import with_sums
+from tests.support.sessions import keeping, launch_add, session
+
+DATA = Path(__file__).parents[1] / "data" / "diff"
+SIZE = 64
+
+
+def launch_matmul(stages: int, launches: int = 2) -> None:
+    a, b = (torch.ones(SIZE, SIZE, dtype=torch.float16) for _ in "ab")
+    c = torch.empty(SIZE, SIZE, dtype=torch.float16)
+    tiles = {"BLOCK_M": 32, "BLOCK_N": 32, "BLOCK_K": 16, "GROUP_M": 8}
+    for _ in range(launches):
+        matmul_kernel[(4,)](a, b, c, *(SIZE,) * 6, **tiles, num_stages=stages, num_warps=2)
+
+
+def recorded(stages: int, launches: int = 2, **options: Any) -> Profile:
+    with session(**options) as prof:
+        launch_matmul(stages, launches)
+    return prof.profile
+
+
+@pytest.fixture(scope="module")
+def one_stage() -> Profile:
+    return recorded(1)
+
+
+@pytest.fixture(scope="module")
+def three_stages() -> Profile:
+    return recorded(3)
+
+
+@pytest.fixture(scope="module")
+def gpu_runs() -> list[Profile]:
+    return [run_of_matmul(seed) for seed in range(6)]
+
+
+def row_of(difference: pd.DataFrame, scope: str) -> pd.Series[Any]:
+    """The row of a scope; of a kernel's name that of whole launches."""
+    rows = difference[difference["scope"] == scope]
+    return rows.iloc[0]
+
+
+def with_variants(profile: Profile, keys: list[str]) -> Profile:
+    about = [{"variant": at, "key": key, "constexprs": {"BLOCK": key}} for at, key in enumerate(keys)]
+    return replace(profile, metadata={**profile.metadata, "variants": {"matmul_kernel": about}})
+
+
+# On the emulator.
+
+
+def test_the_wait_for_copies_leads_one_stage_against_three(one_stage: Profile, three_stages: Profile) -> None:
+    difference = profscope.diff(one_stage, three_stages)
+    assert difference.dtypes.astype(str).to_dict() == DTYPES | {
+        name: str(difference[name].dtype) for name, dtype in DTYPES.items() if dtype == "str"
+    }
+    launch, first = difference.iloc[0], difference.iloc[1]
+    assert (launch["kind"], launch["scope"], launch["significant"]) == ("launch", "matmul_kernel", True)
+    assert launch["percent"] < -10
+    # Without stages the loop itself waits for what it has loaded.
+    assert (first["scope"], first["status"]) == ("loop L33", "changed")
+    assert first["change"] < 0
+    summaries = [each.summary().set_index("scope") for each in (one_stage, three_stages)]
+    for side, summary in zip("ab", summaries, strict=True):
+        assert first[f"self_{side}"] == summary.loc["loop L33", "self_cycles"] / 2
+        assert first[f"count_{side}"] == summary.loc["loop L33", "count"] / 2
+    assert set(difference.loc[difference["status"] == "appeared", "scope"]) == {
+        "async wait a",
+        "async wait (drain)",
+    }
+    assert set(difference.loc[difference["status"] == "went", "scope"]) == {"load a", "load b"}
+    size = difference["change"].abs().to_numpy()[1:]
+    assert np.all(np.diff(size) <= 0)
+    assert difference.attrs["unit"] == "cycles"
+    assert difference.attrs["emulated"]
+    assert difference.attrs["notes"] == [
+        "matmul_kernel: the configurations differ, num_stages=1 and num_stages=3"
+    ]
+
+
+def test_self_times_of_a_launch_change_by_what_its_warps_change(
+    one_stage: Profile, three_stages: Profile
+) -> None:
+    difference = profscope.diff(one_stage, three_stages)
+    roots = [
+        each.df.loc[each.df["depth"] == 0, "duration_cycles"].sum() / 2 for each in (one_stage, three_stages)
+    ]
+    rows = difference[difference["kind"] != "launch"]
+    assert rows["change"].sum() == roots[1] - roots[0]
+
+
+def test_no_row_differs_where_nothing_was_changed(three_stages: Profile) -> None:
+    """However many launches there are: cycles of the emulator are the same each time."""
+    difference = profscope.diff(three_stages, recorded(3, launches=3))
+    assert (difference["change"] == 0).all()
+    assert not difference["significant"].any()
+    assert set(difference["status"]) == {"same"}
+    assert difference["launches_a"].tolist() == [2] * 7
+    assert difference["launches_b"].tolist() == [3] * 7
+
+
+def test_any_change_of_emulated_cycles_counts(three_stages: Profile) -> None:
+    df = three_stages.df.copy()
+    last = int(np.flatnonzero((df["scope"] == "store").to_numpy())[-1])
+    df.loc[last, "duration_cycles"] += 1
+    row = row_of(profscope.diff(three_stages, replace(three_stages, df=df)), "store")
+    assert (row["change"], row["low"], row["high"], row["significant"]) == (0.5, 0.5, 0.5, True)
+
+
+def test_sums_are_compared_launch_by_launch(one_stage: Profile) -> None:
+    with keeping("sums") as prof:
+        launch_matmul(3, launches=2)
+    with keeping("sums") as again:
+        launch_matmul(3, launches=4)
+    same = profscope.diff(prof, again)
+    assert not same["significant"].any()
+    assert (same["change"][1:] == 0).all()
+    summary = prof.summary().set_index(["scope", "kind"])
+    for row in same[1:].itertuples():
+        assert row.self_a == summary.loc[(row.scope, row.kind), "self_cycles"] / 2
+    against = profscope.diff(one_stage, prof)
+    assert against["scope"].iloc[1] == "loop L33"
+    assert any("the first kept spans, the second sums" in note for note in against.attrs["notes"])
+
+
+def test_moved_lines_are_the_same_lines(three_stages: Profile, tmp_path: Path) -> None:
+    source = three_stages.metadata["sources"][0]
+    lines = source["text"].splitlines()
+    at = next(number for number, line in enumerate(lines) if "for k in" in line)
+    edited = [*lines[:at], "    # one line more,", "    # and another", *lines[at:]]
+    metadata = {**three_stages.metadata, "sources": [{**source, "text": "\n".join(edited)}]}
+    df = three_stages.df.copy()
+    below = (df["line"] >= 33).to_numpy()
+    df.loc[below, "line"] += 2
+    df["scope"] = df["scope"].cat.rename_categories({"loop L33": "loop L35"})
+    path = tmp_path / "moved.json.gz"
+    replace(three_stages, df=df, metadata=metadata).save(path)
+    difference = profscope.diff(three_stages, path)
+    assert set(difference["status"]) == {"same"}
+    moved = difference[difference["line_a"] >= 33]
+    assert len(moved) == 5
+    assert (moved["line_b"] == moved["line_a"] + 2).all()
+    assert "loop L35" in set(difference["scope"])
+
+
+def test_other_kernels_beside_it_are_said_to_have_come(three_stages: Profile) -> None:
+    with session() as prof:
+        launch_matmul(3)
+        launch_add()
+    difference = profscope.diff(three_stages, prof)
+    assert difference["kernel"].unique().tolist() == ["add_kernel", "matmul_kernel"]
+    added = row_of(difference, "add_kernel")
+    assert (added["status"], added["significant"], added["self_a"]) == ("appeared", True, 0)
+    assert added["variant_a"] is pd.NA
+    assert added["change"] == added["self_b"] > 0
+    gone = row_of(profscope.diff(prof, three_stages), "add_kernel")
+    assert (gone["status"], gone["change"]) == ("went", -added["change"])
+
+
+def test_sessions_and_paths_are_taken(three_stages: Profile, tmp_path: Path) -> None:
+    path = tmp_path / "three.pftrace"
+    three_stages.save(path)
+    for a, b in ((str(path), three_stages), (three_stages, path)):
+        assert set(profscope.diff(a, b)["status"]) == {"same"}
+
+
+# Bad input.
+
+
+def test_different_kernels_are_one_line(three_stages: Profile) -> None:
+    with session() as prof:
+        launch_add()
+    with pytest.raises(profscope.DiffError) as caught:
+        profscope.diff(three_stages, prof)
+    assert str(caught.value) == (
+        "no kernel is in both profiles: the first has matmul_kernel, the second add_kernel; diff compares a "
+        "kernel with itself, by its name"
+    )
+    with pytest.raises(profscope.DiffError, match="the second none"):
+        profscope.diff(prof, Profile(metadata={"backend": "emulator"}))
+
+
+def test_emulated_cycles_are_not_compared_with_gpu_time(
+    three_stages: Profile, gpu_runs: list[Profile]
+) -> None:
+    with pytest.raises(profscope.DiffError, match="the second profile is EMULATED, the first is not"):
+        profscope.diff(gpu_runs[0], three_stages)
+
+
+def test_what_is_no_profile_is_named(three_stages: Profile) -> None:
+    with pytest.raises(profscope.DiffError, match="sessions and paths of files, no DataFrame"):
+        profscope.diff(three_stages, three_stages.df)
+
+
+def test_what_is_no_trace_is_named(three_stages: Profile, tmp_path: Path) -> None:
+    with pytest.raises(profscope.TraceError, match=r"nothing\.json"):
+        profscope.diff(three_stages, tmp_path / "nothing.json")
+
+
+def test_launches_without_spans_are_not_measured(gpu_runs: list[Profile]) -> None:
+    a, b = gpu_runs[:2]
+    empty = replace(b, df=b.df.iloc[:0])
+    difference = profscope.diff(a, empty)
+    assert difference[["kind", "status"]].to_numpy().tolist() == [["launch", "same"]]
+    assert difference.attrs["not_measured"] == [
+        "matmul_kernel: rows: no launch of the second tells what each row took in it"
+    ]
+
+
+# On an H200, recorded: two of eight CTAs of a matmul of 1,024, eight warps each, in five launches.
+
+
+def test_two_runs_on_an_h200_are_the_same() -> None:
+    difference = profscope.diff(*(DATA / f"matmul-3-stages-{run}.pftrace.gz" for run in (0, 1)))
+    assert not difference["significant"].any()
+    assert set(difference["status"]) == {"same"}
+    assert set(difference["launches_a"]) == {4}
+    assert (difference["low"] < difference["change"]).all()
+    assert (difference["change"] < difference["high"]).all()
+    assert difference.attrs["notes"] == [
+        "matmul_kernel: within 3 % of a row's time and 0.5 % of all warps' time a change is no effect: two "
+        "sessions of one binary"
+    ]
+
+
+def test_one_stage_against_three_on_an_h200() -> None:
+    names = "matmul-1-stage", "matmul-3-stages-0"
+    difference = profscope.diff(*(DATA / f"{name}.pftrace.gz" for name in names))
+    first = difference.iloc[:3]
+    assert first["scope"].tolist() == ["matmul_kernel", "loop L33", "dot wait acc"]
+    assert first["significant"].all()
+    assert first["percent"].tolist() == pytest.approx([-61.2, -56.1, -97.2], abs=0.1)
+    gone = difference[difference["status"] == "went"]
+    assert gone["scope"].tolist() == ["load a", "load b"]
+    assert gone["significant"].all()
+    # Little waits that have come are no more than noise.
+    come = difference[difference["status"] == "appeared"]
+    assert set(come["scope"]) == {"async wait a", "async wait (drain)", "dot wait (drain)"}
+    assert not come["significant"].any()
+    assert difference["kind"].iloc[-1] == "async"  # takes no time of a warp
+    notes = difference.attrs["notes"]
+    assert any("1.785 GHz and 1.730 GHz: cycles are compared" in note for note in notes)
+    assert any("num_stages=1 and num_stages=3" in note for note in notes)
+    assert any("in time, its launches took" in note for note in notes)
+
+
+# On a GPU, made up.
+
+
+def test_two_runs_are_the_same(gpu_runs: list[Profile]) -> None:
+    for a, b in pairwise(gpu_runs):
+        difference = profscope.diff(a, b)
+        assert not difference["significant"].any()
+        assert set(difference["status"]) == {"same"}
+        assert difference.attrs["unit"] == "ns"
+
+
+@pytest.mark.parametrize(("factor", "word"), [(1.25, "changed"), (0.75, "changed"), (1.001, "same")])
+def test_a_slower_line_is_found_and_leads(gpu_runs: list[Profile], factor: float, word: str) -> None:
+    difference = profscope.diff(gpu_runs[0], slowed(gpu_runs[1], "dot", factor))
+    row = row_of(difference, "dot")
+    assert row["status"] == word
+    if word == "changed":
+        assert difference["scope"].iloc[1] == "dot"
+        assert row["low"] < row["self_a"] * (factor - 1) < row["high"]
+        assert row["percent"] == pytest.approx(100 * (factor - 1), abs=3)
+        assert difference.loc[difference["significant"], "scope"].isin(["dot", "matmul_kernel"]).all()
+
+
+def test_another_build_needs_a_larger_change() -> None:
+    """It may be where the code lies."""
+    a, again = (run_of_matmul(seed, ctas=96) for seed in (0, 1))
+    b = slowed(again, "wait", 1.06)
+    assert row_of(profscope.diff(a, b), "wait")["significant"]
+    edited = with_source(b, SOURCE.replace("rows = tl.arange(0, 64)", "rows = tl.arange(0, 128)"))
+    difference = profscope.diff(a, edited)
+    assert not difference["significant"].any()
+    assert any("two binaries" in note for note in difference.attrs["notes"])
+    assert row_of(profscope.diff(a, slowed(edited, "wait", 1.5)), "wait")["significant"]
+
+
+def test_first_and_cold_launches_are_left_out(gpu_runs: list[Profile]) -> None:
+    a = gpu_runs[0]
+    cold = a.launches.assign(cold=a.launches["launch"] == 3)
+    slow_launches = a.df["launch"].isin([0, 3]).to_numpy()
+    df = a.df.assign(duration_ns=np.where(slow_launches, 3 * a.df["duration_ns"], a.df["duration_ns"]))
+    took = (cold["end_ns"] - cold["start_ns"]) * np.where(cold["launch"].isin([0, 3]), 3, 1)
+    slow = replace(a, df=df, launches=cold.assign(end_ns=cold["start_ns"] + took))
+    difference = profscope.diff(a, slow)
+    assert not difference["significant"].any()
+    assert set(difference["launches_a"]) == {7}
+    assert set(difference["launches_b"]) == {6}
+
+
+def test_single_launches_are_compared_by_their_ctas() -> None:
+    a, b = (run_of_matmul(seed, launches=1, ctas=64) for seed in (1, 2))
+    difference = profscope.diff(a, b)
+    assert not difference["significant"].any()
+    assert any("a single one" in missing for missing in difference.attrs["not_measured"])
+    slow = profscope.diff(a, slowed(b, "dot", 1.6))
+    assert row_of(slow, "dot")["significant"]
+    assert slow["scope"].iloc[1] == "dot"
+
+
+def test_where_ctas_were_left_out_figures_are_of_the_grid(gpu_runs: list[Profile]) -> None:
+    a, b = gpu_runs[0], run_of_matmul(1, ctas=8)
+    b = replace(b, launches=b.launches.assign(grid_x=16))
+    row = row_of(profscope.diff(a, b), "dot")
+    assert row["count_a"] == row["count_b"]
+    assert row["self_b"] == pytest.approx(row["self_a"], rel=0.05)
+
+
+def test_sums_of_single_launches_are_those_of_their_spans() -> None:
+    a, b = (run_of_matmul(seed, launches=6, ctas=4) for seed in (0, 1))
+    of_spans = profscope.diff(a, slowed(b, "dot", 1.25))
+    folded = profscope.diff(*(with_sums(each, range(6)) for each in (a, slowed(b, "dot", 1.25))))
+    assert folded["scope"].tolist()[:2] == of_spans["scope"].tolist()[:2]
+    columns = ["self_a", "self_b", "total_a", "total_b", "count_a", "count_b"]
+    both = folded.set_index(["scope", "kind"]), of_spans.set_index(["scope", "kind"])
+    for name in columns:
+        assert both[0][name].to_dict() == pytest.approx(both[1][name].to_dict(), rel=2e-2)
+
+
+def test_clocks_that_differ_are_said_and_cycles_compared(gpu_runs: list[Profile]) -> None:
+    slower = replace(gpu_runs[1], launches=gpu_runs[1].launches.assign(clock_ghz=1.5))
+    difference = profscope.diff(gpu_runs[0], slower)
+    assert difference.attrs["unit"] == "cycles"
+    assert any("1.980 GHz and 1.500 GHz: cycles are compared" in note for note in difference.attrs["notes"])
+    assert not difference.loc[difference["kind"] != "launch", "significant"].any()
+
+
+@pytest.mark.parametrize(
+    ("column", "value", "says"),
+    [
+        ("grid_x", 8, "the grids differ, 16 x 1 x 1 and 8 x 1 x 1"),
+        ("num_warps", 8, "have 2 and 8 warps"),
+        ("dropped", 3, "the second lost 24 records"),
+        ("unfinished", 1, "in the second, 8 CTAs did not come to their end"),
+    ],
+)
+def test_what_else_differs_is_said(gpu_runs: list[Profile], column: str, value: int, says: str) -> None:
+    other = replace(gpu_runs[0], launches=gpu_runs[0].launches.assign(**{column: value}))
+    assert any(says in note for note in profscope.diff(gpu_runs[0], other).attrs["notes"])
+
+
+def test_other_options_and_gpus_are_said() -> None:
+    a = run_of_matmul(0, launches=3)
+    options = {**a.metadata["options"], "instrument": "heavy"}
+    b = run_of_matmul(1, launches=3, options=options, device={"name": "NVIDIA H100"})
+    notes = profscope.diff(a, b).attrs["notes"]
+    assert any("instrument='default' and instrument='heavy'" in note for note in notes)
+    assert any("the GPUs differ, NVIDIA H200 and NVIDIA H100" in note for note in notes)
+
+
+def test_without_texts_lines_are_matched_by_number(gpu_runs: list[Profile]) -> None:
+    bare = replace(gpu_runs[0], metadata={**gpu_runs[0].metadata, "sources": []})
+    difference = profscope.diff(bare, gpu_runs[1])
+    assert set(difference["status"]) == {"same"}
+    assert any("no source texts" in note for note in difference.attrs["notes"])
+
+
+# Variants.
+
+
+def test_variants_are_matched_by_key_and_one_left_with_one_left(gpu_runs: list[Profile]) -> None:
+    def several(profile: Profile, keys: list[str]) -> Profile:
+        variant = profile.launches["launch"].to_numpy() % len(keys)
+        return with_variants(replace(profile, launches=profile.launches.assign(variant=variant)), keys)
+
+    a, b = several(gpu_runs[0], ["x", "y"]), several(gpu_runs[1], ["z", "x"])
+    difference = profscope.diff(a, b)
+    pairs = difference[["variant_a", "variant_b"]].drop_duplicates().to_numpy().tolist()
+    assert sorted(pairs) == [[0, 1], [1, 0]]
+    assert any("the configurations differ, BLOCK=y and BLOCK=z" in note for note in difference.attrs["notes"])
+    alone = profscope.diff(a, several(gpu_runs[1], ["z", "v"]))
+    assert sorted(alone["status"].tolist()) == ["appeared", "appeared", "went", "went"]
+    assert set(alone["kind"]) == {"launch"}
+
+
+def test_trials_are_left_out(gpu_runs: list[Profile]) -> None:
+    trial = gpu_runs[1].launches["launch"] < 4
+    b = replace(gpu_runs[1], launches=gpu_runs[1].launches.assign(trial=trial))
+    assert set(profscope.diff(gpu_runs[0], b)["launches_b"]) == {3}
+
+
+def test_what_is_in_flight_is_compared_by_its_time_in_all(gpu_runs: list[Profile]) -> None:
+    """Of one launch, too, where CTAs are compared."""
+    for runs in (gpu_runs[:2], [run_of_matmul(seed, launches=1, ctas=64) for seed in (1, 2)]):
+        a, b = (in_flight(each, "load A") for each in (runs[0], slowed(runs[1], "load A", 2)))
+        difference = profscope.diff(a, b)
+        row = difference.iloc[-1]
+        assert (row["kind"], row["scope"], row["self_a"], row["self_b"]) == ("async", "load A", 0, 0)
+        assert row["change"] == pytest.approx(row["total_b"] - row["total_a"])
+        assert row["percent"] == pytest.approx(100, abs=3)
+        assert row["significant"]
+
+
+def in_flight(profile: Profile, scope: str) -> Profile:
+    df = profile.df
+    kinds = df["kind"].cat.add_categories("async")
+    return replace(profile, df=df.assign(kind=kinds.where(df["scope"] != scope, "async")))
+
+
+def test_the_other_way_round_changes_have_the_other_sign() -> None:
+    a, b = (profscope.load(DATA / f"{name}.pftrace.gz") for name in ("matmul-1-stage", "matmul-3-stages-0"))
+    there, back = (each.set_index(["scope", "kind"]) for each in (profscope.diff(a, b), profscope.diff(b, a)))
+    back = back.loc[there.index]
+    assert back["change"].tolist() == pytest.approx((-there["change"]).tolist())
+    assert back["low"].tolist() == pytest.approx((-there["high"]).tolist())
+    assert back["significant"].tolist() == there["significant"].tolist()
+    turned = {"appeared": "went", "went": "appeared"}
+    assert back["status"].tolist() == [turned.get(status, status) for status in there["status"]]

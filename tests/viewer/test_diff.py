@@ -1,0 +1,206 @@
+"""profscope-view diff as it is run."""
+
+from __future__ import annotations
+
+import io
+import json
+import os
+import shutil
+import subprocess
+import sys
+from contextlib import redirect_stderr, redirect_stdout
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+import profscope
+from tests.support.edited import run_of_matmul, slowed
+from tests.support.profiles import regular_profile
+from viewer.cli import main
+
+WITHOUT = """
+import sys
+for name in {}, {}:
+    sys.modules[name] = None
+from viewer.cli import main
+sys.exit(main(sys.argv[1:]))
+"""
+SAMPLES = Path(__file__).parents[1] / "traces" / "samples"
+
+
+def run(*arguments: str) -> subprocess.CompletedProcess[str]:
+    """Run in this process, piped."""
+    out, err = io.TextIOWrapper(io.BytesIO(), "utf-8"), io.StringIO()
+    with pytest.MonkeyPatch.context() as patch, redirect_stdout(out), redirect_stderr(err):
+        patch.delenv("COLUMNS", raising=False)
+        status = main(arguments)
+        out.seek(0)
+        return subprocess.CompletedProcess(arguments, status, out.read(), err.getvalue())
+
+
+@pytest.fixture(scope="module")
+def traces(tmp_path_factory: pytest.TempPathFactory) -> dict[str, str]:
+    """By name: a run, another of the same, and one whose dot takes 1.5 times as long."""
+    folder = tmp_path_factory.mktemp("diff")
+    runs = {
+        "before": run_of_matmul(0),
+        "again": run_of_matmul(1),
+        "slower": slowed(run_of_matmul(2), "dot", 1.5),
+    }
+    for name, profile in runs.items():
+        profile.save(folder / f"{name}.json.gz")
+    return {name: str(folder / f"{name}.json.gz") for name in runs}
+
+
+def test_a_slower_kernel_is_told_first(traces: dict[str, str]) -> None:
+    done = run("diff", traces["before"], traces["slower"])
+    assert (done.returncode, done.stderr) == (0, "")
+    lines = done.stdout.splitlines()
+    assert lines[:2] == ["A     before.json.gz", "B     slower.json.gz"]
+    told = next(at for at, line in enumerate(lines) if line.startswith("matmul_kernel: "))
+    sentence = " ".join(lines[told : told + 2])
+    assert "% slower (" in sentence
+    assert "95% interval +" in sentence
+    assert "significant" in sentence
+    head = next(at for at, line in enumerate(lines) if line.startswith("scope "))
+    assert lines[head + 1].startswith("dot ")
+    assert lines[head + 1].endswith("changed")
+    assert all(line.endswith("noise") for line in lines[head + 2 :])
+    assert all(len(line) <= 80 for line in lines)
+    assert "\x1b" not in done.stdout
+
+
+@pytest.mark.parametrize(
+    ("bound", "other", "status"),
+    [("5%", "slower", 3), ("5", "slower", 3), ("90%", "slower", 0), ("0%", "again", 0), (None, "slower", 0)],
+)
+def test_a_regression_above_the_bound_ends_with_3(
+    traces: dict[str, str], bound: str | None, other: str, status: int
+) -> None:
+    gate = [] if bound is None else ["--fail-above", bound]
+    done = run("diff", traces["before"], traces[other], *gate)
+    assert done.returncode == status
+    assert ("That is more than --fail-above 5%." in done.stdout) == (status == 3)
+
+
+def test_a_faster_kernel_passes_the_gate(traces: dict[str, str]) -> None:
+    done = run("diff", traces["slower"], traces["before"], "--fail-above", "0")
+    assert done.returncode == 0
+    assert "% faster (" in done.stdout
+
+
+def test_two_runs_are_the_same(traces: dict[str, str]) -> None:
+    done = run("diff", traces["before"], traces["again"], "--json")
+    shown = json.loads(done.stdout)
+    (kernel,) = shown["kernels"]
+    assert kernel["says"].endswith("within noise")
+    assert not any(row["significant"] for row in [kernel["launch"], *kernel["rows"]])
+
+
+def test_a_gate_that_can_judge_nothing_fails(traces: dict[str, str], tmp_path: Path) -> None:
+    profile = profscope.load(traces["again"])
+    launches = profile.launches.assign(end_ns=profile.launches["start_ns"])
+    replace(profile, launches=launches).save(tmp_path / "timeless.json")
+    both = traces["before"], str(tmp_path / "timeless.json")
+    assert run("diff", *both).returncode == 0
+    done = run("diff", *both, "--fail-above", "5%")
+    assert done.returncode == 1
+    assert "--fail-above has nothing to judge" in done.stderr
+    assert "matmul_kernel: how long its launches took is not known" in done.stdout
+    assert "the second does not say how long any took" in " ".join(done.stdout.split())
+
+
+def test_json_has_what_diff_says(traces: dict[str, str]) -> None:
+    done = run("diff", traces["before"], traces["slower"], "--json", "--fail-above", "7.5%", "--top", "3")
+    assert done.returncode == 3
+    shown = json.loads(done.stdout)
+    table = profscope.diff(traces["before"], traces["slower"])
+    assert (shown["a"], shown["b"], shown["unit"]) == ("before.json.gz", "slower.json.gz", "ns")
+    assert (shown["fail_above"], shown["emulated"]) == (7.5, False)
+    assert shown["notes"] == table.attrs["notes"]
+    (kernel,) = shown["kernels"]
+    assert kernel["regressed"]
+    assert (len(kernel["rows"]), kernel["omitted"]) == (3, len(table) - 4)
+    for row, (_, expected) in zip([kernel["launch"], *kernel["rows"]], table.iterrows(), strict=False):
+        assert {name: row[name] for name in row} == {name: expected[name] for name in row}
+
+
+@pytest.mark.parametrize(("width", "columns"), [("60", 5), ("80", 8), ("200", 9)])
+def test_short_lines_leave_columns_out(traces: dict[str, str], width: str, columns: int) -> None:
+    done = run("diff", traces["before"], traces["slower"], "--width", width)
+    lines = done.stdout.splitlines()
+    assert all(len(line) <= int(width) for line in lines)
+    head = next(line for line in lines if line.startswith("scope "))
+    assert len(head.split()) >= columns
+    assert ("most" in head) == (width != "60")
+
+
+def test_kernels_are_chosen_by_name(traces: dict[str, str]) -> None:
+    assert run("diff", traces["before"], traces["again"], "--kernel", "matmul").returncode == 0
+    done = run("diff", traces["before"], traces["again"], "--kernel", "add")
+    assert (done.returncode, done.stdout) == (1, "")
+    assert "no kernel matches 'add'; there are: matmul_kernel" in done.stderr
+
+
+def test_bad_input_is_one_line(traces: dict[str, str], tmp_path: Path) -> None:
+    text = tmp_path / "a.json"
+    text.write_text("nothing")
+    for arguments, status, says in (
+        ((traces["before"], str(tmp_path / "none.json")), 1, "none.json"),
+        ((traces["before"], str(text)), 1, "a.json is"),
+        ((traces["before"], str(SAMPLES / "schema1.json")), 1, "no kernel is in both profiles"),
+        (("-", "-"), 2, "cannot both be standard input"),
+    ):
+        done = run("diff", *arguments)
+        assert (done.returncode, done.stdout) == (status, ""), arguments
+        assert says in done.stderr
+        assert done.stderr.count("\n") == 1
+
+
+@pytest.mark.parametrize(
+    "arguments",
+    [(), ("a.json",), ("a.json", "b.json", "--fail-above", "much"), ("a.json", "b.json", "--top", "x")],
+)
+def test_wrong_usage_ends_with_2(arguments: tuple[str, ...], capsys: pytest.CaptureFixture[str]) -> None:
+    with pytest.raises(SystemExit) as caught:
+        main(["diff", *arguments])
+    assert caught.value.code == 2
+    assert "usage: profscope-view diff" in capsys.readouterr().err
+
+
+def test_help_says_what_the_statuses_are(capsys: pytest.CaptureFixture[str]) -> None:
+    with pytest.raises(SystemExit) as caught:
+        main(["diff", "--help"])
+    assert caught.value.code == 0
+    said = capsys.readouterr().out
+    assert "3 the launches of a kernel have become slower" in " ".join(said.split())
+    assert all(len(line) <= 80 for line in said.splitlines())
+    assert "--fail-above N%" in said
+    with pytest.raises(SystemExit):
+        main(["--help"])
+    assert "profscope-view diff A B" in capsys.readouterr().out
+
+
+def test_a_file_called_diff_is_shown(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    regular_profile(launches=1).save("diff.json")
+    shutil.move("diff.json", "diff")
+    done = run("./diff")
+    assert done.returncode == 0
+    assert "matmul_kernel" in done.stdout
+
+
+def test_it_runs_without_triton_and_torch(traces: dict[str, str]) -> None:
+    command = [sys.executable, "-W", "error", "-c", WITHOUT.format("'triton'", "'torch'"), "diff"]
+    command += [traces["before"], traces["slower"]]
+    environment = {**os.environ, "NO_COLOR": "1"}
+    ran = subprocess.run(
+        [*command, "--fail-above", "5%"], capture_output=True, text=True, env=environment, check=False
+    )
+    assert (ran.returncode, ran.stderr) == (3, "")
+
+
+def test_help_loads_nothing_heavy() -> None:
+    command = [sys.executable, "-c", WITHOUT.format("'pandas'", "'rich'"), "diff", "--help"]
+    assert subprocess.run(command, capture_output=True, check=False).returncode == 0

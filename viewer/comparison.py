@@ -1,0 +1,251 @@
+"""What `profscope-view diff` shows: computed as plain data, then printed as text or JSON."""
+
+import argparse
+import json
+import sys
+from collections.abc import Sequence
+from dataclasses import asdict, dataclass
+from typing import Any
+
+import pandas as pd
+from rich.console import Console
+from rich.text import Text
+
+from profscope.analysis.comparing.operands import LAUNCH
+from profscope.errors import DiffError, OptionError
+from profscope.profiles import diff
+from viewer.cells import pad, wrap
+from viewer.grid import Column, grid
+from viewer.header import EMULATED
+from viewer.input import read
+from viewer.paths import told_apart
+from viewer.select import Selection, select
+from viewer.units import count_text, duration_text, printable
+
+__all__ = ["Comparison", "KernelDiff", "RowDiff", "show"]
+
+PAIR = ["kernel", "variant_a", "variant_b"]
+
+
+@dataclass(frozen=True)
+class RowDiff:
+    """One row of `profscope.diff`, None where that has no value."""
+
+    scope: str
+    kind: str
+    file: str
+    line_a: int
+    line_b: int
+    call_path: str
+    status: str
+    significant: bool
+    change: float
+    percent: float | None
+    low: float
+    high: float
+    self_a: float
+    self_b: float
+    total_a: float
+    total_b: float
+    count_a: float
+    count_b: float
+    launches_a: int
+    launches_b: int
+
+
+@dataclass(frozen=True)
+class KernelDiff:
+    """A kernel in one configuration against one of the other trace's. launch: its launches as a whole, None
+    where their times are not known; rows: those shown; `omitted` others were left out.
+
+    regressed: whether it has become slower by more than was allowed, and that is no noise.
+    """
+
+    kernel: str
+    variant_a: int | None
+    variant_b: int | None
+    says: str
+    regressed: bool
+    launch: RowDiff | None
+    rows: list[RowDiff]
+    omitted: int
+
+
+@dataclass(frozen=True)
+class Comparison:
+    """All that is shown. fail_above: in per cent, None where nothing was asked for."""
+
+    a: str
+    b: str
+    unit: str
+    emulated: bool
+    notes: list[str]
+    not_measured: list[str]
+    fail_above: float | None
+    kernels: list[KernelDiff]
+
+
+def show(options: argparse.Namespace) -> bool:
+    """Compare the traces that the command line names, and print it; whether a kernel is slower than allowed.
+
+    Raises TraceError where one cannot be read or has nothing of what is asked for, DiffError where they
+    cannot be compared, or nothing can be judged, OptionError where both come from standard input.
+    """
+    console = Console(width=options.width, highlight=False)
+    comparison = _comparison(options)
+    sys.stdout.reconfigure(errors="replace")  # type: ignore[union-attr]
+    if options.json:
+        json.dump(asdict(comparison), sys.stdout, indent=2)
+        sys.stdout.write("\n")
+    else:
+        with console.capture() as capture:  # printing, it would end the process where a pipe is closed
+            console.print(Text("\n").join(_render(comparison, console.width)), soft_wrap=True)
+        sys.stdout.write(capture.get())
+    told = (
+        each.launch is not None and each.launch.status in ("same", "changed") for each in comparison.kernels
+    )
+    if options.fail_above is not None and not any(told):
+        raise DiffError("--fail-above has nothing to judge: no kernel's launches have times in both traces")
+    return any(kernel.regressed for kernel in comparison.kernels)
+
+
+def _comparison(options: argparse.Namespace) -> Comparison:
+    if options.a == options.b == "-":
+        raise OptionError("A and B cannot both be standard input")
+    traces = [read(name, verify=options.verify) for name in (options.a, options.b)]
+    profiles = [select(trace.profile, Selection(kernel=options.kernel)) for trace in traces]
+    table = diff(profiles[0], profiles[1])
+    unit = table.attrs["unit"]
+    groups = table.groupby(PAIR, sort=False, dropna=False)
+    return Comparison(
+        a=options.a if traces[0].name == traces[1].name else traces[0].name,
+        b=options.b if traces[0].name == traces[1].name else traces[1].name,
+        unit=unit,
+        emulated=table.attrs["emulated"],
+        notes=table.attrs["notes"],
+        not_measured=table.attrs["not_measured"],
+        fail_above=options.fail_above,
+        kernels=[_kernel(rows, unit, options.top, options.fail_above) for _, rows in groups],
+    )
+
+
+def _kernel(table: pd.DataFrame, unit: str, top: int, fail_above: float | None) -> KernelDiff:
+    kernel, *variants = (None if pd.isna(value) else value for value in table[PAIR].iloc[0])
+    variant_a, variant_b = (None if each is None else int(each) for each in variants)
+    rows = [_row(row) for row in table.to_dict("records")]
+    launch = rows.pop(0) if rows[0].kind == LAUNCH else None
+    slower = launch is not None and launch.significant and (launch.percent or 0.0) > (fail_above or 0.0)
+    return KernelDiff(
+        kernel=str(kernel),
+        variant_a=variant_a,
+        variant_b=variant_b,
+        says=_says(launch, unit),
+        regressed=fail_above is not None and slower,
+        launch=launch,
+        rows=rows[: top or None],
+        omitted=max(len(rows) - top, 0) if top else 0,
+    )
+
+
+def _row(row: dict[Any, Any]) -> RowDiff:
+    values = {name: row[name] for name in RowDiff.__dataclass_fields__}
+    return RowDiff(**{**values, "percent": None if pd.isna(row["percent"]) else row["percent"]})
+
+
+def _says(launch: RowDiff | None, unit: str) -> str:
+    """What became of a kernel, in one line: "12.3% slower (...), significant"."""
+    if launch is None:
+        return "how long its launches took is not known"
+    if launch.status in ("appeared", "went"):
+        return "only in B" if launch.status == "appeared" else "only in A"
+    before, after = (f"{duration_text(each, unit)}" for each in (launch.self_a, launch.self_b))
+    cycles = " cycles" if unit == "cycles" else ""
+    times = f"{before} to {after}{cycles} a launch"
+    if not launch.change:
+        return f"the same, {times}"
+    scale = 100 / launch.self_a
+    word = "slower" if launch.change > 0 else "faster"
+    low, high = (f"{each * scale:+.1f}%" for each in (launch.low, launch.high))
+    interval = "" if low == high else f", 95% interval {low} to {high}"
+    told = "significant" if launch.significant else "within noise"
+    return f"{abs(launch.change) * scale:.1f}% {word} ({times}{interval}), {told}"
+
+
+def _render(comparison: Comparison, width: int) -> list[Text]:
+    lines = [Text(EMULATED, style="bold black on yellow")] if comparison.emulated else []
+    facts = [("A", comparison.a), ("B", comparison.b)]
+    facts += [("Note", note) for note in comparison.notes]
+    facts += [("Untested", missing) for missing in comparison.not_measured]
+    label = max(len(name) for name, _ in facts) + 2
+    for name, text in facts:
+        style = "dim" if name in "AB" else "bold yellow"
+        for at, line in enumerate(wrap(printable(text).split(" "), width - label)):
+            lines.append(Text.assemble((pad("" if at else name, label), style), line))
+    for kernel in comparison.kernels:
+        lines += [Text(), *_render_kernel(kernel, comparison, width)]
+    return lines
+
+
+def _render_kernel(kernel: KernelDiff, comparison: Comparison, width: int) -> list[Text]:
+    several = sum(each.kernel == kernel.kernel for each in comparison.kernels) > 1
+    numbers = [f"#{each}" for each in (kernel.variant_a, kernel.variant_b) if each is not None]
+    label = " " + " and ".join(dict.fromkeys(numbers)) if several or len(set(numbers)) > 1 else ""
+    style = "bold"
+    if kernel.launch is not None and kernel.launch.significant and kernel.launch.status == "changed":
+        style += " red" if kernel.launch.change > 0 else " green"
+    sentence = f"{printable(kernel.kernel)}{label}: {kernel.says}"
+    lines = [Text(line, style=style) for line in wrap(sentence.split(" "), width)]
+    if kernel.regressed:
+        lines.append(Text(f"That is more than --fail-above {comparison.fail_above:g}%.", style="bold red"))
+    if not kernel.rows:
+        return lines
+    lines += _table(kernel.rows, comparison.unit, width)
+    if kernel.omitted:
+        lines.append(Text(f"{kernel.omitted} more rows; --top 0 shows them", style="dim"))
+    return lines
+
+
+def _table(rows: Sequence[RowDiff], unit: str, width: int) -> list[Text]:
+    columns = [Column("scope", "name"), Column("line", spare=1), Column("A", spare=2), Column("B", spare=2)]
+    columns += [Column("change"), Column("%"), Column("least", spare=4), Column("most", spare=4)]
+    columns += [Column("count", spare=6), Column("", "name")]
+    apart = told_apart([((row.scope, row.line_a, row.line_b), row.call_path) for row in rows])
+    cells = []
+    for row, path in zip(rows, apart, strict=True):
+        in_flight = row.kind == "async"
+        times = (row.total_a, row.total_b) if in_flight else (row.self_a, row.self_b)
+        before, after = (
+            "-" if absent else duration_text(value, unit)
+            for value, absent in zip(times, (row.status == "appeared", row.status == "went"), strict=True)
+        )
+        changes = [_signed(each, unit) for each in (row.change, row.low, row.high)]
+        percent = "-" if row.percent is None else f"{row.percent:+.1f}"
+        counts = dict.fromkeys(count_text(round(each)) for each in (row.count_a, row.count_b) if each)
+        place = [printable(row.scope + path), _lines(row)]
+        cells.append(
+            [*place, before, after, changes[0], percent, *changes[1:], ">".join(counts), _status(row)]
+        )
+    styles = [_style(row) for row in rows]
+    return grid(columns, cells, styles, width)
+
+
+def _style(row: RowDiff) -> str:
+    if not row.significant:
+        return "dim"
+    return "" if row.kind == "async" else "red" if row.change > 0 else "green"
+
+
+def _status(row: RowDiff) -> str:
+    if row.significant:
+        return row.status
+    return "noise" if row.change else "same"
+
+
+def _lines(row: RowDiff) -> str:
+    """ "24", or "24>26" where it has moved."""
+    known = [str(line) for line in (row.line_a, row.line_b) if line]
+    return ">".join(dict.fromkeys(known))
+
+
+def _signed(value: float, unit: str) -> str:
+    return ("+" if value > 0 else "") + duration_text(value, unit)

@@ -1,0 +1,81 @@
+"""profscope-view diff: what has changed from one trace to another.
+
+Only the command line is here, and it imports little: `--help` answers at once.
+"""
+
+import argparse
+from collections.abc import Sequence
+
+from viewer.option_types import count, pattern, width
+
+__all__ = ["REGRESSED", "diff_main"]
+
+REGRESSED = 3
+"""The exit status where a kernel has become slower by more than --fail-above allows."""
+
+EPILOG = """\
+Kernels stand in the order of what their launches' time changed by, and each
+begins with its launches as a whole. Then its rows, by the change of self time
+per launch. A change is shown as noise unless it is more than what launches
+vary by, and more than what two builds or two sessions of the same code differ
+by; cycles of the emulator have no noise. docs/diff.md says how that is told.
+
+examples:
+  profscope-view diff before.json after.json
+  profscope-view diff before.json after.json --fail-above 5%
+  profscope-view diff before.json after.json --kernel matmul --json
+
+exit status: 0 shown; 1 a trace cannot be read, nothing in them can be compared,
+or --fail-above finds nothing to judge; 2 wrong usage; 3 the launches of a
+kernel have become slower by more than --fail-above, and that is no noise
+"""
+
+
+def diff_main(arguments: Sequence[str]) -> int:
+    """Run the command with the arguments behind "diff"; returns the exit code."""
+    options = _parser().parse_args(arguments)
+    from viewer.comparison import show  # behind the command line: pandas and rich take their time
+
+    return REGRESSED if show(options) else 0
+
+
+def _parser() -> argparse.ArgumentParser:
+    parser = argparse.ArgumentParser(
+        prog="profscope-view diff",
+        description="Show what has changed from trace A to trace B, and which changes are noise.",
+        epilog=EPILOG,
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+    )
+    parser.add_argument("a", metavar="A", help="a trace, as `profscope-view` takes it; - is standard input")
+    parser.add_argument("b", metavar="B", help="the one to compare with it")
+    parser.add_argument(
+        "--fail-above",
+        type=_percent,
+        metavar="N%",
+        help="end with status 3 if a kernel has become slower by more, and that is no noise",
+    )
+    parser.add_argument("--kernel", type=pattern, metavar="REGEX", help="kernels whose name matches")
+    parser.add_argument(
+        "--top", type=count, default=20, metavar="N", help="rows per kernel (default 20; 0: all)"
+    )
+    parser.add_argument(
+        "--width", type=width, metavar="N", help="columns (default: the terminal's, 80 in a pipe)"
+    )
+    parser.add_argument("--json", action="store_true", help="print the same as JSON, figures exact")
+    parser.add_argument(
+        "--no-verify",
+        dest="verify",
+        action="store_false",
+        help="compare traces of profscope's even where their data are no longer those that were saved",
+    )
+    return parser
+
+
+def _percent(text: str) -> float:
+    try:
+        value = float(text.removesuffix("%"))
+    except ValueError:
+        value = -1.0
+    if not 0 <= value < 1e9:
+        raise argparse.ArgumentTypeError(f"not a percentage, such as 5%: {text!r}")
+    return value
