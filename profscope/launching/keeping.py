@@ -52,13 +52,14 @@ _MISSING: Final = {
 class _Variant:
     """The launches of what the session compiled of one source with the same options: threads that launch it
     for the first time at once have a binary each. all_spans: it keeps spans itself. samples: what has been
-    sampled of it."""
+    sampled of it. records: it can; else it has numbers only where it is sampled."""
 
-    def __init__(self, name: str, samples: Sampled, *, all_spans: bool) -> None:
+    def __init__(self, name: str, samples: Sampled, keeps: str, *, records: bool) -> None:
         self.name = name
         self.samples = samples
         self.numbers = iter(range(MOST_LAUNCHES))  # next() is one step of C's: threads need no lock
-        self.all_spans = all_spans
+        self.all_spans = keeps == "spans"
+        self.records = records
         self.lock = threading.Lock()
         self.replaced = 0  # by what keeps spans
         self.why: dict[str, str] = {}  # the other binary of this kind is not there
@@ -101,13 +102,14 @@ class Keeping:
         """
         with self._lock:
             variants = list(self._variants.values())
+        recording = [variant for variant in variants if variant.records]
         failed = [
             f"{each.name}: {_MISSING[kind]}: {why}" for each in variants for kind, why in each.why.items()
         ]
         if self._options.keep == "spans":
             return {}, list(dict.fromkeys(failed))
         spans, launches = Counter[str](), Counter[str]()
-        for variant in variants:
+        for variant in recording:
             spans[variant.name] += variant.spans
             launches[variant.name] += variant.launches
         kernels = {
@@ -164,17 +166,20 @@ class Keeping:
 
     def _launcher(self, kernel: CompiledKernel) -> Launcher | None:
         program = PROGRAMS.program(kernel)
-        if program is None or program.mode != self._hook.mode or program.manifest.failure:
+        if program is None or program.mode != self._hook.mode or program.unreadable:
+            return None
+        records = not program.manifest.failure
+        if not records and not self._options.samples:
             return None
         key = kernel.hash, driver.active.get_current_device()
         if key not in self._variants:
-            all_spans = program.manifest.keeps == "spans"
             samples = self._samples.variant(kernel.name)
-            self._variants[key] = _Variant(kernel.name, samples, all_spans=all_spans)
+            self._variants[key] = _Variant(kernel.name, samples, program.manifest.keeps, records=records)
         variant = self._variants[key]
         apart, thread, capturing = self._bare.apart, self._bare.thread, self._path.capturing
         numbers, sampled = variant.numbers, numbers_sampled(self._options)
-        with_spans = range(0) if variant.all_spans else numbers_with_spans(self._options)
+        may_keep_spans = records and not variant.all_spans
+        with_spans = numbers_with_spans(self._options) if may_keep_spans else range(0)
 
         def launch(*args: Any) -> Any:
             stream = args[3]  # 0, the default one, cannot be captured
@@ -202,10 +207,10 @@ class Keeping:
             if bare is not None:
                 run = partial(self._launch, kernel, bare, *args)
                 return self._samples.launch(variant.samples, bare, "bare", run)
-        with_spans = kept_by(options, number) is Role.SPANS and not variant.all_spans
+        with_spans = kept_by(options, number) is Role.SPANS and variant.records and not variant.all_spans
         binary = self._spans_of(variant, kernel) if with_spans else kernel
         run = partial(self._launch, kernel, binary, *args)
-        if can and role is Role.SAMPLED_RECORDED:
+        if can and role is Role.SAMPLED_RECORDED and variant.records:
             program = PROGRAMS.program(binary)
             assert program is not None
             return self._samples.launch(variant.samples, binary, program.manifest.keeps, run)

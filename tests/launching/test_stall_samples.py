@@ -17,8 +17,9 @@ from triton import knobs
 from triton.compiler import CompiledKernel
 
 import profscope
+from instrument_passes.errors import PassError
 from profscope import emulator
-from profscope.launching import keeping, running
+from profscope.launching import hook, keeping, running
 from profscope.recording.programs import PROGRAMS
 from profscope.sampler.gpu import Gpu
 from profscope.sampler.sampled import SampledLaunch
@@ -271,6 +272,29 @@ def test_a_kernel_that_cannot_be_compiled_bare_is_recorded(
     assert told(prof) == [("spans", 3)]
     note = f"{NAME}: no launch ran bare under the sampler: MemoryError: no disk"
     assert note in prof.metadata["notes"]
+
+
+@pytest.mark.parametrize("keep", ["spans", "sums"])
+def test_a_kernel_that_cannot_be_instrumented_is_sampled_too(
+    gpu: FakeGpu, monkeypatch: pytest.MonkeyPatch, keep: str
+) -> None:
+    def refuse(*args: Any) -> None:
+        raise PassError("a kernel of its own kind")
+
+    monkeypatch.setattr(hook, "run_pipeline", refuse)
+    with emulator.activate():
+        bare = launch()
+    empty = pytest.warns(profscope.EmptyProfileWarning, match="no launch was recorded")
+    with empty, session(samples=2, keep=keep, buffer=1236) as prof:  # other tests have not compiled for it
+        for _ in range(5):
+            launch()
+    assert told(prof) == [("bare", -1)] * 2
+    assert {each.cubin for each in taken(prof)} == {bare.kernel}
+    assert len(prof.launches) == 0
+    assert prof.metadata.get("keeping", {}).get("kernels", {}) == {}
+    assert any(
+        note.startswith(f"{NAME} runs bare: a kernel of its own kind") for note in prof.metadata["notes"]
+    )
 
 
 def test_threads_lose_no_launch(gpu: FakeGpu) -> None:
