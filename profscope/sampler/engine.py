@@ -84,6 +84,7 @@ class Engine:
         with self._lock:
             self._closed = True
             self._leave()
+            self._gpu.close()
 
     def _probe(self) -> Probe | None:
         """The sampler of this thread's context; None where there is none, or not now."""

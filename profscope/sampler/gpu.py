@@ -5,6 +5,7 @@ from __future__ import annotations
 import ctypes
 import queue
 import threading
+import time
 from contextlib import AbstractContextManager
 from typing import Any, Final, Protocol
 
@@ -30,13 +31,15 @@ class Probe(Protocol):
 class Gpu(Protocol):
     """context: what tells the contexts of this process apart, of the thread that asks. probe: opens the
     sampler of that context; raises SamplerError. idle: whether all that it holds ends within seconds, for
-    which it waits; raises SamplerError where the device has faulted."""
+    which it waits; raises SamplerError where the device has faulted. close: nothing is asked any more."""
 
     def context(self) -> int: ...
 
     def probe(self) -> AbstractContextManager[Probe]: ...
 
     def idle(self, limit_s: float) -> bool: ...
+
+    def close(self) -> None: ...
 
 
 class Cuda:
@@ -66,6 +69,12 @@ class Cuda:
             self._waiters[context] = _Waiter(self._driver, context)
         return self._waiters[context].idle(limit_s)
 
+    def close(self) -> None:
+        """End the threads that wait."""
+        for waiter in self._waiters.values():
+            waiter.close()
+        self._waiters.clear()
+
 
 class _Waiter:
     """Waits for a context in a thread of its own, which goes on where the one that asks has no more time."""
@@ -73,28 +82,36 @@ class _Waiter:
     def __init__(self, driver: Any, context: int) -> None:
         self._driver = driver
         self._context = context
-        self._asked: queue.SimpleQueue[None] = queue.SimpleQueue()
+        self._asked: queue.SimpleQueue[bool] = queue.SimpleQueue()  # False: nothing more
         self._answers: queue.SimpleQueue[int] = queue.SimpleQueue()
         self._waiting = False  # for an answer that has been asked for
         threading.Thread(target=self._run, name="profscope-idle", daemon=True).start()
 
     def idle(self, limit_s: float) -> bool:
-        if not self._waiting:
-            self._asked.put(None)
+        deadline = time.monotonic() + limit_s
+        if self._waiting and self._answer(limit_s) is None:
+            return False
+        self._asked.put(True)  # what was asked for before may have been answered long ago
         self._waiting = True
+        result = self._answer(max(deadline - time.monotonic(), 0.0))
+        if result not in (None, 0, _UNSUPPORTED):
+            raise SamplerError(f"the device has faulted (CUDA error {result})")
+        return result == 0
+
+    def _answer(self, limit_s: float) -> int | None:
         try:
             result = self._answers.get(timeout=limit_s)
         except queue.Empty:
-            return False
+            return None
         self._waiting = False
-        if result not in (0, _UNSUPPORTED):
-            raise SamplerError(f"the device has faulted (CUDA error {result})")
-        return result == 0
+        return result
+
+    def close(self) -> None:
+        self._asked.put(False)
 
     def _run(self) -> None:
         mode = ctypes.c_int(_RELAXED)  # or else this would break another thread's capture
         self._driver.cuThreadExchangeStreamCaptureMode(ctypes.byref(mode))
         self._driver.cuCtxSetCurrent(ctypes.c_void_p(self._context))
-        while True:
-            self._asked.get()
+        while self._asked.get():
             self._answers.put(self._driver.cuCtxSynchronize())

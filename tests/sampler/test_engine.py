@@ -31,6 +31,7 @@ def test_the_sampler_runs_around_the_launch_and_opens_once() -> None:
     assert set(gpu.asked) == {2.0}
     engine.close()
     assert gpu.closed == [1]
+    assert gpu.left
     assert not engine.open("kernel")
     assert sample(engine) == ("launched", None)
 

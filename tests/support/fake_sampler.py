@@ -78,6 +78,7 @@ class FakeGpu:
         self.closed: list[int] = []
         self.asked: list[float] = []  # for how long to wait
         self.faulted = False
+        self.left = False
 
     def context(self) -> int:
         return self.here
@@ -100,3 +101,6 @@ class FakeGpu:
         if self.faulted:
             raise SamplerError("the device has faulted (CUDA error 700)")
         return self.ends()
+
+    def close(self) -> None:
+        self.left = True
