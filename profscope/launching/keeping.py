@@ -40,12 +40,14 @@ from profscope.recording.programs import PROGRAMS
 __all__ = ["Keeping"]
 
 Launcher = Callable[..., Any]
-# Of a binary: the others, for later sessions, too.
-_SPANS: Final = "_profscope_spans"
-_BARE: Final = "_profscope_bare"
+_SPANS: Final = "_profscope_spans"  # of a binary that keeps sums: the other one, for later sessions, too
+# Those for the sampler, each session's own: CUPTI may not know what was loaded before it was opened.
+_BARE: Final = "bare"
+_RECORDED: Final = "recorded"
 _MISSING: Final = {
     _SPANS: "launches that were to keep spans keep sums",
     _BARE: "no launch ran bare under the sampler",
+    _RECORDED: "no recorded launch ran under the sampler",
 }
 
 
@@ -63,6 +65,7 @@ class _Variant:
         self.lock = threading.Lock()
         self.replaced = 0  # by what keeps spans
         self.why: dict[str, str] = {}  # the other binary of this kind is not there
+        self.for_sampler: dict[str, CompiledKernel] = {}
 
     @property
     def launches(self) -> int:
@@ -138,6 +141,8 @@ class Keeping:
         finally:
             with self._lock:
                 self._open = False
+                for variant in self._variants.values():
+                    variant.for_sampler.clear()
                 self._launchers.clear()
                 self._held.clear()
 
@@ -203,18 +208,20 @@ class Keeping:
             self._launchers[id(kernel)] = None  # the others need not come by here
         can, role = self._samples.can(variant.name), role_of(options, number)
         if can and role is Role.SAMPLED:
-            bare = self._other(variant, kernel, _BARE)
+            bare = self._for_sampler(variant, kernel, _BARE)
             if bare is not None:
                 run = partial(self._launch, kernel, bare, *args)
                 return self._samples.launch(variant.samples, bare, "bare", run)
         with_spans = kept_by(options, number) is Role.SPANS and variant.records and not variant.all_spans
         binary = self._spans_of(variant, kernel) if with_spans else kernel
-        run = partial(self._launch, kernel, binary, *args)
         if can and role is Role.SAMPLED_RECORDED and variant.records:
-            program = PROGRAMS.program(binary)
-            assert program is not None
-            return self._samples.launch(variant.samples, binary, program.manifest.keeps, run)
-        return run()
+            recorded = self._for_sampler(variant, binary, _RECORDED)
+            if recorded is not None:
+                run = partial(self._launch, kernel, recorded, *args)
+                program = PROGRAMS.program(recorded)
+                assert program is not None
+                return self._samples.launch(variant.samples, recorded, program.manifest.keeps, run)
+        return self._launch(kernel, binary, *args)
 
     def _launch(
         self, kernel: CompiledKernel, other: CompiledKernel, x: int, y: int, z: int, stream: int,
@@ -236,23 +243,37 @@ class Keeping:
 
     def _spans_of(self, variant: _Variant, kernel: CompiledKernel) -> CompiledKernel:
         """The binary that keeps spans, for one launch; where it cannot be built, the one that keeps sums."""
-        spans = self._other(variant, kernel, _SPANS)
         with variant.lock:
+            spans: CompiledKernel | None = vars(kernel).get(_SPANS)
+            if spans is None:
+                spans = self._built(variant, kernel, _SPANS)
+                if spans is not None:
+                    setattr(kernel, _SPANS, spans)
             variant.replaced += spans is not None
-        return kernel if spans is None else spans
+            return kernel if spans is None else spans
 
-    def _other(self, variant: _Variant, kernel: CompiledKernel, kind: str) -> CompiledKernel | None:
-        """Another binary of a kernel, compiled and loaded when it is first wanted; None if that fails."""
+    def _for_sampler(self, variant: _Variant, kernel: CompiledKernel, kind: str) -> CompiledKernel | None:
+        """A kernel's bare binary, or itself again, loaded while the sampler is open; None if that fails."""
         with variant.lock:
-            other: CompiledKernel | None = vars(kernel).get(kind)
-            if other is None and kind not in variant.why and self._open:
-                try:
-                    other = self._build_bare(kernel) if kind == _BARE else self._build_spans(kernel)
-                    self._run(other)
-                    setattr(kernel, kind, other)
-                except Exception as error:  # noqa: BLE001  whatever it is, the user's launch goes on
-                    variant.why[kind] = f"{type(error).__name__}: {' '.join(str(error).split())[:300]}"
-            return other
+            if kind not in variant.for_sampler:
+                binary = self._built(variant, kernel, kind)
+                if binary is None:
+                    return None
+                variant.for_sampler[kind] = binary
+            return variant.for_sampler[kind]
+
+    def _built(self, variant: _Variant, kernel: CompiledKernel, kind: str) -> CompiledKernel | None:
+        """Another binary of a kernel, compiled and loaded; None if that fails, and once it has failed."""
+        if kind in variant.why or not self._open:
+            return None
+        builds = {_SPANS: self._build_spans, _BARE: self._build_bare, _RECORDED: self._build_again}
+        try:
+            binary = builds[kind](kernel)
+            self._run(binary)
+        except Exception as error:  # noqa: BLE001  whatever it is, the user's launch goes on
+            variant.why[kind] = f"{type(error).__name__}: {' '.join(str(error).split())[:300]}"
+            return None
+        return binary
 
     def _build_spans(self, kernel: CompiledKernel) -> CompiledKernel:
         """The same kernel, but that it keeps spans. Raises what compiling does."""
@@ -272,3 +293,15 @@ class Keeping:
         if PROGRAMS.program(bare) is not None:
             raise CompileError("compiled bare, it records")
         return bare
+
+    def _build_again(self, kernel: CompiledKernel) -> CompiledKernel:
+        """The same that records, loaded anew. Raises what compiling does."""
+        program = PROGRAMS.program(kernel)
+        hook = self._hook if program is not None and program.mode == self._hook.mode else self._hook.of_spans
+        assert hook is not None
+        with self._bare.compiling(hook.settings):
+            again = compiled_again(kernel)
+        program = PROGRAMS.program(again)
+        if program is None or program.manifest.failure:
+            raise CompileError("compiled again, it does not record")
+        return again

@@ -5,6 +5,8 @@ from __future__ import annotations
 import ctypes
 import shutil
 import subprocess
+import sys
+import threading
 from pathlib import Path
 
 import pytest
@@ -91,3 +93,27 @@ def test_without_a_driver_it_cannot_be_opened(monkeypatch: pytest.MonkeyPatch) -
     monkeypatch.setattr(cupti.ctypes, "CDLL", load)
     with pytest.raises(SamplerError, match=r"libcuda\.so\.1"), Sampler():
         pass
+
+
+def test_no_other_thread_runs_python_meanwhile() -> None:
+    counted, ends = [0], threading.Event()
+
+    def count() -> None:
+        while not ends.is_set():
+            counted[0] += 1
+
+    interval = sys.getswitchinterval()
+    thread = threading.Thread(target=count)
+    thread.start()
+    try:
+        with cupti._alone():
+            before = counted[0]
+            for _ in range(2):  # each longer than Python lets a thread run while others wait
+                ctypes.PyDLL(None).usleep(10_000)
+            assert counted[0] == before
+        with pytest.raises(KeyError), cupti._alone():
+            raise KeyError
+    finally:
+        ends.set()
+        thread.join()
+    assert sys.getswitchinterval() == interval
