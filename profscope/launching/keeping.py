@@ -211,7 +211,7 @@ class Keeping:
             bare = self._for_sampler(variant, kernel, _BARE)
             if bare is not None:
                 run = partial(self._launch, kernel, bare, *args)
-                return self._samples.launch(variant.samples, bare, "bare", run)
+                return self._samples.launch(variant.samples, bare, "bare", args[3], run)
         with_spans = kept_by(options, number) is Role.SPANS and variant.records and not variant.all_spans
         binary = self._spans_of(variant, kernel) if with_spans else kernel
         if can and role is Role.SAMPLED_RECORDED and variant.records:
@@ -220,7 +220,8 @@ class Keeping:
                 run = partial(self._launch, kernel, recorded, *args)
                 program = PROGRAMS.program(recorded)
                 assert program is not None
-                return self._samples.launch(variant.samples, recorded, program.manifest.keeps, run)
+                keeps = program.manifest.keeps
+                return self._samples.launch(variant.samples, recorded, keeps, args[3], run)
         return self._launch(kernel, binary, *args)
 
     def _launch(

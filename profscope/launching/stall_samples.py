@@ -93,13 +93,15 @@ class StallSamples:
             return False
         return self._engine.open(kernel)
 
-    def launch(self, variant: Sampled, kernel: CompiledKernel, keeps: str, run: Callable[[], Any]) -> Any:
-        """What `run` returns, which launches the binary. keeps: what the launch keeps, "spans"
+    def launch(
+        self, variant: Sampled, kernel: CompiledKernel, keeps: str, stream: int, run: Callable[[], Any]
+    ) -> Any:
+        """What `run` returns, which launches the binary on the stream. keeps: what the launch keeps, "spans"
         or "sums"; "bare" if it is not recorded."""
         engine = self._engine
         assert engine is not None
         numbered = run if keeps == "bare" else lambda: self._path.numbered(run)
-        returned, samples = engine.sample(variant.name, variant.period_log2, numbered)
+        returned, samples = engine.sample(variant.name, stream, variant.period_log2, numbered)
         result, number = (returned, -1) if keeps == "bare" else returned
         with self._lock:
             if keeps == "bare":

@@ -12,6 +12,7 @@ import contextlib
 import ctypes
 import importlib.util
 import sys
+import threading
 import time
 from collections.abc import Iterator
 from pathlib import Path
@@ -19,10 +20,11 @@ from typing import Any, Final
 
 from profscope.errors import ProfscopeError
 
-__all__ = ["OVERFLOW", "Cupti", "SamplerError", "library_path"]
+__all__ = ["OVERFLOW", "WAITER", "Cupti", "SamplerError", "library_path"]
 
+WAITER: Final = "profscope-idle"  # the name of threads that never launch
 _ALONE: Final = ("Enable", "Start", "Stop", "Disable")
-_PAUSE_US: Final = 100
+_PAUSE_US: Final = 300
 _HANDOVER_S: Final = 0.05  # for how long threads that want Python's lock are to wait; a call takes some ms
 OVERFLOW: Final = 8  # CUPTI_ERROR_OUT_OF_MEMORY: the hardware's buffer was full
 _ONLY_ADMINISTRATORS: Final = (
@@ -109,10 +111,14 @@ class Cupti:
 @contextlib.contextmanager
 def _alone() -> Iterator[None]:
     """In the body of the with statement no other thread runs Python, and those that launch have done so."""
+    own = {thread.ident for thread in threading.enumerate() if thread.name == WAITER}
+    if not sys._current_frames().keys() - own - {threading.get_ident()}:
+        yield  # there is none
+        return
     interval = sys.getswitchinterval()
     sys.setswitchinterval(_HANDOVER_S)
     try:
-        time.sleep(2e-6 * _PAUSE_US)  # who waited for the lock already, and for less, gets it now
+        time.sleep(1e-6 * _PAUSE_US)  # who waited for the lock already, and for less, gets it now
         ctypes.PyDLL(None).usleep(_PAUSE_US)
         yield
     finally:

@@ -2,18 +2,22 @@
 
 from __future__ import annotations
 
+import contextlib
 import ctypes
 import queue
 import threading
 import time
+from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager
 from typing import Any, Final, Protocol
 
-from profscope.sampler.cupti import SamplerError
+from profscope.sampler.cupti import WAITER, SamplerError
 from profscope.sampler.sampler import Sampler, Samples
 
 __all__ = ["Cuda", "Gpu", "Probe"]
 
+_NO_TIMES: Final = 2  # CU_EVENT_DISABLE_TIMING
+_NOT_READY: Final = 600  # CUDA_ERROR_NOT_READY
 _RELAXED: Final = 2  # CU_STREAM_CAPTURE_MODE_RELAXED
 _UNSUPPORTED: Final = 900  # CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED: someone captures a CUDA graph
 
@@ -30,12 +34,15 @@ class Probe(Protocol):
 
 class Gpu(Protocol):
     """context: what tells the contexts of this process apart, of the thread that asks. probe: opens the
-    sampler of that context; raises SamplerError. idle: whether all that it holds ends within seconds, for
-    which it waits; raises SamplerError where the device has faulted. close: nothing is asked any more."""
+    sampler of that context; raises SamplerError. so_far: whether what a stream holds has ended, however it
+    did. idle: whether all that the context holds ends within seconds, for which it waits; raises
+    SamplerError where the device has faulted. close: nothing is asked any more."""
 
     def context(self) -> int: ...
 
     def probe(self) -> AbstractContextManager[Probe]: ...
+
+    def so_far(self, stream: int) -> AbstractContextManager[Callable[[], bool]]: ...
 
     def idle(self, limit_s: float) -> bool: ...
 
@@ -62,6 +69,20 @@ class Cuda:
         """The sampler of the current context, closed."""
         return Sampler()
 
+    @contextlib.contextmanager
+    def so_far(self, stream: int) -> Iterator[Callable[[], bool]]:
+        """For the body of a with statement what tells whether that which the stream holds now has ended.
+
+        To ask keeps nobody from launching, other than to wait beside a sampler that runs.
+        """
+        event = ctypes.c_void_p()
+        failed = self._driver.cuEventCreate(ctypes.byref(event), _NO_TIMES)
+        failed = failed or self._driver.cuEventRecord(event, ctypes.c_void_p(stream))
+        try:
+            yield lambda: bool(failed or self._driver.cuEventQuery(event) != _NOT_READY)
+        finally:
+            self._driver.cuEventDestroy_v2(event)
+
     def idle(self, limit_s: float) -> bool:
         """See `Gpu`. Not while someone captures a CUDA graph."""
         context = self.context()
@@ -85,7 +106,7 @@ class _Waiter:
         self._asked: queue.SimpleQueue[bool] = queue.SimpleQueue()  # False: nothing more
         self._answers: queue.SimpleQueue[int] = queue.SimpleQueue()
         self._waiting = False  # for an answer that has been asked for
-        threading.Thread(target=self._run, name="profscope-idle", daemon=True).start()
+        threading.Thread(target=self._run, name=WAITER, daemon=True).start()
 
     def idle(self, limit_s: float) -> bool:
         deadline = time.monotonic() + limit_s

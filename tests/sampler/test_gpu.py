@@ -21,8 +21,22 @@ class Driver:
     def __init__(self) -> None:
         self.results: queue.SimpleQueue[int] = queue.SimpleQueue()
         self.here = 0x10
+        self.events: dict[int, int] = {}  # by stream, what a query of the event that was recorded there says
         self.synchronized: list[int] = []
         self.thread = threading.local()
+
+    def cuEventCreate(self, event: ctypes.c_void_p, flags: int) -> int:  # noqa: N802
+        return 0
+
+    def cuEventRecord(self, event: ctypes.c_void_p, stream: ctypes.c_void_p) -> int:  # noqa: N802
+        self.events[stream.value or 0] = 600
+        return 0
+
+    def cuEventQuery(self, event: ctypes.c_void_p) -> int:  # noqa: N802
+        return next(iter(self.events.values()))
+
+    def cuEventDestroy_v2(self, event: ctypes.c_void_p) -> None:  # noqa: N802
+        self.events.clear()
 
     def cuCtxGetCurrent(self, context: ctypes.c_void_p) -> None:  # noqa: N802
         ctypes.cast(context, ctypes.POINTER(ctypes.c_void_p))[0] = self.here
@@ -91,3 +105,15 @@ def test_a_fault_is_told_from_a_busy_gpu_and_from_a_capture(driver: Driver) -> N
     with pytest.raises(SamplerError, match="the device has faulted \\(CUDA error 700\\)"):
         gpu.idle(FOREVER_S)
     gpu.close()
+
+
+def test_a_stream_is_asked_and_not_waited_for(driver: Driver) -> None:
+    gpu = Cuda()
+    with gpu.so_far(7) as ended:
+        assert not ended()
+        driver.events[7] = 0
+        assert ended()
+        driver.events[7] = 700  # a fault: who uses the device next is told of it
+        assert ended()
+    assert driver.events == {}
+    assert driver.synchronized == []

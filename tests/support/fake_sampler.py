@@ -77,6 +77,7 @@ class FakeGpu:
         self.opened: list[int] = []
         self.closed: list[int] = []
         self.asked: list[float] = []  # for how long to wait
+        self.streams: list[int] = []
         self.faulted = False
         self.left = False
 
@@ -95,6 +96,11 @@ class FakeGpu:
             self.closed.append(context)
             if "close" in self.made.fails:
                 raise SamplerError("close has failed")
+
+    @contextlib.contextmanager
+    def so_far(self, stream: int) -> Iterator[Callable[[], bool]]:
+        self.streams.append(stream)
+        yield lambda: self.faulted or self.ends()
 
     def idle(self, limit_s: float) -> bool:
         self.asked.append(limit_s)
