@@ -85,18 +85,18 @@ class Engine:
             self._lock.release()
 
     def close(self) -> None:
-        """Give the sampler back, once the GPU is idle; nothing is sampled any more. In a forked process it does
-        nothing, and where the GPU stays busy it leaves the sampler open."""
+        """Give the sampler back, once the GPU is idle; nothing is sampled any more. In a forked process it
+        does nothing, and where the GPU stays busy it leaves the sampler open."""
         if os.getpid() != self._pid:
             return
         with self._lock:
             self._closed = True
             if self._probes and not self._idle_at_last():
-                self._opened.pop_all()
+                # CUPTI goes on writing to its memory, which must never go.
+                ctypes.pythonapi.Py_IncRef(ctypes.py_object(self._opened.pop_all()))
                 self._probes.clear()
-                self.why = (
-                    self.why or f"the GPU was busy for {_LAST_S:g} s: it stays open until the process ends"
-                )
+                said = f"the GPU was busy for {_LAST_S:g} s: the sampler stays open until the process ends"
+                self.why = self.why or said
             self._leave()
             self._gpu.close()
 
