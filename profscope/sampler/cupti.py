@@ -19,8 +19,9 @@ from pathlib import Path
 from typing import Any, Final
 
 from profscope.errors import ProfscopeError
+from profscope.sampler.structures import CubinCrc
 
-__all__ = ["OVERFLOW", "WAITER", "Cupti", "SamplerError", "library_path"]
+__all__ = ["OVERFLOW", "WAITER", "Cupti", "SamplerError", "cubin_crc", "library_path"]
 
 WAITER: Final = "profscope-idle"  # the name of threads that never launch
 _ALONE: Final = ("Enable", "Start", "Stop", "Disable")
@@ -106,6 +107,18 @@ class Cupti:
         else:
             result = getattr(self._library, function)(ctypes.byref(parameters))
         _check(self._library, function, result)
+
+    def crc(self, cubin: bytes) -> int:
+        """See `cubin_crc`."""
+        return cubin_crc(self._library, cubin)
+
+
+def cubin_crc(library: ctypes.CDLL, cubin: bytes) -> int:
+    """What records have in place of a binary. Needs no GPU. Raises SamplerError."""
+    parameters = CubinCrc(cubin_size=len(cubin), cubin=cubin)
+    parameters.size = ctypes.sizeof(parameters)
+    _check(library, "cuptiGetCubinCrc", library.cuptiGetCubinCrc(ctypes.byref(parameters)))
+    return int(parameters.crc)
 
 
 @contextlib.contextmanager

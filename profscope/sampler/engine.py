@@ -84,6 +84,13 @@ class Engine:
         finally:
             self._lock.release()
 
+    def crc(self, cubin: bytes) -> int:
+        """What samples have in place of a binary. Raises SamplerError where the sampler is not open."""
+        with self._lock:
+            for probe in self._probes.values():
+                return probe.crc(cubin)
+        raise SamplerError(self.why or "the sampler is not open")
+
     def close(self) -> None:
         """Give the sampler back, once the GPU is idle; nothing is sampled any more. In a forked process it
         does nothing, and where the GPU stays busy it leaves the sampler open."""

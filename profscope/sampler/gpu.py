@@ -31,6 +31,8 @@ class Probe(Protocol):
 
     def stop(self) -> Samples: ...
 
+    def crc(self, cubin: bytes) -> int: ...
+
 
 class Gpu(Protocol):
     """context: what tells the contexts of this process apart, of the thread that asks. probe: opens the

@@ -163,6 +163,10 @@ class Sampler:
             self._configure((Kind.PERIOD, period_log2))
             self.period_log2 = period_log2
 
+    def crc(self, cubin: bytes) -> int:
+        """What the rows of a binary have as `cubin_crc`."""
+        return self._cupti.crc(cubin)
+
     def start(self) -> None:
         self._cupti.call("Start", Context())
 

@@ -65,6 +65,9 @@ class FakeProbe:
         taken = int(rows["samples"].sum())
         return Samples(rows, functions, REASONS, self._period, taken, self.dropped, self.unknown)
 
+    def crc(self, cubin: bytes) -> int:
+        return CRC
+
 
 class FakeGpu:
     """One sampler for each context. ends: whether it becomes idle in time. opened, closed: contexts."""
