@@ -38,8 +38,10 @@ def compiled_again(kernel: CompiledKernel) -> CompiledKernel:
 
 
 def _source(source: ASTSource) -> ASTSource:
-    """What was compiled, under the name that it has in Triton's cache without a session: since 3.7 a hook on
-    the stages counts as one more argument."""
+    """What was compiled, under the name that it has in Triton's cache for the settings of this thread: since
+    3.7 a hook on the stages counts as one more argument."""
+    if knobs.runtime.add_stages_inspection_hook is not None:
+        return source
     arguments = len(source.fn.arg_names)
     attributes = {path: value for path, value in source.attrs.items() if path[0] < arguments}
     if len(attributes) == len(source.attrs):

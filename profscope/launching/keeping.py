@@ -40,28 +40,32 @@ from profscope.recording.programs import PROGRAMS
 __all__ = ["Keeping"]
 
 Launcher = Callable[..., Any]
-# Of a binary: the others, for later sessions, too.
-_SPANS: Final = "_profscope_spans"
-_BARE: Final = "_profscope_bare"
+_SPANS: Final = "_profscope_spans"  # of a binary that keeps sums: the other one, for later sessions, too
+# Those for the sampler, each session's own: CUPTI may not know what was loaded before it was opened.
+_BARE: Final = "bare"
+_RECORDED: Final = "recorded"
 _MISSING: Final = {
     _SPANS: "launches that were to keep spans keep sums",
     _BARE: "no launch ran bare under the sampler",
+    _RECORDED: "no recorded launch ran under the sampler",
 }
 
 
 class _Variant:
     """The launches of what the session compiled of one source with the same options: threads that launch it
     for the first time at once have a binary each. all_spans: it keeps spans itself. samples: what has been
-    sampled of it."""
+    sampled of it. records: it can; else it has numbers only where it is sampled."""
 
-    def __init__(self, name: str, samples: Sampled, *, all_spans: bool) -> None:
+    def __init__(self, name: str, samples: Sampled, keeps: str, *, records: bool) -> None:
         self.name = name
         self.samples = samples
         self.numbers = iter(range(MOST_LAUNCHES))  # next() is one step of C's: threads need no lock
-        self.all_spans = all_spans
+        self.all_spans = keeps == "spans"
+        self.records = records
         self.lock = threading.Lock()
         self.replaced = 0  # by what keeps spans
         self.why: dict[str, str] = {}  # the other binary of this kind is not there
+        self.for_sampler: dict[str, CompiledKernel] = {}
 
     @property
     def launches(self) -> int:
@@ -101,13 +105,14 @@ class Keeping:
         """
         with self._lock:
             variants = list(self._variants.values())
+        recording = [variant for variant in variants if variant.records]
         failed = [
             f"{each.name}: {_MISSING[kind]}: {why}" for each in variants for kind, why in each.why.items()
         ]
         if self._options.keep == "spans":
             return {}, list(dict.fromkeys(failed))
         spans, launches = Counter[str](), Counter[str]()
-        for variant in variants:
+        for variant in recording:
             spans[variant.name] += variant.spans
             launches[variant.name] += variant.launches
         kernels = {
@@ -136,6 +141,8 @@ class Keeping:
         finally:
             with self._lock:
                 self._open = False
+                for variant in self._variants.values():
+                    variant.for_sampler.clear()
                 self._launchers.clear()
                 self._held.clear()
 
@@ -164,17 +171,20 @@ class Keeping:
 
     def _launcher(self, kernel: CompiledKernel) -> Launcher | None:
         program = PROGRAMS.program(kernel)
-        if program is None or program.mode != self._hook.mode or program.manifest.failure:
+        if program is None or program.mode != self._hook.mode or program.unreadable:
+            return None
+        records = not program.manifest.failure
+        if not records and not self._options.samples:
             return None
         key = kernel.hash, driver.active.get_current_device()
         if key not in self._variants:
-            all_spans = program.manifest.keeps == "spans"
             samples = self._samples.variant(kernel.name)
-            self._variants[key] = _Variant(kernel.name, samples, all_spans=all_spans)
+            self._variants[key] = _Variant(kernel.name, samples, program.manifest.keeps, records=records)
         variant = self._variants[key]
         apart, thread, capturing = self._bare.apart, self._bare.thread, self._path.capturing
         numbers, sampled = variant.numbers, numbers_sampled(self._options)
-        with_spans = range(0) if variant.all_spans else numbers_with_spans(self._options)
+        may_keep_spans = records and not variant.all_spans
+        with_spans = numbers_with_spans(self._options) if may_keep_spans else range(0)
 
         def launch(*args: Any) -> Any:
             stream = args[3]  # 0, the default one, cannot be captured
@@ -198,18 +208,21 @@ class Keeping:
             self._launchers[id(kernel)] = None  # the others need not come by here
         can, role = self._samples.can(variant.name), role_of(options, number)
         if can and role is Role.SAMPLED:
-            bare = self._other(variant, kernel, _BARE)
+            bare = self._for_sampler(variant, kernel, _BARE)
             if bare is not None:
                 run = partial(self._launch, kernel, bare, *args)
-                return self._samples.launch(variant.samples, bare, "bare", run)
-        with_spans = kept_by(options, number) is Role.SPANS and not variant.all_spans
+                return self._samples.launch(variant.samples, bare, "bare", args[3], run)
+        with_spans = kept_by(options, number) is Role.SPANS and variant.records and not variant.all_spans
         binary = self._spans_of(variant, kernel) if with_spans else kernel
-        run = partial(self._launch, kernel, binary, *args)
-        if can and role is Role.SAMPLED_RECORDED:
-            program = PROGRAMS.program(binary)
-            assert program is not None
-            return self._samples.launch(variant.samples, binary, program.manifest.keeps, run)
-        return run()
+        if can and role is Role.SAMPLED_RECORDED and variant.records:
+            recorded = self._for_sampler(variant, binary, _RECORDED)
+            if recorded is not None:
+                run = partial(self._launch, kernel, recorded, *args)
+                program = PROGRAMS.program(recorded)
+                assert program is not None
+                keeps = program.manifest.keeps
+                return self._samples.launch(variant.samples, recorded, keeps, args[3], run)
+        return self._launch(kernel, binary, *args)
 
     def _launch(
         self, kernel: CompiledKernel, other: CompiledKernel, x: int, y: int, z: int, stream: int,
@@ -231,23 +244,37 @@ class Keeping:
 
     def _spans_of(self, variant: _Variant, kernel: CompiledKernel) -> CompiledKernel:
         """The binary that keeps spans, for one launch; where it cannot be built, the one that keeps sums."""
-        spans = self._other(variant, kernel, _SPANS)
         with variant.lock:
+            spans: CompiledKernel | None = vars(kernel).get(_SPANS)
+            if spans is None:
+                spans = self._built(variant, kernel, _SPANS)
+                if spans is not None:
+                    setattr(kernel, _SPANS, spans)
             variant.replaced += spans is not None
-        return kernel if spans is None else spans
+            return kernel if spans is None else spans
 
-    def _other(self, variant: _Variant, kernel: CompiledKernel, kind: str) -> CompiledKernel | None:
-        """Another binary of a kernel, compiled and loaded when it is first wanted; None if that fails."""
+    def _for_sampler(self, variant: _Variant, kernel: CompiledKernel, kind: str) -> CompiledKernel | None:
+        """A kernel's bare binary, or itself again, loaded while the sampler is open; None if that fails."""
         with variant.lock:
-            other: CompiledKernel | None = vars(kernel).get(kind)
-            if other is None and kind not in variant.why and self._open:
-                try:
-                    other = self._build_bare(kernel) if kind == _BARE else self._build_spans(kernel)
-                    self._run(other)
-                    setattr(kernel, kind, other)
-                except Exception as error:  # noqa: BLE001  whatever it is, the user's launch goes on
-                    variant.why[kind] = f"{type(error).__name__}: {' '.join(str(error).split())[:300]}"
-            return other
+            if kind not in variant.for_sampler:
+                binary = self._built(variant, kernel, kind)
+                if binary is None:
+                    return None
+                variant.for_sampler[kind] = binary
+            return variant.for_sampler[kind]
+
+    def _built(self, variant: _Variant, kernel: CompiledKernel, kind: str) -> CompiledKernel | None:
+        """Another binary of a kernel, compiled and loaded; None if that fails, and once it has failed."""
+        if kind in variant.why or not self._open:
+            return None
+        builds = {_SPANS: self._build_spans, _BARE: self._build_bare, _RECORDED: self._build_again}
+        try:
+            binary = builds[kind](kernel)
+            self._run(binary)
+        except Exception as error:  # noqa: BLE001  whatever it is, the user's launch goes on
+            variant.why[kind] = f"{type(error).__name__}: {' '.join(str(error).split())[:300]}"
+            return None
+        return binary
 
     def _build_spans(self, kernel: CompiledKernel) -> CompiledKernel:
         """The same kernel, but that it keeps spans. Raises what compiling does."""
@@ -267,3 +294,15 @@ class Keeping:
         if PROGRAMS.program(bare) is not None:
             raise CompileError("compiled bare, it records")
         return bare
+
+    def _build_again(self, kernel: CompiledKernel) -> CompiledKernel:
+        """The same that records, loaded anew. Raises what compiling does."""
+        program = PROGRAMS.program(kernel)
+        hook = self._hook if program is not None and program.mode == self._hook.mode else self._hook.of_spans
+        assert hook is not None
+        with self._bare.compiling(hook.settings):
+            again = compiled_again(kernel)
+        program = PROGRAMS.program(again)
+        if program is None or program.manifest.failure:
+            raise CompileError("compiled again, it does not record")
+        return again

@@ -35,7 +35,6 @@ __all__ = ["Sampled", "StallSamples", "gpu_here"]
 _SHOWN_KERNELS: Final = 8
 # Why samples of a launch are not kept.
 _UNKNOWN: Final = "CUPTI has not seen the binary that they are of"
-_AMBIGUOUS: Final = "another binary of the same name ran at the same time"
 _NONE: Final = "there are none; the kernel is too short"
 
 
@@ -67,7 +66,6 @@ class StallSamples:
         self._why = gpu if isinstance(gpu, str) else ""
         self._engine = None if isinstance(gpu, str) else Engine(gpu)
         self._variants: list[Sampled] = []
-        self._checksums: dict[str, int] = {}  # CUPTI's of a binary, by Triton's hash
         self._unclear: Counter[str] = Counter()  # why samples were not kept -> launches
         self._lock = threading.Lock()
 
@@ -93,13 +91,15 @@ class StallSamples:
             return False
         return self._engine.open(kernel)
 
-    def launch(self, variant: Sampled, kernel: CompiledKernel, keeps: str, run: Callable[[], Any]) -> Any:
-        """What `run` returns, which launches the binary. keeps: what the launch keeps, "spans"
+    def launch(
+        self, variant: Sampled, kernel: CompiledKernel, keeps: str, stream: int, run: Callable[[], Any]
+    ) -> Any:
+        """What `run` returns, which launches the binary on the stream. keeps: what the launch keeps, "spans"
         or "sums"; "bare" if it is not recorded."""
         engine = self._engine
         assert engine is not None
         numbered = run if keeps == "bare" else lambda: self._path.numbered(run)
-        returned, samples = engine.sample(variant.name, variant.period_log2, numbered)
+        returned, samples = engine.sample(variant.name, stream, variant.period_log2, numbered)
         result, number = (returned, -1) if keeps == "bare" else returned
         with self._lock:
             if keeps == "bare":
@@ -187,19 +187,20 @@ class StallSamples:
             variant.period_log2 = next_period(samples.period_log2, everywhere, samples.dropped)
 
     def _rows_of(self, kernel: CompiledKernel, samples: Samples) -> npt.NDArray[np.void] | None:
-        """The rows of the binary: CUPTI names it by a checksum, which is learnt where nothing else of its
-        name runs. None, and a note, where it cannot be told."""
-        rows, names = samples.rows, samples.functions
-        at = names.index(kernel.name) if kernel.name in names else -1
-        seen = np.unique(rows["cubin_crc"][rows["function"] == at]).tolist()
+        """The rows of the binary, of its callees too; None, and a note, where it has none."""
+        assert self._engine is not None
+        try:
+            rows: npt.NDArray[np.void] = samples.rows[
+                samples.rows["cubin_crc"] == self._engine.crc(kernel.kernel)
+            ]
+        except SamplerError as error:  # another thread has closed it meanwhile
+            why = str(error)
+        else:
+            if len(rows) and kernel.name in samples.functions:
+                return rows
+            why = _UNKNOWN if samples.unknown else _NONE
         with self._lock:
-            if len(seen) == 1:
-                self._checksums.setdefault(kernel.hash, seen[0])
-            known = self._checksums.get(kernel.hash)
-            if known in seen:
-                chosen: npt.NDArray[np.void] = rows[rows["cubin_crc"] == known]
-                return chosen
-            self._unclear[_UNKNOWN if samples.unknown else _AMBIGUOUS if seen else _NONE] += 1
+            self._unclear[why] += 1
         return None
 
     def _key(self, variant: Sampled, kernel: CompiledKernel) -> str:

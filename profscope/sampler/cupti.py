@@ -1,16 +1,32 @@
-"""The CUPTI library of this process, and its calls."""
+"""The CUPTI library of this process, and its calls.
+
+In its continuous mode CUPTI 13 stands still for ever where one thread opens, starts, stops or closes the
+sampler while another one launches (seen on an H200: each waits for a lock that the other one has). So these
+calls are made while no other thread runs Python, and after a pause in which launches that have begun come to
+their end. A thread that launches without Python's lock for longer, from C++ alone, could still do harm.
+"""
 
 from __future__ import annotations
 
+import contextlib
 import ctypes
 import importlib.util
+import sys
+import threading
+import time
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any, Final
 
 from profscope.errors import ProfscopeError
+from profscope.sampler.structures import CubinCrc
 
-__all__ = ["OVERFLOW", "Cupti", "SamplerError", "library_path"]
+__all__ = ["OVERFLOW", "WAITER", "Cupti", "SamplerError", "cubin_crc", "library_path"]
 
+WAITER: Final = "profscope-idle"  # the name of threads that never launch
+_ALONE: Final = ("Enable", "Start", "Stop", "Disable")
+_PAUSE_US: Final = 300
+_HANDOVER_S: Final = 0.05  # for how long threads that want Python's lock are to wait; a call takes some ms
 OVERFLOW: Final = 8  # CUPTI_ERROR_OUT_OF_MEMORY: the hardware's buffer was full
 _ONLY_ADMINISTRATORS: Final = (
     "the driver lets only administrators read performance counters here "
@@ -58,12 +74,16 @@ def library_path(maps: str | None = None) -> Path:
 
 
 class Cupti:
-    """Calls of one CUDA context. Raises SamplerError if there is no library, or no context on this thread."""
+    """Calls of one CUDA context. Raises SamplerError if there is no library, no context on this thread, or no
+    lock that keeps other threads from launching."""
 
     def __init__(self) -> None:
         path = library_path()
+        if not getattr(sys, "_is_gil_enabled", lambda: True)():
+            raise SamplerError("this Python runs threads at the same time, which CUPTI cannot stand")
         try:
             self._library = ctypes.CDLL(str(path))
+            self._holding = ctypes.PyDLL(str(path))  # the same one, called without giving up Python's lock
             driver = ctypes.CDLL("libcuda.so.1")
         except OSError as error:
             raise SamplerError(str(error)) from error
@@ -81,7 +101,41 @@ class Cupti:
         parameters.size = ctypes.sizeof(parameters)
         parameters.context = self._context
         function = f"cuptiPCSampling{name}"
-        _check(self._library, function, getattr(self._library, function)(ctypes.byref(parameters)))
+        if name in _ALONE:
+            with _alone():
+                result = getattr(self._holding, function)(ctypes.byref(parameters))
+        else:
+            result = getattr(self._library, function)(ctypes.byref(parameters))
+        _check(self._library, function, result)
+
+    def crc(self, cubin: bytes) -> int:
+        """See `cubin_crc`."""
+        return cubin_crc(self._library, cubin)
+
+
+def cubin_crc(library: ctypes.CDLL, cubin: bytes) -> int:
+    """What records have in place of a binary. Needs no GPU. Raises SamplerError."""
+    parameters = CubinCrc(cubin_size=len(cubin), cubin=cubin)
+    parameters.size = ctypes.sizeof(parameters)
+    _check(library, "cuptiGetCubinCrc", library.cuptiGetCubinCrc(ctypes.byref(parameters)))
+    return int(parameters.crc)
+
+
+@contextlib.contextmanager
+def _alone() -> Iterator[None]:
+    """In the body of the with statement no other thread runs Python, and those that launch have done so."""
+    own = {thread.ident for thread in threading.enumerate() if thread.name == WAITER}
+    if not sys._current_frames().keys() - own - {threading.get_ident()}:
+        yield  # there is none
+        return
+    interval = sys.getswitchinterval()
+    sys.setswitchinterval(_HANDOVER_S)
+    try:
+        time.sleep(1e-6 * _PAUSE_US)  # who waited for the lock already, and for less, gets it now
+        ctypes.PyDLL(None).usleep(_PAUSE_US)
+        yield
+    finally:
+        sys.setswitchinterval(interval)
 
 
 def _check(library: ctypes.CDLL, function: str, result: int) -> None:

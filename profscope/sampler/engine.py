@@ -5,14 +5,17 @@ Kernels are not run one after another for that (CUPTI's continuous mode), so tha
 another still can. But CUPTI opens, stops and closes the sampler only while the GPU is idle, and waits for
 that without end; and a thread that waits launches nothing meanwhile, perhaps the very kernel that another one
 waits for. So the engine first waits itself, for no longer than a limit: then the launching thread goes on,
-and the kernel is left alone from then on. The sampler stops when the GPU is idle again.
+and the kernel is left alone from then on. The sampler stops when the GPU is idle again, at the next launch
+that is to be sampled or at the session's end.
 """
 
 from __future__ import annotations
 
 import contextlib
+import ctypes
 import os
 import threading
+import time
 from collections import Counter
 from collections.abc import Callable
 from typing import Any, Final
@@ -24,6 +27,9 @@ from profscope.sampler.sampler import Samples
 __all__ = ["LIMIT_S", "Engine"]
 
 LIMIT_S: Final = 2.0
+_LAST_S: Final = 30.0  # at the session's end, which waits for what was launched anyway
+_FIRST_PAUSE_S: Final = 20e-6
+_LONGEST_PAUSE_S: Final = 1e-3
 
 
 class Engine:
@@ -56,7 +62,9 @@ class Engine:
         finally:
             self._lock.release()
 
-    def sample(self, kernel: str, period_log2: int, launch: Callable[[], Any]) -> tuple[Any, Samples | None]:
+    def sample(
+        self, kernel: str, stream: int, period_log2: int, launch: Callable[[], Any]
+    ) -> tuple[Any, Samples | None]:
         """What `launch` returns, and what was sampled meanwhile, other kernels' samples among it; None if
         nothing could be. Raises what `launch` does."""
         if not self._lock.acquire(timeout=self._limit_s):
@@ -71,19 +79,39 @@ class Engine:
                 result = launch()
             finally:
                 self._busy = False
-                samples = self._stopped(probe, kernel)
+                samples = self._stopped(probe, kernel, stream)
             return result, samples
         finally:
             self._lock.release()
 
+    def crc(self, cubin: bytes) -> int:
+        """What samples have in place of a binary. Raises SamplerError where the sampler is not open."""
+        with self._lock:
+            for probe in self._probes.values():
+                return probe.crc(cubin)
+        raise SamplerError(self.why or "the sampler is not open")
+
     def close(self) -> None:
-        """Give the sampler back, once the GPU is idle; nothing is sampled any more. In a forked process,
-        nothing."""
+        """Give the sampler back, once the GPU is idle; nothing is sampled any more. In a forked process it
+        does nothing, and where the GPU stays busy it leaves the sampler open."""
         if os.getpid() != self._pid:
             return
         with self._lock:
             self._closed = True
+            if self._probes and not self._idle_at_last():
+                # CUPTI goes on writing to its memory, which must never go.
+                ctypes.pythonapi.Py_IncRef(ctypes.py_object(self._opened.pop_all()))
+                self._probes.clear()
+                said = f"the GPU was busy for {_LAST_S:g} s: the sampler stays open until the process ends"
+                self.why = self.why or said
             self._leave()
+            self._gpu.close()
+
+    def _idle_at_last(self) -> bool:
+        try:
+            return self._gpu.idle(_LAST_S)
+        except SamplerError:
+            return True  # a device that has faulted does nothing any more
 
     def _probe(self) -> Probe | None:
         """The sampler of this thread's context; None where there is none, or not now."""
@@ -113,8 +141,8 @@ class Engine:
                 self._skip(f"the GPU was busy for {self._limit_s:g} s")
                 return None
             if context in self._running:
-                probe.stop()
                 self._running.discard(context)
+                probe.stop()
             probe.set_period(period_log2)
             probe.start()
             self._running.add(context)
@@ -123,21 +151,32 @@ class Engine:
             return None
         return probe
 
-    def _stopped(self, probe: Probe, kernel: str) -> Samples | None:
-        """What was sampled; None if the GPU is not idle in time, or has faulted."""
+    def _stopped(self, probe: Probe, kernel: str, stream: int) -> Samples | None:
+        """What was sampled; None if the launch does not end in time, or the device has faulted."""
         try:
-            if not self._gpu.idle(self._limit_s):
+            if not self._ended(stream) or not self._gpu.idle(self._limit_s):
                 self.left_alone[kernel] = (
-                    f"the GPU was not idle {self._limit_s:g} s after its launch; kernels that wait for "
-                    "others cannot be sampled"
+                    f"a launch had not ended after {self._limit_s:g} s; kernels that wait for others cannot "
+                    "be sampled"
                 )
                 return None
-            samples = probe.stop()
             self._running.discard(self._gpu.context())
+            samples = probe.stop()
         except SamplerError as error:
             self._fail(error)
             return None
         return samples
+
+    def _ended(self, stream: int) -> bool:
+        """Whether what the stream holds ends in time; waits for it."""
+        begun, pause = time.monotonic(), _FIRST_PAUSE_S
+        with self._gpu.so_far(stream) as ended:
+            while not ended():
+                if time.monotonic() - begun > self._limit_s:
+                    return False
+                time.sleep(pause)
+                pause = min(pause * 1.25, _LONGEST_PAUSE_S)
+        return True
 
     def _skip(self, why: str) -> bool:
         self.unsampled[why] += 1
@@ -148,6 +187,9 @@ class Engine:
         self._leave()
 
     def _leave(self) -> None:
+        for context in self._running & self._probes.keys():
+            with contextlib.suppress(SamplerError):
+                self._probes[context].stop()
         self._probes.clear()
         self._running.clear()
         self._opened.close()

@@ -100,12 +100,12 @@ class _Block:
 
     def stalls_of(self, records: npt.NDArray[np.void]) -> npt.NDArray[np.void]:
         """STALL, shape (records, reasons), zeros where a record has fewer."""
-        stalls = np.zeros((len(records), self.stalls.shape[1]), STALL)
         first, step = self.stalls.ctypes.data, self.stalls.strides[0]
         row, inside = np.divmod(records["stalls"].astype(np.int64) - first, step)
         ours = (row >= 0) & (row < len(self.stalls)) & (inside == 0)
-        stalls[ours] = self.stalls[row[ours]]
-        stalls[np.arange(stalls.shape[1]) >= records["stall_count"].astype(np.int64)[:, None]] = 0
+        stalls: npt.NDArray[np.void] = self.stalls[np.where(ours, row, 0)]
+        given = np.where(ours, records["stall_count"], 0)[:, None]
+        stalls["samples"][np.arange(stalls.shape[1]) >= given] = 0
         for at in np.flatnonzero(~ours):  # CUPTI has put a pointer of its own there
             count = int(records["stall_count"][at])
             taken = ctypes.string_at(int(records["stalls"][at]), STALL.itemsize * count)
@@ -163,6 +163,10 @@ class Sampler:
             self._configure((Kind.PERIOD, period_log2))
             self.period_log2 = period_log2
 
+    def crc(self, cubin: bytes) -> int:
+        """What the rows of a binary have as `cubin_crc`."""
+        return self._cupti.crc(cubin)
+
     def start(self) -> None:
         self._cupti.call("Start", Context())
 
@@ -219,7 +223,8 @@ class Sampler:
         rows = np.zeros(len(keys), SAMPLE)
         for field in ("cubin_crc", "pc"):
             rows[field] = records[field][of]
-        rows["function"] = np.array([_name_at(p, functions) for p in records["name"].tolist()], np.int32)[of]
+        numbers = {pointer: _name_at(pointer, functions) for pointer in set(records["name"].tolist())}
+        rows["function"] = np.array([numbers[name] for name in records["name"].tolist()], np.int32)[of]
         rows["reason"] = which
         rows["samples"] = np.bincount(row, np.where(partial[reason], 0, samples), len(keys))
         rows["not_issued"] = np.bincount(row, np.where(partial[reason], samples, 0), len(keys))

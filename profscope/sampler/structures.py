@@ -18,6 +18,7 @@ __all__ = [
     "Attribute",
     "Configuration",
     "Context",
+    "CubinCrc",
     "Data",
     "GetData",
     "Kind",
@@ -95,6 +96,17 @@ class Reasons(Context):
 
 class GetData(Context):
     _fields_: ClassVar[Any] = (("data", ctypes.c_void_p),)
+
+
+class CubinCrc(ctypes.Structure):
+    """CUpti_GetCubinCrcParams."""
+
+    _fields_: ClassVar[Any] = (
+        ("size", ctypes.c_size_t),
+        ("cubin_size", ctypes.c_size_t),
+        ("cubin", ctypes.c_char_p),
+        ("crc", ctypes.c_uint64),
+    )
 
 
 class Data(ctypes.Structure):

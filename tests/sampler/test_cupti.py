@@ -5,16 +5,20 @@ from __future__ import annotations
 import ctypes
 import shutil
 import subprocess
+import sys
+import threading
 from pathlib import Path
 
+import numpy as np
 import pytest
 import triton
 
 from profscope.errors import ProfscopeError
 from profscope.sampler import cupti, structures
-from profscope.sampler.cupti import SamplerError, library_path
+from profscope.sampler.cupti import SamplerError, cubin_crc, library_path
 from profscope.sampler.sampler import Sampler
 
+DATA = Path(__file__).parents[1] / "data/sampler"
 BACKEND = Path(triton.__file__).parent / "backends/nvidia"
 
 # What ctypes and numpy know, and the field of CUPTI's that stands at its end.
@@ -30,6 +34,7 @@ STRUCTURES = {
     "CUpti_PCSamplingEnableParams": (ctypes.sizeof(structures.Context), "ctx"),
     "CUpti_PCSamplingGetDataParams": (ctypes.sizeof(structures.GetData), "pcSamplingData"),
     "CUpti_PCSamplingGetNumStallReasonsParams": (ctypes.sizeof(structures.ReasonCount), "numStallReasons"),
+    "CUpti_GetCubinCrcParams": (ctypes.sizeof(structures.CubinCrc), "cubinCrc"),
     "CUpti_PCSamplingGetStallReasonsParams": (ctypes.sizeof(structures.Reasons), "stallReasons"),
 }
 
@@ -50,6 +55,14 @@ def test_structures_are_those_of_the_header(tmp_path: Path) -> None:
     for line in said.splitlines():
         name, whole, end = line.split()
         assert int(end) <= STRUCTURES[name][0] == int(whole), name
+
+
+@pytest.mark.parametrize("capture", sorted(DATA.glob("*.npz")), ids=lambda path: path.stem)
+def test_records_name_a_binary_by_its_checksum(capture: Path) -> None:
+    """As the library that was loaded on an H200, CUPTI 13, did it."""
+    held = np.load(capture)
+    library = ctypes.CDLL(str(library_path("")))
+    assert np.unique(held["rows"]["cubin_crc"]).tolist() == [cubin_crc(library, held["cubin"].tobytes())]
 
 
 def test_the_library_that_is_loaded_comes_first() -> None:
@@ -91,3 +104,27 @@ def test_without_a_driver_it_cannot_be_opened(monkeypatch: pytest.MonkeyPatch) -
     monkeypatch.setattr(cupti.ctypes, "CDLL", load)
     with pytest.raises(SamplerError, match=r"libcuda\.so\.1"), Sampler():
         pass
+
+
+def test_no_other_thread_runs_python_meanwhile() -> None:
+    counted, ends = [0], threading.Event()
+
+    def count() -> None:
+        while not ends.is_set():
+            counted[0] += 1
+
+    interval = sys.getswitchinterval()
+    thread = threading.Thread(target=count)
+    thread.start()
+    try:
+        with cupti._alone():
+            before = counted[0]
+            for _ in range(2):  # each longer than Python lets a thread run while others wait
+                ctypes.PyDLL(None).usleep(10_000)
+            assert counted[0] == before
+        with pytest.raises(KeyError), cupti._alone():
+            raise KeyError
+    finally:
+        ends.set()
+        thread.join()
+    assert sys.getswitchinterval() == interval

@@ -13,7 +13,7 @@ from tests.support.fake_sampler import FakeGpu, FakeProbe
 
 
 def sample(engine: Engine, launch: Any = lambda: "launched", kernel: str = "kernel") -> Any:
-    return engine.sample(kernel, 9, launch)
+    return engine.sample(kernel, 5, 9, launch)
 
 
 def test_the_sampler_runs_around_the_launch_and_opens_once() -> None:
@@ -29,8 +29,10 @@ def test_the_sampler_runs_around_the_launch_and_opens_once() -> None:
     assert said == ["start", "launch", "stop"] * 2
     assert gpu.opened == [1]
     assert set(gpu.asked) == {2.0}
+    assert gpu.streams == [5, 5]
     engine.close()
     assert gpu.closed == [1]
+    assert gpu.left
     assert not engine.open("kernel")
     assert sample(engine) == ("launched", None)
 
@@ -97,26 +99,42 @@ def test_of_a_fault_the_user_is_told_and_not_the_sampler(at: str) -> None:
             sample(engine, fault)
     else:
         assert sample(engine, fault) == ("launched", None)
-    assert gpu.made.said == ["start"]  # what is sampled of a faulted device is nothing
+    assert gpu.made.said == ["start", "stop"]
     assert gpu.closed == [1]
     assert engine.why == "the device has faulted (CUDA error 700)"
 
 
 def test_a_launch_that_waits_for_another_is_given_up_and_its_kernel_left_alone() -> None:
     gpu = FakeGpu()
-    engine, waits = Engine(gpu, limit_s=0.25), []
+    engine, waits = Engine(gpu, limit_s=0.01), []
     gpu.ends = lambda: not waits
     result, samples = sample(engine, lambda: waits.append(1) or "launched")  # type: ignore[func-returns-value]
     assert (result, samples) == ("launched", None)
     assert gpu.made.said == ["start"]  # to stop it would wait for the launch
-    assert "not idle 0.25 s after its launch" in engine.left_alone["kernel"]
+    assert "had not ended after 0.01 s" in engine.left_alone["kernel"]
     assert not engine.open("kernel")
-    assert set(gpu.asked) == {0.25}
-    waits.clear()  # the other one was launched
+    asked = len(gpu.asked)
+    assert len(gpu.asked) == asked  # to wait for the GPU could keep the other one from being launched
+    waits.clear()  # it was
     assert engine.open("other")
     assert sample(engine, kernel="other")[1] is not None
     assert gpu.made.said == ["start", "stop", "start", "stop"]
     assert list(engine.left_alone) == ["kernel"]
+
+
+@pytest.mark.parametrize("busy", [False, True])
+def test_what_still_runs_at_the_end_is_stopped_unless_the_gpu_stays_busy(busy: bool) -> None:
+    gpu = FakeGpu()
+    engine = Engine(gpu, limit_s=0.01)
+    assert engine.open("kernel")
+    gpu.ends = lambda: not gpu.made.said
+    assert sample(engine) == ("launched", None)
+    gpu.ends = lambda: not busy
+    engine.close()
+    assert gpu.asked[-1] == 30.0
+    assert gpu.made.said == ["start"] + ["stop"] * (not busy)
+    assert gpu.closed == [1] * (not busy)
+    assert ("the sampler stays open" in engine.why) == busy
 
 
 def test_on_a_gpu_that_stays_busy_nothing_is_opened_or_started() -> None:

@@ -65,6 +65,9 @@ class FakeProbe:
         taken = int(rows["samples"].sum())
         return Samples(rows, functions, REASONS, self._period, taken, self.dropped, self.unknown)
 
+    def crc(self, cubin: bytes) -> int:
+        return CRC
+
 
 class FakeGpu:
     """One sampler for each context. ends: whether it becomes idle in time. opened, closed: contexts."""
@@ -77,7 +80,9 @@ class FakeGpu:
         self.opened: list[int] = []
         self.closed: list[int] = []
         self.asked: list[float] = []  # for how long to wait
+        self.streams: list[int] = []
         self.faulted = False
+        self.left = False
 
     def context(self) -> int:
         return self.here
@@ -95,8 +100,16 @@ class FakeGpu:
             if "close" in self.made.fails:
                 raise SamplerError("close has failed")
 
+    @contextlib.contextmanager
+    def so_far(self, stream: int) -> Iterator[Callable[[], bool]]:
+        self.streams.append(stream)
+        yield lambda: self.faulted or self.ends()
+
     def idle(self, limit_s: float) -> bool:
         self.asked.append(limit_s)
         if self.faulted:
             raise SamplerError("the device has faulted (CUDA error 700)")
         return self.ends()
+
+    def close(self) -> None:
+        self.left = True
