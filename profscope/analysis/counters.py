@@ -9,7 +9,7 @@ from profscope.analysis.global_bytes import with_global_bytes
 from profscope.analysis.summary import summary
 from profscope.schema import Tables
 
-__all__ = ["counters"]
+__all__ = ["counters", "measured"]
 
 _METRICS = {
     "ncu_us": "gpu__time_duration.sum",
@@ -48,23 +48,28 @@ def counters(tables: Tables) -> pd.DataFrame:
 
     More dram bytes than `bytes`: data are fetched more than once. Fewer: caches held them.
     """
-    measured = {
+    return measured(summary(tables), tables)
+
+
+def measured(table: pd.DataFrame, tables: Tables) -> pd.DataFrame:
+    """What `counters` returns, of a profile whose summary is known."""
+    entries = {
         (entry["kernel"], entry["variant"]): entry
         for entry in (tables.metadata.get("ncu") or {}).get("kernels") or []
     }
     launches = tables.launches[~tables.launches["trial"]]
     counts = launches.groupby(["kernel", "variant"], sort=False).size()
-    table = with_global_bytes(summary(tables))
+    table = with_global_bytes(table)
     table = table[~table["trial"]].astype({"kernel": "str"})
     work = table.groupby(["kernel", "variant"])[["bytes", "flops"]].sum(min_count=1)
     seen = table.groupby(["kernel", "variant"])["launches"].max()
     rows: list[dict[str, Any]] = []
-    for key in dict.fromkeys([*counts.index, *measured]):
+    for key in dict.fromkeys([*counts.index, *entries]):
         row = {"kernel": key[0], "variant": key[1], "launches": int(counts.get(key, 0))}
         for name in ("bytes", "flops"):
             total = work[name].get(key)
             row[name] = None if total is None or pd.isna(total) else total / max(int(seen[key]), 1)
-        rows.append({**row, **_measured(measured.get(key))})
+        rows.append({**row, **_measured(entries.get(key))})
     return pd.DataFrame(
         {name: pd.Series([row[name] for row in rows], dtype=dtype) for name, dtype in _DTYPES.items()}
     )

@@ -6,10 +6,10 @@ import numpy as np
 import pandas as pd
 
 from profscope.analysis.estimates import FEWEST_SAMPLES, expected_distance, variation_distance
-from profscope.analysis.line_rows import GAP, PLACE, configurations, counts_of, times_of
+from profscope.analysis.line_rows import GAP, PLACE, Witnesses, configurations, witnesses
 from profscope.schema import Tables
 
-__all__ = ["ELSEWHERE", "distances"]
+__all__ = ["ELSEWHERE", "compared", "distances"]
 
 ELSEWHERE = "elsewhere"
 """Stands for all lines that no op's span tells apart."""
@@ -56,20 +56,25 @@ def distances(tables: Tables) -> pd.DataFrame:
 
     Below 200 samples a witness is left out. attrs["not_measured"] says what is missing, a list of texts.
     """
-    witnesses: dict[tuple[str, int], dict[str, pd.DataFrame]] = {}
-    for binary in _BINARIES:
-        for key, rows in configurations(counts_of(tables, binary)):
+    return compared(witnesses(tables), tables.metadata)
+
+
+def compared(known: Witnesses, metadata: dict[str, Any]) -> pd.DataFrame:
+    """What `distances` returns, of witnesses that are known."""
+    tables: dict[tuple[str, int], dict[str, pd.DataFrame]] = {}
+    for binary, counts in known.counts.items():
+        for key, rows in configurations(counts):
             weights = rows.rename(columns={"samples": "weight"})
-            witnesses.setdefault(key, {})[f"{binary} samples"] = _by_line(weights)
-    for source in ("spans", "sums"):
-        times = times_of(tables, source)
+            tables.setdefault(key, {})[f"{binary} samples"] = _by_line(weights)
+    for source, times in known.times.items():
         for key, rows in configurations(times[times["kind"] != GAP]):
             if rows["self_ns"].sum() > 0 and (rows["kind"] == "op").any():
-                witnesses.setdefault(key, {})[source] = _by_op(rows.rename(columns={"self_ns": "weight"}))
-    spread = _spread(tables)
+                tables.setdefault(key, {})[source] = _by_op(rows.rename(columns={"self_ns": "weight"}))
+    was_sampled = any(len(counts) for counts in known.counts.values())
+    spread = _spread(metadata)
     rows_of: list[dict[str, Any]] = []
     missing: dict[str, None] = {}
-    for (kernel, variant), of_key in witnesses.items():
+    for (kernel, variant), of_key in tables.items():
         name = f"{kernel} #{variant}" if variant else str(kernel)
         for each, table in list(of_key.items()):
             count = int(table["weight"].sum())
@@ -81,10 +86,10 @@ def distances(tables: Tables) -> pd.DataFrame:
         for first, second in _pairs(of_key):
             row = _compared(of_key, first, second)
             factors = [spread.get((kernel, variant, each)) for each in (first, second)]
-            known = [factor for factor in factors if factor is not None]
-            row["noise_seen"] = row["noise"] * max(known) if known else None
+            seen = [factor for factor in factors if factor is not None]
+            row["noise_seen"] = row["noise"] * max(seen) if seen else None
             rows_of.append({"kernel": kernel, "variant": variant, "first": first, "second": second, **row})
-        if "bare samples" not in of_key and len(tables.samples):
+        if "bare samples" not in of_key and was_sampled:
             missing[f"{name}: the bare binary was not sampled enough to say what recording changed"] = None
     columns = {
         name: pd.Series([row[name] for row in rows_of], dtype=dtype) for name, dtype in _DTYPES.items()
@@ -94,9 +99,9 @@ def distances(tables: Tables) -> pd.DataFrame:
     return result
 
 
-def _spread(tables: Tables) -> dict[tuple[str, int, str], float]:
+def _spread(metadata: dict[str, Any]) -> dict[tuple[str, int, str], float]:
     """By kernel, variant and witness, how much farther its launches are apart than counts explain."""
-    binaries = (tables.metadata.get("sampler") or {}).get("binaries") or []
+    binaries = (metadata.get("sampler") or {}).get("binaries") or []
     return {
         (entry["kernel"], entry["variant"], f"{entry['binary']} samples"): max(seen / expected, 1.0)
         for entry in binaries

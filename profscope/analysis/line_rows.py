@@ -1,8 +1,8 @@
 """What is known of each source line: its time by spans and by sums, and its samples."""
 
 import re
-from collections.abc import Iterator
-from dataclasses import replace
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, replace
 from functools import cache
 from typing import cast
 
@@ -18,11 +18,12 @@ __all__ = [
     "GAP",
     "PLACE",
     "ROW",
+    "Witnesses",
     "configurations",
-    "counts_of",
     "folded_path",
-    "times_of",
+    "placed",
     "way_of",
+    "witnesses",
 ]
 
 CONFIGURATION = ["kernel", "variant"]
@@ -33,23 +34,35 @@ ROW = [*CONFIGURATION, *PLACE]
 GAP = "gap"
 
 
-def times_of(tables: Tables, source: str) -> pd.DataFrame:
-    """ROW and call_path, kind, scope, self_ns: one row per scope of the launches that kept "spans" or "sums".
+@dataclass(frozen=True, eq=False)
+class Witnesses:
+    """What each says of a profile's lines.
 
-    Asynchronous work takes no time of a warp and has no row; nor have an autotuner's trials.
+    times: by "spans" and "sums", of the launches that kept these, one row per scope: ROW, call_path, kind and
+    self_ns. Asynchronous work takes no time of a warp and has no row. counts: by "bare", "spans" and "sums",
+    the rows of `samples` of that binary, with ROW. summary: of the profile. An autotuner's trials are in
+    none.
     """
-    if source == "sums":
-        rows = summed(tables.sums)
-    else:
+
+    times: Mapping[str, pd.DataFrame]
+    counts: Mapping[str, pd.DataFrame]
+    summary: pd.DataFrame
+
+
+def witnesses(tables: Tables) -> Witnesses:
+    """Those of a profile."""
+    table = of_spans = summary(tables)
+    if len(tables.sums):
         kept = tables.launches[tables.launches["keeps"] == "spans"].reset_index(drop=True)
-        rows = summary(replace(tables, launches=kept, sums=sums_frame()))
-    rows = rows[~rows["trial"] & (rows["kind"] != "async")]
-    return _placed(rows)[[*ROW, "call_path", "kind", "scope", "self_ns"]]
-
-
-def counts_of(tables: Tables, binary: str) -> pd.DataFrame:
-    """ROW, call_path and the columns of samples, of those of one binary: "bare", "spans" or "sums"."""
-    return _placed(tables.samples[tables.samples["binary"] == binary])
+        of_spans = summary(replace(tables, launches=kept, sums=sums_frame()))
+    columns = [*ROW, "call_path", "kind", "self_ns"]
+    times = {
+        source: placed(rows[~rows["trial"] & (rows["kind"] != "async")])[columns]
+        for source, rows in (("spans", of_spans), ("sums", summed(tables.sums)))
+    }
+    binary = tables.samples["binary"]
+    counts = {name: placed(tables.samples[binary == name]) for name in ("bare", "spans", "sums")}
+    return Witnesses(times, counts, table[~table["trial"]].reset_index(drop=True))
 
 
 def configurations(rows: pd.DataFrame) -> Iterator[tuple[tuple[str, int], pd.DataFrame]]:
@@ -58,8 +71,8 @@ def configurations(rows: pd.DataFrame) -> Iterator[tuple[tuple[str, int], pd.Dat
         yield cast(tuple[str, int], key), group
 
 
-def _placed(rows: pd.DataFrame) -> pd.DataFrame:
-    """With the path to the line alone as `call_path`, and `way`."""
+def placed(rows: pd.DataFrame) -> pd.DataFrame:
+    """Rows with kernel, file, line and call_path: that path leads to the line alone then; and `way`."""
     texts = dict.fromkeys(("kernel", "file", "call_path"), "str")
     rows = rows.astype(texts).reset_index(drop=True)
     places = zip(rows["file"], rows["line"].tolist(), rows["call_path"], strict=True)
