@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from collections import Counter
 from dataclasses import replace
 from functools import cache
 from typing import Any
@@ -10,7 +11,7 @@ from typing import Any
 import numpy as np
 import pandas as pd
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from profscope.errors import ToolchainError
@@ -186,6 +187,33 @@ def test_nothing_sampled() -> None:
     table, about = sample_tables([])
     pd.testing.assert_frame_equal(table, samples_frame())
     assert (about["samples"], about["binaries"]) == (0, [])
+
+
+ROWS = st.lists(st.tuples(st.integers(0, 80), st.integers(0, 18), st.integers(0, 40)), max_size=12)
+
+
+@settings(max_examples=15, deadline=None)
+@given(st.lists(st.tuples(ROWS, st.sampled_from([-1, 3, 4])), max_size=4))
+def test_whatever_is_sampled_is_in_the_table_once(
+    launches: list[tuple[list[tuple[int, int, int]], int]],
+) -> None:
+    """Also pcs that the binary has not, reasons that are not charged, and rows that name one thing twice."""
+    chase, counts = captured("chase"), Counter[tuple[int, int, str]]()
+    sampled_launches = []
+    for rows, number in launches:
+        array = np.zeros(len(rows), chase.rows.dtype)
+        for at, (instruction, reason, samples) in enumerate(rows):
+            array[at]["pc"], array[at]["reason"], array[at]["samples"] = 16 * instruction, reason, samples
+            array[at]["not_issued"] = samples // 2
+            counts[number, 16 * instruction, chase.reasons[reason]] += samples
+        binary = "bare" if number == -1 else "spans"
+        sampled_launches.append(replace(chase, rows=array, launch=number, binary=binary))
+    table, about = sample_tables(sampled_launches)
+    seen = table.groupby(["launch", "pc", "stall"])["samples"].sum()
+    assert seen.to_dict() == {key: samples for key, samples in counts.items() if samples}
+    assert about["samples"] == sum(counts.values())
+    listed = launch_table([3, 4], ["chase_kernel"] * 2)
+    assert Profile(launches=listed, samples=table, metadata={"sampler": about}).validate() == []
 
 
 SHARES = st.lists(st.integers(1, 50), min_size=1, max_size=6)
