@@ -5,7 +5,7 @@ from typing import Any
 
 import pandas as pd
 
-from profscope.analysis.global_bytes import with_global_bytes
+from profscope.analysis.op_labels import with_global_bytes
 from profscope.analysis.summary import summary
 from profscope.schema import Tables
 

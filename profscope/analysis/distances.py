@@ -7,6 +7,7 @@ import pandas as pd
 
 from profscope.analysis.estimates import FEWEST_SAMPLES, expected_distance, variation_distance
 from profscope.analysis.line_rows import GAP, PLACE, Witnesses, configurations, witnesses
+from profscope.analysis.op_labels import instructions_of
 from profscope.schema import Tables
 
 __all__ = ["ELSEWHERE", "compared", "distances"]
@@ -30,6 +31,7 @@ _DTYPES = {
     "line": "int32",
     "call_path": "str",
     "difference": "float64",
+    "elsewhere": "Float64",
 }
 
 
@@ -42,8 +44,9 @@ def distances(tables: Tables) -> pd.DataFrame:
     than the other; noise, the distance that is to be expected of the counts alone if they agree (see
     `estimates.expected_distance`); noise_seen, the same times as much as launches of one binary were farther
     apart than counts explain, missing where neither binary was sampled twice; lines, how many were told
-    apart; first_samples and second_samples, missing where the witness is no sampler; and the line where they
-    differ most: file, line, call_path, and difference, the second's share less the first's.
+    apart; first_samples and second_samples, missing where the witness is no sampler; the line where they
+    differ most: file, line, call_path, and difference, the second's share less the first's; and elsewhere,
+    that difference for what is at no line that is told apart.
 
     - "bare samples" to "spans samples" or "sums samples": what recording has changed.
     - "spans samples" to "spans", "sums samples" to "sums": whether the clocks that were recorded tell the
@@ -51,8 +54,9 @@ def distances(tables: Tables) -> pd.DataFrame:
     - "bare samples" to "spans" or "sums": both together.
 
     Time between the spans of ops is the self time of the loop or kernel around them, so it is known of no
-    line. Spans and sums are therefore compared with samples over the lines where an op has a span, and all
-    other lines together, "elsewhere".
+    line. Spans and sums are therefore compared with samples over the lines where an op has a span, and of
+    these over the instructions that such an op is made of: a load's span has the load inside, and not the
+    conversion of what it brings. All else is one, "elsewhere".
 
     Below 200 samples a witness is left out. attrs["not_measured"] says what is missing, a list of texts.
     """
@@ -64,12 +68,11 @@ def compared(known: Witnesses, metadata: dict[str, Any]) -> pd.DataFrame:
     tables: dict[tuple[str, int], dict[str, pd.DataFrame]] = {}
     for binary, counts in known.counts.items():
         for key, rows in configurations(counts):
-            weights = rows.rename(columns={"samples": "weight"})
-            tables.setdefault(key, {})[f"{binary} samples"] = _by_line(weights)
+            tables.setdefault(key, {})[f"{binary} samples"] = rows.rename(columns={"samples": "weight"})
     for source, times in known.times.items():
         for key, rows in configurations(times[times["kind"] != GAP]):
             if rows["self_ns"].sum() > 0 and (rows["kind"] == "op").any():
-                tables.setdefault(key, {})[source] = _by_op(rows.rename(columns={"self_ns": "weight"}))
+                tables.setdefault(key, {})[source] = rows.rename(columns={"self_ns": "weight"})
     was_sampled = any(len(counts) for counts in known.counts.values())
     spread = _spread(metadata)
     rows_of: list[dict[str, Any]] = []
@@ -125,22 +128,33 @@ def _by_line(rows: pd.DataFrame) -> pd.DataFrame:
     )
 
 
-def _by_op(rows: pd.DataFrame) -> pd.DataFrame:
-    """As `_by_line`, of lines where an op has a span; what remains is elsewhere."""
-    ops = rows["kind"] == "op"
-    return _by_line(pd.concat([rows[ops], _elsewhere(rows[~ops])]))
-
-
 def _elsewhere(rows: pd.DataFrame) -> pd.DataFrame:
     return rows.assign(file="", line=0, way=ELSEWHERE, call_path=ELSEWHERE)
 
 
+def _at_ops(samples: pd.DataFrame, ops: pd.DataFrame) -> pd.DataFrame:
+    """By line the samples at instructions that the ops' spans have inside; all others are elsewhere."""
+    inside: dict[tuple[Any, ...], frozenset[str] | None] = {}
+    for *place, scope in ops[[*PLACE, "scope"]].itertuples(index=False):
+        key, classes = tuple(place), instructions_of(scope)
+        known = inside.get(key, frozenset())
+        inside[key] = None if classes is None or known is None else known | classes
+    told = []
+    for *place, cls in samples[[*PLACE, "class"]].itertuples(index=False):
+        classes = inside.get(tuple(place), frozenset())
+        told.append(classes is None or cls in classes)
+    is_told = np.array(told, np.bool_)
+    return _by_line(pd.concat([samples[is_told], _elsewhere(samples[~is_told])]))
+
+
 def _compared(known: dict[str, pd.DataFrame], first: str, second: str) -> dict[str, Any]:
     one, other = known[first], known[second]
-    if not second.endswith("samples"):
-        told = other.loc[other["way"] != ELSEWHERE, PLACE].assign(told=True)
-        is_told = one[PLACE].merge(told, how="left", on=PLACE)["told"].notna().to_numpy()
-        one = _by_line(pd.concat([one[is_told], _elsewhere(one[~is_told])]))
+    if second.endswith("samples"):
+        one, other = _by_line(one), _by_line(other)
+    else:
+        ops = other["kind"] == "op"
+        one = _at_ops(one, other[ops])
+        other = _by_line(pd.concat([other[ops], _elsewhere(other[~ops])]))
     both = one.merge(other, how="outer", on=PLACE, suffixes=("", "_other"))
     weights = [both[name].fillna(0).to_numpy(np.float64) for name in ("weight", "weight_other")]
     shares = [each / each.sum() for each in weights]
@@ -148,7 +162,9 @@ def _compared(known: dict[str, pd.DataFrame], first: str, second: str) -> dict[s
     sampled = second.endswith("samples")
     pooled = (weights[0] + weights[1]) / sum(counts) if sampled else shares[1]
     difference = shares[1] - shares[0]
-    most = both.iloc[int(np.abs(difference).argmax())]
+    elsewhere = (both["way"] == ELSEWHERE).to_numpy()
+    at = int(np.where(elsewhere, -1.0, np.abs(difference)).argmax())
+    most = both.iloc[at]
     path = most["call_path"] if isinstance(most["call_path"], str) else most["call_path_other"]
     return {
         "distance": variation_distance(*weights),
@@ -159,5 +175,6 @@ def _compared(known: dict[str, pd.DataFrame], first: str, second: str) -> dict[s
         "file": most["file"],
         "line": most["line"],
         "call_path": path,
-        "difference": float(difference[np.abs(difference).argmax()]),
+        "difference": float(difference[at]),
+        "elsewhere": float(difference[elsewhere].sum()) if not sampled else None,
     }

@@ -38,10 +38,10 @@ GAP = "gap"
 class Witnesses:
     """What each says of a profile's lines.
 
-    times: by "spans" and "sums", of the launches that kept these, one row per scope: ROW, call_path, kind and
-    self_ns. Asynchronous work takes no time of a warp and has no row. counts: by "bare", "spans" and "sums",
-    the rows of `samples` of that binary, with ROW. summary: of the profile. An autotuner's trials are in
-    none.
+    times: by "spans" and "sums", of the launches that kept these, one row per scope: ROW, call_path, kind,
+    scope and self_ns. Asynchronous work takes no time of a warp and has no row. counts: by "bare", "spans"
+    and "sums", the rows of `samples` of that binary, with ROW. summary: of the profile. An autotuner's trials
+    are in none.
     """
 
     times: Mapping[str, pd.DataFrame]
@@ -55,7 +55,7 @@ def witnesses(tables: Tables) -> Witnesses:
     if len(tables.sums):
         kept = tables.launches[tables.launches["keeps"] == "spans"].reset_index(drop=True)
         of_spans = summary(replace(tables, launches=kept, sums=sums_frame()))
-    columns = [*ROW, "call_path", "kind", "self_ns"]
+    columns = [*ROW, "call_path", "kind", "scope", "self_ns"]
     times = {
         source: placed(rows[~rows["trial"] & (rows["kind"] != "async")])[columns]
         for source, rows in (("spans", of_spans), ("sums", summed(tables.sums)))

@@ -7,7 +7,6 @@ import pandas as pd
 from profscope.analysis.counters import measured
 from profscope.analysis.distances import compared
 from profscope.analysis.estimates import FEWEST_SAMPLES, shares_between
-from profscope.analysis.global_bytes import with_global_bytes
 from profscope.analysis.line_rows import (
     CONFIGURATION,
     GAP,
@@ -19,6 +18,7 @@ from profscope.analysis.line_rows import (
     witnesses,
 )
 from profscope.analysis.line_waits import stall_counts, stall_text, wait_counts, wait_text
+from profscope.analysis.op_labels import with_global_bytes
 from profscope.analysis.sources import Sources
 from profscope.schema import Tables
 

@@ -160,11 +160,12 @@ def _places(df: pd.DataFrame | None, shares: pd.DataFrame) -> pd.DataFrame:
     """One row per pc and blamed pc, with what stands there."""
     pairs = shares[["pc", "blamed_pc"]].drop_duplicates()
     if df is None:
-        return pairs.assign(file="", line=0, call_path="", blamed_file="", blamed_line=0, blamed_class="")
+        nothing = dict.fromkeys(("file", "call_path", "class", "blamed_file", "blamed_class"), "")
+        return pairs.assign(**nothing, line=0, blamed_line=0)
     texts = {"file": "str", "call_path": "str", "class": "str"}
     known = df[["pc", "file", "line", "call_path", "class"]].astype(texts)
     names = {"pc": "blamed_pc", "file": "blamed_file", "line": "blamed_line", "class": "blamed_class"}
-    table = pairs.merge(known.drop(columns="class"), on="pc", how="left")
+    table = pairs.merge(known, on="pc", how="left")
     table = table.merge(known.drop(columns="call_path").rename(columns=names), on="blamed_pc", how="left")
     lines = ["line", "blamed_line"]
     return table.fillna(dict.fromkeys(lines, 0)).fillna("").astype(dict.fromkeys(lines, "int64"))
