@@ -15,6 +15,7 @@ __all__ = ["ELSEWHERE", "compared", "distances"]
 ELSEWHERE = "elsewhere"
 """Stands for all lines that no op's span tells apart."""
 
+_SAMPLED_SPANS = "sampled spans"
 _BINARIES = ("bare", "spans", "sums")
 _DTYPES = {
     "kernel": "str",
@@ -50,7 +51,7 @@ def distances(tables: Tables) -> pd.DataFrame:
 
     - "bare samples" to "spans samples" or "sums samples": what recording has changed.
     - "spans samples" to "spans", "sums samples" to "sums": whether the clocks that were recorded tell the
-      same as the hardware, of the same binary.
+      same as the hardware, of the same binary, and for spans of the same launch.
     - "bare samples" to "spans" or "sums": both together.
 
     Time between the spans of ops is the self time of the loop or kernel around them, so it is known of no
@@ -69,7 +70,7 @@ def compared(known: Witnesses, metadata: dict[str, Any]) -> pd.DataFrame:
     for binary, counts in known.counts.items():
         for key, rows in configurations(counts):
             tables.setdefault(key, {})[f"{binary} samples"] = rows.rename(columns={"samples": "weight"})
-    for source, times in known.times.items():
+    for source, times in {**known.times, _SAMPLED_SPANS: known.sampled}.items():
         for key, rows in configurations(times[times["kind"] != GAP]):
             if rows["self_ns"].sum() > 0 and (rows["kind"] == "op").any():
                 tables.setdefault(key, {})[source] = rows.rename(columns={"self_ns": "weight"})
@@ -87,7 +88,8 @@ def compared(known: Witnesses, metadata: dict[str, Any]) -> pd.DataFrame:
                     f"{name}: {count} {each}, fewer than {FEWEST_SAMPLES}: nothing is compared with them"
                 ] = None
         for first, second in _pairs(of_key):
-            row = _compared(of_key, first, second)
+            own = first == "spans samples" and second == "spans" and _SAMPLED_SPANS in of_key
+            row = _compared(of_key, first, _SAMPLED_SPANS if own else second)
             factors = [spread.get((kernel, variant, each)) for each in (first, second)]
             seen = [factor for factor in factors if factor is not None]
             row["noise_seen"] = row["noise"] * max(seen) if seen else None

@@ -6,9 +6,11 @@ from dataclasses import dataclass, replace
 from functools import cache
 from typing import cast
 
+import numpy as np
 import pandas as pd
 
 from instrument_passes.span_columns import PATH_SEPARATOR
+from profscope.analysis.span_rows import launch_groups, self_times, sites
 from profscope.analysis.sum_rows import summed
 from profscope.analysis.summary import summary
 from profscope.schema import Tables, sums_frame
@@ -41,12 +43,13 @@ class Witnesses:
     times: by "spans" and "sums", of the launches that kept these, one row per scope: ROW, call_path, kind,
     scope and self_ns. Asynchronous work takes no time of a warp and has no row. counts: by "bare", "spans"
     and "sums", the rows of `samples` of that binary, with ROW. summary: of the profile. An autotuner's trials
-    are in none.
+    are in none. sampled: as times["spans"], of those launches alone that were sampled meanwhile.
     """
 
     times: Mapping[str, pd.DataFrame]
     counts: Mapping[str, pd.DataFrame]
     summary: pd.DataFrame
+    sampled: pd.DataFrame
 
 
 def witnesses(tables: Tables) -> Witnesses:
@@ -62,7 +65,25 @@ def witnesses(tables: Tables) -> Witnesses:
     }
     binary = tables.samples["binary"]
     counts = {name: placed(tables.samples[binary == name]) for name in ("bare", "spans", "sums")}
-    return Witnesses(times, counts, table[~table["trial"]].reset_index(drop=True))
+    own = table[~table["trial"]].reset_index(drop=True)
+    return Witnesses(times, counts, own, placed(_sampled_spans(tables))[columns])
+
+
+def _sampled_spans(tables: Tables) -> pd.DataFrame:
+    """CONFIGURATION, SITE_COLUMNS and self_ns by scope, of launches with spans that ran under the sampler."""
+    chosen = tables.samples.loc[tables.samples["binary"] == "spans", "launch"].unique()
+    tables = tables if len(chosen) else Tables()  # so that none of many spans are looked at
+    df = tables.df
+    rows = np.flatnonzero(df["launch"].isin(chosen).to_numpy() & (df["kind"] != "async").to_numpy())
+    site, places = sites(df)
+    group, groups = launch_groups(tables)
+    key, keys = pd.factorize(site[rows] * max(1, len(groups)) + group[rows])
+    table = places.iloc[keys // max(1, len(groups))].reset_index(drop=True)
+    variants = groups["variant"].to_numpy()[keys % max(1, len(groups))]
+    return table.assign(
+        variant=variants.astype(np.int32),
+        self_ns=np.bincount(key, self_times(df, "duration_ns")[rows], minlength=len(keys)).astype(np.int64),
+    )
 
 
 def configurations(rows: pd.DataFrame) -> Iterator[tuple[tuple[str, int], pd.DataFrame]]:

@@ -206,6 +206,19 @@ def test_spans_are_compared_where_ops_have_some() -> None:
     assert row["elsewhere"] == pytest.approx(-row["difference"])
 
 
+def test_samples_of_a_launch_are_compared_with_its_own_spans() -> None:
+    df = SPANS.df
+    own = df[(df["launch"] == 1) & (df["kind"] == "op")].groupby("line")["duration_ns"].sum()
+    rest = df.loc[(df["launch"] == 1) & (df["depth"] == 0), "duration_ns"].sum() - own.sum()
+    counts = {line: {"wait": int(ns)} for line, ns in own.items()} | {99: {"wait": int(rest)}}
+    classes = {23: "global load", 24: "global load", 26: "barrier", 27: "mma", 40: "global store"}
+    table = sample_rows(counts, classes=classes, binary="spans", launch=1)
+    (row,) = profile(table).distances().to_dict("records")
+    assert (row["first"], row["second"], row["distance"]) == ("spans samples", "spans", pytest.approx(0))
+    (row,) = profile(table.assign(binary="bare", launch=-1)).distances().to_dict("records")
+    assert row["distance"] > 0, "which is of all launches"
+
+
 def test_functions_of_triton_belong_to_the_line_that_calls_them() -> None:
     inner = sample_rows({26: {"wait": 300}}, call_path="matmul_kernel matmul.py:26 > sum standard.py:293")
     unnamed = sample_rows({26: {"wait": 300}}, call_path="matmul.py:26:9 > standard.py:293 > standard.py:263")
