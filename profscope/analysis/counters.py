@@ -20,6 +20,8 @@ _METRICS = {
     "sm_percent": "sm__throughput.avg.pct_of_peak_sustained_elapsed",
     "occupancy_percent": "sm__warps_active.avg.pct_of_peak_sustained_active",
 }
+_UNITS = {"us": ("s", "second"), "bytes": ("byte", "B"), "percent": ("%",)}
+"""By the last word of a column: a metric in another unit, or in none, is not shown there."""
 _PIPE = re.compile(
     r"sm__(?:inst_executed_)?pipe_(\w+?)(?:_cycles_active)?\.avg\.pct_of_peak_sustained_active"
 )
@@ -77,7 +79,10 @@ def measured(table: pd.DataFrame, tables: Tables) -> pd.DataFrame:
 
 def _measured(entry: dict[str, Any] | None) -> dict[str, Any]:
     metrics = {} if entry is None else entry["metrics"]
-    row: dict[str, Any] = {name: metrics.get(metric, [None])[0] for name, metric in _METRICS.items()}
+    row: dict[str, Any] = {}
+    for name, metric in _METRICS.items():
+        value, unit = metrics.get(metric, (None, ""))
+        row[name] = value if unit in _UNITS[name.rpartition("_")[2]] else None
     if row["ncu_us"] is not None:
         row["ncu_us"] *= 1e6  # from seconds
     pipes = {
