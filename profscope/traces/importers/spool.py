@@ -28,7 +28,9 @@ def read(file: TraceFile) -> Tables:
         raise TraceError(f"{file} holds {len(spools)} spools, name one of them: {names}")
     spool = read_spool(spools[0])
     tables = assemble(spool.launches, spool.metadata, spool.notes)
-    return with_samples(tables, spool.samples, spool.sampler) if spool.sampler else tables
+    if spool.samples is None or not spool.sampler:
+        return tables
+    return with_samples(tables, spool.samples, spool.sampler)
 
 
 def _spools(folder: Path) -> list[Path]:
