@@ -31,7 +31,7 @@ __all__ = ["main"]
 _KEPT: Final = ("spans", "sums")
 _LAUNCHES: Final = 4  # beyond those that are sampled
 _MEMORY_MIB: Final = 1024
-_DISTANCES: Final = ("first", "second", "distance", "noise", "lines", "line", "call_path", "difference")
+_DISTANCES: Final = ("first", "second", "distance", "noise", "lines", "line", "difference", "elsewhere")
 _LINES: Final = (
     "line", "source", "self_share", "share_sums", "share_samples", "share_samples_recorded", "stalls",
     "waits_for",

@@ -27,9 +27,9 @@ the numbers, as float64, so a total of i32 is exact up to 2^53; the last three a
 launches, -1 for those of the bare binary, which have no row there; `binary` says which ran: "bare", "spans"
 or "sums". `samples` warps stood at the instruction `pc`, bytes from the function's start, for the reason
 `stall`, and of these the instruction `blamed_pc` is the cause; where a stall has several causes, whole
-samples are divided among them. `file`, `line` and `call_path` are those of `pc`, `blamed_file` and
-`blamed_line` those of `blamed_pc`, and `blamed_class` is what it is (docs/instructions.md), "" where that is
-not known.
+samples are divided among them. `file`, `line`, `call_path` and `class` are those of `pc`, `blamed_file`,
+`blamed_line` and `blamed_class` those of `blamed_pc`; a class says what an instruction is
+(docs/instructions.md), "" where that is not known.
 """
 
 from collections.abc import Mapping, Sequence
@@ -167,6 +167,7 @@ SAMPLE_DTYPES = {
     "file": "str",
     "line": "int32",
     "call_path": "str",
+    "class": "str",
     "stall": "str",
     "samples": "int64",
     "blamed_pc": "int64",

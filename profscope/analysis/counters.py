@@ -5,11 +5,11 @@ from typing import Any
 
 import pandas as pd
 
-from profscope.analysis.global_bytes import with_global_bytes
+from profscope.analysis.op_labels import with_global_bytes
 from profscope.analysis.summary import summary
 from profscope.schema import Tables
 
-__all__ = ["counters"]
+__all__ = ["counters", "measured"]
 
 _METRICS = {
     "ncu_us": "gpu__time_duration.sum",
@@ -20,6 +20,8 @@ _METRICS = {
     "sm_percent": "sm__throughput.avg.pct_of_peak_sustained_elapsed",
     "occupancy_percent": "sm__warps_active.avg.pct_of_peak_sustained_active",
 }
+_UNITS = {"us": ("s", "second"), "bytes": ("byte", "B"), "percent": ("%",)}
+"""By the last word of a column: a metric in another unit, or in none, is not shown there."""
 _PIPE = re.compile(
     r"sm__(?:inst_executed_)?pipe_(\w+?)(?:_cycles_active)?\.avg\.pct_of_peak_sustained_active"
 )
@@ -48,23 +50,28 @@ def counters(tables: Tables) -> pd.DataFrame:
 
     More dram bytes than `bytes`: data are fetched more than once. Fewer: caches held them.
     """
-    measured = {
+    return measured(summary(tables), tables)
+
+
+def measured(table: pd.DataFrame, tables: Tables) -> pd.DataFrame:
+    """What `counters` returns, of a profile whose summary is known."""
+    entries = {
         (entry["kernel"], entry["variant"]): entry
         for entry in (tables.metadata.get("ncu") or {}).get("kernels") or []
     }
     launches = tables.launches[~tables.launches["trial"]]
     counts = launches.groupby(["kernel", "variant"], sort=False).size()
-    table = with_global_bytes(summary(tables))
+    table = with_global_bytes(table)
     table = table[~table["trial"]].astype({"kernel": "str"})
     work = table.groupby(["kernel", "variant"])[["bytes", "flops"]].sum(min_count=1)
     seen = table.groupby(["kernel", "variant"])["launches"].max()
     rows: list[dict[str, Any]] = []
-    for key in dict.fromkeys([*counts.index, *measured]):
+    for key in dict.fromkeys([*counts.index, *entries]):
         row = {"kernel": key[0], "variant": key[1], "launches": int(counts.get(key, 0))}
         for name in ("bytes", "flops"):
             total = work[name].get(key)
             row[name] = None if total is None or pd.isna(total) else total / max(int(seen[key]), 1)
-        rows.append({**row, **_measured(measured.get(key))})
+        rows.append({**row, **_measured(entries.get(key))})
     return pd.DataFrame(
         {name: pd.Series([row[name] for row in rows], dtype=dtype) for name, dtype in _DTYPES.items()}
     )
@@ -72,7 +79,10 @@ def counters(tables: Tables) -> pd.DataFrame:
 
 def _measured(entry: dict[str, Any] | None) -> dict[str, Any]:
     metrics = {} if entry is None else entry["metrics"]
-    row: dict[str, Any] = {name: metrics.get(metric, [None])[0] for name, metric in _METRICS.items()}
+    row: dict[str, Any] = {}
+    for name, metric in _METRICS.items():
+        value, unit = metrics.get(metric, (None, ""))
+        row[name] = value if unit in _UNITS[name.rpartition("_")[2]] else None
     if row["ncu_us"] is not None:
         row["ncu_us"] *= 1e6  # from seconds
     pipes = {

@@ -6,14 +6,16 @@ import numpy as np
 import pandas as pd
 
 from profscope.analysis.estimates import FEWEST_SAMPLES, expected_distance, variation_distance
-from profscope.analysis.line_rows import GAP, PLACE, configurations, counts_of, times_of
+from profscope.analysis.line_rows import GAP, PLACE, Witnesses, configurations, witnesses
+from profscope.analysis.op_labels import instructions_of
 from profscope.schema import Tables
 
-__all__ = ["ELSEWHERE", "distances"]
+__all__ = ["ELSEWHERE", "compared", "distances"]
 
 ELSEWHERE = "elsewhere"
 """Stands for all lines that no op's span tells apart."""
 
+_SAMPLED_SPANS = "sampled spans"
 _BINARIES = ("bare", "spans", "sums")
 _DTYPES = {
     "kernel": "str",
@@ -30,6 +32,7 @@ _DTYPES = {
     "line": "int32",
     "call_path": "str",
     "difference": "float64",
+    "elsewhere": "Float64",
 }
 
 
@@ -42,34 +45,40 @@ def distances(tables: Tables) -> pd.DataFrame:
     than the other; noise, the distance that is to be expected of the counts alone if they agree (see
     `estimates.expected_distance`); noise_seen, the same times as much as launches of one binary were farther
     apart than counts explain, missing where neither binary was sampled twice; lines, how many were told
-    apart; first_samples and second_samples, missing where the witness is no sampler; and the line where they
-    differ most: file, line, call_path, and difference, the second's share less the first's.
+    apart; first_samples and second_samples, missing where the witness is no sampler; the line where they
+    differ most: file, line, call_path, and difference, the second's share less the first's; and elsewhere,
+    that difference for what is at no line that is told apart.
 
     - "bare samples" to "spans samples" or "sums samples": what recording has changed.
     - "spans samples" to "spans", "sums samples" to "sums": whether the clocks that were recorded tell the
-      same as the hardware, of the same binary.
+      same as the hardware, of the same binary, and for spans of the same launch.
     - "bare samples" to "spans" or "sums": both together.
 
     Time between the spans of ops is the self time of the loop or kernel around them, so it is known of no
-    line. Spans and sums are therefore compared with samples over the lines where an op has a span, and all
-    other lines together, "elsewhere".
+    line. Spans and sums are therefore compared with samples over the lines where an op has a span, and of
+    these over the instructions that such an op is made of: a load's span has the load inside, and not the
+    conversion of what it brings. All else is one, "elsewhere".
 
     Below 200 samples a witness is left out. attrs["not_measured"] says what is missing, a list of texts.
     """
-    witnesses: dict[tuple[str, int], dict[str, pd.DataFrame]] = {}
-    for binary in _BINARIES:
-        for key, rows in configurations(counts_of(tables, binary)):
-            weights = rows.rename(columns={"samples": "weight"})
-            witnesses.setdefault(key, {})[f"{binary} samples"] = _by_line(weights)
-    for source in ("spans", "sums"):
-        times = times_of(tables, source)
+    return compared(witnesses(tables), tables.metadata)
+
+
+def compared(known: Witnesses, metadata: dict[str, Any]) -> pd.DataFrame:
+    """What `distances` returns, of witnesses that are known."""
+    tables: dict[tuple[str, int], dict[str, pd.DataFrame]] = {}
+    for binary, counts in known.counts.items():
+        for key, rows in configurations(counts):
+            tables.setdefault(key, {})[f"{binary} samples"] = rows.rename(columns={"samples": "weight"})
+    for source, times in {**known.times, _SAMPLED_SPANS: known.sampled}.items():
         for key, rows in configurations(times[times["kind"] != GAP]):
             if rows["self_ns"].sum() > 0 and (rows["kind"] == "op").any():
-                witnesses.setdefault(key, {})[source] = _by_op(rows.rename(columns={"self_ns": "weight"}))
-    spread = _spread(tables)
+                tables.setdefault(key, {})[source] = rows.rename(columns={"self_ns": "weight"})
+    was_sampled = any(len(counts) for counts in known.counts.values())
+    spread = _spread(metadata)
     rows_of: list[dict[str, Any]] = []
     missing: dict[str, None] = {}
-    for (kernel, variant), of_key in witnesses.items():
+    for (kernel, variant), of_key in tables.items():
         name = f"{kernel} #{variant}" if variant else str(kernel)
         for each, table in list(of_key.items()):
             count = int(table["weight"].sum())
@@ -79,12 +88,13 @@ def distances(tables: Tables) -> pd.DataFrame:
                     f"{name}: {count} {each}, fewer than {FEWEST_SAMPLES}: nothing is compared with them"
                 ] = None
         for first, second in _pairs(of_key):
-            row = _compared(of_key, first, second)
+            own = first == "spans samples" and second == "spans" and _SAMPLED_SPANS in of_key
+            row = _compared(of_key, first, _SAMPLED_SPANS if own else second)
             factors = [spread.get((kernel, variant, each)) for each in (first, second)]
-            known = [factor for factor in factors if factor is not None]
-            row["noise_seen"] = row["noise"] * max(known) if known else None
+            seen = [factor for factor in factors if factor is not None]
+            row["noise_seen"] = row["noise"] * max(seen) if seen else None
             rows_of.append({"kernel": kernel, "variant": variant, "first": first, "second": second, **row})
-        if "bare samples" not in of_key and len(tables.samples):
+        if "bare samples" not in of_key and was_sampled:
             missing[f"{name}: the bare binary was not sampled enough to say what recording changed"] = None
     columns = {
         name: pd.Series([row[name] for row in rows_of], dtype=dtype) for name, dtype in _DTYPES.items()
@@ -94,9 +104,9 @@ def distances(tables: Tables) -> pd.DataFrame:
     return result
 
 
-def _spread(tables: Tables) -> dict[tuple[str, int, str], float]:
+def _spread(metadata: dict[str, Any]) -> dict[tuple[str, int, str], float]:
     """By kernel, variant and witness, how much farther its launches are apart than counts explain."""
-    binaries = (tables.metadata.get("sampler") or {}).get("binaries") or []
+    binaries = (metadata.get("sampler") or {}).get("binaries") or []
     return {
         (entry["kernel"], entry["variant"], f"{entry['binary']} samples"): max(seen / expected, 1.0)
         for entry in binaries
@@ -120,22 +130,33 @@ def _by_line(rows: pd.DataFrame) -> pd.DataFrame:
     )
 
 
-def _by_op(rows: pd.DataFrame) -> pd.DataFrame:
-    """As `_by_line`, of lines where an op has a span; what remains is elsewhere."""
-    ops = rows["kind"] == "op"
-    return _by_line(pd.concat([rows[ops], _elsewhere(rows[~ops])]))
-
-
 def _elsewhere(rows: pd.DataFrame) -> pd.DataFrame:
     return rows.assign(file="", line=0, way=ELSEWHERE, call_path=ELSEWHERE)
 
 
+def _at_ops(samples: pd.DataFrame, ops: pd.DataFrame) -> pd.DataFrame:
+    """By line the samples at instructions that the ops' spans have inside; all others are elsewhere."""
+    inside: dict[tuple[Any, ...], frozenset[str] | None] = {}
+    for *place, scope in ops[[*PLACE, "scope"]].itertuples(index=False):
+        key, classes = tuple(place), instructions_of(scope)
+        known = inside.get(key, frozenset())
+        inside[key] = None if classes is None or known is None else known | classes
+    told = []
+    for *place, cls in samples[[*PLACE, "class"]].itertuples(index=False):
+        classes = inside.get(tuple(place), frozenset())
+        told.append(classes is None or cls in classes)
+    is_told = np.array(told, np.bool_)
+    return _by_line(pd.concat([samples[is_told], _elsewhere(samples[~is_told])]))
+
+
 def _compared(known: dict[str, pd.DataFrame], first: str, second: str) -> dict[str, Any]:
     one, other = known[first], known[second]
-    if not second.endswith("samples"):
-        told = other.loc[other["way"] != ELSEWHERE, PLACE].assign(told=True)
-        is_told = one[PLACE].merge(told, how="left", on=PLACE)["told"].notna().to_numpy()
-        one = _by_line(pd.concat([one[is_told], _elsewhere(one[~is_told])]))
+    if second.endswith("samples"):
+        one, other = _by_line(one), _by_line(other)
+    else:
+        ops = other["kind"] == "op"
+        one = _at_ops(one, other[ops])
+        other = _by_line(pd.concat([other[ops], _elsewhere(other[~ops])]))
     both = one.merge(other, how="outer", on=PLACE, suffixes=("", "_other"))
     weights = [both[name].fillna(0).to_numpy(np.float64) for name in ("weight", "weight_other")]
     shares = [each / each.sum() for each in weights]
@@ -143,7 +164,9 @@ def _compared(known: dict[str, pd.DataFrame], first: str, second: str) -> dict[s
     sampled = second.endswith("samples")
     pooled = (weights[0] + weights[1]) / sum(counts) if sampled else shares[1]
     difference = shares[1] - shares[0]
-    most = both.iloc[int(np.abs(difference).argmax())]
+    elsewhere = (both["way"] == ELSEWHERE).to_numpy()
+    at = int(np.where(elsewhere, -1.0, np.abs(difference)).argmax())
+    most = both.iloc[at]
     path = most["call_path"] if isinstance(most["call_path"], str) else most["call_path_other"]
     return {
         "distance": variation_distance(*weights),
@@ -154,5 +177,6 @@ def _compared(known: dict[str, pd.DataFrame], first: str, second: str) -> dict[s
         "file": most["file"],
         "line": most["line"],
         "call_path": path,
-        "difference": float(difference[np.abs(difference).argmax()]),
+        "difference": float(difference[at]),
+        "elsewhere": float(difference[elsewhere].sum()) if not sampled else None,
     }

@@ -1,14 +1,16 @@
 """What is known of each source line: its time by spans and by sums, and its samples."""
 
 import re
-from collections.abc import Iterator
-from dataclasses import replace
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, replace
 from functools import cache
 from typing import cast
 
+import numpy as np
 import pandas as pd
 
 from instrument_passes.span_columns import PATH_SEPARATOR
+from profscope.analysis.span_rows import launch_groups, self_times, sites
 from profscope.analysis.sum_rows import summed
 from profscope.analysis.summary import summary
 from profscope.schema import Tables, sums_frame
@@ -18,11 +20,12 @@ __all__ = [
     "GAP",
     "PLACE",
     "ROW",
+    "Witnesses",
     "configurations",
-    "counts_of",
     "folded_path",
-    "times_of",
+    "placed",
     "way_of",
+    "witnesses",
 ]
 
 CONFIGURATION = ["kernel", "variant"]
@@ -33,23 +36,54 @@ ROW = [*CONFIGURATION, *PLACE]
 GAP = "gap"
 
 
-def times_of(tables: Tables, source: str) -> pd.DataFrame:
-    """ROW and call_path, kind, scope, self_ns: one row per scope of the launches that kept "spans" or "sums".
+@dataclass(frozen=True, eq=False)
+class Witnesses:
+    """What each says of a profile's lines.
 
-    Asynchronous work takes no time of a warp and has no row; nor have an autotuner's trials.
+    times: by "spans" and "sums", of the launches that kept these, one row per scope: ROW, call_path, kind,
+    scope and self_ns. Asynchronous work takes no time of a warp and has no row. counts: by "bare", "spans"
+    and "sums", the rows of `samples` of that binary, with ROW. summary: of the profile. An autotuner's trials
+    are in none. sampled: as times["spans"], of those launches alone that were sampled meanwhile.
     """
-    if source == "sums":
-        rows = summed(tables.sums)
-    else:
+
+    times: Mapping[str, pd.DataFrame]
+    counts: Mapping[str, pd.DataFrame]
+    summary: pd.DataFrame
+    sampled: pd.DataFrame
+
+
+def witnesses(tables: Tables) -> Witnesses:
+    """Those of a profile."""
+    table = of_spans = summary(tables)
+    if len(tables.sums):
         kept = tables.launches[tables.launches["keeps"] == "spans"].reset_index(drop=True)
-        rows = summary(replace(tables, launches=kept, sums=sums_frame()))
-    rows = rows[~rows["trial"] & (rows["kind"] != "async")]
-    return _placed(rows)[[*ROW, "call_path", "kind", "scope", "self_ns"]]
+        of_spans = summary(replace(tables, launches=kept, sums=sums_frame()))
+    columns = [*ROW, "call_path", "kind", "scope", "self_ns"]
+    times = {
+        source: placed(rows[~rows["trial"] & (rows["kind"] != "async")])[columns]
+        for source, rows in (("spans", of_spans), ("sums", summed(tables.sums)))
+    }
+    binary = tables.samples["binary"]
+    counts = {name: placed(tables.samples[binary == name]) for name in ("bare", "spans", "sums")}
+    own = table[~table["trial"]].reset_index(drop=True)
+    return Witnesses(times, counts, own, placed(_sampled_spans(tables))[columns])
 
 
-def counts_of(tables: Tables, binary: str) -> pd.DataFrame:
-    """ROW, call_path and the columns of samples, of those of one binary: "bare", "spans" or "sums"."""
-    return _placed(tables.samples[tables.samples["binary"] == binary])
+def _sampled_spans(tables: Tables) -> pd.DataFrame:
+    """CONFIGURATION, SITE_COLUMNS and self_ns by scope, of launches with spans that ran under the sampler."""
+    chosen = tables.samples.loc[tables.samples["binary"] == "spans", "launch"].unique()
+    tables = tables if len(chosen) else Tables()  # so that none of many spans are looked at
+    df = tables.df
+    rows = np.flatnonzero(df["launch"].isin(chosen).to_numpy() & (df["kind"] != "async").to_numpy())
+    site, places = sites(df)
+    group, groups = launch_groups(tables)
+    key, keys = pd.factorize(site[rows] * max(1, len(groups)) + group[rows])
+    table = places.iloc[keys // max(1, len(groups))].reset_index(drop=True)
+    variants = groups["variant"].to_numpy()[keys % max(1, len(groups))]
+    return table.assign(
+        variant=variants.astype(np.int32),
+        self_ns=np.bincount(key, self_times(df, "duration_ns")[rows], minlength=len(keys)).astype(np.int64),
+    )
 
 
 def configurations(rows: pd.DataFrame) -> Iterator[tuple[tuple[str, int], pd.DataFrame]]:
@@ -58,8 +92,8 @@ def configurations(rows: pd.DataFrame) -> Iterator[tuple[tuple[str, int], pd.Dat
         yield cast(tuple[str, int], key), group
 
 
-def _placed(rows: pd.DataFrame) -> pd.DataFrame:
-    """With the path to the line alone as `call_path`, and `way`."""
+def placed(rows: pd.DataFrame) -> pd.DataFrame:
+    """Rows with kernel, file, line and call_path: that path leads to the line alone then; and `way`."""
     texts = dict.fromkeys(("kernel", "file", "call_path"), "str")
     rows = rows.astype(texts).reset_index(drop=True)
     places = zip(rows["file"], rows["line"].tolist(), rows["call_path"], strict=True)

@@ -4,14 +4,22 @@ from typing import Any
 
 import pandas as pd
 
-from profscope.analysis.counters import counters
-from profscope.analysis.distances import distances
+from profscope.analysis.counters import measured
+from profscope.analysis.distances import compared
 from profscope.analysis.estimates import FEWEST_SAMPLES, shares_between
-from profscope.analysis.global_bytes import with_global_bytes
-from profscope.analysis.line_rows import CONFIGURATION, GAP, ROW, counts_of, folded_path, times_of, way_of
+from profscope.analysis.line_rows import (
+    CONFIGURATION,
+    GAP,
+    ROW,
+    Witnesses,
+    folded_path,
+    placed,
+    way_of,
+    witnesses,
+)
 from profscope.analysis.line_waits import stall_counts, stall_text, wait_counts, wait_text
+from profscope.analysis.op_labels import with_global_bytes
 from profscope.analysis.sources import Sources
-from profscope.analysis.summary import summary
 from profscope.schema import Tables
 
 __all__ = ["lines"]
@@ -80,10 +88,9 @@ def lines(tables: Tables) -> pd.DataFrame:
     attrs["counters"]: the rows of `distances()` and `counters()`, each a list of dicts; in the latter are the
     figures of Nsight Compute, which has none by line.
     """
-    bare = counts_of(tables, "bare")
-    recorded = _recorded(tables)
-    times = {source: times_of(tables, source) for source in ("spans", "sums")}
-    inside = {source: table[table["kind"] != GAP] for source, table in times.items()}
+    known = witnesses(tables)
+    bare, recorded = known.counts["bare"], _recorded(known)
+    inside = {source: table[table["kind"] != GAP] for source, table in known.times.items()}
     paths = [table[[*ROW, "call_path"]] for table in (*inside.values(), bare, recorded)]
     rows = pd.concat(paths).drop_duplicates(ROW).set_index(ROW)
     for name, source in (("self_share", "spans"), ("share_sums", "sums")):
@@ -95,12 +102,12 @@ def lines(tables: Tables) -> pd.DataFrame:
     rows = _with_intervals(rows)
     rows = _ranked(rows, pd.concat(list(inside.values())))
     columns = {**rows.reset_index(), **_reasons(rows, bare, recorded, Sources(tables.metadata))}
-    columns |= _work(rows, tables) | {"instructions": _instructions(rows, tables.metadata)}
+    columns |= _work(rows, known.summary) | {"instructions": _instructions(rows, tables.metadata)}
     result = pd.DataFrame({name: pd.Series(columns[name], dtype=dtype) for name, dtype in _DTYPES.items()})
-    apart = distances(tables)
-    result.attrs |= {"distances": _plain(apart), "counters": _plain(counters(tables))}
+    apart = compared(known, tables.metadata)
+    result.attrs |= {"distances": _plain(apart), "counters": _plain(measured(known.summary, tables))}
     result.attrs["not_measured"] = [
-        *_not_measured(tables, rows, times["spans"]),
+        *_not_measured(tables, rows, known.times["spans"]),
         *apart.attrs["not_measured"],
     ]
     return result
@@ -113,11 +120,11 @@ def _plain(table: pd.DataFrame) -> list[dict[str, Any]]:
     ]
 
 
-def _recorded(tables: Tables) -> pd.DataFrame:
+def _recorded(known: Witnesses) -> pd.DataFrame:
     """Samples of the binaries that record, by configuration of that which keeps sums, if it was sampled."""
-    sums, spans = counts_of(tables, "sums"), counts_of(tables, "spans")
-    known = set(zip(sums["kernel"], sums["variant"], strict=True))
-    without = [key not in known for key in zip(spans["kernel"], spans["variant"], strict=True)]
+    sums, spans = known.counts["sums"], known.counts["spans"]
+    with_sums = set(zip(sums["kernel"], sums["variant"], strict=True))
+    without = [key not in with_sums for key in zip(spans["kernel"], spans["variant"], strict=True)]
     return pd.concat([sums, spans[pd.Series(without, spans.index, dtype=bool)]], ignore_index=True)
 
 
@@ -178,18 +185,11 @@ def _reasons(
     return columns
 
 
-def _work(rows: pd.DataFrame, tables: Tables) -> dict[str, Any]:
+def _work(rows: pd.DataFrame, summary: pd.DataFrame) -> dict[str, Any]:
     """bytes and flops by row, missing where no op there has any."""
-    table = with_global_bytes(summary(tables))
-    table = table[~table["trial"] & (table["bytes"].notna() | table["flops"].notna())]
-    places = zip(
-        table["file"].astype("str"), table["line"].tolist(), table["call_path"].astype("str"), strict=True
-    )
-    ways = [way_of(folded_path(*place)) for place in places]
-    table = table.assign(way=pd.Series(ways, table.index, dtype="str")).astype(
-        {"kernel": "str", "file": "str"}
-    )
-    by_row = table.groupby(ROW, observed=True)[["bytes", "flops"]].sum(min_count=1)
+    table = with_global_bytes(summary)
+    table = placed(table[table["bytes"].notna() | table["flops"].notna()])
+    by_row = table.groupby(ROW)[["bytes", "flops"]].sum(min_count=1)
     return {name: by_row[name].reindex(rows.index).array for name in ("bytes", "flops")}
 
 

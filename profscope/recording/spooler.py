@@ -39,6 +39,7 @@ class Spooler:
 
     def __init__(self, folder: Path, metadata: dict[str, Any], take: Take) -> None:
         self.error = ""
+        self._sampled: Sampled | None = None  # as it stands in the file
         self.notes: list[str] = []  # on launches that were lost or wrote nothing
         self._take = take
         self._writer = SpoolWriter(folder, metadata)
@@ -59,13 +60,15 @@ class Spooler:
     def flush(self, metadata: dict[str, Any], notes: Sequence[str], sampled: Sampled | None = None) -> None:
         """Write what has drained, and what is known beside it, before returning.
 
-        sampled: what `sampler.tables.sample_tables` returned, None where nothing was sampled.
+        sampled: what `sampler.tables.sample_tables` returned, None where nothing was sampled; the same object
+        again is not written again.
         """
         self._write()
         with self._lock:
             self._guarded(lambda: self._writer.so_far(metadata, [*notes, *self.notes]))
-            if sampled is not None:
+            if sampled is not None and sampled is not self._sampled:
                 self._guarded(lambda: self._writer.samples(*sampled))
+                self._sampled = sampled
 
     def close(self, metadata: dict[str, Any], notes: Sequence[str], sampled: Sampled | None = None) -> None:
         """Flush and end the file."""

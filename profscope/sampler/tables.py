@@ -18,7 +18,7 @@ from profscope.errors import OptionError, ToolchainError
 from profscope.sampler.sampled import SampledLaunch
 from profscope.schema import SAMPLE_DTYPES, Tables, samples_frame
 
-__all__ = ["sample_tables", "with_kept_samples", "with_samples"]
+__all__ = ["sample_tables", "with_samples"]
 
 _MOST_PLACES: Final = 1000  # of one binary that are told one by one: a large kernel has some hundreds
 _GOLDEN: Final = 0.6180339887498949  # its multiples spread evenly over 0 to 1
@@ -95,20 +95,11 @@ def sample_tables(
     return _table(parts), _metadata(about, list(notes))
 
 
-def with_samples(tables: Tables, launches: Sequence[SampledLaunch]) -> Tables:
-    """Tables with the samples of these launches and, in the metadata, what is known of them."""
-    if not launches:
-        return tables
-    return _added(tables, *sample_tables(launches, tables.metadata.get("variants")))
+def with_samples(tables: Tables, samples: pd.DataFrame, sampler: dict[str, Any]) -> Tables:
+    """Tables with what `sample_tables` returned, in their own numbers of configurations.
 
-
-def with_kept_samples(tables: Tables, samples: pd.DataFrame, sampler: dict[str, Any]) -> Tables:
-    """Tables with what `sample_tables` returned of them when they were put together before.
-
-    Those may have had other launches, so configurations may have other numbers now.
+    The samples may have been put together before the launches were, or with others.
     """
-    if not sampler:
-        return tables
     numbers = _numbers(_keys(tables.metadata.get("variants") or {}))
     binaries = [{**entry, "variant": numbers(entry["kernel"], entry["key"])} for entry in sampler["binaries"]]
     new = {
@@ -117,13 +108,10 @@ def with_kept_samples(tables: Tables, samples: pd.DataFrame, sampler: dict[str, 
     }
     keys = zip(samples["kernel"], samples["variant"].tolist(), strict=True)
     variants = np.array([new.get(key, key[1]) for key in keys], np.int32)
-    return _added(tables, samples.assign(variant=variants), {**sampler, "binaries": binaries})
-
-
-def _added(tables: Tables, samples: pd.DataFrame, sampler: dict[str, Any]) -> Tables:
-    metadata = {**tables.metadata, "sampler": {**tables.metadata.get("sampler", {}), **sampler}}
-    metadata["notes"] = [*metadata.get("notes", []), *sampler["notes"]]
-    return replace(tables, samples=samples, metadata=metadata)
+    told = {**tables.metadata.get("sampler", {}), **sampler, "binaries": binaries}
+    notes = [*tables.metadata.get("notes", []), *sampler["notes"]]
+    metadata = {**tables.metadata, "notes": notes, "sampler": told}
+    return replace(tables, samples=samples.assign(variant=variants), metadata=metadata)
 
 
 def _keys(variants: Variants) -> dict[str, list[str]]:
@@ -172,11 +160,12 @@ def _places(df: pd.DataFrame | None, shares: pd.DataFrame) -> pd.DataFrame:
     """One row per pc and blamed pc, with what stands there."""
     pairs = shares[["pc", "blamed_pc"]].drop_duplicates()
     if df is None:
-        return pairs.assign(file="", line=0, call_path="", blamed_file="", blamed_line=0, blamed_class="")
+        nothing = dict.fromkeys(("file", "call_path", "class", "blamed_file", "blamed_class"), "")
+        return pairs.assign(**nothing, line=0, blamed_line=0)
     texts = {"file": "str", "call_path": "str", "class": "str"}
     known = df[["pc", "file", "line", "call_path", "class"]].astype(texts)
     names = {"pc": "blamed_pc", "file": "blamed_file", "line": "blamed_line", "class": "blamed_class"}
-    table = pairs.merge(known.drop(columns="class"), on="pc", how="left")
+    table = pairs.merge(known, on="pc", how="left")
     table = table.merge(known.drop(columns="call_path").rename(columns=names), on="blamed_pc", how="left")
     lines = ["line", "blamed_line"]
     return table.fillna(dict.fromkeys(lines, 0)).fillna("").astype(dict.fromkeys(lines, "int64"))

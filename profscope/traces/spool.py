@@ -32,8 +32,6 @@ from instrument_passes.manifest import Manifest
 from instrument_passes.records import align
 from profscope.decoding.build import Build
 from profscope.decoding.raw import RawLaunch
-from profscope.schema import SAMPLE_DTYPES
-from profscope.traces.packed_table import packed_table
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -101,6 +99,10 @@ class SpoolWriter:
     def samples(self, table: pd.DataFrame, sampler: dict[str, Any]) -> None:
         """State the samples so far, as `sampler.tables.sample_tables` returns them; replaces what was stated
         before."""
+        # Here and not above, so that recording takes no time for pandas.
+        from profscope.schema import SAMPLE_DTYPES
+        from profscope.traces.packed_table import packed_table
+
         self._write("samples", _json({"table": packed_table(table, SAMPLE_DTYPES), "sampler": sampler}))
 
     def close(self) -> None:

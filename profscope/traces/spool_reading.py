@@ -5,20 +5,19 @@ from __future__ import annotations
 import json
 import zlib
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
-import pandas as pd
 
 from instrument_passes.errors import ManifestError
 from instrument_passes.manifest import Manifest
 from profscope.decoding.build import Build
 from profscope.decoding.raw import Mark, RawLaunch
 from profscope.errors import TraceError
-from profscope.schema import SAMPLE_DTYPES, samples_frame
-from profscope.traces.limits import most_cells
-from profscope.traces.packed_table import unpacked_table
 from profscope.traces.spool import CHUNK, Bytes, Chunk, chunks
+
+if TYPE_CHECKING:
+    import pandas as pd
 
 __all__ = ["Spool", "read"]
 
@@ -33,12 +32,12 @@ _FEW = 8  # launches that a note names one by one
 class Spool(NamedTuple):
     """What a spool holds. launches: by index, buffers mapped from the file; notes: those of the session, and
     what is to be said of a file that is damaged or has no end. samples, sampler: as
-    `sampler.tables.sample_tables` returned them; {} where none were stated."""
+    `sampler.tables.sample_tables` returned them; None and {} where none were stated."""
 
     metadata: dict[str, Any]
     launches: list[RawLaunch]
     notes: list[str]
-    samples: pd.DataFrame
+    samples: pd.DataFrame | None
     sampler: dict[str, Any]
 
 
@@ -74,7 +73,8 @@ class _Reader:
         """name, size: of the file, for notes."""
         self.metadata: dict[str, Any] = {}
         self.launches: dict[int, RawLaunch] = {}
-        self.samples, self.sampler = samples_frame(), dict[str, Any]()
+        self.samples: pd.DataFrame | None = None
+        self.sampler: dict[str, Any] = {}
         self._name, self._size = name, size
         self._session: dict[str, Any] = {}
         self._stated: list[str] = []  # notes of the session
@@ -130,9 +130,7 @@ class _Reader:
             self.metadata = {**self._session, **stated["metadata"]}
             self._stated = [*stated["notes"]]
         elif chunk.kind == "samples":
-            stated = json.loads(chunk.data.tobytes())
-            columns = unpacked_table(stated["table"], SAMPLE_DTYPES, most_cells(self._size))
-            self.samples, self.sampler = samples_frame(columns), stated["sampler"] | {}
+            self._add_samples(json.loads(chunk.data.tobytes()))
         elif chunk.kind == "end":
             self._ended = True
 
@@ -148,6 +146,15 @@ class _Reader:
             self._programs[stated["number"]] = Manifest.from_json(stated["manifest"]), known
         else:  # version 1: the manifest itself, numbered in order of appearance
             self._programs[len(self._programs)] = Manifest.from_json(json.dumps(stated)), None
+
+    def _add_samples(self, stated: dict[str, Any]) -> None:
+        # Here and not above: who records imports this file, and pandas takes its time.
+        from profscope.schema import SAMPLE_DTYPES, samples_frame
+        from profscope.traces.limits import most_cells
+        from profscope.traces.packed_table import unpacked_table
+
+        columns = unpacked_table(stated["table"], SAMPLE_DTYPES, most_cells(self._size))
+        self.samples, self.sampler = samples_frame(columns), stated["sampler"] | {}
 
     def _announce(self, row: dict[str, Any]) -> None:
         self._last, self._announced = int(row["index"]), row

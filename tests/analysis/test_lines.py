@@ -11,7 +11,6 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from profscope.analysis.distances import ELSEWHERE
 from profscope.analysis.line_rows import folded_path
 from profscope.analysis.sources import Sources
 from profscope.profiles import Profile
@@ -190,14 +189,34 @@ def test_spans_are_compared_where_ops_have_some() -> None:
     ops = summary[summary["kind"] == "op"].groupby("line")["self_ns"].sum()
     rest = int(summary.loc[summary["kind"] != "op", "self_ns"].sum())
     counts = {line: {"wait": int(ns)} for line, ns in ops.items()} | {99: {"wait": rest - 7}, 0: {"wait": 7}}
-    (row,) = profile(sample_rows(counts)).distances().to_dict("records")
+    classes = {23: "global load", 24: "global load", 26: "barrier", 27: "mma", 40: "global store"}
+    (row,) = profile(sample_rows(counts, classes=classes)).distances().to_dict("records")
     assert (row["first"], row["second"]) == ("bare samples", "spans")
     assert row["distance"] == pytest.approx(0)
     assert row["lines"] == len(ops) + 1
     counts[99] = {"wait": rest // 2}
-    (row,) = profile(sample_rows(counts)).distances().to_dict("records")
-    assert (row["call_path"], row["line"]) == (ELSEWHERE, 0)
-    assert row["difference"] == pytest.approx(row["distance"])
+    (row,) = profile(sample_rows(counts, classes=classes)).distances().to_dict("records")
+    assert row["elsewhere"] == pytest.approx(row["distance"])
+    assert row["line"] == max(ops.index, key=ops.get)
+    counts[99] = {"wait": rest - 7}
+    (row,) = profile(sample_rows(counts, classes=classes | {27: "conversion"})).distances().to_dict("records")
+    assert (row["line"], row["distance"]) == (27, pytest.approx(row["difference"])), (
+        "not what a dot is made of"
+    )
+    assert row["elsewhere"] == pytest.approx(-row["difference"])
+
+
+def test_samples_of_a_launch_are_compared_with_its_own_spans() -> None:
+    df = SPANS.df
+    own = df[(df["launch"] == 1) & (df["kind"] == "op")].groupby("line")["duration_ns"].sum()
+    rest = df.loc[(df["launch"] == 1) & (df["depth"] == 0), "duration_ns"].sum() - own.sum()
+    counts = {line: {"wait": int(ns)} for line, ns in own.items()} | {99: {"wait": int(rest)}}
+    classes = {23: "global load", 24: "global load", 26: "barrier", 27: "mma", 40: "global store"}
+    table = sample_rows(counts, classes=classes, binary="spans", launch=1)
+    (row,) = profile(table).distances().to_dict("records")
+    assert (row["first"], row["second"], row["distance"]) == ("spans samples", "spans", pytest.approx(0))
+    (row,) = profile(table.assign(binary="bare", launch=-1)).distances().to_dict("records")
+    assert row["distance"] > 0, "which is of all launches"
 
 
 def test_functions_of_triton_belong_to_the_line_that_calls_them() -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from collections import Counter
 from dataclasses import replace
 from functools import cache
 from typing import Any
@@ -10,13 +11,13 @@ from typing import Any
 import numpy as np
 import pandas as pd
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from profscope.errors import ToolchainError
 from profscope.profiles import Profile
-from profscope.sampler import tables as joined
-from profscope.sampler.tables import sample_tables, with_kept_samples, with_samples
+from profscope.sampler import tables as module
+from profscope.sampler.tables import sample_tables, with_samples
 from profscope.schema import samples_frame
 from tests.support.captures import CAPTURES, captured
 from tests.support.profiles import launch_table
@@ -121,7 +122,7 @@ def test_configurations_are_numbered_as_the_profile_has_them() -> None:
     keys = {each["key"]: each["variant"] for each in about["binaries"]}
     assert keys == {"first": 0, "second": 1, "new": 2, "newer": 3}
     other = Profile(metadata={"variants": {"chase_kernel": [{"key": "newer"}]}})
-    again = with_kept_samples(other, table, about)
+    again = with_samples(other, table, about)
     assert again.metadata["sampler"]["binaries"][3] == {**about["binaries"][3], "variant": 0}
     assert again.samples["samples"][again.samples["variant"] == 0].sum() == captured("chase").taken
     assert set(again.samples["variant"]) == {0, 1, 2, 3}
@@ -133,14 +134,13 @@ def test_tables_get_samples_and_what_is_said_of_them() -> None:
         "variants": known(),
         "sampler": {"kernels": {"chase_kernel": {"bare": 1}}},
     }
-    tables = with_samples(
-        Profile(metadata=metadata), [replace(captured("chase", key="second"), in_callees=2)]
-    )
+    table, about = sample_tables([replace(captured("chase", key="second"), in_callees=2)])
+    assert set(table["variant"]) == {0}
+    tables = with_samples(Profile(metadata=metadata), table, about)
     assert set(tables.samples["variant"]) == {1}
     assert tables.metadata["notes"] == ["first", "chase_kernel: 2 samples in noinline functions are left out"]
     assert tables.metadata["sampler"]["kernels"] == {"chase_kernel": {"bare": 1}}
     assert tables.metadata["sampler"]["samples"] == captured("chase").taken
-    assert with_samples(tables, []) is tables
 
 
 def test_a_binary_that_cannot_be_read_has_samples_without_lines(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -161,7 +161,7 @@ def test_a_binary_that_cannot_be_read_has_samples_without_lines(monkeypatch: pyt
     def nothing(*_: object) -> None:
         raise ToolchainError("no nvdisasm")
 
-    monkeypatch.setattr(joined, "instructions", nothing)
+    monkeypatch.setattr(module, "instructions", nothing)
     assert sample_tables([captured("chase")])[1]["notes"] == [
         "chase_kernel: samples have no lines: no nvdisasm"
     ]
@@ -189,6 +189,33 @@ def test_nothing_sampled() -> None:
     assert (about["samples"], about["binaries"]) == (0, [])
 
 
+ROWS = st.lists(st.tuples(st.integers(0, 80), st.integers(0, 18), st.integers(0, 40)), max_size=12)
+
+
+@settings(max_examples=15, deadline=None)
+@given(st.lists(st.tuples(ROWS, st.sampled_from([-1, 3, 4])), max_size=4))
+def test_whatever_is_sampled_is_in_the_table_once(
+    launches: list[tuple[list[tuple[int, int, int]], int]],
+) -> None:
+    """Also pcs that the binary has not, reasons that are not charged, and rows that name one thing twice."""
+    chase, counts = captured("chase"), Counter[tuple[int, int, str]]()
+    sampled_launches = []
+    for rows, number in launches:
+        array = np.zeros(len(rows), chase.rows.dtype)
+        for at, (instruction, reason, samples) in enumerate(rows):
+            array[at]["pc"], array[at]["reason"], array[at]["samples"] = 16 * instruction, reason, samples
+            array[at]["not_issued"] = samples // 2
+            counts[number, 16 * instruction, chase.reasons[reason]] += samples
+        binary = "bare" if number == -1 else "spans"
+        sampled_launches.append(replace(chase, rows=array, launch=number, binary=binary))
+    table, about = sample_tables(sampled_launches)
+    seen = table.groupby(["launch", "pc", "stall"])["samples"].sum()
+    assert seen.to_dict() == {key: samples for key, samples in counts.items() if samples}
+    assert about["samples"] == sum(counts.values())
+    listed = launch_table([3, 4], ["chase_kernel"] * 2)
+    assert Profile(launches=listed, samples=table, metadata={"sampler": about}).validate() == []
+
+
 SHARES = st.lists(st.integers(1, 50), min_size=1, max_size=6)
 
 
@@ -198,7 +225,7 @@ def test_samples_are_divided_whole(groups: list[tuple[int, list[int]]], offset: 
     rows = [(pc, "wait", cause, part / sum(parts)) for pc, (_, parts) in enumerate(groups)
             for cause, part in enumerate(parts)]  # fmt: skip
     shares = pd.DataFrame(rows, columns=["pc", "stall", "blamed_pc", "share"])
-    divided = joined._divided(stalls, shares, offset)
+    divided = module._divided(stalls, shares, offset)
     given = dict(enumerate(n for n, _ in groups))
     assert divided.groupby("pc")["samples"].sum().to_dict() == {pc: n for pc, n in given.items() if n}
     wanted = {(pc, cause): given[pc] * share for pc, _, cause, share in rows}
@@ -209,6 +236,6 @@ def test_samples_are_divided_whole(groups: list[tuple[int, list[int]]], offset: 
 def test_over_many_launches_each_cause_gets_its_share() -> None:
     stalls = pd.DataFrame({"pc": [16], "stall": "barrier", "samples": [3]})
     shares = pd.DataFrame({"pc": 16, "stall": "barrier", "blamed_pc": range(10), "share": 0.1})
-    parts = [joined._divided(stalls, shares, at * joined._GOLDEN) for at in range(100)]
+    parts = [module._divided(stalls, shares, at * module._GOLDEN) for at in range(100)]
     by_cause = pd.concat(parts).groupby("blamed_pc")["samples"].sum()
     assert by_cause.tolist() == pytest.approx([30] * 10, abs=2)

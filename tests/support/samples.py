@@ -19,16 +19,19 @@ def sample_rows(
     kernel: str = "matmul_kernel",
     file: str = "/src/kernels/matmul.py",
     blamed: Mapping[int, tuple[int, str]] | None = None,
+    classes: Mapping[int, str] | None = None,
     call_path: str = "",
     **columns: Any,
 ) -> pd.DataFrame:
-    """Samples by line and stall. blamed: by line, the line and the class that its stalls are charged to."""
+    """Samples by line and stall. blamed: by line, the line and the class that its stalls are charged to.
+    classes: by line, those of the instructions there."""
     rows = [
         {
             "line": line,
             "pc": 16 * line,
             "stall": stall,
             "samples": count,
+            "class": (classes or {}).get(line, ""),
             "blamed_line": (blamed or {}).get(line, (line, ""))[0],
             "blamed_class": (blamed or {}).get(line, (line, ""))[1],
         }

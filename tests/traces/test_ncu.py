@@ -51,6 +51,16 @@ def test_what_it_measured_stands_beside_what_ops_say(tmp_path: Path) -> None:
     assert "ncu" not in SPANS.metadata
 
 
+def test_a_metric_of_no_unit_is_not_shown(tmp_path: Path) -> None:
+    text = REPORT.read_text().replace('"Mbyte","byte","%","us"', '"","byte","","cycle"')
+    (tmp_path / "r.csv").write_text(text)
+    profile = SPANS.add_ncu(tmp_path / "r.csv")
+    (row,) = profile.counters().to_dict("records")
+    assert [pd.isna(row[name]) for name in ("dram_read_bytes", "dram_percent", "ncu_us")] == [True] * 3
+    assert row["dram_write_bytes"] == 4097
+    assert profile.metadata["ncu"]["kernels"][0]["metrics"]["gpu__time_duration.sum"] == [200, "cycle"]
+
+
 def test_bytes_and_flops_are_of_one_launch() -> None:
     scope = {"kind": "op", "file": "/src/kernels/matmul.py", "call_path": "", "measures": "issue", "flops": 0}
     scopes = [

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 from collections.abc import Callable
 from dataclasses import replace
+from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
@@ -13,6 +14,7 @@ import pytest
 import profscope
 from profscope.errors import TraceError
 from profscope.profiles import Profile
+from profscope.recording.spooler import Spooler
 from profscope.sampler.tables import sample_tables
 from profscope.traces.spool import SpoolWriter
 from tests.support.captures import captured
@@ -81,6 +83,21 @@ def test_a_spool_keeps_the_samples_that_were_stated_last(tmp_path: Path) -> None
     loaded = profscope.load(writer.path)
     assert loaded.samples.equals(TABLE)
     assert (loaded.metadata["sampler"], loaded.metadata["notes"]) == (SAMPLER, ["a note"])
+
+
+def test_a_spooler_writes_samples_when_they_are_new(tmp_path: Path) -> None:
+    spooler = Spooler(tmp_path, {"backend": "gpu", "tool": "profscope"}, lambda _: None)
+    sizes = []
+    last = TABLE, SAMPLER
+    for sampled in (None, (TABLE, SAMPLER), last):
+        for _ in range(2):
+            spooler.flush({}, [], sampled)
+            sizes.append(spooler.path.stat().st_size)
+    steps = [after - before for before, after in pairwise(sizes)]
+    assert steps[0] == steps[2] == steps[4]
+    assert min(steps[1], steps[3]) > 1000
+    spooler.close({}, [], last)
+    assert profscope.load(tmp_path).samples.equals(TABLE)
 
 
 def test_a_session_on_the_emulator_has_no_samples() -> None:

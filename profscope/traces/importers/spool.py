@@ -4,7 +4,7 @@ from pathlib import Path
 
 from profscope.decoding.assemble import assemble
 from profscope.errors import TraceError
-from profscope.sampler.tables import with_kept_samples
+from profscope.sampler.tables import with_samples
 from profscope.schema import Tables
 from profscope.traces.spool import MAGICS, SUFFIX
 from profscope.traces.spool_reading import read as read_spool
@@ -28,7 +28,9 @@ def read(file: TraceFile) -> Tables:
         raise TraceError(f"{file} holds {len(spools)} spools, name one of them: {names}")
     spool = read_spool(spools[0])
     tables = assemble(spool.launches, spool.metadata, spool.notes)
-    return with_kept_samples(tables, spool.samples, spool.sampler)
+    if spool.samples is None or not spool.sampler:
+        return tables
+    return with_samples(tables, spool.samples, spool.sampler)
 
 
 def _spools(folder: Path) -> list[Path]:

@@ -1,0 +1,42 @@
+"""What kind of op a scope is, by the label that its name begins with."""
+
+import pandas as pd
+
+from instrument_passes.analyses.opclasses import OPS, SPANNABLE
+
+__all__ = ["instructions_of", "with_global_bytes"]
+
+_CLASSES = {info.label: info.cls for info in OPS.values() if info.cls in SPANNABLE}
+
+# Ops that move bytes between global memory and a CTA: others move the same bytes once more inside.
+_GLOBAL = ("load", "store", "atomic", "async_copy")
+_INSIDE = ("local atomic", "cluster store")
+
+_INSTRUCTIONS = {
+    "load": frozenset({"global load", "tma"}),
+    "store": frozenset({"global store", "tma"}),
+    "atomic": frozenset({"atomic"}),
+    "async_copy": frozenset({"async copy", "tma"}),
+    "mma": frozenset({"mma", "barrier"}),
+    "wait": frozenset({"async copy", "barrier", "control", "predicate", "tma"}),
+    "barrier": frozenset({"barrier"}),
+}
+"""The classes of instructions that these ops are made of; a wait for a phase is a loop around a test. Other
+ops are made of any."""
+
+
+def instructions_of(scope: str) -> frozenset[str] | None:
+    """The classes of instructions that an op's span has inside, None where these may be any."""
+    return _INSTRUCTIONS.get(_CLASSES.get(_label(scope), ""))
+
+
+def with_global_bytes(summary: pd.DataFrame) -> pd.DataFrame:
+    """A summary whose `bytes` are missing where an op moves none to or from global memory."""
+    labels = [_label(scope) for scope in summary["scope"].astype("str")]
+    moved = [_CLASSES.get(label) in _GLOBAL and label not in _INSIDE for label in labels]
+    return summary.assign(bytes=summary["bytes"].where(pd.Series(moved, summary.index, dtype="bool")))
+
+
+def _label(scope: str) -> str:
+    """The longest that the name begins with, "" if none."""
+    return max((label for label in _CLASSES if f"{scope} ".startswith(f"{label} ")), key=len, default="")
