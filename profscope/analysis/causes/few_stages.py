@@ -1,0 +1,72 @@
+"""few-stages: a pipelined loop waits for its copies."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Final
+
+import numpy as np
+
+from profscope.analysis.cause import Finding, NotMeasured
+from profscope.analysis.judged import Judged
+from profscope.analysis.partitions import partitions_of
+
+__all__ = ["causes"]
+
+# What a wait takes that has nothing to wait for, its record included.
+_PASSED: Final = 30
+_STEADY: Final = 4  # iterations that a loop must have so that stages could help
+
+
+def causes(judged: Judged) -> Iterator[Finding | NotMeasured]:
+    """Waits for copies that were started too late.
+
+    Gain: the time of the waits in loops that end asynchronous copies, less 30 cycles each, over the time of all
+    warps: as if the copies were always there. Confidence: high where the copies are paired with their waits
+    (`transactions`), medium where the wait is known by its name alone, as at the default level. The line is that
+    of the copy that was waited for longest.
+    """
+    if partitions_of(judged) > 1:
+        return
+    spans, sites = judged.spans, judged.sites
+    names = sites["scope"].str.startswith(("async wait", "tma wait", "tdm wait", "barrier wait")).to_numpy()
+    copies = names & (sites["cls"] == "wait").to_numpy() & ~sites["scope"].str.contains("drain").to_numpy()
+    rows = copies[spans.site] & (spans.iteration >= 0)
+    if not rows.any() or spans.iteration[rows].max() < _STEADY:
+        return
+    lost = np.where(rows, np.maximum(spans.duration - _PASSED, 0), 0)
+    cycles = float(lost.sum())
+    wait = int(np.argmax(judged.total(lost)))
+    site, in_flight = _producer(judged, rows)
+    file, line = judged.at(wait) if site is None else site
+    stages = judged.configuration.get("num_stages")
+    told = f" with num_stages={stages}" if stages else ""
+    yield Finding(
+        "few-stages",
+        file,
+        line,
+        f"{sites['scope'].iloc[wait]}: {judged.share_pct(cycles):.0f} % of warp time is spent waiting for copies"
+        f"{told}, {cycles / rows.sum():.0f} cycles a wait{in_flight}",
+        "raise num_stages so that copies start earlier (shared memory and CTAs per SM allowing), or give each step "
+        "more arithmetic (a larger tile)",
+        judged.share_pct(cycles),
+        "medium" if site is None else "high",
+    )
+
+
+def _producer(judged: Judged, rows: np.ndarray) -> tuple[tuple[str, int] | None, str]:
+    """File and line of the copy that the waits waited for longest, and how long it was in flight."""
+    df = judged.tables.df
+    waits = judged.spans.row[rows]
+    first, last = int(judged.spans.row[0]), int(judged.spans.row[-1]) + 1
+    part = df.iloc[first:last]
+    ended = np.flatnonzero((part["kind"] == "async").to_numpy() & (part["wait"] >= 0).to_numpy())
+    ended = ended[np.isin(part["wait"].to_numpy()[ended], waits)]
+    if not len(ended):
+        return None, ""
+    flights = part.iloc[ended]
+    waited = df["duration_cycles"].to_numpy()[flights["wait"].to_numpy()]
+    by_line = flights.assign(waited=waited).groupby(["file", "line"], observed=True)
+    (file, line) = by_line["waited"].sum().idxmax()
+    mean = float(flights["duration_cycles"].mean())
+    return (str(file), int(line)), f"; copies are in flight for {mean:.0f} cycles"

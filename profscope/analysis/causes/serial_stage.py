@@ -1,0 +1,86 @@
+"""serial-stage: tensor cores and everything else take turns."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Final
+
+import numpy as np
+
+from profscope.analysis.cause import Finding, NotMeasured
+from profscope.analysis.intervals import covered
+from profscope.analysis.judged import Judged
+from profscope.analysis.partitions import partitions_of
+
+__all__ = ["causes"]
+
+_SMS: Final = 4  # that are looked at
+
+
+def causes(judged: Judged) -> Iterator[Finding | NotMeasured]:
+    """In a loop with dots, an SM is either in a dot or in other work, not in both.
+
+    Of each of a few SMs: M is the time in which some warp is in a dot or waits for one, R the time in which some
+    warp is in the loop and in neither a dot nor a wait for copies. If they overlapped fully the loop would take the
+    longer of the two. Gain: what M and R together, overlaps counted once, take beyond that, over the time in which
+    the SM has CTAs. Confidence: medium; low where only some CTAs of the SM were recorded. The line is that of the
+    op other than dots and waits with most own time in the loop.
+    """
+    spans, sites = judged.spans, judged.sites
+    if not (sites["cls"] == "mma").any() or partitions_of(judged) > 1:
+        return
+    names = sites["scope"]
+    dots = ((sites["cls"] == "mma") | names.str.startswith("dot wait")).to_numpy()
+    waits = ((sites["cls"] == "wait") & ~names.str.startswith("dot wait")).to_numpy()
+    in_loop = spans.iteration >= 0
+    rest = in_loop & ~dots[spans.site] & ~waits[spans.site]
+    other = rest & (sites["kind"] == "op").to_numpy()[spans.site]
+    if not (sites["scope"].str.contains("dot wait|barrier wait").any() and other.any()):
+        return
+    sm = judged.ctas["sm"].to_numpy()[spans.cta]
+    launch = judged.ctas["launch"].to_numpy()[spans.cta]
+    lost = whole = mma = others = 0.0
+    for chosen in np.unique(sm)[:_SMS]:
+        here = (sm == chosen) & (launch == launch[-1])
+        m = here & in_loop & dots[spans.site]
+        # What lies between dots and waits, recorded or not.
+        busy = _between(judged, here & in_loop, dots | waits)
+        at_dots = covered(spans.start[m], spans.end[m])
+        at_rest = covered(*busy)
+        both = covered(np.concatenate([spans.start[m], busy[0]]), np.concatenate([spans.end[m], busy[1]]))
+        lost += both - max(at_dots, at_rest)
+        mma, others = mma + at_dots, others + at_rest
+        roots = here & (spans.parent < 0)
+        whole += covered(spans.start[roots], spans.end[roots])
+    if not whole:
+        return
+    own = judged.total(spans.own + spans.gap, other)
+    site = int(np.argmax(own))
+    file, line = judged.at(site)
+    together = judged.shape.per_sm if judged.shape else None
+    beside = f", {together} CTAs on the SM at once" if together else ""
+    yield Finding(
+        "serial-stage",
+        file,
+        line,
+        f"an SM spends {100 * mma / whole:.0f} % of its time in dots and {100 * others / whole:.0f} % in other "
+        f"work of the loop, most of it at {names.iloc[site]} (line {line}), and {100 * lost / whole:.0f} % one after "
+        f"the other{beside}",
+        "let one run beside the other: two CTAs on an SM (less shared memory or registers), the next dot started "
+        "before this one's result is used, or warp specialisation",
+        100 * lost / whole,
+        "medium" if judged.whole else "low",
+        also=tuple(sorted({judged.at(int(each))[1] for each in np.flatnonzero(own > 0)})),
+    )
+
+
+def _between(judged: Judged, here: np.ndarray, apart: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    """Begins and ends of what lies in a warp between its dots and waits, of those `here`."""
+    spans = judged.spans
+    rows = np.flatnonzero(here & apart[spans.site])
+    if len(rows) < 2:
+        return np.zeros(0, np.int64), np.zeros(0, np.int64)
+    same = spans.warp[rows[1:]] == spans.warp[rows[:-1]]
+    begin, end = spans.end[rows[:-1]][same], spans.start[rows[1:]][same]
+    some = end > begin
+    return begin[some], end[some]

@@ -1,0 +1,325 @@
+"""One configuration of a kernel as the causes of findings see it: its spans as arrays, its CTAs, its sites.
+
+Of a configuration's launches that lost nothing the newest are judged, up to `MOST_SPANS` spans, and of a larger
+launch CTAs at regular distances: shares of time settle long before.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from functools import cache, cached_property
+from typing import Any, Final
+
+import numpy as np
+import pandas as pd
+from numpy.typing import NDArray
+
+from instrument_passes.analyses.opclasses import OPS
+from profscope.analysis.devices import Peak, peak_of
+from profscope.analysis.launch_shape import Shape, shape_of
+from profscope.analysis.span_rows import Floats, Ints, grid_scales, not_samples, self_times, sites
+from profscope.analysis.work import works
+from profscope.schema import Tables
+
+__all__ = ["DURATION", "MOST_SPANS", "Judged", "Spans", "judged_kernels", "op_class"]
+
+MOST_SPANS: Final = 1_500_000
+DURATION: Final = "duration_cycles"
+"""The column of the table of spans that findings take for how long a span was."""
+
+_Bools = NDArray[np.bool_]
+
+
+@dataclass(frozen=True, eq=False)
+class Spans:
+    """Synchronous spans, marks left out, each array of shape (rows,), in order of launch, CTA, warp and time.
+
+    site: row of the judged `sites`. cta: row of `ctas`. warp: a number for each warp of each CTA, from 0, without
+    gaps. start, end, duration, own: cycles of the SM's clock; own is what no span inside covers. gap: cycles from
+    the end of a span that has none inside to the next record of its warp. parent: row here, -1 at a root.
+    row: that of the profile's table.
+    """
+
+    site: Ints
+    cta: Ints
+    warp: Ints
+    start: Ints
+    duration: Ints
+    own: Ints
+    gap: Ints
+    parent: Ints
+    iteration: Ints
+    row: Ints
+
+    @property
+    def end(self) -> Ints:
+        return self.start + self.duration
+
+    def __len__(self) -> int:
+        return len(self.site)
+
+
+@dataclass(frozen=True, eq=False)
+class Judged:
+    """A kernel's configuration.
+
+    launches: rows of the table of launches that are judged. sites: scope, kind, file, line, call_path and cls, the
+    class of the op ("" for other kinds). ctas: launch, cta, sm, start_ns, end_ns and cycles, of all recorded CTAs
+    of the judged launches. whole: whether these are all CTAs of the grids.
+    """
+
+    kernel: str
+    variant: int
+    tables: Tables
+    launches: pd.DataFrame
+    sites: pd.DataFrame
+    spans: Spans
+    ctas: pd.DataFrame
+    whole: bool
+
+    @property
+    def emulated(self) -> bool:
+        return self.tables.emulated
+
+    @property
+    def peak(self) -> Peak | None:
+        return peak_of(self.tables.metadata)
+
+    @property
+    def sm_count(self) -> int:
+        """SMs of the device; where nobody says, those that were seen."""
+        device = self.tables.metadata.get("device")
+        told = device.get("sm_count") if isinstance(device, dict) else None
+        return int(told or self.ctas["sm"].nunique())
+
+    @cached_property
+    def shape(self) -> Shape | None:
+        """How launches filled the device; None where some of their CTAs were not recorded."""
+        return shape_of(self.ctas, self.sm_count) if self.whole else None
+
+    @cached_property
+    def place(self) -> tuple[str, int]:
+        """File and line of the kernel."""
+        kernels = self.sites[(self.sites["kind"] == "kernel") & (self.sites["line"] > 0)]
+        first = (kernels if len(kernels) else self.sites).iloc[0]
+        return str(first["file"]), int(first["line"])
+
+    def at(self, site: int) -> tuple[str, int]:
+        """File and line of a site, those of the kernel where it has none."""
+        row = self.sites.iloc[site]
+        return (str(row["file"]), int(row["line"])) if row["line"] > 0 else self.place
+
+    @cached_property
+    def warp_cycles(self) -> float:
+        """What all warps took: the sum of the spans that have none around."""
+        return float(self.spans.duration[self.spans.parent < 0].sum()) or 1.0
+
+    def share_pct(self, cycles: float) -> float:
+        """Cycles of warps in percent of what all warps took."""
+        return 100.0 * cycles / self.warp_cycles
+
+    def of_class(self, *classes: str) -> _Bools:
+        """By span: whether it is an op of these classes."""
+        return self.sites["cls"].isin(classes).to_numpy()[self.spans.site]
+
+    def of_kind(self, *kinds: str) -> _Bools:
+        """By span: whether it is of these kinds."""
+        return self.sites["kind"].isin(kinds).to_numpy()[self.spans.site]
+
+    def total(self, values: NDArray[Any], rows: _Bools | slice = slice(None)) -> Floats:
+        """Values of spans summed by site, float64 of shape (sites,)."""
+        return np.bincount(self.spans.site[rows], values[rows], len(self.sites)).astype(np.float64)
+
+    @cached_property
+    def configuration(self) -> dict[str, Any]:
+        """The entry of metadata["variants"], {} where there is none."""
+        known = self.tables.metadata.get("variants") or {}
+        entries = (each for each in known.get(self.kernel, ()) if each["variant"] == self.variant)
+        return next(entries, {})
+
+    def build(self, name: str) -> dict[str, Any]:
+        """What the "bare" or "instrumented" binary takes, {} where nobody says."""
+        builds = self.configuration.get("builds") or []
+        return next((each for each in builds if each.get("build") == name), {})
+
+    @cached_property
+    def work(self) -> pd.DataFrame:
+        """scope, kind, file, line, call_path, cls, and bytes and flops of one launch, on average."""
+        about = (self.tables.metadata.get("kernels") or {}).get(self.kernel) or {}
+        for entry in works(about):
+            if entry["variant"] == self.variant and not entry["trial"] and entry["launches"]:
+                table = pd.DataFrame(entry["scopes"])
+                table = table if len(table) else pd.DataFrame(columns=["scope", "bytes", "flops"])
+                each = table[["bytes", "flops"]] / entry["launches"]
+                return table.assign(
+                    bytes=each["bytes"], flops=each["flops"], cls=[op_class(s) for s in table["scope"]]
+                )
+        return pd.DataFrame(columns=["scope", "kind", "file", "line", "call_path", "bytes", "flops", "cls"])
+
+    def bytes_each(self, site: int) -> float:
+        """Bytes that one CTA moves each time it runs a site; 0 where the op has none, or nobody knows."""
+        row, here = self.sites.iloc[site], self.spans.site == site
+        same = self.work[(self.work["scope"] == row["scope"]) & (self.work["line"] == row["line"])]
+        ctas = len(np.unique(self.spans.cta[here]))
+        warps = len(np.unique(self.spans.warp[here])) / max(1, ctas)
+        times = int(here.sum()) / max(1.0, warps) / max(1, len(np.unique(self.spans.cta)))
+        grid = float(self.launches[["grid_x", "grid_y", "grid_z", "num_ctas"]].prod(axis=1).mean())
+        return float(same["bytes"].sum()) / max(1.0, grid) / max(1e-9, times) if times else 0.0
+
+    @cached_property
+    def launch_ns(self) -> float:
+        """The median launch, first recorded time to last."""
+        return float((self.launches["end_ns"] - self.launches["start_ns"]).median())
+
+    @cached_property
+    def lines(self) -> dict[int, str]:
+        """The kernel's source by line, where the profile has it."""
+        file = self.place[0]
+        found = {}
+        for source in self.tables.metadata.get("sources") or []:
+            if source["file"] == file:
+                found |= dict(enumerate(source["text"].splitlines(), source["line"]))
+        return found
+
+
+def judged_kernels(tables: Tables) -> Iterator[Judged | tuple[str, int, str]]:
+    """Each configuration of each kernel, trials left out; or its kernel, variant and why it has no spans to judge."""
+    launches, df = tables.launches, tables.df
+    launches = launches[~launches["trial"]]
+    of_launch = df["launch"].to_numpy()
+    for (kernel, variant), every in launches.groupby(["kernel", "variant"], sort=False):
+        spans = every[every["keeps"] == "spans"]
+        begin = np.searchsorted(of_launch, spans["launch"].to_numpy(), "left")
+        end = np.searchsorted(of_launch, spans["launch"].to_numpy(), "right")
+        spans = spans.assign(begin=begin, rows=end - begin)
+        sound = spans[(spans["rows"] > 0) & (spans["dropped"] == 0) & (spans["unfinished"] == 0)]
+        if sound.empty:
+            yield str(kernel), int(variant), _why_none(every, spans)
+            continue
+        warm = sound[~sound["cold"]]
+        chosen = (warm if len(warm) else sound).iloc[::-1]
+        chosen = chosen[(chosen["rows"].cumsum() <= MOST_SPANS) | (np.arange(len(chosen)) == 0)].iloc[::-1]
+        yield _judged(tables, str(kernel), int(variant), chosen)
+
+
+def _why_none(every: pd.DataFrame, spans: pd.DataFrame) -> str:
+    if (every["keeps"] == "sums").all():
+        return "its launches kept sums, which have no single spans"
+    if (spans["rows"] == 0).all():
+        return "it has no spans"
+    return "all its launches lost records, or CTAs that did not come to their end"
+
+
+def _judged(tables: Tables, kernel: str, variant: int, launches: pd.DataFrame) -> Judged:
+    df = tables.df
+    ranges = [np.arange(b, b + n) for b, n in zip(launches["begin"], launches["rows"], strict=True)]
+    rows = np.concatenate(ranges)
+    part = df.iloc[rows] if len(rows) != len(df) else df
+    local = rows if len(ranges) > 1 else None
+    ctas, cta = _ctas(part)
+    taken = None
+    if len(part) > MOST_SPANS:
+        stride = -(-len(part) // MOST_SPANS)
+        taken = np.flatnonzero(cta % stride == 0)
+        part, cta, rows = part.iloc[taken], cta[taken], rows[taken]
+        local = rows
+    spans, table = _spans(part, cta, rows, local)
+    whole = bool((grid_scales(launches) == 1).all()) and kernel not in not_samples(tables.metadata)
+    return Judged(kernel, variant, tables, launches, table, spans, ctas, whole)
+
+
+def _ctas(part: pd.DataFrame) -> tuple[pd.DataFrame, Ints]:
+    """The CTAs of some spans, in their order; and that of each span."""
+    launch, cta = part["launch"].to_numpy(), part["cta"].to_numpy()
+    first = np.ones(len(part), np.bool_)
+    first[1:] = (launch[1:] != launch[:-1]) | (cta[1:] != cta[:-1])
+    number = np.cumsum(first) - 1
+    begins = np.flatnonzero(first)
+    root = part["depth"].to_numpy() == 0
+    start, length = part["start_ns"].to_numpy(), part["duration_ns"].to_numpy()
+    cycle, cycles = part["start_cycle"].to_numpy(), part[DURATION].to_numpy()
+    never = np.int64(np.iinfo(np.int64).max)
+    start_cycle = np.minimum.reduceat(np.where(root, cycle, never), begins)
+    end_cycle = np.maximum.reduceat(np.where(root, cycle + cycles, -never), begins)
+    table = pd.DataFrame(
+        {
+            "launch": launch[begins],
+            "cta": cta[begins],
+            "sm": part["sm"].to_numpy()[begins],
+            "start_ns": np.minimum.reduceat(np.where(root, start, never), begins),
+            "end_ns": np.maximum.reduceat(np.where(root, start + length, -never), begins),
+            "start_cycle": start_cycle,
+            "cycles": end_cycle - start_cycle,
+        }
+    )
+    return table, number.astype(np.int64)
+
+
+def _spans(part: pd.DataFrame, cta: Ints, rows: Ints, local: Ints | None) -> tuple[Spans, pd.DataFrame]:
+    """The synchronous spans of a part of the table. local: the rows of the table that the part has, None where
+    these are all those between its first and its last."""
+    site, table = sites(part)
+    table = table.assign(
+        cls=[op_class(s) if k == "op" else "" for s, k in zip(table["scope"], table["kind"], strict=True)]
+    )
+    parent = part["parent"].to_numpy()
+    if local is None:
+        inside = np.where(parent >= 0, parent - rows[0], -1)
+    else:
+        inside = np.where(parent >= 0, np.searchsorted(local, parent), -1)
+    frame = pd.DataFrame({"kind": part["kind"], DURATION: part[DURATION], "parent": inside}, copy=False)
+    own = self_times(frame, DURATION)
+    kept = ~table["kind"].isin(("async", "mark")).to_numpy()[site]
+    number = np.cumsum(kept) - 1
+    inside = np.where(inside >= 0, number[inside], -1)[kept]
+    warp_of = part["warp"].to_numpy()[kept]
+    cta = cta[kept]
+    new = np.ones(len(cta), np.bool_)
+    new[1:] = (warp_of[1:] != warp_of[:-1]) | (cta[1:] != cta[:-1])
+    warp = np.cumsum(new) - 1
+    start, duration = part["start_cycle"].to_numpy()[kept], part[DURATION].to_numpy()[kept]
+    spans = Spans(
+        site=site[kept],
+        cta=cta,
+        warp=warp,
+        start=start,
+        duration=duration,
+        own=own[kept],
+        gap=_gaps(start, start + duration, warp, inside),
+        parent=inside,
+        iteration=part["iteration"].to_numpy()[kept].astype(np.int64),
+        row=rows[kept],
+    )
+    return spans, table.reset_index(drop=True)
+
+
+def _gaps(start: Ints, end: Ints, warp: Ints, parent: Ints) -> Ints:
+    """From the end of each span to the next begin or end of a span of its warp; 0 for one with others inside."""
+    count = len(start)
+    following = np.full(count, np.iinfo(np.int64).max)
+    alike = np.zeros(count, np.bool_)
+    alike[:-1] = warp[1:] == warp[:-1]
+    following[:-1][alike[:-1]] = start[1:][alike[:-1]]
+    around = np.where(parent >= 0, end[np.maximum(parent, 0)], end)
+    leaf = np.ones(count, np.bool_)
+    leaf[parent[parent >= 0]] = False
+    gap = np.minimum(following, around) - end
+    return np.where(leaf, np.maximum(gap, 0), 0)
+
+
+@cache
+def op_class(scope: str) -> str:
+    """The class of the op that a span is named after (`load` of "load x latency"), "" for an unknown one."""
+    words = scope.split(" ")
+    labels = _labels()
+    for count in range(min(len(words), 5), 0, -1):
+        cls = labels.get(" ".join(words[:count]))
+        if cls is not None:
+            return cls
+    return ""
+
+
+@cache
+def _labels() -> dict[str, str]:
+    return {info.label: info.cls for info in OPS.values()}
