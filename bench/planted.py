@@ -5,8 +5,9 @@
     python -m bench.planted --save FOLDER      # and keep the profiles
 
 A pair's row: the top finding of the faulty kernel, whether cause and line are right, the gain it states, what
-the mended kernel really takes less (both bare, medians of interleaved rounds), and the factor between the two:
-of the times that are left, predicted over real. `mended`: the findings that the mended kernel has left.
+the mended kernel really takes less (both bare, medians of interleaved rounds), and the factor between the
+two: of the times that are left, predicted over real. `mended`: the findings that the mended kernel has
+left.
 """
 
 from __future__ import annotations
@@ -276,7 +277,8 @@ _HEADINGS: Final = ("pair", "top finding", "line", "cause", "predicted", "real",
 
 
 def _bare_us(launches: dict[str, Launch], rounds: int, small: bool, device: str) -> dict[str, list[float]]:
-    """By name, times of bare launches; on the emulator the time of its model, of launches with a kernel span."""
+    """By name, times of bare launches; on the emulator the time of its model, of launches with a kernel "
+    "span."""
     if device == "cpu":
         profiles = {name: profile_of(launch, ["kernel-span"], 1) for name, launch in launches.items()}
         return {

@@ -32,8 +32,14 @@ FINDING_DTYPES: Final = {
 
 # What is wrong whatever it costs: these stand without a gain.
 _ALWAYS: Final = ("nan", "infinity", "saturation")
-# What is one cause is one finding: a finding of the first name makes those of the others superfluous, of the same
-# kernel, or ("line") where they share a line; if its gain is at least half of theirs.
+# Causes that lie in a CTA.
+_CTA_CAUSES: Final = (
+    "atomics", "bank-conflict", "exposed-load", "few-stages", "late-warp", "layout-conversion", "
+    ""redundant-load",
+    "serial-stage", "spills", "starving-partition", "uncoalesced-load",
+)  # fmt: skip
+# What is one cause is one finding: a finding of the first name makes those of the others superfluous, of
+# the same kernel, or ("line") where they share a line; if its gain is at least half of theirs.
 _EXPLAINS: Final[tuple[tuple[str, str, tuple[str, ...]], ...]] = (
     ("uncoalesced-load", "line", ("redundant-load", "exposed-load")),
     ("uncoalesced-load", "kernel", ("outliers", "low-residency")),
@@ -51,21 +57,23 @@ _EXPLAINS: Final[tuple[tuple[str, str, tuple[str, ...]], ...]] = (
     ("exposed-load", "kernel", ("few-stages", "serial-stage", "low-residency", "outliers", "prologue")),
     ("few-stages", "kernel", ("serial-stage", "low-residency", "outliers")),
     ("serial-stage", "kernel", ("low-residency",)),
+    # A way through a CTA always has a heaviest span: it is news where nothing else is.
+    *((name, "kernel", ("dominant-span",)) for name in _CTA_CAUSES),
 )
 
 
 def findings(tables: Tables) -> pd.DataFrame:
     """One row per cause that holds a kernel back, the largest gain first; the columns of FINDING_DTYPES.
 
-    kernel, variant: as in the summary. finding: a fixed name (docs/findings.md). file, line: where. evidence: a
-    sentence with figures. advice: what to try. gain_pct: an upper bound on the time that the kernel's launches
-    would save, in percent, 0 to 100, by the model in the docstring of the cause; where the flops of dots or, without
-    dots, the bytes at the peak of memory take up the rest of the time, it is at most what they leave.
-    confidence: "high", "medium" or "low", by rules that the docstrings state. Gains below `NOISE_PCT` are no
-    findings. An autotuner's trials are not judged.
+    kernel, variant: as in the summary. finding: a fixed name (docs/findings.md). file, line: where.
+    evidence: a sentence with figures. advice: what to try. gain_pct: an upper bound on the time that the
+    kernel's launches would save, in percent, 0 to 100, by the model in the docstring of the cause; where
+    the flops of dots or, without dots, the bytes at the peak of memory take up the rest of the time, it is
+    at most what they leave. confidence: "high", "medium" or "low", by rules that the docstrings state.
+    Gains below `NOISE_PCT` are no findings. An autotuner's trials are not judged.
 
-    attrs["not_measured"]: list of str, what could not be judged and why. attrs["clean"]: by kernel, or "kernel
-    #variant" where it has several, what is known of those without a finding.
+    attrs["not_measured"]: list of str, what could not be judged and why. attrs["clean"]: by kernel, or
+    "kernel #variant" where it has several, what is known of those without a finding.
     """
     rows: list[dict[str, Any]] = []
     missing: list[str] = []

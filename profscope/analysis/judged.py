@@ -1,7 +1,7 @@
 """One configuration of a kernel as the causes of findings see it: its spans as arrays, its CTAs, its sites.
 
-Of a configuration's launches that lost nothing the newest are judged, up to `MOST_SPANS` spans, and of a larger
-launch CTAs at regular distances: shares of time settle long before.
+Of a configuration's launches that lost nothing the newest are judged, up to `MOST_SPANS` spans, and of a
+larger launch the CTAs of some SMs: shares of time settle long before.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ from profscope.schema import Tables
 
 __all__ = ["DURATION", "MOST_SPANS", "Judged", "Spans", "judged_kernels", "op_class"]
 
-MOST_SPANS: Final = 1_500_000
+MOST_SPANS: Final = 600_000
 DURATION: Final = "duration_cycles"
 """The column of the table of spans that findings take for how long a span was."""
 
@@ -35,10 +35,10 @@ _Bools = NDArray[np.bool_]
 class Spans:
     """Synchronous spans, marks left out, each array of shape (rows,), in order of launch, CTA, warp and time.
 
-    site: row of the judged `sites`. cta: row of `ctas`. warp: a number for each warp of each CTA, from 0, without
-    gaps. start, end, duration, own: cycles of the SM's clock; own is what no span inside covers. gap: cycles from
-    the end of a span that has none inside to the next record of its warp. parent: row here, -1 at a root.
-    row: that of the profile's table.
+    site: row of the judged `sites`. cta: row of `ctas`. warp: a number for each warp of each CTA, from 0,
+    without gaps. start, end, duration, own: cycles of the SM's clock; own is what no span inside covers.
+    gap: cycles from the end of a span that has none inside to the next record of its warp. parent: row
+    here, -1 at a root. row: that of the profile's table.
     """
 
     site: Ints
@@ -64,9 +64,9 @@ class Spans:
 class Judged:
     """A kernel's configuration.
 
-    launches: rows of the table of launches that are judged. sites: scope, kind, file, line, call_path and cls, the
-    class of the op ("" for other kinds). ctas: launch, cta, sm, start_ns, end_ns and cycles, of all recorded CTAs
-    of the judged launches. whole: whether these are all CTAs of the grids.
+    launches: rows of the table of launches that are judged. sites: scope, kind, file, line, call_path and
+    cls, the class of the op ("" for other kinds). ctas: launch, cta, sm, start_ns, end_ns and cycles, of
+    all recorded CTAs of the judged launches. whole: whether these are all CTAs of the grids.
     """
 
     kernel: str
@@ -184,7 +184,8 @@ class Judged:
 
 
 def judged_kernels(tables: Tables) -> Iterator[Judged | tuple[str, int, str]]:
-    """Each configuration of each kernel, trials left out; or its kernel, variant and why it has no spans to judge."""
+    """Each configuration of each kernel, trials left out; or its kernel, variant and why it has no spans "
+    "to judge."""
     launches, df = tables.launches, tables.df
     launches = launches[~launches["trial"]]
     of_launch = df["launch"].to_numpy()
@@ -213,61 +214,61 @@ def _why_none(every: pd.DataFrame, spans: pd.DataFrame) -> str:
 
 def _judged(tables: Tables, kernel: str, variant: int, launches: pd.DataFrame) -> Judged:
     df = tables.df
-    ranges = [np.arange(b, b + n) for b, n in zip(launches["begin"], launches["rows"], strict=True)]
-    rows = np.concatenate(ranges)
-    part = df.iloc[rows] if len(rows) != len(df) else df
-    local = rows if len(ranges) > 1 else None
-    ctas, cta = _ctas(part)
-    taken = None
-    if len(part) > MOST_SPANS:
-        stride = -(-len(part) // MOST_SPANS)
-        taken = np.flatnonzero(cta % stride == 0)
-        part, cta, rows = part.iloc[taken], cta[taken], rows[taken]
-        local = rows
-    spans, table = _spans(part, cta, rows, local)
+    begins, counts = launches["begin"].to_numpy(), launches["rows"].to_numpy()
+    ctas, first = _ctas(df, begins, counts)
+    last = np.append(first[1:], 0)
+    of_launch = np.searchsorted(begins, first, "right") - 1
+    ends = (begins + counts)[of_launch]
+    last = np.where((last > first) & (last <= ends), last, ends)
+    # Whole SMs, so that what ran beside a CTA is there, too.
+    sm, sms = pd.factorize(ctas["sm"])
+    stride = min(-(-int(counts.sum()) // MOST_SPANS), len(sms))
+    chosen = np.flatnonzero(sm % stride == 0)
+    # Row numbers of the chosen CTAs, and the CTA of each.
+    lengths = (last - first)[chosen]
+    cta = np.repeat(chosen, lengths)
+    offset = np.repeat(np.cumsum(lengths) - lengths, lengths)
+    rows = first[cta] + np.arange(len(cta)) - offset
+    spans, table = _spans(df.iloc[rows], cta, rows)
     whole = bool((grid_scales(launches) == 1).all()) and kernel not in not_samples(tables.metadata)
     return Judged(kernel, variant, tables, launches, table, spans, ctas, whole)
 
 
-def _ctas(part: pd.DataFrame) -> tuple[pd.DataFrame, Ints]:
-    """The CTAs of some spans, in their order; and that of each span."""
-    launch, cta = part["launch"].to_numpy(), part["cta"].to_numpy()
-    first = np.ones(len(part), np.bool_)
-    first[1:] = (launch[1:] != launch[:-1]) | (cta[1:] != cta[:-1])
-    number = np.cumsum(first) - 1
-    begins = np.flatnonzero(first)
-    root = part["depth"].to_numpy() == 0
-    start, length = part["start_ns"].to_numpy(), part["duration_ns"].to_numpy()
-    cycle, cycles = part["start_cycle"].to_numpy(), part[DURATION].to_numpy()
-    never = np.int64(np.iinfo(np.int64).max)
-    start_cycle = np.minimum.reduceat(np.where(root, cycle, never), begins)
-    end_cycle = np.maximum.reduceat(np.where(root, cycle + cycles, -never), begins)
+def _ctas(df: pd.DataFrame, begins: Ints, counts: Ints) -> tuple[pd.DataFrame, Ints]:
+    """The CTAs of ranges of rows, in their order; and the first row of each."""
+    depth = df["depth"].to_numpy()
+    rows = np.concatenate(
+        [b + np.flatnonzero(depth[b : b + n] == 0) for b, n in zip(begins, counts, strict=True)]
+    )
+    launch, cta = df["launch"].to_numpy()[rows], df["cta"].to_numpy()[rows]
+    change = np.ones(len(rows), np.bool_)
+    change[1:] = (launch[1:] != launch[:-1]) | (cta[1:] != cta[:-1])
+    at = np.flatnonzero(change)
+    start, cycle = df["start_ns"].to_numpy()[rows], df["start_cycle"].to_numpy()[rows]
+    end = start + df["duration_ns"].to_numpy()[rows]
+    start_cycle = np.minimum.reduceat(cycle, at)
     table = pd.DataFrame(
         {
-            "launch": launch[begins],
-            "cta": cta[begins],
-            "sm": part["sm"].to_numpy()[begins],
-            "start_ns": np.minimum.reduceat(np.where(root, start, never), begins),
-            "end_ns": np.maximum.reduceat(np.where(root, start + length, -never), begins),
+            "launch": launch[at],
+            "cta": cta[at],
+            "sm": df["sm"].to_numpy()[rows[at]],
+            "start_ns": np.minimum.reduceat(start, at),
+            "end_ns": np.maximum.reduceat(end, at),
             "start_cycle": start_cycle,
-            "cycles": end_cycle - start_cycle,
+            "cycles": np.maximum.reduceat(cycle + df[DURATION].to_numpy()[rows], at) - start_cycle,
         }
     )
-    return table, number.astype(np.int64)
+    return table, rows[at]
 
 
-def _spans(part: pd.DataFrame, cta: Ints, rows: Ints, local: Ints | None) -> tuple[Spans, pd.DataFrame]:
-    """The synchronous spans of a part of the table. local: the rows of the table that the part has, None where
-    these are all those between its first and its last."""
+def _spans(part: pd.DataFrame, cta: Ints, rows: Ints) -> tuple[Spans, pd.DataFrame]:
+    """The synchronous spans of the rows `rows` of the table, which `part` is, and their sites."""
     site, table = sites(part)
     table = table.assign(
         cls=[op_class(s) if k == "op" else "" for s, k in zip(table["scope"], table["kind"], strict=True)]
     )
     parent = part["parent"].to_numpy()
-    if local is None:
-        inside = np.where(parent >= 0, parent - rows[0], -1)
-    else:
-        inside = np.where(parent >= 0, np.searchsorted(local, parent), -1)
+    inside = np.where(parent >= 0, np.searchsorted(rows, parent), -1)
     frame = pd.DataFrame({"kind": part["kind"], DURATION: part[DURATION], "parent": inside}, copy=False)
     own = self_times(frame, DURATION)
     kept = ~table["kind"].isin(("async", "mark")).to_numpy()[site]
@@ -295,7 +296,8 @@ def _spans(part: pd.DataFrame, cta: Ints, rows: Ints, local: Ints | None) -> tup
 
 
 def _gaps(start: Ints, end: Ints, warp: Ints, parent: Ints) -> Ints:
-    """From the end of each span to the next begin or end of a span of its warp; 0 for one with others inside."""
+    """From the end of each span to the next begin or end of a span of its warp; 0 for one with others "
+    "inside."""
     count = len(start)
     following = np.full(count, np.iinfo(np.int64).max)
     alike = np.zeros(count, np.bool_)

@@ -14,9 +14,9 @@ __all__ = ["Shape", "shape_of"]
 class Shape:
     """Medians over launches.
 
-    ctas: of a launch; sms: how many of them ran one; per_sm: CTAs that an SM ran at once, at most; slots: per_sm
-    times the SMs of the device; waves: ctas over slots. mean_ns, longest_ns: of a CTA; variation: the standard
-    deviation of their cycles over the mean. imbalance_pct and tail_pct: see `shape_of`.
+    ctas: of a launch; sms: how many of them ran one; per_sm: CTAs that an SM ran at once, at most; slots:
+    per_sm times the SMs of the device; waves: ctas over slots. mean_ns, longest_ns: of a CTA; variation:
+    the standard deviation of their cycles over the mean. imbalance_pct and tail_pct: see `shape_of`.
     """
 
     ctas: int
@@ -34,10 +34,10 @@ class Shape:
 def shape_of(ctas: pd.DataFrame, sm_count: int) -> Shape:
     """The shape of launches all of whose CTAs were recorded.
 
-    A launch takes T, from its first CTA's begin to its last one's end, and its CTAs together W. If all CTAs took
-    the mean, ceil(waves) of them in turn would take E. imbalance_pct is what T exceeds E by, in percent of T.
-    From the begin of the last CTA on no CTA waits for a slot: the time from there to the end in which slots are
-    empty, over slots times T, less imbalance_pct, is tail_pct. It ends at 0.
+    A launch takes T, from its first CTA's begin to its last one's end, and its CTAs together W. If all CTAs
+    took the mean, ceil(waves) of them in turn would take E. imbalance_pct is what T exceeds E by, in
+    percent of T. From the begin of the last CTA on no CTA waits for a slot: the time from there to the end
+    in which slots are empty, over slots times T, less imbalance_pct, is tail_pct. It ends at 0.
     """
     per_sm = _most_at_once(ctas)
     slots = per_sm * max(sm_count, ctas["sm"].nunique())

@@ -26,9 +26,10 @@ class Roof:
 def roof_of(judged: Judged) -> Roof | None:
     """The roof of a kernel's launches; None where the device's peaks are not known.
 
-    With dots it is the flops at the dense peak of the tensor cores, for the narrowest type that the kernel is given
-    pointers to. Without dots it is the bytes of loads and stores at the peak of DRAM, each pointer of the source
-    counted once. Where that is more than was possible the data came from a cache, and there is no roof.
+    With dots it is the flops at the dense peak of the tensor cores, for the narrowest type that the kernel
+    is given pointers to. Without dots it is the bytes of loads and stores at the peak of DRAM, each pointer
+    of the source counted once. Where that is more than was possible the data came from a cache, and there
+    is no roof.
     """
     peak, work, took = judged.peak, judged.work, judged.launch_ns
     if peak is None or not took or work.empty:

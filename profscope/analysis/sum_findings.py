@@ -1,4 +1,5 @@
-"""Findings of launches that kept sums: what follows from how long each site took in all, and from the spreads."""
+"""Findings of launches that kept sums: what follows from how long each site took in all, and from the "
+"spreads."""
 
 from __future__ import annotations
 
@@ -24,9 +25,9 @@ _SHARES = {
 def sum_findings(tables: Tables, kernel: str, variant: int) -> Iterator[Finding | NotMeasured]:
     """Where no launch of the configuration kept spans.
 
-    few-stages, atomics and layout-conversion: the self time of waits for copies (less 30 cycles each), atomics and
-    layout conversions over the time of all warps. load-imbalance: one minus the mean CTA over the longest.
-    Confidence: medium throughout. What needs single spans is not measured.
+    few-stages, atomics and layout-conversion: the self time of waits for copies (less 30 cycles each),
+    atomics and layout conversions over the time of all warps. load-imbalance: one minus the mean CTA over
+    the longest. Confidence: medium throughout. What needs single spans is not measured.
     """
     launches = tables.launches
     mine = (launches["kernel"] == kernel) & (launches["variant"] == variant) & ~launches["trial"]
@@ -37,7 +38,8 @@ def sum_findings(tables: Tables, kernel: str, variant: int) -> Iterator[Finding 
     sums = sums.assign(own=own)
     sums = sums[(sums["kernel"] == kernel) & (sums["variant"] == variant) & ~sums["trial"]]
     yield NotMeasured(
-        "exposed-load, tail, late-warp, serial-stage, outliers and what else needs single spans: its launches kept sums"
+        "exposed-load, tail, late-warp, serial-stage, outliers and what else needs single spans: its "
+        "launches kept sums"
     )
     whole = float(sums.loc[(sums["parent"] < 0) & (sums["kind"] != "async"), "total_cycles"].sum())
     if not whole:
@@ -63,7 +65,8 @@ def _shares(ops: pd.DataFrame, whole: float) -> Iterator[Finding]:
             name,
             str(most["file"]),
             int(most["line"]),
-            f"{most['scope']}: {100 * cycles / whole:.0f} % of warp time, {cycles / max(1, count):,.0f} cycles each, "
+            f"{most['scope']}: {100 * cycles / whole:.0f} % of warp time, {cycles / max(1, count):,.0f} "
+            "cycles each, "
             f"over {int(most['launches']):,} launches that kept sums",
             _SHARES[name],
             100 * cycles / whole,
@@ -91,9 +94,11 @@ def _imbalance(spreads: pd.DataFrame, kernel: str, variant: int) -> Iterator[Fin
         "load-imbalance",
         str(place["file"]),
         int(place["line"]),
-        f"the mean CTA takes {row['mean_cycles']:,.0f} cycles, the longest {row['greatest_cycles']:,} (standard "
+        f"the mean CTA takes {row['mean_cycles']:,.0f} cycles, the longest {row['greatest_cycles']:,} "
+        "(standard "
         f"deviation {100 * row['variation']:.0f} % of the mean)",
-        "spread the work evenly: sort or interleave long and short tiles, or let programs fetch the next tile from a "
+        "spread the work evenly: sort or interleave long and short tiles, or let programs fetch the next "
+        "tile from a "
         "counter",
         100 * (1 - float(row["mean_cycles"]) / float(row["greatest_cycles"])),
         "medium",

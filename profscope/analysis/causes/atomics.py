@@ -18,9 +18,9 @@ _MOST: Final = 4000  # cycles behind an atomic that are counted as waiting for i
 def causes(judged: Judged) -> Iterator[Finding | NotMeasured]:
     """Atomic operations whose old value is waited for, or that contend for an address.
 
-    Gain: the spans of atomics and what follows them without a span, at most 4,000 cycles each, over the time of all
-    warps: as if there were none. Confidence: high where the spans themselves hold most of that time, medium where
-    what follows does.
+    Gain: the spans of atomics and what follows them without a span, at most 4,000 cycles each, over the
+    time of all warps: as if there were none. Confidence: high where the spans themselves hold most of that
+    time, medium where what follows does.
     """
     rows = judged.of_class("atomic")
     if not rows.any():
@@ -38,9 +38,11 @@ def causes(judged: Judged) -> Iterator[Finding | NotMeasured]:
         file,
         line,
         f"{sites['scope'].iloc[site]}: {judged.share_pct(cycles):.0f} % of warp time goes into atomics, "
-        f"{cycles / count:,.0f} cycles each, {slow:,.0f} for the slowest 5 %; {count / len(judged.ctas):.1f} a CTA, "
+        f"{cycles / count:,.0f} cycles each, {slow:,.0f} for the slowest 5 %; "
+        f"{count / len(judged.ctas):.1f} a CTA, "
         "counted by warp",
-        "add up in registers or shared memory first and go to memory once a CTA; spread the addresses; do not use "
+        "add up in registers or shared memory first and go to memory once a CTA; spread the addresses; do "
+        "not use "
         "the old value",
         judged.share_pct(cycles),
         "high" if own >= cycles / 2 else "medium",

@@ -20,10 +20,10 @@ _RATIO: Final = 4.0
 def causes(judged: Judged) -> Iterator[Finding | NotMeasured]:
     """Accesses to shared memory take several times as long as their bytes at 128 bytes a cycle.
 
-    All CTAs of an SM share its banks, so an access may take as long as the bytes of all that run at once, and 33
-    cycles. Gain: what accesses take beyond that, where they take four times as much, over the time of all warps.
-    Accesses behind a load are left out: they wait for its data. On the emulator addresses do not matter. Confidence:
-    high for a ratio of eight, medium below.
+    All CTAs of an SM share its banks, so an access may take as long as the bytes of all that run at once,
+    and 33 cycles. Gain: what accesses take beyond that, where they take four times as much, over the time
+    of all warps. Accesses behind a load are left out: they wait for its data. On the emulator addresses do
+    not matter. Confidence: high for a ratio of eight, medium below.
     """
     spans, sites = judged.spans, judged.sites
     rows = judged.of_class("local")

@@ -15,8 +15,8 @@ __all__ = ["causes", "exposed_cycles", "loop_of"]
 
 # What takes a load's data, and then waits for it in its own span.
 _TAKERS: Final = ("local", "layout", "reduce", "convert", "math", "elementwise")
-# The most that a wait for one load can be: 400 cycles on the emulator (docs/emulator.md); on GPUs DRAM answers in
-# 480 to 690 cycles when it is idle, and in three times that when it is busy.
+# The most that a wait for one load can be: 400 cycles on the emulator (docs/emulator.md); on GPUs DRAM
+# answers in 480 to 690 cycles when it is idle, and in three times that when it is busy.
 _MOST_EMULATED: Final = 450
 _MOST: Final = 2000
 # Cycles that a load or its successor takes where there is nothing to wait for: issue and the record itself.
@@ -26,12 +26,12 @@ _ISSUE: Final = 30
 def causes(judged: Judged) -> Iterator[Finding | NotMeasured]:
     """Loads whose data is needed at once.
 
-    Waiting is what passes from the begin of a load until the next thing that the warp does: the load's own span, the
-    time behind it that no span covers, and the span that takes the data, at most 2,000 cycles (450 on the
-    emulator) a load and less 30 for its issue. Gain: this over the time of all warps; as if all of it could be
-    hidden. Other CTAs of the SM may hide some of it already. Loads of one loop are one finding, at the line of the
-    one that waits most. Confidence: high where the load's own span or a record behind it bounds the wait on both
-    sides; medium where arithmetic without spans may be in it.
+    Waiting is what passes from the begin of a load until the next thing that the warp does: the load's own
+    span, the time behind it that no span covers, and the span that takes the data, at most 2,000 cycles
+    (450 on the emulator) a load and less 30 for its issue. Gain: this over the time of all warps; as if all
+    of it could be hidden. Other CTAs of the SM may hide some of it already. Loads of one loop are one
+    finding, at the line of the one that waits most. Confidence: high where the load's own span or a record
+    behind it bounds the wait on both sides; medium where arithmetic without spans may be in it.
     """
     sites = judged.sites
     loads = judged.of_class("load")
@@ -55,7 +55,8 @@ def causes(judged: Judged) -> Iterator[Finding | NotMeasured]:
             "exposed-load",
             file,
             line,
-            f"{names}: {pct:.0f} % of warp time is spent waiting for the data, {cycles / max(1, count):.0f} cycles "
+            f"{names}: {pct:.0f} % of warp time is spent waiting for the data, "
+            f"{cycles / max(1, count):.0f} cycles "
             f"a load, {where}; {max(0.0, 100 * hidden):.0f} % of a memory latency is hidden",
             "load earlier: num_stages of 3 or more for a loop with a dot or copies, an unrolled loop or more "
             "loads at once otherwise; more warps or CTAs on an SM hide it, too",
@@ -66,7 +67,8 @@ def causes(judged: Judged) -> Iterator[Finding | NotMeasured]:
 
 
 def exposed_cycles(judged: Judged, most: int | None = None) -> tuple[Ints, np.ndarray]:
-    """By span: cycles that a warp waited for the load (0 for other spans); and whether records bound the wait."""
+    """By span: cycles that a warp waited for the load (0 for other spans); and whether records bound the "
+    "wait."""
     spans = judged.spans
     loads = judged.of_class("load")
     takers = judged.of_class(*_TAKERS)

@@ -21,10 +21,10 @@ _STEADY: Final = 4  # iterations that a loop must have so that stages could help
 def causes(judged: Judged) -> Iterator[Finding | NotMeasured]:
     """Waits for copies that were started too late.
 
-    Gain: the time of the waits in loops that end asynchronous copies, less 30 cycles each, over the time of all
-    warps: as if the copies were always there. Confidence: high where the copies are paired with their waits
-    (`transactions`), medium where the wait is known by its name alone, as at the default level. The line is that
-    of the copy that was waited for longest.
+    Gain: the time of the waits in loops that end asynchronous copies, less 30 cycles each, over the time of
+    all warps: as if the copies were always there. Confidence: high where the copies are paired with their
+    waits (`transactions`), medium where the wait is known by its name alone, as at the default level. The
+    line is that of the copy that was waited for longest.
     """
     if partitions_of(judged) > 1:
         return
@@ -45,9 +45,11 @@ def causes(judged: Judged) -> Iterator[Finding | NotMeasured]:
         "few-stages",
         file,
         line,
-        f"{sites['scope'].iloc[wait]}: {judged.share_pct(cycles):.0f} % of warp time is spent waiting for copies"
+        f"{sites['scope'].iloc[wait]}: {judged.share_pct(cycles):.0f} % of warp time is spent waiting for "
+        "copies"
         f"{told}, {cycles / rows.sum():.0f} cycles a wait{in_flight}",
-        "raise num_stages so that copies start earlier (shared memory and CTAs per SM allowing), or give each step "
+        "raise num_stages so that copies start earlier (shared memory and CTAs per SM allowing), or give "
+        "each step "
         "more arithmetic (a larger tile)",
         judged.share_pct(cycles),
         "medium" if site is None else "high",

@@ -13,8 +13,8 @@ __all__ = ["causes"]
 def causes(judged: Judged) -> Iterator[Finding | NotMeasured]:
     """The grid has fewer CTAs than the device has SMs.
 
-    Gain: the part of the SMs that ran nothing, as if the work could be spread over all of them. Confidence: high
-    for a part of at least a quarter, medium for less.
+    Gain: the part of the SMs that ran nothing, as if the work could be spread over all of them. Confidence:
+    high for a part of at least a quarter, medium for less.
     """
     shape, sms = judged.shape, judged.sm_count
     if shape is None or shape.ctas >= sms or shape.sms >= sms:
@@ -25,7 +25,8 @@ def causes(judged: Judged) -> Iterator[Finding | NotMeasured]:
         "idle-sms",
         file,
         line,
-        f"{shape.ctas:,} CTAs run on {shape.sms} of {sms} SMs; {idle_pct:.0f} % of the SMs have nothing to do",
+        f"{shape.ctas:,} CTAs run on {shape.sms} of {sms} SMs; {idle_pct:.0f} % of the SMs have nothing to "
+        "do",
         "make more programs: smaller tiles, a second axis of the grid, split the reduction (split-K)",
         idle_pct,
         "high" if idle_pct >= 25 else "medium",

@@ -15,8 +15,9 @@ __all__ = ["causes"]
 def causes(judged: Judged) -> Iterator[Finding | NotMeasured]:
     """Layout conversions take time of their own.
 
-    Gain: their own time over that of all warps, those behind a load left out: they wait for its data. Confidence:
-    high; medium where warps leave them together, since some of it is then waiting for each other.
+    Gain: their own time over that of all warps, those behind a load left out: they wait for its data.
+    Confidence: high; medium where warps leave them together, since some of it is then waiting for each
+    other.
     """
     spans, sites = judged.spans, judged.sites
     rows = judged.of_class("layout")
@@ -38,7 +39,8 @@ def causes(judged: Judged) -> Iterator[Finding | NotMeasured]:
         line,
         f"{sites['scope'].iloc[site]}: {judged.share_pct(cycles):.0f} % of warp time changes layouts, "
         f"{cycles / max(1, rows.sum()):.0f} cycles each",
-        "store in the layout that the value has (a descriptor store, an epilogue in parts), or order the axes so "
+        "store in the layout that the value has (a descriptor store, an epilogue in parts), or order the "
+        "axes so "
         "that producer and consumer agree",
         judged.share_pct(cycles),
         "medium",

@@ -17,9 +17,9 @@ def causes(judged: Judged) -> Iterator[Finding | NotMeasured]:
     """The time of CTAs differs, and the launch ends with the longest.
 
     Gain: what the launch takes beyond the waves of its grid, each as long as the mean CTA (`imbalance_pct` of
-    `shape_of`): what an even distribution would save. The line is that of the innermost loop, or else the scope,
-    whose time varies with that of its CTA. Confidence: high where CTAs ran different numbers of iterations, or
-    scopes a different number of times; medium where they did the same in different times.
+    `shape_of`): what an even distribution would save. The line is that of the innermost loop, or else the
+    scope, whose time varies with that of its CTA. Confidence: high where CTAs ran different numbers of
+    iterations, or scopes a different number of times; medium where they did the same in different times.
     """
     shape = judged.shape
     if shape is None or shape.variation < 0.05:
@@ -38,7 +38,8 @@ def causes(judged: Judged) -> Iterator[Finding | NotMeasured]:
         line,
         f"the mean CTA takes {shape.mean_ns / 1e3:.1f} us, the longest {shape.longest_ns / 1e3:.1f} us "
         f"(standard deviation {100 * shape.variation:.0f} % of the mean){what}{often}",
-        "spread the work evenly: sort or interleave long and short tiles, or let programs fetch the next tile from "
+        "spread the work evenly: sort or interleave long and short tiles, or let programs fetch the next "
+        "tile from "
         "a counter",
         shape.imbalance_pct,
         "high" if counts[0] != counts[1] else "medium",
@@ -48,8 +49,8 @@ def causes(judged: Judged) -> Iterator[Finding | NotMeasured]:
 def varying_site(judged: Judged) -> tuple[int, float, tuple[int, int]]:
     """The site whose time varies most with that of its CTA: the innermost loop that has most of it, or another site.
 
-    Returns its row (-1: none), its part of the differences, 0 to 1, and how often what is in it, or for want of
-    that it itself, ran in the CTA where it ran least and most.
+    Returns its row (-1: none), its part of the differences, 0 to 1, and how often what is in it, or for
+    want of that it itself, ran in the CTA where it ran least and most.
     """
     spans, ctas = judged.spans, len(judged.ctas)
     time = np.bincount(spans.cta, spans.duration * (spans.parent < 0), ctas)

@@ -17,8 +17,8 @@ _FEW: Final = 0.25  # of the warps that an SM can hold
 def causes(judged: Judged) -> Iterator[Finding | NotMeasured]:
     """Registers or shared memory let few warps onto an SM, and these wait a lot.
 
-    Gain: the waits that were recorded, over the time of all warps, times the part of an SM's places for warps that
-    stand empty. Confidence: low; whether more warps fit is up to the kernel.
+    Gain: the waits that were recorded, over the time of all warps, times the part of an SM's places for
+    warps that stand empty. Confidence: low; whether more warps fit is up to the kernel.
     """
     build = judged.build("bare") or judged.build("instrumented")
     warps = judged.configuration.get("num_warps")
@@ -43,8 +43,10 @@ def causes(judged: Judged) -> Iterator[Finding | NotMeasured]:
         "low-residency",
         file,
         line,
-        f"{build['ctas_per_sm']} CTAs of {warps} warps fit on an SM, {100 * part:.0f} % of its {limits.warps} warps, "
-        f"limited by {by} ({build.get('registers')} registers, {build.get('shared_bytes')} bytes); waits take "
+        f"{build['ctas_per_sm']} CTAs of {warps} warps fit on an SM, {100 * part:.0f} % of its "
+        f"{limits.warps} warps, "
+        f"limited by {by} ({build.get('registers')} registers, {build.get('shared_bytes')} bytes); waits "
+        "take "
         f"{share:.0f} % of warp time",
         f"use less of it ({by}): fewer stages, smaller tiles, maxnreg",
         share * (1 - part),

@@ -21,8 +21,8 @@ _LEAST: Final = 20  # steps of a loop that are enough to speak of
 def causes(judged: Judged) -> Iterator[Finding | NotMeasured]:
     """Some steps of a loop take more than twice the median step, and they are at most a tenth of all.
 
-    Gain: what these steps take beyond the median, over the time of all warps. Confidence: medium for at least 20
-    such steps, low for fewer. The evidence says whether they are the first of their loops.
+    Gain: what these steps take beyond the median, over the time of all warps. Confidence: medium for at
+    least 20 such steps, low for fewer. The evidence says whether they are the first of their loops.
     """
     spans, sites = judged.spans, judged.sites
     rows = np.flatnonzero(judged.of_kind("iteration"))
@@ -45,9 +45,11 @@ def causes(judged: Judged) -> Iterator[Finding | NotMeasured]:
             "outliers",
             file,
             line,
-            f"{len(long):,} of {len(each):,} steps of the loop take more than twice the median of {median:,.0f} "
+            f"{len(long):,} of {len(each):,} steps of the loop take more than twice the median of "
+            f"{median:,.0f} "
             f"cycles, {long['took'].mean():,.0f} on average; {100 * first:.0f} % of them are first steps",
-            "first steps wait for cold data: prefetch, or more stages; others: look at these rows of prof.df, by SM and "
+            "first steps wait for cold data: prefetch, or more stages; others: look at these rows of "
+            "prof.df, by SM and "
             "CTA, for data that is special there",
             judged.share_pct(excess),
             "medium" if len(long) >= 20 else "low",

@@ -16,9 +16,9 @@ __all__ = ["causes"]
 def causes(judged: Judged) -> Iterator[Finding | NotMeasured]:
     """Warps are in no loop for long, in a kernel whose loop pipelines copies or has dots.
 
-    Gain: the time of warps before their first loop and behind their last, over the time of all warps, divided by
-    the CTAs that an SM runs at once, whose loops may run beside it. Confidence: low. The line is that of the op
-    outside of loops with most own time.
+    Gain: the time of warps before their first loop and behind their last, over the time of all warps,
+    divided by the CTAs that an SM runs at once, whose loops may run beside it. Confidence: low. The line is
+    that of the op outside of loops with most own time.
     """
     spans, sites = judged.spans, judged.sites
     works = judged.of_class("mma", "async_copy", "wait") & (spans.iteration >= 0)
@@ -46,7 +46,8 @@ def causes(judged: Judged) -> Iterator[Finding | NotMeasured]:
         line,
         f"{pct:.0f} % of warp time lies before and behind the loop of {steps} steps, most of it at "
         f"{sites['scope'].iloc[site]} (line {line}); {together} CTAs on an SM at once",
-        "give each program more steps (a persistent loop over tiles, less split-K), fewer stages where the loop is "
+        "give each program more steps (a persistent loop over tiles, less split-K), fewer stages where the "
+        "loop is "
         "short, or let the store of one tile run beside the loads of the next",
         pct / together,
         "low",

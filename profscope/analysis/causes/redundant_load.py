@@ -20,10 +20,10 @@ _POINTER: Final = re.compile(r"\.load\(\s*(.+)")
 def causes(judged: Judged) -> Iterator[Finding | NotMeasured]:
     """Two loads in loops of their own have the same pointer expression and move as many bytes.
 
-    That they read the same is told by the source: the text of the pointer is the same on both lines, masks apart.
-    Gain: the time of the later loads and of waiting for them, as in exposed-load, over the time of all warps; as if
-    they were not there. The line is that of the later load that waits longest. Confidence: medium, low where
-    the loads do not move the same bytes in all.
+    That they read the same is told by the source: the text of the pointer is the same on both lines, masks
+    apart. Gain: the time of the later loads and of waiting for them, as in exposed-load, over the time of
+    all warps; as if they were not there. The line is that of the later load that waits longest. Confidence:
+    medium, low where the loads do not move the same bytes in all.
     """
     sites = judged.sites
     loads = np.flatnonzero(((sites["cls"] == "load") & (sites["line"] > 0)).to_numpy())
@@ -63,9 +63,11 @@ def causes(judged: Judged) -> Iterator[Finding | NotMeasured]:
         file,
         line,
         f"{sites['scope'].iloc[most]} reads what line {sites['line'].iloc[earlier]} has read: "
-        f"{bytes_again / 1e6:.2f} MB a launch are read again, and {judged.share_pct(cycles):.0f} % of warp time "
+        f"{bytes_again / 1e6:.2f} MB a launch are read again, and {judged.share_pct(cycles):.0f} % of warp "
+        "time "
         "goes into these loads and waiting for them",
-        "keep the data in registers or shared memory (a block that holds the whole row), or merge the passes: sums "
+        "keep the data in registers or shared memory (a block that holds the whole row), or merge the "
+        "passes: sums "
         "and sums of squares (Welford) in one loop",
         judged.share_pct(cycles),
         "medium" if same else "low",

@@ -20,11 +20,11 @@ _SMS: Final = 4  # that are looked at
 def causes(judged: Judged) -> Iterator[Finding | NotMeasured]:
     """In a loop with dots, an SM is either in a dot or in other work, not in both.
 
-    Of each of a few SMs: M is the time in which some warp is in a dot or waits for one, R the time in which some
-    warp is in the loop and in neither a dot nor a wait for copies. If they overlapped fully the loop would take the
-    longer of the two. Gain: what M and R together, overlaps counted once, take beyond that, over the time in which
-    the SM has CTAs. Confidence: medium; low where only some CTAs of the SM were recorded. The line is that of the
-    op other than dots and waits with most own time in the loop.
+    Of each of a few SMs: M is the time in which some warp is in a dot or waits for one, R the time in which
+    some warp is in the loop and in neither a dot nor a wait for copies. If they overlapped fully the loop
+    would take the longer of the two. Gain: what M and R together, overlaps counted once, take beyond that,
+    over the time in which the SM has CTAs. Confidence: medium; low where only some CTAs of the SM were
+    recorded. The line is that of the op other than dots and waits with most own time in the loop.
     """
     spans, sites = judged.spans, judged.sites
     if not (sites["cls"] == "mma").any() or partitions_of(judged) > 1:
@@ -63,10 +63,13 @@ def causes(judged: Judged) -> Iterator[Finding | NotMeasured]:
         "serial-stage",
         file,
         line,
-        f"an SM spends {100 * mma / whole:.0f} % of its time in dots and {100 * others / whole:.0f} % in other "
-        f"work of the loop, most of it at {names.iloc[site]} (line {line}), and {100 * lost / whole:.0f} % one after "
+        f"an SM spends {100 * mma / whole:.0f} % of its time in dots and {100 * others / whole:.0f} % in "
+        "other "
+        f"work of the loop, most of it at {names.iloc[site]} (line {line}), and {100 * lost / whole:.0f} % "
+        "one after "
         f"the other{beside}",
-        "let one run beside the other: two CTAs on an SM (less shared memory or registers), the next dot started "
+        "let one run beside the other: two CTAs on an SM (less shared memory or registers), the next dot "
+        "started "
         "before this one's result is used, or warp specialisation",
         100 * lost / whole,
         "medium" if judged.whole else "low",

@@ -19,10 +19,10 @@ _LANES: Final = 32
 def causes(judged: Judged) -> Iterator[Finding | NotMeasured]:
     """The kernel's own binary spills registers.
 
-    Gain: a model: each spilled byte is written and read back once in each step of the loop that takes longest, at
-    the 128 bytes a cycle of an SM's L1 cache, shared by the CTAs that run at once; that over the time of a step, at
-    most 95 %. Confidence: medium where the bare binary's figures are known, low where only the instrumented one's
-    are, since records need registers, too.
+    Gain: a model: each spilled byte is written and read back once in each step of the loop that takes
+    longest, at the 128 bytes a cycle of an SM's L1 cache, shared by the CTAs that run at once; that over
+    the time of a step, at most 95 %. Confidence: medium where the bare binary's figures are known, low
+    where only the instrumented one's are, since records need registers, too.
     """
     bare, instrumented = judged.build("bare"), judged.build("instrumented")
     if not bare and instrumented.get("spills") is None:
@@ -54,8 +54,10 @@ def causes(judged: Judged) -> Iterator[Finding | NotMeasured]:
         "spills",
         file,
         line,
-        f"the {build.get('build')} binary spills {spilled} bytes a thread at {build.get('registers')} registers"
-        f"{f' (maxnreg={limit})' if limit else ''}; to write and read them once takes {traffic:,.0f} cycles, a step "
+        f"the {build.get('build')} binary spills {spilled} bytes a thread at {build.get('registers')} "
+        "registers"
+        f"{f' (maxnreg={limit})' if limit else ''}; to write and read them once takes {traffic:,.0f} "
+        "cycles, a step "
         f"of the loop {step:,.0f}",
         "raise maxnreg, use more warps or smaller tiles, or keep fewer values alive across the loop",
         pct,

@@ -19,10 +19,10 @@ _PASSED: Final = 60  # cycles of a wait on a barrier that has arrived, its recor
 def causes(judged: Judged) -> Iterator[Finding | NotMeasured]:
     """All partitions wait for each other, or the one that works most waits for its producers.
 
-    Of each partition: the time of its waits for other partitions in its loop, less 60 cycles each, over the CTA's
-    time. Gain: the share of the partition that waits least, among those with dots, or among all where none has
-    dots: the others only wait for it. Waits for dots are its own work. Confidence: high for a share of at least a
-    quarter of the partition's time, medium for less. The line is that of the wait.
+    Of each partition: the time of its waits for other partitions in its loop, less 60 cycles each, over the
+    CTA's time. Gain: the share of the partition that waits least, among those with dots, or among all where
+    none has dots: the others only wait for it. Waits for dots are its own work. Confidence: high for a
+    share of at least a quarter of the partition's time, medium for less. The line is that of the wait.
     """
     if partitions_of(judged) < 2:
         return
@@ -54,9 +54,11 @@ def causes(judged: Judged) -> Iterator[Finding | NotMeasured]:
         file,
         line,
         f"{names[least]} waits {shares[least]:.0f} % of the CTA's time at {sites['scope'].iloc[site]}, "
-        f"{by_site[site] / max(1, count):.0f} cycles a time; parts of their time in which partitions do not wait: "
+        f"{by_site[site] / max(1, count):.0f} cycles a time; parts of their time in which partitions do "
+        "not wait: "
         f"{busy}",
-        "give the producer more buffers (num_stages) or larger copies, more warps to the partition that is behind, "
+        "give the producer more buffers (num_stages) or larger copies, more warps to the partition that is "
+        "behind, "
         "or move work to the one that waits",
         shares[least],
         "high" if shares[least] >= 25 else "medium",

@@ -13,10 +13,10 @@ __all__ = ["causes"]
 def causes(judged: Judged) -> Iterator[Finding | NotMeasured]:
     """CTAs are alike, but do not fill the last wave.
 
-    Gain: the slots for CTAs that stand empty from the begin of the last CTA to the end of the launch, over all
-    slots and the whole launch (`shape_of`): what a grid that fills its last wave would save, or one whose work
-    can be cut into smaller pieces. Confidence: high up to four waves; medium beyond, where a tail is part of how
-    unevenly CTAs end.
+    Gain: the slots for CTAs that stand empty from the begin of the last CTA to the end of the launch, over
+    all slots and the whole launch (`shape_of`): what a grid that fills its last wave would save, or one
+    whose work can be cut into smaller pieces. Confidence: high up to four waves; medium beyond, where a
+    tail is part of how unevenly CTAs end.
     """
     shape = judged.shape
     if shape is None:
@@ -30,9 +30,11 @@ def causes(judged: Judged) -> Iterator[Finding | NotMeasured]:
         file,
         line,
         f"{shape.ctas:,} CTAs are {shape.waves:.2f} waves of {shape.slots:,} ({shape.per_sm} on each of "
-        f"{judged.sm_count} SMs at once); {shape.tail_pct:.0f} % of the device's slots stand empty behind the "
+        f"{judged.sm_count} SMs at once); {shape.tail_pct:.0f} % of the device's slots stand empty behind "
+        "the "
         "begin of the last CTA",
-        "choose tiles or a grid that fill the last wave, split K (stream-K), or let as many programs as fit loop "
+        "choose tiles or a grid that fill the last wave, split K (stream-K), or let as many programs as "
+        "fit loop "
         "over the tiles",
         shape.tail_pct,
         "high" if shape.waves <= 4 else "medium",

@@ -22,11 +22,11 @@ _LOW_USE: Final = 0.35
 def causes(judged: Judged) -> Iterator[Finding | NotMeasured]:
     """Loads queue for memory although few bytes are asked for.
 
-    A load whose data takes three times the 690 cycles of an idle DRAM waits for others before it. Where all loads
-    and stores together ask for less than 35 % of the peak bandwidth at that time, memory moves bytes that nobody
-    asked for: sectors of 32 bytes of which a lane takes a few. Gain: the waiting for that load beyond 690 cycles,
-    over the time of all warps. Confidence: medium; the peak and the bytes must be known. On the emulator addresses
-    do not matter.
+    A load whose data takes three times the 690 cycles of an idle DRAM waits for others before it. Where all
+    loads and stores together ask for less than 35 % of the peak bandwidth at that time, memory moves bytes
+    that nobody asked for: sectors of 32 bytes of which a lane takes a few. Gain: the waiting for that load
+    beyond 690 cycles, over the time of all warps. Confidence: medium; the peak and the bytes must be known.
+    On the emulator addresses do not matter.
     """
     if judged.emulated:
         return
@@ -58,7 +58,8 @@ def causes(judged: Judged) -> Iterator[Finding | NotMeasured]:
         f"{sites['scope'].iloc[site]} waits {waits[here].mean():,.0f} cycles where an idle memory answers in "
         f"{_IDLE_LATENCY}, while the kernel asks for {rate:,.0f} GB/s, "
         f"{100 * rate / peak.memory_gb_per_s:.0f} % of the peak ({peak.source})",
-        "let neighbouring lanes load neighbouring elements: swap axes or strides, pack fields (structure of arrays), "
+        "let neighbouring lanes load neighbouring elements: swap axes or strides, pack fields (structure "
+        "of arrays), "
         "or load a block and transpose it in shared memory",
         pct,
         "medium",

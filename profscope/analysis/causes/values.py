@@ -18,8 +18,8 @@ _LARGEST_HALF: Final = 65504.0
 def causes(judged: Judged) -> Iterator[Finding | NotMeasured]:
     """A probe saw a NaN, an infinity, or the largest finite float16.
 
-    Gain: 0; such a kernel is wrong rather than slow, so the finding stands whatever else there is. Confidence: high;
-    medium for values at the largest float16, which may be meant.
+    Gain: 0; such a kernel is wrong rather than slow, so the finding stands whatever else there is.
+    Confidence: high; medium for values at the largest float16, which may be meant.
     """
     df = judged.tables.df
     if "nans" not in df:
