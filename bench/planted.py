@@ -1,4 +1,4 @@
-"""Kernels with a known fault and their mended twins: does the top finding name it, and what does mending bring?
+"""Kernels with a known fault, and mended: does the top finding name it, and what does mending bring?
 
     python -m bench.planted                    # on a GPU
     python -m bench.planted --dry-run          # on the emulator, small, those that it can show
@@ -53,7 +53,7 @@ _ALL_OPS: Final = [
     "kernel-span",
     "loop-spans",
     "iteration-spans",
-    "op-spans{classes=load;store;atomic;async_copy;wait;mma;barrier;reduce;layout;local;call;descriptor;math;elementwise}",
+    "op-spans{classes=load;store;atomic;async_copy;wait;mma;barrier;reduce;layout;local;call;math;elementwise}",
 ]
 _EMULATED_SMS: Final = 16
 

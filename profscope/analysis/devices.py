@@ -11,8 +11,8 @@ __all__ = ["Peak", "peak_of"]
 
 @dataclass(frozen=True)
 class Peak:
-    """source: where the figures stand. memory_gb_per_s: of its DRAM, in 1e9 bytes a second. tflop_per_s: dense
-    tensor-core rates in 1e12 a second, by bits of the operands: 8, 16 and, for tf32, 32."""
+    """source: where the figures stand. memory_gb_per_s: of its DRAM, in 1e9 bytes a second. tflop_per_s:
+    dense tensor-core rates in 1e12 a second, by bits of the operands: 8, 16 and, for tf32, 32."""
 
     source: str
     memory_gb_per_s: float

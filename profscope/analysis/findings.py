@@ -34,9 +34,8 @@ FINDING_DTYPES: Final = {
 _ALWAYS: Final = ("nan", "infinity", "saturation")
 # Causes that lie in a CTA.
 _CTA_CAUSES: Final = (
-    "atomics", "bank-conflict", "exposed-load", "few-stages", "late-warp", "layout-conversion", "
-    ""redundant-load",
-    "serial-stage", "spills", "starving-partition", "uncoalesced-load",
+    "atomics", "bank-conflict", "exposed-load", "few-stages", "late-warp", "layout-conversion",
+    "redundant-load", "serial-stage", "spills", "starving-partition", "uncoalesced-load",
 )  # fmt: skip
 # What is one cause is one finding: a finding of the first name makes those of the others superfluous, of
 # the same kernel, or ("line") where they share a line; if its gain is at least half of theirs.

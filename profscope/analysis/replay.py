@@ -13,7 +13,7 @@ from dataclasses import dataclass, field
 
 import numpy as np
 
-from profscope.analysis.judged import DURATION, Judged
+from profscope.analysis.judged import Judged
 from profscope.analysis.meetings import meetings_of
 from profscope.analysis.span_rows import Ints
 
@@ -51,7 +51,7 @@ class Replay:
         return max(self.end, default=0)
 
     def path(self) -> dict[int, int]:
-        """Cycles by site on the way that ends last, walked back from the end of the CTA; work in flight counts where
+        """Cycles by site on the way that ends last, walked back from its end; work in flight counts where
         a wait waited for it."""
         cycles: dict[int, int] = {}
         at, until = int(np.argmax(self.end)), self.cycles
@@ -140,8 +140,8 @@ def replay_of(judged: Judged, cta: int) -> Replay:
 
 
 def _slices(judged: Judged, first: int, last: int) -> tuple[Ints, Ints, Ints, Ints, Ints]:
-    """site, begin, end, warp and span (-1: the own time of a span with others inside) of the slices of some spans, in
-    order of warp and time."""
+    """site, begin, end, warp and span (-1: the own time of a span with others inside) of the slices of some
+    spans, in order of warp and time."""
     spans = judged.spans
     site, start, end = (values[first:last] for values in (spans.site, spans.start, spans.end))
     parent, warp = spans.parent[first:last] - first, spans.warp[first:last]

@@ -16,8 +16,8 @@ _POINTER: Final = re.compile(r"\.load\(\s*([A-Za-z_]\w*)")
 
 @dataclass(frozen=True)
 class Roof:
-    """left_pct: of the launch's time, what its flops or bytes do not need at the device's peak; 100 where nobody
-    knows. text: how near it comes, "" where nobody knows."""
+    """left_pct: of the launch's time, what its flops or bytes do not need at the device's peak; 100 where
+    nobody knows. text: how near it comes, "" where nobody knows."""
 
     left_pct: float
     text: str
@@ -38,11 +38,17 @@ def roof_of(judged: Judged) -> Roof | None:
     if flops:
         best = peak.tflop_per_s.get(_narrowest(judged), 0.0)
         part = flops / took / 1e3 / best if best else 0.0
-        text = f"{100 * part:.0f} % of the peak of the tensor cores ({flops / took / 1e3:,.0f} of {best:,.0f} TFLOP/s)"
+        text = (
+            f"{100 * part:.0f} % of the peak of the tensor cores "
+            f"({flops / took / 1e3:,.0f} of {best:,.0f} TFLOP/s)"
+        )
     else:
         moved = _bytes_once(judged)
         part = moved / took / peak.memory_gb_per_s
-        text = f"{100 * part:.0f} % of the peak bandwidth of DRAM ({moved / took:,.0f} of {peak.memory_gb_per_s:,.0f} GB/s)"
+        text = (
+            f"{100 * part:.0f} % of the peak bandwidth of DRAM "
+            f"({moved / took:,.0f} of {peak.memory_gb_per_s:,.0f} GB/s)"
+        )
     if not 0 < part <= 1:
         return Roof(100.0, "")
     return Roof(100.0 * (1 - part), f"{text}, by {peak.source}")

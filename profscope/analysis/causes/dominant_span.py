@@ -16,7 +16,7 @@ _DOMINANT: Final = 0.4
 
 
 def causes(judged: Judged) -> Iterator[Finding | NotMeasured]:
-    """One op, dots apart, has at least 40 % of the way through the median CTA that ends last (`critical_path`).
+    """One op, dots apart, has at least 40 % of the critical path of the median CTA (`critical_path`).
 
     Gain: by how much that CTA would end earlier if the op took no time, run again with what waits for what.
     Confidence: medium; it is one CTA.

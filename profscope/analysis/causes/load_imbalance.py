@@ -47,7 +47,7 @@ def causes(judged: Judged) -> Iterator[Finding | NotMeasured]:
 
 
 def varying_site(judged: Judged) -> tuple[int, float, tuple[int, int]]:
-    """The site whose time varies most with that of its CTA: the innermost loop that has most of it, or another site.
+    """The innermost site whose time varies with that of its CTA.
 
     Returns its row (-1: none), its part of the differences, 0 to 1, and how often what is in it, or for
     want of that it itself, ran in the CTA where it ran least and most.
