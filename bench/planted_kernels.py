@@ -211,7 +211,7 @@ def late_warp_kernel(x_ptr, turns_ptr, out_ptr, rounds, BLOCK: tl.constexpr):
             @%more bra again;
             }""",
             "=&f,f,r",
-            [x, turns],
+            [x, turns],  # fault: late-warp
             dtype=tl.float32,
             is_pure=False,
             pack=1,

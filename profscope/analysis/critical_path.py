@@ -68,8 +68,8 @@ def critical_path(tables: Tables, shorter_pct: float = 25.0) -> pd.DataFrame:
 
 
 def median_cta(judged: Judged) -> int:
-    """The row in `judged.ctas` of the CTA of median length among those with spans; -1 if it has too many "
-    "of them."""
+    """The row in `judged.ctas` of the CTA of median length among those with spans; -1 if it has too many
+    of them."""
     known, counts = np.unique(judged.spans.cta, return_counts=True)
     cycles = judged.ctas["cycles"].to_numpy()[known]
     at = int(np.argsort(cycles, kind="stable")[(len(cycles) - 1) // 2])

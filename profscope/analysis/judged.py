@@ -176,7 +176,7 @@ class Judged:
     def lines(self) -> dict[int, str]:
         """The kernel's source by line, where the profile has it."""
         file = self.place[0]
-        found = {}
+        found: dict[int, str] = {}
         for source in self.tables.metadata.get("sources") or []:
             if source["file"] == file:
                 found |= dict(enumerate(source["text"].splitlines(), source["line"]))
@@ -184,24 +184,24 @@ class Judged:
 
 
 def judged_kernels(tables: Tables) -> Iterator[Judged | tuple[str, int, str]]:
-    """Each configuration of each kernel, trials left out; or its kernel, variant and why it has no spans "
-    "to judge."""
+    """Each configuration of each kernel, trials left out; or kernel, variant and why there is none to judge."""
     launches, df = tables.launches, tables.df
     launches = launches[~launches["trial"]]
     of_launch = df["launch"].to_numpy()
-    for (kernel, variant), every in launches.groupby(["kernel", "variant"], sort=False):
+    for key, every in launches.groupby(["kernel", "variant"], sort=False):
+        kernel, variant = str(key[0]), int(every["variant"].iloc[0])
         spans = every[every["keeps"] == "spans"]
         begin = np.searchsorted(of_launch, spans["launch"].to_numpy(), "left")
         end = np.searchsorted(of_launch, spans["launch"].to_numpy(), "right")
         spans = spans.assign(begin=begin, rows=end - begin)
         sound = spans[(spans["rows"] > 0) & (spans["dropped"] == 0) & (spans["unfinished"] == 0)]
         if sound.empty:
-            yield str(kernel), int(variant), _why_none(every, spans)
+            yield kernel, variant, _why_none(every, spans)
             continue
         warm = sound[~sound["cold"]]
         chosen = (warm if len(warm) else sound).iloc[::-1]
         chosen = chosen[(chosen["rows"].cumsum() <= MOST_SPANS) | (np.arange(len(chosen)) == 0)].iloc[::-1]
-        yield _judged(tables, str(kernel), int(variant), chosen)
+        yield _judged(tables, kernel, variant, chosen)
 
 
 def _why_none(every: pd.DataFrame, spans: pd.DataFrame) -> str:
@@ -296,8 +296,8 @@ def _spans(part: pd.DataFrame, cta: Ints, rows: Ints) -> tuple[Spans, pd.DataFra
 
 
 def _gaps(start: Ints, end: Ints, warp: Ints, parent: Ints) -> Ints:
-    """From the end of each span to the next begin or end of a span of its warp; 0 for one with others "
-    "inside."""
+    """From the end of each span to the next begin or end of a span of its warp; 0 for one with others
+    inside."""
     count = len(start)
     following = np.full(count, np.iinfo(np.int64).max)
     alike = np.zeros(count, np.bool_)

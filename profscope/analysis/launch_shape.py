@@ -7,7 +7,10 @@ from dataclasses import dataclass
 import numpy as np
 import pandas as pd
 
-__all__ = ["Shape", "shape_of"]
+__all__ = ["ALIKE", "Shape", "shape_of"]
+
+ALIKE = 0.05
+"""CTAs are alike if the standard deviation of their cycles is less than this part of the mean."""
 
 
 @dataclass(frozen=True)
@@ -48,15 +51,13 @@ def shape_of(ctas: pd.DataFrame, sm_count: int) -> Shape:
         length = end - start
         mean = float(length.mean())
         even = np.ceil(len(each) / slots) * mean
-        imbalance = max(0.0, 1 - even / whole)
+        cycles = each["cycles"].to_numpy()
+        variation = float(cycles.std() / max(1.0, cycles.mean()))
+        imbalance = max(0.0, 1 - even / whole) if variation >= ALIKE else 0.0
         last = int(start.max())
         busy = np.maximum(end - np.maximum(start, last), 0).sum()
         tail = max(0.0, (slots * (int(end.max()) - last) - busy) / (slots * whole) - imbalance)
-        cycles = each["cycles"].to_numpy()
-        figures.append(
-            (len(each), each["sm"].nunique(), mean, length.max(), cycles.std() / max(1.0, cycles.mean()),
-             imbalance, tail)
-        )  # fmt: skip
+        figures.append((len(each), each["sm"].nunique(), mean, length.max(), variation, imbalance, tail))
     count, sms, mean, longest, variation, imbalance, tail = np.median(np.array(figures, np.float64), axis=0)
     return Shape(
         ctas=int(count),

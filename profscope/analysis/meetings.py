@@ -39,8 +39,7 @@ def meetings(judged: Judged, first: int = 0, last: int | None = None) -> pd.Data
         }
     )
     time = table.groupby(["warp", "site"]).cumcount()
-    by_key = table.groupby([table["site"], table["cta"], time], sort=False)
-    table["number"] = by_key.ngroup()
+    table["number"] = table.groupby([table["site"], table["cta"], time], sort=False).ngroup()
     by_key = table.groupby("number", sort=False)
     begins, ends = by_key["begin"], by_key["end"]
     table = table.assign(

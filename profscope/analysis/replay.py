@@ -69,8 +69,8 @@ class Replay:
         return cycles
 
     def run(self, factors: Mapping[int, float]) -> float:
-        """The cycles that the CTA takes if each slice of a site, or its work in flight, takes `factors` "
-        "times as long."""
+        """The cycles that the CTA takes if each slice of a site, or its work in flight, takes `factors`
+        times as long."""
         begin, end = [0.0] * len(self.site), [0.0] * len(self.site)
         offset = [0.0] * len(self.site)
         ends_of: dict[int, float] = {}

@@ -1,5 +1,5 @@
-"""Findings of launches that kept sums: what follows from how long each site took in all, and from the "
-"spreads."""
+"""Findings of launches that kept sums: what follows from how long each site took in all, and from the
+spreads."""
 
 from __future__ import annotations
 
@@ -34,8 +34,7 @@ def sum_findings(tables: Tables, kernel: str, variant: int) -> Iterator[Finding 
     if not mine.any() or (launches.loc[mine, "keeps"] == "spans").any():
         return
     sums = tables.sums
-    own = self_times(sums, "total_cycles") if len(sums) else []
-    sums = sums.assign(own=own)
+    sums = sums.assign(own=self_times(sums, "total_cycles"))
     sums = sums[(sums["kernel"] == kernel) & (sums["variant"] == variant) & ~sums["trial"]]
     yield NotMeasured(
         "exposed-load, tail, late-warp, serial-stage, outliers and what else needs single spans: its "
@@ -59,7 +58,7 @@ def _shares(ops: pd.DataFrame, whole: float) -> Iterator[Finding]:
     for name, each in rows.items():
         if each.empty:
             continue
-        most = each.loc[each["own"].idxmax()]
+        most = each.iloc[int(each["own"].argmax())]
         cycles, count = float(each["own"].sum()), int(each["count"].sum())
         yield Finding(
             name,

@@ -35,9 +35,9 @@ def causes(judged: Judged) -> Iterator[Finding | NotMeasured]:
         judged.shape.per_sm if judged.shape else int(judged.build("instrumented").get("ctas_per_sm") or 1)
     )
     worst, lost, floor_at, mean_at = -1, np.zeros(len(sites)), {}, {}
-    for site in np.flatnonzero((sites["cls"] == "local").to_numpy()):
+    for site in np.flatnonzero((sites["cls"] == "local").to_numpy()).tolist():
         here = (spans.site == site) & ~behind
-        moved = judged.bytes_each(int(site))
+        moved = judged.bytes_each(site)
         if not here.any() or not moved:
             continue
         took = spans.duration[here]

@@ -13,10 +13,23 @@ from profscope.analysis.replay import replay_of
 __all__ = ["causes"]
 
 _DOMINANT: Final = 0.4
+# Ops that wait or move; arithmetic is what a kernel is for.
+_OPS: Final = (
+    "load",
+    "store",
+    "atomic",
+    "async_copy",
+    "wait",
+    "barrier",
+    "reduce",
+    "layout",
+    "local",
+    "call",
+)
 
 
 def causes(judged: Judged) -> Iterator[Finding | NotMeasured]:
-    """One op, dots apart, has at least 40 % of the critical path of the median CTA (`critical_path`).
+    """One op that waits or moves data has at least 40 % of the critical path of the median CTA (`critical_path`).
 
     Gain: by how much that CTA would end earlier if the op took no time, run again with what waits for what.
     Confidence: medium; it is one CTA.
@@ -28,7 +41,7 @@ def causes(judged: Judged) -> Iterator[Finding | NotMeasured]:
     replay = replay_of(judged, cta)
     path = replay.path()
     sites = judged.sites
-    ops = {site: cycles for site, cycles in path.items() if sites["cls"].iloc[site] not in ("", "mma")}
+    ops = {site: cycles for site, cycles in path.items() if sites["cls"].iloc[site] in _OPS}
     if not ops:
         return
     site = max(ops, key=lambda each: ops[each])

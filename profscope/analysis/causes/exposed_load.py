@@ -67,8 +67,8 @@ def causes(judged: Judged) -> Iterator[Finding | NotMeasured]:
 
 
 def exposed_cycles(judged: Judged, most: int | None = None) -> tuple[Ints, np.ndarray]:
-    """By span: cycles that a warp waited for the load (0 for other spans); and whether records bound the "
-    "wait."""
+    """By span: cycles that a warp waited for the load (0 for other spans); and whether records bound the
+    wait."""
     spans = judged.spans
     loads = judged.of_class("load")
     takers = judged.of_class(*_TAKERS)

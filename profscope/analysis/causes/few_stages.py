@@ -8,7 +8,7 @@ from typing import Final
 import numpy as np
 
 from profscope.analysis.cause import Finding, NotMeasured
-from profscope.analysis.judged import Judged
+from profscope.analysis.judged import DURATION, Judged
 from profscope.analysis.partitions import partitions_of
 
 __all__ = ["causes"]
@@ -61,14 +61,14 @@ def _producer(judged: Judged, rows: np.ndarray) -> tuple[tuple[str, int] | None,
     df = judged.tables.df
     waits = judged.spans.row[rows]
     first, last = int(judged.spans.row[0]), int(judged.spans.row[-1]) + 1
-    part = df.iloc[first:last]
-    ended = np.flatnonzero((part["kind"] == "async").to_numpy() & (part["wait"] >= 0).to_numpy())
-    ended = ended[np.isin(part["wait"].to_numpy()[ended], waits)]
+    wait = df["wait"].to_numpy()[first:last]
+    ended = np.flatnonzero(wait >= 0)
+    ended = ended[np.isin(wait[ended], waits)]
     if not len(ended):
         return None, ""
-    flights = part.iloc[ended]
-    waited = df["duration_cycles"].to_numpy()[flights["wait"].to_numpy()]
-    by_line = flights.assign(waited=waited).groupby(["file", "line"], observed=True)
-    (file, line) = by_line["waited"].sum().idxmax()
-    mean = float(flights["duration_cycles"].mean())
-    return (str(file), int(line)), f"; copies are in flight for {mean:.0f} cycles"
+    flights = df.iloc[first + ended]
+    waited = df[DURATION].to_numpy()[wait[ended]]
+    by_line = flights[["file", "line"]].assign(waited=waited).groupby(["file", "line"], observed=True)
+    most = by_line["waited"].sum().sort_values().reset_index().iloc[-1]
+    mean = float(flights[DURATION].mean())
+    return (str(most["file"]), int(most["line"])), f"; copies are in flight for {mean:.0f} cycles"

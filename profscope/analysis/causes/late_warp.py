@@ -91,8 +91,8 @@ def _lost(judged: Judged, warps: Ints) -> pd.DataFrame:
 
 
 def _where(judged: Judged, late: dict[int, int], warps: Ints) -> tuple[int, float]:
-    """The site, meetings left out, in which late warps spent more than the mean of their CTA, and how "
-    "much a CTA."""
+    """The site, meetings left out, in which late warps spent more than the mean of their CTA, and how
+    much a CTA."""
     spans = judged.spans
     late_of = np.full(len(judged.ctas), -1)
     late_of[list(late)] = list(late.values())

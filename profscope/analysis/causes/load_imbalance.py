@@ -8,6 +8,7 @@ import numpy as np
 
 from profscope.analysis.cause import Finding, NotMeasured
 from profscope.analysis.judged import Judged
+from profscope.analysis.launch_shape import ALIKE
 from profscope.analysis.span_rows import Floats
 
 __all__ = ["causes", "varying_site"]
@@ -22,7 +23,7 @@ def causes(judged: Judged) -> Iterator[Finding | NotMeasured]:
     iterations, or scopes a different number of times; medium where they did the same in different times.
     """
     shape = judged.shape
-    if shape is None or shape.variation < 0.05:
+    if shape is None or shape.variation < ALIKE:
         return
     site, share, counts = varying_site(judged)
     file, line = judged.at(site) if site >= 0 else judged.place

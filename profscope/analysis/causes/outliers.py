@@ -33,13 +33,14 @@ def causes(judged: Judged) -> Iterator[Finding | NotMeasured]:
     table = pd.DataFrame(
         {"site": spans.site[rows], "took": spans.duration[rows], "step": spans.iteration[rows]}
     )
-    for site, each in table.groupby("site"):
+    for _, each in table.groupby("site"):
+        site = int(each["site"].iloc[0])
         median = float(each["took"].median())
         long = each[each["took"] > _LONG * max(1.0, median)]
         if len(each) < _LEAST or long.empty or len(long) > _FEW * len(each):
             continue
         first = float((long["step"] == 0).mean())
-        file, line = judged.at(int(site))
+        file, line = judged.at(site)
         excess = float((long["took"] - median).sum())
         yield Finding(
             "outliers",

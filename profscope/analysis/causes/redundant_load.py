@@ -38,7 +38,7 @@ def causes(judged: Judged) -> Iterator[Finding | NotMeasured]:
     times = np.bincount(judged.spans.site, minlength=len(sites))
     first: dict[str, int] = {}
     again: list[tuple[int, int]] = []
-    for site in sorted(loads, key=lambda each: int(sites["line"].iloc[each])):
+    for site in sorted(loads.tolist(), key=lambda each: int(sites["line"].iloc[each])):
         pointer = _pointer(judged.lines.get(int(sites["line"].iloc[site]), ""))
         if not pointer:
             continue

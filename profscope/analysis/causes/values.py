@@ -47,7 +47,7 @@ def causes(judged: Judged) -> Iterator[Finding | NotMeasured]:
             0.0,
             "high",
         )
-    extreme = np.fmax(df["max"].abs().fillna(0), df["min"].abs().fillna(0)).to_numpy(np.float64)[rows]
+    extreme = df[["min", "max"]].astype("float64").abs().max(axis=1).fillna(0).to_numpy()[rows]
     full = extreme == _LARGEST_HALF
     if full.any():
         site = int(judged.spans.site[np.flatnonzero(full)[0]])

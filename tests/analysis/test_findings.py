@@ -1,0 +1,48 @@
+"""What holds a kernel back: kernels with a known fault, and their mended twins."""
+
+from __future__ import annotations
+
+from functools import cache
+
+import pytest
+
+from bench.planted import PAIRS, marked_lines, profile_of
+from profscope.analysis.findings import FINDING_DTYPES
+from profscope.profiles import Profile
+from tests.support.sessions import session
+
+SHOWN = {pair.name: pair for pair in PAIRS if pair.emulated}
+QUICK = ("tail", "load-imbalance", "late-warp", "exposed-load")
+NAMES = [pytest.param(name, marks=() if name in QUICK else pytest.mark.exhaustive) for name in SHOWN]
+
+
+@cache
+def profile(name: str, which: str) -> Profile:
+    """A pair's profile on the emulator."""
+    pair = SHOWN[name]
+    launch = (pair.faulty if which == "faulty" else pair.mended)("cpu", True)
+    with session(instrument=pair.instrument) as prof:
+        launch()
+    return prof.profile
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_the_top_finding_names_cause_and_line(name: str) -> None:
+    top = profile(name, "faulty").findings().iloc[0]
+    assert top["finding"] == SHOWN[name].finding
+    assert top["line"] in marked_lines(SHOWN[name].finding)
+    assert top["file"].endswith("planted_kernels.py")
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_the_mended_kernel_does_not_get_it(name: str) -> None:
+    assert SHOWN[name].finding not in set(profile(name, "mended").findings()["finding"])
+
+
+@pytest.mark.parametrize("name", [name for name in NAMES if name.values[0] != "redundant-load"])
+def test_the_gain_is_what_mending_brings(name: str) -> None:
+    """Within a factor of 1.5, in the emulator's time."""
+    took = [profile(name, which).launches.eval("end_ns - start_ns").iloc[0] for which in ("faulty", "mended")]
+    real_pct = 100 * (1 - took[1] / took[0])
+    predicted = profile(name, "faulty").findings()["gain_pct"].iloc[0]
+    assert real_pct / 1.5 <= predicted <= real_pct * 1.5
