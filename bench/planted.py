@@ -49,12 +49,8 @@ from profscope.profiles import Profile
 __all__ = ["PAIRS", "Pair", "main", "marked_lines", "profile_of"]
 
 # Every class of ops, so that each line's time is its own.
-_ALL_OPS: Final = [
-    "kernel-span",
-    "loop-spans",
-    "iteration-spans",
-    "op-spans{classes=load;store;atomic;async_copy;wait;mma;barrier;reduce;layout;local;call;math;elementwise}",
-]
+_CLASSES: Final = "load;store;atomic;async_copy;wait;mma;barrier;reduce;layout;local;call;math;elementwise"
+_ALL_OPS: Final = ["kernel-span", "loop-spans", "iteration-spans", f"op-spans{{classes={_CLASSES}}}"]
 _EMULATED_SMS: Final = 16
 
 Launch = Callable[[], Any]
@@ -124,7 +120,7 @@ def _matmul_ws(buffers: int) -> Prepare:
         c = torch.empty(m, n, device=device, dtype=torch.float16)
         tiles = {"BLOCK_M": 128, "BLOCK_N": 128, "BLOCK_K": 64, "BUFFERS": buffers}
         grid = (m // 128, n // 128)
-        return lambda: matmul_ws_kernel[grid](a, b, c, m, n, k, **tiles, num_warps=8)
+        return lambda: matmul_ws_kernel[grid](a, b, c, m, n, k, **tiles, num_warps=4)
 
     return prepare
 
@@ -156,8 +152,10 @@ def _layer_norm(passes: int) -> Prepare:
 
 
 def _waves(programs_per_slot: float, waves: float, slots_used: float = 1.0) -> Prepare:
-    """As many steps in all, whatever the grid. A CTA of 32 warps and more than 32 registers fills an SM; on the
-    emulator, where registers do not matter, two fit."""
+    """As many steps in all, whatever the grid. A CTA of 32 warps and more than 32 registers fills an SM.
+
+    slots_used: on the emulator, where registers do not matter and two CTAs fit on an SM.
+    """
 
     def prepare(device: str, small: bool) -> Launch:
         block, slots = (1024, 2 * _sms(device)) if small else (32768, _sms(device))
@@ -212,7 +210,7 @@ def _strided(stride: int) -> Prepare:
 
 def _atomics(each: bool) -> Prepare:
     def prepare(device: str, small: bool) -> Launch:
-        programs, steps = (16, 24) if small else (4 * _sms(device), 16)
+        programs, steps = (16, 24) if small else (4 * _sms(device), 64)
         x = _random(device, steps * 256)
         counter = torch.zeros(1, device=device)
         out = torch.empty(programs, device=device)
@@ -247,40 +245,35 @@ def _transpose(conflicts: bool) -> Prepare:
     return prepare
 
 
-_EVERY_16 = (("ctas", 16),)
+_FEW: Final = (("ctas", 128),)
 PAIRS: Final = (
-    Pair("exposed-load", "exposed-load", _matmul(1), _matmul(3), "heavy", save=_EVERY_16),
-    Pair("redundant-load", "redundant-load", _layer_norm(3), _layer_norm(1), save=(("ctas", 64),)),
+    Pair("exposed-load", "exposed-load", _matmul(1), _matmul(3), "heavy", save=_FEW),
+    Pair("redundant-load", "redundant-load", _layer_norm(3), _layer_norm(1), save=(("ctas", 1024),)),
     Pair("tail", "tail", _waves(1.07, 1.07), _waves(1.0, 1.07)),
     Pair("idle-sms", "idle-sms", _waves(0.25, 1.0, 0.5), _waves(1.0, 1.0, 0.5)),
     Pair("load-imbalance", "load-imbalance", _tiles(True), _tiles(False)),
-    Pair("atomics", "atomics", _atomics(True), _atomics(False), save=(("ctas", 4),)),
+    Pair("atomics", "atomics", _atomics(True), _atomics(False), save=_FEW),
     Pair("late-warp", "late-warp", _late_warp(True), _late_warp(False), _ALL_OPS),
     Pair(
-        "uncoalesced-load", "uncoalesced-load", _strided(16), _strided(1), emulated=False, save=_EVERY_16
+        "uncoalesced-load", "uncoalesced-load", _strided(16), _strided(1), emulated=False, save=_FEW
     ),
     Pair(
-        "bank-conflict", "bank-conflict", _transpose(True), _transpose(False), "heavy", False, _EVERY_16
+        "bank-conflict", "bank-conflict", _transpose(True), _transpose(False), "heavy", False, _FEW
     ),
-    Pair("spills", "spills", _spills(40), _spills(None), "heavy", False, _EVERY_16),
+    Pair("spills", "spills", _spills(40), _spills(None), "heavy", False, _FEW),
     Pair(
         "serial-stage", "serial-stage", _attention(7), _attention(3), _ALL_OPS, False,
-        (("ctas", 32),),
+        _FEW,
     ),
     Pair(
-        "starving-partition", "starving-partition", _matmul_ws(1), _matmul_ws(4), "heavy", False, _EVERY_16
-    ),
-    Pair(
-        "starving-partition, 2 buffers", "starving-partition", _matmul_ws(2), _matmul_ws(4), "heavy", False,
-        _EVERY_16,
+        "starving-partition", "starving-partition", _matmul_ws(1), _matmul_ws(3), "heavy", False, _FEW
     ),
 )  # fmt: skip
 _HEADINGS: Final = ("pair", "top finding", "line", "cause", "predicted", "real", "factor", "mended")
 
 
 def _bare_us(launches: dict[str, Launch], rounds: int, small: bool, device: str) -> dict[str, list[float]]:
-    """By name, times of bare launches; on the emulator the time of its model, of launches with a kernel
-    span."""
+    """By name, times of bare launches; on the emulator, of launches with a kernel span."""
     if device == "cpu":
         profiles = {name: profile_of(launch, ["kernel-span"], 1) for name, launch in launches.items()}
         return {

@@ -53,7 +53,11 @@ _EXPLAINS: Final[tuple[tuple[str, str, tuple[str, ...]], ...]] = (
         "kernel",
         ("few-stages", "exposed-load", "serial-stage", "low-residency", "late-warp", "outliers"),
     ),
-    ("exposed-load", "kernel", ("few-stages", "serial-stage", "low-residency", "outliers", "prologue")),
+    (
+        "exposed-load",
+        "kernel",
+        ("few-stages", "serial-stage", "low-residency", "outliers", "prologue", "late-warp"),
+    ),
     ("few-stages", "kernel", ("serial-stage", "low-residency", "outliers")),
     ("serial-stage", "kernel", ("low-residency",)),
     # A way through a CTA always has a heaviest span: it is news where nothing else is.
@@ -83,8 +87,7 @@ def findings(tables: Tables) -> pd.DataFrame:
             said = list(_said(judged))
         else:
             kernel, variant, why = judged
-            roof, said = None, [NotMeasured(f"spans: {why}")]
-        said += sum_findings(tables, kernel, variant)
+            roof, said = None, list(sum_findings(tables, kernel, variant)) or [NotMeasured(f"all: {why}")]
         name = _name(tables, kernel, variant)
         missing += dict.fromkeys(f"{name}: {each.text}" for each in said if isinstance(each, NotMeasured))
         kept = merged(_limited((each for each in said if isinstance(each, Finding)), roof))

@@ -77,7 +77,9 @@ def _most_at_once(ctas: pd.DataFrame) -> int:
     """The most CTAs of a launch that an SM ran at once."""
     launch, _ = pd.factorize(ctas["launch"])
     sm = launch.astype(np.int64) * (1 << 20) + ctas["sm"].to_numpy()
-    start = ctas["start_cycle"].to_numpy()
+    # A CTA's last records may be a little late, so that it seems to overlap the next one.
+    start, cycles = ctas["start_cycle"].to_numpy(), ctas["cycles"].to_numpy()
+    end = start + cycles - cycles // 50
     change = np.repeat([1, -1], len(ctas))
-    order = np.lexsort((change, np.concatenate([start, start + ctas["cycles"].to_numpy()]), np.tile(sm, 2)))
+    order = np.lexsort((change, np.concatenate([start, end]), np.tile(sm, 2)))
     return int(np.cumsum(change[order]).max(initial=1))

@@ -23,7 +23,7 @@ _SHARES = {
 
 
 def sum_findings(tables: Tables, kernel: str, variant: int) -> Iterator[Finding | NotMeasured]:
-    """Where no launch of the configuration kept spans.
+    """Findings of a configuration none of whose launches kept spans.
 
     few-stages, atomics and layout-conversion: the self time of waits for copies (less 30 cycles each),
     atomics and layout conversions over the time of all warps. load-imbalance: one minus the mean CTA over
@@ -31,7 +31,7 @@ def sum_findings(tables: Tables, kernel: str, variant: int) -> Iterator[Finding 
     """
     launches = tables.launches
     mine = (launches["kernel"] == kernel) & (launches["variant"] == variant) & ~launches["trial"]
-    if not mine.any() or (launches.loc[mine, "keeps"] == "spans").any():
+    if not (launches.loc[mine, "keeps"] == "sums").all():
         return
     sums = tables.sums
     sums = sums.assign(own=self_times(sums, "total_cycles"))

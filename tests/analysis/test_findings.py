@@ -6,8 +6,7 @@ from functools import cache
 
 import pytest
 
-from bench.planted import PAIRS, marked_lines, profile_of
-from profscope.analysis.findings import FINDING_DTYPES
+from bench.planted import PAIRS, marked_lines
 from profscope.profiles import Profile
 from tests.support.sessions import session
 

@@ -21,9 +21,11 @@ def causes(judged: Judged) -> Iterator[Finding | NotMeasured]:
     """Accesses to shared memory take several times as long as their bytes at 128 bytes a cycle.
 
     All CTAs of an SM share its banks, so an access may take as long as the bytes of all that run at once,
-    and 33 cycles. Gain: what accesses take beyond that, where they take four times as much, over the time
-    of all warps. Accesses behind a load are left out: they wait for its data. On the emulator addresses do
-    not matter. Confidence: high for a ratio of eight, medium below.
+    and 33 cycles. Where one takes four times as much, the others wait for the banks, too. Gain: what all
+    accesses to shared memory take beyond the time of their bytes, and the same part of what the loops around
+    them take without a span (barriers that Triton adds, waits for the data), over the time of all warps.
+    Accesses behind a load are left out: they wait for its data. On the emulator addresses do not matter.
+    Confidence: high for a ratio of eight, medium below.
     """
     spans, sites = judged.spans, judged.sites
     rows = judged.of_class("local")
@@ -34,29 +36,31 @@ def causes(judged: Judged) -> Iterator[Finding | NotMeasured]:
     together = (
         judged.shape.per_sm if judged.shape else int(judged.build("instrumented").get("ctas_per_sm") or 1)
     )
-    worst, lost, floor_at, mean_at = -1, np.zeros(len(sites)), {}, {}
+    lost, ratios = np.zeros(len(sites)), np.zeros(len(sites))
     for site in np.flatnonzero((sites["cls"] == "local").to_numpy()).tolist():
         here = (spans.site == site) & ~behind
         moved = judged.bytes_each(site)
         if not here.any() or not moved:
             continue
-        took = spans.duration[here]
         floor = _LATENCY + moved * together / _BYTES_PER_CYCLE
-        if took.mean() >= _RATIO * floor:
-            lost[site] = float(np.maximum(took - floor, 0).sum())
-            floor_at[site], mean_at[site] = floor, float(took.mean())
-    worst = int(np.argmax(lost))
-    if not lost[worst]:
+        lost[site] = float(np.maximum(spans.duration[here] - floor, 0).sum())
+        ratios[site] = float(spans.duration[here].mean()) / floor
+    worst = int(np.argmax(lost * (ratios >= _RATIO)))
+    ratio = float(ratios[worst])
+    if ratio < _RATIO:
         return
+    mean = float(spans.duration[(spans.site == worst) & ~behind].mean())
     file, line = judged.at(worst)
-    ratio = mean_at[worst] / floor_at[worst]
+    in_loops = judged.of_kind("op") & (spans.iteration >= 0)
+    part = float(lost.sum()) / max(1.0, float(spans.own[in_loops].sum()))
+    around = float(spans.own[judged.of_kind("loop", "iteration")].sum()) * min(1.0, part)
     yield Finding(
         "bank-conflict",
         file,
         line,
-        f"{sites['scope'].iloc[worst]} takes {mean_at[worst]:.0f} cycles where its bytes need "
-        f"{floor_at[worst]:.0f}, {together} CTAs on the SM at once ({ratio:.1f} times as long)",
+        f"{sites['scope'].iloc[worst]} takes {mean:,.0f} cycles where its bytes need {mean / ratio:,.0f}, "
+        f"{together} CTAs on the SM at once ({ratio:.1f} times as long)",
         "use a swizzled or padded shared layout, or one whose order is that of the accesses",
-        judged.share_pct(float(lost.sum())),
+        judged.share_pct(float(lost.sum()) + around),
         "high" if ratio >= 8 else "medium",
     )

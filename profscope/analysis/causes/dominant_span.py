@@ -12,24 +12,13 @@ from profscope.analysis.replay import replay_of
 
 __all__ = ["causes"]
 
-_DOMINANT: Final = 0.4
-# Ops that wait or move; arithmetic is what a kernel is for.
-_OPS: Final = (
-    "load",
-    "store",
-    "atomic",
-    "async_copy",
-    "wait",
-    "barrier",
-    "reduce",
-    "layout",
-    "local",
-    "call",
-)
+_DOMINANT: Final = 0.5
+# Ops that wait or go to memory; arithmetic is what a kernel is for.
+_OPS: Final = ("load", "store", "atomic", "async_copy", "wait", "barrier")
 
 
 def causes(judged: Judged) -> Iterator[Finding | NotMeasured]:
-    """One op that waits or moves data has at least 40 % of the critical path of the median CTA (`critical_path`).
+    """One op that waits or goes to memory has at least half of the critical path of the median CTA.
 
     Gain: by how much that CTA would end earlier if the op took no time, run again with what waits for what.
     Confidence: medium; it is one CTA.

@@ -17,10 +17,11 @@ __all__ = ["causes"]
 
 
 def causes(judged: Judged) -> Iterator[Finding | NotMeasured]:
-    """Warps come to a barrier, or to their end, at different times.
+    """Warps come to a barrier at different times.
 
     A meeting is a barrier, a reduction or a layout conversion that all warps of a CTA run equally often and
-    leave closer together than they came; the end of the CTA is one, too. Gain: at each meeting the time
+    leave closer together than they came. That warps end at different times is no loss: those that are left
+    have the SM for themselves. Gain: at each meeting the time
     from the mean arrival to the last, summed over meetings, over the time of the CTAs: what would be saved
     if all came at the mean. The line is that of the scope in which the last warp spent more than the
     others, or of the meeting where no span covers that. Confidence: high where one warp is the last at 3 of
@@ -71,23 +72,10 @@ def causes(judged: Judged) -> Iterator[Finding | NotMeasured]:
 
 def _lost(judged: Judged, warps: Ints) -> pd.DataFrame:
     """site, cta, lost (cycles from the mean arrival to the last) and last (the warp that came last)."""
-    spans = judged.spans
     table = meetings(judged)
     table = table[table["aligned"] & (table["came"] == warps[table["cta"]])]
     last = table[table["begin"] == table["latest"]].drop_duplicates("number")
-    roots = np.flatnonzero(spans.parent < 0)
-    ends = pd.DataFrame(
-        {
-            "site": spans.site[roots],
-            "cta": spans.cta[roots],
-            "warp": spans.warp[roots],
-            "latest": spans.end[roots],
-        }
-    )
-    ends["mean"] = ends.groupby("cta")["latest"].transform("mean")
-    ends = ends.sort_values("latest", kind="stable").drop_duplicates("cta", keep="last")
-    both = pd.concat([last, ends], ignore_index=True)
-    return both.assign(lost=both["latest"] - both["mean"], last=both["warp"])[["site", "cta", "lost", "last"]]
+    return last.assign(lost=last["latest"] - last["mean"], last=last["warp"])[["site", "cta", "lost", "last"]]
 
 
 def _where(judged: Judged, late: dict[int, int], warps: Ints) -> tuple[int, float]:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from typing import Final
 
 import numpy as np
 
@@ -13,6 +14,10 @@ from profscope.analysis.span_rows import Floats
 
 __all__ = ["causes", "varying_site"]
 
+# CTAs that do the same still differ, by where their data is and what runs beside them; beyond this standard
+# deviation over the mean they do not do the same.
+_UNLIKE: Final = 0.5
+
 
 def causes(judged: Judged) -> Iterator[Finding | NotMeasured]:
     """The time of CTAs differs, and the launch ends with the longest.
@@ -20,12 +25,16 @@ def causes(judged: Judged) -> Iterator[Finding | NotMeasured]:
     Gain: what the launch takes beyond the waves of its grid, each as long as the mean CTA (`imbalance_pct` of
     `shape_of`): what an even distribution would save. The line is that of the innermost loop, or else the
     scope, whose time varies with that of its CTA. Confidence: high where CTAs ran different numbers of
-    iterations, or scopes a different number of times; medium where they did the same in different times.
+    iterations, or scopes a different number of times; medium where that was not recorded, and the standard
+    deviation of their time is at least half of its mean. CTAs that do as much in times less unlike are no
+    finding.
     """
     shape = judged.shape
     if shape is None or shape.variation < ALIKE:
         return
     site, share, counts = varying_site(judged)
+    if counts[0] == counts[1] and shape.variation < _UNLIKE:
+        return
     file, line = judged.at(site) if site >= 0 else judged.place
     what = (
         f"; {100 * share:.0f} % of the differences arise in {judged.sites['scope'].iloc[site]}"

@@ -15,16 +15,17 @@ from profscope.analysis.partitions import partitions_of
 __all__ = ["causes"]
 
 _SMS: Final = 4  # that are looked at
+_SERIAL: Final = 0.05  # of the time, that must pass with one behind the other
 
 
 def causes(judged: Judged) -> Iterator[Finding | NotMeasured]:
     """In a loop with dots, an SM is either in a dot or in other work, not in both.
 
     Of each of a few SMs: M is the time in which some warp is in a dot or waits for one, R the time in which
-    some warp is in the loop and in neither a dot nor a wait for copies. If they overlapped fully the loop
-    would take the longer of the two. Gain: what M and R together, overlaps counted once, take beyond that,
-    over the time in which the SM has CTAs. Confidence: medium; low where only some CTAs of the SM were
-    recorded. The line is that of the op other than dots and waits with most own time in the loop.
+    some warp is in the loop and in neither a dot nor a wait for copies. If all overlapped the SM would take
+    the longer of the two. Gain: one minus that over the time in which the SM has CTAs. At least 5 % of that
+    time must pass with one behind the other. Confidence: medium. The line is that of the op other than dots
+    and waits with most own time in the loop.
     """
     spans, sites = judged.spans, judged.sites
     if not (sites["cls"] == "mma").any() or partitions_of(judged) > 1:
@@ -37,9 +38,12 @@ def causes(judged: Judged) -> Iterator[Finding | NotMeasured]:
     other = rest & (sites["kind"] == "op").to_numpy()[spans.site]
     if not (sites["scope"].str.contains("dot wait|barrier wait").any() and other.any()):
         return
+    if not judged.whole and judged.build("instrumented").get("ctas_per_sm") != 1:
+        yield NotMeasured("serial-stage: only some of the CTAs that an SM ran at once were recorded")
+        return
     sm = judged.ctas["sm"].to_numpy()[spans.cta]
     launch = judged.ctas["launch"].to_numpy()[spans.cta]
-    lost = whole = mma = others = 0.0
+    serial = whole = longer = mma = others = 0.0
     for chosen in np.unique(sm)[:_SMS]:
         here = (sm == chosen) & (launch == launch[-1])
         m = here & in_loop & dots[spans.site]
@@ -48,11 +52,12 @@ def causes(judged: Judged) -> Iterator[Finding | NotMeasured]:
         at_dots = covered(spans.start[m], spans.end[m])
         at_rest = covered(*busy)
         both = covered(np.concatenate([spans.start[m], busy[0]]), np.concatenate([spans.end[m], busy[1]]))
-        lost += both - max(at_dots, at_rest)
+        serial += both - max(at_dots, at_rest)
+        longer += max(at_dots, at_rest)
         mma, others = mma + at_dots, others + at_rest
         roots = here & (spans.parent < 0)
         whole += covered(spans.start[roots], spans.end[roots])
-    if not whole:
+    if not whole or serial < _SERIAL * whole:
         return
     own = judged.total(spans.own + spans.gap, other)
     site = int(np.argmax(own))
@@ -65,14 +70,14 @@ def causes(judged: Judged) -> Iterator[Finding | NotMeasured]:
         line,
         f"an SM spends {100 * mma / whole:.0f} % of its time in dots and {100 * others / whole:.0f} % in "
         "other "
-        f"work of the loop, most of it at {names.iloc[site]} (line {line}), and {100 * lost / whole:.0f} % "
+        f"work of the loop, most of it at {names.iloc[site]} (line {line}), and {100 * serial / whole:.0f} % "
         "one after "
         f"the other{beside}",
         "let one run beside the other: two CTAs on an SM (less shared memory or registers), the next dot "
         "started "
         "before this one's result is used, or warp specialisation",
-        100 * lost / whole,
-        "medium" if judged.whole else "low",
+        100 * (1 - longer / whole),
+        "medium",
         also=tuple(sorted({judged.at(int(each))[1] for each in np.flatnonzero(own > 0)})),
     )
 

@@ -14,12 +14,13 @@ __all__ = ["causes"]
 
 _BYTES_PER_CYCLE: Final = 128  # of an SM's L1 cache
 _LANES: Final = 32
+_REGISTER_BYTES: Final = 4
 
 
 def causes(judged: Judged) -> Iterator[Finding | NotMeasured]:
     """The kernel's own binary spills registers.
 
-    Gain: a model: each spilled byte is written and read back once in each step of the loop that takes
+    Gain: a model: each spilled register is written and read back once in each step of the loop that takes
     longest, at the 128 bytes a cycle of an SM's L1 cache, shared by the CTAs that run at once; that over
     the time of a step, at most 95 %. Confidence: medium where the bare binary's figures are known, low
     where only the instrumented one's are, since records need registers, too.
@@ -35,31 +36,34 @@ def causes(judged: Judged) -> Iterator[Finding | NotMeasured]:
     spans, sites = judged.spans, judged.sites
     loops = np.flatnonzero((sites["kind"] == "loop").to_numpy())
     file, line = judged.place
-    step, steps = judged.warp_cycles / max(1, int((spans.parent < 0).sum())), 1
+    step, what = judged.warp_cycles / max(1, int((spans.parent < 0).sum())), "the kernel"
     if len(loops):
-        loop = int(max(loops, key=lambda each: float(judged.total(spans.duration)[each])))
+        loop = int(np.argmax(judged.total(spans.duration) * (sites["kind"] == "loop").to_numpy()))
         file, line = judged.at(loop)
-        inside = spans.iteration[spans.parent >= 0]
-        rows = spans.site == loop
-        steps = (
-            int(inside[np.isin(spans.parent[spans.parent >= 0], np.flatnonzero(rows))].max(initial=-1)) + 1
-        )
-        step = float(spans.duration[rows].mean()) / max(1, steps)
+        rows = np.flatnonzero(spans.site == loop)
+        steps = int(spans.iteration[np.isin(spans.parent, rows)].max(initial=-1)) + 1
+        if not steps:
+            yield NotMeasured(
+                f"spills: {spilled} registers are spilled, but how many steps {sites['scope'].iloc[loop]} "
+                "has "
+                "was not recorded (instrument='heavy' does)"
+            )
+            return
+        step, what = float(spans.duration[rows].mean()) / steps, "a step of the loop"
     warps = int(np.bincount(spans.cta[spans.parent < 0]).max())
     together = int(build.get("ctas_per_sm") or 1)
-    traffic = 2 * spilled * _LANES * warps * together / _BYTES_PER_CYCLE
+    traffic = 2 * spilled * _REGISTER_BYTES * _LANES * warps * together / _BYTES_PER_CYCLE
     pct = min(95.0, 100.0 * traffic / max(1.0, step))
     limit = judged.configuration.get("maxnreg")
     yield Finding(
         "spills",
         file,
         line,
-        f"the {build.get('build')} binary spills {spilled} bytes a thread at {build.get('registers')} "
-        "registers"
-        f"{f' (maxnreg={limit})' if limit else ''}; to write and read them once takes {traffic:,.0f} "
-        "cycles, a step "
-        f"of the loop {step:,.0f}",
+        f"the {build.get('build')} binary spills {spilled} registers of 4 bytes and keeps "
+        f"{build.get('registers')}{f' (maxnreg={limit})' if limit else ''}; to write and read them once "
+        "takes "
+        f"the CTAs of an SM {traffic:,.0f} cycles, {what} {step:,.0f}",
         "raise maxnreg, use more warps or smaller tiles, or keep fewer values alive across the loop",
         pct,
-        "medium" if build is bare and steps > 1 else "low",
+        "medium" if build is bare else "low",
     )
