@@ -54,7 +54,7 @@ class Replay:
         """Cycles by site on the way that ends last, walked back from its end; work in flight counts where
         a wait waited for it."""
         cycles: dict[int, int] = {}
-        at, until = int(np.argmax(self.end)), self.cycles
+        at, until = (int(np.argmax(self.end)) if self.end else -1), self.cycles
         while at >= 0:
             last, since, site = at, self.begin[at], self.site[at]
             if self.meeting[at] >= 0:

@@ -9,6 +9,7 @@ import pandas as pd
 
 from profscope.analysis.cause import Finding, NotMeasured
 from profscope.analysis.judged import op_class
+from profscope.analysis.launch_shape import UNLIKE
 from profscope.analysis.span_rows import self_times
 from profscope.schema import Tables
 
@@ -87,7 +88,7 @@ def _imbalance(spreads: pd.DataFrame, kernel: str, variant: int) -> Iterator[Fin
     row = kernels.iloc[0]
     loops = mine[(mine["kind"] == "loop") & (mine["variation"] > row["variation"] / 2)]
     place = loops.sort_values("mean_cycles").iloc[-1] if len(loops) else row
-    if row["variation"] < 0.05:
+    if row["variation"] < UNLIKE:
         return
     yield Finding(
         "load-imbalance",

@@ -16,7 +16,7 @@ from profscope.analysis.findings import FINDING_DTYPES, merged
 from profscope.analysis.launch_shape import shape_of
 from profscope.profiles import Profile
 from profscope.schema import spreads_frame, sums_frame
-from tests.analysis.test_work import captured
+from tests.support.captured import captured
 from tests.support.profiles import launch_table, profiles, regular_profile
 
 
@@ -71,7 +71,7 @@ def test_the_shape_of_launches() -> None:
 
 
 def test_a_clean_kernel_is_told_so() -> None:
-    clean = regular_profile(launches=1, ctas=8, iterations=20)
+    clean = regular_profile(launches=1, ctas=264, iterations=60, sms=132)
     table = clean.findings()
     assert table.empty
     assert {name: str(dtype) for name, dtype in table.dtypes.items()} == FINDING_DTYPES
@@ -143,11 +143,12 @@ def test_sums_say_what_they_can() -> None:
         ("total_ns", "longest_cycles", "longest_ns", "grid_cycles", "grid_ns"), sites["total_cycles"]
     )
     sums = sums_frame(sites | constant | same | {"grid_count": sites["count"]})
-    spreads = spreads_frame(
-        {"kernel": ["k"], "variant": [0], "trial": [False], "launch": [-1], "scope": ["k"], "kind": ["kernel"],
-         "file": ["k.py"], "line": [1], "call_path": [""], "by": ["cta"], "count": [4], "least_cycles": [500],
-         "mean_cycles": [600.0], "greatest_cycles": [1000], "variation": [0.3]}
-    )  # fmt: skip
+    spread: dict[str, Any] = {
+        "kernel": "k", "variant": 0, "trial": False, "launch": -1, "scope": "k", "kind": "kernel",
+        "file": "k.py", "line": 1, "call_path": "", "by": "cta", "count": 4, "least_cycles": 500,
+        "mean_cycles": 600.0, "greatest_cycles": 1000, "variation": 0.6,
+    }  # fmt: skip
+    spreads = spreads_frame({name: [value] for name, value in spread.items()})
     table = Profile(launches=launches, sums=sums, spreads=spreads).findings()
     assert table["finding"].tolist() == ["load-imbalance", "few-stages"]
     assert table["gain_pct"].tolist() == pytest.approx([40.0, 30.0])  # 6,000 less 100 waits of 30 cycles
@@ -155,7 +156,7 @@ def test_sums_say_what_they_can() -> None:
 
 
 def test_values_stand_without_a_gain() -> None:
-    clean = regular_profile(launches=1, ctas=8, iterations=20)
+    clean = regular_profile(launches=1, ctas=264, iterations=60, sms=132)
     rows = len(clean.df)
     seen = pd.array([0] * rows, "Int32")
     seen[30] = 5

@@ -10,7 +10,7 @@ from bench.planted_kernels import late_warp_kernel
 from profscope.analysis.judged import Judged, judged_kernels
 from profscope.analysis.replay import replay_of
 from profscope.profiles import Profile
-from tests.analysis.test_work import captured
+from tests.support.captured import captured
 from tests.support.profiles import regular_profile
 from tests.support.sessions import session
 

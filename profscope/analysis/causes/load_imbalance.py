@@ -3,20 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import Final
 
 import numpy as np
 
 from profscope.analysis.cause import Finding, NotMeasured
 from profscope.analysis.judged import Judged
-from profscope.analysis.launch_shape import ALIKE
+from profscope.analysis.launch_shape import ALIKE, UNLIKE
 from profscope.analysis.span_rows import Floats
 
 __all__ = ["causes", "varying_site"]
-
-# CTAs that do the same still differ, by where their data is and what runs beside them; beyond this standard
-# deviation over the mean they do not do the same.
-_UNLIKE: Final = 0.5
 
 
 def causes(judged: Judged) -> Iterator[Finding | NotMeasured]:
@@ -33,7 +28,7 @@ def causes(judged: Judged) -> Iterator[Finding | NotMeasured]:
     if shape is None or shape.variation < ALIKE:
         return
     site, share, counts = varying_site(judged)
-    if counts[0] == counts[1] and shape.variation < _UNLIKE:
+    if counts[0] == counts[1] and shape.variation < UNLIKE:
         return
     file, line = judged.at(site) if site >= 0 else judged.place
     what = (
