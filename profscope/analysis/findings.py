@@ -13,6 +13,7 @@ import pandas as pd
 from profscope.analysis.cause import NOISE_PCT, Finding, NotMeasured
 from profscope.analysis.judged import Judged, judged_kernels
 from profscope.analysis.roof import Roof, roof_of
+from profscope.analysis.stalls import stalled_on
 from profscope.analysis.sum_findings import sum_findings
 from profscope.schema import Tables
 
@@ -93,7 +94,7 @@ def findings(tables: Tables) -> pd.DataFrame:
         kept = merged(_limited((each for each in said if isinstance(each, Finding)), roof))
         if not kept:
             clean[name] = _clean(roof, tables.emulated)
-        rows += [_row(kernel, variant, each, tables.emulated) for each in kept]
+        rows += [_row(tables, kernel, variant, each) for each in kept]
     table = pd.DataFrame(
         {name: pd.Series([row[name] for row in rows], dtype=dtype) for name, dtype in FINDING_DTYPES.items()}
     )
@@ -156,9 +157,10 @@ def _clean(roof: Roof | None, emulated: bool) -> str:
     return f"no finding: nothing above {NOISE_PCT:.0f} % of the time; {peak}"
 
 
-def _row(kernel: str, variant: int, finding: Finding, emulated: bool) -> dict[str, Any]:
+def _row(tables: Tables, kernel: str, variant: int, finding: Finding) -> dict[str, Any]:
     row = {name: getattr(finding, name) for name in FINDING_DTYPES if hasattr(finding, name)}
-    said = f"{finding.evidence} (cycles of the emulator's cost model)" if emulated else finding.evidence
+    said = finding.evidence + stalled_on(tables, kernel, variant, finding.file, finding.line)
+    said += " (cycles of the emulator's cost model)" if tables.emulated else ""
     return row | {"kernel": kernel, "variant": variant, "evidence": said}
 
 

@@ -196,6 +196,29 @@ def test_any_profile_is_judged(profile: Profile) -> None:
     assert path["share"].between(0, 1).all()
 
 
+def test_samples_are_evidence_too() -> None:
+    gpu = captured("softmax-heavy-0")
+    (row,) = gpu.findings().query("finding == 'few-stages'").to_dict("records")
+    assert "hardware samples" not in row["evidence"]
+    same = {"kernel": "softmax_kernel", "variant": 0, "blamed_file": row["file"]}
+    samples = pd.DataFrame(
+        [
+            same | {"binary": "bare", "stall": "long_scoreboard", "blamed_line": row["line"], "samples": 400},
+            same | {"binary": "bare", "stall": "wait", "blamed_line": row["line"], "samples": 20},
+            same | {"binary": "bare", "stall": "selected", "blamed_line": row["line"], "samples": 80},
+            same | {"binary": "bare", "stall": "barrier", "blamed_line": 1, "samples": 500},
+            same | {"binary": "spans", "stall": "barrier", "blamed_line": row["line"], "samples": 9000},
+        ]
+    )
+    sampled = replace(gpu)
+    object.__setattr__(sampled, "samples", samples)
+    evidence = sampled.findings().query("finding == 'few-stages'")["evidence"].iloc[0]
+    assert evidence == row["evidence"] + (
+        "; 42 % of 1,000 hardware samples are stalls that this line is to blame for, most of them "
+        "long_scoreboard"
+    )
+
+
 def test_an_emulated_profile_says_so() -> None:
     gpu = captured("softmax-heavy-0")
     emulated = replace(gpu, metadata=gpu.metadata | {"backend": "emulator"})

@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+import re
 from functools import cache
+from pathlib import Path
 
 import pytest
 
 from bench.planted import PAIRS, marked_lines
+from profscope.analysis import causes
 from profscope.profiles import Profile
 from tests.support.sessions import session
 
@@ -23,6 +26,18 @@ def profile(name: str, which: str) -> Profile:
     with session(instrument=pair.instrument) as prof:
         launch()
     return prof.profile
+
+
+def test_every_finding_is_documented() -> None:
+    folder = Path(causes.__path__[0])
+    names = {
+        name
+        for file in (*folder.glob("*.py"), folder.parent / "sum_findings.py")
+        for name in re.findall(r'Finding\(\s*"([a-z-]+)"', file.read_text())
+    }
+    page = (Path(__file__).parents[2] / "docs" / "findings.md").read_text()
+    assert {pair.finding for pair in PAIRS} <= names
+    assert {name for name in names if f"`{name}`" not in page} == set()
 
 
 @pytest.mark.parametrize("name", NAMES)
