@@ -5,6 +5,7 @@ from __future__ import annotations
 import importlib
 import pkgutil
 from collections.abc import Callable, Iterable, Iterator
+from dataclasses import replace
 from functools import cache
 from typing import Any, Final
 
@@ -145,9 +146,7 @@ def _limited(said: Iterable[Finding], roof: Roof | None) -> Iterator[Finding]:
     most = 100.0 if roof is None else roof.left_pct
     for each in said:
         gain = min(max(each.gain_pct, 0.0), most, 100.0)
-        yield Finding(
-            each.finding, each.file, each.line, each.evidence, each.advice, gain, each.confidence, each.also
-        )
+        yield replace(each, gain_pct=gain)
 
 
 def _clean(roof: Roof | None, emulated: bool) -> str:

@@ -184,8 +184,7 @@ class Judged:
 
 
 def judged_kernels(tables: Tables) -> Iterator[Judged | tuple[str, int, str]]:
-    """Each configuration of each kernel, trials left out; or kernel, variant and why there is none to "
-    "judge."""
+    """Each configuration of each kernel, trials left out; or kernel, variant and why nothing is judged."""
     launches, df = tables.launches, tables.df
     launches = launches[~launches["trial"]]
     of_launch = df["launch"].to_numpy()

@@ -55,6 +55,8 @@ def meetings(judged: Judged, first: int = 0, last: int | None = None) -> pd.Data
 
 def meetings_of(judged: Judged, first: int, last: int) -> dict[int, int]:
     """By span of one CTA that is part of a meeting of all its warps, the meeting's number, from 0."""
+    if not judged.sites["cls"].isin(MEETINGS).any():
+        return {}
     table = meetings(judged, first, last)
     warps = len(np.unique(judged.spans.warp[first:last]))
     met = table[(table["came"] == warps) & table["aligned"] & (warps > 1)]

@@ -66,8 +66,7 @@ def _shares(ops: pd.DataFrame, whole: float) -> Iterator[Finding]:
             str(most["file"]),
             int(most["line"]),
             f"{most['scope']}: {100 * cycles / whole:.0f} % of warp time, {cycles / max(1, count):,.0f} "
-            "cycles each, "
-            f"over {int(most['launches']):,} launches that kept sums",
+            f"cycles each, over {int(most['launches']):,} launches that kept sums",
             _SHARES[name],
             100 * cycles / whole,
             "medium",
@@ -95,11 +94,9 @@ def _imbalance(spreads: pd.DataFrame, kernel: str, variant: int) -> Iterator[Fin
         str(place["file"]),
         int(place["line"]),
         f"the mean CTA takes {row['mean_cycles']:,.0f} cycles, the longest {row['greatest_cycles']:,} "
-        "(standard "
-        f"deviation {100 * row['variation']:.0f} % of the mean)",
+        f"(standard deviation {100 * row['variation']:.0f} % of the mean)",
         "spread the work evenly: sort or interleave long and short tiles, or let programs fetch the next "
-        "tile from a "
-        "counter",
+        "tile from a counter",
         100 * (1 - float(row["mean_cycles"]) / float(row["greatest_cycles"])),
         "medium",
     )

@@ -15,7 +15,7 @@ from profscope.analysis.cause import Confidence, Finding
 from profscope.analysis.findings import FINDING_DTYPES, merged
 from profscope.analysis.launch_shape import shape_of
 from profscope.profiles import Profile
-from profscope.schema import spreads_frame, sums_frame
+from profscope.schema import spans_frame, spreads_frame, sums_frame
 from tests.support.captured import captured
 from tests.support.profiles import launch_table, profiles, regular_profile
 
@@ -223,3 +223,44 @@ def test_an_emulated_profile_says_so() -> None:
     gpu = captured("softmax-heavy-0")
     emulated = replace(gpu, metadata=gpu.metadata | {"backend": "emulator"})
     assert emulated.findings()["evidence"].str.endswith("(cycles of the emulator's cost model)").all()
+
+
+SOURCE = """def k(x, n, B):
+    x += n
+    for i in range(0, n, B):
+        cols = i + arange(B)
+        a = tl.load(x + cols, mask=cols < n)
+    for i in range(0, n, B):
+        cols = i + arange(B)
+        b = tl.load(x + cols, mask=cols < n, other=1.0)
+"""
+
+
+@pytest.mark.parametrize(
+    ("source", "again"),
+    [
+        (SOURCE, True),
+        (SOURCE.replace("        b", "        x += 1\n        b"), False),
+        (SOURCE.replace("b = tl.load(x + cols", "b = tl.load(y + cols"), False),
+        ("range(1, n".join(SOURCE.rsplit("range(0, n", 1)), False),
+        (SOURCE.replace("        a = tl.load(x + cols", "        a = tl.load(x"), False),
+    ],
+    ids=["the same", "a pointer that moved", "another pointer", "another loop", "another expression"],
+)  # fmt: skip
+def test_loads_that_read_the_same(source: str, again: bool) -> None:
+    loads = [at for at, text in enumerate(source.splitlines(), 1) if "tl.load" in text]
+    loops = [at for at, text in enumerate(source.splitlines(), 1) if "for i in" in text]
+    rows: list[tuple[Any, ...]] = [("k", "kernel", 1, -1, 0, -1, 0, 4000)]
+    for number, (loop, line) in enumerate(zip(loops, loads, strict=True)):
+        rows.append((f"loop {number}", "loop", loop, -1, 1, 0, 1900 * number, 1900))
+        rows.append((f"load {number}", "op", line, 0, 2, len(rows) - 1, 1900 * number, 1000))
+    names = ("scope", "kind", "line", "iteration", "depth", "parent", "start_cycle", "duration_cycles")
+    columns: dict[str, Any] = {name: [row[at] for row in rows] for at, name in enumerate(names)}
+    columns |= {"start_ns": columns["start_cycle"], "duration_ns": columns["duration_cycles"]}
+    columns |= {name: [0] * len(rows) for name in ("launch", "cta", "sm", "warp")}
+    columns |= {"kernel": ["k"] * len(rows), "file": ["k.py"] * len(rows)}
+    told = {"sources": [{"name": "k", "file": "k.py", "line": 1, "text": source, "sha256": ""}]}
+    table = Profile(spans_frame(columns), launch_table([0], ["k"], grid_x=[1], ctas=[1]), told).findings()
+    assert ("redundant-load" in set(table["finding"])) == again
+    if again:
+        assert table["line"][table["finding"] == "redundant-load"].tolist() == [8]

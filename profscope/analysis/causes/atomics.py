@@ -39,11 +39,9 @@ def causes(judged: Judged) -> Iterator[Finding | NotMeasured]:
         line,
         f"{sites['scope'].iloc[site]}: {judged.share_pct(cycles):.0f} % of warp time goes into atomics, "
         f"{cycles / count:,.0f} cycles each, {slow:,.0f} for the slowest 5 %; "
-        f"{count / len(judged.ctas):.1f} a CTA, "
-        "counted by warp",
+        f"{count / len(judged.ctas):.1f} a CTA, counted by warp",
         "add up in registers or shared memory first and go to memory once a CTA; spread the addresses; do "
-        "not use "
-        "the old value",
+        "not use the old value",
         judged.share_pct(cycles),
         "high" if own >= cycles / 2 else "medium",
     )

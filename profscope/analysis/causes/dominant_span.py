@@ -13,6 +13,7 @@ from profscope.analysis.replay import replay_of
 __all__ = ["causes"]
 
 _DOMINANT: Final = 0.5
+_SOME_PCT: Final = 10.0
 # Ops that wait or go to memory; arithmetic is what a kernel is for.
 _OPS: Final = ("load", "store", "atomic", "async_copy", "wait", "barrier")
 
@@ -23,6 +24,10 @@ def causes(judged: Judged) -> Iterator[Finding | NotMeasured]:
     Gain: by how much that CTA would end earlier if the op took no time, run again with what waits for what.
     Confidence: medium; it is one CTA.
     """
+    # What has half of the critical path takes some time of all warps; a replay is for such ops.
+    of_ops = judged.total(judged.spans.own)[judged.sites["cls"].isin(_OPS).to_numpy()]
+    if not len(of_ops) or judged.share_pct(float(of_ops.max())) < _SOME_PCT:
+        return
     cta = median_cta(judged)
     if cta < 0:
         yield NotMeasured("dominant-span: its CTAs have too many spans to be run again")

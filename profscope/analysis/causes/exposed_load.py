@@ -44,22 +44,23 @@ def causes(judged: Judged) -> Iterator[Finding | NotMeasured]:
         chosen = np.flatnonzero((sites["cls"] == "load").to_numpy() & (around == loop))
         first = int(chosen[np.argmax(by_site[chosen])])
         cycles = float(by_site[chosen].sum())
-        count = int(loads[np.isin(judged.spans.site, chosen)].size)
+        here = np.isin(judged.spans.site, chosen)
+        count = int(here.sum())
         file, line = judged.at(first)
         pct = judged.share_pct(cycles)
         hidden = 1 - cycles / max(1.0, count * (_MOST_EMULATED if judged.emulated else 690))
         names = ", ".join(dict.fromkeys(sites["scope"].iloc[chosen]))
-        sure = float(bounded[np.isin(judged.spans.site, chosen)].mean()) > 0.5
+        sure = float(bounded[here].mean()) > 0.5
         where = "in each step of the loop" if loop >= 0 else "before anything else can be done"
         yield Finding(
             "exposed-load",
             file,
             line,
             f"{names}: {pct:.0f} % of warp time is spent waiting for the data, "
-            f"{cycles / max(1, count):.0f} cycles "
-            f"a load, {where}; {max(0.0, 100 * hidden):.0f} % of a memory latency is hidden",
-            "load earlier: num_stages of 3 or more for a loop with a dot or copies, an unrolled loop or more "
-            "loads at once otherwise; more warps or CTAs on an SM hide it, too",
+            f"{cycles / max(1, count):.0f} cycles a load, {where}; {max(0.0, 100 * hidden):.0f} % of a "
+            "memory latency is hidden",
+            "load earlier: num_stages of 3 or more for a loop with a dot or copies, an unrolled loop or "
+            "more loads at once otherwise; more warps or CTAs on an SM hide it, too",
             pct,
             "high" if sure else "medium",
             also=tuple(int(sites["line"].iloc[each]) for each in chosen),

@@ -10,6 +10,7 @@ import numpy as np
 from profscope.analysis.cause import Finding, NotMeasured
 from profscope.analysis.judged import DURATION, Judged
 from profscope.analysis.partitions import partitions_of
+from profscope.analysis.waits import waits_for_dots
 
 __all__ = ["causes"]
 
@@ -31,7 +32,7 @@ def causes(judged: Judged) -> Iterator[Finding | NotMeasured]:
     spans, sites = judged.spans, judged.sites
     names = sites["scope"].str.startswith(("async wait", "tma wait", "tdm wait", "barrier wait")).to_numpy()
     copies = names & (sites["cls"] == "wait").to_numpy() & ~sites["scope"].str.contains("drain").to_numpy()
-    rows = copies[spans.site] & (spans.iteration >= 0)
+    rows = copies[spans.site] & (spans.iteration >= 0) & ~waits_for_dots(judged)
     if not rows.any() or spans.iteration[rows].max() < _STEADY:
         return
     lost = np.where(rows, np.maximum(spans.duration - _PASSED, 0), 0)
@@ -46,11 +47,9 @@ def causes(judged: Judged) -> Iterator[Finding | NotMeasured]:
         file,
         line,
         f"{sites['scope'].iloc[wait]}: {judged.share_pct(cycles):.0f} % of warp time is spent waiting for "
-        "copies"
-        f"{told}, {cycles / rows.sum():.0f} cycles a wait{in_flight}",
+        f"copies{told}, {cycles / rows.sum():.0f} cycles a wait{in_flight}",
         "raise num_stages so that copies start earlier (shared memory and CTAs per SM allowing), or give "
-        "each step "
-        "more arithmetic (a larger tile)",
+        "each step more arithmetic (a larger tile)",
         judged.share_pct(cycles),
         "medium" if site is None else "high",
     )

@@ -21,14 +21,13 @@ def causes(judged: Judged) -> Iterator[Finding | NotMeasured]:
 
     A meeting is a barrier, a reduction or a layout conversion that all warps of a CTA run equally often and
     leave closer together than they came. That warps end at different times is no loss: those that are left
-    have the SM for themselves. Gain: at each meeting the time
-    from the mean arrival to the last, summed over meetings, over the time of the CTAs: what would be saved
-    if all came at the mean. The line is that of the scope in which the last warp spent more than the
-    others, or of the meeting where no span covers that. Confidence: high where one warp is the last at 3 of
-    4 meetings, medium otherwise.
+    have the SM for themselves. Gain: at each meeting the time from the mean arrival to the last, summed over
+    meetings, over the time of the CTAs: what would be saved if all came at the mean. The line is that of the
+    scope in which the last warp spent more than the others, or of the meeting where no span covers that.
+    Confidence: high where one warp of a CTA loses at least three quarters of the time, medium otherwise.
     """
     spans = judged.spans
-    if partitions_of(judged) > 1:
+    if not judged.sites["cls"].isin(MEETINGS).any() or partitions_of(judged) > 1:
         return
     roots = spans.parent < 0
     warps = np.bincount(spans.cta[roots], minlength=len(judged.ctas))
@@ -59,9 +58,8 @@ def causes(judged: Judged) -> Iterator[Finding | NotMeasured]:
         file,
         line,
         f"warps wait for the last one, mostly at {at} (line {judged.at(meeting)[1]}): "
-        f"{100 * lost / max(1.0, took):.0f} % "
-        f"of a CTA's time passes between the mean arrival and the last; most often warp {number} is "
-        f"last{spent}",
+        f"{100 * lost / max(1.0, took):.0f} % of a CTA's time passes between the mean arrival and the "
+        f"last; most often warp {number} is last{spent}",
         "give all warps the same work: another layout, data-dependent loops sorted by length, or fewer "
         "barriers",
         100 * lost / max(1.0, took),
@@ -86,7 +84,6 @@ def _where(judged: Judged, late: dict[int, int], warps: Ints) -> tuple[int, floa
     late_of[list(late)] = list(late.values())
     is_late = spans.warp == late_of[spans.cta]
     concerned = late_of[spans.cta] >= 0
-    # A site's own time and the gap behind it: what a record without an end may have started.
     cycles = spans.own.astype(np.float64)
     mean = np.bincount(spans.site, cycles * concerned / np.maximum(warps[spans.cta], 1), len(judged.sites))
     excess = np.bincount(spans.site, cycles * is_late, len(judged.sites)) - mean

@@ -40,8 +40,7 @@ def causes(judged: Judged) -> Iterator[Finding | NotMeasured]:
         f"{sites['scope'].iloc[site]}: {judged.share_pct(cycles):.0f} % of warp time changes layouts, "
         f"{cycles / max(1, rows.sum()):.0f} cycles each",
         "store in the layout that the value has (a descriptor store, an epilogue in parts), or order the "
-        "axes so "
-        "that producer and consumer agree",
+        "axes so that producer and consumer agree",
         judged.share_pct(cycles),
         "medium",
     )

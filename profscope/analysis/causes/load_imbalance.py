@@ -44,8 +44,7 @@ def causes(judged: Judged) -> Iterator[Finding | NotMeasured]:
         f"the mean CTA takes {shape.mean_ns / 1e3:.1f} us, the longest {shape.longest_ns / 1e3:.1f} us "
         f"(standard deviation {100 * shape.variation:.0f} % of the mean){what}{often}",
         "spread the work evenly: sort or interleave long and short tiles, or let programs fetch the next "
-        "tile from "
-        "a counter",
+        "tile from a counter",
         shape.imbalance_pct,
         "high" if counts[0] != counts[1] else "medium",
     )

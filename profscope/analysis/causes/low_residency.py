@@ -8,6 +8,7 @@ from typing import Final
 from instrument_passes.analyses.occupancy import SmLimits, limits_of
 from profscope.analysis.cause import Finding, NotMeasured
 from profscope.analysis.judged import Judged
+from profscope.analysis.waits import waits_for_dots
 
 __all__ = ["causes"]
 
@@ -31,8 +32,7 @@ def causes(judged: Judged) -> Iterator[Finding | NotMeasured]:
         return
     resident = int(build["ctas_per_sm"]) * int(warps)
     part = resident / limits.warps
-    names = judged.sites["scope"].str.startswith("dot wait").to_numpy()
-    waits = judged.of_class("wait") & ~names[judged.spans.site]
+    waits = judged.of_class("wait") & ~waits_for_dots(judged)
     if part >= _FEW or not waits.any():
         return
     share = judged.share_pct(float(judged.spans.duration[waits].sum()))
@@ -44,10 +44,8 @@ def causes(judged: Judged) -> Iterator[Finding | NotMeasured]:
         file,
         line,
         f"{build['ctas_per_sm']} CTAs of {warps} warps fit on an SM, {100 * part:.0f} % of its "
-        f"{limits.warps} warps, "
-        f"limited by {by} ({build.get('registers')} registers, {build.get('shared_bytes')} bytes); waits "
-        "take "
-        f"{share:.0f} % of warp time",
+        f"{limits.warps} warps, limited by {by} ({build.get('registers')} registers, "
+        f"{build.get('shared_bytes')} bytes); waits take {share:.0f} % of warp time",
         f"use less of it ({by}): fewer stages, smaller tiles, maxnreg",
         share * (1 - part),
         "low",

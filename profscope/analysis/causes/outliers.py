@@ -47,11 +47,10 @@ def causes(judged: Judged) -> Iterator[Finding | NotMeasured]:
             file,
             line,
             f"{len(long):,} of {len(each):,} steps of the loop take more than twice the median of "
-            f"{median:,.0f} "
-            f"cycles, {long['took'].mean():,.0f} on average; {100 * first:.0f} % of them are first steps",
+            f"{median:,.0f} cycles, {long['took'].mean():,.0f} on average; {100 * first:.0f} % of them are "
+            "first steps",
             "first steps wait for cold data: prefetch, or more stages; others: look at these rows of "
-            "prof.df, by SM and "
-            "CTA, for data that is special there",
+            "prof.df, by SM and CTA, for data that is special there",
             judged.share_pct(excess),
             "medium" if len(long) >= 20 else "low",
         )

@@ -46,9 +46,8 @@ def causes(judged: Judged) -> Iterator[Finding | NotMeasured]:
         line,
         f"{pct:.0f} % of warp time lies before and behind the loop of {steps} steps, most of it at "
         f"{sites['scope'].iloc[site]} (line {line}); {together} CTAs on an SM at once",
-        "give each program more steps (a persistent loop over tiles, less split-K), fewer stages where the "
-        "loop is "
-        "short, or let the store of one tile run beside the loads of the next",
+        "give each program more steps (a persistent loop over tiles, less split-K), fewer stages where "
+        "the loop is short, or let the store of one tile run beside the loads of the next",
         pct / together,
         "low",
     )

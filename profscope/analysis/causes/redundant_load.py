@@ -18,15 +18,17 @@ _POINTER: Final = re.compile(r"\.load\(\s*(.+)")
 
 
 def causes(judged: Judged) -> Iterator[Finding | NotMeasured]:
-    """Two loads in loops of their own have the same pointer expression and move as many bytes.
+    """Two loads in loops of their own read through the same pointer expression.
 
-    That they read the same is told by the source: the text of the pointer is the same on both lines, masks
-    apart. Gain: the time of the later loads and of waiting for them, as in exposed-load, over the time of
+    That they read the same is told by the source: the loops have the same header, the loads the same first
+    argument, and between them nothing is assigned to the names in it that was not assigned in the same words
+    before. Gain: the time of the later loads and of waiting for them, as in exposed-load, over the time of
     all warps; as if they were not there. The line is that of the later load that waits longest. Confidence:
     medium, low where the loads do not move the same bytes in all.
     """
     sites = judged.sites
-    loads = np.flatnonzero(((sites["cls"] == "load") & (sites["line"] > 0)).to_numpy())
+    here = sites["file"].astype("str") == judged.place[0]
+    loads = np.flatnonzero(((sites["cls"] == "load") & (sites["line"] > 0) & here).to_numpy())
     if len(loads) < 2:
         return
     if not judged.lines:
@@ -36,14 +38,16 @@ def causes(judged: Judged) -> Iterator[Finding | NotMeasured]:
     spent = judged.total(waits)
     around = loop_of(judged)
     times = np.bincount(judged.spans.site, minlength=len(sites))
-    first: dict[str, int] = {}
+    lines = sites["line"].to_numpy()
+    first: dict[tuple[str, str], int] = {}
     again: list[tuple[int, int]] = []
-    for site in sorted(loads.tolist(), key=lambda each: int(sites["line"].iloc[each])):
-        pointer = _pointer(judged.lines.get(int(sites["line"].iloc[site]), ""))
-        if not pointer:
+    for site in sorted(loads.tolist(), key=lambda each: int(lines[each])):
+        pointer = _pointer(judged.lines.get(int(lines[site]), ""))
+        if not pointer or around[site] < 0:
             continue
-        earlier = first.setdefault(pointer, site)
-        if around[earlier] != around[site] and around[site] >= 0:
+        loop = judged.lines.get(int(lines[around[site]]), "").strip()
+        earlier = first.setdefault((loop, pointer), site)
+        if around[earlier] != around[site] and _unchanged(judged.lines, lines[earlier], lines[site], pointer):
             again.append((site, earlier))
     if not again:
         return
@@ -64,15 +68,24 @@ def causes(judged: Judged) -> Iterator[Finding | NotMeasured]:
         line,
         f"{sites['scope'].iloc[most]} reads what line {sites['line'].iloc[earlier]} has read: "
         f"{bytes_again / 1e6:.2f} MB a launch are read again, and {judged.share_pct(cycles):.0f} % of warp "
-        "time "
-        "goes into these loads and waiting for them",
+        "time goes into these loads and waiting for them",
         "keep the data in registers or shared memory (a block that holds the whole row), or merge the "
-        "passes: sums "
-        "and sums of squares (Welford) in one loop",
+        "passes: sums and sums of squares (Welford) in one loop",
         judged.share_pct(cycles),
         "medium" if same else "low",
         also=tuple(int(sites["line"].iloc[site]) for site, _ in again),
     )
+
+
+def _unchanged(lines: dict[int, str], earlier: int, later: int, pointer: str) -> bool:
+    """Whether the names in a pointer are, on the way from one line to a later one, only assigned as "
+    "before."""
+    if earlier == later:  # a function that is inlined twice: its arguments may differ
+        return False
+    names = "|".join(re.escape(name) for name in set(re.findall(r"[A-Za-z_]\w*", pointer)))
+    before = {text.strip() for line, text in lines.items() if line < earlier}
+    between = (text.strip() for line, text in lines.items() if earlier <= line < later)
+    return not any(re.match(rf"({names})\s*[-+*/|&]?=[^=]", text) and text not in before for text in between)
 
 
 def _pointer(text: str) -> str:

@@ -11,6 +11,7 @@ from profscope.analysis.cause import Finding, NotMeasured
 from profscope.analysis.intervals import covered
 from profscope.analysis.judged import Judged
 from profscope.analysis.partitions import partitions_of
+from profscope.analysis.waits import waits_for_dots
 
 __all__ = ["causes"]
 
@@ -31,12 +32,12 @@ def causes(judged: Judged) -> Iterator[Finding | NotMeasured]:
     if not (sites["cls"] == "mma").any() or partitions_of(judged) > 1:
         return
     names = sites["scope"]
-    dots = ((sites["cls"] == "mma") | names.str.startswith("dot wait")).to_numpy()
-    waits = ((sites["cls"] == "wait") & ~names.str.startswith("dot wait")).to_numpy()
+    awaited = waits_for_dots(judged)
+    dots = judged.of_class("mma") | awaited
+    waits = judged.of_class("wait") & ~awaited
     in_loop = spans.iteration >= 0
-    rest = in_loop & ~dots[spans.site] & ~waits[spans.site]
-    other = rest & (sites["kind"] == "op").to_numpy()[spans.site]
-    if not (sites["scope"].str.contains("dot wait|barrier wait").any() and other.any()):
+    other = in_loop & judged.of_kind("op") & ~dots & ~waits
+    if not awaited.any() or not other.any():
         return
     if not judged.whole and judged.build("instrumented").get("ctas_per_sm") != 1:
         yield NotMeasured("serial-stage: only some of the CTAs that an SM ran at once were recorded")
@@ -46,7 +47,7 @@ def causes(judged: Judged) -> Iterator[Finding | NotMeasured]:
     serial = whole = longer = mma = others = 0.0
     for chosen in np.unique(sm)[:_SMS]:
         here = (sm == chosen) & (launch == launch[-1])
-        m = here & in_loop & dots[spans.site]
+        m = here & in_loop & dots
         # What lies between dots and waits, recorded or not.
         busy = _between(judged, here & in_loop, dots | waits)
         at_dots = covered(spans.start[m], spans.end[m])
@@ -69,13 +70,10 @@ def causes(judged: Judged) -> Iterator[Finding | NotMeasured]:
         file,
         line,
         f"an SM spends {100 * mma / whole:.0f} % of its time in dots and {100 * others / whole:.0f} % in "
-        "other "
-        f"work of the loop, most of it at {names.iloc[site]} (line {line}), and {100 * serial / whole:.0f} % "
-        "one after "
-        f"the other{beside}",
+        f"other work of the loop, most of it at {names.iloc[site]} (line {line}), and "
+        f"{100 * serial / whole:.0f} % one after the other{beside}",
         "let one run beside the other: two CTAs on an SM (less shared memory or registers), the next dot "
-        "started "
-        "before this one's result is used, or warp specialisation",
+        "started before this one's result is used, or warp specialisation",
         100 * (1 - longer / whole),
         "medium",
         also=tuple(sorted({judged.at(int(each))[1] for each in np.flatnonzero(own > 0)})),
@@ -85,7 +83,7 @@ def causes(judged: Judged) -> Iterator[Finding | NotMeasured]:
 def _between(judged: Judged, here: np.ndarray, apart: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
     """Begins and ends of what lies in a warp between its dots and waits, of those `here`."""
     spans = judged.spans
-    rows = np.flatnonzero(here & apart[spans.site])
+    rows = np.flatnonzero(here & apart)
     if len(rows) < 2:
         return np.zeros(0, np.int64), np.zeros(0, np.int64)
     same = spans.warp[rows[1:]] == spans.warp[rows[:-1]]

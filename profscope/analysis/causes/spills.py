@@ -61,8 +61,7 @@ def causes(judged: Judged) -> Iterator[Finding | NotMeasured]:
         line,
         f"the {build.get('build')} binary spills {spilled} registers of 4 bytes and keeps "
         f"{build.get('registers')}{f' (maxnreg={limit})' if limit else ''}; to write and read them once "
-        "takes "
-        f"the CTAs of an SM {traffic:,.0f} cycles, {what} {step:,.0f}",
+        f"takes the CTAs of an SM {traffic:,.0f} cycles, {what} {step:,.0f}",
         "raise maxnreg, use more warps or smaller tiles, or keep fewer values alive across the loop",
         pct,
         "medium" if build is bare else "low",

@@ -10,6 +10,7 @@ import numpy as np
 from profscope.analysis.cause import Finding, NotMeasured
 from profscope.analysis.judged import Judged
 from profscope.analysis.partitions import partition_of_warp, partitions_of
+from profscope.analysis.waits import waits_for_dots
 
 __all__ = ["causes"]
 
@@ -28,10 +29,8 @@ def causes(judged: Judged) -> Iterator[Finding | NotMeasured]:
         return
     spans, sites = judged.spans, judged.sites
     partition = partition_of_warp(judged)[spans.warp]
-    waiting = (sites["cls"] == "wait").to_numpy() & ~sites["scope"].str.startswith(
-        ("dot wait", "tma store")
-    ).to_numpy()
-    rows = waiting[spans.site] & (spans.iteration >= 0)
+    others = (sites["cls"] == "wait") & ~sites["scope"].str.startswith("tma store")
+    rows = others.to_numpy()[spans.site] & (spans.iteration >= 0) & ~waits_for_dots(judged)
     with_dots = np.unique(partition[judged.of_class("mma")])
     working = with_dots if len(with_dots) else np.unique(partition[spans.iteration >= 0])
     if not len(working) or not rows.any():
@@ -55,11 +54,9 @@ def causes(judged: Judged) -> Iterator[Finding | NotMeasured]:
         line,
         f"{names[least]} waits {shares[least]:.0f} % of the CTA's time at {sites['scope'].iloc[site]}, "
         f"{by_site[site] / max(1, count):.0f} cycles a time; parts of their time in which partitions do "
-        "not wait: "
-        f"{busy}",
-        "give the producer more buffers (num_stages) or larger copies, more warps to the partition that is "
-        "behind, "
-        "or move work to the one that waits",
+        f"not wait: {busy}",
+        "give the producer more buffers (num_stages) or larger copies, more warps to the partition that "
+        "is behind, or move work to the one that waits",
         shares[least],
         "high" if shares[least] >= 25 else "medium",
         also=tuple(sorted({judged.at(int(each))[1] for each in np.flatnonzero(by_site)})),

@@ -31,11 +31,9 @@ def causes(judged: Judged) -> Iterator[Finding | NotMeasured]:
         line,
         f"{shape.ctas:,} CTAs are {shape.waves:.2f} waves of {shape.slots:,} ({shape.per_sm} on each of "
         f"{judged.sm_count} SMs at once); {shape.tail_pct:.0f} % of the device's slots stand empty behind "
-        "the "
-        "begin of the last CTA",
+        "the begin of the last CTA",
         "choose tiles or a grid that fill the last wave, split K (stream-K), or let as many programs as "
-        "fit loop "
-        "over the tiles",
+        "fit loop over the tiles",
         shape.tail_pct,
         "high" if shape.waves <= 4 else "medium",
     )

@@ -55,12 +55,11 @@ def causes(judged: Judged) -> Iterator[Finding | NotMeasured]:
         "uncoalesced-load",
         file,
         line,
-        f"{sites['scope'].iloc[site]} waits {waits[here].mean():,.0f} cycles where an idle memory answers in "
-        f"{_IDLE_LATENCY}, while the kernel asks for {rate:,.0f} GB/s, "
+        f"{sites['scope'].iloc[site]} waits {waits[here].mean():,.0f} cycles where an idle memory answers "
+        f"in {_IDLE_LATENCY}, while the kernel asks for {rate:,.0f} GB/s, "
         f"{100 * rate / peak.memory_gb_per_s:.0f} % of the peak ({peak.source})",
         "let neighbouring lanes load neighbouring elements: swap axes or strides, pack fields (structure "
-        "of arrays), "
-        "or load a block and transpose it in shared memory",
+        "of arrays), or load a block and transpose it in shared memory",
         pct,
         "medium",
     )
