@@ -15,14 +15,14 @@ import numpy as np
 import pandas as pd
 from numpy.typing import NDArray
 
-from instrument_passes.analyses.opclasses import OPS
+from instrument_passes.analyses.opclasses import OPS, OpInfo
 from profscope.analysis.devices import Peak, peak_of
 from profscope.analysis.launch_shape import Shape, shape_of
 from profscope.analysis.span_rows import Floats, Ints, grid_scales, not_samples, self_times, sites
 from profscope.analysis.work import works
 from profscope.schema import Tables
 
-__all__ = ["DURATION", "MOST_SPANS", "Judged", "Spans", "judged_kernels", "op_class"]
+__all__ = ["DURATION", "MOST_SPANS", "Judged", "Spans", "judged_kernels", "op_class", "op_info"]
 
 MOST_SPANS: Final = 600_000
 DURATION: Final = "duration_cycles"
@@ -313,15 +313,21 @@ def _gaps(start: Ints, end: Ints, warp: Ints, parent: Ints) -> Ints:
 @cache
 def op_class(scope: str) -> str:
     """The class of the op that a span is named after (`load` of "load x latency"), "" for an unknown one."""
+    info = op_info(scope)
+    return "" if info is None else info.cls
+
+
+def op_info(scope: str) -> OpInfo | None:
+    """The row of the op that a span is named after, None for an unknown one."""
     words = scope.split(" ")
     labels = _labels()
     for count in range(min(len(words), 5), 0, -1):
-        cls = labels.get(" ".join(words[:count]))
-        if cls is not None:
-            return cls
-    return ""
+        info = labels.get(" ".join(words[:count]))
+        if info is not None:
+            return info
+    return None
 
 
 @cache
-def _labels() -> dict[str, str]:
-    return {info.label: info.cls for info in OPS.values()}
+def _labels() -> dict[str, OpInfo]:
+    return {info.label: info for info in OPS.values()}

@@ -41,10 +41,11 @@ class Shape:
 def shape_of(ctas: pd.DataFrame, sm_count: int) -> Shape:
     """The shape of launches all of whose CTAs were recorded.
 
-    A launch takes T, from its first CTA's begin to its last one's end, and its CTAs together W. If all CTAs
-    took the mean, ceil(waves) of them in turn would take E. imbalance_pct is what T exceeds E by, in
-    percent of T. From the begin of the last CTA on no CTA waits for a slot: the time from there to the end
-    in which slots are empty, over slots times T, less imbalance_pct, is tail_pct. It ends at 0.
+    A launch takes T, from its first CTA's begin to its last one's end. If all CTAs took the mean,
+    ceil(waves) of them in turn would take E. imbalance_pct is what T exceeds E by, in percent of T; 0 where
+    the CTAs are `ALIKE`. From the begin of the last CTA on no CTA waits for a slot: the time from there to
+    the end in which slots are empty, over slots times T, less imbalance_pct, is tail_pct; at most what the
+    last wave lacks, 1 - waves / ceil(waves).
     """
     per_sm = _most_at_once(ctas)
     slots = per_sm * max(sm_count, ctas["sm"].nunique())
@@ -61,6 +62,8 @@ def shape_of(ctas: pd.DataFrame, sm_count: int) -> Shape:
         last = int(start.max())
         busy = np.maximum(end - np.maximum(start, last), 0).sum()
         tail = max(0.0, (slots * (int(end.max()) - last) - busy) / (slots * whole) - imbalance)
+        waves = len(each) / slots
+        tail = min(tail, 1 - waves / np.ceil(waves))
         figures.append((len(each), each["sm"].nunique(), mean, length.max(), variation, imbalance, tail))
     count, sms, mean, longest, variation, imbalance, tail = np.median(np.array(figures, np.float64), axis=0)
     return Shape(

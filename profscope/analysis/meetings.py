@@ -6,16 +6,23 @@ from typing import Final
 
 import numpy as np
 import pandas as pd
+from numpy.typing import NDArray
 
-from profscope.analysis.judged import Judged
+from profscope.analysis.judged import Judged, op_info
 
-__all__ = ["MEETINGS", "meetings", "meetings_of"]
+__all__ = ["may_meet", "meetings", "meetings_of"]
 
-MEETINGS: Final = ("barrier", "reduce", "layout")
-"""Classes of ops that may be meetings."""
+_CLASSES: Final = ("reduce", "layout")
 
 # Ends of warps that met lie closer together than their begins: by at least this.
 _ALIGNED: Final = 0.5
+
+
+def may_meet(judged: Judged) -> NDArray[np.bool_]:
+    """By site: whether warps may wait for each other there: barriers that complete, reductions, layouts."""
+    barriers = {scope for scope in judged.sites["scope"] if (info := op_info(scope)) and info.completes}
+    cls = judged.sites["cls"]
+    return (cls.isin(_CLASSES) | ((cls == "barrier") & judged.sites["scope"].isin(barriers))).to_numpy()
 
 
 def meetings(judged: Judged, first: int = 0, last: int | None = None) -> pd.DataFrame:
@@ -27,7 +34,7 @@ def meetings(judged: Judged, first: int = 0, last: int | None = None) -> pd.Data
     """
     spans = judged.spans
     part = slice(first, last)
-    here = np.flatnonzero(judged.sites["cls"].isin(MEETINGS).to_numpy()[spans.site[part]]) + first
+    here = np.flatnonzero(may_meet(judged)[spans.site[part]]) + first
     table = pd.DataFrame(
         {
             "span": here,
@@ -55,7 +62,7 @@ def meetings(judged: Judged, first: int = 0, last: int | None = None) -> pd.Data
 
 def meetings_of(judged: Judged, first: int, last: int) -> dict[int, int]:
     """By span of one CTA that is part of a meeting of all its warps, the meeting's number, from 0."""
-    if not judged.sites["cls"].isin(MEETINGS).any():
+    if not may_meet(judged).any():
         return {}
     table = meetings(judged, first, last)
     warps = len(np.unique(judged.spans.warp[first:last]))

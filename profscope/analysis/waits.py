@@ -22,4 +22,6 @@ def waits_for_dots(judged: Judged) -> NDArray[np.bool_]:
     scopes = df["scope"].cat.categories
     of_dots = np.array([op_class(scope) == "mma" for scope in scopes], np.bool_)
     ended = ended[of_dots[df["scope"].cat.codes.to_numpy()[first + ended]]]
-    return named | np.isin(spans.row, wait[ended])
+    for_dots = np.zeros(last - first, np.bool_)
+    for_dots[wait[ended] - first] = True
+    return named | for_dots[spans.row - first]

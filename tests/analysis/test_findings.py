@@ -10,7 +10,7 @@ import pytest
 
 from bench.planted import PAIRS, marked_lines
 from profscope.analysis import causes
-from profscope.profiles import Profile
+from profscope.profiles import Profile, load
 from tests.support.sessions import session
 
 SHOWN = {pair.name: pair for pair in PAIRS if pair.emulated}
@@ -26,6 +26,17 @@ def profile(name: str, which: str) -> Profile:
     with session(instrument=pair.instrument) as prof:
         launch()
     return prof.profile
+
+
+@pytest.mark.parametrize("name", ["bank-conflict", "starving-partition", "uncoalesced-load"])
+def test_what_only_a_gpu_shows(name: str) -> None:
+    """Recorded on an H200, a few of the CTAs."""
+    faulty = load(Path(__file__).parents[1] / "data" / "findings" / f"{name}.json.gz")
+    top = faulty.findings().iloc[0]
+    assert top["finding"] == name
+    (source,) = [each for each in faulty.metadata["sources"] if each["name"].endswith(top["kernel"])]
+    line = source["text"].splitlines()[top["line"] - source["line"]]
+    assert f"# fault: {name}" in line
 
 
 def test_every_finding_is_documented() -> None:

@@ -62,7 +62,9 @@ def _producer(judged: Judged, rows: np.ndarray) -> tuple[tuple[str, int] | None,
     first, last = int(judged.spans.row[0]), int(judged.spans.row[-1]) + 1
     wait = df["wait"].to_numpy()[first:last]
     ended = np.flatnonzero(wait >= 0)
-    ended = ended[np.isin(wait[ended], waits)]
+    theirs = np.zeros(last - first, np.bool_)
+    theirs[waits - first] = True
+    ended = ended[theirs[wait[ended] - first]]
     if not len(ended):
         return None, ""
     flights = df.iloc[first + ended]

@@ -9,7 +9,7 @@ import pandas as pd
 
 from profscope.analysis.cause import Finding, NotMeasured
 from profscope.analysis.judged import Judged
-from profscope.analysis.meetings import MEETINGS, meetings
+from profscope.analysis.meetings import may_meet, meetings
 from profscope.analysis.partitions import partitions_of
 from profscope.analysis.span_rows import Ints
 
@@ -27,7 +27,7 @@ def causes(judged: Judged) -> Iterator[Finding | NotMeasured]:
     Confidence: high where one warp of a CTA loses at least three quarters of the time, medium otherwise.
     """
     spans = judged.spans
-    if not judged.sites["cls"].isin(MEETINGS).any() or partitions_of(judged) > 1:
+    if not may_meet(judged).any() or partitions_of(judged) > 1:
         return
     roots = spans.parent < 0
     warps = np.bincount(spans.cta[roots], minlength=len(judged.ctas))
@@ -87,7 +87,7 @@ def _where(judged: Judged, late: dict[int, int], warps: Ints) -> tuple[int, floa
     cycles = spans.own.astype(np.float64)
     mean = np.bincount(spans.site, cycles * concerned / np.maximum(warps[spans.cta], 1), len(judged.sites))
     excess = np.bincount(spans.site, cycles * is_late, len(judged.sites)) - mean
-    excess[judged.sites["cls"].isin(MEETINGS).to_numpy()] = 0
+    excess[may_meet(judged)] = 0
     site = int(np.argmax(excess))
     kinds = judged.sites["kind"].iloc[site]
     total = float(excess[excess > 0].sum())

@@ -8,6 +8,7 @@ from typing import Final
 from instrument_passes.analyses.occupancy import SmLimits, limits_of
 from profscope.analysis.cause import Finding, NotMeasured
 from profscope.analysis.judged import Judged
+from profscope.analysis.partitions import partitions_of
 from profscope.analysis.waits import waits_for_dots
 
 __all__ = ["causes"]
@@ -20,6 +21,7 @@ def causes(judged: Judged) -> Iterator[Finding | NotMeasured]:
 
     Gain: the waits that were recorded, over the time of all warps, times the part of an SM's places for
     warps that stand empty. Confidence: low; whether more warps fit is up to the kernel.
+    Warp-specialised kernels are left out.
     """
     build = judged.build("bare") or judged.build("instrumented")
     warps = judged.configuration.get("num_warps")
@@ -30,6 +32,8 @@ def causes(judged: Judged) -> Iterator[Finding | NotMeasured]:
         if not judged.emulated:
             yield NotMeasured("low-residency: nobody says what the binary takes")
         return
+    if partitions_of(judged) > 1:
+        return  # whose few warps are meant to be few
     resident = int(build["ctas_per_sm"]) * int(warps)
     part = resident / limits.warps
     waits = judged.of_class("wait") & ~waits_for_dots(judged)

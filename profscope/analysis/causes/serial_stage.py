@@ -9,7 +9,7 @@ import numpy as np
 
 from profscope.analysis.cause import Finding, NotMeasured
 from profscope.analysis.intervals import covered
-from profscope.analysis.judged import Judged
+from profscope.analysis.judged import DURATION, Judged, op_class
 from profscope.analysis.partitions import partitions_of
 from profscope.analysis.waits import waits_for_dots
 
@@ -22,7 +22,7 @@ _SERIAL: Final = 0.05  # of the time, that must pass with one behind the other
 def causes(judged: Judged) -> Iterator[Finding | NotMeasured]:
     """In a loop with dots, an SM is either in a dot or in other work, not in both.
 
-    Of each of a few SMs: M is the time in which some warp is in a dot or waits for one, R the time in which
+    Of each of a few SMs: M is the time in which a dot is under way, or a warp in one, R the time in which
     some warp is in the loop and in neither a dot nor a wait for copies. If all overlapped the SM would take
     the longer of the two. Gain: one minus that over the time in which the SM has CTAs. At least 5 % of that
     time must pass with one behind the other. Confidence: medium. The line is that of the op other than dots
@@ -48,11 +48,13 @@ def causes(judged: Judged) -> Iterator[Finding | NotMeasured]:
     for chosen in np.unique(sm)[:_SMS]:
         here = (sm == chosen) & (launch == launch[-1])
         m = here & in_loop & dots
+        flight = _in_flight(judged, int(chosen), int(launch[-1]))
+        begin, end = np.append(spans.start[m], flight[0]), np.append(spans.end[m], flight[1])
         # What lies between dots and waits, recorded or not.
         busy = _between(judged, here & in_loop, dots | waits)
-        at_dots = covered(spans.start[m], spans.end[m])
+        at_dots = covered(begin, end)
         at_rest = covered(*busy)
-        both = covered(np.concatenate([spans.start[m], busy[0]]), np.concatenate([spans.end[m], busy[1]]))
+        both = covered(np.append(begin, busy[0]), np.append(end, busy[1]))
         serial += both - max(at_dots, at_rest)
         longer += max(at_dots, at_rest)
         mma, others = mma + at_dots, others + at_rest
@@ -78,6 +80,19 @@ def causes(judged: Judged) -> Iterator[Finding | NotMeasured]:
         "medium",
         also=tuple(sorted({judged.at(int(each))[1] for each in np.flatnonzero(own > 0)})),
     )
+
+
+def _in_flight(judged: Judged, sm: int, launch: int) -> tuple[np.ndarray, np.ndarray]:
+    """Begins and ends of the dots in flight on an SM, in loops."""
+    df, rows = judged.tables.df, judged.spans.row
+    first, last = int(rows[0]), int(rows[-1]) + 1
+    at = first + np.flatnonzero(df["wait"].to_numpy()[first:last] >= 0)
+    at = at[(df["sm"].to_numpy()[at] == sm) & (df["launch"].to_numpy()[at] == launch)]
+    at = at[df["iteration"].to_numpy()[at] >= 0]
+    of_dots = np.array([op_class(scope) == "mma" for scope in df["scope"].cat.categories], np.bool_)
+    at = at[of_dots[df["scope"].cat.codes.to_numpy()[at]]]
+    begin = df["start_cycle"].to_numpy()[at]
+    return begin, begin + df[DURATION].to_numpy()[at]
 
 
 def _between(judged: Judged, here: np.ndarray, apart: np.ndarray) -> tuple[np.ndarray, np.ndarray]:

@@ -14,16 +14,18 @@ from profscope.analysis.waits import waits_for_dots
 
 __all__ = ["causes"]
 
-_PASSED: Final = 60  # cycles of a wait on a barrier that has arrived, its record included
+_LATE: Final = 50  # cycles beyond that, on average: what is less may be the wait itself
+_PASSED: Final = 100  # cycles of a wait on a barrier that has arrived, its record included
 
 
 def causes(judged: Judged) -> Iterator[Finding | NotMeasured]:
     """All partitions wait for each other, or the one that works most waits for its producers.
 
-    Of each partition: the time of its waits for other partitions in its loop, less 60 cycles each, over the
+    Of each partition: the time of its waits for other partitions in its loop, less 100 cycles each, over the
     CTA's time. Gain: the share of the partition that waits least, among those with dots, or among all where
     none has dots: the others only wait for it. Waits for dots are its own work. Confidence: high for a
-    share of at least a quarter of the partition's time, medium for less. The line is that of the wait.
+    share of at least a quarter of the partition's time, medium for less. The line is that of the wait, or
+    of the partition's dot where the wait has none of its own.
     """
     if partitions_of(judged) < 2:
         return
@@ -44,8 +46,10 @@ def causes(judged: Judged) -> Iterator[Finding | NotMeasured]:
     least = min(shares, key=lambda each: shares[each])
     by_site = judged.total(lost, rows & (partition == least))
     site = int(np.argmax(by_site))
-    file, line = judged.at(site)
     count = int((rows & (partition == least) & (spans.site == site)).sum())
+    if by_site[site] < _LATE * count:
+        return
+    file, line = _place(judged, site, partition == least)
     names = {each: _name(judged, each) for each in np.unique(partition)}
     busy = ", ".join(f"{names[each]} {100 * _work(judged, partition == each, rows):.0f} %" for each in names)
     yield Finding(
@@ -61,6 +65,14 @@ def causes(judged: Judged) -> Iterator[Finding | NotMeasured]:
         "high" if shares[least] >= 25 else "medium",
         also=tuple(sorted({judged.at(int(each))[1] for each in np.flatnonzero(by_site)})),
     )
+
+
+def _place(judged: Judged, wait: int, mine: np.ndarray) -> tuple[str, int]:
+    """Where a wait is; the partition's first dot where the compiler left it no place but the kernel's."""
+    if judged.at(wait) != judged.place:
+        return judged.at(wait)
+    dots = judged.spans.site[mine & judged.of_class("mma")]
+    return judged.at(int(dots[0])) if len(dots) else judged.place
 
 
 def _name(judged: Judged, site: int) -> str:

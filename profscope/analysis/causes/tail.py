@@ -14,9 +14,9 @@ def causes(judged: Judged) -> Iterator[Finding | NotMeasured]:
     """CTAs are alike, but do not fill the last wave.
 
     Gain: the slots for CTAs that stand empty from the begin of the last CTA to the end of the launch, over
-    all slots and the whole launch (`shape_of`): what a grid that fills its last wave would save, or one
-    whose work can be cut into smaller pieces. Confidence: high up to four waves; medium beyond, where a
-    tail is part of how unevenly CTAs end.
+    all slots and the whole launch, and at most what the last wave lacks (`shape_of`): what a grid that
+    fills its last wave would save, or one whose work can be cut into smaller pieces. Confidence: high up to
+    four waves; medium beyond, where a tail is part of how unevenly CTAs end.
     """
     shape = judged.shape
     if shape is None:
