@@ -152,7 +152,7 @@ def _limited(said: Iterable[Finding], roof: Roof | None) -> Iterator[Finding]:
 def _clean(roof: Roof | None, emulated: bool) -> str:
     if roof is not None and roof.text:
         return f"no finding: {roof.text}"
-    peak = "the emulator has no peaks" if emulated else "no peak to compare with is known"
+    peak = "the emulator has no peaks" if emulated else "it was not compared with a peak"
     return f"no finding: nothing above {NOISE_PCT:.0f} % of the time; {peak}"
 
 

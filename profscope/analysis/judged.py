@@ -127,6 +127,31 @@ class Judged:
         """By span: whether it is of these kinds."""
         return self.sites["kind"].isin(kinds).to_numpy()[self.spans.site]
 
+    @cached_property
+    def for_dots(self) -> _Bools:
+        """By span: whether it waits for a dot, by its name or by the asynchronous work that it ended.
+
+        That is work of the tensor cores, and no waiting for data.
+        """
+        named = self.sites["scope"].str.startswith("dot wait").to_numpy()[self.spans.site]
+        rows, (_, ended) = self.spans.row, self.dots_in_flight
+        waits = np.zeros(int(rows[-1] - rows[0]) + 1, np.bool_)
+        waits[ended - rows[0]] = True
+        return np.asarray(named | waits[rows - rows[0]], np.bool_)
+
+    @cached_property
+    def dots_in_flight(self) -> tuple[Ints, Ints]:
+        """Rows of the profile's table, from the first to the last that is judged.
+
+        The asynchronous dots that a wait ended, and these waits.
+        """
+        df = self.tables.df
+        first, last = int(self.spans.row[0]), int(self.spans.row[-1]) + 1
+        flights = first + np.flatnonzero(df["wait"].to_numpy()[first:last] >= 0)
+        of_dots = np.array([op_class(scope) == "mma" for scope in df["scope"].cat.categories], np.bool_)
+        flights = flights[of_dots[df["scope"].cat.codes.to_numpy()[flights]]]
+        return flights, df["wait"].to_numpy()[flights]
+
     def total(self, values: NDArray[Any], rows: _Bools | slice = slice(None)) -> Floats:
         """Values of spans summed by site, float64 of shape (sites,)."""
         return np.bincount(self.spans.site[rows], values[rows], len(self.sites)).astype(np.float64)

@@ -72,7 +72,6 @@ class Replay:
         """The cycles that the CTA takes if each slice of a site, or its work in flight, takes `factors`
         times as long."""
         begin, end = [0.0] * len(self.site), [0.0] * len(self.site)
-        offset = [0.0] * len(self.site)
         ends_of: dict[int, float] = {}
         for at, before in enumerate(self.before):
             # A warp's first slice begins when it did.
@@ -93,7 +92,6 @@ class Replay:
                     end[at] = max(end[at], since + took)
             else:
                 end[at] = begin[at] + took
-            offset[at] = end[at]
         return max(end, default=0.0)
 
     def _met(self, meeting: int, begin: list[float], end: list[float], factors: Mapping[int, float]) -> float:

@@ -26,7 +26,8 @@ class Roof:
 
 
 def roof_of(judged: Judged) -> Roof | None:
-    """The roof of a kernel's launches; None where the device's peaks are not known.
+    """The roof of a kernel's launches; None where the device's peaks are not known, or only some of the CTAs
+    were recorded: the time of these is not that of the launch.
 
     With dots it is the flops at the dense peak of the tensor cores, for the narrowest type that the kernel is
     given pointers to. Without dots it is the bytes of loads and stores at the peak of DRAM, each pointer of
@@ -34,7 +35,7 @@ def roof_of(judged: Judged) -> Roof | None:
     data came from a cache, and there is no roof; where copies were not recorded, there is none either.
     """
     peak, work, took = judged.peak, judged.work, judged.launch_ns
-    if peak is None or not took or work.empty:
+    if peak is None or not judged.whole or not took or work.empty:
         return None
     flops, reachable = float(work["flops"].sum()), 1.0
     if flops:

@@ -10,7 +10,6 @@ import numpy as np
 from profscope.analysis.cause import Finding, NotMeasured
 from profscope.analysis.judged import DURATION, Judged
 from profscope.analysis.partitions import partitions_of
-from profscope.analysis.waits import waits_for_dots
 
 __all__ = ["causes"]
 
@@ -32,7 +31,7 @@ def causes(judged: Judged) -> Iterator[Finding | NotMeasured]:
     spans, sites = judged.spans, judged.sites
     names = sites["scope"].str.startswith(("async wait", "tma wait", "tdm wait", "barrier wait")).to_numpy()
     copies = names & (sites["cls"] == "wait").to_numpy() & ~sites["scope"].str.contains("drain").to_numpy()
-    rows = copies[spans.site] & (spans.iteration >= 0) & ~waits_for_dots(judged)
+    rows = copies[spans.site] & (spans.iteration >= 0) & ~judged.for_dots
     if not rows.any() or spans.iteration[rows].max() < _STEADY:
         return
     lost = np.where(rows, np.maximum(spans.duration - _PASSED, 0), 0)

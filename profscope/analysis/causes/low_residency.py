@@ -9,7 +9,6 @@ from instrument_passes.analyses.occupancy import SmLimits, limits_of
 from profscope.analysis.cause import Finding, NotMeasured
 from profscope.analysis.judged import Judged
 from profscope.analysis.partitions import partitions_of
-from profscope.analysis.waits import waits_for_dots
 
 __all__ = ["causes"]
 
@@ -36,7 +35,7 @@ def causes(judged: Judged) -> Iterator[Finding | NotMeasured]:
         return  # whose few warps are meant to be few
     resident = int(build["ctas_per_sm"]) * int(warps)
     part = resident / limits.warps
-    waits = judged.of_class("wait") & ~waits_for_dots(judged)
+    waits = judged.of_class("wait") & ~judged.for_dots
     if part >= _FEW or not waits.any():
         return
     share = judged.share_pct(float(judged.spans.duration[waits].sum()))

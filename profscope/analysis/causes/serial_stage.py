@@ -9,9 +9,8 @@ import numpy as np
 
 from profscope.analysis.cause import Finding, NotMeasured
 from profscope.analysis.intervals import covered
-from profscope.analysis.judged import DURATION, Judged, op_class
+from profscope.analysis.judged import DURATION, Judged
 from profscope.analysis.partitions import partitions_of
-from profscope.analysis.waits import waits_for_dots
 
 __all__ = ["causes"]
 
@@ -32,7 +31,7 @@ def causes(judged: Judged) -> Iterator[Finding | NotMeasured]:
     if not (sites["cls"] == "mma").any() or partitions_of(judged) > 1:
         return
     names = sites["scope"]
-    awaited = waits_for_dots(judged)
+    awaited = judged.for_dots
     dots = judged.of_class("mma") | awaited
     waits = judged.of_class("wait") & ~awaited
     in_loop = spans.iteration >= 0
@@ -84,13 +83,9 @@ def causes(judged: Judged) -> Iterator[Finding | NotMeasured]:
 
 def _in_flight(judged: Judged, sm: int, launch: int) -> tuple[np.ndarray, np.ndarray]:
     """Begins and ends of the dots in flight on an SM, in loops."""
-    df, rows = judged.tables.df, judged.spans.row
-    first, last = int(rows[0]), int(rows[-1]) + 1
-    at = first + np.flatnonzero(df["wait"].to_numpy()[first:last] >= 0)
-    at = at[(df["sm"].to_numpy()[at] == sm) & (df["launch"].to_numpy()[at] == launch)]
-    at = at[df["iteration"].to_numpy()[at] >= 0]
-    of_dots = np.array([op_class(scope) == "mma" for scope in df["scope"].cat.categories], np.bool_)
-    at = at[of_dots[df["scope"].cat.codes.to_numpy()[at]]]
+    df, (at, _) = judged.tables.df, judged.dots_in_flight
+    here = (df["sm"].to_numpy()[at] == sm) & (df["launch"].to_numpy()[at] == launch)
+    at = at[here & (df["iteration"].to_numpy()[at] >= 0)]
     begin = df["start_cycle"].to_numpy()[at]
     return begin, begin + df[DURATION].to_numpy()[at]
 

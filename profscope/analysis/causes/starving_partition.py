@@ -10,7 +10,6 @@ import numpy as np
 from profscope.analysis.cause import Finding, NotMeasured
 from profscope.analysis.judged import Judged
 from profscope.analysis.partitions import partition_of_warp, partitions_of
-from profscope.analysis.waits import waits_for_dots
 
 __all__ = ["causes"]
 
@@ -32,7 +31,7 @@ def causes(judged: Judged) -> Iterator[Finding | NotMeasured]:
     spans, sites = judged.spans, judged.sites
     partition = partition_of_warp(judged)[spans.warp]
     others = (sites["cls"] == "wait") & ~sites["scope"].str.startswith("tma store")
-    rows = others.to_numpy()[spans.site] & (spans.iteration >= 0) & ~waits_for_dots(judged)
+    rows = others.to_numpy()[spans.site] & (spans.iteration >= 0) & ~judged.for_dots
     with_dots = np.unique(partition[judged.of_class("mma")])
     working = with_dots if len(with_dots) else np.unique(partition[spans.iteration >= 0])
     if not len(working) or not rows.any():
