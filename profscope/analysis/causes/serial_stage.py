@@ -49,8 +49,7 @@ def causes(judged: Judged) -> Iterator[Finding | NotMeasured]:
         m = here & in_loop & dots
         flight = _in_flight(judged, int(chosen), int(launch[-1]))
         begin, end = np.append(spans.start[m], flight[0]), np.append(spans.end[m], flight[1])
-        # What lies between dots and waits, recorded or not.
-        busy = _between(judged, here & in_loop, dots | waits)
+        busy = _between(judged, here, dots | waits)
         at_dots = covered(begin, end)
         at_rest = covered(*busy)
         both = covered(np.append(begin, busy[0]), np.append(end, busy[1]))
@@ -91,12 +90,18 @@ def _in_flight(judged: Judged, sm: int, launch: int) -> tuple[np.ndarray, np.nda
 
 
 def _between(judged: Judged, here: np.ndarray, apart: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-    """Begins and ends of what lies in a warp between its dots and waits, of those `here`."""
+    """Begins and ends of what lies in the loops of warps `here` and in none of the spans `apart`."""
     spans = judged.spans
-    rows = np.flatnonzero(here & apart)
-    if len(rows) < 2:
-        return np.zeros(0, np.int64), np.zeros(0, np.int64)
-    same = spans.warp[rows[1:]] == spans.warp[rows[:-1]]
-    begin, end = spans.end[rows[:-1]][same], spans.start[rows[1:]][same]
-    some = end > begin
-    return begin[some], end[some]
+    rows = np.flatnonzero(here & apart & (spans.iteration >= 0))
+    outer = np.flatnonzero(here & judged.of_kind("loop"))
+    outer = outer[(spans.iteration[outer] < 0)]
+    first, last = spans.start[outer], spans.end[outer]
+    # A loop's begin and end bound what lies in it, as spans of no length; behind its end nothing counts.
+    begin = np.concatenate([spans.start[rows], first, last])
+    end = np.concatenate([spans.end[rows], first, last])
+    warp = np.concatenate([spans.warp[rows], spans.warp[outer], spans.warp[outer]])
+    rank = np.repeat([1, 0, 2], [len(rows), len(outer), len(outer)])
+    order = np.lexsort((rank, begin, warp))
+    begin, end, warp, rank = begin[order], end[order], warp[order], rank[order]
+    some = (warp[1:] == warp[:-1]) & (rank[:-1] < 2) & (begin[1:] > end[:-1])
+    return end[:-1][some], begin[1:][some]
