@@ -129,3 +129,44 @@ def test_loads_whose_data_comes_in_time_are_none() -> None:
     waited: list[Row] = [*rows[:2], ("store", "op", 4, -1, 0, 1030, 20)]
     (row,) = named(made_up(waited), "exposed-load").to_dict("records")
     assert row["gain_pct"] == pytest.approx(10.0)  # 20 of the load and 1,010 behind it, less 30 of 10,000
+
+
+@pytest.mark.parametrize(("issue", "found"), [(20, False), (400, True)])
+def test_arithmetic_behind_a_load_is_no_queue_for_memory(issue: int, found: bool) -> None:
+    rows: list[Row] = [("k", "kernel", 1, -1, -1, 0, 20_000), ("load x", "op", 2, -1, 0, 0, issue)]
+    rows.append(("store", "op", 3, -1, 0, 19_000, 20))
+    work = {
+        "scope": "load x",
+        "kind": "op",
+        "file": "k.py",
+        "line": 2,
+        "call_path": "",
+        "bytes": 20_000,
+        "flops": 0,
+    }
+    entry = {
+        "variant": 0,
+        "trial": False,
+        "launches": 1,
+        "ns": 20_000,
+        "scopes": [work | {"measures": "issue"}],
+    }
+    told = {"kernels": {"k": {"work": [entry]}}, "device": {"name": "NVIDIA H200", "sm_count": 4}}
+    assert (not named(made_up(rows, **told), "uncoalesced-load").empty) == found
+
+
+def test_waiting_for_loads_is_no_bank_conflict() -> None:
+    def accesses(second: str) -> Profile:
+        rows: list[Row] = [("k", "kernel", 1, -1, -1, 0, 4000), (second, "op", 2, -1, 0, 0, 10)]
+        rows += [("local alloc a", "op", 3, -1, 0, 10, 600), ("local alloc b", "op", 4, -1, 0, 610, 600)]
+        scopes = [
+            {"scope": f"local alloc {name}", "kind": "op", "file": "k.py", "line": line, "call_path": ""}
+            | {"bytes": 4 * 2048, "flops": 0, "measures": "issue"}
+            for name, line in (("a", 3), ("b", 4))
+        ]
+        entry = {"variant": 0, "trial": False, "launches": 1, "ns": 4000, "scopes": scopes}
+        return made_up(rows, kernels={"k": {"work": [entry]}})
+
+    assert named(accesses("load b"), "bank-conflict").empty
+    (row,) = named(accesses("exp2 a"), "bank-conflict").to_dict("records")
+    assert "takes 600 cycles where its bytes need 49" in row["evidence"]

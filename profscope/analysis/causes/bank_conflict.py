@@ -15,13 +15,15 @@ __all__ = ["causes"]
 _BYTES_PER_CYCLE: Final = 128  # 32 banks of 4 bytes each, of every SM
 _LATENCY: Final = 33  # of a shared load without conflicts, its record included
 _RATIO: Final = 4.0
+_STEADY: Final = 2.0  # times as long, that three of four accesses take: one that waits for others varies
 
 
 def causes(judged: Judged) -> Iterator[Finding | NotMeasured]:
     """Accesses to shared memory take several times as long as their bytes at 128 bytes a cycle.
 
     All CTAs of an SM share its banks, so an access may take as long as the bytes of all that run at once,
-    and 33 cycles. Where one takes four times as much, the others wait for the banks, too. Gain: what all
+    and 33 cycles. Where one takes four times as much on average, and three of four twice as
+    much, the others wait for the banks, too. Gain: what all
     accesses to shared memory take beyond the time of their bytes, and the same part of what the loops around
     them take without a span (barriers that Triton adds, waits for the data), over the time of all warps.
     Accesses behind a load are left out: they wait for its data. On the emulator addresses do not matter.
@@ -31,8 +33,7 @@ def causes(judged: Judged) -> Iterator[Finding | NotMeasured]:
     rows = judged.of_class("local")
     if judged.emulated or not rows.any() or judged.work.empty:
         return
-    behind = np.zeros(len(spans), np.bool_)
-    behind[1:] = judged.of_class("load")[:-1]
+    behind = _behind_loads(judged, rows)
     together = (
         judged.shape.per_sm if judged.shape else int(judged.build("instrumented").get("ctas_per_sm") or 1)
     )
@@ -44,7 +45,9 @@ def causes(judged: Judged) -> Iterator[Finding | NotMeasured]:
             continue
         floor = _LATENCY + moved * together / _BYTES_PER_CYCLE
         lost[site] = float(np.maximum(spans.duration[here] - floor, 0).sum())
-        ratios[site] = float(spans.duration[here].mean()) / floor
+        took = spans.duration[here]
+        steady = np.percentile(took, 25) >= _STEADY * floor
+        ratios[site] = float(took.mean()) / floor if steady else 0.0
     worst = int(np.argmax(lost * (ratios >= _RATIO)))
     ratio = float(ratios[worst])
     if ratio < _RATIO:
@@ -64,3 +67,10 @@ def causes(judged: Judged) -> Iterator[Finding | NotMeasured]:
         judged.share_pct(float(lost.sum()) + around),
         "high" if ratio >= 8 else "medium",
     )
+
+
+def _behind_loads(judged: Judged, local: np.ndarray) -> np.ndarray:
+    """By span: whether it is an access to shared memory with nothing but such between it and a load."""
+    number = np.arange(len(local))
+    other = np.maximum.accumulate(np.where(local, 0, number))
+    return np.asarray(local & judged.of_class("load")[other], np.bool_)
