@@ -21,13 +21,12 @@ _STEADY: Final = 2.0  # times as long, that three of four accesses take: one tha
 def causes(judged: Judged) -> Iterator[Finding | NotMeasured]:
     """Accesses to shared memory take several times as long as their bytes at 128 bytes a cycle.
 
-    All CTAs of an SM share its banks, so an access may take as long as the bytes of all that run at once,
-    and 33 cycles. Where one takes four times as much on average, and three of four twice as
-    much, the others wait for the banks, too. Gain: what all
-    accesses to shared memory take beyond the time of their bytes, and the same part of what the loops around
-    them take without a span (barriers that Triton adds, waits for the data), over the time of all warps.
-    Accesses behind a load are left out: they wait for its data. On the emulator addresses do not matter.
-    Confidence: high for a ratio of eight, medium below.
+    All CTAs of an SM share its banks, so an access may take as long as the bytes of all that run at once, and
+    33 cycles. Where one takes four times as much on average, and three of four accesses twice as much, the
+    others wait for the banks, too. Gain: what all accesses to shared memory take beyond the time of their
+    bytes, and the same part of what the loops around them take without a span (barriers that Triton adds,
+    waits for the data), over the time of all warps. Accesses behind a load are left out: they wait for its
+    data. On the emulator addresses do not matter. Confidence: high for a ratio of eight, medium below.
     """
     spans, sites = judged.spans, judged.sites
     rows = judged.of_class("local")
