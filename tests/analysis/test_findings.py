@@ -67,9 +67,10 @@ def test_the_mended_kernel_does_not_get_it(name: str) -> None:
 # The mended layer norm does without two of its loops, too.
 @pytest.mark.parametrize("name", [name for name in NAMES if name.values[0] != "redundant-load"])
 def test_the_gain_is_what_mending_brings(name: str) -> None:
-    """In the emulator's time: a bound or nearly so, and within a factor of 1.5, but where the compiler "
-    "decides what it "
-    "brings."""
+    """In the emulator's time: a bound or nearly so.
+
+    And within a factor of 1.5, but where the compiler decides what mending brings.
+    """
     took = [profile(name, which).launches.eval("end_ns - start_ns").iloc[0] for which in ("faulty", "mended")]
     real_pct = 100 * (1 - took[1] / took[0])
     predicted = profile(name, "faulty").findings()["gain_pct"].iloc[0]
