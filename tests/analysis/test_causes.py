@@ -1,5 +1,4 @@
-"""Findings of tables that no planted kernel gives: precedence, peaks, sums, values, and profiles of any "
-"shape."""
+"""Findings of tables that no planted kernel gives, and of profiles of any shape."""
 
 from __future__ import annotations
 

@@ -78,8 +78,7 @@ def causes(judged: Judged) -> Iterator[Finding | NotMeasured]:
 
 
 def _unchanged(lines: dict[int, str], earlier: int, later: int, pointer: str) -> bool:
-    """Whether the names in a pointer are, on the way from one line to a later one, only assigned as "
-    "before."""
+    """Whether from one line to a later one the names in a pointer are only assigned as before."""
     if earlier == later:  # a function that is inlined twice: its arguments may differ
         return False
     names = "|".join(re.escape(name) for name in set(re.findall(r"[A-Za-z_]\w*", pointer)))
