@@ -14,13 +14,12 @@ import triton
 import triton.language as tl
 
 import profscope
-from instrument_passes.manifest import Manifest
-from profscope.decoding.areas import read_buffer
 from profscope.decoding.assemble import assemble
 from profscope.decoding.raw import RawLaunch
 from profscope.errors import OptionError
 from profscope.profiles import Profile
 from tests.kernels.add import add_kernel
+from tests.support.captured import captured
 from tests.support.programs import BODY
 from tests.support.synth import Loop, Program, Work, launch
 from viewer.groups import Group
@@ -30,7 +29,6 @@ from viewer.table import make_tables, render_table
 
 # ruff: noqa: N803
 
-DATA = Path(__file__).parents[1] / "data"
 N = 5000
 
 
@@ -98,17 +96,6 @@ def test_the_emulator_has_no_rates() -> None:
     assert summary[["gb_per_s", "tflop_per_s"]].isna().all(axis=None)
 
 
-def captured(*names: str) -> profscope.Profile:
-    """What an H200 wrote, as one profile."""
-    launches = []
-    for index, name in enumerate(names):
-        with np.load(DATA / f"{name}.npz") as arrays:
-            manifest = Manifest.from_json(arrays["manifest"].tobytes().decode())
-            buffer = arrays["buffer"]
-        launches.append(RawLaunch(index, manifest, 0, 0, len(read_buffer(buffer, manifest).ctas), buffer))
-    return Profile.of(assemble(launches, {"backend": "gpu"}))
-
-
 @pytest.mark.parametrize(("name", "op"), [("add-heavy-0", "load x"), ("matmul-heavy-0", "store")])
 def test_rates_on_a_gpu_are_over_the_launchs_time(name: str, op: str) -> None:
     profile = captured(name)
@@ -121,7 +108,7 @@ def test_rates_on_a_gpu_are_over_the_launchs_time(name: str, op: str) -> None:
 
 def test_the_flops_of_a_wgmma_matmul_on_a_gpu() -> None:
     profile = captured("matmul-heavy-0")
-    info = json.loads(np.load(DATA / "matmul-heavy-0.npz")["info"].tobytes())
+    info = json.loads(np.load(Path(__file__).parents[1] / "data" / "matmul-heavy-0.npz")["info"].tobytes())
     summary = profile.summary()
     (row,) = profile.launches.itertuples()
     flops = summary["flops"].sum()

@@ -1,0 +1,40 @@
+"""What a cause says: a finding, or what it could not judge."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Literal
+
+__all__ = ["NOISE_PCT", "Confidence", "Finding", "NotMeasured"]
+
+Confidence = Literal["high", "medium", "low"]
+"""high: the time was measured as what the finding says it is. medium: it was measured, and a rule says what
+it was spent on. low: the gain rests on a model of the hardware, or on few instances."""
+
+NOISE_PCT = 5.0
+"""A gain below this is no finding. Where a compiler puts code moves a kernel by up to 3 % on an H100 and H200
+(docs/performance.md); the rest is for launches, which vary, too."""
+
+
+@dataclass(frozen=True)
+class Finding:
+    """One row of `findings()`, less kernel and variant: see there.
+
+    also: lines, beside its own, whose time is in gain_pct, as the second operand's load.
+    """
+
+    finding: str
+    file: str
+    line: int
+    evidence: str
+    advice: str
+    gain_pct: float
+    confidence: Confidence
+    also: tuple[int, ...] = ()
+
+
+@dataclass(frozen=True)
+class NotMeasured:
+    """What a cause could not judge, and why: one line."""
+
+    text: str

@@ -1,0 +1,1 @@
+"""What holds a kernel back: one file a cause, each with `causes(judged)`. A file in here is found."""

@@ -1,0 +1,99 @@
+"""exposed-load: a warp waits for a load's data with nothing else to do."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Final
+
+import numpy as np
+
+from profscope.analysis.cause import Finding, NotMeasured
+from profscope.analysis.judged import Judged
+from profscope.analysis.span_rows import Ints
+
+__all__ = ["causes", "exposed_cycles", "loop_of"]
+
+# What takes a load's data, and then waits for it in its own span.
+_TAKERS: Final = ("local", "layout", "reduce", "convert", "math", "elementwise")
+# The most that a wait for one load can be: 400 cycles on the emulator (docs/emulator.md); on GPUs DRAM
+# answers in 480 to 690 cycles when it is idle, and in three times that when it is busy.
+_MOST_EMULATED: Final = 450
+_MOST: Final = 2000
+# Cycles that a load or its successor takes where there is nothing to wait for: issue and the record itself.
+_ISSUE: Final = 30
+
+
+def causes(judged: Judged) -> Iterator[Finding | NotMeasured]:
+    """Loads whose data is needed at once.
+
+    Waiting is what passes from the begin of a load until the next thing that the warp does: the load's own
+    span, the time behind it that no span covers, and the span that takes the data, at most 2,000 cycles
+    (450 on the emulator) a load and less 30 for its issue. Gain: this over the time of all warps; as if all
+    of it could be hidden. Other CTAs of the SM may hide some of it already. Loads of one loop are one
+    finding, at the line of the one that waits most. Confidence: high where the load's own span or a record
+    behind it bounds the wait on both sides; medium where arithmetic without spans may be in it.
+    """
+    sites = judged.sites
+    loads = judged.of_class("load")
+    if not loads.any():
+        return
+    waits, bounded = exposed_cycles(judged)
+    by_site = judged.total(waits)
+    around = loop_of(judged)
+    for loop in np.unique(around[sites["cls"] == "load"]):
+        chosen = np.flatnonzero((sites["cls"] == "load").to_numpy() & (around == loop))
+        first = int(chosen[np.argmax(by_site[chosen])])
+        cycles = float(by_site[chosen].sum())
+        here = np.isin(judged.spans.site, chosen)
+        count = int(here.sum())
+        file, line = judged.at(first)
+        pct = judged.share_pct(cycles)
+        hidden = 1 - cycles / max(1.0, count * (_MOST_EMULATED if judged.emulated else 690))
+        names = ", ".join(dict.fromkeys(sites["scope"].iloc[chosen]))
+        sure = float(bounded[here].mean()) > 0.5
+        where = "in each step of the loop" if loop >= 0 else "before anything else can be done"
+        yield Finding(
+            "exposed-load",
+            file,
+            line,
+            f"{names}: {pct:.0f} % of warp time is spent waiting for the data, "
+            f"{cycles / max(1, count):.0f} cycles a load, {where}; {max(0.0, 100 * hidden):.0f} % of a "
+            "memory latency is hidden",
+            "load earlier: num_stages of 3 or more for a loop with a dot or copies, an unrolled loop or "
+            "more loads at once otherwise; more warps or CTAs on an SM hide it, too",
+            pct,
+            "high" if sure else "medium",
+            also=tuple(int(sites["line"].iloc[each]) for each in chosen),
+        )
+
+
+def exposed_cycles(judged: Judged, most: int | None = None) -> tuple[Ints, np.ndarray]:
+    """By span: cycles that a warp waited for the load (0 for other spans); and whether records bound the
+    wait."""
+    spans = judged.spans
+    loads = judged.of_class("load")
+    takers = judged.of_class(*_TAKERS)
+    count = len(spans)
+    took = np.zeros(count, np.int64)
+    if count > 1:
+        near = takers[1:] & (spans.warp[1:] == spans.warp[:-1]) & (spans.gap[:-1] < 60)
+        took[:-1] = np.where(near, spans.own[1:], 0)
+    most = most or (_MOST_EMULATED if judged.emulated else _MOST)
+    waits = np.clip(spans.duration + spans.gap + took - _ISSUE, 0, most)
+    waits = np.where(loads, waits, 0)
+    bounded = loads & ((took > 0) | (spans.duration > spans.gap))
+    return waits, bounded
+
+
+def loop_of(judged: Judged) -> np.ndarray:
+    """By site: that of the innermost loop around it, -1 where there is none."""
+    spans, kinds = judged.spans, judged.sites["kind"].to_numpy()
+    first = np.full(len(judged.sites), -1)
+    first[spans.site[::-1]] = np.arange(len(spans))[::-1]
+    result = np.full(len(judged.sites), -1)
+    for site, row in enumerate(first):
+        at = spans.parent[row] if row >= 0 else -1
+        while at >= 0 and kinds[spans.site[at]] != "loop":
+            at = spans.parent[at]
+        result[site] = spans.site[at] if at >= 0 else -1
+    return result

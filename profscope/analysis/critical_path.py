@@ -1,0 +1,96 @@
+"""Which spans a CTA's time is made of, and how much earlier it would end if one were shorter."""
+
+from __future__ import annotations
+
+from typing import Any, Final
+
+import numpy as np
+import pandas as pd
+
+from profscope.analysis.judged import Judged, judged_kernels
+from profscope.analysis.replay import replay_of
+from profscope.errors import OptionError
+from profscope.schema import Tables
+
+__all__ = ["critical_path", "median_cta"]
+
+_DTYPES: Final = {
+    "kernel": "str",
+    "variant": "int32",
+    "launch": "int32",
+    "cta": "int32",
+    "scope": "str",
+    "kind": "str",
+    "file": "str",
+    "line": "int32",
+    "call_path": "str",
+    "cycles": "int64",
+    "share": "float64",
+    "earlier_pct": "float64",
+}
+_MOST_SPANS: Final = 20_000  # of a CTA; a larger one takes too long to run again
+_REPLAYED: Final = 8  # sites whose shortening is tried
+
+
+def critical_path(tables: Tables, shorter_pct: float = 25.0) -> pd.DataFrame:
+    """One row per kernel, configuration and scope on the way through the CTA of median length that ends last.
+
+    The way is walked back from the CTA's end: through the ops and loops of a warp; at a barrier to the warp
+    that came last; at a wait that waited to the asynchronous work that it waited for, whose time in flight
+    counts as that of the op that started it. Columns: kernel, variant, launch, cta; scope, kind, file,
+    line, call_path; cycles on the way; share, their part of the CTA's time, 0 to 1; earlier_pct, by how
+    many percent of its time the CTA would end earlier if all that scope does, in every warp, took
+    `shorter_pct` percent less: the CTA is run again with what waits for what, so that another way may
+    become the one that ends last. Missing behind the 8 heaviest rows.
+
+    attrs["not_measured"]: list of str, which kernels have no rows, and why. Raises OptionError where
+    shorter_pct is not between 0 and 100.
+    """
+    if not 0 < shorter_pct <= 100:
+        raise OptionError(f"shorter_pct={shorter_pct!r} is not above 0 and at most 100")
+    rows: list[dict[str, Any]] = []
+    missing: list[str] = []
+    for judged in judged_kernels(tables):
+        if not isinstance(judged, Judged):
+            kernel, _, why = judged
+            missing.append(f"{kernel}: {why}")
+            continue
+        cta = median_cta(judged)
+        if cta < 0:
+            missing.append(f"{judged.kernel}: its CTAs have more than {_MOST_SPANS:,} spans each")
+            continue
+        rows += _rows(judged, cta, shorter_pct)
+    table = pd.DataFrame(
+        {name: pd.Series([row[name] for row in rows], dtype=dtype) for name, dtype in _DTYPES.items()}
+    )
+    table.attrs = {"not_measured": missing}
+    return table
+
+
+def median_cta(judged: Judged) -> int:
+    """The row in `judged.ctas` of the CTA of median length among those with spans; -1 if it has too many
+    of them."""
+    known, counts = np.unique(judged.spans.cta, return_counts=True)
+    cycles = judged.ctas["cycles"].to_numpy()[known]
+    at = int(np.argsort(cycles, kind="stable")[(len(cycles) - 1) // 2])
+    return int(known[at]) if counts[at] <= _MOST_SPANS else -1
+
+
+def _rows(judged: Judged, cta: int, shorter_pct: float) -> list[dict[str, Any]]:
+    replay = replay_of(judged, cta)
+    path = sorted(replay.path().items(), key=lambda item: -item[1])
+    whole = replay.run({})
+    about = judged.ctas.iloc[cta]
+    rows = []
+    for at, (site, cycles) in enumerate(path):
+        place = judged.sites.iloc[site]
+        earlier = np.nan
+        if at < _REPLAYED:
+            earlier = 100 * (1 - replay.run({site: 1 - shorter_pct / 100}) / max(1.0, whole))
+        rows.append(
+            {name: place[name] for name in ("scope", "kind", "file", "line", "call_path")}
+            | {"kernel": judged.kernel, "variant": judged.variant}
+            | {"launch": about["launch"], "cta": about["cta"], "cycles": cycles}
+            | {"share": cycles / max(1, replay.cycles), "earlier_pct": earlier}
+        )
+    return rows

@@ -1,0 +1,169 @@
+"""What holds each kernel back, with evidence, what to try, and what it can bring at most."""
+
+from __future__ import annotations
+
+import importlib
+import pkgutil
+from collections.abc import Callable, Iterable, Iterator
+from dataclasses import replace
+from functools import cache
+from typing import Any, Final
+
+import pandas as pd
+
+from profscope.analysis.cause import NOISE_PCT, Finding, NotMeasured
+from profscope.analysis.judged import Judged, judged_kernels
+from profscope.analysis.roof import Roof, roof_of
+from profscope.analysis.stalls import stalled_on
+from profscope.analysis.sum_findings import sum_findings
+from profscope.schema import Tables
+
+__all__ = ["FINDING_DTYPES", "findings"]
+
+FINDING_DTYPES: Final = {
+    "kernel": "str",
+    "variant": "int32",
+    "finding": "str",
+    "file": "str",
+    "line": "int32",
+    "evidence": "str",
+    "advice": "str",
+    "gain_pct": "float64",
+    "confidence": "str",
+}
+
+# What is wrong whatever it costs: these stand without a gain.
+_ALWAYS: Final = ("nan", "infinity", "saturation")
+# Causes that lie in a CTA.
+_CTA_CAUSES: Final = (
+    "atomics", "bank-conflict", "exposed-load", "few-stages", "late-warp", "layout-conversion",
+    "redundant-load", "serial-stage", "spills", "starving-partition", "uncoalesced-load",
+)  # fmt: skip
+# What is one cause is one finding: a finding of the first name makes those of the others superfluous, of
+# the same kernel, or ("line") where they share a line; if its gain is at least half of theirs.
+_EXPLAINS: Final[tuple[tuple[str, str, tuple[str, ...]], ...]] = (
+    ("uncoalesced-load", "line", ("redundant-load", "exposed-load")),
+    ("uncoalesced-load", "kernel", ("outliers", "low-residency")),
+    ("redundant-load", "line", ("exposed-load",)),
+    ("bank-conflict", "kernel", ("layout-conversion", "serial-stage", "late-warp")),
+    ("atomics", "kernel", ("late-warp", "outliers")),
+    ("spills", "kernel", ("low-residency", "exposed-load")),
+    ("idle-sms", "kernel", ("tail", "load-imbalance")),
+    ("load-imbalance", "kernel", ("tail", "outliers")),
+    (
+        "starving-partition",
+        "kernel",
+        ("few-stages", "exposed-load", "serial-stage", "low-residency", "late-warp", "outliers"),
+    ),
+    (
+        "exposed-load",
+        "kernel",
+        ("few-stages", "serial-stage", "low-residency", "outliers", "prologue", "late-warp"),
+    ),
+    ("few-stages", "kernel", ("serial-stage", "low-residency", "outliers")),
+    ("serial-stage", "kernel", ("low-residency",)),
+    # A way through a CTA always has a heaviest span: it is news where nothing else is.
+    *((name, "kernel", ("dominant-span",)) for name in _CTA_CAUSES),
+)
+
+
+def findings(tables: Tables) -> pd.DataFrame:
+    """One row per cause that holds a kernel back, the largest gain first; the columns of FINDING_DTYPES.
+
+    kernel, variant: as in the summary. finding: a fixed name (docs/findings.md). file, line: where.
+    evidence: a sentence with figures. advice: what to try. gain_pct: an upper bound on the time that the
+    kernel's launches would save, in percent, 0 to 100, by the model in the docstring of the cause; where
+    the flops of dots or, without dots, the bytes at the peak of memory take up the rest of the time, it is
+    at most what they leave. confidence: "high", "medium" or "low", by rules that the docstrings state.
+    Gains below `NOISE_PCT` are no findings. An autotuner's trials are not judged.
+
+    attrs["not_measured"]: list of str, what could not be judged and why. attrs["clean"]: by kernel, or
+    "kernel #variant" where it has several, what is known of those without a finding.
+    """
+    rows: list[dict[str, Any]] = []
+    missing: list[str] = []
+    clean: dict[str, str] = {}
+    for judged in judged_kernels(tables):
+        if isinstance(judged, Judged):
+            kernel, variant, roof = judged.kernel, judged.variant, roof_of(judged)
+            said = list(_said(judged))
+        else:
+            kernel, variant, why = judged
+            roof, said = None, list(sum_findings(tables, kernel, variant)) or [NotMeasured(f"all: {why}")]
+        name = _name(tables, kernel, variant)
+        missing += dict.fromkeys(f"{name}: {each.text}" for each in said if isinstance(each, NotMeasured))
+        kept = merged(_limited((each for each in said if isinstance(each, Finding)), roof))
+        if not kept:
+            clean[name] = _clean(roof, tables.emulated)
+        rows += [_row(tables, kernel, variant, each) for each in kept]
+    table = pd.DataFrame(
+        {name: pd.Series([row[name] for row in rows], dtype=dtype) for name, dtype in FINDING_DTYPES.items()}
+    )
+    table = table.sort_values("gain_pct", ascending=False, kind="stable", ignore_index=True)
+    table.attrs = {"not_measured": missing, "clean": clean}
+    return table
+
+
+def merged(said: Iterable[Finding]) -> list[Finding]:
+    """Those above noise that no other one explains, each name at a line once, the largest gain first."""
+    kept = sorted(
+        (each for each in said if each.gain_pct >= NOISE_PCT or each.finding in _ALWAYS),
+        key=lambda each: -each.gain_pct,
+    )
+    first: dict[tuple[str, int], Finding] = {}
+    for each in kept:
+        first.setdefault((each.finding, each.line), each)
+    return [each for each in first.values() if not any(_explains(other, each) for other in first.values())]
+
+
+def _explains(winner: Finding, other: Finding) -> bool:
+    for name, where, others in _EXPLAINS:
+        if winner.finding == name and other.finding in others and winner.gain_pct >= other.gain_pct / 2:
+            lines = {winner.line, *winner.also}
+            if where == "kernel" or lines & {other.line, *other.also}:
+                return True
+    return False
+
+
+def _said(judged: Judged) -> Iterator[Finding | NotMeasured]:
+    if judged.spans.own[judged.of_kind("gap")].sum() > 0.1 * judged.warp_cycles:
+        yield NotMeasured("iterations whose records were overwritten (buffer= keeps more)")
+    for ask in _causes():
+        yield from ask(judged)
+
+
+@cache
+def _causes() -> tuple[Callable[[Judged], Iterator[Finding | NotMeasured]], ...]:
+    """The functions `causes` of the modules in the folder."""
+    from profscope.analysis import causes
+
+    names = sorted(module.name for module in pkgutil.iter_modules(causes.__path__, f"{causes.__name__}."))
+    return tuple(importlib.import_module(name).causes for name in names)
+
+
+def _limited(said: Iterable[Finding], roof: Roof | None) -> Iterator[Finding]:
+    """Findings whose gain is no more than what the roof leaves."""
+    most = 100.0 if roof is None else roof.left_pct
+    for each in said:
+        gain = min(max(each.gain_pct, 0.0), most, 100.0)
+        yield replace(each, gain_pct=gain)
+
+
+def _clean(roof: Roof | None, emulated: bool) -> str:
+    if roof is not None and roof.text:
+        return f"no finding: {roof.text}"
+    peak = "the emulator has no peaks" if emulated else "it was not compared with a peak"
+    return f"no finding: nothing above {NOISE_PCT:.0f} % of the time; {peak}"
+
+
+def _row(tables: Tables, kernel: str, variant: int, finding: Finding) -> dict[str, Any]:
+    row = {name: getattr(finding, name) for name in FINDING_DTYPES if hasattr(finding, name)}
+    said = finding.evidence + stalled_on(tables, kernel, variant, finding.file, finding.line)
+    said += " (cycles of the emulator's cost model)" if tables.emulated else ""
+    return row | {"kernel": kernel, "variant": variant, "evidence": said}
+
+
+def _name(tables: Tables, kernel: str, variant: int) -> str:
+    launches = tables.launches
+    several = launches.loc[(launches["kernel"] == kernel) & ~launches["trial"], "variant"].nunique() > 1
+    return f"{kernel} #{variant}" if several else kernel

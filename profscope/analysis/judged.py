@@ -1,0 +1,358 @@
+"""One configuration of a kernel as the causes of findings see it: its spans as arrays, its CTAs, its sites.
+
+Of a configuration's launches that lost nothing the newest are judged, up to `MOST_SPANS` spans, and of a
+larger launch the CTAs of some SMs: shares of time settle long before.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from functools import cache, cached_property
+from typing import Any, Final
+
+import numpy as np
+import pandas as pd
+from numpy.typing import NDArray
+
+from instrument_passes.analyses.opclasses import OPS, OpInfo
+from profscope.analysis.devices import Peak, peak_of
+from profscope.analysis.launch_shape import Shape, shape_of
+from profscope.analysis.span_rows import Floats, Ints, grid_scales, not_samples, self_times, sites
+from profscope.analysis.work import works
+from profscope.schema import Tables
+
+__all__ = ["DURATION", "MOST_SPANS", "Judged", "Spans", "judged_kernels", "op_class", "op_info"]
+
+MOST_SPANS: Final = 600_000
+DURATION: Final = "duration_cycles"
+"""The column of the table of spans that findings take for how long a span was."""
+
+_Bools = NDArray[np.bool_]
+
+
+@dataclass(frozen=True, eq=False)
+class Spans:
+    """Synchronous spans, marks left out, each array of shape (rows,), in order of launch, CTA, warp and time.
+
+    site: row of the judged `sites`. cta: row of `ctas`. warp: a number for each warp of each CTA, from 0,
+    without gaps. start, end, duration, own: cycles of the SM's clock; own is what no span inside covers.
+    gap: cycles from the end of a span that has none inside to the next record of its warp. parent: row
+    here, -1 at a root. row: that of the profile's table.
+    """
+
+    site: Ints
+    cta: Ints
+    warp: Ints
+    start: Ints
+    duration: Ints
+    own: Ints
+    gap: Ints
+    parent: Ints
+    iteration: Ints
+    row: Ints
+
+    @property
+    def end(self) -> Ints:
+        return self.start + self.duration
+
+    def __len__(self) -> int:
+        return len(self.site)
+
+
+@dataclass(frozen=True, eq=False)
+class Judged:
+    """A kernel's configuration.
+
+    launches: rows of the table of launches that are judged. sites: scope, kind, file, line, call_path and
+    cls, the class of the op ("" for other kinds). ctas: launch, cta, sm, start_ns, end_ns and cycles, of
+    all recorded CTAs of the judged launches. whole: whether these are all CTAs of the grids.
+    """
+
+    kernel: str
+    variant: int
+    tables: Tables
+    launches: pd.DataFrame
+    sites: pd.DataFrame
+    spans: Spans
+    ctas: pd.DataFrame
+    whole: bool
+
+    @property
+    def emulated(self) -> bool:
+        return self.tables.emulated
+
+    @property
+    def peak(self) -> Peak | None:
+        return peak_of(self.tables.metadata)
+
+    @property
+    def sm_count(self) -> int:
+        """SMs of the device; where nobody says, those that were seen."""
+        device = self.tables.metadata.get("device")
+        told = device.get("sm_count") if isinstance(device, dict) else None
+        return int(told or self.ctas["sm"].nunique())
+
+    @cached_property
+    def shape(self) -> Shape | None:
+        """How launches filled the device; None where some of their CTAs were not recorded."""
+        return shape_of(self.ctas, self.sm_count) if self.whole else None
+
+    @cached_property
+    def place(self) -> tuple[str, int]:
+        """File and line of the kernel."""
+        kernels = self.sites[(self.sites["kind"] == "kernel") & (self.sites["line"] > 0)]
+        first = (kernels if len(kernels) else self.sites).iloc[0]
+        return str(first["file"]), int(first["line"])
+
+    def at(self, site: int) -> tuple[str, int]:
+        """File and line of a site, those of the kernel where it has none."""
+        row = self.sites.iloc[site]
+        return (str(row["file"]), int(row["line"])) if row["line"] > 0 else self.place
+
+    @cached_property
+    def warp_cycles(self) -> float:
+        """What all warps took: the sum of the spans that have none around."""
+        return float(self.spans.duration[self.spans.parent < 0].sum()) or 1.0
+
+    def share_pct(self, cycles: float) -> float:
+        """Cycles of warps in percent of what all warps took."""
+        return 100.0 * cycles / self.warp_cycles
+
+    def of_class(self, *classes: str) -> _Bools:
+        """By span: whether it is an op of these classes."""
+        return self.sites["cls"].isin(classes).to_numpy()[self.spans.site]
+
+    def of_kind(self, *kinds: str) -> _Bools:
+        """By span: whether it is of these kinds."""
+        return self.sites["kind"].isin(kinds).to_numpy()[self.spans.site]
+
+    @cached_property
+    def for_dots(self) -> _Bools:
+        """By span: whether it waits for a dot, by its name or by the asynchronous work that it ended.
+
+        That is work of the tensor cores, and no waiting for data.
+        """
+        named = self.sites["scope"].str.startswith("dot wait").to_numpy()[self.spans.site]
+        rows, (_, ended) = self.spans.row, self.dots_in_flight
+        waits = np.zeros(int(rows[-1] - rows[0]) + 1, np.bool_)
+        waits[ended - rows[0]] = True
+        return np.asarray(named | waits[rows - rows[0]], np.bool_)
+
+    @cached_property
+    def dots_in_flight(self) -> tuple[Ints, Ints]:
+        """Rows of the profile's table, from the first to the last that is judged.
+
+        The asynchronous dots that a wait ended, and these waits.
+        """
+        df = self.tables.df
+        first, last = int(self.spans.row[0]), int(self.spans.row[-1]) + 1
+        flights = first + np.flatnonzero(df["wait"].to_numpy()[first:last] >= 0)
+        of_dots = np.array([op_class(scope) == "mma" for scope in df["scope"].cat.categories], np.bool_)
+        flights = flights[of_dots[df["scope"].cat.codes.to_numpy()[flights]]]
+        return flights, df["wait"].to_numpy()[flights]
+
+    def total(self, values: NDArray[Any], rows: _Bools | slice = slice(None)) -> Floats:
+        """Values of spans summed by site, float64 of shape (sites,)."""
+        return np.bincount(self.spans.site[rows], values[rows], len(self.sites)).astype(np.float64)
+
+    @cached_property
+    def configuration(self) -> dict[str, Any]:
+        """The entry of metadata["variants"], {} where there is none."""
+        known = self.tables.metadata.get("variants") or {}
+        entries = (each for each in known.get(self.kernel, ()) if each["variant"] == self.variant)
+        return next(entries, {})
+
+    def build(self, name: str) -> dict[str, Any]:
+        """What the "bare" or "instrumented" binary takes, {} where nobody says."""
+        builds = self.configuration.get("builds") or []
+        return next((each for each in builds if each.get("build") == name), {})
+
+    @cached_property
+    def work(self) -> pd.DataFrame:
+        """scope, kind, file, line, call_path, cls, and bytes and flops of one launch, on average."""
+        about = (self.tables.metadata.get("kernels") or {}).get(self.kernel) or {}
+        for entry in works(about):
+            if entry["variant"] == self.variant and not entry["trial"] and entry["launches"]:
+                table = pd.DataFrame(entry["scopes"])
+                table = table if len(table) else pd.DataFrame(columns=["scope", "bytes", "flops"])
+                each = table[["bytes", "flops"]] / entry["launches"]
+                return table.assign(
+                    bytes=each["bytes"], flops=each["flops"], cls=[op_class(s) for s in table["scope"]]
+                )
+        return pd.DataFrame(columns=["scope", "kind", "file", "line", "call_path", "bytes", "flops", "cls"])
+
+    def bytes_each(self, site: int) -> float:
+        """Bytes that one CTA moves each time it runs a site; 0 where the op has none, or nobody knows."""
+        row, here = self.sites.iloc[site], self.spans.site == site
+        same = self.work[(self.work["scope"] == row["scope"]) & (self.work["line"] == row["line"])]
+        ctas = len(np.unique(self.spans.cta[here]))
+        warps = len(np.unique(self.spans.warp[here])) / max(1, ctas)
+        times = int(here.sum()) / max(1.0, warps) / max(1, len(np.unique(self.spans.cta)))
+        grid = float(self.launches[["grid_x", "grid_y", "grid_z", "num_ctas"]].prod(axis=1).mean())
+        return float(same["bytes"].sum()) / max(1.0, grid) / max(1e-9, times) if times else 0.0
+
+    @cached_property
+    def launch_ns(self) -> float:
+        """The median launch, first recorded time to last."""
+        return float((self.launches["end_ns"] - self.launches["start_ns"]).median())
+
+    @cached_property
+    def lines(self) -> dict[int, str]:
+        """The kernel's source by line, where the profile has it."""
+        file = self.place[0]
+        found: dict[int, str] = {}
+        for source in self.tables.metadata.get("sources") or []:
+            if source["file"] == file:
+                found |= dict(enumerate(source["text"].splitlines(), source["line"]))
+        return found
+
+
+def judged_kernels(tables: Tables) -> Iterator[Judged | tuple[str, int, str]]:
+    """Each configuration of each kernel, trials left out; or kernel, variant and why nothing is judged."""
+    launches, df = tables.launches, tables.df
+    launches = launches[~launches["trial"]]
+    of_launch = df["launch"].to_numpy()
+    for key, every in launches.groupby(["kernel", "variant"], sort=False):
+        kernel, variant = str(key[0]), int(every["variant"].iloc[0])
+        spans = every[every["keeps"] == "spans"]
+        begin = np.searchsorted(of_launch, spans["launch"].to_numpy(), "left")
+        end = np.searchsorted(of_launch, spans["launch"].to_numpy(), "right")
+        spans = spans.assign(begin=begin, rows=end - begin)
+        sound = spans[(spans["rows"] > 0) & (spans["dropped"] == 0) & (spans["unfinished"] == 0)]
+        if sound.empty:
+            yield kernel, variant, _why_none(every, spans)
+            continue
+        warm = sound[~sound["cold"]]
+        chosen = (warm if len(warm) else sound).iloc[::-1]
+        chosen = chosen[(chosen["rows"].cumsum() <= MOST_SPANS) | (np.arange(len(chosen)) == 0)].iloc[::-1]
+        yield _judged(tables, kernel, variant, chosen)
+
+
+def _why_none(every: pd.DataFrame, spans: pd.DataFrame) -> str:
+    if (every["keeps"] == "sums").all():
+        return "its launches kept sums, which have no single spans"
+    if (spans["rows"] == 0).all():
+        return "it has no spans"
+    return "all its launches lost records, or CTAs that did not come to their end"
+
+
+def _judged(tables: Tables, kernel: str, variant: int, launches: pd.DataFrame) -> Judged:
+    df = tables.df
+    begins, counts = launches["begin"].to_numpy(), launches["rows"].to_numpy()
+    ctas, first = _ctas(df, begins, counts)
+    last = np.append(first[1:], 0)
+    of_launch = np.searchsorted(begins, first, "right") - 1
+    ends = (begins + counts)[of_launch]
+    last = np.where((last > first) & (last <= ends), last, ends)
+    # Whole SMs, so that what ran beside a CTA is there, too.
+    sm, sms = pd.factorize(ctas["sm"])
+    stride = min(-(-int(counts.sum()) // MOST_SPANS), len(sms))
+    chosen = np.flatnonzero(sm % stride == 0)
+    # Row numbers of the chosen CTAs, and the CTA of each.
+    lengths = (last - first)[chosen]
+    cta = np.repeat(chosen, lengths)
+    offset = np.repeat(np.cumsum(lengths) - lengths, lengths)
+    rows = first[cta] + np.arange(len(cta)) - offset
+    spans, table = _spans(df.iloc[rows], cta, rows)
+    whole = bool((grid_scales(launches) == 1).all()) and kernel not in not_samples(tables.metadata)
+    return Judged(kernel, variant, tables, launches, table, spans, ctas, whole)
+
+
+def _ctas(df: pd.DataFrame, begins: Ints, counts: Ints) -> tuple[pd.DataFrame, Ints]:
+    """The CTAs of ranges of rows, in their order; and the first row of each."""
+    depth = df["depth"].to_numpy()
+    rows = np.concatenate(
+        [b + np.flatnonzero(depth[b : b + n] == 0) for b, n in zip(begins, counts, strict=True)]
+    )
+    launch, cta = df["launch"].to_numpy()[rows], df["cta"].to_numpy()[rows]
+    change = np.ones(len(rows), np.bool_)
+    change[1:] = (launch[1:] != launch[:-1]) | (cta[1:] != cta[:-1])
+    at = np.flatnonzero(change)
+    start, cycle = df["start_ns"].to_numpy()[rows], df["start_cycle"].to_numpy()[rows]
+    end = start + df["duration_ns"].to_numpy()[rows]
+    start_cycle = np.minimum.reduceat(cycle, at)
+    table = pd.DataFrame(
+        {
+            "launch": launch[at],
+            "cta": cta[at],
+            "sm": df["sm"].to_numpy()[rows[at]],
+            "start_ns": np.minimum.reduceat(start, at),
+            "end_ns": np.maximum.reduceat(end, at),
+            "start_cycle": start_cycle,
+            "cycles": np.maximum.reduceat(cycle + df[DURATION].to_numpy()[rows], at) - start_cycle,
+        }
+    )
+    return table, rows[at]
+
+
+def _spans(part: pd.DataFrame, cta: Ints, rows: Ints) -> tuple[Spans, pd.DataFrame]:
+    """The synchronous spans of the rows `rows` of the table, which `part` is, and their sites."""
+    site, table = sites(part)
+    table = table.assign(
+        cls=[op_class(s) if k == "op" else "" for s, k in zip(table["scope"], table["kind"], strict=True)]
+    )
+    parent = part["parent"].to_numpy()
+    inside = np.where(parent >= 0, np.searchsorted(rows, parent), -1)
+    frame = pd.DataFrame({"kind": part["kind"], DURATION: part[DURATION], "parent": inside}, copy=False)
+    own = self_times(frame, DURATION)
+    kept = ~table["kind"].isin(("async", "mark")).to_numpy()[site]
+    number = np.cumsum(kept) - 1
+    inside = np.where(inside >= 0, number[inside], -1)[kept]
+    warp_of = part["warp"].to_numpy()[kept]
+    cta = cta[kept]
+    new = np.ones(len(cta), np.bool_)
+    new[1:] = (warp_of[1:] != warp_of[:-1]) | (cta[1:] != cta[:-1])
+    warp = np.cumsum(new) - 1
+    start, duration = part["start_cycle"].to_numpy()[kept], part[DURATION].to_numpy()[kept]
+    spans = Spans(
+        site=site[kept],
+        cta=cta,
+        warp=warp,
+        start=start,
+        duration=duration,
+        own=own[kept],
+        gap=_gaps(start, start + duration, warp, inside),
+        parent=inside,
+        iteration=part["iteration"].to_numpy()[kept].astype(np.int64),
+        row=rows[kept],
+    )
+    return spans, table.reset_index(drop=True)
+
+
+def _gaps(start: Ints, end: Ints, warp: Ints, parent: Ints) -> Ints:
+    """From the end of each span to the next begin or end of a span of its warp; 0 for one with others
+    inside."""
+    count = len(start)
+    following = np.full(count, np.iinfo(np.int64).max)
+    alike = np.zeros(count, np.bool_)
+    alike[:-1] = warp[1:] == warp[:-1]
+    following[:-1][alike[:-1]] = start[1:][alike[:-1]]
+    around = np.where(parent >= 0, end[np.maximum(parent, 0)], end)
+    leaf = np.ones(count, np.bool_)
+    leaf[parent[parent >= 0]] = False
+    gap = np.minimum(following, around) - end
+    return np.where(leaf, np.maximum(gap, 0), 0)
+
+
+@cache
+def op_class(scope: str) -> str:
+    """The class of the op that a span is named after (`load` of "load x latency"), "" for an unknown one."""
+    info = op_info(scope)
+    return "" if info is None else info.cls
+
+
+def op_info(scope: str) -> OpInfo | None:
+    """The row of the op that a span is named after, None for an unknown one."""
+    words = scope.split(" ")
+    labels = _labels()
+    for count in range(min(len(words), 5), 0, -1):
+        info = labels.get(" ".join(words[:count]))
+        if info is not None:
+            return info
+    return None
+
+
+@cache
+def _labels() -> dict[str, OpInfo]:
+    return {info.label: info for info in OPS.values()}

@@ -1,0 +1,71 @@
+"""Where all warps of a CTA wait for each other: barriers, and ops that have one inside."""
+
+from __future__ import annotations
+
+from typing import Final
+
+import numpy as np
+import pandas as pd
+from numpy.typing import NDArray
+
+from profscope.analysis.judged import Judged, op_info
+
+__all__ = ["may_meet", "meetings", "meetings_of"]
+
+_CLASSES: Final = ("reduce", "layout")
+
+# Ends of warps that met lie closer together than their begins: by at least this.
+_ALIGNED: Final = 0.5
+
+
+def may_meet(judged: Judged) -> NDArray[np.bool_]:
+    """By site: whether warps may wait for each other there: barriers that complete, reductions, layouts."""
+    barriers = {scope for scope in judged.sites["scope"] if (info := op_info(scope)) and info.completes}
+    cls = judged.sites["cls"]
+    return (cls.isin(_CLASSES) | ((cls == "barrier") & judged.sites["scope"].isin(barriers))).to_numpy()
+
+
+def meetings(judged: Judged, first: int = 0, last: int | None = None) -> pd.DataFrame:
+    """One row per span that may be part of a meeting, of the spans `first` to `last`.
+
+    span, site, cta, warp, begin, end; number, the same for what met; came, how many warps did; earliest,
+    latest, mean, of their begins; ended, the last end; aligned, whether they left closer together than they
+    came.
+    """
+    spans = judged.spans
+    part = slice(first, last)
+    here = np.flatnonzero(may_meet(judged)[spans.site[part]]) + first
+    table = pd.DataFrame(
+        {
+            "span": here,
+            "site": spans.site[here],
+            "cta": spans.cta[here],
+            "warp": spans.warp[here],
+            "begin": spans.start[here],
+            "end": spans.start[here] + spans.duration[here],
+        }
+    )
+    time = table.groupby(["warp", "site"]).cumcount()
+    table["number"] = table.groupby([table["site"], table["cta"], time], sort=False).ngroup()
+    by_key = table.groupby("number", sort=False)
+    begins, ends = by_key["begin"], by_key["end"]
+    table = table.assign(
+        came=begins.transform("size"),
+        earliest=begins.transform("min"),
+        latest=begins.transform("max"),
+        mean=begins.transform("mean"),
+        ended=ends.transform("max"),
+    )
+    spread = table["latest"] - table["earliest"]
+    return table.assign(aligned=table["ended"] - ends.transform("min") <= _ALIGNED * spread)
+
+
+def meetings_of(judged: Judged, first: int, last: int) -> dict[int, int]:
+    """By span of one CTA that is part of a meeting of all its warps, the meeting's number, from 0."""
+    if not may_meet(judged).any():
+        return {}
+    table = meetings(judged, first, last)
+    warps = len(np.unique(judged.spans.warp[first:last]))
+    met = table[(table["came"] == warps) & table["aligned"] & (warps > 1)]
+    number, _ = pd.factorize(met["number"])
+    return dict(zip(met["span"].tolist(), number.tolist(), strict=True))

@@ -1,0 +1,185 @@
+"""One CTA as a graph of what its warps did, which can be walked back from its end and run again.
+
+A slice is a piece of a warp's time that belongs to one site: an op's span, or a loop's own time between two
+of them. What a slice waits for: the slice before it in its warp; at a meeting (a barrier, reduction or
+layout conversion that all warps leave together) the warp that comes last; at a wait, the asynchronous work
+that it ended.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+
+import numpy as np
+
+from profscope.analysis.judged import Judged
+from profscope.analysis.meetings import meetings_of
+from profscope.analysis.span_rows import Ints
+
+__all__ = ["Replay", "replay_of"]
+
+_PASSED = 30  # cycles of a wait that had nothing to wait for, its record included
+
+
+@dataclass(eq=False)
+class Replay:
+    """The slices of a CTA in the order of their ends, each list with one entry for each slice.
+
+    site: whose time it is. begin, end: cycles from the CTA's begin. before: the slice before it in its
+    warp, -1 at the first. meeting: the number of its meeting, -1 if it is none. works: for a wait, the
+    asynchronous work that it ended, as pairs of the slice that started it and the site of the work in
+    flight.
+    """
+
+    site: list[int]
+    begin: list[int]
+    end: list[int]
+    before: list[int]
+    meeting: list[int]
+    works: dict[int, list[tuple[int, int]]]
+    members: list[list[int]] = field(default_factory=list)
+
+    def __post_init__(self) -> None:
+        self.members = [[] for _ in range(max(self.meeting, default=-1) + 1)]
+        for at, meeting in enumerate(self.meeting):
+            if meeting >= 0:
+                self.members[meeting].append(at)
+
+    @property
+    def cycles(self) -> int:
+        return max(self.end, default=0)
+
+    def path(self) -> dict[int, int]:
+        """Cycles by site on the way that ends last, walked back from its end; work in flight counts where
+        a wait waited for it."""
+        cycles: dict[int, int] = {}
+        at, until = (int(np.argmax(self.end)) if self.end else -1), self.cycles
+        while at >= 0:
+            last, since, site = at, self.begin[at], self.site[at]
+            if self.meeting[at] >= 0:
+                last = max(self.members[self.meeting[at]], key=lambda each: self.begin[each])
+                since = self.begin[last]
+            elif self._waited(at) and at in self.works:
+                last, site = max(self.works[at], key=lambda work: self.begin[work[0]])
+                since = self.begin[last]
+            since = min(since, until)
+            cycles[site] = cycles.get(site, 0) + until - since
+            at, until = self.before[last], since
+        return cycles
+
+    def run(self, factors: Mapping[int, float]) -> float:
+        """The cycles that the CTA takes if each slice of a site, or its work in flight, takes `factors`
+        times as long."""
+        begin, end = [0.0] * len(self.site), [0.0] * len(self.site)
+        ends_of: dict[int, float] = {}
+        for at, before in enumerate(self.before):
+            # A warp's first slice begins when it did.
+            begin[at] = (
+                end[before] + self.begin[at] - self.end[before] if before >= 0 else float(self.begin[at])
+            )
+            took = (self.end[at] - self.begin[at]) * factors.get(self.site[at], 1.0)
+            meeting = self.meeting[at]
+            if meeting >= 0:
+                if meeting not in ends_of:
+                    ends_of[meeting] = self._met(meeting, begin, end, factors)
+                end[at] = ends_of[meeting]
+            elif at in self.works and self._waited(at):
+                end[at] = begin[at] + _PASSED * factors.get(self.site[at], 1.0)
+                for start, flight in self.works[at]:
+                    took = (self.end[at] - self.begin[start]) * factors.get(flight, 1.0)
+                    since = begin[start] if start < at else float(self.begin[start])
+                    end[at] = max(end[at], since + took)
+            else:
+                end[at] = begin[at] + took
+        return max(end, default=0.0)
+
+    def _met(self, meeting: int, begin: list[float], end: list[float], factors: Mapping[int, float]) -> float:
+        """When a meeting ends: as long behind the last arrival as it did."""
+        members = self.members[meeting]
+        last = max(self.begin[each] for each in members)
+        arrivals = [
+            end[self.before[each]] + self.begin[each] - self.end[self.before[each]]
+            if self.before[each] >= 0
+            else float(self.begin[each])
+            for each in members
+        ]
+        behind = max(self.end[each] for each in members) - last
+        return max(arrivals) + behind * factors.get(self.site[members[0]], 1.0)
+
+    def _waited(self, at: int) -> bool:
+        return self.end[at] - self.begin[at] > _PASSED
+
+
+def replay_of(judged: Judged, cta: int) -> Replay:
+    """The replay of a CTA, a row of `judged.ctas`; empty if its spans are not among those that are judged."""
+    spans = judged.spans
+    first, last = np.searchsorted(spans.cta, [cta, cta + 1])
+    sites, begins, ends, warps, rows = _slices(judged, int(first), int(last))
+    order = np.lexsort((begins, ends))
+    place = np.empty(len(order), np.int64)
+    place[order] = np.arange(len(order))
+    before = np.full(len(order), -1)
+    same = warps[1:] == warps[:-1]
+    before[1:][same] = place[:-1][same]
+    of_row = {int(row): int(at) for row, at in zip(rows, place, strict=True) if row >= 0}
+    met = meetings_of(judged, int(first), int(last))
+    meeting = [met.get(int(rows[each]), -1) for each in order]
+    origin = int(begins.min()) if len(begins) else 0
+    before_in_order = [int(before[each]) for each in order]
+    return Replay(
+        site=[int(each) for each in sites[order]],
+        begin=[int(each) - origin for each in begins[order]],
+        end=[int(each) - origin for each in ends[order]],
+        before=before_in_order,
+        meeting=meeting,
+        works=_works(judged, int(first), int(last), of_row),
+    )
+
+
+def _slices(judged: Judged, first: int, last: int) -> tuple[Ints, Ints, Ints, Ints, Ints]:
+    """site, begin, end, warp and span (-1: the own time of a span with others inside) of the slices of some
+    spans, in order of warp and time."""
+    spans = judged.spans
+    site, start, end = (values[first:last] for values in (spans.site, spans.start, spans.end))
+    parent, warp = spans.parent[first:last] - first, spans.warp[first:last]
+    count = last - first
+    leaf = np.ones(count, np.bool_)
+    leaf[parent[parent >= 0]] = False
+    # Points at which the innermost span changes: behind each begin and each end it is known who is innermost.
+    rows = np.arange(count)
+    depth = np.zeros(count, np.int64)
+    for at in range(count):
+        depth[at] = depth[parent[at]] + 1 if parent[at] >= 0 else 0
+    at_time = np.concatenate([start, end])
+    who = np.concatenate([rows, np.where(parent >= 0, parent, -1)])
+    of_warp = np.concatenate([warp, warp])
+    # At one time inner spans end first, then others begin, outer ones first.
+    rank = np.concatenate([depth + 1, -depth - 1])
+    is_begin = np.concatenate([np.ones(count, np.int64), np.zeros(count, np.int64)])
+    order = np.lexsort((rank, is_begin, at_time, of_warp))
+    at_time, who, of_warp = at_time[order], who[order], of_warp[order]
+    same = (of_warp[1:] == of_warp[:-1]) & (who[:-1] >= 0)
+    kept = same & ((at_time[1:] > at_time[:-1]) | leaf[np.maximum(who[:-1], 0)])
+    inner = who[:-1][kept]
+    span = np.where(leaf[inner], inner + first, -1)
+    return site[inner], at_time[:-1][kept], at_time[1:][kept], of_warp[:-1][kept], span
+
+
+def _works(
+    judged: Judged, first: int, last: int, of_row: Mapping[int, int]
+) -> dict[int, list[tuple[int, int]]]:
+    """By slice of a wait, what it ended: the slice that started it, and the site of that start."""
+    if first == last:
+        return {}
+    spans, df = judged.spans, judged.tables.df
+    begin, end = int(spans.row[first]), int(spans.row[last - 1]) + 1
+    wait, parent = df["wait"].to_numpy()[begin:end], df["parent"].to_numpy()[begin:end]
+    slice_of = {int(spans.row[row]): at for row, at in of_row.items()}
+    result: dict[int, list[tuple[int, int]]] = {}
+    for at in np.flatnonzero(wait >= 0):
+        ended, started = slice_of.get(int(wait[at])), slice_of.get(int(parent[at]))
+        if ended is not None and started is not None:
+            start = int(np.searchsorted(spans.row, parent[at]))
+            result.setdefault(ended, []).append((started, int(spans.site[start])))
+    return result

@@ -1,0 +1,88 @@
+"""How near a kernel comes to what its device can do."""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass
+from typing import Final
+
+from profscope.analysis.judged import Judged
+
+__all__ = ["Roof", "roof_of"]
+
+_GLOBAL: Final = ("load", "store", "atomic", "async_copy")
+# Of the bandwidth in a data sheet: an add of 64 M elements reaches 0.89 on an H200.
+_ATTAINABLE: Final = 0.92
+_POINTER: Final = re.compile(r"\.load\(\s*([A-Za-z_]\w*)")
+
+
+@dataclass(frozen=True)
+class Roof:
+    """left_pct: of the launch's time, what its flops or bytes do not need at the device's peak; 100 where
+    nobody knows. text: how near it comes, "" where nobody knows."""
+
+    left_pct: float
+    text: str
+
+
+def roof_of(judged: Judged) -> Roof | None:
+    """The roof of a kernel's launches; None where the device's peaks are not known, or only some of the CTAs
+    were recorded: the time of these is not that of the launch.
+
+    With dots it is the flops at the dense peak of the tensor cores, for the narrowest type that the kernel is
+    given pointers to. Without dots it is the bytes of loads and stores at the peak of DRAM, each pointer of
+    the source counted once, of which kernels reach 92 % at best. Where that is more than was possible the
+    data came from a cache, and there is no roof; where copies were not recorded, there is none either.
+    """
+    peak, work, took = judged.peak, judged.work, judged.launch_ns
+    if peak is None or not judged.whole or not took or work.empty:
+        return None
+    flops, reachable = float(work["flops"].sum()), 1.0
+    if flops:
+        best = peak.tflop_per_s.get(_narrowest(judged), 0.0)
+        part = flops / took / 1e3 / best if best else 0.0
+        text = (
+            f"{100 * part:.0f} % of the peak of the tensor cores "
+            f"({flops / took / 1e3:,.0f} of {best:,.0f} TFLOP/s)"
+        )
+    else:
+        if _copies_unknown(judged):
+            return None
+        moved, reachable = _bytes_once(judged), _ATTAINABLE
+        part = moved / took / peak.memory_gb_per_s
+        text = (
+            f"{100 * part:.0f} % of the peak bandwidth of DRAM "
+            f"({moved / took:,.0f} of {peak.memory_gb_per_s:,.0f} GB/s)"
+        )
+    if not 0 < part <= 1:
+        return Roof(100.0, "")
+    return Roof(100.0 * max(0.0, 1 - part / reachable), f"{text}, by {peak.source}")
+
+
+def _copies_unknown(judged: Judged) -> bool:
+    """Whether the kernel copies asynchronously, and the copies were not recorded."""
+    waits = judged.sites["scope"].str.startswith(("async wait", "barrier wait")).any()
+    return bool(waits) and not (judged.work["cls"] == "async_copy").any()
+
+
+def _narrowest(judged: Judged) -> int:
+    """Bits of the narrowest floating-point type of the kernel's pointers, 16 where nobody says."""
+    signature = (judged.configuration.get("signature") or {}).values()
+    types = [str(each) for each in signature if re.match(r"\*(fp|bf)|tensordesc<(fp|bf)", str(each))]
+    bits = [int(match[1]) for each in types if (match := re.search(r"(?:fp|bf)(\d+)", each))]
+    return min(bits, default=16)
+
+
+def _bytes_once(judged: Judged) -> float:
+    """Bytes of loads and stores of a launch; loads through one pointer of the source count once."""
+    work = judged.work
+    rows = work[work["cls"].isin(_GLOBAL)]
+    total, seen = 0.0, set()
+    for _, row in rows.iterrows():
+        match = _POINTER.search(judged.lines.get(int(row["line"]), "")) if row["cls"] == "load" else None
+        if match and (match[1], row["bytes"]) in seen:
+            continue
+        if match:
+            seen.add((match[1], row["bytes"]))
+        total += float(row["bytes"])
+    return total

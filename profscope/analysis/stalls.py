@@ -1,0 +1,40 @@
+"""What the hardware's samples say of a line, where a profile has them."""
+
+from __future__ import annotations
+
+from typing import Final
+
+import pandas as pd
+
+from profscope.schema import Tables
+
+__all__ = ["stalled_on"]
+
+# A warp that issues, and one that could and was not chosen: neither is a stall.
+_NO_STALL: Final = ("selected", "not_selected")
+
+
+def stalled_on(tables: Tables, kernel: str, variant: int, file: str, line: int) -> str:
+    """A clause for the evidence: which part of the samples are stalls that a line is to blame for.
+
+    The samples of its bare binary are taken where there are some. "" where nobody sampled it, or the line
+    is to blame for less than 1 %.
+    """
+    samples: pd.DataFrame | None = getattr(tables, "samples", None)
+    if samples is None or samples.empty:
+        return ""
+    mine = samples[(samples["kernel"] == kernel) & (samples["variant"] == variant)]
+    bare = mine[mine["binary"] == "bare"]
+    mine = bare if len(bare) else mine
+    blamed = mine[
+        (mine["blamed_file"] == file) & (mine["blamed_line"] == line) & ~mine["stall"].isin(_NO_STALL)
+    ]
+    every, here = int(mine["samples"].sum()), int(blamed["samples"].sum())
+    if not every or here < every / 100:
+        return ""
+    by_stall = blamed.groupby("stall")["samples"].sum().sort_values()
+    return (
+        f"; {100 * here / every:.0f} % of {every:,} hardware samples are stalls that this line is to blame "
+        "for, "
+        f"most of them {by_stall.index[-1]}"
+    )

@@ -1,0 +1,102 @@
+"""Findings of launches that kept sums: what follows from how long each site took in all, and from the
+spreads."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import pandas as pd
+
+from profscope.analysis.cause import Finding, NotMeasured
+from profscope.analysis.judged import op_class
+from profscope.analysis.launch_shape import UNLIKE
+from profscope.analysis.span_rows import self_times
+from profscope.schema import Tables
+
+__all__ = ["sum_findings"]
+
+_PASSED = 30  # cycles of a wait that has nothing to wait for
+_SHARES = {
+    "few-stages": "raise num_stages so that copies start earlier, or give each step more arithmetic",
+    "atomics": "add up in registers or shared memory first and go to memory once a CTA",
+    "layout-conversion": "store in the layout that the value has, or order the axes so that both sides agree",
+}
+
+
+def sum_findings(tables: Tables, kernel: str, variant: int) -> Iterator[Finding | NotMeasured]:
+    """Findings of a configuration none of whose launches kept spans.
+
+    few-stages, atomics and layout-conversion: the self time of waits for copies (less 30 cycles each),
+    atomics and layout conversions over the time of all warps. load-imbalance: one minus the mean CTA over
+    the longest. Confidence: medium throughout. What needs single spans is not measured.
+    """
+    launches = tables.launches
+    mine = (launches["kernel"] == kernel) & (launches["variant"] == variant) & ~launches["trial"]
+    if not (launches.loc[mine, "keeps"] == "sums").all():
+        return
+    sums = tables.sums
+    sums = sums.assign(own=self_times(sums, "total_cycles"))
+    sums = sums[(sums["kernel"] == kernel) & (sums["variant"] == variant) & ~sums["trial"]]
+    yield NotMeasured(
+        "exposed-load, tail, late-warp, serial-stage, outliers and what else needs single spans: its "
+        "launches kept sums"
+    )
+    whole = float(sums.loc[(sums["parent"] < 0) & (sums["kind"] != "async"), "total_cycles"].sum())
+    if not whole:
+        return
+    yield from _shares(sums[sums["kind"] == "op"], whole)
+    yield from _imbalance(tables.spreads, kernel, variant)
+
+
+def _shares(ops: pd.DataFrame, whole: float) -> Iterator[Finding]:
+    cls = ops["scope"].map(op_class)
+    copies = ops["scope"].str.startswith(("async wait", "barrier wait")) & ~ops["scope"].str.contains("drain")
+    rows = {
+        "few-stages": ops[copies].assign(own=lambda t: (t["own"] - _PASSED * t["count"]).clip(lower=0)),
+        "atomics": ops[cls == "atomic"],
+        "layout-conversion": ops[cls == "layout"],
+    }
+    for name, each in rows.items():
+        if each.empty:
+            continue
+        most = each.iloc[int(each["own"].argmax())]
+        cycles, count = float(each["own"].sum()), int(each["count"].sum())
+        yield Finding(
+            name,
+            str(most["file"]),
+            int(most["line"]),
+            f"{most['scope']}: {100 * cycles / whole:.0f} % of warp time, {cycles / max(1, count):,.0f} "
+            f"cycles each, over {int(most['launches']):,} launches that kept sums",
+            _SHARES[name],
+            100 * cycles / whole,
+            "medium",
+        )
+
+
+def _imbalance(spreads: pd.DataFrame, kernel: str, variant: int) -> Iterator[Finding]:
+    mine = spreads[
+        (spreads["kernel"] == kernel)
+        & (spreads["variant"] == variant)
+        & ~spreads["trial"]
+        & (spreads["launch"] == -1)
+        & (spreads["by"] == "cta")
+    ]
+    kernels = mine[(mine["kind"] == "kernel") & (mine["line"] > 0)]
+    if kernels.empty or not kernels["greatest_cycles"].iloc[0]:
+        return
+    row = kernels.iloc[0]
+    loops = mine[(mine["kind"] == "loop") & (mine["variation"] > row["variation"] / 2)]
+    place = loops.sort_values("mean_cycles").iloc[-1] if len(loops) else row
+    if row["variation"] < UNLIKE:
+        return
+    yield Finding(
+        "load-imbalance",
+        str(place["file"]),
+        int(place["line"]),
+        f"the mean CTA takes {row['mean_cycles']:,.0f} cycles, the longest {row['greatest_cycles']:,} "
+        f"(standard deviation {100 * row['variation']:.0f} % of the mean)",
+        "spread the work evenly: sort or interleave long and short tiles, or let programs fetch the next "
+        "tile from a counter",
+        100 * (1 - float(row["mean_cycles"]) / float(row["greatest_cycles"])),
+        "medium",
+    )

@@ -1,0 +1,265 @@
+"""Findings of tables that no planted kernel gives, and of profiles of any shape."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import Any
+
+import numpy as np
+import pandas as pd
+import pytest
+from hypothesis import HealthCheck, given, settings
+
+from profscope.analysis.cause import Confidence, Finding
+from profscope.analysis.findings import FINDING_DTYPES, merged
+from profscope.analysis.launch_shape import shape_of
+from profscope.profiles import Profile
+from profscope.schema import spans_frame, spreads_frame, sums_frame
+from tests.support.captured import captured
+from tests.support.profiles import launch_table, profiles, regular_profile
+
+
+def found(name: str, gain_pct: float, line: int = 1, also: tuple[int, ...] = ()) -> Finding:
+    sure: Confidence = "high"
+    return Finding(name, "k.py", line, "", "", gain_pct, sure, also)
+
+
+def names(*findings: Finding) -> list[str]:
+    return [each.finding for each in merged(findings)]
+
+
+def test_what_is_one_cause_is_one_finding() -> None:
+    assert names(found("tail", 30), found("load-imbalance", 40)) == ["load-imbalance"]
+    assert names(found("exposed-load", 40), found("redundant-load", 35)) == ["redundant-load"]
+    assert names(found("exposed-load", 40), found("serial-stage", 30)) == ["exposed-load"]
+    # Another line, or a gain of less than half: another cause.
+    assert names(found("exposed-load", 40, 7), found("redundant-load", 35)) == [
+        "exposed-load",
+        "redundant-load",
+    ]
+    assert names(found("exposed-load", 40, 7, (1,)), found("redundant-load", 35)) == ["redundant-load"]
+    assert names(found("tail", 30), found("load-imbalance", 14)) == ["tail", "load-imbalance"]
+
+
+def test_gains_below_noise_are_none_and_wrong_values_always_are() -> None:
+    assert names(found("tail", 4.9), found("nan", 0), found("atomics", 5)) == ["atomics", "nan"]
+
+
+def ctas(lengths: list[int], sms: int, per_sm: int = 1) -> pd.DataFrame:
+    """CTAs of one launch, each on the slot that is free first."""
+    free = np.zeros(sms * per_sm, np.int64)
+    rows = []
+    for number, length in enumerate(lengths):
+        slot = int(free.argmin())
+        rows.append((0, number, slot % sms, free[slot], free[slot] + length, free[slot], length))
+        free[slot] += length
+    columns = ["launch", "cta", "sm", "start_ns", "end_ns", "start_cycle", "cycles"]
+    return pd.DataFrame(rows, columns=columns)
+
+
+def test_the_shape_of_launches() -> None:
+    tail = shape_of(ctas([100] * 9, sms=4, per_sm=2), 4)
+    assert (tail.ctas, tail.per_sm, tail.slots, tail.waves) == (9, 2, 8, 1.125)
+    assert tail.tail_pct == pytest.approx(100 * 7 / 16)
+    assert tail.imbalance_pct == 0
+    skewed = shape_of(ctas([400, 100, 100, 100], sms=4), 4)
+    assert skewed.imbalance_pct == pytest.approx(100 * (1 - 175 / 400))
+    assert skewed.tail_pct == pytest.approx(0)
+    even = shape_of(ctas([100] * 8, sms=4), 4)
+    assert (even.tail_pct, even.imbalance_pct) == (0, 0)
+
+
+def test_a_clean_kernel_is_told_so() -> None:
+    clean = regular_profile(launches=1, ctas=264, iterations=60, sms=132)
+    table = clean.findings()
+    assert table.empty
+    assert {name: str(dtype) for name, dtype in table.dtypes.items()} == FINDING_DTYPES
+    assert table.attrs["clean"]["matmul_kernel"].startswith("no finding: nothing above 5 % of the time")
+    launch = clean.launches.iloc[0]
+    took = int(launch["end_ns"] - launch["start_ns"])
+    work: dict[str, Any] = {
+        "scope": "load A",
+        "kind": "op",
+        "file": "",
+        "line": 23,
+        "call_path": "",
+        "measures": "issue",
+    }
+    entry = {"variant": 0, "trial": False, "launches": 1, "ns": took}
+    entry["scopes"] = [work | {"bytes": int(0.94 * 4800 * took), "flops": 0}]
+    told = clean.metadata | {"kernels": {"matmul_kernel": {"work": [entry]}}}
+    near = Profile(clean.df, clean.launches, told).findings()
+    assert "94 % of the peak bandwidth of DRAM" in near.attrs["clean"]["matmul_kernel"]
+    assert "NVIDIA H200 data sheet" in near.attrs["clean"]["matmul_kernel"]
+
+
+def test_at_the_peak_there_is_nothing_to_gain() -> None:
+    """A roof caps every gain: here 60 % are exposed, and 4 % are left."""
+    slow = captured("liger_swiglu-heavy-0")
+    assert slow.findings()["finding"].iloc[0] == "exposed-load"
+    about = slow.metadata["kernels"]["_swiglu_forward_kernel"]
+    took = about["work"][0]["ns"]
+    total = sum(row["bytes"] for row in about["work"][0]["scopes"])
+    scopes = [
+        row | {"bytes": int(row["bytes"] * 0.96 * 4800 * took / total)} for row in about["work"][0]["scopes"]
+    ]
+    work = [about["work"][0] | {"scopes": scopes}]
+    told = slow.metadata | {
+        "device": {"name": "NVIDIA H200", "sm_count": 3},
+        "kernels": {"_swiglu_forward_kernel": about | {"work": work}},
+    }
+    assert Profile(slow.df, slow.launches, told).findings().empty
+
+
+def test_partitions_that_wait_for_each_other() -> None:
+    top = captured("matmul_ws-heavy-0").findings().iloc[0]
+    assert top["finding"] == "starving-partition"
+    assert "partition0 waits 27 % of the CTA's time at barrier wait" in top["evidence"]
+
+
+def test_waits_of_a_pipelined_loop() -> None:
+    top = captured("softmax-heavy-0").findings().iloc[0]
+    assert (top["finding"], top["line"]) == ("few-stages", 21)
+    assert top["confidence"] == "high"  # copies are paired with their waits
+    assert "copies are in flight for" in top["evidence"]
+
+
+def test_sums_say_what_they_can() -> None:
+    launches = launch_table([0, 1], ["k", "k"], keeps=["sums", "sums"])
+    sites: dict[str, Any] = {
+        "scope": ["k", "async wait a", "atomic x"], "kind": ["kernel", "op", "op"], "file": ["k.py"] * 3,
+        "line": [1, 5, 9], "call_path": [""] * 3, "parent": [-1, 0, 0], "count": [8, 100, 80],
+        "total_cycles": [10_000, 6000, 100],
+    }  # fmt: skip
+    constant = {
+        "kernel": ["k"] * 3,
+        "variant": [0] * 3,
+        "trial": [False] * 3,
+        "launches": [2] * 3,
+        "warps": [8] * 3,
+    }
+    same = dict.fromkeys(
+        ("total_ns", "longest_cycles", "longest_ns", "grid_cycles", "grid_ns"), sites["total_cycles"]
+    )
+    sums = sums_frame(sites | constant | same | {"grid_count": sites["count"]})
+    spread: dict[str, Any] = {
+        "kernel": "k", "variant": 0, "trial": False, "launch": -1, "scope": "k", "kind": "kernel",
+        "file": "k.py", "line": 1, "call_path": "", "by": "cta", "count": 4, "least_cycles": 500,
+        "mean_cycles": 600.0, "greatest_cycles": 1000, "variation": 0.6,
+    }  # fmt: skip
+    spreads = spreads_frame({name: [value] for name, value in spread.items()})
+    table = Profile(launches=launches, sums=sums, spreads=spreads).findings()
+    assert table["finding"].tolist() == ["load-imbalance", "few-stages"]
+    assert table["gain_pct"].tolist() == pytest.approx([40.0, 30.0])  # 6,000 less 100 waits of 30 cycles
+    assert any("single spans" in text for text in table.attrs["not_measured"])
+
+
+def test_values_stand_without_a_gain() -> None:
+    clean = regular_profile(launches=1, ctas=264, iterations=60, sms=132)
+    rows = len(clean.df)
+    seen = pd.array([0] * rows, "Int32")
+    seen[30] = 5
+    columns = {"nans": seen, "infs": pd.array([0] * rows, "Int32"), "min": [0.0] * rows, "max": [1.0] * rows}
+    table = Profile(clean.df.assign(**columns), clean.launches, clean.metadata).findings()
+    (row,) = table.to_dict("records")
+    assert (row["finding"], row["gain_pct"]) == ("nan", 0.0)
+    assert row["line"] == clean.df["line"].iloc[30]
+    assert "has 5 in CTA 0" in row["evidence"]
+
+
+def test_what_was_left_out_is_not_judged() -> None:
+    lost = regular_profile(launches=1, ctas=4)
+    table = Profile(lost.df, lost.launches.assign(dropped=7), lost.metadata).findings()
+    assert table.empty
+    assert table.attrs["not_measured"] == [
+        "matmul_kernel: all: all its launches lost records, or CTAs that did not come to their end"
+    ]
+    some = Profile(lost.df, lost.launches.assign(grid_x=400), lost.metadata).findings()
+    assert (
+        "matmul_kernel: tail, idle-sms, load-imbalance: only some of the CTAs were recorded"
+        in some.attrs["not_measured"]
+    )
+
+
+@settings(suppress_health_check=[HealthCheck.too_slow], max_examples=40)
+@given(profiles())
+def test_any_profile_is_judged(profile: Profile) -> None:
+    table = profile.findings()
+    assert {name: str(dtype) for name, dtype in table.dtypes.items()} == FINDING_DTYPES
+    assert table["gain_pct"].between(0, 100).all()
+    assert table["gain_pct"].is_monotonic_decreasing
+    assert table["confidence"].isin(["high", "medium", "low"]).all()
+    assert (table["evidence"] != "").all()
+    assert (table["advice"] != "").all()
+    path = profile.critical_path()
+    assert path["share"].between(0, 1).all()
+
+
+def test_samples_are_evidence_too() -> None:
+    gpu = captured("softmax-heavy-0")
+    (row,) = gpu.findings().query("finding == 'few-stages'").to_dict("records")
+    assert "hardware samples" not in row["evidence"]
+    same = {"kernel": "softmax_kernel", "variant": 0, "blamed_file": row["file"]}
+    samples = pd.DataFrame(
+        [
+            same | {"binary": "bare", "stall": "long_scoreboard", "blamed_line": row["line"], "samples": 400},
+            same | {"binary": "bare", "stall": "wait", "blamed_line": row["line"], "samples": 20},
+            same | {"binary": "bare", "stall": "selected", "blamed_line": row["line"], "samples": 80},
+            same | {"binary": "bare", "stall": "barrier", "blamed_line": 1, "samples": 500},
+            same | {"binary": "spans", "stall": "barrier", "blamed_line": row["line"], "samples": 9000},
+        ]
+    )
+    sampled = replace(gpu)
+    object.__setattr__(sampled, "samples", samples)
+    evidence = sampled.findings().query("finding == 'few-stages'")["evidence"].iloc[0]
+    assert evidence == row["evidence"] + (
+        "; 42 % of 1,000 hardware samples are stalls that this line is to blame for, most of them "
+        "long_scoreboard"
+    )
+
+
+def test_an_emulated_profile_says_so() -> None:
+    gpu = captured("softmax-heavy-0")
+    emulated = replace(gpu, metadata=gpu.metadata | {"backend": "emulator"})
+    assert emulated.findings()["evidence"].str.endswith("(cycles of the emulator's cost model)").all()
+
+
+SOURCE = """def k(x, n, B):
+    x += n
+    for i in range(0, n, B):
+        cols = i + arange(B)
+        a = tl.load(x + cols, mask=cols < n)
+    for i in range(0, n, B):
+        cols = i + arange(B)
+        b = tl.load(x + cols, mask=cols < n, other=1.0)
+"""
+
+
+@pytest.mark.parametrize(
+    ("source", "again"),
+    [
+        (SOURCE, True),
+        (SOURCE.replace("        b", "        x += 1\n        b"), False),
+        (SOURCE.replace("b = tl.load(x + cols", "b = tl.load(y + cols"), False),
+        ("range(1, n".join(SOURCE.rsplit("range(0, n", 1)), False),
+        (SOURCE.replace("        a = tl.load(x + cols", "        a = tl.load(x"), False),
+    ],
+    ids=["the same", "a pointer that moved", "another pointer", "another loop", "another expression"],
+)  # fmt: skip
+def test_loads_that_read_the_same(source: str, again: bool) -> None:
+    loads = [at for at, text in enumerate(source.splitlines(), 1) if "tl.load" in text]
+    loops = [at for at, text in enumerate(source.splitlines(), 1) if "for i in" in text]
+    rows: list[tuple[Any, ...]] = [("k", "kernel", 1, -1, 0, -1, 0, 4000)]
+    for number, (loop, line) in enumerate(zip(loops, loads, strict=True)):
+        rows.append((f"loop {number}", "loop", loop, -1, 1, 0, 1900 * number, 1900))
+        rows.append((f"load {number}", "op", line, 0, 2, len(rows) - 1, 1900 * number, 1000))
+    names = ("scope", "kind", "line", "iteration", "depth", "parent", "start_cycle", "duration_cycles")
+    columns: dict[str, Any] = {name: [row[at] for row in rows] for at, name in enumerate(names)}
+    columns |= {"start_ns": columns["start_cycle"], "duration_ns": columns["duration_cycles"]}
+    columns |= {name: [0] * len(rows) for name in ("launch", "cta", "sm", "warp")}
+    columns |= {"kernel": ["k"] * len(rows), "file": ["k.py"] * len(rows)}
+    told = {"sources": [{"name": "k", "file": "k.py", "line": 1, "text": source, "sha256": ""}]}
+    table = Profile(spans_frame(columns), launch_table([0], ["k"], grid_x=[1], ctas=[1]), told).findings()
+    assert ("redundant-load" in set(table["finding"])) == again
+    if again:
+        assert table["line"][table["finding"] == "redundant-load"].tolist() == [8]

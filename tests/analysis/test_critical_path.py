@@ -1,0 +1,73 @@
+"""The way through a CTA, and what shortening a span of it brings."""
+
+from __future__ import annotations
+
+import pytest
+import torch
+
+import profscope
+from bench.planted_kernels import late_warp_kernel
+from profscope.analysis.judged import Judged, judged_kernels
+from profscope.analysis.replay import replay_of
+from profscope.profiles import Profile
+from tests.support.captured import captured
+from tests.support.profiles import regular_profile
+from tests.support.sessions import session
+
+INSTRUMENT = ["kernel-span", "loop-spans", "op-spans{classes=reduce;elementwise}"]
+
+
+def late(turns: int) -> Profile:
+    """Warp 3 goes round `turns` times, the others a tenth of that."""
+    each = torch.full((4, 32), turns // 10, dtype=torch.int32)
+    each[3] = turns
+    with session(instrument=INSTRUMENT) as prof:
+        late_warp_kernel[(1,)](torch.ones(128), each, torch.empty(1), 4, BLOCK=128)
+    return prof.profile
+
+
+def test_a_shorter_span_ends_the_cta_as_much_earlier_as_was_said() -> None:
+    whole, shorter = late(1000), late(700)
+    path = whole.critical_path(30.0)
+    asm = path.iloc[0]
+    assert asm["scope"] == "inline asm x"
+    assert asm["share"] > 0.9  # the way goes through the late warp, not the others
+    real_pct = 100 * (1 - _cycles(shorter) / _cycles(whole))
+    assert asm["earlier_pct"] == pytest.approx(real_pct, abs=1.0)
+
+
+def _cycles(profile: Profile) -> int:
+    roots = profile.df[profile.df["depth"] == 0]
+    return int((roots["start_cycle"] + roots["duration_cycles"]).max() - roots["start_cycle"].min())
+
+
+@pytest.mark.parametrize(
+    "name", ["softmax-heavy-0", "matmul-heavy-0", "matmul_ws-heavy-0", "layer_norm-heavy-0"]
+)
+def test_run_again_unchanged_a_cta_takes_what_it_took(name: str) -> None:
+    (judged,) = judged_kernels(captured(name))
+    assert isinstance(judged, Judged)
+    for cta in range(len(judged.ctas)):
+        replay = replay_of(judged, cta)
+        assert replay.cycles == judged.ctas["cycles"].iloc[cta]
+        assert replay.run({}) == pytest.approx(replay.cycles, rel=0.02)
+        assert sum(replay.path().values()) == pytest.approx(replay.cycles, rel=0.02)
+
+
+def test_nothing_ends_earlier_than_all_that_is_on_the_way() -> None:
+    path = captured("softmax-heavy-0").critical_path(100.0)
+    known = path.dropna()
+    assert len(known)
+    assert (known["earlier_pct"] <= 100 * known["share"] + 5).all()
+    assert path["cycles"].is_monotonic_decreasing
+
+
+def test_copies_in_flight_are_on_the_way() -> None:
+    path = captured("softmax-heavy-0").critical_path()
+    assert path["scope"].iloc[0] == "async copy x"
+
+
+def test_bad_input() -> None:
+    with pytest.raises(profscope.OptionError, match="shorter_pct=0 is not above 0"):
+        regular_profile(1, 1).critical_path(0)
+    assert Profile().critical_path().empty

@@ -1,0 +1,172 @@
+"""Causes that no planted kernel of the emulator shows, on spans written down one by one."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pandas as pd
+import pytest
+
+from profscope.profiles import Profile
+from tests.support.made_up_spans import Row, made_up
+
+
+def named(profile: Profile, name: str) -> pd.DataFrame:
+    table = profile.findings()
+    return table[table["finding"] == name]
+
+
+def builds(**entries: dict[str, Any]) -> dict[str, Any]:
+    """The metadata of a kernel with these binaries."""
+    listed = [{"build": name, "registers": 40, "shared_bytes": 0} | each for name, each in entries.items()]
+    entry = {"variant": 0, "num_warps": 2, "maxnreg": 40, "signature": {}, "builds": listed}
+    return {"variants": {"k": [entry]}, "device": {"name": "NVIDIA H200", "arch": "sm_90", "sm_count": 4}}
+
+
+def loop(steps: list[int], inside: tuple[str, int] | None = None) -> list[Row]:
+    """A kernel with a loop of such steps, each with an op of a name and length."""
+    whole = sum(steps)
+    rows: list[Row] = [("k", "kernel", 1, -1, -1, 0, whole), ("loop L5", "loop", 5, -1, 0, 0, whole)]
+    begin = 0
+    for step, length in enumerate(steps):
+        rows.append(("iteration L5", "iteration", 5, step, 1, begin, length))
+        if inside:
+            rows.append((inside[0], "op", 6, step, len(rows) - 1, begin, inside[1]))
+        begin += length
+    return rows
+
+
+@pytest.mark.parametrize(
+    ("long", "gain_pct"), [([], 0.0), ([0], 100 * 900 / 5800), ([0, 20], 100 * 1800 / 6700)]
+)
+def test_outliers(long: list[int], gain_pct: float) -> None:
+    steps = [1000 if step in long else 100 for step in range(49)]
+    table = named(made_up(loop(steps)), "outliers")
+    if not long:
+        assert table.empty
+        return
+    (row,) = table.to_dict("records")
+    assert row["line"] == 5
+    assert row["gain_pct"] == pytest.approx(gain_pct)
+    assert f"{100 / len(long):.0f} % of them are first steps" in row["evidence"]
+
+
+def test_spills() -> None:
+    steps = loop([1000] * 10)
+    spilled = {"spills": 20, "ctas_per_sm": 4}
+    (row,) = named(made_up(steps, **builds(bare=spilled)), "spills").to_dict("records")
+    # 20 registers of 4 bytes, written and read, of 2 warps of 4 CTAs, at 128 bytes a cycle.
+    assert row["gain_pct"] == pytest.approx(100 * (2 * 20 * 4 * 32 * 2 * 4 / 128) / 1000)
+    assert (row["line"], row["confidence"]) == (5, "medium")
+    (row,) = named(made_up(steps, **builds(instrumented=spilled)), "spills").to_dict("records")
+    assert row["confidence"] == "low"
+    # Records that spill are not the kernel's fault.
+    both = builds(bare={"spills": 0, "ctas_per_sm": 4}, instrumented=spilled)
+    assert named(made_up(steps, **both), "spills").empty
+    unknown = made_up(steps[:2], **builds(bare=spilled)).findings()
+    assert any("how many steps loop L5 has" in text for text in unknown.attrs["not_measured"])
+
+
+def test_layout_conversions() -> None:
+    rows: list[Row] = [("k", "kernel", 1, -1, -1, 0, 1000), ("convert layout c", "op", 9, -1, 0, 500, 300)]
+    (row,) = named(made_up(rows), "layout-conversion").to_dict("records")
+    assert (row["line"], row["gain_pct"]) == (9, 30.0)
+    behind: list[Row] = [rows[0], ("load c", "op", 8, -1, 0, 490, 10), rows[1]]
+    assert named(made_up(behind), "layout-conversion").empty  # it waits for the load
+
+
+def test_low_residency() -> None:
+    rows = loop([1000] * 3, ("barrier wait c", 400))
+    few = {"spills": 0, "ctas_per_sm": 4, "registers": 40, "shared_bytes": 50_000}
+    (row,) = named(made_up(rows, **builds(bare=few)), "low-residency").to_dict("records")
+    assert row["gain_pct"] == pytest.approx(40 * (1 - 8 / 64))
+    assert "limited by shared memory" in row["evidence"]
+    many = few | {"ctas_per_sm": 16}
+    assert named(made_up(rows, **builds(bare=many)), "low-residency").empty
+
+
+def test_prologue() -> None:
+    rows: list[Row] = [
+        ("k", "kernel", 1, -1, -1, 0, 1000),
+        ("load q", "op", 2, -1, 0, 100, 20),
+        ("loop L5", "loop", 5, -1, 0, 300, 600),
+        ("dot acc", "op", 6, 0, 2, 300, 600),
+    ]
+    (row,) = named(made_up(rows), "prologue").to_dict("records")
+    assert (row["line"], row["gain_pct"]) == (2, 40.0)
+    (row,) = named(made_up(rows[:1] + rows[1:2] + rows[2:], backend="emulator"), "prologue").to_dict(
+        "records"
+    )
+    assert row["evidence"].endswith("(cycles of the emulator's cost model)")
+
+
+def test_dots_and_other_work_that_take_turns() -> None:
+    rows: list[Row] = [("k", "kernel", 1, -1, -1, 0, 4000), ("loop L5", "loop", 5, -1, 0, 0, 4000)]
+    for step in range(4):
+        begin = 1000 * step
+        rows += [
+            ("dot issue s", "op", 6, step, 1, begin, 100),
+            ("dot wait s", "op", 6, step, 1, begin + 100, 300),
+            ("exp2 p", "op", 7, step, 1, begin + 400, 600),
+        ]
+    (row,) = named(made_up(rows), "serial-stage").to_dict("records")
+    assert (row["line"], row["gain_pct"]) == (7, 40.0)
+    assert "40 % of its time in dots and 60 % in other work" in row["evidence"]
+
+
+def test_an_op_that_nothing_else_explains() -> None:
+    rows: list[Row] = [("k", "kernel", 1, -1, -1, 0, 1000), ("store", "op", 9, -1, 0, 200, 700)]
+    (row,) = made_up(rows).findings().to_dict("records")
+    assert (row["finding"], row["line"], row["gain_pct"]) == ("dominant-span", 9, 70.0)
+    math: list[Row] = [rows[0], ("exp2 p", "op", 9, -1, 0, 200, 700)]
+    assert made_up(math).findings().empty  # arithmetic is what a kernel is for
+
+
+def test_loads_whose_data_comes_in_time_are_none() -> None:
+    rows: list[Row] = [("k", "kernel", 1, -1, -1, 0, 10_000), ("load x", "op", 2, -1, 0, 0, 20)]
+    rows.append(("exp2 p", "op", 3, -1, 0, 20, 200))
+    assert named(made_up(rows), "exposed-load").empty
+    waited: list[Row] = [*rows[:2], ("store", "op", 4, -1, 0, 1030, 20)]
+    (row,) = named(made_up(waited), "exposed-load").to_dict("records")
+    assert row["gain_pct"] == pytest.approx(10.0)  # 20 of the load and 1,010 behind it, less 30 of 10,000
+
+
+@pytest.mark.parametrize(("issue", "found"), [(20, False), (400, True)])
+def test_arithmetic_behind_a_load_is_no_queue_for_memory(issue: int, found: bool) -> None:
+    rows: list[Row] = [("k", "kernel", 1, -1, -1, 0, 20_000), ("load x", "op", 2, -1, 0, 0, issue)]
+    rows.append(("store", "op", 3, -1, 0, 19_000, 20))
+    work = {
+        "scope": "load x",
+        "kind": "op",
+        "file": "k.py",
+        "line": 2,
+        "call_path": "",
+        "bytes": 20_000,
+        "flops": 0,
+    }
+    entry = {
+        "variant": 0,
+        "trial": False,
+        "launches": 1,
+        "ns": 20_000,
+        "scopes": [work | {"measures": "issue"}],
+    }
+    told = {"kernels": {"k": {"work": [entry]}}, "device": {"name": "NVIDIA H200", "sm_count": 4}}
+    assert (not named(made_up(rows, **told), "uncoalesced-load").empty) == found
+
+
+def test_waiting_for_loads_is_no_bank_conflict() -> None:
+    def accesses(second: str) -> Profile:
+        rows: list[Row] = [("k", "kernel", 1, -1, -1, 0, 4000), (second, "op", 2, -1, 0, 0, 10)]
+        rows += [("local alloc a", "op", 3, -1, 0, 10, 600), ("local alloc b", "op", 4, -1, 0, 610, 600)]
+        scopes = [
+            {"scope": f"local alloc {name}", "kind": "op", "file": "k.py", "line": line, "call_path": ""}
+            | {"bytes": 4 * 2048, "flops": 0, "measures": "issue"}
+            for name, line in (("a", 3), ("b", 4))
+        ]
+        entry = {"variant": 0, "trial": False, "launches": 1, "ns": 4000, "scopes": scopes}
+        return made_up(rows, kernels={"k": {"work": [entry]}})
+
+    assert named(accesses("load b"), "bank-conflict").empty
+    (row,) = named(accesses("exp2 a"), "bank-conflict").to_dict("records")
+    assert "takes 600 cycles where its bytes need 49" in row["evidence"]

@@ -1,0 +1,28 @@
+"""The commands that measure findings: how right they are, and how fast."""
+
+from __future__ import annotations
+
+import contextvars
+from pathlib import Path
+
+import pytest
+
+import profscope
+from bench import judgement, planted
+
+
+def test_seconds_of_each_question(capsys: pytest.CaptureFixture[str]) -> None:
+    assert judgement.main(["--scale", "0.004"]) == 0
+    lines = capsys.readouterr().out.splitlines()
+    assert [line.split("spans")[1].split()[0] for line in lines] == ["findings", "critical_path"] * 2
+
+
+@pytest.mark.exhaustive
+def test_the_row_of_a_pair(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    arguments = ["--dry-run", "--rounds", "1", "--pairs", "^tail$", "--save", str(tmp_path)]
+    # The allocator that kernels with descriptors need is a context variable, gone with the context.
+    assert contextvars.copy_context().run(planted.main, arguments) == 0
+    row = capsys.readouterr().out.splitlines()[-1].split()
+    assert row[:4] == ["tail", "tail", "right", "right"]
+    assert row[-1] == "-"  # the mended kernel has no finding
+    assert profscope.load(tmp_path / "tail-faulty.json.gz").findings()["finding"].tolist() == ["tail"]

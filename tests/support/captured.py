@@ -1,0 +1,28 @@
+"""Buffers that an H200 wrote (tests/data), as profiles."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import numpy as np
+
+from instrument_passes.manifest import Manifest
+from profscope.decoding.areas import read_buffer
+from profscope.decoding.assemble import assemble
+from profscope.decoding.raw import RawLaunch
+from profscope.profiles import Profile
+
+__all__ = ["captured"]
+
+_DATA = Path(__file__).parents[1] / "data"
+
+
+def captured(*names: str) -> Profile:
+    """What an H200 wrote, as one profile."""
+    launches = []
+    for index, name in enumerate(names):
+        with np.load(_DATA / f"{name}.npz") as arrays:
+            manifest = Manifest.from_json(arrays["manifest"].tobytes().decode())
+            buffer = arrays["buffer"]
+        launches.append(RawLaunch(index, manifest, 0, 0, len(read_buffer(buffer, manifest).ctas), buffer))
+    return Profile.of(assemble(launches, {"backend": "gpu"}))
