@@ -1,9 +1,10 @@
+# ruff: noqa: N803  constexprs are written in capitals
 """Spans around code whose time is known: what do they say, and what do records add?
 
     python -m bench.known --json known.json
 
-- `spin`: reads the clock until so many cycles have passed, and says how many did between its own first and last
-  read. `by hand` is the same code in the bare kernel, between two clock reads right beside it.
+- `spin`: reads the clock until so many cycles have passed, and says how many did between its own first and
+  last read. `by hand` is the same code in the bare kernel, between two clock reads right beside it.
 - `chain`: dependent fused multiply-adds, of four cycles each on Volta and later (Jia et al., "Dissecting the
   NVIDIA Volta GPU Architecture via Microbenchmarking", 2018).
 - `nested`: a loop around a chain, whose scope has a scope inside or none: what do records inside add?

@@ -65,11 +65,37 @@ class Questions(abc.ABC):
 
 class Profile(Tables, Questions):
     """What a session collected, as plain data: `df`, `launches`, `sums`, `spreads`, `numbers` and `metadata`
-    (see `Tables`), and what they can be asked (see `Questions`)."""
+    (see `Tables`), and what they can be asked (see `Questions`).
+
+    Behind the columns of `tables.df` its `df` has `corrected_cycles` and `corrected_ns` (see
+    `profscope.analysis.corrections`), which are worked out when it is first asked for.
+    """
+
+    _spans: pd.DataFrame
+    _corrected: pd.DataFrame | None
+
+    @property
+    def df(self) -> pd.DataFrame:
+        """One row per span."""
+        from profscope.analysis.corrections import with_corrected
+
+        corrected = self._corrected
+        if corrected is None:
+            corrected = with_corrected(self._spans, self.metadata)
+            vars(self).update(_corrected=corrected)
+        return corrected
+
+    @df.setter
+    def df(self, spans: pd.DataFrame) -> None:  # as a frozen dataclass begins, and never after
+        from profscope.analysis.corrections import CORRECTED
+
+        vars(self).update(_spans=spans.drop(columns=list(CORRECTED), errors="ignore"))
+        vars(self).update(_corrected=None)
 
     @property
     def tables(self) -> Tables:
-        return self
+        """The tables without what is worked out from them."""
+        return Tables(self._spans, self.launches, self.metadata, self.sums, self.spreads, self.numbers)
 
     @staticmethod
     def of(tables: Tables) -> Profile:
@@ -79,7 +105,7 @@ class Profile(Tables, Questions):
         )
 
     def __repr__(self) -> str:
-        return f"<Profile: {held(self)}>"
+        return f"<Profile: {held(self.tables)}>"
 
 
 def held(tables: Tables) -> str:

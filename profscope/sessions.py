@@ -17,6 +17,7 @@ from profscope.errors import EmptyProfileWarning, ProfscopeError, SessionError
 from profscope.installed import require
 from profscope.options import Options
 from profscope.profiles import Profile, Questions, held
+from profscope.schema import Tables
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -47,10 +48,12 @@ class Session(Questions):
 
     def __repr__(self) -> str:
         if self._open:  # to count what has come since would mean to wait for the device
-            so_far = "not read yet" if self._profile is None else f"{held(self._profile[1])} when last read"
+            so_far = (
+                "not read yet" if self._profile is None else f"{held(self._profile[1].tables)} when last read"
+            )
             return f"<Session: open, {so_far}>"
         try:
-            return f"<Session: closed, {held(self.profile)}>"
+            return f"<Session: closed, {held(self.tables)}>"
         except ProfscopeError as error:
             return f"<Session: {error}>"
 
@@ -148,9 +151,9 @@ class Session(Questions):
             return self._profile[1]
 
     @property
-    def tables(self) -> Profile:
+    def tables(self) -> Tables:
         """The launches so far, for what `Questions` ask."""
-        return self.profile
+        return self.profile.tables
 
     @property
     def df(self) -> pd.DataFrame:

@@ -37,6 +37,7 @@ class Running:
     """A session's parts. metadata: what is known of it from the start."""
 
     options: Options
+    machine: backend.Backend
     metadata: dict[str, Any]
     recorder: Recorder
     bare: BareLaunches
@@ -58,7 +59,8 @@ class Running:
         notes = [*left_bare, *notes, *kept, *undescribed, *self.bare.failures, *self.recorder.notes()]
         if not self.recorder.seen:
             notes += self._why_empty(said=bool(notes))
-        return self.metadata | sampling | keeping | {"bare": PROGRAMS.about_bare()}, notes
+        more = {"clock": self.machine.clock(), "bare": PROGRAMS.about_bare()}
+        return self.metadata | sampling | keeping | more, notes
 
     def _why_empty(self, *, said: bool) -> list[str]:
         """Why there is no launch so far. said: other notes say something."""
@@ -98,7 +100,7 @@ def running(options: Options) -> Iterator[Running]:
         # The first to be installed is the last to go: another thread may have chosen its binary already.
         for part in (records, hook, bare, sampling, keeping, inductor, kept):
             stack.enter_context(part.installed())
-        yield Running(options, metadata, records, bare, sampling, keeping, inductor, kept)
+        yield Running(options, machine, metadata, records, bare, sampling, keeping, inductor, kept)
 
 
 def _describe(options: Options, about_backend: dict[str, Any]) -> dict[str, Any]:

@@ -70,7 +70,7 @@ def unload_module(module: ctypes.c_void_p) -> None:
 
 
 def launch_warp(module: ctypes.c_void_p, name: str, argument: ctypes.c_uint64, stream: int) -> None:
-    """Launch a module's kernel, which takes one argument, with one warp. Raises RuntimeError as `zero` does."""
+    """Launch a module's kernel, which takes one argument, with one warp. Raises RuntimeError as `zero`."""
     function = ctypes.c_void_p()
     found = _driver().cuModuleGetFunction(ctypes.byref(function), module, ctypes.c_char_p(name.encode()))
     _check("cuModuleGetFunction", found)
