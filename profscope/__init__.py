@@ -18,6 +18,7 @@ if TYPE_CHECKING:
     from profscope.binaries.mapping import instructions
     from profscope.errors import (
         CompileError,
+        DistrustWarning,
         EmptyProfileWarning,
         EmulatorError,
         InstrumentError,
@@ -37,6 +38,7 @@ if TYPE_CHECKING:
 
 __all__ = [
     "CompileError",
+    "DistrustWarning",
     "EmptyProfileWarning",
     "EmulatorError",
     "IRError",

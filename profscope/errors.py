@@ -24,6 +24,7 @@ Command-line tools print any of them as one line on stderr and end with its `exi
 And everything it warns of:
 
     EmptyProfileWarning    a session has ended in which no launch was recorded; the message says why
+    DistrustWarning        the figures of a session are not to be trusted; `prof.verdict` says why
 """
 
 from instrument_passes.errors import (
@@ -38,6 +39,7 @@ from instrument_passes.errors import (
 
 __all__ = [
     "CompileError",
+    "DistrustWarning",
     "EmptyProfileWarning",
     "EmulatorError",
     "IRError",
@@ -82,3 +84,7 @@ class EmulatorError(ProfscopeError, RuntimeError):
 
 class EmptyProfileWarning(UserWarning):
     """A session has ended in which kernels ran and no launch was recorded; the message says why."""
+
+
+class DistrustWarning(UserWarning):
+    """Recording changed a kernel so much that the figures of a session are not to be trusted."""

@@ -15,6 +15,8 @@ from profscope.schema import Tables
 if TYPE_CHECKING:
     import pandas as pd
 
+    from profscope.analysis.verdict import Verdict
+
 __all__ = ["Profile", "Questions", "held", "load"]
 
 
@@ -31,6 +33,13 @@ class Questions(abc.ABC):
     @abc.abstractmethod
     def tables(self) -> Tables:
         """The tables that are asked about."""
+
+    @property
+    def verdict(self) -> Verdict:
+        """Whether the figures can be believed, by kernel and variant; its `str()` says why."""
+        from profscope.analysis.verdict import verdict
+
+        return verdict(self.tables)
 
     def save(self, path: str | Path) -> None:
         """Write a trace from which `load` rebuilds this profile exactly, in the format that the suffix names.
@@ -49,6 +58,8 @@ class Questions(abc.ABC):
         def balance(self) -> pd.DataFrame: ...
         def transactions(self) -> pd.DataFrame: ...
         def first_nan(self) -> pd.Series[Any] | None: ...
+        def overhead(self) -> pd.DataFrame: ...
+        def report(self) -> dict[str, Any]: ...
         def validate(self) -> list[str]: ...
 
     else:

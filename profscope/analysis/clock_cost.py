@@ -2,26 +2,23 @@
 
 from __future__ import annotations
 
-from typing import Any, Final, NamedTuple
+from typing import Any, NamedTuple
 
-__all__ = ["READS_PER_STORE", "Cost", "record_cost"]
-
-READS_PER_STORE: Final = 4
-"""Clocks that go out with one store."""
+__all__ = ["Cost", "record_cost"]
 
 
 class Cost(NamedTuple):
-    """In cycles of the SM. read: from one clock read to the next where nothing lies between; store: what the
-    store of READS_PER_STORE clocks adds; measured: on this GPU, and not from the emulator's cost model."""
+    """In cycles of the SM. read: from one clock read to the next where nothing lies between; row: what the
+    store of the records of a loop's iteration adds; measured: on the GPU, not from the emulator's model."""
 
     read: float
-    store: float
+    row: float
     measured: bool
 
     @property
     def each(self) -> float:
-        """Of one record, with its part of a store."""
-        return self.read + self.store / READS_PER_STORE
+        """Of one record at most, in a loop whose iterations have two."""
+        return self.read + self.row / 2
 
 
 def record_cost(metadata: dict[str, Any]) -> Cost | None:
@@ -30,4 +27,4 @@ def record_cost(metadata: dict[str, Any]) -> Cost | None:
     read = clock.get("read_cycles")
     if read is None:
         return None
-    return Cost(float(read), float(clock.get("store_cycles") or 0.0), clock.get("basis") == "measured")
+    return Cost(float(read), float(clock.get("row_cycles") or 0.0), clock.get("basis") == "measured")

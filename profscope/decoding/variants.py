@@ -39,8 +39,9 @@ def about_variants(
 
     variant, key (the same in every session; "" where the configuration is not known), what
     `Build.configuration` has, and `builds`: what each binary takes, "bare" or "instrumented". Of instrumented
-    ones also what launches of it keep, `keeps` ("spans" or "sums"), and `rounds_as_bare`: whether all
-    floating-point arithmetic is that of the bare binary, None where none is known. bare: by key, what bare binaries take, with their `arithmetic`.
+    ones also `keeps`, what launches of it keep ("spans" or "sums"), and `rounds_as_bare`: whether all
+    floating-point arithmetic is that of the bare binary, None where none is known. bare: by key, what bare
+    binaries take, with their `arithmetic`.
     """
     about: dict[str, list[dict[str, Any]]] = {}
     builds: dict[tuple[str, int], dict[int, tuple[str, Build]]] = {}

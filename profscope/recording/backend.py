@@ -84,12 +84,14 @@ def _gpu_clock(device: int) -> dict[str, Any]:
     cost = record_cost(device)
     if cost is None:
         return {}
-    return {"read_cycles": cost.read, "store_cycles": cost.store, "basis": "measured"}
+    return {"read_cycles": cost.read, "row_cycles": cost.row, "basis": "measured"}
 
 
 def _emulated_clock() -> dict[str, Any]:
-    read, store = (COSTS[each].issue for each in (Cost.MOVE, Cost.STORE))
-    return {"read_cycles": float(read), "store_cycles": float(store), "basis": "cost model"}
+    """A row's address is a mask, a product and a sum, each of which waits for the one before it."""
+    address = COSTS[Cost.ALU].latency + 2 * COSTS[Cost.WIDE].latency
+    row = address + COSTS[Cost.STORE].issue
+    return {"read_cycles": float(COSTS[Cost.MOVE].issue), "row_cycles": float(row), "basis": "cost model"}
 
 
 def _emulated_machine(model: Any) -> Machine:

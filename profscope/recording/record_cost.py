@@ -1,17 +1,16 @@
 """What a record costs on a device, measured once in a process.
 
-A kernel of one warp does what records do and nothing else: clock reads, four of which go out with one 16-byte
-store by one lane. The time from one read to the next is the least that lies between two records, and what
-every span is too long by for each of the reads in it. Where a warp waits for something anyway, records hide
-in that and cost less; where they keep the assembler from moving instructions they cost more.
+A kernel of one warp runs a loop of dependent additions, once as it is and once with what records add to it:
+two clock reads and, as each iteration of a loop does, a row that goes out with one store, whose address
+follows from the iteration. What the second takes longer is their cost where nothing hides it. Where a warp
+waits for something anyway, records may hide in that; where they keep the assembler from moving instructions
+they cost more.
 """
 
 from __future__ import annotations
 
 import ctypes
 import functools
-import itertools
-import statistics
 from typing import Final, NamedTuple
 
 import torch
@@ -20,17 +19,20 @@ from profscope.recording import cuda_driver
 
 __all__ = ["RecordCost", "record_cost"]
 
-_STORES: Final = 64
-_READS: Final = 4  # clocks in one store
+_TRIPS: Final = 256
+_ADDITIONS: Final = 8
 _LAUNCHES: Final = 3  # the first ones find no instructions in the cache
 _NAME: Final = "profscope_record_cost"
+_ROWS: Final = 64  # bytes before them are for the times
+_ROOM: Final = 4096
 
 
 class RecordCost(NamedTuple):
-    """Cycles of the SM. read: from one clock read to the next; store: what one store adds to that."""
+    """Cycles of the SM. read: from one clock read to the next; row: what the store of an iteration's row
+    adds to the reads in it."""
 
     read: float
-    store: float
+    row: float
 
 
 @functools.cache
@@ -38,22 +40,23 @@ def record_cost(device: int) -> RecordCost | None:
     """Of a CUDA device; None where the driver does not tell."""
     try:
         with torch.cuda.device(device):
-            clocks = _clocks()
+            bare, recorded, read = _times()
     except (OSError, RuntimeError):
         return None
-    steps = [(end - begin) % (1 << 32) for begin, end in itertools.pairwise(clocks)]
-    with_store = steps[_READS - 1 :: _READS]
-    read = statistics.median(step for at, step in enumerate(steps, 1) if at % _READS)
-    return RecordCost(float(read), float(statistics.median(with_store)) - read)
+    each = (recorded - bare) / _TRIPS
+    return RecordCost(float(read), max(0.0, each - 2 * read))
 
 
-def _clocks() -> list[int]:
-    """What the kernel reads, in its order, of the last launch. Raises RuntimeError where it cannot be run."""
+def _times() -> list[int]:
+    """Cycles of the bare loop, of the other one, and from one clock read to the next, of the last launch.
+
+    Raises RuntimeError where the kernel cannot be run.
+    """
     torch.cuda.current_stream()  # makes torch's context this thread's
     cuda_driver.allow_capture()
     stream = torch.cuda.Stream()
     with torch.cuda.stream(stream):
-        out = torch.empty(_STORES * _READS, dtype=torch.int32, device="cuda")
+        out = torch.zeros(_ROOM // 4, dtype=torch.int32, device="cuda")
     module = cuda_driver.load_module(_ptx())
     try:
         address = ctypes.c_uint64(out.data_ptr())
@@ -61,30 +64,64 @@ def _clocks() -> list[int]:
             cuda_driver.launch_warp(module, _NAME, address, stream.cuda_stream)
         stream.synchronize()
         with torch.cuda.stream(stream):
-            clocks: list[int] = out.tolist()
+            times: list[int] = out[:3].tolist()
     finally:
         cuda_driver.unload_module(module)
-    return clocks
+    return times
 
 
 def _ptx() -> str:
-    """The kernel; any GPU from compute capability 7.0 on runs it."""
-    names = [f"%c{i}" for i in range(_READS)]
-    reads = " ".join(f"mov.u32 {name}, %clock;" for name in names)
-    store = "@%lane st.global.cs.v4.b32 [%out+{}], {{" + ", ".join(names) + "}};"
-    steps = "\n".join(f"{reads} {store.format(4 * _READS * at)}" for at in range(_STORES))
+    """The kernel; any GPU from compute capability 7.0 on runs it. The number of trips comes from memory, as 0
+    that it finds there and _TRIPS, so that nobody knows it before."""
+    work = "add.rn.f32 %f, %f, %f; " * _ADDITIONS
+    row = (
+        "and.b32 %slot, %n, 63; mul.wide.u32 %offset, %slot, 8; add.s64 %at, %rows, %offset; "
+        "@%lane st.global.cs.v2.b32 [%at], {%a, %b};"
+    )
     return f"""
 .version 6.0
 .target sm_70
 .address_size 64
 .visible .entry {_NAME}(.param .u64 target)
 {{
-.reg .b64 %out; .reg .b32 %c<{_READS}>; .reg .b32 %thread; .reg .pred %lane;
+.reg .b64 %out, %rows, %at, %offset; .reg .b32 %a, %b, %c, %d, %n, %trips, %slot, %thread, %bare, %with;
+.reg .f32 %f; .reg .pred %lane, %on;
 ld.param.u64 %out, [target];
 cvta.to.global.u64 %out, %out;
+add.s64 %rows, %out, {_ROWS};
 mov.u32 %thread, %tid.x;
 setp.eq.u32 %lane, %thread, 0;
-{steps}
+ld.volatile.global.b32 %trips, [%out+16];
+add.u32 %trips, %trips, {_TRIPS};
+cvt.rn.f32.u32 %f, %trips;
+mov.u32 %n, 0;
+mov.u32 %c, %clock;
+bare:
+{work}
+add.u32 %n, %n, 1;
+setp.lt.u32 %on, %n, %trips;
+@%on bra bare;
+mov.u32 %d, %clock;
+sub.u32 %bare, %d, %c;
+mov.u32 %n, 0;
+mov.u32 %c, %clock;
+recorded:
+mov.u32 %a, %clock;
+{work}
+mov.u32 %b, %clock;
+{row}
+add.u32 %n, %n, 1;
+setp.lt.u32 %on, %n, %trips;
+@%on bra recorded;
+mov.u32 %d, %clock;
+sub.u32 %with, %d, %c;
+mov.u32 %a, %clock;
+mov.u32 %b, %clock;
+sub.u32 %b, %b, %a;
+@%lane st.global.b32 [%out], %bare;
+@%lane st.global.b32 [%out+4], %with;
+@%lane st.global.b32 [%out+8], %b;
+@%lane st.global.f32 [%out+12], %f;
 ret;
 }}
 """
