@@ -108,7 +108,7 @@ def render_header(header: Header, width: int) -> list[Text]:
     for name, parts, separator in rows:
         if not parts:
             continue
-        alarming = name == "Records" and header.dropped or parts[0:3] == ["do", "not", "trust"]
+        alarming = (name == "Records" and header.dropped) or parts[0:3] == ["do", "not", "trust"]
         style = "bold red" if alarming else ""
         head = "bold yellow" if name == "Note" else "dim"
         for at, line in enumerate(wrap([printable(part) for part in parts], width - label, separator)):

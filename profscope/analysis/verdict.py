@@ -154,7 +154,7 @@ def _short_spans(tables: Tables) -> pd.DataFrame:
     if cost is None or not len(df):
         return pd.DataFrame({"short": [], "all": []})
     parent, duration = df["parent"].to_numpy(), df["duration_cycles"].to_numpy()
-    leaf = (df["kind"] != "async").to_numpy()
+    leaf = (df["kind"] != "async").to_numpy(copy=True)
     root = leaf & (parent < 0)
     leaf[parent[leaf & (parent >= 0)]] = False
     launch, most = df["launch"].to_numpy(), int(df["launch"].max()) + 1
