@@ -32,6 +32,8 @@ _MAX_BUFFER: Final = 1 << 20
 _STATIC_RECORDS: Final = 1 << 13
 _MAX_WARPS: Final = 32  # of a CTA
 _SPANS_EVERY: Final = 1000
+_SAMPLES: Final = 3  # launches of a variant that samples=True samples bare
+_MOST_SAMPLES: Final = 1 << 20
 _FOREVER_S: Final = 1e9  # threads cannot wait for much longer than that
 FIRST_WAVE: Final = "first wave"
 
@@ -102,6 +104,18 @@ class Options:
         "Record one launch of a kernel in so many, the first one first; the others run the bare binary, so "
         "that a session can stay open around a training job",
         "every=100",
+    )
+    samples: bool | int = _option(
+        False,
+        "Launches of each of a kernel's configurations that run bare under the GPU's sampler, which says "
+        f"why warps wait; they are not recorded. One more is recorded under it. True: {_SAMPLES}",
+        "samples=True",
+    )
+    baseline: int = _option(
+        0,
+        "Of a kernel's recorded launches with one configuration every n-th runs the bare binary instead and "
+        "is timed, and so is the recorded one after it: prof.overhead() compares them; 0: none does",
+        "baseline=10",
     )
     trials: bool = _option(
         False,
@@ -192,6 +206,11 @@ class Options:
         if self.keep not in KEEPS:
             raise OptionError(f"keep={self.keep!r} is not one of {', '.join(KEEPS)}")
         _check_int("spans_every", self.spans_every, 0, 1 << 31, "a number of launches")
+        _check_int("baseline", self.baseline, 0, 1 << 31, "a number of launches")
+        if self.baseline == 1:
+            raise OptionError("baseline=1 would leave nothing to record; 2 has every other launch run bare")
+        if not isinstance(self.samples, bool):
+            _check_int("samples", self.samples, 1, _MOST_SAMPLES, "True, False or a number of launches")
         if self.keep == "spans" and self.spans_every != _SPANS_EVERY:
             raise OptionError(
                 f"spans_every={self.spans_every!r} chooses launches that keep spans among those that keep "
@@ -256,6 +275,11 @@ class Options:
             return LOWERING
         lowering, rest = LOWERING.split(",")
         return f"{lowering}{{{' '.join(chosen)}}},{rest}"
+
+    @property
+    def sampled(self) -> int:
+        """How many launches of a variant run bare under the sampler; then one more is recorded under it."""
+        return _SAMPLES * self.samples if isinstance(self.samples, bool) else self.samples
 
     @property
     def stride_log2(self) -> int:

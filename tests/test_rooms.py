@@ -22,6 +22,7 @@ FLOORS = (
     ("profscope.emulator",),
     ("profscope.schema", "profscope.options", "profscope.language", "profscope.installed"),
     ("profscope.decoding", "profscope.analysis", "profscope.binaries"),
+    ("profscope.sampler",),
     ("profscope.traces",),
     ("profscope.recording",),
     ("profscope.launching",),

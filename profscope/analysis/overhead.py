@@ -12,7 +12,7 @@ from profscope.analysis.clock_cost import record_cost
 from profscope.analysis.span_rows import Floats
 from profscope.schema import Tables
 
-__all__ = ["LAYOUT_NOISE", "OVERHEAD_DTYPES", "overhead"]
+__all__ = ["LAYOUT_NOISE", "OVERHEAD_DTYPES", "bare_times", "overhead"]
 
 LAYOUT_NOISE: Final = 0.03
 """By so much of its time a kernel gets faster or slower where the assembler puts its code elsewhere, and
@@ -62,7 +62,8 @@ def overhead(tables: Tables) -> pd.DataFrame:
 
     - "measured": bare launches were timed, and instrumented ones in the same way (`session(baseline=)`).
       slowdown is the ratio of their medians, and the interval the ratio of the ends of the medians' own 95 %
-      intervals (by ranks, whatever the distribution), widened by LAYOUT_NOISE.
+      intervals (by ranks, whatever the distribution), widened by LAYOUT_NOISE. Both times include what
+      the two events take, a few microseconds: of shorter kernels the ratio is too close to 1.
     - "estimated": no bare launch was timed. Records may hide under waits, and cost nothing, or stand in a
       warp's way each for as long as one takes (`metadata["clock"]`); where the occupancy fell, a kernel that
       lives from its warps may lose as much. The interval goes from the one to the other, widened by
@@ -95,17 +96,18 @@ def _row(
     bare = _last([each for each in builds if each["build"] == "bare"])
     resources = {name: own.get(name) for name in _RESOURCES}
     resources |= {f"bare_{name}": bare.get(name) for name in _RESOURCES}
-    timed = _timed(tables.metadata, kernel, variant)
+    timed = bare_times(tables.metadata, kernel, variant)
     bare_ns = np.asarray(timed.get("bare_ns") or (), np.float64)
     usable = launches[(launches["end_ns"] > launches["start_ns"]) & (launches["unfinished"] == 0)]
     warm = usable[~usable["cold"]] if not usable["cold"].all() else usable
     took = (warm["end_ns"] - warm["start_ns"]).to_numpy()
     per_warp, share = _recorded_share(tables, roots, kernel, variant, keeps, launches)
-    instrumented_ns = np.asarray(timed.get("instrumented_ns") or (), np.float64)
+    instrumented_ns = np.asarray((timed.get("instrumented_ns") or {}).get(keeps) or (), np.float64)
+    noise = 1.0 if tables.emulated else 1 + LAYOUT_NOISE  # the emulator has no layout
     if len(bare_ns) and len(instrumented_ns):
-        slowdown = _measured(instrumented_ns, bare_ns)
+        slowdown = _measured(instrumented_ns, bare_ns, noise)
     elif np.isfinite(share):
-        slowdown = _estimated(share, resources["ctas_per_sm"], resources["bare_ctas_per_sm"])
+        slowdown = _estimated(share, resources["ctas_per_sm"], resources["bare_ctas_per_sm"], noise)
     else:
         slowdown = _UNKNOWN
     return {
@@ -135,10 +137,13 @@ def _last(builds: Sequence[dict[str, Any]]) -> dict[str, Any]:
     return builds[-1] if builds else {}
 
 
-def _timed(metadata: dict[str, Any], kernel: str, variant: int) -> dict[str, Any]:
-    """The entry of a variant in `metadata["baseline"]`: `bare_ns` and `instrumented_ns`, lists."""
+def bare_times(metadata: dict[str, Any], kernel: str, variant: int) -> dict[str, Any]:
+    """The entry of a variant in `metadata["baseline"]`: `bare_ns`, a list, and `instrumented_ns`, lists by
+    what launches kept."""
+    variants = (metadata.get("variants") or {}).get(kernel) or []
+    key = next((each["key"] for each in variants if each["variant"] == variant), None)
     timed = ((metadata.get("baseline") or {}).get("kernels") or {}).get(kernel) or []
-    return next((each for each in timed if each["variant"] == variant), {})
+    return next((each for each in timed if each["key"] == key), {})
 
 
 def _roots(df: pd.DataFrame) -> pd.DataFrame:
@@ -174,18 +179,16 @@ def _recorded_share(
     return records / warps, np.nan if cost is None else records * cost.each / cycles
 
 
-def _estimated(share: float, ctas: int | None, bare_ctas: int | None) -> _Slowdown:
+def _estimated(share: float, ctas: int | None, bare_ctas: int | None, noise: float) -> _Slowdown:
     """share: of a warp's time, what its records take at most."""
     most = 1 / (1 - min(share, 0.9))
     if ctas and bare_ctas:
         most *= max(1.0, bare_ctas / ctas)
-    noise = 1 + LAYOUT_NOISE
     return _Slowdown(float(np.sqrt(most)), 1 / noise, most * noise, "estimated")
 
 
-def _measured(instrumented_ns: Floats, bare_ns: Floats) -> _Slowdown:
+def _measured(instrumented_ns: Floats, bare_ns: Floats, noise: float) -> _Slowdown:
     own, bare = _median_interval(instrumented_ns), _median_interval(bare_ns)
-    noise = 1 + LAYOUT_NOISE
     ratio = float(np.median(instrumented_ns) / np.median(bare_ns))
     return _Slowdown(ratio, own[0] / bare[1] / noise, own[1] / bare[0] * noise, "measured")
 
@@ -207,5 +210,6 @@ def _missing(row: dict[str, Any]) -> list[str]:
         said.append(f"{name}: what the bare binary takes: none was loaded in the session")
     if row["basis"] != "measured":
         why = "records have no known cost here" if row["basis"] == "unknown" else "slowdown is an estimate"
-        said.append(f"{name}: bare time: no bare launch was timed (session(baseline=)); {why}")
+        beside = f"no bare launch was timed beside one that keeps {row['keeps']} (session(baseline=))"
+        said.append(f"{name}: bare time: {beside}; {why}")
     return said

@@ -12,7 +12,7 @@ import pandas as pd
 
 from profscope.analysis import report_sections as sections
 from profscope.analysis.clock_cost import record_cost
-from profscope.analysis.overhead import overhead
+from profscope.analysis.overhead import bare_times, overhead
 from profscope.analysis.report_sections import clipped, number
 from profscope.analysis.summary import summary
 from profscope.analysis.verdict import Verdict, verdict
@@ -163,7 +163,6 @@ def _kernel(parts: _Parts, kernel: str, variant: int, size: _Size) -> dict[str, 
     first = launches.iloc[0]
     grids = launches[["grid_x", "grid_y", "grid_z"]].drop_duplicates()
     seen = rows["launches_seen"].max() if len(rows) else len(launches)
-    timed = ((tables.metadata.get("baseline") or {}).get("kernels") or {}).get(kernel) or []
     return {
         "id": identity,
         "kernel": clipped(kernel, 200),
@@ -177,9 +176,7 @@ def _kernel(parts: _Parts, kernel: str, variant: int, size: _Size) -> dict[str, 
         "launches": len(launches),
         "launches_seen": int(seen),
         "ctas": sections.ctas(launches),
-        "time": sections.times(
-            launches, cost, next((each for each in timed if each["variant"] == variant), {})
-        ),
+        "time": sections.times(launches, cost, bare_times(tables.metadata, kernel, variant)),
         "resources": sections.resources(cost),
         "verdict": _verdict(parts.verdict, kernel, variant),
         "findings": None if findings is None else findings[: size.findings],

@@ -1,8 +1,9 @@
-"""Sessions that keep sums: the launches now and then that keep their spans instead.
+"""Launches by another binary than the one that a session has compiled for most of them.
 
-What a session compiles keeps sums. Beside such a binary stands a second one, of the same source and options,
-that keeps spans. Who launches the first, by whatever way (the function, the binary itself, torch.compile),
-asks it for its launcher; that launches the second in its place when the role of the launch says so.
+Beside a binary stand others, of the same source and options: where it keeps sums one that keeps spans, and
+where launches are sampled or timed the bare one. Who launches the first, by whatever way (the function, the
+binary itself, torch.compile), asks it for its launcher; that launches another in its place when the role of
+the launch says so.
 """
 
 from __future__ import annotations
@@ -11,6 +12,7 @@ import contextlib
 import threading
 from collections import Counter
 from collections.abc import Callable, Iterator
+from functools import partial
 from operator import length_hint
 from typing import Any, Final
 
@@ -20,8 +22,18 @@ from triton.runtime import driver
 from profscope.errors import CompileError
 from profscope.launching.again import compiled_again
 from profscope.launching.bare import BareLaunches
+from profscope.launching.baseline import Baseline, Timed
 from profscope.launching.hook import CompileHook
-from profscope.launching.roles import MOST_LAUNCHES, numbers_with_spans
+from profscope.launching.roles import (
+    MOST_LAUNCHES,
+    Role,
+    kept_by,
+    numbers_sampled,
+    numbers_timed,
+    numbers_with_spans,
+    role_of,
+)
+from profscope.launching.stall_samples import Sampled, StallSamples
 from profscope.options import Options
 from profscope.recording.launch_path import LaunchPath
 from profscope.recording.patches import patched
@@ -30,25 +42,34 @@ from profscope.recording.programs import PROGRAMS
 __all__ = ["Keeping"]
 
 Launcher = Callable[..., Any]
-_SPANS: Final = "_profscope_spans"  # of a binary that keeps sums: the other one, for later sessions, too
+# Of a binary: the others, for later sessions, too.
+_SPANS: Final = "_profscope_spans"
+_BARE: Final = "_profscope_bare"
+_MISSING: Final = {
+    _SPANS: "launches that were to keep spans keep sums",
+    _BARE: "no launch ran bare, to be sampled or timed",
+}
 
 
 class _Variant:
     """The launches of what the session compiled of one source with the same options: threads that launch it
-    for the first time at once have a binary each. all_spans: it keeps spans itself."""
+    for the first time at once have a binary each. all_spans: it keeps spans itself. samples, timed: what has
+    been sampled and timed of it."""
 
-    def __init__(self, name: str, *, all_spans: bool) -> None:
+    def __init__(self, name: str, samples: Sampled, timed: Timed, *, all_spans: bool) -> None:
         self.name = name
+        self.samples = samples
+        self.timed = timed
         self.numbers = iter(range(MOST_LAUNCHES))  # next() is one step of C's: threads need no lock
         self.all_spans = all_spans
         self.lock = threading.Lock()
         self.replaced = 0  # by what keeps spans
-        self.why = ""  # there is nothing that does
+        self.why: dict[str, str] = {}  # the other binary of this kind is not there
 
     @property
     def launches(self) -> int:
-        """How many have a number."""
-        return MOST_LAUNCHES - length_hint(self.numbers)
+        """How many are recorded that have a number."""
+        return MOST_LAUNCHES - length_hint(self.numbers) - self.samples.bare - self.timed.bare
 
     @property
     def spans(self) -> int:
@@ -58,10 +79,20 @@ class _Variant:
 
 class Keeping:
     """Installed for the length of a session, inside the compile hook; does nothing where all launches keep
-    spans. path: of the launches, which it ties to the binary that ran."""
+    spans and none is sampled or timed. path: of the launches, which it ties to the binary that ran."""
 
-    def __init__(self, options: Options, bare: BareLaunches, hook: CompileHook, path: LaunchPath) -> None:
+    def __init__(
+        self,
+        options: Options,
+        bare: BareLaunches,
+        hook: CompileHook,
+        path: LaunchPath,
+        samples: StallSamples,
+        baseline: Baseline,
+    ) -> None:
         self._options = options
+        self._samples = samples
+        self._baseline = baseline
         self._bare = bare
         self._hook = hook
         self._path = path
@@ -78,10 +109,13 @@ class Keeping:
 
         It counts launches where they begin. Trials, and what is captured into CUDA graphs, count nowhere.
         """
-        if self._options.keep == "spans":
-            return {}, []
         with self._lock:
             variants = list(self._variants.values())
+        failed = [
+            f"{each.name}: {_MISSING[kind]}: {why}" for each in variants for kind, why in each.why.items()
+        ]
+        if self._options.keep == "spans":
+            return {}, list(dict.fromkeys(failed))
         spans, launches = Counter[str](), Counter[str]()
         for variant in variants:
             spans[variant.name] += variant.spans
@@ -96,18 +130,13 @@ class Keeping:
             for name, counts in kernels.items()
             if counts["sums"]
         ]
-        notes += [
-            f"{variant.name}: launches that were to keep spans keep sums: {variant.why}"
-            for variant in variants
-            if variant.why
-        ]
         entry = {"keep": self._options.keep, "spans_every": self._options.spans_every, "kernels": kernels}
-        return {"keeping": entry}, list(dict.fromkeys(notes))
+        return {"keeping": entry}, list(dict.fromkeys([*notes, *failed]))
 
     @contextlib.contextmanager
     def installed(self) -> Iterator[None]:
         """Install for the body of a with statement."""
-        if self._options.keep == "spans":
+        if self._options.keep == "spans" and not self._options.samples and not self._options.baseline:
             yield
             return
         self._open = True
@@ -149,53 +178,112 @@ class Keeping:
             return None
         key = kernel.hash, driver.active.get_current_device()
         if key not in self._variants:
-            self._variants[key] = _Variant(kernel.name, all_spans=program.manifest.keeps == "spans")
+            all_spans = program.manifest.keeps == "spans"
+            samples = self._samples.variant(kernel.name)
+            times = self._baseline.variant(kernel.name)
+            self._variants[key] = _Variant(kernel.name, samples, times, all_spans=all_spans)
         variant = self._variants[key]
         apart, thread, capturing = self._bare.apart, self._bare.thread, self._path.capturing
-        numbers = variant.numbers
-        due = range(0) if variant.all_spans else numbers_with_spans(self._options)
+        numbers, sampled = variant.numbers, numbers_sampled(self._options)
+        with_spans = range(0) if variant.all_spans else numbers_with_spans(self._options)
+        timed = numbers_timed(self._options)
 
         def launch(*args: Any) -> Any:
             stream = args[3]  # 0, the default one, cannot be captured
-            unnumbered = (apart and thread.trial) or (stream and capturing())
-            if unnumbered or next(numbers) not in due:
+            if (apart and thread.trial) or (stream and capturing()):
                 return kernel._run(*args)
-            return self._launch_spans(variant, kernel, *args)
+            number = next(numbers)
+            if number in sampled:
+                return self._launch_sampled(variant, kernel, number, args)
+            if number in timed or number - 1 in timed:
+                return self._launch_timed(variant, kernel, number, args)
+            if number not in with_spans:
+                return kernel._run(*args)
+            return self._launch(kernel, self._spans_of(variant, kernel), *args)
 
         return launch
 
-    def _launch_spans(
-        self, variant: _Variant, kernel: CompiledKernel, x: int, y: int, z: int, stream: int, function: Any,
-        packed: Any, about: Any, *others: Any,
+    def _launch_sampled(
+        self, variant: _Variant, kernel: CompiledKernel, number: int, args: tuple[Any, ...]
+    ) -> Any:
+        """Launch under the sampler, or as without samples= where that cannot be."""
+        options = self._options
+        last = number == numbers_sampled(options)[-1]
+        if options.keep == "spans" and last and not options.baseline:
+            self._launchers[id(kernel)] = None  # the others need not come by here
+        can, role = self._samples.can(variant.name), role_of(options, number)
+        if can and role is Role.SAMPLED:
+            bare = self._other(variant, kernel, _BARE)
+            if bare is not None:
+                run = partial(self._launch, kernel, bare, *args)
+                return self._samples.launch(variant.samples, bare, "bare", run)
+        with_spans = kept_by(options, number) is Role.SPANS and not variant.all_spans
+        binary = self._spans_of(variant, kernel) if with_spans else kernel
+        run = partial(self._launch, kernel, binary, *args)
+        if can and role is Role.SAMPLED_RECORDED:
+            program = PROGRAMS.program(binary)
+            assert program is not None
+            return self._samples.launch(variant.samples, binary, program.manifest.keeps, run)
+        return run()
+
+    def _launch_timed(
+        self, variant: _Variant, kernel: CompiledKernel, number: int, args: tuple[Any, ...]
+    ) -> Any:
+        """Launch and time it: the bare binary, or where its turn has just been what records."""
+        stream = args[3]
+        bare = self._other(variant, kernel, _BARE)
+        if bare is None:
+            return kernel._run(*args)
+        if role_of(self._options, number) is Role.TIMED:
+            run = partial(self._launch, kernel, bare, *args)
+            return self._baseline.launch(variant.timed, bare, "bare", stream, run)
+        with_spans = kept_by(self._options, number) is Role.SPANS
+        binary = self._spans_of(variant, kernel) if with_spans and not variant.all_spans else kernel
+        program = PROGRAMS.program(binary)
+        assert program is not None
+        run = partial(self._launch, kernel, binary, *args)
+        return self._baseline.launch(variant.timed, binary, program.manifest.keeps, stream, run)
+
+    def _launch(
+        self, kernel: CompiledKernel, other: CompiledKernel, x: int, y: int, z: int, stream: int,
+        function: Any, packed: Any, about: Any, *others: Any,
     ) -> Any:  # fmt: skip
-        """Launch what keeps spans in place of a binary, or that itself where there is none.
+        """Launch another binary in place of a kernel's, perhaps itself.
 
         about: what Triton tells the launch hooks; others: these, and the kernel's arguments.
         """
-        spans = self._spans_of(variant, kernel)
-        if spans is None:
-            return kernel._run(x, y, z, stream, function, packed, about, *others)
-        if about is not None:
-            about.data["function"] = spans.function
-        run = self._run(spans)
-        result = run(x, y, z, stream, spans.function, spans.packed_metadata, about, *others)
-        self._path.tie(spans.function, spans.name)  # where only some launches are recorded no hook has
+        if other is kernel:
+            result = kernel._run(x, y, z, stream, function, packed, about, *others)
+        else:
+            if about is not None:
+                about.data["function"] = other.function
+            run = self._run(other)
+            result = run(x, y, z, stream, other.function, other.packed_metadata, about, *others)
+        self._path.tie(other.function, other.name)  # where only some launches are recorded no hook has
         return result
 
-    def _spans_of(self, variant: _Variant, kernel: CompiledKernel) -> CompiledKernel | None:
-        """The binary that keeps spans, compiled when it is first wanted; None if it cannot be built."""
+    def _spans_of(self, variant: _Variant, kernel: CompiledKernel) -> CompiledKernel:
+        """The binary that keeps spans, for one launch; where it cannot be built, the one that keeps sums."""
+        spans = self._other(variant, kernel, _SPANS)
         with variant.lock:
-            spans = vars(kernel).get(_SPANS)
-            if spans is None and not variant.why and self._open:
-                try:
-                    spans = self._build(kernel)
-                except Exception as error:  # noqa: BLE001  whatever it is, the user's launch goes on
-                    variant.why = f"{type(error).__name__}: {' '.join(str(error).split())[:300]}"
             variant.replaced += spans is not None
-            return spans
+        return kernel if spans is None else spans
 
-    def _build(self, kernel: CompiledKernel) -> CompiledKernel:
-        """The same kernel, but that it keeps spans, loaded. Raises what compiling and loading do."""
+    def _other(self, variant: _Variant, kernel: CompiledKernel, kind: str) -> CompiledKernel | None:
+        """Another binary of a kernel, compiled and loaded when it is first wanted; None if that fails."""
+        with variant.lock:
+            other: CompiledKernel | None = vars(kernel).get(kind)
+            if other is None and kind not in variant.why and self._open:
+                try:
+                    other = self._build_bare(kernel) if kind == _BARE else self._build_spans(kernel)
+                    self._run(other)
+                    setattr(kernel, kind, other)
+                except Exception as error:  # noqa: BLE001  whatever it is, the user's launch goes on
+                    variant.why[kind] = f"{type(error).__name__}: {' '.join(str(error).split())[:300]}"
+            return other
+
+    def _build_spans(self, kernel: CompiledKernel) -> CompiledKernel:
+        """The same kernel, but that it keeps spans. Raises what compiling does."""
         assert self._hook.of_spans is not None
         with self._bare.compiling(self._hook.of_spans.settings):
             spans = compiled_again(kernel)
@@ -203,6 +291,12 @@ class Keeping:
         if program is None or program.manifest.failure:
             why = "it is bare" if program is None else program.manifest.failure
             raise CompileError(f"compiled to keep spans, {why}")
-        self._run(spans)
-        setattr(kernel, _SPANS, spans)
         return spans
+
+    def _build_bare(self, kernel: CompiledKernel) -> CompiledKernel:
+        """The binary that runs without a session. Raises what compiling does."""
+        with self._bare.tuning():
+            bare = compiled_again(kernel)
+        if PROGRAMS.program(bare) is not None:
+            raise CompileError("compiled bare, it records")
+        return bare

@@ -1,21 +1,31 @@
 """Which role a launch takes, by its numbers and the session's options alone.
 
-| `keep=` | `every=` | `spans_every=` | number of the launch | role |
-|---|---|---|---|---|
-| any | n | any | of its function: no multiple of n | `LEFT_OUT`: the bare binary |
-| "spans" | any | | any that is recorded | `SPANS` |
-| "sums", "totals" | any | m > 0 | of its variant: a multiple of m | `SPANS` |
-| "sums", "totals" | any | m > 0 | of its variant: any other | `SUMS` |
-| "sums", "totals" | any | 0 | any that is recorded | `SUMS` |
-| "sums", "totals" | any | any | of its variant: none | `SUMS` |
+| `keep=` | `every=` | `spans_every=` | `samples=` | number of the launch | role |
+|---|---|---|---|---|---|
+| any | n | any | any | of its function: no multiple of n | `LEFT_OUT`: the bare binary |
+| any | any | any | s > 0 | of its variant: 1 to s | `SAMPLED`: the bare binary, under the sampler |
+| any | any | any | s > 0 | of its variant: s + 1 | `SAMPLED_RECORDED`: what follows, under the sampler |
+| "spans" | any | | any | any other that is recorded | `SPANS` |
+| "sums", "totals" | any | m > 0 | any | of its variant: any other multiple of m | `SPANS` |
+| "sums", "totals" | any | m > 0 | any | of its variant: any other | `SUMS` |
+| "sums", "totals" | any | 0 | any | any other that is recorded | `SUMS` |
+| "sums", "totals" | any | any | any | of its variant: none | `SUMS` |
 
-Numbers begin with 0, so a kernel that is launched once keeps spans. A function's are over all its launches; a
-variant's are over those that are recorded of one function with the same specialisation and options on one
-device. Launches of two kinds have no number there: an autotuner's trials, whose turn would be the
-launch's that follows, and those captured into a CUDA graph, since each of its replays would pay for spans.
+With `baseline=` above 0, here b, before the rows of `SPANS` and `SUMS`:
+
+| number of the launch | role |
+|---|---|
+| of its variant: one less than a multiple of b | `TIMED`: the bare binary, timed |
+| of its variant: a multiple of b, but 0 | `TIMED_RECORDED`: what follows, timed |
+
+Numbers begin with 0, so a kernel that is launched once keeps spans, and one that is launched twice has
+samples, too. A function's are over all its launches; a variant's are over those that are recorded, or
+sampled, of one function with the same specialisation and options on one device. Launches of two kinds have no
+number there: an autotuner's trials, whose turn would be the launch's that follows, and those captured into a
+CUDA graph, since each of its replays would pay.
 
 No launch pays for a call of `role_of`: `turns.Turns` counts a function's launches as it says, and
-`keeping.Keeping` looks for a variant's among `numbers_with_spans`.
+`keeping.Keeping` looks for a variant's among `numbers_with_spans`, `numbers_sampled` and `numbers_timed`.
 """
 
 from __future__ import annotations
@@ -25,7 +35,15 @@ from typing import Final
 
 from profscope.options import Options
 
-__all__ = ["MOST_LAUNCHES", "Role", "numbers_with_spans", "role_of"]
+__all__ = [
+    "MOST_LAUNCHES",
+    "Role",
+    "kept_by",
+    "numbers_sampled",
+    "numbers_timed",
+    "numbers_with_spans",
+    "role_of",
+]
 
 MOST_LAUNCHES: Final = 1 << 62  # more than there will ever be
 
@@ -36,12 +54,27 @@ class Role(enum.Enum):
     LEFT_OUT = "left out"
     SPANS = "spans"
     SUMS = "sums"
+    SAMPLED = "sampled"
+    SAMPLED_RECORDED = "sampled and recorded"
+    TIMED = "timed"
+    TIMED_RECORDED = "timed and recorded"
 
 
 def role_of(options: Options, of_variant: int | None, of_function: int = 0) -> Role:
     """The role of a launch with these numbers; see above. of_variant: None if it has none."""
     if of_function % options.every:
         return Role.LEFT_OUT
+    if of_variant is not None and of_variant in numbers_sampled(options):
+        return Role.SAMPLED if of_variant <= options.sampled else Role.SAMPLED_RECORDED
+    if of_variant is not None and of_variant in numbers_timed(options):
+        return Role.TIMED
+    if of_variant is not None and of_variant - 1 in numbers_timed(options):
+        return Role.TIMED_RECORDED
+    return kept_by(options, of_variant)
+
+
+def kept_by(options: Options, of_variant: int | None) -> Role:
+    """What a launch with this number keeps if it is recorded, under the sampler or not."""
     if options.keep == "spans":
         return Role.SPANS
     numbered = of_variant is not None
@@ -49,7 +82,19 @@ def role_of(options: Options, of_variant: int | None, of_function: int = 0) -> R
 
 
 def numbers_with_spans(options: Options) -> range:
-    """Of a variant's launches those that keep spans."""
+    """Of a variant's launches those that keep spans, but for those that run bare under the sampler."""
     if options.keep == "spans":
         return range(MOST_LAUNCHES)
     return range(0, MOST_LAUNCHES, options.spans_every) if options.spans_every else range(0)
+
+
+def numbers_sampled(options: Options) -> range:
+    """Of a variant's launches those that run under the sampler; the last of them is recorded, too."""
+    return range(1, options.sampled + 2) if options.sampled else range(0)
+
+
+def numbers_timed(options: Options) -> range:
+    """Of a variant's launches those that run bare and are timed, but for those under the sampler; each
+    that follows one is recorded and timed, so that the two find the GPU alike."""
+    every = options.baseline
+    return range(every - 1, MOST_LAUNCHES, every) if every else range(0)

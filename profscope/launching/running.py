@@ -14,11 +14,13 @@ from triton import knobs
 
 from profscope.errors import SessionError
 from profscope.launching.bare import BareLaunches
+from profscope.launching.baseline import Baseline
 from profscope.launching.hook import CompileHook
 from profscope.launching.inductor import InductorLaunches
 from profscope.launching.keeping import Keeping
 from profscope.launching.kept import KeptBinaries
 from profscope.launching.sampling import Sampling
+from profscope.launching.stall_samples import StallSamples, gpu_here
 from profscope.options import Options
 from profscope.recording import backend
 from profscope.recording.launch_path import LaunchPath
@@ -42,6 +44,8 @@ class Running:
     recorder: Recorder
     bare: BareLaunches
     sampling: Sampling
+    samples: StallSamples
+    baseline: Baseline
     keeping: Keeping
     inductor: InductorLaunches
     kept: KeptBinaries
@@ -50,17 +54,28 @@ class Running:
         """Metadata and notes beyond what the launches themselves say."""
         sampling, notes = self.sampling.describe(self.recorder.recorded())
         keeping, kept = self.keeping.describe()
+        sampler, sampled = self.samples.describe()
+        baseline, timed = self.baseline.describe()
         left_bare = [*self.inductor.notes(), *self.kept.notes()]
         undescribed = [
             f"{kernel}: its configuration is not known: {why}"
             for kernel, why in sorted(PROGRAMS.undescribed.items())
             if self.options.matches(kernel)
         ]
-        notes = [*left_bare, *notes, *kept, *undescribed, *self.bare.failures, *self.recorder.notes()]
+        notes = [
+            *left_bare,
+            *notes,
+            *kept,
+            *sampled,
+            *timed,
+            *undescribed,
+            *self.bare.failures,
+            *self.recorder.notes(),
+        ]
         if not self.recorder.seen:
             notes += self._why_empty(said=bool(notes))
         more = {"clock": self.machine.clock(), "bare": PROGRAMS.about_bare()}
-        return self.metadata | sampling | keeping | more, notes
+        return self.metadata | sampling | keeping | sampler | baseline | more, notes
 
     def _why_empty(self, *, said: bool) -> list[str]:
         """Why there is no launch so far. said: other notes say something."""
@@ -94,13 +109,18 @@ def running(options: Options) -> Iterator[Running]:
         bare = BareLaunches(options, records.path.listening, records.path.trial)
         hook = CompileHook(options)
         sampling = Sampling(options, bare, hook.mode, records.path.record)
-        keeping = Keeping(options, bare, hook, records.path)
+        gpu = gpu_here(machine) if options.samples else ""
+        samples = StallSamples(options, records.path, records.graphs, gpu)
+        baseline = Baseline(options, machine.device_type)
+        keeping = Keeping(options, bare, hook, records.path, samples, baseline)
         inductor = InductorLaunches(options, bare, sampling, records.path.listening)
         kept = KeptBinaries(options, bare, sampling)
         # The first to be installed is the last to go: another thread may have chosen its binary already.
-        for part in (records, hook, bare, sampling, keeping, inductor, kept):
+        for part in (records, hook, bare, sampling, samples, keeping, inductor, kept):
             stack.enter_context(part.installed())
-        yield Running(options, machine, metadata, records, bare, sampling, keeping, inductor, kept)
+        yield Running(
+            options, machine, metadata, records, bare, sampling, samples, baseline, keeping, inductor, kept
+        )
 
 
 def _describe(options: Options, about_backend: dict[str, Any]) -> dict[str, Any]:

@@ -108,6 +108,11 @@ class Graphs:
                 stack.enter_context(patched(torch.cuda.CUDAGraph, name, wrap))
             yield
 
+    @property
+    def capturing(self) -> bool:
+        """Whether some thread captures a graph."""
+        return bool(self._open)
+
     def current(self) -> Captured | None:
         """The graph that this thread's launches are captured into; None if that cannot be told.
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from hypothesis import given
 from hypothesis import strategies as st
 
-from profscope.launching.roles import Role, numbers_with_spans, role_of
+from profscope.launching.roles import Role, kept_by, numbers_sampled, numbers_with_spans, role_of
 from profscope.launching.turns import Turns
 from profscope.options import Options
 
@@ -43,6 +43,30 @@ def test_a_launch_without_a_number_keeps_sums(keep: str, spans_every: int) -> No
 @given(number=st.none() | numbers)
 def test_all_keep_spans_unless_sums_are_wanted(number: int | None) -> None:
     assert role_of(Options(), number) is Role.SPANS
+
+
+@given(
+    keep=keeps | st.just("spans"), samples=st.booleans() | st.integers(1, 50), launches=st.integers(0, 100)
+)
+def test_the_first_launch_is_never_sampled_and_those_after_it_are(
+    keep: str, samples: bool | int, launches: int
+) -> None:
+    options = Options(keep=keep, samples=samples)
+    roles = [role_of(options, number) for number in range(launches)]
+    bare = 3 if samples is True else int(samples)
+    assert roles[1 : bare + 1] == [Role.SAMPLED] * min(bare, max(launches - 1, 0))
+    assert roles.count(Role.SAMPLED) <= bare
+    sampled_too = [number for number, role in enumerate(roles) if role is Role.SAMPLED_RECORDED]
+    assert sampled_too == ([bare + 1] if samples and launches > bare + 1 else [])
+    others = [number for number in range(launches) if number not in numbers_sampled(options)]
+    assert [roles[number] for number in others] == [kept_by(options, number) for number in others]
+
+
+@given(number=numbers, samples=st.booleans())
+def test_a_launch_without_a_number_is_not_sampled(number: int, samples: bool) -> None:
+    options = Options(samples=samples, every=2)
+    assert role_of(options, None) is Role.SPANS
+    assert role_of(options, number, of_function=1) is Role.LEFT_OUT
 
 
 @given(every=st.integers(1, 50), launches=st.integers(0, 200), keep=keeps, number=numbers)

@@ -1,0 +1,95 @@
+"""The CUPTI library of this process, and its calls."""
+
+from __future__ import annotations
+
+import ctypes
+import importlib.util
+from pathlib import Path
+from typing import Any, Final
+
+from profscope.errors import ProfscopeError
+
+__all__ = ["OVERFLOW", "Cupti", "SamplerError", "library_path"]
+
+OVERFLOW: Final = 8  # CUPTI_ERROR_OUT_OF_MEMORY: the hardware's buffer was full
+_ONLY_ADMINISTRATORS: Final = (
+    "the driver lets only administrators read performance counters here "
+    "(NVreg_RestrictProfilingToAdminUsers=0 allows all; in a container, the capability SYS_ADMIN)"
+)
+_ANOTHER: Final = "another profiler has the GPU's counters; run without it (Nsight's tools, for one)"
+_ADVICE: Final = {
+    23: _ANOTHER,  # CUPTI_ERROR_DISABLED
+    26: _ANOTHER,  # CUPTI_ERROR_HARDWARE_BUSY
+    35: _ONLY_ADMINISTRATORS,  # CUPTI_ERROR_INSUFFICIENT_PRIVILEGES
+    36: _ANOTHER,  # CUPTI_ERROR_OLD_PROFILER_API_INITIALIZED
+    39: _ANOTHER,  # CUPTI_ERROR_MULTIPLE_SUBSCRIBERS_NOT_SUPPORTED
+    40: _ONLY_ADMINISTRATORS,  # CUPTI_ERROR_VIRTUALIZED_DEVICE_INSUFFICIENT_PRIVILEGES
+}
+"""What lies behind some of CUPTI's results, and what would help."""
+
+
+class SamplerError(ProfscopeError):
+    """The GPU's sampler cannot be used here; the text says why, and what would help. result: CUPTI's number
+    for it, 0 where it is none of CUPTI's."""
+
+    def __init__(self, said: str, result: int = 0) -> None:
+        super().__init__(said)
+        self.result = result
+
+
+def library_path(maps: str | None = None) -> Path:
+    """Where CUPTI is: the one that is loaded (torch's), which sees this process's kernels; else Triton's.
+
+    maps: what /proc/self/maps says. Raises SamplerError if there is none.
+    """
+    if maps is None:
+        try:
+            maps = Path("/proc/self/maps").read_text()
+        except OSError as error:
+            raise SamplerError(str(error)) from error
+    for line in maps.splitlines():
+        if "/libcupti.so" in line:
+            return Path(line.split(maxsplit=5)[-1])
+    spec = importlib.util.find_spec("triton")
+    for folder in (spec.submodule_search_locations or ()) if spec is not None else ():
+        for path in sorted(Path(folder).glob("backends/nvidia/lib/cupti/libcupti.so*")):
+            return path
+    raise SamplerError("neither torch nor Triton brings NVIDIA's CUPTI library here")
+
+
+class Cupti:
+    """Calls of one CUDA context. Raises SamplerError if there is no library, or no context on this thread."""
+
+    def __init__(self) -> None:
+        path = library_path()
+        try:
+            self._library = ctypes.CDLL(str(path))
+            driver = ctypes.CDLL("libcuda.so.1")
+        except OSError as error:
+            raise SamplerError(str(error)) from error
+        self._context = ctypes.c_void_p()
+        driver.cuCtxGetCurrent(ctypes.byref(self._context))
+        if not self._context:
+            raise SamplerError("this thread has no CUDA context yet; use the GPU first")
+        version = ctypes.c_uint32()
+        _check(self._library, "cuptiGetVersion", self._library.cuptiGetVersion(ctypes.byref(version)))
+        self.version = int(version.value)
+        self.path = path
+
+    def call(self, name: str, parameters: Any) -> None:
+        """Call `cuptiPCSampling<name>` for the context."""
+        parameters.size = ctypes.sizeof(parameters)
+        parameters.context = self._context
+        function = f"cuptiPCSampling{name}"
+        _check(self._library, function, getattr(self._library, function)(ctypes.byref(parameters)))
+
+
+def _check(library: ctypes.CDLL, function: str, result: int) -> None:
+    """Raises SamplerError with what CUPTI calls a result that is none of success."""
+    if not result:
+        return
+    text = ctypes.c_char_p()
+    library.cuptiGetResultString(result, ctypes.byref(text))
+    said = (text.value or b"").decode() or f"error {result}"
+    advice = f": {_ADVICE[result]}" if result in _ADVICE else ""
+    raise SamplerError(f"{function} says {said}{advice}", result)

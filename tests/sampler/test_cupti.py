@@ -1,0 +1,93 @@
+"""CUPTI without a GPU: which library, what its structures measure, what it calls a binary, what it says."""
+
+from __future__ import annotations
+
+import ctypes
+import shutil
+import subprocess
+from pathlib import Path
+
+import pytest
+import triton
+
+from profscope.errors import ProfscopeError
+from profscope.sampler import cupti, structures
+from profscope.sampler.cupti import SamplerError, library_path
+from profscope.sampler.sampler import Sampler
+
+BACKEND = Path(triton.__file__).parent / "backends/nvidia"
+
+# What ctypes and numpy know, and the field of CUPTI's that stands at its end.
+STRUCTURES = {
+    "CUpti_PCSamplingStallReason": (structures.STALL.itemsize, "samples"),
+    "CUpti_PCSamplingPCData": (structures.PC_RECORD.itemsize, "correlationId"),
+    "CUpti_PCSamplingData": (ctypes.sizeof(structures.Data), "hardwareBufferFull"),
+    "CUpti_PCSamplingConfigurationInfo": (ctypes.sizeof(structures.Attribute), "attributeData"),
+    "CUpti_PCSamplingConfigurationInfoParams": (
+        ctypes.sizeof(structures.Configuration),
+        "pPCSamplingConfigurationInfo",
+    ),
+    "CUpti_PCSamplingEnableParams": (ctypes.sizeof(structures.Context), "ctx"),
+    "CUpti_PCSamplingGetDataParams": (ctypes.sizeof(structures.GetData), "pcSamplingData"),
+    "CUpti_PCSamplingGetNumStallReasonsParams": (ctypes.sizeof(structures.ReasonCount), "numStallReasons"),
+    "CUpti_PCSamplingGetStallReasonsParams": (ctypes.sizeof(structures.Reasons), "stallReasons"),
+}
+
+
+@pytest.mark.skipif(shutil.which("cc") is None, reason="needs a C compiler")
+def test_structures_are_those_of_the_header(tmp_path: Path) -> None:
+    """The library tells by a structure's size which fields it has: the last one must be within it."""
+    source, program = tmp_path / "sizes.c", tmp_path / "sizes"
+    measure = (
+        '#define MEASURE(s, f) printf(#s " %zu %zu\\n", sizeof(s), offsetof(s, f) + sizeof(((s*)0)->f));'
+    )
+    headers = ("stddef.h", "stdio.h", "cupti_pcsampling.h")
+    lines = [f"MEASURE({name}, {last})" for name, (_, last) in STRUCTURES.items()]
+    text = [*(f"#include <{header}>" for header in headers), measure, "int main() {", *lines, "}"]
+    source.write_text("\n".join(text))
+    subprocess.run(["cc", f"-I{BACKEND / 'include'}", source, "-o", program], check=True)
+    said = subprocess.run([program], check=True, capture_output=True, text=True).stdout
+    for line in said.splitlines():
+        name, whole, end = line.split()
+        assert int(end) <= STRUCTURES[name][0] == int(whole), name
+
+
+def test_the_library_that_is_loaded_comes_first() -> None:
+    maps = (
+        "7f00-7f01 r-xp 00000000 00:00 1   /usr/lib/libc.so.6\n"
+        "7f02-7f03 r-xp 00000000 00:00 1   /opt/a b/lib/libcupti.so.13\n"
+    )
+    assert library_path(maps) == Path("/opt/a b/lib/libcupti.so.13")
+    assert library_path("").is_relative_to(BACKEND)
+
+
+@pytest.mark.parametrize(
+    ("result", "mend"),
+    [
+        (35, "only administrators"),
+        (40, "in a container, the capability SYS_ADMIN"),
+        (39, "another profiler has the GPU's counters"),
+        (26, "run without it"),
+        (27, "NOT_SUPPORTED"),
+    ],
+)
+def test_what_it_refuses_is_named_with_the_mend(result: int, mend: str) -> None:
+    """The names are the library's own."""
+    with pytest.raises(SamplerError, match=mend) as refused:
+        cupti._check(ctypes.CDLL(str(library_path(""))), "cuptiPCSamplingEnable", result)
+    assert str(refused.value).startswith("cuptiPCSamplingEnable says CUPTI_ERROR_")
+    assert refused.value.result == result
+    assert isinstance(refused.value, ProfscopeError)
+
+
+def test_without_a_driver_it_cannot_be_opened(monkeypatch: pytest.MonkeyPatch) -> None:
+    loaded = ctypes.CDLL
+
+    def load(name: str) -> ctypes.CDLL:
+        if "libcuda" in name:
+            raise OSError("libcuda.so.1: cannot open shared object file")
+        return loaded(name)
+
+    monkeypatch.setattr(cupti.ctypes, "CDLL", load)
+    with pytest.raises(SamplerError, match=r"libcuda\.so\.1"), Sampler():
+        pass
