@@ -4,7 +4,7 @@
 
 For each kernel and level: what `baseline=` finds in a session (launches back to back, so that the GPU never
 waits for the host), the medians of CUPTI's times of the bare and the instrumented kernel (torch.profiler),
-launch spans over CUPTI's time of the same launches, and the verdict. Without a GPU the session's own figures alone.
+launch spans over CUPTI's time of the same launches, and the verdict. Without a GPU the session's own figures.
 """
 
 from __future__ import annotations
