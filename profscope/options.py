@@ -170,7 +170,7 @@ class Options:
         names = [each.name for each in fields(cls) if each.init]
         for name in named:
             if name not in names:
-                near = difflib.get_close_matches(name, names, n=1)
+                near = difflib.get_close_matches(name, names, n=1, cutoff=0.7)
                 mend = f"did you mean {near[0]}=?" if near else f"the options are {', '.join(names)}"
                 raise OptionError(f"no option {name!r}; {mend}")
 

@@ -1,4 +1,4 @@
-"""Sessions with baseline=: which launches run bare, and what is known of their times. The emulator has events."""
+"""Sessions with baseline=: which launches run bare, and what is known of their times."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from profscope.launching.baseline import Baseline
 from profscope.options import Options
 from profscope.recording.programs import PROGRAMS
 from tests.kernels.add import add_kernel
-from tests.support.sessions import launch, session
+from tests.support.sessions import launch, launch_add, session
 
 NAME = "add_kernel"
 
@@ -48,7 +48,7 @@ def only(prof: profscope.Session) -> dict[str, Any]:
 
 def test_every_third_launch_is_bare_and_the_next_one_timed_too(ran: list[str]) -> None:
     with session(baseline=3) as prof:
-        outputs = [launch() for _ in range(10)]
+        outputs = [launch_add() for _ in range(10)]
     assert ran == ["spans", "spans", "bare"] * 3 + ["spans"]
     assert all(torch.equal(out, outputs[0]) for out in outputs)
     assert len(prof.launches) == 7
