@@ -79,7 +79,8 @@ class Profile(Tables, Questions):
     (see `Tables`), and what they can be asked (see `Questions`).
 
     Behind the columns of `tables.df` its `df` has `corrected_cycles` and `corrected_ns` (see
-    `profscope.analysis.corrections`), which are worked out when it is first asked for.
+    `profscope.analysis.corrections`), worked out when it is first asked for. Files and questions have what is
+    in `tables`: a column that is put into `df` is in neither.
     """
 
     _spans: pd.DataFrame

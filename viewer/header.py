@@ -81,7 +81,7 @@ def make_header(profile: Profile, trace: str, selection: Selection, all_spans: i
         launches=len(launches),
         sums=int((launches["keeps"] == "sums").sum()),
         ctas=int(launches["ctas"].sum()),
-        spans=len(profile.df),
+        spans=len(profile.tables.df),
         all_spans=all_spans,
         records=int(launches["records"].sum()),
         dropped=int(launches["dropped"].sum()),

@@ -97,7 +97,7 @@ def _view(options: argparse.Namespace, width: int) -> View:
     lines = source_lines(trace.written_s)
     choice = _choose(profile, kernels)
     return View(
-        header=make_header(profile, trace.name, selection, len(trace.profile.df)),
+        header=make_header(profile, trace.name, selection, len(trace.profile.tables.df)),
         kernels=kernels,
         bare=bare_kernels(profile, list(dict.fromkeys(row.kernel for row in kernels))),
         advice=advice(profile.metadata.get("options") or {}),
@@ -116,7 +116,7 @@ def _choose(profile: Profile, groups: Sequence[Group]) -> Choice | None:
     launches = profile.launches
     for group in groups:
         is_own = (launches["variant"] == group.variant) & (launches["trial"] == group.trial)
-        own = profile.df[profile.df["launch"].isin(launches["launch"][is_own])]
+        own = profile.tables.df[profile.tables.df["launch"].isin(launches["launch"][is_own])]
         if choice := choose_cta(own, [group.kernel]):
             return choice
     return None
