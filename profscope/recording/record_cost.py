@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import ctypes
 import functools
+from concurrent.futures import ThreadPoolExecutor
 from typing import Final, NamedTuple
 
 import torch
@@ -37,21 +38,26 @@ class RecordCost(NamedTuple):
 
 @functools.cache
 def record_cost(device: int) -> RecordCost | None:
-    """Of a CUDA device; None where the driver does not tell."""
+    """Of a CUDA device; None where the driver does not tell.
+
+    A thread of its own measures: whether threads may do this while another one captures a CUDA graph is a
+    setting of each thread, and the caller's is not ours to change.
+    """
     try:
-        with torch.cuda.device(device):
-            bare, recorded, read = _times()
+        with ThreadPoolExecutor(1) as own:
+            bare, recorded, read = own.submit(_times, device).result()
     except (OSError, RuntimeError):
         return None
     each = (recorded - bare) / _TRIPS
     return RecordCost(float(read), max(0.0, each - 2 * read))
 
 
-def _times() -> list[int]:
+def _times(device: int) -> list[int]:
     """Cycles of the bare loop, of the other one, and from one clock read to the next, of the last launch.
 
     Raises RuntimeError where the kernel cannot be run.
     """
+    torch.cuda.set_device(device)
     torch.cuda.current_stream()  # makes torch's context this thread's
     cuda_driver.allow_capture()
     stream = torch.cuda.Stream()
