@@ -12,7 +12,7 @@ from profscope.analysis.clock_cost import record_cost
 from profscope.analysis.span_rows import Floats
 from profscope.schema import Tables
 
-__all__ = ["LAYOUT_NOISE", "OVERHEAD_DTYPES", "bare_times", "overhead"]
+__all__ = ["LAYOUT_NOISE", "OVERHEAD_DTYPES", "bare_times", "overhead", "variant_entry"]
 
 LAYOUT_NOISE: Final = 0.03
 """By so much of its time a kernel gets faster or slower where the assembler puts its code elsewhere, and
@@ -91,7 +91,7 @@ def overhead(tables: Tables) -> pd.DataFrame:
 def _row(
     tables: Tables, roots: pd.DataFrame, kernel: str, variant: int, keeps: str, launches: pd.DataFrame
 ) -> dict[str, Any]:
-    builds = _builds(tables.metadata, kernel, variant)
+    builds = variant_entry(tables.metadata, kernel, variant).get("builds") or []
     own = _last([each for each in builds if each["build"] != "bare" and each.get("keeps", keeps) == keeps])
     bare = _last([each for each in builds if each["build"] == "bare"])
     resources = {name: own.get(name) for name in _RESOURCES}
@@ -127,9 +127,10 @@ def _row(
     }
 
 
-def _builds(metadata: dict[str, Any], kernel: str, variant: int) -> list[dict[str, Any]]:
+def variant_entry(metadata: dict[str, Any], kernel: str, variant: int) -> dict[str, Any]:
+    """What the metadata say of a variant (docs/summary.md); {} where they do not have it."""
     variants = (metadata.get("variants") or {}).get(kernel) or []
-    return next((each.get("builds") or [] for each in variants if each["variant"] == variant), [])
+    return next((each for each in variants if each["variant"] == variant), {})
 
 
 def _last(builds: Sequence[dict[str, Any]]) -> dict[str, Any]:
@@ -140,8 +141,7 @@ def _last(builds: Sequence[dict[str, Any]]) -> dict[str, Any]:
 def bare_times(metadata: dict[str, Any], kernel: str, variant: int) -> dict[str, Any]:
     """The entry of a variant in `metadata["baseline"]`: `bare_ns`, a list, and `instrumented_ns`, lists by
     what launches kept."""
-    variants = (metadata.get("variants") or {}).get(kernel) or []
-    key = next((each["key"] for each in variants if each["variant"] == variant), None)
+    key = variant_entry(metadata, kernel, variant).get("key")
     timed = ((metadata.get("baseline") or {}).get("kernels") or {}).get(kernel) or []
     return next((each for each in timed if each["key"] == key), {})
 

@@ -12,7 +12,7 @@ import pandas as pd
 
 from profscope.analysis import report_sections as sections
 from profscope.analysis.clock_cost import record_cost
-from profscope.analysis.overhead import bare_times, overhead
+from profscope.analysis.overhead import bare_times, overhead, variant_entry
 from profscope.analysis.report_sections import clipped, number
 from profscope.analysis.summary import summary
 from profscope.analysis.verdict import Verdict, verdict
@@ -153,7 +153,7 @@ def _kernel(parts: _Parts, kernel: str, variant: int, size: _Size) -> dict[str, 
     tables = parts.tables
     launches = _of(tables.launches, kernel, variant)
     launches = launches[~launches["trial"]]
-    about = _about(tables.metadata, kernel, variant)
+    about = variant_entry(tables.metadata, kernel, variant)
     cost = {str(name): value for name, value in _of(parts.overhead, kernel, variant).iloc[0].items()}
     rows = _of(parts.summary, kernel, variant)
     rows = rows[~rows["trial"]]
@@ -195,11 +195,6 @@ def _kernel(parts: _Parts, kernel: str, variant: int, size: _Size) -> dict[str, 
 
 def _of(table: pd.DataFrame, kernel: str, variant: int) -> pd.DataFrame:
     return table[(table["kernel"] == kernel) & (table["variant"] == variant)]
-
-
-def _about(metadata: Mapping[str, Any], kernel: str, variant: int) -> dict[str, Any]:
-    variants = (metadata.get("variants") or {}).get(kernel) or []
-    return next((each for each in variants if each["variant"] == variant), {})
 
 
 def _verdict(judged: Verdict, kernel: str, variant: int) -> dict[str, Any]:

@@ -59,24 +59,30 @@ class Facts:
 
 
 def slowdown(facts: Facts) -> Reason | None:
+    reasons = []
     for row in facts.overhead:
         low, high = row["slowdown_low"], row["slowdown_high"]
         how = f"{row['slowdown']:.3f} times the bare time ({low:.3f} to {high:.3f}, {row['basis']})"
-        if row["basis"] == "measured" and low > TOO_SLOW:
-            return Reason("slowdown", DISTRUST, f"launches that keep {row['keeps']} take {how}")
         if row["slowdown"] > SLOW:
-            return Reason("slowdown", CARE, f"launches that keep {row['keeps']} take {how}")
-    return None
+            label = DISTRUST if row["basis"] == "measured" and low > TOO_SLOW else CARE
+            reasons.append(Reason("slowdown", label, f"launches that keep {row['keeps']} take {how}"))
+    return _worst(reasons)
 
 
 def occupancy(facts: Facts) -> Reason | None:
+    reasons = []
     for row in facts.overhead:
         own, bare = row["ctas_per_sm"], row["bare_ctas_per_sm"]
-        if pd.isna(own) or pd.isna(bare) or own == bare:
-            continue
-        label = DISTRUST if 2 * own <= bare else CARE
-        return Reason("occupancy", label, f"{own} CTAs fit on an SM, and {bare} of the bare kernel's")
-    return None
+        if not pd.isna(own) and not pd.isna(bare) and own < bare:
+            label = DISTRUST if 2 * own <= bare else CARE
+            why = f"{own} CTAs fit on an SM, and {bare} of the bare kernel's"
+            reasons.append(Reason("occupancy", label, why))
+    return _worst(reasons)
+
+
+def _worst(reasons: list[Reason]) -> Reason | None:
+    """Of binaries that keep different things; the first of those that are alike."""
+    return max(reasons, key=lambda reason: reason.label == DISTRUST, default=None)
 
 
 def unroll(facts: Facts) -> Reason | None:

@@ -10,7 +10,7 @@ import numpy as np
 import pandas as pd
 
 from profscope.analysis.clock_cost import record_cost
-from profscope.analysis.overhead import overhead
+from profscope.analysis.overhead import overhead, variant_entry
 from profscope.analysis.span_rows import not_samples
 from profscope.analysis.trust_rules import CARE, DISTRUST, NEAR_RECORDS, RULES, Facts, Reason
 from profscope.schema import Tables
@@ -116,7 +116,7 @@ def verdict(tables: Tables) -> Verdict:
         facts = Facts(
             launches=of_variant,
             overhead=[dict(zip(own.columns, row, strict=True)) for row in own.itertuples(index=False)],
-            builds=_builds(tables.metadata, kernel, variant),
+            builds=variant_entry(tables.metadata, kernel, variant).get("builds") or [],
             short=_mean(short, of_variant),
             clock_change=_greatest(clocks, of_variant),
             distances=_distances(tables, kernel, variant),
@@ -140,11 +140,6 @@ def is_open_to_doubt(tables: Tables) -> bool:
     builds = [build["build"] for variant in variants for build in variant.get("builds") or []]
     unfinished = bool((tables.launches["unfinished"] > 0).any())
     return not tables.emulated and ("bare" in builds or unfinished)
-
-
-def _builds(metadata: dict[str, Any], kernel: str, variant: int) -> list[dict[str, Any]]:
-    variants = (metadata.get("variants") or {}).get(kernel) or []
-    return next((each.get("builds") or [] for each in variants if each["variant"] == variant), [])
 
 
 def _short_spans(tables: Tables) -> pd.DataFrame:
