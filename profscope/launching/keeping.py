@@ -47,7 +47,7 @@ _SPANS: Final = "_profscope_spans"
 _BARE: Final = "_profscope_bare"
 _MISSING: Final = {
     _SPANS: "launches that were to keep spans keep sums",
-    _BARE: "no launch ran bare, to be sampled or timed",
+    _BARE: "no launch ran bare",
 }
 
 

@@ -269,7 +269,7 @@ def test_a_kernel_that_cannot_be_compiled_bare_is_recorded(
             launch()
     assert ran == ["spans"] * 4
     assert told(prof) == [("spans", 3)]
-    note = f"{NAME}: no launch ran bare under the sampler: MemoryError: no disk"
+    note = f"{NAME}: no launch ran bare: MemoryError: no disk"
     assert note in prof.metadata["notes"]
 
 
