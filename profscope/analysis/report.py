@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import importlib.util
 import json
 from collections.abc import Mapping
 from typing import Any, Final, NamedTuple
@@ -12,6 +11,7 @@ import pandas as pd
 
 from profscope.analysis import report_sections as sections
 from profscope.analysis.clock_cost import record_cost
+from profscope.analysis.optional import function_of
 from profscope.analysis.overhead import bare_times, overhead, variant_entry
 from profscope.analysis.report_sections import clipped, number
 from profscope.analysis.summary import summary
@@ -23,6 +23,9 @@ __all__ = ["MOST_CHARACTERS", "SCHEMA", "report"]
 SCHEMA: Final = "profscope-report/1"
 MOST_CHARACTERS: Final = 20_000
 """Of the report as JSON, indented by one."""
+
+
+_MISSING: Final = 4  # of what a question could not tell
 
 
 class _Size(NamedTuple):
@@ -47,13 +50,15 @@ _SIZES: Final = (
 
 
 class _Parts(NamedTuple):
-    """What the report is made from, worked out once."""
+    """What the report is made from, worked out once; the last three are None where nobody can be asked."""
 
     tables: Tables
     summary: pd.DataFrame
     overhead: pd.DataFrame
     verdict: Verdict
     findings: pd.DataFrame | None
+    lines: pd.DataFrame | None
+    critical_path: pd.DataFrame | None
 
 
 def report(tables: Tables) -> dict[str, Any]:
@@ -65,7 +70,8 @@ def report(tables: Tables) -> dict[str, Any]:
     entry of its own, those whose launches took longest first, an autotuner's trials left aside; `left_out`
     counts what there was no room for. Rows have an `id` that is the same in the next session.
     """
-    parts = _Parts(tables, summary(tables), overhead(tables), verdict(tables), _findings(tables))
+    others = (_asked(name, tables) for name in ("findings", "lines", "critical_path"))
+    parts = _Parts(tables, summary(tables), overhead(tables), verdict(tables), *others)
     for size in _SIZES:
         told = _report(parts, size)
         if len(json.dumps(told, indent=1)) <= MOST_CHARACTERS:
@@ -73,13 +79,10 @@ def report(tables: Tables) -> dict[str, Any]:
     return told
 
 
-def _findings(tables: Tables) -> pd.DataFrame | None:
-    """The rows of prof.findings(); None where this installation has no such question."""
-    if importlib.util.find_spec("profscope.analysis.findings") is None:
-        return None
-    module: Any = importlib.import_module("profscope.analysis.findings")
-    found: pd.DataFrame = module.findings(tables)
-    return found
+def _asked(question: str, tables: Tables) -> pd.DataFrame | None:
+    """The answer of another question of this room."""
+    function = function_of(question, question)
+    return None if function is None else function(tables)
 
 
 def _report(parts: _Parts, size: _Size) -> dict[str, Any]:
@@ -135,8 +138,19 @@ def _gpu(tables: Tables) -> dict[str, Any]:
         "time_uncertainty_ns": number(uncertainty.max(), 4),
         "clock_read_cycles": None if cost is None else number(cost.read),
         "row_store_cycles": None if cost is None else number(cost.row),
+        "peaks": _peaks(tables.metadata),
         "provenance": "clocks: SM clock against the globaltimer, read by the CTAs themselves",
     }
+
+
+def _peaks(metadata: Mapping[str, Any]) -> dict[str, Any] | None:
+    """What the device can do at most; None where nobody knows it."""
+    peak_of = function_of("devices", "peak_of")
+    peak = None if peak_of is None else peak_of(metadata)
+    if peak is None:
+        return None
+    rates = {f"tensor_{bits}bit_tflop_per_s": number(peak.tflop_per_s.get(bits)) for bits in (8, 16, 32)}
+    return {"memory_gb_per_s": number(peak.memory_gb_per_s), **rates, "provenance": peak.source}
 
 
 def _cache_state(launches: pd.DataFrame) -> dict[str, Any]:
@@ -159,7 +173,9 @@ def _kernel(parts: _Parts, kernel: str, variant: int, size: _Size) -> dict[str, 
     rows = rows[~rows["trial"]]
     identity = sections.kernel_id(about, kernel, variant)
     findings = _findings_of(parts.findings, kernel, variant, identity)
-    lines = sections.lines(rows, tables, identity, size.lines)
+    samples = None if parts.lines is None else _of(parts.lines, kernel, variant)
+    lines = sections.lines(rows, tables, identity, size.lines, samples)
+    path = None if parts.critical_path is None else _of(parts.critical_path, kernel, variant)
     first = launches.iloc[0]
     grids = launches[["grid_x", "grid_y", "grid_z"]].drop_duplicates()
     seen = rows["launches_seen"].max() if len(rows) else len(launches)
@@ -182,7 +198,7 @@ def _kernel(parts: _Parts, kernel: str, variant: int, size: _Size) -> dict[str, 
         "findings": None if findings is None else findings[: size.findings],
         "lines": lines,
         "overlap": None,
-        "critical_path": None,
+        "critical_path": None if path is None else sections.critical_path(path, size.lines),
         "tail": sections.tail(tables, launches),
         "work": sections.work(rows, launches),
         "records": sections.records(launches, cost),
@@ -227,10 +243,14 @@ def _findings_of(
 def _not_measured(parts: _Parts) -> list[str]:
     """What is None everywhere, and why. What is so in one kernel only, its verdict and overhead say."""
     metadata, launches = parts.tables.metadata, parts.tables.launches
-    said = ["overlap, critical_path: not worked out", "work.peak_*: peaks of the device are not known"]
-    if parts.findings is None:
-        said.append("findings: not worked out")
-    said.append("lines.sample_share, samples, stalls: no samples were taken")
+    said = ["overlap: not worked out"]
+    for name in ("findings", "critical_path"):
+        answer = getattr(parts, name)
+        said += [f"{name}: not worked out"] if answer is None else _told(name, answer)
+    if _peaks(metadata) is None:
+        said.append("gpu.peaks: those of the device are not known")
+    if parts.lines is None or not (parts.lines["samples"] > 0).any():
+        said.append("lines.sample_share, samples, stalls: no samples were taken")
     if not (metadata.get("baseline") or {}).get("kernels"):
         said.append("time.bare: no bare launch was timed (session(baseline=))")
     if record_cost(metadata) is None:
@@ -244,3 +264,10 @@ def _not_measured(parts: _Parts) -> list[str]:
     if not metadata.get("sources"):
         said.append("source, lines.text: no source was kept")
     return said
+
+
+def _told(name: str, answer: pd.DataFrame) -> list[str]:
+    """What another question could not tell; of many the first ones."""
+    missing = [clipped(text, 160) for text in answer.attrs.get("not_measured") or ()]
+    more = [f"{name}: {len(missing) - _MISSING} more"] if len(missing) > _MISSING else []
+    return [*(f"{name}: {text}" for text in missing[:_MISSING]), *more]

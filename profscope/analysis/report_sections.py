@@ -12,12 +12,13 @@ import pandas as pd
 from profscope.schema import Tables
 
 __all__ = [
-    "clipped", "configuration", "ctas", "kernel_id", "lines", "number", "records", "resources", "source",
-    "tail", "times", "work",
+    "clipped", "configuration", "critical_path", "ctas", "kernel_id", "lines", "number", "records",
+    "resources", "source", "tail", "times", "work",
 ]  # fmt: skip
 
 _CHARACTERS: Final = 160  # of a text
 _MOST_ARGUMENTS: Final = 24
+_STALLS: Final = 3
 _RESOURCES: Final = ("registers", "spills", "shared_bytes", "ctas_per_sm", "instructions")
 
 
@@ -134,8 +135,11 @@ def records(launches: pd.DataFrame, cost: dict[str, Any]) -> dict[str, Any]:
     }
 
 
-def lines(summary: pd.DataFrame, tables: Tables, identity: str, most: int) -> list[dict[str, Any]]:
-    """The source lines with most self time. summary: the rows of one variant."""
+def lines(
+    summary: pd.DataFrame, tables: Tables, identity: str, most: int, samples: pd.DataFrame | None
+) -> list[dict[str, Any]]:
+    """The source lines with most self time. summary: the rows of one variant; samples: its rows of
+    prof.lines(), whose figures stand where one row alone has the line."""
     if not len(summary):
         return []
     texts = {name: summary[name].astype("str") for name in ("file", "call_path", "scope")}
@@ -148,7 +152,42 @@ def lines(summary: pd.DataFrame, tables: Tables, identity: str, most: int) -> li
         heaviest.drop_duplicates(["file", "line", "call_path"])[["file", "line", "call_path", "scope"]]
     )
     table = table.sort_values("self_ns", ascending=False, kind="stable").head(most)
-    return [_line(tables, identity, row) for row in table.to_dict("records")]
+    return [
+        _line(tables, identity, row) | _samples(samples, str(row["file"]), int(row["line"]))
+        for row in table.to_dict("records")
+    ]
+
+
+def _samples(samples: pd.DataFrame | None, file: str, line: int) -> dict[str, Any]:
+    nothing = {"sample_share": None, "samples": None, "stalls": None}
+    if samples is None or not samples["samples"].sum():
+        return nothing
+    rows = samples[(samples["file"] == file) & (samples["line"] == line)]
+    if len(rows) != 1:
+        return nothing
+    row = rows.iloc[0]
+    total = max(1, sum(count for _, count in row["stall_counts"]))
+    stalls = [
+        {"stall": clipped(stall, 60), "share": number(count / total, 3)}
+        for stall, count in row["stall_counts"][:_STALLS]
+    ]
+    share = number(row["share_samples"], 4)
+    return {"sample_share": share, "samples": int(row["samples"]), "stalls": stalls}
+
+
+def critical_path(path: pd.DataFrame, most: int) -> list[dict[str, Any]]:
+    """The heaviest scopes on the way through a CTA. path: a variant's rows of prof.critical_path()."""
+    return [
+        {
+            "scope": clipped(row["scope"], 80),
+            "file": clipped(row["file"], 200),
+            "line": int(row["line"]),
+            "cycles": int(row["cycles"]),
+            "share": number(row["share"], 4),
+            "earlier_pct": number(row["earlier_pct"], 4),
+        }
+        for row in path.head(most).to_dict("records")
+    ]
 
 
 def _line(tables: Tables, identity: str, row: dict[Any, Any]) -> dict[str, Any]:
@@ -165,9 +204,6 @@ def _line(tables: Tables, identity: str, row: dict[Any, Any]) -> dict[str, Any]:
         "spans": int(row["count"]),
         "bytes": number(row["bytes"]),
         "flops": number(row["flops"]),
-        "sample_share": None,
-        "samples": None,
-        "stalls": None,
     }
 
 
@@ -194,8 +230,6 @@ def work(summary: pd.DataFrame, launches: pd.DataFrame) -> dict[str, Any]:
             clipped(op, 60): {"bytes": int(row["bytes"]), "gb_per_s": number(row["gb_per_s"] or None, 4)}
             for op, row in by_op.iterrows()
         },
-        "peak_tflop_per_s": None,
-        "peak_gb_per_s": None,
         "provenance": "types of ops, and how often records say they ran; masks count in full",
     }
 

@@ -6,7 +6,7 @@ neither, or where what it needs is not known.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any, Final, NamedTuple
 
@@ -27,7 +27,7 @@ NEAR_RECORDS: Final = 4
 """What is about as short as the cost of a record: less than so many of them."""
 CLOCK_CHANGE: Final = 0.05
 """Between the 1st and the 99th percentile of the clock's rate within a launch, or between launches."""
-FAR: Final = 0.10
+FAR: Final = 0.20
 """Between the shares of lines by spans and by samples (total variation, 0 to 1), beyond the noise."""
 
 
@@ -52,7 +52,7 @@ class Facts:
     builds: list[dict[str, Any]]
     short: float | None
     clock_change: float | None
-    distances: list[Mapping[str, Any]]
+    distances: list[dict[str, Any]]
     scaled: bool
     tool: str
     emulated: bool
@@ -112,10 +112,9 @@ def short_spans(facts: Facts) -> Reason | None:
 def samples_disagree(facts: Facts) -> Reason | None:
     for row in facts.distances:
         if row["distance"] > row["noise"] + FAR:
-            why = (
-                f"spans and samples put {row['distance']:.0%} of the time on other lines "
-                f"({row['noise']:.0%} would be noise)"
-            )
+            pair = f"{row['first']} and {row['second']}"
+            why = f"{pair} put {row['distance']:.0%} of the time on different lines"
+            why += f" ({row['noise']:.0%} would be noise)"
             return Reason("samples", CARE, why)
     return None
 

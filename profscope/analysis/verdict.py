@@ -10,6 +10,7 @@ import numpy as np
 import pandas as pd
 
 from profscope.analysis.clock_cost import record_cost
+from profscope.analysis.optional import function_of
 from profscope.analysis.overhead import overhead, variant_entry
 from profscope.analysis.span_rows import not_samples
 from profscope.analysis.trust_rules import CARE, DISTRUST, NEAR_RECORDS, RULES, Facts, Reason
@@ -108,18 +109,18 @@ def verdict(tables: Tables) -> Verdict:
     """
     costs = overhead(tables)
     launches = tables.launches[~tables.launches["trial"]]
-    short, clocks = _short_spans(tables), _clock_changes(tables)
+    short, clocks, apart = _short_spans(tables), _clock_changes(tables), _distances(tables)
     verdicts = {}
     for _, of_variant in launches.groupby(["kernel", "variant"], sort=False):
         kernel, variant = str(of_variant["kernel"].iloc[0]), int(of_variant["variant"].iloc[0])
         own = costs[(costs["kernel"] == kernel) & (costs["variant"] == variant)]
         facts = Facts(
             launches=of_variant,
-            overhead=[dict(zip(own.columns, row, strict=True)) for row in own.itertuples(index=False)],
+            overhead=_records(own),
             builds=variant_entry(tables.metadata, kernel, variant).get("builds") or [],
             short=_mean(short, of_variant),
             clock_change=_greatest(clocks, of_variant),
-            distances=_distances(tables, kernel, variant),
+            distances=_records(apart[(apart["kernel"] == kernel) & (apart["variant"] == variant)]),
             scaled=kernel not in not_samples(tables.metadata),
             tool=str(tables.metadata.get("tool") or ""),
             emulated=tables.emulated,
@@ -132,6 +133,10 @@ def verdict(tables: Tables) -> Verdict:
             kernel, variant, max(labels, key=LABELS.index), tuple(reasons), tuple(missing)
         )
     return Verdict(verdicts)
+
+
+def _records(table: pd.DataFrame) -> list[dict[str, Any]]:
+    return [dict(zip(table.columns, row, strict=True)) for row in table.itertuples(index=False)]
 
 
 def is_open_to_doubt(tables: Tables) -> bool:
@@ -180,6 +185,8 @@ def _greatest(changes: pd.Series[float], launches: pd.DataFrame) -> float | None
     return float(own.max()) if len(own) else None
 
 
-def _distances(tables: Tables, kernel: str, variant: int) -> list[Mapping[str, Any]]:
-    """How far the shares of lines by spans are from those by samples; nothing where no samples were taken."""
-    return []
+def _distances(tables: Tables) -> pd.DataFrame:
+    """How far samples are from spans and sums, and samples of the binary that records from the bare one's."""
+    distances = function_of("distances", "distances")
+    columns = ["kernel", "variant", "first", "second", "distance", "noise"]
+    return pd.DataFrame(columns=columns) if distances is None else distances(tables)

@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+import pandas as pd
 import pytest
 
 from profscope.analysis import verdict as judging
@@ -97,8 +98,11 @@ def test_a_clock_that_changes_within_a_launch() -> None:
 
 
 def test_spans_that_samples_contradict(monkeypatch: pytest.MonkeyPatch) -> None:
-    def distances(*_: object) -> list[dict[str, float]]:
-        return [{"distance": 0.4, "noise": 0.05}]
+    (kernel,) = set(profile().launches["kernel"])
+    pair = {"first": "spans samples", "second": "spans", "distance": 0.4, "noise": 0.05}
+
+    def distances(tables: object) -> pd.DataFrame:
+        return pd.DataFrame([{"kernel": kernel, "variant": 0, **pair}])
 
     monkeypatch.setattr(judging, "_distances", distances)
     assert rules(profile()) == ["samples"]
