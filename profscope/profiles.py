@@ -5,6 +5,7 @@ from __future__ import annotations
 import abc
 import importlib
 import pkgutil
+from dataclasses import fields
 from functools import cache
 from pathlib import Path
 from types import MethodType
@@ -107,14 +108,13 @@ class Profile(Tables, Questions):
     @property
     def tables(self) -> Tables:
         """The tables without what is worked out from them."""
-        return Tables(self._spans, self.launches, self.metadata, self.sums, self.spreads, self.numbers)
+        others = (each.name for each in fields(Tables) if each.name != "df")
+        return Tables(df=self._spans, **{name: getattr(self, name) for name in others})
 
     @staticmethod
     def of(tables: Tables) -> Profile:
         """The profile that has these tables."""
-        return Profile(
-            tables.df, tables.launches, tables.metadata, tables.sums, tables.spreads, tables.numbers
-        )
+        return Profile(**{each.name: getattr(tables, each.name) for each in fields(Tables)})
 
     def __repr__(self) -> str:
         return f"<Profile: {held(self.tables)}>"

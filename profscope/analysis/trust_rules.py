@@ -27,7 +27,7 @@ NEAR_RECORDS: Final = 4
 """What is about as short as the cost of a record: less than so many of them."""
 CLOCK_CHANGE: Final = 0.05
 """Between the 1st and the 99th percentile of the clock's rate within a launch, or between launches."""
-FAR: Final = 0.20
+FAR: Final = 0.30
 """Between the shares of lines by spans and by samples (total variation, 0 to 1), beyond the noise."""
 
 
