@@ -141,7 +141,11 @@ def lines(
     """The source lines with most self time. summary: the rows of one variant; samples: its rows of
     prof.lines(), whose figures stand where one row alone has the line."""
     if not len(summary):
-        return []
+        return (
+            []
+            if samples is None
+            else [_sampled(identity, row) for row in samples.head(most).to_dict("records")]
+        )
     texts = {name: summary[name].astype("str") for name in ("file", "call_path", "scope")}
     rows = summary.assign(**texts)
     total = rows.groupby(["file", "line", "call_path"], sort=False, as_index=False)
@@ -158,6 +162,14 @@ def lines(
     ]
 
 
+def _sampled(identity: str, row: dict[Any, Any]) -> dict[str, Any]:
+    """A line of a kernel without spans and sums, of a row of prof.lines()."""
+    place = {name: row[name] for name in ("file", "line", "call_path")}
+    nothing = {"scope": "", "share": None, "self_ns": None, "count": 0, "bytes": None, "flops": None}
+    known = _line(Tables(), identity, place | nothing)
+    return known | {"text": clipped(row["source"], 120) or None} | _samples_of(row)
+
+
 def _samples(samples: pd.DataFrame | None, file: str, line: int) -> dict[str, Any]:
     nothing = {"sample_share": None, "samples": None, "stalls": None}
     if samples is None or not samples["samples"].sum():
@@ -165,7 +177,10 @@ def _samples(samples: pd.DataFrame | None, file: str, line: int) -> dict[str, An
     rows = samples[(samples["file"] == file) & (samples["line"] == line)]
     if len(rows) != 1:
         return nothing
-    row = rows.iloc[0]
+    return _samples_of(dict(rows.iloc[0]))
+
+
+def _samples_of(row: dict[Any, Any]) -> dict[str, Any]:
     total = max(1, sum(count for _, count in row["stall_counts"]))
     stalls = [
         {"stall": clipped(stall, 60), "share": number(count / total, 3)}
@@ -200,7 +215,7 @@ def _line(tables: Tables, identity: str, row: dict[Any, Any]) -> dict[str, Any]:
         "text": _text(tables, file, line),
         "scope": clipped(row["scope"], 80),
         "self_share": number(row["share"], 4),
-        "self_ns": int(row["self_ns"]),
+        "self_ns": number(row["self_ns"]),
         "spans": int(row["count"]),
         "bytes": number(row["bytes"]),
         "flops": number(row["flops"]),

@@ -175,6 +175,14 @@ def rounding(facts: Facts) -> Reason | None:
     return Reason("rounding", CARE, "results may round differently than without a session")
 
 
+def unmeasured(facts: Facts) -> Reason | None:
+    unknown = [row["keeps"] for row in facts.overhead if row["basis"] == "unknown"]
+    if not unknown or not (facts.launches["records"] > 0).any():
+        return None
+    why = f"no bare time, and no cost of a record: nothing says what keeping {' and '.join(unknown)} cost"
+    return Reason("unmeasured", CARE, why)
+
+
 def foreign(facts: Facts) -> Reason | None:
     if facts.tool == "profscope":
         return None
@@ -200,6 +208,7 @@ RULES: Final[tuple[Rule, ...]] = (
     Rule("clock", clock_changed),
     Rule("sampled", sampled_ctas),
     Rule("rounding", rounding),
+    Rule("unmeasured", unmeasured),
     Rule("foreign", foreign),
 )
 """The order in which reasons are given."""

@@ -116,6 +116,59 @@ def test_the_text_of_a_line_is_that_of_the_profile() -> None:
     assert told["source"] is None  # that text is another function's
 
 
+def answers(monkeypatch: pytest.MonkeyPatch, **tables: pd.DataFrame) -> None:
+    """These questions give these answers, and no other is there."""
+
+    def function_of(module: str, name: str) -> Any:
+        return None if name not in tables else lambda asked: tables[name]
+
+    monkeypatch.setattr(reporting, "function_of", function_of)
+
+
+def rows_of(profile: Profile, **columns: Any) -> pd.DataFrame:
+    (kernel,) = set(profile.launches["kernel"])
+    return pd.DataFrame([{"kernel": kernel, "variant": 0, **columns}])
+
+
+def test_findings_samples_and_the_critical_path(monkeypatch: pytest.MonkeyPatch) -> None:
+    profile = regular_profile(launches=1, ctas=2, warps=2)
+    line = profile.report()["kernels"][0]["lines"][1]
+    place = {"file": line["file"], "line": line["line"]}
+    told = {"finding": "tail", "evidence": "e" * 500, "advice": "a", "gain_pct": 4.5, "confidence": "high"}
+    sampled = {"call_path": "", "source": "", "samples": 300, "share_samples": 0.25}
+    way = {"scope": "dot", "cycles": 10, "share": 0.5, "earlier_pct": float("nan")}
+    answers(
+        monkeypatch,
+        findings=rows_of(profile, **place, **told),
+        lines=rows_of(profile, **place, **sampled, stall_counts=[["wait", 150], ["barrier", 50]]),
+        critical_path=rows_of(profile, **place, **way),
+    )
+    report = profile.report()
+    check(report)
+    (kernel,) = report["kernels"]
+    assert kernel["findings"][0]["id"] == f"{kernel['id']}-tail-{line['line']}"
+    assert kernel["findings"][0]["gain_pct"] == 4.5
+    assert kernel["critical_path"] == [{**place, **way, "earlier_pct": None}]
+    assert kernel["lines"][1]["samples"] == 300
+    assert kernel["lines"][1]["stalls"] == [
+        {"stall": "wait", "share": 0.75}, {"stall": "barrier", "share": 0.25},
+    ]  # fmt: skip
+    assert kernel["lines"][0]["samples"] is None
+
+
+def test_lines_of_samples_alone(monkeypatch: pytest.MonkeyPatch) -> None:
+    whole = regular_profile(launches=1)
+    profile = Profile(spans_frame(), whole.launches, whole.metadata)
+    row = {"file": "/k.py", "line": 7, "call_path": "", "source": "x = tl.load(p)", "samples": 9}
+    row |= {"share_samples": pd.NA, "stall_counts": [["wait", 9]]}
+    answers(monkeypatch, lines=rows_of(profile, **row))
+    report = profile.report()
+    check(report)
+    (line,) = report["kernels"][0]["lines"]
+    assert (line["text"], line["samples"], line["self_ns"]) == ("x = tl.load(p)", 9, None)
+    assert line["sample_share"] is None
+
+
 def test_what_is_missing_is_said() -> None:
     said = " ".join(regular_profile(launches=1).report()["not_measured"])
     for missing in ("findings", "overlap", "time.bare", "sample", "peak"):
