@@ -229,20 +229,20 @@ class Keeping:
     def _launch_timed(
         self, variant: _Variant, kernel: CompiledKernel, number: int, args: tuple[Any, ...]
     ) -> Any:
-        """Launch and time it: the bare binary, or where its turn has just been what records."""
-        stream = args[3]
-        bare = self._other(variant, kernel, _BARE)
-        if bare is None:
-            return kernel._run(*args)
-        if role_of(self._options, number) is Role.TIMED:
+        """Launch and time it: the bare binary, or, where its turn has just been, what records. Where there is
+        no bare one, launch as without baseline=."""
+        bare, role = self._other(variant, kernel, _BARE), role_of(self._options, number)
+        if bare is not None and role is Role.TIMED:
             run = partial(self._launch, kernel, bare, *args)
-            return self._baseline.launch(variant.timed, bare, "bare", stream, run)
+            return self._baseline.launch(variant.timed, bare, "bare", args[3], run)
         with_spans = kept_by(self._options, number) is Role.SPANS
         binary = self._spans_of(variant, kernel) if with_spans and not variant.all_spans else kernel
+        run = partial(self._launch, kernel, binary, *args)
+        if bare is None:
+            return run()
         program = PROGRAMS.program(binary)
         assert program is not None
-        run = partial(self._launch, kernel, binary, *args)
-        return self._baseline.launch(variant.timed, binary, program.manifest.keeps, stream, run)
+        return self._baseline.launch(variant.timed, binary, program.manifest.keeps, args[3], run)
 
     def _launch(
         self, kernel: CompiledKernel, other: CompiledKernel, x: int, y: int, z: int, stream: int,

@@ -11,6 +11,7 @@ from triton import knobs
 from triton.compiler import CompiledKernel
 
 import profscope
+from profscope.launching import keeping
 from profscope.launching.baseline import Baseline
 from profscope.options import Options
 from profscope.recording.programs import PROGRAMS
@@ -74,6 +75,31 @@ def test_beside_sums_those_that_keep_sums_are_compared(ran: list[str]) -> None:
     }  # fmt: skip
     assert prof.metadata["keeping"]["kernels"][NAME] == {"spans": 2, "sums": 5}
     assert prof.overhead().set_index("keeps")["basis"].to_dict() == {"spans": "measured", "sums": "measured"}
+
+
+def test_a_kernel_that_cannot_be_compiled_bare_is_recorded(
+    ran: list[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def fail(binary: Any) -> None:
+        raise MemoryError("no disk")
+
+    monkeypatch.setattr(keeping, "compiled_again", fail)
+    with session(baseline=2) as prof:
+        for _ in range(4):
+            launch()
+    assert ran == ["spans"] * 4
+    assert len(prof.launches) == 4
+    assert f"{NAME}: no launch ran bare: MemoryError: no disk" in prof.metadata["notes"]
+    assert prof.overhead()["basis"].tolist() == ["estimated"]
+
+
+def test_beside_every(ran: list[str]) -> None:
+    """Launches that are left out have no number."""
+    with session(baseline=2, every=2) as prof:
+        for _ in range(8):
+            launch()
+    assert ran.count("spans") == 2
+    assert len(only(prof)["bare_ns"]) == 2
 
 
 def test_without_it_nothing_is_timed() -> None:
