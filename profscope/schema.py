@@ -31,7 +31,7 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
-from instrument_passes.span_columns import SPAN_COLUMNS
+from instrument_passes.span_columns import CORRECTED_COLUMNS, SPAN_COLUMNS
 
 __all__ = [
     "KINDS",
@@ -45,6 +45,7 @@ __all__ = [
     "Tables",
     "launches_frame",
     "numbers_frame",
+    "payload_names",
     "spans_frame",
     "spreads_frame",
     "sums_frame",
@@ -147,6 +148,11 @@ NUMBER_DTYPES = {
     "least": "float64",
     "greatest": "float64",
 }
+
+
+def payload_names(df: pd.DataFrame) -> list[str]:
+    """The columns of a span table that are payloads: neither of all spans nor worked out from them."""
+    return [name for name in df.columns if name not in SPAN_DTYPES and name not in CORRECTED_COLUMNS]
 
 
 def spans_frame(columns: Mapping[str, Any] | None = None) -> pd.DataFrame:

@@ -13,6 +13,7 @@ from hypothesis import given, settings
 import profscope
 from profscope.analysis.corrections import CORRECTED, with_corrected
 from profscope.analysis.span_rows import self_times
+from profscope.analysis.validate import validate
 from profscope.profiles import Profile
 from profscope.schema import spans_frame
 from tests.support.profiles import profile_metadata, profiles, regular_profile
@@ -141,3 +142,16 @@ def test_no_payload_has_their_name(name: str) -> None:
     from instrument_passes.span_columns import RESERVED
 
     assert name in RESERVED
+
+
+def test_tables_with_the_columns_are_valid_and_saved_without_them(tmp_path: Path) -> None:
+    from profscope.schema import Tables
+    from profscope.traces.saving import save
+
+    plain = regular_profile(launches=1, ctas=1, warps=1)
+    tables = Tables(plain.df, plain.launches, plain.metadata)
+    assert plain.validate() == []
+    assert validate(tables) == []
+    for suffix in (".json", ".pftrace"):
+        save(tables, tmp_path / f"t{suffix}")
+        assert list(profscope.load(tmp_path / f"t{suffix}").tables.df) == list(plain.tables.df)
