@@ -65,7 +65,7 @@ class Baseline:
     ) -> Any:
         """What `run` returns, which launches the binary on the stream. keeps: what the launch keeps, "spans"
         or "sums"; "bare" if it is not recorded."""
-        where = torch.cuda.ExternalStream(stream) if self._on_gpu else None
+        where = _stream(stream) if self._on_gpu else None
         event = driver.active.get_device_interface().Event
         start, end = event(enable_timing=True), event(enable_timing=True)
         start.record(where)
@@ -129,6 +129,11 @@ class Baseline:
         """The oldest of those under way has passed."""
         timed, keeps, start, end = self._pending.popleft()
         timed.times_ns.setdefault(keeps, _times()).append(float(start.elapsed_time(end)) * 1e6)
+
+
+def _stream(handle: int) -> Any:
+    """torch's stream of a handle; ExternalStream makes a new stream of 0, the default one."""
+    return torch.cuda.ExternalStream(handle) if handle else torch.cuda.default_stream()
 
 
 def _key(kernel: CompiledKernel) -> str:

@@ -11,7 +11,7 @@ from triton import knobs
 from triton.compiler import CompiledKernel
 
 import profscope
-from profscope.launching import keeping
+from profscope.launching import baseline, keeping
 from profscope.launching.baseline import Baseline
 from profscope.options import Options
 from profscope.recording.programs import PROGRAMS
@@ -114,6 +114,14 @@ def test_wrong_values(wrong: Any) -> None:
         profscope.session(baseline=wrong)
 
 
+def test_handle_0_is_the_default_stream(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Of which ExternalStream knows nothing: it would make a new one, that is always idle."""
+    monkeypatch.setattr(torch.cuda, "ExternalStream", lambda handle: f"external {handle}")
+    monkeypatch.setattr(torch.cuda, "default_stream", lambda: "default")
+    assert baseline._stream(0) == "default"
+    assert baseline._stream(7) == "external 7"
+
+
 class SlowEvent:
     """A GPU's event that has passed when somebody waits for it."""
 
@@ -137,8 +145,6 @@ class SlowEvent:
 
 
 def test_a_time_in_which_the_gpu_waited_for_the_host_is_none(monkeypatch: pytest.MonkeyPatch) -> None:
-    from profscope.launching import baseline
-
     class Driver:
         class active:  # noqa: N801
             @staticmethod
