@@ -25,7 +25,7 @@ from bench.kernels import Workload, attention, matmul, surroundings
 __all__ = ["main", "rows"]
 
 LEVELS: Final = ("light", "default", "heavy")
-_LAUNCHES: Final = 42
+_LAUNCHES: Final = 20
 
 
 def _small() -> list[Workload]:
@@ -47,6 +47,7 @@ def rows(launches: int = _LAUNCHES, keep: Path | None = None) -> list[dict[str, 
         bare_us = _cupti(workload, inputs, launches) if on_gpu else []
         for level in LEVELS if on_gpu else LEVELS[:1]:
             table.append(_row(workload, inputs, level, launches, bare_us, keep))
+            print({name: value for name, value in table[-1].items() if name != "notes"}, flush=True)
     return table
 
 
@@ -108,9 +109,6 @@ def main(arguments: Sequence[str] | None = None) -> int:
     options = parser.parse_args(arguments)
     with surroundings():
         table = rows(options.launches, options.reports)
-    for row in table:
-        print("  ".join(f"{name}={value}" for name, value in row.items() if name != "verdict"))
-        print(row["verdict"])
     if options.json:
         options.json.write_text(json.dumps(table, indent=1))
     return 0

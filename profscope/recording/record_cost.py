@@ -77,12 +77,16 @@ def _times(device: int) -> list[int]:
 
 
 def _ptx() -> str:
-    """The kernel; any GPU from compute capability 7.0 on runs it. The number of trips comes from memory, as 0
-    that it finds there and _TRIPS, so that nobody knows it before."""
+    """The kernel; any GPU from compute capability 7.0 on runs it.
+
+    What is put together from memory, where it finds 0, is known to nobody before: the number of trips, the
+    mask of the rows' ring and their base. As in instrumented kernels, an iteration stores its row to the
+    address that the one before has worked out.
+    """
     work = "add.rn.f32 %f, %f, %f; " * _ADDITIONS
-    row = (
-        "and.b32 %slot, %n, 63; mul.wide.u32 %offset, %slot, 8; add.s64 %at, %rows, %offset; "
-        "@%lane st.global.cs.v2.b32 [%at], {%a, %b};"
+    next_row = (
+        "and.b32 %slot, %n, %mask; cvt.u64.u32 %offset, %slot; shl.b64 %offset, %offset, 3; "
+        "add.s64 %at, %rows, %offset;"
     )
     return f"""
 .version 6.0
@@ -90,7 +94,7 @@ def _ptx() -> str:
 .address_size 64
 .visible .entry {_NAME}(.param .u64 target)
 {{
-.reg .b64 %out, %rows, %at, %offset; .reg .b32 %a, %b, %c, %d, %n, %trips, %slot, %thread, %bare, %with;
+.reg .b64 %out, %rows, %at, %offset; .reg .b32 %a, %b, %c, %d, %n, %trips, %slot, %mask, %thread, %bare, %with;
 .reg .f32 %f; .reg .pred %lane, %on;
 ld.param.u64 %out, [target];
 cvta.to.global.u64 %out, %out;
@@ -98,6 +102,9 @@ add.s64 %rows, %out, {_ROWS};
 mov.u32 %thread, %tid.x;
 setp.eq.u32 %lane, %thread, 0;
 ld.volatile.global.b32 %trips, [%out+16];
+cvt.u64.u32 %offset, %trips;
+add.s64 %rows, %rows, %offset;
+add.u32 %mask, %trips, 63;
 add.u32 %trips, %trips, {_TRIPS};
 cvt.rn.f32.u32 %f, %trips;
 mov.u32 %n, 0;
@@ -110,13 +117,15 @@ setp.lt.u32 %on, %n, %trips;
 mov.u32 %d, %clock;
 sub.u32 %bare, %d, %c;
 mov.u32 %n, 0;
+mov.u64 %at, %rows;
 mov.u32 %c, %clock;
 recorded:
 mov.u32 %a, %clock;
 {work}
 mov.u32 %b, %clock;
-{row}
+@%lane st.global.cs.v2.b32 [%at], {{%a, %b}};
 add.u32 %n, %n, 1;
+{next_row}
 setp.lt.u32 %on, %n, %trips;
 @%on bra recorded;
 mov.u32 %d, %clock;
