@@ -94,7 +94,8 @@ def _ptx() -> str:
 .address_size 64
 .visible .entry {_NAME}(.param .u64 target)
 {{
-.reg .b64 %out, %rows, %at, %offset; .reg .b32 %a, %b, %c, %d, %n, %trips, %slot, %mask, %thread, %bare, %with;
+.reg .b64 %out, %rows, %at, %offset;
+.reg .b32 %a, %b, %c, %d, %n, %trips, %slot, %mask, %thread, %bare, %with;
 .reg .f32 %f; .reg .pred %lane, %on;
 ld.param.u64 %out, [target];
 cvta.to.global.u64 %out, %out;
