@@ -1,4 +1,4 @@
-"""Questions that not every installation has."""
+"""Questions that not every installation has, and tables that not every profile has."""
 
 from __future__ import annotations
 
@@ -6,7 +6,9 @@ import importlib
 import importlib.util
 from typing import Any
 
-__all__ = ["function_of"]
+from profscope.schema import Tables
+
+__all__ = ["function_of", "has_samples"]
 
 
 def function_of(module: str, name: str) -> Any:
@@ -15,3 +17,8 @@ def function_of(module: str, name: str) -> Any:
     if importlib.util.find_spec(path) is None:
         return None
     return vars(importlib.import_module(path)).get(name)
+
+
+def has_samples(tables: Tables) -> bool:
+    """Whether there are any of the hardware's sampler."""
+    return len(getattr(tables, "samples", ())) > 0

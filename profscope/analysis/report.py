@@ -11,7 +11,7 @@ import pandas as pd
 
 from profscope.analysis import report_sections as sections
 from profscope.analysis.clock_cost import record_cost
-from profscope.analysis.optional import function_of
+from profscope.analysis.optional import function_of, has_samples
 from profscope.analysis.overhead import bare_times, overhead, variant_entry
 from profscope.analysis.report_sections import clipped, number
 from profscope.analysis.summary import summary
@@ -70,8 +70,10 @@ def report(tables: Tables) -> dict[str, Any]:
     entry of its own, those whose launches took longest first, an autotuner's trials left aside; `left_out`
     counts what there was no room for. Rows have an `id` that is the same in the next session.
     """
-    others = (_asked(name, tables) for name in ("findings", "lines", "critical_path"))
-    parts = _Parts(tables, summary(tables), overhead(tables), verdict(tables), *others)
+    findings, path = _asked("findings", tables), _asked("critical_path", tables)
+    lines = _asked("lines", tables) if has_samples(tables) else None
+    figures = summary(tables), overhead(tables), verdict(tables)
+    parts = _Parts(tables, *figures, findings=findings, lines=lines, critical_path=path)
     for size in _SIZES:
         told = _report(parts, size)
         if len(json.dumps(told, indent=1)) <= MOST_CHARACTERS:

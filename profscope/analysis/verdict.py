@@ -10,7 +10,7 @@ import numpy as np
 import pandas as pd
 
 from profscope.analysis.clock_cost import record_cost
-from profscope.analysis.optional import function_of
+from profscope.analysis.optional import function_of, has_samples
 from profscope.analysis.overhead import overhead, variant_entry
 from profscope.analysis.span_rows import not_samples
 from profscope.analysis.trust_rules import CARE, DISTRUST, NEAR_RECORDS, RULES, Facts, Reason
@@ -189,4 +189,6 @@ def _distances(tables: Tables) -> pd.DataFrame:
     """How far samples are from spans and sums, and samples of the binary that records from the bare one's."""
     distances = function_of("distances", "distances")
     columns = ["kernel", "variant", "first", "second", "distance", "noise"]
-    return pd.DataFrame(columns=columns) if distances is None else distances(tables)
+    if distances is None or not has_samples(tables):
+        return pd.DataFrame(columns=columns)
+    return pd.DataFrame(distances(tables))

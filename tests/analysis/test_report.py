@@ -123,6 +123,7 @@ def answers(monkeypatch: pytest.MonkeyPatch, **tables: pd.DataFrame) -> None:
         return None if name not in tables else lambda asked: tables[name]
 
     monkeypatch.setattr(reporting, "function_of", function_of)
+    monkeypatch.setattr(reporting, "has_samples", lambda tables: True)
 
 
 def rows_of(profile: Profile, **columns: Any) -> pd.DataFrame:
