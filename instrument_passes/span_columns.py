@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Final
 
-__all__ = ["PATH_SEPARATOR", "RESERVED", "SPAN_COLUMNS", "STAGE_COLUMNS"]
+__all__ = ["CORRECTED_COLUMNS", "PATH_SEPARATOR", "RESERVED", "SPAN_COLUMNS", "STAGE_COLUMNS"]
 
 SPAN_COLUMNS: Final[Mapping[str, str]] = {
     "kernel": "category",
@@ -36,5 +36,8 @@ PATH_SEPARATOR: Final = " > "
 # Of tables with ops of pipelined loops, among the columns of payloads: see `analyses/loop_stages.py`.
 STAGE_COLUMNS: Final[Mapping[str, str]] = {"stage": "category", "for_iteration": "Int32"}
 
+CORRECTED_COLUMNS: Final[Mapping[str, str]] = {"corrected_cycles": "Int64", "corrected_ns": "Int64"}
+"""Behind all others: see `profscope/analysis/corrections.py`."""
+
 # What no payload may be called.
-RESERVED: Final = frozenset((*SPAN_COLUMNS, *STAGE_COLUMNS))
+RESERVED: Final = frozenset((*SPAN_COLUMNS, *STAGE_COLUMNS, *CORRECTED_COLUMNS))

@@ -20,6 +20,7 @@ if TYPE_CHECKING:
     from profscope.errors import (
         CompileError,
         DiffError,
+        DistrustWarning,
         EmptyProfileWarning,
         EmulatorError,
         InstrumentError,
@@ -40,6 +41,7 @@ if TYPE_CHECKING:
 __all__ = [
     "CompileError",
     "DiffError",
+    "DistrustWarning",
     "EmptyProfileWarning",
     "EmulatorError",
     "IRError",

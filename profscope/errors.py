@@ -25,6 +25,7 @@ Command-line tools print any of them as one line on stderr and end with its `exi
 And everything it warns of:
 
     EmptyProfileWarning    a session has ended in which no launch was recorded; the message says why
+    DistrustWarning        the figures of a session are not to be trusted; `prof.verdict` says why
 """
 
 from instrument_passes.errors import (
@@ -40,6 +41,7 @@ from instrument_passes.errors import (
 __all__ = [
     "CompileError",
     "DiffError",
+    "DistrustWarning",
     "EmptyProfileWarning",
     "EmulatorError",
     "IRError",
@@ -88,3 +90,7 @@ class EmulatorError(ProfscopeError, RuntimeError):
 
 class EmptyProfileWarning(UserWarning):
     """A session has ended in which kernels ran and no launch was recorded; the message says why."""
+
+
+class DistrustWarning(UserWarning):
+    """Recording changed a kernel so much that the figures of a session are not to be trusted."""

@@ -111,6 +111,12 @@ class Options:
         f"why warps wait; they are not recorded. One more is recorded under it. True: {_SAMPLES}",
         "samples=True",
     )
+    baseline: int = _option(
+        0,
+        "Of a kernel's recorded launches with one configuration every n-th runs the bare binary instead and "
+        "is timed, and so is the recorded one after it: prof.overhead() compares them; 0: none does",
+        "baseline=10",
+    )
     trials: bool = _option(
         False,
         "Also record one launch of each configuration that an autotuner tries; what the autotuner times is "
@@ -164,7 +170,7 @@ class Options:
         names = [each.name for each in fields(cls) if each.init]
         for name in named:
             if name not in names:
-                near = difflib.get_close_matches(name, names, n=1)
+                near = difflib.get_close_matches(name, names, n=1, cutoff=0.7)
                 mend = f"did you mean {near[0]}=?" if near else f"the options are {', '.join(names)}"
                 raise OptionError(f"no option {name!r}; {mend}")
 
@@ -200,6 +206,9 @@ class Options:
         if self.keep not in KEEPS:
             raise OptionError(f"keep={self.keep!r} is not one of {', '.join(KEEPS)}")
         _check_int("spans_every", self.spans_every, 0, 1 << 31, "a number of launches")
+        _check_int("baseline", self.baseline, 0, 1 << 31, "a number of launches")
+        if self.baseline == 1:
+            raise OptionError("baseline=1 would leave nothing to record; 2 has every other launch run bare")
         if not isinstance(self.samples, bool):
             _check_int("samples", self.samples, 1, _MOST_SAMPLES, "True, False or a number of launches")
         if self.keep == "spans" and self.spans_every != _SPANS_EVERY:

@@ -17,6 +17,8 @@ from profscope.schema import Tables
 if TYPE_CHECKING:
     import pandas as pd
 
+    from profscope.analysis.verdict import Verdict
+
 __all__ = ["Profile", "Questions", "diff", "held", "load"]
 
 
@@ -33,6 +35,13 @@ class Questions(abc.ABC):
     @abc.abstractmethod
     def tables(self) -> Tables:
         """The tables that are asked about."""
+
+    @property
+    def verdict(self) -> Verdict:
+        """Whether the figures can be believed, by kernel and variant; its `str()` says why."""
+        from profscope.analysis.verdict import verdict
+
+        return verdict(self.tables)
 
     def save(self, path: str | Path) -> None:
         """Write a trace from which `load` rebuilds this profile exactly, in the format that the suffix names.
@@ -70,6 +79,8 @@ class Questions(abc.ABC):
         def critical_path(self, shorter_pct: float = 25.0) -> pd.DataFrame: ...
         def findings(self) -> pd.DataFrame: ...
         def first_nan(self) -> pd.Series[Any] | None: ...
+        def overhead(self) -> pd.DataFrame: ...
+        def report(self) -> dict[str, Any]: ...
         def validate(self) -> list[str]: ...
 
     else:
@@ -86,11 +97,39 @@ class Questions(abc.ABC):
 
 class Profile(Tables, Questions):
     """What a session collected, as plain data: `df`, `launches`, `sums`, `spreads`, `numbers`, `samples` and
-    `metadata` (see `Tables`), and what they can be asked (see `Questions`)."""
+    `metadata` (see `Tables`), and what they can be asked (see `Questions`).
+
+    Behind the columns of `tables.df` its `df` has `corrected_cycles` and `corrected_ns` (see
+    `profscope.analysis.corrections`), worked out when it is first asked for. Files and questions have what is
+    in `tables`: a column that is put into `df` is in neither.
+    """
+
+    _spans: pd.DataFrame
+    _corrected: pd.DataFrame | None
+
+    @property
+    def df(self) -> pd.DataFrame:
+        """One row per span."""
+        from profscope.analysis.corrections import with_corrected
+
+        corrected = self._corrected
+        if corrected is None:
+            corrected = with_corrected(self._spans, self.metadata)
+            vars(self).update(_corrected=corrected)
+        return corrected
+
+    @df.setter
+    def df(self, spans: pd.DataFrame) -> None:  # as a frozen dataclass begins, and never after
+        from profscope.analysis.corrections import CORRECTED
+
+        vars(self).update(_spans=spans.drop(columns=list(CORRECTED), errors="ignore"))
+        vars(self).update(_corrected=None)
 
     @property
     def tables(self) -> Tables:
-        return self
+        """The tables without what is worked out from them."""
+        others = (each.name for each in fields(Tables) if each.name != "df")
+        return Tables(df=self._spans, **{name: getattr(self, name) for name in others})
 
     @staticmethod
     def of(tables: Tables) -> Profile:
@@ -98,7 +137,7 @@ class Profile(Tables, Questions):
         return Profile(**{each.name: getattr(tables, each.name) for each in fields(Tables)})
 
     def __repr__(self) -> str:
-        return f"<Profile: {held(self)}>"
+        return f"<Profile: {held(self.tables)}>"
 
 
 def held(tables: Tables) -> str:

@@ -39,7 +39,7 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
-from instrument_passes.span_columns import SPAN_COLUMNS
+from instrument_passes.span_columns import CORRECTED_COLUMNS, SPAN_COLUMNS
 
 __all__ = [
     "KINDS",
@@ -54,6 +54,7 @@ __all__ = [
     "Tables",
     "launches_frame",
     "numbers_frame",
+    "payload_names",
     "samples_frame",
     "spans_frame",
     "spreads_frame",
@@ -175,6 +176,11 @@ SAMPLE_DTYPES = {
     "blamed_line": "int32",
     "blamed_class": "str",
 }
+
+
+def payload_names(df: pd.DataFrame) -> list[str]:
+    """The columns of a span table that are payloads: neither of all spans nor worked out from them."""
+    return [name for name in df.columns if name not in SPAN_DTYPES and name not in CORRECTED_COLUMNS]
 
 
 def spans_frame(columns: Mapping[str, Any] | None = None) -> pd.DataFrame:

@@ -13,10 +13,11 @@ from types import TracebackType
 from typing import TYPE_CHECKING, Any, ParamSpec
 
 from profscope.emulator.without_gpu import say_how
-from profscope.errors import EmptyProfileWarning, ProfscopeError, SessionError
+from profscope.errors import DistrustWarning, EmptyProfileWarning, ProfscopeError, SessionError
 from profscope.installed import require
 from profscope.options import Options
 from profscope.profiles import Profile, Questions, held
+from profscope.schema import Tables
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -44,13 +45,15 @@ class Session(Questions):
         self._profile: tuple[Any, Profile] | None = None  # with what was known when it was made
         self._lock = threading.Lock()
         self._open = False
+        self._judged = False
 
     def __repr__(self) -> str:
         if self._open:  # to count what has come since would mean to wait for the device
-            so_far = "not read yet" if self._profile is None else f"{held(self._profile[1])} when last read"
+            last = None if self._profile is None else self._profile[1].tables
+            so_far = "not read yet" if last is None else f"{held(last)} when last read"
             return f"<Session: open, {so_far}>"
         try:
-            return f"<Session: closed, {held(self.profile)}>"
+            return f"<Session: closed, {held(self.tables)}>"
         except ProfscopeError as error:
             return f"<Session: {error}>"
 
@@ -145,12 +148,25 @@ class Session(Questions):
                 raw, lost = parts.recorder.fetch()
                 tables = assemble(raw, metadata, [*notes, *lost], parts.recorder.folded)
                 self._profile = state, Profile.of(tables)
-            return self._profile[1]
+            profile = self._profile[1]
+            judges = not self._open and not self._judged
+            self._judged |= judges
+        if judges:
+            self._doubt(profile.tables)
+        return profile
+
+    def _doubt(self, tables: Tables) -> None:
+        """Say once, when the tables of a session that has ended are first read, that they are not to be
+        trusted: to know it when it ends would mean to decode them there and then."""
+        from profscope.analysis.verdict import DISTRUST, is_open_to_doubt, verdict
+
+        if is_open_to_doubt(tables) and (judged := verdict(tables)).label == DISTRUST:
+            warnings.warn(f"{judged.headline} (prof.verdict says why)", DistrustWarning, stacklevel=4)
 
     @property
-    def tables(self) -> Profile:
+    def tables(self) -> Tables:
         """The launches so far, for what `Questions` ask."""
-        return self.profile
+        return self.profile.tables
 
     @property
     def df(self) -> pd.DataFrame:

@@ -102,6 +102,7 @@ def test_trials_stand_apart() -> None:
     winner = prof.launches["variant"].iloc[-1]
     builds = prof.metadata["variants"]["double_kernel"][winner]["builds"]
     assert [each["build"] for each in builds] == ["bare", "instrumented"]  # what was timed, what recorded
+    assert builds[1]["keeps"] == "spans"
     assert all(each["registers"] is None for each in builds)  # the emulator has none
 
 
@@ -121,6 +122,7 @@ def test_resources_are_those_of_the_binary() -> None:
     # 128 registers of 256 threads: two CTAs fill 65,536; 64 KiB and one reserved: three fit in 228.
     assert build.resources() == {
         "registers": 128, "spills": 4, "shared_bytes": 64 << 10, "ctas_per_sm": 2,
+        "instructions": None,
     }  # fmt: skip
     assert build_of(Kernel, warps=12).ctas_per_sm == 1
     assert build.configuration["num_stages"] == 3

@@ -100,7 +100,13 @@ def _parser() -> argparse.ArgumentParser:
     form.add_argument(
         "--lines", action="store_true", help="also each source line's share, and what it waits for"
     )
-    form.add_argument("--json", action="store_true", help="print the same as JSON, durations exact")
+    forms = form.add_mutually_exclusive_group()
+    forms.add_argument("--json", action="store_true", help="print the same as JSON, durations exact")
+    forms.add_argument(
+        "--report",
+        action="store_true",
+        help="print what prof.report() returns instead, as JSON of at most 20,000 characters: for programs",
+    )
     parser.add_argument("--version", action="version", version=f"%(prog)s {__version__}")
     return parser
 

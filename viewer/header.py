@@ -30,12 +30,14 @@ NO_LAUNCHES = (
 class Header:
     """The facts about what is shown of a profile, which is all of it unless `chosen` says otherwise.
 
+    verdict: whether its figures can be believed, in one line; "" where there is nothing to judge.
     sums: how many of the launches kept sums. samples: of the hardware's sampler, over all binaries. chosen:
     what was asked for, by name; all_spans: those of the whole profile. clock_ghz and ns_uncertainty are
     (least, greatest), None when unknown. options: those of the session that were set. measure: what spans on
     loads end with, "issue" or "latency"; "" when unknown.
     records, dropped, profile_bytes: of whole launches, also where a part of each is shown."""
 
+    verdict: str
     trace: str
     tool: str
     backend: str
@@ -66,6 +68,7 @@ def make_header(profile: Profile, trace: str, selection: Selection, all_spans: i
         name: str(metadata[name]) for name in ("profscope", "triton", "torch", "python") if metadata.get(name)
     }
     return Header(
+        verdict=profile.verdict.headline if len(launches) else "",
         trace=trace,
         tool=str(metadata.get("tool", "")),
         backend=str(metadata.get("backend", "")),
@@ -81,7 +84,7 @@ def make_header(profile: Profile, trace: str, selection: Selection, all_spans: i
         sums=int((launches["keeps"] == "sums").sum()),
         samples=int(profile.samples["samples"].sum()),
         ctas=int(launches["ctas"].sum()),
-        spans=len(profile.df),
+        spans=len(profile.tables.df),
         all_spans=all_spans,
         records=int(launches["records"].sum()),
         dropped=int(launches["dropped"].sum()),
@@ -93,6 +96,7 @@ def make_header(profile: Profile, trace: str, selection: Selection, all_spans: i
 def render_header(header: Header, width: int) -> list[Text]:
     """Lines of at most `width` cells; what is too long for one goes on in the next."""
     rows: list[tuple[str, Sequence[str], str]] = [
+        ("Verdict", header.verdict.split(), " "),
         ("Trace", _size(header), ", "),
         ("Shown", _shown(header), ", "),
         ("Device", [part for part in (header.device or "unknown", *_clock(header)) if part], ", "),
@@ -107,7 +111,8 @@ def render_header(header: Header, width: int) -> list[Text]:
     for name, parts, separator in rows:
         if not parts:
             continue
-        style = "bold red" if name == "Records" and header.dropped else ""
+        alarming = (name == "Records" and header.dropped) or parts[0:3] == ["do", "not", "trust"]
+        style = "bold red" if alarming else ""
         head = "bold yellow" if name == "Note" else "dim"
         for at, line in enumerate(wrap([printable(part) for part in parts], width - label, separator)):
             lines.append(Text.assemble((pad("" if at else name, label), head), (line, style)))

@@ -47,16 +47,16 @@ def select(profile: Profile, selection: Selection) -> Profile:
     if not selection.chosen:
         return profile
     launches = _chosen_launches(profile.launches, selection)
-    kept = profile.df["launch"].isin(launches["launch"]).to_numpy()
+    kept = profile.tables.df["launch"].isin(launches["launch"]).to_numpy()
     parts = {name: value for name in ("cta", "sm", "warp") if (value := getattr(selection, name)) is not None}
     for name, value in parts.items():
-        numbers = profile.df[name].to_numpy()
+        numbers = profile.tables.df[name].to_numpy()
         if kept.any() and (numbers[kept] < 0).all():
             raise TraceError(f"--{name} {value}: this trace does not say which {name} a span is of")
         if not (kept & (numbers == value)).any():
             raise TraceError(f"no spans for {name} {value}; there are: {_ranges(numbers[kept])}")
         kept = kept & (numbers == value)
-    df = _kept_spans(profile.df, kept)
+    df = _kept_spans(profile.tables.df, kept)
     if parts:
         launches = _cut_to(launches, df)
     is_whole = not parts and selection.launch is None and selection.variant is None

@@ -122,10 +122,10 @@ def make_tables(profile: Profile, unit: str, top: int, groups: Sequence[Group]) 
 
 def _roots(profile: Profile) -> pd.DataFrame:
     """The spans that are of whole warps, with their launches' variant and trial."""
-    is_root = ((profile.df["depth"] == 0) & (profile.df["kind"] != "async")).to_numpy()
+    is_root = ((profile.tables.df["depth"] == 0) & (profile.tables.df["kind"] != "async")).to_numpy()
     number, groups = launch_groups(profile)
     own = groups.iloc[number[is_root]]
-    return profile.df[is_root].assign(variant=own["variant"].to_numpy(), trial=own["trial"].to_numpy())
+    return profile.tables.df[is_root].assign(variant=own["variant"].to_numpy(), trial=own["trial"].to_numpy())
 
 
 def _folded(profile: Profile) -> pd.DataFrame:

@@ -69,7 +69,7 @@ def make_timeline(profile: Profile, choice: Choice, unit: str, cells: int, zoom:
 
     Raises TraceError where that is no part of it.
     """
-    df = profile.df
+    df = profile.tables.df
     rows = df[(df["launch"] == choice.launch) & (df["cta"] == choice.cta)]
     start = rows["start_ns" if unit == "ns" else "start_cycle"].to_numpy()
     start = start - start.min()

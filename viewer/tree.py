@@ -94,7 +94,7 @@ class _Scope:
 
 def _of_spans(profile: Profile, unit: str) -> list[_Scope]:
     """In order of first appearance."""
-    df = profile.df
+    df = profile.tables.df
     if df.empty:
         return []
     site, table = sites(df)

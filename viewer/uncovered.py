@@ -33,7 +33,7 @@ def advice(options: dict[str, Any]) -> str:
 
 def bare_kernels(profile: Profile, kernels: Sequence[str]) -> list[str]:
     """Those of some kernels that have spans, but none inside their own."""
-    df, sums = profile.df, profile.sums[profile.sums["count"] > 0]
+    df, sums = profile.tables.df, profile.sums[profile.sums["count"] > 0]
     seen = {*df["kernel"].astype("str"), *sums["kernel"]}
     inside = {*df.loc[df["kind"] != "kernel", "kernel"].astype("str")}
     inside |= {*sums.loc[sums["kind"] != "kernel", "kernel"]}

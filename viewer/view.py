@@ -26,7 +26,7 @@ from viewer.tree import ScopeTree, make_trees, render_tree
 from viewer.uncovered import advice, bare_kernels
 from viewer.units import count_text, printable
 
-__all__ = ["View", "show"]
+__all__ = ["View", "show", "show_report"]
 
 DETAILED_KERNELS = 5
 """Kernels and variants shown with table and tree: those that took longest."""
@@ -66,6 +66,9 @@ def show(options: argparse.Namespace) -> None:
 
     Raises TraceError where the trace cannot be read or has nothing of it, OptionError for a wrong range.
     """
+    if options.report:
+        show_report(options)
+        return
     console = Console(width=options.width, highlight=False)
     view = _view(options, console.width)
     sys.stdout.reconfigure(errors="replace")  # type: ignore[union-attr]
@@ -76,6 +79,14 @@ def show(options: argparse.Namespace) -> None:
         with console.capture() as capture:  # printing, it would end the process where a pipe is closed
             console.print(Text("\n").join(_render(view, console.width, options.top)), soft_wrap=True)
         sys.stdout.write(capture.get())
+
+
+def show_report(options: argparse.Namespace) -> None:
+    """Print the report of what the command line chooses, as JSON. Raises what `show` does."""
+    trace = read(options.trace, verify=options.verify)
+    selection = Selection(**{each.name: getattr(options, each.name) for each in fields(Selection)})
+    json.dump(select(trace.profile, selection).report(), sys.stdout, indent=1)
+    sys.stdout.write("\n")
 
 
 def _view(options: argparse.Namespace, width: int) -> View:
@@ -89,7 +100,7 @@ def _view(options: argparse.Namespace, width: int) -> View:
     lines = source_lines(trace.written_s)
     choice = _choose(profile, kernels)
     return View(
-        header=make_header(profile, trace.name, selection, len(trace.profile.df)),
+        header=make_header(profile, trace.name, selection, len(trace.profile.tables.df)),
         kernels=kernels,
         bare=bare_kernels(profile, list(dict.fromkeys(row.kernel for row in kernels))),
         advice=advice(profile.metadata.get("options") or {}),
@@ -109,7 +120,7 @@ def _choose(profile: Profile, groups: Sequence[Group]) -> Choice | None:
     launches = profile.launches
     for group in groups:
         is_own = (launches["variant"] == group.variant) & (launches["trial"] == group.trial)
-        own = profile.df[profile.df["launch"].isin(launches["launch"][is_own])]
+        own = profile.tables.df[profile.tables.df["launch"].isin(launches["launch"][is_own])]
         if choice := choose_cta(own, [group.kernel]):
             return choice
     return None

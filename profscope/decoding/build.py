@@ -33,7 +33,8 @@ class Build:
 
     configuration: JSON-able; what the launch chose: `constexprs`, `signature` and `specialisation` of the
     arguments, `num_warps`, `num_stages`, `num_ctas`, `maxnreg`. registers: a thread's; spills: in units of
-    the compiler's; shared_bytes: a CTA's; ctas_per_sm: how many fit; each None where nobody says.
+    the compiler's; shared_bytes: a CTA's; ctas_per_sm: how many fit; instructions: of machine code; each None
+    where nobody says.
     sources: the texts of the kernel and of the functions it calls. ptx: what it was assembled from, or
     arithmetic_digest, what is kept of that in files; "" where there is none.
     """
@@ -44,6 +45,7 @@ class Build:
     spills: int | None = None
     shared_bytes: int | None = None
     ctas_per_sm: int | None = None
+    instructions: int | None = None
     sources: tuple[SourceText, ...] = ()
     ptx: str = field(default="", repr=False)
     arithmetic_digest: str = ""
@@ -66,6 +68,7 @@ class Build:
             "spills": self.spills,
             "shared_bytes": self.shared_bytes,
             "ctas_per_sm": self.ctas_per_sm,
+            "instructions": self.instructions,
         }
 
     def to_json(self) -> dict[str, Any]:

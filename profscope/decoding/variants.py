@@ -39,18 +39,20 @@ def about_variants(
 
     variant, key (the same in every session; "" where the configuration is not known), what
     `Build.configuration` has, and `builds`: what each binary takes, "bare" or "instrumented". Of instrumented
-    ones also `rounds_as_bare`: whether all floating-point arithmetic is that of the bare binary, None where
-    none is known. bare: by key, what bare binaries take, with their `arithmetic`.
+    ones also `keeps`, what launches of it keep ("spans" or "sums"), and `rounds_as_bare`: whether all
+    floating-point arithmetic is that of the bare binary, None where none is known. bare: by key, what bare
+    binaries take, with their `arithmetic`.
     """
     about: dict[str, list[dict[str, Any]]] = {}
-    builds: dict[tuple[str, int], dict[int, Build]] = {}
+    builds: dict[tuple[str, int], dict[int, tuple[str, Build]]] = {}
     for launch, variant in zip(launches, variants, strict=True):
         of_kernel = about.setdefault(launch.manifest.kernel, [])
         if variant == len(of_kernel):
             configuration = {} if launch.build is None else launch.build.configuration
             of_kernel.append({"variant": variant, "key": _key(launch), **configuration, "builds": []})
         if launch.build is not None:
-            builds.setdefault((launch.manifest.kernel, variant), {})[id(launch.build)] = launch.build
+            of_variant = builds.setdefault((launch.manifest.kernel, variant), {})
+            of_variant[id(launch.build)] = launch.manifest.keeps, launch.build
     for (kernel, variant), of_variant in builds.items():
         entry = about[kernel][variant]
         resources: list[dict[str, Any]] = []
@@ -58,9 +60,10 @@ def about_variants(
         arithmetic = known.pop("arithmetic", "")
         if known:
             resources.append({"build": "bare", **known})
-        for build in of_variant.values():
+        for keeps, build in of_variant.values():
             alike = build.arithmetic == arithmetic if arithmetic and build.arithmetic else None
-            resource = {"build": "instrumented", **build.resources(), "rounds_as_bare": alike}
+            told = {"keeps": keeps, "rounds_as_bare": alike}
+            resource = {"build": "instrumented", **build.resources(), **told}
             if resource not in resources:
                 resources.append(resource)
         entry["builds"] = resources

@@ -1,9 +1,9 @@
 """Launches by another binary than the one that a session has compiled for most of them.
 
 Beside a binary stand others, of the same source and options: where it keeps sums one that keeps spans, and
-where launches are sampled the bare one. Who launches the first, by whatever way (the function, the binary
-itself, torch.compile), asks it for its launcher; that launches another in its place when the role of the
-launch says so.
+where launches are sampled or timed the bare one. Who launches the first, by whatever way (the function, the
+binary itself, torch.compile), asks it for its launcher; that launches another in its place when the role of
+the launch says so.
 """
 
 from __future__ import annotations
@@ -22,12 +22,14 @@ from triton.runtime import driver
 from profscope.errors import CompileError
 from profscope.launching.again import compiled_again
 from profscope.launching.bare import BareLaunches
+from profscope.launching.baseline import Baseline, Timed
 from profscope.launching.hook import CompileHook
 from profscope.launching.roles import (
     MOST_LAUNCHES,
     Role,
     kept_by,
     numbers_sampled,
+    numbers_timed,
     numbers_with_spans,
     role_of,
 )
@@ -40,25 +42,29 @@ from profscope.recording.programs import PROGRAMS
 __all__ = ["Keeping"]
 
 Launcher = Callable[..., Any]
-_SPANS: Final = "_profscope_spans"  # of a binary that keeps sums: the other one, for later sessions, too
+# Of a binary: the others, for later sessions, too.
+_SPANS: Final = "_profscope_spans"
+_BARE: Final = "_profscope_bare"
 # Those for the sampler, each session's own: CUPTI may not know what was loaded before it was opened.
-_BARE: Final = "bare"
+_SAMPLED: Final = "bare"
 _RECORDED: Final = "recorded"
 _MISSING: Final = {
     _SPANS: "launches that were to keep spans keep sums",
-    _BARE: "no launch ran bare under the sampler",
+    _BARE: "no launch ran bare to be timed",
+    _SAMPLED: "no launch ran bare under the sampler",
     _RECORDED: "no recorded launch ran under the sampler",
 }
 
 
 class _Variant:
     """The launches of what the session compiled of one source with the same options: threads that launch it
-    for the first time at once have a binary each. all_spans: it keeps spans itself. samples: what has been
-    sampled of it. records: it can; else it has numbers only where it is sampled."""
+    for the first time at once have a binary each. all_spans: it keeps spans itself. samples, timed: what has
+    been sampled and timed of it. records: it can; else it has numbers only where it is sampled."""
 
-    def __init__(self, name: str, samples: Sampled, keeps: str, *, records: bool) -> None:
+    def __init__(self, name: str, samples: Sampled, timed: Timed, keeps: str, *, records: bool) -> None:
         self.name = name
         self.samples = samples
+        self.timed = timed
         self.numbers = iter(range(MOST_LAUNCHES))  # next() is one step of C's: threads need no lock
         self.all_spans = keeps == "spans"
         self.records = records
@@ -70,7 +76,7 @@ class _Variant:
     @property
     def launches(self) -> int:
         """How many are recorded that have a number."""
-        return MOST_LAUNCHES - length_hint(self.numbers) - self.samples.bare
+        return MOST_LAUNCHES - length_hint(self.numbers) - self.samples.bare - self.timed.bare
 
     @property
     def spans(self) -> int:
@@ -80,13 +86,20 @@ class _Variant:
 
 class Keeping:
     """Installed for the length of a session, inside the compile hook; does nothing where all launches keep
-    spans and none is sampled. path: of the launches, which it ties to the binary that ran."""
+    spans and none is sampled or timed. path: of the launches, which it ties to the binary that ran."""
 
     def __init__(
-        self, options: Options, bare: BareLaunches, hook: CompileHook, path: LaunchPath, samples: StallSamples
+        self,
+        options: Options,
+        bare: BareLaunches,
+        hook: CompileHook,
+        path: LaunchPath,
+        samples: StallSamples,
+        baseline: Baseline,
     ) -> None:
         self._options = options
         self._samples = samples
+        self._baseline = baseline
         self._bare = bare
         self._hook = hook
         self._path = path
@@ -131,7 +144,7 @@ class Keeping:
     @contextlib.contextmanager
     def installed(self) -> Iterator[None]:
         """Install for the body of a with statement."""
-        if self._options.keep == "spans" and not self._options.samples:
+        if self._options.keep == "spans" and not self._options.samples and not self._options.baseline:
             yield
             return
         self._open = True
@@ -179,12 +192,15 @@ class Keeping:
         key = kernel.hash, driver.active.get_current_device()
         if key not in self._variants:
             samples = self._samples.variant(kernel.name)
-            self._variants[key] = _Variant(kernel.name, samples, program.manifest.keeps, records=records)
+            times = self._baseline.variant(kernel.name)
+            keeps = program.manifest.keeps
+            self._variants[key] = _Variant(kernel.name, samples, times, keeps, records=records)
         variant = self._variants[key]
         apart, thread, capturing = self._bare.apart, self._bare.thread, self._path.capturing
         numbers, sampled = variant.numbers, numbers_sampled(self._options)
         may_keep_spans = records and not variant.all_spans
         with_spans = numbers_with_spans(self._options) if may_keep_spans else range(0)
+        timed = numbers_timed(self._options) if records else range(0)
 
         def launch(*args: Any) -> Any:
             stream = args[3]  # 0, the default one, cannot be captured
@@ -193,6 +209,8 @@ class Keeping:
             number = next(numbers)
             if number in sampled:
                 return self._launch_sampled(variant, kernel, number, args)
+            if number in timed or number - 1 in timed:
+                return self._launch_timed(variant, kernel, number, args)
             if number not in with_spans:
                 return kernel._run(*args)
             return self._launch(kernel, self._spans_of(variant, kernel), *args)
@@ -204,11 +222,12 @@ class Keeping:
     ) -> Any:
         """Launch under the sampler, or as without samples= where that cannot be."""
         options = self._options
-        if options.keep == "spans" and number == numbers_sampled(options)[-1]:
+        last = number == numbers_sampled(options)[-1]
+        if options.keep == "spans" and last and not options.baseline:
             self._launchers[id(kernel)] = None  # the others need not come by here
         can, role = self._samples.can(variant.name), role_of(options, number)
         if can and role is Role.SAMPLED:
-            bare = self._for_sampler(variant, kernel, _BARE)
+            bare = self._for_sampler(variant, kernel, _SAMPLED)
             if bare is not None:
                 run = partial(self._launch, kernel, bare, *args)
                 return self._samples.launch(variant.samples, bare, "bare", args[3], run)
@@ -223,6 +242,24 @@ class Keeping:
                 keeps = program.manifest.keeps
                 return self._samples.launch(variant.samples, recorded, keeps, args[3], run)
         return self._launch(kernel, binary, *args)
+
+    def _launch_timed(
+        self, variant: _Variant, kernel: CompiledKernel, number: int, args: tuple[Any, ...]
+    ) -> Any:
+        """Launch and time it: the bare binary, or, where its turn has just been, what records. Where there is
+        no bare one, launch as without baseline=."""
+        bare, role = self._other(variant, kernel, _BARE), role_of(self._options, number)
+        if bare is not None and role is Role.TIMED:
+            run = partial(self._launch, kernel, bare, *args)
+            return self._baseline.launch(variant.timed, bare, "bare", args[3], run)
+        with_spans = kept_by(self._options, number) is Role.SPANS
+        binary = self._spans_of(variant, kernel) if with_spans and not variant.all_spans else kernel
+        run = partial(self._launch, kernel, binary, *args)
+        if bare is None:
+            return run()
+        program = PROGRAMS.program(binary)
+        assert program is not None
+        return self._baseline.launch(variant.timed, binary, program.manifest.keeps, args[3], run)
 
     def _launch(
         self, kernel: CompiledKernel, other: CompiledKernel, x: int, y: int, z: int, stream: int,
@@ -244,14 +281,20 @@ class Keeping:
 
     def _spans_of(self, variant: _Variant, kernel: CompiledKernel) -> CompiledKernel:
         """The binary that keeps spans, for one launch; where it cannot be built, the one that keeps sums."""
+        spans = self._other(variant, kernel, _SPANS)
         with variant.lock:
-            spans: CompiledKernel | None = vars(kernel).get(_SPANS)
-            if spans is None:
-                spans = self._built(variant, kernel, _SPANS)
-                if spans is not None:
-                    setattr(kernel, _SPANS, spans)
             variant.replaced += spans is not None
-            return kernel if spans is None else spans
+        return kernel if spans is None else spans
+
+    def _other(self, variant: _Variant, kernel: CompiledKernel, kind: str) -> CompiledKernel | None:
+        """Another binary of a kernel, which stays with it; None if that fails."""
+        with variant.lock:
+            other: CompiledKernel | None = vars(kernel).get(kind)
+            if other is None:
+                other = self._built(variant, kernel, kind)
+                if other is not None:
+                    setattr(kernel, kind, other)
+            return other
 
     def _for_sampler(self, variant: _Variant, kernel: CompiledKernel, kind: str) -> CompiledKernel | None:
         """A kernel's bare binary, or itself again, loaded while the sampler is open; None if that fails."""
@@ -267,9 +310,9 @@ class Keeping:
         """Another binary of a kernel, compiled and loaded; None if that fails, and once it has failed."""
         if kind in variant.why or not self._open:
             return None
-        builds = {_SPANS: self._build_spans, _BARE: self._build_bare, _RECORDED: self._build_again}
+        builds = {_SPANS: self._build_spans, _RECORDED: self._build_again}
         try:
-            binary = builds[kind](kernel)
+            binary = builds.get(kind, self._build_bare)(kernel)
             self._run(binary)
         except Exception as error:  # noqa: BLE001  whatever it is, the user's launch goes on
             variant.why[kind] = f"{type(error).__name__}: {' '.join(str(error).split())[:300]}"

@@ -11,6 +11,13 @@
 | "sums", "totals" | any | 0 | any | any other that is recorded | `SUMS` |
 | "sums", "totals" | any | any | any | of its variant: none | `SUMS` |
 
+With `baseline=` above 0, here b, before the rows of `SPANS` and `SUMS`:
+
+| number of the launch | role |
+|---|---|
+| of its variant: one less than a multiple of b | `TIMED`: the bare binary, timed |
+| of its variant: a multiple of b, but 0 | `TIMED_RECORDED`: what follows, timed |
+
 Numbers begin with 0, so a kernel that is launched once keeps spans, and one that is launched twice has
 samples, too. A function's are over all its launches; a variant's are over those that are recorded, or
 sampled, of one function with the same specialisation and options on one device. Launches of two kinds have no
@@ -18,7 +25,7 @@ number there: an autotuner's trials, whose turn would be the launch's that follo
 CUDA graph, since each of its replays would pay.
 
 No launch pays for a call of `role_of`: `turns.Turns` counts a function's launches as it says, and
-`keeping.Keeping` looks for a variant's among `numbers_with_spans` and `numbers_sampled`.
+`keeping.Keeping` looks for a variant's among `numbers_with_spans`, `numbers_sampled` and `numbers_timed`.
 """
 
 from __future__ import annotations
@@ -28,7 +35,15 @@ from typing import Final
 
 from profscope.options import Options
 
-__all__ = ["MOST_LAUNCHES", "Role", "kept_by", "numbers_sampled", "numbers_with_spans", "role_of"]
+__all__ = [
+    "MOST_LAUNCHES",
+    "Role",
+    "kept_by",
+    "numbers_sampled",
+    "numbers_timed",
+    "numbers_with_spans",
+    "role_of",
+]
 
 MOST_LAUNCHES: Final = 1 << 62  # more than there will ever be
 
@@ -41,6 +56,8 @@ class Role(enum.Enum):
     SUMS = "sums"
     SAMPLED = "sampled"
     SAMPLED_RECORDED = "sampled and recorded"
+    TIMED = "timed"
+    TIMED_RECORDED = "timed and recorded"
 
 
 def role_of(options: Options, of_variant: int | None, of_function: int = 0) -> Role:
@@ -49,6 +66,10 @@ def role_of(options: Options, of_variant: int | None, of_function: int = 0) -> R
         return Role.LEFT_OUT
     if of_variant is not None and of_variant in numbers_sampled(options):
         return Role.SAMPLED if of_variant <= options.sampled else Role.SAMPLED_RECORDED
+    if of_variant is not None and of_variant in numbers_timed(options):
+        return Role.TIMED
+    if of_variant is not None and of_variant - 1 in numbers_timed(options):
+        return Role.TIMED_RECORDED
     return kept_by(options, of_variant)
 
 
@@ -70,3 +91,10 @@ def numbers_with_spans(options: Options) -> range:
 def numbers_sampled(options: Options) -> range:
     """Of a variant's launches those that run under the sampler; the last of them is recorded, too."""
     return range(1, options.sampled + 2) if options.sampled else range(0)
+
+
+def numbers_timed(options: Options) -> range:
+    """Of a variant's launches those that run bare and are timed, but for those under the sampler; each
+    that follows one is recorded and timed, so that the two find the GPU alike."""
+    every = options.baseline
+    return range(every - 1, MOST_LAUNCHES, every) if every else range(0)

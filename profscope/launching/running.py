@@ -14,6 +14,7 @@ from triton import knobs
 
 from profscope.errors import SessionError
 from profscope.launching.bare import BareLaunches
+from profscope.launching.baseline import Baseline
 from profscope.launching.hook import CompileHook
 from profscope.launching.inductor import InductorLaunches
 from profscope.launching.keeping import Keeping
@@ -38,11 +39,13 @@ class Running:
     """A session's parts. metadata: what is known of it from the start."""
 
     options: Options
+    machine: backend.Backend
     metadata: dict[str, Any]
     recorder: Recorder
     bare: BareLaunches
     sampling: Sampling
     samples: StallSamples
+    baseline: Baseline
     keeping: Keeping
     inductor: InductorLaunches
     kept: KeptBinaries
@@ -52,6 +55,7 @@ class Running:
         sampling, notes = self.sampling.describe(self.recorder.recorded())
         keeping, kept = self.keeping.describe()
         sampler, sampled = self.samples.describe()
+        baseline, timed = self.baseline.describe()
         left_bare = [*self.inductor.notes(), *self.kept.notes()]
         undescribed = [
             f"{kernel}: its configuration is not known: {why}"
@@ -63,13 +67,15 @@ class Running:
             *notes,
             *kept,
             *sampled,
+            *timed,
             *undescribed,
             *self.bare.failures,
             *self.recorder.notes(),
         ]
         if not self.recorder.seen:
             notes += self._why_empty(said=bool(notes))
-        return self.metadata | sampling | keeping | sampler | {"bare": PROGRAMS.about_bare()}, notes
+        more = {"clock": self.machine.clock(), "bare": PROGRAMS.about_bare()}
+        return self.metadata | sampling | keeping | sampler | baseline | more, notes
 
     def _why_empty(self, *, said: bool) -> list[str]:
         """Why there is no launch so far. said: other notes say something."""
@@ -105,13 +111,16 @@ def running(options: Options) -> Iterator[Running]:
         sampling = Sampling(options, bare, hook.mode, records.path.record)
         gpu = gpu_here(machine) if options.samples else ""
         samples = StallSamples(options, records.path, records.graphs, gpu)
-        keeping = Keeping(options, bare, hook, records.path, samples)
+        baseline = Baseline(options, machine.device_type)
+        keeping = Keeping(options, bare, hook, records.path, samples, baseline)
         inductor = InductorLaunches(options, bare, sampling, records.path.listening)
         kept = KeptBinaries(options, bare, sampling)
         # The first to be installed is the last to go: another thread may have chosen its binary already.
         for part in (records, hook, bare, sampling, samples, keeping, inductor, kept):
             stack.enter_context(part.installed())
-        yield Running(options, metadata, records, bare, sampling, samples, keeping, inductor, kept)
+        yield Running(
+            options, machine, metadata, records, bare, sampling, samples, baseline, keeping, inductor, kept
+        )
 
 
 def _describe(options: Options, about_backend: dict[str, Any]) -> dict[str, Any]:

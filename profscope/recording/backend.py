@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import functools
 import os
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
@@ -10,7 +11,9 @@ from typing import Any
 
 import torch
 
+from profscope.emulator.costs import COSTS, Cost
 from profscope.errors import SessionError
+from profscope.recording.record_cost import record_cost
 
 __all__ = ["Backend", "Machine", "select"]
 
@@ -31,11 +34,13 @@ class Machine:
 @dataclass(frozen=True)
 class Backend:
     """device_type: torch device type of its buffers; metadata(): the entries "backend" and "device";
-    machine(): the current device; notes(): what it could not do faithfully so far, a line each."""
+    machine(): the current device; clock(): the entry "clock", what a record costs there, {} if not known;
+    notes(): what it could not do faithfully so far, a line each."""
 
     device_type: str
     metadata: Callable[[], dict[str, Any]]
     machine: Callable[[], Machine]
+    clock: Callable[[], dict[str, Any]] = dict
     notes: Callable[[], list[str]] = list
 
 
@@ -45,7 +50,7 @@ def select(name: str) -> Iterator[Backend]:
     if name == "gpu" and not torch.cuda.is_available():
         raise SessionError('backend="gpu": no GPU is active; use backend="emulator" or "auto"')
     if name == "gpu" or (name == "auto" and torch.cuda.is_available() and not _forced()):
-        yield Backend("cuda", _gpu, _gpu_machine)
+        yield Backend("cuda", _gpu, _gpu_machine, functools.partial(_gpu_clock, torch.cuda.current_device()))
         return
     from profscope import emulator
 
@@ -54,6 +59,7 @@ def select(name: str) -> Iterator[Backend]:
             "cpu",
             lambda: {"backend": "emulator", "device": emulator.describe()},
             lambda: _emulated_machine(driver.device.model),
+            _emulated_clock,
             driver.device.notes,
         )
 
@@ -72,6 +78,20 @@ def _gpu() -> dict[str, Any]:
             "sm_count": device.multi_processor_count,
         },
     }
+
+
+def _gpu_clock(device: int) -> dict[str, Any]:
+    cost = record_cost(device)
+    if cost is None:
+        return {}
+    return {"read_cycles": cost.read, "row_cycles": cost.row, "basis": "measured"}
+
+
+def _emulated_clock() -> dict[str, Any]:
+    """A row's address is a mask, a product and a sum, each of which waits for the one before it."""
+    address = COSTS[Cost.ALU].latency + 2 * COSTS[Cost.WIDE].latency
+    row = address + COSTS[Cost.STORE].issue
+    return {"read_cycles": float(COSTS[Cost.MOVE].issue), "row_cycles": float(row), "basis": "cost model"}
 
 
 def _emulated_machine(model: Any) -> Machine:

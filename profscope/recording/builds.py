@@ -11,6 +11,7 @@ from triton.runtime.jit import JITCallable
 
 from instrument_passes.analyses.occupancy import limits_of
 from profscope.decoding.build import Build, SourceText
+from profscope.recording.code_size import instruction_count
 
 __all__ = ["build_of"]
 
@@ -35,9 +36,16 @@ def build_of(kernel: Any, warps: int | None = None) -> Build:
         spills=None if registers is None else int(kernel.n_spills),
         shared_bytes=shared_bytes,
         ctas_per_sm=fits,
+        instructions=_instructions(kernel),
         ptx=_ptx(kernel),
         sources=tuple(_texts(function, set())) if isinstance(function, JITCallable) else (),
     )
+
+
+def _instructions(kernel: Any) -> int | None:
+    """None for other machine code than NVIDIA's."""
+    cubin = kernel.asm.get("cubin")
+    return instruction_count(cubin) if isinstance(cubin, bytes) else None
 
 
 def _ptx(kernel: Any) -> str:

@@ -12,7 +12,7 @@ import ctypes
 import functools
 from typing import Any, Final
 
-__all__ = ["allow_capture", "copy", "zero"]
+__all__ = ["allow_capture", "copy", "launch_warp", "load_module", "unload_module", "zero"]
 
 # Unsigned integers of the driver's functions: CUdeviceptr, size_t and CUstream; and unsigned char.
 _WIDE: Final = ctypes.c_uint64
@@ -54,6 +54,31 @@ def copy(to: int, source: int, size: int, stream: int) -> None:
     if size:
         copied = _driver().cuMemcpyAsync(_WIDE(to), _WIDE(source), _WIDE(size), _WIDE(stream))
         _check("cuMemcpyAsync", copied)
+
+
+def load_module(ptx: str) -> ctypes.c_void_p:
+    """A module assembled by the driver, in the current context. Raises RuntimeError as `zero` does."""
+    module = ctypes.c_void_p()
+    image = ctypes.c_char_p(ptx.encode())
+    _check("cuModuleLoadData", _driver().cuModuleLoadData(ctypes.byref(module), image))
+    return module
+
+
+def unload_module(module: ctypes.c_void_p) -> None:
+    """Give its memory back; nothing of it may run any more. Raises RuntimeError as `zero` does."""
+    _check("cuModuleUnload", _driver().cuModuleUnload(module))
+
+
+def launch_warp(module: ctypes.c_void_p, name: str, argument: ctypes.c_uint64, stream: int) -> None:
+    """Launch a module's kernel, which takes one argument, with one warp. Raises RuntimeError as `zero`."""
+    function = ctypes.c_void_p()
+    found = _driver().cuModuleGetFunction(ctypes.byref(function), module, ctypes.c_char_p(name.encode()))
+    _check("cuModuleGetFunction", found)
+    arguments = (ctypes.c_void_p * 1)(ctypes.addressof(argument))
+    one, none = ctypes.c_uint(1), ctypes.c_void_p()
+    shape = one, one, one, ctypes.c_uint(32), one, one
+    launched = _driver().cuLaunchKernel(function, *shape, ctypes.c_uint(0), _WIDE(stream), arguments, none)
+    _check("cuLaunchKernel", launched)
 
 
 def _check(function: str, status: int) -> None:

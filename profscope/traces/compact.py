@@ -15,7 +15,7 @@ import pandas as pd
 from numpy.typing import NDArray
 
 from profscope.analysis.span_rows import SITE_COLUMNS
-from profscope.schema import PAYLOAD_DTYPES, SPAN_DTYPES, spans_frame
+from profscope.schema import PAYLOAD_DTYPES, SPAN_DTYPES, payload_names, spans_frame
 from profscope.traces.clock import Clock, fit_clock
 from profscope.traces.packing import pack, unpack
 from profscope.traces.runs import RUN_COLUMNS, column_run_starts, run_starts, stable_order
@@ -65,7 +65,7 @@ def encode(df: pd.DataFrame, site: Ints, table: pd.DataFrame, pool: Executor) ->
         pool.submit(_encode_piece, {name: values[begin:end] for name, values in columns.items()}, begin)
         for begin, end in bounds
     ]
-    payloads = {name: pool.submit(_payload, df[name]) for name in df.columns if name not in SPAN_DTYPES}
+    payloads = {name: pool.submit(_payload, df[name]) for name in payload_names(df)}
     return lambda: {
         "rows": len(df),
         "categories": {name: _categories(df[name]) for name in CATEGORIES},

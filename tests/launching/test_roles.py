@@ -5,7 +5,14 @@ from __future__ import annotations
 from hypothesis import given
 from hypothesis import strategies as st
 
-from profscope.launching.roles import Role, kept_by, numbers_sampled, numbers_with_spans, role_of
+from profscope.launching.roles import (
+    Role,
+    kept_by,
+    numbers_sampled,
+    numbers_timed,
+    numbers_with_spans,
+    role_of,
+)
 from profscope.launching.turns import Turns
 from profscope.options import Options
 
@@ -75,3 +82,16 @@ def test_a_functions_turns_are_what_the_table_says(every: int, launches: int, ke
     for of_function in range(launches):
         due = turns.draw() == "due" and turns.take()
         assert due == (role_of(options, number, of_function) is not Role.LEFT_OUT)
+
+
+@given(keep=keeps | st.just("spans"), baseline=st.integers(2, 50), launches=st.integers(0, 200))
+def test_every_nth_launch_is_timed_bare_and_the_one_after_it_recorded(
+    keep: str, baseline: int, launches: int
+) -> None:
+    options = Options(keep=keep, baseline=baseline)
+    roles = [role_of(options, number) for number in range(launches)]
+    for number, role in enumerate(roles):
+        assert (role is Role.TIMED) == (number % baseline == baseline - 1)
+        assert (role is Role.TIMED_RECORDED) == (number % baseline == 0 and number > 0)
+        assert (role is Role.TIMED) == (number in numbers_timed(options))
+    assert role_of(options, None) is not Role.TIMED

@@ -32,7 +32,7 @@ def test_any_integers_round_trip(values: list[int]) -> None:
 @given(profiles(max_actions=6), st.lists(INT64, min_size=8, max_size=8))
 def test_any_times_round_trip(profile: Profile, times: list[int]) -> None:
     """Even times no clock could give: predictions may be useless and arithmetic may wrap."""
-    df = profile.df
+    df = profile.tables.df
     for name, values in zip(
         ("start_cycle", "duration_cycles", "start_ns", "duration_ns"), np.reshape(times, (4, 2)), strict=True
     ):
@@ -44,7 +44,7 @@ def test_any_times_round_trip(profile: Profile, times: list[int]) -> None:
 
 
 def test_a_regular_profile_is_small() -> None:
-    df = regular_profile(launches=2, ctas=64, iterations=24).df
+    df = regular_profile(launches=2, ctas=64, iterations=24).tables.df
     with ThreadPoolExecutor(1) as pool:
         encoded = encode(df, *sites(df), pool)()
     assert len(encoded["pieces"]) == 1
@@ -60,7 +60,7 @@ def test_a_regular_profile_is_small() -> None:
 @pytest.mark.parametrize("count", [1, 3])
 def test_a_column_of_another_length_is_noticed(name: str, count: int) -> None:
     """One value, too, which numpy would repeat for every row."""
-    df = regular_profile(launches=1, ctas=2).df
+    df = regular_profile(launches=1, ctas=2).tables.df
     with ThreadPoolExecutor(1) as pool:
         data = encode(df, *sites(df), pool)()
         data["pieces"][0]["streams"][name] = pack(np.zeros(count, np.int64))
@@ -69,7 +69,7 @@ def test_a_column_of_another_length_is_noticed(name: str, count: int) -> None:
 
 
 def test_lengths_whose_sum_wraps_are_noticed() -> None:
-    df = regular_profile(launches=1, ctas=2).df
+    df = regular_profile(launches=1, ctas=2).tables.df
     with ThreadPoolExecutor(1) as pool:
         data = encode(df, *sites(df), pool)()
         wrapping = [2**62] * 4 + [0] * 3 + [len(df)]
@@ -79,7 +79,7 @@ def test_lengths_whose_sum_wraps_are_noticed() -> None:
 
 
 def test_more_rows_than_a_file_can_hold_are_refused_before_they_take_memory() -> None:
-    df = regular_profile(launches=1, ctas=2).df
+    df = regular_profile(launches=1, ctas=2).tables.df
     with ThreadPoolExecutor(1) as pool:
         data = encode(df, *sites(df), pool)()
         cells = len(df) * len(SPAN_DTYPES)
@@ -150,7 +150,7 @@ def test_rows_ever_deeper_take_no_longer_than_others() -> None:
 
 def test_pieces_are_cut_between_warps(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("profscope.traces.compact.PIECE_ROWS", 50)
-    df = regular_profile(launches=2, ctas=3, iterations=6).df
+    df = regular_profile(launches=2, ctas=3, iterations=6).tables.df
     with ThreadPoolExecutor(2) as pool:
         data = encode(df, *sites(df), pool)()
         assert len(data["pieces"]) > 5

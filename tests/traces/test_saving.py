@@ -131,7 +131,7 @@ def test_any_times_are_saved_or_refused(suffix: str, tmp_path_factory: pytest.Te
     @settings(max_examples=40)
     @given(profiles(max_actions=6), st.lists(TIMES, min_size=2), st.lists(DURATIONS, min_size=2))
     def check(profile: Profile, starts: list[int], durations: list[int]) -> None:
-        df = profile.df
+        df = profile.tables.df
         df["start_ns"] = np.resize(np.array(starts, np.int64), len(df))
         df["duration_ns"] = np.resize(np.array(durations, np.int64), len(df))
         last = max([int(df["start_ns"].max()) + int(df["duration_ns"].max()), 0]) if len(df) else 0

@@ -13,6 +13,7 @@ import numpy as np
 import pandas as pd
 import pytest
 
+import profscope
 from profscope.options import Options
 from profscope.profiles import Profile, load
 from tests.support.profiles import profile_metadata, regular_profile
@@ -153,6 +154,22 @@ def test_json_is_the_same_data(trace: str) -> None:
     wait = next(row for row in view["tables"][0]["rows"] if row["scope"] == "wait")
     assert wait["count"] == 384
     assert len(view["timeline"]["lanes"]) == 4
+
+
+def test_the_verdict_comes_first(trace: str) -> None:
+    first = run(trace).stdout.splitlines()[0]
+    judged = json.loads(run(trace, "--json").stdout)["header"]["verdict"]
+    assert first.split() == ["Verdict", *judged.split()][: len(first.split())]
+    assert judged == profscope.load(trace).verdict.headline
+
+
+def test_the_report_is_that_of_what_is_chosen(trace: str) -> None:
+    profile = profscope.load(trace)
+    assert json.loads(run(trace, "--report").stdout) == profile.report()
+    chosen = json.loads(run(trace, "--report", "--launch", "1").stdout)
+    assert [each["launches"] for each in chosen["kernels"]] == [1]
+    with pytest.raises(SystemExit):
+        run(trace, "--report", "--json")
 
 
 def test_json_is_bounded(tmp_path: Path) -> None:

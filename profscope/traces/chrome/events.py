@@ -18,7 +18,7 @@ import pandas as pd
 from numpy.typing import NDArray
 
 from profscope.analysis.span_rows import SITE_COLUMNS
-from profscope.schema import SPAN_DTYPES
+from profscope.schema import payload_names
 from profscope.traces.chrome.extras import FLOW_ENDS, flow_ends, payload_texts
 from profscope.traces.chrome.lines import (
     Column,
@@ -89,7 +89,7 @@ class EventLines:
         self._id_end = line_words(len(cta), [place])
         lanes = range(int(self._lane.max(initial=-1)) + 1)
         self._lanes = text_table([f',"id2":{{"local":"{lane:#x}"' for lane in lanes])
-        self._payloads = [payload_texts(df[name]) for name in df.columns if name not in SPAN_DTYPES]
+        self._payloads = [payload_texts(df[name]) for name in payload_names(df)]
         self._flow, self._flow_end = flow_ends(df)
         self._last_flow = int(self._flow.max(initial=0))
 

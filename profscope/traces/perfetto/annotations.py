@@ -11,7 +11,7 @@ import numpy as np
 import pandas as pd
 from numpy.typing import NDArray
 
-from profscope.schema import SPAN_DTYPES
+from profscope.schema import payload_names
 from profscope.traces.payloads import payload_name
 from profscope.traces.perfetto.protobuf import padded_varint, varint
 from profscope.traces.perfetto.words import (
@@ -119,7 +119,7 @@ def annotations(df: pd.DataFrame) -> list[Annotation]:
         Integers(2, "launch", df["launch"].to_numpy(), roots_only=True),
     ]
     first_text = 1
-    for column in (df[name] for name in df.columns if name not in SPAN_DTYPES):
+    for column in (df[name] for name in payload_names(df)):
         iid, name = len(carried) + 1, payload_name(column)
         if column.dtype == "category" and len(column.cat.categories):
             texts = [str(value) for value in column.cat.categories]

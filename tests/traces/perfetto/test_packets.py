@@ -134,7 +134,7 @@ def test_roots_name_launch_and_cta(tmp_path: Path) -> None:
 
 def test_values_are_annotations(tmp_path: Path) -> None:
     profile = regular_profile(launches=1, ctas=2, warps=1, iterations=2)
-    df = profile.df
+    df = profile.tables.df
     dots = np.flatnonzero(df["scope"] == "dot")
     small, large = payloads(df, dots, [3, -7, 0, 2**31 - 1], [0.1, -np.inf, 1e300, -0.0])
     stage = pd.Categorical.from_codes([-1] * len(df), categories=["prologue", "é", "unused"])
@@ -155,7 +155,7 @@ def test_values_are_annotations(tmp_path: Path) -> None:
 def test_many_names_and_values(tmp_path: Path) -> None:
     """Numbers that no longer fit into a byte, or a packet's length into one."""
     profile = regular_profile(launches=1, ctas=1, warps=1, iterations=200)
-    df = profile.df
+    df = profile.tables.df
     df["scope"] = pd.Categorical([f"scope {row}" for row in range(len(df))])
     texts = [f"text {number}" for number in range(20_000)]
     df["stage"] = pd.Categorical(texts[-len(df) :], categories=texts)
@@ -174,7 +174,7 @@ def test_many_names_and_values(tmp_path: Path) -> None:
 
 def test_a_wait_ends_many(tmp_path: Path) -> None:
     profile = regular_profile(launches=1, ctas=1, warps=1, iterations=60)
-    df = profile.df
+    df = profile.tables.df
     flying = np.flatnonzero(df["scope"].isin(["load A", "load B"]))
     wait = int(df.index[df["scope"] == "store"][0])
     df["kind"] = df["kind"].cat.add_categories("async")

@@ -1,0 +1,92 @@
+"""Durations without what the clock itself took: the columns `corrected_cycles` and `corrected_ns`.
+
+Between two clock reads of a warp there lies at least the time that one read takes. A span with spans inside
+is cut into many such stretches, and is too long by that time for each of them. Neighbours share a read, as
+where one iteration ends and the next begins, so stretches are counted, not spans. And behind the last record
+of a loop's iteration its row is stored, in the loop's own time, or in the iteration's where that has a span.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pandas as pd
+
+from instrument_passes.span_columns import CORRECTED_COLUMNS
+from profscope.analysis.clock_cost import Cost, record_cost
+from profscope.analysis.span_rows import Floats
+
+__all__ = ["CORRECTED", "with_corrected"]
+
+CORRECTED = tuple(CORRECTED_COLUMNS)
+
+
+def with_corrected(df: pd.DataFrame, metadata: dict[str, Any]) -> pd.DataFrame:
+    """A span table with the columns CORRECTED behind its own, Int64; its other columns are not copied.
+
+    corrected_cycles: duration_cycles less the time of the clock reads and of the stored rows in it. The self
+    times that follow from it (`self_times`) are not below 0, and add up as those of durations do. An async
+    span loses one read. corrected_ns: duration_ns, shortened by the same part.
+
+    Missing where the cost of a read is not known (`metadata["clock"]`): in older profiles, in other tools'.
+    A row's store may hide where the warp waits anyway, so where loops wait the figure is too small rather
+    than too great; it is off by no more than the rows' cost.
+    """
+    cost = record_cost(metadata)
+    duration, ns = (df[f"duration_{unit}"].to_numpy() for unit in ("cycles", "ns"))
+    if cost is None:
+        missing = np.ones(len(df), np.bool_)
+        columns = [pd.arrays.IntegerArray(np.zeros(len(df), np.int64), missing.copy()) for _ in CORRECTED]
+    else:
+        cycles = duration - _lost(df, cost)
+        with np.errstate(divide="ignore", invalid="ignore"):
+            kept = np.where(duration > 0, cycles / duration, 1.0)
+        columns = [_known(cycles), _known(ns * kept)]
+    return df.assign(**dict(zip(CORRECTED, columns, strict=True)))
+
+
+def _known(values: Floats) -> Any:
+    return pd.arrays.IntegerArray(np.rint(values).astype(np.int64), np.zeros(len(values), np.bool_))
+
+
+def _lost(df: pd.DataFrame, cost: Cost) -> Floats:
+    """By span the cycles that records took of it, those in the spans inside included.
+
+    Of its own time a span loses one read for each stretch between two reads: before its first child, between
+    any two and behind the last, but for those where neighbours share a read. It loses one row if it is an
+    iteration, and else one for each iteration among its children. It never loses more than it has.
+    """
+    start, parent, depth = (df[name].to_numpy() for name in ("start_cycle", "parent", "depth"))
+    duration, iteration = df["duration_cycles"].to_numpy(), df["iteration"].to_numpy()
+    asynchronous, is_iteration = ((df["kind"] == kind).to_numpy() for kind in ("async", "iteration"))
+    around_rows = (df["kind"] == "loop").to_numpy() | (iteration < 0)
+    fixed = cost.row * is_iteration
+    lost: Floats = np.minimum(duration, cost.read + fixed)  # of a span with nothing inside
+    deepest = int(depth.max(initial=0))
+    for level in range(deepest, 0, -1):
+        rows = np.flatnonzero((depth == level) & ~asynchronous)
+        if not len(rows):
+            continue
+        # The children of one span stand side by side among those of their depth, in order of time.
+        above, begin, took = parent[rows], start[rows], duration[rows]
+        end = begin + took
+        opens = np.ones(len(rows), np.bool_)
+        np.not_equal(above[1:], above[:-1], out=opens[1:])
+        first = np.flatnonzero(opens)
+        last = np.append(first[1:], len(rows)) - 1
+        around = above[first]
+        stretch = np.empty(len(rows), np.bool_)
+        stretch[1:] = begin[1:] > end[:-1]
+        stretch[first] = begin[first] > start[around]
+        stretches = np.add.reduceat(stretch.astype(np.int64), first)
+        stretches += end[last] < start[around] + duration[around]
+        stored = np.ones(len(rows), np.bool_)
+        np.not_equal(iteration[rows[1:]], iteration[rows[:-1]], out=stored[1:])
+        stored |= opens
+        stored &= (iteration[rows] >= 0) & ~is_iteration[rows]
+        stores = np.add.reduceat(stored.astype(np.int64), first) * around_rows[around]
+        records = stretches * cost.read + stores * cost.row + fixed[around]
+        own = duration[around] - np.add.reduceat(took, first)
+        lost[around] = np.minimum(records, own) + np.add.reduceat(lost[rows], first)
+    return lost

@@ -1,0 +1,215 @@
+"""What recording cost a kernel: its binary and its time, bare against instrumented."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any, Final, NamedTuple
+
+import numpy as np
+import pandas as pd
+
+from profscope.analysis.clock_cost import record_cost
+from profscope.analysis.span_rows import Floats
+from profscope.schema import Tables
+
+__all__ = ["LAYOUT_NOISE", "OVERHEAD_DTYPES", "bare_times", "overhead", "variant_entry"]
+
+LAYOUT_NOISE: Final = 0.03
+"""By so much of its time a kernel gets faster or slower where the assembler puts its code elsewhere, and
+nothing else changes: the instrumented attention took 0.972 of the bare one's time on an H100 and 0.985 on an
+H200 (docs/verdict.md). No slowdown is known better than that."""
+
+_RESOURCES: Final = ("registers", "spills", "shared_bytes", "ctas_per_sm", "instructions")
+
+OVERHEAD_DTYPES: Final = {
+    "kernel": "str",
+    "variant": "int32",
+    "keeps": "str",
+    "launches": "int64",
+    **{f"{prefix}{name}": "Int64" for name in _RESOURCES for prefix in ("", "bare_")},
+    "records_per_warp": "float64",
+    "instrumented_ns": "float64",
+    "bare_ns": "float64",
+    "bare_launches": "int64",
+    "slowdown": "float64",
+    "slowdown_low": "float64",
+    "slowdown_high": "float64",
+    "basis": "str",
+}
+"""The columns of `overhead`, with their pandas dtypes, in order."""
+
+
+class _Slowdown(NamedTuple):
+    """Instrumented time over bare time, and between what it is with 95 % confidence, or by the model."""
+
+    slowdown: float
+    low: float
+    high: float
+    basis: str
+
+
+_UNKNOWN: Final = _Slowdown(np.nan, np.nan, np.nan, "unknown")
+
+
+def overhead(tables: Tables) -> pd.DataFrame:
+    """What recording cost: one row per kernel, variant and what its launches kept, autotuners' trials apart.
+
+    Columns: kernel, variant, keeps ("spans" or "sums"), launches; registers, spills, shared_bytes,
+    ctas_per_sm and instructions of the instrumented binary, and `bare_*` of the bare one, each missing where
+    nobody says; records_per_warp; instrumented_ns, the median of the launches, from first recorded time to
+    last; bare_ns, the median of the `bare_launches` that were timed; slowdown, slowdown_low, slowdown_high;
+    and basis:
+
+    - "measured": bare launches were timed, and instrumented ones in the same way (`session(baseline=)`).
+      slowdown is the ratio of their medians, and the interval the ratio of the ends of the medians' own 95 %
+      intervals (by ranks, whatever the distribution), widened by LAYOUT_NOISE. Both times include what
+      the two events take, a few microseconds: of shorter kernels the ratio is too close to 1.
+    - "estimated": no bare launch was timed. Records may hide under waits, and cost nothing, or stand in a
+      warp's way each for as long as one takes (`metadata["clock"]`); where the occupancy fell, a kernel that
+      lives from its warps may lose as much. The interval goes from the one to the other, widened by
+      LAYOUT_NOISE, and slowdown is the geometric middle. It is a model, and no measurement.
+    - "unknown": neither.
+
+    `attrs["not_measured"]` says, line by line, what is missing and why.
+    """
+    rows: list[dict[str, Any]] = []
+    said: list[str] = []
+    roots = _roots(tables.df)
+    launches = tables.launches[~tables.launches["trial"]]
+    for _, of_group in launches.groupby(["kernel", "variant", "keeps"], sort=False):
+        kernel, variant, keeps = (of_group[name].iloc[0] for name in ("kernel", "variant", "keeps"))
+        row = _row(tables, roots, str(kernel), int(variant), str(keeps), of_group)
+        rows.append(row)
+        said += _missing(row)
+    frame = pd.DataFrame(
+        {name: pd.Series([row[name] for row in rows], dtype=dtype) for name, dtype in OVERHEAD_DTYPES.items()}
+    )
+    frame.attrs["not_measured"] = said
+    return frame
+
+
+def _row(
+    tables: Tables, roots: pd.DataFrame, kernel: str, variant: int, keeps: str, launches: pd.DataFrame
+) -> dict[str, Any]:
+    builds = variant_entry(tables.metadata, kernel, variant).get("builds") or []
+    own = _last([each for each in builds if each["build"] != "bare" and each.get("keeps", keeps) == keeps])
+    bare = _last([each for each in builds if each["build"] == "bare"])
+    resources = {name: own.get(name) for name in _RESOURCES}
+    resources |= {f"bare_{name}": bare.get(name) for name in _RESOURCES}
+    timed = bare_times(tables.metadata, kernel, variant)
+    bare_ns = np.asarray(timed.get("bare_ns") or (), np.float64)
+    usable = launches[(launches["end_ns"] > launches["start_ns"]) & (launches["unfinished"] == 0)]
+    warm = usable[~usable["cold"]] if not usable["cold"].all() else usable
+    took = (warm["end_ns"] - warm["start_ns"]).to_numpy()
+    per_warp, share = _recorded_share(tables, roots, kernel, variant, keeps, launches)
+    instrumented_ns = np.asarray((timed.get("instrumented_ns") or {}).get(keeps) or (), np.float64)
+    noise = 1.0 if tables.emulated else 1 + LAYOUT_NOISE  # the emulator has no layout
+    if len(bare_ns) and len(instrumented_ns):
+        slowdown = _measured(instrumented_ns, bare_ns, noise)
+    elif np.isfinite(share):
+        slowdown = _estimated(share, resources["ctas_per_sm"], resources["bare_ctas_per_sm"], noise)
+    else:
+        slowdown = _UNKNOWN
+    return {
+        "kernel": kernel,
+        "variant": variant,
+        "keeps": keeps,
+        "launches": len(launches),
+        **resources,
+        "records_per_warp": per_warp,
+        "instrumented_ns": float(np.median(took)) if len(took) else np.nan,
+        "bare_ns": float(np.median(bare_ns)) if len(bare_ns) else np.nan,
+        "bare_launches": len(bare_ns),
+        "slowdown": slowdown.slowdown,
+        "slowdown_low": slowdown.low,
+        "slowdown_high": slowdown.high,
+        "basis": slowdown.basis,
+    }
+
+
+def variant_entry(metadata: dict[str, Any], kernel: str, variant: int) -> dict[str, Any]:
+    """What the metadata say of a variant (docs/summary.md); {} where they do not have it."""
+    variants = (metadata.get("variants") or {}).get(kernel) or []
+    return next((each for each in variants if each["variant"] == variant), {})
+
+
+def _last(builds: Sequence[dict[str, Any]]) -> dict[str, Any]:
+    """The newest; of several that differ (as after an alignment changed) the others ran before."""
+    return builds[-1] if builds else {}
+
+
+def bare_times(metadata: dict[str, Any], kernel: str, variant: int) -> dict[str, Any]:
+    """The entry of a variant in `metadata["baseline"]`: `bare_ns`, a list, and `instrumented_ns`, lists by
+    what launches kept."""
+    key = variant_entry(metadata, kernel, variant).get("key")
+    timed = ((metadata.get("baseline") or {}).get("kernels") or {}).get(kernel) or []
+    return next((each for each in timed if each["key"] == key), {})
+
+
+def _roots(df: pd.DataFrame) -> pd.DataFrame:
+    """By launch: the warps that have spans, and the cycles of their outermost ones."""
+    root = np.flatnonzero((df["depth"] == 0).to_numpy() & (df["kind"] != "async").to_numpy())
+    places = np.stack([df[name].to_numpy()[root] for name in ("launch", "cta", "warp")])
+    opens = np.ones(len(root), bool)
+    opens[1:] = (places[:, 1:] != places[:, :-1]).any(axis=0)
+    cycles = df["duration_cycles"].to_numpy()[root]
+    return pd.DataFrame({"launch": places[0], "warps": opens, "cycles": cycles}).groupby("launch").sum()
+
+
+def _recorded_share(
+    tables: Tables, roots: pd.DataFrame, kernel: str, variant: int, keeps: str, launches: pd.DataFrame
+) -> tuple[float, float]:
+    """Records per warp, and what part of a warp's time they would take if none of them hid; NaN if unknown.
+
+    Of sums two clock reads for each time a site ran: what neighbours share is counted twice.
+    """
+    if keeps == "sums":
+        sums = tables.sums
+        mine = sums[(sums["kernel"] == kernel) & (sums["variant"] == variant) & ~sums["trial"]]
+        outermost = mine[(mine["parent"] < 0) & (mine["kind"] != "async")]
+        warps, cycles = float(outermost["warps"].sum()), float(outermost["total_cycles"].sum())
+        records = 2.0 * float(mine["count"].sum())
+    else:
+        own = roots[roots.index.isin(launches["launch"])]
+        warps, cycles = float(own["warps"].sum()), float(own["cycles"].sum())
+        records = float(launches["records"].sum() + launches["dropped"].sum())
+    if not warps or not cycles or not records:
+        return np.nan, np.nan
+    cost = record_cost(tables.metadata)
+    return records / warps, np.nan if cost is None else records * cost.each / cycles
+
+
+def _estimated(share: float, ctas: int | None, bare_ctas: int | None, noise: float) -> _Slowdown:
+    """share: of a warp's time, what its records take at most."""
+    most = 1 / (1 - min(share, 0.9))
+    if ctas and bare_ctas:
+        most *= max(1.0, bare_ctas / ctas)
+    return _Slowdown(float(np.sqrt(most)), 1 / noise, most * noise, "estimated")
+
+
+def _measured(instrumented_ns: Floats, bare_ns: Floats, noise: float) -> _Slowdown:
+    own, bare = _median_interval(instrumented_ns), _median_interval(bare_ns)
+    ratio = float(np.median(instrumented_ns) / np.median(bare_ns))
+    return _Slowdown(ratio, own[0] / bare[1] / noise, own[1] / bare[0] * noise, "measured")
+
+
+def _median_interval(values: Floats) -> tuple[float, float]:
+    """What the median lies between with 95 % confidence, by ranks: n/2 -+ 0.98 sqrt(n), from the binomial
+    distribution's normal approximation; of fewer than six values all of them (which is less than 95 %)."""
+    ordered = np.sort(values)
+    half = 0.98 * np.sqrt(len(ordered))
+    low = max(0, int(np.floor(len(ordered) / 2 - half)))
+    high = min(len(ordered) - 1, int(np.ceil(len(ordered) / 2 + half)))
+    return float(ordered[low]), float(ordered[high])
+
+
+def _missing(row: dict[str, Any]) -> list[str]:
+    name = f"{row['kernel']} #{row['variant']}"
+    said = []
+    if row["bare_registers"] is None and row["registers"] is not None:
+        said.append(f"{name}: what the bare binary takes: none was loaded in the session")
+    if row["basis"] != "measured":
+        why = "records have no known cost here" if row["basis"] == "unknown" else "slowdown is an estimate"
+        beside = f"no bare launch was timed beside one that keeps {row['keeps']} (session(baseline=))"
+        said.append(f"{name}: bare time: {beside}; {why}")
+    return said

@@ -1,0 +1,275 @@
+"""A profile in few words, for programs: what automated tuners and CI read."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from typing import Any, Final, NamedTuple
+
+import numpy as np
+import pandas as pd
+
+from profscope.analysis import report_sections as sections
+from profscope.analysis.clock_cost import record_cost
+from profscope.analysis.optional import function_of, has_samples
+from profscope.analysis.overhead import bare_times, overhead, variant_entry
+from profscope.analysis.report_sections import clipped, number
+from profscope.analysis.summary import summary
+from profscope.analysis.verdict import Verdict, verdict
+from profscope.schema import Tables
+
+__all__ = ["MOST_CHARACTERS", "SCHEMA", "report"]
+
+SCHEMA: Final = "profscope-report/1"
+MOST_CHARACTERS: Final = 20_000
+"""Of the report as JSON, indented by one."""
+
+
+_MISSING: Final = 4  # of what a question could not tell
+
+
+class _Size(NamedTuple):
+    """How much is told: kernels; lines and findings of each; notes, and reasons of what was not measured."""
+
+    kernels: int
+    lines: int
+    findings: int
+    notes: int
+
+
+_SIZES: Final = (
+    _Size(8, 12, 12, 12),
+    _Size(6, 8, 8, 8),
+    _Size(4, 6, 6, 6),
+    _Size(3, 4, 4, 4),
+    _Size(2, 3, 3, 3),
+    _Size(1, 2, 2, 2),
+    _Size(1, 0, 0, 0),
+    _Size(0, 0, 0, 0),
+)
+
+
+class _Parts(NamedTuple):
+    """What the report is made from, worked out once; the last three are None where nobody can be asked."""
+
+    tables: Tables
+    summary: pd.DataFrame
+    overhead: pd.DataFrame
+    verdict: Verdict
+    findings: pd.DataFrame | None
+    lines: pd.DataFrame | None
+    critical_path: pd.DataFrame | None
+
+
+def report(tables: Tables) -> dict[str, Any]:
+    """What there is to know of a profile, as JSON-able data of at most MOST_CHARACTERS characters.
+
+    Its keys are always there, as docs/report.md and `profscope/analysis/report.schema.json` have them; None
+    where a figure is not known, and then `not_measured` says why. Every number has its unit in its key, and
+    each section says in `provenance` where its numbers are from. Kernels are never mixed: each variant has an
+    entry of its own, those whose launches took longest first, an autotuner's trials left aside; `left_out`
+    counts what there was no room for. Rows have an `id` that is the same in the next session.
+    """
+    findings, path = _asked("findings", tables), _asked("critical_path", tables)
+    lines = _asked("lines", tables) if has_samples(tables) else None
+    figures = summary(tables), overhead(tables), verdict(tables)
+    parts = _Parts(tables, *figures, findings=findings, lines=lines, critical_path=path)
+    for size in _SIZES:
+        told = _report(parts, size)
+        if len(json.dumps(told, indent=1)) <= MOST_CHARACTERS:
+            break
+    return told
+
+
+def _asked(question: str, tables: Tables) -> pd.DataFrame | None:
+    """The answer of another question of this room."""
+    function = function_of(question, question)
+    return None if function is None else function(tables)
+
+
+def _report(parts: _Parts, size: _Size) -> dict[str, Any]:
+    launches = parts.tables.launches
+    own = launches[~launches["trial"]]
+    took = (own["end_ns"] - own["start_ns"]).groupby([own["kernel"], own["variant"]], sort=False).sum()
+    order = took.sort_values(ascending=False, kind="stable")
+    shown, rest = order.index[: size.kernels], order.iloc[size.kernels :]
+    notes = [clipped(note, 240) for note in parts.tables.metadata.get("notes") or ()]
+    return {
+        "schema": SCHEMA,
+        "tool": _tool(parts.tables.metadata),
+        "emulated": parts.tables.emulated,
+        "gpu": _gpu(parts.tables),
+        "cache_state": _cache_state(own),
+        "verdict": {"label": parts.verdict.label, "headline": clipped(parts.verdict.headline, 300)},
+        "kernels": [_kernel(parts, str(kernel), int(variant), size) for kernel, variant in shown],
+        "left_out": {
+            "kernels": len(rest),
+            "kernels_ns": int(rest.sum()),
+            "trials": int(launches["trial"].sum()),
+            "notes": max(0, len(notes) - size.notes),
+        },
+        "notes": notes[: size.notes],
+        "not_measured": _not_measured(parts),
+    }
+
+
+def _tool(metadata: Mapping[str, Any]) -> dict[str, Any]:
+    """Who recorded, with what, and told how."""
+    names = ("profscope", "triton", "torch", "python")
+    versions = {name: clipped(metadata[name], 60) if metadata.get(name) else None for name in names}
+    options = metadata.get("options") or {}
+    told = {name: options.get(name) for name in ("instrument", "keep", "measure", "every", "ctas", "warps")}
+    return {
+        "name": clipped(metadata.get("tool") or "", 60) or None,
+        "versions": versions,
+        "options": {name: clipped(value, 80) if value is not None else None for name, value in told.items()},
+    }
+
+
+def _gpu(tables: Tables) -> dict[str, Any]:
+    device = tables.metadata.get("device") or {}
+    clocks = tables.launches["clock_ghz"].dropna()
+    uncertainty = tables.launches["ns_uncertainty"].dropna()
+    cost = record_cost(tables.metadata)
+    return {
+        "name": clipped(device.get("name") or "", 80) or None,
+        "arch": device.get("arch"),
+        "sm_count": number(device.get("sm_count")),
+        "min_clock_ghz": number(clocks.min(), 4),
+        "max_clock_ghz": number(clocks.max(), 4),
+        "time_uncertainty_ns": number(uncertainty.max(), 4),
+        "clock_read_cycles": None if cost is None else number(cost.read),
+        "row_store_cycles": None if cost is None else number(cost.row),
+        "peaks": _peaks(tables.metadata),
+        "provenance": "clocks: SM clock against the globaltimer, read by the CTAs themselves",
+    }
+
+
+def _peaks(metadata: Mapping[str, Any]) -> dict[str, Any] | None:
+    """What the device can do at most; None where nobody knows it."""
+    peak_of = function_of("devices", "peak_of")
+    peak = None if peak_of is None else peak_of(metadata)
+    if peak is None:
+        return None
+    rates = {f"tensor_{bits}bit_tflop_per_s": number(peak.tflop_per_s.get(bits)) for bits in (8, 16, 32)}
+    return {"memory_gb_per_s": number(peak.memory_gb_per_s), **rates, "provenance": peak.source}
+
+
+def _cache_state(launches: pd.DataFrame) -> dict[str, Any]:
+    """Nobody flushes caches: each launch finds what those before it left."""
+    return {
+        "flushed": False,
+        "launches": len(launches),
+        "colder_launches": int(launches["cold"].sum()),
+        "provenance": "as the program left them; colder: right after memory for records was zeroed",
+    }
+
+
+def _kernel(parts: _Parts, kernel: str, variant: int, size: _Size) -> dict[str, Any]:
+    tables = parts.tables
+    launches = _of(tables.launches, kernel, variant)
+    launches = launches[~launches["trial"]]
+    about = variant_entry(tables.metadata, kernel, variant)
+    cost = {str(name): value for name, value in _of(parts.overhead, kernel, variant).iloc[0].items()}
+    rows = _of(parts.summary, kernel, variant)
+    rows = rows[~rows["trial"]]
+    identity = sections.kernel_id(about, kernel, variant)
+    findings = _findings_of(parts.findings, kernel, variant, identity)
+    samples = None if parts.lines is None else _of(parts.lines, kernel, variant)
+    lines = sections.lines(rows, tables, identity, size.lines, samples)
+    path = None if parts.critical_path is None else _of(parts.critical_path, kernel, variant)
+    first = launches.iloc[0]
+    grids = launches[["grid_x", "grid_y", "grid_z"]].drop_duplicates()
+    seen = rows["launches_seen"].max() if len(rows) else len(launches)
+    return {
+        "id": identity,
+        "kernel": clipped(kernel, 200),
+        "variant": variant,
+        "configuration": sections.configuration(about),
+        "source": sections.source(tables, kernel, rows),
+        "grid": [int(first[name]) for name in ("grid_x", "grid_y", "grid_z")],
+        "grids": len(grids),
+        "num_ctas": int(first["num_ctas"]),
+        "num_warps": int(first["num_warps"]),
+        "launches": len(launches),
+        "launches_seen": int(seen),
+        "ctas": sections.ctas(launches),
+        "time": sections.times(launches, cost, bare_times(tables.metadata, kernel, variant)),
+        "resources": sections.resources(cost),
+        "verdict": _verdict(parts.verdict, kernel, variant),
+        "findings": None if findings is None else findings[: size.findings],
+        "lines": lines,
+        "overlap": None,
+        "critical_path": None if path is None else sections.critical_path(path, size.lines),
+        "tail": sections.tail(tables, launches),
+        "work": sections.work(rows, launches),
+        "records": sections.records(launches, cost),
+        "left_out": {
+            "lines": max(0, rows[["file", "line", "call_path"]].drop_duplicates().shape[0] - len(lines)),
+            "findings": max(0, len(findings or ()) - size.findings),
+        },
+    }
+
+
+def _of(table: pd.DataFrame, kernel: str, variant: int) -> pd.DataFrame:
+    return table[(table["kernel"] == kernel) & (table["variant"] == variant)]
+
+
+def _verdict(judged: Verdict, kernel: str, variant: int) -> dict[str, Any]:
+    told = judged[kernel, variant].described()
+    reasons = [{**reason, "text": clipped(reason["text"], 200)} for reason in told["reasons"]]
+    return {"label": told["label"], "reasons": reasons}
+
+
+def _findings_of(
+    findings: pd.DataFrame | None, kernel: str, variant: int, identity: str
+) -> list[dict[str, Any]] | None:
+    if findings is None:
+        return None
+    own = _of(findings, kernel, variant)
+    return [
+        {
+            "id": f"{identity}-{row['finding']}-{row['line']}",
+            "finding": str(row["finding"]),
+            "file": clipped(row["file"], 200),
+            "line": int(row["line"]),
+            "evidence": clipped(row["evidence"], 240),
+            "advice": clipped(row["advice"], 240),
+            "gain_pct": number(row["gain_pct"], 4),
+            "confidence": clipped(row["confidence"], 40),
+        }
+        for _, row in own.iterrows()
+    ]  # fmt: skip
+
+
+def _not_measured(parts: _Parts) -> list[str]:
+    """What is None everywhere, and why. What is so in one kernel only, its verdict and overhead say."""
+    metadata, launches = parts.tables.metadata, parts.tables.launches
+    said = ["overlap: not worked out"]
+    for name in ("findings", "critical_path"):
+        answer = getattr(parts, name)
+        said += [f"{name}: not worked out"] if answer is None else _told(name, answer)
+    if _peaks(metadata) is None:
+        said.append("gpu.peaks: those of the device are not known")
+    if parts.lines is None or not (parts.lines["samples"] > 0).any():
+        said.append("lines.sample_share, samples, stalls: no samples were taken")
+    if not (metadata.get("baseline") or {}).get("kernels"):
+        said.append("time.bare: no bare launch was timed (session(baseline=))")
+    if record_cost(metadata) is None:
+        said.append("gpu.clock_read_cycles: nobody measured what a record costs here")
+    if len(launches) and not (launches["keeps"] == "spans").any():
+        said.append("tail: all launches kept sums")
+    if parts.tables.emulated:
+        said.append("resources, rates: the emulator has none; its times are those of a cost model")
+    elif np.isnan(launches["clock_ghz"].to_numpy(np.float64)).all():
+        said.append("gpu.*_clock_ghz: no launch was long enough to tell, or its tool does not say")
+    if not metadata.get("sources"):
+        said.append("source, lines.text: no source was kept")
+    return said
+
+
+def _told(name: str, answer: pd.DataFrame) -> list[str]:
+    """What another question could not tell; of many the first ones."""
+    missing = [clipped(text, 160) for text in answer.attrs.get("not_measured") or ()]
+    more = [f"{name}: {len(missing) - _MISSING} more"] if len(missing) > _MISSING else []
+    return [*(f"{name}: {text}" for text in missing[:_MISSING]), *more]

@@ -1,0 +1,275 @@
+"""The sections of `report` on one kernel: plain data, a number's unit in its key, None where unknown."""
+
+from __future__ import annotations
+
+import hashlib
+from pathlib import PurePath
+from typing import Any, Final
+
+import numpy as np
+import pandas as pd
+
+from profscope.schema import Tables
+
+__all__ = [
+    "clipped", "configuration", "critical_path", "ctas", "kernel_id", "lines", "number", "records",
+    "resources", "source", "tail", "times", "work",
+]  # fmt: skip
+
+_CHARACTERS: Final = 160  # of a text
+_MOST_ARGUMENTS: Final = 24
+_STALLS: Final = 3
+_RESOURCES: Final = ("registers", "spills", "shared_bytes", "ctas_per_sm", "instructions")
+
+
+def clipped(text: object, characters: int = _CHARACTERS) -> str:
+    """A text, cut where it is long."""
+    whole = str(text)
+    return whole if len(whole) <= characters else whole[: characters - 3] + "..."
+
+
+def number(value: Any, digits: int = 6) -> Any:
+    """As JSON has it: an int, a float of so many significant digits, None where it is missing."""
+    if value is None or pd.isna(value):
+        return None
+    if isinstance(value, int | np.integer):
+        return int(value)
+    return float(f"{float(value):.{digits}g}") if np.isfinite(value) else None
+
+
+def kernel_id(about: dict[str, Any], kernel: str, variant: int) -> str:
+    """The same in every session for the same kernel and configuration; where that is not known, of the name
+    and the variant's number."""
+    return _identity(about["key"]) if about.get("key") else _identity(kernel, str(variant))
+
+
+def _identity(*parts: str) -> str:
+    return hashlib.sha256("\0".join(parts).encode(errors="replace")).hexdigest()[:12]
+
+
+def configuration(about: dict[str, Any]) -> dict[str, Any] | None:
+    """Constexprs and options of the launch; arguments' types are left out."""
+    if "constexprs" not in about:
+        return None
+    constexprs = about.get("constexprs") or {}
+    shown = list(constexprs.items())[:_MOST_ARGUMENTS]
+    return {
+        "constexprs": {clipped(name, 60): _plain(value) for name, value in shown},
+        **{name: about.get(name) for name in ("num_warps", "num_stages", "num_ctas", "maxnreg")},
+    }
+
+
+def _plain(value: Any) -> Any:
+    return value if value is None or isinstance(value, bool | int | float) else clipped(value, 60)
+
+
+def source(tables: Tables, kernel: str, summary: pd.DataFrame) -> dict[str, Any] | None:
+    """Where the kernel's text stands, and its hash; None if there are several and none is surely its own.
+    summary: the rows of one variant."""
+    texts = [each for each in tables.metadata.get("sources") or [] if each["name"] == kernel]
+    files = set(summary["file"][summary["kind"] == "kernel"].astype("str"))
+    own = texts[0] if len(texts) == 1 else next((each for each in texts if each["file"] in files), None)
+    if own is None:
+        return None
+    return {"file": clipped(own["file"], 200), "line": int(own["line"]), "sha256": own["sha256"]}
+
+
+def times(launches: pd.DataFrame, cost: dict[str, Any], timed: dict[str, Any]) -> dict[str, Any]:
+    """How long a variant's instrumented launches took, and bare ones. cost: its row of `overhead`."""
+    usable = launches[(launches["end_ns"] > launches["start_ns"]) & (launches["unfinished"] == 0)]
+    took = (usable["end_ns"] - usable["start_ns"]).to_numpy()
+    bare = np.asarray(timed.get("bare_ns") or (), np.float64)
+    slowdown = {
+        "ratio": number(cost["slowdown"], 4),
+        "low_ratio": number(cost["slowdown_low"], 4),
+        "high_ratio": number(cost["slowdown_high"], 4),
+        "basis": cost["basis"],
+    }
+    return {
+        "instrumented": _spread(took, "records: from the first to the last clock of each launch"),
+        "bare": _spread(bare, "CUDA events around bare launches") if len(bare) else None,
+        "instrumented_over_bare": slowdown,
+    }
+
+
+def _spread(ns: Any, provenance: str) -> dict[str, Any] | None:
+    if not len(ns):
+        return None
+    low, median, high = np.quantile(ns, (0.25, 0.5, 0.75))
+    return {
+        "launches": len(ns),
+        "median_ns": number(median),
+        "p25_ns": number(low),
+        "p75_ns": number(high),
+        "min_ns": number(ns.min()),
+        "max_ns": number(ns.max()),
+        "total_ns": number(ns.sum()),
+        "provenance": provenance,
+    }
+
+
+def resources(cost: dict[str, Any]) -> dict[str, Any]:
+    """What the two binaries take, of a row of `overhead`."""
+    own = {name: number(cost[name]) for name in _RESOURCES}
+    bare = {name: number(cost[f"bare_{name}"]) for name in _RESOURCES}
+    told = {"instrumented": own, "bare": None if set(bare.values()) == {None} else bare}
+    return {**told, "provenance": "the loaded binaries; spills in the compiler's units"}
+
+
+def ctas(launches: pd.DataFrame) -> dict[str, Any]:
+    """Of how many CTAs the figures are."""
+    grid = launches[["grid_x", "grid_y", "grid_z", "num_ctas"]].astype("float64").prod(axis=1)
+    return {
+        "grid": int(grid.sum()),
+        "recorded": int(launches["ctas"].sum()),
+        "unfinished": int(launches["unfinished"].sum()),
+    }
+
+
+def records(launches: pd.DataFrame, cost: dict[str, Any]) -> dict[str, Any]:
+    return {
+        "kept": int(launches["records"].sum()),
+        "dropped": int(launches["dropped"].sum()),
+        "per_warp": number(cost["records_per_warp"], 4),
+        "memory_bytes": int(launches["profile_bytes"].sum()),
+    }
+
+
+def lines(
+    summary: pd.DataFrame, tables: Tables, identity: str, most: int, samples: pd.DataFrame | None
+) -> list[dict[str, Any]]:
+    """The source lines with most self time. summary: the rows of one variant; samples: its rows of
+    prof.lines(), whose figures stand where one row alone has the line."""
+    if not len(summary):
+        return (
+            []
+            if samples is None
+            else [_sampled(identity, row) for row in samples.head(most).to_dict("records")]
+        )
+    texts = {name: summary[name].astype("str") for name in ("file", "call_path", "scope")}
+    rows = summary.assign(**texts)
+    total = rows.groupby(["file", "line", "call_path"], sort=False, as_index=False)
+    table = total[["self_ns", "share", "count"]].sum()
+    table[["bytes", "flops"]] = total[["bytes", "flops"]].sum(min_count=1)[["bytes", "flops"]]
+    heaviest = rows.sort_values("self_ns", ascending=False, kind="stable")
+    table = table.merge(
+        heaviest.drop_duplicates(["file", "line", "call_path"])[["file", "line", "call_path", "scope"]]
+    )
+    table = table.sort_values("self_ns", ascending=False, kind="stable").head(most)
+    return [
+        _line(tables, identity, row) | _samples(samples, str(row["file"]), int(row["line"]))
+        for row in table.to_dict("records")
+    ]
+
+
+def _sampled(identity: str, row: dict[Any, Any]) -> dict[str, Any]:
+    """A line of a kernel without spans and sums, of a row of prof.lines()."""
+    place = {name: row[name] for name in ("file", "line", "call_path")}
+    nothing = {"scope": "", "share": None, "self_ns": None, "count": 0, "bytes": None, "flops": None}
+    known = _line(Tables(), identity, place | nothing)
+    return known | {"text": clipped(row["source"], 120) or None} | _samples_of(row)
+
+
+def _samples(samples: pd.DataFrame | None, file: str, line: int) -> dict[str, Any]:
+    nothing = {"sample_share": None, "samples": None, "stalls": None}
+    if samples is None or not samples["samples"].sum():
+        return nothing
+    rows = samples[(samples["file"] == file) & (samples["line"] == line)]
+    if len(rows) != 1:
+        return nothing
+    return _samples_of(dict(rows.iloc[0]))
+
+
+def _samples_of(row: dict[Any, Any]) -> dict[str, Any]:
+    total = max(1, sum(count for _, count in row["stall_counts"]))
+    stalls = [
+        {"stall": clipped(stall, 60), "share": number(count / total, 3)}
+        for stall, count in row["stall_counts"][:_STALLS]
+    ]
+    share = number(row["share_samples"], 4)
+    return {"sample_share": share, "samples": int(row["samples"]), "stalls": stalls}
+
+
+def critical_path(path: pd.DataFrame, most: int) -> list[dict[str, Any]]:
+    """The heaviest scopes on the way through a CTA. path: a variant's rows of prof.critical_path()."""
+    return [
+        {
+            "scope": clipped(row["scope"], 80),
+            "file": clipped(row["file"], 200),
+            "line": int(row["line"]),
+            "cycles": int(row["cycles"]),
+            "share": number(row["share"], 4),
+            "earlier_pct": number(row["earlier_pct"], 4),
+        }
+        for row in path.head(most).to_dict("records")
+    ]
+
+
+def _line(tables: Tables, identity: str, row: dict[Any, Any]) -> dict[str, Any]:
+    file, line, path = str(row["file"]), int(row["line"]), str(row["call_path"])
+    return {
+        "id": f"{identity}-{_identity(PurePath(file).name, str(line), path)[:8]}",
+        "file": clipped(file, 200),
+        "line": line,
+        "call_path": clipped(path, 200),
+        "text": _text(tables, file, line),
+        "scope": clipped(row["scope"], 80),
+        "self_share": number(row["share"], 4),
+        "self_ns": number(row["self_ns"]),
+        "spans": int(row["count"]),
+        "bytes": number(row["bytes"]),
+        "flops": number(row["flops"]),
+    }
+
+
+def _text(tables: Tables, file: str, line: int) -> str | None:
+    for each in tables.metadata.get("sources") or []:
+        texts = each["text"].splitlines()
+        if each["file"] == file and 0 <= line - each["line"] < len(texts):
+            return clipped(texts[line - each["line"]].strip(), 120)
+    return None
+
+
+def work(summary: pd.DataFrame, launches: pd.DataFrame) -> dict[str, Any]:
+    """What the variant's ops computed and moved, in all launches, from their types: upper bounds where masks
+    leave lanes out. Which memory bytes are of, the op says, so they are told by op."""
+    ops = summary[summary["bytes"].notna() & (summary["bytes"] > 0)]
+    by_op = ops.groupby(ops["scope"].astype("str"), sort=False)[["bytes", "gb_per_s"]].sum()
+    by_op = by_op.sort_values("bytes", ascending=False, kind="stable").head(6)
+    flops = summary["flops"].sum(min_count=1)
+    rate = summary["tflop_per_s"].sum(min_count=1)
+    return {
+        "flops": number(flops),
+        "tflop_per_s": number(rate, 4),
+        "bytes_by_op": {
+            clipped(op, 60): {"bytes": int(row["bytes"]), "gb_per_s": number(row["gb_per_s"] or None, 4)}
+            for op, row in by_op.iterrows()
+        },
+        "provenance": "types of ops, and how often records say they ran; masks count in full",
+    }
+
+
+def tail(tables: Tables, launches: pd.DataFrame) -> dict[str, Any] | None:
+    """How much of its SMs' time stood empty behind their last CTA, in the longest launch of those that
+    recorded all CTAs."""
+    whole = launches[(launches["keeps"] == "spans") & (launches["end_ns"] > launches["start_ns"])]
+    grid = whole[["grid_x", "grid_y", "grid_z", "num_ctas"]].astype("float64").prod(axis=1)
+    whole = whole[whole["ctas"] == grid]
+    if not len(whole):
+        return None
+    took_ns = (whole["end_ns"] - whole["start_ns"]).to_numpy()
+    longest = whole.iloc[int(took_ns.argmax())]
+    df = tables.df
+    mine = ((df["launch"] == longest["launch"]) & (df["parent"] < 0) & (df["kind"] != "async")).to_numpy()
+    end = (df["start_ns"] + df["duration_ns"])[mine].groupby(df["sm"][mine]).max()
+    if not len(end):
+        return None
+    took = int(longest["end_ns"] - longest["start_ns"])
+    idle = (int(longest["end_ns"]) - end).to_numpy()
+    return {
+        "idle_share": number(idle.mean() / took, 4),
+        "longest_idle_ns": int(idle.max()),
+        "sms_used": len(end),
+        "launch": int(longest["launch"]),
+        "provenance": "records: the end of the launch less that of each SM's last CTA",
+    }

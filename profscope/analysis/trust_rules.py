@@ -1,0 +1,214 @@
+"""When to believe the figures of a kernel: one rule a function, all in the table RULES.
+
+A rule looks at the facts of one variant and says why they ask for care, or forbid trust; None where they do
+neither, or where what it needs is not known.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any, Final, NamedTuple
+
+import pandas as pd
+
+__all__ = ["CARE", "DISTRUST", "RULES", "Facts", "Reason", "Rule"]
+
+CARE: Final = "trust with care"
+DISTRUST: Final = "do not trust"
+
+SLOW: Final = 1.10
+"""A kernel that takes this much longer is another one in part."""
+TOO_SLOW: Final = 1.50
+"""One that surely takes this much longer is another one."""
+MUCH_SHORT: Final = 0.10
+"""Of warp time, in spans about as short as the cost of recording them."""
+NEAR_RECORDS: Final = 4
+"""What is about as short as the cost of a record: less than so many of them."""
+CLOCK_CHANGE: Final = 0.05
+"""Between the 1st and the 99th percentile of the clock's rate within a launch, or between launches."""
+FAR: Final = 0.30
+"""Between the shares of lines by spans and by samples (total variation, 0 to 1), beyond the noise."""
+
+
+class Reason(NamedTuple):
+    """Why: the rule's name, what follows (CARE or DISTRUST), and a sentence with the figures."""
+
+    rule: str
+    label: str
+    text: str
+
+
+@dataclass(frozen=True)
+class Facts:
+    """What rules look at. launches: the variant's, trials left out; overhead: its rows of `overhead`, one for
+    what launches kept; builds: its entry in the metadata; short: part of the warp time in spans near the cost
+    of a record, None if unknown; clock_change: the greatest within one of its launches, relative, None if
+    they are too short to tell; distances: of its spans from samples, with `distance` and `noise`; scaled:
+    whether the recorded CTAs speak for the grid."""
+
+    launches: pd.DataFrame
+    overhead: list[dict[str, Any]]
+    builds: list[dict[str, Any]]
+    short: float | None
+    clock_change: float | None
+    distances: list[dict[str, Any]]
+    scaled: bool
+    tool: str
+    emulated: bool
+
+
+def slowdown(facts: Facts) -> Reason | None:
+    reasons = []
+    for row in facts.overhead:
+        low, high = row["slowdown_low"], row["slowdown_high"]
+        how = f"{row['slowdown']:.3f} times the bare time ({low:.3f} to {high:.3f}, {row['basis']})"
+        if row["slowdown"] > SLOW:
+            label = DISTRUST if row["basis"] == "measured" and low > TOO_SLOW else CARE
+            reasons.append(Reason("slowdown", label, f"launches that keep {row['keeps']} take {how}"))
+    return _worst(reasons)
+
+
+def occupancy(facts: Facts) -> Reason | None:
+    reasons = []
+    for row in facts.overhead:
+        own, bare = row["ctas_per_sm"], row["bare_ctas_per_sm"]
+        if not pd.isna(own) and not pd.isna(bare) and own < bare:
+            label = DISTRUST if 2 * own <= bare else CARE
+            why = f"{own} CTAs fit on an SM, and {bare} of the bare kernel's"
+            reasons.append(Reason("occupancy", label, why))
+    return _worst(reasons)
+
+
+def _worst(reasons: list[Reason]) -> Reason | None:
+    """Of binaries that keep different things; the first of those that are alike."""
+    return max(reasons, key=lambda reason: reason.label == DISTRUST, default=None)
+
+
+def unroll(facts: Facts) -> Reason | None:
+    for row in facts.overhead:
+        own, bare = row["instructions"], row["bare_instructions"]
+        if not pd.isna(own) and not pd.isna(bare) and own < bare:
+            why = f"{own} instructions with records, {bare} without: bare loops are unrolled further"
+            return Reason("unroll", CARE, why)
+    return None
+
+
+def spills(facts: Facts) -> Reason | None:
+    for row in facts.overhead:
+        own, bare = row["spills"], row["bare_spills"]
+        if not pd.isna(own) and not pd.isna(bare) and own > bare:
+            return Reason("spills", CARE, f"{own} spills with records, {bare} without")
+    return None
+
+
+def short_spans(facts: Facts) -> Reason | None:
+    if facts.short is None or facts.short <= MUCH_SHORT:
+        return None
+    why = f"{facts.short:.0%} of the warp time is in spans that last less than {NEAR_RECORDS} records cost"
+    return Reason("short spans", CARE, why)
+
+
+def samples_disagree(facts: Facts) -> Reason | None:
+    for row in facts.distances:
+        if row["distance"] > row["noise"] + FAR:
+            pair = f"{row['first']} and {row['second']}"
+            why = f"{pair} put {row['distance']:.0%} of the time on different lines"
+            why += f" ({row['noise']:.0%} would be noise)"
+            return Reason("samples", CARE, why)
+    return None
+
+
+def drops(facts: Facts) -> Reason | None:
+    dropped, kept = int(facts.launches["dropped"].sum()), int(facts.launches["records"].sum())
+    if not dropped:
+        return None
+    why = f"{dropped} of {kept + dropped} records were overwritten ({dropped / (kept + dropped):.1%})"
+    return Reason("drops", CARE, why)
+
+
+def unfinished(facts: Facts) -> Reason | None:
+    missing, ended = int(facts.launches["unfinished"].sum()), int(facts.launches["ctas"].sum())
+    if not missing:
+        return None
+    why = f"{missing} of {missing + ended} CTAs wrote nothing, or did not come to their end"
+    return Reason("unfinished", CARE if ended else DISTRUST, why)
+
+
+def cold(facts: Facts) -> Reason | None:
+    launches = facts.launches
+    if facts.emulated or not (launches["records"] > 0).any():
+        return None
+    if launches["cold"].all():
+        return Reason("cold", CARE, "all launches began with colder caches than bare ones do")
+    if len(launches) == 1:
+        return Reason(
+            "cold", CARE, "one launch, the first: caches and clocks were cold, and nothing says by how"
+        )
+    return None
+
+
+def clock_changed(facts: Facts) -> Reason | None:
+    rates = facts.launches["clock_ghz"].dropna()
+    if facts.clock_change is not None and facts.clock_change > CLOCK_CHANGE:
+        why = f"the SM clock changed by {facts.clock_change:.0%} within a launch"
+        return Reason("clock", CARE, f"{why}: compare cycles rather than ns")
+    if len(rates) and rates.max() > rates.min() * (1 + CLOCK_CHANGE):
+        why = f"the SM clock ran at {rates.min():.3f} to {rates.max():.3f} GHz in different launches"
+        return Reason("clock", CARE, f"{why}: compare cycles rather than ns")
+    return None
+
+
+def sampled_ctas(facts: Facts) -> Reason | None:
+    launches = facts.launches
+    grid = launches[["grid_x", "grid_y", "grid_z", "num_ctas"]].astype("float64").prod(axis=1)
+    chosen = launches["ctas"] + launches["unfinished"]
+    if not (chosen < grid).any() or not (chosen > 0).any():
+        return None
+    how = "the others are estimated from them" if facts.scaled else "nothing stands for the others"
+    return Reason("sampled", CARE, f"{int(chosen.sum())} of {int(grid.sum())} CTAs were recorded; {how}")
+
+
+def rounding(facts: Facts) -> Reason | None:
+    if all(build.get("rounds_as_bare") is not False for build in facts.builds):
+        return None
+    return Reason("rounding", CARE, "results may round differently than without a session")
+
+
+def unmeasured(facts: Facts) -> Reason | None:
+    unknown = [row["keeps"] for row in facts.overhead if row["basis"] == "unknown"]
+    if not unknown or not (facts.launches["records"] > 0).any():
+        return None
+    why = f"no bare time, and no cost of a record: nothing says what keeping {' and '.join(unknown)} cost"
+    return Reason("unmeasured", CARE, why)
+
+
+def foreign(facts: Facts) -> Reason | None:
+    if facts.tool == "profscope":
+        return None
+    name = facts.tool or "an unknown tool"
+    return Reason("foreign", CARE, f"recorded by {name}, which does not say what that cost")
+
+
+class Rule(NamedTuple):
+    name: str
+    check: Callable[[Facts], Reason | None]
+
+
+RULES: Final[tuple[Rule, ...]] = (
+    Rule("slowdown", slowdown),
+    Rule("occupancy", occupancy),
+    Rule("unroll", unroll),
+    Rule("spills", spills),
+    Rule("unfinished", unfinished),
+    Rule("samples", samples_disagree),
+    Rule("short spans", short_spans),
+    Rule("drops", drops),
+    Rule("cold", cold),
+    Rule("clock", clock_changed),
+    Rule("sampled", sampled_ctas),
+    Rule("rounding", rounding),
+    Rule("unmeasured", unmeasured),
+    Rule("foreign", foreign),
+)
+"""The order in which reasons are given."""

@@ -1,0 +1,194 @@
+"""Whether the figures of a profile can be believed, kernel by kernel, and why."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from typing import Any, Final
+
+import numpy as np
+import pandas as pd
+
+from profscope.analysis.clock_cost import record_cost
+from profscope.analysis.optional import function_of, has_samples
+from profscope.analysis.overhead import overhead, variant_entry
+from profscope.analysis.span_rows import not_samples
+from profscope.analysis.trust_rules import CARE, DISTRUST, NEAR_RECORDS, RULES, Facts, Reason
+from profscope.schema import Tables
+
+__all__ = [
+    "DISTRUST",
+    "EMULATED",
+    "LABELS",
+    "TRUST",
+    "KernelVerdict",
+    "Verdict",
+    "is_open_to_doubt",
+    "verdict",
+]
+
+TRUST: Final = "trust"
+EMULATED: Final = "emulated"
+LABELS: Final = (TRUST, EMULATED, CARE, DISTRUST)
+"""From the best to the worst; "emulated" is no distrust: the figures are exact, of a cost model."""
+_NS_STEP: Final = 32.0  # of the globaltimer
+_LONG_NS: Final = 200 * _NS_STEP  # a rate over so long is off by at most 1 %
+_SHOWN: Final = 3
+
+
+@dataclass(frozen=True)
+class KernelVerdict:
+    """Of one variant of a kernel. label: one of LABELS; reasons: those for it, of the rules in
+    docs/verdict.md; not_measured: what could not be judged, and why."""
+
+    kernel: str
+    variant: int
+    label: str
+    reasons: tuple[Reason, ...] = ()
+    not_measured: tuple[str, ...] = ()
+
+    def __str__(self) -> str:
+        """ "add_kernel #0: trust with care", and a line for each reason."""
+        lines = [f"{self.kernel} #{self.variant}: {self.label}"]
+        lines += [f"  {reason.rule}: {reason.text}" for reason in self.reasons]
+        return "\n".join(lines + [f"  not measured: {text}" for text in self.not_measured])
+
+    def described(self) -> dict[str, Any]:
+        """JSON-able."""
+        return {
+            "label": self.label,
+            "reasons": [reason._asdict() for reason in self.reasons],
+            "not_measured": list(self.not_measured),
+        }
+
+
+class Verdict(Mapping[tuple[str, int], KernelVerdict]):
+    """By kernel and variant, in the order of their first launch; `str()` has all reasons in full.
+
+    prof.verdict.label
+    prof.verdict["add_kernel", 0].reasons
+    """
+
+    def __init__(self, verdicts: Mapping[tuple[str, int], KernelVerdict]) -> None:
+        self._verdicts = dict(verdicts)
+
+    def __getitem__(self, key: tuple[str, int]) -> KernelVerdict:
+        return self._verdicts[key]
+
+    def __iter__(self) -> Iterator[tuple[str, int]]:
+        return iter(self._verdicts)
+
+    def __len__(self) -> int:
+        return len(self._verdicts)
+
+    @property
+    def label(self) -> str:
+        """The worst of them; "trust" where nothing was launched, since nothing is claimed."""
+        return max((each.label for each in self.values()), key=LABELS.index, default=TRUST)
+
+    @property
+    def headline(self) -> str:
+        """One line: the label and, where there are some, the reasons in short."""
+        worst = [each for each in self.values() if each.reasons]
+        worst.sort(key=lambda each: -LABELS.index(each.label))
+        told = [f"{each.kernel}: {', '.join(reason.rule for reason in each.reasons)}" for each in worst]
+        more = [f"{len(told) - _SHOWN} more"] if len(told) > _SHOWN else []
+        return "; ".join([self.label, *told[:_SHOWN], *more])
+
+    def __str__(self) -> str:
+        return "\n".join([self.label, *map(str, self.values())])
+
+    __repr__ = __str__
+
+
+def verdict(tables: Tables) -> Verdict:
+    """Whether to believe the figures of each kernel and variant, autotuners' trials left aside.
+
+    "do not trust" where one reason forbids it, "trust with care" where one asks for care, else "trust";
+    "emulated" for a profile of the emulator's, whatever else there is. The rules are in docs/verdict.md.
+    """
+    costs = overhead(tables)
+    launches = tables.launches[~tables.launches["trial"]]
+    short, clocks, apart = _short_spans(tables), _clock_changes(tables), _distances(tables)
+    verdicts = {}
+    for _, of_variant in launches.groupby(["kernel", "variant"], sort=False):
+        kernel, variant = str(of_variant["kernel"].iloc[0]), int(of_variant["variant"].iloc[0])
+        own = costs[(costs["kernel"] == kernel) & (costs["variant"] == variant)]
+        facts = Facts(
+            launches=of_variant,
+            overhead=_records(own),
+            builds=variant_entry(tables.metadata, kernel, variant).get("builds") or [],
+            short=_mean(short, of_variant),
+            clock_change=_greatest(clocks, of_variant),
+            distances=_records(apart[(apart["kernel"] == kernel) & (apart["variant"] == variant)]),
+            scaled=kernel not in not_samples(tables.metadata),
+            tool=str(tables.metadata.get("tool") or ""),
+            emulated=tables.emulated,
+        )
+        reasons = [reason for rule in RULES if (reason := rule.check(facts)) is not None]
+        labels = [EMULATED] if tables.emulated else [TRUST, *(reason.label for reason in reasons)]
+        name = f"{kernel} #{variant}: "
+        missing = [text.removeprefix(name) for text in costs.attrs["not_measured"] if text.startswith(name)]
+        verdicts[kernel, variant] = KernelVerdict(
+            kernel, variant, max(labels, key=LABELS.index), tuple(reasons), tuple(missing)
+        )
+    return Verdict(verdicts)
+
+
+def _records(table: pd.DataFrame) -> list[dict[str, Any]]:
+    return [dict(zip(table.columns, row, strict=True)) for row in table.itertuples(index=False)]
+
+
+def is_open_to_doubt(tables: Tables) -> bool:
+    """Whether anything is known that may forbid trust; where nothing is, `verdict` need not be asked."""
+    variants = [each for of_kernel in (tables.metadata.get("variants") or {}).values() for each in of_kernel]
+    builds = [build["build"] for variant in variants for build in variant.get("builds") or []]
+    unfinished = bool((tables.launches["unfinished"] > 0).any())
+    return not tables.emulated and ("bare" in builds or unfinished)
+
+
+def _short_spans(tables: Tables) -> pd.DataFrame:
+    """By launch: the cycles of spans with nothing inside that are near the cost of a record, and of all
+    outermost ones. Empty where the cost is not known."""
+    df, cost = tables.df, record_cost(tables.metadata)
+    if cost is None or not len(df):
+        return pd.DataFrame({"short": [], "all": []})
+    parent, duration = df["parent"].to_numpy(), df["duration_cycles"].to_numpy()
+    leaf = (df["kind"] != "async").to_numpy(copy=True)
+    root = leaf & (parent < 0)
+    leaf[parent[leaf & (parent >= 0)]] = False
+    launch, most = df["launch"].to_numpy(), int(df["launch"].max()) + 1
+    short = leaf & (duration < NEAR_RECORDS * cost.each)
+    sums = {
+        name: np.bincount(launch[rows], duration[rows], most)
+        for name, rows in (("short", short), ("all", root))
+    }
+    return pd.DataFrame(sums)
+
+
+def _mean(short: pd.DataFrame, launches: pd.DataFrame) -> float | None:
+    own = short[short.index.isin(launches["launch"])].sum()
+    return float(own["short"] / own["all"]) if own["all"] else None
+
+
+def _clock_changes(tables: Tables) -> pd.Series[float]:
+    """By launch: how much faster than at its slowest the clock ran, from outermost spans that last long
+    enough to tell, the hundredth at either end left out."""
+    df = tables.df
+    root = ((df["parent"] < 0) & (df["duration_ns"] > _LONG_NS) & (df["kind"] != "async")).to_numpy()
+    rates = (df["duration_cycles"] / df["duration_ns"])[root].groupby(df["launch"][root])
+    return rates.quantile(0.99) / rates.quantile(0.01) - 1
+
+
+def _greatest(changes: pd.Series[float], launches: pd.DataFrame) -> float | None:
+    own = changes[changes.index.isin(launches["launch"])]
+    return float(own.max()) if len(own) else None
+
+
+def _distances(tables: Tables) -> pd.DataFrame:
+    """How far samples are from spans and sums, and samples of the binary that records from the bare one's."""
+    distances = function_of("distances", "distances")
+    columns = ["kernel", "variant", "first", "second", "distance", "noise"]
+    if distances is None or not has_samples(tables):
+        return pd.DataFrame(columns=columns)
+    return pd.DataFrame(distances(tables))

@@ -1,0 +1,106 @@
+"""What recording cost: binaries and times, measured, estimated or unknown."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pandas as pd
+import pytest
+
+from profscope.analysis.overhead import LAYOUT_NOISE, OVERHEAD_DTYPES, overhead
+from profscope.profiles import Profile
+from tests.support.profiles import profile_metadata, regular_profile
+
+CLOCK = {"read_cycles": 2.0, "row_cycles": 20.0, "basis": "measured"}
+OWN = {"build": "instrumented", "keeps": "spans", "registers": 120, "spills": 4, "shared_bytes": 1024}
+OWN |= {"ctas_per_sm": 3, "instructions": 900, "rounds_as_bare": None}
+BARE = {"build": "bare", "registers": 100, "spills": 0, "shared_bytes": 1024, "ctas_per_sm": 4}
+BARE |= {"instructions": 700}
+
+
+def profile(builds: list[dict[str, Any]] | None = None, **metadata: Any) -> Profile:
+    plain = regular_profile(launches=3, ctas=4, warps=2, iterations=4)
+    (kernel,) = set(plain.launches["kernel"])
+    variants = {kernel: [{"variant": 0, "key": "0123456789abcdef", "builds": builds or []}]}
+    return Profile(plain.tables.df, plain.launches, profile_metadata(variants=variants, **metadata))
+
+
+def timed(bare_ns: list[float], instrumented_ns: list[float]) -> dict[str, Any]:
+    (kernel,) = set(profile().launches["kernel"])
+    times = {"key": "0123456789abcdef", "bare_ns": bare_ns, "instrumented_ns": {"spans": instrumented_ns}}
+    return {"every": 2, "kernels": {kernel: [times | {"waited": 0}]}}
+
+
+def only(table: pd.DataFrame) -> dict[str, Any]:
+    assert {name: str(dtype) for name, dtype in table.dtypes.items()} == OVERHEAD_DTYPES
+    (row,) = table.to_dict("records")
+    return row
+
+
+def test_binaries_side_by_side() -> None:
+    row = only(profile([BARE, OWN]).overhead())
+    assert (row["registers"], row["bare_registers"]) == (120, 100)
+    assert (row["spills"], row["bare_spills"]) == (4, 0)
+    assert (row["ctas_per_sm"], row["bare_ctas_per_sm"]) == (3, 4)
+    assert (row["instructions"], row["bare_instructions"]) == (900, 700)
+
+
+def test_measured_is_the_ratio_of_medians() -> None:
+    rng = np.random.default_rng(0)
+    bare, own = rng.normal(1000, 10, 101), rng.normal(1200, 10, 101)
+    row = only(profile([BARE, OWN], clock=CLOCK, baseline=timed(bare.tolist(), own.tolist())).overhead())
+    assert row["basis"] == "measured"
+    assert row["bare_launches"] == 101
+    assert row["bare_ns"] == np.median(bare)
+    assert row["slowdown"] == np.median(own) / np.median(bare)
+    assert row["slowdown_low"] == pytest.approx(1.2 / (1 + LAYOUT_NOISE), rel=0.01)
+    assert row["slowdown_high"] == pytest.approx(1.2 * (1 + LAYOUT_NOISE), rel=0.01)
+
+
+def test_the_interval_holds_what_is_true_nearly_always() -> None:
+    rng = np.random.default_rng(1)
+    from profscope.analysis.overhead import _median_interval
+
+    intervals = [_median_interval(rng.exponential(1.0, 41)) for _ in range(400)]
+    held = [low <= np.log(2) <= high for low, high in intervals]
+    assert np.mean(held) >= 0.93
+
+
+def test_an_estimate_is_called_one_and_follows_from_records_and_occupancy() -> None:
+    plain = profile([BARE, OWN], clock=CLOCK)
+    row = only(plain.overhead())
+    assert row["basis"] == "estimated"
+    roots = plain.df[plain.df["depth"] == 0]
+    share = plain.launches["records"].sum() * (2 + 20 / 2) / roots["duration_cycles"].sum()
+    most = 1 / (1 - min(share, 0.9)) * 4 / 3
+    assert row["slowdown_high"] == pytest.approx(most * (1 + LAYOUT_NOISE))
+    assert row["slowdown_low"] == pytest.approx(1 / (1 + LAYOUT_NOISE))
+    assert row["slowdown"] == pytest.approx(np.sqrt(most))
+    assert row["records_per_warp"] == plain.launches["records"].sum() / len(roots)
+
+
+def test_unknown_where_nothing_tells() -> None:
+    table = profile().overhead()
+    row = only(table)
+    assert row["basis"] == "unknown"
+    assert np.isnan(row["slowdown"])
+    assert any("no known cost" in text for text in table.attrs["not_measured"])
+
+
+def test_the_emulator_has_no_layout_noise() -> None:
+    times = timed([1000.0] * 9, [1100.0] * 9)
+    row = only(profile([BARE, OWN], clock=CLOCK, baseline=times, backend="emulator").overhead())
+    assert (row["slowdown_low"], row["slowdown"], row["slowdown_high"]) == (1.1, 1.1, 1.1)
+
+
+def test_trials_are_left_aside() -> None:
+    plain = profile()
+    launches = plain.launches.assign(trial=True)
+    assert len(overhead(Profile(plain.tables.df, launches, plain.metadata))) == 0
+
+
+def test_an_empty_profile_has_no_rows() -> None:
+    table = Profile().overhead()
+    assert len(table) == 0
+    assert list(table.columns) == list(OVERHEAD_DTYPES)

@@ -1,0 +1,190 @@
+"""The report: always the same keys, by its schema, never too long, kernels never mixed."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import jsonschema
+import pandas as pd
+import pytest
+from hypothesis import given, settings
+
+import profscope
+from profscope.analysis import report as reporting
+from profscope.profiles import Profile
+from profscope.schema import launches_frame, spans_frame
+from tests.support.profiles import launch_table, profile_metadata, profiles, regular_profile
+
+SCHEMA = json.loads((Path(reporting.__file__).parent / "report.schema.json").read_text())
+
+
+def check(told: dict[str, Any]) -> None:
+    jsonschema.Draft202012Validator(SCHEMA).validate(told)
+    text = json.dumps(told, indent=1, allow_nan=False)
+    assert len(text) <= reporting.MOST_CHARACTERS
+    assert json.loads(text) == told
+
+
+def test_the_schema_is_one() -> None:
+    jsonschema.Draft202012Validator.check_schema(SCHEMA)
+
+
+@given(profiles())
+@settings(max_examples=10, deadline=None)
+def test_any_profile_has_a_report(profile: Profile) -> None:
+    check(profile.report())
+
+
+def test_nothing_recorded() -> None:
+    check(Profile().report())
+    assert Profile().report()["kernels"] == []
+
+
+def many_kernels(count: int) -> Profile:
+    """Kernels with long names and texts, the last of which took longest."""
+    names = [f"kernel_{at:04d}_" + "n" * 300 for at in range(count)]
+    ends = [1_000 * (at + 1) for at in range(count)]
+    launches = launch_table(list(range(count)), names, end_ns=ends)
+    columns = {
+        "kernel": names,
+        "launch": range(count),
+        "scope": names,
+        "kind": "kernel",
+        "file": "/src/" + "d" * 500 + ".py",
+        "line": 3,
+        "iteration": -1,
+        "parent": -1,
+        "duration_cycles": ends,
+        "duration_ns": ends,
+        **dict.fromkeys(("cta", "sm", "warp", "depth", "start_cycle", "start_ns"), 0),
+    }
+    rows = pd.DataFrame(columns)
+    notes = [f"{name}: something happened, " + "é" * 400 for name in names]
+    return Profile(spans_frame(rows.to_dict("series")), launches, profile_metadata(notes=notes))
+
+
+@pytest.mark.parametrize("count", [1, 5, 200])
+def test_it_is_never_too_long(count: int) -> None:
+    profile = many_kernels(count)
+    told = profile.report()
+    check(told)
+    shown = [each["kernel"][:11] for each in told["kernels"]]
+    assert shown == [f"kernel_{count - 1 - at:04d}" for at in range(len(shown))]
+    assert shown
+    assert len(shown) + told["left_out"]["kernels"] == count
+    assert len(told["notes"]) + told["left_out"]["notes"] == count
+
+
+def two_variants() -> Profile:
+    profile = regular_profile(launches=4, ctas=4, warps=2, iterations=4)
+    launches = profile.launches.assign(variant=pd.Series([0, 1, 0, 1], dtype="int32"))
+    return Profile(profile.df, launches, profile.metadata)
+
+
+def test_variants_are_never_mixed() -> None:
+    profile = two_variants()
+    table = profile.summary()
+    told = profile.report()
+    check(told)
+    assert sorted(each["variant"] for each in told["kernels"]) == [0, 1]
+    for each in told["kernels"]:
+        own = table[table["variant"] == each["variant"]]
+        assert each["launches"] == 2
+        assert sum(line["self_ns"] for line in each["lines"]) <= own["self_ns"].sum()
+        top = own.groupby(["file", "line", "call_path"], observed=True)["self_ns"].sum().max()
+        assert each["lines"][0]["self_ns"] == top
+
+
+def test_ids_are_those_of_the_next_session_too() -> None:
+    def ids(profile: Profile) -> list[str]:
+        told = profile.report()["kernels"]
+        return [line["id"] for each in told for line in each["lines"]] + [each["id"] for each in told]
+
+    assert ids(two_variants()) == ids(two_variants())
+    assert len(set(ids(two_variants()))) == len(ids(two_variants()))
+
+
+def test_the_text_of_a_line_is_that_of_the_profile() -> None:
+    profile = regular_profile(launches=1, ctas=1, warps=1, iterations=2)
+    line = profile.report()["kernels"][0]["lines"][0]
+    source = {"name": "other", "file": line["file"], "line": line["line"] - 1, "text": "first\n  second\n"}
+    profile.metadata["sources"] = [{**source, "sha256": "0" * 64}]
+    told = profile.report()["kernels"][0]
+    assert told["lines"][0]["text"] == "second"
+    assert told["source"] is None  # that text is another function's
+
+
+def answers(monkeypatch: pytest.MonkeyPatch, **tables: pd.DataFrame) -> None:
+    """These questions give these answers, and no other is there."""
+
+    def function_of(module: str, name: str) -> Any:
+        return None if name not in tables else lambda asked: tables[name]
+
+    monkeypatch.setattr(reporting, "function_of", function_of)
+    monkeypatch.setattr(reporting, "has_samples", lambda tables: True)
+
+
+def rows_of(profile: Profile, **columns: Any) -> pd.DataFrame:
+    (kernel,) = set(profile.launches["kernel"])
+    return pd.DataFrame([{"kernel": kernel, "variant": 0, **columns}])
+
+
+def test_findings_samples_and_the_critical_path(monkeypatch: pytest.MonkeyPatch) -> None:
+    profile = regular_profile(launches=1, ctas=2, warps=2)
+    line = profile.report()["kernels"][0]["lines"][1]
+    place = {"file": line["file"], "line": line["line"]}
+    told = {"finding": "tail", "evidence": "e" * 500, "advice": "a", "gain_pct": 4.5, "confidence": "high"}
+    sampled = {"call_path": "", "source": "", "samples": 300, "share_samples": 0.25}
+    way = {"scope": "dot", "cycles": 10, "share": 0.5, "earlier_pct": float("nan")}
+    answers(
+        monkeypatch,
+        findings=rows_of(profile, **place, **told),
+        lines=rows_of(profile, **place, **sampled, stall_counts=[["wait", 150], ["barrier", 50]]),
+        critical_path=rows_of(profile, **place, **way),
+    )
+    report = profile.report()
+    check(report)
+    (kernel,) = report["kernels"]
+    assert kernel["findings"][0]["id"] == f"{kernel['id']}-tail-{line['line']}"
+    assert kernel["findings"][0]["gain_pct"] == 4.5
+    assert kernel["critical_path"] == [{**place, **way, "earlier_pct": None}]
+    assert kernel["lines"][1]["samples"] == 300
+    assert kernel["lines"][1]["stalls"] == [
+        {"stall": "wait", "share": 0.75}, {"stall": "barrier", "share": 0.25},
+    ]  # fmt: skip
+    assert kernel["lines"][0]["samples"] is None
+
+
+def test_lines_of_samples_alone(monkeypatch: pytest.MonkeyPatch) -> None:
+    whole = regular_profile(launches=1)
+    profile = Profile(spans_frame(), whole.launches, whole.metadata)
+    row = {"file": "/k.py", "line": 7, "call_path": "", "source": "x = tl.load(p)", "samples": 9}
+    row |= {"share_samples": pd.NA, "stall_counts": [["wait", 9]]}
+    answers(monkeypatch, lines=rows_of(profile, **row))
+    report = profile.report()
+    check(report)
+    (line,) = report["kernels"][0]["lines"]
+    assert (line["text"], line["samples"], line["self_ns"]) == ("x = tl.load(p)", 9, None)
+    assert line["sample_share"] is None
+
+
+def test_what_is_missing_is_said() -> None:
+    said = " ".join(regular_profile(launches=1).report()["not_measured"])
+    for missing in ("findings", "overlap", "time.bare", "sample", "peak"):
+        assert missing in said
+
+
+def test_trials_are_left_out_and_counted() -> None:
+    profile = regular_profile(launches=3, ctas=2, warps=1)
+    launches = profile.launches.assign(trial=[True, False, True])
+    told = Profile(profile.df, launches_frame(launches.to_dict("series")), profile.metadata).report()
+    assert told["left_out"]["trials"] == 2
+    assert [each["launches"] for each in told["kernels"]] == [1]
+
+
+def test_a_loaded_trace_has_the_same_report(tmp_path: Path) -> None:
+    profile = two_variants()
+    profile.save(tmp_path / "trace.pftrace")
+    assert profscope.load(tmp_path / "trace.pftrace").report() == profile.report()

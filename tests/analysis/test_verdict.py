@@ -1,0 +1,146 @@
+"""The verdict: each rule by a profile that breaks it and nothing else."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pandas as pd
+import pytest
+
+from profscope.analysis import verdict as judging
+from profscope.analysis.trust_rules import RULES, Reason
+from profscope.analysis.verdict import CARE, DISTRUST, EMULATED, LABELS, TRUST, Verdict
+from profscope.profiles import Profile
+from profscope.schema import spans_frame
+from tests.support.profiles import launch_table, profile_metadata, regular_profile
+
+ROOT = Path(__file__).parents[2]
+CLOCK = {"read_cycles": 1e-3, "row_cycles": 0.0, "basis": "measured"}
+OWN = {"build": "instrumented", "keeps": "spans", "registers": 100, "spills": 0, "shared_bytes": 1024}
+OWN |= {"ctas_per_sm": 4, "instructions": 900, "rounds_as_bare": True}
+BARE = {"build": "bare", "registers": 100, "spills": 0, "shared_bytes": 1024, "ctas_per_sm": 4}
+BARE |= {"instructions": 700}
+
+
+def profile(own: dict[str, Any] | None = None, slowdown: float = 1.01, **changed: Any) -> Profile:
+    """What is to be trusted but for what changes: of its launches, `clock`, the build `own`, or metadata."""
+    plain = regular_profile(launches=3, ctas=4, warps=2, iterations=4)
+    (kernel,) = set(plain.launches["kernel"])
+    builds = [BARE, OWN | (own or {})]
+    times = {"key": "k", "bare_ns": [1000.0] * 9, "instrumented_ns": {"spans": [1000.0 * slowdown] * 9}}
+    metadata = profile_metadata(
+        clock=changed.pop("clock", CLOCK),
+        variants={kernel: [{"variant": 0, "key": "k", "builds": builds}]},
+        baseline={"every": 2, "kernels": {kernel: [times | {"waited": 0}]}},
+        **changed.pop("metadata", {}),
+    )
+    return Profile(plain.tables.df, plain.launches.assign(**changed), metadata)
+
+
+def rules(of: Profile) -> list[str]:
+    (judged,) = of.verdict.values()
+    return [reason.rule for reason in judged.reasons]
+
+
+def test_what_is_to_be_trusted() -> None:
+    judged = profile().verdict
+    assert judged.label == TRUST
+    assert rules(profile()) == []
+    assert str(judged).splitlines()[0] == TRUST
+
+
+@pytest.mark.parametrize(
+    ("rule", "label", "broken"),
+    [
+        ("slowdown", CARE, {"slowdown": 1.2}),
+        ("slowdown", DISTRUST, {"slowdown": 1.8}),
+        ("occupancy", CARE, {"own": {"ctas_per_sm": 3}}),
+        ("occupancy", DISTRUST, {"own": {"ctas_per_sm": 2}}),
+        ("unroll", CARE, {"own": {"instructions": 600}}),
+        ("spills", CARE, {"own": {"spills": 12}}),
+        ("rounding", CARE, {"own": {"rounds_as_bare": False}}),
+        ("unfinished", CARE, {"unfinished": [1, 0, 0], "grid_x": 5}),
+        ("unfinished", DISTRUST, {"unfinished": 4, "ctas": 0}),
+        ("short spans", CARE, {"clock": {"read_cycles": 1e6, "row_cycles": 0.0, "basis": "measured"}}),
+        ("drops", CARE, {"dropped": 10}),
+        ("cold", CARE, {"cold": True}),
+        ("clock", CARE, {"clock_ghz": [1.9, 1.9, 1.6]}),
+        ("sampled", CARE, {"grid_x": 8}),
+        ("foreign", CARE, {"metadata": {"tool": "proton"}}),
+    ],
+)
+def test_a_rule(rule: str, label: str, broken: dict[str, Any]) -> None:
+    of = profile(**broken)
+    (judged,) = of.verdict.values()
+    (reason,) = [each for each in judged.reasons if each.rule == rule]
+    assert (judged.label, reason.label) == (label, label)
+    assert reason.text in str(of.verdict)
+    assert rule in of.verdict.headline
+
+
+def test_one_launch_is_cold() -> None:
+    plain = regular_profile(launches=1)
+    assert "cold" in rules(Profile(plain.tables.df, plain.launches, profile_metadata()))
+
+
+def test_a_clock_that_changes_within_a_launch() -> None:
+    plain = profile()
+    df = plain.tables.df.copy()
+    roots = np.flatnonzero(df["depth"] == 0)
+    df.loc[roots, "duration_ns"] = 10_000
+    df.loc[roots, "duration_cycles"] = np.where(np.arange(len(roots)) % 2, 16_000, 19_000)
+    of = Profile(df, plain.launches, plain.metadata)
+    assert rules(of) == ["clock"]
+    assert "19% within a launch" in str(of.verdict)
+
+
+def test_spans_that_samples_contradict(monkeypatch: pytest.MonkeyPatch) -> None:
+    (kernel,) = set(profile().launches["kernel"])
+    pair = {"first": "spans samples", "second": "spans", "distance": 0.4, "noise": 0.05}
+
+    def distances(tables: object) -> pd.DataFrame:
+        return pd.DataFrame([{"kernel": kernel, "variant": 0, **pair}])
+
+    monkeypatch.setattr(judging, "_distances", distances)
+    assert rules(profile()) == ["samples"]
+
+
+def test_emulated_is_a_label_of_its_own() -> None:
+    of = profile(metadata={"backend": "emulator"}, dropped=10)
+    assert of.verdict.label == EMULATED
+    assert rules(of) == ["drops"]
+
+
+def test_the_worst_kernel_gives_the_label_and_comes_first() -> None:
+    launches = launch_table([0, 1, 2], ["good", "bad", "worse"], dropped=[0, 10, 0], ctas=4)
+    launches = launches.assign(unfinished=launches["launch"].map({0: 0, 1: 0, 2: 4}).astype("int32"))
+    launches = launches.assign(ctas=launches["launch"].map({0: 4, 1: 4, 2: 0}).astype("int32"))
+    of = Profile(spans_frame(), launches, profile_metadata())
+    assert of.verdict.label == DISTRUST
+    assert of.verdict.headline.startswith("do not trust; worse: ")
+    assert [key[0] for key in of.verdict] == ["good", "bad", "worse"]
+
+
+def test_nothing_was_launched() -> None:
+    assert Profile().verdict.label == TRUST
+    assert dict(Profile().verdict) == {}
+
+
+def test_it_is_json() -> None:
+    (judged,) = profile(dropped=1).verdict.values()
+    assert json.loads(json.dumps(judged.described()))["reasons"][0]["rule"] == "drops"
+
+
+def test_every_rule_is_in_the_docs_and_the_other_way_round() -> None:
+    text = (ROOT / "docs" / "verdict.md").read_text()
+    table = text[text.index("| rule |") :].split("\n\n")[0].splitlines()[2:]
+    assert [line.split("`")[1] for line in table] == [rule.name for rule in RULES]
+
+
+def test_labels_stand_from_best_to_worst() -> None:
+    assert LABELS == (TRUST, EMULATED, CARE, DISTRUST)
+    assert isinstance(Verdict({}), Verdict)
+    assert Reason("drops", CARE, "text").label == CARE

@@ -1,0 +1,167 @@
+"""Sessions with baseline=: which launches run bare, and what is known of their times."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+import torch
+from triton import knobs
+from triton.compiler import CompiledKernel
+
+import profscope
+from profscope.launching import baseline, keeping
+from profscope.launching.baseline import Baseline
+from profscope.options import Options
+from profscope.recording.programs import PROGRAMS
+from tests.kernels.add import add_kernel
+from tests.support.sessions import launch, launch_add, session
+
+NAME = "add_kernel"
+
+
+@pytest.fixture(autouse=True)
+def the_class_comes_back() -> Iterator[None]:
+    before = dict(vars(CompiledKernel))
+    yield
+    assert dict(vars(CompiledKernel)) == before
+    add_kernel.device_caches.clear()
+
+
+@pytest.fixture
+def ran(monkeypatch: pytest.MonkeyPatch) -> list[str]:
+    """What kept what, of the binaries that run, as Triton's hooks are told of them."""
+    kept: list[str] = []
+
+    def told(about: Any) -> None:
+        program = PROGRAMS.of(about.data["function"])
+        kept.append("bare" if program is None else program.manifest.keeps)
+
+    monkeypatch.setattr(knobs.runtime, "launch_enter_hook", told)
+    return kept
+
+
+def only(prof: profscope.Session) -> dict[str, Any]:
+    (timed,) = prof.metadata["baseline"]["kernels"][NAME]
+    return timed
+
+
+def test_every_third_launch_is_bare_and_the_next_one_timed_too(ran: list[str]) -> None:
+    with session(baseline=3) as prof:
+        outputs = [launch_add() for _ in range(10)]
+    assert ran == ["spans", "spans", "bare"] * 3 + ["spans"]
+    assert all(torch.equal(out, outputs[0]) for out in outputs)
+    assert len(prof.launches) == 7
+    timed = only(prof)
+    assert len(timed["bare_ns"]) == 3
+    assert {keeps: len(times) for keeps, times in timed["instrumented_ns"].items()} == {"spans": 3}
+    assert min(timed["instrumented_ns"]["spans"]) > max(timed["bare_ns"]) > 0
+    assert timed["key"] == prof.metadata["variants"][NAME][0]["key"]
+    assert prof.metadata["notes"] == [f"{NAME}: 3 launches ran bare to be timed, unrecorded (baseline=)"]
+    (row,) = prof.overhead().to_dict("records")
+    assert row["basis"] == "measured"
+    assert 1 < row["slowdown_low"] <= row["slowdown"] <= row["slowdown_high"]
+    assert row["bare_shared_bytes"] == row["shared_bytes"]
+
+
+def test_beside_sums_those_that_keep_sums_are_compared(ran: list[str]) -> None:
+    with session(baseline=3, keep="sums", spans_every=6) as prof:
+        for _ in range(10):
+            launch()
+    assert ran == ["spans", "sums", "bare", "sums", "sums", "bare", "spans", "sums", "bare", "sums"]
+    assert {keeps: len(times) for keeps, times in only(prof)["instrumented_ns"].items()} == {
+        "sums": 2, "spans": 1,
+    }  # fmt: skip
+    assert prof.metadata["keeping"]["kernels"][NAME] == {"spans": 2, "sums": 5}
+    assert prof.overhead().set_index("keeps")["basis"].to_dict() == {"spans": "measured", "sums": "measured"}
+
+
+def test_a_kernel_that_cannot_be_compiled_bare_is_recorded(
+    ran: list[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def fail(binary: Any) -> None:
+        raise MemoryError("no disk")
+
+    monkeypatch.setattr(keeping, "compiled_again", fail)
+    with session(baseline=2) as prof:
+        for _ in range(4):
+            launch()
+    assert ran == ["spans"] * 4
+    assert len(prof.launches) == 4
+    assert f"{NAME}: no launch ran bare: MemoryError: no disk" in prof.metadata["notes"]
+    assert prof.overhead()["basis"].tolist() == ["estimated"]
+
+
+def test_beside_every(ran: list[str]) -> None:
+    """Launches that are left out have no number."""
+    with session(baseline=2, every=2) as prof:
+        for _ in range(8):
+            launch()
+    assert ran.count("spans") == 2
+    assert len(only(prof)["bare_ns"]) == 2
+
+
+def test_without_it_nothing_is_timed() -> None:
+    with session() as prof:
+        launch()
+    assert "baseline" not in prof.metadata
+
+
+@pytest.mark.parametrize("wrong", [-1, 1, True, 2.5, "3"])
+def test_wrong_values(wrong: Any) -> None:
+    with pytest.raises(profscope.OptionError, match="baseline="):
+        profscope.session(baseline=wrong)
+
+
+def test_handle_0_is_the_default_stream(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Of which ExternalStream knows nothing: it would make a new one, that is always idle."""
+    monkeypatch.setattr(torch.cuda, "ExternalStream", lambda handle: f"external {handle}")
+    monkeypatch.setattr(torch.cuda, "default_stream", lambda: "default")
+    assert baseline._stream(0) == "default"
+    assert baseline._stream(7) == "external 7"
+
+
+class SlowEvent:
+    """A GPU's event that has passed when somebody waits for it."""
+
+    reached: list[bool]
+
+    def __init__(self, enable_timing: bool) -> None:
+        self.passed = False
+
+    def record(self, stream: Any) -> None:
+        self.passed = self.reached.pop(0)
+
+    def query(self) -> bool:
+        return self.passed
+
+    def synchronize(self) -> None:
+        self.passed = True
+
+    def elapsed_time(self, end: SlowEvent) -> float:
+        assert self.passed or end.passed
+        return 0.25
+
+
+def test_a_time_in_which_the_gpu_waited_for_the_host_is_none(monkeypatch: pytest.MonkeyPatch) -> None:
+    class Driver:
+        class active:  # noqa: N801
+            @staticmethod
+            def get_device_interface() -> Any:
+                class Interface:
+                    Event = SlowEvent
+
+                return Interface
+
+    monkeypatch.setattr(baseline, "driver", Driver)
+    monkeypatch.setattr(torch.cuda, "ExternalStream", lambda stream: stream)
+    SlowEvent.reached = [True, False, False, False]  # the first start at once, then nothing for long
+    timer = Baseline(Options(baseline=2), "cuda")
+    timed = timer.variant("k")
+    assert timer.launch(timed, None, "bare", 7, lambda: "first") == "first"  # type: ignore[arg-type]
+    assert timer.launch(timed, None, "bare", 7, lambda: "second") == "second"  # type: ignore[arg-type]
+    metadata, notes = timer.describe()
+    (entry,) = metadata["baseline"]["kernels"]["k"]
+    assert (entry["bare_ns"], entry["waited"]) == ([0.25e6], 1)
+    assert any("waited for the host" in note for note in notes)
