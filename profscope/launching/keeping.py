@@ -58,7 +58,8 @@ class _Variant:
 
 class Keeping:
     """Installed for the length of a session, inside the compile hook; does nothing where all launches keep
-    spans. path: of the launches, which it ties to the binary that ran."""
+    spans. path: of the launches, which it ties to the binary that ran: Triton's launch hooks would cost each
+    launch a microsecond more."""
 
     def __init__(self, options: Options, bare: BareLaunches, hook: CompileHook, path: LaunchPath) -> None:
         self._options = options
@@ -68,8 +69,7 @@ class Keeping:
         self._run: Callable[[CompiledKernel], Launcher] = CompiledKernel.run.fget
         self._lock = threading.Lock()
         self._variants: dict[tuple[str, int], _Variant] = {}  # by Triton's hash and device
-        # By the id of a binary, which is held; None for those that are none of the session's.
-        self._launchers: dict[int, Launcher | None] = {}
+        self._launchers: dict[int, Launcher] = {}  # by the id of a binary, which is held
         self._held: list[CompiledKernel] = []
         self._open = False
 
@@ -143,24 +143,37 @@ class Keeping:
                 self._launchers[id(kernel)] = self._launcher(kernel)
             return self._launchers[id(kernel)]
 
-    def _launcher(self, kernel: CompiledKernel) -> Launcher | None:
+    def _launcher(self, kernel: CompiledKernel) -> Launcher:
         program = PROGRAMS.program(kernel)
         if program is None or program.mode != self._hook.mode or program.manifest.failure:
-            return None
+            return self._launcher_of_other(kernel)
         key = kernel.hash, driver.active.get_current_device()
         if key not in self._variants:
             self._variants[key] = _Variant(kernel.name, all_spans=program.manifest.keeps == "spans")
         variant = self._variants[key]
         apart, thread, capturing = self._bare.apart, self._bare.thread, self._path.capturing
-        numbers = variant.numbers
+        loaded = PROGRAMS.of(kernel.function) or program  # with its build
+        numbers, enqueued = variant.numbers, self._path.enqueued
         due = range(0) if variant.all_spans else numbers_with_spans(self._options)
 
         def launch(*args: Any) -> Any:
             stream = args[3]  # 0, the default one, cannot be captured
-            unnumbered = (apart and thread.trial) or (stream and capturing())
-            if unnumbered or next(numbers) not in due:
-                return kernel._run(*args)
+            if (apart and thread.trial) or (stream and capturing()) or next(numbers) not in due:
+                result = kernel._run(*args)
+                enqueued(loaded)
+                return result
             return self._launch_spans(variant, kernel, *args)
+
+        return launch
+
+    def _launcher_of_other(self, kernel: CompiledKernel) -> Launcher:
+        """Of a binary that is bare, or of another session."""
+        tie = self._path.tie
+
+        def launch(*args: Any) -> Any:
+            result = kernel._run(*args)
+            tie(kernel.function, kernel.name)
+            return result
 
         return launch
 
@@ -174,12 +187,14 @@ class Keeping:
         """
         spans = self._spans_of(variant, kernel)
         if spans is None:
-            return kernel._run(x, y, z, stream, function, packed, about, *others)
+            result = kernel._run(x, y, z, stream, function, packed, about, *others)
+            self._path.tie(kernel.function, kernel.name)
+            return result
         if about is not None:
             about.data["function"] = spans.function
         run = self._run(spans)
         result = run(x, y, z, stream, spans.function, spans.packed_metadata, about, *others)
-        self._path.tie(spans.function, spans.name)  # where only some launches are recorded no hook has
+        self._path.tie(spans.function, spans.name)
         return result
 
     def _spans_of(self, variant: _Variant, kernel: CompiledKernel) -> CompiledKernel | None:
