@@ -62,6 +62,14 @@ class Amd(Target):
             f"{out} = arith.trunci {out}_wide : i64 to i32",
         )
 
+    def moment(self, clock: str, time: str) -> str:
+        return _lines(
+            _clocks(clock),
+            f"{clock} = arith.trunci {clock}_clock : i64 to i32",
+            f"{time}_nought = arith.constant 0 : i64",
+            f"{time} = arith.addi {clock}_ns, {time}_nought : i64",
+        )
+
     def apart(self, out: str) -> str:
         return f"{out} = arith.constant 0 : i32"
 
@@ -124,17 +132,16 @@ class Amd(Target):
         )
 
     def header_start(
-        self, out: str, area: str, leads: str, cta: str, slot: str, flags: str, digest: str
-    ) -> str:
+        self, out: str, area: str, leads: str, cta: str, slot: str, flags: str, digest: str,
+        clock: str, time: str,
+    ) -> str:  # fmt: skip
         start = cta_header_offset("start_clock_low")
         launch = byte_offset(LAUNCH_HEADER, "launch_bits")
-        said = [f"{out}_clock", cta, f"{out}_ns_low", f"{out}_place"]
+        said = [clock, cta, f"{out}_ns_low", f"{out}_place"]
         said_of_launch = [flags, f"{out}_digest", f"{out}_nx", f"{out}_ny"]
         return _lines(
             self._first_thread(f"{out}_lead", leads),
-            _clocks(f"{out}_time"),
-            f"{out}_clock = arith.trunci {out}_time_clock : i64 to i32",
-            *_halves(f"{out}_time_ns", f"{out}_ns_low", f"{out}_ns_high"),
+            *_halves(time, f"{out}_ns_low", f"{out}_ns_high"),
             self.sm_id(f"{out}_sm"),
             f"{out}_16 = arith.constant 16 : i32",
             f"{out}_ns_above = arith.shli {out}_ns_high, {out}_16 : i32",

@@ -78,15 +78,20 @@ class Target(ABC):
         """Store 1, 2 or 4 i32 values at address + offset (integer literal, bytes) where `lane` holds."""
 
     @abstractmethod
+    def moment(self, clock: str, time: str) -> str:
+        """Define `clock`: i32, as `clock` does, and `time`: i64, the GPU's time in ns."""
+
+    @abstractmethod
     def header_start(
-        self, out: str, area: str, leads: str, cta: str, slot: str, flags: str, digest: str
-    ) -> str:
+        self, out: str, area: str, leads: str, cta: str, slot: str, flags: str, digest: str,
+        clock: str, time: str,
+    ) -> str:  # fmt: skip
         """Store what the CTA header says of its start, by thread 0 if `leads` holds there, and in the first
         CTA that records the launch header.
 
         area: i64, in thread 0 the address of the area less the launch header's size; cta, slot: i32, the
         CTA's linear id and its number among those that record; flags: i32 launch bits; digest: integer
-        literal.
+        literal; clock, time: of the start, as `moment` defines them.
         """
 
     @abstractmethod

@@ -51,6 +51,9 @@ class Nvidia(Target):
     def clock(self, out: str) -> str:
         return _asm(out, "mov.u32 $0, %clock;", "=r")
 
+    def moment(self, clock: str, time: str) -> str:
+        return f"{self.clock(clock)}\n{_asm(time, 'mov.u64 $0, %globaltimer;', '=l', result='i64')}"
+
     def apart(self, out: str) -> str:
         """LLVM puts the constants that a loop starts with before the last instruction ahead of it. Were that
         a clock read, ptxas would not see behind it that they are constants, and would copy zeros from
@@ -141,31 +144,32 @@ class Nvidia(Target):
         return _asm(out, text, constraints, [address, *values, lane], types)
 
     def header_start(
-        self, out: str, area: str, leads: str, cta: str, slot: str, flags: str, digest: str
-    ) -> str:
+        self, out: str, area: str, leads: str, cta: str, slot: str, flags: str, digest: str,
+        clock: str, time: str,
+    ) -> str:  # fmt: skip
         """The other warps branch around it: a short CTA pays for instructions."""
         launch = byte_offset(LAUNCH_HEADER, "launch_bits")
         start = cta_header_offset("start_clock_low")
         text = " ".join(
             [
-                "{ .reg .pred away, lead; .reg .b64 ns; .reg .b32 tid, clk, low, high, place, rank, nx, ny;",
+                "{ .reg .pred away, lead; .reg .b32 tid, low, high, place, rank, nx, ny;",
                 "mov.u32 tid, %tid.x; setp.gt.u32 away, tid, 31; @away bra.uni done;",
-                "setp.eq.and.u32 lead, tid, 0, $2; mov.u32 clk, %clock; mov.u64 ns, %globaltimer;",
-                "mov.b64 {low, high}, ns; mov.u32 place, %smid;",
+                "setp.eq.and.u32 lead, tid, 0, $2; mov.b64 {low, high}, $7; mov.u32 place, %smid;",
                 f"mov.u32 rank, %cluster_ctarank; shl.b32 rank, rank, {PLACE_RANK_SHIFT}; "
                 "or.b32 place, place, rank;"
                 if self.clustered
                 else "",
                 "prmt.b32 place, place, high, 0x5410;",
-                f"@lead st.global.cs.v4.b32 [$1+{start}], {{clk, $3, low, place}};",
+                f"@lead st.global.cs.v4.b32 [$1+{start}], {{$6, $3, low, place}};",
                 "setp.ne.u32 away, $4, 0; @away bra.uni done;",
                 "mov.u32 nx, %nctaid.x; mov.u32 ny, %nctaid.y;",
                 f"@lead st.global.cs.v4.b32 [$1+{launch}], {{$5, {digest}, nx, ny}};",
                 "done: } mov.u32 $0, 0;",
             ]
         )
-        types = ["i64", "i1", "i32", "i32", "i32"]
-        return _asm(out, text, "=r,l,b,r,r,r", [area, leads, cta, slot, flags], types)
+        types = ["i64", "i1", "i32", "i32", "i32", "i32", "i64"]
+        operands = [area, leads, cta, slot, flags, clock, time]
+        return _asm(out, text, "=r,l,b,r,r,r,r,l", operands, types)
 
     def header_end(self, out: str, area: str, leads: str) -> str:
         end = cta_header_offset("end_clock")
@@ -192,10 +196,11 @@ def _asm(
     types: Sequence[str] = (),
     *,
     pure: bool = False,
+    result: str = "i32",
 ) -> str:
-    """One scalar inline-assembly op with an i32 result (a store's result is unused and costs nothing)."""
+    """One scalar inline-assembly op with a result (a store's is unused and costs nothing)."""
     signature = f" {', '.join(operands)} : {', '.join(types)}" if operands else ""
     return (
         f'{out} = tt.elementwise_inline_asm "{text}" {{constraints = "{constraints}", '
-        f"packed_element = 1 : i32, pure = {str(pure).lower()}}}{signature} -> i32"
+        f"packed_element = 1 : i32, pure = {str(pure).lower()}}}{signature} -> {result}"
     )

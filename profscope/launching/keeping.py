@@ -125,11 +125,11 @@ class Keeping:
         launchers = self._launchers
 
         def fetch(kernel: CompiledKernel) -> Launcher:
-            launcher = launchers.get(id(kernel), self)
-            if launcher is self or kernel._run is None:
+            launcher = launchers.get(id(kernel))
+            if launcher is None or kernel._run is None:
                 run.fget(kernel)  # loads it
                 launcher = self._begin(kernel)
-            return kernel._run if launcher is None else launcher  # type: ignore[return-value]
+            return kernel._run if launcher is None else launcher
 
         return property(fetch)
 

@@ -12,9 +12,11 @@
 // STRAIGHT: profscope.manifest = "{{.*}}add_kernel
 // STRAIGHT: tt.func public @add_kernel(
 // STRAIGHT-NEXT: [[START:%ps_clock_[0-9]+]] = tt.elementwise_inline_asm "mov.u32 $0, %clock;"
+// STRAIGHT-NEXT: [[BEGAN:%ps_began_[0-9]+]] = tt.elementwise_inline_asm "mov.u32 $0, %clock;"
+// STRAIGHT-NEXT: [[TIME:%ps_time_[0-9]+]] = tt.elementwise_inline_asm "mov.u64 $0, %globaltimer;"{{.*}} -> i64
 // STRAIGHT-NEXT: "profscope.buffer"() : () -> !tt.ptr<i8>
 // STRAIGHT-NOT: %ps_section
-// STRAIGHT: @away bra.uni done;{{.*}}%clock;{{.*}}%globaltimer;{{.*}}@lead st.global.cs.v4.b32 [$1+64]{{.*}}@away bra.uni done;{{.*}}@lead st.global.cs.v4.b32 [$1+0]
+// STRAIGHT: @away bra.uni done;{{.*}}@lead st.global.cs.v4.b32 [$1+64]{{.*}}@away bra.uni done;{{.*}}@lead st.global.cs.v4.b32 [$1+0]{{.*}}, [[BEGAN]], [[TIME]] :
 // STRAIGHT: [[BEFORE:%ps_clock_[0-9]+]] = tt.elementwise_inline_asm "mov.u32 $0, %clock;"
 // STRAIGHT-NEXT: %x_5 = tt.load
 // STRAIGHT-NEXT: [[AFTER:%ps_clock_[0-9]+]] = tt.elementwise_inline_asm "mov.u32 $0, %clock;"
