@@ -30,7 +30,19 @@ from profscope.recording.programs import PROGRAMS
 __all__ = ["Keeping"]
 
 Launcher = Callable[..., Any]
+_LAUNCHER: Final = "run"
 _SPANS: Final = "_profscope_spans"  # of a binary that keeps sums: the other one, for later sessions, too
+
+
+class _Run:
+    """In place of CompiledKernel.run, the property that is a binary's launcher: a binary's own attribute of
+    that name goes before it, and costs less. begin: gives a binary one."""
+
+    def __init__(self, begin: Callable[[CompiledKernel], Launcher]) -> None:
+        self._begin = begin
+
+    def __get__(self, kernel: CompiledKernel | None, kind: type) -> Any:
+        return self if kernel is None else self._begin(kernel)
 
 
 class _Variant:
@@ -69,8 +81,7 @@ class Keeping:
         self._run: Callable[[CompiledKernel], Launcher] = CompiledKernel.run.fget
         self._lock = threading.Lock()
         self._variants: dict[tuple[str, int], _Variant] = {}  # by Triton's hash and device
-        self._launchers: dict[int, Launcher] = {}  # by the id of a binary, which is held
-        self._held: list[CompiledKernel] = []
+        self._launched: list[CompiledKernel] = []
         self._open = False
 
     def describe(self) -> tuple[dict[str, Any], list[str]]:
@@ -117,31 +128,23 @@ class Keeping:
         finally:
             with self._lock:
                 self._open = False
-                self._launchers.clear()
-                self._held.clear()
+                for kernel in self._launched:
+                    del vars(kernel)[_LAUNCHER]
+                self._launched.clear()
 
     def _fetched(self, run: Any) -> Any:
-        """In place of CompiledKernel.run, the property that is a binary's launcher."""
-        launchers = self._launchers
+        return _Run(self._begin)
 
-        def fetch(kernel: CompiledKernel) -> Launcher:
-            launcher = launchers.get(id(kernel))
-            if launcher is None or kernel._run is None:
-                run.fget(kernel)  # loads it
-                launcher = self._begin(kernel)
-            return kernel._run if launcher is None else launcher
-
-        return property(fetch)
-
-    def _begin(self, kernel: CompiledKernel) -> Launcher | None:
-        """What to launch a binary with that was not launched in the session before."""
+    def _begin(self, kernel: CompiledKernel) -> Launcher:
+        """What to launch a binary with; the session asks once for each, for it stays with the binary."""
+        run = self._run(kernel)  # loads it
         with self._lock:
             if not self._open:
-                return None
-            if id(kernel) not in self._launchers:  # another thread may have been quicker
-                self._held.append(kernel)
-                self._launchers[id(kernel)] = self._launcher(kernel)
-            return self._launchers[id(kernel)]
+                return run
+            if _LAUNCHER not in vars(kernel):  # another thread may have been quicker
+                vars(kernel)[_LAUNCHER] = self._launcher(kernel)
+                self._launched.append(kernel)
+            return vars(kernel)[_LAUNCHER]  # type: ignore[no-any-return]
 
     def _launcher(self, kernel: CompiledKernel) -> Launcher:
         program = PROGRAMS.program(kernel)
@@ -155,10 +158,11 @@ class Keeping:
         loaded = PROGRAMS.of(kernel.function) or program  # with its build
         numbers, enqueued = variant.numbers, self._path.enqueued
         due = range(0) if variant.all_spans else numbers_with_spans(self._options)
+        every, rest = (due.step, 0) if due else (1, 1)  # quicker than to look the number up in a range
 
         def launch(*args: Any) -> Any:
             stream = args[3]  # 0, the default one, cannot be captured
-            if (apart and thread.trial) or (stream and capturing()) or next(numbers) not in due:
+            if (apart and thread.trial) or (stream and capturing()) or next(numbers) % every != rest:
                 result = kernel._run(*args)
                 enqueued(loaded)
                 return result

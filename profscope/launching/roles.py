@@ -15,7 +15,7 @@ device. Launches of two kinds have no number there: an autotuner's trials, whose
 launch's that follows, and those captured into a CUDA graph, since each of its replays would pay for spans.
 
 No launch pays for a call of `role_of`: `turns.Turns` counts a function's launches as it says, and
-`keeping.Keeping` looks for a variant's among `numbers_with_spans`.
+`keeping.Keeping` divides a variant's numbers by the step of `numbers_with_spans`.
 """
 
 from __future__ import annotations
