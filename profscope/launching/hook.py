@@ -107,21 +107,22 @@ class CompileHook:
             return f"{key}{self.mode}", f"{digest}{self.mode}"
         if self._user_hook is not None:
             self._user_hook(*args)
-        stages, options = args[1:3]
+        backend, stages, options = args[:3]
         if self.context.triton < (3, 7) and self.mode not in options.instrumentation_mode:
             return None  # a direct triton.compile: its cache key would not tell the two binaries apart
         object.__setattr__(options, RECORDING, True)  # a frozen dataclass, made for this compilation
-        self._wrap(stages, conflict(options.instrumentation_mode, self.context.triton))
+        tries = self.of_spans is not None and Trials.possible(backend)
+        self._wrap(stages, conflict(options.instrumentation_mode, self.context.triton), tries)
         return None
 
-    def _wrap(self, stages: dict[str, Callable[[Any, Any], Any]], refused: str) -> None:
+    def _wrap(self, stages: dict[str, Callable[[Any, Any], Any]], refused: str, tries: bool) -> None:
         """Wrap one compilation: scopes are noted before its first stage, records put in behind TTGIR.
 
-        refused: why the kernel gets no records, whatever it is; "" if it does.
+        refused: why the kernel gets no records, whatever it is; "" if it does. tries: it may keep fewer sums.
         """
         make_ttgir, make_llir = stages["ttgir"], stages["llir"]
         stages["llir"] = lambda module, metadata: self._lowered(module, make_llir, metadata)
-        trials = Trials(stages) if self.options.keep != "spans" and Trials.possible(stages) else None
+        trials = Trials(stages) if tries else None
         functions: tuple[Function, ...] = ()  # those that the kernel is made of, before they are inlined
 
         def noted(source: Any) -> Any:

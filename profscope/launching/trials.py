@@ -25,7 +25,7 @@ from instrument_passes.toolchain import resources_of
 __all__ = ["Trials", "affordable"]
 
 Stage = Callable[[Any, dict[str, Any]], Any]
-_LAST: Final = "cubin"  # the emulator has none, and needs no registers
+_LAST: Final = "cubin"
 
 
 class Trials:
@@ -39,9 +39,10 @@ class Trials:
             stages[name] = self._stage(name)
 
     @staticmethod
-    def possible(stages: dict[str, Stage]) -> bool:
-        """Whether there is a binary to be tried, and nobody is about to replace what stages leave."""
-        return _LAST in stages and not knobs.compilation.override
+    def possible(backend: Any) -> bool:
+        """Whether a backend of Triton's leaves what can be tried, which the emulator's does not, and nobody
+        is about to replace what stages leave."""
+        return backend.binary_ext == _LAST and not knobs.compilation.override
 
     def demand(self, text: str, module: Any, metadata: dict[str, Any]) -> Demand:
         """What a module of this text takes, which is used up. metadata: of the kernel so far."""

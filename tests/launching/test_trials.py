@@ -8,13 +8,17 @@ from typing import Any
 
 import pytest
 from triton import knobs
+from triton.backends.compiler import GPUTarget
 from triton.backends.nvidia.compiler import CUDABackend
 
 import profscope.launching.trials
+from profscope.emulator.compiler import ARCH, BACKEND_NAME, EmulatorBackend
 from profscope.launching.hook import CompileHook
 from profscope.launching.trials import Trials
 from profscope.options import Options
 from profscope.recording.programs import PROGRAMS
+from tests.kernels.aot import gpu_target
+from tests.kernels.spec import CUDA80
 from tests.support.builds import build, manifest
 
 SUMS = Options(keep="sums", instrument="light")
@@ -112,6 +116,9 @@ def test_spans_the_emulator_and_overridden_stages_try_nothing(
     with CompileHook(Options()).installed():
         build()
     assert len(assembled) == 1
-    assert not Trials.possible({"llir": str, "ptx": str})  # type: ignore[dict-item]
+    emulated = EmulatorBackend(GPUTarget(BACKEND_NAME, ARCH, 32))
+    assert not Trials.possible(emulated)
+    backend = CUDABackend(gpu_target(CUDA80))
+    assert Trials.possible(backend)
     monkeypatch.setattr(knobs.compilation, "override", True)
-    assert not Trials.possible(dict.fromkeys(("llir", "ptx", "cubin"), str))  # type: ignore[arg-type]
+    assert not Trials.possible(backend)
