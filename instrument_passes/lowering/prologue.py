@@ -105,7 +105,7 @@ def find_segment(
 ) -> str:
     """Text that finds the warp's segment in the CTA's area, and the lane that stores."""
     p = module.fresh("ps")
-    number, chosen = f"{p}_warp", identity.leads
+    number, chosen = f"{p}_warp", identity.awake
     choice = ""
     if selection.warps:
         number, chosen = f"{p}_segment", f"{p}_chosen"
@@ -120,12 +120,14 @@ def find_segment(
         {p}_disabled = arith.xori {area.flags}, {p}_ones : i32
         {p}_off = arith.andi {p}_disabled, {p}_enable : i32
         {p}_in_warp = arith.andi {p}_tid, {p}_lanes : i32
-        {p}_other = arith.ori {p}_in_warp, {p}_off : i32
-        {p}_not = arith.ori {p}_other, {area.elsewhere or f"{p}_zero"} : i32
+        {p}_asleep = arith.ori {p}_off, {area.elsewhere or f"{p}_zero"} : i32
+        {identity.awake} = arith.cmpi eq, {p}_asleep, {p}_zero : i32
+        {p}_not = arith.ori {p}_in_warp, {p}_asleep : i32
         {identity.leads} = arith.cmpi eq, {p}_not, {p}_zero : i32
         {p}_lanes_log2 = arith.constant {target.lanes.bit_length() - 1} : i32
         {p}_warp = arith.shrui {p}_tid, {p}_lanes_log2 : i32
         {choice}
+        {identity.chosen} = arith.andi {identity.awake}, {chosen} : i1
         {identity.lane} = arith.andi {identity.leads}, {chosen} : i1
         {_field(p, area.flags, LaunchBits.RING_SHIFT, identity.ring)}
         {p}_shortest = arith.constant {-(1 << MIN_RING_LOG2)} : i32

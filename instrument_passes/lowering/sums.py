@@ -79,7 +79,7 @@ def sum_kernel(program: Program, section: SectionBuilder, area: Area) -> None:
     # Partitions are handed the area.
     buffer = program.module.fresh("ps_buffer")
     before = "\n".join((summer.moment, allocate(buffer), summer.found(buffer, area)))
-    summer.weave(area, before, summer.header_start(area, summer.identity))
+    summer.weave(area, before, summer.header_start(area))
 
 
 def sum_partition(program: Program, section: SectionBuilder, area: Area, region: Region) -> None:
@@ -136,8 +136,9 @@ class _Summer:
             self.module, program.target, area, buffer, program.holes, program.selection, wide=program.wide
         )
 
-    def header_start(self, area: Area, identity: Identity) -> str:
+    def header_start(self, area: Area) -> str:
         """Text that stores what headers say of the start."""
+        identity = self.identity
         return self.program.target.header_start(
             self.module.fresh("ps_none"), identity.segment, identity.leads, area.cta, area.slot, area.flags,
             self.program.holes.digest(), *self.began,
@@ -336,27 +337,29 @@ class _Summer:
     def leave(self, end: Op, state: _SumState) -> None:
         if end.parent is None or end.parent.parent is not self.region:
             return
-        identity, rows = self.identity, self.rows
+        program, target = self.program, self.program.target
+        area, identity, rows = Area.fresh(self.module), self.identity, self.rows
         if self.buffer:  # this may be one of several ways out
             identity = Identity.fresh(self.module)
-            rows = RowWriter(self.program, self.section.index, identity, self.zero)
-            end.insert_before(self._found_late(identity))
+            rows = RowWriter(program, self.section.index, identity, self.zero)
+            segment = find_segment(self.module, target, area, identity, program.holes, program.selection)
+            end.insert_before(f"{self.found(self.buffer, area)}\n{segment}")
         words = [self.marker] if self.marker else []
         words += [state.values[key] for key in self.ledger.keys]
         words += [self.zero] * (self.frame.width - len(words))
-        for store in rows.words(self.frame, identity.segment, words):
-            end.insert_before(store)
-        if self.section.index == 0:
-            target = self.program.target
-            end.insert_before(
-                target.header_end(self.module.fresh("ps_none"), identity.segment, identity.leads)
-            )
+        end.insert_before(rows.whole(self.frame, identity.segment, words))
+        if self.buffer:
+            end.insert_before(self._header(area, identity))
+        elif self.section.index == 0:
+            header = target.header_end(self.module.fresh("ps_none"), identity.segment, identity.leads)
+            end.insert_before(header)
 
-    def _found_late(self, identity: Identity) -> str:
-        """Text that finds the warp's segment, and stores what headers say of the start."""
-        program, area = self.program, Area.fresh(self.module)
-        segment = find_segment(self.module, program.target, area, identity, program.holes, program.selection)
-        return "\n".join((self.found(self.buffer, area), segment, self.header_start(area, identity)))
+    def _header(self, area: Area, identity: Identity) -> str:
+        """Text that stores all that headers say."""
+        return self.program.target.header(
+            self.module.fresh("ps_none"), identity.segment, identity.leads, identity.awake, area.cta,
+            area.slot, area.flags, self.program.holes.digest(), *self.began,
+        )  # fmt: skip
 
     def before_loop(self, loop: Op, state: _SumState) -> None:
         if loop in self.ledger.last:

@@ -23,6 +23,7 @@ _REGISTER: Final = {
     "f8E5M2": (8, "r"), "f8E4M3FN": (8, "r"),
 }  # fmt: skip
 
+_LANES_OF_A_STORE: Final = 8  # four sectors
 _UNLIKELY: Final = 0x53500000
 
 
@@ -143,6 +144,34 @@ class Nvidia(Target):
         constraints = ",".join(["=r", "l", *["r"] * count, "b"])
         return _asm(out, text, constraints, [address, *values, lane], types)
 
+    def store_row(
+        self, out: str, address: str, offsets: Sequence[str], values: Sequence[str], lane: str, warp: str
+    ) -> str:
+        """A lane for every four words, so that a store writes whole sectors; one lane would write halves."""
+        stores = []
+        for first in range(0, len(offsets), _LANES_OF_A_STORE):
+            lanes = offsets[first : first + _LANES_OF_A_STORE]
+            words = values[4 * first : 4 * (first + len(lanes))]
+            if len(lanes) == 1:
+                stores.append(self.store(f"{out}_{first}", address, lanes[0], words, lane))
+                continue
+            names = [f"${at + 2}" for at in range(len(words))]
+            text = " ".join(
+                [
+                    "{ .reg .pred here, mine; .reg .b32 of, w0, w1, w2, w3; .reg .b64 to;",
+                    "mov.u32 of, %tid.x; and.b32 of, of, 31;",
+                    f"setp.lt.and.u32 here, of, {len(lanes)}, ${len(words) + 2};",
+                    *(f"mov.b32 w{at}, {names[at]};" for at in range(4)),
+                    *(_mine(number, names[4 * number : 4 * number + 4]) for number in range(1, len(lanes))),
+                    "mad.wide.u32 to, of, 16, $1;",
+                    f"@here st.global.cs.v4.b32 [to+{lanes[0]}], {{w0, w1, w2, w3}}; }} mov.u32 $0, 0;",
+                ]
+            )
+            types = ["i64", *["i32"] * len(words), "i1"]
+            constraints = ",".join(["=r", "l", *["r"] * len(words), "b"])
+            stores.append(_asm(f"{out}_{first}", text, constraints, [address, *words, warp], types))
+        return "\n".join(stores)
+
     def header_start(
         self, out: str, area: str, leads: str, cta: str, slot: str, flags: str, digest: str,
         clock: str, time: str,
@@ -155,10 +184,7 @@ class Nvidia(Target):
                 "{ .reg .pred away, lead; .reg .b32 tid, low, high, place, rank, nx, ny;",
                 "mov.u32 tid, %tid.x; setp.gt.u32 away, tid, 31; @away bra.uni done;",
                 "setp.eq.and.u32 lead, tid, 0, $2; mov.b64 {low, high}, $7; mov.u32 place, %smid;",
-                f"mov.u32 rank, %cluster_ctarank; shl.b32 rank, rank, {PLACE_RANK_SHIFT}; "
-                "or.b32 place, place, rank;"
-                if self.clustered
-                else "",
+                self._rank(),
                 "prmt.b32 place, place, high, 0x5410;",
                 f"@lead st.global.cs.v4.b32 [$1+{start}], {{$6, $3, low, place}};",
                 "setp.ne.u32 away, $4, 0; @away bra.uni done;",
@@ -169,6 +195,45 @@ class Nvidia(Target):
         )
         types = ["i64", "i1", "i32", "i32", "i32", "i32", "i64"]
         operands = [area, leads, cta, slot, flags, clock, time]
+        return _asm(out, text, "=r,l,b,r,r,r,r,l", operands, types)
+
+    def _rank(self) -> str:
+        """PTX that puts the rank in the cluster into `place`."""
+        if not self.clustered:
+            return ""
+        return (
+            f"mov.u32 rank, %cluster_ctarank; shl.b32 rank, rank, {PLACE_RANK_SHIFT}; "
+            "or.b32 place, place, rank;"
+        )
+
+    def header(
+        self, out: str, area: str, leads: str, warp: str, cta: str, slot: str, flags: str, digest: str,
+        clock: str, time: str,
+    ) -> str:  # fmt: skip
+        """The CTA's is one sector, which two lanes write whole."""
+        launch = byte_offset(LAUNCH_HEADER, "launch_bits")
+        start = cta_header_offset("start_clock_low")
+        text = " ".join(
+            [
+                "{ .reg .pred away, here, end; .reg .b64 clk, ns, to;",
+                ".reg .b32 tid, place, rank, nx, ny, w0, w1, w2, w3, e0, e1, e2, e3;",
+                "mov.u32 tid, %tid.x; setp.gt.u32 away, tid, 31; @away bra.uni done;",
+                "mov.u32 w0, $6; mov.u32 w1, $3; mov.b64 {w2, w3}, $7; mov.u32 place, %smid;",
+                self._rank(),
+                "prmt.b32 w3, place, w3, 0x5410;",
+                "setp.eq.u32 end, tid, 1; setp.lt.and.u32 here, tid, 2, $2; mad.wide.u32 to, tid, 16, $1;",
+                "mov.u64 clk, %clock64; mov.u64 ns, %globaltimer;",
+                "mov.b64 {e0, e1}, clk; mov.b64 {e2, e3}, ns;",
+                *(f"selp.b32 w{at}, e{at}, w{at}, end;" for at in range(4)),
+                f"@here st.global.cs.v4.b32 [to+{start}], {{w0, w1, w2, w3}};",
+                "setp.ne.u32 away, $4, 0; @away bra.uni done;",
+                "mov.u32 nx, %nctaid.x; mov.u32 ny, %nctaid.y; setp.eq.and.u32 here, tid, 0, $2;",
+                f"@here st.global.cs.v4.b32 [$1+{launch}], {{$5, {digest}, nx, ny}};",
+                "done: } mov.u32 $0, 0;",
+            ]
+        )
+        types = ["i64", "i1", "i32", "i32", "i32", "i32", "i64"]
+        operands = [area, warp, cta, slot, flags, clock, time]
         return _asm(out, text, "=r,l,b,r,r,r,r,l", operands, types)
 
     def header_end(self, out: str, area: str, leads: str) -> str:
@@ -186,6 +251,12 @@ def _packed(kind: str) -> int:
     """How many elements of a type one instruction reads: 16 bytes of a tensor, or all of a smaller one."""
     bits, _ = _REGISTER.get(element_type(kind), (128, ""))
     return min(128 // bits, elements(kind))
+
+
+def _mine(number: int, words: Sequence[str]) -> str:
+    """PTX by which the lane of this number takes these words."""
+    taken = " ".join(f"selp.b32 w{at}, {word}, w{at}, mine;" for at, word in enumerate(words))
+    return f"setp.eq.u32 mine, of, {number}; {taken}"
 
 
 def _asm(
