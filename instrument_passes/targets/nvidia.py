@@ -215,20 +215,20 @@ class Nvidia(Target):
         start = cta_header_offset("start_clock_low")
         text = " ".join(
             [
-                "{ .reg .pred away, here, end; .reg .b64 clk, ns, to;",
+                "{ .reg .pred away, lead, end; .reg .b64 clk, ns, to;",
                 ".reg .b32 tid, place, rank, nx, ny, w0, w1, w2, w3, e0, e1, e2, e3;",
                 "mov.u32 tid, %tid.x; setp.gt.u32 away, tid, 31; @away bra.uni done;",
                 "mov.u32 w0, $6; mov.u32 w1, $3; mov.b64 {w2, w3}, $7; mov.u32 place, %smid;",
                 self._rank(),
                 "prmt.b32 w3, place, w3, 0x5410;",
-                "setp.eq.u32 end, tid, 1; setp.lt.and.u32 here, tid, 2, $2; mad.wide.u32 to, tid, 16, $1;",
+                "setp.eq.u32 end, tid, 1; setp.lt.and.u32 lead, tid, 2, $2; mad.wide.u32 to, tid, 16, $1;",
                 "mov.u64 clk, %clock64; mov.u64 ns, %globaltimer;",
                 "mov.b64 {e0, e1}, clk; mov.b64 {e2, e3}, ns;",
                 *(f"selp.b32 w{at}, e{at}, w{at}, end;" for at in range(4)),
-                f"@here st.global.cs.v4.b32 [to+{start}], {{w0, w1, w2, w3}};",
+                f"@lead st.global.cs.v4.b32 [to+{start}], {{w0, w1, w2, w3}};",
                 "setp.ne.u32 away, $4, 0; @away bra.uni done;",
-                "mov.u32 nx, %nctaid.x; mov.u32 ny, %nctaid.y; setp.eq.and.u32 here, tid, 0, $2;",
-                f"@here st.global.cs.v4.b32 [$1+{launch}], {{$5, {digest}, nx, ny}};",
+                "mov.u32 nx, %nctaid.x; mov.u32 ny, %nctaid.y; setp.eq.and.u32 lead, tid, 0, $2;",
+                f"@lead st.global.cs.v4.b32 [$1+{launch}], {{$5, {digest}, nx, ny}};",
                 "done: } mov.u32 $0, 0;",
             ]
         )

@@ -28,7 +28,7 @@
 // LOOP: [[ALL]]_sum = arith.addi %ps_zero_0, [[ALL]]
 // LOOP: %ps_segment_
 // LOOP: setp.lt.and.u32 here, of, 3, $14;{{.*}}@here st.global.cs.v4{{.*}} [[ALL]]_sum, {{.*}}[[OUT]], {{.*}}%ps_chosen_1 :
-// LOOP-NEXT: setp.gt.u32 away, tid, 31;{{.*}}%clock64{{.*}}@here st.global.cs.v4.b32 [to+64]{{.*}}, %ps_began_0, %ps_time_0 :
+// LOOP-NEXT: setp.gt.u32 away, tid, 31;{{.*}}%clock64{{.*}}@lead st.global.cs.v4.b32 [to+64]{{.*}}, %ps_began_0, %ps_time_0 :
 // LOOP-NEXT: tt.return
 
 // TOTALS: _sum = arith.addi
