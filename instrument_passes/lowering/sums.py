@@ -347,10 +347,14 @@ class _Summer:
         words = [self.marker] if self.marker else []
         words += [state.values[key] for key in self.ledger.keys]
         words += [self.zero] * (self.frame.width - len(words))
-        end.insert_before(rows.whole(self.frame, identity.segment, words))
         if self.buffer:
+            end.insert_before(rows.whole(self.frame, identity.segment, words))
             end.insert_before(self._header(area, identity))
-        elif self.section.index == 0:
+            return
+        # A partition may have few registers, and the row of a whole warp needs all of its words at once.
+        for store in rows.words(self.frame, identity.segment, words):
+            end.insert_before(store)
+        if self.section.index == 0:
             header = target.header_end(self.module.fresh("ps_none"), identity.segment, identity.leads)
             end.insert_before(header)
 
