@@ -136,7 +136,7 @@ def measured(options: argparse.Namespace, device: str) -> Iterator[tuple[str, Me
     for workload in (add, matmul):
         yield f"launch: {workload.name}", partial(launches, workload, device, min(rounds, 5), count)
     for level in _LEVELS:
-        for workload in kernels.workloads(small=small):
+        for workload in (*kernels.workloads(small=small), *kernels.larger_tiles(small=small)):
             yield f"{level}: {workload.name}", partial(slowdowns, workload, level, device, rounds)
 
 

@@ -56,24 +56,37 @@ def loses(bare: Demand, built: Demand, limits: SmLimits | CuLimits | None) -> st
 
     limits: of the GPU; None where they are not known, and only spills count.
     """
-    if built.local_bytes > bare.local_bytes:
-        return f"{built.local_bytes - bare.local_bytes} bytes of spills"
-    if limits is None:
+    spilled, ctas = _loss(bare, built, limits)
+    if spilled:
+        return f"{spilled} bytes of spills"
+    if not ctas:
         return ""
-    fit = [limits.fit(each.warps, each.registers, each.shared_bytes) for each in (bare, built)]
-    return f"{fit[0] - fit[1]} of {fit[0]} CTAs" if fit[1] < fit[0] else ""
+    assert limits is not None
+    return f"{ctas} of {_fit(bare, limits)} CTAs"
 
 
 def afford(
     first: Step, bare: Demand, build: Callable[[Step], Demand], limits: SmLimits | CuLimits | None
 ) -> tuple[Step, str]:
-    """The first step from `first` on that loses nothing, or else the last one; and what that loses.
+    """The first step from `first` on that loses nothing; else the first of those that lose least, and what.
 
     build: what a step's binary asks for; it is called once a step, until one is good enough.
     """
-    steps = STEPS[STEPS.index(first) :]
-    for step in steps:
-        lost = loses(bare, build(step), limits)
-        if not lost:
-            return step, ""
-    return step, lost
+    best, least = first, build(first)
+    for step in STEPS[STEPS.index(first) + 1 :]:
+        if not loses(bare, least, limits):
+            break
+        demand = build(step)
+        if _loss(bare, demand, limits) < _loss(bare, least, limits):
+            best, least = step, demand
+    return best, loses(bare, least, limits)
+
+
+def _loss(bare: Demand, built: Demand, limits: SmLimits | CuLimits | None) -> tuple[int, int]:
+    """Bytes of spills, and CTAs."""
+    ctas = 0 if limits is None else _fit(bare, limits) - _fit(built, limits)
+    return max(0, built.local_bytes - bare.local_bytes), max(0, ctas)
+
+
+def _fit(demand: Demand, limits: SmLimits | CuLimits) -> int:
+    return limits.fit(demand.warps, demand.registers, demand.shared_bytes)

@@ -26,6 +26,7 @@ __all__ = [
     "built",
     "disassembled",
     "rejection",
+    "resources_of",
     "scratch_lowering",
     "triton_version",
     "verify",
@@ -95,6 +96,17 @@ def disassembled(cubin: bytes) -> str:
         return _tool(knobs.nvidia.nvdisasm.path, "-c", "-hex", "-g", "-gp", str(path))
 
 
+def resources_of(cubin: bytes) -> tuple[int, int]:
+    """Registers and local bytes of a thread. Raises ToolchainError where NVIDIA's tool cannot tell."""
+    from triton import knobs
+
+    with tempfile.TemporaryDirectory(prefix="profscope-") as folder:
+        path = Path(folder) / "module.cubin"
+        path.write_bytes(cubin)
+        usage = dict(_USAGE.findall(_tool(knobs.nvidia.cuobjdump.path, "-res-usage", str(path))))
+    return int(usage["REG"]), int(usage.get("STACK", 0)) + int(usage.get("LOCAL", 0))
+
+
 def _of_cubin(cubin: bytes) -> tuple[int, int, tuple[str, ...]]:
     """Registers, local bytes and instructions, by NVIDIA's own tools."""
     from triton import knobs
@@ -102,11 +114,9 @@ def _of_cubin(cubin: bytes) -> tuple[int, int, tuple[str, ...]]:
     with tempfile.TemporaryDirectory(prefix="profscope-") as folder:
         path = Path(folder) / "module.cubin"
         path.write_bytes(cubin)
-        usage = _tool(knobs.nvidia.cuobjdump.path, "-res-usage", str(path))
         listing = _tool(knobs.nvidia.nvdisasm.path, "-c", str(path))
-    used = dict(_USAGE.findall(usage))
     sass = tuple(line for line in _SASS.findall(listing) if not line.startswith("NOP"))
-    return int(used["REG"]), int(used.get("STACK", 0)) + int(used.get("LOCAL", 0)), sass
+    return *resources_of(cubin), sass
 
 
 def _of_amdgcn(assembly: str) -> tuple[int, int, tuple[str, ...]]:

@@ -24,19 +24,22 @@ def balance(tables: Tables) -> pd.DataFrame:
     "cta" says that SMs got different numbers of CTAs.
 
     Launch -1 stands for all launches of the variant together: each CTA of each launch counts as one, and so
-    do its warps and SMs. Behind it come single launches: all those that kept spans, and of those that kept
-    sums the newest 16 of each variant, so that memory stays flat. Of sums nothing is estimated: the figures
-    are as exact as those of spans. They are of the CTAs that recorded, and came to their end.
+    do its warps and SMs. Where launches of the variant kept sums it stands for these alone: keeping spans
+    takes longer, so the others would make an even kernel look uneven. Behind it come single launches: all
+    those that kept spans, and of those that kept sums the newest 16 of each variant, so that memory stays
+    flat. Of sums nothing is estimated: the figures are as exact as those of spans. They are of the CTAs that
+    recorded, and came to their end.
     """
     singles = [_of_spans(tables), _floats(tables.spreads)]
     parts = [part for part in singles if len(part)]
     if not parts:
         return spreads_frame()
     rows = pd.concat(parts, ignore_index=True)
-    # Sums say it of all their launches; spans of each.
-    kept_sums = tables.launches["launch"][tables.launches["keeps"] == "sums"]
-    folded = rows[~rows["launch"].isin(kept_sums)]
-    table = pd.concat([_together(folded), rows[rows["launch"] != _ALL_LAUNCHES]], ignore_index=True)
+    # Of a variant with sums there is a row of all launches that kept them; of others one has to be made.
+    together = rows["launch"] == _ALL_LAUNCHES
+    groups = pd.MultiIndex.from_frame(rows[list(GROUP_COLUMNS)])
+    of_spans = rows[~groups.isin(groups[together])]
+    table = pd.concat([_together(of_spans), rows], ignore_index=True) if len(of_spans) else rows
     table["group"] = table.groupby(list(GROUP_COLUMNS), sort=False).ngroup()
     table["among"] = table["by"].map({by: at for at, by in enumerate(_BY)})
     table = table.sort_values(["group", "launch", "among"], kind="stable", ignore_index=True)

@@ -96,10 +96,14 @@ class Layout:
         )
 
 
+_LESS_THAN_NOTHING = 1 << 31  # an unsigned 32-bit sum from here on may be a negative one
+_SLACK_CYCLES = 1 << 16  # a kernel's first clock is read before its CTA's header says that it began
+
+
 @dataclass(frozen=True)
 class StackSums:
     """Figures of L launches. warps: that ran each section, shape (sections, L). count, cycles, longest: of
-    each site, shape (sites, L); the longest is -1 where it was not kept. left_out: by site of
+    each site, shape (sites, L); the longest is -1 where it was not kept or is not known. left_out: by site of
     asynchronous work, warps of which it tells nothing, shape (sites,). spreads: of the cycles of each place
     among what BY names, shape (places, 3, L). numbers: of all these launches together. clocks: of the
     launches."""
@@ -133,6 +137,8 @@ def sum_up(stack: Stack, layout: Layout) -> StackSums:
             section, site = layout.sections[number], layout.sites[number]
             values, ran = _values(words, layout, number, took_ctas), rans[section]
             took = _where(values.total_cycles, ran)
+            if values.left_out is None:
+                took = _without_less_than_nothing(took, took_ctas)
             if values.count is None:
                 there, count[number] = ran, warps[section] * site.times
             else:
@@ -141,7 +147,9 @@ def sum_up(stack: Stack, layout: Layout) -> StackSums:
             if values.left_out is not None:
                 left_out[number] = np.count_nonzero(_where(values.left_out, ran))
             if values.longest_cycles is not None:
-                longest[number] = _where(values.longest_cycles, ran).max(axis=(1, 2), initial=0)
+                most = _where(values.longest_cycles, ran)
+                longest[number] = most.max(axis=(1, 2), initial=0)
+                longest[number][(most > took_ctas + _SLACK_CYCLES).any(axis=(1, 2))] = -1
             parts.append((took, there))
         alone = len(parts) == 1
         for number, (took, _) in zip(numbers if not alone else (), parts, strict=False):
@@ -153,6 +161,17 @@ def sum_up(stack: Stack, layout: Layout) -> StackSums:
     kept = _numbers(words, layout, rans, count)
     clocks = clocks_of(stack.sm, stack.times, valid)
     return StackSums(warps, count, cycles, longest, left_out, spreads, kept, clocks)
+
+
+def _without_less_than_nothing(took: npt.NDArray[Any], of_ctas: Ints) -> npt.NDArray[Any]:
+    """Sums of warps, shape (L, warps, C), those of them 0 that say more than the CTA lasted.
+
+    ptxas reads clocks by two kinds of instruction. Where a span begins with the slower one and ends with the
+    other, after little else, it lasts less than nothing by these, modulo 2^32.
+    """
+    if took.max(initial=0) < _LESS_THAN_NOTHING:
+        return took
+    return np.where(took > of_ctas + _SLACK_CYCLES, 0, took)
 
 
 def _numbers(words: Words, layout: Layout, rans: Sequence[Flags | None], count: Ints) -> NumberFigures:

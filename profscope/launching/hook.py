@@ -12,7 +12,7 @@ from __future__ import annotations
 import contextlib
 import re
 import tempfile
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Any, Final
@@ -20,12 +20,14 @@ from typing import Any, Final
 from triton import knobs
 from triton._C.libtriton import ir
 
+from instrument_passes.analyses.occupancy import limits_of
+from instrument_passes.economy import Demand
 from instrument_passes.errors import InstrumentError
 from instrument_passes.functions import Function, checked, functions_in
 from instrument_passes.ir import parse
-from instrument_passes.ir.tokens import quote
+from instrument_passes.ir.tokens import quote, unquote
 from instrument_passes.manifest import ATTRIBUTE, Manifest
-from instrument_passes.passes.base import PassContext
+from instrument_passes.passes.base import Pass, PassContext
 from instrument_passes.passes.lower_records import manifest_of
 from instrument_passes.passes.scope_spans import ScopeSpans
 from instrument_passes.pipeline import run_pipeline
@@ -36,6 +38,7 @@ from profscope.errors import CompileError, SessionError
 from profscope.language import RECORDING
 from profscope.launching.modes import conflict
 from profscope.launching.proton_scopes import proton_scopes
+from profscope.launching.trials import Trials, affordable
 from profscope.options import Options
 from profscope.recording.programs import describe, manifest_in, mode_of
 
@@ -104,20 +107,22 @@ class CompileHook:
             return f"{key}{self.mode}", f"{digest}{self.mode}"
         if self._user_hook is not None:
             self._user_hook(*args)
-        stages, options = args[1:3]
+        backend, stages, options = args[:3]
         if self.context.triton < (3, 7) and self.mode not in options.instrumentation_mode:
             return None  # a direct triton.compile: its cache key would not tell the two binaries apart
         object.__setattr__(options, RECORDING, True)  # a frozen dataclass, made for this compilation
-        self._wrap(stages, conflict(options.instrumentation_mode, self.context.triton))
+        tries = self.of_spans is not None and Trials.possible(backend)
+        self._wrap(stages, conflict(options.instrumentation_mode, self.context.triton), tries)
         return None
 
-    def _wrap(self, stages: dict[str, Callable[[Any, Any], Any]], refused: str) -> None:
+    def _wrap(self, stages: dict[str, Callable[[Any, Any], Any]], refused: str, tries: bool) -> None:
         """Wrap one compilation: scopes are noted before its first stage, records put in behind TTGIR.
 
-        refused: why the kernel gets no records, whatever it is; "" if it does.
+        refused: why the kernel gets no records, whatever it is; "" if it does. tries: it may keep fewer sums.
         """
         make_ttgir, make_llir = stages["ttgir"], stages["llir"]
         stages["llir"] = lambda module, metadata: self._lowered(module, make_llir, metadata)
+        trials = Trials(stages) if tries else None
         functions: tuple[Function, ...] = ()  # those that the kernel is made of, before they are inlined
 
         def noted(source: Any) -> Any:
@@ -130,7 +135,7 @@ class CompileHook:
 
             def gluon(source: Any, metadata: Any) -> Any:
                 module = make_ttgir(noted(source), metadata)
-                return self._instrumented(module, functions, refused)
+                return self._instrumented(module, functions, refused, metadata, trials)
 
             stages["ttgir"] = gluon
             return
@@ -153,7 +158,7 @@ class CompileHook:
                 # Some of Triton's optimisations fail on assumptions, of which marks and payloads are made.
                 plain = _reparse(without_points(points, _kernel_name(points)), source.context)
                 module = make_ttgir(make_ttir(plain, metadata), metadata)
-            return self._instrumented(module, functions, refused)
+            return self._instrumented(module, functions, refused, metadata, trials)
 
         stages |= {"ttir": ttir, "ttgir": ttgir}
 
@@ -194,18 +199,47 @@ class CompileHook:
         describe(metadata, manifest, self.mode)
         return lowered
 
-    def _instrumented(self, module: Any, functions: tuple[Function, ...], refused: str) -> Any:
+    def _instrumented(
+        self, module: Any, functions: tuple[Function, ...], refused: str, metadata: dict[str, Any],
+        trials: Trials | None,
+    ) -> Any:  # fmt: skip
         """The module with the passes applied, or with a manifest that says why not."""
         text = str(module)
+        context = replace(self.context, functions=functions)
         try:
             if refused:
                 raise CompileError(refused)
-            return self._rewritten(module, text, replace(self.context, functions=functions))
+            if trials is not None:
+                tried = self._affordable(module, text, context, metadata, trials)
+                return self._rewritten(module, text, context) if tried is None else tried
+            return self._rewritten(module, text, context)
         except (InstrumentError, CompileError) as error:
             failure = quote(Manifest(_kernel_name(text), "", 0, 0, 0, (), failure=str(error)).to_json())
             # Not by our own reader, which may be what failed. Triton's modules always have attributes.
             bare = text.replace("module attributes {", f"module attributes {{{ATTRIBUTE} = {failure}, ", 1)
             return _reparse(without_markers(bare), module.context)
+
+    def _affordable(
+        self, module: Any, text: str, context: PassContext, metadata: dict[str, Any], trials: Trials
+    ) -> Any | None:
+        """The module with as many sums as it has registers for; None where that cannot be tried."""
+        if not self.options.matches(_kernel_name(text)):
+            return None
+
+        def write(pipeline: Sequence[Pass], notes: tuple[str, ...]) -> str | None:
+            return instrument(text, self.options, context, notes, pipeline)
+
+        def tried(rewritten: str | None) -> Demand:
+            tried = text if rewritten is None else rewritten
+            return trials.demand(tried, _reparse(tried, module.context), metadata)
+
+        try:
+            target = unquote(parse(text).attr("ttg.target") or "")
+            chosen = affordable(self.options.pipeline, write, tried, limits_of(target))
+        except Exception:  # noqa: BLE001  what fails in a trial fails without one, too, or does no harm
+            chosen = None
+        trials.choose(chosen or "")
+        return None if chosen is None else _reparse(chosen, module.context)
 
     def _rewritten(self, module: Any, text: str, context: PassContext, notes: tuple[str, ...] = ()) -> Any:
         """The module with the passes applied: one that cannot keep sums keeps spans, and says why."""
@@ -219,10 +253,13 @@ class CompileHook:
             return self.of_spans._rewritten(module, text, context, (why,))
 
 
-def instrument(text: str, options: Options, context: PassContext, notes: tuple[str, ...] = ()) -> str | None:
+def instrument(
+    text: str, options: Options, context: PassContext, notes: tuple[str, ...] = (),
+    pipeline: Sequence[Pass] | None = None,
+) -> str | None:  # fmt: skip
     """The instrumented text of a printed TTGIR module; None if options.kernels leaves it out.
 
-    notes: what its profile is to say beside what the passes do.
+    notes: what its profile is to say beside what the passes do. pipeline: in place of the options'.
 
     Raises InstrumentError naming the pass, the op and the line.
     """
@@ -230,7 +267,7 @@ def instrument(text: str, options: Options, context: PassContext, notes: tuple[s
     if not options.matches(name):
         return None
     module = parse(text, filename=name)
-    run_pipeline(module, options.pipeline, context)
+    run_pipeline(module, options.pipeline if pipeline is None else pipeline, context)
     manifest = manifest_of(module)
     if notes and manifest is not None:
         manifest = replace(manifest, notes=(*notes, *manifest.notes))

@@ -42,6 +42,7 @@ from profscope.recording.programs import PROGRAMS
 __all__ = ["Keeping"]
 
 Launcher = Callable[..., Any]
+_LAUNCHER: Final = "run"
 # Of a binary: the others, for later sessions, too.
 _SPANS: Final = "_profscope_spans"
 _BARE: Final = "_profscope_bare"
@@ -54,6 +55,17 @@ _MISSING: Final = {
     _SAMPLED: "no launch ran bare under the sampler",
     _RECORDED: "no recorded launch ran under the sampler",
 }
+
+
+class _Run:
+    """In place of CompiledKernel.run, the property that is a binary's launcher: a binary's own attribute of
+    that name goes before it, and costs less. begin: gives a binary one."""
+
+    def __init__(self, begin: Callable[[CompiledKernel], Launcher]) -> None:
+        self._begin = begin
+
+    def __get__(self, kernel: CompiledKernel | None, kind: type) -> Any:
+        return self if kernel is None else self._begin(kernel)
 
 
 class _Variant:
@@ -86,7 +98,8 @@ class _Variant:
 
 class Keeping:
     """Installed for the length of a session, inside the compile hook; does nothing where all launches keep
-    spans and none is sampled or timed. path: of the launches, which it ties to the binary that ran."""
+    spans and none is sampled or timed. path: of the launches, which it ties to the binary that ran: where sums
+    are kept, Triton's launch hooks would cost each launch a microsecond more."""
 
     def __init__(
         self,
@@ -106,9 +119,7 @@ class Keeping:
         self._run: Callable[[CompiledKernel], Launcher] = CompiledKernel.run.fget
         self._lock = threading.Lock()
         self._variants: dict[tuple[str, int], _Variant] = {}  # by Triton's hash and device
-        # By the id of a binary, which is held; None for those that are none of the session's.
-        self._launchers: dict[int, Launcher | None] = {}
-        self._held: list[CompiledKernel] = []
+        self._launched: list[CompiledKernel] = []
         self._open = False
 
     def describe(self) -> tuple[dict[str, Any], list[str]]:
@@ -156,39 +167,30 @@ class Keeping:
                 self._open = False
                 for variant in self._variants.values():
                     variant.for_sampler.clear()
-                self._launchers.clear()
-                self._held.clear()
+                for kernel in self._launched:
+                    del vars(kernel)[_LAUNCHER]
+                self._launched.clear()
 
     def _fetched(self, run: Any) -> Any:
-        """In place of CompiledKernel.run, the property that is a binary's launcher."""
-        launchers = self._launchers
+        return _Run(self._begin)
 
-        def fetch(kernel: CompiledKernel) -> Launcher:
-            launcher = launchers.get(id(kernel), self)
-            if launcher is self or kernel._run is None:
-                run.fget(kernel)  # loads it
-                launcher = self._begin(kernel)
-            return kernel._run if launcher is None else launcher  # type: ignore[return-value]
-
-        return property(fetch)
-
-    def _begin(self, kernel: CompiledKernel) -> Launcher | None:
-        """What to launch a binary with that was not launched in the session before."""
+    def _begin(self, kernel: CompiledKernel) -> Launcher:
+        """What to launch a binary with; the session asks once for each, for it stays with the binary."""
+        run = self._run(kernel)  # loads it
         with self._lock:
             if not self._open:
-                return None
-            if id(kernel) not in self._launchers:  # another thread may have been quicker
-                self._held.append(kernel)
-                self._launchers[id(kernel)] = self._launcher(kernel)
-            return self._launchers[id(kernel)]
+                return run
+            if _LAUNCHER not in vars(kernel):  # another thread may have been quicker
+                vars(kernel)[_LAUNCHER] = self._launcher(kernel)
+                self._launched.append(kernel)
+            return vars(kernel)[_LAUNCHER]  # type: ignore[no-any-return]
 
-    def _launcher(self, kernel: CompiledKernel) -> Launcher | None:
+    def _launcher(self, kernel: CompiledKernel) -> Launcher:
         program = PROGRAMS.program(kernel)
-        if program is None or program.mode != self._hook.mode or program.unreadable:
-            return None
-        records = not program.manifest.failure
-        if not records and not self._options.samples:
-            return None
+        ours = program is not None and program.mode == self._hook.mode and not program.unreadable
+        records = program is not None and ours and not program.manifest.failure
+        if program is None or not (records or (ours and self._options.samples)):
+            return self._plain(kernel)
         key = kernel.hash, driver.active.get_current_device()
         if key not in self._variants:
             samples = self._samples.variant(kernel.name)
@@ -197,25 +199,56 @@ class Keeping:
             self._variants[key] = _Variant(kernel.name, samples, times, keeps, records=records)
         variant = self._variants[key]
         apart, thread, capturing = self._bare.apart, self._bare.thread, self._path.capturing
-        numbers, sampled = variant.numbers, numbers_sampled(self._options)
-        may_keep_spans = records and not variant.all_spans
-        with_spans = numbers_with_spans(self._options) if may_keep_spans else range(0)
+        loaded = PROGRAMS.of(kernel.function) or program  # with its build
+        numbers, enqueued = variant.numbers, self._path.enqueued
+        sampled = numbers_sampled(self._options)
         timed = numbers_timed(self._options) if records else range(0)
+        due = numbers_with_spans(self._options) if records and not variant.all_spans else range(0)
+        every, rest = (due.step, 0) if due else (1, 1)  # quicker than to look the number up in a range
 
         def launch(*args: Any) -> Any:
             stream = args[3]  # 0, the default one, cannot be captured
+            if (apart and thread.trial) or (stream and capturing()) or next(numbers) % every != rest:
+                result = kernel._run(*args)
+                enqueued(loaded)
+                return result
+            return self._launch(kernel, self._spans_of(variant, kernel), *args)
+
+        plain = self._plain(kernel)
+
+        def launch_in_turn(*args: Any) -> Any:
+            stream = args[3]
             if (apart and thread.trial) or (stream and capturing()):
-                return kernel._run(*args)
+                return plain(*args)
             number = next(numbers)
             if number in sampled:
                 return self._launch_sampled(variant, kernel, number, args)
             if number in timed or number - 1 in timed:
                 return self._launch_timed(variant, kernel, number, args)
-            if number not in with_spans:
-                return kernel._run(*args)
+            if number not in due:
+                return plain(*args)
             return self._launch(kernel, self._spans_of(variant, kernel), *args)
 
+        return launch_in_turn if sampled or timed else launch
+
+    def _plain(self, kernel: CompiledKernel) -> Launcher:
+        """What launches this binary and no other."""
+        if self._options.keep == "spans":  # Triton's launch hooks say what was launched
+            return kernel._run  # type: ignore[no-any-return]
+        tie = self._path.tie
+
+        def launch(*args: Any) -> Any:
+            result = kernel._run(*args)
+            tie(kernel.function, kernel.name)
+            return result
+
         return launch
+
+    def _leave(self, kernel: CompiledKernel) -> None:
+        """Launch this binary and no other from now on."""
+        with self._lock:
+            if self._open:
+                vars(kernel)[_LAUNCHER] = self._plain(kernel)
 
     def _launch_sampled(
         self, variant: _Variant, kernel: CompiledKernel, number: int, args: tuple[Any, ...]
@@ -224,7 +257,7 @@ class Keeping:
         options = self._options
         last = number == numbers_sampled(options)[-1]
         if options.keep == "spans" and last and not options.baseline:
-            self._launchers[id(kernel)] = None  # the others need not come by here
+            self._leave(kernel)  # the others need not come by here
         can, role = self._samples.can(variant.name), role_of(options, number)
         if can and role is Role.SAMPLED:
             bare = self._for_sampler(variant, kernel, _SAMPLED)

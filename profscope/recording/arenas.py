@@ -37,6 +37,7 @@ _ENQUEUE_TIMEOUT_S = 10.0
 # the first touch of new pages.
 MOVERS = min(12, max(2, (os.cpu_count() or 2) * 3 // 4))
 _PIECE_BYTES = 4 << 20  # what a thread takes at a time
+_BELOW = BASE_ALIGNMENT - 1
 # Zeroing displaces a sixteenth of the L2 cache at a time; a launch behind more than a quarter is called cold.
 _PIECES_OF_L2 = 16
 _COLD_PART_OF_L2 = 4
@@ -181,7 +182,7 @@ class DeviceBuffers:
         with self._lock:
             generation = self._current
             offset = generation.used
-            end = -(-(offset + size) // BASE_ALIGNMENT) * BASE_ALIGNMENT
+            end = offset + size + _BELOW & ~_BELOW  # align(), inlined
             if end > generation.zeroed or stream not in generation.ready:
                 if self._closed:
                     return None

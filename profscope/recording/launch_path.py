@@ -25,7 +25,7 @@ from profscope.recording.hook_chain import ChainedHook
 from profscope.recording.journal import Journal
 from profscope.recording.lanes import Lanes
 from profscope.recording.launch_log import LaunchLog
-from profscope.recording.programs import PROGRAMS
+from profscope.recording.programs import PROGRAMS, Program
 from profscope.recording.routes import Routes
 
 __all__ = ["LaunchPath"]
@@ -39,7 +39,8 @@ class LaunchPath:
     """Installed for the length of a session. Thread-safe: launches may come from any thread.
 
     modes: of the session's binaries. every_launch: all launches are recorded; else those that `listening` or
-    `record` says. cuda: launches run on a GPU. captured: kernel -> its launches captured into CUDA graphs.
+    `record` says. hooked: Triton's launch hooks tell of launches; else those who launch do, by `enqueued` or
+    `tie`. cuda: launches run on a GPU. captured: kernel -> its launches captured into CUDA graphs.
     bare: kernels of which a binary was launched that does not record. capturing(): whether what this thread
     launches into its current stream is captured into a CUDA graph.
     """
@@ -54,6 +55,7 @@ class LaunchPath:
         *,
         modes: Sequence[str],
         every_launch: bool,
+        hooked: bool,
         cuda: bool,
     ) -> None:
         self.captured: Counter[str] = Counter()
@@ -67,6 +69,7 @@ class LaunchPath:
         self._journal = journal
         self._modes = modes
         self._every_launch = every_launch
+        self._hooked = hooked
         self._lock = threading.Lock()
         self._listeners = 0
         self._hook = ChainedHook("launch_exit_hook", self.launched)
@@ -91,11 +94,12 @@ class LaunchPath:
                 self.allocate if self._every_launch else self._allocate_sampled
             )
             stack.enter_context(ChainedHook("kernel_load_end_hook", self.loaded))
-            if knobs.runtime.launch_enter_hook is None:  # then Triton would not say what it launches
-                stack.callback(setattr, knobs.runtime, "launch_enter_hook", None)
-                knobs.runtime.launch_enter_hook = knobs.HookChain()
-            if self._every_launch:
-                stack.enter_context(self._hook)
+            if self._hooked:
+                if knobs.runtime.launch_enter_hook is None:  # then Triton would not say what it launches
+                    stack.callback(setattr, knobs.runtime, "launch_enter_hook", None)
+                    knobs.runtime.launch_enter_hook = knobs.HookChain()
+                if self._every_launch:
+                    stack.enter_context(self._hook)
             yield
 
     def let_others_launch(self) -> None:
@@ -286,6 +290,10 @@ class LaunchPath:
             else:
                 self._note_failed(function)  # it may have been loaded before this session
             return
+        self.enqueued(program)
+
+    def enqueued(self, program: Program) -> None:
+        """As `tie`, for those who know the program of what they launched."""
         lane = self._thread.lane
         filling = lane.filling
         if filling is not None:

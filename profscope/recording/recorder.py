@@ -150,7 +150,7 @@ def recorder(options: Options, backend: Backend, metadata: dict[str, Any]) -> Re
     graphs = Graphs(options.memory << 17, options.every, routes.settle, keep) if cuda else None
     path = LaunchPath(
         lanes, log, routes, graphs, journal,
-        modes=modes_of(options), every_launch=options.every == 1, cuda=cuda,
+        modes=modes_of(options), every_launch=options.every == 1, hooked=options.keep == "spans", cuda=cuda,
     )  # fmt: skip
     return Recorder(
         backend, journal, log, lanes, routes, path, arrivals, spooler, folder, graphs, options.limit_s,

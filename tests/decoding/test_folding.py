@@ -298,3 +298,18 @@ def test_manifests_say_what_launches_keep() -> None:
     empty = Manifest("k", "cuda:90", 4, 0, 0, ())
     assert empty.keeps == "spans"
     assert np.all(profile([sum_launch(PLAIN)]).launches["records"] == 0)
+
+
+def test_spans_of_less_than_nothing_last_no_time() -> None:
+    """Where the clock at the end of a span was read by a quicker instruction than that at its begin."""
+    raw = sum_launch(PLAIN, 0, 3, seed=1)
+    (section,) = read_sums(raw.buffer, PLAIN).sections
+    words = np.array(raw.buffer).view(np.uint32)
+    took = section.total_cycles[0, 2]
+    at = np.flatnonzero(words == took)
+    assert len(at) == 2  # it ran once, so that is the longest, too
+    words[at] = (1 << 32) - 40
+    before, after = (profile([each]).sums for each in (raw, replace(raw, buffer=words.view(np.uint8))))
+    assert after["total_cycles"][2] == before["total_cycles"][2] - took
+    assert after["longest_cycles"][2] == -1
+    assert after.drop(2)["total_cycles"].tolist() == before.drop(2)["total_cycles"].tolist()
