@@ -83,7 +83,7 @@ class Session(Questions):
             return
         recorder.close()
         if recorder.spooler is not None:
-            recorder.spooler.close(*self._running.so_far())
+            recorder.spooler.close(*self._running.so_far(), self._running.samples.tables())
             if recorder.spooler.error and error is None:
                 raise SessionError(recorder.spooler.error)
         if error is None and not recorder.arrivals.any():
@@ -125,7 +125,7 @@ class Session(Questions):
         if self._open:  # leaving the session has done it
             parts.recorder.drain()
             if spooler is not None:
-                spooler.flush(*parts.so_far())
+                spooler.flush(*parts.so_far(), parts.samples.tables())
         return spooler
 
     @property
@@ -138,6 +138,7 @@ class Session(Questions):
     def profile(self) -> Profile:
         """The launches so far as a Profile, of plain tables. Raises SessionError before the session began."""
         from profscope.decoding.assemble import assemble
+        from profscope.sampler.tables import with_samples
 
         parts = self._parts()
         with self._lock:
@@ -147,6 +148,9 @@ class Session(Questions):
                 self._drain(parts)
                 raw, lost = parts.recorder.fetch()
                 tables = assemble(raw, metadata, [*notes, *lost], parts.recorder.folded)
+                sampled = parts.samples.tables()
+                if sampled is not None:
+                    tables = with_samples(tables, *sampled)
                 self._profile = state, Profile.of(tables)
             profile = self._profile[1]
             judges = not self._open and not self._judged

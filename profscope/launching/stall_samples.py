@@ -10,7 +10,7 @@ import threading
 from collections import Counter
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
-from typing import Any, Final
+from typing import TYPE_CHECKING, Any, Final
 
 import numpy as np
 import numpy.typing as npt
@@ -29,6 +29,9 @@ from profscope.sampler.gpu import Cuda, Gpu
 from profscope.sampler.periods import ENOUGH, FIRST, next_period
 from profscope.sampler.sampled import SampledLaunch
 from profscope.sampler.sampler import Samples
+
+if TYPE_CHECKING:
+    import pandas as pd
 
 __all__ = ["Sampled", "StallSamples", "gpu_here"]
 
@@ -60,6 +63,7 @@ class StallSamples:
 
     def __init__(self, options: Options, path: LaunchPath, graphs: Graphs | None, gpu: Gpu | str) -> None:
         self.taken: list[SampledLaunch] = []
+        self._joined: tuple[int, tuple[pd.DataFrame, dict[str, Any]]] | None = None  # of so many of these
         self._options = options
         self._path = path
         self._graphs = graphs
@@ -109,6 +113,17 @@ class StallSamples:
         if samples is not None:
             self._keep(variant, kernel, keeps, number, samples)
         return result
+
+    def tables(self) -> tuple[pd.DataFrame, dict[str, Any]] | None:
+        """What `sample_tables` makes of all that is taken so far, once; None if that is nothing."""
+        from profscope.sampler.tables import sample_tables  # here, since pandas takes its time
+
+        with self._lock:
+            taken = list(self.taken)
+        joined = self._joined
+        if taken and (joined is None or joined[0] != len(taken)):
+            joined = self._joined = len(taken), sample_tables(taken)
+        return None if joined is None else joined[1]
 
     def describe(self) -> tuple[dict[str, Any], list[str]]:
         """The metadata's entry "sampler" where launches are to be sampled, and notes.
