@@ -13,6 +13,8 @@ import triton
 from triton.runtime import _allocation
 
 from profscope import emulator
+from profscope.launching import running
+from tests.support.fake_sampler import FakeGpu, FakeProbe
 from tests.support.forks import Forks
 from tests.support.sessions import session
 
@@ -179,3 +181,16 @@ print(inside.__module__)
 def test_inductor_may_be_imported_inside_the_session(forks: Forks) -> None:
     ran = forks.run(_IMPORTED_LATER)
     assert (ran.stdout, ran.returncode) == ("profscope.launching.inductor\n", 0), ran.stderr
+
+
+def test_launches_are_sampled_as_all_others(inductor: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    gpu = FakeGpu(FakeProbe(functions=("triton_poi_double",)))
+    monkeypatch.setattr(running, "gpu_here", lambda machine: gpu)
+    tuner = inductor.Tuner()
+    with session(samples=2) as prof:
+        for _ in range(5):
+            tuner.launch()
+        assert prof._running is not None
+        taken = prof._running.samples.taken
+    assert [(each.binary, each.launch) for each in taken] == [("bare", -1)] * 2 + [("spans", 1)]
+    assert len(prof.launches) == 3
