@@ -98,8 +98,8 @@ class _Variant:
 
 class Keeping:
     """Installed for the length of a session, inside the compile hook; does nothing where all launches keep
-    spans and none is sampled or timed. path: of the launches, which it ties to the binary that ran, for Triton's
-    launch hooks would cost each launch a microsecond more."""
+    spans and none is sampled or timed. path: of the launches, which it ties to the binary that ran:
+    Triton's launch hooks would cost each launch a microsecond more."""
 
     def __init__(
         self,
