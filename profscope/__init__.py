@@ -34,6 +34,7 @@ if TYPE_CHECKING:
     )
     from profscope.profiles import Profile, load
     from profscope.sessions import Session, session
+    from profscope.switches import pause, profile, resume, start, stop
 
 __all__ = [
     "CompileError",
@@ -55,7 +56,12 @@ __all__ = [
     "__version__",
     "instructions",
     "load",
+    "pause",
+    "profile",
+    "resume",
     "session",
+    "start",
+    "stop",
 ]
 
 # Triton imports this package whenever it looks for backends, and a command's --help imports it, too: what a
@@ -65,7 +71,12 @@ _HOMES = {
     "Session": "sessions",
     "instructions": "binaries.mapping",
     "load": "profiles",
+    "pause": "switches",
+    "profile": "switches",
+    "resume": "switches",
     "session": "sessions",
+    "start": "switches",
+    "stop": "switches",
 }
 
 

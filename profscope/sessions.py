@@ -17,6 +17,7 @@ from profscope.errors import EmptyProfileWarning, ProfscopeError, SessionError
 from profscope.installed import require
 from profscope.options import Options
 from profscope.profiles import Profile, Questions, held
+from profscope.recording.open_sessions import OPEN
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -61,6 +62,8 @@ class Session(Questions):
         from profscope.launching.running import running
 
         self._running = self._stack.enter_context(running(self.options))
+        OPEN.append(self)
+        self._stack.callback(OPEN.remove, self)
         atexit.register(self._at_exit)
         self._open = True
         return self
@@ -85,6 +88,31 @@ class Session(Questions):
                 raise SessionError(recorder.spooler.error)
         if error is None and not recorder.arrivals.any():
             self._warn()
+
+    @property
+    def is_open(self) -> bool:
+        """Whether it has begun and has not ended; it may be paused."""
+        return self._open
+
+    def pause(self) -> None:
+        """Let launches run bare until `resume()`, as without a session: they pay nothing and count nowhere.
+
+        Does nothing where it is paused already. Raises SessionError where the session is not open.
+        """
+        self._when_open("pause()").pause()
+
+    def resume(self) -> None:
+        """Record again after `pause()`; does nothing where it is not paused.
+
+        Raises SessionError where the session is not open, or another one has begun meanwhile.
+        """
+        self._when_open("resume()").resume()
+
+    def _when_open(self, asked: str) -> Running:
+        parts = self._parts()
+        if not self._open:
+            raise SessionError(f"{asked}: the session has ended")
+        return parts
 
     def _warn(self) -> None:
         """Say why the profile is empty, if kernels were launched."""

@@ -123,6 +123,7 @@ class Sampling:
                 self._installed = False
                 for function in self._functions:
                     delattr(function, _TURNS)
+                self._functions.clear()
 
     def _run(self, run: Callable[..., Any]) -> Any:
         """In place of JITFunction.run: a property that is the bound method, but where a launch is due.

@@ -58,17 +58,26 @@ class Recorder:
         return os.getpid() != self.pid
 
     @contextlib.contextmanager
-    def installed(self) -> Iterator[None]:
-        """Record what is launched in the body of a with statement."""
+    def limited(self) -> Iterator[None]:
+        """For the length of the session: it ends with its time, and in forked processes."""
         this = weakref.ref(self)
         os.register_at_fork(after_in_child=lambda: _forked(this()))
+        if self.limit_s is None:
+            yield
+            return
+        why = f"limit_s={self.limit_s} had passed"
+        timer = threading.Timer(self.limit_s, self.journal.stop, (why,))
+        timer.daemon = True
+        timer.start()
+        try:
+            yield
+        finally:
+            timer.cancel()
+
+    @contextlib.contextmanager
+    def installed(self) -> Iterator[None]:
+        """Record what is launched in the body of a with statement; again and again, one after the other."""
         with contextlib.ExitStack() as stack:
-            if self.limit_s is not None:
-                why = f"limit_s={self.limit_s} had passed"
-                timer = threading.Timer(self.limit_s, self.journal.stop, (why,))
-                timer.daemon = True
-                timer.start()
-                stack.callback(timer.cancel)
             stack.enter_context(self.path.installed())
             if self.graphs is not None:
                 stack.enter_context(self.graphs.installed())

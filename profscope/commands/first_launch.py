@@ -1,0 +1,73 @@
+"""Opens a program's session at its first launch of a Triton kernel, and no sooner.
+
+A session needs torch, Triton and the GPU. A program may set environment variables before it imports them, or
+fork before it touches the GPU, and then runs as it does by itself.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import threading
+from collections.abc import Callable
+from functools import partial
+from types import ModuleType
+from typing import Any, Final
+
+from profscope.recording.after_import import after_import
+from profscope.recording.patches import patched
+
+__all__ = ["FirstLaunch"]
+
+# All that launches goes through one of these: module, class, method.
+_DOORS: Final = (
+    ("triton.runtime.jit", "JITFunction", "run"),
+    ("triton.runtime.autotuner", "Autotuner", "run"),
+    ("triton.compiler.compiler", "CompiledKernel", "__getitem__"),
+    ("torch._inductor.runtime.triton_heuristics", "CachingAutotuner", "run"),
+)
+
+
+class FirstLaunch:
+    """Calls `then` before the first launch, once, in the process that made this and in no fork of it."""
+
+    def __init__(self, then: Callable[[], None]) -> None:
+        self._then = then
+        self._lock = threading.RLock()
+        self._pid = os.getpid()
+        self._stack: contextlib.ExitStack | None = None
+
+    def await_it(self) -> None:
+        """Begin to wait, for what is imported already and for what will be; goes on if it does already."""
+        if self._stack is not None:
+            return
+        self._stack = contextlib.ExitStack()
+        for module, owner, method in _DOORS:
+            self._stack.enter_context(after_import(module, partial(self._watch, owner, method)))
+
+    def stop(self) -> None:
+        """Wait no longer: all is as it was."""
+        stack, self._stack = self._stack, None
+        if stack is not None:
+            stack.close()
+
+    def _watch(self, owner: str, method: str, module: ModuleType) -> None:
+        if self._stack is not None:
+            self._stack.enter_context(patched(getattr(module, owner), method, partial(self._wrap, method)))
+
+    def _wrap(self, method: str, original: Callable[..., Any]) -> Callable[..., Any]:
+        def launch(launched: Any, *args: Any, **options: Any) -> Any:
+            self._begin()
+            # What the session has put there, if it has.
+            return getattr(launched, method)(*args, **options)
+
+        return launch
+
+    def _begin(self) -> None:
+        if os.getpid() != self._pid:  # forked: another thread may have held the lock
+            self.stop()
+            return
+        with self._lock:
+            if self._stack is not None:
+                self.stop()
+                self._then()

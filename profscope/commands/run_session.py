@@ -1,0 +1,57 @@
+"""The session of a whole program: it gives way to one that the program opens, and ends when it is told to.
+
+Imported at the first launch: it needs torch and Triton.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+from profscope.options import Options
+from profscope.recording.launch_path import LaunchPath
+from profscope.sessions import Session
+
+__all__ = ["RunSession", "session_is_active"]
+
+
+def session_is_active() -> bool:
+    """Whether some session is open in this process."""
+    return LaunchPath.is_installed()
+
+
+class RunSession(Session):
+    """gives_way: called when another session is about to begin; it closes this one."""
+
+    def __init__(self, options: Options, gives_way: Callable[[], None]) -> None:
+        super().__init__(options)
+        self._gives_way = gives_way
+
+    def __enter__(self) -> RunSession:
+        super().__enter__()
+        enter = Session.__enter__
+
+        def enter_alone(session: Session) -> Any:
+            Session.__enter__ = enter  # type: ignore[method-assign]
+            if self.is_open:
+                self._gives_way()
+            return enter(session)
+
+        Session.__enter__ = enter_alone  # type: ignore[method-assign]
+        return self
+
+    def flush_if_nothing_is_captured(self) -> None:
+        """As flush(), but that it does nothing while a CUDA graph is being captured: to wait breaks that."""
+        graphs = self._parts().recorder.graphs
+        if graphs is None:
+            self.flush()
+            return
+        with graphs.between_captures() as between:
+            if between:
+                self.flush()
+
+    def _warn(self) -> None:
+        """The notes say it, where the profile is shown."""
+
+    def _at_exit(self) -> None:
+        """The run closes it, after what the program does at its exit."""
