@@ -37,6 +37,8 @@ class Session(Questions):
     waits for those launches.
     """
 
+    _spooled_sums_bytes: int | None = None  # how much of its spool launches that keep sums may take
+
     def __init__(self, options: Options) -> None:
         require("triton", "profscope.session()")
         self.options = options
@@ -61,7 +63,7 @@ class Session(Questions):
         # Triton and torch are imported here and not above, so that traces open where neither is installed.
         from profscope.launching.running import running
 
-        self._running = self._stack.enter_context(running(self.options))
+        self._running = self._stack.enter_context(running(self.options, self._spooled_sums_bytes))
         OPEN.append(self)
         self._stack.callback(OPEN.remove, self)
         atexit.register(self._at_exit)

@@ -118,7 +118,9 @@ class RecordedRun:
             )
             return
         try:
-            self._session = RunSession(self._options, self._gave_way).__enter__()
+            self._session = RunSession(
+                self._options, self._gave_way, limited=self._options.spool == self._output.folder
+            ).__enter__()
         except ProfscopeError as error:
             self._fail(f"nothing is recorded: {error}")
             return

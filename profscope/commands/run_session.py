@@ -6,13 +6,15 @@ Imported at the first launch: it needs torch and Triton.
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any
+from typing import Any, Final
 
 from profscope.options import Options
 from profscope.recording.launch_path import LaunchPath
 from profscope.sessions import Session
 
 __all__ = ["RunSession", "session_is_active"]
+
+_SPOOLED_SUMS_BYTES: Final = 1 << 30
 
 
 def session_is_active() -> bool:
@@ -21,10 +23,15 @@ def session_is_active() -> bool:
 
 
 class RunSession(Session):
-    """gives_way: called when another session is about to begin; it closes this one."""
+    """gives_way: called when another session is about to begin; it closes this one.
 
-    def __init__(self, options: Options, gives_way: Callable[[], None]) -> None:
+    limited: its spool is for a program that is killed, and takes but the first launches that keep sums.
+    """
+
+    def __init__(self, options: Options, gives_way: Callable[[], None], *, limited: bool) -> None:
         super().__init__(options)
+        if limited:
+            self._spooled_sums_bytes = _SPOOLED_SUMS_BYTES
         self._gives_way = gives_way
 
     def __enter__(self) -> RunSession:

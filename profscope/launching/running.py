@@ -120,8 +120,8 @@ class Running:
 
 
 @contextlib.contextmanager
-def running(options: Options) -> Iterator[Running]:
-    """A session for the body of a with statement.
+def running(options: Options, spooled_sums_bytes: int | None = None) -> Iterator[Running]:
+    """A session for the body of a with statement. spooled_sums_bytes: as `recorder` takes it.
 
     Raises SessionError where another one is active, the backend is not there, a sanitizer of Triton's is on
     that cannot stand beside a session, or the spool cannot be created.
@@ -130,7 +130,7 @@ def running(options: Options) -> Iterator[Running]:
     with contextlib.ExitStack() as stack:
         machine = stack.enter_context(backend.select(options.backend))
         metadata = _describe(options, machine.metadata())
-        records = recorder(options, machine, metadata)
+        records = recorder(options, machine, metadata, spooled_sums_bytes)
         bare = BareLaunches(options, records.path.listening, records.path.trial)
         hook = CompileHook(options)
         sampling = Sampling(options, bare, hook.mode, records.path.record)
