@@ -39,14 +39,19 @@ class FirstLaunch:
 
     def await_it(self) -> None:
         """Begin to wait, for what is imported already and for what will be; goes on if it does already."""
-        if self._stack is not None:
-            return
-        self._stack = contextlib.ExitStack()
-        for module, owner, method in _DOORS:
-            self._stack.enter_context(after_import(module, partial(self._watch, owner, method)))
+        with self._lock:
+            if self._stack is not None:
+                return
+            self._stack = contextlib.ExitStack()
+            for module, owner, method in _DOORS:
+                self._stack.enter_context(after_import(module, partial(self._watch, owner, method)))
 
     def stop(self) -> None:
         """Wait no longer: all is as it was."""
+        with self._lock:
+            self._close()
+
+    def _close(self) -> None:
         stack, self._stack = self._stack, None
         if stack is not None:
             stack.close()
@@ -64,10 +69,10 @@ class FirstLaunch:
         return launch
 
     def _begin(self) -> None:
-        if os.getpid() != self._pid:  # forked: another thread may have held the lock
-            self.stop()
+        if os.getpid() != self._pid:  # forked: a thread that is gone may hold the lock
+            self._close()
             return
         with self._lock:
             if self._stack is not None:
-                self.stop()
+                self._close()
                 self._then()

@@ -115,7 +115,7 @@ def _float(text: str) -> float | None:
 
 
 def _bool(text: str) -> bool | None:
-    return {"true": True, "false": False}.get(text)
+    return {"true": True, "false": False}.get(text.lower())
 
 
 def _passes(text: str) -> list[str] | None:

@@ -12,6 +12,8 @@ from profscope.errors import ProfscopeError
 __all__ = ["Flushing"]
 
 _FIRST_S: Final = 1.0
+_LONGER: Final = 1.2  # each pause than the one before,
+_LONGEST_S: Final = 10.0  # up to that
 _SHARE: Final = 0.01  # of the time that goes into it at most
 
 
@@ -41,8 +43,9 @@ class Flushing:
         while not self._stopped.wait(pause_s):
             begin_s = time.perf_counter()
             try:
-                self._session.flush_if_nothing_is_captured()
+                self._session.flush_news()
             except ProfscopeError as error:
                 self._failed(str(error))
                 return
-            pause_s = max(_FIRST_S, (time.perf_counter() - begin_s) / _SHARE)
+            took_s = time.perf_counter() - begin_s
+            pause_s = max(took_s / _SHARE, min(_LONGEST_S, pause_s * _LONGER))

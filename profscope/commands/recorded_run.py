@@ -17,6 +17,7 @@ from profscope.commands.first_launch import FirstLaunch
 from profscope.commands.flushing import Flushing
 from profscope.commands.output import Output
 from profscope.commands.program import Program, without_ours
+from profscope.commands.switch import Switch
 from profscope.errors import ProfscopeError
 from profscope.options import Options
 from profscope.recording.open_sessions import OPEN
@@ -28,7 +29,8 @@ _WRITING_S: Final = 60.0  # a signal waits no longer for the trace to be written
 
 
 class RecordedRun:
-    """report: told the profile once it is written, and the time to show it; None where nothing is shown.
+    """report: told the profile and its path once it is written; None where nothing is shown. switch: what
+    switches recording on and off, a signal or a file; None: it is on.
 
     The program's exit code, output and traceback are its own. Where it ends with 0 and its recording could
     not be written, the exit code is 1.
@@ -42,12 +44,14 @@ class RecordedRun:
         *,
         rank: int | None,
         report: Callable[[Any, str], None] | None,
+        switch: str | None = None,
     ) -> None:
         self._program = program
         self._options = options
         self._output = output
         self._rank = rank
         self._report = report
+        self._switch = None if switch is None else Switch(switch, self._turn)
         self._pid = os.getpid()
         self._session: Any = None
         self._first_launch = FirstLaunch(self._open)
@@ -69,7 +73,10 @@ class RecordedRun:
                 if signal.getsignal(number) is signal.SIG_DFL:
                     signal.signal(number, self._signalled)
         OPEN.append(self)
-        self._first_launch.await_it()
+        if self._switch is None:
+            self._first_launch.await_it()
+        else:
+            self._switch.start()
         try:
             self._program.run()
         except SystemExit as stop:
@@ -105,6 +112,24 @@ class RecordedRun:
             self._first_launch.await_it()
         elif self._session.is_open:
             self._session.resume()
+
+    def _turn(self, on: bool) -> None:
+        """The switch was turned."""
+        if self._finished:
+            return
+        try:
+            if on:
+                self.resume()
+                self._say("recording")
+                return
+            self.pause()
+            where = ""
+            if self._session is not None and self._session.is_open:
+                self._session.flush()  # so that it can be looked at while the program runs on
+                where = f"; what was recorded so far is in {self._session.spool.parent}"
+            self._say(f"paused{where}")
+        except ProfscopeError as error:
+            self._fail(str(error))
 
     # The session
 

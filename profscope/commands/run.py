@@ -16,6 +16,7 @@ from profscope.commands.launcher import ranks_recorded
 from profscope.commands.output import DEFAULT, claim, rank
 from profscope.commands.program import Program, program
 from profscope.commands.recorded_run import RecordedRun
+from profscope.commands.switch import signal_of
 from profscope.options import Options
 from profscope.version import __version__
 
@@ -54,6 +55,8 @@ def _prepare(words: list[str], starts: list[Callable[[], None]]) -> int:
         parser.error("name a program: script.py, -m module or -c code")
     options = {name: value for name, value in vars(given).items() if name in option_names()}
     checked = Options(**{**RUN_DEFAULTS, **options})
+    if given.switch is not None:
+        signal_of(given.switch)  # says what is wrong with it
     chosen = program(how, rest)
     if chosen.is_launcher:
         starts.append(lambda: _run_ranks(chosen, _flags(given, options)))
@@ -69,7 +72,7 @@ def _recorded(chosen: Program, given: argparse.Namespace, options: Options) -> C
     if options.spool is None:
         options = replace(options, spool=output.folder)
     report = None if given.quiet else _said_by(number)
-    return RecordedRun(chosen, options, output, rank=number, report=report).run
+    return RecordedRun(chosen, options, output, rank=number, report=report, switch=given.switch).run
 
 
 def _said_by(number: int | None) -> Callable[[Any, str], None]:
@@ -99,6 +102,8 @@ def _flags(given: argparse.Namespace, options: dict[str, Any]) -> list[str]:
     flags = spelled(options)
     if given.output is not None:
         flags += ["-o", os.path.abspath(given.output)]
+    if given.switch is not None:
+        flags += ["--switch", given.switch]
     return flags + ["-f"] * given.force + ["-q"] * given.quiet
 
 
@@ -165,10 +170,17 @@ def make_parser() -> tuple[argparse.ArgumentParser, set[str]]:
         help="overwrite FILE, and what a run that was cut short has left",
     )
     run_group.add_argument("-q", "--quiet", action="store_true", help="show nothing at the end")
+    switch = run_group.add_argument(
+        "--switch",
+        metavar="SIGNAL|FILE",
+        help="record nothing, at no cost, until it is switched on: by a signal, such as SIGUSR1, which the "
+        "next one undoes, or while there is a file of that name",
+    )
     run_group.add_argument("-m", metavar="MODULE", help="run a module, as python -m does")
     run_group.add_argument("-c", metavar="CODE", help="run code, as python -c does")
     actions = [
         output,
+        switch,
         *add_flags(parser.add_argument_group("what is recorded, as profscope.session() has it")),
     ]
     return parser, {text for each in actions if each.nargs != 0 for text in each.option_strings}

@@ -5,6 +5,7 @@ Imported at the first launch: it needs torch and Triton.
 
 from __future__ import annotations
 
+import contextlib
 from collections.abc import Callable
 from typing import Any, Final
 
@@ -33,6 +34,7 @@ class RunSession(Session):
         if limited:
             self._spooled_sums_bytes = _SPOOLED_SUMS_BYTES
         self._gives_way = gives_way
+        self._flushed = 0  # launches
 
     def __enter__(self) -> RunSession:
         super().__enter__()
@@ -47,15 +49,19 @@ class RunSession(Session):
         Session.__enter__ = enter_alone  # type: ignore[method-assign]
         return self
 
-    def flush_if_nothing_is_captured(self) -> None:
-        """As flush(), but that it does nothing while a CUDA graph is being captured: to wait breaks that."""
-        graphs = self._parts().recorder.graphs
-        if graphs is None:
-            self.flush()
+    def flush_news(self) -> None:
+        """As flush(), where there has been a launch since the last time.
+
+        It does nothing while a CUDA graph is being captured: to wait breaks that.
+        """
+        recorder = self._parts().recorder
+        launches = len(recorder.log)
+        if launches == self._flushed:
             return
-        with graphs.between_captures() as between:
-            if between:
+        with contextlib.ExitStack() as stack:
+            if recorder.graphs is None or stack.enter_context(recorder.graphs.between_captures()):
                 self.flush()
+                self._flushed = launches
 
     def _warn(self) -> None:
         """The notes say it, where the profile is shown."""

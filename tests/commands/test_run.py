@@ -165,6 +165,36 @@ def test_what_a_program_does_besides(run: Run, end: str, launches: int, printed:
     assert note in loaded("t.json", launches).metadata["notes"]
 
 
+_SWITCHED = """
+from profscope.recording.launch_path import LaunchPath
+from profscope.recording.open_sessions import OPEN
+(run,) = OPEN
+{on}
+while run._first_launch._stack is None:
+    time.sleep(0.01)
+launch_add()
+{off}
+while LaunchPath.is_installed():
+    time.sleep(0.01)
+launch_add()
+"""
+_SIGNAL = "os.kill(os.getpid(), signal.SIGUSR1)"
+
+
+@pytest.mark.parametrize(
+    ("how", "on", "off"),
+    [
+        ("record", "open('record', 'w').close()", "os.unlink('record')"),
+        pytest.param("SIGUSR1", _SIGNAL, _SIGNAL, marks=pytest.mark.exhaustive),
+    ],
+)
+def test_recording_is_switched_from_outside(run: Run, how: str, on: str, off: str) -> None:
+    ran = run(_SWITCHED.format(on=on, off=off), "-q", "--switch", how)
+    assert ran.returncode == 0, ran.stderr
+    assert ran.stderr.startswith("profscope run: recording\nprofscope run: paused")
+    loaded("t.json", 1)
+
+
 def test_a_full_disk_is_said_and_what_fits_is_written(run: Run) -> None:
     ran = run(
         """

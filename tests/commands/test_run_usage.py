@@ -32,6 +32,7 @@ def script(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
         (["--buffer", "3", "never.py"], 2, "buffer=3 must be"),
         (["--keep", "records", "never.py"], 2, "keep='records' is not one of spans, sums, totals"),
         (["--instrument", "everything", "never.py"], 2, "is not one of light, default, heavy"),
+        (["--switch", "SIGKILL", "never.py"], 2, "--switch SIGKILL: no program can handle that"),
         (["-o", "trace.txt", "never.py"], 2, "cannot save 'trace.txt': the suffix must be one of .json"),
         (["-o", "there.json", "never.py"], 2, "'there.json' exists; -f overwrites it"),
         (["-o", "folder.json", "never.py"], 2, "cannot write 'folder.json': it is a folder"),
