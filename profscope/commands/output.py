@@ -26,8 +26,10 @@ _RANKS: Final = ("RANK", "OMPI_COMM_WORLD_RANK", "PMI_RANK")  # torchrun and acc
 
 @dataclass(frozen=True)
 class Output:
-    """path: of the trace. folder: of what is recorded until then. lock: a descriptor that holds it."""
+    """path: of the trace, absolute, since the program may go to another folder. folder: of what is recorded
+    until then. name: of the trace, as messages have it. lock: a descriptor that holds the folder."""
 
+    name: str
     path: Path
     folder: Path
     lock: int
@@ -92,7 +94,8 @@ def _claim(path: Path, *, force: bool, must: bool) -> Output | None:
             return None
     except OSError as error:
         raise SessionError(f"cannot write {str(path)!r}: {error.strerror}") from error
-    return Output(path, folder, _locked(path, folder, force=force))
+    lock = _locked(path, folder, force=force)
+    return Output(str(path), path.absolute(), folder.absolute(), lock)
 
 
 def _folder(path: Path) -> Path:

@@ -125,8 +125,8 @@ class RecordedRun:
             self.pause()
             where = ""
             if self._session is not None and self._session.is_open:
-                self._session.flush()  # so that it can be looked at while the program runs on
-                where = f"; what was recorded so far is in {self._session.spool.parent}"
+                self._session.flush_news()  # so that it can be looked at while the program runs on
+                where = f"; what was recorded so far is in {self._session.spool}"
             self._say(f"paused{where}")
         except ProfscopeError as error:
             self._fail(str(error))
@@ -175,18 +175,20 @@ class RecordedRun:
         if os.getpid() != self._pid:
             return
         if self._interrupted:  # as Python ends after an interrupt that nobody caught
-            _flush_streams()
+            _last_calls()
             _die_of(signal.SIGINT)
         if self._failed and self._code == 0:
-            _flush_streams()
+            _last_calls()
             self._exit_at_once(1)
 
     def _exiting(self, code: int) -> None:
         """In place of os._exit."""
-        if os.getpid() == self._pid:
-            self._code, self._cut_short = code, f"os._exit({code}) was called"
-            self._finish()
-        self._exit_at_once(code or int(self._failed))
+        try:
+            if os.getpid() == self._pid:
+                self._code, self._cut_short = code, f"os._exit({code}) was called"
+                self._finish()
+        finally:
+            self._exit_at_once(code or int(self._failed))
 
     def _signalled(self, number: int, frame: FrameType | None) -> None:
         """In place of dying at once. Another thread writes: this one may hold any lock just now."""
@@ -208,9 +210,9 @@ class RecordedRun:
         try:
             self._write()
         except ProfscopeError as error:
-            self._fail(f"{error}; what was recorded is in {self._output.folder}")
+            self._fail(f"{error}; what was recorded is in {self._output.name}.partial")
         except KeyboardInterrupt:
-            self._fail(f"interrupted while writing; what was recorded is in {self._output.folder}")
+            self._fail(f"interrupted while writing; what was recorded is in {self._output.name}.partial")
 
     def _write(self) -> None:
         if self._session is None:
@@ -225,7 +227,8 @@ class RecordedRun:
         profile.save(self._output.path)
         self._output.release()
         if self._report is not None:
-            self._report(profile, str(self._output.path))
+            with contextlib.suppress(OSError):  # nobody reads it any more
+                self._report(profile, self._output.name)
 
     def _marked(self, profile: Any) -> Any:
         """The profile with what is known of the program, and first among the notes if it was cut short."""
@@ -260,7 +263,10 @@ def _die_of(number: int) -> None:
     os.kill(os.getpid(), number)
 
 
-def _flush_streams() -> None:
+def _last_calls() -> None:
+    """What the interpreter would do after the run's own last call, which ends the process."""
+    if "logging" in sys.modules:
+        sys.modules["logging"].shutdown()
     for stream in (sys.stdout, sys.stderr):
         with contextlib.suppress(OSError, ValueError, AttributeError):
             stream.flush()

@@ -69,8 +69,9 @@ def _prepare(words: list[str], starts: list[Callable[[], None]]) -> int:
 def _recorded(chosen: Program, given: argparse.Namespace, options: Options) -> Callable[[], None]:
     number = rank(os.environ)
     output = claim(given.output, force=given.force, number=number)
-    if options.spool is None:
-        options = replace(options, spool=output.folder)
+    # Absolute, since the program may go to another folder.
+    spool = output.folder if options.spool is None else Path(options.spool).absolute()
+    options = replace(options, spool=spool)
     report = None if given.quiet else _said_by(number)
     return RecordedRun(chosen, options, output, rank=number, report=report, switch=given.switch).run
 
@@ -120,7 +121,7 @@ def _has_gpu_driver() -> bool:
     try:
         ctypes.CDLL("libcuda.so.1")
     except OSError:
-        return False
+        return Path("/dev/kfd").exists()  # AMD's
     return True
 
 

@@ -27,6 +27,7 @@ class Switch:
 
     def __init__(self, how: str, turn: Callable[[bool], None]) -> None:
         self._how = how
+        self._file = Path(how).absolute()  # the program may go to another folder
         self._turn = turn
         self._signals: SimpleQueue[None] = SimpleQueue()  # a signal may interrupt another one's put()
 
@@ -50,7 +51,7 @@ class Switch:
             yield on
 
     def _by_file(self) -> Iterator[bool]:
-        file, on = Path(self._how), False
+        file, on = self._file, False
         while True:
             if file.exists() != on:
                 on = not on
