@@ -15,7 +15,7 @@ from types import ModuleType
 from typing import Any, Final
 
 from profscope.recording.after_import import after_import
-from profscope.recording.patches import patched
+from profscope.recording.patches import gated
 
 __all__ = ["FirstLaunch"]
 
@@ -36,6 +36,7 @@ class FirstLaunch:
         self._lock = threading.RLock()
         self._pid = os.getpid()
         self._stack: contextlib.ExitStack | None = None
+        self._opening = 0  # the thread that does
 
     def await_it(self) -> None:
         """Begin to wait, for what is imported already and for what will be; goes on if it does already."""
@@ -58,21 +59,29 @@ class FirstLaunch:
 
     def _watch(self, owner: str, method: str, module: ModuleType) -> None:
         if self._stack is not None:
-            self._stack.enter_context(patched(getattr(module, owner), method, partial(self._wrap, method)))
+            self._stack.enter_context(gated(getattr(module, owner), method, partial(self._gate, method)))
 
-    def _wrap(self, method: str, original: Callable[..., Any]) -> Callable[..., Any]:
+    def _gate(self, method: str, original: Callable[..., Any]) -> Callable[..., Any]:
         def launch(launched: Any, *args: Any, **options: Any) -> Any:
+            # Who kept a gate launches as without it, and so does what opens the session.
+            if self._stack is None or self._opening == threading.get_ident():
+                return original(launched, *args, **options)
             self._begin()
-            # What the session has put there, if it has.
-            return getattr(launched, method)(*args, **options)
+            return getattr(launched, method)(*args, **options)  # what the session has put there, if it has
 
         return launch
 
     def _begin(self) -> None:
+        """Other threads wait at the gates until `then` returns: a binary would be compiled with the session's
+        hook under a name that was chosen without it."""
         if os.getpid() != self._pid:  # forked: a thread that is gone may hold the lock
             self._close()
             return
         with self._lock:
             if self._stack is not None:
-                self._close()
-                self._then()
+                self._opening = threading.get_ident()
+                try:
+                    self._then()
+                finally:
+                    self._opening = 0
+                    self._close()

@@ -131,6 +131,7 @@ class Sampling:
         So a launch counts where `run` is fetched, before it is known whether it warms up or fails.
         """
         apart, thread = self.bare.apart, self.bare.thread
+        self._run_bare = run
 
         def fetch(function: JITFunction) -> Any:
             if apart:
