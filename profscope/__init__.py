@@ -6,6 +6,7 @@ In short:
         kernel[grid](...)
     prof.df                      # one row per span, per warp, per CTA, with source lines
     prof.save("trace.json")      # opens in Perfetto and in profscope-view
+    prof = profscope.start()     # a session where a with statement does not fit; profscope.stop() ends it
     profscope.instructions(k)    # the SASS of a compiled kernel, with its places and what each waits for
 """
 

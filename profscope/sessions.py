@@ -99,16 +99,23 @@ class Session(Questions):
     def pause(self) -> None:
         """Let launches run bare until `resume()`, as without a session: they pay nothing and count nowhere.
 
-        Does nothing where it is paused already. Raises SessionError where the session is not open.
+        Does nothing where it is paused already, and in a forked process. Raises SessionError where the
+        session is not open.
         """
-        self._when_open("pause()").pause()
+        if not self._is_forked:
+            self._when_open("pause()").pause()
 
     def resume(self) -> None:
-        """Record again after `pause()`; does nothing where it is not paused.
+        """Record again after `pause()`; does nothing where it is not paused, and in a forked process.
 
         Raises SessionError where the session is not open, or another one has begun meanwhile.
         """
-        self._when_open("resume()").resume()
+        if not self._is_forked:
+            self._when_open("resume()").resume()
+
+    @property
+    def _is_forked(self) -> bool:
+        return self._running is not None and self._running.recorder.forked
 
     def _when_open(self, asked: str) -> Running:
         parts = self._parts()
@@ -132,7 +139,7 @@ class Session(Questions):
     def _parts(self) -> Running:
         if self._running is None:
             raise SessionError("the session has not started; use it in a with statement")
-        if self._running.recorder.forked:
+        if self._is_forked:
             raise SessionError("this process was forked from the session's, where the records are")
         return self._running
 

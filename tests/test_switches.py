@@ -8,6 +8,7 @@ import pytest
 
 import profscope
 from profscope.recording.open_sessions import OPEN
+from tests.support.forks import Forks
 from tests.support.sessions import launch, launch_add, recording, session
 from tests.support.triton_globals import triton_globals
 
@@ -77,6 +78,23 @@ def test_a_pause_lasts_to_the_end() -> None:
     assert len(prof.launches) == 0
     with pytest.raises(profscope.SessionError, match=r"pause\(\): the session has ended"):
         prof.pause()
+
+
+def test_a_forked_process_has_nothing_to_pause(forks: Forks) -> None:
+    ran = forks.run("""
+import os
+import profscope
+from tests.support.sessions import session
+
+with session() as prof:
+    child = os.fork()
+    if child == 0:
+        profscope.pause()
+        prof.resume()
+        os._exit(5)
+    print(os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]))
+""")
+    assert (ran.stdout, ran.stderr) == ("5\n", "")
 
 
 def test_without_a_session_there_is_nothing_to_pause() -> None:

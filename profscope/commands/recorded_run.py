@@ -102,12 +102,17 @@ class RecordedRun:
 
     def pause(self) -> None:
         """As a session's; before the first launch, too."""
+        if os.getpid() != self._pid:
+            return
         if self._session is None:
             self._first_launch.stop()
         elif self._session.is_open:
             self._session.pause()
 
     def resume(self) -> None:
+        """As a session's."""
+        if os.getpid() != self._pid:
+            return
         if self._session is None:
             self._first_launch.await_it()
         elif self._session.is_open:

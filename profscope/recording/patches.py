@@ -34,8 +34,8 @@ def patched(owner: type, name: str, wrap: Callable[[Method], Method]) -> Iterato
 
 @contextlib.contextmanager
 def gated(owner: type, name: str, make: Callable[[Method], Method]) -> Iterator[None]:
-    """`owner.name`, the owner's own, is the gate `make` of what it was, for the length of a with statement, or
-    until a patch takes its place."""
+    """In the body of a with statement `owner.name`, the owner's own, is the gate `make` of what it was,
+    or what a patch has put in its place."""
     original = getattr(owner, name)
     gate = make(original)
     setattr(gate, _BEHIND, original)
