@@ -21,11 +21,16 @@ _VARIABLE: Final = (
 @contextlib.contextmanager
 def ranks_recorded(flags: Sequence[str]) -> Iterator[None]:
     """In the body of a with statement torchrun starts `profscope run` with these flags in place of Python."""
-    python = os.environ.get(_VARIABLE, sys.executable)
-    command = shlex.join([python, "-u", "-m", "profscope", "run", *flags])
+    given = os.environ.get(_VARIABLE)
+    command = shlex.join([given or sys.executable, "-u", "-m", "profscope", "run", *flags])
     with tempfile.TemporaryDirectory(prefix="profscope-run-") as folder:
         script = Path(folder) / "python"
         script.write_text(f'#!/bin/sh\n[ "$1" = -u ] && shift\nexec {command} "$@"\n')
         script.chmod(0o700)
         os.environ[_VARIABLE] = str(script)
-        yield
+        try:
+            yield
+        finally:
+            del os.environ[_VARIABLE]
+            if given is not None:
+                os.environ[_VARIABLE] = given
