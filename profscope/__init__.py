@@ -7,6 +7,7 @@ In short:
     prof.df                      # one row per span, per warp, per CTA, with source lines
     prof.save("trace.json")      # opens in Perfetto and in profscope-view
     profscope.diff(old, prof)    # what has changed, line by line, and what of it is more than noise
+    prof = profscope.start()     # a session where a with statement does not fit; profscope.stop() ends it
     profscope.instructions(k)    # the SASS of a compiled kernel, with its places and what each waits for
 """
 
@@ -37,6 +38,7 @@ if TYPE_CHECKING:
     )
     from profscope.profiles import Profile, diff, load
     from profscope.sessions import Session, session
+    from profscope.switches import pause, profile, resume, start, stop
 
 __all__ = [
     "CompileError",
@@ -61,7 +63,12 @@ __all__ = [
     "diff",
     "instructions",
     "load",
+    "pause",
+    "profile",
+    "resume",
     "session",
+    "start",
+    "stop",
 ]
 
 # Triton imports this package whenever it looks for backends, and a command's --help imports it, too: what a
@@ -72,7 +79,12 @@ _HOMES = {
     "diff": "profiles",
     "instructions": "binaries.mapping",
     "load": "profiles",
+    "pause": "switches",
+    "profile": "switches",
+    "resume": "switches",
     "session": "sessions",
+    "start": "switches",
+    "stop": "switches",
 }
 
 

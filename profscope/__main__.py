@@ -1,6 +1,7 @@
-"""What there is: commands, versions, and where kernels can be recorded.
+"""The command `profscope`: runs programs, and hands over to the other commands.
 
-python -m profscope
+profscope run script.py
+profscope               # what there is: commands, versions, and where kernels can be recorded
 """
 
 from __future__ import annotations
@@ -9,6 +10,7 @@ import argparse
 import platform
 import sys
 from collections.abc import Sequence
+from importlib import import_module
 from typing import Final
 
 from instrument_passes.command import run
@@ -19,24 +21,42 @@ from profscope.version import __version__
 __all__ = ["main"]
 
 _COMMANDS: Final = (
-    ("profscope-view TRACE", "show a trace in the terminal"),
-    ("profscope-opt FILE.ttgir -p PASSES", "run passes on a printed TTGIR module"),
+    ("profscope run SCRIPT ARGUMENTS", "run a program and record its kernels"),
+    ("profscope view TRACE", "show a trace in the terminal, as profscope-view does"),
+    ("profscope report TRACE", "say what a trace shows, as profscope-view --report does"),
+    ("profscope diff TRACE TRACE", "compare two traces, as profscope-view diff does"),
+    ("profscope opt FILE.ttgir -p PASSES", "run passes on a printed TTGIR module, as profscope-opt does"),
     ("python -m profscope.demo TRACE.json", "profile two kernels and save their trace"),
 )
+# By subcommand: the module whose `main` takes the words behind it, and the words that it gets before them.
+_DOORS: Final[dict[str, tuple[str, tuple[str, ...]]]] = {
+    "run": ("profscope.commands.run", ()),
+    "view": ("viewer.cli", ()),
+    "report": ("viewer.cli", ("--report",)),
+    "diff": ("viewer.cli", ("diff",)),
+    "opt": ("instrument_passes.opt", ()),
+}
 _PURPOSES: Final = {"triton": "to record kernels", "dev": "to work on profscope itself"}
 _PACKAGES: Final = ("numpy", "pandas", "rich", "triton", "torch")
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
     """Run the command; returns the exit code."""
-    return run("profscope", lambda: _main(_parser().parse_args(arguments)))
+    words = sys.argv[1:] if arguments is None else list(arguments)
+    if words and words[0] in _DOORS:
+        module, before = _DOORS[words[0]]
+        return int(import_module(module).main([*before, *words[1:]]))
+    return run("profscope", lambda: _main(_parser().parse_args(words)))
 
 
 def _parser() -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(
-        prog="python -m profscope",
-        description="Say what there is: commands, versions, and where kernels can be recorded.",
+        prog="profscope",
+        description="Without a command: say what there is, the versions, and where kernels can be recorded.",
+        epilog="\n".join(["commands, each with a --help of its own:", *_rows(_COMMANDS)]),
+        formatter_class=argparse.RawDescriptionHelpFormatter,
     )
+    parser.add_argument("command", nargs="?", choices=_DOORS, metavar="command", help=", ".join(_DOORS))
     parser.add_argument("--version", action="version", version=f"profscope {__version__}")
     return parser
 
@@ -54,9 +74,14 @@ def _main(_: argparse.Namespace) -> int:
 
 
 def _section(title: str, rows: Sequence[tuple[str, str]]) -> list[str]:
-    """A blank line, the title, and its rows with their second parts below each other."""
+    """A blank line, the title, and its rows."""
+    return ["", title, *_rows(rows)]
+
+
+def _rows(rows: Sequence[tuple[str, str]]) -> list[str]:
+    """Rows with their second parts below each other."""
     width = max(len(name) for name, _ in rows) + 2
-    return ["", title, *(f"  {name:{width}}{text}" for name, text in rows)]
+    return [f"  {name:{width}}{text}" for name, text in rows]
 
 
 def _version(package: str) -> tuple[str, str]:

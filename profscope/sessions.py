@@ -17,6 +17,7 @@ from profscope.errors import DistrustWarning, EmptyProfileWarning, ProfscopeErro
 from profscope.installed import require
 from profscope.options import Options
 from profscope.profiles import Profile, Questions, held
+from profscope.recording.open_sessions import OPEN
 from profscope.schema import Tables
 
 if TYPE_CHECKING:
@@ -36,6 +37,8 @@ class Session(Questions):
     The tables may be read inside the block as well: they then cover the launches so far, and reading them
     waits for those launches.
     """
+
+    _spooled_sums_bytes: int | None = None  # how much of its spool launches that keep sums may take
 
     def __init__(self, options: Options) -> None:
         require("triton", "profscope.session()")
@@ -63,7 +66,9 @@ class Session(Questions):
         # Triton and torch are imported here and not above, so that traces open where neither is installed.
         from profscope.launching.running import running
 
-        self._running = self._stack.enter_context(running(self.options))
+        self._running = self._stack.enter_context(running(self.options, self._spooled_sums_bytes))
+        OPEN.append(self)
+        self._stack.callback(OPEN.remove, self)
         atexit.register(self._at_exit)
         self._open = True
         return self
@@ -89,6 +94,38 @@ class Session(Questions):
         if error is None and not recorder.arrivals.any():
             self._warn()
 
+    @property
+    def is_open(self) -> bool:
+        """Whether it has begun and has not ended; it may be paused."""
+        return self._open
+
+    def pause(self) -> None:
+        """Let launches run bare until `resume()`, as without a session: they pay nothing and count nowhere.
+
+        Does nothing where it is paused already, and in a forked process. Raises SessionError where the
+        session is not open.
+        """
+        if not self._is_forked:
+            self._when_open("pause()").pause()
+
+    def resume(self) -> None:
+        """Record again after `pause()`; does nothing where it is not paused, and in a forked process.
+
+        Raises SessionError where the session is not open, or another one has begun meanwhile.
+        """
+        if not self._is_forked:
+            self._when_open("resume()").resume()
+
+    @property
+    def _is_forked(self) -> bool:
+        return self._running is not None and self._running.recorder.forked
+
+    def _when_open(self, asked: str) -> Running:
+        parts = self._parts()
+        if not self._open:
+            raise SessionError(f"{asked}: the session has ended")
+        return parts
+
     def _warn(self) -> None:
         """Say why the profile is empty, if kernels were launched."""
         from profscope.launching.running import UNSEEN
@@ -105,7 +142,7 @@ class Session(Questions):
     def _parts(self) -> Running:
         if self._running is None:
             raise SessionError("the session has not started; use it in a with statement")
-        if self._running.recorder.forked:
+        if self._is_forked:
             raise SessionError("this process was forked from the session's, where the records are")
         return self._running
 

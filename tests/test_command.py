@@ -7,6 +7,7 @@ import subprocess
 import sys
 import tomllib
 from collections.abc import Callable
+from importlib import import_module
 from pathlib import Path
 
 import pytest
@@ -98,6 +99,31 @@ def test_the_overview_says_what_there_is(capsys: pytest.CaptureFixture[str]) -> 
     pyproject = tomllib.loads((Path(__file__).parents[1] / "pyproject.toml").read_text())
     for script in pyproject["project"]["scripts"]:
         assert f" {script} " in said
+
+
+@pytest.mark.parametrize(
+    ("words", "module", "handed_over"),
+    [
+        (["view", "t.json", "--json"], "viewer.cli", ["t.json", "--json"]),
+        (["report", "t.json"], "viewer.cli", ["--report", "t.json"]),
+        (["diff", "a.json", "b.json"], "viewer.cli", ["diff", "a.json", "b.json"]),
+        (["opt", "--list"], "instrument_passes.opt", ["--list"]),
+        (["run", "a.py", "view"], "profscope.commands.run", ["a.py", "view"]),
+    ],
+)
+def test_a_subcommand_hands_over(
+    words: list[str], module: str, handed_over: list[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    seen: list[list[str]] = []
+    monkeypatch.setattr(import_module(module), "main", lambda words: seen.append(words) or 5)
+    assert overview.main(words) == 5
+    assert seen == [handed_over]
+
+
+def test_an_unknown_subcommand_is_wrong_usage(capsys: pytest.CaptureFixture[str]) -> None:
+    with pytest.raises(SystemExit, match="2"):
+        overview.main(["veiw"])
+    assert "invalid choice: 'veiw'" in capsys.readouterr().err
 
 
 def test_the_demo_writes_a_trace_of_two_kernels(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

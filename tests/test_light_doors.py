@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import subprocess
 import sys
+from pathlib import Path
 
 import pytest
 
@@ -60,6 +61,12 @@ def test_the_doors_load_nothing_heavy(door: str) -> None:
     modules = loaded(door)
     assert not packages(modules) & {"numpy", "pandas", "rich", "torch", "triton"}
     assert len([module for module in modules if module.partition(".")[0] in OURS]) <= 12
+
+
+def test_a_run_loads_nothing_that_a_program_may_want_to_prepare(tmp_path: Path) -> None:
+    """Environment variables that torch and Triton read when they are imported, say."""
+    modules = loaded(command("profscope", "run", "-o", f"{tmp_path}/trace.json", "-c", "pass"))
+    assert not packages(modules) & {"pandas", "rich", "torch", "triton"}
 
 
 def test_reading_a_trace_loads_neither_triton_nor_torch() -> None:

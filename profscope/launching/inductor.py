@@ -13,9 +13,6 @@ Internals of torch 2.11 to 2.13 that this uses: `CachingAutotuner.run`, `._preco
 from __future__ import annotations
 
 import contextlib
-import importlib.abc
-import importlib.util
-import sys
 import threading
 from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
@@ -31,6 +28,7 @@ from profscope.launching.bare import BareLaunches, Context
 from profscope.launching.sampling import Sampling
 from profscope.launching.turns import Turns
 from profscope.options import Options
+from profscope.recording.after_import import after_import
 from profscope.recording.journal import number_of_launches
 from profscope.recording.patches import patched
 from profscope.recording.programs import PROGRAMS
@@ -103,12 +101,7 @@ class InductorLaunches:
                     stack.callback(setattr, module, "triton", module.triton)
                     module.triton = _Triton(self._compile)  # type: ignore[attr-defined]
 
-            if _MODULE in sys.modules:
-                patch(sys.modules[_MODULE])
-            else:
-                finder = _AfterImport(_MODULE, patch)
-                sys.meta_path.insert(0, finder)
-                stack.callback(_remove, sys.meta_path, finder)
+            stack.enter_context(after_import(_MODULE, patch))
             yield
 
     def _precompile(self, precompile: Callable[..., Any]) -> Callable[..., Any]:
@@ -215,31 +208,3 @@ class _Triton:
 
     def __getattr__(self, name: str) -> Any:
         return getattr(triton, name)
-
-
-class _AfterImport(importlib.abc.MetaPathFinder):
-    """Calls `then` with a module right after it was imported for the first time."""
-
-    def __init__(self, name: str, then: Callable[[ModuleType], None]) -> None:
-        self._name = name
-        self._then = then
-
-    def find_spec(self, name: str, path: Any, target: ModuleType | None = None) -> Any:
-        if name != self._name:
-            return None
-        _remove(sys.meta_path, self)
-        spec = importlib.util.find_spec(name)
-        if spec is not None and spec.loader is not None:
-            execute, then = spec.loader.exec_module, self._then
-
-            def exec_module(module: ModuleType) -> None:
-                execute(module)
-                then(module)
-
-            spec.loader.exec_module = exec_module  # type: ignore[method-assign]
-        return spec
-
-
-def _remove(items: list[Any], item: Any) -> None:
-    if item in items:
-        items.remove(item)

@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import contextlib
 import platform
-from collections.abc import Iterator
+import threading
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
-from typing import Any, Final
+from typing import Any, Final, Protocol
 
 import torch
 import triton
@@ -34,10 +35,41 @@ UNSEEN: Final = "no launch of a Triton kernel was seen"
 _SHOWN_KERNELS: Final = 8
 
 
+class _Part(Protocol):
+    """What can be installed for the body of a with statement, again and again."""
+
+    def installed(self) -> contextlib.AbstractContextManager[None]: ...
+
+
+class _Installed:
+    """What is installed while a session records, and is not while it is paused. installed: makes that."""
+
+    def __init__(self, installed: Callable[[], contextlib.AbstractContextManager[Any]]) -> None:
+        self.pauses = 0
+        self._installed = installed
+        self._stack = contextlib.ExitStack()
+        self._recording = False
+        self._lock = threading.Lock()
+
+    def begin(self) -> None:
+        with self._lock:
+            if not self._recording:
+                self._stack.enter_context(self._installed())
+                self._recording = True
+
+    def end(self) -> bool:
+        """Whether there was anything to end."""
+        with self._lock:
+            ended, self._recording = self._recording, False
+            self._stack.close()
+            return ended
+
+
 @dataclass(frozen=True, eq=False)
 class Running:
     """A session's parts. metadata: what is known of it from the start."""
 
+    installed: _Installed
     options: Options
     machine: backend.Backend
     metadata: dict[str, Any]
@@ -49,6 +81,14 @@ class Running:
     keeping: Keeping
     inductor: InductorLaunches
     kept: KeptBinaries
+
+    def pause(self) -> None:
+        """Record nothing until `resume()`."""
+        self.installed.pauses += self.installed.end()
+
+    def resume(self) -> None:
+        """Raises SessionError where another session has begun meanwhile."""
+        self.installed.begin()
 
     def so_far(self) -> tuple[dict[str, Any], list[str]]:
         """Metadata and notes beyond what the launches themselves say."""
@@ -62,6 +102,9 @@ class Running:
             for kernel, why in sorted(PROGRAMS.undescribed.items())
             if self.options.matches(kernel)
         ]
+        if self.installed.pauses:
+            times = "once" if self.installed.pauses == 1 else f"{self.installed.pauses} times"
+            notes = [*notes, f"recording was paused {times}; what was launched meanwhile counts nowhere"]
         notes = [
             *left_bare,
             *notes,
@@ -94,18 +137,17 @@ class Running:
 
 
 @contextlib.contextmanager
-def running(options: Options) -> Iterator[Running]:
-    """A session for the body of a with statement.
+def running(options: Options, spooled_sums_bytes: int | None = None) -> Iterator[Running]:
+    """A session for the body of a with statement. spooled_sums_bytes: as `recorder` takes it.
 
     Raises SessionError where another one is active, the backend is not there, a sanitizer of Triton's is on
     that cannot stand beside a session, or the spool cannot be created.
     """
-    if LaunchPath.is_installed():
-        raise SessionError("a profscope session is already active in this process; sessions do not nest")
+    _refuse_another()
     with contextlib.ExitStack() as stack:
         machine = stack.enter_context(backend.select(options.backend))
         metadata = _describe(options, machine.metadata())
-        records = recorder(options, machine, metadata)
+        records = recorder(options, machine, metadata, spooled_sums_bytes)
         bare = BareLaunches(options, records.path.listening, records.path.trial)
         hook = CompileHook(options)
         sampling = Sampling(options, bare, hook.mode, records.path.record)
@@ -116,11 +158,39 @@ def running(options: Options) -> Iterator[Running]:
         inductor = InductorLaunches(options, bare, sampling, records.path.listening)
         kept = KeptBinaries(options, bare, sampling)
         # The first to be installed is the last to go: another thread may have chosen its binary already.
-        for part in (records, hook, bare, sampling, samples, keeping, inductor, kept):
-            stack.enter_context(part.installed())
+        parts = (records, hook, bare, sampling, samples, keeping, inductor, kept)
+        installed = _Installed(lambda: _all_installed(parts))
+        stack.enter_context(records.limited())
+        stack.callback(installed.end)
+        installed.begin()
         yield Running(
-            options, machine, metadata, records, bare, sampling, samples, baseline, keeping, inductor, kept
+            installed,
+            options,
+            machine,
+            metadata,
+            records,
+            bare,
+            sampling,
+            samples,
+            baseline,
+            keeping,
+            inductor,
+            kept,
         )
+
+
+@contextlib.contextmanager
+def _all_installed(parts: Sequence[_Part]) -> Iterator[None]:
+    _refuse_another()
+    with contextlib.ExitStack() as stack:
+        for part in parts:
+            stack.enter_context(part.installed())
+        yield
+
+
+def _refuse_another() -> None:
+    if LaunchPath.is_installed():
+        raise SessionError("a profscope session is already active in this process; sessions do not nest")
 
 
 def _describe(options: Options, about_backend: dict[str, Any]) -> dict[str, Any]:

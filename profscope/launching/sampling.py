@@ -123,6 +123,7 @@ class Sampling:
                 self._installed = False
                 for function in self._functions:
                     delattr(function, _TURNS)
+                self._functions.clear()
 
     def _run(self, run: Callable[..., Any]) -> Any:
         """In place of JITFunction.run: a property that is the bound method, but where a launch is due.
@@ -130,6 +131,7 @@ class Sampling:
         So a launch counts where `run` is fetched, before it is known whether it warms up or fails.
         """
         apart, thread = self.bare.apart, self.bare.thread
+        self._run_bare = run
 
         def fetch(function: JITFunction) -> Any:
             if apart:

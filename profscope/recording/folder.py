@@ -14,11 +14,11 @@ from profscope.recording.host_memory import HeldRecords
 from profscope.recording.launch_log import LaunchLog
 from profscope.threads import WorkerPool
 
-__all__ = ["Folder"]
+__all__ = ["FOLDING_THREADS", "Folder"]
 
 _BATCH_BYTES: Final = 32 << 20  # of launches that are taken out of the log at a time
 _AHEAD: Final = 2  # arenas that may wait to be folded before launches wait: so much memory is held at most
-_THREADS: Final = min(4, max(1, (os.cpu_count() or 2) // 2))
+FOLDING_THREADS: Final = min(4, max(1, (os.cpu_count() or 2) // 2))
 
 
 class Folder:
@@ -32,7 +32,7 @@ class Folder:
         self._held = held
         self._lock = threading.Lock()
         self._thread = WorkerPool(1, "profscope-folder")
-        self._workers = WorkerPool(_THREADS, "profscope-fold")
+        self._workers = WorkerPool(FOLDING_THREADS, "profscope-fold")
         self._waiting: deque[Future[None]] = deque()
 
     def full(self, drained_bytes: int) -> None:

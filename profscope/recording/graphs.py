@@ -95,6 +95,7 @@ class Graphs:
         self._settle = settle
         self._keep = keep
         self._lock = threading.Lock()
+        self._beginning = threading.Lock()
         self._count = 0
         self._open: list[Captured] = []
         self._spare: dict[int, list[_Chunk]] = {}  # by device
@@ -113,6 +114,12 @@ class Graphs:
         """Whether some thread captures a graph."""
         return bool(self._open)
 
+    @contextlib.contextmanager
+    def between_captures(self) -> Iterator[bool]:
+        """Whether nothing is being captured, which stays so in the body of the with statement."""
+        with self._beginning:
+            yield not self._open
+
     def current(self) -> Captured | None:
         """The graph that this thread's launches are captured into; None if that cannot be told.
 
@@ -126,12 +133,13 @@ class Graphs:
 
     def _begin(self, begin: Callable[..., Any]) -> Callable[..., Any]:
         def capture_begin(graph: Any, *args: Any, **options: Any) -> Any:
-            captured = self._new(torch.cuda.current_device())
-            result = begin(graph, *args, **options)
-            setattr(graph, _ATTRIBUTE, captured)
-            with self._lock:
-                self._open.append(captured)
-            return result
+            with self._beginning:
+                captured = self._new(torch.cuda.current_device())
+                result = begin(graph, *args, **options)
+                setattr(graph, _ATTRIBUTE, captured)
+                with self._lock:
+                    self._open.append(captured)
+                return result
 
         return capture_begin
 

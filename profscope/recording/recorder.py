@@ -37,7 +37,7 @@ __all__ = ["Recorder", "recorder"]
 @dataclass(frozen=True, eq=False)
 class Recorder:
     """Records the launches of a session. spooler: None without `spool=`; folder: None where no launch keeps
-    sums, and with a spool, which has them as they are. pid: of the session's process."""
+    sums, and with a spool, which folds them itself. pid: of the session's process."""
 
     backend: Backend
     journal: Journal
@@ -58,17 +58,26 @@ class Recorder:
         return os.getpid() != self.pid
 
     @contextlib.contextmanager
-    def installed(self) -> Iterator[None]:
-        """Record what is launched in the body of a with statement."""
+    def limited(self) -> Iterator[None]:
+        """For the length of the session: it ends with its time, and in forked processes."""
         this = weakref.ref(self)
         os.register_at_fork(after_in_child=lambda: _forked(this()))
+        if self.limit_s is None:
+            yield
+            return
+        why = f"limit_s={self.limit_s} had passed"
+        timer = threading.Timer(self.limit_s, self.journal.stop, (why,))
+        timer.daemon = True
+        timer.start()
+        try:
+            yield
+        finally:
+            timer.cancel()
+
+    @contextlib.contextmanager
+    def installed(self) -> Iterator[None]:
+        """Record what is launched in the body of a with statement; again and again, one after the other."""
         with contextlib.ExitStack() as stack:
-            if self.limit_s is not None:
-                why = f"limit_s={self.limit_s} had passed"
-                timer = threading.Timer(self.limit_s, self.journal.stop, (why,))
-                timer.daemon = True
-                timer.start()
-                stack.callback(timer.cancel)
             stack.enter_context(self.path.installed())
             if self.graphs is not None:
                 stack.enter_context(self.graphs.installed())
@@ -116,6 +125,8 @@ class Recorder:
     @property
     def folded(self) -> Folded | None:
         """The launches that `fetch` leaves out because they are folded; None where it leaves out none."""
+        if self.spooler is not None:
+            return self.spooler.folded
         return None if self.folder is None else self.folder.folded
 
     def close(self) -> None:
@@ -130,14 +141,21 @@ class Recorder:
             self.folder.close()
 
 
-def recorder(options: Options, backend: Backend, metadata: dict[str, Any]) -> Recorder:
+def recorder(
+    options: Options, backend: Backend, metadata: dict[str, Any], spooled_sums_bytes: int | None = None
+) -> Recorder:
     """What a session with these options records with. metadata: of the session, for its spool.
+
+    spooled_sums_bytes: how much of the spool launches that keep sums may take; None for no limit.
 
     Raises SessionError where the spool cannot be created.
     """
     journal, log = Journal(), LaunchLog()
     lanes, arrivals = Lanes(log, journal), Arrivals(log, sources=options.sources)
-    spooler = None if options.spool is None else _spooler(Path(options.spool), metadata, arrivals)
+    spooler = None
+    if options.spool is not None:
+        folded = None if options.keep == "spans" else Folded()
+        spooler = _spooler(Path(options.spool), metadata, arrivals, folded, spooled_sums_bytes)
     held = HeldRecords(journal)
     folder = Folder(log, arrivals, held) if spooler is None and options.keep != "spans" else None
     full: Full = held.add if folder is None else folder.full
@@ -158,9 +176,15 @@ def recorder(options: Options, backend: Backend, metadata: dict[str, Any]) -> Re
     )  # fmt: skip
 
 
-def _spooler(folder: Path, metadata: dict[str, Any], arrivals: Arrivals) -> Spooler:
+def _spooler(
+    folder: Path,
+    metadata: dict[str, Any],
+    arrivals: Arrivals,
+    folded: Folded | None,
+    sums_bytes: int | None,
+) -> Spooler:
     try:
-        return Spooler(folder, metadata, arrivals.take)
+        return Spooler(folder, metadata, arrivals.take, folded, sums_bytes)
     except OSError as error:
         raise SessionError(f"spool={str(folder)!r} cannot be written to: {error}") from error
 

@@ -4,7 +4,12 @@ import pkgutil
 from collections.abc import Sequence
 from types import ModuleType
 
-__all__ = ["format_names"]
+from profscope.errors import OptionError
+from profscope.traces import exporters
+
+__all__ = ["GZIP", "format_names", "own_suffix"]
+
+GZIP = ".gz"
 
 
 def format_names(folder: ModuleType, own: Sequence[str]) -> list[str]:
@@ -14,3 +19,16 @@ def format_names(folder: ModuleType, own: Sequence[str]) -> list[str]:
     """
     names = {file.name for file in pkgutil.iter_modules(folder.__path__) if not file.name.startswith("_")}
     return [*own, *sorted(names.difference(own))]
+
+
+def own_suffix(file_name: str, given: str) -> tuple[str, str]:
+    """The suffix of a file to write, without `.gz`, and the exporter of that name.
+
+    given: the path, as an error names it. Raises OptionError for a suffix that no exporter has.
+    """
+    names = {f".{name.replace('_', '.')}": name for name in format_names(exporters, exporters.OWN)}
+    suffix = max((s for s in names if file_name.removesuffix(GZIP).endswith(s)), key=len, default=None)
+    if suffix is None:
+        known = ", ".join(f"{suffix}, {suffix}{GZIP}" for suffix in names)
+        raise OptionError(f"cannot save {given!r}: the suffix must be one of {known}")
+    return suffix, names[suffix]

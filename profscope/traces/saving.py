@@ -7,19 +7,17 @@ from pathlib import Path
 from typing import cast
 
 from profscope.analysis.validate import column_problems
-from profscope.errors import OptionError, TraceError
+from profscope.errors import TraceError
 from profscope.schema import Tables
 from profscope.threads import in_order, worker_pool
 from profscope.traces import exporters
 from profscope.traces.exporters import Exporter, Piece
-from profscope.traces.formats import format_names
+from profscope.traces.formats import GZIP, own_suffix
 from profscope.traces.limits import misfit
 from profscope.traces.output import GzipFile, PlainFile, whole_file
 from profscope.traces.trace_file import printable
 
 __all__ = ["save"]
-
-GZIP = ".gz"
 
 
 def save(tables: Tables, path: str | Path) -> None:
@@ -30,7 +28,8 @@ def save(tables: Tables, path: str | Path) -> None:
     be written.
     """
     given, path = str(path), Path(path)
-    exporter = _exporter(path.name, given)
+    _, name = own_suffix(path.name, given)
+    exporter = cast(Exporter, import_module(f"{exporters.__name__}.{name}"))
     problems = column_problems(tables)
     if problems:
         raise TraceError(f"cannot save {given!r}: {problems[0]}")
@@ -45,16 +44,6 @@ def save(tables: Tables, path: str | Path) -> None:
             output.close()
     except OSError as error:
         raise TraceError(f"cannot write {printable(path)}: {error.strerror or error}") from error
-
-
-def _exporter(file_name: str, given: str) -> Exporter:
-    """The one with the longest suffix that fits. given: the path, as an error names it."""
-    names = {f".{name.replace('_', '.')}": name for name in format_names(exporters, exporters.OWN)}
-    suffix = max((s for s in names if file_name.removesuffix(GZIP).endswith(s)), key=len, default=None)
-    if suffix is None:
-        known = ", ".join(f"{suffix}, {suffix}{GZIP}" for suffix in names)
-        raise OptionError(f"cannot save {given!r}: the suffix must be one of {known}")
-    return cast(Exporter, import_module(f"{exporters.__name__}.{names[suffix]}"))
 
 
 def _with_last(pieces: Iterator[Piece]) -> Iterator[tuple[Piece, bool]]:

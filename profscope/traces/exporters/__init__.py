@@ -8,11 +8,14 @@ The file's name is the suffix, with `_` for a dot: `speedscope_json.py` writes `
 file makes the format known; it is imported when something is saved in it, and no other is then.
 """
 
+from __future__ import annotations
+
 from collections.abc import Callable, Iterator
 from concurrent.futures import Executor
-from typing import Protocol, TypeAlias
+from typing import TYPE_CHECKING, Protocol, TypeAlias
 
-from profscope.schema import Tables
+if TYPE_CHECKING:  # a name is checked before anything is recorded, and that need not load pandas
+    from profscope.schema import Tables
 
 __all__ = ["OWN", "Exporter", "Piece"]
 

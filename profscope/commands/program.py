@@ -1,0 +1,121 @@
+"""A user's program run as Python itself runs it: `script.py`, `-m module`, `-c code`, a folder, a zip file.
+
+It is `__main__`, with the `sys.argv` and the `sys.path[0]` that it would have, and it stays so until the
+interpreter's end: what it registers with atexit, its threads and the processes that it spawns find it there.
+"""
+
+from __future__ import annotations
+
+import io
+import os
+import pkgutil
+import runpy
+import shutil
+import sys
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+from types import CodeType, ModuleType, TracebackType
+from typing import Final
+
+from profscope.errors import OptionError
+
+__all__ = ["LAUNCHERS", "Program", "program", "without_ours"]
+
+LAUNCHERS: Final = (
+    "torchrun", "torch.distributed.run", "torch.distributed.launch", "accelerate",
+    "accelerate.commands.launch",
+)  # fmt: skip
+"""Programs that start others, a process for each rank, and launch no kernel themselves."""
+
+_RUN_MODULE: Final[Callable[..., None]] = vars(runpy)["_run_module_as_main"]  # what `python -m` calls
+_OURS: Final = str(Path(__file__).parents[1])
+
+
+@dataclass(frozen=True)
+class Program:
+    """how: "" for a script, "-m" or "-c". name: the script's path, the module, or the code."""
+
+    how: str
+    name: str
+    arguments: tuple[str, ...]
+
+    @property
+    def words(self) -> list[str]:
+        """The program as a command line has it."""
+        return [*([self.how] if self.how else []), self.name, *self.arguments]
+
+    @property
+    def is_launcher(self) -> bool:
+        return self.how != "-c" and (self.name if self.how else Path(self.name).name) in LAUNCHERS
+
+    def run(self) -> None:
+        """Run it; raises what it raises."""
+        main = ModuleType("__main__")
+        main.__dict__["__builtins__"] = __builtins__
+        sys.modules["__main__"] = main
+        if self.how == "-m":
+            self._begin("-m", str(Path.cwd()))
+            _RUN_MODULE(self.name)
+        elif self.how == "-c":
+            self._begin("-c", "")
+            exec(compile(self.name, "<string>", "exec"), main.__dict__)
+        elif Path(self.name).is_file() and not _is_archive(self.name):
+            self._begin(self.name, str(Path(self.name).resolve().parent))
+            main.__file__ = str(Path(self.name).absolute())
+            main.__dict__["__cached__"] = None
+            exec(_code(self.name), main.__dict__)
+        else:
+            self._begin(self.name, self.name)
+            _RUN_MODULE("__main__", alter_argv=False)
+
+    def _begin(self, first: str, folder: str) -> None:
+        sys.argv[:] = [first, *self.arguments]
+        if not sys.flags.safe_path:
+            sys.path[0] = folder
+
+
+def program(how: str, words: list[str]) -> Program:
+    """The program that a command line names. Raises OptionError where there is no such script.
+
+    A name that is no file here but a command written in Python, as torchrun is, is that command.
+    """
+    name, arguments = words[0], tuple(words[1:])
+    if how or Path(name).exists():
+        if not how and Path(name).is_file() and not os.access(name, os.R_OK):
+            raise OptionError(f"cannot read {name!r}")
+        return Program(how, name, arguments)
+    command = None if os.sep in name else shutil.which(name)
+    if command is None:
+        raise OptionError(f"there is no script {name!r}; -m runs a module, -c code")
+    with Path(command).open("rb") as file:
+        if b"python" not in file.readline(256):
+            raise OptionError(f"{name!r} is {command}, which is no Python program")
+    return Program(how, command, arguments)
+
+
+def without_ours(trace: TracebackType | None) -> TracebackType | None:
+    """A traceback from the program's first frame on."""
+    while trace is not None and _is_ours(trace.tb_frame.f_code.co_filename):
+        trace = trace.tb_next
+    return trace
+
+
+def _is_ours(file: str) -> bool:
+    return file.startswith(_OURS) or file == "<frozen runpy>" or file == runpy.__file__
+
+
+def _code(script: str) -> CodeType:
+    """The code of a script, source or compiled; in tracebacks it has its whole path, as in Python's."""
+    path = str(Path(script).absolute())
+    with io.open_code(path) as file:
+        compiled: CodeType | None = pkgutil.read_code(file)
+    if compiled is not None:
+        return compiled
+    with io.open_code(path) as file:
+        return compile(file.read(), path, "exec")
+
+
+def _is_archive(script: str) -> bool:
+    """Whether Python looks for `__main__` inside it, as in a zip file."""
+    return pkgutil.get_importer(script) is not None

@@ -1,0 +1,277 @@
+"""A program's recording: it begins at the first launch and is written whatever way the program ends."""
+
+from __future__ import annotations
+
+import atexit
+import contextlib
+import os
+import signal
+import sys
+import threading
+from collections.abc import Callable
+from dataclasses import replace
+from types import FrameType
+from typing import Any, Final
+
+from profscope.commands.first_launch import FirstLaunch
+from profscope.commands.flushing import Flushing
+from profscope.commands.output import Output
+from profscope.commands.program import Program, without_ours
+from profscope.commands.switch import Switch
+from profscope.errors import ProfscopeError
+from profscope.options import Options
+from profscope.recording.open_sessions import OPEN
+
+__all__ = ["RecordedRun"]
+
+_SIGNALS: Final = (signal.SIGTERM, signal.SIGHUP)  # that end a process that does not handle them
+_WRITING_S: Final = 60.0  # a signal waits no longer for the trace to be written
+
+
+class RecordedRun:
+    """report: told the profile and its path once it is written; None where nothing is shown. switch: what
+    switches recording on and off, a signal or a file; None: it is on.
+
+    The program's exit code, output and traceback are its own. Where it ends with 0 and its recording could
+    not be written, the exit code is 1.
+    """
+
+    def __init__(
+        self,
+        program: Program,
+        options: Options,
+        output: Output,
+        *,
+        rank: int | None,
+        report: Callable[[Any, str], None] | None,
+        switch: str | None = None,
+    ) -> None:
+        self._program = program
+        self._options = options
+        self._output = output
+        self._rank = rank
+        self._report = report
+        self._switch = None if switch is None else Switch(switch, self._turn)
+        self._pid = os.getpid()
+        self._session: Any = None
+        self._first_launch = FirstLaunch(self._open)
+        self._flushing: Flushing | None = None
+        self._finished = False
+        self._failed = False
+        self._code = 0
+        self._cut_short = ""
+        self._interrupted = False
+        self._notes: list[str] = []
+        self._exit_at_once = os._exit
+
+    def run(self) -> None:
+        """Run the program; ends as it ends."""
+        atexit.register(self._at_exit)  # before any of the program's, so that it is called after these
+        os._exit = self._exiting  # type: ignore[assignment]
+        if threading.current_thread() is threading.main_thread():
+            for number in _SIGNALS:
+                if signal.getsignal(number) is signal.SIG_DFL:
+                    signal.signal(number, self._signalled)
+        OPEN.append(self)
+        if self._switch is None:
+            self._first_launch.await_it()
+        else:
+            self._switch.start()
+        try:
+            self._program.run()
+        except SystemExit as stop:
+            self._code = 0 if stop.code is None else stop.code if isinstance(stop.code, int) else 1
+            raise
+        except BaseException as error:
+            self._interrupted = isinstance(error, KeyboardInterrupt)
+            self._code = _killed_by(signal.SIGINT) if self._interrupted else 1
+            self._cut_short = f"{type(error).__name__} was raised"
+            self._show(error)
+            raise
+
+    def _show(self, error: BaseException) -> None:
+        """Print the traceback as the program's own, without frames of ours, in place of the interpreter."""
+        with contextlib.suppress(ImportError):
+            from profscope.emulator.without_gpu import say_how
+
+            if os.environ.get("PROFSCOPE_EMULATOR") == "1":
+                say_how(error)
+        error = error.with_traceback(without_ours(error.__traceback__))
+        sys.excepthook(type(error), error, error.__traceback__)
+        sys.excepthook = lambda *_: None
+
+    def pause(self) -> None:
+        """As a session's; before the first launch, too."""
+        if os.getpid() != self._pid:
+            return
+        if self._session is None:
+            self._first_launch.stop()
+        elif self._session.is_open:
+            self._session.pause()
+
+    def resume(self) -> None:
+        """As a session's."""
+        if os.getpid() != self._pid:
+            return
+        if self._session is None:
+            self._first_launch.await_it()
+        elif self._session.is_open:
+            self._session.resume()
+
+    def _turn(self, on: bool) -> None:
+        """The switch was turned."""
+        if self._finished:
+            return
+        try:
+            if on:
+                self.resume()
+                self._say("recording")
+                return
+            self.pause()
+            where = ""
+            if self._session is not None and self._session.is_open:
+                self._session.flush_news()  # so that it can be looked at while the program runs on
+                where = f"; what was recorded so far is in {self._session.spool}"
+            self._say(f"paused{where}")
+        except ProfscopeError as error:
+            self._fail(str(error))
+
+    # The session
+
+    def _open(self) -> None:
+        """The program is about to launch its first kernel."""
+        from profscope.commands.run_session import RunSession, session_is_active
+
+        if session_is_active():
+            self._notes.append(
+                "the program had opened a session of its own, which records; this run does not"
+            )
+            return
+        try:
+            self._session = RunSession(
+                self._options, self._gave_way, limited=self._options.spool == self._output.folder
+            ).__enter__()
+        except ProfscopeError as error:
+            self._fail(f"nothing is recorded: {error}")
+            return
+        self._flushing = Flushing(self._session, self._fail)
+        self._flushing.start()
+
+    def _gave_way(self) -> None:
+        """The program opens a session of its own: this run's ends, and what it has recorded stays."""
+        self._notes.append(
+            "the program opened a session of its own: what it launched from then on is in no profile but that"
+        )
+        self._close()
+
+    def _close(self) -> None:
+        if self._flushing is not None:
+            self._flushing.stop()
+            self._flushing = None
+        try:
+            self._session.__exit__(None, None, None)
+        except ProfscopeError as error:  # the disk is full, say: what was written before is there
+            self._fail(str(error))
+
+    # The end
+
+    def _at_exit(self) -> None:
+        self._finish()
+        if os.getpid() != self._pid:
+            return
+        if self._interrupted:  # as Python ends after an interrupt that nobody caught
+            _last_calls()
+            _die_of(signal.SIGINT)
+        if self._failed and self._code == 0:
+            _last_calls()
+            self._exit_at_once(1)
+
+    def _exiting(self, code: int) -> None:
+        """In place of os._exit."""
+        try:
+            if os.getpid() == self._pid:
+                self._code, self._cut_short = code, f"os._exit({code}) was called"
+                self._finish()
+        finally:
+            self._exit_at_once(code or int(self._failed))
+
+    def _signalled(self, number: int, frame: FrameType | None) -> None:
+        """In place of dying at once. Another thread writes: this one may hold any lock just now."""
+        name = signal.Signals(number).name
+        if os.getpid() == self._pid and not self._finished:
+            self._code, self._cut_short = _killed_by(number), f"{name} ended it"
+            with contextlib.suppress(RuntimeError):  # the interpreter ends already and starts no thread
+                writing = threading.Thread(target=self._finish, name="profscope-last", daemon=True)
+                writing.start()
+                writing.join(_WRITING_S)
+        _die_of(number)
+
+    def _finish(self) -> None:
+        """Write what was recorded; once, and not in a forked process."""
+        if os.getpid() != self._pid or self._finished:
+            return
+        self._finished = True
+        self._first_launch.stop()
+        try:
+            self._write()
+        except ProfscopeError as error:
+            self._fail(f"{error}; what was recorded is in {self._output.name}.partial")
+        except KeyboardInterrupt:
+            self._fail(f"interrupted while writing; what was recorded is in {self._output.name}.partial")
+
+    def _write(self) -> None:
+        if self._session is None:
+            why = self._notes or ["no Triton kernel was launched"]
+            if not self._failed:
+                self._say(f"{'; '.join(why)}; nothing is written")
+            self._output.release()
+            return
+        if self._session.is_open:
+            self._close()
+        profile = self._marked(self._session.profile)
+        profile.save(self._output.path)
+        self._output.release()
+        if self._report is not None:
+            with contextlib.suppress(OSError):  # nobody reads it any more
+                self._report(profile, self._output.name)
+
+    def _marked(self, profile: Any) -> Any:
+        """The profile with what is known of the program, and first among the notes if it was cut short."""
+        about: dict[str, Any] = {"command": self._program.words, "exit_code": self._code}
+        notes = list(self._notes)
+        if self._rank is not None:
+            about["rank"] = self._rank
+        if self._cut_short:
+            about["cut_short"] = self._cut_short
+            notes.insert(0, f"partial: the program was cut short: {self._cut_short}")
+        notes += profile.metadata.get("notes", [])
+        return replace(profile, metadata=profile.metadata | {"program": about, "notes": notes})
+
+    def _fail(self, why: str) -> None:
+        self._failed = True
+        self._say(why)
+
+    def _say(self, text: str) -> None:
+        if sys.stderr is not None:
+            with contextlib.suppress(OSError, ValueError):  # nobody reads it any more
+                sys.stderr.write(f"profscope run: {' '.join(text.split())}\n")
+                sys.stderr.flush()
+
+
+def _killed_by(number: int) -> int:
+    """The exit code that a shell shows of a process that died of a signal."""
+    return 128 + number
+
+
+def _die_of(number: int) -> None:
+    signal.signal(number, signal.SIG_DFL)
+    os.kill(os.getpid(), number)
+
+
+def _last_calls() -> None:
+    """What the interpreter would do after the run's own last call, which ends the process."""
+    if "logging" in sys.modules:
+        sys.modules["logging"].shutdown()
+    for stream in (sys.stdout, sys.stderr):
+        with contextlib.suppress(OSError, ValueError, AttributeError):
+            stream.flush()

@@ -1,0 +1,187 @@
+"""`profscope run`: a whole program inside a session, unchanged."""
+
+from __future__ import annotations
+
+import argparse
+import os
+import sys
+from collections.abc import Callable, Sequence
+from dataclasses import replace
+from pathlib import Path
+from typing import Any, Final
+
+from instrument_passes.command import run
+from profscope.commands.flags import RUN_DEFAULTS, add_flags, option_names, spelled
+from profscope.commands.launcher import ranks_recorded
+from profscope.commands.output import DEFAULT, claim, rank
+from profscope.commands.program import Program, program
+from profscope.commands.recorded_run import RecordedRun
+from profscope.commands.switch import signal_of
+from profscope.options import Options
+from profscope.version import __version__
+
+__all__ = ["main", "make_parser", "split_words"]
+
+_USAGE: Final = "profscope run [options] (script.py | -m module | -c code) [arguments]"
+_EPILOG: Final = """\
+examples:
+  profscope run train.py --epochs 1
+  profscope run -o attention.json --kernels attention -m pytest tests/test_attention.py
+  profscope run --keep spans --ctas 64 -c 'import model; model.step()'
+  profscope run -o step.pftrace.gz torchrun --nproc-per-node 8 train.py
+
+exit status: the program's own. 1 where the program ended with 0 and its recording
+could not be written. Before the program starts: 2 for wrong usage, a script that
+does not exist or a trace that does; 1 for a place that cannot be written.
+"""
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """Run the command; ends as the program does. Returns an exit code only where that does not start."""
+    starts: list[Callable[[], None]] = []
+    words = sys.argv[1:] if arguments is None else list(arguments)
+    code = run("profscope run", lambda: _prepare(words, starts))
+    for start in starts:
+        start()
+    return code
+
+
+def _prepare(words: list[str], starts: list[Callable[[], None]]) -> int:
+    """All that can go wrong before the program starts. starts: gets what runs it."""
+    parser, valued = make_parser()
+    flags, how, rest = split_words(words, valued)
+    given = parser.parse_args(flags)
+    if not rest or (not how and not rest[0]):
+        parser.error("name a program: script.py, -m module or -c code")
+    options = {name: value for name, value in vars(given).items() if name in option_names()}
+    checked = Options(**{**RUN_DEFAULTS, **options})
+    if given.switch is not None:
+        signal_of(given.switch)  # says what is wrong with it
+    chosen = program(how, rest)
+    if chosen.is_launcher:
+        starts.append(lambda: _run_ranks(chosen, _flags(given, options)))
+    else:
+        starts.append(_recorded(chosen, given, checked))
+    starts.insert(0, lambda: _use_emulator(checked.backend))
+    return 0
+
+
+def _recorded(chosen: Program, given: argparse.Namespace, options: Options) -> Callable[[], None]:
+    number = rank(os.environ)
+    output = claim(given.output, force=given.force, number=number)
+    # Absolute, since the program may go to another folder.
+    spool = output.folder if options.spool is None else Path(options.spool).absolute()
+    options = replace(options, spool=spool)
+    report = None if given.quiet else _said_by(number)
+    return RecordedRun(chosen, options, output, rank=number, report=report, switch=given.switch).run
+
+
+def _said_by(number: int | None) -> Callable[[Any, str], None]:
+    """What shows the end of a run: of a job's ranks all but the first say only what they wrote."""
+
+    def report(profile: Any, path: str) -> None:
+        if sys.stderr is None:
+            return
+        sys.stderr.flush()
+        if not number:
+            from viewer.first_screen import show_first_screen
+
+            show_first_screen(profile, Path(path).name, sys.stderr)
+        sys.stderr.write(f"profscope run: wrote {path}; profscope view {path} shows all\n")
+        sys.stderr.flush()
+
+    return report
+
+
+def _run_ranks(chosen: Program, flags: list[str]) -> None:
+    with ranks_recorded(flags):
+        chosen.run()
+
+
+def _flags(given: argparse.Namespace, options: dict[str, Any]) -> list[str]:
+    """What the same run is called with in each process of a job."""
+    flags = spelled(options)
+    if given.output is not None:
+        flags += ["-o", os.path.abspath(given.output)]
+    if given.switch is not None:
+        flags += ["--switch", given.switch]
+    return flags + ["-f"] * given.force + ["-q"] * given.quiet
+
+
+def _use_emulator(backend: str) -> None:
+    """Where there is no GPU, Triton itself is to choose the emulator, for this process and its children."""
+    if backend == "emulator" or (backend == "auto" and not _has_gpu_driver()):
+        os.environ["PROFSCOPE_EMULATOR"] = "1"
+
+
+def _has_gpu_driver() -> bool:
+    """Whether there is a driver; to ask it for GPUs would start CUDA, before any fork of the program."""
+    import ctypes
+
+    try:
+        ctypes.CDLL("libcuda.so.1")
+    except OSError:
+        return Path("/dev/kfd").exists()  # AMD's
+    return True
+
+
+def split_words(words: list[str], valued: set[str]) -> tuple[list[str], str, list[str]]:
+    """The run's own flags; "", "-m" or "-c"; the program and its arguments, untouched.
+
+    valued: flags that take the next word.
+    """
+    at = 0
+    while at < len(words):
+        word = words[at]
+        if word[:2] in ("-m", "-c"):
+            joined = [word[2:]] if len(word) > 2 else []
+            return words[:at], word[:2], [*joined, *words[at + 1 :]]
+        if word == "--":
+            return words[:at], "", words[at + 1 :]
+        if not word.startswith("-") or word == "-":
+            return words[:at], "", words[at:]
+        at += 2 if word in valued else 1
+    return words, "", []
+
+
+def make_parser() -> tuple[argparse.ArgumentParser, set[str]]:
+    """The parser of all before the program, and its flags that take a value."""
+    parser = argparse.ArgumentParser(
+        prog="profscope run",
+        usage=_USAGE,
+        description="Run a program, unchanged, and record the Triton kernels that it launches.",
+        epilog=_EPILOG,
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+        allow_abbrev=False,
+    )
+    parser.add_argument("--version", action="version", version=f"%(prog)s {__version__}")
+    run_group = parser.add_argument_group("the run")
+    output = run_group.add_argument(
+        "-o",
+        "--output",
+        metavar="FILE",
+        help="the trace to write: .pftrace, .json, or either .gz; a process of a job with RANK=3 writes "
+        f"FILE as trace.rank3.json (default: {DEFAULT}, or the first of profscope-2.pftrace.gz, ... that "
+        "is free)",
+    )
+    run_group.add_argument(
+        "-f",
+        "--force",
+        action="store_true",
+        help="overwrite FILE, and what a run that was cut short has left",
+    )
+    run_group.add_argument("-q", "--quiet", action="store_true", help="show nothing at the end")
+    switch = run_group.add_argument(
+        "--switch",
+        metavar="SIGNAL|FILE",
+        help="record nothing, at no cost, until it is switched on: by a signal, such as SIGUSR1, which the "
+        "next one undoes, or while there is a file of that name",
+    )
+    run_group.add_argument("-m", metavar="MODULE", help="run a module, as python -m does")
+    run_group.add_argument("-c", metavar="CODE", help="run code, as python -c does")
+    actions = [
+        output,
+        switch,
+        *add_flags(parser.add_argument_group("what is recorded, as profscope.session() has it")),
+    ]
+    return parser, {text for each in actions if each.nargs != 0 for text in each.option_strings}

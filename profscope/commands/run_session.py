@@ -1,0 +1,70 @@
+"""The session of a whole program: it gives way to one that the program opens, and ends when it is told to.
+
+Imported at the first launch: it needs torch and Triton.
+"""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import Callable
+from typing import Any, Final
+
+from profscope.options import Options
+from profscope.recording.launch_path import LaunchPath
+from profscope.sessions import Session
+
+__all__ = ["RunSession", "session_is_active"]
+
+_SPOOLED_SUMS_BYTES: Final = 1 << 30
+
+
+def session_is_active() -> bool:
+    """Whether some session is open in this process."""
+    return LaunchPath.is_installed()
+
+
+class RunSession(Session):
+    """gives_way: called when another session is about to begin; it closes this one.
+
+    limited: its spool is for a program that is killed, and takes but the first launches that keep sums.
+    """
+
+    def __init__(self, options: Options, gives_way: Callable[[], None], *, limited: bool) -> None:
+        super().__init__(options)
+        if limited:
+            self._spooled_sums_bytes = _SPOOLED_SUMS_BYTES
+        self._gives_way = gives_way
+        self._flushed = 0  # launches
+
+    def __enter__(self) -> RunSession:
+        super().__enter__()
+        enter = Session.__enter__
+
+        def enter_alone(session: Session) -> Any:
+            Session.__enter__ = enter  # type: ignore[method-assign]
+            if self.is_open:
+                self._gives_way()
+            return enter(session)
+
+        Session.__enter__ = enter_alone  # type: ignore[method-assign]
+        return self
+
+    def flush_news(self) -> None:
+        """As flush(), where there has been a launch since the last time.
+
+        It does nothing while a CUDA graph is being captured: to wait breaks that.
+        """
+        recorder = self._parts().recorder
+        launches = len(recorder.log)
+        if launches == self._flushed:
+            return
+        with contextlib.ExitStack() as stack:
+            if recorder.graphs is None or stack.enter_context(recorder.graphs.between_captures()):
+                self.flush()
+                self._flushed = launches
+
+    def _warn(self) -> None:
+        """The notes say it, where the profile is shown."""
+
+    def _at_exit(self) -> None:
+        """The run closes it, after what the program does at its exit."""

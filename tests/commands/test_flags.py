@@ -1,0 +1,88 @@
+"""Every option of a session is a flag, and says on the command line what it says in Python."""
+
+from __future__ import annotations
+
+import argparse
+import re
+from pathlib import Path
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from profscope.commands.flags import add_flags, example, option_names, spelled
+from profscope.commands.run import make_parser
+from profscope.options import Options
+
+PAGE = (Path(__file__).parents[2] / "docs" / "run.md").read_text()
+
+
+def parsed(words: list[str]) -> dict[str, Any]:
+    parser = argparse.ArgumentParser()
+    add_flags(parser.add_argument_group())
+    return vars(parser.parse_args(words))
+
+
+@pytest.mark.parametrize("name", option_names())
+def test_the_example_of_an_option_can_be_given_as_a_flag(name: str) -> None:
+    options = {name: example(name)}
+    words = spelled(options)
+    assert words
+    assert all(word.startswith("--") for word in words)
+    (value,) = parsed(words).values()
+    if name == "instrument":  # a pipeline is one text
+        value = value[0].split(",")
+    assert {name: value} == options
+
+
+def test_no_flag_is_no_option() -> None:
+    assert parsed([]) == {}
+    assert spelled({"trials": False, "sources": True, "buffer": None}) == []
+
+
+@given(st.lists(st.integers(0, 1000), min_size=1), st.integers(1, 1000), st.floats(0.1, 1e6))
+def test_values_come_back_as_they_were(ctas: list[int], warps: int, limit_s: float) -> None:
+    options = {"ctas": ctas, "warps": warps, "limit_s": limit_s}
+    assert parsed(spelled(options)) == options
+
+
+@pytest.mark.parametrize(
+    ("words", "options"),
+    [
+        (["--ctas", "first wave"], {"ctas": "first wave"}),
+        (["--ctas", "7,"], {"ctas": [7]}),
+        (["--sms", "3"], {"sms": 3}),
+        (["--instrument", "heavy"], {"instrument": "heavy"}),
+        (["--instrument", "kernel-span,loop-spans"], {"instrument": ["kernel-span,loop-spans"]}),
+        (["--spans-every", "0"], {"spans_every": 0}),
+    ],
+)
+def test_how_values_are_written(words: list[str], options: dict[str, Any]) -> None:
+    assert parsed(words) == options
+    Options(**{"keep": "sums", **options})
+
+
+@pytest.mark.parametrize("words", [["--every", "often"], ["--sms", "1,x"], ["--limit-s", "soon"]])
+def test_what_is_no_number_is_refused(words: list[str], capsys: pytest.CaptureFixture[str]) -> None:
+    with pytest.raises(SystemExit):
+        parsed(words)
+    assert f"argument {words[0]}: not a number: '{words[1]}'" in capsys.readouterr().err
+
+
+def test_the_page_has_every_flag_and_no_other() -> None:
+    parser, _ = make_parser()
+    flags = set(re.findall(r"(?<![\w-])--?[a-z][a-z-]*", parser.format_help())) - {
+        "-h",
+        "--help",
+        "--version",
+    }
+    rows = [line for line in PAGE.splitlines() if line.startswith("| `-")]
+    documented = {flag for row in rows for flag in re.findall(r"`(--?[a-z-]+)", row.split("|")[1])}
+    own = {"-o", "--output", "-f", "--force", "-q", "--quiet", "--switch", "-m", "-c"}
+    options = {
+        spelled({name: not default})[0].split("=")[0] if isinstance(default, bool) else f"--{name}"
+        for name, default in ((n, getattr(Options(), n)) for n in option_names())
+    }
+    assert documented == own | {option.replace("_", "-") for option in options}
+    assert documented <= flags

@@ -1,0 +1,53 @@
+"""A run around torchrun: what it starts for each rank is a run."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+import profscope
+from profscope.commands.launcher import ranks_recorded
+
+
+def test_what_torchrun_takes_for_python_is_a_run(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("PYTHON_EXEC", "echo")
+    with ranks_recorded(["--every=2", "--ctas=first wave"]):
+        for words in (["-u", "-m", "pkg.train", "a  b"], ["-u", "train.py", "-u"]):
+            command = [os.environ["PYTHON_EXEC"], *words]
+            said = subprocess.run(command, capture_output=True, text=True, check=True).stdout
+            assert said == f"-u -m profscope run --every=2 --ctas=first wave {' '.join(words[1:])}\n"
+    assert os.environ["PYTHON_EXEC"] == "echo"
+    monkeypatch.delenv("PYTHON_EXEC")
+    with ranks_recorded([]):
+        assert sys.executable in Path(os.environ["PYTHON_EXEC"]).read_text()
+    assert "PYTHON_EXEC" not in os.environ
+
+
+@pytest.mark.exhaustive
+@pytest.mark.slow
+def test_each_rank_writes_a_trace(tmp_path: Path) -> None:
+    (tmp_path / "train.py").write_text("""
+import os
+import torch.distributed as dist
+from tests.support.sessions import launch_add
+
+dist.init_process_group("gloo")
+for _ in range(dist.get_rank() + 1):
+    launch_add()
+dist.barrier()
+dist.destroy_process_group()
+""")
+    run = [sys.executable, "-m", "profscope", "run", "--backend=emulator", "-o", "t.json"]
+    torchrun = ["-m", "torch.distributed.run", "--standalone", "--nproc-per-node=2", "train.py"]
+    ran = subprocess.run([*run, *torchrun], capture_output=True, text=True, cwd=tmp_path, check=False)
+    assert ran.returncode == 0, ran.stderr
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["t.rank0.json", "t.rank1.json", "train.py"]
+    for rank in range(2):
+        profile = profscope.load(tmp_path / f"t.rank{rank}.json")
+        assert len(profile.launches) == rank + 1
+        assert profile.metadata["program"]["rank"] == rank
+    assert ran.stderr.count("\nadd_kernel ") == 1  # the first screen is the first rank's

@@ -1,0 +1,262 @@
+"""Programs under `profscope run`: they end as they end by themselves, and what was recorded is there."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+import profscope
+from tests.support.forks import Forks
+
+_RUN = """
+import sys
+from profscope.__main__ import main
+sys.exit(main(["run", "--backend", "emulator", *sys.argv[1:]]))
+"""
+_PROGRAM = """
+import os, signal, sys, time
+from tests.support.sessions import launch_add
+
+def spooled():
+    from pathlib import Path
+    for _ in range(3000):
+        if any(b"so far" in file.read_bytes() for file in Path().glob("*.partial/*.spool")):
+            return
+        time.sleep(0.01)
+
+launch_add()
+launch_add()
+print("main" if __name__ == "__main__" else __name__, sys.argv[1:], sys.path[0], flush=True)
+{end}
+"""
+_KEPT = "add_kernel: 1 of {} launches kept spans, the others sums"
+ONE_KEPT_SPANS = _KEPT.format(2)
+
+
+Run = Callable[..., subprocess.CompletedProcess[str]]
+
+
+@pytest.fixture
+def run(forks: Forks, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Run:
+    """Runs a program that launches twice and then does something, in an empty folder."""
+    monkeypatch.chdir(tmp_path)
+
+    def run_program(end: str, *flags: str) -> subprocess.CompletedProcess[str]:
+        Path("program.py").write_text(_PROGRAM.format(end=end))
+        # Forks start where the checkout is.
+        code = f"import os; os.chdir({str(tmp_path)!r})\n{_RUN}"
+        return forks.run(code, "-o", "t.json", *flags, "program.py", "a", "-o")
+
+    return run_program
+
+
+def loaded(path: str, launches: int = 2) -> profscope.Profile:
+    profile = profscope.load(path)
+    assert len(profile.launches) == launches
+    assert profile.validate() == []
+    return profile
+
+
+def test_a_program_runs_as_by_itself(run: Run, tmp_path: Path) -> None:
+    ran = run("import __main__; assert __main__.launch_add is launch_add; os.chdir('/'); sys.exit(7)")
+    assert (ran.returncode, ran.stdout) == (7, f"main ['a', '-o'] {tmp_path}\n")
+    profile = loaded("t.json")
+    assert profile.launches["keeps"].tolist() == ["spans", "sums"]
+    assert profile.metadata["program"] == {"command": ["program.py", "a", "-o"], "exit_code": 7}
+    assert profile.metadata["notes"] == [ONE_KEPT_SPANS]
+    for said in ("t.json: 2 launches (1 kept spans, 1 sums)", "\nkernel ", "\nadd_kernel ", "wrote t.json; "):
+        assert said in ran.stderr
+    assert sorted(path.name for path in Path().iterdir()) == ["program.py", "t.json"]
+
+
+_RAISED = """Traceback (most recent call last):
+  File "{folder}/program.py", line 15, in <module>
+    raise ValueError("oh")
+ValueError: oh
+"""
+
+
+@pytest.mark.parametrize(
+    ("end", "code", "shown", "why"),
+    [
+        ('raise ValueError("oh")', 1, 1, "ValueError was raised"),
+        ("os.kill(os.getpid(), signal.SIGTERM)", -15, 143, "SIGTERM ended it"),
+        pytest.param("os._exit(9)", 9, 9, "os._exit(9) was called", marks=pytest.mark.exhaustive),
+        pytest.param(
+            "os.kill(os.getpid(), signal.SIGINT)", -2, 130, "KeyboardInterrupt was raised",
+            marks=pytest.mark.exhaustive,
+        ),
+    ],
+    ids=["raised", "terminated", "exit", "interrupted"],
+)  # fmt: skip
+def test_what_cuts_a_program_short(
+    run: Run, tmp_path: Path, end: str, code: int, shown: int, why: str
+) -> None:
+    ran = run(end, "--quiet")
+    assert ran.returncode == code
+    profile = loaded("t.json")
+    assert profile.metadata["program"]["exit_code"] == shown
+    assert profile.metadata["program"]["cut_short"] == why
+    assert profile.metadata["notes"] == [f"partial: the program was cut short: {why}", ONE_KEPT_SPANS]
+    assert "profscope" not in ran.stderr
+    if code == 1:
+        assert ran.stderr == _RAISED.format(folder=tmp_path)
+
+
+def test_what_a_killed_program_has_flushed_is_there(run: Run) -> None:
+    ran = run("spooled(); os.kill(os.getpid(), signal.SIGKILL)")
+    assert ran.returncode == -9
+    assert not Path("t.json").exists()
+    profile = loaded("t.json.partial")
+    assert profile.metadata["notes"][-1].endswith(
+        "has no end: what the session had not flushed when it stopped is missing"
+    )
+
+
+_FORKS = """
+child = os.fork()
+if child == 0:
+    launch_add()
+    sys.exit(3)
+print(os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]))
+"""
+_OWN_SESSION = """
+import profscope
+with profscope.session(backend="emulator") as prof:
+    launch_add()
+launch_add()
+print(len(prof.launches))
+"""
+_PAUSED = """
+import profscope
+profscope.pause()
+launch_add()
+profscope.resume()
+launch_add()
+print()
+"""
+_AT_EXIT = """
+import atexit, threading
+atexit.register(launch_add)
+threading.Thread(target=launch_add).start()
+print()
+"""
+_ASIDE = "the program opened a session of its own: what it launched from then on is in no profile but that"
+
+
+@pytest.mark.parametrize(
+    ("end", "launches", "printed", "note"),
+    [
+        pytest.param(_FORKS, 2, "3", ONE_KEPT_SPANS, marks=pytest.mark.exhaustive),
+        (_OWN_SESSION, 2, "1", _ASIDE),
+        pytest.param(_PAUSED, 3, "", _KEPT.format(3), marks=pytest.mark.exhaustive),
+        pytest.param(_AT_EXIT, 4, "", _KEPT.format(4), marks=pytest.mark.exhaustive),
+    ],
+    ids=["fork", "own-session", "paused", "at-exit"],
+)
+def test_what_a_program_does_besides(run: Run, end: str, launches: int, printed: str, note: str) -> None:
+    ran = run(end, "-q")
+    assert (ran.returncode, ran.stderr) == (0, "")
+    assert ran.stdout.splitlines()[1:] == [printed]
+    assert note in loaded("t.json", launches).metadata["notes"]
+
+
+_SWITCHED = """
+from profscope.recording.launch_path import LaunchPath
+from profscope.recording.open_sessions import OPEN
+(run,) = OPEN
+{on}
+while run._first_launch._stack is None:
+    time.sleep(0.01)
+launch_add()
+{off}
+while LaunchPath.is_installed():
+    time.sleep(0.01)
+launch_add()
+"""
+_SIGNAL = "os.kill(os.getpid(), signal.SIGUSR1)"
+
+
+@pytest.mark.parametrize(
+    ("how", "on", "off"),
+    [
+        ("record", "open('record', 'w').close()", "os.unlink('record')"),
+        pytest.param("SIGUSR1", _SIGNAL, _SIGNAL, marks=pytest.mark.exhaustive),
+    ],
+)
+def test_recording_is_switched_from_outside(run: Run, how: str, on: str, off: str) -> None:
+    ran = run(_SWITCHED.format(on=on, off=off), "-q", "--switch", how)
+    assert ran.returncode == 0, ran.stderr
+    assert ran.stderr.startswith("profscope run: recording\nprofscope run: paused")
+    loaded("t.json", 1)
+
+
+def test_a_full_disk_is_said_and_what_fits_is_written(run: Run) -> None:
+    ran = run(
+        """
+import resource
+unlimited = resource.getrlimit(resource.RLIMIT_FSIZE)
+resource.setrlimit(resource.RLIMIT_FSIZE, (2000, unlimited[1]))
+import profscope
+from profscope.recording.open_sessions import OPEN
+try:
+    OPEN[-1].flush()
+except profscope.SessionError as error:
+    print(error)
+resource.setrlimit(resource.RLIMIT_FSIZE, unlimited)
+""",
+        "-q",
+    )
+    assert "writing " in ran.stdout
+    assert ran.returncode == 1
+    (line,) = ran.stderr.splitlines()
+    assert line.startswith("profscope run: writing ")
+    assert line.endswith("failed, so the launches after it are lost: [Errno 27] File too large")
+    assert Path("t.json").exists()
+
+
+@pytest.mark.exhaustive
+def test_a_trace_that_cannot_be_written_leaves_the_spool(run: Run) -> None:
+    ran = run("os.mkdir('t.json')", "-q")
+    assert ran.returncode == 1
+    (line,) = ran.stderr.splitlines()
+    assert line.startswith(f"profscope run: cannot write {Path('t.json').absolute()}: ")
+    assert line.endswith("; what was recorded is in t.json.partial")
+    loaded("t.json.partial")
+
+
+def test_no_launch_is_one_line_and_no_file(forks: Forks, tmp_path: Path) -> None:
+    code = f"import os; os.chdir({str(tmp_path)!r})\n{_RUN}"
+    ran = forks.run(code, "-c", "print('alone', __name__, __import__('sys').argv)", "x")
+    assert (ran.returncode, ran.stdout) == (0, "alone __main__ ['-c', 'x']\n")
+    assert ran.stderr == "profscope run: no Triton kernel was launched; nothing is written\n"
+    assert list(tmp_path.iterdir()) == []
+
+
+@pytest.mark.exhaustive
+def test_nothing_is_imported_before_the_program_asks_for_it(tmp_path: Path) -> None:
+    """In a process that has imported nothing; a spawned child runs, and runs bare."""
+    (tmp_path / "spawns.py").write_text("""
+import sys
+from multiprocessing import get_context
+
+def work(n):
+    from tests.support.sessions import launch_add
+    launch_add()
+    return n + 1
+
+if __name__ == "__main__":
+    print(sorted({"numpy", "pandas", "torch", "triton"} & set(sys.modules)))
+    work(0)
+    with get_context("spawn").Pool(1) as pool:
+        print(pool.map(work, [1]))
+""")
+    words = [sys.executable, "-m", "profscope", "run", "--backend=emulator", "-o", "t.json", "-m", "spawns"]
+    ran = subprocess.run(words, capture_output=True, text=True, cwd=tmp_path, check=False)
+    assert ran.returncode == 0, ran.stderr
+    assert ran.stdout == "['numpy']\n[2]\n"
+    loaded(str(tmp_path / "t.json"), 1)

@@ -1,0 +1,149 @@
+"""What a run refuses before the program starts: one line, and nothing is left behind."""
+
+from __future__ import annotations
+
+import fcntl
+import os
+from pathlib import Path
+
+import pytest
+
+from profscope import __main__ as door
+from profscope.commands.output import claim, rank, with_rank
+from profscope.commands.program import program
+from profscope.commands.run import split_words
+from profscope.errors import OptionError, SessionError
+
+
+@pytest.fixture
+def script(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """A program that fails the test if it is run; its folder is the current one."""
+    monkeypatch.chdir(tmp_path)
+    path = tmp_path / "never.py"
+    path.write_text("raise AssertionError('the program ran')")
+    return path
+
+
+@pytest.mark.parametrize(
+    ("words", "code", "said"),
+    [
+        (["absent.py"], 2, "there is no script 'absent.py'; -m runs a module, -c code"),
+        (["ls"], 2, "which is no Python program"),
+        (["--buffer", "3", "never.py"], 2, "buffer=3 must be"),
+        (["--keep", "records", "never.py"], 2, "keep='records' is not one of spans, sums, totals"),
+        (["--instrument", "everything", "never.py"], 2, "is not one of light, default, heavy"),
+        (["--switch", "SIGKILL", "never.py"], 2, "--switch SIGKILL: no program can handle that"),
+        (["-o", "trace.txt", "never.py"], 2, "cannot save 'trace.txt': the suffix must be one of .json"),
+        (["-o", "there.json", "never.py"], 2, "'there.json' exists; -f overwrites it"),
+        (["-o", "folder.json", "never.py"], 2, "cannot write 'folder.json': it is a folder"),
+        (["-o", "no/such/t.json", "never.py"], 1, "cannot write 'no/such/t.json': No such file"),
+        (["-o", "/proc/t.json", "never.py"], 1, "cannot write '/proc/t.json': "),
+        (["-o", "cut.json", "never.py"], 2, "'cut.json.partial' has what a run that was cut short recorded"),
+    ],
+)
+def test_what_cannot_be_is_one_line(
+    script: Path, words: list[str], code: int, said: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    Path("there.json").write_text("precious")
+    Path("folder.json").mkdir()
+    Path("cut.json.partial").mkdir()
+    Path("cut.json.partial/x.spool").write_text("precious")
+    before = sorted(Path().rglob("*"))
+    assert door.main(["run", *words]) == code
+    out, err = capsys.readouterr()
+    assert out == ""
+    assert err.startswith("profscope run: ")
+    assert said in err
+    assert err.count("\n") == 1
+    assert sorted(Path().rglob("*")) == before
+
+
+@pytest.mark.parametrize(
+    ("words", "said"),
+    [
+        ([], "name a program: script.py, -m module or -c code"),
+        (["-m"], "name a program"),
+        (["--colour", "red", "x.py"], "unrecognized arguments: --colour"),
+        (["-"], "there is no script"),
+    ],
+)
+def test_wrong_usage_is_said_with_the_usage(
+    words: list[str], said: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    try:
+        code = door.main(["run", *words])
+    except SystemExit as stop:
+        code = stop.code
+    assert code == 2
+    assert said in capsys.readouterr().err
+
+
+@pytest.mark.parametrize(
+    ("words", "flags", "how", "rest"),
+    [
+        (["a.py", "-o", "x"], [], "", ["a.py", "-o", "x"]),
+        (["-o", "x", "a.py", "--", "-f"], ["-o", "x"], "", ["a.py", "--", "-f"]),
+        (["--ctas=8", "--trials", "a.py"], ["--ctas=8", "--trials"], "", ["a.py"]),
+        (["-q", "-m", "pkg.mod", "-c"], ["-q"], "-m", ["pkg.mod", "-c"]),
+        (["-mpkg", "x"], [], "-m", ["pkg", "x"]),
+        (["-c", "print(1)", "-h"], [], "-c", ["print(1)", "-h"]),
+        (["-f", "--", "-odd.py", "x"], ["-f"], "", ["-odd.py", "x"]),
+    ],
+)
+def test_the_program_begins_where_flags_end(
+    words: list[str], flags: list[str], how: str, rest: list[str]
+) -> None:
+    assert split_words(words, {"-o", "--output", "--ctas"}) == (flags, how, rest)
+
+
+def test_a_command_written_in_python_is_found(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    command = tmp_path / "torchrun"
+    command.write_text("#!/usr/bin/env python\n")
+    command.chmod(0o755)
+    monkeypatch.setenv("PATH", str(tmp_path))
+    found = program("", ["torchrun", "train.py"])
+    assert (found.name, found.arguments, found.is_launcher) == (str(command), ("train.py",), True)
+
+
+def test_ranks_have_names_of_their_own(script: Path) -> None:
+    assert rank({"RANK": "3", "PMI_RANK": "4"}) == 3
+    assert rank({"OMPI_COMM_WORLD_RANK": "1"}) == 1
+    assert rank({"RANK": "first"}) is None
+    assert with_rank(Path("a/t.v2.json.gz"), 3) == Path("a/t.v2.rank3.json.gz")
+    outputs = [claim("t.json", force=False, number=number) for number in (None, 0, 1)]
+    assert [each.name for each in outputs] == ["t.json", "t.rank0.json", "t.rank1.json"]
+    for each in outputs:
+        each.release()
+    assert list(Path().iterdir()) == [Path("never.py")]
+
+
+def test_without_a_name_the_first_free_one_is_taken(script: Path) -> None:
+    first = claim(None, force=False, number=None)
+    second = claim(None, force=False, number=None)
+    assert first.path == script.parent / "profscope.pftrace.gz"
+    assert (first.name, second.name) == ("profscope.pftrace.gz", "profscope-2.pftrace.gz")
+    first.release()
+    second.release()
+
+
+def test_two_runs_do_not_write_one_trace(script: Path) -> None:
+    first = claim("t.json", force=False, number=None)
+    for force in (False, True):
+        with pytest.raises(SessionError, match=r"^another run is writing 't\.json'"):
+            claim("t.json", force=force, number=None)
+    first.release()
+    claim("t.json", force=False, number=None).release()
+
+
+def test_what_a_run_left_is_thrown_away_on_demand_alone(script: Path) -> None:
+    left = Path("t.json.partial")
+    left.mkdir()
+    (left / "x.spool").write_text("x")
+    with pytest.raises(OptionError, match="cut short"):
+        claim("t.json", force=False, number=None)
+    output = claim("t.json", force=True, number=None)
+    assert list(left.iterdir()) == []
+    with pytest.raises(BlockingIOError):
+        fcntl.flock(os.open(left, os.O_RDONLY), fcntl.LOCK_EX | fcntl.LOCK_NB)
+    output.release()
+    assert not left.exists()
