@@ -1,4 +1,4 @@
-"""What one wants to see first of a profile: its header, and the kernels that took longest."""
+"""What one wants to see first of a profile: its header, what holds its kernels back, and what took longest."""
 
 from typing import TextIO
 
@@ -6,6 +6,7 @@ from rich.console import Console
 from rich.text import Text
 
 from profscope.profiles import Profile
+from viewer.findings import make_findings, render_findings
 from viewer.header import make_header, render_header
 from viewer.kernels import make_kernels, render_kernels
 from viewer.select import Selection
@@ -20,6 +21,9 @@ def show_first_screen(profile: Profile, name: str, stream: TextIO) -> None:
     console = Console(file=stream, highlight=False)
     rows = make_kernels(profile, "cycles" if profile.emulated else "ns")
     lines = render_header(make_header(profile, name, Selection(), len(profile.df)), console.width)
+    found = make_findings(profile, Selection())
+    if found:
+        lines += [Text(), *render_findings(found, console.width)]
     if rows:
         lines += [Text(), *render_kernels(rows, console.width, MOST_KERNELS)]
     console.print(Text("\n").join([Text(), *lines]), soft_wrap=True)

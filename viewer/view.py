@@ -12,6 +12,7 @@ from rich.text import Text
 from profscope.profiles import Profile
 from viewer.cells import wrap
 from viewer.drawing import LABEL_WIDTH, render_timeline
+from viewer.findings import FindingRow, make_findings, render_findings
 from viewer.groups import Group
 from viewer.header import Header, make_header, render_header
 from viewer.input import read
@@ -50,6 +51,7 @@ class View:
     """
 
     header: Header
+    findings: list[FindingRow]
     kernels: list[KernelRow]
     bare: list[str]
     advice: str
@@ -101,6 +103,7 @@ def _view(options: argparse.Namespace, width: int) -> View:
     choice = _choose(profile, kernels)
     return View(
         header=make_header(profile, trace.name, selection, len(trace.profile.tables.df)),
+        findings=make_findings(profile, selection),
         kernels=kernels,
         bare=bare_kernels(profile, list(dict.fromkeys(row.kernel for row in kernels))),
         advice=advice(profile.metadata.get("options") or {}),
@@ -128,6 +131,8 @@ def _choose(profile: Profile, groups: Sequence[Group]) -> Choice | None:
 
 def _render(view: View, width: int, most: int) -> list[Text]:
     lines = render_header(view.header, width)
+    if view.findings:
+        lines += [Text(), *render_findings(view.findings, width)]
     if view.kernels:
         lines += [Text(), *render_kernels(view.kernels, width, most)]
     if view.bare and view.advice:

@@ -39,14 +39,12 @@ def causes(judged: Judged) -> Iterator[Finding | NotMeasured]:
     wait = int(np.argmax(judged.total(lost)))
     site, in_flight = _producer(judged, rows)
     file, line = judged.at(wait) if site is None else site
-    stages = judged.configuration.get("num_stages")
-    told = f" with num_stages={stages}" if stages else ""
     yield Finding(
         "few-stages",
         file,
         line,
         f"{sites['scope'].iloc[wait]}: {judged.share_pct(cycles):.0f} % of warp time is spent waiting for "
-        f"copies{told}, {cycles / rows.sum():.0f} cycles a wait{in_flight}",
+        f"copies, {cycles / rows.sum():.0f} cycles a wait{in_flight}",
         "raise num_stages so that copies start earlier (shared memory and CTAs per SM allowing), or give "
         "each step more arithmetic (a larger tile)",
         judged.share_pct(cycles),

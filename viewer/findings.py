@@ -1,0 +1,57 @@
+"""The findings: what holds the kernels back, what mending it can bring, and what to try."""
+
+from dataclasses import dataclass
+from pathlib import PurePath
+from typing import Any
+
+from rich.text import Text
+
+from profscope.profiles import Profile
+from viewer.cells import wrap
+from viewer.select import Selection
+from viewer.units import printable
+
+__all__ = ["FindingRow", "make_findings", "render_findings"]
+
+MOST_FINDINGS = 5
+"""Findings shown as text: those that can bring most."""
+
+_OF_WHOLE_CTAS = ("cta", "sm", "warp")
+
+
+@dataclass(frozen=True)
+class FindingRow:
+    """A row of `Profile.findings()`."""
+
+    kernel: str
+    variant: int
+    finding: str
+    file: str
+    line: int
+    evidence: str
+    advice: str
+    gain_pct: float
+    confidence: str
+
+
+def make_findings(profile: Profile, selection: Selection) -> list[FindingRow]:
+    """All of them, the largest gain first; none where parts of launches were chosen, which say nothing of the
+    whole."""
+    if any(name in selection.chosen for name in _OF_WHOLE_CTAS):
+        return []
+    rows: list[dict[str, Any]] = profile.findings().to_dict("records")  # type: ignore[assignment]
+    return [FindingRow(**row) for row in rows]
+
+
+def render_findings(rows: list[FindingRow], width: int) -> list[Text]:
+    """A line for each with its gain at most, then its evidence and what to try."""
+    lines = [Text("What holds the kernels back, and the time that mending it saves at most", style="bold")]
+    for row in rows[:MOST_FINDINGS]:
+        place = f"{PurePath(row.file).name}:{row.line}" if row.line else ""
+        heading = " ".join(part for part in (row.finding, printable(place), printable(row.kernel)) if part)
+        lines.append(Text(f"{row.gain_pct:3.0f}%  {heading} (confidence: {row.confidence})", style="bold"))
+        for text in (row.evidence, f"Try: {row.advice}."):
+            lines += [Text(f"      {line}") for line in wrap(printable(text).split(), width - 6)]
+    if len(rows) > MOST_FINDINGS:
+        lines.append(Text(f"{len(rows) - MOST_FINDINGS} more findings; --json has them", style="dim"))
+    return lines
