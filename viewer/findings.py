@@ -1,7 +1,6 @@
 """The findings: what holds the kernels back, what mending it can bring, and what to try."""
 
 from dataclasses import dataclass
-from pathlib import PurePath
 from typing import Any
 
 from rich.text import Text
@@ -9,7 +8,7 @@ from rich.text import Text
 from profscope.profiles import Profile
 from viewer.cells import wrap
 from viewer.select import Selection
-from viewer.units import printable
+from viewer.units import printable, source_text
 
 __all__ = ["FindingRow", "make_findings", "render_findings"]
 
@@ -47,8 +46,8 @@ def render_findings(rows: list[FindingRow], width: int) -> list[Text]:
     """A line for each with its gain at most, then its evidence and what to try."""
     lines = [Text("What holds the kernels back, and the time that mending it saves at most", style="bold")]
     for row in rows[:MOST_FINDINGS]:
-        place = f"{PurePath(row.file).name}:{row.line}" if row.line else ""
-        heading = " ".join(part for part in (row.finding, printable(place), printable(row.kernel)) if part)
+        place = source_text(row.file, row.line)
+        heading = " ".join(part for part in (row.finding, place, printable(row.kernel)) if part)
         lines.append(Text(f"{row.gain_pct:3.0f}%  {heading} (confidence: {row.confidence})", style="bold"))
         for text in (row.evidence, f"Try: {row.advice}."):
             lines += [Text(f"      {line}") for line in wrap(printable(text).split(), width - 6)]

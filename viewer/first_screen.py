@@ -1,4 +1,4 @@
-"""What one wants to see first of a profile: its header, what holds its kernels back, and what took longest."""
+"""What one wants to see first of a profile: its header, what holds its kernels back, and what took most."""
 
 from typing import TextIO
 

@@ -233,12 +233,19 @@ class CompileHook:
             tried = text if rewritten is None else rewritten
             return trials.demand(tried, _reparse(tried, module.context), metadata)
 
+        stay = True
         try:
             target = unquote(parse(text).attr("ttg.target") or "")
             chosen = affordable(self.options.pipeline, write, tried, limits_of(target))
+            if chosen is not None:
+                if chosen not in trials:  # tried without its note
+                    tried(chosen)
+                stay = trials.clocks_stay(chosen)
         except Exception:  # noqa: BLE001  what fails in a trial fails without one, too, or does no harm
             chosen = None
-        trials.choose(chosen or "")
+        trials.choose(chosen if stay and chosen else "")
+        if not stay:
+            return self._with_spans(module, text, context, "the assembler moves its clock reads")
         return None if chosen is None else _reparse(chosen, module.context)
 
     def _rewritten(self, module: Any, text: str, context: PassContext, notes: tuple[str, ...] = ()) -> Any:
@@ -249,8 +256,12 @@ class CompileHook:
         except (InstrumentError, CompileError) as error:
             if self.of_spans is None:
                 raise
-            why = f"all its launches keep spans, for it cannot keep {self.options.keep}: {error}"
-            return self.of_spans._rewritten(module, text, context, (why,))
+            return self._with_spans(module, text, context, str(error))
+
+    def _with_spans(self, module: Any, text: str, context: PassContext, why: str) -> Any:
+        assert self.of_spans is not None
+        note = f"all its launches keep spans, for it cannot keep {self.options.keep}: {why}"
+        return self.of_spans._rewritten(module, text, context, (note,))
 
 
 def instrument(

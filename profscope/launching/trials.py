@@ -20,6 +20,7 @@ from instrument_passes.analyses.occupancy import CuLimits, SmLimits
 from instrument_passes.economy import STEPS, Demand, Step, afford, loses
 from instrument_passes.passes import Pass
 from instrument_passes.passes.lower_records import LowerRecords
+from instrument_passes.sass.clock_reads import moved_clock_reads
 from instrument_passes.toolchain import resources_of
 
 __all__ = ["Trials", "affordable"]
@@ -38,6 +39,9 @@ class Trials:
         for name in self._make:
             stages[name] = self._stage(name)
 
+    def __contains__(self, text: str) -> bool:
+        return text in self._tried
+
     @staticmethod
     def possible(backend: Any) -> bool:
         """Whether a backend of Triton's leaves what can be tried, which the emulator's does not, and nobody
@@ -53,6 +57,11 @@ class Trials:
         self._tried[text] = results
         registers, local_bytes = resources_of(left)
         return Demand(int(told["num_warps"]), registers, int(told["shared"]), local_bytes)
+
+    def clocks_stay(self, text: str) -> bool:
+        """Whether all clocks of a module that has been tried are read where it says."""
+        left = self._tried[text]
+        return not moved_clock_reads(str(left["ptx"][0]), left[_LAST][0])
 
     def choose(self, text: str) -> None:
         """Triton goes on with a module of this text, which may have been tried."""
