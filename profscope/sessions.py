@@ -131,7 +131,7 @@ class Session(Questions):
         from profscope.launching.running import UNSEEN
 
         notes = self.metadata["notes"]
-        if notes != [UNSEEN]:
+        if UNSEEN not in notes:
             said = "; ".join(notes)
             warnings.warn(f"no launch was recorded: {said}", EmptyProfileWarning, stacklevel=3)
 

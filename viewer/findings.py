@@ -1,5 +1,6 @@
 """The findings: what holds the kernels back, what mending it can bring, and what to try."""
 
+from collections.abc import Collection
 from dataclasses import dataclass
 from typing import Any
 
@@ -42,13 +43,17 @@ def make_findings(profile: Profile, selection: Selection) -> list[FindingRow]:
     return [FindingRow(**row) for row in rows]
 
 
-def render_findings(rows: list[FindingRow], width: int) -> list[Text]:
-    """A line for each with its gain at most, then its evidence and what to try."""
-    lines = [Text("What holds the kernels back, and the time that mending it saves at most", style="bold")]
+def render_findings(rows: list[FindingRow], several: Collection[str], width: int) -> list[Text]:
+    """A line for each with its gain at most, then its evidence and what to try. several: kernels with more
+    than one variant."""
+    title = "What holds the kernels back, and the time that mending it saves at most"
+    lines = [Text(line, style="bold") for line in wrap(title.split(), width)]
     for row in rows[:MOST_FINDINGS]:
         place = source_text(row.file, row.line)
-        heading = " ".join(part for part in (row.finding, place, printable(row.kernel)) if part)
-        lines.append(Text(f"{row.gain_pct:3.0f}%  {heading} (confidence: {row.confidence})", style="bold"))
+        kernel = printable(row.kernel) + (f" #{row.variant}" if row.kernel in several else "")
+        heading = [part for part in (row.finding, place, kernel, f"(confidence: {row.confidence})") if part]
+        for at, text in enumerate(wrap(heading, width - 6)):
+            lines.append(Text(f"{row.gain_pct:3.0f}%  {text}" if not at else f"      {text}", style="bold"))
         for text in (row.evidence, f"Try: {row.advice}."):
             lines += [Text(f"      {line}") for line in wrap(printable(text).split(), width - 6)]
     if len(rows) > MOST_FINDINGS:

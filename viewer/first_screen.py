@@ -7,6 +7,7 @@ from rich.text import Text
 
 from profscope.profiles import Profile
 from viewer.findings import make_findings, render_findings
+from viewer.groups import several_variants
 from viewer.header import make_header, render_header
 from viewer.kernels import make_kernels, render_kernels
 from viewer.select import Selection
@@ -23,7 +24,7 @@ def show_first_screen(profile: Profile, name: str, stream: TextIO) -> None:
     lines = render_header(make_header(profile, name, Selection(), len(profile.df)), console.width)
     found = make_findings(profile, Selection())
     if found:
-        lines += [Text(), *render_findings(found, console.width)]
+        lines += [Text(), *render_findings(found, several_variants(rows), console.width)]
     if rows:
         lines += [Text(), *render_kernels(rows, console.width, MOST_KERNELS)]
     console.print(Text("\n").join([Text(), *lines]), soft_wrap=True)

@@ -1,12 +1,13 @@
 """Launches that are shown together: those of a kernel in one configuration, an autotuner's trials apart."""
 
+from collections.abc import Iterable
 from dataclasses import dataclass, field, fields
 from typing import Any
 
 from profscope.profiles import Profile
 from viewer.units import printable
 
-__all__ = ["Group", "differs_text", "label_of", "make_groups"]
+__all__ = ["Group", "differs_text", "label_of", "make_groups", "several_variants"]
 
 LAUNCH_OPTIONS = ("num_warps", "num_stages", "num_ctas", "maxnreg")
 
@@ -54,6 +55,11 @@ def make_groups(profile: Profile) -> dict[tuple[str, int, bool], Group]:
         label = (f" #{key[1]}" if has_several else "") + (" trial" if trial else "")
         groups[key] = Group(*key, label, _differs(variants, key[1]))
     return groups
+
+
+def several_variants(groups: Iterable[Group]) -> set[str]:
+    """Kernels whose variants are told apart."""
+    return {group.kernel for group in groups if group.label.startswith(" #")}
 
 
 def label_of(profile: Profile, launch: int) -> str:

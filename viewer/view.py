@@ -13,7 +13,7 @@ from profscope.profiles import Profile
 from viewer.cells import wrap
 from viewer.drawing import LABEL_WIDTH, render_timeline
 from viewer.findings import FindingRow, make_findings, render_findings
-from viewer.groups import Group
+from viewer.groups import Group, several_variants
 from viewer.header import Header, make_header, render_header
 from viewer.input import read
 from viewer.kernels import KernelRow, make_kernels, render_kernels
@@ -132,7 +132,7 @@ def _choose(profile: Profile, groups: Sequence[Group]) -> Choice | None:
 def _render(view: View, width: int, most: int) -> list[Text]:
     lines = render_header(view.header, width)
     if view.findings:
-        lines += [Text(), *render_findings(view.findings, width)]
+        lines += [Text(), *render_findings(view.findings, several_variants(view.kernels), width)]
     if view.kernels:
         lines += [Text(), *render_kernels(view.kernels, width, most)]
     if view.bare and view.advice:

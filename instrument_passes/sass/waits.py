@@ -147,7 +147,9 @@ class _Slicer:
                 known = state.get(name, _NOTHING)
                 opposite = {each for each in known if local.guards.get(each) == _opposite(guard)}
                 same = {each for each in known if local.guards.get(each) == guard}
-                state[name] = mine | (opposite or known - same)
+                # Of two opposite writes one has happened, whatever came before the first of them.
+                behind = {each for each in known if each >= max(opposite)} if opposite else known
+                state[name] = mine | opposite | (behind - same)
         for board in self.controls[at].sets:
             state[f"SB{board}"] = state.get(f"SB{board}", _NOTHING) | mine
         for name in self._accesses[at].writes:

@@ -32,6 +32,7 @@ FINDING_DTYPES: Final = {
     "confidence": "str",
 }
 
+_NO_SPANS: Final = "no finding, but most causes need spans, and were not looked for"
 # What is wrong whatever it costs: these stand without a gain.
 _ALWAYS: Final = ("nan", "infinity", "saturation")
 # Causes that lie in a CTA.
@@ -94,7 +95,7 @@ def findings(tables: Tables) -> pd.DataFrame:
         missing += dict.fromkeys(f"{name}: {each.text}" for each in said if isinstance(each, NotMeasured))
         kept = merged(_limited((each for each in said if isinstance(each, Finding)), roof))
         if not kept:
-            clean[name] = _clean(roof, tables.emulated)
+            clean[name] = _clean(roof, tables.emulated) if isinstance(judged, Judged) else _NO_SPANS
         rows += [_row(tables, kernel, variant, each) for each in kept]
     table = pd.DataFrame(
         {name: pd.Series([row[name] for row in rows], dtype=dtype) for name, dtype in FINDING_DTYPES.items()}

@@ -83,6 +83,11 @@ class Judged:
         return self.tables.emulated
 
     @property
+    def heavy(self) -> bool:
+        """Whether every op was recorded, so that what is not there was not in the kernel."""
+        return (self.tables.metadata.get("options") or {}).get("instrument") == "heavy"
+
+    @property
     def peak(self) -> Peak | None:
         return peak_of(self.tables.metadata)
 

@@ -56,8 +56,9 @@ def overhead(tables: Tables) -> pd.DataFrame:
 
     Columns: kernel, variant, keeps ("spans" or "sums"), launches; registers, spills, shared_bytes,
     ctas_per_sm and instructions of the instrumented binary, and `bare_*` of the bare one, each missing where
-    nobody says; records_per_warp; instrumented_ns, the median of the launches, from first recorded time to
-    last; bare_ns, the median of the `bare_launches` that were timed; slowdown, slowdown_low, slowdown_high;
+    nobody says; records_per_warp; instrumented_ns, the median of the launches: where the basis is "measured",
+    of those that were timed as bare ones were, else of all, from first recorded time to last; bare_ns, the
+    median of the `bare_launches` that were timed; slowdown, slowdown_low, slowdown_high;
     and basis:
 
     - "measured": bare launches were timed, and instrumented ones in the same way (`session(baseline=)`).
@@ -80,7 +81,7 @@ def overhead(tables: Tables) -> pd.DataFrame:
         kernel, variant, keeps = (of_group[name].iloc[0] for name in ("kernel", "variant", "keeps"))
         row = _row(tables, roots, str(kernel), int(variant), str(keeps), of_group)
         rows.append(row)
-        said += _missing(row)
+        said += _missing(row, tables)
     frame = pd.DataFrame(
         {name: pd.Series([row[name] for row in rows], dtype=dtype) for name, dtype in OVERHEAD_DTYPES.items()}
     )
@@ -97,6 +98,8 @@ def _row(
     resources = {name: own.get(name) for name in _RESOURCES}
     resources |= {f"bare_{name}": bare.get(name) for name in _RESOURCES}
     timed = bare_times(tables.metadata, kernel, variant)
+    # The emulator's events have its time between launches in them, which is longer than a small kernel.
+    timed = {} if tables.emulated else timed
     bare_ns = np.asarray(timed.get("bare_ns") or (), np.float64)
     usable = launches[(launches["end_ns"] > launches["start_ns"]) & (launches["unfinished"] == 0)]
     warm = usable[~usable["cold"]] if not usable["cold"].all() else usable
@@ -105,6 +108,7 @@ def _row(
     instrumented_ns = np.asarray((timed.get("instrumented_ns") or {}).get(keeps) or (), np.float64)
     noise = 1.0 if tables.emulated else 1 + LAYOUT_NOISE  # the emulator has no layout
     if len(bare_ns) and len(instrumented_ns):
+        took = instrumented_ns  # by the same events
         slowdown = _measured(instrumented_ns, bare_ns, noise)
     elif np.isfinite(share):
         slowdown = _estimated(share, resources["ctas_per_sm"], resources["bare_ctas_per_sm"], noise)
@@ -203,7 +207,7 @@ def _median_interval(values: Floats) -> tuple[float, float]:
     return float(ordered[low]), float(ordered[high])
 
 
-def _missing(row: dict[str, Any]) -> list[str]:
+def _missing(row: dict[str, Any], tables: Tables) -> list[str]:
     name = f"{row['kernel']} #{row['variant']}"
     said = []
     if row["bare_registers"] is None and row["registers"] is not None:
@@ -211,5 +215,10 @@ def _missing(row: dict[str, Any]) -> list[str]:
     if row["basis"] != "measured":
         why = "records have no known cost here" if row["basis"] == "unknown" else "slowdown is an estimate"
         beside = f"no bare launch was timed beside one that keeps {row['keeps']} (session(baseline=))"
+        every = int((tables.metadata.get("options") or {}).get("baseline") or 0)
+        if tables.emulated:
+            beside = "the emulator's times between events are not a kernel's alone"
+        elif every:
+            beside = f"with baseline={every} too few launches came to time a bare one and the next"
         said.append(f"{name}: bare time: {beside}; {why}")
     return said

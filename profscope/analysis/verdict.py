@@ -28,6 +28,7 @@ __all__ = [
 ]
 
 TRUST: Final = "trust"
+NOTHING: Final = "nothing recorded"
 EMULATED: Final = "emulated"
 LABELS: Final = (TRUST, EMULATED, CARE, DISTRUST)
 """From the best to the worst; "emulated" is no distrust: the figures are exact, of a cost model."""
@@ -83,8 +84,8 @@ class Verdict(Mapping[tuple[str, int], KernelVerdict]):
 
     @property
     def label(self) -> str:
-        """The worst of them; "trust" where nothing was launched, since nothing is claimed."""
-        return max((each.label for each in self.values()), key=LABELS.index, default=TRUST)
+        """The worst of them; "nothing recorded" where there is nothing to judge."""
+        return max((each.label for each in self.values()), key=LABELS.index, default=NOTHING)
 
     @property
     def headline(self) -> str:

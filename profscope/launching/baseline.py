@@ -18,6 +18,7 @@ from triton.runtime import driver
 
 from profscope.options import Options
 from profscope.recording.builds import build_of
+from profscope.recording.graphs import Graphs
 from profscope.recording.journal import number_of_launches
 
 __all__ = ["Baseline", "Timed"]
@@ -44,10 +45,12 @@ class Timed:
 
 
 class Baseline:
-    """The timed launches of a session. device_type: torch's, of the machine that runs them."""
+    """The timed launches of a session. device_type: torch's, of the machine that runs them. graphs: None
+    where there are none."""
 
-    def __init__(self, options: Options, device_type: str) -> None:
+    def __init__(self, options: Options, device_type: str, graphs: Graphs | None = None) -> None:
         self._options = options
+        self._graphs = graphs
         self._on_gpu = device_type == "cuda"
         self._variants: list[Timed] = []
         self._pending: deque[tuple[Timed, str, Any, Any]] = deque()
@@ -59,6 +62,10 @@ class Baseline:
         with self._lock:
             self._variants.append(timed)
         return timed
+
+    def can(self) -> bool:
+        """Whether a launch can be timed now: events must not be asked while another thread captures a graph."""
+        return self._graphs is None or not self._graphs.capturing
 
     def launch(
         self, timed: Timed, kernel: CompiledKernel, keeps: str, stream: int, run: Callable[[], Any]

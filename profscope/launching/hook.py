@@ -12,6 +12,7 @@ from __future__ import annotations
 import contextlib
 import re
 import tempfile
+import threading
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
 from pathlib import Path
@@ -63,6 +64,8 @@ class CompileHook:
         self._key = self.mode, self.mode
         self._user_hook: Callable[..., Any] | None = None
         self._user_mode = ""
+        self._asked = threading.local()  # since: when this thread has asked for the hook's part of cache keys
+        self._since = object()
 
     @property
     def settings(self) -> dict[str, Any]:
@@ -88,6 +91,7 @@ class CompileHook:
         for each in (self, self.of_spans):
             if each is not None:
                 each._user_hook, each._user_mode = hook, mode
+                each._since = object()
         try:
             knobs.runtime.add_stages_inspection_hook = self.inspect
             if self.context.triton < (3, 7):
@@ -101,6 +105,7 @@ class CompileHook:
     def inspect(self, *args: Any) -> tuple[str, str] | None:
         """The inspection hook: without arguments it names itself for the cache keys, else wraps `ttgir`."""
         if not args:  # at every launch
+            self._asked.since = self._since
             if self._user_hook is None:
                 return self._key
             key, digest = self._user_hook()
@@ -110,6 +115,8 @@ class CompileHook:
         backend, stages, options = args[:3]
         if self.context.triton < (3, 7) and self.mode not in options.instrumentation_mode:
             return None  # a direct triton.compile: its cache key would not tell the two binaries apart
+        if self.context.triton >= (3, 7) and getattr(self._asked, "since", None) is not self._since:
+            return None  # this thread made the cache key of what it compiles before the hook was there
         object.__setattr__(options, RECORDING, True)  # a frozen dataclass, made for this compilation
         tries = self.of_spans is not None and Trials.possible(backend)
         self._wrap(stages, conflict(options.instrumentation_mode, self.context.triton), tries)

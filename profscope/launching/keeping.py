@@ -223,7 +223,7 @@ class Keeping:
             number = next(numbers)
             if number in sampled:
                 return self._launch_sampled(variant, kernel, number, args)
-            if number in timed or number - 1 in timed:
+            if (number in timed or number - 1 in timed) and self._baseline.can():
                 return self._launch_timed(variant, kernel, number, args)
             if number not in due:
                 return plain(*args)
@@ -332,12 +332,12 @@ class Keeping:
     def _for_sampler(self, variant: _Variant, kernel: CompiledKernel, kind: str) -> CompiledKernel | None:
         """A kernel's bare binary, or itself again, loaded while the sampler is open; None if that fails."""
         with variant.lock:
-            if kind not in variant.for_sampler:
+            binary = variant.for_sampler.get(kind)
+            if binary is None:
                 binary = self._built(variant, kernel, kind)
-                if binary is None:
-                    return None
-                variant.for_sampler[kind] = binary
-            return variant.for_sampler[kind]
+                if binary is not None:
+                    variant.for_sampler[kind] = binary
+            return binary
 
     def _built(self, variant: _Variant, kernel: CompiledKernel, kind: str) -> CompiledKernel | None:
         """Another binary of a kernel, compiled and loaded; None if that fails, and once it has failed."""

@@ -116,7 +116,7 @@ class Running:
             *self.recorder.notes(),
         ]
         if not self.recorder.seen:
-            notes += self._why_empty(said=bool(notes))
+            notes += self._why_empty(said=len(notes) > len(sampled))
         more = {"clock": self.machine.clock(), "bare": PROGRAMS.about_bare()}
         return self.metadata | sampling | keeping | sampler | baseline | more, notes
 
@@ -153,7 +153,7 @@ def running(options: Options, spooled_sums_bytes: int | None = None) -> Iterator
         sampling = Sampling(options, bare, hook.mode, records.path.record)
         gpu = gpu_here(machine) if options.samples else ""
         samples = StallSamples(options, records.path, records.graphs, gpu)
-        baseline = Baseline(options, machine.device_type)
+        baseline = Baseline(options, machine.device_type, records.graphs)
         keeping = Keeping(options, bare, hook, records.path, samples, baseline)
         inductor = InductorLaunches(options, bare, sampling, records.path.listening)
         kept = KeptBinaries(options, bare, sampling)

@@ -76,6 +76,8 @@ class StallSamples:
     @contextlib.contextmanager
     def installed(self) -> Iterator[None]:
         """For the body of a with statement; the sampler is opened when it is first needed."""
+        if self._engine is not None:
+            self._engine.reopen()
         try:
             yield
         finally:

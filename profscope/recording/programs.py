@@ -212,8 +212,10 @@ class ProgramTable:
                     self._know(kernel.function, kernel, program)
 
     def _know(self, function: int, kernel: CompiledKernel | None, program: Program | None) -> None:
-        # Handles of unloaded functions are reused, so a bare binary must displace what was known.
-        self._by_function.pop(function, None)
+        # Handles of unloaded functions are reused, so a bare binary must displace what was known. What
+        # records is known all the time: another thread may be launching it.
+        if kernel is None or program is None or program.manifest.failure:
+            self._by_function.pop(function, None)
         self._failed.pop(function, None)
         if kernel is None:
             return

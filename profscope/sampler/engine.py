@@ -91,6 +91,11 @@ class Engine:
                 return probe.crc(cubin)
         raise SamplerError(self.why or "the sampler is not open")
 
+    def reopen(self) -> None:
+        """Sample again after `close`, unless something has ended it for good."""
+        with self._lock:
+            self._closed = False
+
     def close(self) -> None:
         """Give the sampler back, once the GPU is idle; nothing is sampled any more. In a forked process it
         does nothing, and where the GPU stays busy it leaves the sampler open."""

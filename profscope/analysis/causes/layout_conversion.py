@@ -22,7 +22,7 @@ def causes(judged: Judged) -> Iterator[Finding | NotMeasured]:
     spans, sites = judged.spans, judged.sites
     rows = judged.of_class("layout")
     if not rows.any():
-        if not (sites["cls"] == "local").any():
+        if not judged.heavy and not (sites["cls"] == "local").any():
             yield NotMeasured(
                 "layout-conversion, bank-conflict: such ops were not recorded (instrument='heavy' does)"
             )

@@ -9,7 +9,6 @@ import numpy as np
 from profscope.analysis.cause import Finding, NotMeasured
 from profscope.analysis.judged import Judged
 from profscope.analysis.launch_shape import ALIKE, UNLIKE
-from profscope.analysis.span_rows import Floats
 
 __all__ = ["causes", "varying_site"]
 
@@ -36,12 +35,13 @@ def causes(judged: Judged) -> Iterator[Finding | NotMeasured]:
         if site >= 0
         else ""
     )
+    unit = "us of model time" if judged.emulated else "us"
     often = f", which runs {counts[0]:,} to {counts[1]:,} steps a CTA" if counts[0] != counts[1] else ""
     yield Finding(
         "load-imbalance",
         file,
         line,
-        f"the mean CTA takes {shape.mean_ns / 1e3:.1f} us, the longest {shape.longest_ns / 1e3:.1f} us "
+        f"the mean CTA takes {shape.mean_ns / 1e3:.1f} {unit}, the longest {shape.longest_ns / 1e3:.1f} "
         f"(standard deviation {100 * shape.variation:.0f} % of the mean){what}{often}",
         "spread the work evenly: sort or interleave long and short tiles, or let programs fetch the next "
         "tile from a counter",
@@ -87,5 +87,7 @@ def _times(judged: Judged, site: int, seen: np.ndarray) -> tuple[int, int]:
     inside = spans.site[spans.parent] == site
     inside &= spans.parent >= 0
     rows = inside if inside.any() else spans.site == site
-    times: Floats = np.bincount(spans.cta[rows], minlength=ctas)[seen]
-    return int(times.min()), int(times.max())
+    of_warps = np.bincount(spans.warp[rows], minlength=int(spans.warp.max()) + 1)
+    times = np.zeros(ctas, np.int64)  # of the warp of each CTA that ran it most often
+    np.maximum.at(times, spans.cta, of_warps[spans.warp])
+    return int(times[seen].min()), int(times[seen].max())
