@@ -165,6 +165,8 @@ class RecordedRun:
         self._close()
 
     def _close(self) -> None:
+        if self._switch is not None:
+            self._switch.stop()
         if self._flushing is not None:
             self._flushing.stop()
             self._flushing = None

@@ -19,6 +19,7 @@ from profscope.errors import OptionError
 __all__ = ["Switch", "signal_of"]
 
 _LOOK_EVERY_S: Final = 0.25
+_LONGEST_TURN_S: Final = 10.0
 
 
 class Switch:
@@ -30,6 +31,8 @@ class Switch:
         self._file = Path(how).absolute()  # the program may go to another folder
         self._turn = turn
         self._signals: SimpleQueue[None] = SimpleQueue()  # a signal may interrupt another one's put()
+        self._turning = threading.Lock()
+        self._stopped = False
 
     def start(self) -> None:
         """From the main thread. It is off, unless the file is there."""
@@ -39,9 +42,18 @@ class Switch:
         turns = self._by_file() if number is None else self._by_signal()
         threading.Thread(target=self._watch, args=(turns,), name="profscope-switch", daemon=True).start()
 
+    def stop(self) -> None:
+        """Turn no more; waits for a turn that is under way, but not for ever."""
+        self._stopped = True
+        if self._turning.acquire(timeout=_LONGEST_TURN_S):
+            self._turning.release()
+
     def _watch(self, turns: Iterator[bool]) -> None:
         for on in turns:
-            self._turn(on)
+            with self._turning:
+                if self._stopped:
+                    return
+                self._turn(on)
 
     def _by_signal(self) -> Iterator[bool]:
         on = False

@@ -64,7 +64,7 @@ class Baseline:
         return timed
 
     def can(self) -> bool:
-        """Whether a launch can be timed now: events must not be asked while another thread captures a graph."""
+        """Whether a launch can be timed now: events must not be asked while a thread captures a graph."""
         return self._graphs is None or not self._graphs.capturing
 
     def launch(
