@@ -12,6 +12,8 @@ import pytest
 import profscope
 from profscope.commands.launcher import ranks_recorded
 
+ENVIRONMENT = os.environ | {"PYTHONPATH": str(Path(__file__).parents[2])}  # programs import from the checkout
+
 
 def test_what_torchrun_takes_for_python_is_a_run(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("PYTHON_EXEC", "echo")
@@ -43,7 +45,9 @@ dist.destroy_process_group()
 """)
     run = [sys.executable, "-m", "profscope", "run", "--backend=emulator", "-o", "t.json"]
     torchrun = ["-m", "torch.distributed.run", "--standalone", "--nproc-per-node=2", "train.py"]
-    ran = subprocess.run([*run, *torchrun], capture_output=True, text=True, cwd=tmp_path, check=False)
+    ran = subprocess.run(
+        [*run, *torchrun], capture_output=True, text=True, cwd=tmp_path, env=ENVIRONMENT, check=False
+    )
     assert ran.returncode == 0, ran.stderr
     assert sorted(path.name for path in tmp_path.iterdir()) == ["t.rank0.json", "t.rank1.json", "train.py"]
     for rank in range(2):

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import subprocess
 import sys
 from collections.abc import Callable
@@ -12,6 +13,8 @@ import pytest
 import profscope
 from tests.support.forks import Forks
 
+ROOT = Path(__file__).parents[2]
+ENVIRONMENT = os.environ | {"PYTHONPATH": str(ROOT)}  # programs import from the checkout
 _RUN = """
 import sys
 from profscope.__main__ import main
@@ -44,11 +47,12 @@ Run = Callable[..., subprocess.CompletedProcess[str]]
 def run(forks: Forks, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Run:
     """Runs a program that launches twice and then does something, in an empty folder."""
     monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("PYTHONPATH", str(ROOT), prepend=os.pathsep)
 
     def run_program(end: str, *flags: str) -> subprocess.CompletedProcess[str]:
         Path("program.py").write_text(_PROGRAM.format(end=end))
-        # Forks start where the checkout is.
-        code = f"import os; os.chdir({str(tmp_path)!r})\n{_RUN}"
+        # Forks start where the checkout is, and programs import from it.
+        code = f"import os, sys; os.chdir({str(tmp_path)!r}); sys.path.append({str(ROOT)!r})\n{_RUN}"
         return forks.run(code, "-o", "t.json", *flags, "program.py", "a", "-o")
 
     return run_program
@@ -256,7 +260,7 @@ if __name__ == "__main__":
         print(pool.map(work, [1]))
 """)
     words = [sys.executable, "-m", "profscope", "run", "--backend=emulator", "-o", "t.json", "-m", "spawns"]
-    ran = subprocess.run(words, capture_output=True, text=True, cwd=tmp_path, check=False)
+    ran = subprocess.run(words, capture_output=True, text=True, cwd=tmp_path, env=ENVIRONMENT, check=False)
     assert ran.returncode == 0, ran.stderr
     assert ran.stdout == "['numpy']\n[2]\n"
     loaded(str(tmp_path / "t.json"), 1)

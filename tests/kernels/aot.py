@@ -87,6 +87,8 @@ def lowered(
     """The text after each stage up to `last`, by the stage's name, and the metadata that the stages leave."""
     source = _source(spec)
     backend = make_backend(gpu_target(target))
+    if knobs.runtime.add_stages_inspection_hook is not None:
+        knobs.runtime.add_stages_inspection_hook()  # as Triton asks for its part of the cache key
     parsed = backend.parse_options(
         _FP_FUSION | dict(spec.options) | source.parse_options() | dict(options or {})
     )
