@@ -59,7 +59,7 @@ exhaustive: $(DEV)
 	$(BIN)/python $(PYTEST) $(PARALLEL) -m 'not gpu and exhaustive'
 
 # What knows neither Triton's IR nor its runtime is tested once, by `make test`.
-ANY_TRITON := tests/traces tests/viewer tests/bench tests/test_distribution.py tests/test_rooms.py tests/test_docs.py
+ANY_TRITON := tests/sampler tests/traces tests/viewer tests/bench tests/test_distribution.py tests/test_rooms.py tests/test_docs.py
 
 # One Triton alone, first on the path; pytest stops if another one is imported.
 # (A static pattern: make looks for no implicit rule for a phony target.)
