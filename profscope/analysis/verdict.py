@@ -117,14 +117,14 @@ def verdict_of(tables: Tables, costs: pd.DataFrame, apart: list[dict[Any, Any]])
     """`verdict` where it is known what recording cost and how far witnesses are apart: what `overhead`
     returns, and the rows of `distances`."""
     launches = tables.launches[~tables.launches["trial"]]
+    rows, said = costs.to_dict("records"), costs.attrs["not_measured"]
     short, clocks = _short_spans(tables), _clock_changes(tables)
     verdicts = {}
     for _, of_variant in launches.groupby(["kernel", "variant"], sort=False):
         kernel, variant = str(of_variant["kernel"].iloc[0]), int(of_variant["variant"].iloc[0])
-        own = costs[(costs["kernel"] == kernel) & (costs["variant"] == variant)]
         facts = Facts(
             launches=of_variant,
-            overhead=own.to_dict("records"),
+            overhead=[row for row in rows if (row["kernel"], row["variant"]) == (kernel, variant)],
             builds=variant_entry(tables.metadata, kernel, variant).get("builds") or [],
             short=_mean(short, of_variant),
             clock_change=_greatest(clocks, of_variant),
@@ -136,7 +136,7 @@ def verdict_of(tables: Tables, costs: pd.DataFrame, apart: list[dict[Any, Any]])
         reasons = [reason for rule in RULES if (reason := rule.check(facts)) is not None]
         labels = [EMULATED] if tables.emulated else [TRUST, *(reason.label for reason in reasons)]
         name = f"{kernel} #{variant}: "
-        missing = [text.removeprefix(name) for text in costs.attrs["not_measured"] if text.startswith(name)]
+        missing = [text.removeprefix(name) for text in said if text.startswith(name)]
         verdicts[kernel, variant] = KernelVerdict(
             kernel, variant, max(labels, key=LABELS.index), tuple(reasons), tuple(missing)
         )
