@@ -1,4 +1,4 @@
-"""Exported kernels, launched through the driver API by the examples, decoded as the same launch in a session."""
+"""Exported kernels, launched by the examples and decoded: as the same launch in a session."""
 
 from __future__ import annotations
 
@@ -14,7 +14,8 @@ import triton
 import profscope
 from profscope.demo.kernels import softmax_kernel
 
-pytestmark = pytest.mark.gpu
+_GPU = torch.cuda.is_available()
+pytestmark = [pytest.mark.gpu, pytest.mark.skipif(not _GPU, reason="needs an NVIDIA GPU")]
 
 EXAMPLE = Path(__file__).parents[2] / "examples" / "ahead_of_time"
 SIGNATURE = {"out_ptr": "*fp32:16", "in_ptr": "*fp32:16", "rows": "i32", "cols": "i32:16", "BLOCK": 1024}
