@@ -9,6 +9,7 @@ In short:
     profscope.diff(old, prof)    # what has changed, line by line, and what of it is more than noise
     prof = profscope.start()     # a session where a with statement does not fit; profscope.stop() ends it
     profscope.instructions(k)    # the SASS of a compiled kernel, with its places and what each waits for
+    profscope.explain(k, ...)    # each configuration of an autotuned kernel, and why the quickest one is
     profscope.export(k, ...)     # an instrumented cubin for other programs; decode() reads what it wrote
 """
 
@@ -42,6 +43,7 @@ if TYPE_CHECKING:
     from profscope.profiles import Profile, diff, load
     from profscope.sessions import Session, session
     from profscope.switches import pause, profile, resume, start, stop
+    from profscope.tuning.explaining import explain
 
 __all__ = [
     "CompileError",
@@ -65,6 +67,7 @@ __all__ = [
     "__version__",
     "decode",
     "diff",
+    "explain",
     "export",
     "instructions",
     "load",
@@ -83,6 +86,7 @@ _HOMES = {
     "Session": "sessions",
     "decode": "aot.decoding",
     "diff": "profiles",
+    "explain": "tuning.explaining",
     "export": "aot.exporting",
     "instructions": "binaries.mapping",
     "load": "profiles",

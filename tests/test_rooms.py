@@ -29,6 +29,7 @@ FLOORS = (
     ("profscope.profiles",),
     ("profscope.aot",),
     ("profscope.sessions",),
+    ("profscope.tuning",),
     ("profscope.switches",),
     ("profscope",),
     ("profscope.demo",),

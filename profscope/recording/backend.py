@@ -15,7 +15,7 @@ from profscope.emulator.costs import COSTS, Cost
 from profscope.errors import SessionError
 from profscope.recording.record_cost import record_cost
 
-__all__ = ["Backend", "Machine", "select"]
+__all__ = ["Backend", "Machine", "select", "uses_gpu"]
 
 
 @dataclass(frozen=True)
@@ -49,7 +49,7 @@ def select(name: str) -> Iterator[Backend]:
     """The backend for a session: "gpu", "emulator", or "auto". Raises SessionError where there is none."""
     if name == "gpu" and not torch.cuda.is_available():
         raise SessionError('backend="gpu": no GPU is active; use backend="emulator" or "auto"')
-    if name == "gpu" or (name == "auto" and torch.cuda.is_available() and not _forced()):
+    if uses_gpu(name):
         yield Backend("cuda", _gpu, _gpu_machine, functools.partial(_gpu_clock, torch.cuda.current_device()))
         return
     from profscope import emulator
@@ -62,6 +62,11 @@ def select(name: str) -> Iterator[Backend]:
             _emulated_clock,
             driver.device.notes,
         )
+
+
+def uses_gpu(name: str) -> bool:
+    """Whether a session with this backend records what the GPU runs."""
+    return name == "gpu" or (name == "auto" and torch.cuda.is_available() and not _forced())
 
 
 def _forced() -> bool:

@@ -1,0 +1,3 @@
+"""Which configuration of an autotuned kernel is the best one, and why?"""
+
+__all__: list[str] = []
