@@ -14,7 +14,7 @@ import profscope
 
 __all__ = ["main"]
 
-# (BLOCK_M, BLOCK_N, BLOCK_K, stages, warps): the tutorial's, one with a single stage, one that cannot be built.
+# (BLOCK_M, BLOCK_N, BLOCK_K, stages, warps): the tutorial's, with one stage, and one that cannot be built.
 _SHAPES = (
     (128, 256, 64, 3, 8),
     (64, 256, 32, 4, 4),
