@@ -16,9 +16,9 @@ import triton
 from tests.support.forks import Forks
 from tests.support.triton_globals import triton_globals
 
-# A deadline would make a busy machine fail a right program. Each run tries other examples, so half of the
-# usual number does; tests of the decoder, where cases are many and cheap, ask for more.
-hypothesis.settings.register_profile("profscope", deadline=None, print_blob=True, max_examples=50)
+# A deadline would make a busy machine fail a right program. Each run tries other examples, so a quarter of
+# the usual number does; tests of the decoder, where cases are many and cheap, ask for more.
+hypothesis.settings.register_profile("profscope", deadline=None, print_blob=True, max_examples=25)
 hypothesis.settings.load_profile("profscope")
 
 
