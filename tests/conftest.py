@@ -14,6 +14,7 @@ import torch
 import triton
 
 from tests.support.forks import Forks
+from tests.support.processor import Processor
 from tests.support.triton_globals import triton_globals
 
 # A deadline would make a busy machine fail a right program. Each run tries other examples, so a quarter of
@@ -58,6 +59,15 @@ def forks() -> Iterator[Forks]:
     started = Forks()
     yield started
     started.close()
+
+
+@pytest.fixture(scope="session")
+def processor(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Processor]:
+    """Perfetto's trace processor: it takes a second to start, and forgets a trace when it loads another."""
+    nothing = tmp_path_factory.mktemp("perfetto") / "nothing.json"
+    nothing.write_text('{"traceEvents":[]}')
+    with Processor(nothing) as started:
+        yield started
 
 
 @pytest.fixture(autouse=True)

@@ -19,7 +19,7 @@ from profscope.decoding.decode import decode
 from profscope.decoding.raw import RawLaunch
 from profscope.profiles import Profile
 from profscope.schema import Tables
-from tests.support import processor
+from tests.support.processor import Processor
 from tests.support.programs import bodies, gaps, launches, nodes, seen
 from tests.support.synth import Branch, Launch, Loop, Node, Program, Scope, Seen, Work, launch
 
@@ -161,9 +161,9 @@ def test_gaps_survive_a_file(tmp_path: Path, name: str) -> None:
     pd.testing.assert_frame_equal(again.df, profile.df)
 
 
-def test_perfetto_takes_gaps(tmp_path: Path) -> None:
+def test_perfetto_takes_gaps(tmp_path: Path, processor: Processor) -> None:
     profile = Profile.of(tables(launch([Program((Work(50), LONG))], ring_log2=4)))
     profile.save(tmp_path / "trace.json")
-    with processor.Processor(tmp_path / "trace.json") as perfetto:
-        assert perfetto.errors() == []
-        assert perfetto.query("select count(*) from slice where name = 'not recorded'") == [(1,)]
+    processor.load(tmp_path / "trace.json")
+    assert processor.errors() == []
+    assert processor.query("select count(*) from slice where name = 'not recorded'") == [(1,)]

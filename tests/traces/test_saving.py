@@ -128,7 +128,7 @@ DURATIONS = st.integers(-1, 2**63 - 1) | st.integers(0, 2**60)
 def test_any_times_are_saved_or_refused(suffix: str, tmp_path_factory: pytest.TempPathFactory) -> None:
     path = tmp_path_factory.mktemp("times") / f"t{suffix}"
 
-    @settings(max_examples=40)
+    @settings(max_examples=20)
     @given(profiles(max_actions=6), st.lists(TIMES, min_size=2), st.lists(DURATIONS, min_size=2))
     def check(profile: Profile, starts: list[int], durations: list[int]) -> None:
         df = profile.tables.df
