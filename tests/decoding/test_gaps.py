@@ -73,7 +73,6 @@ def test_gaps_of_any_warp_specialised_program(
     check(launch([Program(body), Program(partition, 2, 1, entries)], **options))
 
 
-@settings(max_examples=50)
 @given(body=bodies, options=launches)
 def test_no_gap_where_nothing_was_lost(body: tuple[Node, ...], options: dict[str, int]) -> None:
     made = launch([Program(body)], **{**options, "ring_log2": 12})
@@ -83,7 +82,6 @@ def test_no_gap_where_nothing_was_lost(body: tuple[Node, ...], options: dict[str
     assert len(decoded.span) == len(made.happened)
 
 
-@settings(max_examples=50)
 @given(inner=st.lists(nodes, max_size=2).map(tuple), body=bodies, warps=st.integers(1, 3), options=launches)
 def test_self_times_add_up_to_the_warps_time(
     inner: tuple[Node, ...], body: tuple[Node, ...], warps: int, options: dict[str, int]

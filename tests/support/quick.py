@@ -11,5 +11,14 @@ __all__ = ["quick"]
 
 
 def quick(every: Iterable[Any], chosen: Collection[Any]) -> list[Any]:
-    """All of them as parameters; those that are not chosen are left to the exhaustive tests."""
-    return [pytest.param(each, marks=() if each in chosen else pytest.mark.exhaustive) for each in every]
+    """All of them as parameters; those that are not chosen are left to the exhaustive tests.
+
+    Where each is several parameters, they stand in a tuple.
+    """
+    return [
+        pytest.param(
+            *(each if isinstance(each, tuple) else (each,)),
+            marks=() if each in chosen else pytest.mark.exhaustive,
+        )
+        for each in every
+    ]
