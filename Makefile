@@ -62,7 +62,12 @@ exhaustive: $(DEV)
 	$(BIN)/python $(PYTEST) $(PARALLEL) -m 'not gpu and exhaustive'
 
 # What knows neither Triton's IR nor its runtime is tested once, by `make test`.
-ANY_TRITON := tests/sampler tests/traces tests/viewer tests/bench tests/test_distribution.py tests/test_rooms.py tests/test_docs.py
+ANY_TRITON := tests/sampler tests/traces tests/viewer tests/bench \
+    tests/test_distribution.py tests/test_docs.py tests/test_options.py tests/test_rooms.py tests/test_structure_of_tests.py \
+    $(patsubst %,tests/analysis/test_%.py,alignment balance causes chance corrections each_cause estimates lines \
+        overhead report summary sums validate verdict) \
+    $(patsubst %,tests/decoding/test_%.py,assemble decode folding gaps tables timebase zeros) \
+    $(patsubst %,tests/emulator/test_%.py,docs float_instructions instructions machine)
 
 # One Triton alone, first on the path; pytest stops if another one is imported.
 # (A static pattern: make looks for no implicit rule for a phony target.)

@@ -14,11 +14,12 @@ import torch
 import triton
 
 from tests.support.forks import Forks
+from tests.support.processor import Processor
 from tests.support.triton_globals import triton_globals
 
-# A deadline would make a busy machine fail a right program. Each run tries other examples, so half of the
-# usual number does; tests of the decoder, where cases are many and cheap, ask for more.
-hypothesis.settings.register_profile("profscope", deadline=None, print_blob=True, max_examples=50)
+# A deadline would make a busy machine fail a right program. Each run tries other examples, so a quarter of
+# the usual number does; tests of the decoder, where cases are many and cheap, ask for more.
+hypothesis.settings.register_profile("profscope", deadline=None, print_blob=True, max_examples=25)
 hypothesis.settings.load_profile("profscope")
 
 
@@ -58,6 +59,15 @@ def forks() -> Iterator[Forks]:
     started = Forks()
     yield started
     started.close()
+
+
+@pytest.fixture(scope="session")
+def processor(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Processor]:
+    """Perfetto's trace processor: it takes a second to start, and forgets a trace when it loads another."""
+    nothing = tmp_path_factory.mktemp("perfetto") / "nothing.json"
+    nothing.write_text('{"traceEvents":[]}')
+    with Processor(nothing) as started:
+        yield started
 
 
 @pytest.fixture(autouse=True)

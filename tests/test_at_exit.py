@@ -43,9 +43,9 @@ _SAVE = "prof.save(sys.argv[1])"
     ("opened", "last", "end", "code"),
     [
         (_LEFT_BEFORE, _SAVE, "", 0),
-        (_OPEN, f"prof.__exit__(None, None, None); {_SAVE}", "", 0),
+        pytest.param(_OPEN, f"prof.__exit__(None, None, None); {_SAVE}", "", 0, marks=pytest.mark.exhaustive),
         (_OPEN, _SAVE, "sys.exit(3)", 3),
-        (_LEFT_BEFORE, _SAVE, "sys.exit(3)", 3),
+        pytest.param(_LEFT_BEFORE, _SAVE, "sys.exit(3)", 3, marks=pytest.mark.exhaustive),
     ],
     ids=["left", "left-at-exit", "open", "left-by-exit"],
 )

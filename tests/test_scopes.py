@@ -32,8 +32,8 @@ from profscope.options import LEVELS, Options
 from profscope.recording.programs import manifest_in
 from tests.kernels import aot, scopes
 from tests.kernels.spec import CUDA80, CUDA90, CUDA100, Spec
-from tests.support import processor
 from tests.support.builds import build, manifest
+from tests.support.processor import Processor
 
 SPECS = {spec.name: spec for spec in scopes.specs()}
 
@@ -301,13 +301,13 @@ def test_marks_are_points(profile: profscope.Profile) -> None:
     assert len(marks) == 4 * 2 * 4
 
 
-def test_the_trace_has_them_too(profile: profscope.Profile, tmp_path: Path) -> None:
+def test_the_trace_has_them_too(profile: profscope.Profile, tmp_path: Path, processor: Processor) -> None:
     path = tmp_path / "trace.json"
     profile.save(path)
     loaded = profscope.load(path)
     pd.testing.assert_frame_equal(loaded.df, profile.df)
-    with processor.Processor(path) as perfetto:
-        assert perfetto.errors() == []
+    processor.load(path)
+    assert processor.errors() == []
 
 
 def test_more_than_256_names() -> None:

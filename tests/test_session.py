@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import gzip
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from functools import cache
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -20,8 +20,8 @@ import profscope
 from profscope import emulator
 from profscope.errors import OptionError, SessionError, TraceError
 from tests.kernels.loops import loop_in_branch_kernel
-from tests.support import processor
 from tests.support.forks import Forks
+from tests.support.processor import Processor
 from tests.support.sessions import CASES, assert_equal, launch_add, launch_collatz, same_bits, session
 from tests.support.triton_globals import triton_globals
 
@@ -36,29 +36,43 @@ class Ran(NamedTuple):
 
 
 @cache
+def outputs_of(name: str) -> Mapping[str, torch.Tensor]:
+    """Of a bare run."""
+    with emulator.activate():
+        return CASES[name].launch(CASES[name].inputs("cpu"))
+
+
+@cache
 def run(name: str, level: str) -> Ran:
     """Run a case bare and instrumented."""
     case = CASES[name]
-    inputs = case.inputs("cpu")
-    with emulator.activate():
-        bare = case.launch(inputs)
+    inputs, bare = case.inputs("cpu"), outputs_of(name)
     with session(instrument=level) as prof:
         outputs = case.launch(inputs)
     return Ran(same_bits(bare, outputs), prof.profile)
 
 
 each_case = pytest.mark.parametrize("name", CASES)
-each_level = pytest.mark.parametrize("level", ["light", "default", "heavy"])
+# All of them at the level that records most.
+QUICK = {("nested_loops", "light"), ("call_paths", "light"), ("matmul", "default"), ("softmax", "default")}
+each_level = pytest.mark.parametrize(
+    ("name", "level"),
+    [
+        pytest.param(
+            name, level, marks=() if level == "heavy" or (name, level) in QUICK else pytest.mark.exhaustive
+        )
+        for level in ("light", "default", "heavy")
+        for name in CASES
+    ],
+)
 
 
 @each_level
-@each_case
 def test_outputs_are_the_bits_of_the_bare_run(name: str, level: str) -> None:
     assert run(name, level).identical
 
 
 @each_level
-@each_case
 def test_the_tables_are_sound_and_nothing_is_missing(name: str, level: str) -> None:
     profile = run(name, level).profile
     assert profile.validate() == []
@@ -118,12 +132,12 @@ def test_every_loop_has_its_true_trip_count(name: str) -> None:
 
 
 @each_case
-def test_perfetto_takes_the_trace(name: str, tmp_path: Path) -> None:
+def test_perfetto_takes_the_trace(name: str, tmp_path: Path, processor: Processor) -> None:
     profile = run(name, "heavy").profile
     profile.save(tmp_path / "trace.json")
-    with processor.Processor(tmp_path / "trace.json") as perfetto:
-        assert perfetto.errors() == []
-        assert perfetto.query("select count(*) from slice") == [(len(profile.df),)]
+    processor.load(tmp_path / "trace.json")
+    assert processor.errors() == []
+    assert processor.query("select count(*) from slice") == [(len(profile.df),)]
 
 
 @each_case

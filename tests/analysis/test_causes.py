@@ -181,7 +181,7 @@ def test_what_was_left_out_is_not_judged() -> None:
     )
 
 
-@settings(suppress_health_check=[HealthCheck.too_slow], max_examples=40)
+@settings(suppress_health_check=[HealthCheck.too_slow], max_examples=20)
 @given(profiles())
 def test_any_profile_is_judged(profile: Profile) -> None:
     table = profile.findings()

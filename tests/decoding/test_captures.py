@@ -19,7 +19,7 @@ from profscope.profiles import Profile
 from profscope.recording.programs import manifest_in
 from tests.gpu.capture import capture
 from tests.kernels.cases import cases
-from tests.support import processor
+from tests.support.processor import Processor
 from tests.support.programs import gaps, seen
 from tests.support.slow_decode import slow_decode
 
@@ -68,7 +68,7 @@ def test_what_capture_writes_can_be_checked(tmp_path: Path) -> None:
     assert torch.cuda.is_available() or info["device"] == "profscope emulator"
 
 
-def test_perfetto_takes_what_a_gpu_wrote(tmp_path: Path) -> None:
+def test_perfetto_takes_what_a_gpu_wrote(tmp_path: Path, processor: Processor) -> None:
     launches = []
     for index, path in enumerate(FILES):
         with np.load(path) as arrays:
@@ -77,8 +77,8 @@ def test_perfetto_takes_what_a_gpu_wrote(tmp_path: Path) -> None:
         launches.append(RawLaunch(index, manifest, 0, 0, len(read_buffer(buffer, manifest).ctas), buffer))
     profile = Profile.of(assemble(launches, {"backend": "gpu"}))
     profile.save(tmp_path / "trace.json")
-    with processor.Processor(tmp_path / "trace.json") as perfetto:
-        assert perfetto.errors() == []
-        assert perfetto.query("select count(*) from slice") == [(len(profile.df),)]
-        deepest = int(profile.df["depth"].max())
-        assert perfetto.query("select max(depth) from slice") == [(deepest,)]
+    processor.load(tmp_path / "trace.json")
+    assert processor.errors() == []
+    assert processor.query("select count(*) from slice") == [(len(profile.df),)]
+    deepest = int(profile.df["depth"].max())
+    assert processor.query("select max(depth) from slice") == [(deepest,)]

@@ -37,7 +37,7 @@ def check(made: Launch) -> DecodedLaunch:
 # Whole programs.
 
 
-@settings(max_examples=300)
+@settings(max_examples=150)
 @given(body=bodies, warps=st.integers(1, 3), options=launches)
 def test_any_program(body: tuple[Node, ...], warps: int, options: dict[str, int]) -> None:
     check(launch([Program(body, warps)], **options))

@@ -19,7 +19,7 @@ from profscope.decoding.decode import decode
 from profscope.decoding.raw import RawLaunch
 from profscope.profiles import Profile
 from profscope.schema import Tables
-from tests.support import processor
+from tests.support.processor import Processor
 from tests.support.programs import bodies, gaps, launches, nodes, seen
 from tests.support.synth import Branch, Launch, Loop, Node, Program, Scope, Seen, Work, launch
 
@@ -73,7 +73,6 @@ def test_gaps_of_any_warp_specialised_program(
     check(launch([Program(body), Program(partition, 2, 1, entries)], **options))
 
 
-@settings(max_examples=50)
 @given(body=bodies, options=launches)
 def test_no_gap_where_nothing_was_lost(body: tuple[Node, ...], options: dict[str, int]) -> None:
     made = launch([Program(body)], **{**options, "ring_log2": 12})
@@ -83,7 +82,6 @@ def test_no_gap_where_nothing_was_lost(body: tuple[Node, ...], options: dict[str
     assert len(decoded.span) == len(made.happened)
 
 
-@settings(max_examples=50)
 @given(inner=st.lists(nodes, max_size=2).map(tuple), body=bodies, warps=st.integers(1, 3), options=launches)
 def test_self_times_add_up_to_the_warps_time(
     inner: tuple[Node, ...], body: tuple[Node, ...], warps: int, options: dict[str, int]
@@ -161,9 +159,9 @@ def test_gaps_survive_a_file(tmp_path: Path, name: str) -> None:
     pd.testing.assert_frame_equal(again.df, profile.df)
 
 
-def test_perfetto_takes_gaps(tmp_path: Path) -> None:
+def test_perfetto_takes_gaps(tmp_path: Path, processor: Processor) -> None:
     profile = Profile.of(tables(launch([Program((Work(50), LONG))], ring_log2=4)))
     profile.save(tmp_path / "trace.json")
-    with processor.Processor(tmp_path / "trace.json") as perfetto:
-        assert perfetto.errors() == []
-        assert perfetto.query("select count(*) from slice where name = 'not recorded'") == [(1,)]
+    processor.load(tmp_path / "trace.json")
+    assert processor.errors() == []
+    assert processor.query("select count(*) from slice where name = 'not recorded'") == [(1,)]

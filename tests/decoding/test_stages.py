@@ -34,7 +34,13 @@ AHEAD = {
 }
 
 
-@pytest.mark.parametrize(("name", "target"), AHEAD)
+@pytest.mark.parametrize(
+    ("name", "target"),
+    [
+        pytest.param(*each, marks=() if CUDA90 in each or each[0] == "softmax" else pytest.mark.exhaustive)
+        for each in AHEAD
+    ],
+)
 def test_how_far_ahead_the_pipeliner_has_moved_an_op(name: str, target: str) -> None:
     spec = next(spec for spec in specs() if spec.name == name)
     found: dict[str, set[int]] = defaultdict(set)

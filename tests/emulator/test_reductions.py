@@ -1,5 +1,7 @@
 """Kernels whose threads exchange values, against torch."""
 
+import itertools
+
 import pytest
 import torch
 
@@ -11,6 +13,7 @@ from tests.kernels.reductions import (
     scan_kernel,
     sort_kernel,
 )
+from tests.support.quick import quick
 
 pytestmark = pytest.mark.on_gpu_too
 
@@ -69,8 +72,14 @@ def test_scan_of_pairs() -> None:
     torch.testing.assert_close(out, torch.stack(expected), rtol=1e-5, atol=1e-5)
 
 
-@pytest.mark.parametrize("descending", [False, True])
-@pytest.mark.parametrize("dtype", [torch.float32, torch.int32, torch.float16], ids=str)
+@pytest.mark.parametrize(
+    ("dtype", "descending"),
+    quick(
+        itertools.product((torch.float32, torch.int32, torch.float16), (False, True)),
+        {(torch.float32, False), (torch.int32, True)},
+    ),
+    ids=str,
+)
 def test_sort(dtype: torch.dtype, descending: bool) -> None:
     x = (torch.randn(3, 256) * 1000).to(dtype)
     out = torch.zeros_like(x)

@@ -180,7 +180,7 @@ def _snippets() -> list[str]:
     return found
 
 
-@settings(deadline=None, max_examples=300)
+@settings(deadline=None, max_examples=150)
 @given(data=st.data())
 def test_damaged_modules(data: st.DataObject) -> None:
     text = data.draw(st.sampled_from(_snippets()))
@@ -195,7 +195,7 @@ def test_damaged_modules(data: st.DataObject) -> None:
     _check(text)
 
 
-@settings(deadline=None, max_examples=300)
+@settings(deadline=None, max_examples=150)
 @given(
     st.lists(st.sampled_from(TRICKY) | st.sampled_from(["a.b", " ", "%0 = ", "i32"]), max_size=40).map(
         "".join

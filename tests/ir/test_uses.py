@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from instrument_passes.ir import Module, parse, replace_uses
-from tests.support.corpus import each_module, triton_module
+from tests.support.corpus import modules, triton_module
 
 SCOPES = """\
 module {
@@ -97,7 +97,7 @@ def test_values_in_scope() -> None:
     assert by_text["a.use %5, %7"].resolve("%5") == argument
 
 
-@each_module
+@modules(large=("attention", "sort"))
 def test_every_result_renamed(module: Module, target: str) -> None:
     """Give every single result a new name, one after the other; Triton still sees the same program."""
     before = triton_module(str(module), target).str_nodebug()

@@ -10,12 +10,14 @@ import pytest
 import triton
 
 from tests.kernels.cases import cases
+from tests.support.quick import quick
 
 _NOT_INTERPRETED = {"gluon_ws", "gluon_ws_loop"}  # the interpreter runs the Triton language only
+_SLOW = {"matmul", "matmul_tma", "matmul_ws", "attention", "layer_norm", "call_paths"}
 _RUN = """
 from tests.kernels.cases import cases, check
 for case in cases("small"):
-    if case.name not in {skipped}:
+    if case.name in {names}:
         check(case, "cpu")
         print(case.name)
 """
@@ -26,17 +28,20 @@ for case in cases("small"):
     reason="its interpreter does not go with numpy 2.4: int() of an array",
 )
 @pytest.mark.slow
-def test_small_cases_in_the_interpreter() -> None:
+@pytest.mark.parametrize("slow", quick((False, True), (False,)))
+def test_small_cases_in_the_interpreter(slow: bool) -> None:
     """In a process of its own: kernels become interpreted ones when they are decorated."""
+    names = {case.name for case in cases("small")} - _NOT_INTERPRETED
+    names = names & _SLOW if slow else names - _SLOW
     found = subprocess.run(
-        [sys.executable, "-c", _RUN.format(skipped=_NOT_INTERPRETED)],
+        [sys.executable, "-c", _RUN.format(names=names)],
         env=os.environ | {"TRITON_INTERPRET": "1"},
         capture_output=True,
         text=True,
         check=False,
     )
     assert found.returncode == 0, found.stderr
-    assert set(found.stdout.split()) == {case.name for case in cases("small")} - _NOT_INTERPRETED
+    assert set(found.stdout.split()) == names
 
 
 def test_sizes_have_the_same_cases() -> None:

@@ -19,6 +19,7 @@ CHOICES: list[dict[str, Any]] = [
     {"sms": [3, 70], "warps": [0, 5]},
 ]
 # Kernels of each kind: plain, with branches, TMA, callees that record, and partitions in Triton and in Gluon.
+MARKS = {CUDA90: (), CUDA100: pytest.mark.exhaustive}
 NAMES = ("add", "while", "matmul_tma", "matmul_ws", "gluon_ws", "gluon_ws_loop", "call_paths", "joined_paths")
 
 
@@ -26,7 +27,7 @@ NAMES = ("add", "while", "matmul_tma", "matmul_ws", "gluon_ws", "gluon_ws_loop",
 @pytest.mark.parametrize(
     ("spec", "target"),
     [
-        pytest.param(spec, target, id=f"{spec.name}-{target}")
+        pytest.param(spec, target, id=f"{spec.name}-{target}", marks=MARKS[target])
         for spec in specs()
         for target in (CUDA90, CUDA100)
         if spec.name in NAMES and target not in spec.unsupported

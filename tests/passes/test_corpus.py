@@ -23,6 +23,8 @@ from tests.kernels import aot
 from tests.kernels.corpus import specs
 from tests.kernels.spec import CUDA80, CUDA90, CUDA100, Spec
 
+# Of values and of loads: dots, copies, partitions, callees, many types and many layouts.
+QUICK = ("matmul", "matmul_ws", "attention", "call_paths", "shapes", "irregular", "while")
 CASES = [
     pytest.param(
         spec, target, level, id=f"{spec.name}-{target}-{level}",
@@ -51,7 +53,12 @@ def _bare(name: str, target: str) -> dict[str, Any]:
 
 
 @pytest.mark.parametrize(
-    "spec", [spec for spec in specs() if CUDA90 not in spec.unsupported], ids=lambda spec: spec.name
+    "spec",
+    [
+        pytest.param(spec, id=spec.name, marks=() if spec.name in QUICK else pytest.mark.exhaustive)
+        for spec in specs()
+        if CUDA90 not in spec.unsupported
+    ],
 )
 def test_waiting_for_data(spec: Spec) -> None:
     """Loads of every type and layout of the corpus, on the target that has most of them."""
@@ -69,7 +76,10 @@ def test_waiting_for_data(spec: Spec) -> None:
 
 PROBED = [
     pytest.param(
-        spec, target, id=f"{spec.name}-{target}", marks=() if target == CUDA90 else pytest.mark.exhaustive
+        spec,
+        target,
+        id=f"{spec.name}-{target}",
+        marks=() if target == CUDA90 and spec.name in QUICK else pytest.mark.exhaustive,
     )
     for spec in specs()
     for target in (CUDA80, CUDA90, CUDA100)

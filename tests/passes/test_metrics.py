@@ -14,6 +14,7 @@ from tests.kernels import add, attention, dot_scaled, matmul, matmul_tma
 from tests.kernels.aot import ttgir
 from tests.kernels.corpus import specs
 from tests.kernels.spec import CUDA80, CUDA90, CUDA100, GFX942, TARGETS
+from tests.support.quick import quick
 
 
 def _totals(module: Module, metric: object) -> Counter[str]:
@@ -87,7 +88,7 @@ def test_a_cluster_shares_the_work(target: str) -> None:
     assert set(copies) == {64 * 32 * 2, 64 * 32}
 
 
-@pytest.mark.parametrize("target", TARGETS)
+@pytest.mark.parametrize("target", quick(TARGETS, (CUDA90,)))
 def test_every_op_that_moves_or_computes_says_how_much(target: str) -> None:
     for spec in specs():
         if target in spec.unsupported:

@@ -23,6 +23,7 @@ from instrument_passes.pipeline import PassContext, parse_pipeline, run_pipeline
 from tests.kernels.aot import context_for, gpu_target, ttgir
 from tests.kernels.corpus import specs
 from tests.kernels.spec import CUDA90, GFX942, TARGETS
+from tests.support.quick import quick
 
 HERE = Path(__file__).parent
 FOREIGN = """module attributes {"ttg.num-warps" = 4 : i32, ttg.target = "cuda:90"} {
@@ -72,7 +73,7 @@ def _runs(library: bytes) -> Iterator[str]:
             yield f"{before[0].decode()}.{behind[0].decode()}"
 
 
-@pytest.mark.parametrize("target", TARGETS)
+@pytest.mark.parametrize("target", quick(TARGETS, (CUDA90,)))
 def test_every_op_that_triton_prints_has_a_row(target: str) -> None:
     for spec in specs():
         if target not in spec.unsupported:

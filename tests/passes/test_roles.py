@@ -12,9 +12,10 @@ from tests.kernels import gluon_tcgen05, matmul, matmul_tma, matmul_ws
 from tests.kernels.aot import lowered, ttgir
 from tests.kernels.corpus import specs
 from tests.kernels.spec import CUDA80, CUDA90, CUDA100
+from tests.support.quick import quick
 
 
-@pytest.mark.parametrize("target", [CUDA80, CUDA90, CUDA100])
+@pytest.mark.parametrize("target", quick((CUDA80, CUDA90, CUDA100), (CUDA90,)))
 def test_every_start_has_a_wait(target: str) -> None:
     starts = 0
     for spec in specs():

@@ -12,6 +12,7 @@ from instrument_passes.records import CTA_HEADER, LAUNCH_HEADER
 from profscope import Profile
 from profscope.errors import OptionError
 from profscope.options import Options
+from tests.support.quick import quick
 from tests.support.sessions import CASES, count, launch_add, same_bits, session
 
 CTAS = 600  # of one warp; the emulator has 16 SMs with room for 32 of them
@@ -190,6 +191,7 @@ def test_warps_that_a_kernel_has_not_leave_it_bare() -> None:
     assert "warps= names none of the kernel's 4 warps" in note
 
 
+CHOOSING = ("matmul", "attention", "nested_loops", "while", "noinline")
 CHOICES: list[dict[str, Any]] = [
     {"ctas": [0, 1]},
     {"ctas": "first wave"},
@@ -201,7 +203,7 @@ CHOICES: list[dict[str, Any]] = [
 
 @pytest.mark.filterwarnings("ignore::profscope.errors.EmptyProfileWarning")
 @pytest.mark.parametrize("options", CHOICES, ids=str)
-@pytest.mark.parametrize("name", ["matmul", "attention", "nested_loops", "while", "noinline"])
+@pytest.mark.parametrize("name", quick(CHOOSING, ("nested_loops", "while", "noinline")))
 def test_no_choice_changes_what_a_kernel_computes(name: str, options: dict[str, Any]) -> None:
     case = CASES[name]
     inputs = case.inputs("cpu")

