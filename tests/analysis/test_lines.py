@@ -206,6 +206,30 @@ def test_spans_are_compared_where_ops_have_some() -> None:
     assert row["elsewhere"] == pytest.approx(-row["difference"])
 
 
+def test_a_span_has_inside_what_stands_between_its_clock_reads() -> None:
+    """The clock that ends the copy's span is read late, and something of line 99 is done meanwhile."""
+    summary = SPANS.summary()
+    ops = summary[summary["kind"] == "op"].groupby("line")["self_ns"].sum()
+    rest = int(summary.loc[summary["kind"] != "op", "self_ns"].sum())
+    counts = {line: {"wait": int(ns)} for line, ns in ops.items()} | {99: {"wait": rest}}
+    table = sample_rows(counts, classes=dict.fromkeys(counts, "move"), binary="spans", launch=0)
+    of_23, of_99 = table["line"] == 23, table["line"] == 99
+    table.loc[of_23, ["pc", "line"]] = 4016, 99
+    place = table["file"].iloc[0], 23, ""
+    clocks = [[16 * line, 16 * line, place[0], line, ""] for line in ops.index if line != 23]
+    clocks = [[begin - 16, end, *at] for begin, end, *at in clocks]
+
+    def distance(timed: list[list[Any]]) -> float:
+        entry = {"kernel": "matmul_kernel", "variant": 0, "binary": "spans", "instructions": []}
+        prof = profile(table, sampler={"binaries": [{**entry, "timed": timed}]})
+        return float(prof.distances().query("second == 'spans'")["distance"].iloc[0])
+
+    exact = distance([*clocks, [4000, 4016, *place]])
+    table.loc[of_99, "pc"] = 4032
+    assert distance([*clocks, [4000, 4016, *place]]) == exact, "behind the clock read that ends it"
+    assert exact < distance(clocks) < distance([])
+
+
 def test_samples_of_a_launch_are_compared_with_its_own_spans() -> None:
     df = SPANS.df
     own = df[(df["launch"] == 1) & (df["kind"] == "op")].groupby("line")["duration_ns"].sum()
