@@ -167,8 +167,8 @@ def _at_ops(samples: pd.DataFrame, ops: pd.DataFrame, timed: _Timed) -> pd.DataF
     compiler has put elsewhere, as a loop around the test of a phase; then its class tells.
     """
     inside: dict[tuple[Any, ...], frozenset[str] | None] = {}
-    for *place, scope in ops[[*PLACE, "scope"]].itertuples(index=False):
-        key, classes = tuple(place), instructions_of(scope)
+    for *of_op, scope in ops[[*PLACE, "scope"]].itertuples(index=False):
+        key, classes = tuple(of_op), instructions_of(scope)
         known = inside.get(key, frozenset())
         inside[key] = None if classes is None or known is None else known | classes
     begins = np.array([begin for begin, *_ in timed], np.int64)
@@ -176,13 +176,13 @@ def _at_ops(samples: pd.DataFrame, ops: pd.DataFrame, timed: _Timed) -> pd.DataF
     places: list[tuple[Any, ...]] = []
     rows = samples[["pc", "class", *PLACE]].itertuples(index=False, name=None)
     for span, (pc, cls, *own) in zip(at.tolist(), rows, strict=True):
-        place = tuple(own)
         if span >= 0 and pc <= timed[span][1]:
             place = timed[span][2:]
             is_told = place in inside
         else:
-            classes = inside.get(place, frozenset())
-            is_told = not timed if classes is None else cls in classes
+            place = tuple(own)
+            of_place = inside.get(place, frozenset())
+            is_told = not timed if of_place is None else cls in of_place
         places.append(place if is_told else _NOWHERE)
     table = pd.DataFrame(places, samples.index, PLACE).astype({"file": "str", "way": "str"})
     return _by_line(samples.assign(**{name: table[name] for name in PLACE}))
