@@ -157,7 +157,8 @@ def _by_line(rows: pd.DataFrame) -> pd.DataFrame:
 
 
 def _elsewhere(rows: pd.DataFrame) -> pd.DataFrame:
-    return rows.assign(**dict(zip(PLACE, _NOWHERE, strict=True)), call_path=ELSEWHERE)
+    file, line, way = _NOWHERE
+    return rows.assign(file=file, line=line, way=way, call_path=ELSEWHERE)
 
 
 def _at_ops(samples: pd.DataFrame, ops: pd.DataFrame, timed: _Timed) -> pd.DataFrame:
