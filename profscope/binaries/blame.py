@@ -26,6 +26,7 @@ BARRIER: Final = "barrier"
 ISSUED: Final = "selected"
 _MEMORY: Final = frozenset({"global load", "global store", "local load", "local store"})
 _ASYNCHRONOUS: Final = frozenset({"async copy", "tma", "tensor memory", "mma"})
+_ARRIVING: Final = _ASYNCHRONOUS | {"barrier"}
 _LONG: Final = _MEMORY | _ASYNCHRONOUS | {"atomic", "barrier"}
 _SHORT: Final = frozenset({*CLASSES, "other"}) - _MEMORY
 _FIXED: Final = frozenset({"float", "integer", "move", "predicate", "uniform", "conversion", "mma"})
@@ -57,7 +58,7 @@ def blame(instructions: pd.DataFrame, stalls: pd.DataFrame) -> pd.DataFrame:
     int64. The samples of each pc and reason add up to what was given.
 
     - Reasons in CHARGED: to the producers, see above. A producer that is itself a wait for asynchronous
-      work, as a test of an mbarrier, stands for that work. Without a producer that can cause the reason they
+      work or for other warps, as a test of an mbarrier, stands for that work, or their arrival. Without a producer that can cause the reason they
       stay.
     - `barrier`: other warps are late. So it is charged to what warps do on their way from the last barrier to
       this one, in proportion to the samples there (blame shifting: Tallent, Mellor-Crummey and Porterfield,
@@ -128,12 +129,13 @@ class _Kernel:
         through: dict[int, None] = {}
         for pc in direct:
             number = self._number[pc]
-            behind = [each for each in self._waits[number] if self._is_asynchronous(each)]
+            behind = [each for each in self._waits[number] if self._arrives(each)]
             through |= dict.fromkeys(behind if behind and self._classes[number] == "barrier" else [pc])
         return list(through)
 
-    def _is_asynchronous(self, pc: int) -> bool:
-        return pc in self._number and self._classes[self._number[pc]] in _ASYNCHRONOUS
+    def _arrives(self, pc: int) -> bool:
+        """Whether it is asynchronous work, or another warp that arrives at a barrier."""
+        return pc in self._number and self._classes[self._number[pc]] in _ARRIVING
 
     def _distances(self, at: int) -> Mapping[int, int]:
         """By instruction, the fewest instructions on a way to `at`, 1 for the one before; itself, round a

@@ -76,6 +76,8 @@ def test_a_wait_in_between_stands_for_what_it_waits_for() -> None:
 
 
 def test_a_wait_for_who_knows_what_is_charged_itself(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(LINES, 0x90, ("SYNCS.ARRIVE.TRANS64.A1T0 RZ, [UR8], R5", []))
+    assert blamed((0xB0, "long_scoreboard", 8))[0xB0, "long_scoreboard"] == {0x90: 8}, "another warp"
     monkeypatch.setitem(LINES, 0xA0, (LINES[0xA0][0], [0x30]))  # what computes its address
     for stall in ("long_scoreboard", "short_scoreboard"):
         assert blamed((0xB0, stall, 8))[0xB0, stall] == {0xA0: 8}
