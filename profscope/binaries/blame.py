@@ -58,8 +58,8 @@ def blame(instructions: pd.DataFrame, stalls: pd.DataFrame) -> pd.DataFrame:
     int64. The samples of each pc and reason add up to what was given.
 
     - Reasons in CHARGED: to the producers, see above. A producer that is itself a wait for asynchronous
-      work or for other warps, as a test of an mbarrier, stands for that work, or their arrival. Without a producer that can cause the reason they
-      stay.
+      work or for other warps, as a test of an mbarrier, stands for that work, or their arrival. Without a
+      producer that can cause the reason they stay.
     - `barrier`: other warps are late. So it is charged to what warps do on their way from the last barrier to
       this one, in proportion to the samples there (blame shifting: Tallent, Mellor-Crummey and Porterfield,
       "Analyzing Lock Contention in Multithreaded Applications", PPoPP 2010). Without samples it stays.
