@@ -12,6 +12,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from profscope.analysis.line_rows import folded_path
+from profscope.analysis.op_labels import hides_copies
 from profscope.analysis.sources import Sources
 from profscope.profiles import Profile
 from profscope.sampler.tables import sample_tables
@@ -115,6 +116,12 @@ def test_work_and_instructions_stand_at_their_lines() -> None:
     assert rows["instructions"][40] == {}
     assert rows["bytes"].dropna().to_dict() == {23: 4096}
     assert rows["flops"].dropna().to_dict() == {27: 64}
+
+
+def test_bytes_of_copies_that_are_not_recorded_are_not_left_out_in_silence() -> None:
+    assert hides_copies(["async wait a", "dot acc", "store"])
+    assert not hides_copies(["async wait a", "async copy a", "dot acc", "store"])
+    assert not hides_copies(["load x", "dot wait acc", "store"])
 
 
 def test_few_samples_rank_nothing() -> None:
