@@ -56,7 +56,7 @@ def sample_tables(
 
     Returns the table, columns of SAMPLE_DTYPES, and a JSON-able dict:
 
-        period_cycles   a list, ascending: a sample every so many cycles of each SM sub-partition
+        period_cycles   a list, ascending: a sample every so many cycles of each SM
         launches, samples, dropped   int; dropped: that the hardware lost, of whatever kernel
         notes           what could not be told, for the user
         binaries        a list, one for each kernel, variant and binary: `kernel`, `variant`, `key`, `binary`,
