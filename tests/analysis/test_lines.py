@@ -118,6 +118,12 @@ def test_work_and_instructions_stand_at_their_lines() -> None:
     assert rows["flops"].dropna().to_dict() == {27: 64}
 
 
+@pytest.mark.parametrize(("cls", "said"), [("barrier", "mma"), ("shared load", "others")])
+def test_a_wait_for_wgmma_is_told_from_one_for_other_warps(cls: str, said: str) -> None:
+    table = sample_rows({27: {"barrier": 400}}, classes={27: cls}, blamed={27: (27, "mma")})
+    assert by_line(profile(table).lines())["waits_for"][27].startswith(f"barrier on {said}")
+
+
 def test_bytes_of_copies_that_are_not_recorded_are_not_left_out_in_silence() -> None:
     assert hides_copies(["async wait a", "dot acc", "store"])
     assert not hides_copies(["async wait a", "async copy a", "dot acc", "store"])
