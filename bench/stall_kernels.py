@@ -11,7 +11,7 @@ from triton.experimental import gluon
 from triton.experimental.gluon import language as gl
 
 # ruff: noqa: N803
-__all__ = ["exp_kernel", "fma_kernel", "late_kernel", "thrash_kernel", "transpose_kernel"]
+__all__ = ["dots_kernel", "exp_kernel", "fma_kernel", "late_kernel", "thrash_kernel", "transpose_kernel"]
 
 _COUNT_DOWN = tl.constexpr(
     "{ .reg .pred more; .reg .b32 left; mov.b32 left, $1; again: sub.s32 left, left, 1; "
@@ -67,6 +67,18 @@ def thrash_kernel(out_ptr, rounds, BLOCK: tl.constexpr):
     for _ in range(rounds):
         x = tl.inline_asm_elementwise(_LONG, "=f,f", [x], tl.float32, False, 1)  # blamed
     tl.store(out_ptr + tl.program_id(0) * BLOCK + at, x)
+
+
+@triton.jit
+def dots_kernel(a_ptr, b_ptr, c_ptr, rounds, BLOCK: tl.constexpr, K: tl.constexpr):
+    """One dot after the other on the same tiles in shared memory: nothing is copied meanwhile."""
+    at, inner = tl.arange(0, BLOCK), tl.arange(0, K)
+    a = tl.load(a_ptr + at[:, None] * K + inner[None, :])
+    b = tl.load(b_ptr + inner[:, None] * BLOCK + at[None, :])
+    total = tl.zeros((BLOCK, BLOCK), tl.float32)
+    for _ in range(rounds):
+        total = tl.dot(a, b, total)  # blamed
+    tl.store(c_ptr + tl.program_id(0) * BLOCK * BLOCK + at[:, None] * BLOCK + at[None, :], total)
 
 
 @gluon.jit

@@ -282,8 +282,10 @@ def _stages(
 def _tool(path: str, *arguments: str) -> str:
     done = subprocess.run([path, *arguments], capture_output=True, text=True, check=False)
     if done.returncode:
-        said = (done.stderr or done.stdout).strip().replace(arguments[-1], Path(arguments[-1]).name)
-        raise ToolchainError(f"{Path(path).name} failed: {said}")  # its file is ours, and gone
+        said = (done.stderr or done.stdout).strip().removeprefix(f"{Path(path).name} fatal   : ")
+        for name in (f"File {arguments[-1]}", arguments[-1]):
+            said = said.replace(name, "this file")  # it is ours, and gone
+        raise ToolchainError(f"{Path(path).name} failed: {said}")
     return done.stdout
 
 

@@ -1,9 +1,8 @@
-"""What instructions wait for that wait for asynchronous work by its count, or by a barrier in shared memory.
+"""What instructions wait for that wait for asynchronous work by its count.
 
 LDGSTS ...; LDGSTS ...; LDGDEPBAR        a group of copies is closed
 DEPBAR.LE SB0, 0x1                       waits until at most one group is under way
 WARPGROUP.DEPBAR.LE gsb0, 0x1            the same for groups of wgmma, closed by an operand gsb0
-SYNCS.PHASECHK...TRYWAIT P0, [...]       waits for a phase of an mbarrier
 """
 
 from __future__ import annotations
@@ -16,7 +15,7 @@ from instrument_passes.sass.control import Control
 from instrument_passes.sass.flow import Flow
 from instrument_passes.sass.listing import Instruction
 
-__all__ = ["awaited_groups", "awaited_phases", "is_counted_wait"]
+__all__ = ["awaited_groups", "is_counted_wait"]
 
 _BOARD: Final = re.compile(r"SB([0-5])")
 # How many more closed groups a walk looks at behind those that may stay under way: older ones are long done.
@@ -27,10 +26,6 @@ _MEMBERS: Final = {
     "UTMACMDFLUSH": frozenset({"UTMASTG", "UTMAREDG", "UBLKCP", "UBLKRED"}),
 }
 _WARP_GROUP: Final = re.compile(r"[HIQB]GMMA$")
-# Work that arrives at an mbarrier when it is done.
-_ARRIVALS: Final = {"UTMALDG": "copy", "UBLKCP": "copy", "ARRIVES": "copy", "UTCBAR": "mma"}
-_ARRIVES_ALONE: Final = ("A1T0", "ART0")  # and expects no bytes
-_MMAS: Final = re.compile(r"UTC\w*MMA$")
 
 
 class _Walk(NamedTuple):
@@ -82,27 +77,6 @@ def awaited_groups(
                 seen.add(step)
                 waiting.append(step)
     return awaited
-
-
-def awaited_phases(instructions: Sequence[Instruction]) -> set[int]:
-    """What waits for phases of mbarriers wait for, where a function has one kind of work that arrives at
-    them.
-
-    Addresses of barriers are computed as the kernel runs. So with copies and MMAs in one function, nothing is
-    said; neither is it where warps arrive for one another.
-    """
-    kinds: dict[str, set[int]] = {}
-    for at, instruction in enumerate(instructions):
-        kind = _ARRIVALS.get(instruction.name)
-        if instruction.opcode.startswith("SYNCS.ARRIVE") and instruction.opcode.endswith(_ARRIVES_ALONE):
-            kind = "warps"
-        if kind is not None:
-            kinds.setdefault(kind, set()).add(at)
-    if list(kinds) == ["copy"]:
-        return kinds["copy"]
-    if list(kinds) == ["mma"]:
-        return {at for at, each in enumerate(instructions) if _MMAS.match(each.name)} or kinds["mma"]
-    return set()
 
 
 def _kept(wait: Instruction) -> int | None:

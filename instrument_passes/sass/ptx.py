@@ -8,12 +8,16 @@ nearest call instead, whose own `.loc` came before:
 
     .loc  2 293 36, function_name $L__info_string0, inlined_at 1 47 21
     .loc  2 263 15, function_name $L__info_string0, inlined_at 2 293 36
+
+A function that is not inlined knows nothing of its callers. Where only one place calls it, its lines are led
+to from there, as those of a function's records are.
 """
 
 from __future__ import annotations
 
 import re
 import struct
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Final, NamedTuple
 
@@ -24,6 +28,8 @@ _INLINED: Final = re.compile(r"\binlined_at\s+(\d+)\s+(\d+)\s+(\d+)")
 _FILE: Final = re.compile(r'\s*\.file\s+(\d+)\s+"((?:[^"\\]|\\.)*)"')
 _ENTRY: Final = re.compile(r"\.entry\s+([\w$]+)")
 _FRAME: Final = re.compile(r"(?P<file>[^\s@\[\]]+?):(?P<line>\d+)(?::(?P<column>\d+))?(?=[\s\]]|$)")
+_FUNCTION: Final = re.compile(r"\.func\s+(?:\([^)]*\)\s*)?([\w$]+)")
+_CALL: Final = re.compile(r"\s*(?:@!?%\w+\s+)?call(?:\.uni)?\s+(?:\([^)]*\)\s*,\s*)?([\w$]+)")
 _DIRECTIVE: Final = re.compile(r"\s*\.(?:loc|file|section|b8|b16|b32|b64)\b")
 
 
@@ -56,7 +62,8 @@ def read_ptx(text: str) -> Ptx:
     chain: tuple[Frame, ...] = ()
     entry = ""
     placed: dict[tuple[str, ...], list[tuple[Frame, ...]]] = {}  # by file, line, column: the chains so far
-    for line in lines:
+    function, within, calls = "", [], dict[str, list[int]]()
+    for at_line, line in enumerate(lines):
         if match := _LOC.match(line):
             number, at, column, comment = match.groups()
             innermost = Frame(files.get(number, ""), int(at), int(column or 0))
@@ -70,11 +77,15 @@ def read_ptx(text: str) -> Ptx:
                 chain = (innermost, *(_frame(each, only) for each in callers))
             placed.setdefault((number, at, column or "0"), []).append(chain)
         elif ".entry" in line and (found := _ENTRY.search(line)):
-            entry, chain = found[1], ()
+            entry, chain, function = found[1], (), ""
         elif line.lstrip().startswith(".func"):
-            chain = ()
+            named_here = _FUNCTION.search(line)
+            chain, function = (), named_here[1] if named_here else ""
+        elif "call" in line and (called := _CALL.match(" ".join(lines[at_line : at_line + 2]))):
+            calls.setdefault(called[1], []).append(at_line)
         chains.append(chain)
-    return Ptx(entry, tuple(chains))
+        within.append(function)
+    return Ptx(entry, _from_callers(chains, within, calls))
 
 
 def embedded(cubin: bytes) -> list[str] | None:
@@ -109,6 +120,24 @@ def is_of(text: str, lines: list[str]) -> bool:
         _DIRECTIVE.match(ours) or _plain(ours) == _plain(theirs)
         for ours, theirs in zip(given, lines, strict=False)
     )
+
+
+def _from_callers(
+    chains: Sequence[tuple[Frame, ...]], within: Sequence[str], calls: Mapping[str, Sequence[int]]
+) -> tuple[tuple[Frame, ...], ...]:
+    """The chains, those of a function that only one line calls with that line's behind them.
+
+    within: by line the function that it is in; calls: by function the lines that call it.
+    """
+
+    def outer(function: str, inside: frozenset[str] = frozenset()) -> tuple[Frame, ...]:
+        callers = calls.get(function, ())
+        if len(callers) != 1 or function in inside:
+            return ()
+        return chains[callers[0]] + outer(within[callers[0]], inside | {function})
+
+    added = {function: outer(function) for function in set(within)}
+    return tuple(chain and chain + added[function] for chain, function in zip(chains, within, strict=True))
 
 
 def _caller(chains: list[tuple[Frame, ...]], last: tuple[Frame, ...]) -> tuple[Frame, ...]:

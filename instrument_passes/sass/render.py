@@ -47,5 +47,5 @@ def render(instructions: Instructions) -> str:
 def _cells(row: Row) -> tuple[str, ...]:
     place = f"{Path(row.file).name}:{row.line}" if row.line else ""
     sass = row.sass if len(row.sass) <= _WIDEST_SASS else f"{row.sass[: _WIDEST_SASS - 3]}..."
-    waits = " ".join(f"{pc:#06x}" for pc in row.waits_for)
-    return f"{row.pc:#06x}", sass, row.cls, row.ttgir_op, row.call_path or place, waits
+    waits = " ".join(map(str, row.waits_for))
+    return str(row.pc), sass, row.cls, row.ttgir_op, row.call_path or place, waits

@@ -17,7 +17,8 @@ from instrument_passes.sass.control import Control, control_of
 from instrument_passes.sass.flow import blocks_of, flow_of
 from instrument_passes.sass.listing import Instruction, Listing
 from instrument_passes.sass.operands import Access, access
-from instrument_passes.sass.pending import awaited_groups, awaited_phases, is_counted_wait
+from instrument_passes.sass.pending import awaited_groups, is_counted_wait
+from instrument_passes.sass.phases import awaited_phases
 
 __all__ = ["waits_of"]
 
@@ -54,9 +55,9 @@ def waits_of(listing: Listing) -> tuple[list[tuple[int, ...]], list[str]]:
     phases = awaited_phases(listing.instructions)
     for at, instruction in enumerate(listing.instructions):
         if is_counted_wait(instruction):
-            work = awaited_groups(at, listing.instructions, slicer.controls, paths)
-        elif instruction.opcode.startswith("SYNCS.PHASECHK"):
-            work = phases
+            work: Iterable[int] = awaited_groups(at, listing.instructions, slicer.controls, paths)
+        elif at in phases:
+            work = phases[at]
         else:
             continue
         waits[at] = tuple(sorted(work)) or waits[at]

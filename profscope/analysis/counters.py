@@ -5,7 +5,7 @@ from typing import Any
 
 import pandas as pd
 
-from profscope.analysis.op_labels import with_global_bytes
+from profscope.analysis.op_labels import hides_copies, with_global_bytes
 from profscope.analysis.summary import summary
 from profscope.schema import Tables
 
@@ -42,7 +42,8 @@ def counters(tables: Tables) -> pd.DataFrame:
     """One row per kernel and variant: bytes and flops by its ops, and what Nsight Compute measured of it.
 
     Columns: kernel, variant; launches; bytes and flops of one launch, as the types of its ops say (global
-    memory; upper bounds where lanes are masked off), missing where no recorded op has any. Then of the report
+    memory; upper bounds where lanes are masked off), missing where no recorded op has any, and bytes where
+    copies are waited for that are not recorded themselves, as at the default level. Then of the report
     that `add_ncu` was given, means over its `ncu_launches` launches, missing where it has not got the metric:
     ncu_us, its duration; dram_read_bytes, dram_write_bytes, l2_bytes; dram_percent and sm_percent of what the
     GPU can do; occupancy_percent, warps on an SM of those that fit; pipe and pipe_percent, the busiest of the
@@ -65,6 +66,8 @@ def measured(table: pd.DataFrame, tables: Tables) -> pd.DataFrame:
     table = table[~table["trial"]].astype({"kernel": "str"})
     work = table.groupby(["kernel", "variant"])[["bytes", "flops"]].sum(min_count=1)
     seen = table.groupby(["kernel", "variant"])["launches"].max()
+    partly = table.groupby(["kernel", "variant"])["scope"].agg(hides_copies)
+    work.loc[partly.reindex(work.index, fill_value=False), "bytes"] = pd.NA
     rows: list[dict[str, Any]] = []
     for key in dict.fromkeys([*counts.index, *entries]):
         row = {"kernel": key[0], "variant": key[1], "launches": int(counts.get(key, 0))}

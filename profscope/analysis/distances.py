@@ -6,7 +6,15 @@ import numpy as np
 import pandas as pd
 
 from profscope.analysis.estimates import FEWEST_SAMPLES, expected_distance, variation_distance
-from profscope.analysis.line_rows import GAP, PLACE, Witnesses, configurations, witnesses
+from profscope.analysis.line_rows import (
+    GAP,
+    PLACE,
+    Witnesses,
+    configurations,
+    folded_path,
+    way_of,
+    witnesses,
+)
 from profscope.analysis.op_labels import instructions_of
 from profscope.schema import Tables
 
@@ -14,6 +22,10 @@ __all__ = ["ELSEWHERE", "compared", "distances"]
 
 ELSEWHERE = "elsewhere"
 """Stands for all lines that no op's span tells apart."""
+
+_NOWHERE = "", 0, ELSEWHERE
+_Timed = list[tuple[Any, ...]]
+"""Stretches of a binary that ops' spans have inside, by pc: those of two clock reads, then PLACE."""
 
 _SAMPLED_SPANS = "sampled spans"
 _BINARIES = ("bare", "spans", "sums")
@@ -56,8 +68,9 @@ def distances(tables: Tables) -> pd.DataFrame:
 
     Time between the spans of ops is the self time of the loop or kernel around them, so it is known of no
     line. Spans and sums are therefore compared with samples over the lines where an op has a span, and of
-    these over the instructions that such an op is made of: a load's span has the load inside, and not the
-    conversion of what it brings. All else is one, "elsewhere".
+    these over the instructions that the span has inside: in a binary that records those between its two clock
+    reads, and the second of these, wherever they come from; else those that such an op is made of. A load's
+    span has the load inside, and not the conversion of what it brings. All else is one, "elsewhere".
 
     Below 200 samples a witness is left out. attrs["not_measured"] says what is missing, a list of texts.
     """
@@ -75,7 +88,7 @@ def compared(known: Witnesses, metadata: dict[str, Any]) -> pd.DataFrame:
             if rows["self_ns"].sum() > 0 and (rows["kind"] == "op").any():
                 tables.setdefault(key, {})[source] = rows.rename(columns={"self_ns": "weight"})
     was_sampled = any(len(counts) for counts in known.counts.values())
-    spread = _spread(metadata)
+    spread, timed = _spread(metadata), _timed(metadata)
     rows_of: list[dict[str, Any]] = []
     missing: dict[str, None] = {}
     for (kernel, variant), of_key in tables.items():
@@ -89,7 +102,8 @@ def compared(known: Witnesses, metadata: dict[str, Any]) -> pd.DataFrame:
                 ] = None
         for first, second in _pairs(of_key):
             own = first == "spans samples" and second == "spans" and _SAMPLED_SPANS in of_key
-            row = _compared(of_key, first, _SAMPLED_SPANS if own else second)
+            inside = timed.get((kernel, variant, first), [])
+            row = _compared(of_key, first, _SAMPLED_SPANS if own else second, inside)
             factors = [spread.get((kernel, variant, each)) for each in (first, second)]
             seen = [factor for factor in factors if factor is not None]
             row["noise_seen"] = row["noise"] * max(seen) if seen else None
@@ -115,6 +129,18 @@ def _spread(metadata: dict[str, Any]) -> dict[tuple[str, int, str], float]:
     }
 
 
+def _timed(metadata: dict[str, Any]) -> dict[tuple[str, int, str], _Timed]:
+    """By kernel, variant and witness."""
+    binaries = (metadata.get("sampler") or {}).get("binaries") or []
+    return {
+        (entry["kernel"], entry["variant"], f"{entry['binary']} samples"): [
+            (begin, end, file, line, way_of(folded_path(file, line, path)))
+            for begin, end, file, line, path in entry.get("timed") or []
+        ]
+        for entry in binaries
+    }
+
+
 def _pairs(known: dict[str, pd.DataFrame]) -> list[tuple[str, str]]:
     recorded = [f"{binary} samples" for binary in _BINARIES[1:]]
     pairs = [("bare samples", each) for each in recorded]
@@ -131,31 +157,45 @@ def _by_line(rows: pd.DataFrame) -> pd.DataFrame:
 
 
 def _elsewhere(rows: pd.DataFrame) -> pd.DataFrame:
-    return rows.assign(file="", line=0, way=ELSEWHERE, call_path=ELSEWHERE)
+    file, line, way = _NOWHERE
+    return rows.assign(file=file, line=line, way=way, call_path=ELSEWHERE)
 
 
-def _at_ops(samples: pd.DataFrame, ops: pd.DataFrame) -> pd.DataFrame:
-    """By line the samples at instructions that the ops' spans have inside; all others are elsewhere."""
+def _at_ops(samples: pd.DataFrame, ops: pd.DataFrame, timed: _Timed) -> pd.DataFrame:
+    """By line the samples at instructions that the ops' spans have inside; all others are elsewhere.
+
+    timed: of the binary. An instruction that is in none of these spans may be part of one whose code the
+    compiler has put elsewhere, as a loop around the test of a phase; then its class tells.
+    """
     inside: dict[tuple[Any, ...], frozenset[str] | None] = {}
-    for *place, scope in ops[[*PLACE, "scope"]].itertuples(index=False):
-        key, classes = tuple(place), instructions_of(scope)
+    for *of_op, scope in ops[[*PLACE, "scope"]].itertuples(index=False):
+        key, classes = tuple(of_op), instructions_of(scope)
         known = inside.get(key, frozenset())
         inside[key] = None if classes is None or known is None else known | classes
-    told = []
-    for *place, cls in samples[[*PLACE, "class"]].itertuples(index=False):
-        classes = inside.get(tuple(place), frozenset())
-        told.append(classes is None or cls in classes)
-    is_told = np.array(told, np.bool_)
-    return _by_line(pd.concat([samples[is_told], _elsewhere(samples[~is_told])]))
+    begins = np.array([begin for begin, *_ in timed], np.int64)
+    at = np.searchsorted(begins, samples["pc"].to_numpy(np.int64)) - 1
+    places: list[tuple[Any, ...]] = []
+    rows = samples[["pc", "class", *PLACE]].itertuples(index=False, name=None)
+    for span, (pc, cls, *own) in zip(at.tolist(), rows, strict=True):
+        if span >= 0 and pc <= timed[span][1]:
+            place = timed[span][2:]
+            is_told = place in inside
+        else:
+            place = tuple(own)
+            of_place = inside.get(place, frozenset())
+            is_told = not timed if of_place is None else cls in of_place
+        places.append(place if is_told else _NOWHERE)
+    table = pd.DataFrame(places, samples.index, PLACE).astype({"file": "str", "way": "str"})
+    return _by_line(samples.assign(**{name: table[name] for name in PLACE}))
 
 
-def _compared(known: dict[str, pd.DataFrame], first: str, second: str) -> dict[str, Any]:
+def _compared(known: dict[str, pd.DataFrame], first: str, second: str, timed: _Timed) -> dict[str, Any]:
     one, other = known[first], known[second]
     if second.endswith("samples"):
         one, other = _by_line(one), _by_line(other)
     else:
         ops = other["kind"] == "op"
-        one = _at_ops(one, other[ops])
+        one = _at_ops(one, other[ops], timed)
         other = _by_line(pd.concat([other[ops], _elsewhere(other[~ops])]))
     both = one.merge(other, how="outer", on=PLACE, suffixes=("", "_other"))
     weights = [both[name].fillna(0).to_numpy(np.float64) for name in ("weight", "weight_other")]
@@ -167,7 +207,7 @@ def _compared(known: dict[str, pd.DataFrame], first: str, second: str) -> dict[s
     elsewhere = (both["way"] == ELSEWHERE).to_numpy()
     at = int(np.where(elsewhere, -1.0, np.abs(difference)).argmax())
     most = both.iloc[at]
-    path = most["call_path"] if isinstance(most["call_path"], str) else most["call_path_other"]
+    path = most["call_path_other"] if isinstance(most["call_path_other"], str) else most["call_path"]
     return {
         "distance": variation_distance(*weights),
         "noise": expected_distance(pooled, counts[0], counts[1] if sampled else None),

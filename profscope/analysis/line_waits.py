@@ -16,6 +16,7 @@ WAITS = ("long_scoreboard", "short_scoreboard", "gmma", BARRIER)
 """The reasons that are about another instruction, of a latency that a kernel's author can do something about;
 see `profscope.binaries.blame`."""
 
+_MMA = "mma"
 MOST_STALLS, MOST_WAITS, MOST_KEPT = 3, 2, 8
 LEAST_SHARE = 0.05  # of a line's samples, of what is worth a word
 
@@ -35,10 +36,12 @@ def stall_text(counts: list[list[Any]]) -> str:
 
 def wait_counts(rows: pd.DataFrame, sources: Sources) -> list[dict[str, Any]]:
     """What the samples of a line waited for, most first: stall; on, the class of what they waited for, "" of
-    a barrier; variable, that the line there assigns to, "" if none is known; file and line; samples."""
+    other warps at a barrier; variable, that the line there assigns to, "" if none is known; file and line;
+    samples."""
     rows = rows[rows["stall"].isin(WAITS)]
-    barrier = rows["stall"] == BARRIER
-    rows = rows.assign(on=rows["blamed_class"].mask(barrier, ""))
+    of_others = rows["stall"] == BARRIER
+    of_others &= (rows["class"] != BARRIER) | (rows["blamed_class"] != _MMA)  # that is a wait for wgmma
+    rows = rows.assign(on=rows["blamed_class"].mask(of_others, ""))
     key = ["stall", "on", "blamed_file", "blamed_line"]
     counts = rows.groupby(key)["samples"].sum().sort_values(ascending=False, kind="stable").head(MOST_KEPT)
     columns = zip(*(counts.index.get_level_values(name) for name in key), strict=True)
@@ -63,7 +66,8 @@ def wait_text(waits: list[dict[str, Any]], total: int) -> str:
 
 def _on(wait: dict[str, Any]) -> str:
     """A global load is a load to whoever wrote the kernel; at a barrier it is others that are late."""
-    what = "others" if wait["stall"] == BARRIER else wait["on"].removeprefix("global ") or "something"
+    nothing = "others" if wait["stall"] == BARRIER else "something"
+    what = wait["on"].removeprefix("global ") or nothing
     name = f"{what} {wait['variable']}" if wait["variable"] and wait["on"] else what
     return f"{wait['stall']} on {name}" + (f", line {wait['line']}" if wait["line"] else "")
 

@@ -1,16 +1,21 @@
 """What kind of op a scope is, by the label that its name begins with."""
 
+from collections.abc import Iterable
+
 import pandas as pd
 
 from instrument_passes.analyses.opclasses import OPS, SPANNABLE
 
-__all__ = ["instructions_of", "with_global_bytes"]
+__all__ = ["hides_copies", "instructions_of", "with_global_bytes"]
 
 _CLASSES = {info.label: info.cls for info in OPS.values() if info.cls in SPANNABLE}
 
 # Ops that move bytes between global memory and a CTA: others move the same bytes once more inside.
 _GLOBAL = ("load", "store", "atomic", "async_copy")
 _INSIDE = ("local atomic", "cluster store")
+
+_COPY = "async_copy"
+_COPY_WAITS = ("async wait", "barrier wait")
 
 _INSTRUCTIONS = {
     "load": frozenset({"global load", "tma"}),
@@ -35,6 +40,12 @@ def with_global_bytes(summary: pd.DataFrame) -> pd.DataFrame:
     labels = [_label(scope) for scope in summary["scope"].astype("str")]
     moved = [_CLASSES.get(label) in _GLOBAL and label not in _INSIDE for label in labels]
     return summary.assign(bytes=summary["bytes"].where(pd.Series(moved, summary.index, dtype="bool")))
+
+
+def hides_copies(scopes: Iterable[str]) -> bool:
+    """Whether a kernel with these scopes waits for copies, and none of them is recorded itself."""
+    labels = {_label(scope) for scope in scopes}
+    return not labels.isdisjoint(_COPY_WAITS) and not any(_CLASSES.get(label) == _COPY for label in labels)
 
 
 def _label(scope: str) -> str:

@@ -26,15 +26,17 @@ BARRIER: Final = "barrier"
 ISSUED: Final = "selected"
 _MEMORY: Final = frozenset({"global load", "global store", "local load", "local store"})
 _ASYNCHRONOUS: Final = frozenset({"async copy", "tma", "tensor memory", "mma"})
+_ARRIVING: Final = _ASYNCHRONOUS | {"barrier"}
 _LONG: Final = _MEMORY | _ASYNCHRONOUS | {"atomic", "barrier"}
 _SHORT: Final = frozenset({*CLASSES, "other"}) - _MEMORY
+_MMA: Final = frozenset({"mma"})
 _FIXED: Final = frozenset({"float", "integer", "move", "predicate", "uniform", "conversion", "mma"})
 
 CHARGED: Final[Mapping[str, frozenset[str]]] = {
     "long_scoreboard": _LONG,
     "short_scoreboard": _SHORT,
     "wait": _FIXED,
-    "gmma": frozenset({"mma"}),
+    "gmma": _MMA,
 }
 """The reasons that are charged to producers, and the classes of those that can cause them.
 
@@ -57,11 +59,14 @@ def blame(instructions: pd.DataFrame, stalls: pd.DataFrame) -> pd.DataFrame:
     int64. The samples of each pc and reason add up to what was given.
 
     - Reasons in CHARGED: to the producers, see above. A producer that is itself a wait for asynchronous
-      work, as a test of an mbarrier, stands for that work. Without a producer that can cause the reason they
-      stay.
-    - `barrier`: other warps are late. So it is charged to what warps do on their way from the last barrier to
-      this one, in proportion to the samples there (blame shifting: Tallent, Mellor-Crummey and Porterfield,
-      "Analyzing Lock Contention in Multithreaded Applications", PPoPP 2010). Without samples it stays.
+      work or for other warps, as a test of an mbarrier, stands for that work, or their arrival. Without a
+      producer that can cause the reason they stay.
+    - `barrier` at a wait for wgmma (`WARPGROUP.DEPBAR`), which has no reason of its own on Hopper: to these
+      MMAs. A kernel that does nothing else, its operands in place, stands there for half of its samples.
+    - `barrier` anywhere else: other warps are late. So it is charged to what warps do on their way from the
+      last barrier to this one, in proportion to the samples there (blame shifting: Tallent, Mellor-Crummey
+      and Porterfield, "Analyzing Lock Contention in Multithreaded Applications", PPoPP 2010). Without samples
+      it stays.
     """
     import pandas as pd
 
@@ -101,18 +106,25 @@ class _Kernel:
             for each in following:
                 self._before[each].append(at)
         self._issued = _samples(stalls[stalls["stall"] == ISSUED])
-        self._working = _samples(stalls[stalls["stall"] != BARRIER])
+        at_mmas = [self._pcs[at] for at in range(len(self._pcs)) if self._is_for_mmas(at)]
+        self._working = _samples(stalls[(stalls["stall"] != BARRIER) | stalls["pc"].isin(at_mmas)])
 
     def shares(self, pc: int, stall: str) -> dict[int, float]:
         """By blamed pc, its share of the stalls of a reason at `pc`; they add up to 1."""
         at = self._number.get(pc)
         weights: dict[int, float] = {}
         if at is not None and stall == BARRIER:
-            weights = self._on_the_way(at)
+            weights = self._producers(at, _MMA) if self._is_for_mmas(at) else self._on_the_way(at)
         elif at is not None and stall in CHARGED:
             weights = self._producers(at, CHARGED[stall])
         total = sum(weights.values())
         return {each: weight / total for each, weight in weights.items()} if total else {pc: 1.0}
+
+    def _is_for_mmas(self, at: int) -> bool:
+        return self._listing.instructions[at].opcode.startswith("WARPGROUP.DEPBAR")
+
+    def _is_barrier(self, at: int) -> bool:
+        return self._listing.instructions[at].name == "BAR"
 
     def _producers(self, at: int, classes: frozenset[str]) -> dict[int, float]:
         candidates = [pc for pc in self._through_waits(at) if self._classes[self._number[pc]] in classes]
@@ -128,12 +140,13 @@ class _Kernel:
         through: dict[int, None] = {}
         for pc in direct:
             number = self._number[pc]
-            behind = [each for each in self._waits[number] if self._is_asynchronous(each)]
+            behind = [each for each in self._waits[number] if self._arrives(each)]
             through |= dict.fromkeys(behind if behind and self._classes[number] == "barrier" else [pc])
         return list(through)
 
-    def _is_asynchronous(self, pc: int) -> bool:
-        return pc in self._number and self._classes[self._number[pc]] in _ASYNCHRONOUS
+    def _arrives(self, pc: int) -> bool:
+        """Whether it is asynchronous work, or another warp that arrives at a barrier."""
+        return pc in self._number and self._classes[self._number[pc]] in _ARRIVING
 
     def _distances(self, at: int) -> Mapping[int, int]:
         """By instruction, the fewest instructions on a way to `at`, 1 for the one before; itself, round a
@@ -148,13 +161,19 @@ class _Kernel:
         return distances
 
     def _on_the_way(self, at: int) -> dict[int, float]:
-        """By pc, the samples of the instructions that lead to a barrier without another one between."""
+        """By pc, the samples of the instructions that lead to a barrier without another one between.
+
+        A warp that has arrived is seen at the instruction behind the barrier.
+        """
         seen: set[int] = set()
-        waiting: Sequence[int] = list(self._before[at])
+        before = self._before[at]
+        waiting: Sequence[int] = [
+            each for here in before for each in (self._before[here] if self._is_barrier(here) else [here])
+        ]
         while waiting:
             further = []
             for here in waiting:
-                if here not in seen and self._listing.instructions[here].name != "BAR":
+                if here not in seen and not self._is_barrier(here):
                     seen.add(here)
                     further += self._before[here]
             waiting = further

@@ -52,13 +52,17 @@ class Engine:
         self._pid = os.getpid()
 
     def open(self, kernel: str) -> bool:
-        """Whether a launch of the kernel by this thread can be sampled; opens the sampler for that."""
+        """Whether a launch of the kernel by this thread can be sampled; opens the sampler for that.
+
+        Then the GPU is idle. Binaries are loaded next, for which the driver may wait for all that runs,
+        perhaps for a kernel that waits for the one to be launched.
+        """
         if self.why or kernel in self.left_alone or os.getpid() != self._pid:
             return False
         if not self._lock.acquire(timeout=self._limit_s):
             return self._skip("other launches were being sampled")
         try:
-            return not self._busy and self._probe() is not None
+            return not self._busy and self._probe() is not None and self._is_idle()
         finally:
             self._lock.release()
 
@@ -124,8 +128,7 @@ class Engine:
         if self._closed or self.why or context in self._probes:
             return self._probes.get(context)
         try:
-            if not self._gpu.idle(self._limit_s):
-                self._skip(f"the GPU was busy for {self._limit_s:g} s")
+            if not self._is_idle():
                 return None
             opened = self._gpu.probe()
             probe = opened.__enter__()
@@ -142,8 +145,7 @@ class Engine:
         if probe is None:
             return None
         try:
-            if not self._gpu.idle(self._limit_s):
-                self._skip(f"the GPU was busy for {self._limit_s:g} s")
+            if not self._is_idle():
                 return None
             if context in self._running:
                 self._running.discard(context)
@@ -171,6 +173,14 @@ class Engine:
             self._fail(error)
             return None
         return samples
+
+    def _is_idle(self) -> bool:
+        """Waits for that, but not for ever."""
+        try:
+            return self._gpu.idle(self._limit_s) or self._skip(f"the GPU was busy for {self._limit_s:g} s")
+        except SamplerError as error:
+            self._fail(error)
+            return False
 
     def _ended(self, stream: int) -> bool:
         """Whether what the stream holds ends in time; waits for it."""

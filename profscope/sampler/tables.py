@@ -22,6 +22,7 @@ __all__ = ["sample_tables", "with_samples"]
 
 _MOST_PLACES: Final = 1000  # of one binary that are told one by one: a large kernel has some hundreds
 _GOLDEN: Final = 0.6180339887498949  # its multiples spread evenly over 0 to 1
+_CLOCK: Final = "SR_CLOCKLO"
 _ONE: Final = ["kernel", "variant", "launch", "binary", "pc", "stall", "blamed_pc"]
 
 # metadata["variants"]: by kernel its configurations, each at its number.
@@ -35,6 +36,7 @@ class _Binary:
     places: pd.DataFrame
     shares: pd.DataFrame
     instructions: list[list[Any]]
+    timed: list[list[Any]]
     notes: list[str]
 
 
@@ -54,14 +56,16 @@ def sample_tables(
 
     Returns the table, columns of SAMPLE_DTYPES, and a JSON-able dict:
 
-        period_cycles   a list, ascending: a sample every so many cycles of each SM sub-partition
+        period_cycles   a list, ascending: a sample every so many cycles of each SM
         launches, samples, dropped   int; dropped: that the hardware lost, of whatever kernel
         notes           what could not be told, for the user
         binaries        a list, one for each kernel, variant and binary: `kernel`, `variant`, `key`, `binary`,
                         `launches`, `samples`, `dropped`, `period_cycles`; `apart`, [seen, expected]: the mean
                         distance by line of one launch from the next, and that expected of such counts
-                        (`analysis.estimates`), null for a single launch; and `instructions`, for each place
-                        of the last such binary [file, line, call path, {class: how many}]
+                        (`analysis.estimates`), null for a single launch; and of the last such binary
+                        `instructions`, for each place [file, line, call path, {class: how many}], and
+                        `timed`, which instructions spans have inside: [pc, pc, file, line, call path] for
+                        each two clock reads that follow one another at one place; none of a bare one
 
     A binary that cannot be read, without Triton or for its PTX, has samples without places, and a note.
     """
@@ -86,6 +90,7 @@ def sample_tables(
             entry = about.setdefault(key, _nothing(launch, variant))
             _add(entry, launch, int(rows["samples"].sum()))
             entry["instructions"] = binary.instructions
+            entry["timed"] = [] if launch.binary == "bare" else binary.timed
             by_line.setdefault(key, []).append(rows.groupby(["file", "line"])["samples"].sum())
         callees = sum(launch.in_callees for launch in of_binary)
         said = binary.notes + [f"{callees} samples in noinline functions are left out"] * bool(callees)
@@ -144,7 +149,7 @@ def _read(cubin: bytes, ptx: str, stalls: pd.DataFrame) -> _Binary:
     except (OptionError, ToolchainError) as error:
         shares = stalls[["pc", "stall"]].drop_duplicates()
         shares = shares.assign(blamed_pc=shares["pc"], share=1.0)
-        return _Binary(_places(None, shares), shares, [], [f"samples have no lines: {error}"])
+        return _Binary(_places(None, shares), shares, [], [], [f"samples have no lines: {error}"])
     blamed = blame(df, stalls)
     total = blamed.groupby(["pc", "stall"], observed=True)["samples"].transform("sum")
     shares = blamed.assign(stall=blamed["stall"].astype("str"), share=blamed["samples"] / total)
@@ -153,7 +158,18 @@ def _read(cubin: bytes, ptx: str, stalls: pd.DataFrame) -> _Binary:
     if outside.any():
         lost = int(stalls.loc[outside, "samples"].sum())
         notes.append(f"{lost} samples are at no instruction of the binary, as those of functions beside it")
-    return _Binary(_places(df, shares), shares.drop(columns="samples"), _counted(df), notes)
+    return _Binary(_places(df, shares), shares.drop(columns="samples"), _counted(df), _timed(df), notes)
+
+
+def _timed(df: pd.DataFrame) -> list[list[Any]]:
+    """The pcs of two clock reads that follow one another at one place, and that place."""
+    reads = df[df["sass"].str.contains(_CLOCK, regex=False)]
+    columns = (reads[name].tolist() for name in ("pc", "file", "line", "call_path"))
+    return [
+        [first, pc, *place]
+        for (first, *before), (pc, *place) in pairwise(zip(*columns, strict=True))
+        if place == before
+    ]
 
 
 def _places(df: pd.DataFrame | None, shares: pd.DataFrame) -> pd.DataFrame:

@@ -12,6 +12,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from profscope.analysis.line_rows import folded_path
+from profscope.analysis.op_labels import hides_copies
 from profscope.analysis.sources import Sources
 from profscope.profiles import Profile
 from profscope.sampler.tables import sample_tables
@@ -117,6 +118,18 @@ def test_work_and_instructions_stand_at_their_lines() -> None:
     assert rows["flops"].dropna().to_dict() == {27: 64}
 
 
+@pytest.mark.parametrize(("cls", "said"), [("barrier", "mma"), ("shared load", "others")])
+def test_a_wait_for_wgmma_is_told_from_one_for_other_warps(cls: str, said: str) -> None:
+    table = sample_rows({27: {"barrier": 400}}, classes={27: cls}, blamed={27: (27, "mma")})
+    assert by_line(profile(table).lines())["waits_for"][27].startswith(f"barrier on {said}")
+
+
+def test_bytes_of_copies_that_are_not_recorded_are_not_left_out_in_silence() -> None:
+    assert hides_copies(["async wait a", "dot acc", "store"])
+    assert not hides_copies(["async wait a", "async copy a", "dot acc", "store"])
+    assert not hides_copies(["load x", "dot wait acc", "store"])
+
+
 def test_few_samples_rank_nothing() -> None:
     few = sample_rows({26: {"wait": 150}, 40: {"wait": 49}})
     table = profile(few).lines()
@@ -204,6 +217,30 @@ def test_spans_are_compared_where_ops_have_some() -> None:
         "not what a dot is made of"
     )
     assert row["elsewhere"] == pytest.approx(-row["difference"])
+
+
+def test_a_span_has_inside_what_stands_between_its_clock_reads() -> None:
+    """The clock that ends the copy's span is read late, and something of line 99 is done meanwhile."""
+    summary = SPANS.summary()
+    ops = summary[summary["kind"] == "op"].groupby("line")["self_ns"].sum()
+    rest = int(summary.loc[summary["kind"] != "op", "self_ns"].sum())
+    counts = {line: {"wait": int(ns)} for line, ns in ops.items()} | {99: {"wait": rest}}
+    table = sample_rows(counts, classes=dict.fromkeys(counts, "move"), binary="spans", launch=0)
+    of_23, of_99 = table["line"] == 23, table["line"] == 99
+    table.loc[of_23, ["pc", "line"]] = 4016, 99
+    place = table["file"].iloc[0], 23, ""
+    clocks = [[16 * line, 16 * line, place[0], line, ""] for line in ops.index if line != 23]
+    clocks = [[begin - 16, end, *at] for begin, end, *at in clocks]
+
+    def distance(timed: list[list[Any]]) -> float:
+        entry = {"kernel": "matmul_kernel", "variant": 0, "binary": "spans", "instructions": []}
+        prof = profile(table, sampler={"binaries": [{**entry, "timed": timed}]})
+        return float(prof.distances().query("second == 'spans'")["distance"].iloc[0])
+
+    exact = distance([*clocks, [4000, 4016, *place]])
+    table.loc[of_99, "pc"] = 4032
+    assert distance([*clocks, [4000, 4016, *place]]) == exact, "behind the clock read that ends it"
+    assert exact < distance(clocks) < distance([])
 
 
 def test_samples_of_a_launch_are_compared_with_its_own_spans() -> None:

@@ -76,15 +76,30 @@ def test_a_wait_in_between_stands_for_what_it_waits_for() -> None:
 
 
 def test_a_wait_for_who_knows_what_is_charged_itself(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(LINES, 0x90, ("SYNCS.ARRIVE.TRANS64.A1T0 RZ, [UR8], R5", []))
+    assert blamed((0xB0, "long_scoreboard", 8))[0xB0, "long_scoreboard"] == {0x90: 8}, "another warp"
     monkeypatch.setitem(LINES, 0xA0, (LINES[0xA0][0], [0x30]))  # what computes its address
     for stall in ("long_scoreboard", "short_scoreboard"):
         assert blamed((0xB0, stall, 8))[0xB0, stall] == {0xA0: 8}
+
+
+def test_a_wait_for_wgmma_is_charged_to_it_under_whatever_name(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Hopper calls it `barrier`; and who waits for it keeps the others waiting at the next barrier."""
+    monkeypatch.setitem(LINES, 0x30, ("HGMMA.64x64x16.F32 R24, gdesc[UR8], R24, gsb0", []))
+    monkeypatch.setitem(LINES, 0x70, ("WARPGROUP.DEPBAR.LE gsb0, 0x0", [0x30]))
+    found = blamed((0x70, "barrier", 90), (0x80, "barrier", 10))
+    assert found == {(0x70, "barrier"): {0x30: 90}, (0x80, "barrier"): {0x70: 10}}
 
 
 def test_a_barrier_is_charged_to_what_others_do_on_the_way() -> None:
     stalls = [(0x80, "barrier", 90), (0x70, "wait", 1), (0x40, "long_scoreboard", 500)]
     assert blamed(*stalls)[0x80, "barrier"] == {0x70: 90}
     assert blamed((0x80, "barrier", 90))[0x80, "barrier"] == {0x80: 90}, "nobody was seen"
+
+
+def test_a_warp_that_has_arrived_is_seen_behind_the_barrier() -> None:
+    stalls = [(0x70, "barrier", 90), (0x50, "wait", 1), (0x40, "long_scoreboard", 2)]
+    assert blamed(*stalls)[0x70, "barrier"] == pytest.approx({0x40: 60, 0x50: 30})
 
 
 def test_a_pc_of_another_function_stays() -> None:

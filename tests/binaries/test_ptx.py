@@ -39,6 +39,53 @@ def test_chains_by_inlined_at() -> None:
     assert found == [(SUM, AT_47), first, (SUM, AT_49), second, (AT_47,), first]
 
 
+def test_lines_of_a_function_begin_at_its_only_call() -> None:
+    text = """
+.func  (.param .b32 func_retval0) outer(
+)
+;
+.visible .entry kernel()
+{
+	.loc	1 14 14                 // work.py:14:14
+	call.uni (retval0), outer, (param0);
+	.loc	1 15 14                 // work.py:15:14
+	@%p1 call leaf,
+	(param0);
+}
+.func  (.param .b32 func_retval0) outer(
+)
+{
+	.loc	1 9 14                  // work.py:9:14
+	call.uni (retval0),
+	inner,
+	(param0);
+	call leaf;
+}
+.func inner()
+{
+	.loc	1 6 19                  // work.py:6:19
+	ret;
+}
+.func leaf()
+{
+	.loc	1 3 2                   // work.py:3:2
+	call endless;
+}
+.func endless()
+{
+	.loc	1 4 2                   // work.py:4:2
+	call endless;
+}
+	.file	1 "/src/work.py"
+"""
+    chains = {chain[0].line: [frame.line for frame in chain] for chain in read_ptx(text).chains if chain}
+    assert chains[9] == [9, 14]
+    assert chains[6] == [6, 9, 14]
+    assert chains[3] == [3], "two call it"
+    assert chains[4] == [4], "called by itself, too"
+    assert chains[15] == [15]
+
+
 def test_the_ptx_of_a_cubin_is_known_without_comments_and_lines() -> None:
     text = "// by LLVM\n{\n\t.loc\t1 2 3 // a.py:2:3\n\tadd.f32 \t%f1, %f2, %f3;  // sum\n}\n"
     assert is_of(text, ["", "{", "", "add.f32 %f1, %f2, %f3;", "}", ""])

@@ -138,6 +138,26 @@ def test_phases_of_mbarriers_where_only_copies_arrive() -> None:
     assert waits(copy, "UTCBAR [UR4], URZ", phase)[2] == [], "both arrive: nothing is said"
 
 
+def test_phases_of_mbarriers_are_told_apart_by_where_they_are() -> None:
+    code = (
+        "SYNCS.EXCH.64 URZ, [UR8+0x100], UR6",
+        "SYNCS.EXCH.64 URZ, [UR8+0x120], UR6",
+        "SYNCS.EXCH.64 URZ, [UR8+0x140], UR6",
+        "SYNCS.PHASECHK.TRANS64.TRYWAIT P0, [R5+UR14+0x120], R4",
+        "SYNCS.ARRIVE.TRANS64 RZ, [R5+UR14+0x100], R3",
+        "UTMALDG.2D [UR16], [UR10]",
+        "SYNCS.ARRIVE.TRANS64 RZ, [R5+UR14+0x140], R3",
+        "UTMALDG.2D [UR12], [UR10]",
+        "SYNCS.PHASECHK.TRANS64.TRYWAIT P0, [UR24+0x100], R5",
+        "SYNCS.ARRIVE.TRANS64.ART0 RZ, [UR24+0x120], R5",
+    )
+    found = waits(*code)
+    assert (found[3], found[8]) == ([9], [5]), "the other warp's arrival, and the first copy"
+    both = waits(*code, "SYNCS.ARRIVE.TRANS64.A1T0 RZ, [UR24+0x100], R5")
+    assert 5 not in both[8], "two kinds arrive there"
+    assert 9 not in waits(*code[:1], *code[2:])[2], "whose barrier is set up elsewhere"
+
+
 def test_a_barrier_of_the_cta_waits_for_nothing_in_the_table() -> None:
     assert waits("MOV R0, RZ", "BAR.SYNC.DEFER_BLOCKING 0x0")[1] == []
 

@@ -7,6 +7,7 @@ from pathlib import Path
 
 import pytest
 
+import profscope
 from instrument_passes.opt import main
 from tests.kernels.spec import CUDA80
 from tests.support.binaries import built
@@ -29,7 +30,9 @@ def test_a_cubin(folder: Path, capfd: pytest.CaptureFixture[str]) -> None:
     assert int(counted[1]) == len(lines) - 2
     mmas = [line for line in lines if " mma " in line]
     assert all("HMMA.16816.F32" in line and "matmul.py:36" in line for line in mmas)
-    assert re.search(r" matmul\.py:36 +0x[0-9a-f]{4}( 0x[0-9a-f]{4})*$", mmas[0])
+    assert re.search(r" matmul\.py:36 +\d+( \d+)*$", mmas[0])
+    pcs = profscope.instructions(folder / "m.cubin")["pc"]
+    assert [int(line.split()[0]) for line in lines[1:-1]] == pcs.tolist(), "as in the table"
 
 
 def test_the_ptx_may_stand_elsewhere(folder: Path, capfd: pytest.CaptureFixture[str]) -> None:
@@ -68,5 +71,10 @@ def test_what_is_no_cubin(tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> 
     (tmp_path / "a.ptx").write_text("")
     assert main(["--map", str(tmp_path / "a.cubin")]) == 1
     assert capfd.readouterr().err.endswith("a.cubin: not a cubin: an ELF file is expected\n")
+    (tmp_path / "cut.cubin").write_bytes(built("matmul", CUDA80).asm["cubin"][:5000])
+    (tmp_path / "cut.ptx").write_text("")
+    assert main(["--map", str(tmp_path / "cut.cubin")]) == 1
+    said = capfd.readouterr().err
+    assert "cut.cubin: nvdisasm failed: this file is an invalid ELF file" in " ".join(said.split())
     assert main(["--map", str(tmp_path / "none.cubin")]) == 1
     assert "none.cubin" in capfd.readouterr().err

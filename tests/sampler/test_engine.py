@@ -148,8 +148,9 @@ def test_on_a_gpu_that_stays_busy_nothing_is_opened_or_started() -> None:
     assert engine.open("kernel")
     gpu.ends = lambda: False
     assert sample(engine) == ("launched", None)
+    assert not engine.open("kernel"), "a binary that is loaded now could wait for ever"
     assert gpu.made.said == []
-    assert dict(engine.unsampled) == {"the GPU was busy for 2 s": 3}
+    assert dict(engine.unsampled) == {"the GPU was busy for 2 s": 4}
     gpu.ends = lambda: True
     assert sample(engine)[1] is not None  # it was none of the kernel's doing
 
