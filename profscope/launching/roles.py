@@ -15,7 +15,8 @@ With `baseline=` above 0, here b, before the rows of `SPANS` and `SUMS`:
 
 | number of the launch | role |
 |---|---|
-| of its variant: one less than a multiple of b | `TIMED`: the bare binary, timed |
+| of its variant: one less than an odd multiple of b | `TIMED`: the bare binary, timed |
+| of its variant: one less than an even multiple of b | `NULL`: a null build, timed |
 | of its variant: a multiple of b, but 0 | `TIMED_RECORDED`: what follows, timed |
 
 Numbers begin with 0, so a kernel that is launched once keeps spans, and one that is launched twice has
@@ -26,6 +27,9 @@ CUDA graph, since each of its replays would pay.
 
 No launch pays for a call of `role_of`: `turns.Turns` counts a function's launches as it says, and
 `keeping.Keeping` looks for a variant's among `numbers_with_spans`, `numbers_sampled` and `numbers_timed`.
+A null build is the bare kernel with its code shifted (`null_builds.py`); there are several, which take their
+turns one after the other (`turn_of_null`). Until it is assembled, and on the emulator, its turn is the bare
+binary's.
 """
 
 from __future__ import annotations
@@ -43,6 +47,7 @@ __all__ = [
     "numbers_timed",
     "numbers_with_spans",
     "role_of",
+    "turn_of_null",
 ]
 
 MOST_LAUNCHES: Final = 1 << 62  # more than there will ever be
@@ -57,6 +62,7 @@ class Role(enum.Enum):
     SAMPLED = "sampled"
     SAMPLED_RECORDED = "sampled and recorded"
     TIMED = "timed"
+    NULL = "shifted and timed"
     TIMED_RECORDED = "timed and recorded"
 
 
@@ -67,7 +73,7 @@ def role_of(options: Options, of_variant: int | None, of_function: int = 0) -> R
     if of_variant is not None and of_variant in numbers_sampled(options):
         return Role.SAMPLED if of_variant <= options.sampled else Role.SAMPLED_RECORDED
     if of_variant is not None and of_variant in numbers_timed(options):
-        return Role.TIMED
+        return Role.TIMED if turn_of_null(options, of_variant) is None else Role.NULL
     if of_variant is not None and of_variant - 1 in numbers_timed(options):
         return Role.TIMED_RECORDED
     return kept_by(options, of_variant)
@@ -98,3 +104,10 @@ def numbers_timed(options: Options) -> range:
     that follows one is recorded and timed, so that the two find the GPU alike."""
     every = options.baseline
     return range(every - 1, MOST_LAUNCHES, every) if every else range(0)
+
+
+def turn_of_null(options: Options, of_variant: int) -> int | None:
+    """Of a variant's launches that run bare and are timed every second one is a null build: which turn of
+    theirs it is, 0 first; None for the others."""
+    turn, odd = divmod(of_variant // options.baseline, 2)
+    return turn if odd else None

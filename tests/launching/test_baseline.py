@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 from collections.abc import Iterator
 from typing import Any
 
@@ -13,7 +14,7 @@ from triton.compiler import CompiledKernel
 
 import profscope
 from profscope.launching import baseline, keeping
-from profscope.launching.baseline import Baseline
+from profscope.launching.baseline import Baseline, Timed
 from profscope.options import Options
 from profscope.recording.programs import PROGRAMS
 from tests.kernels.add import add_kernel
@@ -149,6 +150,8 @@ class SlowEvent:
 
 
 def test_a_time_in_which_the_gpu_waited_for_the_host_is_none(monkeypatch: pytest.MonkeyPatch) -> None:
+    kernel: Any = None
+
     class Driver:
         class active:  # noqa: N801
             @staticmethod
@@ -160,12 +163,34 @@ def test_a_time_in_which_the_gpu_waited_for_the_host_is_none(monkeypatch: pytest
 
     monkeypatch.setattr(baseline, "driver", Driver)
     monkeypatch.setattr(torch.cuda, "ExternalStream", lambda stream: stream)
+    monkeypatch.setattr(torch.cuda, "stream", contextlib.nullcontext)
+    held: list[int] = []
+    monkeypatch.setattr(torch.cuda, "_sleep", held.append)
     SlowEvent.reached = [True, False, False, False]  # the first start at once, then nothing for long
     timer = Baseline(Options(baseline=2), "cuda")
     timed = timer.variant("k")
-    assert timer.launch(timed, None, "bare", 7, lambda: "first") == "first"  # type: ignore[arg-type]
-    assert timer.launch(timed, None, "bare", 7, lambda: "second") == "second"  # type: ignore[arg-type]
+    assert timer.launch(timed, kernel, 1, 0, 7, lambda: "first") == "first"
+    assert held == []
+    assert timer.launch(timed, kernel, 2, 0, 7, lambda: "second") == "second"
     metadata, notes = timer.describe()
     (entry,) = metadata["baseline"]["kernels"]["k"]
     assert (entry["bare_ns"], entry["waited"]) == ([0.25e6], 1)
     assert any("waited for the host" in note for note in notes)
+    assert len(held) == 1  # where the host had no lead, the device waits for it
+    assert 0 < held[0] <= 2_000_000
+
+
+def test_a_bare_launch_and_the_recorded_one_behind_it_are_a_pair() -> None:
+    timed = Timed("k", "key")
+    kinds = {1: 0, 2: "spans", 3: 4, 4: "spans", 5: 0, 7: 0, 8: "sums", 9: 4, 10: "spans", 12: "spans"}
+    timed.times.extend(baseline._Time(number, kind, float(number)) for number, kind in kinds.items())
+    timer = Baseline(Options(baseline=2), "cpu")
+    timer._variants.append(timed)
+    (entry,) = timer.describe()[0]["baseline"]["kernels"]["k"]
+    assert entry["pairs"] == [
+        {"keeps": "spans", "shift": 0, "bare_ns": [1.0], "instrumented_ns": [2.0]},
+        {"keeps": "spans", "shift": 4, "bare_ns": [3.0, 9.0], "instrumented_ns": [4.0, 10.0]},
+        {"keeps": "sums", "shift": 0, "bare_ns": [7.0], "instrumented_ns": [8.0]},
+    ]
+    assert entry["bare_ns"] == [1.0, 5.0, 7.0]
+    assert entry["instrumented_ns"] == {"spans": [2.0, 4.0, 10.0, 12.0], "sums": [8.0]}

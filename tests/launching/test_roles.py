@@ -12,6 +12,7 @@ from profscope.launching.roles import (
     numbers_timed,
     numbers_with_spans,
     role_of,
+    turn_of_null,
 )
 from profscope.launching.turns import Turns
 from profscope.options import Options
@@ -91,7 +92,18 @@ def test_every_nth_launch_is_timed_bare_and_the_one_after_it_recorded(
     options = Options(keep=keep, baseline=baseline)
     roles = [role_of(options, number) for number in range(launches)]
     for number, role in enumerate(roles):
-        assert (role is Role.TIMED) == (number % baseline == baseline - 1)
+        assert (role in (Role.TIMED, Role.NULL)) == (number % baseline == baseline - 1)
         assert (role is Role.TIMED_RECORDED) == (number % baseline == 0 and number > 0)
-        assert (role is Role.TIMED) == (number in numbers_timed(options))
+        assert (role in (Role.TIMED, Role.NULL)) == (number in numbers_timed(options))
     assert role_of(options, None) is not Role.TIMED
+
+
+@given(baseline=st.integers(2, 50), launches=st.integers(0, 500))
+def test_every_second_of_those_is_a_null_build(baseline: int, launches: int) -> None:
+    options = Options(baseline=baseline)
+    roles = [role_of(options, number) for number in range(launches)]
+    bare = [number for number, role in enumerate(roles) if role in (Role.TIMED, Role.NULL)]
+    assert [roles[number] for number in bare[::2]] == [Role.TIMED] * len(bare[::2])
+    assert [roles[number] for number in bare[1::2]] == [Role.NULL] * len(bare[1::2])
+    assert [turn_of_null(options, number) for number in bare[1::2]] == list(range(len(bare[1::2])))
+    assert {turn_of_null(options, number) for number in bare[::2]} <= {None}
