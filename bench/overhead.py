@@ -28,7 +28,7 @@ from bench.kernels import Workload, add, attention, layer_norm, matmul, softmax,
 __all__ = ["kernel_times", "main", "rows"]
 
 LEVELS: Final = ("light", "default", "heavy")
-_LAUNCHES: Final = 56  # each of four null builds has three pairs or four
+_LAUNCHES: Final = 100  # each of four null builds has three pairs
 _CUPTI_LAUNCHES: Final = 20
 
 

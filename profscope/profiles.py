@@ -192,7 +192,9 @@ def diff(a: Questions | str | Path, b: Questions | str | Path) -> pd.DataFrame:
     change: of a launch, b less a, of self time (of async rows total time, as of launches), in attrs["unit"],
     "ns" or "cycles"; percent: of a, missing where that is 0; low, high: the 95 % interval of change, floor
     included.
-    self_a, self_b, total_a, total_b, count_a, count_b: of a launch, scaled up to its grid: trimmed means.
+    self_a, self_b, total_a, total_b, count_a, count_b: of a launch, scaled up to its grid: trimmed means. Of
+    corrected durations, without what records took, where both sides know that and kept no sums:
+    attrs["durations"] is "corrected" or "raw". Launches as a whole are as they were.
     launches_a, launches_b: how many were compared.
 
     attrs has "unit", "emulated", "notes" (what else differs, and which floor holds) and "not_measured".

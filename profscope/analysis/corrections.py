@@ -16,8 +16,9 @@ import pandas as pd
 from instrument_passes.span_columns import CORRECTED_COLUMNS
 from profscope.analysis.clock_cost import Cost, record_cost
 from profscope.analysis.span_rows import Floats, Ints, self_times
+from profscope.schema import Tables
 
-__all__ = ["CORRECTED", "with_corrected"]
+__all__ = ["CORRECTED", "are_corrected", "weighed", "with_corrected"]
 
 CORRECTED = tuple(CORRECTED_COLUMNS)
 
@@ -105,3 +106,19 @@ def _lost(df: pd.DataFrame, cost: Cost) -> Floats:
         own = duration[around] - np.add.reduceat(took, first)
         lost[around] = np.minimum(records, own)
     return lost
+
+
+def are_corrected(tables: Tables) -> bool:
+    """Whether what is added up of these spans is without what records took: where that is known, and no
+    launches kept sums, of which it is not taken out."""
+    return record_cost(tables.metadata) is not None and not len(tables.sums)
+
+
+def weighed(df: pd.DataFrame, metadata: dict[str, Any]) -> pd.DataFrame:
+    """Spans whose durations are the corrected ones, where these are known: to be added up. Their starts are
+    as they were read, so that what begins behind them does not begin at their ends."""
+    if record_cost(metadata) is None:
+        return df
+    corrected = with_corrected(df, metadata)
+    durations = {unit: corrected[f"corrected_{unit}"].to_numpy(np.int64) for unit in ("cycles", "ns")}
+    return df.assign(**{f"duration_{unit}": values for unit, values in durations.items()})

@@ -13,7 +13,7 @@ from profscope.analysis.paired import layout_noise, ratio_of
 from profscope.analysis.span_rows import Floats
 from profscope.schema import Tables
 
-__all__ = ["LAYOUT_NOISE", "OVERHEAD_DTYPES", "bare_times", "overhead", "variant_entry"]
+__all__ = ["LAYOUT_NOISE", "OVERHEAD_DTYPES", "bare_times", "known_noise", "overhead", "variant_entry"]
 
 LAYOUT_NOISE: Final = 0.03
 """By so much of its time a kernel gets faster or slower where the assembler puts its code elsewhere, and
@@ -163,6 +163,15 @@ def bare_times(metadata: dict[str, Any], kernel: str, variant: int) -> dict[str,
     key = variant_entry(metadata, kernel, variant).get("key")
     timed = ((metadata.get("baseline") or {}).get("kernels") or {}).get(kernel) or []
     return next((each for each in timed if each["key"] == key), {})
+
+
+def known_noise(metadata: dict[str, Any], kernel: str, variant: int | None) -> float:
+    """How far two layouts of a variant's code lie apart, as a part of its time, as null builds have shown; 0
+    where there were none."""
+    pairs = [] if variant is None else bare_times(metadata, kernel, variant).get("pairs") or []
+    kinds = {pair["keeps"] for pair in pairs}
+    noises = [layout_noise([pair for pair in pairs if pair["keeps"] == kind])[0] for kind in kinds]
+    return max((noise for noise in noises if np.isfinite(noise)), default=0.0)
 
 
 def _roots(df: pd.DataFrame) -> pd.DataFrame:

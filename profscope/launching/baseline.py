@@ -114,12 +114,19 @@ class Baseline:
                 self._read()
         return result
 
+    def launch_untimed(self, timed: Timed, shift: int, run: Callable[[], Any]) -> Any:
+        """As `launch`, of a bare binary or null build that only goes before one that is timed."""
+        with self._lock:
+            timed.bare += 1
+            timed.shifted += shift != 0
+        return run()
+
     def describe(self) -> tuple[dict[str, Any], list[str]]:
         """The metadata's entry "baseline" where launches are timed, and notes. Waits for those under way.
 
         kernels: by name, an entry for each variant: its `key`; `bare_ns` and `instrumented_ns` (the latter by
         what launches kept), the newest times of launches; `pairs`, a list of `{"keeps", "shift", "bare_ns",
-        "instrumented_ns"}`, the times of a bare launch and of the recorded one right after it, at the same
+        "instrumented_ns"}`, the times of a bare launch and of the recorded one of its turn, at the same
         place of two lists: shift is 0, or the instructions by which a null build's code was shifted; and
         `waited`, launches whose time is not known.
         """
@@ -171,11 +178,11 @@ class Baseline:
 
 
 def _pair(times: deque[_Time], pairs: list[dict[str, Any]]) -> None:
-    """Add the times of bare launches and of the recorded ones right behind them, those alike in one entry."""
+    """Add the times of bare launches and of the recorded ones of their turns, those alike in one entry."""
     by_kind = {(each["keeps"], each["shift"]): each for each in pairs}
     recorded = {each.number: each for each in times if isinstance(each.kind, str)}
     for bare in times:
-        after = recorded.get(bare.number + 1)
+        after = recorded.get(bare.number + 2)
         if isinstance(bare.kind, str) or after is None:
             continue
         kind = after.kind, bare.kind

@@ -229,7 +229,7 @@ class Keeping:
             number = next(numbers)
             if number in sampled:
                 return self._launch_sampled(variant, kernel, number, args)
-            if (number in timed or number - 1 in timed) and self._baseline.can():
+            if (number + 1 in timed or number in timed or number - 2 in timed) and self._baseline.can():
                 return self._launch_timed(variant, kernel, number, args)
             if number not in due:
                 return plain(*args)
@@ -285,13 +285,15 @@ class Keeping:
     def _launch_timed(
         self, variant: _Variant, kernel: CompiledKernel, number: int, args: tuple[Any, ...]
     ) -> Any:
-        """Launch and time it: the bare binary, or, where its turn has just been, what records. Where there is
-        no bare one, launch as without baseline=."""
+        """Launch the bare binary, timed or before one that is, or what records, timed. Where there is no bare
+        one, launch as without baseline=."""
         bare, role = self._other(variant, kernel, _BARE), role_of(self._options, number)
-        if bare is not None and role in (Role.TIMED, Role.NULL):
-            binary, shift = self._null_of(variant, bare, number) if role is Role.NULL else (bare, 0)
+        if bare is not None and role in (Role.BARE, Role.TIMED, Role.NULL):
+            binary, shift = self._null_of(variant, bare, number)
             self.null_builds.begin(bare)
             run = partial(self._launch, kernel, binary, *args)
+            if role is Role.BARE:
+                return self._baseline.launch_untimed(variant.timed, shift, run)
             return self._baseline.launch(variant.timed, bare, number, shift, args[3], run)
         with_spans = kept_by(self._options, number) is Role.SPANS
         binary = self._spans_of(variant, kernel) if with_spans and not variant.all_spans else kernel
@@ -303,10 +305,11 @@ class Keeping:
         return self._baseline.launch(variant.timed, binary, number, program.manifest.keeps, args[3], run)
 
     def _null_of(self, variant: _Variant, bare: CompiledKernel, number: int) -> tuple[CompiledKernel, int]:
-        """The null build whose turn it is, loaded, and by how much it is shifted; the bare one and 0 where it
-        is not there, or not yet."""
+        """What runs bare in this turn: a null build, loaded, and by how much it is shifted; or the bare one
+        and 0, also where the null build is not there, or not yet."""
         turn = turn_of_null(self._options, number)
-        assert turn is not None
+        if turn is None:
+            return bare, 0
         shift = SHIFTS[turn % len(SHIFTS)]
         try:
             null = self.null_builds.ready(bare, shift)

@@ -50,6 +50,7 @@ def test_a_launch_lies_between_what_the_host_did_before_and_after_it() -> None:
         assert (end > start).all()
 
 
+@pytest.mark.filterwarnings("ignore:Warning. Profiler clears events")
 def test_launches_lie_where_torchs_profiler_sees_them() -> None:
     workload = matmul(2048, (128, 128, 64), 8)
     with surroundings():
