@@ -9,7 +9,7 @@ import pandas as pd
 
 from profscope.schema import Tables
 
-__all__ = ["HOST_TIME_DTYPES", "host_times"]
+__all__ = ["HOST_TIME_DTYPES", "host_times", "unix_ns"]
 
 HOST_TIME_DTYPES: Final = {
     "launch": "int32",
@@ -72,6 +72,16 @@ def host_times(tables: Tables) -> pd.DataFrame:
         why = "the emulator has a clock of its own" if tables.emulated else "nobody has read both clocks"
         frame.attrs["not_measured"] = [f"host times of {missing.sum()} of {len(frame)} launches: {why}"]
     return frame
+
+
+def unix_ns(tables: Tables, timer_ns: int) -> int | None:
+    """A moment of the GPU's timer by the host's clock; None where that is not known, or there are several
+    GPUs, each with a timer of its own."""
+    devices = tables.launches["device"].unique().tolist()
+    known = _anchors(tables.metadata).get(devices[0]) if len(devices) == 1 else None
+    if known is None:
+        return None
+    return timer_ns + int(_distance(np.array([timer_ns]), known, "unix")[0])
 
 
 def _anchors(metadata: dict[str, Any]) -> dict[int, dict[str, Any]]:

@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+import json
+from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
 
 from profscope.analysis.host_times import HOST_TIME_DTYPES
-from profscope.profiles import Profile
+from profscope.profiles import Profile, load
 from tests.support.profiles import profile_metadata, regular_profile
 
 UNIX_NS = 1_763_830_000_000_000_000
@@ -64,3 +66,18 @@ def test_the_emulator_has_none() -> None:
     assert "clock of its own" in table.attrs["not_measured"][0]
     empty = Profile().host_times()
     assert {name: str(dtype) for name, dtype in empty.dtypes.items()} == HOST_TIME_DTYPES
+
+
+def test_a_chrome_trace_counts_from_a_moment_of_the_hosts_clock(tmp_path: Path) -> None:
+    def later_ns(devices: list[int], clocks: dict[str, Any] | None) -> int:
+        """What the trace counts from, less the first span's start."""
+        made = profile([1] * len(devices), devices, clocks)
+        made.save(tmp_path / "trace.json")
+        assert load(tmp_path / "trace.json").df.equals(made.df)
+        base_ns = int(json.loads((tmp_path / "trace.json").read_text())["baseTimeNanoseconds"])
+        return base_ns - int(made.df["start_ns"].min())
+
+    clocks = {"0": [moment(1000, 1_234_000)], "1": [moment(2000, 9_000)]}
+    assert later_ns([0, 0], None) == 0
+    assert later_ns([0, 0], clocks) == 1_233_000
+    assert later_ns([0, 1], clocks) == 0  # two timers
