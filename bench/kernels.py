@@ -11,6 +11,7 @@ from typing import Any, Final
 import torch
 import triton
 import triton.language as tl
+from triton.runtime import _allocation
 
 from tests.kernels.add import add_kernel
 from tests.kernels.attention import attention_kernel
@@ -111,14 +112,18 @@ def surroundings(*, emulated: bool = True) -> Iterator[None]:
     `emulated=False` leaves the emulator out.
     """
     device = "cuda" if torch.cuda.is_available() else "cpu"
+    before = _allocation._allocator.get()
     give_scratch(device)
-    if emulated and device == "cpu":
-        from profscope import emulator
+    try:
+        if emulated and device == "cpu":
+            from profscope import emulator
 
-        with emulator.activate():
+            with emulator.activate():
+                yield
+        else:
             yield
-    else:
-        yield
+    finally:
+        triton.set_allocator(before)
 
 
 @triton.jit

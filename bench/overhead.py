@@ -2,9 +2,10 @@
 
     python -m bench.overhead --json overhead.json
 
-For each kernel and level: what `baseline=` finds in a session (launches back to back, so that the GPU never
-waits for the host), the medians of CUPTI's times of the bare and the instrumented kernel (torch.profiler),
-launch spans over CUPTI's time of the same launches, and the verdict. Without a GPU the session's own figures.
+For each kernel and level: what `baseline=` finds in a session, with the noise of null builds; the medians of
+CUPTI's times of the bare and the instrumented kernel (torch.profiler); launch spans over CUPTI's time of the
+same launches, and how much later than CUPTI's their start is on the host's clock; and the verdict. Without a
+GPU the session's own figures.
 """
 
 from __future__ import annotations
@@ -13,19 +14,22 @@ import argparse
 import json
 import statistics
 import sys
+import tempfile
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any, Final
 
+import numpy as np
 import torch
 
 import profscope
-from bench.kernels import Workload, attention, matmul, surroundings
+from bench.kernels import Workload, add, attention, layer_norm, matmul, softmax, surroundings
 
-__all__ = ["main", "rows"]
+__all__ = ["kernel_times", "main", "rows"]
 
 LEVELS: Final = ("light", "default", "heavy")
-_LAUNCHES: Final = 20
+_LAUNCHES: Final = 100  # each of four null builds has three pairs
+_CUPTI_LAUNCHES: Final = 20
 
 
 def _small() -> list[Workload]:
@@ -33,10 +37,18 @@ def _small() -> list[Workload]:
 
 
 def _real() -> list[Workload]:
-    return [matmul(4096, (128, 128, 64), 8), attention(64, 4096)]
+    return [
+        matmul(4096, (128, 256, 64), 8),
+        attention(32, 2048),
+        add(16 << 20),
+        softmax(8192, 4096),
+        layer_norm(4096, 4096),
+    ]
 
 
-def rows(launches: int = _LAUNCHES, keep: Path | None = None) -> list[dict[str, Any]]:
+def rows(
+    launches: int = _LAUNCHES, keep: Path | None = None, levels: Sequence[str] = LEVELS
+) -> list[dict[str, Any]]:
     """A row for each kernel and level. keep: a folder for each session's report."""
     on_gpu = torch.cuda.is_available()
     table = []
@@ -44,8 +56,8 @@ def rows(launches: int = _LAUNCHES, keep: Path | None = None) -> list[dict[str, 
         inputs = workload.inputs("cuda" if on_gpu else "cpu")
         for _ in range(3 if on_gpu else 0):
             workload.launch(inputs)
-        bare_us = _cupti(workload, inputs, launches) if on_gpu else []
-        for level in LEVELS if on_gpu else LEVELS[:1]:
+        bare_us = [us for _, us in _cupti(workload, inputs)] if on_gpu else []
+        for level in levels if on_gpu else levels[:1]:
             table.append(_row(workload, inputs, level, launches, bare_us, keep))
             print({name: value for name, value in table[-1].items() if name != "notes"}, flush=True)
     return table
@@ -55,7 +67,7 @@ def _row(
     workload: Workload, inputs: Any, level: str, launches: int, bare_us: list[float], keep: Path | None
 ) -> dict[str, Any]:
     with profscope.session(instrument=level, baseline=2, memory=1024) as prof:
-        _launch(workload, inputs, launches)
+        _launch(workload, inputs, launches, prof)
     cost = prof.overhead().iloc[0].to_dict()
     row = {"kernel": workload.name, "level": level}
     row |= {name: _plain(value) for name, value in cost.items() if name not in row}
@@ -68,33 +80,46 @@ def _row(
         with profscope.session(instrument=level, memory=1024) as prof:
             workload.launch(inputs)
             torch.cuda.synchronize()
-            recorded_us = _cupti(workload, inputs, launches)
+            recorded = _cupti(workload, inputs)
         spans = (prof.launches["end_ns"] - prof.launches["start_ns"]).to_numpy()[1:] / 1e3
-        own, bare = statistics.median(recorded_us), statistics.median(bare_us)
+        own, bare = statistics.median(us for _, us in recorded), statistics.median(bare_us)
         row |= {"cupti_bare_us": bare, "cupti_instrumented_us": own, "cupti_slowdown": own / bare}
         row |= {"span_over_cupti": statistics.median(spans.tolist()) / own}
+        times = prof.host_times().iloc[1:]
+        later = times["start_unix_ns"].to_numpy(np.int64) - [start for start, _ in recorded]
+        row |= {"later_than_cupti_ns": [int(np.quantile(later, part)) for part in (0, 0.5, 1)]}
+        row |= {"host_error_ns": float(times["error_ns"].max()), "host_clock": prof.metadata["host_clock"]}
     return row
 
 
-def _launch(workload: Workload, inputs: Any, launches: int) -> None:
-    """Back to back: the device sleeps until the host is ahead of it."""
-    workload.launch(inputs)
-    workload.launch(inputs)
-    if torch.cuda.is_available():
-        torch.cuda.synchronize()
-        torch.cuda._sleep(40_000_000)
+def _launch(workload: Workload, inputs: Any, launches: int, prof: profscope.Session) -> None:
+    """The first ones until the null builds are there."""
+    for _ in range(3):
+        workload.launch(inputs)
+    assert prof._running is not None
+    prof._running.keeping.null_builds.wait()
     for _ in range(launches):
         workload.launch(inputs)
 
 
-def _cupti(workload: Workload, inputs: Any, launches: int) -> list[float]:
-    """CUPTI's times of the kernel, us."""
+def _cupti(workload: Workload, inputs: Any) -> list[tuple[int, float]]:
+    """By CUPTI, when launches of the kernel began, Unix ns, and what they took, us."""
     with torch.profiler.profile(activities=[torch.profiler.ProfilerActivity.CUDA]) as prof:
-        for _ in range(launches):
+        for _ in range(_CUPTI_LAUNCHES):
             workload.launch(inputs)
         torch.cuda.synchronize()
-    name = workload.fn.__name__
-    return [event.device_time for event in prof.events() if event.name == name and event.device_time]
+    return kernel_times(prof, workload.fn.__name__)
+
+
+def kernel_times(prof: Any, name: str) -> list[tuple[int, float]]:
+    """Of a torch.profiler's trace: when launches of a kernel began, Unix ns, and what they took, us."""
+    with tempfile.TemporaryDirectory() as folder:
+        path = Path(folder) / "trace.json"
+        prof.export_chrome_trace(str(path))
+        trace = json.loads(path.read_text())
+    base_ns = int(trace.get("baseTimeNanoseconds", 0))
+    events = [each for each in trace["traceEvents"] if each.get("cat") == "kernel" and each["name"] == name]
+    return sorted((base_ns + round(1e3 * each["ts"]), float(each["dur"])) for each in events)
 
 
 def _plain(value: Any) -> Any:
@@ -106,9 +131,10 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser.add_argument("--json", type=Path, help="write the figures there")
     parser.add_argument("--reports", type=Path, help="a folder for the report of each session")
     parser.add_argument("--launches", type=int, default=_LAUNCHES)
+    parser.add_argument("--levels", nargs="+", choices=LEVELS, default=LEVELS)
     options = parser.parse_args(arguments)
     with surroundings():
-        table = rows(options.launches, options.reports)
+        table = rows(options.launches, options.reports, options.levels)
     if options.json:
         options.json.write_text(json.dumps(table, indent=1))
     return 0

@@ -113,8 +113,8 @@ class Options:
     )
     baseline: int = _option(
         0,
-        "Of a kernel's recorded launches with one configuration every n-th runs the bare binary instead and "
-        "is timed, and so is the recorded one after it: prof.overhead() compares them; 0: none does",
+        "Of a kernel's recorded launches with one configuration one in so many runs the bare binary instead, "
+        "by turns with its code shifted; some of both are timed: prof.overhead() compares; 0: none does",
         "baseline=10",
     )
     trials: bool = _option(

@@ -88,7 +88,7 @@ class Session(Questions):
             return
         recorder.close()
         if recorder.spooler is not None:
-            recorder.spooler.close(*self._running.so_far(), self._running.samples.tables())
+            recorder.spooler.close(*self._so_far(self._running), self._running.samples.tables())
             if recorder.spooler.error and error is None:
                 raise SessionError(recorder.spooler.error)
         if error is None and not recorder.arrivals.any():
@@ -162,8 +162,13 @@ class Session(Questions):
         if self._open:  # leaving the session has done it
             parts.recorder.drain()
             if spooler is not None:
-                spooler.flush(*parts.so_far(), parts.samples.tables())
+                spooler.flush(*self._so_far(parts), parts.samples.tables())
         return spooler
+
+    @staticmethod
+    def _so_far(parts: Running) -> tuple[dict[str, Any], list[str]]:
+        metadata, notes = parts.so_far()
+        return metadata | parts.host_clock(), notes
 
     @property
     def spool(self) -> Path | None:
@@ -180,10 +185,11 @@ class Session(Questions):
         parts = self._parts()
         with self._lock:
             metadata, notes = parts.so_far()
-            state = len(parts.recorder.log), metadata, notes
+            state = len(parts.recorder.log), dict(metadata), notes
             if self._profile is None or self._profile[0] != state:
                 self._drain(parts)
                 raw, lost = parts.recorder.fetch()
+                metadata |= parts.host_clock()
                 tables = assemble(raw, metadata, [*notes, *lost], parts.recorder.folded)
                 sampled = parts.samples.tables()
                 if sampled is not None:

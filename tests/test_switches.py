@@ -5,8 +5,10 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 import pytest
+from triton import knobs
 
 import profscope
+from instrument_passes.toolchain import triton_version
 from profscope.recording.open_sessions import OPEN
 from tests.support.forks import Forks
 from tests.support.sessions import launch, launch_add, recording, session
@@ -53,6 +55,30 @@ def test_what_is_launched_in_a_pause_is_bare(options: dict[str, object]) -> None
     assert len(prof.launches) == 2
     assert "recording was paused once; what was launched meanwhile counts nowhere" in prof.metadata["notes"]
     assert prof.validate() == []
+
+
+@pytest.mark.skipif(triton_version() < (3, 7), reason="a hook is asked at each launch since 3.7")
+def test_what_is_left_out_sees_the_settings_of_before_the_session_went_on(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    asked: list[tuple[object, ...]] = []
+
+    def mine(*args: object) -> tuple[str, str] | None:
+        asked.append(args)
+        return None if args else ("mine", "mine")
+
+    with session(every=2) as prof:
+        assert recording(launch())
+        prof.pause()
+        monkeypatch.setattr(knobs.runtime, "add_stages_inspection_hook", mine)
+        prof.resume()
+        assert recording(launch())
+        asked.clear()
+        assert not recording(launch())
+        assert asked
+        prof.pause()
+        assert knobs.runtime.add_stages_inspection_hook is mine
+        monkeypatch.undo()
 
 
 def test_a_session_may_begin_in_the_pause_of_another() -> None:

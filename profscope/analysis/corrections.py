@@ -15,9 +15,10 @@ import pandas as pd
 
 from instrument_passes.span_columns import CORRECTED_COLUMNS
 from profscope.analysis.clock_cost import Cost, record_cost
-from profscope.analysis.span_rows import Floats
+from profscope.analysis.span_rows import Floats, Ints, self_times
+from profscope.schema import Tables
 
-__all__ = ["CORRECTED", "with_corrected"]
+__all__ = ["CORRECTED", "are_corrected", "weighed", "with_corrected"]
 
 CORRECTED = tuple(CORRECTED_COLUMNS)
 
@@ -25,9 +26,10 @@ CORRECTED = tuple(CORRECTED_COLUMNS)
 def with_corrected(df: pd.DataFrame, metadata: dict[str, Any]) -> pd.DataFrame:
     """A span table with the columns CORRECTED behind its own, Int64; its other columns are not copied.
 
-    corrected_cycles: duration_cycles less the time of the clock reads and of the stored rows in it. The self
-    times that follow from it (`self_times`) are not below 0, and add up as those of durations do. An async
-    span loses one read. corrected_ns: duration_ns, shortened by the same part.
+    corrected_cycles: duration_cycles less the time of the clock reads and of the stored rows in it, whole
+    cycles of each span's own time. The self times that follow from it (`self_times`) are not below 0, and add
+    up as those of durations do. An async span loses one read. corrected_ns: duration_ns, each span's own time
+    shortened by the same part.
 
     Missing where the cost of a read is not known (`metadata["clock"]`): in older profiles, in other tools'.
     A row's store may hide where the warp waits anyway, so where loops wait the figure is too small rather
@@ -39,21 +41,35 @@ def with_corrected(df: pd.DataFrame, metadata: dict[str, Any]) -> pd.DataFrame:
         missing = np.ones(len(df), np.bool_)
         columns = [pd.arrays.IntegerArray(np.zeros(len(df), np.int64), missing.copy()) for _ in CORRECTED]
     else:
-        cycles = duration - _lost(df, cost)
+        own = np.where((df["kind"] == "async").to_numpy(), duration, self_times(df, "duration_cycles"))
+        own_ns = np.where((df["kind"] == "async").to_numpy(), ns, self_times(df, "duration_ns"))
+        lost = np.rint(_lost(df, cost)).astype(np.int64)
         with np.errstate(divide="ignore", invalid="ignore"):
-            kept = np.where(duration > 0, cycles / duration, 1.0)
-        columns = [_known(cycles), _known(ns * kept)]
+            lost_ns = np.rint(np.where(own > 0, lost / own, 0.0) * own_ns).astype(np.int64)
+        columns = [_known(duration - _with_inside(df, lost)), _known(ns - _with_inside(df, lost_ns))]
     return df.assign(**dict(zip(CORRECTED, columns, strict=True)))
 
 
-def _known(values: Floats) -> Any:
-    return pd.arrays.IntegerArray(np.rint(values).astype(np.int64), np.zeros(len(values), np.bool_))
+def _known(values: Ints) -> Any:
+    return pd.arrays.IntegerArray(values, np.zeros(len(values), np.bool_))
+
+
+def _with_inside(df: pd.DataFrame, own: Ints) -> Ints:
+    """By span, its own value and those of the spans inside, which async ones are not."""
+    parent, depth = df["parent"].to_numpy(), df["depth"].to_numpy()
+    synchronous = (df["kind"] != "async").to_numpy()
+    order = np.argsort(-depth, kind="stable")
+    order = order[synchronous[order] & (depth[order] > 0)]
+    total = own.copy()
+    for rows in np.split(order, np.flatnonzero(np.diff(depth[order])) + 1):
+        np.add.at(total, parent[rows], total[rows])
+    return total
 
 
 def _lost(df: pd.DataFrame, cost: Cost) -> Floats:
-    """By span the cycles that records took of it, those in the spans inside included.
+    """By span the cycles that records took of its own time.
 
-    Of its own time a span loses one read for each stretch between two reads: before its first child, between
+    A span loses one read for each stretch between two reads: before its first child, between
     any two and behind the last, but for those where neighbours share a read. It loses one row if it is an
     iteration, and else one for each iteration among its children. It never loses more than it has.
     """
@@ -88,5 +104,21 @@ def _lost(df: pd.DataFrame, cost: Cost) -> Floats:
         stores = np.add.reduceat(stored.astype(np.int64), first) * around_rows[around]
         records = stretches * cost.read + stores * cost.row + fixed[around]
         own = duration[around] - np.add.reduceat(took, first)
-        lost[around] = np.minimum(records, own) + np.add.reduceat(lost[rows], first)
+        lost[around] = np.minimum(records, own)
     return lost
+
+
+def are_corrected(tables: Tables) -> bool:
+    """Whether what is added up of these spans is without what records took: where that is known, and no
+    launches kept sums, of which it is not taken out."""
+    return record_cost(tables.metadata) is not None and not len(tables.sums)
+
+
+def weighed(df: pd.DataFrame, metadata: dict[str, Any]) -> pd.DataFrame:
+    """Spans whose durations are the corrected ones, where these are known: to be added up. Their starts are
+    as they were read, so that what begins behind them does not begin at their ends."""
+    if record_cost(metadata) is None:
+        return df
+    corrected = with_corrected(df, metadata)
+    durations = {unit: corrected[f"corrected_{unit}"].to_numpy(np.int64) for unit in ("cycles", "ns")}
+    return df.assign(**{f"duration_{unit}": values for unit, values in durations.items()})

@@ -13,6 +13,7 @@ import pandas as pd
 
 from profscope.analysis.cause import NOISE_PCT, Finding, NotMeasured
 from profscope.analysis.judged import Judged, judged_kernels
+from profscope.analysis.overhead import known_noise
 from profscope.analysis.roof import Roof, roof_of
 from profscope.analysis.stalls import stalled_on
 from profscope.analysis.sum_findings import sum_findings
@@ -76,7 +77,8 @@ def findings(tables: Tables) -> pd.DataFrame:
     kernel's launches would save, in percent, 0 to 100, by the model in the docstring of the cause; where
     the flops of dots or, without dots, the bytes at the peak of memory take up the rest of the time, it is
     at most what they leave. confidence: "high", "medium" or "low", by rules that the docstrings state.
-    Gains below `NOISE_PCT` are no findings. An autotuner's trials are not judged.
+    Gains below `NOISE_PCT` are no findings, and where null builds of the kernel differ by more, gains below
+    that. Spans are of corrected durations where these are known. An autotuner's trials are not judged.
 
     attrs["not_measured"]: list of str, what could not be judged and why. attrs["clean"]: by kernel, or
     "kernel #variant" where it has several, what is known of those without a finding.
@@ -93,7 +95,8 @@ def findings(tables: Tables) -> pd.DataFrame:
             roof, said = None, list(sum_findings(tables, kernel, variant)) or [NotMeasured(f"all: {why}")]
         name = _name(tables, kernel, variant)
         missing += dict.fromkeys(f"{name}: {each.text}" for each in said if isinstance(each, NotMeasured))
-        kept = merged(_limited((each for each in said if isinstance(each, Finding)), roof))
+        noise_pct = 100 * known_noise(tables.metadata, kernel, variant)
+        kept = merged(_limited((each for each in said if isinstance(each, Finding)), roof), noise_pct)
         if not kept:
             clean[name] = _clean(roof, tables.emulated) if isinstance(judged, Judged) else _NO_SPANS
         rows += [_row(tables, kernel, variant, each) for each in kept]
@@ -105,10 +108,14 @@ def findings(tables: Tables) -> pd.DataFrame:
     return table
 
 
-def merged(said: Iterable[Finding]) -> list[Finding]:
-    """Those above noise that no other one explains, each name at a line once, the largest gain first."""
+def merged(said: Iterable[Finding], noise_pct: float = 0.0) -> list[Finding]:
+    """Those above noise that no other one explains, each name at a line once, the largest gain first.
+
+    noise_pct: what is known of the kernel's own.
+    """
+    least_pct = max(NOISE_PCT, noise_pct)
     kept = sorted(
-        (each for each in said if each.gain_pct >= NOISE_PCT or each.finding in _ALWAYS),
+        (each for each in said if each.gain_pct >= least_pct or each.finding in _ALWAYS),
         key=lambda each: -each.gain_pct,
     )
     first: dict[tuple[str, int], Finding] = {}

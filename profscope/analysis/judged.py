@@ -16,6 +16,7 @@ import pandas as pd
 from numpy.typing import NDArray
 
 from instrument_passes.analyses.opclasses import OPS, OpInfo
+from profscope.analysis.corrections import weighed
 from profscope.analysis.devices import Peak, peak_of
 from profscope.analysis.launch_shape import Shape, shape_of
 from profscope.analysis.sources import Sources
@@ -37,7 +38,8 @@ class Spans:
     """Synchronous spans, marks left out, each array of shape (rows,), in order of launch, CTA, warp and time.
 
     site: row of the judged `sites`. cta: row of `ctas`. warp: a number for each warp of each CTA, from 0,
-    without gaps. start, end, duration, own: cycles of the SM's clock; own is what no span inside covers.
+    without gaps. start, end: cycles of the SM's clock, as they were read; duration, own: without what records
+    took, where that is known (`corrections`); own is what no span inside covers.
     gap: cycles from the end of a span that has none inside to the next record of its warp. parent: row
     here, -1 at a root. row: that of the profile's table.
     """
@@ -46,16 +48,13 @@ class Spans:
     cta: Ints
     warp: Ints
     start: Ints
+    end: Ints
     duration: Ints
     own: Ints
     gap: Ints
     parent: Ints
     iteration: Ints
     row: Ints
-
-    @property
-    def end(self) -> Ints:
-        return self.start + self.duration
 
     def __len__(self) -> int:
         return len(self.site)
@@ -255,7 +254,7 @@ def _judged(tables: Tables, kernel: str, variant: int, launches: pd.DataFrame) -
     cta = np.repeat(chosen, lengths)
     offset = np.repeat(np.cumsum(lengths) - lengths, lengths)
     rows = first[cta] + np.arange(len(cta)) - offset
-    spans, table = _spans(df.iloc[rows], cta, rows)
+    spans, table = _spans(df.iloc[rows], cta, rows, tables.metadata)
     whole = bool((grid_scales(launches) == 1).all()) and kernel not in not_samples(tables.metadata)
     return Judged(kernel, variant, tables, launches, table, spans, ctas, whole)
 
@@ -287,7 +286,7 @@ def _ctas(df: pd.DataFrame, begins: Ints, counts: Ints) -> tuple[pd.DataFrame, I
     return table, rows[at]
 
 
-def _spans(part: pd.DataFrame, cta: Ints, rows: Ints) -> tuple[Spans, pd.DataFrame]:
+def _spans(part: pd.DataFrame, cta: Ints, rows: Ints, metadata: dict[str, Any]) -> tuple[Spans, pd.DataFrame]:
     """The synchronous spans of the rows `rows` of the table, which `part` is, and their sites."""
     site, table = sites(part)
     table = table.assign(
@@ -295,8 +294,8 @@ def _spans(part: pd.DataFrame, cta: Ints, rows: Ints) -> tuple[Spans, pd.DataFra
     )
     parent = part["parent"].to_numpy()
     inside = np.where(parent >= 0, np.searchsorted(rows, parent), -1)
-    frame = pd.DataFrame({"kind": part["kind"], DURATION: part[DURATION], "parent": inside}, copy=False)
-    own = self_times(frame, DURATION)
+    taken = weighed(part.assign(parent=inside), metadata)
+    own = self_times(taken, DURATION)
     kept = ~table["kind"].isin(("async", "mark")).to_numpy()[site]
     number = np.cumsum(kept) - 1
     inside = np.where(inside >= 0, number[inside], -1)[kept]
@@ -305,15 +304,17 @@ def _spans(part: pd.DataFrame, cta: Ints, rows: Ints) -> tuple[Spans, pd.DataFra
     new = np.ones(len(cta), np.bool_)
     new[1:] = (warp_of[1:] != warp_of[:-1]) | (cta[1:] != cta[:-1])
     warp = np.cumsum(new) - 1
-    start, duration = part["start_cycle"].to_numpy()[kept], part[DURATION].to_numpy()[kept]
+    start, duration = part["start_cycle"].to_numpy()[kept], taken[DURATION].to_numpy()[kept]
+    end = start + part[DURATION].to_numpy()[kept]
     spans = Spans(
         site=site[kept],
         cta=cta,
         warp=warp,
         start=start,
+        end=end,
         duration=duration,
         own=own[kept],
-        gap=_gaps(start, start + duration, warp, inside),
+        gap=_gaps(start, end, warp, inside),
         parent=inside,
         iteration=part["iteration"].to_numpy()[kept].astype(np.int64),
         row=rows[kept],

@@ -42,7 +42,7 @@ def meetings(judged: Judged, first: int = 0, last: int | None = None) -> pd.Data
             "cta": spans.cta[here],
             "warp": spans.warp[here],
             "begin": spans.start[here],
-            "end": spans.start[here] + spans.duration[here],
+            "end": spans.end[here],
         }
     )
     time = table.groupby(["warp", "site"]).cumcount()

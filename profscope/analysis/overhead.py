@@ -9,15 +9,16 @@ import numpy as np
 import pandas as pd
 
 from profscope.analysis.clock_cost import record_cost
+from profscope.analysis.paired import layout_noise, ratio_of
 from profscope.analysis.span_rows import Floats, ended
 from profscope.schema import Tables
 
-__all__ = ["LAYOUT_NOISE", "OVERHEAD_DTYPES", "bare_times", "overhead", "variant_entry"]
+__all__ = ["LAYOUT_NOISE", "OVERHEAD_DTYPES", "bare_times", "known_noise", "overhead", "variant_entry"]
 
 LAYOUT_NOISE: Final = 0.03
 """By so much of its time a kernel gets faster or slower where the assembler puts its code elsewhere, and
-nothing else changes: the instrumented attention took 0.972 of the bare one's time on an H100 and 0.985 on an
-H200 (docs/verdict.md). No slowdown is known better than that."""
+nothing else changes, where no null build says it of the kernel itself: the instrumented attention took 0.972
+of the bare one's time on an H100 and 0.985 on an H200 (docs/verdict.md)."""
 
 _RESOURCES: Final = ("registers", "spills", "shared_bytes", "ctas_per_sm", "instructions")
 
@@ -31,6 +32,8 @@ OVERHEAD_DTYPES: Final = {
     "instrumented_ns": "float64",
     "bare_ns": "float64",
     "bare_launches": "int64",
+    "layout_noise": "float64",
+    "null_builds": "int64",
     "slowdown": "float64",
     "slowdown_low": "float64",
     "slowdown_high": "float64",
@@ -58,13 +61,16 @@ def overhead(tables: Tables) -> pd.DataFrame:
     ctas_per_sm and instructions of the instrumented binary, and `bare_*` of the bare one, each missing where
     nobody says; records_per_warp; instrumented_ns, the median of the launches: where the basis is "measured",
     of those that were timed as bare ones were, else of all, from first recorded time to last; bare_ns, the
-    median of the `bare_launches` that were timed; slowdown, slowdown_low, slowdown_high;
-    and basis:
+    median of the `bare_launches` that were timed; layout_noise, the part of its time by which the kernel gets
+    slower or faster where its code stands elsewhere, as `null_builds` bare kernels with their code shifted
+    have shown, or LAYOUT_NOISE; slowdown, slowdown_low, slowdown_high; and basis:
 
     - "measured": bare launches were timed, and instrumented ones in the same way (`session(baseline=)`).
-      slowdown is the ratio of their medians, and the interval the ratio of the ends of the medians' own 95 %
-      intervals (by ranks, whatever the distribution), widened by LAYOUT_NOISE. Both times include what
-      the two events take, a few microseconds: of shorter kernels the ratio is too close to 1.
+      slowdown is the ratio of a recorded launch's time to that of the bare launch right before it
+      (`paired.ratio_of`), and the interval has the layout noise in it, too: both as independent errors. In
+      older profiles, which do not have the pairs, it is the ratio of the medians, and the interval that of
+      the ends of the medians' own 95 % intervals (by ranks, whatever the distribution). Both times include
+      what the two events take, a few microseconds: of shorter kernels the ratio is too close to 1.
     - "estimated": no bare launch was timed. Records may hide under waits, and cost nothing, or stand in a
       warp's way each for as long as one takes (`metadata["clock"]`); where the occupancy fell, a kernel that
       lives from its warps may lose as much. The interval goes from the one to the other, widened by
@@ -106,9 +112,16 @@ def _row(
     took = (warm["end_ns"] - warm["start_ns"]).to_numpy()
     per_warp, share = _recorded_share(tables, roots, kernel, variant, keeps, launches)
     instrumented_ns = np.asarray((timed.get("instrumented_ns") or {}).get(keeps) or (), np.float64)
+    pairs = [pair for pair in timed.get("pairs") or () if pair["keeps"] == keeps]
+    measured_noise, nulls = layout_noise(pairs)
     noise = 1.0 if tables.emulated else 1 + LAYOUT_NOISE  # the emulator has no layout
-    if len(bare_ns) and len(instrumented_ns):
+    noise = 1 + measured_noise if np.isfinite(measured_noise) else noise
+    own_pairs = next((pair for pair in pairs if not pair["shift"]), None)
+    if own_pairs is not None:
         took = instrumented_ns  # by the same events
+        slowdown = _paired(own_pairs, noise)
+    elif len(bare_ns) and len(instrumented_ns):
+        took = instrumented_ns
         slowdown = _measured(instrumented_ns, bare_ns, noise)
     elif np.isfinite(share):
         slowdown = _estimated(share, resources["ctas_per_sm"], resources["bare_ctas_per_sm"], noise)
@@ -124,6 +137,8 @@ def _row(
         "instrumented_ns": float(np.median(took)) if len(took) else np.nan,
         "bare_ns": float(np.median(bare_ns)) if len(bare_ns) else np.nan,
         "bare_launches": len(bare_ns),
+        "layout_noise": noise - 1,
+        "null_builds": nulls,
         "slowdown": slowdown.slowdown,
         "slowdown_low": slowdown.low,
         "slowdown_high": slowdown.high,
@@ -148,6 +163,15 @@ def bare_times(metadata: dict[str, Any], kernel: str, variant: int) -> dict[str,
     key = variant_entry(metadata, kernel, variant).get("key")
     timed = ((metadata.get("baseline") or {}).get("kernels") or {}).get(kernel) or []
     return next((each for each in timed if each["key"] == key), {})
+
+
+def known_noise(metadata: dict[str, Any], kernel: str, variant: int | None) -> float:
+    """How far two layouts of a variant's code lie apart, as a part of its time, as null builds have shown; 0
+    where there were none."""
+    pairs = [] if variant is None else bare_times(metadata, kernel, variant).get("pairs") or []
+    kinds = {pair["keeps"] for pair in pairs}
+    noises = [layout_noise([pair for pair in pairs if pair["keeps"] == kind])[0] for kind in kinds]
+    return max((noise for noise in noises if np.isfinite(noise)), default=0.0)
 
 
 def _roots(df: pd.DataFrame) -> pd.DataFrame:
@@ -191,6 +215,12 @@ def _estimated(share: float, ctas: int | None, bare_ctas: int | None, noise: flo
     return _Slowdown(float(np.sqrt(most)), 1 / noise, most * noise, "estimated")
 
 
+def _paired(pair: dict[str, Any], noise: float) -> _Slowdown:
+    middle, *ends = ratio_of(pair)
+    below, above = (float(np.exp(np.hypot(np.log(end / middle), np.log(noise)))) for end in ends)
+    return _Slowdown(middle, middle / below, middle * above, "measured")
+
+
 def _measured(instrumented_ns: Floats, bare_ns: Floats, noise: float) -> _Slowdown:
     own, bare = _median_interval(instrumented_ns), _median_interval(bare_ns)
     ratio = float(np.median(instrumented_ns) / np.median(bare_ns))
@@ -212,6 +242,13 @@ def _missing(row: dict[str, Any], tables: Tables) -> list[str]:
     said = []
     if row["bare_registers"] is None and row["registers"] is not None:
         said.append(f"{name}: what the bare binary takes: none was loaded in the session")
+    if tables.emulated:
+        said.append(f"{name}: layout noise: the emulator's cost model knows no place of the code")
+    elif row["basis"] == "measured" and row["null_builds"] < 2:
+        said.append(
+            f"{name}: layout noise: too few launches of the bare kernel with its code shifted were timed; "
+            f"{LAYOUT_NOISE:.0%} is other kernels'"
+        )
     if row["basis"] != "measured":
         why = "records have no known cost here" if row["basis"] == "unknown" else "slowdown is an estimate"
         beside = f"no bare launch was timed beside one that keeps {row['keeps']} (session(baseline=))"

@@ -4,6 +4,7 @@ import numpy as np
 import pandas as pd
 from numpy.typing import NDArray
 
+from profscope.analysis.corrections import are_corrected, weighed
 from profscope.analysis.span_rows import (
     GROUP_COLUMNS,
     SITE_COLUMNS,
@@ -38,6 +39,8 @@ def summary(tables: Tables) -> pd.DataFrame:
     p99 and max (`total_ns`, ..., `max_cycles`); share; sampled; launches, launches_seen and
     percentile_launches; those of `with_work`. Percentiles are nearest-rank: durations that were seen. `share`
     is self_ns over the total warp time of the kernel's variant (the sum of its depth-0 spans), 0..1.
+    Durations are the corrected ones of `prof.df`, without what records took; as they were read where nobody
+    knows that, and where launches of the profile kept sums: `attrs["durations"]` is "corrected" or "raw".
     Launches that kept sums count like the others, in all but percentiles: these are of the
     `percentile_launches` that kept spans. In a profile with sums, percentiles and maxima are Int64, missing
     where no launch of the variant kept spans, or where some kept no longest span.
@@ -49,6 +52,7 @@ def summary(tables: Tables) -> pd.DataFrame:
     The index of an emulated profile's summary is named "EMULATED", which shows wherever it is printed.
     """
     table = with_work(_summed(tables), tables.launches, tables.metadata)
+    table.attrs["durations"] = "corrected" if are_corrected(tables) else "raw"
     return table.rename_axis(index="EMULATED" if tables.emulated else None)
 
 
@@ -69,7 +73,7 @@ def _summed(tables: Tables) -> pd.DataFrame:
 
 def _of_spans(tables: Tables) -> pd.DataFrame:
     """The rows of the launches that kept spans, and _BESIDE."""
-    df = tables.df
+    df = weighed(tables.df, tables.metadata) if are_corrected(tables) else tables.df
     row, table = _rows(tables)
     each = row_scales(tables)
     seen = np.bincount(row, minlength=len(table))

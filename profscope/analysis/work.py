@@ -11,7 +11,7 @@ from typing import Any, Final
 import numpy as np
 import pandas as pd
 
-from profscope.analysis.span_rows import GROUP_COLUMNS, SITE_COLUMNS, counted
+from profscope.analysis.span_rows import GROUP_COLUMNS, SITE_COLUMNS, counted, grid_scales
 
 __all__ = ["WORK_COLUMNS", "with_work", "works"]
 
@@ -27,7 +27,8 @@ def with_work(summary: pd.DataFrame, launches: pd.DataFrame, metadata: dict[str,
     """A summary with WORK_COLUMNS, from the launches and metadata of its profile.
 
     bytes and flops are missing where the op has none, and where a launch of the variant lost records. The
-    rates divide by the time of the variant's whole launches; an emulator's profile has none.
+    rates divide by the time of the variant's whole launches; an emulator's profile has none, nor do launches
+    of which only some CTAs were recorded: when the others ended nobody knows.
     """
     known: dict[tuple[Any, ...], tuple[dict[str, Any], dict[str, Any]]] = {}
     for kernel, about in (metadata.get("kernels") or {}).items():
@@ -38,15 +39,18 @@ def with_work(summary: pd.DataFrame, launches: pd.DataFrame, metadata: dict[str,
                 known[key] = row, work
     timed = metadata.get("backend") == "gpu"
     count = launches.loc[counted(launches), list(GROUP_COLUMNS)].value_counts()
+    partial = launches.loc[grid_scales(launches) > 1, list(GROUP_COLUMNS)].value_counts()
     columns: dict[str, list[Any]] = {name: [] for name in WORK_COLUMNS}
     named = (*GROUP_COLUMNS, *SITE_COLUMNS[1:])
     for key in zip(*(summary[name].tolist() for name in named), strict=True):
         row, work = known.get(key, _UNKNOWN)
-        whole = work["launches"] == count.get(key[: len(GROUP_COLUMNS)], -1)
+        group = key[: len(GROUP_COLUMNS)]
+        whole = work["launches"] == count.get(group, -1)
+        known_ns = work["ns"] if timed and not partial.get(group, 0) else 0
         columns["measures"].append(row["measures"])
         for name, rate, unit in (("bytes", "gb_per_s", 1.0), ("flops", "tflop_per_s", 1e-3)):
             columns[name].append(row[name] if row[name] and whole else None)
-            per_ns = row[name] / work["ns"] if timed and row[name] and work["ns"] else np.nan
+            per_ns = row[name] / known_ns if row[name] and known_ns else np.nan
             columns[rate].append(per_ns * unit)  # bytes per ns are GB/s
     dtypes = {"measures": "str", "bytes": "Int64", "flops": "Int64"}
     return summary.assign(

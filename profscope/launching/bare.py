@@ -63,14 +63,17 @@ Context = Callable[[], contextlib.AbstractContextManager[None]]
 
 
 class BareLaunches:
-    """Made before the compile hook is installed, and installed after it, for the length of a session.
+    """Installed after the compile hook, for the length of a session, and again where it goes on.
 
-    listen: the collector records what is launched in it; trial: and marks it as a trial. failures: trials
-    that could not be recorded, one line each. apart: one item for each thread that launches otherwise than
-    all do; while there are any the knobs are per thread, and that costs every launch a little.
+    outside: says what the settings were before. listen: the collector records what is launched in it; trial:
+    and marks it as a trial. failures: trials that could not be recorded, one line each. apart: one item for
+    each thread that launches otherwise than all do; while there are any the knobs are per thread, and that
+    costs every launch a little.
     """
 
-    def __init__(self, options: Options, listen: Context, trial: Context) -> None:
+    def __init__(
+        self, options: Options, outside: Callable[[], dict[str, Any]], listen: Context, trial: Context
+    ) -> None:
         self.failures: list[str] = []
         self.apart: list[int] = []
         self.thread = _Thread()
@@ -78,8 +81,9 @@ class BareLaunches:
         self._listen = listen
         self._trial = trial
         self._lock = threading.Lock()
-        self._outside = _settings()
-        self._inside = self._outside
+        self._read_outside = outside
+        self._outside: dict[str, Any] = {}
+        self._inside: dict[str, Any] = {}
         self._classes: list[tuple[type, str, Any]] = []
 
     @property
@@ -114,7 +118,8 @@ class BareLaunches:
     @contextlib.contextmanager
     def installed(self) -> Iterator[None]:
         """Install for the body of a with statement, around which the compile hook is installed."""
-        self._inside = _settings()
+        self._outside = self._read_outside()
+        self._inside = {name: getattr(owner, name) for name, owner in SETTINGS.items()}
         with contextlib.ExitStack() as stack:
             stack.enter_context(patched(Autotuner, "_bench", self._bench))
             if self._options.every > 1:  # recording is the exception, so it is what costs
@@ -183,8 +188,3 @@ class BareLaunches:
             yield
         finally:
             tuner.__dict__["do_bench"] = time
-
-
-def _settings() -> dict[str, Any]:
-    """As they are now."""
-    return {name: getattr(owner, name) for name, owner in SETTINGS.items()}

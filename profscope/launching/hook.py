@@ -76,6 +76,10 @@ class CompileHook:
             mode = f"{mode},{self.mode}" if mode else self.mode
         return {"instrumentation_mode": mode, "add_stages_inspection_hook": self.inspect}
 
+    def outside(self) -> dict[str, Any]:
+        """What the settings that `bare.SETTINGS` names were when this was installed last."""
+        return {"instrumentation_mode": self._user_mode, "add_stages_inspection_hook": self._user_hook}
+
     @contextlib.contextmanager
     def installed(self) -> Iterator[None]:
         """Install for the body of a with statement.

@@ -24,6 +24,7 @@ from profscope.launching.again import compiled_again
 from profscope.launching.bare import BareLaunches
 from profscope.launching.baseline import Baseline, Timed
 from profscope.launching.hook import CompileHook
+from profscope.launching.null_builds import SHIFTS, NullBuilds
 from profscope.launching.roles import (
     MOST_LAUNCHES,
     Role,
@@ -32,6 +33,7 @@ from profscope.launching.roles import (
     numbers_timed,
     numbers_with_spans,
     role_of,
+    turn_of_null,
 )
 from profscope.launching.stall_samples import Sampled, StallSamples
 from profscope.options import Options
@@ -46,12 +48,14 @@ _LAUNCHER: Final = "run"
 # Of a binary: the others, for later sessions, too.
 _SPANS: Final = "_profscope_spans"
 _BARE: Final = "_profscope_bare"
+_NULL: Final = "null"
 # Those for the sampler, each session's own: CUPTI may not know what was loaded before it was opened.
 _SAMPLED: Final = "bare"
 _RECORDED: Final = "recorded"
 _MISSING: Final = {
     _SPANS: "launches that were to keep spans keep sums",
     _BARE: "no launch ran bare to be timed",
+    _NULL: "no launch ran with its code shifted",
     _SAMPLED: "no launch ran bare under the sampler",
     _RECORDED: "no recorded launch ran under the sampler",
 }
@@ -113,6 +117,7 @@ class Keeping:
         self._options = options
         self._samples = samples
         self._baseline = baseline
+        self.null_builds = NullBuilds()
         self._bare = bare
         self._hook = hook
         self._path = path
@@ -163,6 +168,7 @@ class Keeping:
             with patched(CompiledKernel, "run", lambda run: _Run(self._begin)):
                 yield
         finally:
+            self.null_builds.end()
             with self._lock:
                 self._open = False
                 for variant in self._variants.values():
@@ -220,7 +226,7 @@ class Keeping:
             number = next(numbers)
             if number in sampled:
                 return self._launch_sampled(variant, kernel, number, args)
-            if (number in timed or number - 1 in timed) and self._baseline.can():
+            if (number + 1 in timed or number in timed or number - 2 in timed) and self._baseline.can():
                 return self._launch_timed(variant, kernel, number, args)
             if number not in due:
                 return plain(*args)
@@ -272,17 +278,37 @@ class Keeping:
     def _launch_timed(
         self, variant: _Variant, kernel: CompiledKernel, number: int, args: tuple[Any, ...]
     ) -> Any:
-        """Launch and time it: the bare binary, or, where its turn has just been, what records. Where there is
-        no bare one, launch as without baseline=."""
+        """Launch the bare binary, timed or before one that is, or what records, timed. Where there is no bare
+        one, launch as without baseline=."""
         bare, role = self._other(variant, kernel, _BARE), role_of(self._options, number)
-        if bare is not None and role is Role.TIMED:
-            run = partial(self._launch, kernel, bare, *args)
-            return self._baseline.launch(variant.timed, bare, "bare", args[3], run)
+        if bare is not None and role in (Role.BARE, Role.TIMED, Role.NULL):
+            binary, shift = self._null_of(variant, bare, number)
+            self.null_builds.begin(bare)
+            run = partial(self._launch, kernel, binary, *args)
+            if role is Role.BARE:
+                return self._baseline.launch_untimed(variant.timed, shift, run)
+            return self._baseline.launch(variant.timed, bare, number, shift, args[3], run)
         binary = self._recording(variant, kernel, number)
         run = partial(self._launch, kernel, binary, *args)
         if bare is None:
             return run()
-        return self._baseline.launch(variant.timed, binary, _keeps(binary), args[3], run)
+        return self._baseline.launch(variant.timed, binary, number, _keeps(binary), args[3], run)
+
+    def _null_of(self, variant: _Variant, bare: CompiledKernel, number: int) -> tuple[CompiledKernel, int]:
+        """What runs bare in this turn: a null build, loaded, and by how much it is shifted; or the bare one
+        and 0, also where the null build is not there, or not yet."""
+        turn = turn_of_null(self._options, number)
+        if turn is None:
+            return bare, 0
+        shift = SHIFTS[turn % len(SHIFTS)]
+        try:
+            null = self.null_builds.ready(bare, shift)
+            if null is not None:
+                self._run(null)
+                return null, shift
+        except Exception as error:  # noqa: BLE001  whatever it is, the user's launch goes on
+            variant.why[_NULL] = f"{type(error).__name__}: {' '.join(str(error).split())[:300]}"
+        return bare, 0
 
     def _launch(
         self, kernel: CompiledKernel, other: CompiledKernel, x: int, y: int, z: int, stream: int,

@@ -15,8 +15,13 @@ With `baseline=` above 0, here b, before the rows of `SPANS` and `SUMS`:
 
 | number of the launch | role |
 |---|---|
-| of its variant: one less than a multiple of b | `TIMED`: the bare binary, timed |
-| of its variant: a multiple of b, but 0 | `TIMED_RECORDED`: what follows, timed |
+| of its variant: two less than a multiple of 2b | `BARE`: the binary of the next launch, not timed |
+| of its variant: one less than an odd multiple of 2b | `TIMED`: the bare binary, timed |
+| of its variant: one less than an even multiple of 2b | `NULL`: a null build, timed |
+| of its variant: one more than a multiple of 2b, but 1 | `TIMED_RECORDED`: what follows, timed |
+
+So one launch in b runs bare. What is timed follows a launch of its own kind: records leave less of the L2
+cache to who comes next, and another binary leaves other instructions.
 
 Numbers begin with 0, so a kernel that is launched once keeps spans, and one that is launched twice has
 samples, too. A function's are over all its launches; a variant's are over those that are recorded, or
@@ -26,6 +31,9 @@ CUDA graph, since each of its replays would pay.
 
 No launch pays for a call of `role_of`: `turns.Turns` counts a function's launches as it says, and
 `keeping.Keeping` looks for a variant's among `numbers_with_spans`, `numbers_sampled` and `numbers_timed`.
+A null build is the bare kernel with its code shifted (`null_builds.py`); there are several, which take their
+turns one after the other (`turn_of_null`). Until it is assembled, and on the emulator, its turn is the bare
+binary's.
 """
 
 from __future__ import annotations
@@ -43,6 +51,7 @@ __all__ = [
     "numbers_timed",
     "numbers_with_spans",
     "role_of",
+    "turn_of_null",
 ]
 
 MOST_LAUNCHES: Final = 1 << 62  # more than there will ever be
@@ -56,7 +65,9 @@ class Role(enum.Enum):
     SUMS = "sums"
     SAMPLED = "sampled"
     SAMPLED_RECORDED = "sampled and recorded"
+    BARE = "bare"
     TIMED = "timed"
+    NULL = "shifted and timed"
     TIMED_RECORDED = "timed and recorded"
 
 
@@ -66,9 +77,12 @@ def role_of(options: Options, of_variant: int | None, of_function: int = 0) -> R
         return Role.LEFT_OUT
     if of_variant is not None and of_variant in numbers_sampled(options):
         return Role.SAMPLED if of_variant <= options.sampled else Role.SAMPLED_RECORDED
-    if of_variant is not None and of_variant in numbers_timed(options):
-        return Role.TIMED
-    if of_variant is not None and of_variant - 1 in numbers_timed(options):
+    timed = numbers_timed(options)
+    if of_variant is not None and of_variant + 1 in timed:
+        return Role.BARE
+    if of_variant is not None and of_variant in timed:
+        return Role.TIMED if turn_of_null(options, of_variant) is None else Role.NULL
+    if of_variant is not None and of_variant - 2 in timed:
         return Role.TIMED_RECORDED
     return kept_by(options, of_variant)
 
@@ -94,7 +108,13 @@ def numbers_sampled(options: Options) -> range:
 
 
 def numbers_timed(options: Options) -> range:
-    """Of a variant's launches those that run bare and are timed, but for those under the sampler; each
-    that follows one is recorded and timed, so that the two find the GPU alike."""
-    every = options.baseline
-    return range(every - 1, MOST_LAUNCHES, every) if every else range(0)
+    """Of a variant's launches those that run bare and are timed, but for those under the sampler."""
+    period = 2 * options.baseline
+    return range(period - 1, MOST_LAUNCHES, period) if period else range(0)
+
+
+def turn_of_null(options: Options, of_variant: int) -> int | None:
+    """Of a variant's launches that run bare, two at a time, every second two are of a null build: which turn
+    of theirs it is, 0 first; None for the others."""
+    turn, odd = divmod(of_variant // (2 * options.baseline), 2)
+    return turn if odd else None

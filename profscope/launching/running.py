@@ -120,6 +120,11 @@ class Running:
         more = {"clock": self.machine.clock(), "bare": PROGRAMS.about_bare()}
         return self.metadata | sampling | keeping | sampler | baseline | more, notes
 
+    def host_clock(self) -> dict[str, Any]:
+        """The metadata's entry "host_clock", as it is now, where there is one."""
+        clocks = self.machine.host_clocks
+        return {} if clocks is None else clocks.describe()
+
     def _why_empty(self, *, said: bool) -> list[str]:
         """Why there is no launch so far. said: other notes say something."""
         bare = self.recorder.path.bare | self.sampling.passed_over | self.inductor.passed_over
@@ -148,8 +153,8 @@ def running(options: Options, spooled_sums_bytes: int | None = None) -> Iterator
         machine = stack.enter_context(backend.select(options.backend))
         metadata = _describe(options, machine.metadata())
         records = recorder(options, machine, metadata, spooled_sums_bytes)
-        bare = BareLaunches(options, records.path.listening, records.path.trial)
         hook = CompileHook(options)
+        bare = BareLaunches(options, hook.outside, records.path.listening, records.path.trial)
         sampling = Sampling(options, bare, hook.mode, records.path.record)
         gpu = gpu_here(machine) if options.samples else ""
         samples = StallSamples(options, records.path, records.graphs, gpu)

@@ -13,6 +13,7 @@ import torch
 
 from profscope.emulator.costs import COSTS, Cost
 from profscope.errors import SessionError
+from profscope.recording.host_clock import HostClocks
 from profscope.recording.record_cost import record_cost
 
 __all__ = ["Backend", "Machine", "select", "uses_gpu"]
@@ -35,13 +36,14 @@ class Machine:
 class Backend:
     """device_type: torch device type of its buffers; metadata(): the entries "backend" and "device";
     machine(): the current device; clock(): the entry "clock", what a record costs there, {} if not known;
-    notes(): what it could not do faithfully so far, a line each."""
+    notes(): what it could not do faithfully so far, a line each; host_clocks: None where time is no GPU's."""
 
     device_type: str
     metadata: Callable[[], dict[str, Any]]
     machine: Callable[[], Machine]
     clock: Callable[[], dict[str, Any]] = dict
     notes: Callable[[], list[str]] = list
+    host_clocks: HostClocks | None = None
 
 
 @contextlib.contextmanager
@@ -50,7 +52,8 @@ def select(name: str) -> Iterator[Backend]:
     if name == "gpu" and not torch.cuda.is_available():
         raise SessionError('backend="gpu": no GPU is active; use backend="emulator" or "auto"')
     if uses_gpu(name):
-        yield Backend("cuda", _gpu, _gpu_machine, functools.partial(_gpu_clock, torch.cuda.current_device()))
+        clock = functools.partial(_gpu_clock, torch.cuda.current_device())
+        yield Backend("cuda", _gpu, _gpu_machine, clock, host_clocks=HostClocks())
         return
     from profscope import emulator
 

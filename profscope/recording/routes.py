@@ -32,6 +32,7 @@ class Routes:
         self.settled: dict[tuple[int, int, int | None, int], Route] = {}
         self._memory_mib = options.memory
         self._cuda = backend.device_type == "cuda"
+        self._host_clocks = backend.host_clocks
         self._log = log
         self._journal = journal
         self._full = full
@@ -110,5 +111,7 @@ class Routes:
             except torch.OutOfMemoryError:
                 self._journal.skip(why)
                 return None
+            if self._host_clocks is not None:
+                self._host_clocks.meet(device)
             self._buffers[device] = made
             return made

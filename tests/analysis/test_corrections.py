@@ -117,6 +117,19 @@ def test_any_profile(profile: Profile) -> None:
     assert (own[synchronous] <= self_times(df, "duration_cycles")[synchronous]).all()
 
 
+@given(profiles())
+@settings(max_examples=25, deadline=None)
+def test_parts_of_cycles_make_no_span_shorter_than_what_is_in_it(profile: Profile) -> None:
+    """Each span is rounded with its own time, so that the sums stay sums."""
+    clock = {"clock": {"read_cycles": 2.4, "row_cycles": 17.52, "basis": "measured"}}
+    df = with_corrected(profile.tables.df, clock)
+    synchronous = (df["kind"] != "async").to_numpy()
+    for unit in ("cycles", "ns"):
+        own, raw = self_times(df, f"corrected_{unit}"), self_times(df, f"duration_{unit}")
+        assert (own[synchronous] <= raw[synchronous]).all()
+        assert (own[synchronous & (raw >= 0)] >= 0).all()
+
+
 def test_a_profile_has_the_columns_and_files_do_not(tmp_path: Path) -> None:
     plain = regular_profile(launches=1)
     profile = Profile(plain.tables.df, plain.launches, profile_metadata(**METADATA))

@@ -101,9 +101,10 @@ def test_self_times_of_a_launch_change_by_what_its_warps_change(
 ) -> None:
     difference = profscope.diff(one_stage, three_stages)
     roots = [
-        each.df.loc[each.df["depth"] == 0, "duration_cycles"].sum() / 2 for each in (one_stage, three_stages)
+        each.df.loc[each.df["depth"] == 0, "corrected_cycles"].sum() / 2 for each in (one_stage, three_stages)
     ]
     rows = difference[difference["kind"] != "launch"]
+    assert difference.attrs["durations"] == "corrected"
     assert rows["change"].sum() == roots[1] - roots[0]
 
 

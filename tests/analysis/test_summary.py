@@ -3,7 +3,7 @@
 import numpy as np
 import pandas as pd
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 
 from profscope.analysis.span_rows import GROUP_COLUMNS, SITE_COLUMNS, self_times, sites
 from profscope.analysis.work import WORK_COLUMNS
@@ -32,6 +32,21 @@ def test_counts_totals_and_percentiles_match_pandas(profile: Profile) -> None:
             for name, fraction in (("p50", 0.5), ("p90", 0.9), ("p99", 0.99)):
                 nearest = np.quantile(durations, fraction, method="inverted_cdf")
                 assert getattr(row, f"{name}_{unit}") == nearest
+
+
+@given(profiles())
+@settings(max_examples=15)
+def test_figures_are_without_what_records_took_where_that_is_known(profile: Profile) -> None:
+    clock = {"clock": {"read_cycles": 2.0, "row_cycles": 17.5, "basis": "measured"}}
+    known = Profile(profile.tables.df, profile.launches, profile.metadata | clock)
+    summary = known.summary()
+    assert summary.attrs["durations"] == "corrected"
+    assert profile.summary().attrs["durations"] == "raw"
+    df = known.df
+    for unit in ("ns", "cycles"):
+        assert summary[f"total_{unit}"].sum() == df[f"corrected_{unit}"].sum()
+        roots = df[(df["depth"] == 0) & (df["kind"] != "async")]
+        assert summary[f"self_{unit}"].sum() == roots[f"corrected_{unit}"].sum()
 
 
 def slow_self_times(df: pd.DataFrame, column: str) -> np.ndarray:

@@ -133,6 +133,15 @@ def test_launches_that_lost_records_are_left_out_of_the_rates() -> None:
     assert of_both == pytest.approx(of_whole, rel=0.01)
 
 
+def test_of_launches_with_sampled_ctas_no_rate_is_known() -> None:
+    """The launch went on for as long as CTAs ran that were not recorded."""
+    whole = captured("matmul-heavy-0")
+    launches = whole.launches.assign(ctas=whole.launches["ctas"] // 2)
+    summary = Profile(whole.tables.df, launches, whole.metadata).summary()
+    assert summary["flops"].sum() > 0
+    assert summary[["gb_per_s", "tflop_per_s"]].isna().all(axis=None)
+
+
 # Sampled CTAs.
 
 
@@ -147,9 +156,9 @@ def test_a_sampled_summary_is_scaled_up_to_the_grid() -> None:
     )
     assert half["share"].sum() == pytest.approx(1)
     recorded = add(8 * 1024, ctas=2).df
-    assert half["total_cycles"].sum() == 2 * recorded["duration_cycles"].sum()
+    assert half["total_cycles"].sum() == 2 * recorded["corrected_cycles"].sum()
     kernel = half[half["kind"] == "kernel"].iloc[0]
-    assert kernel["mean_cycles"] == recorded[recorded["depth"] == 0]["duration_cycles"].mean()
+    assert kernel["mean_cycles"] == recorded[recorded["depth"] == 0]["corrected_cycles"].mean()
 
 
 def test_the_viewer_says_that_it_scaled() -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 from collections.abc import Iterator
 from typing import Any
 
@@ -11,7 +12,7 @@ import torch
 
 import profscope
 from profscope.launching import baseline, keeping
-from profscope.launching.baseline import Baseline
+from profscope.launching.baseline import Baseline, Timed
 from profscope.options import Options
 from tests.kernels.add import add_kernel
 from tests.support.sessions import launch, launch_add, session
@@ -30,18 +31,18 @@ def only(prof: profscope.Session) -> dict[str, Any]:
     return timed
 
 
-def test_every_third_launch_is_bare_and_the_next_one_timed_too(ran: list[str]) -> None:
+def test_one_launch_in_three_is_bare_and_what_is_timed_follows_one_of_its_kind(ran: list[str]) -> None:
     with session(baseline=3) as prof:
-        outputs = [launch_add() for _ in range(10)]
-    assert ran == ["spans", "spans", "bare"] * 3 + ["spans"]
+        outputs = [launch_add() for _ in range(14)]
+    assert ran == (["spans"] * 4 + ["bare"] * 2) * 2 + ["spans"] * 2
     assert all(torch.equal(out, outputs[0]) for out in outputs)
-    assert len(prof.launches) == 7
+    assert len(prof.launches) == 10
     timed = only(prof)
-    assert len(timed["bare_ns"]) == 3
-    assert {keeps: len(times) for keeps, times in timed["instrumented_ns"].items()} == {"spans": 3}
+    assert len(timed["bare_ns"]) == 2
+    assert {keeps: len(times) for keeps, times in timed["instrumented_ns"].items()} == {"spans": 2}
     assert min(timed["instrumented_ns"]["spans"]) > max(timed["bare_ns"]) > 0
     assert timed["key"] == prof.metadata["variants"][NAME][0]["key"]
-    assert prof.metadata["notes"] == [f"{NAME}: 3 launches ran bare to be timed, unrecorded (baseline=)"]
+    assert prof.metadata["notes"] == [f"{NAME}: 4 launches ran bare to be timed, unrecorded (baseline=)"]
     (row,) = prof.overhead().to_dict("records")
     assert row["basis"] == "estimated"  # events of the emulator have its time between launches in them
     assert np.isnan(row["bare_ns"])
@@ -52,14 +53,14 @@ def test_every_third_launch_is_bare_and_the_next_one_timed_too(ran: list[str]) -
 
 
 def test_beside_sums_those_that_keep_sums_are_compared(ran: list[str]) -> None:
-    with session(baseline=3, keep="sums", spans_every=6) as prof:
+    with session(baseline=2, keep="sums", spans_every=9) as prof:
         for _ in range(10):
             launch()
-    assert ran == ["spans", "sums", "bare", "sums", "sums", "bare", "spans", "sums", "bare", "sums"]
+    assert ran == ["spans", "sums", "bare", "bare", "sums", "sums", "bare", "bare", "sums", "spans"]
     assert {keeps: len(times) for keeps, times in only(prof)["instrumented_ns"].items()} == {
-        "sums": 2, "spans": 1,
+        "sums": 1, "spans": 1,
     }  # fmt: skip
-    assert prof.metadata["keeping"]["kernels"][NAME] == {"spans": 2, "sums": 5}
+    assert prof.metadata["keeping"]["kernels"][NAME] == {"spans": 2, "sums": 4}
     assert prof.overhead()["keeps"].tolist() == ["spans", "sums"]
 
 
@@ -82,9 +83,9 @@ def test_a_kernel_that_cannot_be_compiled_bare_is_recorded(
 def test_beside_every(ran: list[str]) -> None:
     """Launches that are left out have no number."""
     with session(baseline=2, every=2) as prof:
-        for _ in range(8):
+        for _ in range(16):
             launch()
-    assert ran.count("spans") == 2
+    assert ran.count("spans") == 4
     assert len(only(prof)["bare_ns"]) == 2
 
 
@@ -131,6 +132,8 @@ class SlowEvent:
 
 
 def test_a_time_in_which_the_gpu_waited_for_the_host_is_none(monkeypatch: pytest.MonkeyPatch) -> None:
+    kernel: Any = None
+
     class Driver:
         class active:  # noqa: N801
             @staticmethod
@@ -142,12 +145,34 @@ def test_a_time_in_which_the_gpu_waited_for_the_host_is_none(monkeypatch: pytest
 
     monkeypatch.setattr(baseline, "driver", Driver)
     monkeypatch.setattr(torch.cuda, "ExternalStream", lambda stream: stream)
+    monkeypatch.setattr(torch.cuda, "stream", contextlib.nullcontext)
+    held: list[int] = []
+    monkeypatch.setattr(torch.cuda, "_sleep", held.append)
     SlowEvent.reached = [True, False, False, False]  # the first start at once, then nothing for long
     timer = Baseline(Options(baseline=2), "cuda")
     timed = timer.variant("k")
-    assert timer.launch(timed, None, "bare", 7, lambda: "first") == "first"  # type: ignore[arg-type]
-    assert timer.launch(timed, None, "bare", 7, lambda: "second") == "second"  # type: ignore[arg-type]
+    assert timer.launch(timed, kernel, 1, 0, 7, lambda: "first") == "first"
+    assert held == []
+    assert timer.launch(timed, kernel, 2, 0, 7, lambda: "second") == "second"
     metadata, notes = timer.describe()
     (entry,) = metadata["baseline"]["kernels"]["k"]
     assert (entry["bare_ns"], entry["waited"]) == ([0.25e6], 1)
     assert any("waited for the host" in note for note in notes)
+    assert len(held) == 1  # where the host had no lead, the device waits for it
+    assert 0 < held[0] <= 2_000_000
+
+
+def test_a_bare_launch_and_the_recorded_one_of_its_turn_are_a_pair() -> None:
+    timed = Timed("k", "key")
+    kinds = {3: 0, 5: "spans", 7: 4, 9: "spans", 11: 0, 15: 0, 17: "sums", 19: 4, 21: "spans", 25: "spans"}
+    timed.times.extend(baseline._Time(number, kind, float(number)) for number, kind in kinds.items())
+    timer = Baseline(Options(baseline=2), "cpu")
+    timer._variants.append(timed)
+    (entry,) = timer.describe()[0]["baseline"]["kernels"]["k"]
+    assert entry["pairs"] == [
+        {"keeps": "spans", "shift": 0, "bare_ns": [3.0], "instrumented_ns": [5.0]},
+        {"keeps": "spans", "shift": 4, "bare_ns": [7.0, 19.0], "instrumented_ns": [9.0, 21.0]},
+        {"keeps": "sums", "shift": 0, "bare_ns": [15.0], "instrumented_ns": [17.0]},
+    ]
+    assert entry["bare_ns"] == [3.0, 11.0, 15.0]
+    assert entry["instrumented_ns"] == {"spans": [5.0, 9.0, 21.0, 25.0], "sums": [17.0]}

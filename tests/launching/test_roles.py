@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from itertools import pairwise
+
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -12,6 +14,7 @@ from profscope.launching.roles import (
     numbers_timed,
     numbers_with_spans,
     role_of,
+    turn_of_null,
 )
 from profscope.launching.turns import Turns
 from profscope.options import Options
@@ -84,14 +87,34 @@ def test_a_functions_turns_are_what_the_table_says(every: int, launches: int, ke
         assert due == (role_of(options, number, of_function) is not Role.LEFT_OUT)
 
 
-@given(keep=keeps | st.just("spans"), baseline=st.integers(2, 50), launches=st.integers(0, 200))
-def test_every_nth_launch_is_timed_bare_and_the_one_after_it_recorded(
-    keep: str, baseline: int, launches: int
-) -> None:
+@given(keep=keeps | st.just("spans"), baseline=st.integers(2, 50), launches=st.integers(0, 300))
+def test_what_is_timed_follows_a_launch_of_its_kind(keep: str, baseline: int, launches: int) -> None:
     options = Options(keep=keep, baseline=baseline)
     roles = [role_of(options, number) for number in range(launches)]
+    period = 2 * baseline
     for number, role in enumerate(roles):
-        assert (role is Role.TIMED) == (number % baseline == baseline - 1)
-        assert (role is Role.TIMED_RECORDED) == (number % baseline == 0 and number > 0)
-        assert (role is Role.TIMED) == (number in numbers_timed(options))
-    assert role_of(options, None) is not Role.TIMED
+        at = number % period
+        assert (role is Role.BARE) == (at == period - 2)
+        assert (role in (Role.TIMED, Role.NULL)) == (at == period - 1) == (number in numbers_timed(options))
+        assert (role is Role.TIMED_RECORDED) == (at == 1 and number > period)
+    kept = (Role.SPANS, Role.SUMS)
+    for before, role in pairwise(roles):
+        if role in (Role.TIMED, Role.NULL):
+            assert before is Role.BARE
+        if role is Role.TIMED_RECORDED:
+            assert before in kept
+    assert role_of(options, None) in kept
+    bare = sum(role in (Role.BARE, Role.TIMED, Role.NULL) for role in roles)
+    assert abs(bare - launches / baseline) <= 2  # one in so many
+
+
+@given(baseline=st.integers(2, 50), launches=st.integers(0, 500))
+def test_every_second_turn_is_a_null_builds(baseline: int, launches: int) -> None:
+    options = Options(baseline=baseline)
+    timed = [number for number in range(launches) if number in numbers_timed(options)]
+    roles = [role_of(options, number) for number in timed]
+    assert roles == ([Role.TIMED, Role.NULL] * len(timed))[: len(timed)]
+    turns = [turn_of_null(options, number) for number in timed]
+    assert turns[1::2] == list(range(len(turns) // 2))
+    assert set(turns[::2]) <= {None}
+    assert turns == [turn_of_null(options, number - 1) for number in timed]  # of what goes before

@@ -29,6 +29,8 @@ from profscope.analysis.comparing.operands import (
 )
 from profscope.analysis.comparing.pairs import Pair, paired
 from profscope.analysis.comparing.places import Lines
+from profscope.analysis.corrections import are_corrected
+from profscope.analysis.overhead import known_noise
 from profscope.schema import Tables
 
 __all__ = ["DTYPES", "differences"]
@@ -67,7 +69,8 @@ _ORDER: Final = ("kernel", "group", "row", "async", "noise", "change")
 def differences(a: Tables, b: Tables) -> pd.DataFrame:
     """The table that `profscope.diff` returns. Raises DiffError."""
     unit, notes = unit_of(a, b)
-    sides = Side(a, unit), Side(b, unit)
+    corrected = are_corrected(a) and are_corrected(b)
+    sides = Side(a, unit, corrected=corrected), Side(b, unit, corrected=corrected)
     sources = [tables.metadata.get("sources") or [] for tables in (a, b)]
     lines = Lines(*sources)
     if not all(sources):
@@ -82,14 +85,19 @@ def differences(a: Tables, b: Tables) -> pd.DataFrame:
             continue
         of_a, of_b = _operands(pair, sides)
         single = of_a.is_single or of_b.is_single
-        floor = floor_of(emulated=a.emulated, same_build=pair.same_build, single=single)
+        layout = max(
+            known_noise(side.metadata, pair.kernel, variant)
+            for side, variant in ((a, pair.variant_a), (b, pair.variant_b))
+        )
+        floor = floor_of(emulated=a.emulated, same_build=pair.same_build, single=single, layout=layout)
         parts += of_launches(pair, of_a.durations, of_b.durations, floor, exact=a.emulated)
         parts += of_rows(pair, of_a.figures, of_b.figures, lines, floor, exact=a.emulated)
         noted += notes_on(*sides, pair, of_a, of_b, floor)
         missing += missing_of(pair, of_a, of_b, emulated=a.emulated)
     table = _in_order(_judged(parts))
     table = table[list(DTYPES)].astype(DTYPES)
-    table.attrs = {"unit": unit, "emulated": a.emulated}
+    durations = "corrected" if corrected else "raw"
+    table.attrs = {"unit": unit, "emulated": a.emulated, "durations": durations}
     table.attrs |= {"notes": notes + joined(noted), "not_measured": joined(missing)}
     return table
 

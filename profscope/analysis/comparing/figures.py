@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import NamedTuple
 
 import numpy as np
 import pandas as pd
 
+from profscope.analysis.corrections import weighed
 from profscope.analysis.span_rows import (
     SITE_COLUMNS,
     Floats,
@@ -66,10 +67,12 @@ class Durations(NamedTuple):
 
 
 class Side:
-    """One of two profiles, asked for figures in one unit, "ns" or "cycles"."""
+    """One of two profiles, asked for figures in one unit, "ns" or "cycles". corrected: rows are of the spans'
+    corrected durations."""
 
-    def __init__(self, tables: Tables, unit: str) -> None:
+    def __init__(self, tables: Tables, unit: str, *, corrected: bool = False) -> None:
         self.tables = tables
+        self._corrected = corrected
         self.unit = unit
         launches = tables.launches
         self.scales = np.where(
@@ -140,7 +143,10 @@ class Side:
 
     @cached_property
     def _cells(self) -> _Cells:
-        return _Cells.of(self.tables, self.unit)
+        tables = self.tables
+        if self._corrected:
+            tables = replace(tables, df=weighed(tables.df, tables.metadata))
+        return _Cells.of(tables, self.unit)
 
     def _of_spans(self, kernel: str, launches: pd.DataFrame) -> Figures:
         cells = self._cells

@@ -8,6 +8,7 @@ from collections.abc import Iterator
 from concurrent.futures import Executor
 from functools import partial
 
+from profscope.analysis.host_times import unix_ns
 from profscope.analysis.span_rows import sites
 from profscope.schema import Tables
 from profscope.traces.chrome.events import EventLines, name_events
@@ -31,7 +32,9 @@ def pieces(tables: Tables, pool: Executor) -> Iterator[Piece]:
     tracks = assign_tracks(df, row_devices(df, tables.launches))
     lines = EventLines(df, site, table, tracks, origin_ns)
     head = object_text(tables, spans())[:-1]
-    head += f',\n"displayTimeUnit":"ns","baseTimeNanoseconds":{origin_ns},\n"traceEvents":[\n'
+    # By the host's clock, where that is known: torch.profiler's traces count from a moment of that.
+    base_ns = unix_ns(tables, origin_ns) or origin_ns
+    head += f',\n"displayTimeUnit":"ns","baseTimeNanoseconds":{base_ns},\n"traceEvents":[\n'
     yield head.encode("ascii")
     if len(df):
         # Each line closes the event before it.

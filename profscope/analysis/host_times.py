@@ -1,0 +1,114 @@
+"""When launches ran by the host's clocks."""
+
+from __future__ import annotations
+
+from typing import Any, Final
+
+import numpy as np
+import pandas as pd
+
+from profscope.schema import Tables
+
+__all__ = ["HOST_TIME_DTYPES", "host_times", "unix_ns"]
+
+HOST_TIME_DTYPES: Final = {
+    "launch": "int32",
+    "kernel": "str",
+    "device": "int32",
+    "start_unix_ns": "Int64",
+    "end_unix_ns": "Int64",
+    "start_perf_counter_ns": "Int64",
+    "end_perf_counter_ns": "Int64",
+    "error_ns": "float64",
+}
+"""The columns of `host_times`, with their pandas dtypes, in order."""
+
+_DRIFT: Final = 1e-4
+"""By so much of the time that has passed the GPU's timer may go wrong against the host's clock where only one
+moment of the two is known. A quartz is off by less than 100 millionths."""
+
+
+def host_times(tables: Tables) -> pd.DataFrame:
+    """When launches ran by the host's clocks, beside which other events of the host can be put, and launches
+    on other GPUs of it: one row per launch.
+
+        launch  kernel         device  start_unix_ns        ...  error_ns
+             0  matmul_kernel       0  1763830000123456789  ...      1264
+
+    start_unix_ns and end_unix_ns are `start_ns` and `end_ns` of `launches` by `time.time_ns()`, which
+    torch.profiler's times are of, too; *_perf_counter_ns by `time.perf_counter_ns()`. What else is known of a
+    launch in ns is as far from its start by either clock: `start_unix_ns + span.start_ns - launch.start_ns`.
+    error_ns: by so much they may be off: the greatest error of the moments before and after the launch when
+    both clocks were read (`metadata["host_clock"]`), and that of the launch's own times (`ns_uncertainty`).
+    Between such moments the clocks' distance changes evenly; where there is only one it may have changed by a
+    ten-thousandth of the time since.
+
+    Times are missing, and error_ns is NaN, where nobody has read both clocks: the emulator has a clock of its
+    own, and older profiles and other tools do not say. `attrs["not_measured"]` says so.
+    """
+    launches, anchors = tables.launches, _anchors(tables.metadata)
+    columns = {name: launches[name] for name in ("launch", "kernel", "device")}
+    times = {name: np.zeros(len(launches), np.int64) for name in HOST_TIME_DTYPES if name.endswith("_ns")}
+    error = np.full(len(launches), np.nan)
+    device = launches["device"].to_numpy()
+    for number, known in anchors.items():
+        mine = (device == number) & np.isfinite(launches["ns_uncertainty"].to_numpy())
+        for end in ("start", "end"):
+            timer = launches[f"{end}_ns"].to_numpy()[mine]
+            for clock in ("unix", "perf_counter"):
+                times[f"{end}_{clock}_ns"][mine] = timer + _distance(timer, known, clock)
+        own = launches["ns_uncertainty"].to_numpy()[mine]
+        error[mine] = own + _error(launches["start_ns"].to_numpy()[mine], known)
+    missing = np.isnan(error)
+    table = {
+        name: pd.array(pd.arrays.IntegerArray(times[name], missing.copy()))
+        for name in times
+        if name != "error_ns"
+    }
+    frame = pd.DataFrame({**columns, **table, "error_ns": error})[list(HOST_TIME_DTYPES)]
+    frame = frame.astype(HOST_TIME_DTYPES)
+    frame.attrs["not_measured"] = []
+    if missing.any():
+        why = "the emulator has a clock of its own" if tables.emulated else "nobody has read both clocks"
+        frame.attrs["not_measured"] = [f"host times of {missing.sum()} of {len(frame)} launches: {why}"]
+    return frame
+
+
+def unix_ns(tables: Tables, timer_ns: int) -> int | None:
+    """A moment of the GPU's timer by the host's clock; None where that is not known, or there are several
+    GPUs, each with a timer of its own."""
+    devices = tables.launches["device"].unique().tolist()
+    known = _anchors(tables.metadata).get(devices[0]) if len(devices) == 1 else None
+    if known is None:
+        return None
+    return timer_ns + int(_distance(np.array([timer_ns]), known, "unix")[0])
+
+
+def _anchors(metadata: dict[str, Any]) -> dict[int, dict[str, Any]]:
+    """By device, the moments when both clocks were read, in order, each clock an array."""
+    devices = (metadata.get("host_clock") or {}).get("devices") or {}
+    known = {}
+    for device, moments in devices.items():
+        ordered = sorted(moments, key=lambda each: each["timer_ns"])
+        known[int(device)] = {
+            name: np.array([each[name] for each in ordered], np.int64) for name in ordered[0]
+        }
+    return known
+
+
+def _distance(timer: Any, known: dict[str, Any], clock: str) -> Any:
+    """From the GPU's timer to a clock of the host's, int64."""
+    first = known["timer_ns"][0]
+    distances = known[f"{clock}_ns"] - known["timer_ns"]
+    # Differences only: a float64 does not hold ns since 1970.
+    change = np.interp(timer - first, known["timer_ns"] - first, distances - distances[0])
+    return distances[0] + np.rint(change).astype(np.int64)
+
+
+def _error(timer: Any, known: dict[str, Any]) -> Any:
+    moments, errors = known["timer_ns"], known["error_ns"]
+    after = np.clip(np.searchsorted(moments, timer), 0, len(moments) - 1)
+    before = np.clip(after - 1, 0, None)
+    error = np.maximum(errors[before], errors[after]).astype(np.float64)
+    outside = np.maximum(moments[0] - timer, 0) + np.maximum(timer - moments[-1], 0)
+    return error + _DRIFT * outside
