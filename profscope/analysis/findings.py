@@ -49,7 +49,7 @@ _EXPLAINS: Final[tuple[tuple[str, str, tuple[str, ...]], ...]] = (
     ("bank-conflict", "kernel", ("layout-conversion", "serial-stage", "late-warp")),
     ("atomics", "kernel", ("late-warp", "outliers")),
     ("spills", "kernel", ("low-residency", "exposed-load")),
-    ("idle-sms", "kernel", ("tail", "load-imbalance")),
+    ("idle-sms", "kernel", ("tail",)),
     ("load-imbalance", "kernel", ("tail", "outliers")),
     (
         "starving-partition",

@@ -18,6 +18,7 @@ from numpy.typing import NDArray
 from instrument_passes.analyses.opclasses import OPS, OpInfo
 from profscope.analysis.devices import Peak, peak_of
 from profscope.analysis.launch_shape import Shape, shape_of
+from profscope.analysis.sources import file_with_source
 from profscope.analysis.span_rows import Floats, Ints, grid_scales, not_samples, self_times, sites
 from profscope.analysis.work import works
 from profscope.schema import Tables
@@ -205,12 +206,13 @@ class Judged:
     @cached_property
     def lines(self) -> dict[int, str]:
         """The kernel's source by line, where the profile has it."""
-        file = self.place[0]
-        found: dict[int, str] = {}
-        for source in self.tables.metadata.get("sources") or []:
+        sources = self.tables.metadata.get("sources") or []
+        file = file_with_source(self.place[0], (source["file"] for source in sources))
+        texts: dict[int, str] = {}
+        for source in sources:
             if source["file"] == file:
-                found |= dict(enumerate(source["text"].splitlines(), source["line"]))
-        return found
+                texts |= dict(enumerate(source["text"].splitlines(), source["line"]))
+        return texts
 
 
 def judged_kernels(tables: Tables) -> Iterator[Judged | tuple[str, int, str]]:

@@ -19,6 +19,7 @@ _TAKERS: Final = ("local", "layout", "reduce", "convert", "math", "elementwise")
 # answers in 480 to 690 cycles when it is idle, and in three times that when it is busy.
 _MOST_EMULATED: Final = 450
 _MOST: Final = 2000
+_IDLE: Final = 690  # cycles of DRAM, published for GH200
 # Cycles that a load or its successor takes where there is nothing to wait for: issue and the record itself.
 _ISSUE: Final = 30
 
@@ -45,26 +46,37 @@ def causes(judged: Judged) -> Iterator[Finding | NotMeasured]:
         first = int(chosen[np.argmax(by_site[chosen])])
         cycles = float(by_site[chosen].sum())
         here = np.isin(judged.spans.site, chosen)
-        count = int(here.sum())
         file, line = judged.at(first)
         pct = judged.share_pct(cycles)
-        hidden = 1 - cycles / max(1.0, count * (_MOST_EMULATED if judged.emulated else 690))
+        # Loads that are under way together wait together: what a step takes tells, not what a load does.
+        each = cycles / max(1, int(np.bincount(judged.spans.site[here]).max()))
+        latency = _MOST_EMULATED if judged.emulated else _IDLE
+        hidden = 1 - each / latency
         names = ", ".join(dict.fromkeys(sites["scope"].iloc[chosen]))
         sure = float(bounded[here].mean()) > 0.5
-        where = "in each step of the loop" if loop >= 0 else "before anything else can be done"
+        where = _where(judged, waits, here) if loop >= 0 else "a time, before anything else can be done"
         yield Finding(
             "exposed-load",
             file,
             line,
             f"{names}: {pct:.0f} % of warp time is spent waiting for the data, "
-            f"{cycles / max(1, count):.0f} cycles a load, {where}; {max(0.0, 100 * hidden):.0f} % of a "
-            "memory latency is hidden",
+            f"{each:,.0f} cycles {where}; {max(0.0, 100 * hidden):.0f} % of a memory latency "
+            f"({latency} cycles) is hidden",
             "load earlier: num_stages of 3 or more for a loop with a dot or copies, an unrolled loop or "
             "more loads at once otherwise; more warps or CTAs on an SM hide it, too",
             pct,
             "high" if sure else "medium",
             also=tuple(int(sites["line"].iloc[each]) for each in chosen),
         )
+
+
+def _where(judged: Judged, waits: Ints, here: np.ndarray) -> str:
+    """Whether the waits are those of each step of a loop, or of its first ones."""
+    first = here & (judged.spans.iteration == 0)
+    part = float(waits[first].sum()) / max(1.0, float(waits[here].sum()))
+    if part > 0.5 and first.sum() < 0.5 * here.sum():
+        return f"a step of the loop, {100 * part:.0f} % of it in first steps"
+    return "in each step of the loop"
 
 
 def exposed_cycles(judged: Judged, most: int | None = None) -> tuple[Ints, np.ndarray]:
