@@ -9,9 +9,10 @@ import numpy as np
 
 from profscope.analysis.cause import Finding, NotMeasured
 from profscope.analysis.judged import Judged
+from profscope.analysis.loops import loop_of
 from profscope.analysis.span_rows import Ints
 
-__all__ = ["causes", "exposed_cycles", "loop_of"]
+__all__ = ["causes", "exposed_cycles"]
 
 # What takes a load's data, and then waits for it in its own span.
 _TAKERS: Final = ("local", "layout", "reduce", "convert", "math", "elementwise")
@@ -95,17 +96,3 @@ def exposed_cycles(judged: Judged, most: int | None = None) -> tuple[Ints, np.nd
     waits = np.where(loads, waits, 0)
     bounded = loads & ((took > 0) | (spans.duration > spans.gap))
     return waits, bounded
-
-
-def loop_of(judged: Judged) -> np.ndarray:
-    """By site: that of the innermost loop around it, -1 where there is none."""
-    spans, kinds = judged.spans, judged.sites["kind"].to_numpy()
-    first = np.full(len(judged.sites), -1)
-    first[spans.site[::-1]] = np.arange(len(spans))[::-1]
-    result = np.full(len(judged.sites), -1)
-    for site, row in enumerate(first):
-        at = spans.parent[row] if row >= 0 else -1
-        while at >= 0 and kinds[spans.site[at]] != "loop":
-            at = spans.parent[at]
-        result[site] = spans.site[at] if at >= 0 else -1
-    return result

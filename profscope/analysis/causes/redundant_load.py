@@ -7,8 +7,9 @@ from collections.abc import Iterator
 import numpy as np
 
 from profscope.analysis.cause import Finding, NotMeasured
-from profscope.analysis.causes.exposed_load import exposed_cycles, loop_of
+from profscope.analysis.causes.exposed_load import exposed_cycles
 from profscope.analysis.judged import Judged
+from profscope.analysis.loops import loop_of
 from profscope.analysis.source_loads import SourceLoad, loads_of, unchanged
 
 __all__ = ["causes"]
