@@ -30,13 +30,18 @@ class Sources:
         for source in metadata.get("sources") or []:
             first = int(source["line"])
             for at, text in enumerate(source["text"].splitlines()):
-                self._texts[source["file"], first + at] = text.strip()
+                self._texts[source["file"], first + at] = text
             for line, name in _assigned(source["text"]).items():
                 self._variables[source["file"], first + line - 1] = name
 
     def text(self, file: str, line: int) -> str:
         """A line, without the space around it; "" where it is not known."""
-        return self._texts.get((file_with_source(file, self._files), line), "")
+        return self._texts.get((file_with_source(file, self._files), line), "").strip()
+
+    def lines(self, file: str) -> dict[int, str]:
+        """Those of a file that are known, by number, as they are written."""
+        file = file_with_source(file, self._files)
+        return {line: text for (name, line), text in self._texts.items() if name == file}
 
     def variable(self, file: str, line: int) -> str:
         """What the statement at a line assigns to, "x" or "a, b"; "" if nothing, or nobody knows."""
