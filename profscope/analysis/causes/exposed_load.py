@@ -31,8 +31,10 @@ def causes(judged: Judged) -> Iterator[Finding | NotMeasured]:
     Waiting is what passes from the begin of a load until the next thing that the warp does: the load's own
     span, the time behind it that no span covers, and the span that takes the data, at most 2,000 cycles
     (450 on the emulator) a load and less 30 for its issue. Gain: this over the time of all warps; as if all
-    of it could be hidden. Other CTAs of the SM may hide some of it already. Loads of one loop are one
-    finding, at the line of the one that waits most. Confidence: high where the load's own span or a record
+    of it could be hidden. Of loads outside of loops it is divided by the CTAs that an SM runs at once, or by
+    the waves of the grid if these are fewer: CTAs of later waves begin beside others that work. Other CTAs
+    may hide some of the loops' waits, too. Loads of one loop are one finding, at the line of the one that
+    waits most. Confidence: high where the load's own span or a record
     behind it bounds the wait on both sides; medium where arithmetic without spans may be in it.
     """
     sites = judged.sites
@@ -49,6 +51,7 @@ def causes(judged: Judged) -> Iterator[Finding | NotMeasured]:
         here = np.isin(judged.spans.site, chosen)
         file, line = judged.at(first)
         pct = judged.share_pct(cycles)
+        beside = _beside(judged) if loop < 0 else 1.0
         # Loads that are under way together wait together: what a step takes tells, not what a load does.
         each = cycles / max(1, int(np.bincount(judged.spans.site[here]).max()))
         latency = _MOST_EMULATED if judged.emulated else _IDLE
@@ -65,10 +68,16 @@ def causes(judged: Judged) -> Iterator[Finding | NotMeasured]:
             f"({latency} cycles) is hidden",
             "load earlier: num_stages of 3 or more for a loop with a dot or copies, an unrolled loop or "
             "more loads at once otherwise; more warps or CTAs on an SM hide it, too",
-            pct,
+            pct / beside,
             "high" if sure else "medium",
             also=tuple(int(sites["line"].iloc[each]) for each in chosen),
         )
+
+
+def _beside(judged: Judged) -> float:
+    """CTAs that an SM runs at once, at another point of their work; 1 where nobody knows."""
+    shape = judged.shape
+    return 1.0 if shape is None else max(1.0, min(float(shape.per_sm), shape.waves))
 
 
 def _where(judged: Judged, waits: Ints, here: np.ndarray) -> str:
