@@ -274,6 +274,12 @@ def _gems(name: str, small_columns: int, columns: int, *more: Callable[[str, int
 _FLA: Final = "fla.ops.{0}.fused_recurrent"
 _MLSTM: Final = "mlstm_kernels.torch.chunkwise.triton_limit_chunk"
 _WARPS: Final = "num_warps"
+# The rows of `a` lie in one piece, but the kernel multiplies by a stride that Triton does not know.
+_STRIDE: Final = ("group_offsets[None, :] * matrix_a_stride_k", "group_offsets[None, :]")
+_NEIGHBOURS: Final = {
+    "neighbours of a": _edited(*_STRIDE),
+    "neighbours of a, num_stages=3": _edited(*_STRIDE, num_stages=3),
+}
 _STAGES: Final = "num_stages"
 KERNELS: Final = (
     Kernel(
@@ -304,10 +310,12 @@ KERNELS: Final = (
     ),
     Kernel(
         "conch.kernels.quantization.gemm._gemm_kernel", _mixed_gemm,
-        _trials(_STAGES, 3, 4)
-        | {"num_warps=4, num_stages=3": _options(num_warps=4, num_stages=3)},
+        _trials(_STAGES, 3, 4) | _NEIGHBOURS,
     ),
-    Kernel("conch.kernels.quantization.gemm._gemm_kernel", _scaled_gemm, _trials(_STAGES, 3, 4)),
+    Kernel(
+        "conch.kernels.quantization.gemm._gemm_kernel", _scaled_gemm,
+        _trials(_STAGES, 3, 4) | _NEIGHBOURS,
+    ),
     Kernel(
         "conch.kernels.attention.paged_attention._paged_attention_compute_splits_kernel", _paged_attention,
         _trials(_STAGES, 1, 2, 5) | _trials(_WARPS, 1, 2),
