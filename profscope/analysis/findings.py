@@ -50,7 +50,7 @@ _EXPLAINS: Final[tuple[tuple[str, str, tuple[str, ...]], ...]] = (
     ("redundant-load", "line", ("exposed-load",)),
     ("bank-conflict", "kernel", ("layout-conversion", "serial-stage", "late-warp")),
     ("atomics", "kernel", ("late-warp", "outliers")),
-    ("spills", "kernel", ("low-residency", "exposed-load")),
+    ("spills", "kernel", ("low-residency", "exposed-load", "uncoalesced-load", "outliers")),
     ("idle-sms", "kernel", ("tail",)),
     ("load-imbalance", "kernel", ("tail", "outliers")),
     (

@@ -55,11 +55,13 @@ def test_spills() -> None:
     steps = loop([1000] * 10)
     spilled = {"spills": 20, "ctas_per_sm": 4}
     (row,) = named(made_up(steps, **builds(bare=spilled)), "spills").to_dict("records")
-    # 20 registers of 4 bytes, written and read, of 2 warps of 4 CTAs, at 128 bytes a cycle.
-    assert row["gain_pct"] == pytest.approx(100 * (2 * 20 * 4 * 32 * 2 * 4 / 128) / 1000)
+    # 20 registers of 4 bytes, written and read, of the 2 warps that an SM runs, at 128 bytes a cycle.
+    assert row["gain_pct"] == pytest.approx(100 * (2 * 20 * 4 * 32 * 2 / 128) / 1000)
     assert (row["line"], row["confidence"]) == (5, "medium")
     (row,) = named(made_up(steps, **builds(instrumented=spilled)), "spills").to_dict("records")
     assert row["confidence"] == "low"
+    (row,) = named(made_up(steps, **builds(bare=spilled | {"spills": 60})), "spills").to_dict("records")
+    assert row["gain_pct"] == 95.0  # more than the 40 that it keeps
     # Records that spill are not the kernel's fault.
     both = builds(bare={"spills": 0, "ctas_per_sm": 4}, instrumented=spilled)
     assert named(made_up(steps, **both), "spills").empty
