@@ -30,7 +30,7 @@ from bench import kernels
 from bench.libraries.calls import function, is_installed
 from bench.timing import device_us, why
 
-__all__ = ["KERNELS", "Kernel", "Launch", "launch_of", "main"]
+__all__ = ["KERNELS", "Kernel", "Launch", "edited", "launch_of", "main"]
 
 
 @dataclass(frozen=True)
@@ -115,7 +115,7 @@ def _options(**options: Any) -> Callable[[Launch], Launch]:
     return lambda launch: launch.changed(**options)
 
 
-def _edited(before: str, after: str, **options: Any) -> Callable[[Launch], Launch]:
+def edited(before: str, after: str, **options: Any) -> Callable[[Launch], Launch]:
     """The same launch of a kernel whose source has `after` for `before`; ValueError if it is not there."""
 
     def change(launch: Launch) -> Launch:
@@ -137,7 +137,7 @@ def _copy(kernel: Any, before: str, after: str) -> Any:
 def _pipelined(loop: str, stages: int = 3) -> dict[str, Callable[[Launch], Launch]]:
     """Loads of a loop without dots start steps ahead where its range has num_stages."""
     ahead = re.sub(r"(tl\.)?range\((.*)\)", rf"tl.range(\2, num_stages={stages})", loop)
-    return {f"{ahead}": _edited(loop, ahead)}
+    return {f"{ahead}": edited(loop, ahead)}
 
 
 def _trials(name: str, *values: int) -> dict[str, Callable[[Launch], Launch]]:
@@ -277,8 +277,8 @@ _WARPS: Final = "num_warps"
 # The rows of `a` lie in one piece, but the kernel multiplies by a stride that Triton does not know.
 _STRIDE: Final = ("group_offsets[None, :] * matrix_a_stride_k", "group_offsets[None, :]")
 _NEIGHBOURS: Final = {
-    "neighbours of a": _edited(*_STRIDE),
-    "neighbours of a, num_stages=3": _edited(*_STRIDE, num_stages=3),
+    "neighbours of a": edited(*_STRIDE),
+    "neighbours of a, num_stages=3": edited(*_STRIDE, num_stages=3),
 }
 _STAGES: Final = "num_stages"
 KERNELS: Final = (
@@ -294,7 +294,7 @@ KERNELS: Final = (
         "liger_kernel.ops.cross_entropy.liger_cross_entropy_kernel", _cross_entropy,
         _trials("BLOCK_SIZE", 8192, 16384, 65536)
         | _pipelined("range(0, n_cols, BLOCK_SIZE)")
-        | {"BLOCK_SIZE=8192, pipelined": _edited(
+        | {"BLOCK_SIZE=8192, pipelined": edited(
             "range(0, n_cols, BLOCK_SIZE)", "tl.range(0, n_cols, BLOCK_SIZE, num_stages=3)", BLOCK_SIZE=8192,
         )},
     ),
