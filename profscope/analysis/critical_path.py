@@ -19,6 +19,7 @@ _DTYPES: Final = {
     "variant": "int32",
     "launch": "int32",
     "cta": "int32",
+    "median_of": "int32",
     "scope": "str",
     "kind": "str",
     "file": "str",
@@ -37,7 +38,8 @@ def critical_path(tables: Tables, shorter_pct: float = 25.0) -> pd.DataFrame:
 
     The way is walked back from the CTA's end: through the ops and loops of a warp; at a barrier to the warp
     that came last; at a wait that waited to the asynchronous work that it waited for, whose time in flight
-    counts as that of the op that started it. Columns: kernel, variant, launch, cta; scope, kind, file,
+    counts as that of the op that started it. Columns: kernel, variant, launch, cta; median_of, the
+    CTAs of which this one is the median; scope, kind, file,
     line, call_path; cycles on the way; share, their part of the CTA's time, 0 to 1; earlier_pct, by how
     many percent of its time the CTA would end earlier if all that scope does, in every warp, took
     `shorter_pct` percent less: the CTA is run again with what waits for what, so that another way may
@@ -46,7 +48,11 @@ def critical_path(tables: Tables, shorter_pct: float = 25.0) -> pd.DataFrame:
     attrs["not_measured"]: list of str, which kernels have no rows, and why. Raises OptionError where
     shorter_pct is not between 0 and 100.
     """
-    if not 0 < shorter_pct <= 100:
+    if (
+        isinstance(shorter_pct, bool)
+        or not isinstance(shorter_pct, int | float)
+        or not 0 < shorter_pct <= 100
+    ):
         raise OptionError(f"shorter_pct={shorter_pct!r} is not above 0 and at most 100")
     rows: list[dict[str, Any]] = []
     missing: list[str] = []
@@ -80,7 +86,7 @@ def _rows(judged: Judged, cta: int, shorter_pct: float) -> list[dict[str, Any]]:
     replay = replay_of(judged, cta)
     path = sorted(replay.path().items(), key=lambda item: -item[1])
     whole = replay.run({})
-    about = judged.ctas.iloc[cta]
+    about, ctas = judged.ctas.iloc[cta], len(np.unique(judged.spans.cta))
     rows = []
     for at, (site, cycles) in enumerate(path):
         place = judged.sites.iloc[site]
@@ -90,7 +96,7 @@ def _rows(judged: Judged, cta: int, shorter_pct: float) -> list[dict[str, Any]]:
         rows.append(
             {name: place[name] for name in ("scope", "kind", "file", "line", "call_path")}
             | {"kernel": judged.kernel, "variant": judged.variant}
-            | {"launch": about["launch"], "cta": about["cta"], "cycles": cycles}
+            | {"launch": about["launch"], "cta": about["cta"], "median_of": ctas, "cycles": cycles}
             | {"share": cycles / max(1, replay.cycles), "earlier_pct": earlier}
         )
     return rows

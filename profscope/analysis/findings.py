@@ -36,6 +36,8 @@ FINDING_DTYPES: Final = {
 _NO_SPANS: Final = "no finding, but most causes need spans, and were not looked for"
 # What is wrong whatever it costs: these stand without a gain.
 _ALWAYS: Final = ("nan", "infinity", "saturation")
+# What says that there is more to gain, but not where it goes: it stands where nothing else does.
+_LAST: Final = ("below-roof",)
 # Causes that lie in a CTA.
 _CTA_CAUSES: Final = (
     "atomics", "bank-conflict", "exposed-load", "few-stages", "late-warp", "layout-conversion",
@@ -49,8 +51,8 @@ _EXPLAINS: Final[tuple[tuple[str, str, tuple[str, ...]], ...]] = (
     ("redundant-load", "line", ("exposed-load",)),
     ("bank-conflict", "kernel", ("layout-conversion", "serial-stage", "late-warp")),
     ("atomics", "kernel", ("late-warp", "outliers")),
-    ("spills", "kernel", ("low-residency", "exposed-load")),
-    ("idle-sms", "kernel", ("tail", "load-imbalance")),
+    ("spills", "kernel", ("low-residency", "exposed-load", "uncoalesced-load", "outliers")),
+    ("idle-sms", "kernel", ("tail",)),
     ("load-imbalance", "kernel", ("tail", "outliers")),
     (
         "starving-partition",
@@ -121,7 +123,9 @@ def merged(said: Iterable[Finding], noise_pct: float = 0.0) -> list[Finding]:
     first: dict[tuple[str, int], Finding] = {}
     for each in kept:
         first.setdefault((each.finding, each.line), each)
-    return [each for each in first.values() if not any(_explains(other, each) for other in first.values())]
+    left = [each for each in first.values() if not any(_explains(other, each) for other in first.values())]
+    known = [each for each in left if each.finding not in _LAST]
+    return known if any(each.finding not in _ALWAYS for each in known) else left
 
 
 def _explains(winner: Finding, other: Finding) -> bool:

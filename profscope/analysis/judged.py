@@ -204,7 +204,7 @@ class Judged:
 
     @cached_property
     def lines(self) -> dict[int, str]:
-        """The kernel's source by line, where the profile has it, without the space around each."""
+        """The kernel's source by line, as it is written, where the profile has it."""
         return Sources(self.tables.metadata).lines(self.place[0])
 
 

@@ -17,7 +17,7 @@ from profscope.analysis.judged import Judged
 from profscope.analysis.meetings import meetings_of
 from profscope.analysis.span_rows import Ints
 
-__all__ = ["Replay", "replay_of"]
+__all__ = ["Replay", "replay_of", "slices_of"]
 
 _PASSED = 30  # cycles of a wait that had nothing to wait for, its record included
 
@@ -115,7 +115,7 @@ def replay_of(judged: Judged, cta: int) -> Replay:
     """The replay of a CTA, a row of `judged.ctas`; empty if its spans are not among those that are judged."""
     spans = judged.spans
     first, last = np.searchsorted(spans.cta, [cta, cta + 1])
-    sites, begins, ends, warps, rows = _slices(judged, int(first), int(last))
+    sites, begins, ends, warps, rows = slices_of(judged, int(first), int(last))
     order = np.lexsort((begins, ends))
     place = np.empty(len(order), np.int64)
     place[order] = np.arange(len(order))
@@ -137,7 +137,7 @@ def replay_of(judged: Judged, cta: int) -> Replay:
     )
 
 
-def _slices(judged: Judged, first: int, last: int) -> tuple[Ints, Ints, Ints, Ints, Ints]:
+def slices_of(judged: Judged, first: int, last: int) -> tuple[Ints, Ints, Ints, Ints, Ints]:
     """site, begin, end, warp and span (-1: the own time of a span with others inside) of the slices of some
     spans, in order of warp and time."""
     spans = judged.spans

@@ -16,6 +16,7 @@ from profscope.analysis.devices import peak_of
 from profscope.analysis.findings import findings
 from profscope.analysis.lines import lines
 from profscope.analysis.overhead import bare_times, overhead, variant_entry
+from profscope.analysis.overlap import overlap
 from profscope.analysis.report_sections import clipped, number
 from profscope.analysis.sources import Sources
 from profscope.analysis.summary import summary
@@ -63,6 +64,7 @@ class _Parts(NamedTuple):
     findings: pd.DataFrame
     lines: pd.DataFrame | None
     critical_path: pd.DataFrame
+    overlap: pd.DataFrame
     sources: Sources
 
 
@@ -86,6 +88,7 @@ def report(tables: Tables) -> dict[str, Any]:
         findings(tables),
         by_line,
         critical_path(tables),
+        overlap(tables),
         Sources(tables.metadata),
     )
     for size in _SIZES:
@@ -206,7 +209,7 @@ def _kernel(parts: _Parts, kernel: str, variant: int, size: _Size) -> dict[str, 
         "verdict": _verdict(parts.verdict, kernel, variant),
         "findings": findings[: size.findings],
         "lines": lines,
-        "overlap": None,
+        "overlap": sections.overlap(_of(parts.overlap, kernel, variant)),
         "critical_path": sections.critical_path(path, size.lines),
         "tail": sections.tail(tables, launches),
         "work": sections.work(rows, launches),
@@ -247,8 +250,8 @@ def _findings_of(findings: pd.DataFrame, kernel: str, variant: int, identity: st
 def _not_measured(parts: _Parts) -> list[str]:
     """What is None everywhere, and why. What is so in one kernel only, its verdict and overhead say."""
     metadata, launches = parts.tables.metadata, parts.tables.launches
-    said = ["overlap: not worked out"]
-    said += _told("findings", parts.findings) + _told("critical_path", parts.critical_path)
+    said = _told("findings", parts.findings) + _told("critical_path", parts.critical_path)
+    said += _told("overlap", parts.overlap)
     if _peaks(metadata) is None:
         said.append("gpu.peaks: those of the device are not known")
     if parts.lines is None or not (parts.lines["samples"] > 0).any():

@@ -14,7 +14,7 @@ from profscope.analysis.span_rows import ended, grid_ctas
 from profscope.schema import Tables
 
 __all__ = [
-    "clipped", "configuration", "critical_path", "ctas", "kernel_id", "lines", "number", "records",
+    "clipped", "configuration", "critical_path", "ctas", "kernel_id", "lines", "number", "overlap", "records",
     "resources", "source", "tail", "times", "work",
 ]  # fmt: skip
 
@@ -204,6 +204,15 @@ def critical_path(path: pd.DataFrame, most: int) -> list[dict[str, Any]]:
         }
         for row in path.head(most).to_dict("records")
     ]
+
+
+def overlap(rows: pd.DataFrame) -> dict[str, Any] | None:
+    """What runs at once in a CTA and on an SM. rows: a variant's rows of prof.overlap()."""
+    kept = [name for name in rows.columns if name not in ("kernel", "variant", "of")]
+    entries = {
+        str(row["of"]): {name: number(row[name], 3) for name in kept} for row in rows.to_dict("records")
+    }
+    return {of: entries.get(of) for of in ("cta", "sm")} if entries else None
 
 
 def _line(sources: Sources, identity: str, row: dict[Any, Any]) -> dict[str, Any]:

@@ -2,35 +2,50 @@
 
 import ast
 import textwrap
+from collections.abc import Iterable
+from pathlib import PurePath
 from typing import Any
 
-__all__ = ["Sources"]
+__all__ = ["Sources", "file_with_source"]
+
+
+def file_with_source(file: str, known: Iterable[str]) -> str:
+    """The file among those of known sources that has the text of `file`; `file` itself if there is none.
+
+    A binary that Triton's cache kept of another copy of a program names that copy's files. The cache found
+    it by the text and its line, so the one file of the same name has the same text; of several none is taken.
+    """
+    files = set(known)
+    alike = {each for each in files if PurePath(each).name == PurePath(file).name}
+    return alike.pop() if file not in files and len(alike) == 1 else file
 
 
 class Sources:
     """Of a profile's metadata."""
 
     def __init__(self, metadata: dict[str, Any]) -> None:
+        self._files = {str(source["file"]) for source in metadata.get("sources") or []}
         self._texts: dict[tuple[str, int], str] = {}
         self._variables: dict[tuple[str, int], str] = {}
         for source in metadata.get("sources") or []:
             first = int(source["line"])
             for at, text in enumerate(source["text"].splitlines()):
-                self._texts[source["file"], first + at] = text.strip()
+                self._texts[source["file"], first + at] = text
             for line, name in _assigned(source["text"]).items():
                 self._variables[source["file"], first + line - 1] = name
 
     def text(self, file: str, line: int) -> str:
         """A line, without the space around it; "" where it is not known."""
-        return self._texts.get((file, line), "")
+        return self._texts.get((file_with_source(file, self._files), line), "").strip()
 
     def lines(self, file: str) -> dict[int, str]:
-        """Those of a file that are known, by number."""
+        """Those of a file that are known, by number, as they are written."""
+        file = file_with_source(file, self._files)
         return {line: text for (name, line), text in self._texts.items() if name == file}
 
     def variable(self, file: str, line: int) -> str:
         """What the statement at a line assigns to, "x" or "a, b"; "" if nothing, or nobody knows."""
-        return self._variables.get((file, line), "")
+        return self._variables.get((file_with_source(file, self._files), line), "")
 
 
 def _assigned(text: str) -> dict[int, str]:

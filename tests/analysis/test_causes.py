@@ -9,13 +9,16 @@ import numpy as np
 import pandas as pd
 import pytest
 from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
 
 from profscope.analysis.cause import Confidence, Finding
 from profscope.analysis.findings import FINDING_DTYPES, merged
 from profscope.analysis.launch_shape import shape_of
+from profscope.analysis.source_loads import loads_of
 from profscope.profiles import Profile
 from profscope.schema import spans_frame, spreads_frame, sums_frame
 from tests.support.captured import captured
+from tests.support.made_up_spans import Row, made_up
 from tests.support.profiles import launch_table, profiles, regular_profile
 
 
@@ -263,3 +266,88 @@ def test_loads_that_read_the_same(source: str, again: bool) -> None:
     assert ("redundant-load" in set(table["finding"])) == again
     if again:
         assert table["line"][table["finding"] == "redundant-load"].tolist() == [8]
+
+
+def test_a_load_that_reads_the_same_in_each_step() -> None:
+    source = """def k(x, w, n, B):
+    for i in range(0, n, B):
+        a = tl.load(
+            x + i + arange(B),
+            mask=i < n,
+        )
+        b = tl.load(w + arange(B))
+"""
+    first, second = loads_of(dict(enumerate(source.splitlines(), 1)))
+    assert (first.line, first.pointer, first.invariant) == (3, "x+i+arange(B)", False)
+    assert (second.line, second.invariant) == (7, True)
+    assert first.loop is not None
+    assert first.loop.header == "range(0, n, B)"
+    rows: list[Row] = [("k", "kernel", 1, -1, -1, 0, 4000), ("loop L2", "loop", 2, -1, 0, 0, 4000)]
+    for at in range(4):
+        rows += [("load b", "op", 7, at, 1, 1000 * at, 530), ("store", "op", 9, at, 1, 1000 * at + 530, 20)]
+    told = {"sources": [{"name": "k", "file": "k.py", "line": 1, "text": source, "sha256": ""}]}
+    table = made_up(rows, **told).findings().set_index("finding")
+    assert table.loc["redundant-load", "gain_pct"] == pytest.approx(100 * 3 * 500 / 4000)
+    assert "reads the same in each step" in table.loc["redundant-load", "evidence"]
+    # The source of a binary that was built in another copy of the program.
+    elsewhere = [told["sources"][0] | {"file": "/another/copy/k.py"}]
+    assert "redundant-load" in set(made_up(rows, sources=elsewhere).findings()["finding"])
+    two = [*elsewhere, told["sources"][0] | {"file": "/a/third/k.py"}]
+    assert "redundant-load" not in set(made_up(rows, sources=two).findings()["finding"])
+
+
+OPS = st.sampled_from([
+    "load x", "load x latency", "store", "async copy a", "async wait a", "tma load", "barrier wait a",
+    "dot issue acc", "dot wait acc", "dot acc", "atomic x", "convert layout", "local load y", "barrier",
+    "reduce x", "exp2 p", "k", "loop L3",
+])  # fmt: skip
+
+
+@st.composite
+def told(draw: st.DrawFn) -> dict[str, Any]:
+    """Metadata of any shape that causes look at."""
+    number = st.integers(0, 300_000)
+    some = st.none() | st.integers(0, 64)
+    build = {"build": draw(st.sampled_from(["bare", "instrumented"])), "registers": draw(some)}
+    build |= {"spills": draw(some), "ctas_per_sm": draw(some), "shared_bytes": draw(st.none() | number)}
+    configuration = {"variant": 0, "num_warps": draw(some), "num_stages": draw(some), "builds": [build]}
+    names = ["smsp__thread_inst_executed_pred_on_per_inst_executed.ratio", "dram__bytes_read.sum",
+             "dram__bytes_write.sum"]  # fmt: skip
+    metrics = {name: [draw(st.floats(0, 1e12)), ""] for name in names if draw(st.booleans())}
+    scopes = [
+        {"scope": draw(OPS), "kind": "op", "file": "", "line": draw(st.integers(0, 3)), "call_path": ""}
+        | {"measures": "issue", "bytes": draw(number), "flops": draw(number)}
+        for _ in range(draw(st.integers(0, 3)))
+    ]
+    work = {"variant": 0, "trial": False, "launches": draw(st.integers(0, 2)), "ns": 100, "scopes": scopes}
+    source = draw(st.sampled_from([SOURCE, "def k(", "", "x = tl.load()"]))
+    device = {"name": draw(st.sampled_from(["NVIDIA H200", "?"])), "sm_count": draw(some), "arch": "sm_90"}
+    return {
+        "device": device,
+        "options": {"instrument": draw(st.sampled_from(["default", "heavy"]))},
+        "sources": [{"name": "k", "file": "", "line": 1, "text": source, "sha256": ""}],
+        "configuration": configuration,
+        "work": [work],
+        "metrics": metrics,
+    }
+
+
+@settings(suppress_health_check=[HealthCheck.too_slow], max_examples=15, deadline=None)
+@given(profiles(names=OPS), told())
+def test_no_cause_raises_on_any_profile_of_ops(profile: Profile, told: dict[str, Any]) -> None:
+    kernels = profile.launches["kernel"].unique().tolist()
+    metadata = profile.metadata | {name: told[name] for name in ("device", "options", "sources")}
+    metadata["variants"] = {kernel: [told["configuration"]] for kernel in kernels}
+    metadata["kernels"] = {kernel: {"work": told["work"]} for kernel in kernels}
+    metadata["ncu"] = {
+        "kernels": [{"kernel": kernel, "variant": 0, "metrics": told["metrics"]} for kernel in kernels]
+    }
+    asked = Profile(profile.df, profile.launches, metadata)
+    table = asked.findings()
+    assert table["gain_pct"].between(0, 100).all()
+    assert table["gain_pct"].is_monotonic_decreasing
+    assert (table["evidence"] != "").all()
+    parts = asked.overlap()[["copies", "dots", "other", "none"]]
+    assert ((parts >= 0) & (parts <= 1)).all(axis=None)
+    assert asked.roofline()["peak_pct"].dropna().between(0, 100).all()
+    assert asked.critical_path()["share"].between(0, 1).all()

@@ -55,11 +55,13 @@ def test_spills() -> None:
     steps = loop([1000] * 10)
     spilled = {"spills": 20, "ctas_per_sm": 4}
     (row,) = named(made_up(steps, **builds(bare=spilled)), "spills").to_dict("records")
-    # 20 registers of 4 bytes, written and read, of 2 warps of 4 CTAs, at 128 bytes a cycle.
-    assert row["gain_pct"] == pytest.approx(100 * (2 * 20 * 4 * 32 * 2 * 4 / 128) / 1000)
+    # 20 registers of 4 bytes, written and read, of the 2 warps that an SM runs, at 128 bytes a cycle.
+    assert row["gain_pct"] == pytest.approx(100 * (2 * 20 * 4 * 32 * 2 / 128) / 1000)
     assert (row["line"], row["confidence"]) == (5, "medium")
     (row,) = named(made_up(steps, **builds(instrumented=spilled)), "spills").to_dict("records")
     assert row["confidence"] == "low"
+    (row,) = named(made_up(steps, **builds(bare=spilled | {"spills": 60})), "spills").to_dict("records")
+    assert row["gain_pct"] == 95.0  # more than the 40 that it keeps
     # Records that spill are not the kernel's fault.
     both = builds(bare={"spills": 0, "ctas_per_sm": 4}, instrumented=spilled)
     assert named(made_up(steps, **both), "spills").empty
@@ -83,6 +85,92 @@ def test_low_residency() -> None:
     assert "limited by shared memory" in row["evidence"]
     many = few | {"ctas_per_sm": 16}
     assert named(made_up(rows, **builds(bare=many)), "low-residency").empty
+
+
+def pipelined(steps: int, length: int, wait: int) -> list[Row]:
+    """A loop that starts a copy in each step, and waits for another one."""
+    rows: list[Row] = [("k", "kernel", 1, -1, -1, 0, steps * length)]
+    rows.append(("loop L5", "loop", 5, -1, 0, 0, steps * length))
+    for step in range(steps):
+        begin = step * length
+        rows.append(("async wait a", "op", 6, step, 1, begin, 900 if step == 0 else wait))
+        rows.append(("async copy a", "op", 6, step, 1, begin + length - 20, 20))
+    return rows
+
+
+def test_the_first_wait_is_no_lack_of_stages() -> None:
+    (row,) = named(made_up(pipelined(10, 1000, 430)), "few-stages").to_dict("records")
+    assert row["gain_pct"] == pytest.approx(100 * 9 * 400 / 10_000)
+    assert named(made_up(pipelined(10, 1000, 30)), "few-stages").empty
+
+
+@pytest.mark.parametrize(
+    ("stages", "length", "needed"), [(7, 1000, 2), (7, 300, 4), (3, 300, 0), (2, 1000, 0)]
+)
+def test_more_stages_than_copies_need(stages: int, length: int, needed: int) -> None:
+    told = builds(bare={"ctas_per_sm": 1, "registers": 128, "shared_bytes": 160_000})
+    told["variants"]["k"][0] |= {"num_stages": stages, "num_warps": 8}
+    table = named(made_up(pipelined(20, length, 20), **told), "many-stages")
+    assert len(table) == bool(needed)
+    if needed:
+        (row,) = table.to_dict("records")
+        assert (row["line"], row["confidence"], row["advice"]) == (5, "low", f"num_stages={needed}")
+        assert "2 CTAs fit on an SM where 1 run" in row["evidence"]
+        late = named(made_up(pipelined(20, length, 200), **told), "many-stages")
+        assert late.empty  # copies are waited for
+
+
+def test_lanes_that_are_masked_off() -> None:
+    name = "smsp__thread_inst_executed_pred_on_per_inst_executed.ratio"
+    entry: dict[str, Any] = {"kernel": "k", "variant": 0, "launches": 1, "metrics": {name: [20.0, ""]}}
+    rows = loop([1000] * 4)
+    (row,) = named(made_up(rows, ncu={"kernels": [entry]}), "masked-tiles").to_dict("records")
+    assert row["gain_pct"] == pytest.approx(37.5)
+    none = made_up(rows, ncu={"kernels": [entry | {"metrics": {}}]}).findings()
+    assert any(
+        "masked-tiles: the report of Nsight Compute has no" in text for text in none.attrs["not_measured"]
+    )
+    full = entry | {"metrics": {name: [31.9, ""]}}
+    assert named(made_up(rows, ncu={"kernels": [full]}), "masked-tiles").empty
+
+
+def test_atomics_cost_the_same_however_much_is_recorded() -> None:
+    def step(*ops: Row) -> list[Row]:
+        return [("k", "kernel", 1, -1, -1, 0, 10_000), ("loop L5", "loop", 5, -1, 0, 0, 10_000), *ops]
+
+    atomics: list[Row] = [("atomic t", "op", 6, at, 1, 1000 * at, 300) for at in range(10)]
+    others: list[Row] = [("load x", "op", 7, at, 1, 1000 * at + 400, 20) for at in range(10)]
+    both = sorted(atomics + others, key=lambda row: row[5])
+    (alone,) = named(made_up(step(*atomics)), "atomics").to_dict("records")
+    (beside,) = named(made_up(step(*both)), "atomics").to_dict("records")
+    assert alone["gain_pct"] == pytest.approx(30.0)  # who knows what the other 700 cycles are
+    assert beside["gain_pct"] == pytest.approx(40.0)  # until the load begins
+
+
+def test_loads_under_way_together_wait_together() -> None:
+    rows: list[Row] = [("k", "kernel", 1, -1, -1, 0, 4000), ("loop L5", "loop", 5, -1, 0, 0, 4000)]
+    for at in range(4):
+        rows += [("load a", "op", 6, at, 1, 1000 * at, 10), ("load b", "op", 7, at, 1, 1000 * at + 10, 10)]
+        rows.append(("store", "op", 8, at, 1, 1000 * at + 640, 10))
+    (row,) = named(made_up(rows), "exposed-load").to_dict("records")
+    assert "600 cycles in each step of the loop; 13 % of a memory latency" in row["evidence"]
+    first = [each for each in rows if each[3] <= 0]
+    later: list[Row] = [("load a", "op", 6, at, 1, 1000 * at, 10) for at in range(1, 4)]
+    later += [("store", "op", 8, at, 1, 1000 * at + 20, 10) for at in range(1, 4)]
+    (row,) = named(made_up(first + sorted(later, key=lambda each: each[5])), "exposed-load").to_dict(
+        "records"
+    )
+    assert "100 % of it in first steps" in row["evidence"]
+
+
+def test_few_ctas_may_be_uneven_too() -> None:
+    rows = loop([1000] * 4)
+    profile = made_up(rows, ctas=4, device={"name": "NVIDIA H200", "arch": "sm_90", "sm_count": 8})
+    longer = profile.df["cta"] == 0
+    times = ("start_ns", "start_cycle", "duration_ns", "duration_cycles")
+    cycles = {name: profile.df[name].where(~longer, profile.df[name] * 9) for name in times}
+    table = Profile(profile.df.assign(**cycles), profile.launches, profile.metadata).findings()
+    assert {"idle-sms", "load-imbalance"} <= set(table["finding"])
 
 
 def test_prologue() -> None:

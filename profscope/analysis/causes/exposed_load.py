@@ -9,9 +9,10 @@ import numpy as np
 
 from profscope.analysis.cause import Finding, NotMeasured
 from profscope.analysis.judged import Judged
+from profscope.analysis.loops import loop_of
 from profscope.analysis.span_rows import Ints
 
-__all__ = ["causes", "exposed_cycles", "loop_of"]
+__all__ = ["causes", "exposed_cycles"]
 
 # What takes a load's data, and then waits for it in its own span.
 _TAKERS: Final = ("local", "layout", "reduce", "convert", "math", "elementwise")
@@ -19,6 +20,7 @@ _TAKERS: Final = ("local", "layout", "reduce", "convert", "math", "elementwise")
 # answers in 480 to 690 cycles when it is idle, and in three times that when it is busy.
 _MOST_EMULATED: Final = 450
 _MOST: Final = 2000
+_IDLE: Final = 690  # cycles of DRAM, published for GH200
 # Cycles that a load or its successor takes where there is nothing to wait for: issue and the record itself.
 _ISSUE: Final = 30
 
@@ -29,8 +31,10 @@ def causes(judged: Judged) -> Iterator[Finding | NotMeasured]:
     Waiting is what passes from the begin of a load until the next thing that the warp does: the load's own
     span, the time behind it that no span covers, and the span that takes the data, at most 2,000 cycles
     (450 on the emulator) a load and less 30 for its issue. Gain: this over the time of all warps; as if all
-    of it could be hidden. Other CTAs of the SM may hide some of it already. Loads of one loop are one
-    finding, at the line of the one that waits most. Confidence: high where the load's own span or a record
+    of it could be hidden. Of loads outside of loops it is divided by the CTAs that an SM runs at once, or by
+    the waves of the grid if these are fewer: CTAs of later waves begin beside others that work. Other CTAs
+    may hide some of the loops' waits, too. Loads of one loop are one finding, at the line of the one that
+    waits most. Confidence: high where the load's own span or a record
     behind it bounds the wait on both sides; medium where arithmetic without spans may be in it.
     """
     sites = judged.sites
@@ -45,26 +49,44 @@ def causes(judged: Judged) -> Iterator[Finding | NotMeasured]:
         first = int(chosen[np.argmax(by_site[chosen])])
         cycles = float(by_site[chosen].sum())
         here = np.isin(judged.spans.site, chosen)
-        count = int(here.sum())
         file, line = judged.at(first)
         pct = judged.share_pct(cycles)
-        hidden = 1 - cycles / max(1.0, count * (_MOST_EMULATED if judged.emulated else 690))
+        beside = _beside(judged) if loop < 0 else 1.0
+        # Loads that are under way together wait together: what a step takes tells, not what a load does.
+        each = cycles / max(1, int(np.bincount(judged.spans.site[here]).max()))
+        latency = _MOST_EMULATED if judged.emulated else _IDLE
+        hidden = 1 - each / latency
         names = ", ".join(dict.fromkeys(sites["scope"].iloc[chosen]))
         sure = float(bounded[here].mean()) > 0.5
-        where = "in each step of the loop" if loop >= 0 else "before anything else can be done"
+        where = _where(judged, waits, here) if loop >= 0 else "a time, before anything else can be done"
         yield Finding(
             "exposed-load",
             file,
             line,
             f"{names}: {pct:.0f} % of warp time is spent waiting for the data, "
-            f"{cycles / max(1, count):.0f} cycles a load, {where}; {max(0.0, 100 * hidden):.0f} % of a "
-            "memory latency is hidden",
+            f"{each:,.0f} cycles {where}; {max(0.0, 100 * hidden):.0f} % of a memory latency "
+            f"({latency} cycles) is hidden",
             "load earlier: num_stages of 3 or more for a loop with a dot or copies, an unrolled loop or "
             "more loads at once otherwise; more warps or CTAs on an SM hide it, too",
-            pct,
+            pct / beside,
             "high" if sure else "medium",
             also=tuple(int(sites["line"].iloc[each]) for each in chosen),
         )
+
+
+def _beside(judged: Judged) -> float:
+    """CTAs that an SM runs at once, at another point of their work; 1 where nobody knows."""
+    shape = judged.shape
+    return 1.0 if shape is None else max(1.0, min(float(shape.per_sm), shape.waves))
+
+
+def _where(judged: Judged, waits: Ints, here: np.ndarray) -> str:
+    """Whether the waits are those of each step of a loop, or of its first ones."""
+    first = here & (judged.spans.iteration == 0)
+    part = float(waits[first].sum()) / max(1.0, float(waits[here].sum()))
+    if part > 0.5 and first.sum() < 0.5 * here.sum():
+        return f"a step of the loop, {100 * part:.0f} % of it in first steps"
+    return "in each step of the loop"
 
 
 def exposed_cycles(judged: Judged, most: int | None = None) -> tuple[Ints, np.ndarray]:
@@ -83,17 +105,3 @@ def exposed_cycles(judged: Judged, most: int | None = None) -> tuple[Ints, np.nd
     waits = np.where(loads, waits, 0)
     bounded = loads & ((took > 0) | (spans.duration > spans.gap))
     return waits, bounded
-
-
-def loop_of(judged: Judged) -> np.ndarray:
-    """By site: that of the innermost loop around it, -1 where there is none."""
-    spans, kinds = judged.spans, judged.sites["kind"].to_numpy()
-    first = np.full(len(judged.sites), -1)
-    first[spans.site[::-1]] = np.arange(len(spans))[::-1]
-    result = np.full(len(judged.sites), -1)
-    for site, row in enumerate(first):
-        at = spans.parent[row] if row >= 0 else -1
-        while at >= 0 and kinds[spans.site[at]] != "loop":
-            at = spans.parent[at]
-        result[site] = spans.site[at] if at >= 0 else -1
-    return result

@@ -22,7 +22,8 @@ def causes(judged: Judged) -> Iterator[Finding | NotMeasured]:
     """Waits for copies that were started too late.
 
     Gain: the time of the waits in loops that end asynchronous copies, less 30 cycles each, over the time of
-    all warps: as if the copies were always there. Confidence: high where the copies are paired with their
+    all warps: as if the copies were always there. The first wait of each loop is left out: its copies started
+    right before it, however many stages there are. Confidence: high where the copies are paired with their
     waits (`transactions`), medium where the wait is known by its name alone, as at the default level. The
     line is that of the copy that was waited for longest.
     """
@@ -31,7 +32,7 @@ def causes(judged: Judged) -> Iterator[Finding | NotMeasured]:
     spans, sites = judged.spans, judged.sites
     names = sites["scope"].str.startswith(("async wait", "tma wait", "tdm wait", "barrier wait")).to_numpy()
     copies = names & (sites["cls"] == "wait").to_numpy() & ~sites["scope"].str.contains("drain").to_numpy()
-    rows = copies[spans.site] & (spans.iteration >= 0) & ~judged.for_dots
+    rows = copies[spans.site] & (spans.iteration > 0) & ~judged.for_dots
     if not rows.any() or spans.iteration[rows].max() < _STEADY:
         return
     lost = np.where(rows, np.maximum(spans.duration - _PASSED, 0), 0)
@@ -44,7 +45,7 @@ def causes(judged: Judged) -> Iterator[Finding | NotMeasured]:
         file,
         line,
         f"{sites['scope'].iloc[wait]}: {judged.share_pct(cycles):.0f} % of warp time is spent waiting for "
-        f"copies, {cycles / rows.sum():.0f} cycles a wait{in_flight}",
+        f"copies behind the first step, {cycles / rows.sum():.0f} cycles a wait{in_flight}",
         "raise num_stages so that copies start earlier (shared memory and CTAs per SM allowing), or give "
         "each step more arithmetic (a larger tile)",
         judged.share_pct(cycles),

@@ -1,67 +1,68 @@
-"""redundant-load: a loop reads from memory what the kernel has read before."""
+"""redundant-load: a loop reads what another loop, or its own step before, has read."""
 
 from __future__ import annotations
 
-import re
 from collections.abc import Iterator
-from typing import Final
 
 import numpy as np
 
 from profscope.analysis.cause import Finding, NotMeasured
-from profscope.analysis.causes.exposed_load import exposed_cycles, loop_of
+from profscope.analysis.causes.exposed_load import exposed_cycles
 from profscope.analysis.judged import Judged
+from profscope.analysis.loops import loop_of
+from profscope.analysis.source_loads import SourceLoad, loads_of, unchanged
 
 __all__ = ["causes"]
 
-_POINTER: Final = re.compile(r"\.load\(\s*(.+)")
-
 
 def causes(judged: Judged) -> Iterator[Finding | NotMeasured]:
-    """Two loads in loops of their own read through the same pointer expression.
+    """A loop loads what was loaded before: in another loop, or in each of its own steps.
 
-    That they read the same is told by the source: the loops have the same header, the loads the same first
-    argument, and between them nothing is assigned to the names in it that was not assigned in the same words
-    before. Gain: the time of the later loads and of waiting for them, as in exposed-load, over the time of
-    all warps; as if they were not there. The line is that of the later load that waits longest. Confidence:
-    medium, low where the loads do not move the same bytes in all.
+    That it is the same is told by the source. Two loads in loops of their own: the loops have the same
+    header, the loads the same first argument, and between them nothing is assigned to the names in the later
+    one that was not assigned in the same words before. A load in each step: nothing that its arguments name
+    is assigned in the loop. Gain: the time of the later loads and of waiting for them, as in exposed-load,
+    over the time of all warps; as if they were not there (of a load in each step: all but the first). The
+    line is that of the load that waits longest. Confidence: medium, low where the loads do not move the same
+    bytes in all, and for loads in each step, since what stores write between is not known.
     """
     sites = judged.sites
     here = sites["file"].astype("str") == judged.place[0]
-    loads = np.flatnonzero(((sites["cls"] == "load") & (sites["line"] > 0) & here).to_numpy())
-    if len(loads) < 2:
+    rows = np.flatnonzero(((sites["cls"] == "load") & (sites["line"] > 0) & here).to_numpy())
+    around = loop_of(judged)
+    rows = rows[around[rows] >= 0]
+    if not len(rows):
         return
     if not judged.lines:
         yield NotMeasured("redundant-load: the profile has no sources")
         return
     waits, _ = exposed_cycles(judged)
     spent = judged.total(waits)
-    around = loop_of(judged)
-    times = np.bincount(judged.spans.site, minlength=len(sites))
-    lines = sites["line"].to_numpy()
+    by_line = {load.line: load for load in loads_of(judged.lines)}
+    known = {int(site): by_line[line] for site in rows if (line := int(sites["line"].iloc[site])) in by_line}
+    yield from _read_twice(judged, known, spent)
+    yield from _in_each_step(judged, known, waits)
+
+
+def _read_twice(judged: Judged, known: dict[int, SourceLoad], spent: np.ndarray) -> Iterator[Finding]:
+    sites, around = judged.sites, loop_of(judged)
     first: dict[tuple[str, str], int] = {}
     again: list[tuple[int, int]] = []
-    for site in sorted(loads.tolist(), key=lambda each: int(lines[each])):
-        pointer = _pointer(judged.lines.get(int(lines[site]), ""))
-        if not pointer or around[site] < 0:
+    for site in sorted(known, key=lambda each: known[each].line):
+        load = known[site]
+        if load.loop is None:
             continue
-        loop = judged.lines.get(int(lines[around[site]]), "").strip()
-        earlier = first.setdefault((loop, pointer), site)
-        if around[earlier] != around[site] and _unchanged(judged.lines, lines[earlier], lines[site], pointer):
+        earlier = first.setdefault((load.loop.header, load.pointer), site)
+        if around[earlier] != around[site] and unchanged(judged.lines, known[earlier], load):
             again.append((site, earlier))
     if not again:
         return
     cycles = float(sum(spent[site] for site, _ in again))
     most, earlier = max(again, key=lambda pair: spent[pair[0]])
     file, line = judged.at(most)
+    times = np.bincount(judged.spans.site, minlength=len(sites))
     same = all(times[site] == times[before] for site, before in again)
-    moved = judged.work
-    bytes_again = sum(
-        float(
-            moved.loc[(moved["line"] == sites["line"].iloc[site]) & (moved["cls"] == "load"), "bytes"].sum()
-        )
-        for site, _ in again
-    )
+    bytes_again = sum(_bytes(judged, site) for site, _ in again)
     yield Finding(
         "redundant-load",
         file,
@@ -77,26 +78,31 @@ def causes(judged: Judged) -> Iterator[Finding | NotMeasured]:
     )
 
 
-def _unchanged(lines: dict[int, str], earlier: int, later: int, pointer: str) -> bool:
-    """Whether from one line to a later one the names in a pointer are only assigned as before."""
-    if earlier == later:  # a function that is inlined twice: its arguments may differ
-        return False
-    names = "|".join(re.escape(name) for name in set(re.findall(r"[A-Za-z_]\w*", pointer)))
-    before = {text.strip() for line, text in lines.items() if line < earlier}
-    between = (text.strip() for line, text in lines.items() if earlier <= line < later)
-    return not any(re.match(rf"({names})\s*[-+*/|&]?=[^=]", text) and text not in before for text in between)
+def _in_each_step(judged: Judged, known: dict[int, SourceLoad], waits: np.ndarray) -> Iterator[Finding]:
+    spans, sites = judged.spans, judged.sites
+    same = [site for site, load in known.items() if load.invariant]
+    later = np.where(np.isin(spans.site, same) & (spans.iteration > 0), waits, 0)
+    if not later.any():
+        return
+    most = int(np.argmax(judged.total(later)))
+    file, line = judged.at(most)
+    pct = judged.share_pct(float(later.sum()))
+    yield Finding(
+        "redundant-load",
+        file,
+        line,
+        f"{sites['scope'].iloc[most]} reads the same in each step of its loop: nothing in "
+        f"{known[most].pointer} changes there; {pct:.0f} % of warp time goes "
+        "into such loads behind the first step, and waiting for them",
+        "load it once in front of the loop",
+        pct,
+        "low",
+        also=tuple(int(sites["line"].iloc[site]) for site in same),
+    )
 
 
-def _pointer(text: str) -> str:
-    """The first argument of the load in a line of source, "" where there is none."""
-    match = _POINTER.search(text)
-    if match is None:
-        return ""
-    depth = 0
-    for at, letter in enumerate(match[1]):
-        depth += letter in "(["
-        if letter in ")]":
-            depth -= 1
-        if depth < 0 or (letter == "," and depth == 0):
-            return match[1][:at].replace(" ", "")
-    return ""
+def _bytes(judged: Judged, site: int) -> float:
+    """Bytes that the loads at a site's line move in a launch."""
+    work = judged.work
+    here = (work["line"] == judged.sites["line"].iloc[site]) & (work["cls"] == "load")
+    return float(work.loc[here, "bytes"].sum())

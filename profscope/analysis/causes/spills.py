@@ -15,6 +15,7 @@ __all__ = ["causes"]
 _BYTES_PER_CYCLE: Final = 128  # of an SM's L1 cache
 _LANES: Final = 32
 _REGISTER_BYTES: Final = 4
+_MOST_PCT: Final = 95.0
 
 
 def causes(judged: Judged) -> Iterator[Finding | NotMeasured]:
@@ -22,8 +23,9 @@ def causes(judged: Judged) -> Iterator[Finding | NotMeasured]:
 
     Gain: a model: each spilled register is written and read back once in each step of the loop that takes
     longest, at the 128 bytes a cycle of an SM's L1 cache, shared by the CTAs that run at once; that over
-    the time of a step, at most 95 %. Confidence: medium where the bare binary's figures are known, low
-    where only the instrumented one's are, since records need registers, too.
+    the time of a step, at most 95 %. Where more registers are spilled than kept, values go through memory
+    again and again, and it is 95 %, or what the kernel's roof leaves. Confidence: medium where the bare
+    binary's figures are known, low where only the instrumented one's are, since records need registers, too.
     """
     bare, instrumented = judged.build("bare"), judged.build("instrumented")
     if not bare and instrumented.get("spills") is None:
@@ -51,9 +53,10 @@ def causes(judged: Judged) -> Iterator[Finding | NotMeasured]:
             return
         step, what = float(spans.duration[rows].mean()) / steps, "a step of the loop"
     warps = int(np.bincount(spans.cta[spans.parent < 0]).max())
-    together = int(build.get("ctas_per_sm") or 1)
+    together = judged.shape.per_sm if judged.shape else int(build.get("ctas_per_sm") or 1)
     traffic = 2 * spilled * _REGISTER_BYTES * _LANES * warps * together / _BYTES_PER_CYCLE
-    pct = min(95.0, 100.0 * traffic / max(1.0, step))
+    most = spilled > int(build.get("registers") or 0)
+    pct = _MOST_PCT if most else min(_MOST_PCT, 100.0 * traffic / max(1.0, step))
     limit = judged.configuration.get("maxnreg")
     yield Finding(
         "spills",

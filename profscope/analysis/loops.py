@@ -1,0 +1,26 @@
+"""Which loop an op is in."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from profscope.analysis.judged import Judged
+from profscope.analysis.span_rows import Ints
+
+__all__ = ["loop_of"]
+
+
+def loop_of(judged: Judged) -> Ints:
+    """By site: that of the innermost loop around it, -1 where there is none."""
+    spans, kinds = judged.spans, judged.sites["kind"].to_numpy()
+    first = np.full(len(judged.sites), -1)
+    # A copy of a pipelined loop starts in front of it as well: one in a step of the loop tells more.
+    order = np.argsort(spans.iteration < 0, kind="stable")[::-1]
+    first[spans.site[order]] = order
+    result = np.full(len(judged.sites), -1)
+    for site, row in enumerate(first):
+        at = spans.parent[row] if row >= 0 else -1
+        while at >= 0 and kinds[spans.site[at]] != "loop":
+            at = spans.parent[at]
+        result[site] = spans.site[at] if at >= 0 else -1
+    return result

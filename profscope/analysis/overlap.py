@@ -1,0 +1,136 @@
+"""How much of the time copies, tensor cores and the rest run beside each other, in a CTA and on an SM."""
+
+from __future__ import annotations
+
+from itertools import combinations
+from typing import Any, Final
+
+import numpy as np
+import pandas as pd
+
+from profscope.analysis.intervals import covered
+from profscope.analysis.judged import DURATION, Judged, judged_kernels
+from profscope.analysis.replay import slices_of
+from profscope.analysis.span_rows import Ints
+from profscope.schema import Tables
+
+__all__ = ["overlap"]
+
+_SMS: Final = 4  # that are looked at
+_CTAS: Final = 64
+_MOST_SPANS: Final = 60_000  # of what is looked at
+_WAITS: Final = ("wait", "barrier")
+_PARTS: Final = ("copies", "dots", "other")
+_DTYPES: Final = {
+    "kernel": "str",
+    "variant": "int32",
+    "of": "str",
+    "count": "int32",
+    "cycles": "int64",
+    **dict.fromkeys(_PARTS, "float64"),
+    **{f"{one}_and_{two}": "float64" for one, two in combinations(_PARTS, 2)},
+    "none": "float64",
+}
+
+_Intervals = tuple[Ints, Ints]
+
+
+def overlap(tables: Tables) -> pd.DataFrame:
+    """Two rows per kernel and configuration: what goes on at once in a CTA, and on an SM with all its CTAs.
+
+    Columns: kernel, variant; of, "cta" or "sm"; count, how many were looked at; cycles, their mean time.
+    Then parts of that time, 0 to 1: copies, in which an asynchronous copy is in flight, from its begin until
+    a wait for it returned; dots, in which one is under way or some warp is in one; other, in which some warp
+    does anything else but wait; copies_and_dots, copies_and_other, dots_and_other, in which both are so; and
+    none, in which all warps wait, with nothing in flight. A kernel that overlaps well has copies_and_dots
+    near the smaller of the two. An SM is missing where only some of its CTAs were recorded.
+
+    What is not recorded is other: at the default level copies and the dots in between are not seen.
+
+    attrs["not_measured"]: list of str, which kernels have no rows, and why.
+    """
+    rows: list[dict[str, Any]] = []
+    missing: list[str] = []
+    for judged in judged_kernels(tables):
+        if not isinstance(judged, Judged):
+            kernel, _, why = judged
+            missing.append(f"{kernel}: {why}")
+            continue
+        told = {"kernel": judged.kernel, "variant": judged.variant}
+        rows.append(told | {"of": "cta"} | _means(judged, _ctas(judged)))
+        if judged.whole:
+            rows.append(told | {"of": "sm"} | _means(judged, _sms(judged)))
+        else:
+            missing.append(f"{judged.kernel}: an SM, of whose CTAs only some were recorded")
+    table = pd.DataFrame(
+        {name: pd.Series([row[name] for row in rows], dtype=dtype) for name, dtype in _DTYPES.items()}
+    )
+    table.attrs = {"not_measured": missing}
+    return table
+
+
+def _ctas(judged: Judged) -> list[Ints]:
+    """Some CTAs, each as the rows of `judged.ctas` that it is."""
+    known, counts = np.unique(judged.spans.cta, return_counts=True)
+    most = max(1, int(np.searchsorted(np.cumsum(counts), _MOST_SPANS, "right")))
+    return [known[at : at + 1] for at in range(min(len(known), _CTAS, most))]
+
+
+def _sms(judged: Judged) -> list[Ints]:
+    """The CTAs of a few SMs, in the last launch, as rows of `judged.ctas`."""
+    known = np.unique(judged.spans.cta)
+    last = judged.ctas["launch"].to_numpy()[known] == judged.ctas["launch"].iloc[-1]
+    known = known[last]
+    sm = judged.ctas["sm"].to_numpy()[known]
+    return [known[sm == each] for each in np.unique(sm)[:_SMS]]
+
+
+def _means(judged: Judged, groups: list[Ints]) -> dict[str, Any]:
+    figures = [_parts(judged, ctas) for ctas in groups]
+    means = {name: float(np.mean([each[name] for each in figures])) for name in figures[0]}
+    return means | {"count": len(groups), "cycles": int(means["cycles"])}
+
+
+def _parts(judged: Judged, ctas: Ints) -> dict[str, float]:
+    """cycles, and the parts of them, of some CTAs that share a clock."""
+    ranges = [np.searchsorted(judged.spans.cta, [cta, cta + 1]) for cta in ctas.tolist()]
+    roots = np.concatenate([np.arange(first, last) for first, last in ranges])
+    roots = roots[judged.spans.parent[roots] < 0]
+    whole = covered(judged.spans.start[roots], judged.spans.end[roots])
+    found = [_intervals(judged, int(first), int(last)) for first, last in ranges]
+    union = {name: _joined([each[name] for each in found]) for name in _PARTS}
+    alone = {name: covered(*union[name]) for name in _PARTS}
+    result = {name: alone[name] / max(1.0, whole) for name in _PARTS}
+    for one, two in combinations(_PARTS, 2):
+        both = alone[one] + alone[two] - covered(*_joined([union[one], union[two]]))
+        result[f"{one}_and_{two}"] = both / max(1.0, whole)
+    any_of_them = covered(*_joined(list(union.values())))
+    result |= {"none": 1 - any_of_them / max(1.0, whole), "cycles": whole}
+    return {name: value if name == "cycles" else min(1.0, max(0.0, value)) for name, value in result.items()}
+
+
+def _joined(intervals: list[_Intervals]) -> _Intervals:
+    begins, ends = zip(*intervals, strict=True)
+    return np.concatenate(begins), np.concatenate(ends)
+
+
+def _intervals(judged: Judged, first: int, last: int) -> dict[str, _Intervals]:
+    """By part, begins and ends within one CTA, the spans `first` to `last`."""
+    site, begin, end, _, span = slices_of(judged, first, last)
+    cls = judged.sites["cls"].to_numpy()[site]
+    for_dots = (span >= 0) & judged.for_dots[np.maximum(span, 0)]
+    dots = (cls == "mma") | for_dots
+    waits = np.isin(cls, _WAITS) & ~for_dots
+    other = ~dots & ~waits
+    rows = judged.spans.row
+    from_row, to_row = int(rows[first]), int(rows[last - 1]) + 1
+    df = judged.tables.df
+    at = from_row + np.flatnonzero(df["wait"].to_numpy()[from_row:to_row] >= 0)
+    of_dots = np.isin(at, judged.dots_in_flight[0])
+    start = df["start_cycle"].to_numpy()[at]
+    until = start + df[DURATION].to_numpy()[at]
+    return {
+        "copies": (start[~of_dots], until[~of_dots]),
+        "dots": (np.append(begin[dots], start[of_dots]), np.append(end[dots], until[of_dots])),
+        "other": (begin[other], end[other]),
+    }

@@ -1,0 +1,145 @@
+"""How near each loop and each line comes to what the device can do."""
+
+from __future__ import annotations
+
+from typing import Any, Final
+
+import numpy as np
+import pandas as pd
+
+from profscope.analysis.judged import Judged, judged_kernels
+from profscope.analysis.loops import loop_of
+from profscope.analysis.roof import GLOBAL, measured_bytes, narrowest_bits
+from profscope.analysis.span_rows import Floats
+from profscope.schema import Tables
+
+__all__ = ["roofline", "roofline_rows"]
+
+_PLACE: Final = ("scope", "kind", "file", "line", "call_path")
+_DTYPES: Final = {
+    "kernel": "str",
+    "variant": "int32",
+    "of": "str",
+    "scope": "str",
+    "file": "str",
+    "line": "int32",
+    "bytes": "float64",
+    "flops": "float64",
+    "counted_by": "str",
+    "ns": "float64",
+    "gb_per_s": "float64",
+    "tflop_per_s": "float64",
+    "flops_per_byte": "float64",
+    "bound": "str",
+    "peak_pct": "float64",
+    "peak": "str",
+}
+
+
+def roofline(tables: Tables) -> pd.DataFrame:
+    """One row per kernel and configuration, per loop in it, and per line that moves or computes anything.
+
+    Columns: kernel, variant; of, "kernel", "loop" or "line"; scope, file, line; bytes and flops of a launch,
+    to and from global memory and in dots; counted_by, "types" where the types of ops say so (upper bounds
+    where lanes are masked off; caches may have held them) or "Nsight Compute" for the bytes of DRAM of a
+    kernel that it saw (`add_ncu`); ns, the time that they are set against: of a kernel its launch, of a loop
+    the same part of the launch as warps spent in it, of a line that of the loop around it, or of the kernel,
+    so that lines of a loop add up to it; gb_per_s, tflop_per_s; flops_per_byte, missing without bytes.
+
+    bound, "memory" or "tensor cores": the roof that is lower there; peak_pct, how much of it is reached, in
+    percent; peak, where the peaks of the device stand, which go by its name (profscope/analysis/devices.py).
+    The roof is the dense peak of the tensor cores for the narrowest type that the kernel has pointers to, and
+    the peak of DRAM. Bytes that types count are held against DRAM only in kernels without dots, whose tiles
+    are not read again, and where they are no more than it can move: others come from caches. Without a roof,
+    as on the emulator and on devices that are not in the table, bound is "" and peak_pct is missing.
+
+    Sorted by kernel and time. attrs["not_measured"]: list of str, which kernels have no rows, and why.
+    """
+    rows: list[dict[str, Any]] = []
+    missing: list[str] = []
+    for judged in judged_kernels(tables):
+        if not isinstance(judged, Judged):
+            kernel, _, why = judged
+            missing.append(f"{kernel}: {why}")
+        elif not judged.whole:
+            missing.append(
+                f"{judged.kernel}: only some of the CTAs were recorded, whose time is not the launch's"
+            )
+        elif not judged.launch_ns or judged.work.empty:
+            missing.append(f"{judged.kernel}: nobody says what its ops move and compute")
+        else:
+            rows += roofline_rows(judged)
+            if judged.peak is None:
+                missing.append(f"{judged.kernel}: no peaks of its device are known")
+    table = pd.DataFrame(
+        {name: pd.Series([row[name] for row in rows], dtype=dtype) for name, dtype in _DTYPES.items()}
+    )
+    table.attrs = {"not_measured": missing}
+    return table
+
+
+def roofline_rows(judged: Judged) -> list[dict[str, Any]]:
+    """The rows of one configuration whose work is known: the kernel's first, then those with most time."""
+    moved, computed = _work(judged)
+    part = judged.launch_ns / judged.warp_cycles
+    took = judged.total(judged.spans.duration) * part
+    around = loop_of(judged)
+    counted = measured_bytes(judged)
+    file, line = judged.place
+    kernel: dict[str, Any] = {"of": "kernel", "scope": judged.kernel, "file": file, "line": line}
+    kernel |= {"ns": judged.launch_ns, "bytes": float(moved.sum()), "flops": float(computed.sum())}
+    kernel["counted_by"] = "types"
+    if counted is not None:
+        kernel |= {"bytes": counted, "counted_by": "Nsight Compute"}
+    rows = []
+    for loop in np.unique(around[around >= 0]).tolist():
+        inside = around == loop
+        rows.append(_row(judged, loop, "loop", moved[inside].sum(), computed[inside].sum(), took[loop]))
+    for site in np.flatnonzero(moved + computed > 0).tolist():
+        ns = took[around[site]] if around[site] >= 0 else judged.launch_ns
+        rows.append(_row(judged, site, "line", moved[site], computed[site], ns))
+    rows.sort(key=lambda row: (-row["ns"], row["of"] == "line"))
+    told = {"kernel": judged.kernel, "variant": judged.variant}
+    has_dots = bool(computed.any())
+    return [told | row | _rates(judged, row, has_dots) for row in (kernel, *rows)]
+
+
+def _work(judged: Judged) -> tuple[Floats, Floats]:
+    """By site, bytes to and from global memory, and flops, of one launch."""
+    work = judged.work
+    work = work.assign(bytes=work["bytes"].where(work["cls"].isin(GLOBAL), 0.0))
+    totals = work.groupby(list(_PLACE))[["bytes", "flops"]].sum()
+    keys = list(judged.sites[list(_PLACE)].itertuples(index=False, name=None))
+    moved = [totals["bytes"].get(key, 0.0) for key in keys]
+    computed = [totals["flops"].get(key, 0.0) for key in keys]
+    return np.array(moved, np.float64), np.array(computed, np.float64)
+
+
+def _row(judged: Judged, site: int, of: str, moved: float, flops: float, ns: float) -> dict[str, Any]:
+    file, line = judged.at(site)
+    place = {"of": of, "scope": judged.sites["scope"].iloc[site], "file": file, "line": line}
+    return place | {"bytes": float(moved), "flops": float(flops), "ns": float(ns), "counted_by": "types"}
+
+
+def _rates(judged: Judged, row: dict[str, Any], has_dots: bool) -> dict[str, Any]:
+    """What follows from a row's bytes, flops and ns."""
+    moved, flops, ns = row["bytes"], row["flops"], max(row["ns"], 1e-9)
+    rates: dict[str, Any] = {"gb_per_s": moved / ns, "tflop_per_s": flops / ns / 1e3}
+    rates |= {
+        "flops_per_byte": flops / moved if moved else np.nan,
+        "bound": "",
+        "peak_pct": np.nan,
+        "peak": "",
+    }
+    peak = None if judged.emulated else judged.peak
+    if peak is None:
+        return rates
+    best = peak.tflop_per_s.get(narrowest_bits(judged), 0.0)
+    of_dots = rates["tflop_per_s"] / best if best else 0.0
+    of_memory = rates["gb_per_s"] / peak.memory_gb_per_s
+    if of_memory > 1 or (has_dots and row["counted_by"] == "types"):
+        of_memory = 0.0
+    if not 0 < max(of_dots, of_memory) <= 1:
+        return rates
+    bound = "memory" if of_memory >= of_dots else "tensor cores"
+    return rates | {"bound": bound, "peak_pct": 100 * max(of_memory, of_dots), "peak": peak.source}

@@ -1,0 +1,116 @@
+"""Loops and lines against the roof of their device, and what a CTA and an SM do at once."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from profscope.profiles import Profile
+from tests.support.captured import captured
+from tests.support.made_up_spans import Row, made_up
+
+H200 = {"name": "NVIDIA H200", "arch": "sm_90", "sm_count": 4}
+ROWS: list[Row] = [
+    ("k", "kernel", 1, -1, -1, 0, 10_000),
+    ("loop L5", "loop", 5, -1, 0, 0, 8000),
+    ("load x", "op", 6, 0, 1, 0, 6000),
+    ("load x", "op", 6, 1, 1, 6000, 2000),
+    ("store", "op", 9, -1, 0, 8000, 2000),
+]
+
+
+def worked(moved: dict[tuple[str, int], tuple[float, float]], rows: list[Row] = ROWS, **told: Any) -> Profile:
+    """A launch of 10,000 ns whose ops move so many bytes, and compute so much."""
+    scopes = [
+        {"scope": scope, "kind": "op", "file": "k.py", "line": line, "call_path": "", "measures": "issue"}
+        | {"bytes": count, "flops": flops}
+        for (scope, line), (count, flops) in moved.items()
+    ]
+    entry = {"variant": 0, "trial": False, "launches": 1, "ns": 10_000, "scopes": scopes}
+    return made_up(rows, **({"kernels": {"k": {"work": [entry]}}, "device": H200} | told))
+
+
+def test_loops_and_lines_are_set_against_the_roof() -> None:
+    table = worked({("load x", 6): (9.6e6, 0), ("store", 9): (2.4e6, 0)}).roofline()
+    assert table[["of", "line", "ns"]].to_numpy().tolist() == [
+        ["kernel", 1, 10_000], ["line", 9, 10_000], ["loop", 5, 8000], ["line", 6, 8000],
+    ]  # fmt: skip
+    assert table["gb_per_s"].tolist() == pytest.approx([1200, 240, 1200, 1200])
+    assert table["peak_pct"].tolist() == pytest.approx([25, 5, 25, 25])  # of 4,800 GB/s
+    assert set(table["bound"]) == {"memory"}
+    assert set(table["peak"]) == {"NVIDIA H200 data sheet, SXM"}
+
+
+def test_bytes_that_dots_read_again_are_no_roof() -> None:
+    rows = [*ROWS, ("dot acc", "op", 7, 1, 1, 7000, 500)]
+    work = {("load x", 6): (9.6e6, 0), ("dot acc", 7): (0, 9.894e8)}
+    kernel = worked(work, rows).roofline().iloc[0]
+    assert (kernel["bound"], kernel["peak_pct"]) == ("tensor cores", pytest.approx(10.0))
+    assert kernel["flops_per_byte"] == pytest.approx(9.894e8 / 9.6e6)
+    # Nsight Compute counted what came from DRAM.
+    metrics = {"dram__bytes_read.sum": [2.4e7, "byte"], "dram__bytes_write.sum": [0.0, "byte"]}
+    ncu = {"kernels": [{"kernel": "k", "variant": 0, "launches": 1, "metrics": metrics}], "unmatched": []}
+    kernel = worked(work, rows, ncu=ncu).roofline().iloc[0]
+    assert (kernel["bound"], kernel["peak_pct"]) == ("memory", pytest.approx(50.0))
+    assert kernel["counted_by"] == "Nsight Compute"
+
+
+def test_without_peaks_or_all_ctas_nothing_is_made_up() -> None:
+    work = {("load x", 6): (9.6e6, 0)}
+    unknown = worked(work, device={"name": "NVIDIA Z1", "sm_count": 4}).roofline()
+    assert unknown["peak_pct"].isna().all()
+    assert unknown.attrs["not_measured"] == ["k: no peaks of its device are known"]
+    assert worked(work, backend="emulator").roofline()["bound"].eq("").all()
+    profile = worked(work)
+    some = Profile(profile.df, profile.launches.assign(grid_x=400), profile.metadata).roofline()
+    assert some.empty
+    assert "only some of the CTAs" in some.attrs["not_measured"][0]
+    assert "nobody says" in made_up(ROWS).roofline().attrs["not_measured"][0]
+    assert Profile().roofline().empty
+
+
+def test_below_the_roof_stands_where_nothing_else_does() -> None:
+    busy: list[Row] = [("k", "kernel", 1, -1, -1, 0, 100_000), ("loop L5", "loop", 5, -1, 0, 0, 100_000)]
+    busy += [("local load x", "op", 6, step, 1, 1000 * step, 400) for step in range(100)]
+    busy += [("load x", "op", 7, step, 1, 1000 * step + 400, 550) for step in range(100)]
+    work = {("load x", 7): (9.6e7, 0)}
+    table = worked(work, busy).findings()
+    assert table["finding"].tolist() == ["exposed-load"]  # which says where the time goes
+    # Each load takes as long as one does that waits for nothing, but there are many of them.
+    issue = busy[:2]
+    for step in range(1000):
+        issue += [
+            (f"load {name}", "op", 7, step, 1, 100 * step + 20 * at, 20) for at, name in enumerate("xyzuv")
+        ]
+    (row,) = worked(work, issue).findings().to_dict("records")
+    assert (row["finding"], row["line"], row["confidence"]) == ("below-roof", 5, "low")
+    assert row["gain_pct"] == pytest.approx(100 * (1 - 0.2 / 0.92))  # kernels reach 92 % of DRAM's peak
+    assert "20 % of the roof (memory; NVIDIA H200 data sheet, SXM)" in row["evidence"]
+
+
+def test_what_a_cta_does_at_once() -> None:
+    rows: list[Row] = [
+        ("k", "kernel", 1, -1, -1, 0, 1000),
+        ("dot acc", "op", 2, -1, 0, 100, 300),
+        ("exp2 p", "op", 3, -1, 0, 400, 200),
+        ("barrier", "op", 4, -1, 0, 600, 400),
+    ]
+    cta, sm = made_up(rows).overlap().to_dict("records")
+    assert (cta["of"], cta["count"], cta["cycles"], sm["of"], sm["count"]) == ("cta", 4, 1000, "sm", 4)
+    expected = {"copies": 0, "dots": 0.3, "other": 0.3, "dots_and_other": 0, "none": 0.4}
+    assert {name: cta[name] for name in expected} == pytest.approx(expected)
+    some = made_up(rows)
+    part = Profile(some.df, some.launches.assign(grid_x=400), some.metadata).overlap()
+    assert part["of"].tolist() == ["cta"]
+    assert Profile().overlap().empty
+
+
+@pytest.mark.parametrize("name", ["softmax-heavy-0", "matmul-heavy-0", "matmul_ws-heavy-0"])
+def test_parts_of_real_kernels(name: str) -> None:
+    table = captured(name).overlap()
+    parts = table[["copies", "dots", "other", "none"]]
+    assert ((parts >= 0) & (parts <= 1)).all(axis=None)
+    assert (parts.sum(axis=1) >= 0.999).all()
+    assert (table["copies"] > 0.2).all()
+    assert (table["dots_and_other"] <= table[["dots", "other"]].min(axis=1) + 1e-9).all()
