@@ -22,6 +22,7 @@ from profscope.errors import OptionError, SessionError, TraceError
 from tests.kernels.loops import loop_in_branch_kernel
 from tests.support.forks import Forks
 from tests.support.processor import Processor
+from tests.support.quick import quick
 from tests.support.sessions import CASES, assert_equal, launch_add, launch_collatz, same_bits, session
 from tests.support.triton_globals import triton_globals
 
@@ -53,18 +54,10 @@ def run(name: str, level: str) -> Ran:
 
 
 each_case = pytest.mark.parametrize("name", CASES)
-# All of them at the level that records most.
+RUNS = [(name, level) for level in ("light", "default", "heavy") for name in CASES]
 QUICK = {("nested_loops", "light"), ("call_paths", "light"), ("matmul", "default"), ("softmax", "default")}
-each_level = pytest.mark.parametrize(
-    ("name", "level"),
-    [
-        pytest.param(
-            name, level, marks=() if level == "heavy" or (name, level) in QUICK else pytest.mark.exhaustive
-        )
-        for level in ("light", "default", "heavy")
-        for name in CASES
-    ],
-)
+QUICK |= {(name, "heavy") for name in CASES}
+each_level = pytest.mark.parametrize(("name", "level"), quick(RUNS, QUICK))
 
 
 @each_level
