@@ -6,8 +6,9 @@
         torch.cuda.synchronize()
         samples = sampler.stop()
 
-Every 2^period_log2 cycles the hardware notes of a warp of each SM where it stands and why it does not go on. Kernels run as without it, beside one another too (CUPTI's continuous mode; in its other one, which
-tells launches apart, those that wait for one another hang).
+Every 2^period_log2 cycles the hardware notes of a warp of each SM where it stands and why it does not go on.
+Kernels run as without it, beside one another too (CUPTI's continuous mode; in its other one, which tells
+launches apart, those that wait for one another hang).
 """
 
 from __future__ import annotations
