@@ -7,8 +7,8 @@
         samples = sampler.stop()
 
 Every 2^period_log2 cycles the hardware notes of a warp of each SM where it stands and why it does not go on.
-Kernels run as without it, beside one another too (CUPTI's continuous mode; in its other one, which tells launches
-apart, those that wait for one another hang).
+Kernels run as without it, beside one another too (CUPTI's continuous mode; in its other one, which tells
+launches apart, those that wait for one another hang).
 """
 
 from __future__ import annotations
@@ -46,6 +46,7 @@ _CONTINUOUS: Final = 1
 # Half a million samples took 16 MB; by default it is 512 MB, and the first start takes four times as long.
 _BUFFER_BYTES: Final = 64 << 20
 _OVERFLOWN: Final = 1 << 20  # how many samples count as dropped where nobody says it
+_MOST_OVERFLOWS: Final = 2  # in a row: CUPTI may say for ever that the buffer was full
 _PREFIX: Final = "smsp__pcsamp_warps_issue_stalled_"
 _NOT_ISSUED: Final = "_not_issued"  # a part of the samples of the reason without it
 
@@ -176,7 +177,9 @@ class Sampler:
         functions: dict[str, int] = {}
         parts = [self._rows(self._configured, functions)]
         taken, dropped, unknown = self._counted(self._configured)
-        while self._fetch():
+        overflows = 0
+        while overflows < _MOST_OVERFLOWS and self._fetch():
+            overflows = 0 if self._fetched.data.count else overflows + 1
             parts.append(self._rows(self._fetched, functions))
             more = self._counted(self._fetched)
             taken, dropped, unknown = taken + more[0], dropped + more[1], unknown + more[2]

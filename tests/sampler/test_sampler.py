@@ -38,6 +38,7 @@ class Library:
         self.room = 4096
         self.elsewhere = False
         self.full = False
+        self.stays_full = False
         self.dropped = 0
         self.held: list[Any] = []
 
@@ -64,7 +65,7 @@ class Library:
 
     def _GetData(self, parameters: Any) -> None:  # noqa: N802
         if self.full:
-            self.full = False
+            self.full = self.stays_full
             raise SamplerError("the buffer is full", OVERFLOW)
         self._fill(parameters.data)
 
@@ -155,6 +156,9 @@ def test_what_the_hardware_drops_is_counted(library: Library) -> None:
         found = opened.stop()
         assert rows(found) == SAMPLED
         assert found.dropped > 100 * found.taken
+        library.full = library.stays_full = True
+        found = opened.stop()
+        assert found.dropped > 0, "and it comes to an end"
 
 
 def test_it_is_closed_where_it_cannot_be_configured(
