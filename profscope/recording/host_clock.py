@@ -12,6 +12,7 @@ profile is read.
 
 from __future__ import annotations
 
+import contextlib
 import ctypes
 import math
 import threading
@@ -140,9 +141,19 @@ def _answers(device: int) -> list[Answer]:
             answers.append(Answer(asked_ns, words[number], heard_ns))
     finally:
         words[0] = _ROUNDS  # whatever it still waits for
-        stream.synchronize()
-        cuda_driver.unload_module(module)
+        if answers:
+            _end(stream, module, shared)
+        else:  # it has not begun, and who launches must not wait for what is running, which may wait for him
+            threading.Thread(target=_end, args=(stream, module, shared), daemon=True).start()
     return answers
+
+
+def _end(stream: torch.cuda.Stream, module: ctypes.c_void_p, shared: torch.Tensor) -> None:
+    """Give back what the kernel has needed once it has ended. shared: kept until then."""
+    stream.synchronize()
+    with torch.cuda.device(stream.device), contextlib.suppress(RuntimeError):  # where the device has faulted
+        cuda_driver.unload_module(module)
+    del shared
 
 
 def _ptx() -> str:
