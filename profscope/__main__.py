@@ -36,7 +36,11 @@ _DOORS: Final[dict[str, tuple[str, tuple[str, ...]]]] = {
     "diff": ("viewer.cli", ("diff",)),
     "opt": ("instrument_passes.opt", ()),
 }
-_PURPOSES: Final = {"triton": "to record kernels", "dev": "to work on profscope itself"}
+_PURPOSES: Final = {
+    "triton": "to record kernels",
+    "parquet": "to save and load Parquet files",
+    "dev": "to work on profscope itself",
+}
 _PACKAGES: Final = ("numpy", "pandas", "rich", "triton", "torch")
 
 

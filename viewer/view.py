@@ -10,6 +10,7 @@ from rich.console import Console
 from rich.text import Text
 
 from profscope.profiles import Profile
+from profscope.traces.only import Only
 from viewer.cells import wrap
 from viewer.drawing import LABEL_WIDTH, render_timeline
 from viewer.findings import FindingRow, make_findings, render_findings
@@ -85,15 +86,15 @@ def show(options: argparse.Namespace) -> None:
 
 def show_report(options: argparse.Namespace) -> None:
     """Print the report of what the command line chooses, as JSON. Raises what `show` does."""
-    trace = read(options.trace, verify=options.verify)
     selection = Selection(**{each.name: getattr(options, each.name) for each in fields(Selection)})
+    trace = read(options.trace, verify=options.verify, only=Only(**asdict(selection)))
     json.dump(select(trace.profile, selection).report(), sys.stdout, indent=1)
     sys.stdout.write("\n")
 
 
 def _view(options: argparse.Namespace, width: int) -> View:
-    trace = read(options.trace, verify=options.verify)
     selection = Selection(**{each.name: getattr(options, each.name) for each in fields(Selection)})
+    trace = read(options.trace, verify=options.verify, only=Only(**asdict(selection)))
     profile = select(trace.profile, selection)
     unit = options.unit or ("cycles" if profile.emulated else "ns")
     kernels = make_kernels(profile, unit)
@@ -102,7 +103,7 @@ def _view(options: argparse.Namespace, width: int) -> View:
     lines = source_lines(trace.written_s)
     choice = _choose(profile, kernels)
     return View(
-        header=make_header(profile, trace.name, selection, len(trace.profile.tables.df)),
+        header=make_header(profile, trace.name, selection, trace.spans),
         findings=make_findings(profile, selection),
         kernels=kernels,
         bare=bare_kernels(profile, list(dict.fromkeys(row.kernel for row in kernels))),

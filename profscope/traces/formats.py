@@ -5,7 +5,9 @@ from collections.abc import Sequence
 from types import ModuleType
 
 from profscope.errors import OptionError
+from profscope.installed import EXTRAS, require
 from profscope.traces import exporters
+from profscope.traces.exporters import PACKED
 
 __all__ = ["GZIP", "format_names", "own_suffix"]
 
@@ -24,11 +26,21 @@ def format_names(folder: ModuleType, own: Sequence[str]) -> list[str]:
 def own_suffix(file_name: str, given: str) -> tuple[str, str]:
     """The suffix of a file to write, without `.gz`, and the exporter of that name.
 
-    given: the path, as an error names it. Raises OptionError for a suffix that no exporter has.
+    given: the path, as an error names it. Raises OptionError for a suffix that no exporter has, and for a
+    format whose extra is not installed.
     """
     names = {f".{name.replace('_', '.')}": name for name in format_names(exporters, exporters.OWN)}
-    suffix = max((s for s in names if file_name.removesuffix(GZIP).endswith(s)), key=len, default=None)
-    if suffix is None:
-        known = ", ".join(f"{suffix}, {suffix}{GZIP}" for suffix in names)
+    fitting = [suffix for suffix, name in names.items() if _fits(file_name, suffix, name)]
+    if not fitting:
+        known = ", ".join(
+            suffix + f", {suffix}{GZIP}" * (name not in PACKED) for suffix, name in names.items()
+        )
         raise OptionError(f"cannot save {given!r}: the suffix must be one of {known}")
+    suffix = max(fitting, key=len)
+    if names[suffix] in EXTRAS:
+        require(names[suffix], f"cannot save {given!r}: {suffix}", OptionError)
     return suffix, names[suffix]
+
+
+def _fits(file_name: str, suffix: str, name: str) -> bool:
+    return (file_name if name in PACKED else file_name.removesuffix(GZIP)).endswith(suffix)

@@ -7,14 +7,16 @@ from pathlib import Path
 from typing import cast
 
 from profscope.analysis.validate import column_problems
-from profscope.errors import TraceError
+from profscope.errors import OptionError, TraceError
+from profscope.installed import require
 from profscope.schema import Tables
 from profscope.threads import in_order, worker_pool
 from profscope.traces import exporters
 from profscope.traces.exporters import Exporter, Piece
 from profscope.traces.formats import GZIP, own_suffix
 from profscope.traces.limits import misfit
-from profscope.traces.output import GzipFile, PlainFile, whole_file
+from profscope.traces.output import GzipFile, PlainFile, whole_file, whole_folder
+from profscope.traces.parquet_names import is_folder_name
 from profscope.traces.trace_file import printable
 
 __all__ = ["save"]
@@ -23,13 +25,15 @@ __all__ = ["save"]
 def save(tables: Tables, path: str | Path) -> None:
     """Write a profile to `path`, whole or not at all.
 
-    Raises OptionError for a suffix that no exporter has, TraceError for tables that do not follow the schema
-    for what no trace can hold, and for a place that cannot
-    be written.
+    A path that ends in `/`, or in `rank=3`, is a folder of Parquet files.
+
+    Raises OptionError for a suffix that no exporter has or whose extra is not installed, TraceError for
+    tables that do not follow the schema, for what no trace can hold, and for a place that cannot be written.
     """
-    given, path = str(path), Path(path)
-    _, name = own_suffix(path.name, given)
-    exporter = cast(Exporter, import_module(f"{exporters.__name__}.{name}"))
+    given, is_folder, path = str(path), is_folder_name(path), Path(path)
+    name = "parquet" if is_folder else own_suffix(path.name, given)[1]
+    if is_folder:
+        require(name, f"cannot save {given!r}: a folder of Parquet files", OptionError)
     problems = column_problems(tables)
     if problems:
         raise TraceError(f"cannot save {given!r}: {problems[0]}")
@@ -37,6 +41,13 @@ def save(tables: Tables, path: str | Path) -> None:
     if wrong:
         raise TraceError(f"cannot save {given!r}: no trace can hold {wrong}")
     try:
+        if is_folder:
+            from profscope.traces.parquet.folder import write_folder
+
+            with whole_folder(path) as folder:
+                write_folder(tables, folder, path)
+            return
+        exporter = cast(Exporter, import_module(f"{exporters.__name__}.{name}"))
         with whole_file(path) as file, worker_pool() as pool:
             output = GzipFile(file) if path.name.endswith(GZIP) else PlainFile(file)
             for piece in in_order(pool, output.prepare, _with_last(exporter.pieces(tables, pool))):

@@ -90,7 +90,7 @@ except profscope.OptionError as error:
     )
     assert saved == (
         "cannot save 'a.csv': the suffix must be one of "
-        ".json, .json.gz, .pftrace, .pftrace.gz, .spans.csv, .spans.csv.gz\n"
+        ".json, .json.gz, .pftrace, .pftrace.gz, .parquet, .spans.csv, .spans.csv.gz\n"
     )
 
 
@@ -108,10 +108,11 @@ print(prof.metadata["tool"], prof.df["kernel"].tolist(), prof.df["duration_ns"].
 
 
 def test_our_own_formats_come_first() -> None:
-    assert format_names(exporters, exporters.OWN) == ["json", "pftrace"]
+    assert format_names(exporters, exporters.OWN) == ["json", "pftrace", "parquet"]
     assert format_names(importers, importers.OWN) == [
         "profscope_json",
         "profscope_pftrace",
+        "profscope_parquet",
         "spool",
         "kineto",
         "proton",
