@@ -13,13 +13,13 @@ from profscope.traces.limits import misfit
 from profscope.traces.only import Only
 from profscope.traces.trace_file import TraceFile, printable
 
-__all__ = ["Part", "load", "load_part"]
+__all__ = ["Loaded", "load", "load_part"]
 
 FOREIGN_DAMAGE = (AttributeError, IndexError, KeyError, OverflowError, RecursionError, TypeError, ValueError)
 """What an importer raises that meets content of another form than its tool writes."""
 
 
-class Part(NamedTuple):
+class Loaded(NamedTuple):
     """tables: what was read. left_out: rows of the span table that were not, since only others were asked
     for."""
 
@@ -38,7 +38,7 @@ def load(path: str | Path, *, verify: bool = True) -> Tables:
     return load_part(path, Only(), verify=verify).tables
 
 
-def load_part(path: str | Path, only: Only, *, verify: bool = True) -> Part:
+def load_part(path: str | Path, only: Only, *, verify: bool = True) -> Loaded:
     """As `load`; of a large file that can be read in parts, all tables but no more spans than needed.
 
     The spans that are asked for are there, and others may be. Where there are none, all are.
@@ -48,7 +48,7 @@ def load_part(path: str | Path, only: Only, *, verify: bool = True) -> Part:
     wrong = misfit(tables)
     if wrong:
         raise TraceError(f"{file} is no trace that can be read: it has {wrong}")
-    return Part(tables, file.left_out)
+    return Loaded(tables, file.left_out)
 
 
 def _read(file: TraceFile) -> Tables:

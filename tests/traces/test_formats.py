@@ -114,6 +114,7 @@ def test_our_own_formats_come_first() -> None:
         "profscope_pftrace",
         "profscope_parquet",
         "spool",
+        "ranks",
         "kineto",
         "proton",
     ]
