@@ -20,6 +20,7 @@ from triton.compiler import CompiledKernel
 from triton.runtime import driver
 
 from profscope.errors import CompileError
+from profscope.decoding.about import kept_notes
 from profscope.launching.again import compiled_again
 from profscope.launching.bare import BareLaunches
 from profscope.launching.baseline import Baseline, Timed
@@ -144,13 +145,8 @@ class Keeping:
             for name, count in sorted(launches.items())
             if count
         }
-        notes = [
-            f"{name}: {counts['spans']} of {sum(counts.values())} launches kept spans, the others sums"
-            for name, counts in kernels.items()
-            if counts["sums"]
-        ]
         entry = {"keep": self._options.keep, "spans_every": self._options.spans_every, "kernels": kernels}
-        return {"keeping": entry}, list(dict.fromkeys([*notes, *failed]))
+        return {"keeping": entry}, list(dict.fromkeys([*kept_notes(kernels), *failed]))
 
     @contextlib.contextmanager
     def installed(self) -> Iterator[None]:

@@ -48,7 +48,7 @@ def aligned(tables: Sequence[Tables]) -> Aligned:
     if any(each.emulated for each in tables):
         why = ["ranks are emulated, each with a clock of its own: their times cannot be compared"]
         return Aligned(nothing, [{"clock": "unknown"}] * len(tables), why)
-    known = [_on_rank_0(each) for each in tables]
+    known = [_on_rank_0(each, boots) for each, boots in zip(tables, _same_clock(tables), strict=True)]
     shifts = [each.shift for each in known if each is not None]
     if len(shifts) < len(known):
         missing = ", ".join(str(rank) for rank, each in enumerate(known) if each is None)
@@ -62,10 +62,22 @@ def aligned(tables: Sequence[Tables]) -> Aligned:
     )
 
 
-def _on_rank_0(tables: Tables) -> _Known | None:
+def _same_clock(tables: Sequence[Tables]) -> list[bool]:
+    """Whether each part's host is rank 0's, or the only one that there is."""
+    jobs = [each.metadata.get("job") or {} for each in tables]
+    boots = [job.get("boot") for job in jobs]
+    reference = next((job.get("boot") for job in jobs if job.get("rank") == 0), None)
+    if len(set(boots)) == 1:
+        reference = boots[0]
+    return [reference is not None and boot == reference for boot in boots]
+
+
+def _on_rank_0(tables: Tables, same_clock: bool) -> _Known | None:
     host = _on_host(tables)
     moments = (tables.metadata.get("job") or {}).get("clock") or []
-    if host is None or not moments:
+    if host is None or same_clock:
+        return host
+    if not moments:
         return None
     if not len(tables.launches):
         return _Known(host.shift, 0.0)
@@ -74,9 +86,7 @@ def _on_rank_0(tables: Tables) -> _Known | None:
     offsets = np.array([each["offset_ns"] for each in moments], np.int64)
     shift = host.shift + _between(times, read, offsets)
     error = max(each["error_ns"] for each in moments)
-    if any(each["error_ns"] for each in moments):  # else it is the same clock
-        error += _DRIFT * _outside(times, read)
-    return _Known(shift, host.error_ns + error)
+    return _Known(shift, host.error_ns + error + _DRIFT * _outside(times, read))
 
 
 def _on_host(tables: Tables) -> _Known | None:
