@@ -19,8 +19,8 @@ from typing import Any, Final
 from triton.compiler import CompiledKernel
 from triton.runtime import driver
 
-from profscope.errors import CompileError
 from profscope.decoding.about import kept_notes
+from profscope.errors import CompileError
 from profscope.launching.again import compiled_again
 from profscope.launching.bare import BareLaunches
 from profscope.launching.baseline import Baseline, Timed

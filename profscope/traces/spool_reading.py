@@ -32,8 +32,8 @@ _FEW = 8  # launches that a note names one by one
 class Spool(NamedTuple):
     """What a spool holds. launches: by index, buffers mapped from the file; notes: those of the session, and
     what is to be said of a file that is damaged or has no end. samples, sampler: as
-    `sampler.tables.sample_tables` returned them; None and {} where none were stated. ended: whether the session
-    was closed, so that what it stated is of all launches."""
+    `sampler.tables.sample_tables` returned them; None and {} where none were stated. ended: whether the
+    session was closed, so that what it stated is of all launches."""
 
     metadata: dict[str, Any]
     launches: list[RawLaunch]

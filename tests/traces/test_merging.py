@@ -117,6 +117,19 @@ def test_times_are_put_on_one_clock(whole: Profile) -> None:
     ]
     together = merged([Part(each, "", rank) for rank, each in enumerate(parts)])
     assert_frame_equal(together.df, whole.tables.df)
+    skew = Profile.of(together).skew()
+    assert skew["ranks"].tolist() == [2, 2]
+    assert skew["start_skew_ns"].tolist() == [
+        int(whole.launches["start_ns"][late] - whole.launches["start_ns"][early])
+        for early, late in ((0, 3), (1, 2))
+    ]
+    assert skew["first_rank"].tolist() == [0, 0]
+    assert skew.attrs["clock_error_ns"] == pytest.approx(20_264, abs=60)
+    ranks = Profile.of(together).ranks().set_index("rank")
+    durations = whole.launches["end_ns"] - whole.launches["start_ns"]
+    assert ranks["common_ns"].to_dict() == {0: durations[:2].sum(), 1: durations[2:].sum()}
+    assert ranks["busy_ns"].to_dict() == ranks["common_ns"].to_dict()
+    assert ranks["slowest"].sum() == 2
     errors = [each["clock_error_ns"] for each in together.metadata["ranks"]]
     assert errors == [pytest.approx(100 + 32, abs=1), pytest.approx(20_000 + 100 + 32, abs=60)]
     assert together.metadata["notes"][0].startswith(
@@ -129,6 +142,10 @@ def test_times_of_which_too_little_is_known_stay(whole: Profile) -> None:
     together = merged(parts)
     assert_frame_equal(together.df, whole.tables.df)
     assert "not aligned" in together.metadata["notes"][0]
+    skew = Profile.of(together).skew()
+    assert skew["start_skew_ns"].isna().all()
+    assert (skew["longest_ns"] >= skew["shortest_ns"]).all()
+    assert skew.attrs["not_measured"] == ["start and end skew: the ranks' times are not on one clock"]
     emulated = [
         replace(each, tables=replace(each.tables, metadata=profile_metadata("emulator"))) for each in parts
     ]
