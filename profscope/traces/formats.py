@@ -2,14 +2,16 @@
 
 import pkgutil
 from collections.abc import Sequence
+from pathlib import Path
 from types import ModuleType
 
 from profscope.errors import OptionError
 from profscope.installed import EXTRAS, require
 from profscope.traces import exporters
 from profscope.traces.exporters import PACKED
+from profscope.traces.parquet_names import is_folder_name
 
-__all__ = ["GZIP", "format_names", "own_suffix"]
+__all__ = ["GZIP", "exporter_named", "format_names", "own_suffix"]
 
 GZIP = ".gz"
 
@@ -40,6 +42,25 @@ def own_suffix(file_name: str, given: str) -> tuple[str, str]:
     if names[suffix] in EXTRAS:
         require(names[suffix], f"cannot save {given!r}: {suffix}", OptionError)
     return suffix, names[suffix]
+
+
+def exporter_named(path: str | Path, name: str | None = None) -> str:
+    """The exporter for a path to save to: of that name, or that of its suffix; "parquet" for a folder.
+
+    Raises OptionError where there is none, or its extra is not installed.
+    """
+    given = str(path)
+    if name is not None and name not in format_names(exporters, exporters.OWN):
+        known = ", ".join(format_names(exporters, exporters.OWN))
+        raise OptionError(f"there is no format {name!r}; there are: {known}")
+    if is_folder_name(path):
+        if name not in (None, "parquet"):
+            raise OptionError(f"cannot save {given!r}: only Parquet is written as a folder")
+        name = "parquet"
+    chosen = name or own_suffix(Path(path).name, given)[1]
+    if chosen in EXTRAS:
+        require(chosen, f"cannot save {given!r}: {chosen}", OptionError)
+    return chosen
 
 
 def _fits(file_name: str, suffix: str, name: str) -> bool:

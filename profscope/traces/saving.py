@@ -7,13 +7,12 @@ from pathlib import Path
 from typing import cast
 
 from profscope.analysis.validate import column_problems
-from profscope.errors import OptionError, TraceError
-from profscope.installed import require
+from profscope.errors import TraceError
 from profscope.schema import Tables
 from profscope.threads import in_order, worker_pool
 from profscope.traces import exporters
 from profscope.traces.exporters import Exporter, Piece
-from profscope.traces.formats import GZIP, own_suffix
+from profscope.traces.formats import GZIP, exporter_named
 from profscope.traces.limits import misfit
 from profscope.traces.output import GzipFile, PlainFile, whole_file, whole_folder
 from profscope.traces.parquet_names import is_folder_name
@@ -22,18 +21,17 @@ from profscope.traces.trace_file import printable
 __all__ = ["save"]
 
 
-def save(tables: Tables, path: str | Path) -> None:
+def save(tables: Tables, path: str | Path, *, format_name: str | None = None) -> None:
     """Write a profile to `path`, whole or not at all.
 
-    A path that ends in `/`, or in `rank=3`, is a folder of Parquet files.
+    A path that ends in `/`, or in `rank=3`, is a folder of Parquet files. format_name: an exporter's, for
+    any suffix.
 
     Raises OptionError for a suffix that no exporter has or whose extra is not installed, TraceError for
     tables that do not follow the schema, for what no trace can hold, and for a place that cannot be written.
     """
     given, is_folder, path = str(path), is_folder_name(path), Path(path)
-    name = "parquet" if is_folder else own_suffix(path.name, given)[1]
-    if is_folder:
-        require(name, f"cannot save {given!r}: a folder of Parquet files", OptionError)
+    name = exporter_named(given, format_name)
     problems = column_problems(tables)
     if problems:
         raise TraceError(f"cannot save {given!r}: {problems[0]}")
