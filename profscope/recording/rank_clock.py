@@ -17,7 +17,6 @@ __all__ = ["Moment", "RankClock", "ask"]
 
 _TIMES: Final = struct.Struct("<qq")
 _ASKED: Final = 40
-_TIMEOUT_S: Final = 1.0
 _LEAVING_S: Final = 1.0
 
 Now = Callable[[], int]
@@ -62,7 +61,8 @@ class RankClock:
         self._listener = socket.create_server(("", 0))
         self.port: int = self._listener.getsockname()[1]
         self._answering: list[threading.Thread] = []
-        threading.Thread(target=self._accept, name="profscope-rank-clock", daemon=True).start()
+        self._accepting = threading.Thread(target=self._accept, name="profscope-rank-clock", daemon=True)
+        self._accepting.start()
 
     def close(self) -> None:
         """Wait a moment for those who still ask, and answer no more."""
@@ -73,6 +73,7 @@ class RankClock:
             self._listener.shutdown(socket.SHUT_RDWR)  # wakes who accepts; close() alone does not
         finally:
             self._listener.close()
+            self._accepting.join(_LEAVING_S)
 
     def _accept(self) -> None:
         while True:
