@@ -25,6 +25,8 @@ _COMMANDS: Final = (
     ("profscope view TRACE", "show a trace in the terminal, as profscope-view does"),
     ("profscope report TRACE", "say what a trace shows, as profscope-view --report does"),
     ("profscope diff TRACE TRACE", "compare two traces, as profscope-view diff does"),
+    ("profscope convert IN OUT", "write a trace in another format"),
+    ("profscope merge TRACE TRACE -o OUT", "write the traces of several ranks as one"),
     ("profscope opt FILE.ttgir -p PASSES", "run passes on a printed TTGIR module, as profscope-opt does"),
     ("python -m profscope.demo TRACE.json", "profile two kernels and save their trace"),
 )
@@ -34,9 +36,15 @@ _DOORS: Final[dict[str, tuple[str, tuple[str, ...]]]] = {
     "view": ("viewer.cli", ()),
     "report": ("viewer.cli", ("--report",)),
     "diff": ("viewer.cli", ("diff",)),
+    "convert": ("profscope.commands.convert", ("convert",)),
+    "merge": ("profscope.commands.convert", ("merge",)),
     "opt": ("instrument_passes.opt", ()),
 }
-_PURPOSES: Final = {"triton": "to record kernels", "dev": "to work on profscope itself"}
+_PURPOSES: Final = {
+    "triton": "to record kernels",
+    "parquet": "to save and load Parquet files",
+    "dev": "to work on profscope itself",
+}
 _PACKAGES: Final = ("numpy", "pandas", "rich", "triton", "torch")
 
 

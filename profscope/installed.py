@@ -5,13 +5,14 @@ from __future__ import annotations
 from importlib.util import find_spec
 from typing import Final
 
-from profscope.errors import SessionError
+from profscope.errors import ProfscopeError, SessionError
 
 __all__ = ["EXTRAS", "missing", "require", "version"]
 
 EXTRAS: Final = {
     "triton": ("triton", "torch"),
-    "dev": ("pytest", "hypothesis", "ruff", "mypy", "viztracer", "liger_kernel"),
+    "parquet": ("pyarrow",),
+    "dev": ("pytest", "hypothesis", "ruff", "mypy", "viztracer", "liger_kernel", "pyarrow", "duckdb"),
 }
 """The modules of each extra of the distribution (see pyproject.toml)."""
 
@@ -21,11 +22,11 @@ def missing(extra: str) -> list[str]:
     return [name for name in EXTRAS[extra] if find_spec(name) is None]
 
 
-def require(extra: str, what: str) -> None:
-    """Raise SessionError where a module of an extra is not installed: `what` needs it; and how to get it."""
+def require(extra: str, what: str, error: type[ProfscopeError] = SessionError) -> None:
+    """Raise an error where a module of an extra is not installed: `what` needs it; and how to get it."""
     modules = missing(extra)
     if modules:
-        raise SessionError(f"{what} needs {' and '.join(modules)}: pip install 'profscope[{extra}]'")
+        raise error(f"{what} needs {' and '.join(modules)}: pip install 'profscope[{extra}]'")
 
 
 def version(module: str) -> str | None:

@@ -96,6 +96,7 @@ LAUNCH_DTYPES = {
     "cold": "bool",
     "unfinished": "int32",
     "keeps": "str",
+    "rank": "int32",
 }
 
 LAUNCH_DEFAULTS = {
@@ -106,9 +107,10 @@ LAUNCH_DEFAULTS = {
     "cold": False,
     "unfinished": 0,
     "keeps": "spans",
+    "rank": -1,
 }
 """Columns of a launch that a table may leave out, and what holds then: one configuration, no trials, no
-CTA that was to record and did not come to its end, and all launches kept their spans."""
+CTA that was to record and did not come to its end, all launches kept their spans, and no job of ranks."""
 
 _PLACE_DTYPES = {"scope": "str", "kind": "str", "file": "str", "line": "int32", "call_path": "str"}
 

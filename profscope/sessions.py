@@ -7,9 +7,9 @@ import contextlib
 import inspect
 import threading
 import warnings
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from pathlib import Path
-from types import TracebackType
+from types import MappingProxyType, TracebackType
 from typing import TYPE_CHECKING, Any, ParamSpec
 
 from profscope.emulator.without_gpu import say_how
@@ -40,6 +40,8 @@ class Session(Questions):
 
     _spooled_sums_bytes: int | None = None  # how much of its spool launches that keep sums may take
 
+    _told: Mapping[str, Any] = MappingProxyType({})  # of what is recorded: entries of the metadata
+
     def __init__(self, options: Options) -> None:
         require("triton", "profscope.session()")
         self.options = options
@@ -66,7 +68,7 @@ class Session(Questions):
         # Triton and torch are imported here and not above, so that traces open where neither is installed.
         from profscope.launching.running import running
 
-        self._running = self._stack.enter_context(running(self.options, self._spooled_sums_bytes))
+        self._running = self._stack.enter_context(running(self.options, self._spooled_sums_bytes, self._told))
         OPEN.append(self)
         self._stack.callback(OPEN.remove, self)
         atexit.register(self._at_exit)

@@ -76,6 +76,7 @@ def _parser() -> argparse.ArgumentParser:
     chosen = parser.add_argument_group("selection", "restricts all that is shown")
     chosen.add_argument("--kernel", type=pattern, metavar="REGEX", help="kernels whose name matches")
     chosen.add_argument("--variant", type=count, metavar="N", help="launches of this configuration")
+    chosen.add_argument("--rank", type=count, metavar="N", help="launches of this process of a job")
     chosen.add_argument("--launch", type=count, metavar="N", help="this launch")
     chosen.add_argument("--cta", type=count, metavar="N", help="this CTA (linear id) of each launch")
     chosen.add_argument("--sm", type=count, metavar="N", help="what ran on this SM")

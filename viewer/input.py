@@ -13,6 +13,8 @@ from typing import IO
 
 from profscope.errors import TraceError
 from profscope.profiles import Profile, load
+from profscope.traces.loading import load_part
+from profscope.traces.only import Only
 
 __all__ = ["Trace", "read"]
 
@@ -20,15 +22,16 @@ __all__ = ["Trace", "read"]
 @dataclass(frozen=True)
 class Trace:
     """A profile; the name to show for where it came from; when it was written, in seconds since the epoch,
-    0 if that is not known."""
+    0 if that is not known; how many spans it has, of which the profile may have less."""
 
     profile: Profile
     name: str
     written_s: float
+    spans: int
 
 
-def read(argument: str, *, verify: bool = True) -> Trace:
-    """The trace at a path; "-" is standard input. verify: as for `load`.
+def read(argument: str, *, verify: bool = True, only: Only | None = None) -> Trace:
+    """The trace at a path; "-" is standard input. verify: as for `load`; only: as for `load_part`.
 
     Raises TraceError, naming what the command line names, when there is none that can be read.
     """
@@ -40,8 +43,10 @@ def read(argument: str, *, verify: bool = True) -> Trace:
     if _is_stream(path):
         with _opened(path) as stream:
             return _through_pipe(stream, argument, verify)
-    profile = load(path, verify=verify)
-    return Trace(profile, path.name or argument, path.stat().st_mtime)
+    part = load_part(path, only or Only(), verify=verify)
+    profile = Profile.of(part.tables)
+    spans = len(part.tables.df) + part.left_out
+    return Trace(profile, path.name or argument, path.stat().st_mtime, spans)
 
 
 def _is_stream(path: Path) -> bool:
@@ -77,4 +82,6 @@ def _through_pipe(stream: IO[bytes], name: str, verify: bool) -> Trace:
             profile = load(copy, verify=verify)
         except TraceError as error:
             raise TraceError(str(error).replace(str(copy), name)) from error
-    return Trace(profile, name, status.st_mtime if stat.S_ISREG(status.st_mode) else 0.0)
+    return Trace(
+        profile, name, status.st_mtime if stat.S_ISREG(status.st_mode) else 0.0, len(profile.tables.df)
+    )

@@ -23,6 +23,7 @@ class Selection:
 
     kernel: str | None = None
     variant: int | None = None
+    rank: int | None = None
     launch: int | None = None
     cta: int | None = None
     sm: int | None = None
@@ -59,10 +60,10 @@ def select(profile: Profile, selection: Selection) -> Profile:
     df = _kept_spans(profile.tables.df, kept)
     if parts:
         launches = _cut_to(launches, df)
-    is_whole = not parts and selection.launch is None and selection.variant is None
+    is_whole = not parts and selection.launch is selection.rank is selection.variant is None
     metadata = _metadata(profile, launches, is_whole, bool(parts))
     launches = launches.reset_index(drop=True)
-    if parts or selection.launch is not None:
+    if parts or selection.launch is not None or selection.rank is not None:
         return Profile(df, launches, metadata)
     return Profile(df, launches, metadata, *_chosen_sums(profile, launches))
 
@@ -94,7 +95,7 @@ def _chosen_launches(launches: pd.DataFrame, selection: Selection) -> pd.DataFra
                 f"no kernel matches {selection.kernel!r}; there are: {', '.join(names) or 'none'}"
             )
         launches = launches[launches["kernel"].isin(matching)]
-    for name in ("variant", "launch"):
+    for name in ("variant", "rank", "launch"):
         value = getattr(selection, name)
         if value is None:
             continue

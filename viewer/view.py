@@ -10,6 +10,7 @@ from rich.console import Console
 from rich.text import Text
 
 from profscope.profiles import Profile
+from profscope.traces.only import Only
 from viewer.cells import wrap
 from viewer.drawing import LABEL_WIDTH, render_timeline
 from viewer.findings import FindingRow, make_findings
@@ -93,8 +94,8 @@ def show_report(options: argparse.Namespace) -> None:
 
 def _chosen(options: argparse.Namespace) -> tuple[Trace, Selection, Profile]:
     """The trace, what the command line asks for of it, and that alone."""
-    trace = read(options.trace, verify=options.verify)
     selection = Selection(**{each.name: getattr(options, each.name) for each in fields(Selection)})
+    trace = read(options.trace, verify=options.verify, only=Only(**asdict(selection)))
     return trace, selection, select(trace.profile, selection)
 
 
@@ -107,7 +108,7 @@ def _view(options: argparse.Namespace, width: int) -> View:
     lines = source_lines(trace.written_s)
     choice = _choose(profile, kernels)
     return View(
-        header=make_header(profile, trace.name, selection, len(trace.profile.tables.df)),
+        header=make_header(profile, trace.name, selection, trace.spans),
         findings=make_findings(profile, selection),
         kernels=kernels,
         bare=bare_kernels(profile, list(dict.fromkeys(row.kernel for row in kernels))),

@@ -1,5 +1,7 @@
 """How evenly work is spread: per launch and scope, over CTAs, warps and SMs."""
 
+from collections.abc import Sequence
+
 import numpy as np
 import pandas as pd
 from numpy.typing import NDArray
@@ -7,7 +9,7 @@ from numpy.typing import NDArray
 from profscope.analysis.span_rows import GROUP_COLUMNS, SITE_COLUMNS, Floats, Ints, launch_groups, sites
 from profscope.schema import SPREAD_DTYPES, Tables, spreads_frame
 
-__all__ = ["balance"]
+__all__ = ["balance", "spreads_together"]
 
 _ALL_LAUNCHES = -1
 _BY = {"cta": ("cta",), "warp": ("cta", "warp"), "sm": ("sm",)}
@@ -43,6 +45,17 @@ def balance(tables: Tables) -> pd.DataFrame:
     table["group"] = table.groupby(list(GROUP_COLUMNS), sort=False).ngroup()
     table["among"] = table["by"].map({by: at for at, by in enumerate(_BY)})
     table = table.sort_values(["group", "launch", "among"], kind="stable", ignore_index=True)
+    return spreads_frame({name: table[name] for name in SPREAD_DTYPES})
+
+
+def spreads_together(tables: Sequence[pd.DataFrame]) -> pd.DataFrame:
+    """`Tables.spreads` of several profiles as one, with other launches in each: of rows of launch -1 that are
+    of the same scope there is one, of all their launches."""
+    rows = pd.concat(tables, ignore_index=True)
+    if not len(rows):
+        return spreads_frame()
+    several = rows["launch"] == _ALL_LAUNCHES
+    table = pd.concat([_together(_floats(rows[several])), rows[~several]], ignore_index=True)
     return spreads_frame({name: table[name] for name in SPREAD_DTYPES})
 
 

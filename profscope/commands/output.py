@@ -2,14 +2,17 @@
 
 trace.json            the trace, written at the end
 trace.json.partial/   what has been recorded, while the program runs and if it is cut short
+
+A process of a job has these in a folder of its own: trace/rank=3/trace.json.
 """
 
 from __future__ import annotations
 
+import contextlib
 import fcntl
 import os
 import shutil
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from dataclasses import dataclass
 from itertools import count
 from pathlib import Path
@@ -17,42 +20,60 @@ from typing import Final
 
 from profscope.errors import OptionError, SessionError
 from profscope.traces.formats import GZIP, own_suffix
+from profscope.traces.parquet_names import is_folder_name, rank_of
 
-__all__ = ["DEFAULT", "Output", "claim", "rank", "with_rank"]
+__all__ = ["DEFAULT", "Output", "claim", "free_for_ranks", "with_rank"]
 
 DEFAULT: Final = "profscope.pftrace.gz"
-_RANKS: Final = ("RANK", "OMPI_COMM_WORLD_RANK", "PMI_RANK")  # torchrun and accelerate, Open MPI, MPICH
 
 
 @dataclass(frozen=True)
 class Output:
     """path: of the trace, absolute, since the program may go to another folder. folder: of what is recorded
-    until then. name: of the trace, as messages have it. lock: a descriptor that holds the folder."""
+    until then. name, whole: of the trace, and of that of all ranks, as messages have them. lock: a descriptor
+    that holds the folder. is_folder: whether the trace is one, of Parquet files."""
 
     name: str
+    whole: str
     path: Path
     folder: Path
     lock: int
+    is_folder: bool
+
+    @property
+    def target(self) -> str:
+        """The path as `save` takes it."""
+        return str(self.path) + "/" * self.is_folder
 
     def release(self) -> None:
         """The trace is written, or there is none: the folder goes."""
         shutil.rmtree(self.folder, ignore_errors=True)
         os.close(self.lock)
+        if self.whole != self.name and not self.path.exists():
+            with contextlib.suppress(OSError):  # other ranks have written
+                for folder in (self.folder.parent, self.folder.parent.parent):
+                    if folder.name == Path(self.whole).name or rank_of(folder) is not None:
+                        folder.rmdir()
 
 
-def rank(environment: Mapping[str, str]) -> int | None:
-    """Which process of a job this is; None where nothing says that there is a job."""
-    texts = [environment[name] for name in _RANKS if environment.get(name, "").isdecimal()]
-    return int(texts[0]) if texts else None
+def with_rank(given: str | Path, number: int | None) -> Path:
+    """Of `step.json` and rank 3 `step/rank=3/trace.json`, of `step/` `step/rank=3`; without a rank the path.
 
-
-def with_rank(path: Path, number: int | None) -> Path:
-    """`trace.json` as `trace.rank3.json`. Raises OptionError for a suffix that no exporter has."""
+    Raises OptionError for a suffix that no exporter has.
+    """
+    path = Path(given)
+    if is_folder_name(given):
+        return path if number is None or rank_of(path) is not None else path / f"rank={number}"
     suffix, _ = own_suffix(path.name, str(path))
     suffix += GZIP if path.name.endswith(GZIP) else ""
     if number is None:
         return path
-    return path.with_name(f"{path.name.removesuffix(suffix)}.rank{number}{suffix}")
+    return path.with_name(path.name.removesuffix(suffix)) / f"rank={number}" / f"trace{suffix}"
+
+
+def free_for_ranks() -> str:
+    """The first of the default's names of which there is no folder."""
+    return next(name for name in _candidates(None) if not with_rank(name, 0).parents[1].exists())
 
 
 def claim(given: str | None, *, force: bool, number: int | None) -> Output:
@@ -61,33 +82,44 @@ def claim(given: str | None, *, force: bool, number: int | None) -> Output:
     Raises OptionError where a file is in the way or the suffix says no format, SessionError where another
     run writes there or nothing can be written.
     """
-    for path in _candidates(given):
-        output = _claim(with_rank(path, number), force=force, must=given is not None)
+    for name in _candidates(given):
+        path = with_rank(name, number)
+        whole = path if number is None else next(each for each in path.parents if rank_of(each) is None)
+        if given is None and number is not None and _holds_others(whole):
+            continue
+        output = _claim(path, whole, is_folder_name(name), force=force, must=given is not None)
         if output is not None:
             return output
     raise AssertionError("names are without end")
 
 
-def _candidates(given: str | None) -> Iterator[Path]:
+def _holds_others(folder: Path) -> bool:
+    return folder.is_dir() and any(not each.name.startswith("rank=") for each in folder.iterdir())
+
+
+def _candidates(given: str | None) -> Iterator[str]:
     if given is not None:
-        yield Path(given)
+        yield given
         return
-    yield Path(DEFAULT)
+    yield DEFAULT
     suffix, _ = own_suffix(DEFAULT, DEFAULT)
     stem = DEFAULT.removesuffix(suffix + GZIP)
-    yield from (Path(f"{stem}-{number}{suffix}{GZIP}") for number in count(2))
+    yield from (f"{stem}-{number}{suffix}{GZIP}" for number in count(2))
 
 
-def _claim(path: Path, *, force: bool, must: bool) -> Output | None:
+def _claim(path: Path, whole: Path, is_folder: bool, *, force: bool, must: bool) -> Output | None:
     """None where the name is taken and need not be had."""
     if not must and (path.exists() or _folder(path).exists()):
         return None
-    if path.is_dir():
+    if path.is_dir() and not is_folder:
         raise OptionError(f"cannot write {str(path)!r}: it is a folder")
     if path.exists() and not force:
         raise OptionError(f"{str(path)!r} exists; -f overwrites it")
     folder = _folder(path)
     try:
+        if whole != path:
+            whole.mkdir(exist_ok=True)
+            folder.parent.mkdir(exist_ok=True)
         folder.mkdir()
     except FileExistsError:
         if not must:
@@ -95,7 +127,7 @@ def _claim(path: Path, *, force: bool, must: bool) -> Output | None:
     except OSError as error:
         raise SessionError(f"cannot write {str(path)!r}: {error.strerror}") from error
     lock = _locked(path, folder, force=force)
-    return Output(str(path), path.absolute(), folder.absolute(), lock)
+    return Output(str(path), str(whole), path.absolute(), folder.absolute(), lock, is_folder)
 
 
 def _folder(path: Path) -> Path:

@@ -29,7 +29,7 @@ _WRITING_S: Final = 60.0  # a signal waits no longer for the trace to be written
 
 
 class RecordedRun:
-    """report: told the profile and its path once it is written; None where nothing is shown. switch: what
+    """report: told the profile and where it is, once it is written; None where nothing is shown. switch: what
     switches recording on and off, a signal or a file; None: it is on.
 
     The program's exit code, output and traceback are its own. Where it ends with 0 and its recording could
@@ -43,7 +43,7 @@ class RecordedRun:
         output: Output,
         *,
         rank: int | None,
-        report: Callable[[Any, str], None] | None,
+        report: Callable[[Any, Output], None] | None,
         switch: str | None = None,
     ) -> None:
         self._program = program
@@ -149,7 +149,10 @@ class RecordedRun:
             return
         try:
             self._session = RunSession(
-                self._options, self._gave_way, limited=self._options.spool == self._output.folder
+                self._options,
+                self._gave_way,
+                limited=self._options.spool == self._output.folder,
+                program=self._about(),
             ).__enter__()
         except ProfscopeError as error:
             self._fail(f"nothing is recorded: {error}")
@@ -231,23 +234,23 @@ class RecordedRun:
         if self._session.is_open:
             self._close()
         profile = self._marked(self._session.profile)
-        profile.save(self._output.path)
+        profile.save(self._output.target)
         self._output.release()
         if self._report is not None:
             with contextlib.suppress(OSError):  # nobody reads it any more
-                self._report(profile, self._output.name)
+                self._report(profile, self._output)
 
     def _marked(self, profile: Any) -> Any:
         """The profile with what is known of the program, and first among the notes if it was cut short."""
-        about: dict[str, Any] = {"command": self._program.words, "exit_code": self._code}
-        notes = list(self._notes)
-        if self._rank is not None:
-            about["rank"] = self._rank
+        about, notes = self._about() | {"exit_code": self._code}, list(self._notes)
         if self._cut_short:
             about["cut_short"] = self._cut_short
             notes.insert(0, f"partial: the program was cut short: {self._cut_short}")
         notes += profile.metadata.get("notes", [])
         return replace(profile, metadata=profile.metadata | {"program": about, "notes": notes})
+
+    def _about(self) -> dict[str, Any]:
+        return {"command": self._program.words} | ({} if self._rank is None else {"rank": self._rank})
 
     def _fail(self, why: str) -> None:
         self._failed = True

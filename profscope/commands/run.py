@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import argparse
 import os
+import secrets
 import sys
 from collections.abc import Callable, Sequence
 from dataclasses import replace
@@ -13,11 +14,13 @@ from typing import Any, Final
 from instrument_passes.command import run
 from profscope.commands.flags import RUN_DEFAULTS, add_flags, option_names, spelled
 from profscope.commands.launcher import ranks_recorded
-from profscope.commands.output import DEFAULT, claim, rank
+from profscope.commands.output import DEFAULT, Output, claim, free_for_ranks
 from profscope.commands.program import Program, program
 from profscope.commands.recorded_run import RecordedRun
 from profscope.commands.switch import signal_of
 from profscope.options import Options
+from profscope.recording.job import JOB, rank
+from profscope.traces.parquet_names import is_folder_name
 from profscope.version import __version__
 
 __all__ = ["main", "make_parser", "split_words"]
@@ -68,7 +71,9 @@ def _prepare(words: list[str], starts: list[Callable[[], None]]) -> int:
 
 def _recorded(chosen: Program, given: argparse.Namespace, options: Options) -> Callable[[], None]:
     number = rank(os.environ)
-    output = claim(given.output, force=given.force, number=number)
+    # A rank that its job starts again is not to fail because of what it has left.
+    again = os.environ.get("TORCHELASTIC_RESTART_COUNT", "0") != "0"
+    output = claim(given.output, force=given.force or again, number=number)
     # Absolute, since the program may go to another folder.
     spool = output.folder if options.spool is None else Path(options.spool).absolute()
     options = replace(options, spool=spool)
@@ -76,24 +81,25 @@ def _recorded(chosen: Program, given: argparse.Namespace, options: Options) -> C
     return RecordedRun(chosen, options, output, rank=number, report=report, switch=given.switch).run
 
 
-def _said_by(number: int | None) -> Callable[[Any, str], None]:
+def _said_by(number: int | None) -> Callable[[Any, Output], None]:
     """What shows the end of a run: of a job's ranks all but the first say only what they wrote."""
 
-    def report(profile: Any, path: str) -> None:
+    def report(profile: Any, output: Output) -> None:
         if sys.stderr is None:
             return
         sys.stderr.flush()
         if not number:
             from viewer.first_screen import show_first_screen
 
-            show_first_screen(profile, Path(path).name, sys.stderr)
-        sys.stderr.write(f"profscope run: wrote {path}; profscope view {path} shows all\n")
+            show_first_screen(profile, Path(output.name).name, sys.stderr)
+        sys.stderr.write(f"profscope run: wrote {output.name}; profscope view {output.whole} shows all\n")
         sys.stderr.flush()
 
     return report
 
 
 def _run_ranks(chosen: Program, flags: list[str]) -> None:
+    os.environ.setdefault(JOB, secrets.token_hex(8))
     with ranks_recorded(flags):
         chosen.run()
 
@@ -101,8 +107,8 @@ def _run_ranks(chosen: Program, flags: list[str]) -> None:
 def _flags(given: argparse.Namespace, options: dict[str, Any]) -> list[str]:
     """What the same run is called with in each process of a job."""
     flags = spelled(options)
-    if given.output is not None:
-        flags += ["-o", os.path.abspath(given.output)]
+    name = given.output or free_for_ranks()
+    flags += ["-o", os.path.abspath(name) + "/" * is_folder_name(name)]
     if given.switch is not None:
         flags += ["--switch", given.switch]
     return flags + ["-f"] * given.force + ["-q"] * given.quiet
@@ -160,9 +166,9 @@ def make_parser() -> tuple[argparse.ArgumentParser, set[str]]:
         "-o",
         "--output",
         metavar="FILE",
-        help="the trace to write: .pftrace, .json, or either .gz; a process of a job with RANK=3 writes "
-        f"FILE as trace.rank3.json (default: {DEFAULT}, or the first of profscope-2.pftrace.gz, ... that "
-        "is free)",
+        help="the trace to write: .pftrace, .json, or either .gz, .parquet, or a folder of Parquet files, "
+        "trace/; of a job with several processes step.json is a folder, step, with step/rank=3/trace.json "
+        f"(default: {DEFAULT}, or the first of profscope-2.pftrace.gz, ... that is free)",
     )
     run_group.add_argument(
         "-f",

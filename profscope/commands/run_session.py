@@ -27,10 +27,14 @@ class RunSession(Session):
     """gives_way: called when another session is about to begin; it closes this one.
 
     limited: its spool is for a program that is killed, and takes but the first launches that keep sums.
+    program: the metadata's entry of that name, as far as it is known when the program starts.
     """
 
-    def __init__(self, options: Options, gives_way: Callable[[], None], *, limited: bool) -> None:
+    def __init__(
+        self, options: Options, gives_way: Callable[[], None], *, limited: bool, program: dict[str, Any]
+    ) -> None:
         super().__init__(options)
+        self._told = {"program": program}
         if limited:
             self._spooled_sums_bytes = _SPOOLED_SUMS_BYTES
         self._gives_way = gives_way

@@ -23,6 +23,7 @@ from profscope.decoding.launch import TimedLaunch
 
 __all__ = [
     "about_kernel",
+    "kept_notes",
     "left_out_notes",
     "nan_notes",
     "selection_notes",
@@ -142,6 +143,15 @@ def _unfinished_note(name: str, launches: Sequence[_CutShort]) -> str:
         f"{name}: {sum(launch.unfinished for launch in launches)} of {chosen} "
         f"{those} wrote nothing, or did not come to their end; they are not in the figures"
     )
+
+
+def kept_notes(kernels: Mapping[str, Mapping[str, int]]) -> list[str]:
+    """Of which kernels not all launches kept spans. kernels: by name, how many kept "spans" and "sums"."""
+    return [
+        f"{name}: {counts['spans']} of {sum(counts.values())} launches kept spans, the others sums"
+        for name, counts in kernels.items()
+        if counts["sums"]
+    ]
 
 
 def wrapped_notes(programs: Sequence[FoldedProgram]) -> list[str]:

@@ -97,6 +97,7 @@ def assemble(
     ]
     own = launches_frame({name: [row[name] for row in rows] for name in rows[0]} if rows else None)
     frame = in_launch_order([own, *tables.launches])
+    frame["rank"] = np.int32((metadata.get("job") or {}).get("rank", -1))
     said += _cold_notes(frame)
     if programs and not raws:
         said.append(_NO_SPANS)

@@ -19,6 +19,7 @@ from typing import Any, Final
 from triton.compiler import CompiledKernel
 from triton.runtime import driver
 
+from profscope.decoding.about import kept_notes
 from profscope.errors import CompileError
 from profscope.launching.again import compiled_again
 from profscope.launching.bare import BareLaunches
@@ -149,13 +150,8 @@ class Keeping:
             for name, count in sorted(launches.items())
             if count
         }
-        notes = [
-            f"{name}: {counts['spans']} of {sum(counts.values())} launches kept spans, the others sums"
-            for name, counts in kernels.items()
-            if counts["sums"]
-        ]
         entry = {"keep": self._options.keep, "spans_every": self._options.spans_every, "kernels": kernels}
-        return {"keeping": entry}, list(dict.fromkeys([*notes, *failed]))
+        return {"keeping": entry}, list(dict.fromkeys([*kept_notes(kernels), *failed]))
 
     @contextlib.contextmanager
     def installed(self) -> Iterator[None]:

@@ -5,8 +5,9 @@ from __future__ import annotations
 import contextlib
 import platform
 import threading
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from types import MappingProxyType
 from typing import Any, Final, Protocol
 
 import torch
@@ -24,6 +25,7 @@ from profscope.launching.sampling import Sampling
 from profscope.launching.stall_samples import StallSamples, gpu_here
 from profscope.options import Options
 from profscope.recording import backend
+from profscope.recording.job import Job
 from profscope.recording.launch_path import LaunchPath
 from profscope.recording.programs import PROGRAMS
 from profscope.recording.recorder import Recorder, recorder
@@ -81,6 +83,7 @@ class Running:
     keeping: Keeping
     inductor: InductorLaunches
     kept: KeptBinaries
+    job: Job
 
     def pause(self) -> None:
         """Record nothing until `resume()`."""
@@ -118,7 +121,7 @@ class Running:
         if not self.recorder.seen:
             notes += self._why_empty(said=len(notes) > len(sampled))
         more = {"clock": self.machine.clock(), "bare": PROGRAMS.about_bare()}
-        return self.metadata | sampling | keeping | sampler | baseline | more, notes
+        return self.metadata | sampling | keeping | sampler | baseline | more | self.job.describe(), notes
 
     def host_clock(self) -> dict[str, Any]:
         """The metadata's entry "host_clock", as it is now, where there is one."""
@@ -142,8 +145,11 @@ class Running:
 
 
 @contextlib.contextmanager
-def running(options: Options, spooled_sums_bytes: int | None = None) -> Iterator[Running]:
-    """A session for the body of a with statement. spooled_sums_bytes: as `recorder` takes it.
+def running(
+    options: Options, spooled_sums_bytes: int | None = None, told: Mapping[str, Any] = MappingProxyType({})
+) -> Iterator[Running]:
+    """A session for the body of a with statement. spooled_sums_bytes: as `recorder` takes it. told: more
+    entries of the metadata.
 
     Raises SessionError where another one is active, the backend is not there, a sanitizer of Triton's is on
     that cannot stand beside a session, or the spool cannot be created.
@@ -151,7 +157,7 @@ def running(options: Options, spooled_sums_bytes: int | None = None) -> Iterator
     _refuse_another()
     with contextlib.ExitStack() as stack:
         machine = stack.enter_context(backend.select(options.backend))
-        metadata = _describe(options, machine.metadata())
+        metadata = _describe(options, machine.metadata()) | dict(told)
         records = recorder(options, machine, metadata, spooled_sums_bytes)
         hook = CompileHook(options)
         bare = BareLaunches(options, hook.outside, records.path.listening, records.path.trial)
@@ -165,6 +171,8 @@ def running(options: Options, spooled_sums_bytes: int | None = None) -> Iterator
         # The first to be installed is the last to go: another thread may have chosen its binary already.
         parts = (records, hook, bare, sampling, samples, keeping, inductor, kept)
         installed = _Installed(lambda: _all_installed(parts))
+        job = Job()
+        stack.enter_context(job.joined())
         stack.enter_context(records.limited())
         stack.callback(installed.end)
         installed.begin()
@@ -181,6 +189,7 @@ def running(options: Options, spooled_sums_bytes: int | None = None) -> Iterator
             keeping,
             inductor,
             kept,
+            job,
         )
 
 
@@ -201,7 +210,6 @@ def _refuse_another() -> None:
 def _describe(options: Options, about_backend: dict[str, Any]) -> dict[str, Any]:
     return {
         "tool": "profscope",
-        "schema": 1,
         "profscope": __version__,
         **about_backend,
         "triton": triton.__version__,

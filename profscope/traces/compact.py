@@ -20,7 +20,7 @@ from profscope.traces.clock import Clock, fit_clock
 from profscope.traces.packing import pack, unpack
 from profscope.traces.runs import RUN_COLUMNS, column_run_starts, run_starts, stable_order
 
-__all__ = ["decode", "encode"]
+__all__ = ["categorical", "categories", "decode", "encode"]
 
 Ints = NDArray[np.int64]
 SITE_ORDERED = ("start_cycle", "duration_cycles")
@@ -68,7 +68,7 @@ def encode(df: pd.DataFrame, site: Ints, table: pd.DataFrame, pool: Executor) ->
     payloads = {name: pool.submit(_payload, df[name]) for name in payload_names(df)}
     return lambda: {
         "rows": len(df),
-        "categories": {name: _categories(df[name]) for name in CATEGORIES},
+        "categories": {name: categories(df[name]) for name in CATEGORIES},
         "sites": np.stack([_codes(table[name]) for name in TABLE_COLUMNS], axis=1).tolist(),
         "call_paths": _codes(table["call_path"]).tolist(),
         "pieces": [piece.result() for piece in pieces],
@@ -112,7 +112,7 @@ def decode(data: dict[str, Any], pool: Executor, most_cells: int) -> pd.DataFram
     for _ in pool.map(fill, data["pieces"], begins[:-1]):
         pass
     for name in (name for name in CATEGORIES if name in columns):
-        columns[name] = _categorical(columns[name], data["categories"][name])
+        columns[name] = categorical(columns[name], data["categories"][name])
     frame = spans_frame(columns)
     for name, payload in payloads.items():
         if name in SPAN_DTYPES:
@@ -288,7 +288,7 @@ def _payload(column: "pd.Series[Any]") -> dict[str, Any]:
     if column.dtype == "category":
         codes = column.cat.codes.to_numpy().astype(np.int32)
         numbers = pd.Series(pd.arrays.IntegerArray(codes, codes < 0))
-        return _payload(numbers) | {"dtype": "category", "categories": _categories(column)}
+        return _payload(numbers) | {"dtype": "category", "categories": categories(column)}
     carried = np.flatnonzero(column.notna().to_numpy())
     floating = column.dtype == "float64"
     values = column.to_numpy(np.float64 if floating else np.int64, na_value=np.nan if floating else 0)
@@ -309,7 +309,7 @@ def _payload_column(payload: dict[str, Any], rows: int) -> Any:
     if payload["dtype"] == "category":
         codes = np.full(rows, -1, np.int64)
         codes[carried] = bits
-        return _categorical(codes, payload["categories"])
+        return categorical(codes, payload["categories"])
     integers, missing = np.zeros(rows, np.int32), np.ones(rows, np.bool_)
     integers[carried], missing[carried] = bits, False
     return pd.arrays.IntegerArray(integers, missing)
@@ -320,11 +320,13 @@ def _codes(column: "pd.Series[Any]") -> Ints:
     return values.astype(np.int64)
 
 
-def _categories(column: "pd.Series[Any]") -> dict[str, Any]:
+def categories(column: "pd.Series[Any]") -> dict[str, Any]:
+    """JSON-able: what a column's categories are, from which `categorical` makes them."""
     values = column.cat.categories
     return {"values": list(values), "dtype": str(values.dtype), "ordered": bool(column.cat.ordered)}
 
 
-def _categorical(codes: Ints, categories: dict[str, Any]) -> pd.Categorical:
-    values = pd.Index(categories["values"], dtype=categories["dtype"])
-    return pd.Categorical.from_codes(codes, categories=values, ordered=categories["ordered"])
+def categorical(codes: NDArray[np.integer], known: dict[str, Any]) -> pd.Categorical:
+    """Codes of the categories that `categories` described."""
+    values = pd.Index(known["values"], dtype=known["dtype"])
+    return pd.Categorical.from_codes(codes, categories=values, ordered=known["ordered"])

@@ -2,7 +2,7 @@
 
 from importlib import import_module
 from pathlib import Path
-from typing import cast
+from typing import NamedTuple, cast
 
 from profscope.errors import TraceError
 from profscope.schema import Tables
@@ -10,12 +10,21 @@ from profscope.traces import importers
 from profscope.traces.formats import format_names
 from profscope.traces.importers import Importer
 from profscope.traces.limits import misfit
+from profscope.traces.only import Only
 from profscope.traces.trace_file import TraceFile, printable
 
-__all__ = ["load"]
+__all__ = ["Loaded", "load", "load_part"]
 
 FOREIGN_DAMAGE = (AttributeError, IndexError, KeyError, OverflowError, RecursionError, TypeError, ValueError)
 """What an importer raises that meets content of another form than its tool writes."""
+
+
+class Loaded(NamedTuple):
+    """tables: what was read. left_out: rows of the span table that were not, since only others were asked
+    for."""
+
+    tables: Tables
+    left_out: int
 
 
 def load(path: str | Path, *, verify: bool = True) -> Tables:
@@ -26,12 +35,20 @@ def load(path: str | Path, *, verify: bool = True) -> Tables:
     Raises TraceError, in one line saying what the file is, when it holds none that can be read. That takes
     time and memory in proportion to the file's size, whatever the file says.
     """
-    file = TraceFile(Path(path), verify=verify)
+    return load_part(path, Only(), verify=verify).tables
+
+
+def load_part(path: str | Path, only: Only, *, verify: bool = True) -> Loaded:
+    """As `load`; of a large file that can be read in parts, all tables but no more spans than needed.
+
+    The spans that are asked for are there, and others may be. Where there are none, all are.
+    """
+    file = TraceFile(Path(path), verify=verify, only=only)
     tables = _read(file)
     wrong = misfit(tables)
     if wrong:
         raise TraceError(f"{file} is no trace that can be read: it has {wrong}")
-    return tables
+    return Loaded(tables, file.left_out)
 
 
 def _read(file: TraceFile) -> Tables:

@@ -2,6 +2,7 @@
 
 import errno
 import os
+import shutil
 import uuid
 import zlib
 from collections.abc import Iterator
@@ -10,8 +11,9 @@ from pathlib import Path
 from typing import IO, TypeAlias
 
 from profscope.traces.exporters import Piece
+from profscope.traces.parquet_names import PROFILE
 
-__all__ = ["GzipFile", "PlainFile", "gzip_end", "whole_file"]
+__all__ = ["GzipFile", "PlainFile", "gzip_end", "whole_file", "whole_folder"]
 
 GZIP_LEVEL = 5
 """zlib's level: event lines come out a fifth smaller than at 3, for two thirds more time; 6 doubles it."""
@@ -30,11 +32,7 @@ def whole_file(path: Path) -> Iterator[IO[bytes]]:
 
     Raises OSError when `path`'s folder cannot be written.
     """
-    try:
-        if b"\0" in os.fsencode(path):
-            raise OSError(errno.EINVAL, "its name has a NUL")
-    except UnicodeEncodeError as error:
-        raise OSError(errno.EINVAL, "its name is no Unicode") from error
+    _check_name(path)
     if path.is_dir():
         raise IsADirectoryError(errno.EISDIR, "it is a folder")
     # Opened by name, not by tempfile, so that the file gets the permissions any new file would.
@@ -46,6 +44,40 @@ def whole_file(path: Path) -> Iterator[IO[bytes]]:
     except BaseException:  # Ctrl-C, too
         part.unlink(missing_ok=True)
         raise
+
+
+@contextmanager
+def whole_folder(path: Path) -> Iterator[Path]:
+    """An empty folder that takes `path`'s place when the body succeeds, and vanishes when it raises.
+
+    Raises OSError where that cannot be, and where something is there that is no trace in Parquet.
+    """
+    _check_name(path)
+    if path.exists() and not (path / PROFILE).exists() and not (path.is_dir() and not any(path.iterdir())):
+        raise OSError(errno.EEXIST, "it exists, and is no trace in Parquet that could be replaced")
+    part, old = (path.with_name(f".{uuid.uuid4().hex}.{what}") for what in ("part", "old"))
+    try:
+        part.mkdir()
+        yield part
+        if path.exists():  # two renames: between them a reader finds neither, but never a mixture
+            path.rename(old)
+        part.rename(path)
+    except BaseException:  # Ctrl-C, too
+        if old.exists() and not path.exists():
+            old.rename(path)
+        shutil.rmtree(part, ignore_errors=True)
+        raise
+    finally:
+        if path.exists():
+            shutil.rmtree(old, ignore_errors=True)
+
+
+def _check_name(path: Path) -> None:
+    try:
+        if b"\0" in os.fsencode(path):
+            raise OSError(errno.EINVAL, "its name has a NUL")
+    except UnicodeEncodeError as error:
+        raise OSError(errno.EINVAL, "its name is no Unicode") from error
 
 
 class PlainFile:

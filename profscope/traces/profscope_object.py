@@ -7,7 +7,8 @@ import hashlib
 import json
 import math
 import zlib
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
+from dataclasses import replace
 from typing import Any
 
 import pandas as pd
@@ -79,8 +80,13 @@ def object_text(tables: Tables, spans: dict[str, Any]) -> str:
     return json_text({OBJECT: ours, DIGEST: _digest(ours)})
 
 
-def object_tables(file: TraceFile, document: Any) -> Tables:
+def object_tables(
+    file: TraceFile, document: Any, read_spans: Callable[[Tables, Any], pd.DataFrame] | None = None
+) -> Tables:
     """The tables in the object of a file's document.
+
+    read_spans: what makes the span table of the other tables and what the object says of the spans, in place
+    of `compact.decode`.
 
     Raises TraceError for a damaged object and for one of a newer schema.
     """
@@ -98,8 +104,6 @@ def object_tables(file: TraceFile, document: Any) -> Tables:
     try:
         if file.verify:
             _check_digest(file, ours, schema, document.get(DIGEST))
-        with worker_pool() as pool:
-            df = decode(ours["spans"], pool, most_cells(file.size))
         beside = {
             name: frame(_checked(name, ours[name], dtypes))
             for name, (dtypes, frame) in BESIDE.items()
@@ -108,7 +112,11 @@ def object_tables(file: TraceFile, document: Any) -> Tables:
         if SAMPLES in ours:
             columns = unpacked_table(ours[SAMPLES], SAMPLE_DTYPES, most_cells(file.size))
             beside[SAMPLES] = samples_frame(columns)
-        return Tables(df, _launches(ours["launches"]), ours["metadata"] | {}, **beside)
+        tables = Tables(launches=_launches(ours["launches"]), metadata=ours["metadata"] | {}, **beside)
+        if read_spans is not None:
+            return replace(tables, df=read_spans(tables, ours["spans"]))
+        with worker_pool() as pool:
+            return replace(tables, df=decode(ours["spans"], pool, most_cells(file.size)))
     except TraceError:
         raise
     except KeyError as error:

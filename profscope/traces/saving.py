@@ -12,24 +12,26 @@ from profscope.schema import Tables
 from profscope.threads import in_order, worker_pool
 from profscope.traces import exporters
 from profscope.traces.exporters import Exporter, Piece
-from profscope.traces.formats import GZIP, own_suffix
+from profscope.traces.formats import GZIP, exporter_named
 from profscope.traces.limits import misfit
-from profscope.traces.output import GzipFile, PlainFile, whole_file
+from profscope.traces.output import GzipFile, PlainFile, whole_file, whole_folder
+from profscope.traces.parquet_names import is_folder_name
 from profscope.traces.trace_file import printable
 
 __all__ = ["save"]
 
 
-def save(tables: Tables, path: str | Path) -> None:
+def save(tables: Tables, path: str | Path, *, format_name: str | None = None) -> None:
     """Write a profile to `path`, whole or not at all.
 
-    Raises OptionError for a suffix that no exporter has, TraceError for tables that do not follow the schema
-    for what no trace can hold, and for a place that cannot
-    be written.
+    A path that ends in `/`, or in `rank=3`, is a folder of Parquet files. format_name: an exporter's, for
+    any suffix.
+
+    Raises OptionError for a suffix that no exporter has or whose extra is not installed, TraceError for
+    tables that do not follow the schema, for what no trace can hold, and for a place that cannot be written.
     """
-    given, path = str(path), Path(path)
-    _, name = own_suffix(path.name, given)
-    exporter = cast(Exporter, import_module(f"{exporters.__name__}.{name}"))
+    given, is_folder, path = str(path), is_folder_name(path), Path(path)
+    name = exporter_named(given, format_name)
     problems = column_problems(tables)
     if problems:
         raise TraceError(f"cannot save {given!r}: {problems[0]}")
@@ -37,6 +39,13 @@ def save(tables: Tables, path: str | Path) -> None:
     if wrong:
         raise TraceError(f"cannot save {given!r}: no trace can hold {wrong}")
     try:
+        if is_folder:
+            from profscope.traces.parquet.folder import write_folder
+
+            with whole_folder(path) as folder:
+                write_folder(tables, folder, path)
+            return
+        exporter = cast(Exporter, import_module(f"{exporters.__name__}.{name}"))
         with whole_file(path) as file, worker_pool() as pool:
             output = GzipFile(file) if path.name.endswith(GZIP) else PlainFile(file)
             for piece in in_order(pool, output.prepare, _with_last(exporter.pieces(tables, pool))):

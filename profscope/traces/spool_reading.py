@@ -32,13 +32,15 @@ _FEW = 8  # launches that a note names one by one
 class Spool(NamedTuple):
     """What a spool holds. launches: by index, buffers mapped from the file; notes: those of the session, and
     what is to be said of a file that is damaged or has no end. samples, sampler: as
-    `sampler.tables.sample_tables` returned them; None and {} where none were stated."""
+    `sampler.tables.sample_tables` returned them; None and {} where none were stated. ended: whether the
+    session was closed, so that what it stated is of all launches."""
 
     metadata: dict[str, Any]
     launches: list[RawLaunch]
     notes: list[str]
     samples: pd.DataFrame | None
     sampler: dict[str, Any]
+    ended: bool
 
 
 def read(path: Path) -> Spool:
@@ -54,7 +56,7 @@ def read(path: Path) -> Spool:
     if "backend" not in reader.metadata:
         raise TraceError(f"{path} is no spool of profscope, or what it says of its session is damaged")
     launches = [reader.launches[index] for index in sorted(reader.launches)]
-    return Spool(reader.metadata, launches, reader.notes(), reader.samples, reader.sampler)
+    return Spool(reader.metadata, launches, reader.notes(), reader.samples, reader.sampler, reader.ended)
 
 
 class _Damage(NamedTuple):
@@ -85,7 +87,7 @@ class _Reader:
         self._closed: list[tuple[_Damage, int]] = []  # and the launch announced next
         self._without_program: list[int] = []
         self._strange: list[str] = []
-        self._ended = False
+        self.ended = False
 
     def take(self, chunk: Chunk) -> None:
         try:
@@ -105,7 +107,7 @@ class _Reader:
             notes.append(
                 f"{_missing(self._without_program)}: what {self._name} says of the program is damaged"
             )
-        if not self._ended:
+        if not self.ended:
             notes.append(
                 f"{self._name} has no end: what the session had not flushed when it stopped is missing"
             )
@@ -132,7 +134,7 @@ class _Reader:
         elif chunk.kind == "samples":
             self._add_samples(json.loads(chunk.data.tobytes()))
         elif chunk.kind == "end":
-            self._ended = True
+            self.ended = True
 
     def _skip(self, chunk: Chunk) -> None:
         sure = self._announced is not None

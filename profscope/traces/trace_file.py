@@ -11,6 +11,7 @@ from typing import Any
 
 from profscope.errors import TraceError
 from profscope.traces.limits import most_content_bytes
+from profscope.traces.only import Only
 from profscope.traces.output import gzip_end
 
 __all__ = ["TraceFile", "printable"]
@@ -29,7 +30,6 @@ BLANKS = b"\xef\xbb\xbf \t\r\n"
 """White space, and the mark that some editors begin a file with."""
 
 SIGNATURES = (
-    (b"PAR1", "a Parquet file"),
     (b"SQLite format 3\0", "an SQLite database (Nsight Systems exports these)"),
     (b"PK\x03\x04", "a zip archive; unpack it first"),
     (b"\x28\xb5\x2f\xfd", "zstd-compressed; decompress it first"),
@@ -56,11 +56,14 @@ class TraceFile:
     verify     whether data whose digest is wrong are refused
     is_folder  whether it is a folder; those have no content
     size       bytes on disk
+    only       the spans that are asked for; an importer may leave out others
+    left_out   how many rows it has left out
     """
 
-    def __init__(self, path: Path, *, verify: bool = True) -> None:
+    def __init__(self, path: Path, *, verify: bool = True, only: Only | None = None) -> None:
         """Raises TraceError where there is no file and no folder, or none that can be reached."""
         self.path, self.verify = path, verify
+        self.only, self.left_out = only or Only(), 0
         try:
             status = os.stat(path)
         except (FileNotFoundError, NotADirectoryError):

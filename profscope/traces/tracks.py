@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 
 from profscope.traces.runs import run_starts, stable_order
 
-__all__ = ["Tracks", "assign_tracks", "interval_slots", "nesting_lanes", "row_devices"]
+__all__ = ["Tracks", "assign_tracks", "device_word", "interval_slots", "nesting_lanes", "row_devices"]
 
 Ints = NDArray[np.int64]
 Flags = NDArray[np.bool_]
@@ -41,12 +41,21 @@ class Tracks:
 
 
 def row_devices(df: pd.DataFrame, launches: pd.DataFrame) -> Ints:
-    """Each row's GPU, int64 of shape (rows,)."""
-    device = launches.drop_duplicates("launch").set_index("launch")["device"]
+    """Each row's GPU, int64 of shape (rows,); its rank where there are several, which have a GPU each."""
+    device = launches.drop_duplicates("launch").set_index("launch")[_device_column(launches)]
     if device.nunique() <= 1:
         return np.full(len(df), device.iloc[0] if len(device) else 0, np.int64)
     devices: Ints = df["launch"].map(device).fillna(0).to_numpy().astype(np.int64)
     return devices
+
+
+def device_word(launches: pd.DataFrame) -> str:
+    """What the numbers of `row_devices` are of."""
+    return "GPU" if _device_column(launches) == "device" else "rank"
+
+
+def _device_column(launches: pd.DataFrame) -> str:
+    return "device" if launches["rank"].nunique() <= 1 else "rank"
 
 
 def assign_tracks(df: pd.DataFrame, device: Ints) -> Tracks:

@@ -116,6 +116,8 @@ def test_what_a_killed_program_has_flushed_is_there(run: Run) -> None:
     assert ran.returncode == -9
     assert not Path("t.json").exists()
     profile = loaded("t.json.partial")
+    assert profile.metadata["program"] == {"command": ["program.py", "a", "-o"]}
+    assert profile.metadata["notes"][0] == ONE_KEPT_SPANS
     assert profile.metadata["notes"][-1].endswith(
         "has no end: what the session had not flushed when it stopped is missing"
     )

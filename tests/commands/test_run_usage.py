@@ -9,10 +9,11 @@ from pathlib import Path
 import pytest
 
 from profscope import __main__ as door
-from profscope.commands.output import claim, rank, with_rank
+from profscope.commands.output import claim, free_for_ranks, with_rank
 from profscope.commands.program import program
 from profscope.commands.run import split_words
 from profscope.errors import OptionError, SessionError
+from profscope.recording.job import rank
 
 
 @pytest.fixture
@@ -109,12 +110,25 @@ def test_ranks_have_names_of_their_own(script: Path) -> None:
     assert rank({"RANK": "3", "PMI_RANK": "4"}) == 3
     assert rank({"OMPI_COMM_WORLD_RANK": "1"}) == 1
     assert rank({"RANK": "first"}) is None
-    assert with_rank(Path("a/t.v2.json.gz"), 3) == Path("a/t.v2.rank3.json.gz")
+    assert with_rank("a/t.v2.json.gz", 3) == Path("a/t.v2/rank=3/trace.json.gz")
+    assert with_rank("a/t/", 3) == Path("a/t/rank=3")
     outputs = [claim("t.json", force=False, number=number) for number in (None, 0, 1)]
-    assert [each.name for each in outputs] == ["t.json", "t.rank0.json", "t.rank1.json"]
+    outputs += [claim("p/", force=False, number=number) for number in (0, 1)]
+    assert [each.name for each in outputs] == [
+        "t.json", "t/rank=0/trace.json", "t/rank=1/trace.json", "p/rank=0", "p/rank=1",
+    ]  # fmt: skip
+    assert [each.whole for each in outputs] == ["t.json", "t", "t", "p", "p"]
+    assert [each.target.endswith("/") for each in outputs] == [False, False, False, True, True]
     for each in outputs:
         each.release()
     assert list(Path().iterdir()) == [Path("never.py")]
+
+
+def test_ranks_write_nothing_among_other_files(script: Path) -> None:
+    Path("profscope").mkdir()
+    Path("profscope/__init__.py").touch()
+    assert claim(None, force=False, number=1).name == "profscope-2/rank=1/trace.pftrace.gz"
+    assert free_for_ranks() == "profscope-3.pftrace.gz"
 
 
 def test_without_a_name_the_first_free_one_is_taken(script: Path) -> None:

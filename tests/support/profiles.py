@@ -31,7 +31,6 @@ def profile_metadata(backend: str = "gpu", **more: Any) -> dict[str, Any]:
     """The metadata a session writes."""
     return {
         "tool": "profscope",
-        "schema": 1,
         "profscope": "0.1.0",
         "backend": backend,
         "device": {"name": "NVIDIA H200", "arch": "sm_90", "sm_count": 132},

@@ -7,7 +7,7 @@ from profscope.profiles import Profile
 
 __all__ = ["SUFFIXES", "assert_same"]
 
-SUFFIXES = [".json", ".json.gz", ".pftrace", ".pftrace.gz"]
+SUFFIXES = [".json", ".json.gz", ".pftrace", ".pftrace.gz", ".parquet"]
 
 
 def assert_same(loaded: Profile, saved: Profile) -> None:

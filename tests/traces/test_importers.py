@@ -174,7 +174,7 @@ BAD_FILES: list[tuple[str, bytes, str]] = [
     ("bad-gzip", PACKED[:50] + b"\xff" * 40 + PACKED[90:], "is damaged gzip data"),
     ("gzip-and-more", PACKED + b"junk", "is damaged: 4 or more bytes follow its gzip data"),
     ("packed-nothing", gzip.compress(b""), "is empty"),
-    ("parquet", b"PAR1" + bytes(20), "is a Parquet file"),
+    ("parquet", b"PAR1" + bytes(20), "is damaged: parquet: Parquet magic bytes not found in footer"),
     ("html", b"\n<!DOCTYPE html><html></html>", "is an HTML page, not a trace"),
     (
         "perfetto",

@@ -20,7 +20,9 @@ def test_generated_profiles_are_valid(profile: Profile) -> None:
     assert profile.validate() == []
 
 
-@pytest.mark.parametrize("suffix", quick((".json", ".json.gz", ".pftrace"), (".json", ".pftrace")))
+@pytest.mark.parametrize(
+    "suffix", quick((".json", ".json.gz", ".pftrace", ".parquet"), (".json", ".pftrace", ".parquet"))
+)
 def test_round_trip_is_lossless(suffix: str, tmp_path_factory: pytest.TempPathFactory) -> None:
     path = tmp_path_factory.mktemp("traces") / f"trace{suffix}"
 

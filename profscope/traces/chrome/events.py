@@ -139,13 +139,17 @@ class EventLines:
         return line_words(len(rows), [Text(self._async_ends, self._site[rows]), lanes, where, end])
 
 
-def name_events(tracks: pd.DataFrame, emulated: bool) -> list[str]:
-    """The events that name and order processes (the SMs) and threads (the warps of each CTA slot)."""
+def name_events(tracks: pd.DataFrame, emulated: bool, device_is: str) -> list[str]:
+    """The events that name and order processes (the SMs) and threads (the warps of each CTA slot).
+
+    device_is: what their numbers of devices are of.
+    """
     events = []
     several = tracks["device"].nunique() > 1
     for device, sm, pid in tracks[["device", "sm", "pid"]].drop_duplicates().to_numpy().tolist():
         # What another tool recorded may know no SM and no warp.
-        name = f"GPU {device}" if sm < 0 else f"GPU {device} SM {sm}" if several else f"SM {sm}"
+        of = f"{device_is} {device}"
+        name = of if sm < 0 else f"{of} SM {sm}" if several else f"SM {sm}"
         name += " (emulated)" if emulated else ""
         events += [
             _metadata("process_name", pid, 0, name=name),

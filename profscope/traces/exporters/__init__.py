@@ -5,7 +5,8 @@
         yield tables.df.to_csv().encode()
 
 The file's name is the suffix, with `_` for a dot: `speedscope_json.py` writes `.speedscope.json`. Adding the
-file makes the format known; it is imported when something is saved in it, and no other is then.
+file makes the format known; it is imported when something is saved in it, and no other is then. A format that
+has the name of an extra of the distribution (profscope.installed) needs that extra.
 """
 
 from __future__ import annotations
@@ -17,10 +18,13 @@ from typing import TYPE_CHECKING, Protocol, TypeAlias
 if TYPE_CHECKING:  # a name is checked before anything is recorded, and that need not load pandas
     from profscope.schema import Tables
 
-__all__ = ["OWN", "Exporter", "Piece"]
+__all__ = ["OWN", "PACKED", "Exporter", "Piece"]
 
-OWN = ("json", "pftrace")
+OWN = ("json", "pftrace", "parquet")
 """The formats that load back exactly; they are named first."""
+
+PACKED = ("parquet",)
+"""Formats that compress by themselves: `.gz` behind them makes no sense."""
 
 Piece: TypeAlias = bytes | Callable[[], bytes]
 """A part of a file: bytes, or a function that makes them, which a thread calls that compresses them, too."""

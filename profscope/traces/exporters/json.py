@@ -16,7 +16,7 @@ from profscope.traces.chrome.layout import END
 from profscope.traces.compact import encode
 from profscope.traces.exporters import Piece
 from profscope.traces.profscope_object import object_text
-from profscope.traces.tracks import assign_tracks, row_devices
+from profscope.traces.tracks import assign_tracks, device_word, row_devices
 
 __all__ = ["pieces"]
 
@@ -38,7 +38,11 @@ def pieces(tables: Tables, pool: Executor) -> Iterator[Piece]:
     yield head.encode("ascii")
     if len(df):
         # Each line closes the event before it.
-        yield ",\n".join(name_events(tracks.table, tables.emulated)).removesuffix("}").encode()
+        yield (
+            ",\n".join(name_events(tracks.table, tables.emulated, device_word(tables.launches)))
+            .removesuffix("}")
+            .encode()
+        )
         for begin in range(0, len(df), BLOCK_ROWS):
             yield partial(lines.block, begin, begin + BLOCK_ROWS)
         yield b"}"

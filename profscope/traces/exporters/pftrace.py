@@ -19,7 +19,7 @@ from profscope.traces.perfetto.packets import EventPackets
 from profscope.traces.perfetto.protobuf import field
 from profscope.traces.perfetto.slices import Drawing, draw
 from profscope.traces.profscope_object import object_text
-from profscope.traces.tracks import Tracks, assign_tracks, row_devices
+from profscope.traces.tracks import Tracks, assign_tracks, device_word, row_devices
 
 __all__ = ["pieces"]
 
@@ -41,7 +41,7 @@ def pieces(tables: Tables, pool: Executor) -> Iterator[Piece]:
     text = object_text(tables, spans()).encode("ascii")
     for begin in range(0, len(text), DATA_BYTES):
         yield packet(field(DATA_FIELD, text[begin : begin + DATA_BYTES]))
-    yield b"".join(_descriptors(df, tracks, drawing, tables.emulated))
+    yield b"".join(_descriptors(df, tracks, drawing, device_word(tables.launches), tables.emulated))
     if len(df):
         events = EventPackets(df, site, table, tracks, drawing)
         for cut in events.cuts():
@@ -49,7 +49,9 @@ def pieces(tables: Tables, pool: Executor) -> Iterator[Piece]:
     yield END
 
 
-def _descriptors(df: pd.DataFrame, tracks: Tracks, drawing: Drawing, emulated: bool) -> Iterator[bytes]:
+def _descriptors(
+    df: pd.DataFrame, tracks: Tracks, drawing: Drawing, device_is: str, emulated: bool
+) -> Iterator[bytes]:
     """Tracks in their order: GPU, SM, CTA slot, warp; and after each warp what it has in flight.
 
     Tracks with events have the number of their place in `Drawing`, from 1; those above them come after.
@@ -67,7 +69,7 @@ def _descriptors(df: pd.DataFrame, tracks: Tracks, drawing: Drawing, emulated: b
     groups: dict[tuple[int, ...], int] = {}
     mark = " (emulated)" if emulated else ""
     for number, (device, sm, slot, warp, lane) in enumerate(table):
-        levels: list[tuple[tuple[int, ...], str]] = [((device,), f"GPU {device}{mark}")]
+        levels: list[tuple[tuple[int, ...], str]] = [((device,), f"{device_is} {device}{mark}")]
         levels += [((device, sm), f"SM {sm}{mark}")] if sm >= 0 else []
         levels += [((device, sm, slot), f"CTA slot {slot}")] if warp >= 0 else []
         parent = 0

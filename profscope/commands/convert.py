@@ -1,0 +1,110 @@
+"""`profscope convert` and `profscope merge`: traces from one format to another, and several into one."""
+
+from __future__ import annotations
+
+import argparse
+import sys
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Final
+
+from instrument_passes.command import run
+from profscope.errors import OptionError
+from profscope.traces.formats import exporter_named, format_names
+from profscope.version import __version__
+
+__all__ = ["main"]
+
+_CONVERT: Final = """\
+examples:
+  profscope convert trace.pftrace.gz spans.parquet
+  profscope convert trace.json.gz trace/            a folder of Parquet files
+  profscope convert trace.json flame.txt --format collapsed
+
+exit status: 0 written; 1 a trace cannot be read or the file cannot be written;
+2 wrong usage, a file that exists included
+"""
+_MERGE: Final = """\
+Each trace is a rank's: the rank that it says, or its place in the list where
+two say the same or one says none. A folder with the parts of all ranks needs
+no merging: every command takes it as it is.
+
+examples:
+  profscope merge a.json.gz b.json.gz -o both.json.gz
+
+exit status: as that of profscope convert
+"""
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """Run a command, whose name is the first word; returns the exit code."""
+    words = sys.argv[1:] if arguments is None else list(arguments)
+    name, rest = words[0], words[1:]
+    body = {"convert": _convert, "merge": _merge}[name]
+    return run(f"profscope {name}", lambda: body(rest))
+
+
+def _convert(words: Sequence[str]) -> int:
+    parser = _parser("convert", "Write a trace in another format.", _CONVERT)
+    parser.add_argument("trace", metavar="IN", help="whatever profscope view takes: a file or a folder")
+    parser.add_argument(
+        "output", metavar="OUT", help="its suffix says the format; trace/ is a folder of Parquet"
+    )
+    given = parser.parse_args(words)
+    _check(given)
+    from profscope.traces.loading import load
+    from profscope.traces.saving import save
+
+    save(load(given.trace, verify=given.verify), given.output, format_name=given.format)
+    return 0
+
+
+def _merge(words: Sequence[str]) -> int:
+    parser = _parser("merge", "Write several traces as one, each of them a rank.", _MERGE)
+    parser.add_argument("traces", nargs="+", metavar="TRACE", help="whatever profscope view takes")
+    parser.add_argument("-o", "--output", required=True, metavar="OUT", help="the trace to write")
+    given = parser.parse_args(words)
+    _check(given)
+    from profscope.traces.loading import load
+    from profscope.traces.merging import Part, merged
+    from profscope.traces.saving import save
+
+    loaded = [load(trace, verify=given.verify) for trace in given.traces]
+    stated = [(tables.metadata.get("job") or {}).get("rank") for tables in loaded]
+    told = None not in stated and len(set(stated)) == len(stated)
+    ranks = [int(rank if told and rank is not None else place) for place, rank in enumerate(stated)]
+    parts = [Part(*each) for each in zip(loaded, given.traces, ranks, strict=True)]
+    save(merged(parts), given.output, format_name=given.format)
+    return 0
+
+
+def _parser(name: str, description: str, epilog: str) -> argparse.ArgumentParser:
+    parser = argparse.ArgumentParser(
+        prog=f"profscope {name}",
+        description=description,
+        epilog=epilog,
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+    )
+    parser.add_argument("--format", metavar="NAME", help=f"whatever OUT is called: {', '.join(_formats())}")
+    parser.add_argument("-f", "--force", action="store_true", help="overwrite OUT")
+    parser.add_argument(
+        "--no-verify",
+        dest="verify",
+        action="store_false",
+        help="take data that are not those that were saved",
+    )
+    parser.add_argument("--version", action="version", version=f"%(prog)s {__version__}")
+    return parser
+
+
+def _formats() -> list[str]:
+    from profscope.traces import exporters
+
+    return format_names(exporters, exporters.OWN)
+
+
+def _check(given: argparse.Namespace) -> None:
+    """What is wrong with the output, before anything is read. Raises OptionError."""
+    exporter_named(given.output, given.format)
+    if Path(given.output).exists() and not given.force:
+        raise OptionError(f"{given.output!r} exists; -f overwrites it")

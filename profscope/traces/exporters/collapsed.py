@@ -1,0 +1,25 @@
+"""`.collapsed`: stacks and their time, a line each, for flamegraph.pl, inferno and speedscope.
+
+matmul_kernel;loop L22;dot (matmul.py:27) 52835
+"""
+
+from collections.abc import Iterator
+from concurrent.futures import Executor
+from pathlib import PurePath
+
+from profscope.schema import Tables
+from profscope.traces.exporters import Piece
+from profscope.traces.flame import Frame, weights
+
+__all__ = ["pieces"]
+
+
+def pieces(tables: Tables, pool: Executor) -> Iterator[Piece]:
+    """The file's bytes; weights are nanoseconds of warp time, or cycles where no times are known."""
+    lines = [f"{';'.join(map(_text, stack))} {weight}\n" for stack, weight in weights(tables).items()]
+    yield "".join(lines).encode("utf-8", "replace")
+
+
+def _text(frame: Frame) -> str:
+    place = f" ({PurePath(frame.file).name}:{frame.line})" if frame.line else ""
+    return " ".join(f"{frame.scope}{place}".replace(";", ",").split()) or "?"

@@ -1,0 +1,80 @@
+"""Warp time by stack of scopes, as flame graphs draw it."""
+
+from __future__ import annotations
+
+from typing import Any, NamedTuple
+
+import numpy as np
+import pandas as pd
+
+from profscope.schema import Tables
+
+__all__ = ["Frame", "unit", "weights"]
+
+
+class Frame(NamedTuple):
+    """A scope at its place; line 0 where that is not known."""
+
+    scope: str
+    file: str
+    line: int
+
+
+def unit(tables: Tables) -> str:
+    """What weights are in: "ns", or "cycles" where nothing has a time."""
+    return "ns" if tables.df["duration_ns"].any() or tables.sums["total_ns"].any() else "cycles"
+
+
+def weights(tables: Tables) -> dict[tuple[Frame, ...], int]:
+    """By stack, outermost first, what warps spent in it and in no scope inside it, all of them together.
+
+    The first frame is the kernel. Spans in flight overlap others and are left out, as marks are; launches
+    that kept sums count with these.
+    """
+    named = unit(tables)
+    together: dict[tuple[Frame, ...], int] = {}
+    for table in (_spans(tables.df, named), _sums(tables.sums, named)):
+        stacks: dict[int, tuple[Frame, ...]] = {-1: ()}
+        rows: list[dict[Any, Any]] = table.to_dict("records")
+        for row in rows:
+            stack = (*stacks.get(row["above"], ()), Frame(row["scope"], row["file"], row["line"]))
+            stacks[row["number"]] = stack
+            together[stack] = together.get(stack, 0) + row["own"]
+    return {stack: weight for stack, weight in together.items() if weight > 0}
+
+
+def _spans(df: pd.DataFrame, named: str) -> pd.DataFrame:
+    """One row for each distinct stack: number, above, its place, and what its spans spent in themselves."""
+    duration, parent = df[f"duration_{named}"].to_numpy(), df["parent"].to_numpy()
+    counts = ~df["kind"].isin(["async", "mark"]).to_numpy()
+    inside = counts & (parent >= 0)
+    own = duration - np.bincount(parent[inside], duration[inside], len(df)).astype(np.int64)
+    place = df.groupby(["scope", "file", "line"], observed=True, sort=False).ngroup().to_numpy()
+    depth = df["depth"].to_numpy()
+    number = np.full(len(df), -1)
+    rows: list[dict[str, Any]] = []
+    for level in range(int(depth.max(initial=-1)) + 1):
+        at = np.flatnonzero(counts & (depth == level))
+        above = np.where(parent[at] >= 0, number[parent[at]], -1)
+        keys = pd.MultiIndex.from_arrays([above, place[at]])
+        codes, distinct = pd.factorize(keys)
+        totals = np.bincount(codes, own[at], len(distinct)).astype(np.int64)
+        first = np.zeros(len(distinct), np.int64)
+        first[codes[::-1]] = at[::-1]
+        number[at] = codes + len(rows)
+        where = df.iloc[first][["scope", "file", "line"]].to_dict("records")
+        rows += [
+            {**{str(name): value for name, value in each.items()}, "above": up, "own": total}
+            for each, up, total in zip(where, [key[0] for key in distinct], totals.tolist(), strict=True)
+        ]
+    table = pd.DataFrame(rows, columns=["scope", "file", "line", "above", "own"])
+    return table.assign(number=np.arange(len(table)))
+
+
+def _sums(sums: pd.DataFrame, named: str) -> pd.DataFrame:
+    total, parent = sums[f"total_{named}"].to_numpy(), sums["parent"].to_numpy()
+    counts = (sums["kind"] != "async").to_numpy()
+    inside = counts & (parent >= 0)
+    own = total - np.bincount(parent[inside], total[inside], len(sums)).astype(np.int64)
+    rows = sums.assign(own=own, above=parent, number=np.arange(len(sums)))[counts]
+    return rows[["scope", "file", "line", "above", "own", "number"]]

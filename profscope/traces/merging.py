@@ -1,0 +1,272 @@
+"""Several profiles as one: the parts that the ranks of a job wrote, or any that are to be seen together.
+
+Launches keep their order within a part and get numbers of their own where two parts use the same. A kernel's
+configurations are those of the same key, and what launches summed up in registers is added up over the ranks.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from typing import Any, Final
+
+import numpy as np
+import pandas as pd
+from numpy.typing import NDArray
+
+from profscope.analysis.balance import spreads_together
+from profscope.schema import (
+    SPAN_DTYPES,
+    Tables,
+    launches_frame,
+    payload_names,
+    samples_frame,
+    spans_frame,
+)
+from profscope.traces.merging_sums import merged_numbers, merged_sums
+from profscope.traces.rank_times import Aligned, aligned
+
+__all__ = ["Part", "merged"]
+
+Ints = NDArray[np.int64]
+_OWN: Final = ("notes", "kernels", "variants", "sources", "program", "job", "host_clock", "ranks")
+"""Entries of the metadata that are merged or kept for each rank; of the others the first part's stand."""
+
+
+@dataclass(frozen=True, eq=False)
+class Part:
+    """A profile, where it came from, and its rank."""
+
+    tables: Tables
+    name: str
+    rank: int
+
+
+def merged(parts: Sequence[Part], notes: Sequence[str] = ()) -> Tables:
+    """One profile of one or more parts, of different ranks. notes: what is to be said of them besides."""
+    parts = sorted(parts, key=lambda part: part.rank)
+    times = aligned([part.tables for part in parts])
+    variants, numbers = _variants(parts)
+    offsets = _launch_offsets(parts)
+    own = [
+        _renumbered(part, each, variants, offset)
+        for part, each, offset in zip(parts, times.parts, offsets, strict=True)
+    ]
+    samples = pd.concat([tables.samples for tables in own], ignore_index=True)
+    metadata = _metadata(parts, times, numbers, variants, [*notes, *times.notes])
+    return Tables(
+        _spans([tables.df for tables in own]),
+        launches_frame(_columns([tables.launches for tables in own])),
+        metadata,
+        merged_sums([tables.sums for tables in own]),
+        spreads_together([tables.spreads for tables in own]),
+        merged_numbers([tables.numbers for tables in own]),
+        samples_frame(_columns([_added_up(samples)])),
+    )
+
+
+def _columns(tables: Sequence[pd.DataFrame]) -> dict[str, Any]:
+    table = pd.concat(tables, ignore_index=True)
+    return {str(name): table[name] for name in table}
+
+
+def _launch_offsets(parts: Sequence[Part]) -> list[int]:
+    """What is added to the numbers of each part's launches: nothing where no two parts use the same."""
+    numbers = [part.tables.launches["launch"].to_numpy(np.int64) for part in parts]
+    every = np.concatenate(numbers)
+    if len(np.unique(every)) == len(every):
+        return [0] * len(parts)
+    return [0, *np.cumsum([int(own.max(initial=-1)) + 1 for own in numbers])[:-1].tolist()]
+
+
+def _variants(parts: Sequence[Part]) -> tuple[dict[tuple[int, str, int], int], dict[str, list[Any]]]:
+    """By rank, kernel and its own number, a variant's number in the whole; and how each is described.
+
+    Those of one key are one; where no key is known, those of one number.
+    """
+    numbers: dict[tuple[int, str, int], int] = {}
+    keys: dict[str, list[Any]] = {}
+    described: dict[str, list[Any]] = {}
+    for part in parts:
+        about = part.tables.metadata.get("variants") or {}
+        used = part.tables.launches[["kernel", "variant"]].drop_duplicates()
+        for kernel, number in sorted(zip(used["kernel"], used["variant"].tolist(), strict=True)):
+            known = next((each for each in about.get(kernel, ()) if each.get("variant") == number), None)
+            key = (known or {}).get("key") or number
+            of_kernel = keys.setdefault(kernel, [])
+            if key not in of_kernel:
+                of_kernel.append(key)
+                if known is not None:
+                    described.setdefault(kernel, []).append(known | {"variant": len(of_kernel) - 1})
+            numbers[part.rank, kernel, number] = of_kernel.index(key)
+    return numbers, described
+
+
+def _renumbered(part: Part, times: Any, variants: dict[tuple[int, str, int], int], offset: int) -> Tables:
+    """A part's tables with the numbers and times that they have in the whole. times: ns to add, by launch."""
+
+    def numbered(table: pd.DataFrame, launch_offset: int) -> pd.DataFrame:
+        pairs = zip(table["kernel"], table["variant"].tolist(), strict=True)
+        own = [variants.get((part.rank, kernel, number), number) for kernel, number in pairs]
+        table = table.assign(variant=np.array(own, np.int32))
+        if "launch" in table and launch_offset:
+            launch = table["launch"].to_numpy()
+            moved = np.where(launch < 0, launch, launch + launch_offset).astype(launch.dtype)
+            table = table.assign(launch=moved)
+        return table
+
+    tables = part.tables
+    launches, df = tables.launches, tables.df
+    shift = pd.Series(times, launches["launch"].to_numpy())
+    if len(df):
+        df = df.assign(
+            start_ns=df["start_ns"].to_numpy() + shift.reindex(df["launch"]).to_numpy(np.int64),
+            launch=(df["launch"].to_numpy() + offset).astype(np.int32),
+        )
+    launches = launches.assign(
+        start_ns=launches["start_ns"] + times,
+        end_ns=launches["end_ns"] + times,
+        rank=np.full(len(launches), part.rank, np.int32),
+    )
+    return replace(
+        tables,
+        df=df,
+        launches=numbered(launches, offset),
+        sums=numbered(tables.sums, 0),
+        spreads=numbered(tables.spreads, offset),
+        numbers=numbered(tables.numbers, 0),
+        samples=numbered(tables.samples, offset),
+    )
+
+
+def _spans(frames: Sequence[pd.DataFrame]) -> pd.DataFrame:
+    """Span tables one upon the other; rows that they name are numbered anew."""
+    begins = np.cumsum([0, *map(len, frames)])
+    columns: dict[str, Any] = {}
+    for name, dtype in SPAN_DTYPES.items():
+        each = [frame[name] for frame in frames]
+        if dtype == "category":
+            columns[name] = pd.api.types.union_categoricals(each, ignore_order=True)
+        elif name in ("parent", "wait"):
+            rows = [column.to_numpy() for column in each]
+            moved = [np.where(own < 0, -1, own + begin) for own, begin in zip(rows, begins, strict=False)]
+            columns[name] = np.concatenate(moved)
+        else:
+            columns[name] = np.concatenate([column.to_numpy() for column in each])
+    df = spans_frame(columns)
+    for name in dict.fromkeys(name for frame in frames for name in payload_names(frame)):
+        df[name] = _payload([frame.get(name) for frame in frames], [len(frame) for frame in frames])
+    return df
+
+
+def _payload(columns: Sequence[pd.Series[Any] | None], lengths: Sequence[int]) -> Any:
+    """A column of values, missing in parts that have none; as float64 where parts differ in kind."""
+    kinds = {str(column.dtype) for column in columns if column is not None}
+    if "category" in kinds:
+        known = [column for column in columns if column is not None]
+        texts = dict.fromkeys(value for column in known for value in column.astype("category").cat.categories)
+        values = [
+            np.full(length, None) if column is None else column.astype(object).to_numpy()
+            for column, length in zip(columns, lengths, strict=True)
+        ]
+        return pd.Categorical(np.concatenate(values), categories=list(texts))
+    kind: Any = kinds.pop() if len(kinds) == 1 else "float64"
+    numbers = [
+        pd.Series([np.nan] * length, dtype=kind) if column is None else column.astype(kind)
+        for column, length in zip(columns, lengths, strict=True)
+    ]
+    return pd.concat(numbers, ignore_index=True).array
+
+
+def _added_up(samples: pd.DataFrame) -> pd.DataFrame:
+    """Samples at one place, once: those of the bare binary are of no launch, and so of several ranks."""
+    if not len(samples):
+        return samples
+    keys = [name for name in samples if name != "samples"]
+    return samples.groupby(keys, sort=False)["samples"].sum().reset_index()[list(samples)]
+
+
+def _metadata(
+    parts: Sequence[Part],
+    times: Aligned,
+    described: dict[str, list[Any]],
+    variants: dict[tuple[int, str, int], int],
+    notes: Sequence[str],
+) -> dict[str, Any]:
+    first = parts[0].tables.metadata
+    said: dict[str, list[int]] = {}
+    for part in parts:
+        for note in part.tables.metadata.get("notes", ()):
+            said.setdefault(note, []).append(part.rank)
+    own_notes = [
+        note if len(ranks) == len(parts) else f"rank {', '.join(map(str, ranks))}: {note}"
+        for note, ranks in said.items()
+    ]
+    sources = {str(each): each for part in parts for each in part.tables.metadata.get("sources", ())}
+    ranks = [
+        {"rank": part.rank, "part": part.name, "launches": len(part.tables.launches), **clock}
+        | {
+            name: told[name]
+            for name in ("program", "job", "device")
+            if name in (told := part.tables.metadata)
+        }
+        for part, clock in zip(parts, times.clocks, strict=True)
+    ]
+    return {
+        **{name: value for name, value in first.items() if name not in _OWN},
+        "notes": [*notes, *own_notes],
+        "kernels": _kernels(parts, variants),
+        "variants": described,
+        "sources": list(sources.values()),
+        "ranks": ranks,
+    }
+
+
+def _kernels(parts: Sequence[Part], variants: dict[tuple[int, str, int], int]) -> dict[str, Any]:
+    """What is known of each kernel's work and recorded CTAs, added up over the parts."""
+    kernels: dict[str, Any] = {}
+    for part in parts:
+        for name, about in (part.tables.metadata.get("kernels") or {}).items():
+            work = [
+                entry | {"variant": variants.get((part.rank, name, entry["variant"]), entry["variant"])}
+                for entry in about.get("work", ())
+            ]
+            own = about | ({"work": work} if "work" in about else {})
+            kernels[name] = _both(kernels[name], own) if name in kernels else own
+    return kernels
+
+
+def _both(one: dict[str, Any], other: dict[str, Any]) -> dict[str, Any]:
+    together = {**other, **one}
+    for name in ("in_flight", "unpaired"):
+        if name in one and name in other:
+            together[name] = one[name] + other[name]
+    if "work" in one and "work" in other:
+        together["work"] = _work([*one["work"], *other["work"]])
+    if "recorded" in one and "recorded" in other:
+        counts = ("ctas", "unfinished", "grid_ctas")
+        a, b = one["recorded"], other["recorded"]
+        together["recorded"] = {
+            **a,
+            **{name: a.get(name, 0) + b.get(name, 0) for name in counts},
+            "sample": bool(a.get("sample")) and bool(b.get("sample")),
+        }
+    return together
+
+
+def _work(entries: Sequence[dict[str, Any]]) -> list[dict[str, Any]]:
+    together: dict[tuple[int, bool], dict[str, Any]] = {}
+    for entry in entries:
+        key = entry["variant"], entry["trial"]
+        if key not in together:
+            together[key] = entry
+            continue
+        known = together[key]
+        scopes: dict[tuple[Any, ...], dict[str, Any]] = {}
+        for row in (*known["scopes"], *entry["scopes"]):
+            place = tuple(value for name, value in row.items() if name not in ("bytes", "flops"))
+            same = scopes.get(place)
+            scopes[place] = row if same is None else row | {n: same[n] + row[n] for n in ("bytes", "flops")}
+        counts = {name: known[name] + entry[name] for name in ("launches", "ns")}
+        together[key] = known | counts | {"scopes": list(scopes.values())}
+    return list(together.values())

@@ -1,0 +1,169 @@
+"""The span table as Arrow columns and back: row for row, texts as texts, so that any engine reads them."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any, Final
+
+import numpy as np
+import pandas as pd
+import pyarrow as pa
+import pyarrow.parquet as pq
+from numpy.typing import NDArray
+
+from profscope.schema import PAYLOAD_DTYPES, SPAN_DTYPES, payload_names
+from profscope.traces.compact import categorical, categories
+
+__all__ = [
+    "GROUP_ROWS",
+    "described",
+    "no_rows",
+    "read_columns",
+    "schema",
+    "selected",
+    "span_table",
+    "write_options",
+]
+
+GROUP_ROWS: Final = 1 << 20
+"""Rows of a row group: what is read at least where a part is asked for."""
+
+SELECTED: Final = ("kernel", "launch", "cta", "sm", "warp", "start_ns")
+"""Columns by whose least and greatest values row groups are passed over; statistics of others would only take
+time."""
+
+TIMES: Final = ("start_cycle", "duration_cycles", "start_ns", "duration_ns")
+"""Columns that no compressor makes much smaller as differences: a twentieth, for twice the time."""
+
+_ARROW: Final = {
+    "int32": pa.int32(),
+    "int64": pa.int64(),
+    "category": pa.dictionary(pa.int32(), pa.string()),
+    "Int32": pa.int32(),
+    "float64": pa.float64(),
+}
+
+
+def described(df: pd.DataFrame) -> dict[str, Any]:
+    """What the columns do not say of themselves: JSON-able, in the place of `compact.encode`'s columns."""
+    return {
+        "rows": len(df),
+        "categories": {
+            name: categories(df[name]) for name, kind in SPAN_DTYPES.items() if kind == "category"
+        },
+        "payloads": {
+            name: {"dtype": str(df[name].dtype)}
+            | ({"categories": categories(df[name])} if df[name].dtype == "category" else {})
+            for name in payload_names(df)
+        },
+    }
+
+
+def schema(df: pd.DataFrame) -> pa.Schema:
+    """The Arrow schema of a span table, or of some of its columns."""
+    return pa.schema([(str(name), _ARROW[str(dtype)]) for name, dtype in df.dtypes.items()])
+
+
+def no_rows(about: dict[str, Any]) -> pa.Table:
+    """An empty table. about: what `described` said."""
+    payloads = {name: payload["dtype"] for name, payload in about["payloads"].items()}
+    return pa.schema(
+        [(name, _ARROW[dtype]) for name, dtype in (SPAN_DTYPES | payloads).items()]
+    ).empty_table()
+
+
+def write_options(df: pd.DataFrame) -> dict[str, Any]:
+    """How `pyarrow.parquet.ParquetWriter` is to write a span table."""
+    texts = [str(name) for name in df if df[name].dtype == "category"]
+    integers = [str(name) for name in df if df[name].dtype in (np.int32, np.int64, pd.Int32Dtype())]
+    return {
+        "use_dictionary": texts,
+        "column_encoding": dict.fromkeys(integers, "DELTA_BINARY_PACKED"),
+        "compression": {str(name): "NONE" if name in TIMES else "ZSTD" for name in df},
+        "compression_level": {str(name): 1 for name in df if name not in TIMES},
+        "write_statistics": list(SELECTED),
+        "write_page_checksum": True,
+        "store_schema": False,
+    }
+
+
+def span_table(df: pd.DataFrame, columns: pa.Schema) -> pa.Table:
+    """Rows of a span table."""
+    return pa.table([_array(df[field.name], field.type) for field in columns], schema=columns)
+
+
+def _array(column: pd.Series[Any], kind: pa.DataType) -> pa.Array:
+    if not pa.types.is_dictionary(kind):
+        return pa.array(column, kind, from_pandas=True)
+    codes = column.cat.codes.to_numpy().astype(np.int32)
+    texts = pa.array([str(value) for value in column.cat.categories], pa.string())
+    return pa.DictionaryArray.from_arrays(pa.array(codes, mask=codes < 0), texts)
+
+
+def read_columns(read: pa.Table, about: dict[str, Any]) -> dict[str, Any]:
+    """The columns of what was read of a file, by name. about: what `described` said of all of it.
+
+    Raises KeyError, TypeError or ValueError where they are not as `about` says.
+    """
+    columns: dict[str, Any] = {}
+    for name, dtype in SPAN_DTYPES.items():
+        columns[name] = _values(read[name], name, dtype, about["categories"].get(name))
+    for name, payload in about["payloads"].items():
+        if name in SPAN_DTYPES or payload["dtype"] not in PAYLOAD_DTYPES:
+            raise ValueError(f"a payload {name} of dtype {payload['dtype']}")
+        columns[name] = _values(read[name], name, payload["dtype"], payload.get("categories"))
+    return columns
+
+
+def _values(column: pa.ChunkedArray, name: str, dtype: str, known: dict[str, Any] | None) -> Any:
+    if dtype == "category":
+        return _categorical(column, name, known)
+    if column.type != _ARROW[dtype]:
+        raise ValueError(f"{name} is of type {column.type}")
+    if dtype == "float64":
+        return column.to_numpy()
+    if dtype == "Int32":
+        missing = column.is_null().to_numpy()
+        return pd.arrays.IntegerArray(column.fill_null(0).to_numpy().astype(np.int32), missing)
+    if column.null_count:
+        raise ValueError(f"{name} lacks values")
+    return column.to_numpy()
+
+
+def _categorical(column: pa.ChunkedArray, name: str, known: dict[str, Any] | None) -> pd.Categorical:
+    """Codes of the whole file's categories, whatever dictionary each part of it was written with."""
+    if known is None or not pa.types.is_dictionary(column.type):
+        raise ValueError(f"{name} is of type {column.type}")
+    place = pd.Index([str(value) for value in known["values"]], dtype=object)
+    parts: list[NDArray[np.int32]] = [np.zeros(0, np.int32)]
+    for chunk in column.chunks:
+        places = place.get_indexer(pd.Index(chunk.dictionary.to_pylist(), dtype=object)).astype(np.int32)
+        indices = chunk.indices.fill_null(len(places)).to_numpy(zero_copy_only=False)
+        codes = np.append(places, np.int32(-1))[indices]
+        if (codes < 0).sum() != chunk.null_count:
+            raise ValueError(f"{name} has values that are none of its categories")
+        parts.append(codes)
+    return categorical(np.concatenate(parts), known)
+
+
+def selected(file: pq.ParquetFile, columns: list[str], wanted: Mapping[str, NDArray[np.int64]]) -> list[int]:
+    """The row groups that may have rows with these values, of which there are some of each column, sorted.
+
+    columns: those of the file, in order.
+    """
+    groups = range(file.metadata.num_row_groups)
+    return [
+        group
+        for group in groups
+        if all(
+            _may_have(file.metadata.row_group(group).column(columns.index(name)).statistics, values)
+            for name, values in wanted.items()
+        )
+    ]
+
+
+def _may_have(statistics: Any, values: NDArray[np.int64]) -> bool:
+    if statistics is None or not statistics.has_min_max:
+        return True
+    first = int(np.searchsorted(values, statistics.min))
+    return first < len(values) and bool(values[first] <= statistics.max)

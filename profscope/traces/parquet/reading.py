@@ -1,0 +1,121 @@
+"""Read spans from Parquet: all of them, or the row groups that can have those that are asked for."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pandas as pd
+import pyarrow as pa
+import pyarrow.parquet as pq
+from numpy.typing import NDArray
+
+from profscope.errors import TraceError
+from profscope.schema import SPAN_DTYPES, Tables, spans_frame
+from profscope.traces.limits import most_parquet_cells
+from profscope.traces.parquet.columns import read_columns, selected
+from profscope.traces.parquet.writing import KEY
+from profscope.traces.profscope_object import object_tables
+from profscope.traces.trace_file import TraceFile
+
+__all__ = ["check_size", "frame", "opened", "read_rows", "stated", "tables_in_file"]
+
+Ints = NDArray[np.int64]
+_REFERENCES = ("parent", "wait")
+_DAMAGE = (pa.ArrowException, OSError, UnicodeDecodeError)
+
+
+@contextmanager
+def opened(file: TraceFile, path: Path) -> Iterator[pq.ParquetFile]:
+    """A Parquet file of a trace; what is damaged in it becomes a TraceError that names it."""
+    try:
+        with path.open("rb") as content:
+            metadata = pq.read_metadata(content)
+            columns = [metadata.schema.column(number) for number in range(metadata.num_columns)]
+            texts = [column.path for column in columns if column.physical_type == "BYTE_ARRAY"]
+            with pq.ParquetFile(
+                content, metadata=metadata, read_dictionary=texts, page_checksum_verification=file.verify
+            ) as read:
+                yield read
+    except TraceError:
+        raise
+    except _DAMAGE as error:
+        raise file.damaged(f"{path.name}: {error}") from error
+
+
+def stated(file: TraceFile, read: pq.ParquetFile) -> Any:
+    """The JSON document in a file's metadata. Raises TraceError where there is none."""
+    text = (read.metadata.metadata or {}).get(KEY)
+    if text is None:
+        raise TraceError(
+            f"{file} is a Parquet file without a profile in it; of a folder that profscope wrote, load that"
+        )
+    try:
+        return json.loads(text)
+    except (ValueError, RecursionError) as error:
+        raise file.damaged(f"its profscope object: {error}") from error
+
+
+def tables_in_file(file: TraceFile) -> Tables:
+    """The profile in one file. Raises TraceError."""
+    with opened(file, file.path) as read:
+
+        def spans(tables: Tables, about: Any) -> pd.DataFrame:
+            if about["rows"] != read.metadata.num_rows:
+                raise ValueError(f"it has {read.metadata.num_rows} rows, not {about['rows']}")
+            check_size(read, file.size)
+            wanted = {} if file.only.is_all else {"launch": file.only.launches(tables.launches)}
+            table, rows = read_rows(read, wanted | file.only.columns())
+            if not len(rows):
+                table, rows = read_rows(read, {})
+            file.left_out = about["rows"] - len(rows)
+            return frame(read_columns(table, about), rows, about["rows"])
+
+        return object_tables(file, stated(file, read), spans)
+
+
+def check_size(read: pq.ParquetFile, size: int) -> None:
+    """Raises ValueError where a file of so many bytes claims more than it can hold."""
+    cells = read.metadata.num_rows * read.metadata.num_columns
+    if cells > most_parquet_cells(size):
+        raise ValueError(f"{cells} values in {size} bytes")
+
+
+def read_rows(read: pq.ParquetFile, wanted: Mapping[str, Ints]) -> tuple[pa.Table, Ints]:
+    """The rows that have one of the wanted numbers in each of these columns, and which rows these are."""
+    if not wanted:
+        return read.read(), np.arange(read.metadata.num_rows)
+    names = read.schema_arrow.names
+    lengths = [read.metadata.row_group(group).num_rows for group in range(read.metadata.num_row_groups)]
+    begins = np.cumsum([0, *lengths])
+    parts, rows = [read.schema_arrow.empty_table()], [np.zeros(0, np.int64)]
+    for group in selected(read, names, wanted):
+        part = read.read_row_group(group)
+        kept = np.ones(len(part), np.bool_)
+        for name, values in wanted.items():
+            kept &= np.isin(part[name].to_numpy(), values)
+        rows.append(np.flatnonzero(kept) + begins[group])
+        parts.append(part.filter(pa.array(kept)))
+    return pa.concat_tables(parts), np.concatenate(rows)
+
+
+def frame(columns: dict[str, Any], rows: Ints, of: int) -> pd.DataFrame:
+    """The span table of these rows, of so many; rows that it names are numbered anew, those left out -1."""
+    if len(rows) < of:
+        for name in _REFERENCES:
+            columns[name] = _renumbered(columns[name], rows)
+    df = spans_frame(columns)
+    for name in columns.keys() - SPAN_DTYPES.keys():
+        df[name] = columns[name]
+    return df[[*SPAN_DTYPES, *(name for name in columns if name not in SPAN_DTYPES)]]
+
+
+def _renumbered(references: Ints, rows: Ints) -> Ints:
+    at = np.searchsorted(rows, references)
+    there = (at < len(rows)) & (references >= 0)
+    there[there] = rows[at[there]] == references[there]
+    return np.where(there, at, -1)

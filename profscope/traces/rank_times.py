@@ -1,0 +1,121 @@
+"""Times of several ranks on one axis: each GPU's timer on its host's clock, and that on rank 0's host's.
+
+What is known of both stands in each part's metadata: "host_clock", moments at which the GPU's timer and the
+host's clock were read together, and "job", moments at which the host's clock was compared with rank 0's
+(`profscope.recording.job`).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any, Final, NamedTuple
+
+import numpy as np
+import pandas as pd
+from numpy.typing import NDArray
+
+from profscope.schema import Tables
+
+__all__ = ["Aligned", "aligned"]
+
+Ints = NDArray[np.int64]
+_DRIFT: Final = 1e-4
+"""By so much of the time that has passed two clocks may have gone apart since the last moment that they were
+compared at. A quartz is off by less than 100 millionths."""
+
+
+class Aligned(NamedTuple):
+    """parts: of each part, ns to add to the times of each launch; clocks: what its metadata say of that;
+    notes: what a reader must know of the times."""
+
+    parts: list[Ints]
+    clocks: list[dict[str, Any]]
+    notes: list[str]
+
+
+class _Known(NamedTuple):
+    """Of each launch: ns to add, and by how much that may be off."""
+
+    shift: Ints
+    error_ns: float
+
+
+def aligned(tables: Sequence[Tables]) -> Aligned:
+    """Where not all parts say how, times stay as they are, and a note says so."""
+    nothing = [np.zeros(len(each.launches), np.int64) for each in tables]
+    if len(tables) == 1:
+        return Aligned(nothing, [{}], [])
+    if any(each.emulated for each in tables):
+        why = ["ranks are emulated, each with a clock of its own: their times cannot be compared"]
+        return Aligned(nothing, [{"clock": "unknown"}] * len(tables), why)
+    known = [_on_rank_0(each, boots) for each, boots in zip(tables, _same_clock(tables), strict=True)]
+    shifts = [each.shift for each in known if each is not None]
+    if len(shifts) < len(known):
+        missing = ", ".join(str(rank) for rank, each in enumerate(known) if each is None)
+        why = [f"times of ranks are those of their GPUs, and not aligned: nothing is known of part {missing}"]
+        return Aligned(nothing, [{"clock": "unknown"}] * len(tables), why)
+    errors = [each.error_ns for each in known if each is not None]
+    clocks = [{"clock": "aligned", "clock_error_ns": error} for error in errors]
+    worst = max(errors)
+    return Aligned(
+        shifts, clocks, [f"times of ranks are on the clock of rank 0's host, each to {worst / 1e3:,.1f} us"]
+    )
+
+
+def _same_clock(tables: Sequence[Tables]) -> list[bool]:
+    """Whether each part's host is rank 0's, or the only one that there is."""
+    jobs = [each.metadata.get("job") or {} for each in tables]
+    boots = [job.get("boot") for job in jobs]
+    reference = next((job.get("boot") for job in jobs if job.get("rank") == 0), None)
+    if len(set(boots)) == 1:
+        reference = boots[0]
+    return [reference is not None and boot == reference for boot in boots]
+
+
+def _on_rank_0(tables: Tables, same_clock: bool) -> _Known | None:
+    host = _on_host(tables)
+    moments = (tables.metadata.get("job") or {}).get("clock") or []
+    if host is None or same_clock:
+        return host
+    if not moments:
+        return None
+    if not len(tables.launches):
+        return _Known(host.shift, 0.0)
+    times = tables.launches["start_ns"].to_numpy(np.int64) + host.shift
+    read = np.array([each["unix_ns"] for each in moments], np.int64)
+    offsets = np.array([each["offset_ns"] for each in moments], np.int64)
+    shift = host.shift + _between(times, read, offsets)
+    error = max(each["error_ns"] for each in moments)
+    return _Known(shift, host.error_ns + error + _DRIFT * _outside(times, read))
+
+
+def _on_host(tables: Tables) -> _Known | None:
+    """From the GPUs' timers to their host's clock, `time.time_ns()`."""
+    launches = tables.launches
+    devices = (tables.metadata.get("host_clock") or {}).get("devices") or {}
+    shift, worst = np.zeros(len(launches), np.int64), 0.0
+    for device in pd.unique(launches["device"]):
+        moments = sorted(devices.get(str(device)) or [], key=lambda each: int(each["timer_ns"]))
+        if not moments:
+            return None
+        mine = (launches["device"] == device).to_numpy()
+        times = launches["start_ns"].to_numpy(np.int64)[mine]
+        read = np.array([each["timer_ns"] for each in moments], np.int64)
+        distance = np.array([each["unix_ns"] for each in moments], np.int64) - read
+        shift[mine] = _between(times, read, distance)
+        error = max(each["error_ns"] for each in moments) + _DRIFT * _outside(times, read)
+        worst = max(worst, error + float(launches["ns_uncertainty"][mine].max()))
+    return _Known(shift, worst)
+
+
+def _between(times: Ints, read: Ints, distances: Ints) -> Ints:
+    """The distance of two clocks at these times, which changes evenly between the moments it is known at."""
+    # Differences only: a float64 does not hold ns since 1970.
+    change = np.interp(times - read[0], read - read[0], distances - distances[0])
+    distance: Ints = distances[0] + np.rint(change).astype(np.int64)
+    return distance
+
+
+def _outside(times: Ints, read: Ints) -> float:
+    """By how many ns the times lie before the first or after the last of these moments."""
+    return float(max(read[0] - times.min(initial=read[0]), times.max(initial=read[-1]) - read[-1], 0))

@@ -1,0 +1,94 @@
+"""Traces from one format to another, and several into one, on the command line."""
+
+from __future__ import annotations
+
+import json
+import os
+from itertools import pairwise
+from pathlib import Path
+
+import pytest
+from pandas.testing import assert_frame_equal
+
+import profscope
+from profscope.__main__ import main
+from profscope.profiles import Profile
+from tests.support.folded import with_sums
+from tests.support.profiles import regular_profile
+from tests.support.round_trips import assert_same
+
+
+@pytest.fixture
+def profile(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Profile:
+    """Saved as t.json in the folder that the test stands in."""
+    monkeypatch.chdir(tmp_path)
+    profile = regular_profile(launches=2, ctas=2, warps=2, iterations=2)
+    profile.save("t.json")
+    return profile
+
+
+def test_there_and_back_through_every_format_that_loads(profile: Profile) -> None:
+    names = ["t.json", "a.parquet", "b.pftrace.gz", "c/", "d.json.gz", "e.pftrace"]
+    for source, target in pairwise(names):
+        assert main(["convert", source, target]) == 0
+        assert_same(profscope.load(target), profile)
+    assert sorted(os.listdir()) == sorted(name.rstrip("/") for name in names)
+
+
+def collapsed(path: str) -> dict[str, int]:
+    lines = [line.rsplit(" ", 1) for line in Path(path).read_text().splitlines()]
+    return {stack: int(weight) for stack, weight in lines}
+
+
+@pytest.mark.parametrize("sums", [[], [0], [0, 1]], ids=["spans", "both", "sums"])
+def test_flame_graphs_have_all_warp_time(profile: Profile, sums: list[int]) -> None:
+    with_sums(profile, sums).save("t.pftrace")
+    assert main(["convert", "t.pftrace", "t.txt", "--format", "collapsed"]) == 0
+    stacks = collapsed("t.txt")
+    df = profile.df
+    assert sum(stacks.values()) == df.loc[df["kind"] == "kernel", "duration_ns"].sum()
+    place = "matmul_kernel (matmul.py:10);loop L22 (matmul.py:22);iteration (matmul.py:22);dot (matmul.py:27)"
+    assert stacks[place] == df.loc[df["scope"] == "dot", "duration_ns"].sum()
+    assert main(["convert", "t.pftrace", "t.speedscope.json"]) == 0
+    document = json.loads(Path("t.speedscope.json").read_text())
+    (shown,) = document["profiles"]
+    assert (shown["name"], shown["endValue"]) == ("matmul_kernel", sum(stacks.values()))
+    frames = [frame["name"] for frame in document["shared"]["frames"]]
+    named = {";".join(frames[at] for at in stack) for stack in shown["samples"]}
+    assert "matmul_kernel;loop L22;iteration;dot" in named
+
+
+def test_a_report_is_what_report_returns(profile: Profile) -> None:
+    assert main(["convert", "t.json", "t.report.json"]) == 0
+    assert json.loads(Path("t.report.json").read_text()) == json.loads(json.dumps(profile.report()))
+
+
+def test_traces_are_merged_in_their_order(profile: Profile) -> None:
+    regular_profile(launches=1, ctas=1).save("u.json")
+    assert main(["merge", "t.json", "u.json", "-o", "both.parquet"]) == 0
+    both = profscope.load("both.parquet")
+    assert both.launches["rank"].tolist() == [0, 0, 1]
+    assert_frame_equal(both.df[both.df["launch"] < 2], profile.df)
+    assert [each["part"] for each in both.metadata["ranks"]] == ["t.json", "u.json"]
+
+
+@pytest.mark.parametrize(
+    ("words", "code", "said"),
+    [
+        (["convert", "t.json", "t.json"], 2, "profscope convert: 't.json' exists; -f overwrites it\n"),
+        (["convert", "t.json", "u.txt"], 2, "cannot save 'u.txt': the suffix must be one of .json, "),
+        (["convert", "t.json", "u", "--format", "svg"], 2, "there is no format 'svg'; there are: json, "),
+        (["convert", "t.json", "u/", "--format", "json"], 2, "only Parquet is written as a folder\n"),
+        (["convert", "none.json", "u.json"], 1, "profscope convert: no such file: none.json\n"),
+        (["convert", "t.json", "no/u.json"], 1, "cannot write no/u.json: No such file or directory\n"),
+        (["merge", "t.json", "none.json", "-o", "u.json"], 1, "profscope merge: no such file: none.json\n"),
+    ],
+)
+def test_what_goes_wrong_is_one_line(
+    profile: Profile, words: list[str], code: int, said: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert main(words) == code
+    error = capsys.readouterr().err
+    assert said in error
+    assert error.count("\n") == 1
+    assert os.listdir() == ["t.json"]

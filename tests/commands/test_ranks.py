@@ -1,0 +1,91 @@
+"""Ranks of a job under `profscope run`: each writes its part, and the folder is one profile."""
+
+from __future__ import annotations
+
+import os
+import socket
+from pathlib import Path
+
+import pytest
+
+import profscope
+from tests.support.forks import Forks
+
+ROOT = Path(__file__).parents[2]
+_JOB = """
+import os, sys
+os.chdir({folder!r})
+sys.path.append({root!r})
+from profscope.__main__ import main
+children = []
+for rank in range({ranks}):
+    pid = os.fork()
+    if not pid:
+        os.environ.update(
+            RANK=str(rank), WORLD_SIZE="{ranks}", MASTER_ADDR="127.0.0.1", MASTER_PORT="{port}"
+        )
+        flags = ["--backend", "emulator", "--keep", "spans", "-q", "-o", {output!r}]
+        sys.exit(main(["run", *flags, "train.py"]))
+    children.append(pid)
+print([os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1]) for pid in children], flush=True)
+"""
+_TRAIN = """
+import os, signal, time
+import torch.distributed as dist
+from tests.support.sessions import launch_add
+
+dist.init_process_group("gloo")
+rank = dist.get_rank()
+if rank != 2:
+    for _ in range(2):
+        launch_add()
+if rank == 3:
+    from pathlib import Path
+    while not any(b"so far" in file.read_bytes() for file in Path().glob("t/rank=3/*.partial/*.spool")):
+        time.sleep(0.01)
+    os.kill(os.getpid(), signal.SIGKILL)
+if dist.get_world_size() == 2:
+    dist.barrier()
+"""
+
+
+def job(forks: Forks, folder: Path, ranks: int, output: str) -> str:
+    """What the exit codes of a job's processes are."""
+    (folder / "train.py").write_text(_TRAIN)
+    with socket.socket() as free:
+        free.bind(("127.0.0.1", 0))
+        port = free.getsockname()[1]
+    code = _JOB.format(folder=str(folder), root=str(ROOT), ranks=ranks, port=port, output=output)
+    ran = forks.run(code)
+    assert ran.returncode == 0, ran.stderr
+    return ran.stdout
+
+
+def test_two_ranks_are_one_profile(forks: Forks, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("PYTHONPATH", str(ROOT), prepend=os.pathsep)
+    assert job(forks, tmp_path, 2, "t/") == "[0, 0]\n"
+    assert sorted(os.listdir(tmp_path / "t")) == ["rank=0", "rank=1"]
+    profile = profscope.load(tmp_path / "t")
+    assert profile.validate() == []
+    assert profile.launches["rank"].tolist() == [0, 0, 1, 1]
+    told = [each["job"] for each in profile.metadata["ranks"]]
+    assert told[0]["id"] == told[1]["id"] != ""
+    assert told[0]["boot"] == told[1]["boot"]
+    assert [each["clock"] for each in told] == [[], []], "they share a host's clock"
+    assert profile.ranks()["launches"].tolist() == [2, 2]
+    assert len(profile.skew()) == 2
+
+
+@pytest.mark.exhaustive
+def test_four_ranks_of_which_one_dies_and_one_launches_nothing(
+    forks: Forks, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("PYTHONPATH", str(ROOT), prepend=os.pathsep)
+    assert job(forks, tmp_path, 4, "t.json.gz") == "[0, 0, 0, -9]\n"
+    profile = profscope.load(tmp_path / "t")
+    assert profile.validate() == []
+    assert profile.launches["rank"].value_counts().to_dict() == {0: 2, 1: 2, 3: 2}
+    notes = profile.metadata["notes"]
+    assert "rank 3 did not come to its end: what it had recorded by then is here" in notes
+    assert "rank 2 of 4 is missing: there is no part of it" in notes
+    assert [each["part"] for each in profile.metadata["ranks"]][-1] == "rank=3/trace.json.gz.partial"

@@ -1,0 +1,218 @@
+"""Parts of several ranks as one profile: nothing is lost, and each launch has its rank and its time."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pandas as pd
+import pytest
+from pandas.testing import assert_frame_equal
+
+import profscope
+from profscope.errors import TraceError
+from profscope.profiles import Profile
+from profscope.schema import Tables
+from profscope.traces.merging import Part, merged
+from tests.support.folded import with_sums
+from tests.support.profiles import profile_metadata, regular_profile
+
+
+@pytest.fixture(scope="module")
+def whole() -> Profile:
+    profile = regular_profile(launches=4, ctas=4, warps=2, iterations=2)
+    launches = profile.launches.assign(variant=np.array([0, 1, 1, 0], np.int32))
+    variants = [{"variant": number, "key": key, "builds": []} for number, key in enumerate("ab")]
+    return Profile(profile.tables.df, launches, profile.metadata | {"variants": {"matmul_kernel": variants}})
+
+
+def part(whole: Profile, launches: list[int], **metadata: Any) -> Tables:
+    """Some launches by themselves, with numbers from 0 on, as another process would have them."""
+    df = whole.tables.df[whole.tables.df["launch"].isin(launches)]
+    new = pd.Series(np.arange(len(launches), dtype=np.int32), launches)
+    first = df.index[0]
+    df = df.assign(launch=new[df["launch"]].to_numpy(), parent=np.maximum(df["parent"] - first, -1))
+    table = whole.launches[whole.launches["launch"].isin(launches)]
+    table = table.assign(launch=new[table["launch"]].to_numpy())
+    return Tables(df.reset_index(drop=True), table.reset_index(drop=True), whole.metadata | metadata)
+
+
+def own_variants(tables: Tables) -> Tables:
+    """With the numbers that a process would have given that met the second configuration first."""
+    (kernel,) = tables.metadata["variants"]
+    described = tables.metadata["variants"][kernel]
+    swapped = [described[1] | {"variant": 0}, described[0] | {"variant": 1}]
+    launches = tables.launches.assign(variant=1 - tables.launches["variant"])
+    launches["variant"] = launches["variant"].astype(np.int32)
+    return replace(tables, launches=launches, metadata=tables.metadata | {"variants": {kernel: swapped}})
+
+
+def test_two_parts_are_the_whole(whole: Profile) -> None:
+    parts = [
+        Part(own_variants(part(whole, [2, 3])), "b", 1),
+        Part(part(whole, [0, 1], notes=["odd"]), "a", 0),
+    ]
+    together = merged(parts)
+    assert Profile.of(together).validate() == []
+    assert_frame_equal(together.df, whole.tables.df)
+    assert_frame_equal(
+        together.launches, whole.launches.assign(rank=np.array([0, 0, 1, 1], np.int32)), check_exact=True
+    )
+    assert together.metadata["variants"] == whole.metadata["variants"]
+    assert [each["rank"] for each in together.metadata["ranks"]] == [0, 1]
+    assert together.metadata["notes"][1:] == ["rank 0: odd"]
+
+
+def test_sums_of_two_parts_are_those_of_all(whole: Profile) -> None:
+    all_sums = with_sums(whole, [1, 3])
+    tables = [with_sums(Profile.of(part(whole, launches)), [1]).tables for launches in ([0, 1], [2, 3])]
+    together = Profile.of(merged([Part(each, "", rank) for rank, each in enumerate(tables)]))
+    assert together.validate() == []
+    assert_frame_equal(together.sums, all_sums.sums)
+    for question in ("summary", "balance"):
+        assert_frame_equal(getattr(together, question)(), getattr(all_sums, question)(), check_exact=False)
+
+
+def test_payloads_that_one_part_has(whole: Profile) -> None:
+    with_payloads = part(whole, [0, 1])
+    df = with_payloads.df.assign(
+        bytes=pd.array([1] * len(with_payloads.df), "Int32"),
+        stage=pd.Categorical(["steady"] * len(with_payloads.df)),
+    )
+    others = part(whole, [2, 3])
+    together = merged([Part(others, "", 0), Part(replace(with_payloads, df=df), "", 1)])
+    assert Profile.of(together).validate() == []
+    assert together.df["bytes"].isna().sum() == together.df["stage"].isna().sum() == len(others.df)
+
+
+def clocks(gpu_ahead_ns: int, host_ahead_ns: int, error_ns: int, rank: int, base_ns: int) -> dict[str, Any]:
+    """Of a rank: its GPU's timer goes ahead of its host, and that ahead of rank 0's host."""
+    moments = [
+        {"timer_ns": at + gpu_ahead_ns, "unix_ns": at, "perf_counter_ns": 0, "error_ns": 100}
+        for at in (base_ns, base_ns + 10**9)
+    ]
+    compared = [
+        {"unix_ns": at, "offset_ns": -host_ahead_ns, "error_ns": error_ns}
+        for at in (base_ns, base_ns + 10**9)
+    ]
+    job = {"id": "j", "rank": rank, "world_size": 2, "began_unix_ns": base_ns, "clock": compared}
+    return {"host_clock": {"devices": {"0": moments}}, "job": job}
+
+
+def shifted(tables: Tables, ns: int) -> Tables:
+    launches = tables.launches.assign(
+        start_ns=tables.launches["start_ns"] + ns, end_ns=tables.launches["end_ns"] + ns
+    )
+    return replace(tables, df=tables.df.assign(start_ns=tables.df["start_ns"] + ns), launches=launches)
+
+
+def test_times_are_put_on_one_clock(whole: Profile) -> None:
+    base_ns = int(whole.launches["start_ns"].min())
+    told = [clocks(5_000, 0, 0, 0, base_ns), clocks(-7_000, 300_000, 20_000, 1, base_ns + 300_000)]
+    parts = [
+        shifted(part(whole, [0, 1], **told[0]), 5_000),
+        shifted(part(whole, [2, 3], **told[1]), 300_000 - 7_000),
+    ]
+    together = merged([Part(each, "", rank) for rank, each in enumerate(parts)])
+    assert_frame_equal(together.df, whole.tables.df)
+    skew = Profile.of(together).skew()
+    assert skew["ranks"].tolist() == [2, 2]
+    assert skew["start_skew_ns"].tolist() == [
+        int(whole.launches["start_ns"][late] - whole.launches["start_ns"][early])
+        for early, late in ((0, 3), (1, 2))
+    ]
+    assert skew["first_rank"].tolist() == [0, 0]
+    assert skew.attrs["clock_error_ns"] == pytest.approx(20_264, abs=60)
+    ranks = Profile.of(together).ranks().set_index("rank")
+    durations = whole.launches["end_ns"] - whole.launches["start_ns"]
+    assert ranks["common_ns"].to_dict() == {0: durations[:2].sum(), 1: durations[2:].sum()}
+    assert ranks["busy_ns"].to_dict() == ranks["common_ns"].to_dict()
+    assert ranks["slowest"].sum() == 2
+    errors = [each["clock_error_ns"] for each in together.metadata["ranks"]]
+    assert errors == [pytest.approx(100 + 32, abs=1), pytest.approx(20_000 + 100 + 32, abs=60)]
+    assert together.metadata["notes"][0].startswith(
+        "times of ranks are on the clock of rank 0's host, each to 20."
+    )
+
+
+def test_times_of_which_too_little_is_known_stay(whole: Profile) -> None:
+    parts = [Part(part(whole, [0, 1]), "", 0), Part(part(whole, [2, 3], job={"rank": 1}), "", 1)]
+    together = merged(parts)
+    assert_frame_equal(together.df, whole.tables.df)
+    assert "not aligned" in together.metadata["notes"][0]
+    skew = Profile.of(together).skew()
+    assert skew["start_skew_ns"].isna().all()
+    assert (skew["longest_ns"] >= skew["shortest_ns"]).all()
+    assert skew.attrs["not_measured"] == ["start and end skew: the ranks' times are not on one clock"]
+    emulated = [
+        replace(each, tables=replace(each.tables, metadata=profile_metadata("emulator"))) for each in parts
+    ]
+    assert "each with a clock of its own" in merged(emulated).metadata["notes"][0]
+
+
+@pytest.fixture
+def job(whole: Profile, tmp_path: Path) -> Path:
+    """The parts of three ranks of four, in different formats."""
+    for rank in range(3):
+        about = {"id": "j", "rank": rank, "world_size": 4, "began_unix_ns": 5}
+        profile = Profile.of(part(whole, [rank, rank + 1], job=about))
+        folder = tmp_path / f"rank={rank}"
+        if rank == 1:
+            profile.save(folder)
+        else:
+            folder.mkdir()
+            profile.save(folder / ("t.json" if rank else "t.pftrace.gz"))
+    return tmp_path
+
+
+def test_a_folder_of_parts_is_a_profile(job: Path) -> None:
+    profile = profscope.load(job)
+    assert profile.validate() == []
+    assert profile.launches["rank"].tolist() == [0, 0, 1, 1, 2, 2]
+    assert profile.launches["launch"].tolist() == list(range(6))
+    assert "rank 3 of 4 is missing: there is no part of it" in profile.metadata["notes"]
+    parts = [each["part"] for each in profile.metadata["ranks"]]
+    assert parts == ["rank=0/t.pftrace.gz", "rank=1", "rank=2/t.json"]
+
+
+def test_what_cannot_be_read_is_named_and_the_rest_is_there(job: Path, whole: Profile) -> None:
+    (job / "rank=0/t.pftrace.gz").write_bytes(b"\x1f\x8b cut")
+    (job / "rank=3").mkdir()
+    about = {"id": "before", "rank": 4, "world_size": 8, "began_unix_ns": 1}
+    Profile.of(part(whole, [0], job=about)).save(job / "rank=4")
+    profile = profscope.load(job)
+    assert sorted(set(profile.launches["rank"])) == [1, 2]
+    notes = profile.metadata["notes"]
+    assert any(note.startswith("rank 0 is missing: ") and "gzip" in note for note in notes)
+    assert "rank 3 is missing: it has written nothing" in notes
+    assert "rank 4 is missing: rank=4 is of another run, which began before" in notes
+    assert not any("of 8" in note for note in notes)
+
+
+def test_a_folder_without_a_part_that_can_be_read(tmp_path: Path) -> None:
+    (tmp_path / "rank=0").mkdir()
+    with pytest.raises(TraceError, match="has no part that can be read: rank 0 is missing: it has written n"):
+        profscope.load(tmp_path)
+
+
+def test_ranks_have_tracks_of_their_own(job: Path) -> None:
+    profile = profscope.load(job)
+    profile.save(job.parent / "m.json")
+    events = json.loads((job.parent / "m.json").read_text())["traceEvents"]
+    names = {event["args"]["name"] for event in events if event["name"] == "process_name"}
+    assert {"rank 0 SM 0", "rank 1 SM 0", "rank 2 SM 0"} <= names
+    profile.save(job.parent / "m.pftrace")
+    assert all(f"rank {rank}".encode() in (job.parent / "m.pftrace").read_bytes() for rank in range(3))
+
+
+@pytest.mark.parametrize("name", ["m.json", "m.parquet", "m/"])
+def test_a_merged_profile_is_saved_like_any(job: Path, tmp_path: Path, name: str) -> None:
+    profile = profscope.load(job)
+    profile.save(f"{tmp_path}/{name}")
+    again = profscope.load(f"{tmp_path}/{name}")
+    assert_frame_equal(again.df, profile.df)
+    assert_frame_equal(again.launches, profile.launches)
+    assert again.metadata == profile.metadata

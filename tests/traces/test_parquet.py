@@ -1,0 +1,209 @@
+"""Profiles in Parquet: exact, readable by SQL engines, and read in part."""
+
+from __future__ import annotations
+
+import json
+import os
+from contextlib import suppress
+from dataclasses import replace
+from pathlib import Path
+
+import duckdb
+import numpy as np
+import pandas as pd
+import pyarrow.parquet as pq
+import pytest
+from hypothesis import given, settings
+from pandas.testing import assert_frame_equal
+
+import profscope
+from profscope.errors import OptionError, TraceError
+from profscope.profiles import Profile
+from profscope.traces.loading import load_part
+from profscope.traces.only import Only
+from profscope.traces.parquet import columns, writing
+from tests.support.profiles import profiles, regular_profile
+from tests.support.round_trips import assert_same
+from viewer.cli import main as view
+
+
+@pytest.fixture(scope="module")
+def profile() -> Profile:
+    """Of two kernels, with payloads of each kind and a launch without spans."""
+    profile = regular_profile(launches=4, ctas=8)
+    df = profile.tables.df.copy()
+    count = len(df)
+    df["bytes"] = pd.array(np.arange(count), "Int32")
+    df.loc[::3, "bytes"] = pd.NA
+    df["value"] = np.where(np.arange(count) % 5, np.linspace(-1, 1, count), np.nan)
+    df["stage"] = pd.Categorical.from_codes(np.arange(count) % 3 - 1, ["prologue", "steady"])
+    df["kernel"] = pd.Categorical.from_codes(df["launch"] % 2, ["even", "odd"])
+    launches = profile.launches.assign(kernel=["even", "odd"] * 2)
+    empty = launches.iloc[:1].assign(launch=np.int32(7), keeps="sums")
+    return Profile(df, pd.concat([launches, empty], ignore_index=True), profile.metadata)
+
+
+@pytest.fixture(scope="module")
+def saved(profile: Profile, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """`t.parquet`, of several row groups, and the folder `t`."""
+    folder = tmp_path_factory.mktemp("parquet")
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(writing, "GROUP_ROWS", 200)
+        profile.save(folder / "t.parquet")
+    profile.save(f"{folder}/t/")
+    return folder
+
+
+@pytest.mark.parametrize("name", ["t.parquet", "t"])
+def test_it_loads_exactly(saved: Path, profile: Profile, name: str) -> None:
+    assert_same(profscope.load(saved / name), profile)
+
+
+def test_any_profile_is_a_folder(tmp_path: Path) -> None:
+    @settings(max_examples=15)
+    @given(profiles(max_actions=5))
+    def check(profile: Profile) -> None:
+        profile.save(f"{tmp_path}/t/")
+        assert_same(profscope.load(tmp_path / "t"), profile)
+
+    check()
+    assert os.listdir(tmp_path) == ["t"]
+
+
+def test_the_rows_are_those_of_df(saved: Path, profile: Profile) -> None:
+    read = duckdb.sql(f"select * from '{saved}/t.parquet'").df()
+    for name in profile.tables.df:
+        expected = profile.tables.df[name].astype(object).where(profile.tables.df[name].notna(), None)
+        assert read[name].astype(object).where(read[name].notna(), None).tolist() == expected.tolist()
+    group = pq.ParquetFile(saved / "t.parquet").metadata.row_group(1)
+    assert group.num_rows == 200
+    assert "DELTA_BINARY_PACKED" in group.column(list(read).index("start_ns")).encodings
+
+
+def test_a_folder_is_read_by_the_names_in_it(saved: Path, profile: Profile) -> None:
+    spans = f"read_parquet('{saved}/t/rank=*/launch=*/spans.parquet', hive_partitioning=true)"
+    read = duckdb.sql(f"select rank, launch, count(*) n from {spans} group by all order by launch").fetchall()
+    assert read == [(0, *row) for row in profile.df.groupby("launch").size().items()]
+    assert sorted(path.name for path in (saved / "t").iterdir()) == ["_profile.parquet", "rank=0"]
+    launches = duckdb.sql(f"select * from '{saved}/t/_profile.parquet'").df()
+    assert launches["launch"].tolist() == profile.launches["launch"].tolist()
+
+
+@pytest.mark.parametrize("name", ["t.parquet", "t"])
+@pytest.mark.parametrize(
+    "only", [Only(launch=2, cta=3), Only(kernel="odd"), Only(sm=1, warp=2), Only(variant=0)], ids=repr
+)
+def test_a_part_is_read_alone(saved: Path, profile: Profile, name: str, only: Only) -> None:
+    read = load_part(saved / name, only)
+    kept = profile.tables.df["launch"].isin(only.launches(profile.launches))
+    for column, numbers in only.columns().items():
+        kept &= profile.tables.df[column] == numbers[0]
+    rows = np.flatnonzero(kept)
+    assert read.left_out == len(profile.df) - len(rows)
+    expected = profile.tables.df[kept].reset_index(drop=True)
+    there = {row: place for place, row in enumerate(rows.tolist())}
+    for reference in ("parent", "wait"):
+        expected[reference] = [there.get(row, -1) for row in expected[reference]]
+    assert_frame_equal(read.tables.df, expected, check_exact=True)
+    assert_frame_equal(read.tables.launches, profile.launches)
+
+
+def test_a_part_of_one_cta_reads_few_row_groups(saved: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    read: list[int] = []
+    all_groups = pq.ParquetFile(saved / "t.parquet").metadata.num_row_groups
+    original = pq.ParquetFile.read_row_group
+
+    def counted(self: pq.ParquetFile, group: int) -> object:
+        read.append(group)
+        return original(self, group)
+
+    monkeypatch.setattr(pq.ParquetFile, "read_row_group", counted)
+    load_part(saved / "t.parquet", Only(launch=2, cta=3))
+    assert 1 <= len(read) <= all_groups // 4
+
+
+@pytest.mark.parametrize("words", [["--launch", "2", "--cta", "3"], ["--kernel", "odd"], ["--cta", "99"]])
+def test_the_viewer_shows_the_same(
+    saved: Path, profile: Profile, words: list[str], capsys: pytest.CaptureFixture[str]
+) -> None:
+    profile.save(saved / "t.json")
+    shown = []
+    for name in ("t.json", "t.parquet", "t"):
+        code = view([str(saved / name), "--json", *words])
+        out, error = capsys.readouterr()
+        document = json.loads(out) if code == 0 else error
+        if code == 0:
+            assert document["header"].pop("trace") == name
+        shown.append((code, document))
+    assert shown[0] == shown[1] == shown[2]
+
+
+def test_without_pyarrow_it_says_what_to_install(
+    saved: Path, profile: Profile, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("profscope.installed.find_spec", lambda name: None)
+    how = r"needs pyarrow: pip install 'profscope\[parquet\]'$"
+    for path in (saved / "new.parquet", f"{saved}/new/"):
+        with pytest.raises(OptionError, match=f"^cannot save .*new.*{how}"):
+            profile.save(path)
+    for name in ("t.parquet", "t"):
+        with pytest.raises(TraceError, match=f"is Parquet: to read it {how}"):
+            profscope.load(saved / name)
+
+
+def test_a_byte_that_changed_is_noticed(saved: Path, profile: Profile, tmp_path: Path) -> None:
+    """In the columns and in the object; of the footer only what the reader takes from it."""
+    content = bytearray((saved / "t.parquet").read_bytes())
+    footer = len(content) - 8 - int.from_bytes(content[-8:-4], "little")
+    random = np.random.default_rng(0)
+    for place in random.integers(4, footer, 40).tolist():
+        damaged = bytes([*content[:place], content[place] ^ 0x10, *content[place + 1 :]])
+        (tmp_path / "t.parquet").write_bytes(damaged)
+        with suppress(TraceError):
+            assert_same(profscope.load(tmp_path / "t.parquet"), profile)
+    stated = content.index(b'"profscope":{"schema"')
+    content[content.index(b"matmul", stated)] ^= 1
+    (tmp_path / "t.parquet").write_bytes(content)
+    with pytest.raises(TraceError, match="its data do not have the digest it states"):
+        profscope.load(tmp_path / "t.parquet")
+
+
+def test_other_peoples_files_and_parts_are_named(saved: Path, tmp_path: Path) -> None:
+    duckdb.sql(f"copy (select 1 a) to '{tmp_path}/other.parquet'")
+    part = saved / "t/rank=0/launch=2/spans.parquet"
+    for path in (tmp_path / "other.parquet", part):
+        with pytest.raises(TraceError, match="a Parquet file without a profile in it; of a folder that"):
+            profscope.load(path)
+    (tmp_path / "cut.parquet").write_bytes((saved / "t.parquet").read_bytes()[:500])
+    with pytest.raises(TraceError, match=r"cut\.parquet is damaged: cut\.parquet: "):
+        profscope.load(tmp_path / "cut.parquet")
+
+
+def test_a_folder_replaces_a_trace_and_nothing_else(profile: Profile, tmp_path: Path) -> None:
+    (tmp_path / "data").mkdir()
+    (tmp_path / "data" / "precious.txt").write_text("precious")
+    with pytest.raises(TraceError, match=r"cannot write .*data: it exists, and is no trace in Parquet"):
+        profile.save(f"{tmp_path}/data/")
+    profile.save(f"{tmp_path}/t/")
+    small = regular_profile(launches=1, ctas=1)
+    small.save(f"{tmp_path}/t/")
+    assert_same(profscope.load(tmp_path / "t"), small)
+    unsorted = replace(small, df=small.tables.df.assign(launch=np.int32(1)[None].repeat(len(small.df))))
+    unsorted.tables.df.loc[0, "launch"] = 2
+    with pytest.raises(TraceError, match="its spans are not in the order of launches"):
+        unsorted.save(f"{tmp_path}/t/")
+    assert_same(profscope.load(tmp_path / "t"), small)
+    assert sorted(os.listdir(tmp_path)) == ["data", "t"]
+
+
+def test_a_missing_file_of_a_folder_is_named(profile: Profile, tmp_path: Path) -> None:
+    profile.save(f"{tmp_path}/t/")
+    (tmp_path / "t/rank=0/launch=2/spans.parquet").unlink()
+    with pytest.raises(TraceError, match=r"t is damaged: .*spans\.parquet.*No such file"):
+        profscope.load(tmp_path / "t")
+    assert len(load_part(tmp_path / "t", Only(launch=1)).tables.df)
+
+
+def test_columns_whose_statistics_are_kept_are_those_asked_for() -> None:
+    assert set(Only().columns()) == set()
+    assert set(columns.SELECTED) >= {"launch", "cta", "sm", "warp"}
