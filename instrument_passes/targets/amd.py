@@ -52,7 +52,7 @@ class Amd(Target):
     def lanes(self) -> int:
         return 64
 
-    def clock(self, out: str) -> str:
+    def clock(self, out: str, *, pinned: bool = False) -> str:
         """The low half of s_memtime, the shader clock. Nothing is scheduled across; the value stays scalar,
         and nothing waits for it but what stores it."""
         return _lines(
@@ -60,6 +60,14 @@ class Amd(Target):
             _call(f"{out}_wide", "s.memtime", "i64"),
             _fence(f"{out}_behind"),
             f"{out} = arith.trunci {out}_wide : i64 to i32",
+        )
+
+    def moment(self, clock: str, time: str) -> str:
+        return _lines(
+            _clocks(clock),
+            f"{clock} = arith.trunci {clock}_clock : i64 to i32",
+            f"{time}_nought = arith.constant 0 : i64",
+            f"{time} = arith.addi {clock}_ns, {time}_nought : i64",
         )
 
     def apart(self, out: str) -> str:
@@ -126,15 +134,29 @@ class Amd(Target):
     def header_start(
         self, out: str, area: str, leads: str, cta: str, slot: str, flags: str, digest: str
     ) -> str:
+        began = f"{out}_began", f"{out}_time"
+        said = self._said_of_start(out, area, leads, cta, slot, flags, digest, began)
+        return f"{self.moment(*began)}\n{said}"
+
+    def header(
+        self, out: str, area: str, leads: str, warp: str, cta: str, slot: str, flags: str, digest: str,
+        began: tuple[str, str],
+    ) -> str:  # fmt: skip
+        start = self._said_of_start(out, area, leads, cta, slot, flags, digest, began)
+        return f"{start}\n{self.header_end(f'{out}_end', area, leads)}"
+
+    def _said_of_start(
+        self, out: str, area: str, leads: str, cta: str, slot: str, flags: str, digest: str,
+        began: tuple[str, str],
+    ) -> str:  # fmt: skip
+        clock, time = began
         start = cta_header_offset("start_clock_low")
         launch = byte_offset(LAUNCH_HEADER, "launch_bits")
-        said = [f"{out}_clock", cta, f"{out}_ns_low", f"{out}_place"]
+        said = [clock, cta, f"{out}_ns_low", f"{out}_place"]
         said_of_launch = [flags, f"{out}_digest", f"{out}_nx", f"{out}_ny"]
         return _lines(
             self._first_thread(f"{out}_lead", leads),
-            _clocks(f"{out}_time"),
-            f"{out}_clock = arith.trunci {out}_time_clock : i64 to i32",
-            *_halves(f"{out}_time_ns", f"{out}_ns_low", f"{out}_ns_high"),
+            *_halves(time, f"{out}_ns_low", f"{out}_ns_high"),
             self.sm_id(f"{out}_sm"),
             f"{out}_16 = arith.constant 16 : i32",
             f"{out}_ns_above = arith.shli {out}_ns_high, {out}_16 : i32",

@@ -38,8 +38,11 @@ class Target(ABC):
         """Threads of a warp, a power of two."""
 
     @abstractmethod
-    def clock(self, out: str) -> str:
-        """Low 32 bits of the SM's cycle counter, i32, ordered with the memory ops around it."""
+    def clock(self, out: str, *, pinned: bool = False) -> str:
+        """Low 32 bits of the SM's cycle counter, i32, ordered with the memory ops around it.
+
+        pinned: it is never read again in place of a value that is kept, which may take instructions.
+        """
 
     @abstractmethod
     def apart(self, out: str) -> str:
@@ -77,6 +80,21 @@ class Target(ABC):
     def store(self, out: str, address: str, offset: str, values: Sequence[str], lane: str) -> str:
         """Store 1, 2 or 4 i32 values at address + offset (integer literal, bytes) where `lane` holds."""
 
+    def store_row(
+        self, out: str, address: str, offsets: Sequence[str], values: Sequence[str], lane: str, warp: str
+    ) -> str:
+        """Store 4 i32 values for each offset, side by side, once for the warp: where `lane` holds, or by any
+        lanes of a warp in all of which `warp` does."""
+        parts = (values[at : at + 4] for at in range(0, len(values), 4))
+        stores = zip(offsets, parts, strict=True)
+        return "\n".join(
+            self.store(f"{out}_{at}", address, offset, part, lane) for at, (offset, part) in enumerate(stores)
+        )
+
+    @abstractmethod
+    def moment(self, clock: str, time: str) -> str:
+        """Define `clock`: i32, as a pinned `clock` does, and `time`: i64, the GPU's time in ns."""
+
     @abstractmethod
     def header_start(
         self, out: str, area: str, leads: str, cta: str, slot: str, flags: str, digest: str
@@ -92,6 +110,16 @@ class Target(ABC):
     @abstractmethod
     def header_end(self, out: str, area: str, leads: str) -> str:
         """Store what the CTA header says at its end; as above."""
+
+    @abstractmethod
+    def header(
+        self, out: str, area: str, leads: str, warp: str, cta: str, slot: str, flags: str, digest: str,
+        began: tuple[str, str],
+    ) -> str:  # fmt: skip
+        """Both at the end: by thread 0 if `leads` holds there, or by any of warp 0 if `warp` holds in it.
+
+        began: the clock and the time of the start, as `moment` defines them.
+        """
 
 
 _TARGETS: Final[list[type[Target]]] = []
