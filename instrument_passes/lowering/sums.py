@@ -117,16 +117,26 @@ class _Summer:
         self.rows = RowWriter(program, section.index, self.identity, self.zero)
         self.counted: set[tuple[Block | None, str]] = set()  # predicates, by block
         self.buffer = ""  # what the area is found in at the end; "" if it was at the start
-        self.began = self.module.fresh("ps_began"), self.module.fresh("ps_time")  # clock and globaltimer
+        self.time, self.first = self.module.fresh("ps_time"), ""  # of the start; the first clock
+        self.always = self.module.fresh("ps_always")
 
     def weave_alone(self) -> None:
         """Lower a kernel's body, which no partition needs the area of."""
         self.buffer = self.module.fresh("ps_buffer")
         first = next(op for op in self.region.entry.ops if not is_record(op))
-        constants = f"{self.zero} = arith.constant 0 : i32\n{self.one} = arith.constant 1 : i32"
-        moment = self.program.target.moment(*self.began)
-        first.insert_before("\n".join((moment, allocate(self.buffer), constants)))
+        if first is self.region.entry.ops[0]:  # there is no clock read at the start
+            self._clock(first)
+        first.insert_before(
+            "\n".join((self.program.target.time(self.time, self.always), allocate(self.buffer)))
+        )
+        self.region.entry.prepend(self._constants)
         self._flow(dict.fromkeys(self.ledger.keys, self.zero))
+
+    @property
+    def _constants(self) -> str:
+        """Text for the start of a function."""
+        numbers = f"{self.zero} = arith.constant 0 : i32\n{self.one} = arith.constant 1 : i32"
+        return f"{numbers}\n{self.program.target.always(self.always)}"
 
     def found(self, buffer: str, area: Area) -> str:
         """Text that finds the area in the buffer."""
@@ -141,6 +151,7 @@ class _Summer:
         """Lower it. kept: names of the values it starts with, by key; zeros without."""
         numbers = {self.zero: 0, self.one: 1, self.marker: self.section.index + 1}
         set_up(self.program, self.region, area, self.identity, numbers, before, after)
+        self.region.entry.prepend(self.program.target.always(self.always))
         self._flow(dict(kept) if kept is not None else dict.fromkeys(self.ledger.keys, self.zero))
 
     def _flow(self, values: dict[int, str]) -> None:
@@ -169,7 +180,8 @@ class _Summer:
 
     def _clock(self, before: Op) -> str:
         clock = self.module.fresh("ps_clock")
-        before.insert_before(self.program.target.clock(clock, pinned=not in_loop(before)))
+        self.first = self.first or clock
+        before.insert_before(self.program.target.clock(clock, "" if in_loop(before.parent_op) else self.always))
         return clock
 
     def _begin(self, op: Op, span: int, clock: str, state: _SumState) -> None:
@@ -353,7 +365,7 @@ class _Summer:
         """Text that stores all that headers say."""
         return self.program.target.header(
             self.module.fresh("ps_none"), identity.segment, identity.leads, identity.awake, area.cta,
-            area.slot, area.flags, self.program.holes.digest(), self.began,
+            area.slot, area.flags, self.program.holes.digest(), (self.first, self.time),
         )  # fmt: skip
 
     def before_loop(self, loop: Op, state: _SumState) -> None:
@@ -396,5 +408,4 @@ class _Summer:
         return {}
 
     def begin_callee(self, callee: Op) -> None:
-        constants = f"{self.zero} = arith.constant 0 : i32\n{self.one} = arith.constant 1 : i32"
-        callee.regions[0].entry.prepend(constants, callee.loc_text)
+        callee.regions[0].entry.prepend(self._constants, callee.loc_text)

@@ -52,7 +52,7 @@ class Amd(Target):
     def lanes(self) -> int:
         return 64
 
-    def clock(self, out: str, *, pinned: bool = False) -> str:
+    def clock(self, out: str, always: str = "") -> str:
         """The low half of s_memtime, the shader clock. Nothing is scheduled across; the value stays scalar,
         and nothing waits for it but what stores it."""
         return _lines(
@@ -62,12 +62,17 @@ class Amd(Target):
             f"{out} = arith.trunci {out}_wide : i64 to i32",
         )
 
-    def moment(self, clock: str, time: str) -> str:
+    def always(self, out: str) -> str:
+        """The compiler does no clock read again, so it may know."""
+        return f"{out} = arith.constant true"
+
+    def time(self, out: str, always: str) -> str:
         return _lines(
-            _clocks(clock),
-            f"{clock} = arith.trunci {clock}_clock : i64 to i32",
-            f"{time}_nought = arith.constant 0 : i64",
-            f"{time} = arith.addi {clock}_ns, {time}_nought : i64",
+            _fence(f"{out}_before"),
+            _call(f"{out}_ticks", "s.memrealtime", "i64"),
+            _fence(f"{out}_behind"),
+            f"{out}_unit = arith.constant {_NS_PER_TICK} : i64",
+            f"{out} = arith.muli {out}_ticks, {out}_unit : i64",
         )
 
     def apart(self, out: str) -> str:
@@ -134,9 +139,13 @@ class Amd(Target):
     def header_start(
         self, out: str, area: str, leads: str, cta: str, slot: str, flags: str, digest: str
     ) -> str:
-        began = f"{out}_began", f"{out}_time"
+        began = f"{out}_clock", f"{out}_time_ns"
         said = self._said_of_start(out, area, leads, cta, slot, flags, digest, began)
-        return f"{self.moment(*began)}\n{said}"
+        return _lines(
+            _clocks(f"{out}_time"),
+            f"{out}_clock = arith.trunci {out}_time_clock : i64 to i32",
+            said,
+        )
 
     def header(
         self, out: str, area: str, leads: str, warp: str, cta: str, slot: str, flags: str, digest: str,

@@ -38,11 +38,20 @@ class Target(ABC):
         """Threads of a warp, a power of two."""
 
     @abstractmethod
-    def clock(self, out: str, *, pinned: bool = False) -> str:
+    def clock(self, out: str, always: str = "") -> str:
         """Low 32 bits of the SM's cycle counter, i32, ordered with the memory ops around it.
 
-        pinned: it is never read again in place of a value that is kept, which may take instructions.
+        always: an i1 of `always`. With it the compiler keeps the value, and never reads the clock again in
+        its place, later; but that takes instructions.
         """
+
+    @abstractmethod
+    def always(self, out: str) -> str:
+        """An i1 that is true, which the compiler does not know."""
+
+    @abstractmethod
+    def time(self, out: str, always: str) -> str:
+        """The GPU's time in ns, i64, to be kept until a `header`; always: as above."""
 
     @abstractmethod
     def apart(self, out: str) -> str:
@@ -92,10 +101,6 @@ class Target(ABC):
         )
 
     @abstractmethod
-    def moment(self, clock: str, time: str) -> str:
-        """Define `clock`: i32, as a pinned `clock` does, and `time`: i64, the GPU's time in ns."""
-
-    @abstractmethod
     def header_start(
         self, out: str, area: str, leads: str, cta: str, slot: str, flags: str, digest: str
     ) -> str:
@@ -118,7 +123,7 @@ class Target(ABC):
     ) -> str:  # fmt: skip
         """Both at the end: by thread 0 if `leads` holds there, or by any of warp 0 if `warp` holds in it.
 
-        began: the clock and the time of the start, as `moment` defines them.
+        began: the `clock` and the `time` of the start.
         """
 
 

@@ -25,7 +25,6 @@ _REGISTER: Final = {
 
 _LANES_OF_A_STORE: Final = 8  # four sectors
 _UNLIKELY: Final = 0x53500000
-_HERE: Final = ".reg .pred here; .reg .b32 ctas; mov.u32 ctas, %nctaid.x; setp.ne.u32 here, ctas, 0;"
 
 
 @register
@@ -50,20 +49,29 @@ class Nvidia(Target):
     def lanes(self) -> int:
         return 32
 
-    def clock(self, out: str, *, pinned: bool = False) -> str:
-        """Pinned, by a condition of which ptxas does not know that it holds.
+    def clock(self, out: str, always: str = "") -> str:
+        """A clock goes into a uniform register. Where it is wanted in another one, ptxas would rather read
+        the clock again than copy it (`sass/clock_reads.py`), but does nothing again that has a condition."""
+        if always:
+            return _asm(out, "@$1 mov.u32 $0, %clock;", "=r,b", [always], ["i1"])
+        return _asm(out, "mov.u32 $0, %clock;", "=r")
 
-        A clock goes into a uniform register, and where it is wanted in another one, ptxas would rather read
-        the clock again than copy it: `sass/clock_reads.py`. It does not do what depends on a condition again.
-        """
-        text = "mov.u32 $0, %clock;"
-        return _asm(out, f"{{ {_HERE} @here {text} }}" if pinned else text, "=r")
+    def always(self, out: str) -> str:
+        return "\n".join(
+            (
+                _asm(f"{out}_ctas", "mov.u32 $0, %nctaid.x;", "=r"),
+                f"{out}_none = arith.constant 0 : i32",
+                f"{out} = arith.cmpi ne, {out}_ctas, {out}_none : i32",
+            )
+        )
 
-    def moment(self, clock: str, time: str) -> str:
+    def time(self, out: str, always: str) -> str:
         """In halves, which uniform registers keep through the kernel; `header` knows what may come of it."""
-        halves = "@here mov.u32 low, %globaltimer_lo; @here mov.u32 high, %globaltimer_hi;"
-        text = f"{{ {_HERE} .reg .b32 low, high; {halves} mov.b64 $0, {{low, high}}; }}"
-        return f"{self.clock(clock, pinned=True)}\n{_asm(time, text, '=l', result='i64')}"
+        text = (
+            "{ .reg .b32 low, high; @$1 mov.u32 low, %globaltimer_lo; @$1 mov.u32 high, %globaltimer_hi; "
+            "mov.b64 $0, {low, high}; }"
+        )
+        return _asm(out, text, "=l,b", [always], ["i1"], result="i64")
 
     def apart(self, out: str) -> str:
         """LLVM puts the constants that a loop starts with before the last instruction ahead of it. Were that
