@@ -181,7 +181,8 @@ class _Summer:
     def _clock(self, before: Op) -> str:
         clock = self.module.fresh("ps_clock")
         self.first = self.first or clock
-        before.insert_before(self.program.target.clock(clock, "" if in_loop(before.parent_op) else self.always))
+        pinned = self.program.pinned or not in_loop(before.parent_op)
+        before.insert_before(self.program.target.clock(clock, self.always if pinned else ""))
         return clock
 
     def _begin(self, op: Op, span: int, clock: str, state: _SumState) -> None:

@@ -2,7 +2,7 @@
 
 Where a clock has gone into a uniform register and is wanted in another one, ptxas may read the clock again in
 its place, much later: then a span begins after its end, and lasts 2^32 cycles. A read done again has the PTX
-line of what wants it. The read itself is then missing in the binary, or is still there for others that want it.
+line of what wants it. The read itself is then missing in the binary, or still there for others that want it.
 """
 
 from __future__ import annotations

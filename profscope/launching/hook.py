@@ -39,7 +39,7 @@ from profscope.errors import CompileError, SessionError
 from profscope.language import RECORDING
 from profscope.launching.modes import conflict
 from profscope.launching.proton_scopes import proton_scopes
-from profscope.launching.trials import Trials, affordable
+from profscope.launching.trials import Trials, affordable, pinned
 from profscope.options import Options
 from profscope.recording.programs import describe, manifest_in, mode_of
 
@@ -243,11 +243,15 @@ class CompileHook:
         stay = True
         try:
             target = unquote(parse(text).attr("ttg.target") or "")
-            chosen = affordable(self.options.pipeline, write, tried, limits_of(target))
-            if chosen is not None:
+            for pipeline in (self.options.pipeline, pinned(self.options.pipeline)):
+                chosen = affordable(pipeline, write, tried, limits_of(target))
+                if chosen is None:
+                    break
                 if chosen not in trials:  # tried without its note
                     tried(chosen)
                 stay = trials.clocks_stay(chosen)
+                if stay:
+                    break
         except Exception:  # noqa: BLE001  what fails in a trial fails without one, too, or does no harm
             chosen = None
         trials.choose(chosen if stay and chosen else "")
