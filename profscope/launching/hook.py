@@ -238,6 +238,7 @@ class CompileHook:
             tried = text if rewritten is None else rewritten
             return trials.demand(tried, _reparse(tried, module.context), metadata)
 
+        moved = False
         try:
             target = unquote(parse(text).attr("ttg.target") or "")
             for pipeline in (self.options.pipeline, pinned(self.options.pipeline)):
@@ -248,7 +249,7 @@ class CompileHook:
                 if not moved:
                     break
         except Exception:  # noqa: BLE001  what fails in a trial fails without one, too, or does no harm
-            chosen, moved = None, False
+            chosen = None
         trials.choose("" if moved or chosen is None else chosen)
         if moved:
             return self._with_spans(module, text, context, "the assembler moves its clock reads")
