@@ -33,9 +33,10 @@ from bench.variants import BARE, DEFAULT, LEVELS, OURS, WARM_UP, Variant, buffer
 __all__ = ["WITHOUT", "main"]
 
 _CLOCK: Final = re.compile(r"mov\.u32 (%r\d+), %clock;")
-_GLOBALTIMER: Final = re.compile(r"mov\.u64 (\w+), %globaltimer;")
+_GLOBALTIMER: Final = re.compile(r"mov\.(u32|u64) (%?\w+), %globaltimer\w*;")
 _CLOCK64: Final = re.compile(r"mov\.u64 (\w+), %clock64;")
 _STORE: Final = re.compile(r"@%p\d+ st\.global\.cs(\.v\d)?\.b32 \[[^\]]*\], [^;]*; mov\.u32 %r\d+, 0;")
+_ROW_STORE: Final = re.compile(r"@here st\.global\.cs[^;]*;")
 _HEADER_STORE: Final = re.compile(r"@lead st\.global\.cs[^;]*;")
 
 
@@ -67,8 +68,8 @@ def _kind(line: str) -> str:
 
 
 _NO_CLOCK: Final = (_CLOCK, r"mov.u32 \1, 1;")
-_NO_STORE: Final = (_STORE, "")
-_NO_TIMER: Final = (_GLOBALTIMER, r"mov.u64 \1, 1;")
+_NO_STORES: Final = ((_STORE, ""), (_ROW_STORE, ""))
+_NO_TIMER: Final = (_GLOBALTIMER, r"mov.\1 \2, 1;")
 _NO_HEADER: Final = ((_HEADER_STORE, ""), _NO_TIMER, (_CLOCK64, r"mov.u64 \1, 1;"))
 
 WITHOUT: Final[dict[str, Callable[[str], str]]] = {
@@ -77,8 +78,8 @@ WITHOUT: Final[dict[str, Callable[[str], str]]] = {
     "clock reads around MMAs": _around_mmas,
     "globaltimer": _sub(_NO_TIMER),
     "header": _sub(*_NO_HEADER),
-    "records": _sub(_NO_CLOCK, _NO_STORE),
-    "anything": _sub(_NO_CLOCK, _NO_STORE, *_NO_HEADER),
+    "records": _sub(_NO_CLOCK, *_NO_STORES),
+    "anything": _sub(_NO_CLOCK, *_NO_STORES, *_NO_HEADER),
 }
 """By what is left out, how PTX becomes PTX without it. ptxas moves nothing across a clock read, but does
 across the read of the SM's number that stands in its place."""

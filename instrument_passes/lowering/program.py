@@ -20,7 +20,8 @@ class Program:
     """calls: by call, the function that only this call calls. places: with these calls. marked: warps say
     which section they run. wide: see `find_area`. static_records: a loop whose trip count is static and whose
     records per warp are at most this many gets room for all of them. longest: where sums are kept,
-    so is the longest duration of each site. flights: by the region of each warp program, where sums are kept.
+    so is the longest duration of each site. pinned: clocks are pinned in loops, too, as `Target.clock` can.
+    flights: by the region of each warp program, where sums are kept.
     """
 
     module: Module
@@ -34,4 +35,5 @@ class Program:
     wide: bool
     static_records: int
     longest: bool
+    pinned: bool
     flights: Mapping[Region, Flights]

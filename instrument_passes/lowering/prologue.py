@@ -17,13 +17,19 @@ from instrument_passes.records import BASE_ALIGNMENT, MIN_RING_LOG2, LaunchBits
 from instrument_passes.selection import Selection
 from instrument_passes.targets import Target
 
-__all__ = ["find_area", "find_segment", "set_up"]
+__all__ = ["allocate", "find_area", "find_segment", "set_up"]
+
+
+def allocate(buffer: str) -> str:
+    """Text that allocates the buffer: once in a kernel."""
+    return f'{buffer} = "{BUFFER}"() : () -> !tt.ptr<i8>'
 
 
 def find_area(
-    module: Module, target: Target, area: Area, holes: Placeholders, selection: Selection, *, wide: bool
-) -> str:
-    """Text that allocates the buffer and finds this CTA's area in it.
+    module: Module, target: Target, area: Area, buffer: str, holes: Placeholders, selection: Selection, *,
+    wide: bool,
+) -> str:  # fmt: skip
+    """Text that finds this CTA's area in the buffer.
 
     Triton adds linear id * tag to the address the allocator gave, which is taken back here, in the same
     words, so that LLVM drops both; wide says whether it does so in 64 bits (since 3.8) or in 32.
@@ -43,13 +49,12 @@ def find_area(
     )
     return _lines(
         f"""
-        {p}_buffer = "{BUFFER}"() : () -> !tt.ptr<i8>
         {target.linear_cta_id(area.cta)}
         {p}_cta64 = arith.extui {area.cta} : i32 to i64
         {added}
         {p}_nought = arith.constant 0 : i64
         {p}_negated = arith.subi {p}_nought, {p}_added : i64
-        {p}_given = tt.addptr {p}_buffer, {p}_negated : !tt.ptr<i8>, i64
+        {p}_given = tt.addptr {buffer}, {p}_negated : !tt.ptr<i8>, i64
         {p}_raw = tt.ptr_to_int {p}_given : !tt.ptr<i8> -> i64
         {area.flags} = arith.trunci {p}_raw : i64 to i32
         {p}_high = arith.constant {-BASE_ALIGNMENT} : i64
@@ -100,7 +105,7 @@ def find_segment(
 ) -> str:
     """Text that finds the warp's segment in the CTA's area, and the lane that stores."""
     p = module.fresh("ps")
-    number, chosen = f"{p}_warp", identity.leads
+    number, chosen = f"{p}_warp", identity.awake
     choice = ""
     if selection.warps:
         number, chosen = f"{p}_segment", f"{p}_chosen"
@@ -115,12 +120,14 @@ def find_segment(
         {p}_disabled = arith.xori {area.flags}, {p}_ones : i32
         {p}_off = arith.andi {p}_disabled, {p}_enable : i32
         {p}_in_warp = arith.andi {p}_tid, {p}_lanes : i32
-        {p}_other = arith.ori {p}_in_warp, {p}_off : i32
-        {p}_not = arith.ori {p}_other, {area.elsewhere or f"{p}_zero"} : i32
+        {p}_asleep = arith.ori {p}_off, {area.elsewhere or f"{p}_zero"} : i32
+        {identity.awake} = arith.cmpi eq, {p}_asleep, {p}_zero : i32
+        {p}_not = arith.ori {p}_in_warp, {p}_asleep : i32
         {identity.leads} = arith.cmpi eq, {p}_not, {p}_zero : i32
         {p}_lanes_log2 = arith.constant {target.lanes.bit_length() - 1} : i32
         {p}_warp = arith.shrui {p}_tid, {p}_lanes_log2 : i32
         {choice}
+        {identity.chosen} = arith.andi {identity.awake}, {chosen} : i1
         {identity.lane} = arith.andi {identity.leads}, {chosen} : i1
         {_field(p, area.flags, LaunchBits.RING_SHIFT, identity.ring)}
         {p}_shortest = arith.constant {-(1 << MIN_RING_LOG2)} : i32

@@ -73,6 +73,15 @@ class RowWriter:
         starts = range(0, frame.width, _GROUP)
         return [self._store(frame, first, row, words[first : first + _GROUP]) for first in starts]
 
+    def whole(self, frame: FrameBuilder, row: str, words: Sequence[str]) -> str:
+        """Text that stores a whole row at once, by all lanes of the warp."""
+        starts = range(0, frame.width, _GROUP)
+        offsets = [self._holes.store_offset(self._section, frame.index, first) for first in starts]
+        identity = self._identity
+        return self._target.store_row(
+            self._module.fresh("ps_none"), row, offsets, words, identity.lane, identity.chosen
+        )
+
     def _store(self, frame: FrameBuilder, first: int, row: str, values: Sequence[str]) -> str:
         """Text that stores 1, 2 or 4 values from column `first` on."""
         offset = self._holes.store_offset(self._section, frame.index, first)

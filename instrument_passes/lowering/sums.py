@@ -1,5 +1,7 @@
 """Replaces the records of one warp program by clock reads and sums in registers, stored once when it returns.
 
+Where that is stored is found there, too: in front of the program stand only readings of two clocks.
+
 What the ledger lists flows along the control flow as SSA values. A difference of two clocks is taken where
 its block ends: taken at once, it would wait for the clock that was read last (attention 2.6 % slower, not
 0.5 %).
@@ -20,7 +22,7 @@ from instrument_passes.lowering.ledger import Ledger
 from instrument_passes.lowering.numbers import Number, add_number, checked_payload
 from instrument_passes.lowering.plan import Plan
 from instrument_passes.lowering.program import Program
-from instrument_passes.lowering.prologue import find_area, set_up
+from instrument_passes.lowering.prologue import allocate, find_area, find_segment, set_up
 from instrument_passes.lowering.rows import RowWriter
 
 __all__ = ["sum_kernel", "sum_partition"]
@@ -71,13 +73,16 @@ class _SumState(State):
 def sum_kernel(program: Program, section: SectionBuilder, area: Area) -> None:
     """The kernel's body: also allocates the buffer and writes the headers."""
     summer = _Summer(program, section, program.kernel.regions[0])
-    module, identity = program.module, summer.identity
-    before = find_area(module, program.target, area, program.holes, program.selection, wide=program.wide)
+    if not program.marked:
+        summer.weave_alone()
+        return
+    # Partitions are handed the area.
+    buffer, identity = program.module.fresh("ps_buffer"), summer.identity
     start = program.target.header_start(
-        module.fresh("ps_none"), identity.segment, identity.leads, area.cta, area.slot, area.flags,
+        program.module.fresh("ps_none"), identity.segment, identity.leads, area.cta, area.slot, area.flags,
         program.holes.digest(),
     )  # fmt: skip
-    summer.weave(area, before, start)
+    summer.weave(area, f"{allocate(buffer)}\n{summer.found(buffer, area)}", start)
 
 
 def sum_partition(program: Program, section: SectionBuilder, area: Area, region: Region) -> None:
@@ -111,6 +116,34 @@ class _Summer:
         self.marker = self.module.fresh("ps_section") if program.marked else ""
         self.rows = RowWriter(program, section.index, self.identity, self.zero)
         self.counted: set[tuple[Block | None, str]] = set()  # predicates, by block
+        self.buffer = ""  # what the area is found in at the end; "" if it was at the start
+        self.time, self.first = self.module.fresh("ps_time"), ""  # of the start; the first clock
+        self.always = self.module.fresh("ps_always")
+
+    def weave_alone(self) -> None:
+        """Lower a kernel's body, which no partition needs the area of."""
+        self.buffer = self.module.fresh("ps_buffer")
+        first = next(op for op in self.region.entry.ops if not is_record(op))
+        if first is self.region.entry.ops[0]:  # there is no clock read at the start
+            self._clock(first)
+        first.insert_before(
+            "\n".join((self.program.target.time(self.time, self.always), allocate(self.buffer)))
+        )
+        self.region.entry.prepend(self._constants)
+        self._flow(dict.fromkeys(self.ledger.keys, self.zero))
+
+    @property
+    def _constants(self) -> str:
+        """Text for the start of a function."""
+        numbers = f"{self.zero} = arith.constant 0 : i32\n{self.one} = arith.constant 1 : i32"
+        return f"{numbers}\n{self.program.target.always(self.always)}"
+
+    def found(self, buffer: str, area: Area) -> str:
+        """Text that finds the area in the buffer."""
+        program = self.program
+        return find_area(
+            self.module, program.target, area, buffer, program.holes, program.selection, wide=program.wide
+        )
 
     def weave(
         self, area: Area, before: str = "", after: str = "", kept: Mapping[int, str] | None = None
@@ -118,7 +151,10 @@ class _Summer:
         """Lower it. kept: names of the values it starts with, by key; zeros without."""
         numbers = {self.zero: 0, self.one: 1, self.marker: self.section.index + 1}
         set_up(self.program, self.region, area, self.identity, numbers, before, after)
-        values = dict(kept) if kept is not None else dict.fromkeys(self.ledger.keys, self.zero)
+        self.region.entry.prepend(self.program.target.always(self.always))
+        self._flow(dict(kept) if kept is not None else dict.fromkeys(self.ledger.keys, self.zero))
+
+    def _flow(self, values: dict[int, str]) -> None:
         ControlFlow(self.plan, self).function(self.region, _SumState(values, []))
         for flight, keys in self.ledger.in_flight.items():
             self.section.flights.append((flight, {"total": keys.total, "left": keys.left}))
@@ -144,7 +180,9 @@ class _Summer:
 
     def _clock(self, before: Op) -> str:
         clock = self.module.fresh("ps_clock")
-        before.insert_before(self.program.target.clock(clock))
+        self.first = self.first or clock
+        pinned = self.program.pinned or not in_loop(before.parent_op)
+        before.insert_before(self.program.target.clock(clock, self.always if pinned else ""))
         return clock
 
     def _begin(self, op: Op, span: int, clock: str, state: _SumState) -> None:
@@ -303,16 +341,33 @@ class _Summer:
     def leave(self, end: Op, state: _SumState) -> None:
         if end.parent is None or end.parent.parent is not self.region:
             return
+        program, target = self.program, self.program.target
+        area, identity, rows = Area.fresh(self.module), self.identity, self.rows
+        if self.buffer:  # this may be one of several ways out
+            identity = Identity.fresh(self.module)
+            rows = RowWriter(program, self.section.index, identity, self.zero)
+            segment = find_segment(self.module, target, area, identity, program.holes, program.selection)
+            end.insert_before(f"{self.found(self.buffer, area)}\n{segment}")
         words = [self.marker] if self.marker else []
         words += [state.values[key] for key in self.ledger.keys]
         words += [self.zero] * (self.frame.width - len(words))
-        for store in self.rows.words(self.frame, self.identity.segment, words):
+        if self.buffer:
+            end.insert_before(rows.whole(self.frame, identity.segment, words))
+            end.insert_before(self._header(area, identity))
+            return
+        # A partition may have few registers, and the row of a whole warp needs all of its words at once.
+        for store in rows.words(self.frame, identity.segment, words):
             end.insert_before(store)
         if self.section.index == 0:
-            target, identity = self.program.target, self.identity
-            end.insert_before(
-                target.header_end(self.module.fresh("ps_none"), identity.segment, identity.leads)
-            )
+            header = target.header_end(self.module.fresh("ps_none"), identity.segment, identity.leads)
+            end.insert_before(header)
+
+    def _header(self, area: Area, identity: Identity) -> str:
+        """Text that stores all that headers say."""
+        return self.program.target.header(
+            self.module.fresh("ps_none"), identity.segment, identity.leads, identity.awake, area.cta,
+            area.slot, area.flags, self.program.holes.digest(), (self.first, self.time),
+        )  # fmt: skip
 
     def before_loop(self, loop: Op, state: _SumState) -> None:
         if loop in self.ledger.last:
@@ -354,5 +409,4 @@ class _Summer:
         return {}
 
     def begin_callee(self, callee: Op) -> None:
-        constants = f"{self.zero} = arith.constant 0 : i32\n{self.one} = arith.constant 1 : i32"
-        callee.regions[0].entry.prepend(constants, callee.loc_text)
+        callee.regions[0].entry.prepend(self._constants, callee.loc_text)

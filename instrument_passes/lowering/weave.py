@@ -14,7 +14,7 @@ from instrument_passes.lowering.flow import ControlFlow, in_loop
 from instrument_passes.lowering.numbers import checked_payload
 from instrument_passes.lowering.plan import Plan
 from instrument_passes.lowering.program import Program
-from instrument_passes.lowering.prologue import find_area, set_up
+from instrument_passes.lowering.prologue import allocate, find_area, set_up
 from instrument_passes.lowering.rows import RowState, RowWriter
 from instrument_passes.lowering.trips import static_trips
 from instrument_passes.manifest import Column
@@ -28,12 +28,13 @@ def weave_kernel(program: Program, section: SectionBuilder, area: Area) -> None:
     weaver = _Weaver(program, section, area, Plan(region, program.calls))
     state = weaver.root()
     module, holes, identity = program.module, program.holes, weaver.identity
-    before = find_area(module, program.target, area, holes, program.selection, wide=program.wide)
+    buffer = module.fresh("ps_buffer")
+    found = find_area(module, program.target, area, buffer, holes, program.selection, wide=program.wide)
     start = program.target.header_start(
         module.fresh("ps_none"), identity.segment, identity.leads, area.cta, area.slot, area.flags,
         holes.digest(),
     )  # fmt: skip
-    weaver.prologue(region, state, before, start)
+    weaver.prologue(region, state, f"{allocate(buffer)}\n{found}", start)
     weaver.flow.function(region, state)
 
 

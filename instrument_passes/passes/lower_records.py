@@ -68,6 +68,9 @@ class LowerRecords(Pass):
 
     fold: where sums are kept, classes of ops that get no sum of their own, to save registers: their time is
     that of what is around them.
+
+    pinned: where sums are kept, keep the assembler from moving clock reads in loops, too. It takes an
+    instruction or two a read; those outside of loops are always pinned.
     """
 
     name: ClassVar[str] = "lower-records"
@@ -79,6 +82,7 @@ class LowerRecords(Pass):
     every_warp: int = 1
     keep: str = "spans"
     fold: tuple[str, ...] = ()
+    pinned: bool = False
 
     def __post_init__(self) -> None:
         if bool(self.ctas) + self.first + bool(self.sms) > 1:
@@ -94,6 +98,8 @@ class LowerRecords(Pass):
             raise ValueError(f"fold={unknown[0]} is none of {', '.join(FOLDED)}")
         if self.fold and self.keep == "spans":
             raise ValueError("fold saves registers where sums are kept; give keep=sums or keep=totals too")
+        if self.pinned and self.keep == "spans":
+            raise ValueError("pinned is for clocks whose sums are kept; give keep=sums or keep=totals too")
         _numbers("ctas", self.ctas, 1 << 31)
         _numbers("sms", self.sms, 1 << 16)
         _numbers("warps", self.warps, _MAX_WARPS)
@@ -123,7 +129,7 @@ class LowerRecords(Pass):
             module, kernel, target, Placeholders(), selection, calls,
             Places(context.functions, calls),
             marked=bool(specialised), wide=context.triton >= (3, 8), static_records=context.buffer,
-            longest=self.keep == "sums", flights=dict(zip(regions, found, strict=False)),
+            longest=self.keep == "sums", pinned=self.pinned, flights=dict(zip(regions, found, strict=False)),
         )  # fmt: skip
         area = Area.fresh(module)
         body = SectionBuilder(0, "kernel", base_warps)

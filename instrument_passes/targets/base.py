@@ -38,8 +38,20 @@ class Target(ABC):
         """Threads of a warp, a power of two."""
 
     @abstractmethod
-    def clock(self, out: str) -> str:
-        """Low 32 bits of the SM's cycle counter, i32, ordered with the memory ops around it."""
+    def clock(self, out: str, always: str = "") -> str:
+        """Low 32 bits of the SM's cycle counter, i32, ordered with the memory ops around it.
+
+        always: an i1 of `always`. With it the compiler keeps the value, and never reads the clock again in
+        its place, later; but that takes instructions.
+        """
+
+    @abstractmethod
+    def always(self, out: str) -> str:
+        """An i1 that is true, which the compiler does not know."""
+
+    @abstractmethod
+    def time(self, out: str, always: str) -> str:
+        """The GPU's time in ns, i64, to be kept until a `header`; always: as above."""
 
     @abstractmethod
     def apart(self, out: str) -> str:
@@ -77,6 +89,17 @@ class Target(ABC):
     def store(self, out: str, address: str, offset: str, values: Sequence[str], lane: str) -> str:
         """Store 1, 2 or 4 i32 values at address + offset (integer literal, bytes) where `lane` holds."""
 
+    def store_row(
+        self, out: str, address: str, offsets: Sequence[str], values: Sequence[str], lane: str, warp: str
+    ) -> str:
+        """Store 4 i32 values for each offset, side by side, once for the warp: where `lane` holds, or by any
+        lanes of a warp in all of which `warp` does."""
+        parts = (values[at : at + 4] for at in range(0, len(values), 4))
+        stores = zip(offsets, parts, strict=True)
+        return "\n".join(
+            self.store(f"{out}_{at}", address, offset, part, lane) for at, (offset, part) in enumerate(stores)
+        )
+
     @abstractmethod
     def header_start(
         self, out: str, area: str, leads: str, cta: str, slot: str, flags: str, digest: str
@@ -92,6 +115,16 @@ class Target(ABC):
     @abstractmethod
     def header_end(self, out: str, area: str, leads: str) -> str:
         """Store what the CTA header says at its end; as above."""
+
+    @abstractmethod
+    def header(
+        self, out: str, area: str, leads: str, warp: str, cta: str, slot: str, flags: str, digest: str,
+        began: tuple[str, str],
+    ) -> str:  # fmt: skip
+        """Both at the end: by thread 0 if `leads` holds there, or by any of warp 0 if `warp` holds in it.
+
+        began: the `clock` and the `time` of the start.
+        """
 
 
 _TARGETS: Final[list[type[Target]]] = []

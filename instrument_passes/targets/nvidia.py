@@ -23,6 +23,7 @@ _REGISTER: Final = {
     "f8E5M2": (8, "r"), "f8E4M3FN": (8, "r"),
 }  # fmt: skip
 
+_LANES_OF_A_STORE: Final = 8  # four sectors
 _UNLIKELY: Final = 0x53500000
 
 
@@ -48,8 +49,29 @@ class Nvidia(Target):
     def lanes(self) -> int:
         return 32
 
-    def clock(self, out: str) -> str:
+    def clock(self, out: str, always: str = "") -> str:
+        """A clock goes into a uniform register. Where it is wanted in another one, ptxas would rather read
+        the clock again than copy it (`sass/clock_reads.py`), but does nothing again that has a condition."""
+        if always:
+            return _asm(out, "@$1 mov.u32 $0, %clock;", "=r,b", [always], ["i1"])
         return _asm(out, "mov.u32 $0, %clock;", "=r")
+
+    def always(self, out: str) -> str:
+        return "\n".join(
+            (
+                _asm(f"{out}_ctas", "mov.u32 $0, %nctaid.x;", "=r"),
+                f"{out}_none = arith.constant 0 : i32",
+                f"{out} = arith.cmpi ne, {out}_ctas, {out}_none : i32",
+            )
+        )
+
+    def time(self, out: str, always: str) -> str:
+        """In halves, which uniform registers keep through the kernel; `header` knows what may come of it."""
+        text = (
+            "{ .reg .b32 low, high; @$1 mov.u32 low, %globaltimer_lo; @$1 mov.u32 high, %globaltimer_hi; "
+            "mov.b64 $0, {low, high}; }"
+        )
+        return _asm(out, text, "=l,b", [always], ["i1"], result="i64")
 
     def apart(self, out: str) -> str:
         """LLVM puts the constants that a loop starts with before the last instruction ahead of it. Were that
@@ -140,6 +162,34 @@ class Nvidia(Target):
         constraints = ",".join(["=r", "l", *["r"] * count, "b"])
         return _asm(out, text, constraints, [address, *values, lane], types)
 
+    def store_row(
+        self, out: str, address: str, offsets: Sequence[str], values: Sequence[str], lane: str, warp: str
+    ) -> str:
+        """A lane for every four words, so that a store writes whole sectors; one lane would write halves."""
+        stores = []
+        for first in range(0, len(offsets), _LANES_OF_A_STORE):
+            lanes = offsets[first : first + _LANES_OF_A_STORE]
+            words = values[4 * first : 4 * (first + len(lanes))]
+            if len(lanes) == 1:
+                stores.append(self.store(f"{out}_{first}", address, lanes[0], words, lane))
+                continue
+            names = [f"${at + 2}" for at in range(len(words))]
+            text = " ".join(
+                [
+                    "{ .reg .pred here, mine; .reg .b32 of, w0, w1, w2, w3; .reg .b64 to;",
+                    "mov.u32 of, %tid.x; and.b32 of, of, 31;",
+                    f"setp.lt.and.u32 here, of, {len(lanes)}, ${len(words) + 2};",
+                    *(f"mov.b32 w{at}, {names[at]};" for at in range(4)),
+                    *(_mine(number, names[4 * number : 4 * number + 4]) for number in range(1, len(lanes))),
+                    "mad.wide.u32 to, of, 16, $1;",
+                    f"@here st.global.cs.v4.b32 [to+{lanes[0]}], {{w0, w1, w2, w3}}; }} mov.u32 $0, 0;",
+                ]
+            )
+            types = ["i64", *["i32"] * len(words), "i1"]
+            constraints = ",".join(["=r", "l", *["r"] * len(words), "b"])
+            stores.append(_asm(f"{out}_{first}", text, constraints, [address, *words, warp], types))
+        return "\n".join(stores)
+
     def header_start(
         self, out: str, area: str, leads: str, cta: str, slot: str, flags: str, digest: str
     ) -> str:
@@ -152,10 +202,7 @@ class Nvidia(Target):
                 "mov.u32 tid, %tid.x; setp.gt.u32 away, tid, 31; @away bra.uni done;",
                 "setp.eq.and.u32 lead, tid, 0, $2; mov.u32 clk, %clock; mov.u64 ns, %globaltimer;",
                 "mov.b64 {low, high}, ns; mov.u32 place, %smid;",
-                f"mov.u32 rank, %cluster_ctarank; shl.b32 rank, rank, {PLACE_RANK_SHIFT}; "
-                "or.b32 place, place, rank;"
-                if self.clustered
-                else "",
+                self._rank(),
                 "prmt.b32 place, place, high, 0x5410;",
                 f"@lead st.global.cs.v4.b32 [$1+{start}], {{clk, $3, low, place}};",
                 "setp.ne.u32 away, $4, 0; @away bra.uni done;",
@@ -166,6 +213,49 @@ class Nvidia(Target):
         )
         types = ["i64", "i1", "i32", "i32", "i32"]
         return _asm(out, text, "=r,l,b,r,r,r", [area, leads, cta, slot, flags], types)
+
+    def _rank(self) -> str:
+        """PTX that puts the rank in the cluster into `place`."""
+        if not self.clustered:
+            return ""
+        return (
+            f"mov.u32 rank, %cluster_ctarank; shl.b32 rank, rank, {PLACE_RANK_SHIFT}; "
+            "or.b32 place, place, rank;"
+        )
+
+    def header(
+        self, out: str, area: str, leads: str, warp: str, cta: str, slot: str, flags: str, digest: str,
+        began: tuple[str, str],
+    ) -> str:  # fmt: skip
+        """The CTA's is one sector, which two lanes write whole.
+
+        The upper half of the start's time may be one too high, if it was read behind a carry. Then the start
+        would be later than the end.
+        """
+        launch = byte_offset(LAUNCH_HEADER, "launch_bits")
+        start = cta_header_offset("start_clock_low")
+        text = " ".join(
+            [
+                "{ .reg .pred away, lead, end, late; .reg .b64 clk, ns, to;",
+                ".reg .b32 tid, place, rank, nx, ny, w0, w1, w2, w3, e0, e1, e2, e3;",
+                "mov.u32 tid, %tid.x; setp.gt.u32 away, tid, 31; @away bra.uni done;",
+                "mov.u32 w0, $6; mov.u32 w1, $3; mov.b64 {w2, w3}, $7; mov.u32 place, %smid;",
+                self._rank(),
+                "mov.u64 clk, %clock64; mov.u64 ns, %globaltimer;",
+                "setp.gt.u64 late, $7, ns; @late sub.u32 w3, w3, 1; prmt.b32 w3, place, w3, 0x5410;",
+                "setp.eq.u32 end, tid, 1; setp.lt.and.u32 lead, tid, 2, $2; mad.wide.u32 to, tid, 16, $1;",
+                "mov.b64 {e0, e1}, clk; mov.b64 {e2, e3}, ns;",
+                *(f"selp.b32 w{at}, e{at}, w{at}, end;" for at in range(4)),
+                f"@lead st.global.cs.v4.b32 [to+{start}], {{w0, w1, w2, w3}};",
+                "setp.ne.u32 away, $4, 0; @away bra.uni done;",
+                "mov.u32 nx, %nctaid.x; mov.u32 ny, %nctaid.y; setp.eq.and.u32 lead, tid, 0, $2;",
+                f"@lead st.global.cs.v4.b32 [$1+{launch}], {{$5, {digest}, nx, ny}};",
+                "done: } mov.u32 $0, 0;",
+            ]
+        )
+        types = ["i64", "i1", "i32", "i32", "i32", "i32", "i64"]
+        operands = [area, warp, cta, slot, flags, *began]
+        return _asm(out, text, "=r,l,b,r,r,r,r,l", operands, types)
 
     def header_end(self, out: str, area: str, leads: str) -> str:
         end = cta_header_offset("end_clock")
@@ -184,6 +274,12 @@ def _packed(kind: str) -> int:
     return min(128 // bits, elements(kind))
 
 
+def _mine(number: int, words: Sequence[str]) -> str:
+    """PTX by which the lane of this number takes these words."""
+    taken = " ".join(f"selp.b32 w{at}, {word}, w{at}, mine;" for at, word in enumerate(words))
+    return f"setp.eq.u32 mine, of, {number}; {taken}"
+
+
 def _asm(
     out: str,
     text: str,
@@ -192,10 +288,11 @@ def _asm(
     types: Sequence[str] = (),
     *,
     pure: bool = False,
+    result: str = "i32",
 ) -> str:
-    """One scalar inline-assembly op with an i32 result (a store's result is unused and costs nothing)."""
+    """One scalar inline-assembly op with a result (a store's is unused and costs nothing)."""
     signature = f" {', '.join(operands)} : {', '.join(types)}" if operands else ""
     return (
         f'{out} = tt.elementwise_inline_asm "{text}" {{constraints = "{constraints}", '
-        f"packed_element = 1 : i32, pure = {str(pure).lower()}}}{signature} -> i32"
+        f"packed_element = 1 : i32, pure = {str(pure).lower()}}}{signature} -> {result}"
     )

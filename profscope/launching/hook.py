@@ -39,7 +39,7 @@ from profscope.errors import CompileError, SessionError
 from profscope.language import RECORDING
 from profscope.launching.modes import conflict
 from profscope.launching.proton_scopes import proton_scopes
-from profscope.launching.trials import Trials, affordable
+from profscope.launching.trials import Trials, affordable, pinned
 from profscope.options import Options
 from profscope.recording.programs import describe, manifest_in, mode_of
 
@@ -242,14 +242,18 @@ class CompileHook:
             tried = text if rewritten is None else rewritten
             return trials.demand(tried, _reparse(tried, module.context), metadata)
 
+        moved = False
         try:
             target = unquote(parse(text).attr("ttg.target") or "")
-            chosen = affordable(self.options.pipeline, write, tried, limits_of(target))
-            if chosen is not None and chosen not in trials:  # tried without its note
-                tried(chosen)
-            moved = chosen is not None and not trials.clocks_stay(chosen)
+            for pipeline in (self.options.pipeline, pinned(self.options.pipeline)):
+                chosen = affordable(pipeline, write, tried, limits_of(target))
+                if chosen is not None and chosen not in trials:  # tried without its note
+                    tried(chosen)
+                moved = chosen is not None and not trials.clocks_stay(chosen)
+                if not moved:
+                    break
         except Exception:  # noqa: BLE001  what fails in a trial fails without one, too, or does no harm
-            chosen, moved = None, False
+            chosen = None
         trials.choose("" if moved or chosen is None else chosen)
         if moved:
             return self._with_spans(module, text, context, "the assembler moves its clock reads")

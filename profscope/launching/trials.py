@@ -6,6 +6,8 @@ A build that keeps sums is assembled while Triton still has the kernel's TTGIR i
 how many of its CTAs an SM holds, or it spills, the bare kernel is assembled beside it, and where the sums
 lose by the comparison, `economy.STEPS` are tried one after the other. What was assembled is not assembled
 again: Triton's own stages hand it out.
+
+Where the assembler has moved a clock read, the same is done with reads that it cannot move (`pinned`).
 """
 
 from __future__ import annotations
@@ -23,7 +25,7 @@ from instrument_passes.passes.lower_records import LowerRecords
 from instrument_passes.sass.clock_reads import moved_clock_reads
 from instrument_passes.toolchain import resources_of
 
-__all__ = ["Trials", "affordable"]
+__all__ = ["Trials", "affordable", "pinned"]
 
 Stage = Callable[[Any, dict[str, Any]], Any]
 _LAST: Final = "cubin"
@@ -118,6 +120,11 @@ def affordable(
 
     step, left = afford(first, bare, build, limits)
     return text_of(step, (_note(first, step, lost, left),))
+
+
+def pinned(pipeline: Sequence[Pass]) -> list[Pass]:
+    """The same passes, with all clock reads pinned."""
+    return [replace(each, pinned=True) if isinstance(each, LowerRecords) else each for each in pipeline]
 
 
 def _in_doubt(demand: Demand, limits: SmLimits | CuLimits | None) -> bool:

@@ -11,10 +11,11 @@ from bench import kernels
 from bench.parts import WITHOUT
 
 
-@pytest.fixture(scope="module")
-def ptx() -> str:
+@pytest.fixture(scope="module", params=["spans", "sums"])
+def ptx(request: pytest.FixtureRequest) -> str:
     workload = kernels.add(1 << 12)
-    with profscope.session(backend="emulator", instrument="heavy"):
+    every = {} if request.param == "spans" else {"spans_every": 0}
+    with profscope.session(backend="emulator", instrument="heavy", keep=request.param, **every):
         kernel = workload.launch(workload.inputs("cpu"))
     text: str = kernel.asm["ptx"].decode()
     return text
@@ -31,7 +32,7 @@ def count(pattern: str, text: str) -> int:
         ("order of clock reads", [r"%r\d+, %clock;"]),
         ("globaltimer", ["%globaltimer"]),
         ("header", ["@lead st", "%globaltimer", "%clock64"]),
-        ("records", [r"%r\d+, %clock;", r"@%p\d+ st\.global\.cs"]),
+        ("records", [r"%r\d+, %clock;", r"@(%p\d+|here) st\.global\.cs"]),
         ("anything", [r"%r\d+, %clock;", r"st\.global\.cs", "%globaltimer", "%clock64"]),
     ],
 )

@@ -7,10 +7,14 @@
 // RUN: profscope-opt %S/inputs/matmul_sm80.ttgir -p 'kernel-span,op-spans{classes=async_copy;wait},lower-records{keep=totals}' | FileCheck %s --check-prefix=FLIGHT
 
 // A loop carries of each site in it the sum and the longest, and one count for its body. Differences are taken
-// where the body ends. Nothing is stored before the kernel returns.
+// where the body ends. Nothing is stored before the kernel returns, and where to is found no earlier. Clocks that are
+// read once are read on a condition.
 // LOOP: tt.func public
+// LOOP: [[FIRST:%ps_clock_[0-9]+]] = tt.elementwise_inline_asm "@$1 mov.u32 $0, %clock;" {{.*}} %ps_always_0 :
+// LOOP-NEXT: %ps_time_0 = {{.*}}@$1 mov.u32 high, %globaltimer_hi;{{.*}} %ps_always_0 :
+// LOOP-NOT: ps_segment
 // LOOP: %total, {{%ps_[0-9]+, %ps_[0-9]+, %ps_[0-9]+, %ps_[0-9]+}}, [[OUT:%ps_[0-9]+]] = scf.for %row {{.*}}iter_args(%total_1 = %cst_0, [[SUM:%ps_[0-9]+]] = %ps_zero_0, [[LONGEST:%ps_[0-9]+]] = %ps_zero_0, {{.*}}, [[TIMES:%ps_[0-9]+]] = %ps_zero_0)
-// LOOP: [[BEGIN:%ps_clock_[0-9]+]] = {{.*}}%clock
+// LOOP: [[BEGIN:%ps_clock_[0-9]+]] = tt.elementwise_inline_asm "mov.u32 $0, %clock;"
 // LOOP: scf.for %col
 // LOOP-NOT: ps_
 // LOOP: [[END:%ps_clock_[0-9]+]] = {{.*}}%clock
@@ -24,9 +28,10 @@
 // LOOP: scf.yield {{.*}}, [[D]]_sum, [[D]]_longest, {{.*}}, [[NOW]] :
 // LOOP: [[ALL:%ps_lasted_[0-9]+]] = arith.subi
 // LOOP: [[ALL]]_sum = arith.addi %ps_zero_0, [[ALL]]
-// LOOP: st.global.cs.v4{{.*}} [[ALL]]_sum,
-// LOOP: st.global.cs.v4{{.*}} [[OUT]],
-// LOOP: tt.return
+// LOOP: %ps_segment_
+// LOOP: setp.lt.and.u32 here, of, 3, $14;{{.*}}@here st.global.cs.v4{{.*}} [[ALL]]_sum, {{.*}}[[OUT]], {{.*}}%ps_chosen_1 :
+// LOOP-NEXT: setp.gt.u32 away, tid, 31;{{.*}}%clock64{{.*}}@lead st.global.cs.v4.b32 [to+64]{{.*}}, [[FIRST]], %ps_time_0 :
+// LOOP-NEXT: tt.return
 
 // TOTALS: _sum = arith.addi
 // TOTALS-NOT: arith.maxui

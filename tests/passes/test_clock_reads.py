@@ -1,4 +1,4 @@
-"""ptxas must leave every clock read where it stands, or the kernel keeps no sums."""
+"""ptxas must leave every clock read where it stands."""
 
 from __future__ import annotations
 
@@ -6,6 +6,7 @@ import pytest
 
 from instrument_passes.sass.clock_reads import moved_clock_reads
 from instrument_passes.toolchain import built
+from profscope.launching import hook
 from profscope.launching.hook import CompileHook
 from profscope.launching.trials import Trials
 from profscope.options import Options
@@ -18,6 +19,8 @@ pytestmark = pytest.mark.exhaustive
 
 MOVED = ("gluon_ws_loop", "heavy", "totals")
 WITH_SPANS = ("attention", "layer_norm", "matmul_tma", "matmul_ws", "gluon_ws_loop")
+SUMMED = [("add", "totals"), ("attention", "totals"), ("layer_norm", "sums"), ("softmax", "sums")]
+NOTE = "all its launches keep spans, for it cannot keep totals: the assembler moves its clock reads"
 
 
 def spec_of(name: str) -> Spec:
@@ -25,9 +28,9 @@ def spec_of(name: str) -> Spec:
 
 
 def instrumented(spec: Spec, level: str, keep: str) -> str:
-    hook = CompileHook(Options(instrument=level, keep=keep))
-    with hook.installed():
-        texts, _ = aot.lowered(spec, CUDA90, "ttgir", {"instrumentation_mode": hook.mode})
+    compiling = CompileHook(Options(instrument=level, keep=keep))
+    with compiling.installed():
+        texts, _ = aot.lowered(spec, CUDA90, "ttgir", {"instrumentation_mode": compiling.mode})
     return texts["ttgir"]
 
 
@@ -39,16 +42,37 @@ def test_clocks_of_spans_are_read_where_they_stand(name: str) -> None:
     assert moved_clock_reads(left["ptx"], left["cubin"]) == []
 
 
-def test_a_kernel_whose_clock_reads_are_moved_keeps_spans(monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.mark.parametrize(("name", "keep"), SUMMED)
+def test_clocks_that_are_read_once_are_pinned(name: str, keep: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Without a second build; most reads of these kernels are outside of loops."""
+    monkeypatch.setattr(Trials, "possible", lambda backend: False)
+    _, left, _ = built(instrumented(spec_of(name), "heavy", keep), name)
+    assert left["ptx"].count("%clock") > 2
+    assert moved_clock_reads(left["ptx"], left["cubin"]) == []
+
+
+def test_a_kernel_whose_clock_reads_are_moved_is_built_with_all_pinned(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     name, level, keep = MOVED
     spec = spec_of(name)
-    manifest = manifest_in(instrumented(spec, level, keep))
     with monkeypatch.context() as patch:
         patch.setattr(Trials, "possible", lambda backend: False)
         untried = instrumented(spec, level, keep)
-    _, left, _ = built(untried, spec.name)
-    moved = moved_clock_reads(left["ptx"], left["cubin"])
+    text = instrumented(spec, level, keep)
+    manifest = manifest_in(text)
+    _, left, _ = built(text, spec.name)
     assert manifest is not None
-    assert manifest.keeps == ("spans" if moved else "sums")
-    note = "all its launches keep spans, for it cannot keep totals: the assembler moves its clock reads"
-    assert (note in manifest.notes) == bool(moved)
+    assert (manifest.keeps, NOTE in manifest.notes) == ("sums", False)
+    assert moved_clock_reads(left["ptx"], left["cubin"]) == []
+    _, left, _ = built(untried, spec.name)
+    assert (untried != text) == bool(moved_clock_reads(left["ptx"], left["cubin"]))
+
+
+def test_a_kernel_whose_clock_reads_stay_moved_keeps_spans(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(hook, "pinned", list)
+    monkeypatch.setattr(Trials, "clocks_stay", lambda trials, text: False)
+    manifest = manifest_in(instrumented(spec_of("add"), "default", "totals"))
+    assert manifest is not None
+    assert manifest.keeps == "spans"
+    assert NOTE in manifest.notes

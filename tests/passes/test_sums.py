@@ -9,7 +9,8 @@ from typing import Any
 import pytest
 from hypothesis import HealthCheck, Phase, example, given, settings
 
-from profscope.decoding.areas import packed_headers
+from profscope.decoding.areas import header_times, packed_headers
+from profscope.emulator.machine.batch import Batch
 from tests.support import made_up_kernels as made_up
 from tests.support.emulated import CTAS, RING_LOG2, run
 from tests.support.made_up_kernels import (
@@ -103,6 +104,19 @@ def test_time_in_flight_that_is_not_known_is_left_out() -> None:
     (section,) = read_sums(buffer, manifest).sections
     assert section.left_out[first] == (section.area == 0).sum() > 0
     assert (section.count[:, first] == 3 * (section.area > 0)).all()
+
+
+def test_a_start_read_across_a_carry_is_still_before_its_end(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The halves of the start's time are read one after the other."""
+
+    def lasted_ns() -> list[int]:
+        _, buffer, manifest = run(Kernel((Step(),)), "kernel-span,lower-records{keep=totals},allocate-buffer")
+        times = header_times(packed_headers(buffer, CTAS, manifest.cta_bytes(RING_LOG2)))
+        return list((times.end_globaltimer - times.start_globaltimer).tolist())
+
+    expected, high = lasted_ns(), Batch.globaltimer_high
+    monkeypatch.setattr(Batch, "globaltimer_high", lambda self, cycles: high(self, cycles) + 1)
+    assert lasted_ns() == expected
 
 
 def _same_numbers(numbers: Mapping[Any, Sequence[float]], kept: Mapping[Any, tuple[float, ...]]) -> None:
