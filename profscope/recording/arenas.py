@@ -15,7 +15,7 @@ import contextlib
 import mmap
 import os
 import threading
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Collection, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 
 import numpy as np
@@ -197,6 +197,12 @@ class DeviceBuffers:
 
     def slice(self, filling: _Generation, offset: int, size: int) -> Slice:
         return _DeviceSlice(self, filling, offset, size)
+
+    def memory(self, filling: _Generation) -> Bytes:
+        return self.fetch(filling)
+
+    def cold(self, filling: _Generation) -> Collection[int]:
+        return filling.cold
 
     def copy(self, filling: _Generation, offset: int, source: torch.Tensor) -> None:
         stream = torch.cuda.current_stream(self._device).cuda_stream

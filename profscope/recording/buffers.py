@@ -5,7 +5,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Collection, Sequence
 from typing import Any, Protocol
 
 import numpy as np
@@ -97,6 +97,12 @@ class Buffers(Protocol):
     def slice(self, filling: Any, offset: int, size: int) -> Slice:
         """What `place` placed."""
 
+    def memory(self, filling: Any) -> Bytes:
+        """All bytes of a filling on the host, as `Slice.fetch`."""
+
+    def cold(self, filling: Any) -> Collection[int]:
+        """Where in it the launches begin that are cold (see `Slice.cold`)."""
+
     def copy(self, filling: Any, offset: int, source: torch.Tensor) -> None:
         """Copy device memory to where `place` placed, in the current stream."""
 
@@ -167,6 +173,12 @@ class HostBuffers:
 
     def slice(self, filling: _HostSlice, offset: int, size: int) -> Slice:
         return filling
+
+    def memory(self, filling: _HostSlice) -> Bytes:
+        return filling.fetch()
+
+    def cold(self, filling: _HostSlice) -> Collection[int]:
+        return ()
 
     def copy(self, filling: _HostSlice, offset: int, source: torch.Tensor) -> None:
         raise NotImplementedError("the emulator has no graphs")

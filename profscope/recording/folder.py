@@ -16,7 +16,6 @@ from profscope.threads import WorkerPool
 
 __all__ = ["FOLDING_THREADS", "Folder"]
 
-_BATCH_BYTES: Final = 32 << 20  # of launches that are taken out of the log at a time
 _AHEAD: Final = 2  # arenas that may wait to be folded before launches wait: so much memory is held at most
 FOLDING_THREADS: Final = min(4, max(1, (os.cpu_count() or 2) // 2))
 
@@ -48,12 +47,11 @@ class Folder:
     def fold(self) -> None:
         """Fold what has drained before returning."""
         with self._lock:
-            while (taken := self._arrivals.take(_BATCH_BYTES, keeps="sums")) is not None:
-                launches, notes = taken
-                self.notes += notes
-                self.folded.add(launches, self._workers)
-            self._log.part()
-            self._held.set(self._log.drained_bytes())
+            launches, notes = self._arrivals.take_sums()
+            self.notes += notes
+            self.folded.add(launches, self._workers)
+            del launches  # and with it what it holds on the host
+            self._held.set(self._log.part())
 
     def close(self) -> None:
         """Fold what has drained and end the threads."""

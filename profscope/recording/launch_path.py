@@ -147,14 +147,15 @@ class LaunchPath:
         """What `launch` returns, and the number of what it launches among the recorded launches; -1 if it was
         not recorded. Other threads may launch meanwhile."""
         lane, entries = self._thread.lane, self._log.entries
-        begun, before = len(entries), lane.mark
+        before = lane.mark
         lane.mark = own = before._replace()  # equal, but an object of its own
-        try:
-            result = launch()
-        finally:
-            lane.mark = before
-        since = enumerate(entries[begun:], begun)
-        return result, next((at for at, entry in since if entry is not None and entry[4] is own), -1)
+        with self._log.holding() as begun:
+            try:
+                result = launch()
+            finally:
+                lane.mark = before
+            since = enumerate(entries[begun:], begun)
+            return result, next((at for at, entry in since if entry is not None and entry[4] is own), -1)
 
     @contextlib.contextmanager
     def trial(self) -> Iterator[None]:

@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import Any
 
 from profscope.decoding.folding import Folded
-from profscope.decoding.raw import ORDINARY, RawLaunch
+from profscope.decoding.raw import RawLaunch
 from profscope.errors import SessionError
 from profscope.options import Options
 from profscope.recording.arrivals import Arrivals
@@ -92,8 +92,7 @@ class Recorder:
 
     def recorded(self) -> Counter[str]:
         """By kernel, ordinary launches that were recorded, or captured to be recorded at their replays."""
-        waiting = (launch.manifest.kernel for launch in self.log.launches if launch.mark == ORDINARY)
-        return Counter(waiting) + self.arrivals.taken + self.path.captured
+        return self.log.ordinary() + self.arrivals.taken + self.path.captured
 
     def notes(self) -> list[str]:
         """What ran bare or unrecorded so far, and what the backend could not do faithfully, one line each."""
@@ -184,7 +183,7 @@ def _spooler(
     sums_bytes: int | None,
 ) -> Spooler:
     try:
-        return Spooler(folder, metadata, arrivals.take, folded, sums_bytes)
+        return Spooler(folder, metadata, arrivals, folded, sums_bytes)
     except OSError as error:
         raise SessionError(f"spool={str(folder)!r} cannot be written to: {error}") from error
 
