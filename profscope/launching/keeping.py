@@ -11,7 +11,7 @@ from __future__ import annotations
 import contextlib
 import threading
 from collections import Counter
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from functools import partial
 from operator import length_hint
 from typing import Any, Final
@@ -122,10 +122,11 @@ class Keeping:
         self._launched: list[CompiledKernel] = []
         self._open = False
 
-    def describe(self) -> tuple[dict[str, Any], list[str]]:
+    def describe(self, left_out: Mapping[str, int]) -> tuple[dict[str, Any], list[str]]:
         """The metadata's entry "keeping" where some launches keep sums, and notes.
 
-        It counts launches where they begin. Trials, and what is captured into CUDA graphs, count nowhere.
+        It counts launches where they begin. Trials, and what is captured into CUDA graphs, count nowhere, and
+        neither do those left out: by kernel, launches that would have kept sums and were not recorded.
         """
         with self._lock:
             variants = list(self._variants.values())
@@ -139,6 +140,7 @@ class Keeping:
         for variant in recording:
             spans[variant.name] += variant.spans
             launches[variant.name] += variant.launches
+        launches.subtract({name: count for name, count in left_out.items() if name in launches})
         kernels = {
             name: {"spans": spans[name], "sums": count - spans[name]}
             for name, count in sorted(launches.items())

@@ -92,8 +92,9 @@ class Running:
 
     def so_far(self) -> tuple[dict[str, Any], list[str]]:
         """Metadata and notes beyond what the launches themselves say."""
-        sampling, notes = self.sampling.describe(self.recorder.recorded())
-        keeping, kept = self.keeping.describe()
+        left_out = self.recorder.journal.left_out.copy()
+        sampling, notes = self.sampling.describe(self.recorder.recorded(), left_out)
+        keeping, kept = self.keeping.describe(left_out)
         sampler, sampled = self.samples.describe()
         baseline, timed = self.baseline.describe()
         left_bare = [*self.inductor.notes(), *self.kept.notes()]

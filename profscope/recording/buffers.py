@@ -83,15 +83,22 @@ class Buffers(Protocol):
     limit_bytes: int
 
     def place(
-        self, lane: Lane, size: int, stream: int, bits: int, zero: Sequence[Blocks] | None = None
+        self,
+        lane: Lane,
+        size: int,
+        stream: int,
+        bits: int,
+        zero: Sequence[Blocks] | None = None,
+        waits: bool = True,
     ) -> Any:
         """Zeroed memory for a launch on this stream, in `lane.filling` at `lane.offset`.
 
-        zero: what of it must be zero; None for all of it.
+        zero: what of it must be zero; None for all of it. waits: for memory, where it is full and the host is
+        behind.
 
         Returns what Triton's launcher takes for a pointer: the address, a multiple of BASE_ALIGNMENT, with
         the launch bits in the low bits, or an object that holds it; None, and no filling, once the buffers
-        are closed. size must not exceed limit_bytes.
+        are closed, and where it would have to wait and must not. size must not exceed limit_bytes.
         """
 
     def slice(self, filling: Any, offset: int, size: int) -> Slice:
@@ -157,7 +164,13 @@ class HostBuffers:
         self._closed = False
 
     def place(
-        self, lane: Lane, size: int, stream: int, bits: int, zero: Sequence[Blocks] | None = None
+        self,
+        lane: Lane,
+        size: int,
+        stream: int,
+        bits: int,
+        zero: Sequence[Blocks] | None = None,
+        waits: bool = True,  # it does in any case: time means nothing there, and no launch need be left out
     ) -> _HostSlice | None:
         if self._closed:
             return None

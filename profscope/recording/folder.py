@@ -14,10 +14,15 @@ from profscope.recording.host_memory import HeldRecords
 from profscope.recording.launch_log import LaunchLog
 from profscope.threads import WorkerPool
 
-__all__ = ["FOLDING_THREADS", "Folder"]
+__all__ = ["FOLDING_THREADS", "Folder", "is_behind"]
 
-_AHEAD: Final = 2  # arenas that may wait to be folded before launches wait: so much memory is held at most
+_AHEAD: Final = 1  # arenas that may wait to be folded: so much memory is held at most
 FOLDING_THREADS: Final = min(4, max(1, (os.cpu_count() or 2) // 2))
+
+
+def is_behind(waiting: deque[Future[None]], ahead: int) -> bool:
+    """Whether so many pieces of work are not done yet."""
+    return sum(not each.done() for each in list(waiting)) >= ahead
 
 
 class Folder:
@@ -43,6 +48,10 @@ class Folder:
         self._waiting.append(self._thread.submit(self.fold))
         while len(self._waiting) > _AHEAD:
             self._waiting.popleft().result()
+
+    def behind(self) -> bool:
+        """Whether as many arenas wait to be folded as may."""
+        return is_behind(self._waiting, _AHEAD)
 
     def fold(self) -> None:
         """Fold what has drained before returning."""

@@ -45,13 +45,15 @@ class Plan(NamedTuple):
 class Route(NamedTuple):
     """What is known beforehand of launches of one program and grid, on one stream of one device.
 
-    programs: those it may be of, which the allocator cannot tell apart.
+    waits: for memory; else they go unrecorded where the host is behind. programs: those it may be of, which
+    the allocator cannot tell apart.
     """
 
     place: Any  # Buffers.place
     needed: int
     stream: int
     bits: int
+    waits: bool
     plan: Plan
     device: int
     buffers: Buffers | _TrimmedBuffers
@@ -60,7 +62,8 @@ class Route(NamedTuple):
     @staticmethod
     def of(buffers: Buffers, plan: Plan, stream: int, device: int, programs: Sequence[Manifest]) -> Route:
         """With what every launch needs of the plan and the buffers in reach."""
-        return Route(buffers.place, plan.needed, stream, plan.pointer_bits, plan, device, buffers, programs)
+        bits, waits = plan.pointer_bits, any(manifest.keeps != "sums" for manifest in programs)
+        return Route(buffers.place, plan.needed, stream, bits, waits, plan, device, buffers, programs)
 
 
 @dataclass(frozen=True, slots=True)

@@ -24,7 +24,7 @@ from profscope.recording.graphs import Graphs
 from profscope.recording.hook_chain import ChainedHook
 from profscope.recording.journal import Journal
 from profscope.recording.lanes import Lanes
-from profscope.recording.launch_log import LaunchLog
+from profscope.recording.launch_log import LaunchLog, Route
 from profscope.recording.programs import PROGRAMS, Program
 from profscope.recording.routes import Routes
 
@@ -181,8 +181,9 @@ class LaunchPath:
                 if stream and self.capturing():  # stream 0, the default one, cannot be captured
                     return self._capture(PROGRAMS.tagged(alignment), size // alignment)
                 lane.about = route
-                place, needed, stream, bits, _, _, _, _ = route
-                return place(lane, needed, stream, bits)
+                place, needed, stream, bits, waits, _, _, _, _ = route
+                pointer = place(lane, needed, stream, bits, None, waits)
+                return pointer if pointer is not None else self._leave_out(route)
             programs = PROGRAMS.tagged(alignment)
             if programs:
                 return self._place(programs, size, alignment, stream)
@@ -237,7 +238,16 @@ class LaunchPath:
             return _NOWHERE
         lane = self._thread.lane
         lane.about = route
-        return route.place(lane, route.needed, route.stream, route.bits, route.plan.zero)
+        pointer = route.place(lane, route.needed, route.stream, route.bits, route.plan.zero, route.waits)
+        return pointer if pointer is not None else self._leave_out(route)
+
+    def _leave_out(self, route: Route) -> None:
+        """The pointer of a launch for which there is no memory just now."""
+        if self._journal.stopped:
+            self._journal.skip(self._journal.stopped)
+        else:
+            self._journal.leave_out(route.programs[0].kernel)
+        return _NOWHERE
 
     def _kept(self, programs: Sequence[Manifest], where: str) -> None:
         """The pointer of a launch by other means than a session sees, of a binary that someone has kept."""

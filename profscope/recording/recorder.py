@@ -7,7 +7,7 @@ import os
 import threading
 import weakref
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -158,9 +158,10 @@ def recorder(
     held = HeldRecords(journal)
     folder = Folder(log, arrivals, held) if spooler is None and options.keep != "spans" else None
     full: Full = held.add if folder is None else folder.full
+    behind: Callable[[], bool] = bool if folder is None else folder.behind
     if spooler is not None:
-        full = _spooling(spooler, journal)
-    routes = Routes(options, backend, log, journal, full)
+        full, behind = _spooling(spooler, journal), spooler.behind
+    routes = Routes(options, backend, log, journal, full, behind)
     cuda = backend.device_type == "cuda"
     # A graph's memory comes in pieces of an eighth of what sessions may take, beside that.
     keep = Replays(lanes, log, routes, journal).keep

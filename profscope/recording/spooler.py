@@ -13,7 +13,7 @@ from profscope.decoding.alike import Alike
 from profscope.decoding.folding import Folded
 from profscope.decoding.raw import RawLaunch
 from profscope.recording.arrivals import Arrivals
-from profscope.recording.folder import FOLDING_THREADS
+from profscope.recording.folder import FOLDING_THREADS, is_behind
 from profscope.recording.journal import number_of_launches
 from profscope.threads import WorkerPool
 from profscope.traces.spool import SpoolWriter
@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 __all__ = ["Spooler"]
 
 _BATCH_BYTES: Final = 32 << 20  # of one chunk
-_AHEAD: Final = 2  # writes that may be outstanding before launches wait: so much memory is held at most
+_AHEAD: Final = 1  # arenas that may wait to be written: so much memory is held at most
 
 # The table of samples, and what is known of it.
 Sampled = tuple["pd.DataFrame", dict[str, Any]]
@@ -70,6 +70,10 @@ class Spooler:
         self._writes.append(self._thread.submit(self._write))
         while len(self._writes) > _AHEAD:
             self._writes.popleft().result()
+
+    def behind(self) -> bool:
+        """Whether as many arenas wait to be written as may."""
+        return is_behind(self._writes, _AHEAD)
 
     def flush(self, metadata: dict[str, Any], notes: Sequence[str], sampled: Sampled | None = None) -> None:
         """Write what has drained, and what is known beside it, before returning.
