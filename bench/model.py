@@ -2,8 +2,9 @@
 
     python -m bench.model [--batch 8] [--rounds 5] [--steps 30] [--only NAME ...] [--profile NAME]
 
-The model is compiled before the first session. Each round runs every variant once, with bare runs on either side
-of it; a figure is the median over rounds of the mean step, and its ratio that of each round to its bare runs.
+The model is compiled before the first session. Each round runs every variant once, with bare runs on either
+side of it; a figure is the median over rounds of the mean step, and its ratio that of each round to its bare
+runs.
 --profile: what Python does in the launching thread during the steps of this variant.
 """
 

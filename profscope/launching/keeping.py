@@ -23,6 +23,7 @@ from profscope.errors import CompileError
 from profscope.launching.again import compiled_again
 from profscope.launching.bare import BareLaunches
 from profscope.launching.baseline import Baseline, Timed
+from profscope.launching.direct import direct_launch
 from profscope.launching.hook import CompileHook
 from profscope.launching.roles import (
     MOST_LAUNCHES,
@@ -202,18 +203,17 @@ class Keeping:
         variant = self._variants[key]
         apart, thread, capturing = self._bare.apart, self._bare.thread, self._path.capturing
         loaded = PROGRAMS.of(kernel.function) or program  # with its build
-        numbers, enqueued = variant.numbers, self._path.enqueued
+        numbers = variant.numbers
         sampled = numbers_sampled(self._options)
         timed = numbers_timed(self._options) if records else range(0)
         due = numbers_with_spans(self._options) if records and not variant.all_spans else range(0)
         every, rest = (due.step, 0) if due else (1, 1)  # quicker than to look the number up in a range
+        record = self._path.direct(kernel._run, loaded, key[1], direct_launch(kernel))
 
         def launch(*args: Any) -> Any:
             stream = args[3]  # 0, the default one, cannot be captured
             if (apart and thread.trial) or (stream and capturing()) or next(numbers) % every != rest:
-                result = kernel._run(*args)
-                enqueued(loaded)
-                return result
+                return record(*args)
             return self._launch(kernel, self._spans_of(variant, kernel), *args)
 
         plain = self._plain(kernel)

@@ -156,7 +156,7 @@ def running(options: Options, spooled_sums_bytes: int | None = None) -> Iterator
         samples = StallSamples(options, records.path, records.graphs, gpu)
         baseline = Baseline(options, machine.device_type, records.graphs)
         keeping = Keeping(options, bare, hook, records.path, samples, baseline)
-        inductor = InductorLaunches(options, bare, sampling, records.path.listening)
+        inductor = InductorLaunches(options, bare, sampling, records.path)
         kept = KeptBinaries(options, bare, sampling)
         # The first to be installed is the last to go: another thread may have chosen its binary already.
         parts = (records, hook, bare, sampling, samples, keeping, inductor, kept)

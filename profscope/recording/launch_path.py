@@ -69,7 +69,7 @@ class LaunchPath:
         self._journal = journal
         self._modes = modes
         self._every_launch = every_launch
-        self._hooked = hooked
+        self.hooked = hooked
         self._lock = threading.Lock()
         self._listeners = 0
         self._hook = ChainedHook("launch_exit_hook", self.launched)
@@ -94,7 +94,7 @@ class LaunchPath:
                 self.allocate if self._every_launch else self._allocate_sampled
             )
             stack.enter_context(ChainedHook("kernel_load_end_hook", self.loaded))
-            if self._hooked:
+            if self.hooked:
                 if knobs.runtime.launch_enter_hook is None:  # then Triton would not say what it launches
                     stack.callback(setattr, knobs.runtime, "launch_enter_hook", None)
                     knobs.runtime.launch_enter_hook = knobs.HookChain()
@@ -143,6 +143,82 @@ class LaunchPath:
             self.tie(kernel.function, kernel.name)
         return kernel
 
+    def direct(
+        self,
+        run: Callable[..., Any],
+        program: Program,
+        device: int,
+        launch: Callable[..., Any] | None,
+    ) -> Callable[..., Any]:
+        """Triton's launcher `run` of a loaded program, and the launch is recorded. launch: does what `run`
+        does once it has the launch's memory, which goes first among its arguments; None if there is no such
+        thing."""
+        entries, thread, settled = self._log.entries, self._thread, self._settled
+        enqueued, capturing, tag = self.enqueued, self.capturing, program.manifest.tag
+
+        def launch_by_triton(*args: Any) -> Any:
+            result = run(*args)
+            enqueued(program)
+            return result
+
+        if launch is None or not self._every_launch:
+            return launch_by_triton
+        ctas_of_cluster = run.num_ctas  # type: ignore[attr-defined]
+
+        def launch_directly(x: int, y: int, z: int, stream: int, *args: Any) -> None:
+            lane = thread.lane
+            route = settled.get((x * y * z * ctas_of_cluster * tag, tag, stream, device))
+            if (
+                route is None
+                or lane.filling is not None
+                or lane.captured is not None
+                or (stream and capturing())
+            ):
+                launch_by_triton(x, y, z, stream, *args)
+                return
+            place, needed, _, bits, waits, _, _, _, _ = route
+            pointer: Any = _NOWHERE
+            try:
+                pointer = place(lane, needed, stream, bits, None, waits)
+                if pointer is None:
+                    self._leave_out(route)
+            except Exception as error:  # noqa: BLE001  as in `allocate`
+                self._fail(error)
+            launch(pointer, x, y, z, stream, *args)
+            filling = lane.filling
+            if filling is not None:
+                entries.append((program, route, filling, lane.offset, lane.mark))
+                lane.enqueued()
+
+        return launch_directly
+
+    def recording(self, launch: Callable[..., Any], program: Program | None) -> Callable[..., Any]:
+        """`launch`, and what it launches is recorded; with no hook. program: what that is, None where
+        `launch` ties it itself."""
+        thread, enqueued = self._thread, self.enqueued
+
+        def record(*args: Any, **options: Any) -> None:
+            before, thread.listening = thread.listening, True
+            try:
+                launch(*args, **options)
+            finally:
+                thread.listening = before
+            if program is not None:
+                enqueued(program)
+
+        return launch if self._every_launch and program is None else record
+
+    def others_hook(self) -> bool:
+        """Whether somebody else has launch hooks."""
+        runtime = knobs.runtime
+        for chain in (runtime.launch_enter_hook, runtime.launch_exit_hook):
+            if not isinstance(chain, knobs.HookChain):
+                if chain is not None:
+                    return True
+            elif any(call != self.launched for call in chain.calls):
+                return True
+        return False
+
     def numbered(self, launch: Callable[[], Any]) -> tuple[Any, int]:
         """What `launch` returns, and the number of what it launches among the recorded launches; -1 if it was
         not recorded. Other threads may launch meanwhile."""
@@ -188,7 +264,7 @@ class LaunchPath:
             if programs:
                 return self._place(programs, size, alignment, stream)
         except Exception as error:  # noqa: BLE001  whatever it is, the user's launch goes on
-            self._journal.skip(f"{type(error).__name__}: {' '.join(str(error).split())[:300]}")
+            self._fail(error)
             return _NOWHERE
         return self._foreign(size, alignment, stream)
 
@@ -248,6 +324,10 @@ class LaunchPath:
         else:
             self._journal.leave_out(route.programs[0].kernel)
         return _NOWHERE
+
+    def _fail(self, error: Exception) -> None:
+        """A launch cannot be recorded."""
+        self._journal.skip(f"{type(error).__name__}: {' '.join(str(error).split())[:300]}")
 
     def _kept(self, programs: Sequence[Manifest], where: str) -> None:
         """The pointer of a launch by other means than a session sees, of a binary that someone has kept."""
