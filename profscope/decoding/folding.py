@@ -210,6 +210,9 @@ class Folded:
             f"launch {index}: {error}" for index, error in sorted(damaged, key=lambda each: each[0])
         ]
 
+    def close(self) -> None:
+        """Nothing is added any more."""
+
     def programs(self) -> list[FoldedProgram]:
         """As they are now, in order of their first launch."""
         with self._lock:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import threading
 from collections import deque
 from concurrent.futures import Future
@@ -10,14 +9,14 @@ from typing import Final
 
 from profscope.decoding.folding import Folded
 from profscope.recording.arrivals import Arrivals
+from profscope.recording.folding_process import FOLDING_THREADS
 from profscope.recording.host_memory import HeldRecords
 from profscope.recording.launch_log import LaunchLog
 from profscope.threads import WorkerPool
 
-__all__ = ["FOLDING_THREADS", "Folder", "is_behind"]
+__all__ = ["Folder", "is_behind"]
 
 _AHEAD: Final = 1  # arenas that may wait to be folded: so much memory is held at most
-FOLDING_THREADS: Final = min(4, max(1, (os.cpu_count() or 2) // 2))
 
 
 def is_behind(waiting: deque[Future[None]], ahead: int) -> bool:
@@ -26,10 +25,11 @@ def is_behind(waiting: deque[Future[None]], ahead: int) -> bool:
 
 
 class Folder:
-    """folded: what has been so far. notes: on launches that were lost or wrote nothing. Thread-safe."""
+    """folded: what folds, and what has been so far. notes: on launches that were lost or wrote nothing.
+    Thread-safe."""
 
-    def __init__(self, log: LaunchLog, arrivals: Arrivals, held: HeldRecords) -> None:
-        self.folded = Folded()
+    def __init__(self, log: LaunchLog, arrivals: Arrivals, held: HeldRecords, folded: Folded) -> None:
+        self.folded = folded
         self.notes: list[str] = []
         self._log = log
         self._arrivals = arrivals
@@ -67,3 +67,4 @@ class Folder:
         self._thread.shutdown()
         self.fold()
         self._workers.shutdown()
+        self.folded.close()

@@ -167,13 +167,9 @@ class LaunchPath:
 
         def launch_directly(x: int, y: int, z: int, stream: int, *args: Any) -> None:
             lane = thread.lane
+            begun = lane.filling is not None or lane.captured is not None
             route = settled.get((x * y * z * ctas_of_cluster * tag, tag, stream, device))
-            if (
-                route is None
-                or lane.filling is not None
-                or lane.captured is not None
-                or (stream and capturing())
-            ):
+            if route is None or begun or (stream and capturing()):
                 launch_by_triton(x, y, z, stream, *args)
                 return
             place, needed, _, bits, waits, _, _, _, _ = route

@@ -20,6 +20,7 @@ from profscope.recording.arrivals import Arrivals
 from profscope.recording.backend import Backend
 from profscope.recording.buffers import Full
 from profscope.recording.folder import Folder
+from profscope.recording.folding_process import Aside
 from profscope.recording.graphs import Graphs
 from profscope.recording.host_memory import HeldRecords
 from profscope.recording.journal import Journal
@@ -151,12 +152,13 @@ def recorder(
     """
     journal, log = Journal(), LaunchLog()
     lanes, arrivals = Lanes(log, journal), Arrivals(log, sources=options.sources)
+    folds = Aside if backend.device_type == "cuda" else Folded  # on the emulator time means nothing
     spooler = None
     if options.spool is not None:
-        folded = None if options.keep == "spans" else Folded()
+        folded = None if options.keep == "spans" else folds()
         spooler = _spooler(Path(options.spool), metadata, arrivals, folded, spooled_sums_bytes)
     held = HeldRecords(journal)
-    folder = Folder(log, arrivals, held) if spooler is None and options.keep != "spans" else None
+    folder = Folder(log, arrivals, held, folds()) if spooler is None and options.keep != "spans" else None
     full: Full = held.add if folder is None else folder.full
     behind: Callable[[], bool] = bool if folder is None else folder.behind
     if spooler is not None:

@@ -13,7 +13,8 @@ from profscope.decoding.alike import Alike
 from profscope.decoding.folding import Folded
 from profscope.decoding.raw import RawLaunch
 from profscope.recording.arrivals import Arrivals
-from profscope.recording.folder import FOLDING_THREADS, is_behind
+from profscope.recording.folder import is_behind
+from profscope.recording.folding_process import FOLDING_THREADS
 from profscope.recording.journal import number_of_launches
 from profscope.threads import WorkerPool
 from profscope.traces.spool import SpoolWriter
@@ -95,6 +96,8 @@ class Spooler:
         self._thread.shutdown()
         self.flush(metadata, notes, sampled)
         self._workers.shutdown()
+        if self.folded is not None:
+            self.folded.close()
         with self._lock:
             self._guarded(self._writer.close)
 

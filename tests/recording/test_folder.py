@@ -14,6 +14,7 @@ import profscope
 from instrument_passes.records import LaunchBits
 from profscope.decoding.areas import launch_header
 from profscope.decoding.assemble import assemble
+from profscope.decoding.folding import Folded
 from profscope.decoding.raw import ORDINARY, RawLaunch
 from profscope.profiles import Profile
 from profscope.recording.arrivals import Arrivals
@@ -163,7 +164,7 @@ def test_spans_between_sums_stay_and_hold_no_memory_of_others() -> None:
         plan = Plan(len(buffer), 0, LaunchBits.decode(int(launch_header(buffer)["launch_bits"])), ctas)
         route = Route.of(_Shared(), plan, 0, 0, (manifest,))  # type: ignore[arg-type]
         log.entries.append((PROGRAMS.with_manifest(manifest), route, whole, offset, ORDINARY))
-    folder = Folder(log, Arrivals(log), HeldRecords(Journal()))
+    folder = Folder(log, Arrivals(log), HeldRecords(Journal()), Folded())
     folder.fold()
     (left,) = log.launches
     assert left.manifest is spans.manifest
