@@ -208,7 +208,7 @@ class Keeping:
         timed = numbers_timed(self._options) if records else range(0)
         due = numbers_with_spans(self._options) if records and not variant.all_spans else range(0)
         every, rest = (due.step, 0) if due else (1, 1)  # quicker than to look the number up in a range
-        record = self._path.direct(kernel._run, loaded, key[1], direct_launch(kernel))
+        record = self._path.direct(kernel._run, loaded, direct_launch(kernel))
 
         def launch(*args: Any) -> Any:
             stream = args[3]  # 0, the default one, cannot be captured

@@ -147,14 +147,14 @@ class LaunchPath:
         self,
         run: Callable[..., Any],
         program: Program,
-        device: int,
         launch: Callable[..., Any] | None,
     ) -> Callable[..., Any]:
         """Triton's launcher `run` of a loaded program, and the launch is recorded. launch: does what `run`
         does once it has the launch's memory, which goes first among its arguments; None if there is no such
         thing."""
         entries, thread, settled = self._log.entries, self._thread, self._settled
-        enqueued, capturing, tag = self.enqueued, self.capturing, program.manifest.tag
+        enqueued, capturing = self.enqueued, self.capturing
+        tag, device = program.manifest.tag, self._device()  # that of the program, which has just been loaded
 
         def launch_by_triton(*args: Any) -> Any:
             result = run(*args)
@@ -172,6 +172,7 @@ class LaunchPath:
             if route is None or begun or (stream and capturing()):
                 launch_by_triton(x, y, z, stream, *args)
                 return
+            lane.about = route  # if the launch fails, who gives it up looks here
             place, needed, _, bits, waits, _, _, _, _ = route
             pointer: Any = _NOWHERE
             try:

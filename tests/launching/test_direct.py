@@ -77,11 +77,12 @@ class _LikeTritons:
         args: tuple[Any, ...],
     ) -> None:  # fmt: skip
         type(self).direct += 1
-        token = _allocation._profile_allocator.set(lambda *need: pointer)
+        before = _allocation._profile_allocator.get()
+        _allocation._profile_allocator.set(lambda *need: pointer)
         try:
             self._emulators(x, y, z, stream, function, packed, about, enter, leave, *args)
         finally:
-            _allocation._profile_allocator.reset(token)
+            _allocation._profile_allocator.set(before)
 
 
 @pytest.mark.parametrize("spans_every", [0, 3])
@@ -99,7 +100,7 @@ def test_launches_are_recorded_as_by_tritons_launcher(
 
     expected = figures()
     monkeypatch.setattr(_LikeTritons, "direct", 0)
-    with emulator.activate() as driver, mock.patch.object(driver, "launcher_cls", _LikeTritons):
+    with mock.patch("profscope.emulator.launcher.Launcher", _LikeTritons):
         for kernel in (count_kernel, add_kernel):
             kernel.device_caches.clear()
         try:
