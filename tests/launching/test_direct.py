@@ -46,6 +46,7 @@ class _LikeTritons:
     """The emulator's launcher in the shape of Triton's."""
 
     direct = 0
+    failing = False
     num_ctas = 1
     global_scratch_size = 0
     launch_cooperative_grid = launch_pdl = False
@@ -77,6 +78,8 @@ class _LikeTritons:
         args: tuple[Any, ...],
     ) -> None:  # fmt: skip
         type(self).direct += 1
+        if type(self).failing:
+            raise ValueError("a wrong argument")
         before = _allocation._profile_allocator.get()
         _allocation._profile_allocator.set(lambda *need: pointer)
         try:
@@ -134,3 +137,23 @@ def test_what_is_left_out_is_counted_said_and_scaled(monkeypatch: pytest.MonkeyP
     assert set(prof.summary()["launches"]) == {6}
     assert set(prof.summary()["launches_seen"]) == {8}
     assert prof.profile.validate() == []
+
+
+def test_a_launch_that_fails_is_given_up_and_the_next_ones_are_recorded(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    with mock.patch("profscope.emulator.launcher.Launcher", _LikeTritons):
+        add_kernel.device_caches.clear()
+        try:
+            with session(keep="sums", spans_every=0) as prof:
+                launch_add()
+                monkeypatch.setattr(_LikeTritons, "failing", True)
+                with pytest.raises(ValueError, match="a wrong argument"):
+                    launch_add()
+                monkeypatch.setattr(_LikeTritons, "failing", False)
+                for _ in range(2):
+                    launch_add()
+        finally:
+            add_kernel.device_caches.clear()
+    assert prof.launches["kernel"].tolist() == ["add_kernel"] * 3
+    assert any("wrote nothing: it did not run" in note for note in prof.metadata["notes"])
