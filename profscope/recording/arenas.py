@@ -270,12 +270,11 @@ class DeviceBuffers:
         full = self._current
         if full.used + size <= self.limit_bytes:
             return True
-        moved = [arena.moved for arena in self._arenas]
         pinned = full.arena.pinned
         return (
-            all(move is None or move.done() for move in moved)
+            not self._behind()
             and (pinned is None or pinned.done())
-            and not self._behind()
+            and all(arena.moved is None or arena.moved.done() for arena in self._arenas)
         )
 
     def _make_room(self, size: int, stream: int, zero: Sequence[Blocks] | None) -> _Generation:

@@ -21,7 +21,7 @@ _AHEAD: Final = 1  # arenas that may wait to be folded: so much memory is held a
 
 def is_behind(waiting: deque[Future[None]], ahead: int) -> bool:
     """Whether so many pieces of work are not done yet."""
-    return sum(not each.done() for each in list(waiting)) >= ahead
+    return len(waiting) >= ahead and sum(not each.done() for each in list(waiting)) >= ahead
 
 
 class Folder:

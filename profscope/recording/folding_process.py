@@ -15,8 +15,9 @@ import pickle
 import subprocess
 import sys
 import threading
+from collections import deque
 from collections.abc import Sequence
-from concurrent.futures import Executor
+from concurrent.futures import Executor, Future
 from typing import Any, Final
 
 import numpy as np
@@ -154,17 +155,20 @@ def main() -> None:
     """The process: folds what comes in, until nothing does."""
     folded, manifests = Folded(), list[Manifest]()
     pipe, answers = open(0, "rb", 0, closefd=False), open(1, "wb", 0, closefd=False)  # noqa: SIM115
-    pool = WorkerPool(FOLDING_THREADS, "profscope-fold")
+    pool, folder = WorkerPool(FOLDING_THREADS, "profscope-fold"), WorkerPool(1, "profscope-folder")
+    ahead: deque[Future[None]] = deque()
     with contextlib.suppress(EOFError, BrokenPipeError):
         while True:
             kind, *about = _read(pipe)
             if kind == "program":
                 manifests.append(Manifest.from_json(about[0]))
             elif kind == "launches":
-                folded.add([_received(pipe, manifests, *about)], pool)
-            elif kind == "end":
+                ahead.append(folder.submit(folded.add, [_received(pipe, manifests, *about)], pool))
+            while len(ahead) > (kind == "launches"):  # one is folded while the next is read
+                ahead.popleft().result()
+            if kind == "end":
                 return
-            else:
+            if kind == "state":
                 _write(answers, ([*folded._programs.values()], folded._clocks, folded.notes))
 
 
