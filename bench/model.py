@@ -11,7 +11,6 @@ runs.
 from __future__ import annotations
 
 import argparse
-import contextlib
 import cProfile
 import gc
 import pstats
@@ -124,8 +123,8 @@ def main() -> None:
             times[name].append(took)
             ratios[name].append(2 * took / (before + after))
             before = after
-            if turn in (0, asked.rounds - 1):
-                _say(f"round {turn} {name}: first steps {warm_s:.1f} s, end {end_s:.2f} s", prof)
+            said = f"round {turn} {name}: {took:.3f} ms a step, {ratios[name][-1]:.3f} of bare; first steps"
+            print(f"{said} {warm_s:.1f} s, end {end_s:.2f} s{_kept(prof)}", flush=True)
             del prof
             gc.collect()
     print(f"{'':28}{'ms a step':>10} {'of bare':>8}   least to most, {len(times['bare'])} bare runs")
@@ -153,22 +152,14 @@ def _model(batch: int) -> Callable[[], None]:
     return step
 
 
-def _say(what: str, prof: profscope.Session) -> None:
-    begin = time.monotonic()
-    with contextlib.suppress(profscope.ProfscopeError):
-        keeping = prof.metadata.get("keeping", {}).get("kernels", {})
-        turns = prof.metadata.get("sampling", {}).get("kernels", {})
-        kept = sum(sum(counts.values()) for counts in keeping.values())
-        left = sum(counts["launches"] - counts["recorded"] for counts in turns.values())
-        bytes_each = prof.launches["profile_bytes"].mean() if len(prof.launches) else 0.0
-        what += (
-            f"; {len(prof.launches)} launches of {prof.launches['kernel'].nunique()} kernels in the table, "
-            f"{kept} kept, {left} left out, {bytes_each:,.0f} bytes each; "
-            f"read in {time.monotonic() - begin:.1f} s"
-        )
-        bare = [note for note in prof.metadata["notes"] if "ran bare" in note or "unrecorded" in note]
-        what += "".join(f"\n    {note}" for note in bare[:4])
-    print(what, flush=True)
+def _kept(prof: profscope.Session) -> str:
+    """How many launches were recorded and left out, without reading them."""
+    metadata, notes = prof._parts().so_far()
+    turns = metadata.get("sampling", {}).get("kernels", {}).values()
+    recorded = sum(prof._parts().recorder.recorded().values())
+    left = sum(counts["launches"] - counts["recorded"] for counts in turns)
+    bare = [note for note in notes if "ran bare" in note or "unrecorded" in note]
+    return f"; {recorded} recorded, {left} left out" + "".join(f"\n    {note}" for note in bare[:4])
 
 
 def _profile(name: str, step: Callable[[], None], steps: int) -> None:
