@@ -7,6 +7,7 @@ from concurrent.futures import ThreadPoolExecutor
 from typing import Final
 
 from bench.table import Cell, Row
+from profscope.decoding.alike import alike
 from profscope.decoding.folding import Folded
 from tests.support.synth.sums import site, sum_launch, sum_manifest
 
@@ -30,7 +31,7 @@ def folded_launches(launches: int, ctas: int) -> list[Row]:
         with ThreadPoolExecutor(1) as pool:
             for _ in range(-(-launches // len(batch))):
                 start = time.process_time()
-                folded.add(batch, pool)
+                folded.add(alike(batch), pool)
                 took_s += time.process_time() - start
         what = "sums and longest" if longest else "sums"
         rate = Cell((launches / took_s,))

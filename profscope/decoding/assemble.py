@@ -19,6 +19,7 @@ from profscope.decoding.about import (
     unfinished_notes,
     wrapped_notes,
 )
+from profscope.decoding.alike import alike
 from profscope.decoding.clocks import Clocks
 from profscope.decoding.decode import DecodedLaunch, decode
 from profscope.decoding.folding import Folded, FoldedProgram
@@ -58,7 +59,7 @@ def assemble(
     with worker_pool(os.cpu_count()) as pool:
         if folded is None:
             folded = Folded()
-            folded.add([raw for raw in launches if raw.manifest.keeps == "sums"], pool)
+            folded.add(alike(raw for raw in launches if raw.manifest.keeps == "sums"), pool)
         launches = [raw for raw in launches if raw.manifest.keeps == "spans"]
         outcomes = list(zip(launches, pool.map(_decode, launches), strict=True))
         damaged = [f"launch {raw.index}: {each}" for raw, each in outcomes if isinstance(each, RecordError)]

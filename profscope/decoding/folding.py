@@ -18,10 +18,11 @@ import numpy as np
 import numpy.typing as npt
 
 from instrument_passes.manifest import Manifest
+from profscope.decoding.alike import Alike
 from profscope.decoding.build import Build
 from profscope.decoding.clocks import NO_CLOCKS, Clocks
 from profscope.decoding.numbers import NumberFigures
-from profscope.decoding.raw import RawLaunch
+from profscope.decoding.raw import Mark
 from profscope.decoding.spread import Spread, no_spread, together, united
 from profscope.decoding.stack_sums import BY, Layout, StackSums, sum_up
 from profscope.decoding.stacks import Stack, stacks
@@ -175,10 +176,10 @@ class FoldedProgram:
                 np.maximum(kept, ns.max(axis=1), out=kept)
         np.maximum(self.longest, sums.longest.max(axis=1), out=self.longest)
         self.spread = together(self.spread, united(sums.spreads))
-        newest = sorted(range(len(rows)), key=lambda at: stack.launches[at].index)[-NEWEST:]
+        indices = stack.launches.indices
+        newest = np.argsort(indices, kind="stable")[-NEWEST:].tolist()
         self.newest += [
-            (stack.launches[at].index, Spread(*(part[..., at].copy() for part in sums.spreads)))
-            for at in newest
+            (int(indices[at]), Spread(*(part[..., at].copy() for part in sums.spreads))) for at in newest
         ]
         self.newest.sort(key=itemgetter(0))
         del self.newest[:-NEWEST]
@@ -197,17 +198,20 @@ class Folded:
         self._clocks: dict[int, Clocks] = {}
         self._lock = threading.Lock()
 
-    def add(self, launches: Sequence[RawLaunch], pool: Executor) -> None:
+    def add(self, launches: Sequence[Alike], pool: Executor) -> None:
         """Fold launches; their order does not matter. pool: whose threads share the work."""
         damaged: list[tuple[int, RecordError]] = []
-        for raw in launches:
-            self._layouts.setdefault(id(raw.manifest), Layout(raw.manifest))
+        for group in launches:
+            self._layouts.setdefault(id(group.manifest), Layout(group.manifest))
         for stack, sums in in_order(pool, self._summed_up, stacks(launches, damaged)):
             with self._lock:
                 self._add(stack, sums)
         self.notes += [
             f"launch {index}: {error}" for index, error in sorted(damaged, key=lambda each: each[0])
         ]
+
+    def close(self) -> None:
+        """Nothing is added any more."""
 
     def programs(self) -> list[FoldedProgram]:
         """As they are now, in order of their first launch."""
@@ -223,14 +227,12 @@ class Folded:
         return stack, sum_up(stack, self._layouts[id(stack.manifest)])
 
     def _add(self, stack: Stack, sums: StackSums) -> None:
-        first = stack.launches[0]
-        key = id(first.manifest), id(first.build), first.mark.trial, first.device
+        them = stack.launches
+        key = id(them.manifest), id(them.build), them.trial, them.device
         if key not in self._programs:
-            layout = self._layouts[id(first.manifest)]
-            self._programs[key] = FoldedProgram(
-                layout, first.build, first.mark.trial, first.device, first.index
-            )
-        self._clocks[first.device] = self.clocks(first.device).with_launches(sums.clocks)
+            layout, first = self._layouts[id(them.manifest)], int(them.indices[0])
+            self._programs[key] = FoldedProgram(layout, them.build, them.trial, them.device, first)
+        self._clocks[them.device] = self.clocks(them.device).with_launches(sums.clocks)
         self._programs[key].add(stack, sums)
 
 
@@ -246,11 +248,11 @@ def _rows(stack: Stack, slope: Floats) -> npt.NDArray[np.void]:
         rows[name] = getattr(stack, name).sum(axis=1)
     rows["refused"], rows["slope"] = stack.refused, slope
     rows["grid_x"], rows["grid_y"] = stack.header["grid_x"], stack.header["grid_y"]
-    rows["grid_ctas"], rows["profile_bytes"] = launches[0].ctas, launches[0].buffer.nbytes
-    rows["launch"] = [raw.index for raw in launches]
-    rows["stream"] = [raw.stream for raw in launches]
+    rows["grid_ctas"], rows["profile_bytes"] = launches.ctas, launches.size
+    rows["launch"], rows["stream"] = launches.indices, launches.streams
     for name in ("graph", "replay", "cold"):
-        rows[name] = [getattr(raw.mark, name) for raw in launches]
+        at = Mark._fields.index(name)
+        rows[name] = np.fromiter(map(itemgetter(at), launches.marks), rows[name].dtype, len(rows))
     return rows
 
 

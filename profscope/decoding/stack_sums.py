@@ -96,6 +96,7 @@ class Layout:
         )
 
 
+_TURNED_BYTES = 256 << 10
 _LESS_THAN_NOTHING = 1 << 31  # an unsigned 32-bit sum from here on may be a negative one
 _SLACK_CYCLES = 1 << 16  # a kernel's first clock is read before its CTA's header says that it began
 
@@ -188,8 +189,12 @@ def _by_word(words: Words) -> Words:
     """By word, launch, warp of the CTA and CTA: what is added up lies side by side. words: of a `Stack`."""
     launches, ctas, warps, width = words.shape
     turned = np.empty((width, launches, warps, ctas), np.uint32)
-    for launch in range(launches):  # one at a time: it stays in the cache while it is turned
-        turned[:, launch] = words[launch].transpose(2, 1, 0)
+    step = max(
+        1, _TURNED_BYTES // (4 * ctas * warps * width or 1)
+    )  # it stays in the cache while it is turned
+    for begin in range(0, launches, step):
+        some = slice(begin, begin + step)
+        turned[:, some] = words[some].transpose(3, 0, 2, 1)
     return turned
 
 

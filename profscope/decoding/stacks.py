@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
-from typing import Any, Final, NamedTuple
+from collections.abc import Iterable, Iterator
+from typing import Final, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
 
 from instrument_passes.manifest import Manifest
 from instrument_passes.records import BASE_ALIGNMENT, CTA_HEADER, LAUNCH_HEADER, WORD, LaunchBits
+from profscope.decoding.alike import Alike
 from profscope.decoding.areas import (
     HeaderTimes,
     area_count,
@@ -29,7 +30,9 @@ from profscope.errors import RecordError
 
 __all__ = ["Stack", "check_grid", "stacks"]
 
+Bytes = npt.NDArray[np.uint8]
 Flags = npt.NDArray[np.bool_]
+_OfGrid = Alike | RawLaunch
 # What is worked on together should stay in a core's own cache.
 _STACK_BYTES: Final = 4 << 20
 
@@ -44,7 +47,7 @@ class Stack(NamedTuple):
     CTAs that found no area.
     """
 
-    launches: Sequence[RawLaunch]
+    launches: Alike
     header: np.void
     words: npt.NDArray[np.uint32]
     sm: npt.NDArray[np.uint16]
@@ -57,59 +60,63 @@ class Stack(NamedTuple):
 
     @property
     def manifest(self) -> Manifest:
-        return self.launches[0].manifest
+        return self.launches.manifest
 
     @property
     def build(self) -> Build | None:
-        return self.launches[0].build
+        return self.launches.build
 
 
-def stacks(launches: Sequence[RawLaunch], damaged: list[tuple[int, RecordError]]) -> Iterator[Stack]:
-    """Put launches that kept sums together; those that cannot be read go to `damaged`, by their index."""
-    alike: dict[tuple[Any, ...], list[RawLaunch]] = {}
-    for raw in launches:
-        bits, *rest = launch_header(raw.buffer).tolist()[:-1] if _has_header(raw) else (0,)
-        of_binary = id(raw.manifest), id(raw.build), raw.mark.trial, raw.device
-        key = *of_binary, raw.ctas, raw.buffer.nbytes, bits % BASE_ALIGNMENT, *rest
-        alike.setdefault(key, []).append(raw)
-    for group in alike.values():
-        first = group[0]
-        try:
-            header = checked_header(first.buffer, first.manifest)
-            area_count(first.buffer, first.manifest, LaunchBits.decode(int(header["launch_bits"])))
-            check_grid(first, int(header["grid_x"]), int(header["grid_y"]))
-        except RecordError as error:
-            damaged += [(raw.index, error) for raw in group]
-            continue
-        step = max(1, _STACK_BYTES // first.buffer.nbytes)
-        for begin in range(0, len(group), step):
-            stack = _stack(group[begin : begin + step], damaged)
-            if stack is not None:
-                yield stack
+def stacks(groups: Iterable[Alike], damaged: list[tuple[int, RecordError]]) -> Iterator[Stack]:
+    """Launches that kept sums as stacks; those that cannot be read go to `damaged`, by their index."""
+    for group in groups:
+        for part in group.parts(_STACK_BYTES):
+            yield from _of_headers(part, part.buffers(), damaged)
 
 
-def check_grid(raw: RawLaunch, grid_x: int, grid_y: int) -> None:
+def _of_headers(launches: Alike, data: Bytes, damaged: list[tuple[int, RecordError]]) -> Iterator[Stack]:
+    """One stack for each header that there is among these launches."""
+    try:
+        header = checked_header(data[0], launches.manifest)
+        area_count(data[0], launches.manifest, LaunchBits.decode(int(header["launch_bits"])))
+        check_grid(launches, int(header["grid_x"]), int(header["grid_y"]))
+    except RecordError as error:
+        alike = _like_the_first(data)
+        damaged += [(index, error) for index in launches.indices[alike].tolist()]
+    else:
+        alike = _like_the_first(data)
+        stack = _stack(launches.where(alike), data if alike.all() else data[alike], damaged)
+        if stack is not None:
+            yield stack
+    if not alike.all():
+        yield from _of_headers(launches.where(~alike), data[~alike], damaged)
+
+
+def _like_the_first(data: Bytes) -> Flags:
+    """Which launches' headers say what that of the first says, shape (L,)."""
+    if data.shape[1] < LAUNCH_HEADER.itemsize:
+        return np.ones(len(data), bool)
+    header = data[:, : LAUNCH_HEADER.itemsize].view(LAUNCH_HEADER)[:, 0]
+    alike: Flags = (header["launch_bits"] ^ header["launch_bits"][0]) % BASE_ALIGNMENT == 0
+    for name in ("digest", "grid_x", "grid_y"):
+        alike &= header[name] == header[name][0]
+    return alike
+
+
+def check_grid(launch: _OfGrid, grid_x: int, grid_y: int) -> None:
     """Raises RecordError for a header whose grid is not that of the launch."""
     plane = grid_x * grid_y
-    if plane == 0 or raw.ctas % plane:
+    if plane == 0 or launch.ctas % plane:
         raise RecordError(
-            f"damaged profile buffer of kernel {raw.manifest.kernel}: its header has a grid of "
-            f"{grid_x} by {grid_y} CTAs in a launch of {raw.ctas}"
+            f"damaged profile buffer of kernel {launch.manifest.kernel}: its header has a grid of "
+            f"{grid_x} by {grid_y} CTAs in a launch of {launch.ctas}"
         )
 
 
-def _has_header(raw: RawLaunch) -> bool:
-    return raw.buffer.nbytes >= LAUNCH_HEADER.itemsize
-
-
-def _bits(raw: RawLaunch) -> LaunchBits:
-    return LaunchBits.decode(int(launch_header(raw.buffer)["launch_bits"]))
-
-
-def _stack(launches: Sequence[RawLaunch], damaged: list[tuple[int, RecordError]]) -> Stack | None:
-    """Launches that are alike, less those whose areas do not hold the CTAs that are due."""
-    manifest, bits = launches[0].manifest, _bits(launches[0])
-    data = np.stack([raw.buffer for raw in launches])
+def _stack(launches: Alike, data: Bytes, damaged: list[tuple[int, RecordError]]) -> Stack | None:
+    """Launches that are alike, less those whose areas do not hold the CTAs that are due. data: their
+    buffers."""
+    manifest, bits = launches.manifest, LaunchBits.decode(int(launch_header(data[0])["launch_bits"]))
     selection, cta_bytes, begin = manifest.selection, manifest.cta_bytes(0), LAUNCH_HEADER.itemsize
     areas = area_count(data[0], manifest, bits)
     shape, strides = (len(data), areas), (data.strides[0], cta_bytes)
@@ -119,10 +126,11 @@ def _stack(launches: Sequence[RawLaunch], damaged: list[tuple[int, RecordError]]
     if due is not None:
         sound = ((packed["cta"] == due) | (times.end_clock == 0)).all(axis=1)
         if not sound.all():
-            for at in np.flatnonzero(~sound).tolist():
-                damaged.append((launches[at].index, damage_at(packed[at], due, manifest)))
-            left = [launches[at] for at in np.flatnonzero(sound).tolist()]
-            return _stack(left, damaged) if left else None
+            indices = launches.indices.tolist()
+            damaged += [
+                (indices[at], damage_at(packed[at], due, manifest)) for at in np.flatnonzero(~sound).tolist()
+            ]
+            return _stack(launches.where(sound), data[sound], damaged) if sound.any() else None
     chosen, refused = np.ones(shape, bool), np.zeros(len(data), np.int64)
     if selection.ctas == "sms":
         asked = np.array([tickets(each) for each in data], np.int64)

@@ -24,12 +24,14 @@ import torch
 import triton
 
 from instrument_passes.toolchain import triton_version
-from profscope.launching.bare import BareLaunches, Context
+from profscope.launching.bare import BareLaunches
+from profscope.launching.quick import quick_launch
 from profscope.launching.sampling import Sampling
 from profscope.launching.turns import Turns
 from profscope.options import Options
 from profscope.recording.after_import import after_import
 from profscope.recording.journal import number_of_launches
+from profscope.recording.launch_path import LaunchPath
 from profscope.recording.patches import patched
 from profscope.recording.programs import PROGRAMS
 
@@ -58,19 +60,33 @@ class _Kernel:
         self.lock = threading.RLock()
         self.bare: Any = None
         self.own: Any = None
+        self.quick: Any = None  # launches `own` without the tuner, see `quick_launch`
+        self.launchers: Any = None  # of the tuner, for which these stand
         self.why = ""  # there is none
+
+    def launches_quickly(self, args: tuple[Any, ...], stream: Any, kwargs: dict[str, Any]) -> bool:
+        """Launch without the tuner, and return whether that could be."""
+        quick = self.quick
+        return (
+            quick is not None
+            and not kwargs
+            and self.tuner.launchers is self.launchers
+            and quick(args, stream)
+        )  # fmt: skip
 
 
 class InductorLaunches:
-    """Installed for the length of a session, inside the compile hook. listen: what is launched in it is
-    recorded."""
+    """Installed for the length of a session, inside the compile hook. path: of the launches."""
 
-    def __init__(self, options: Options, bare: BareLaunches, sampling: Sampling, listen: Context) -> None:
+    def __init__(
+        self, options: Options, bare: BareLaunches, sampling: Sampling, path: LaunchPath
+    ) -> None:  # fmt: skip
         self.left_bare: Counter[tuple[str, str]] = Counter()  # kernel and why -> launches
         self._options = options
         self._bare = bare
         self._sampling = sampling
-        self._listen = listen
+        self._path = path
+        self._module: Any = None  # of the tuners
         self._thread = _Thread()
         self._lock = threading.Lock()
         self._kernels: dict[int, _Kernel] = {}
@@ -94,7 +110,7 @@ class InductorLaunches:
         with contextlib.ExitStack() as stack:
 
             def patch(module: ModuleType) -> None:
-                tuner = module.CachingAutotuner
+                tuner, self._module = module.CachingAutotuner, module
                 stack.enter_context(patched(tuner, "_precompile_config", self._precompile))
                 stack.enter_context(patched(tuner, "run", self._run))
                 if triton_version() < (3, 7):  # where nothing but the options tells binaries apart
@@ -123,18 +139,22 @@ class InductorLaunches:
             kernel = kernels.get(id(tuner)) or self._begin(tuner)
             if benchmark_run or not kernel.matches:
                 return run(tuner, *args, stream=stream, benchmark_run=benchmark_run, **kwargs)
+            if every_one and kernel.launches_quickly(args, stream, kwargs):
+                return None
             with kernel.lock:
-                if kernel.turns.draw() is None and kernel.turns.take():
+                if every_one or (kernel.turns.draw() is None and kernel.turns.take()):
+                    if kernel.launches_quickly(args, stream, kwargs):
+                        return None
                     self._prepare(kernel, args, kwargs)
                     if kernel.own is not None:
                         launching = partial(run, tuner, *args, stream=stream, **kwargs)
-                        with self._listen():
+                        with self._path.listening():
                             return _launch(tuner, kernel.own, launching)
                     with self._lock:
                         self.left_bare[kernel.name, kernel.why] += 1
                 return run(tuner, *args, stream=stream, **kwargs)
 
-        kernels = self._kernels
+        kernels, every_one = self._kernels, self._options.every == 1
         return launch
 
     def _begin(self, tuner: Any) -> _Kernel:
@@ -150,7 +170,7 @@ class InductorLaunches:
         tuner = kernel.tuner
         if len(tuner.launchers) == 1 and tuner.launchers[0] is kernel.bare:
             return
-        kernel.own, kernel.why = None, ""
+        kernel.own, kernel.quick, kernel.why = None, None, ""
         if torch.cuda.is_available() and torch.cuda.is_current_stream_capturing():
             kernel.why = "it was not launched before CUDA graph capture"
             return
@@ -166,7 +186,7 @@ class InductorLaunches:
             return
         else:
             self._build(kernel, bare.config)
-        kernel.bare = bare
+        kernel.bare, kernel.launchers = bare, tuner.launchers
 
     def _build(self, kernel: _Kernel, config: Any) -> None:
         tuner = kernel.tuner
@@ -180,6 +200,8 @@ class InductorLaunches:
                     kernel.why = "Inductor loaded a binary that does not record"
                 else:
                     kernel.own = built.make_launcher()
+                    if not self._options.samples and not self._options.baseline:
+                        kernel.quick = quick_launch(self._module, tuner, built, self._path)
         except Exception as error:  # noqa: BLE001  whatever it is, the user's launch goes on, bare
             kernel.why = f"{type(error).__name__}: {' '.join(str(error).split())[:300]}"
         finally:

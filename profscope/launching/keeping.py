@@ -11,7 +11,7 @@ from __future__ import annotations
 import contextlib
 import threading
 from collections import Counter
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from functools import partial
 from operator import length_hint
 from typing import Any, Final
@@ -24,6 +24,7 @@ from profscope.errors import CompileError
 from profscope.launching.again import compiled_again
 from profscope.launching.bare import BareLaunches
 from profscope.launching.baseline import Baseline, Timed
+from profscope.launching.direct import direct_launch
 from profscope.launching.hook import CompileHook
 from profscope.launching.null_builds import SHIFTS, NullBuilds
 from profscope.launching.roles import (
@@ -128,10 +129,11 @@ class Keeping:
         self._launched: list[CompiledKernel] = []
         self._open = False
 
-    def describe(self) -> tuple[dict[str, Any], list[str]]:
+    def describe(self, left_out: Mapping[str, int]) -> tuple[dict[str, Any], list[str]]:
         """The metadata's entry "keeping" where some launches keep sums, and notes.
 
-        It counts launches where they begin. Trials, and what is captured into CUDA graphs, count nowhere.
+        It counts launches where they begin. Trials, and what is captured into CUDA graphs, count nowhere, and
+        neither do those left out: by kernel, launches that would have kept sums and were not recorded.
         """
         with self._lock:
             variants = list(self._variants.values())
@@ -145,6 +147,7 @@ class Keeping:
         for variant in recording:
             spans[variant.name] += variant.spans
             launches[variant.name] += variant.launches
+        launches.subtract({name: count for name, count in left_out.items() if name in launches})
         kernels = {
             name: {"spans": spans[name], "sums": count - spans[name]}
             for name, count in sorted(launches.items())
@@ -199,18 +202,17 @@ class Keeping:
         variant = self._variants[key]
         apart, thread, capturing = self._bare.apart, self._bare.thread, self._path.capturing
         loaded = PROGRAMS.of(kernel.function) or program  # with its build
-        numbers, enqueued = variant.numbers, self._path.enqueued
+        numbers = variant.numbers
         sampled = numbers_sampled(self._options)
         timed = numbers_timed(self._options) if records else range(0)
         due = numbers_with_spans(self._options) if records and not variant.all_spans else range(0)
         every, rest = (due.step, 0) if due else (1, 1)  # quicker than to look the number up in a range
+        record = self._path.direct(kernel._run, loaded, direct_launch(kernel))
 
         def launch(*args: Any) -> Any:
             stream = args[3]  # 0, the default one, cannot be captured
             if (apart and thread.trial) or (stream and capturing()) or next(numbers) % every != rest:
-                result = kernel._run(*args)
-                enqueued(loaded)
-                return result
+                return record(*args)
             return self._launch(kernel, self._spans_of(variant, kernel), *args)
 
         plain = self._plain(kernel)

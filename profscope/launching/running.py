@@ -95,8 +95,9 @@ class Running:
 
     def so_far(self) -> tuple[dict[str, Any], list[str]]:
         """Metadata and notes beyond what the launches themselves say."""
-        sampling, notes = self.sampling.describe(self.recorder.recorded())
-        keeping, kept = self.keeping.describe()
+        left_out = self.recorder.journal.left_out.copy()
+        sampling, notes = self.sampling.describe(self.recorder.recorded(), left_out)
+        keeping, kept = self.keeping.describe(left_out)
         sampler, sampled = self.samples.describe()
         baseline, timed = self.baseline.describe()
         left_bare = [*self.inductor.notes(), *self.kept.notes()]
@@ -166,7 +167,7 @@ def running(
         samples = StallSamples(options, records.path, records.graphs, gpu)
         baseline = Baseline(options, machine.device_type, records.graphs)
         keeping = Keeping(options, bare, hook, records.path, samples, baseline)
-        inductor = InductorLaunches(options, bare, sampling, records.path.listening)
+        inductor = InductorLaunches(options, bare, sampling, records.path)
         kept = KeptBinaries(options, bare, sampling)
         # The first to be installed is the last to go: another thread may have chosen its binary already.
         parts = (records, hook, bare, sampling, samples, keeping, inductor, kept)

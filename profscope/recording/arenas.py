@@ -2,8 +2,8 @@
 
 A launch costs a bump of a pointer. Two arenas alternate: when one is full, a side stream waits for the
 launches that used it and copies its used bytes to pinned host memory in one copy, while launches record into
-the other; a thread moves them on from there, so that pinned memory is allocated once. The launching thread
-waits only when the host cannot keep up: back-pressure instead of growth on the device.
+the other; a thread moves them on from there, so that pinned memory is allocated once. Where the host cannot
+keep up, nothing grows: the launching thread waits, or the launch goes without memory if it may.
 
 To zero memory means to write it, which displaces as much from the L2 cache, and the next launch would measure
 that. So an arena is zeroed in small pieces, each as launches come near it, by a stream of its own.
@@ -15,7 +15,7 @@ import contextlib
 import mmap
 import os
 import threading
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Collection, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 
 import numpy as np
@@ -151,16 +151,18 @@ class _DeviceSlice:
 
 
 class DeviceBuffers:
-    """Arenas of one GPU. budget_bytes: device memory for all of them. Thread-safe.
+    """Arenas of one GPU. budget_bytes: device memory for all of them; behind: whether those who are told that
+    an arena is full have enough of them already. Thread-safe.
 
     Raises torch.OutOfMemoryError when the first arena does not fit; without the second, launches wait for the
     first to be drained.
     """
 
-    def __init__(self, device: int, budget_bytes: int, full: Full) -> None:
+    def __init__(self, device: int, budget_bytes: int, full: Full, behind: Callable[[], bool] = bool) -> None:
         self.limit_bytes = budget_bytes // 2 // BASE_ALIGNMENT * BASE_ALIGNMENT
         self._device = device
         self._full = full
+        self._behind = behind
         self._side = torch.cuda.Stream(device)
         self._zeroing = torch.cuda.Stream(device)
         self._piece_bytes = align(_l2_bytes(device) // _PIECES_OF_L2, BASE_ALIGNMENT)
@@ -175,7 +177,13 @@ class DeviceBuffers:
         self._closed = False
 
     def place(
-        self, lane: Lane, size: int, stream: int, bits: int, zero: Sequence[Blocks] | None = None
+        self,
+        lane: Lane,
+        size: int,
+        stream: int,
+        bits: int,
+        zero: Sequence[Blocks] | None = None,
+        waits: bool = True,
     ) -> int | None:
         # Every launch comes through here. The address is a plain int, since for an object the launcher asks
         # the driver whether its pointer is one of the device's.
@@ -184,7 +192,7 @@ class DeviceBuffers:
             offset = generation.used
             end = offset + size + _BELOW & ~_BELOW  # align(), inlined
             if end > generation.zeroed or stream not in generation.ready:
-                if self._closed:
+                if self._closed or not (waits or self._has_room(size)):
                     return None
                 generation = self._make_room(size, stream, zero)
                 offset = generation.used
@@ -197,6 +205,12 @@ class DeviceBuffers:
 
     def slice(self, filling: _Generation, offset: int, size: int) -> Slice:
         return _DeviceSlice(self, filling, offset, size)
+
+    def memory(self, filling: _Generation) -> Bytes:
+        return self.fetch(filling)
+
+    def cold(self, filling: _Generation) -> Collection[int]:
+        return filling.cold
 
     def copy(self, filling: _Generation, offset: int, source: torch.Tensor) -> None:
         stream = torch.cuda.current_stream(self._device).cuda_stream
@@ -250,6 +264,18 @@ class DeviceBuffers:
             return torch.empty(self.limit_bytes, dtype=torch.uint8, pin_memory=True)
         except RuntimeError:  # no memory can be locked: draining then waits for its copies
             return torch.empty(self.limit_bytes, dtype=torch.uint8)
+
+    def _has_room(self, size: int) -> bool:
+        """Whether a launch of this size can be placed at once: nothing is behind."""
+        full = self._current
+        if full.used + size <= self.limit_bytes:
+            return True
+        pinned = full.arena.pinned
+        return (
+            not self._behind()
+            and (pinned is None or pinned.done())
+            and all(arena.moved is None or arena.moved.done() for arena in self._arenas)
+        )
 
     def _make_room(self, size: int, stream: int, zero: Sequence[Blocks] | None) -> _Generation:
         """The generation that takes a launch of this size: rotated to, zeroed, waited for by the stream."""

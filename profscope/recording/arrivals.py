@@ -6,10 +6,17 @@ import contextlib
 from collections import Counter
 from dataclasses import replace
 
+import numpy as np
+
+from instrument_passes.records import LAUNCH_HEADER
+from profscope.decoding.alike import Alike, united
 from profscope.decoding.areas import has_records
 from profscope.decoding.build import Build
 from profscope.decoding.raw import ORDINARY, RawLaunch
-from profscope.recording.launch_log import LaunchLog, fetched
+from profscope.recording.grouping import Group
+from profscope.recording.journal import number_of_launches
+from profscope.recording.launch_log import LaunchLog, fetched, wrote_nothing
+from profscope.recording.sizing import needed_bytes
 
 __all__ = ["Arrivals"]
 
@@ -28,8 +35,7 @@ class Arrivals:
     def drain(self) -> None:
         """Bring the launches so far to the host; waits for them."""
         with contextlib.suppress(RuntimeError):  # a faulted device: fetch() reports what is lost
-            for launch in self._log.launches:
-                launch.slice.fetch()
+            self._log.drain()
 
     def fetch(self, keeps: str | None = None) -> tuple[list[RawLaunch], list[str]]:
         """The launches so far, less those taken, with their bytes on the host, as `fetched`. keeps: what they
@@ -44,9 +50,10 @@ class Arrivals:
             return any(has_records(launch.slice.fetch()) for launch in self._log.launches)
         return False
 
-    def take(self, limit_bytes: int, keeps: str | None = None) -> tuple[list[RawLaunch], list[str]] | None:
-        """Launches that have drained, out of the log; see `spooler.Take`. keeps: as above."""
-        chosen = self._log.drained(limit_bytes, keeps)
+    def take(self, limit_bytes: int, *, spans: bool = False) -> tuple[list[RawLaunch], list[str]] | None:
+        """Launches that have drained, out of the log. spans: those that `take_sums` has
+        left."""
+        chosen = self._log.drained(limit_bytes, spans=spans)
         if not chosen:
             return None
         launches = fetched(self._log, chosen, self._kept)
@@ -54,6 +61,44 @@ class Arrivals:
         self.written = self.written or bool(launches[0])
         self.taken.update(launch.manifest.kernel for launch in chosen if launch.mark == ORDINARY)
         return launches
+
+    def take_sums(self) -> tuple[list[Alike], list[str]]:
+        """Launches that keep sums and have drained, out of the log, and notes on those that were lost."""
+        taken: list[Alike] = []
+        notes: list[str] = []
+        for group in self._log.take_sums():
+            self.taken[group.program.manifest.kernel] += group.marks.count(ORDINARY)
+            try:
+                taken.append(self._fetched(group, notes))
+            except RuntimeError as error:
+                kernel, why = group.program.manifest.kernel, str(error).splitlines()[0]
+                many = number_of_launches(len(group.indices))
+                notes.append(
+                    f"{many} of {kernel} lost, from launch {group.indices[0]} on: the device has faulted: "
+                    f"{why}"
+                )
+        taken = [launches for launches in taken if len(launches)]
+        self.written = self.written or bool(taken)
+        return united(taken), notes
+
+    def _fetched(self, group: Group, notes: list[str]) -> Alike:
+        """The launches of a group that have written records."""
+        route, manifest = group.route, group.program.manifest
+        memory, cold = route.buffers.memory(group.filling), route.buffers.cold(group.filling)
+        marks = group.marks
+        if cold:
+            marks = [
+                mark._replace(cold=True) if offset in cold else mark
+                for mark, offset in zip(marks, group.offsets.tolist(), strict=True)
+            ]
+        size = needed_bytes(manifest, route.plan.ctas, route.plan.bits)
+        launches = Alike(
+            manifest, self._kept(group.program.build), route.device, route.plan.ctas, size, group.indices,
+            np.full(len(group.indices), route.stream), marks, [(memory, group.offsets)],
+        )  # fmt: skip
+        wrote = np.any(launches.beginnings(LAUNCH_HEADER.itemsize), axis=1)
+        notes += [wrote_nothing(index, manifest) for index in group.indices[~wrote].tolist()]
+        return launches.where(wrote)
 
     def _kept(self, build: Build | None) -> Build | None:
         if build is None or self._sources:

@@ -5,7 +5,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Collection, Sequence
 from typing import Any, Protocol
 
 import numpy as np
@@ -83,19 +83,32 @@ class Buffers(Protocol):
     limit_bytes: int
 
     def place(
-        self, lane: Lane, size: int, stream: int, bits: int, zero: Sequence[Blocks] | None = None
+        self,
+        lane: Lane,
+        size: int,
+        stream: int,
+        bits: int,
+        zero: Sequence[Blocks] | None = None,
+        waits: bool = True,
     ) -> Any:
         """Zeroed memory for a launch on this stream, in `lane.filling` at `lane.offset`.
 
-        zero: what of it must be zero; None for all of it.
+        zero: what of it must be zero; None for all of it. waits: for memory, where it is full and the host is
+        behind.
 
         Returns what Triton's launcher takes for a pointer: the address, a multiple of BASE_ALIGNMENT, with
         the launch bits in the low bits, or an object that holds it; None, and no filling, once the buffers
-        are closed. size must not exceed limit_bytes.
+        are closed, and where it would have to wait and must not. size must not exceed limit_bytes.
         """
 
     def slice(self, filling: Any, offset: int, size: int) -> Slice:
         """What `place` placed."""
+
+    def memory(self, filling: Any) -> Bytes:
+        """All bytes of a filling on the host, as `Slice.fetch`."""
+
+    def cold(self, filling: Any) -> Collection[int]:
+        """Where in it the launches begin that are cold (see `Slice.cold`)."""
 
     def copy(self, filling: Any, offset: int, source: torch.Tensor) -> None:
         """Copy device memory to where `place` placed, in the current stream."""
@@ -151,7 +164,13 @@ class HostBuffers:
         self._closed = False
 
     def place(
-        self, lane: Lane, size: int, stream: int, bits: int, zero: Sequence[Blocks] | None = None
+        self,
+        lane: Lane,
+        size: int,
+        stream: int,
+        bits: int,
+        zero: Sequence[Blocks] | None = None,
+        waits: bool = True,  # it does in any case: time means nothing there, and no launch need be left out
     ) -> _HostSlice | None:
         if self._closed:
             return None
@@ -167,6 +186,12 @@ class HostBuffers:
 
     def slice(self, filling: _HostSlice, offset: int, size: int) -> Slice:
         return filling
+
+    def memory(self, filling: _HostSlice) -> Bytes:
+        return filling.fetch()
+
+    def cold(self, filling: _HostSlice) -> Collection[int]:
+        return ()
 
     def copy(self, filling: _HostSlice, offset: int, source: torch.Tensor) -> None:
         raise NotImplementedError("the emulator has no graphs")

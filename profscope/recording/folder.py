@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import threading
 from collections import deque
 from concurrent.futures import Future
@@ -10,22 +9,27 @@ from typing import Final
 
 from profscope.decoding.folding import Folded
 from profscope.recording.arrivals import Arrivals
+from profscope.recording.folding_process import FOLDING_THREADS
 from profscope.recording.host_memory import HeldRecords
 from profscope.recording.launch_log import LaunchLog
 from profscope.threads import WorkerPool
 
-__all__ = ["FOLDING_THREADS", "Folder"]
+__all__ = ["Folder", "is_behind"]
 
-_BATCH_BYTES: Final = 32 << 20  # of launches that are taken out of the log at a time
-_AHEAD: Final = 2  # arenas that may wait to be folded before launches wait: so much memory is held at most
-FOLDING_THREADS: Final = min(4, max(1, (os.cpu_count() or 2) // 2))
+_AHEAD: Final = 1  # arenas that may wait to be folded: so much memory is held at most
+
+
+def is_behind(waiting: deque[Future[None]], ahead: int) -> bool:
+    """Whether so many pieces of work are not done yet."""
+    return len(waiting) >= ahead and sum(not each.done() for each in list(waiting)) >= ahead
 
 
 class Folder:
-    """folded: what has been so far. notes: on launches that were lost or wrote nothing. Thread-safe."""
+    """folded: what folds, and what has been so far. notes: on launches that were lost or wrote nothing.
+    Thread-safe."""
 
-    def __init__(self, log: LaunchLog, arrivals: Arrivals, held: HeldRecords) -> None:
-        self.folded = Folded()
+    def __init__(self, log: LaunchLog, arrivals: Arrivals, held: HeldRecords, folded: Folded) -> None:
+        self.folded = folded
         self.notes: list[str] = []
         self._log = log
         self._arrivals = arrivals
@@ -45,18 +49,22 @@ class Folder:
         while len(self._waiting) > _AHEAD:
             self._waiting.popleft().result()
 
+    def behind(self) -> bool:
+        """Whether as many arenas wait to be folded as may."""
+        return is_behind(self._waiting, _AHEAD)
+
     def fold(self) -> None:
         """Fold what has drained before returning."""
         with self._lock:
-            while (taken := self._arrivals.take(_BATCH_BYTES, keeps="sums")) is not None:
-                launches, notes = taken
-                self.notes += notes
-                self.folded.add(launches, self._workers)
-            self._log.part()
-            self._held.set(self._log.drained_bytes())
+            launches, notes = self._arrivals.take_sums()
+            self.notes += notes
+            self.folded.add(launches, self._workers)
+            del launches  # and with it what it holds on the host
+            self._held.set(self._log.part())
 
     def close(self) -> None:
         """Fold what has drained and end the threads."""
         self._thread.shutdown()
         self.fold()
         self._workers.shutdown()
+        self.folded.close()

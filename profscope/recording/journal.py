@@ -17,13 +17,15 @@ def number_of_launches(count: int) -> str:
 class Journal:
     """Thread-safe.
 
-    failures: kernel -> why it runs bare. unrecorded: why launches ran without being recorded -> how many.
+    failures: kernel -> why it runs bare. left_out: kernel -> launches that went unrecorded because the host
+    could not keep up. unrecorded: why launches ran without being recorded -> how many.
     missing: launches that failed, or of which nobody knows what they were.
     stopped: why nothing is recorded any more, "" while recording goes on.
     """
 
     def __init__(self) -> None:
         self.failures: dict[str, str] = {}
+        self.left_out: Counter[str] = Counter()
         self.unrecorded: Counter[str] = Counter()
         self.missing = 0
         self.stopped = ""
@@ -34,6 +36,11 @@ class Journal:
         """So many launches ran and were not recorded."""
         with self._lock:
             self.unrecorded[why] += launches
+
+    def leave_out(self, kernel: str) -> None:
+        """A launch went unrecorded so that it did not have to wait."""
+        with self._lock:
+            self.left_out[kernel] += 1
 
     def miss(self) -> None:
         """A launch was given memory, and its end was never told."""

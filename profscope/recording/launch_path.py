@@ -24,7 +24,7 @@ from profscope.recording.graphs import Graphs
 from profscope.recording.hook_chain import ChainedHook
 from profscope.recording.journal import Journal
 from profscope.recording.lanes import Lanes
-from profscope.recording.launch_log import LaunchLog
+from profscope.recording.launch_log import LaunchLog, Route
 from profscope.recording.programs import PROGRAMS, Program
 from profscope.recording.routes import Routes
 
@@ -69,7 +69,7 @@ class LaunchPath:
         self._journal = journal
         self._modes = modes
         self._every_launch = every_launch
-        self._hooked = hooked
+        self.hooked = hooked
         self._lock = threading.Lock()
         self._listeners = 0
         self._hook = ChainedHook("launch_exit_hook", self.launched)
@@ -94,7 +94,7 @@ class LaunchPath:
                 self.allocate if self._every_launch else self._allocate_sampled
             )
             stack.enter_context(ChainedHook("kernel_load_end_hook", self.loaded))
-            if self._hooked:
+            if self.hooked:
                 if knobs.runtime.launch_enter_hook is None:  # then Triton would not say what it launches
                     stack.callback(setattr, knobs.runtime, "launch_enter_hook", None)
                     knobs.runtime.launch_enter_hook = knobs.HookChain()
@@ -143,18 +143,92 @@ class LaunchPath:
             self.tie(kernel.function, kernel.name)
         return kernel
 
+    def direct(
+        self,
+        run: Callable[..., Any],
+        program: Program,
+        launch: Callable[..., Any] | None,
+    ) -> Callable[..., Any]:
+        """Triton's launcher `run` of a loaded program, and the launch is recorded. launch: does what `run`
+        does once it has the launch's memory, which goes first among its arguments; None if there is no such
+        thing."""
+        entries, thread, settled = self._log.entries, self._thread, self._settled
+        enqueued, capturing = self.enqueued, self.capturing
+        tag, device = program.manifest.tag, self._device()  # that of the program, which has just been loaded
+
+        def launch_by_triton(*args: Any) -> Any:
+            result = run(*args)
+            enqueued(program)
+            return result
+
+        if launch is None or not self._every_launch:
+            return launch_by_triton
+        ctas_of_cluster = run.num_ctas  # type: ignore[attr-defined]
+
+        def launch_directly(x: int, y: int, z: int, stream: int, *args: Any) -> None:
+            lane = thread.lane
+            begun = lane.filling is not None or lane.captured is not None
+            route = settled.get((x * y * z * ctas_of_cluster * tag, tag, stream, device))
+            if route is None or begun or (stream and capturing()):
+                launch_by_triton(x, y, z, stream, *args)
+                return
+            lane.about = route  # if the launch fails, who gives it up looks here
+            place, needed, _, bits, waits, _, _, _, _ = route
+            pointer: Any = _NOWHERE
+            try:
+                pointer = place(lane, needed, stream, bits, None, waits)
+                if pointer is None:
+                    self._leave_out(route)
+            except Exception as error:  # noqa: BLE001  as in `allocate`
+                self._fail(error)
+            launch(pointer, x, y, z, stream, *args)
+            filling = lane.filling
+            if filling is not None:
+                entries.append((program, route, filling, lane.offset, lane.mark))
+                lane.enqueued()
+
+        return launch_directly
+
+    def recording(self, launch: Callable[..., Any], program: Program | None) -> Callable[..., Any]:
+        """`launch`, and what it launches is recorded; with no hook. program: what that is, None where
+        `launch` ties it itself."""
+        thread, enqueued = self._thread, self.enqueued
+
+        def record(*args: Any, **options: Any) -> None:
+            before, thread.listening = thread.listening, True
+            try:
+                launch(*args, **options)
+            finally:
+                thread.listening = before
+            if program is not None:
+                enqueued(program)
+
+        return launch if self._every_launch and program is None else record
+
+    def others_hook(self) -> bool:
+        """Whether somebody else has launch hooks."""
+        runtime = knobs.runtime
+        for chain in (runtime.launch_enter_hook, runtime.launch_exit_hook):
+            if not isinstance(chain, knobs.HookChain):
+                if chain is not None:
+                    return True
+            elif any(call != self.launched for call in chain.calls):
+                return True
+        return False
+
     def numbered(self, launch: Callable[[], Any]) -> tuple[Any, int]:
         """What `launch` returns, and the number of what it launches among the recorded launches; -1 if it was
         not recorded. Other threads may launch meanwhile."""
         lane, entries = self._thread.lane, self._log.entries
-        begun, before = len(entries), lane.mark
+        before = lane.mark
         lane.mark = own = before._replace()  # equal, but an object of its own
-        try:
-            result = launch()
-        finally:
-            lane.mark = before
-        since = enumerate(entries[begun:], begun)
-        return result, next((at for at, entry in since if entry is not None and entry[4] is own), -1)
+        with self._log.holding() as begun:
+            try:
+                result = launch()
+            finally:
+                lane.mark = before
+            since = enumerate(entries[begun:], begun)
+            return result, next((at for at, entry in since if entry is not None and entry[4] is own), -1)
 
     @contextlib.contextmanager
     def trial(self) -> Iterator[None]:
@@ -180,13 +254,14 @@ class LaunchPath:
                 if stream and self.capturing():  # stream 0, the default one, cannot be captured
                     return self._capture(PROGRAMS.tagged(alignment), size // alignment)
                 lane.about = route
-                place, needed, stream, bits, _, _, _, _ = route
-                return place(lane, needed, stream, bits)
+                place, needed, stream, bits, waits, _, _, _, _ = route
+                pointer = place(lane, needed, stream, bits, None, waits)
+                return pointer if pointer is not None else self._leave_out(route)
             programs = PROGRAMS.tagged(alignment)
             if programs:
                 return self._place(programs, size, alignment, stream)
         except Exception as error:  # noqa: BLE001  whatever it is, the user's launch goes on
-            self._journal.skip(f"{type(error).__name__}: {' '.join(str(error).split())[:300]}")
+            self._fail(error)
             return _NOWHERE
         return self._foreign(size, alignment, stream)
 
@@ -236,7 +311,20 @@ class LaunchPath:
             return _NOWHERE
         lane = self._thread.lane
         lane.about = route
-        return route.place(lane, route.needed, route.stream, route.bits, route.plan.zero)
+        pointer = route.place(lane, route.needed, route.stream, route.bits, route.plan.zero, route.waits)
+        return pointer if pointer is not None else self._leave_out(route)
+
+    def _leave_out(self, route: Route) -> None:
+        """The pointer of a launch for which there is no memory just now."""
+        if self._journal.stopped:
+            self._journal.skip(self._journal.stopped)
+        else:
+            self._journal.leave_out(route.programs[0].kernel)
+        return _NOWHERE
+
+    def _fail(self, error: Exception) -> None:
+        """A launch cannot be recorded."""
+        self._journal.skip(f"{type(error).__name__}: {' '.join(str(error).split())[:300]}")
 
     def _kept(self, programs: Sequence[Manifest], where: str) -> None:
         """The pointer of a launch by other means than a session sees, of a binary that someone has kept."""

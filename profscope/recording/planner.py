@@ -94,12 +94,11 @@ class Planner:
         if known is not None:
             return known
         key = manifest.digest, ctas
-        for first in self._log.launches:
-            if (first.manifest.digest, first.ctas) == key:
-                buffer = self._log.fetch(first)
-                if has_records(buffer):  # it ran
-                    self._log.ring_log2[key] = needed_ring_log2(buffer, manifest)
-                    return self._log.ring_log2[key]
+        for first in self._log.launches_of(*key):
+            buffer = self._log.fetch(first)
+            if has_records(buffer):  # it ran
+                self._log.ring_log2[key] = needed_ring_log2(buffer, manifest)
+                return self._log.ring_log2[key]
         return None
 
     def _known_rings(self, manifest: Manifest, ctas: int) -> int | None:

@@ -7,19 +7,20 @@ import os
 import threading
 import weakref
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 from profscope.decoding.folding import Folded
-from profscope.decoding.raw import ORDINARY, RawLaunch
+from profscope.decoding.raw import RawLaunch
 from profscope.errors import SessionError
 from profscope.options import Options
 from profscope.recording.arrivals import Arrivals
 from profscope.recording.backend import Backend
 from profscope.recording.buffers import Full
 from profscope.recording.folder import Folder
+from profscope.recording.folding_process import Aside
 from profscope.recording.graphs import Graphs
 from profscope.recording.host_memory import HeldRecords
 from profscope.recording.journal import Journal
@@ -92,8 +93,7 @@ class Recorder:
 
     def recorded(self) -> Counter[str]:
         """By kernel, ordinary launches that were recorded, or captured to be recorded at their replays."""
-        waiting = (launch.manifest.kernel for launch in self.log.launches if launch.mark == ORDINARY)
-        return Counter(waiting) + self.arrivals.taken + self.path.captured
+        return self.log.ordinary() + self.arrivals.taken + self.path.captured
 
     def notes(self) -> list[str]:
         """What ran bare or unrecorded so far, and what the backend could not do faithfully, one line each."""
@@ -152,16 +152,18 @@ def recorder(
     """
     journal, log = Journal(), LaunchLog()
     lanes, arrivals = Lanes(log, journal), Arrivals(log, sources=options.sources)
+    folds = Aside if backend.device_type == "cuda" else Folded  # on the emulator time means nothing
     spooler = None
     if options.spool is not None:
-        folded = None if options.keep == "spans" else Folded()
+        folded = None if options.keep == "spans" else folds()
         spooler = _spooler(Path(options.spool), metadata, arrivals, folded, spooled_sums_bytes)
     held = HeldRecords(journal)
-    folder = Folder(log, arrivals, held) if spooler is None and options.keep != "spans" else None
+    folder = Folder(log, arrivals, held, folds()) if spooler is None and options.keep != "spans" else None
     full: Full = held.add if folder is None else folder.full
+    behind: Callable[[], bool] = bool if folder is None else folder.behind
     if spooler is not None:
-        full = _spooling(spooler, journal)
-    routes = Routes(options, backend, log, journal, full)
+        full, behind = _spooling(spooler, journal), spooler.behind
+    routes = Routes(options, backend, log, journal, full, behind)
     cuda = backend.device_type == "cuda"
     # A graph's memory comes in pieces of an eighth of what sessions may take, beside that.
     keep = Replays(lanes, log, routes, journal).keep
@@ -184,7 +186,7 @@ def _spooler(
     sums_bytes: int | None,
 ) -> Spooler:
     try:
-        return Spooler(folder, metadata, arrivals.take, folded, sums_bytes)
+        return Spooler(folder, metadata, arrivals, folded, sums_bytes)
     except OSError as error:
         raise SessionError(f"spool={str(folder)!r} cannot be written to: {error}") from error
 

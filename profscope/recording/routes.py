@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 
 import torch
 
@@ -20,14 +20,21 @@ __all__ = ["Routes"]
 
 
 class Routes:
-    """Thread-safe. full: told when an arena of any device is on its way to the host.
+    """Thread-safe. full: told when an arena of any device is on its way to the host; behind: see
+    `DeviceBuffers`.
 
     settled: routes that every such launch takes, by size and tag asked for, stream and device; the launch
     path looks here first.
     """
 
     def __init__(
-        self, options: Options, backend: Backend, log: LaunchLog, journal: Journal, full: Full
+        self,
+        options: Options,
+        backend: Backend,
+        log: LaunchLog,
+        journal: Journal,
+        full: Full,
+        behind: Callable[[], bool],
     ) -> None:
         self.settled: dict[tuple[int, int, int | None, int], Route] = {}
         self._memory_mib = options.memory
@@ -36,6 +43,7 @@ class Routes:
         self._log = log
         self._journal = journal
         self._full = full
+        self._behind = behind
         self._planner = Planner(options, backend, log, journal.skip)
         self._lock = threading.Lock()
         self._buffers: dict[int, Buffers] = {}
@@ -104,7 +112,7 @@ class Routes:
             try:
                 full = self._full
                 made = (
-                    DeviceBuffers(device, budget_bytes, full)
+                    DeviceBuffers(device, budget_bytes, full, self._behind)
                     if self._cuda
                     else HostBuffers(budget_bytes, full)
                 )

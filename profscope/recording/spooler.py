@@ -9,9 +9,12 @@ from concurrent.futures import Future
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
+from profscope.decoding.alike import Alike
 from profscope.decoding.folding import Folded
 from profscope.decoding.raw import RawLaunch
-from profscope.recording.folder import FOLDING_THREADS
+from profscope.recording.arrivals import Arrivals
+from profscope.recording.folder import is_behind
+from profscope.recording.folding_process import FOLDING_THREADS
 from profscope.recording.journal import number_of_launches
 from profscope.threads import WorkerPool
 from profscope.traces.spool import SpoolWriter
@@ -23,18 +26,14 @@ if TYPE_CHECKING:
 __all__ = ["Spooler"]
 
 _BATCH_BYTES: Final = 32 << 20  # of one chunk
-_AHEAD: Final = 2  # writes that may be outstanding before launches wait: so much memory is held at most
-
-# Takes launches that have drained, at most so many bytes of them, out of the collector: those that were
-# recorded, and notes on the others. Nothing at all when none is left.
-Take = Callable[[int], tuple[list[RawLaunch], list[str]] | None]
+_AHEAD: Final = 1  # arenas that may wait to be written: so much memory is held at most
 
 # The table of samples, and what is known of it.
 Sampled = tuple["pd.DataFrame", dict[str, Any]]
 
 
 class Spooler:
-    """take: where launches come from. folded: what launches that keep sums are folded into, once they are
+    """arrivals: where launches come from. folded: what launches that keep sums are folded into, once they are
     written; None where none does. sums_bytes: how much of the file these may take, None for no limit: those
     after that are folded alone, and lost if the process dies. Thread-safe.
 
@@ -46,7 +45,7 @@ class Spooler:
         self,
         folder: Path,
         metadata: dict[str, Any],
-        take: Take,
+        arrivals: Arrivals,
         folded: Folded | None = None,
         sums_bytes: int | None = None,
     ) -> None:
@@ -54,7 +53,7 @@ class Spooler:
         self.error = ""
         self._sampled: Sampled | None = None  # as it stands in the file
         self.notes: list[str] = []  # on launches that were lost or wrote nothing
-        self._take = take
+        self._arrivals = arrivals
         self._writer = SpoolWriter(folder, metadata)
         self._lock = threading.Lock()
         self._thread = WorkerPool(1, "profscope-spool")
@@ -72,6 +71,10 @@ class Spooler:
         self._writes.append(self._thread.submit(self._write))
         while len(self._writes) > _AHEAD:
             self._writes.popleft().result()
+
+    def behind(self) -> bool:
+        """Whether as many arenas wait to be written as may."""
+        return is_behind(self._writes, _AHEAD)
 
     def flush(self, metadata: dict[str, Any], notes: Sequence[str], sampled: Sampled | None = None) -> None:
         """Write what has drained, and what is known beside it, before returning.
@@ -93,6 +96,8 @@ class Spooler:
         self._thread.shutdown()
         self.flush(metadata, notes, sampled)
         self._workers.shutdown()
+        if self.folded is not None:
+            self.folded.close()
         with self._lock:
             self._guarded(self._writer.close)
 
@@ -117,29 +122,28 @@ class Spooler:
 
     def _write(self) -> None:
         with self._lock:
-            while (taken := self._take(_BATCH_BYTES)) is not None:
+            if self.folded is not None:
+                sums, notes = self._arrivals.take_sums()
+                self.notes += notes
+                self._write_sums(sums)
+                self.folded.add(sums, self._workers)
+                del sums  # and with it what it holds on the host
+            while (taken := self._arrivals.take(_BATCH_BYTES, spans=self.folded is not None)) is not None:
                 launches, notes = taken
                 self.notes += notes
-                written = self._to_write(launches)
-                if written:
-                    self._guarded(lambda: self._writer.launches(written))  # noqa: B023  called at once
-                if self.folded is not None:
-                    sums = [launch for launch in launches if launch.manifest.keeps == "sums"]
-                    self.folded.add(sums, self._workers)
+                self._guarded(lambda: self._writer.launches(launches))  # noqa: B023  called at once
 
-    def _to_write(self, launches: list[RawLaunch]) -> list[RawLaunch]:
-        """All of them, or without those that keep sums and for which there is no room."""
-        if self._sums_left is None:
-            return launches
-        written = []
-        for launch in launches:
-            if launch.manifest.keeps == "sums":
-                if self._unwritten or launch.buffer.nbytes > self._sums_left:
-                    self._unwritten += 1
+    def _write_sums(self, groups: Sequence[Alike]) -> None:
+        """All of them, or those for which there is room."""
+        for group in groups:
+            for part in group.parts(_BATCH_BYTES):
+                size = len(part) * part.size
+                if self._sums_left is not None and (self._unwritten or size > self._sums_left):
+                    self._unwritten += len(part)
                     continue
-                self._sums_left -= launch.buffer.nbytes
-            written.append(launch)
-        return written
+                if self._sums_left is not None:
+                    self._sums_left -= size
+                self._guarded(lambda: self._writer.alike(part))  # noqa: B023  called at once
 
     def _guarded(self, write: Callable[[], None]) -> None:
         if not self.error:

@@ -7,6 +7,8 @@ A file is a row of chunks: a header of CHUNK dtype, then `length` bytes, then ze
               its binary (null if nothing is)
     launch    JSON, a dict of the fields in LAUNCH: one launch, whose records follow
     records   the buffer of the launch before
+    alike     JSON, a dict of the fields in ALIKE: launches that differ in nothing but their number
+    buffers   the buffers of the launches before, one after the other
     so far    JSON {"metadata", "notes"} as they stand when it is written; the last one counts
     samples   JSON {"table", "sampler"}: `Profile.samples` and what is known of it; the last one counts
     end       nothing: the session was closed
@@ -20,7 +22,7 @@ from __future__ import annotations
 import json
 import os
 import zlib
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
@@ -30,6 +32,7 @@ import numpy.typing as npt
 
 from instrument_passes.manifest import Manifest
 from instrument_passes.records import align
+from profscope.decoding.alike import Alike
 from profscope.decoding.build import Build
 from profscope.decoding.raw import RawLaunch
 
@@ -52,6 +55,7 @@ CHUNK: Final = np.dtype(
     ]
 )
 LAUNCH: Final = ("index", "program", "device", "stream", "ctas", "mark")
+ALIKE: Final = ("indices", "program", "device", "stream", "ctas", "mark", "size")
 _ALIGN: Final = 16
 _CHECKED: Final = CHUNK.itemsize - 4
 _JOINED: Final = 4096  # bytes of a chunk that are written at once with its header
@@ -78,19 +82,42 @@ class SpoolWriter:
         self._numbers: dict[tuple[int, int], int] = {}
         self._write("session", _json(metadata))
 
-    def launches(self, launches: Sequence[RawLaunch]) -> None:
+    def launches(self, launches: Iterable[RawLaunch]) -> None:
         """Append launches; their programs where they are new."""
         for launch in launches:
-            identity = id(launch.manifest), id(launch.build)
-            if identity not in self._numbers:
-                self._numbers[identity] = len(self._programs)
-                self._programs.append((launch.manifest, launch.build))
-                build = None if launch.build is None else launch.build.to_json()
-                program = {"manifest": launch.manifest.to_json(), "build": build}
-                self._write("program", _json({"number": self._numbers[identity], **program}))
+            program = self._number(launch.manifest, launch.build)
             about = {name: getattr(launch, name) for name in LAUNCH if name != "program"}
-            self._write("launch", _json(about | {"program": self._numbers[identity]}))
+            self._write("launch", _json(about | {"program": program}))
             self._write("records", launch.buffer.data)
+
+    def alike(self, launches: Alike) -> None:
+        """Append launches that are alike; their program where it is new."""
+        stream, mark = int(launches.streams[0]), launches.marks[0]
+        if (launches.streams != stream).any() or launches.marks.count(mark) != len(launches):
+            self.launches(launches.launches())
+            return
+        about = {
+            "indices": launches.indices.tolist(),
+            "program": self._number(launches.manifest, launches.build),
+            "device": launches.device,
+            "stream": stream,
+            "ctas": launches.ctas,
+            "mark": mark,
+            "size": launches.size,
+        }
+        self._write("alike", _json(about))
+        self._write("buffers", launches.buffers().reshape(-1).data)
+
+    def _number(self, manifest: Manifest, build: Build | None) -> int:
+        """That of a program, which is written where it is new."""
+        identity = id(manifest), id(build)
+        if identity not in self._numbers:
+            self._numbers[identity] = len(self._programs)
+            self._programs.append((manifest, build))
+            known = None if build is None else build.to_json()
+            program = {"manifest": manifest.to_json(), "build": known}
+            self._write("program", _json({"number": self._numbers[identity], **program}))
+        return self._numbers[identity]
 
     def so_far(self, metadata: dict[str, Any], notes: Sequence[str]) -> None:
         """State what is known beside the launches; replaces what was stated before."""

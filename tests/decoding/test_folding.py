@@ -13,6 +13,7 @@ from hypothesis import strategies as st
 
 from instrument_passes.manifest import Manifest
 from instrument_passes.selection import Selection
+from profscope.decoding.alike import alike
 from profscope.decoding.assemble import assemble
 from profscope.decoding.folding import NEWEST, Folded
 from profscope.decoding.raw import Mark, RawLaunch
@@ -166,7 +167,7 @@ def test_the_order_of_folding_does_not_matter(raws: list[RawLaunch], order: list
     folded = Folded()
     with worker_pool(2) as pool:
         for part in (order[:cut], order[cut:]):
-            folded.add([raws[at] for at in part], pool)
+            folded.add(alike(raws[at] for at in part), pool)
     other, one = Profile.of(assemble([], {"backend": "gpu"}, (), folded)), profile(raws)
     pd.testing.assert_frame_equal(other.launches, one.launches)
     pd.testing.assert_frame_equal(other.sums, one.sums)

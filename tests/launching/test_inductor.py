@@ -7,9 +7,11 @@ import linecache
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
+from unittest import mock
 
 import pytest
 import triton
+from triton import knobs
 from triton.runtime import _allocation
 
 from profscope import emulator
@@ -194,3 +196,34 @@ def test_launches_are_sampled_as_all_others(inductor: Any, monkeypatch: pytest.M
         taken = prof._running.samples.taken
     assert [(each.binary, each.launch) for each in taken] == [("bare", -1)] * 2 + [("spans", 1)]
     assert len(prof.launches) == 3
+
+
+@pytest.mark.parametrize("keep", ["spans", "sums"])
+def test_launches_pass_the_tuner_by_unless_someone_looks_on(
+    inductor: Any, keep: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    tuner, seen, by_tuner = inductor.Tuner(), [], []
+    run = inductor.heuristics.CachingAutotuner.run
+
+    def counted(*args: Any, **options: Any) -> Any:
+        by_tuner.append(args)
+        return run(*args, **options)
+
+    monkeypatch.setattr(inductor.heuristics.CachingAutotuner, "run", counted)
+    with session(keep=keep) as prof:
+        for _ in range(3):
+            tuner.launch()
+        assert len(by_tuner) == 1  # which prepares
+        with mock.patch.object(inductor.heuristics.autograd_profiler, "_is_profiler_enabled", True):
+            tuner.launch()
+        assert len(by_tuner) == 2
+        if keep == "spans":  # the hooks are burnt into launchers that are made while there are any
+            knobs.runtime.launch_exit_hook.add(seen.append)
+            tuner.launch()
+            knobs.runtime.launch_exit_hook.remove(seen.append)
+            assert (len(by_tuner), len(seen)) == (3, 1)
+        tuner.launch()
+    recorded = 5 + (keep == "spans")
+    assert prof.launches["kernel"].tolist() == ["triton_poi_double"] * recorded
+    assert prof.metadata["notes"] == [] or keep == "sums"
+    monkeypatch.setattr(inductor.heuristics.CachingAutotuner, "run", run)

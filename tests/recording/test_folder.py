@@ -14,6 +14,7 @@ import profscope
 from instrument_passes.records import LaunchBits
 from profscope.decoding.areas import launch_header
 from profscope.decoding.assemble import assemble
+from profscope.decoding.folding import Folded
 from profscope.decoding.raw import ORDINARY, RawLaunch
 from profscope.profiles import Profile
 from profscope.recording.arrivals import Arrivals
@@ -163,13 +164,13 @@ def test_spans_between_sums_stay_and_hold_no_memory_of_others() -> None:
         plan = Plan(len(buffer), 0, LaunchBits.decode(int(launch_header(buffer)["launch_bits"])), ctas)
         route = Route.of(_Shared(), plan, 0, 0, (manifest,))  # type: ignore[arg-type]
         log.entries.append((PROGRAMS.with_manifest(manifest), route, whole, offset, ORDINARY))
-    folder = Folder(log, Arrivals(log), HeldRecords(Journal()))
+    folder = Folder(log, Arrivals(log), HeldRecords(Journal()), Folded())
     folder.fold()
     (left,) = log.launches
     assert left.manifest is spans.manifest
     assert (left.slice.fetch() == spans.buffer).all()
     assert not np.shares_memory(left.slice.fetch(), whole)
-    assert log.drained_bytes() == len(spans.buffer)
+    assert log.part() == len(spans.buffer)
     (program,) = folder.folded.programs()
     assert program.launches["launch"].tolist() == [0]
     folder.close()
@@ -182,6 +183,12 @@ class _Shared:
 
     def slice(self, filling: Bytes, offset: int, size: int) -> _SharedSlice:
         return _SharedSlice(filling[offset : offset + size])
+
+    def memory(self, filling: Bytes) -> Bytes:
+        return filling
+
+    def cold(self, filling: Bytes) -> tuple[int, ...]:
+        return ()
 
 
 @dataclass(frozen=True)

@@ -57,7 +57,9 @@ def dirty_memory(patch: pytest.MonkeyPatch) -> list[int]:
     """Guessed launches find memory in which only what must be zero is. Returns the sizes."""
     clean, sizes = HostBuffers.place, []
 
-    def place(self: HostBuffers, lane: Any, size: int, stream: int, bits: int, zero: Any = None) -> Any:
+    def place(
+        self: HostBuffers, lane: Any, size: int, stream: int, bits: int, zero: Any = None, waits: bool = True
+    ) -> Any:
         slice_ = clean(self, lane, size, stream, bits)
         if zero is not None and slice_ is not None:
             sizes.append(size)

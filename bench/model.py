@@ -1,0 +1,177 @@
+"""Step time of a small GPT under torch.compile, bare and in sessions, in turn.
+
+    python -m bench.model [--batch 8] [--rounds 5] [--steps 30] [--only NAME ...] [--profile NAME]
+
+The model is compiled before the first session. Each round runs every variant once, with bare runs on either
+side of it; a figure is the median over rounds of the mean step, and its ratio that of each round to its bare
+runs.
+--profile: what Python does in the launching thread during the steps of this variant.
+"""
+
+from __future__ import annotations
+
+import argparse
+import cProfile
+import gc
+import pstats
+import statistics
+import time
+import warnings
+from collections.abc import Callable
+from contextlib import AbstractContextManager
+from typing import Any, Final
+
+import torch
+from torch import nn
+from torch.nn import functional
+
+import profscope
+
+__all__ = ["GPT", "VARIANTS", "main"]
+
+VARIANTS: Final[dict[str, Callable[[], AbstractContextManager[Any]]]] = {
+    "never (every=10^6)": lambda: profscope.session(instrument="light", ctas=64, every=10**6),
+    "light, ctas=64, every=100": lambda: profscope.session(instrument="light", ctas=64, every=100),
+    "light, ctas=64, every=10": lambda: profscope.session(instrument="light", ctas=64, every=10),
+    "light, ctas=64": lambda: profscope.session(instrument="light", ctas=64),
+    "sums, every=100": lambda: profscope.session(keep="sums", every=100),
+    "sums": lambda: profscope.session(keep="sums"),
+    "sums, light": lambda: profscope.session(keep="sums", instrument="light"),
+    "sums, ctas=64": lambda: profscope.session(keep="sums", ctas=64),
+}
+_WARM_UP: Final = 8  # steps in each session, which build its binaries
+
+
+class Block(nn.Module):
+    def __init__(self, width: int, heads: int) -> None:
+        super().__init__()
+        self.heads = heads
+        self.norm_1, self.norm_2 = nn.LayerNorm(width), nn.LayerNorm(width)
+        self.qkv, self.out = nn.Linear(width, 3 * width), nn.Linear(width, width)
+        self.up, self.down = nn.Linear(width, 4 * width), nn.Linear(4 * width, width)
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        batch, length, width = x.shape
+        split = self.qkv(self.norm_1(x)).view(batch, length, 3, self.heads, width // self.heads)
+        q, k, v = split.permute(2, 0, 3, 1, 4)
+        mixed = functional.scaled_dot_product_attention(q, k, v, is_causal=True)
+        x = x + self.out(mixed.transpose(1, 2).reshape(batch, length, width))
+        return x + self.down(functional.gelu(self.up(self.norm_2(x))))
+
+
+class GPT(nn.Module):
+    """tokens: int64, shape (batch, length); returns the mean loss of predicting each next one."""
+
+    def __init__(
+        self, blocks: int = 6, width: int = 384, heads: int = 6, words: int = 8192, length: int = 256
+    ) -> None:
+        super().__init__()
+        self.words, self.places = nn.Embedding(words, width), nn.Embedding(length, width)
+        self.blocks = nn.ModuleList(Block(width, heads) for _ in range(blocks))
+        self.norm, self.head = nn.LayerNorm(width), nn.Linear(width, words)
+
+    def forward(self, tokens: torch.Tensor) -> torch.Tensor:
+        x = self.words(tokens) + self.places(torch.arange(tokens.shape[1], device=tokens.device))
+        for block in self.blocks:
+            x = block(x)
+        guess = self.head(self.norm(x))[:, :-1]
+        return functional.cross_entropy(guess.flatten(0, 1).float(), tokens[:, 1:].flatten())
+
+
+def _steps(step: Callable[[], None], count: int) -> float:
+    """Mean ms of a step."""
+    torch.cuda.synchronize()
+    begin = time.perf_counter()
+    for _ in range(count):
+        step()
+    torch.cuda.synchronize()
+    return (time.perf_counter() - begin) * 1e3 / count
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
+    parser.add_argument("--batch", type=int, default=8)
+    parser.add_argument("--rounds", type=int, default=5)
+    parser.add_argument("--steps", type=int, default=30)
+    parser.add_argument("--limit-s", type=float, default=400.0)
+    parser.add_argument("--only", nargs="*", choices=VARIANTS, default=list(VARIANTS))
+    parser.add_argument("--profile", nargs="*", choices=VARIANTS, default=[])
+    asked = parser.parse_args()
+    warnings.simplefilter("ignore", profscope.EmptyProfileWarning)
+    warnings.simplefilter("ignore", profscope.DistrustWarning)
+    started = time.monotonic()
+    step = _model(asked.batch)
+    print(f"GPT, batch {asked.batch}: compiled in {time.monotonic() - started:.1f} s", flush=True)
+    times: dict[str, list[float]] = {name: [] for name in ("bare", *asked.only)}
+    ratios: dict[str, list[float]] = {name: [] for name in asked.only}
+    for turn in range(asked.rounds):
+        if time.monotonic() - started > asked.limit_s:
+            break
+        before = _steps(step, asked.steps)
+        for name in asked.only:
+            begin = time.monotonic()
+            with VARIANTS[name]() as prof:
+                _steps(step, _WARM_UP)
+                warm_s = time.monotonic() - begin
+                took = _steps(step, asked.steps)
+                begin = time.monotonic()
+            end_s = time.monotonic() - begin
+            after = _steps(step, asked.steps)
+            times["bare"].append(after)
+            times[name].append(took)
+            ratios[name].append(2 * took / (before + after))
+            before = after
+            said = f"round {turn} {name}: {took:.3f} ms a step, {ratios[name][-1]:.3f} of bare; first steps"
+            print(f"{said} {warm_s:.1f} s, end {end_s:.2f} s{_kept(prof)}", flush=True)
+            del prof
+            gc.collect()
+    print(f"{'':28}{'ms a step':>10} {'of bare':>8}   least to most, {len(times['bare'])} bare runs")
+    for name, figures in times.items():
+        of_bare = f"{statistics.median(ratios[name]):8.3f}" if name in ratios else f"{'1':>8}"
+        print(
+            f"{name:28}{statistics.median(figures):10.3f} {of_bare}   "
+            f"{min(figures):.3f} to {max(figures):.3f}"
+        )
+    for name in asked.profile:
+        _profile(name, step, asked.steps)
+
+
+def _model(batch: int) -> Callable[[], None]:
+    torch.manual_seed(0)
+    model = GPT().to("cuda", torch.bfloat16)
+    tokens = torch.randint(0, 8192, (batch, 256), device="cuda")
+    compiled = torch.compile(model)
+
+    def step() -> None:
+        model.zero_grad(set_to_none=True)
+        compiled(tokens).backward()
+
+    _steps(step, 10)
+    return step
+
+
+def _kept(prof: profscope.Session) -> str:
+    """How many launches were recorded and left out, without reading them."""
+    metadata, notes = prof._parts().so_far()
+    turns = metadata.get("sampling", {}).get("kernels", {}).values()
+    recorded = sum(prof._parts().recorder.recorded().values())
+    left = sum(counts["launches"] - counts["recorded"] for counts in turns)
+    bare = [note for note in notes if "ran bare" in note or "unrecorded" in note]
+    return f"; {recorded} recorded, {left} left out" + "".join(f"\n    {note}" for note in bare[:4])
+
+
+def _profile(name: str, step: Callable[[], None], steps: int) -> None:
+    with VARIANTS[name]():
+        _steps(step, _WARM_UP)
+        profiler = cProfile.Profile()
+        profiler.enable()
+        _steps(step, steps)
+        profiler.disable()
+    print(f"{name}: {steps} steps")
+    pstats.Stats(profiler).sort_stats("tottime").print_stats(28)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,138 @@
+"""What folding in the background costs the thread that launches, without a GPU.
+
+    python -m bench.stream
+
+Memory of the host stands in for a GPU's. One thread hands made-up launches to the launch path, as Triton's
+launcher and the session do; what it is slowed by is time that folding takes from it. Two cores are needed.
+"""
+
+from __future__ import annotations
+
+import argparse
+import contextlib
+import gc
+import time
+from concurrent.futures import Future
+from typing import Any, Final
+from unittest import mock
+
+import numpy as np
+import torch
+
+from instrument_passes.records import BASE_ALIGNMENT, LaunchBits, align
+from profscope.decoding.raw import RawLaunch
+from profscope.options import Options
+from profscope.recording import arenas, cuda_driver
+from profscope.recording.backend import Backend, Machine
+from profscope.recording.launch_log import Plan, Route
+from profscope.recording.programs import Program
+from profscope.recording.recorder import Recorder, recorder
+from tests.support import standin
+from tests.support.synth.sums import site, sum_launch, sum_manifest
+
+__all__ = ["main", "stream"]
+
+_GPU: Final = Backend("cuda", lambda: {"backend": "gpu"}, lambda: Machine(132, 64))
+
+
+def stream(kernels: int, ctas: int, launches: int, work_us: float, memory_mib: int = 256) -> dict[str, float]:
+    """Launch kernels in turn, each launch behind so much other work of the same thread.
+
+    Returns us a launch: bare, recorded and not folded, and recorded and folded; and how many were recorded.
+    """
+    sites = [site(0 if at else -1, at) for at in range(8)]
+    raws = [
+        sum_launch(sum_manifest([sites], kernel=f"kernel_{at}"), 0, ctas, sms=132) for at in range(kernels)
+    ]
+    figures = {"bytes a launch": float(raws[0].buffer.nbytes)}
+    for name, folds in (("bare", None), ("recorded", False), ("recorded and folded", True)):
+        with standin.gpu():
+            records = recorder(Options(memory=memory_mib, keep="sums"), _GPU, {})
+            assert records.folder is not None
+            if not folds:
+                records.folder.fold = lambda log=records.log: log.entries.clear()  # type: ignore[method-assign]
+            figures[name] = _us(records, raws, launches, work_us, bare=folds is None)
+            if folds:
+                left_out = sum(records.journal.left_out.values())
+                figures["recorded, of all"] = 1 - left_out / launches
+                begin = time.perf_counter()
+                records.close()
+                figures["end, s"] = time.perf_counter() - begin
+                assert records.folded is not None
+                folded = sum(len(program.launches) for program in records.folded.programs())
+                assert folded == launches - left_out, (folded, launches, left_out, records.folder.notes)
+            gc.collect()
+    return figures
+
+
+def _us(records: Recorder, raws: list[RawLaunch], launches: int, work_us: float, *, bare: bool) -> float:
+    path, lane = records.path, records.lanes.thread.lane
+    buffers = records.routes.buffers(0)
+    assert isinstance(buffers, arenas.DeviceBuffers)
+    programs, routes, slot = [], [], align(raws[0].buffer.nbytes, BASE_ALIGNMENT)
+    for raw in raws:
+        plan = Plan(raw.buffer.nbytes, LaunchBits().encode(), LaunchBits(), raw.ctas)
+        routes.append(Route.of(buffers, plan, 0, 0, (raw.manifest,)))
+        programs.append(Program(raw.manifest, ""))
+    _fill(buffers, raws, slot)
+    first = routes[0]
+    with contextlib.ExitStack() as stack:
+        # Both are done by the device, and the memory has what the launches would write.
+        stack.enter_context(mock.patch.object(cuda_driver, "zero", _nothing))
+        stack.enter_context(mock.patch.object(cuda_driver, "copy", _nothing))
+        begin = time.perf_counter()
+        for _ in range(launches):
+            if not bare:
+                if first.place(lane, first.needed, 0, first.bits, None, first.waits) is None:
+                    path._leave_out(first)
+                else:
+                    at = lane.offset // slot % len(routes)
+                    lane.about = routes[at]
+                    path.enqueued(programs[at])
+            until = time.perf_counter() + work_us * 1e-6
+            while time.perf_counter() < until:
+                pass
+        took_s = time.perf_counter() - begin
+        records.drain()
+    return took_s * 1e6 / launches
+
+
+def _fill(buffers: arenas.DeviceBuffers, raws: list[RawLaunch], slot: int) -> None:
+    """As if launches had recorded in turn into the memory of the device, and it had been copied before."""
+    content = np.zeros(buffers.limit_bytes, np.uint8)
+    for number, begin in enumerate(range(0, len(content) - slot + 1, slot)):
+        raw = raws[number % len(raws)]
+        content[begin : begin + raw.buffer.nbytes] = raw.buffer
+    buffers._arenas.append(buffers._new_arena())
+    for arena in buffers._arenas:
+        pinned: Future[torch.Tensor] = Future()
+        pinned.set_result(torch.from_numpy(content))
+        arena.pinned = pinned
+    copied = arenas.torch.empty
+
+    def empty(size: int, **options: Any) -> Any:
+        return (
+            torch.from_numpy(content[:size].copy()) if not options.get("device") else copied(size, **options)
+        )
+
+    arenas.torch.empty = empty
+
+
+def _nothing(*args: Any, **options: Any) -> None: ...
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
+    parser.add_argument("--launches", type=int, default=20_000)
+    parser.add_argument("--work-us", type=float, default=17.0)
+    asked = parser.parse_args()
+    for kernels, ctas in ((1, 8), (1, 256), (25, 64), (25, 1024)):
+        figures = stream(kernels, ctas, asked.launches, asked.work_us)
+        said = ", ".join(f"{name} {value:,.2f}" for name, value in figures.items())
+        print(f"{kernels} kernels of {ctas} CTAs: {said}", flush=True)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,235 @@
+"""Launches that kept sums, folded in a process of its own: in this one, numpy's many small steps would take
+the interpreter from the threads that launch.
+
+    Aside.add -> [about the launches, their buffers] -> stdin of the process, which folds
+    Aside.programs -> "state" -> what it has folded, on its stdout
+
+A message is its length, a pickle, and behind some pickles as many bytes as they say.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import pickle
+import subprocess
+import sys
+import threading
+from collections import deque
+from collections.abc import Sequence
+from concurrent.futures import Executor, Future
+from typing import Any, Final
+
+import numpy as np
+import numpy.typing as npt
+
+from instrument_passes.manifest import Manifest
+from profscope.decoding.alike import Alike
+from profscope.decoding.build import Build
+from profscope.decoding.clocks import Clocks
+from profscope.decoding.folding import Folded, FoldedProgram
+from profscope.decoding.raw import ORDINARY, Mark
+from profscope.decoding.stack_sums import Layout
+from profscope.threads import WorkerPool
+
+__all__ = ["FOLDING_THREADS", "Aside", "main"]
+
+FOLDING_THREADS: Final = min(4, max(1, (os.cpu_count() or 2) // 2))
+_BATCH_BYTES: Final = 16 << 20
+_PIPE_BYTES: Final = 1 << 20
+_SET_PIPE_SIZE: Final = 1031  # fcntl's F_SETPIPE_SZ, of Linux
+_ENDING_S: Final = 10.0
+_GONE: Final = "launches that kept sums are missing: the process that folded them has died"
+
+
+class Aside(Folded):
+    """As `Folded`. The process begins with the first launches; where there can be none, or it is gone, this
+    one folds."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self._pipe = threading.Lock()
+        self._process: subprocess.Popen[bytes] | None = None
+        self._pid = os.getpid()
+        self._begun = False
+        self._news = False  # launches that `_programs` does not know
+        self._numbers: dict[tuple[int, int], int] = {}
+        self._sources: list[tuple[Manifest, Build | None]] = []  # by number; kept, so that ids stay theirs
+
+    def add(self, launches: Sequence[Alike], pool: Executor) -> None:
+        with self._pipe:
+            self._begin()
+            if self._process is not None:
+                for at, group in enumerate(launches):
+                    try:
+                        self._send(group)
+                        self._news = True
+                    except OSError:
+                        self._lose()
+                        launches = launches[at:]
+                        break
+                else:
+                    return
+        super().add(launches, pool)
+
+    def programs(self) -> list[FoldedProgram]:
+        self._refresh()
+        return super().programs()
+
+    def clocks(self, device: int) -> Clocks:
+        self._refresh()
+        return super().clocks(device)
+
+    def close(self) -> None:
+        """End the process; what it has folded is here."""
+        self._refresh()
+        with self._pipe:
+            process, self._process = self._process, None
+        if process is not None and os.getpid() == self._pid:
+            _end(process)
+
+    def _begin(self) -> None:
+        if self._begun or not sys.executable:
+            return
+        self._begun = True
+        path = [each for each in sys.path if each]
+        start = f"import sys; sys.path[:] = {path!r}; from {__name__} import main; main()"
+        with contextlib.suppress(OSError):
+            self._process = subprocess.Popen(
+                [sys.executable, "-c", start],
+                stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, bufsize=0,
+                start_new_session=True,  # Ctrl-C is not for it: it ends when its input does
+            )  # fmt: skip
+            _widen(self._input)
+
+    @property
+    def _input(self) -> Any:
+        assert self._process is not None
+        return self._process.stdin
+
+    def _send(self, group: Alike) -> None:
+        pipe = self._input
+        source = id(group.manifest), id(group.build)
+        if source not in self._numbers:
+            self._numbers[source] = len(self._sources)
+            self._sources.append((group.manifest, group.build))
+            _write(pipe, ("program", group.manifest.to_json()))
+        for part in group.parts(_BATCH_BYTES):
+            ordinary = part.marks.count(ORDINARY) == len(part)
+            marks = None if ordinary else [tuple(mark) for mark in part.marks]
+            about = part.device, part.ctas, part.size, part.indices, part.streams, marks
+            _write(pipe, ("launches", self._numbers[source], *about), part.buffers())
+
+    def _refresh(self) -> None:
+        """Know what the process has folded."""
+        with self._pipe:
+            if self._process is None or not self._news or os.getpid() != self._pid:
+                return
+            try:
+                _write(self._input, ("state",))
+                programs, clocks, notes = _read(self._process.stdout)
+            except (OSError, EOFError, pickle.UnpicklingError):
+                self._lose()
+                return
+            self._news = False
+        with self._lock:
+            self._programs = {}
+            for program in programs:
+                manifest, program.build = self._sources[program.build]  # its number
+                program.layout = self._layouts.setdefault(id(manifest), Layout(manifest))
+                key = id(manifest), id(program.build), program.trial, program.device
+                self._programs[key] = program
+            self._clocks = clocks
+            self.notes[:] = notes
+
+    def _lose(self) -> None:
+        """The process has died."""
+        process, self._process = self._process, None
+        if process is not None:
+            _end(process)
+        if self._news:
+            self.notes.append(_GONE)
+
+
+def main() -> None:
+    """The process: folds what comes in, until nothing does."""
+    folded, manifests = Folded(), list[Manifest]()
+    pipe, answers = open(0, "rb", 0, closefd=False), open(1, "wb", 0, closefd=False)  # noqa: SIM115
+    pool, folder = WorkerPool(FOLDING_THREADS, "profscope-fold"), WorkerPool(1, "profscope-folder")
+    ahead: deque[Future[None]] = deque()
+    with contextlib.suppress(EOFError, BrokenPipeError):
+        while True:
+            kind, *about = _read(pipe)
+            if kind == "program":
+                manifests.append(Manifest.from_json(about[0]))
+            elif kind == "launches":
+                ahead.append(folder.submit(folded.add, [_received(pipe, manifests, *about)], pool))
+            while len(ahead) > (kind == "launches"):  # one is folded while the next is read
+                ahead.popleft().result()
+            if kind == "end":
+                return
+            if kind == "state":
+                _write(answers, ([*folded._programs.values()], folded._clocks, folded.notes))
+
+
+def _received(
+    pipe: Any, manifests: Sequence[Manifest], number: int, device: int, ctas: int, size: int,
+    indices: npt.NDArray[np.int64], streams: npt.NDArray[np.int64], marks: Any,
+) -> Alike:  # fmt: skip
+    buffers = np.empty(size * len(indices), np.uint8)
+    _fill(pipe, buffers.data)
+    kept = [ORDINARY] * len(indices) if marks is None else [Mark(*mark) for mark in marks]
+    build: Any = number
+    return Alike(
+        manifests[number], build, device, ctas, size, indices, streams, kept,
+        [(buffers, np.arange(len(indices)) * size)],
+    )  # fmt: skip
+
+
+def _write(pipe: Any, message: Any, buffers: npt.NDArray[np.uint8] | None = None) -> None:
+    content = pickle.dumps(message, protocol=5)
+    parts: list[Any] = [len(content).to_bytes(8, "little") + content]
+    if buffers is not None:
+        parts.append(buffers.reshape(-1).data)
+    for part in parts:
+        view = memoryview(part)
+        while len(view):
+            view = view[pipe.write(view) :]
+
+
+def _read(pipe: Any) -> Any:
+    length = bytearray(8)
+    _fill(pipe, memoryview(length))
+    content = bytearray(int.from_bytes(length, "little"))
+    _fill(pipe, memoryview(content))
+    return pickle.loads(content)
+
+
+def _fill(pipe: Any, view: memoryview) -> None:
+    while len(view):
+        count = pipe.readinto(view)
+        if not count:
+            raise EOFError
+        view = view[count:]
+
+
+def _widen(pipe: Any) -> None:
+    """Fewer changes between the two processes; best effort."""
+    with contextlib.suppress(ImportError, OSError):
+        import fcntl
+
+        fcntl.fcntl(pipe, _SET_PIPE_SIZE, _PIPE_BYTES)
+
+
+def _end(process: subprocess.Popen[bytes]) -> None:
+    with contextlib.suppress(OSError):
+        _write(process.stdin, ("end",))  # to close its input is not enough: a forked child may have it, too
+    for pipe in (process.stdin, process.stdout):
+        if pipe is not None:
+            with contextlib.suppress(OSError):
+                pipe.close()
+    try:
+        process.wait(_ENDING_S)
+    except subprocess.TimeoutExpired:
+        process.kill()
+        process.wait()

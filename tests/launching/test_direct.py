@@ -1,0 +1,159 @@
+"""Launches that hand their memory to what Triton's launcher for NVIDIA GPUs calls, and those left out."""
+
+from __future__ import annotations
+
+from types import SimpleNamespace
+from typing import Any
+from unittest import mock
+
+import pytest
+from triton.runtime import _allocation
+
+from profscope import emulator
+from profscope.emulator.launcher import Launcher
+from profscope.launching.direct import direct_launch
+from profscope.recording.buffers import HostBuffers
+from tests.kernels.add import add_kernel
+from tests.kernels.loops import count_kernel
+from tests.support.sessions import count, launch_add, session
+
+
+def test_it_calls_what_tritons_launcher_calls() -> None:
+    nvidia = pytest.importorskip("triton.backends.nvidia.driver")
+    calls: list[tuple[Any, ...]] = []
+    run = object.__new__(nvidia.CudaLauncher)
+    vars(run).update(
+        num_ctas=1, launch=lambda *args: calls.append(args), global_scratch_size=0, global_scratch_align=1,
+        profile_scratch_size=0, profile_scratch_align=1, launch_cooperative_grid="a", launch_pdl="b",
+        arg_annotations="c", kernel_signature="d", gsan_enabled=False,
+    )  # fmt: skip
+    launch = direct_launch(SimpleNamespace(_run=run))  # type: ignore[arg-type]
+    assert launch is not None
+    args = (1, 2, 3, "stream", "function", "packed", "about", "enter", "leave", "x", "y")
+    with emulator.activate():  # later versions ask the driver
+        run(*args)
+    launch(None, *args)
+    launch("pointer", *args)
+    assert calls[0] == calls[1]
+    assert [(one, other) for one, other in zip(calls[1], calls[2], strict=True) if one != other] == [
+        (None, "pointer")
+    ]
+    run.global_scratch_size = 1
+    assert direct_launch(SimpleNamespace(_run=run)) is None  # type: ignore[arg-type]
+
+
+class _LikeTritons:
+    """The emulator's launcher in the shape of Triton's."""
+
+    direct = 0
+    failing = False
+    num_ctas = 1
+    global_scratch_size = 0
+    launch_cooperative_grid = launch_pdl = False
+    arg_annotations = kernel_signature = None
+
+    def __init__(self, src: Any, metadata: Any) -> None:
+        self._emulators = Launcher(src, metadata)
+
+    @property
+    def profile_scratch_size(self) -> int:
+        return self._emulators.profile_scratch_size
+
+    @profile_scratch_size.setter
+    def profile_scratch_size(self, size: int) -> None:
+        self._emulators.profile_scratch_size = size
+
+    def __call__(
+        self, gridX: int, gridY: int, gridZ: int, stream: int, function: Any, kernel_metadata: Any,  # noqa: N803
+        launch_metadata: Any, launch_enter_hook: Any, launch_exit_hook: Any, *args: Any,
+    ) -> None:  # fmt: skip
+        self._emulators(
+            gridX, gridY, gridZ, stream, function, kernel_metadata, launch_metadata, launch_enter_hook,
+            launch_exit_hook, *args,
+        )  # fmt: skip
+
+    def launch(
+        self, x: int, y: int, z: int, stream: int, function: Any, cooperative: bool, pdl: bool, packed: Any,
+        about: Any, enter: Any, leave: Any, scratch: Any, pointer: Any, annotations: Any, signature: Any,
+        args: tuple[Any, ...],
+    ) -> None:  # fmt: skip
+        type(self).direct += 1
+        if type(self).failing:
+            raise ValueError("a wrong argument")
+        before = _allocation._profile_allocator.get()
+        _allocation._profile_allocator.set(lambda *need: pointer)
+        try:
+            self._emulators(x, y, z, stream, function, packed, about, enter, leave, *args)
+        finally:
+            _allocation._profile_allocator.set(before)
+
+
+@pytest.mark.parametrize("spans_every", [0, 3])
+def test_launches_are_recorded_as_by_tritons_launcher(
+    monkeypatch: pytest.MonkeyPatch, spans_every: int
+) -> None:
+    def figures() -> list[Any]:
+        with session(keep="sums", spans_every=spans_every) as prof:
+            for n in (3, 5, 3):
+                count(n, ctas=5)
+                launch_add()
+        assert prof.profile.validate() == []
+        summary = prof.summary()[["kernel", "scope", "launches", "count"]]
+        return [prof.launches["kernel"].tolist(), prof.launches["keeps"].tolist(), summary.to_dict("list")]
+
+    expected = figures()
+    monkeypatch.setattr(_LikeTritons, "direct", 0)
+    with mock.patch("profscope.emulator.launcher.Launcher", _LikeTritons):
+        for kernel in (count_kernel, add_kernel):
+            kernel.device_caches.clear()
+        try:
+            assert figures() == expected
+        finally:
+            for kernel in (count_kernel, add_kernel):
+                kernel.device_caches.clear()
+    # The first launch of each kernel finds no route yet; those that keep spans go by Triton's launcher.
+    assert _LikeTritons.direct == (4 if spans_every == 0 else 2)
+
+
+def test_what_is_left_out_is_counted_said_and_scaled(monkeypatch: pytest.MonkeyPatch) -> None:
+    place, turns = HostBuffers.place, iter(range(100))
+
+    def behind(self: HostBuffers, *args: Any) -> Any:
+        waits = args[-1]
+        return None if not waits and next(turns) % 3 == 1 else place(self, *args)
+
+    monkeypatch.setattr(HostBuffers, "place", behind)
+    with session(keep="sums", spans_every=4) as prof:
+        for _ in range(8):
+            launch_add()
+    # The first and the fifth keep spans and wait; of the other six two are left out.
+    assert prof.launches["keeps"].tolist() == ["spans", "sums", "sums", "spans", "sums", "sums"]
+    assert prof.metadata["sampling"]["kernels"] == {"add_kernel": {"launches": 8, "recorded": 6}}
+    assert prof.metadata["keeping"]["kernels"] == {"add_kernel": {"spans": 2, "sums": 4}}
+    assert (
+        "add_kernel: 6 of 8 launches were recorded (folding and writing could not keep up with more); counts "
+        "and totals are of those"
+    ) in prof.metadata["notes"]
+    assert set(prof.summary()["launches"]) == {6}
+    assert set(prof.summary()["launches_seen"]) == {8}
+    assert prof.profile.validate() == []
+
+
+def test_a_launch_that_fails_is_given_up_and_the_next_ones_are_recorded(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    with mock.patch("profscope.emulator.launcher.Launcher", _LikeTritons):
+        add_kernel.device_caches.clear()
+        try:
+            with session(keep="sums", spans_every=0) as prof:
+                launch_add()
+                monkeypatch.setattr(_LikeTritons, "failing", True)
+                with pytest.raises(ValueError, match="a wrong argument"):
+                    launch_add()
+                monkeypatch.setattr(_LikeTritons, "failing", False)
+                for _ in range(2):
+                    launch_add()
+        finally:
+            add_kernel.device_caches.clear()
+    assert prof.launches["kernel"].tolist() == ["add_kernel"] * 3
+    assert any("wrote nothing: it did not run" in note for note in prof.metadata["notes"])

@@ -1,0 +1,87 @@
+"""Launches folded in a process of their own: the same tables, also where that process dies."""
+
+from __future__ import annotations
+
+import os
+import signal
+from collections.abc import Sequence
+
+import pandas as pd
+import pytest
+
+from profscope.decoding.alike import alike
+from profscope.decoding.assemble import assemble
+from profscope.decoding.folding import Folded
+from profscope.decoding.raw import Mark, RawLaunch
+from profscope.profiles import Profile
+from profscope.recording.folding_process import Aside
+from profscope.threads import worker_pool
+from tests.support.synth.sums import site, sum_launch, sum_manifest
+
+ONE = sum_manifest([[site(), site(0, 2, counted=True, payloads={"n": "i32"})]], kernel="one")
+OTHER = sum_manifest([[site()], [site(line=3)]], kernel="other")
+RAWS = [
+    *[sum_launch(ONE, index, 6) for index in range(3)],
+    *[sum_launch(OTHER, index, 5, mark=Mark(graph=1, replay=index)) for index in range(3, 6)],
+    sum_launch(ONE, 6, 9, device=1),
+]
+
+
+def folded_by(folded: Folded, *parts: Sequence[RawLaunch]) -> Profile:
+    with worker_pool(2) as pool:
+        for part in parts:
+            folded.add(alike(part), pool)
+    profile = Profile.of(assemble([], {"backend": "gpu"}, (), folded))
+    folded.close()
+    return profile
+
+
+def assert_alike(one: Profile, other: Profile) -> None:
+    for name in ("launches", "sums", "numbers"):
+        pd.testing.assert_frame_equal(getattr(one, name), getattr(other, name))
+    pd.testing.assert_frame_equal(one.balance(), other.balance())
+
+
+def test_it_folds_as_this_process_does() -> None:
+    here, aside = Folded(), Aside()
+    expected = folded_by(here, RAWS[:2], RAWS[2:])
+    profile = folded_by(aside, RAWS[:2], RAWS[2:])
+    assert_alike(profile, expected)
+    assert [note for note in profile.metadata["notes"] if "missing" in note] == []
+    assert len(Profile.of(assemble([], {"backend": "gpu"}, (), aside)).launches) == len(RAWS)  # once closed
+
+
+def test_damage_is_told_and_launches_can_follow_a_look() -> None:
+    aside = Aside()
+    damaged = sum_launch(ONE, 7, 6)
+    damaged.buffer[4:8] = 0  # another program's digest
+    with worker_pool(1) as pool:
+        aside.add(alike([*RAWS[:2], damaged]), pool)
+        assert sum(len(program.launches) for program in aside.programs()) == 2
+        aside.add(alike(RAWS[2:]), pool)
+        assert sum(len(program.launches) for program in aside.programs()) == len(RAWS)
+    (note,) = aside.notes
+    assert note.startswith("launch 7: ")
+    aside.close()
+
+
+@pytest.mark.parametrize("looked", [False, True])
+def test_where_it_dies_this_process_goes_on(looked: bool) -> None:
+    aside = Aside()
+    with worker_pool(1) as pool:
+        aside.add(alike(RAWS[:2]), pool)
+        if looked:
+            aside.programs()
+        assert aside._process is not None
+        os.kill(aside._process.pid, signal.SIGKILL)
+        aside._process.wait()
+        aside.add(alike(RAWS[2:]), pool)
+    assert sum(len(program.launches) for program in aside.programs()) == len(RAWS) - (0 if looked else 2)
+    note = "launches that kept sums are missing: the process that folded them has died"
+    assert aside.notes == [note] * (not looked)
+    aside.close()
+
+
+def test_without_an_interpreter_to_start_this_process_folds(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("sys.executable", "/nowhere/python")
+    assert_alike(folded_by(Aside(), RAWS), folded_by(Folded(), RAWS))
