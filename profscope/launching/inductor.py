@@ -3,8 +3,9 @@
 Inductor compiles with `triton.compile`, partly in other processes, chooses configurations by timing them,
 keeps both on disk, and launches from functions of its own, which outlive any session. So nothing that it
 compiles is instrumented. Instead each launch through its `CachingAutotuner` is given the session's own
-binary of the configuration it has chosen; where that cannot be built, the launch runs bare and the notes name
-it. Its static launcher passes no profile buffer, but refuses binaries that want one: it never launches ours.
+binary of the configuration it has chosen; while that is being built beside the program, launches run bare;
+where it cannot be built, they do so for good, and the notes name the kernel. Inductor's static launcher
+passes no profile buffer, but refuses binaries that want one: it never launches ours.
 
 Internals of torch 2.11 to 2.13 that this uses: `CachingAutotuner.run`, `._precompile_config`, `.launchers`,
 `.precompile`, `.autotune_to_one_config`, `._reload_kernel`, and `make_launcher` of what it compiles.
@@ -13,18 +14,22 @@ Internals of torch 2.11 to 2.13 that this uses: `CachingAutotuner.run`, `._preco
 from __future__ import annotations
 
 import contextlib
+import sys
 import threading
 from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
+from concurrent.futures import Future
 from functools import partial
 from types import ModuleType
 from typing import Any, Final
 
 import torch
 import triton
+from triton.compiler import CompiledKernel
 
 from instrument_passes.toolchain import triton_version
 from profscope.launching.bare import BareLaunches, Context
+from profscope.launching.beside import Beside
 from profscope.launching.sampling import Sampling
 from profscope.launching.turns import Turns
 from profscope.options import Options
@@ -36,6 +41,12 @@ from profscope.recording.programs import PROGRAMS
 __all__ = ["InductorLaunches"]
 
 _MODULE: Final = "torch._inductor.runtime.triton_heuristics"
+_TREES: Final = "torch._inductor.cudagraph_trees"
+_BUILDING: Final = "its binary was being built"
+_CAPTURED_BUILDING: Final = (
+    "a CUDA graph captured it while its binary was being built; with wait=True launches wait for that"
+)
+_SHOWN_KERNELS: Final = 3
 
 
 class _Thread(threading.local):
@@ -47,7 +58,8 @@ class _Thread(threading.local):
 class _Kernel:
     """A tuner's launcher of ours. bare: the one it stands for; own: None if there is none.
 
-    matches: its launches are to be recorded.
+    matches: its launches are to be recorded. build: of which launcher one is being built beside the program,
+    and what comes of it.
     """
 
     def __init__(self, tuner: Any, turns: Turns, matches: bool) -> None:
@@ -59,18 +71,30 @@ class _Kernel:
         self.bare: Any = None
         self.own: Any = None
         self.why = ""  # there is none
+        self.build: tuple[Any, Future[str] | None] = None, None
 
 
 class InductorLaunches:
     """Installed for the length of a session, inside the compile hook. listen: what is launched in it is
-    recorded."""
+    recorded. beside: builds binaries beside the program; None: launches wait for theirs. load_others: loads
+    what launches of a binary may launch in its place."""
 
-    def __init__(self, options: Options, bare: BareLaunches, sampling: Sampling, listen: Context) -> None:
+    def __init__(
+        self,
+        options: Options,
+        bare: BareLaunches,
+        sampling: Sampling,
+        listen: Context,
+        beside: Beside | None = None,
+        load_others: Callable[[CompiledKernel], None] | None = None,
+    ) -> None:
         self.left_bare: Counter[tuple[str, str]] = Counter()  # kernel and why -> launches
         self._options = options
         self._bare = bare
         self._sampling = sampling
         self._listen = listen
+        self._beside = beside
+        self._load_others = load_others
         self._thread = _Thread()
         self._lock = threading.Lock()
         self._kernels: dict[int, _Kernel] = {}
@@ -80,13 +104,25 @@ class InductorLaunches:
         """Kernels that were launched and that kernels= leaves out."""
         return {kernel.name for kernel in list(self._kernels.values()) if not kernel.matches}
 
-    def notes(self) -> list[str]:
-        """One line for each kernel with launches that ran bare although they should not have."""
+    def describe(self) -> tuple[dict[str, Any], list[str]]:
+        """The metadata's entry "building", by kernel how many launches ran bare while its binary was being
+        built, and one line for each kernel with launches that ran bare although they should not have."""
         with self._lock:
-            return [
-                f"{number_of_launches(count)} of {name} by torch.compile ran bare: {why}"
-                for (name, why), count in self.left_bare.items()
-            ]
+            left_bare = dict(self.left_bare)
+        building = {name: count for (name, why), count in sorted(left_bare.items()) if why == _BUILDING}
+        notes = [
+            f"{number_of_launches(count)} of {name} by torch.compile ran bare: {why}"
+            for (name, why), count in left_bare.items()
+            if why != _BUILDING
+        ]
+        if not building:
+            return {}, notes
+        kernels = ", ".join(list(building)[:_SHOWN_KERNELS]) + ", ..." * (len(building) > _SHOWN_KERNELS)
+        notes.append(
+            f"{number_of_launches(sum(building.values()))} by torch.compile ran bare, and are in no figure: "
+            f"their binaries were being built ({kernels}); with wait=True launches wait for that"
+        )
+        return {"building": {"bare_launches": building}}, notes
 
     @contextlib.contextmanager
     def installed(self) -> Iterator[None]:
@@ -152,7 +188,8 @@ class InductorLaunches:
             return
         kernel.own, kernel.why = None, ""
         if torch.cuda.is_available() and torch.cuda.is_current_stream_capturing():
-            kernel.why = "it was not launched before CUDA graph capture"
+            began = kernel.build[1] is not None
+            kernel.why = _CAPTURED_BUILDING if began else "it was not launched before CUDA graph capture"
             return
         if not tuner.launchers:
             tuner.precompile()
@@ -164,26 +201,66 @@ class InductorLaunches:
         elif meta.get("coordinate_descent_tuning") and not getattr(bare.config, "found_by_coordesc", False):
             kernel.why = "it was still being tuned"
             return
-        else:
-            self._build(kernel, bare.config)
+        elif not self._built(kernel, bare):
+            return
         kernel.bare = bare
 
-    def _build(self, kernel: _Kernel, config: Any) -> None:
-        tuner = kernel.tuner
+    def _built(self, kernel: _Kernel, bare: Any) -> bool:
+        """Give a kernel its launcher, or say why it has none; whether that is settled."""
+        build = self._begun(kernel, bare)
+        if build is None:
+            self._build(kernel, bare.config)
+            return True
+        assert self._beside is not None
+        if not build.done() or not self._beside.may_load():
+            kernel.why = _BUILDING
+            return False
+        kernel.why = build.result()
+        if not kernel.why:
+            with self._beside.loading():
+                self._build(kernel, bare.config)
+        return True
+
+    def _begun(self, kernel: _Kernel, bare: Any) -> Future[str] | None:
+        """What builds a kernel beside the program; None where its launch is to wait."""
+        if self._beside is None or _warms_up_a_graph():
+            return None
+        if kernel.build[0] is not bare:
+            kernel.build = bare, self._beside.begin(kernel.tuner, bare.config)
+        return kernel.build[1]
+
+    def compiled(self, tuner: Any, config: Any) -> Any:
+        """What Inductor makes of a configuration, instrumented. Raises what compiling does."""
         self._thread.recording = True
         try:
             if tuner.fn.fn is None:  # compiled in another process
                 tuner.fn = tuner._reload_kernel().fn
             with self._bare.recording():
-                built = tuner._precompile_config(config)
-                if PROGRAMS.program(built.kernel) is None:
-                    kernel.why = "Inductor loaded a binary that does not record"
-                else:
-                    kernel.own = built.make_launcher()
-        except Exception as error:  # noqa: BLE001  whatever it is, the user's launch goes on, bare
-            kernel.why = f"{type(error).__name__}: {' '.join(str(error).split())[:300]}"
+                return tuner._precompile_config(config)
         finally:
             self._thread.recording = False
+
+    def _build(self, kernel: _Kernel, config: Any) -> None:
+        try:
+            built = self.compiled(kernel.tuner, config)
+            if PROGRAMS.program(built.kernel) is None:
+                kernel.why = "Inductor loaded a binary that does not record"
+                return
+            with self._bare.recording():
+                kernel.own = built.make_launcher()
+            if self._load_others is not None:
+                self._load_others(built.kernel)
+        except Exception as error:  # noqa: BLE001  whatever it is, the user's launch goes on, bare
+            kernel.why = f"{type(error).__name__}: {' '.join(str(error).split())[:300]}"
+
+
+def _warms_up_a_graph() -> bool:
+    """Whether Inductor launches for the last time before it captures a CUDA graph."""
+    trees: Any = sys.modules.get(_TREES)
+    if trees is None or not torch.cuda.is_initialized():
+        return False
+    manager = trees.get_manager(torch.cuda.current_device(), create_if_none_exists=False)
+    return manager is not None and bool(manager.in_warmup)
 
 
 def _launch(tuner: Any, launcher: Any, run: Callable[[], Any]) -> Any:

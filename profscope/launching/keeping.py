@@ -329,6 +329,17 @@ class Keeping:
                     setattr(kernel, kind, other)
             return other
 
+    def load_others(self, kernel: CompiledKernel) -> None:
+        """Have ready what launches of a binary that someone launches may launch in its place, but under the
+        sampler."""
+        variant = self._variants.get((kernel.hash, driver.active.get_current_device()))
+        if variant is None or not variant.records:
+            return
+        if numbers_with_spans(self._options) and not variant.all_spans:
+            self._other(variant, kernel, _SPANS)
+        if numbers_timed(self._options):
+            self._other(variant, kernel, _BARE)
+
     def _for_sampler(self, variant: _Variant, kernel: CompiledKernel, kind: str) -> CompiledKernel | None:
         """A kernel's bare binary, or itself again, loaded while the sampler is open; None if that fails."""
         with variant.lock:

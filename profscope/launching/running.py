@@ -16,6 +16,7 @@ from triton import knobs
 from profscope.errors import SessionError
 from profscope.launching.bare import BareLaunches
 from profscope.launching.baseline import Baseline
+from profscope.launching.beside import Beside
 from profscope.launching.hook import CompileHook
 from profscope.launching.inductor import InductorLaunches
 from profscope.launching.keeping import Keeping
@@ -96,7 +97,8 @@ class Running:
         keeping, kept = self.keeping.describe()
         sampler, sampled = self.samples.describe()
         baseline, timed = self.baseline.describe()
-        left_bare = [*self.inductor.notes(), *self.kept.notes()]
+        building, left_bare = self.inductor.describe()
+        left_bare += self.kept.notes()
         undescribed = [
             f"{kernel}: its configuration is not known: {why}"
             for kernel, why in sorted(PROGRAMS.undescribed.items())
@@ -118,7 +120,7 @@ class Running:
         if not self.recorder.seen:
             notes += self._why_empty(said=len(notes) > len(sampled))
         more = {"clock": self.machine.clock(), "bare": PROGRAMS.about_bare()}
-        return self.metadata | sampling | keeping | sampler | baseline | more, notes
+        return self.metadata | sampling | building | keeping | sampler | baseline | more, notes
 
     def _why_empty(self, *, said: bool) -> list[str]:
         """Why there is no launch so far. said: other notes say something."""
@@ -155,10 +157,15 @@ def running(options: Options, spooled_sums_bytes: int | None = None) -> Iterator
         samples = StallSamples(options, records.path, records.graphs, gpu)
         baseline = Baseline(options, machine.device_type, records.graphs)
         keeping = Keeping(options, bare, hook, records.path, samples, baseline)
-        inductor = InductorLaunches(options, bare, sampling, records.path.listening)
+        beside = builds_beside(options, hook, machine)
+        inductor = InductorLaunches(
+            options, bare, sampling, records.path.listening, beside, keeping.load_others
+        )
         kept = KeptBinaries(options, bare, sampling)
         # The first to be installed is the last to go: another thread may have chosen its binary already.
-        parts = (records, hook, bare, sampling, samples, keeping, inductor, kept)
+        parts: tuple[_Part, ...] = (records, hook, bare, sampling, samples, keeping, inductor, kept)
+        if beside is not None:
+            parts = (*parts, beside)
         installed = _Installed(lambda: _all_installed(parts))
         stack.enter_context(records.limited())
         stack.callback(installed.end)
@@ -177,6 +184,11 @@ def running(options: Options, spooled_sums_bytes: int | None = None) -> Iterator
             inductor,
             kept,
         )
+
+
+def builds_beside(options: Options, hook: CompileHook, machine: backend.Backend) -> Beside | None:
+    """What builds binaries of torch.compile beside the program; None where launches wait for theirs."""
+    return None if options.wait or machine.device_type == "cpu" else Beside(options, hook, "gpu")
 
 
 @contextlib.contextmanager
