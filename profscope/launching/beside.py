@@ -2,8 +2,9 @@
 
 Most of a compilation is Python, and would hold the interpreter's lock: a thread that compiles slows every
 launch of the others. So workers compile, each a clean interpreter that is told what a session records, and
-then given one kernel after the other. What they make is in Triton's cache; to load it from there is all that
-a launch waits for, and that in so small a part of the time that no step waits for many.
+then given one kernel after the other. What they make is in Triton's cache, and they say under which name; to
+load it from there is all that a launch waits for, and that in so small a part of the time that no step waits
+for many.
 """
 
 from __future__ import annotations
@@ -21,12 +22,17 @@ from pathlib import Path
 from typing import Any, Final, NamedTuple
 
 from triton import knobs
+from triton.compiler import CompiledKernel
 
 from profscope.launching.hook import CompileHook
 from profscope.options import Options
 
-__all__ = ["Beside", "Job", "Session"]
+__all__ = ["BARE", "OWN", "SPANS", "Beside", "Job", "Made", "Session"]
 
+# What is built of a kernel: what it is launched by, and what may be launched in its place.
+OWN: Final = "own"
+SPANS: Final = "spans"
+BARE: Final = "bare"
 _MOST_WORKERS: Final = 4
 _LOADING_PART: Final = 0.2  # at most so much of the time goes into loading what was built
 _END_S: Final = 5.0  # a worker that was told to end is waited for so long
@@ -51,6 +57,21 @@ class Job(NamedTuple):
     file: str
     name: str
     config: Any
+
+
+class Made(NamedTuple):
+    """A binary in Triton's cache. files: name -> path."""
+
+    hash: str
+    files: dict[str, str]
+
+    def load(self, source: Any) -> CompiledKernel:
+        """It, as compiled of this source. Raises OSError where a file is gone."""
+        return CompiledKernel(source, dict(self.files), self.hash)
+
+
+Answer = dict[str, Made] | str
+"""The binaries by what they are for, or why there are none."""
 
 
 class Beside:
@@ -84,9 +105,8 @@ class Beside:
             for worker in workers:
                 worker.end()
 
-    def begin(self, tuner: Any, config: Any) -> Future[str] | None:
-        """Have a kernel of torch.compile built. Returns why that failed, "" if it did not; None where no
-        other process can build it as this one would."""
+    def begin(self, tuner: Any, config: Any) -> Future[Answer] | None:
+        """Have a kernel of torch.compile built; None where no other process can do it as this one would."""
         pool, file = self._pool, tuner.filename
         if pool is None or file is None or not Path(file).is_file() or not self._hook.portable:
             return None
@@ -101,29 +121,28 @@ class Beside:
 
     @contextlib.contextmanager
     def loading(self) -> Iterator[None]:
-        """In the body of the with statement this thread loads what has been built, and compiles nothing."""
+        """In the body of the with statement this thread loads what has been built."""
         began_s = time.perf_counter()
         try:
-            with self._hook.from_cache():
-                yield
+            yield
         finally:
             ended_s = time.perf_counter()
             self._next_load_s = ended_s + (ended_s - began_s) * (1 / _LOADING_PART - 1)
 
-    def _build(self, job: Job) -> str:
+    def _build(self, job: Job) -> Answer:
         """By one of the workers, or a new one."""
         try:
             with self._lock:
                 worker = self._free.pop() if self._free else None
             if worker is None:
                 worker = self._started()
-            why = worker.build(job)
+            answer = worker.build(job)
         except (OSError, EOFError, pickle.PickleError, AttributeError) as error:
             return f"no process could build it: {type(error).__name__}: {error}"
         with self._lock:
             if worker in self._workers:
                 self._free.append(worker)
-        return why
+        return answer
 
     def _started(self) -> _Worker:
         told = Session(self._options, self._backend, knobs.cache.dir, knobs.nvidia.libdevice_path)
@@ -162,13 +181,12 @@ class _Worker:
         self.end()
         raise EOFError("the session has ended")
 
-    def build(self, job: Job) -> str:
-        """Why a kernel could not be built; "" if it was. Raises OSError or EOFError where the process is
-        gone."""
+    def build(self, job: Job) -> Answer:
+        """Have a kernel built. Raises OSError or EOFError where the process is gone."""
         self.tell(job)
         assert self._process.stdout is not None
-        why: str = pickle.load(self._process.stdout)
-        return why
+        answer: Answer = pickle.load(self._process.stdout)
+        return answer
 
     def terminate(self) -> None:
         self._process.terminate()

@@ -1,5 +1,5 @@
 """The process that builds kernels beside a program: it reads what a session records, then one kernel after
-the other, and answers each with why it could not be built, "" if it was. See `beside`.
+the other, and answers each with the names of what it has built, or with why it could not. See `beside`.
 
 It ends when there is nothing more to read, or when the program is gone without having said so.
 """
@@ -19,9 +19,10 @@ from typing import Any, Final
 
 from triton import knobs
 
+from profscope.errors import CompileError
 from profscope.launching.again import compiled_again
 from profscope.launching.bare import BareLaunches
-from profscope.launching.beside import Job, Session
+from profscope.launching.beside import BARE, OWN, SPANS, Answer, Job, Made, Session
 from profscope.launching.hook import CompileHook
 from profscope.launching.inductor import InductorLaunches
 from profscope.recording import backend
@@ -41,7 +42,7 @@ def main() -> int:
     with contextlib.ExitStack() as stack, contextlib.suppress(EOFError):
         builder = stack.enter_context(_builder(pickle.load(asked)))
         while True:
-            answers.write(pickle.dumps(builder.why_not(pickle.load(asked))))
+            answers.write(pickle.dumps(builder.answer(pickle.load(asked))))
             answers.flush()
     return 0
 
@@ -83,30 +84,31 @@ class _Builder:
         self._bare = bare
         self._inductor = inductor
 
-    def why_not(self, job: Job) -> str:
-        """Build a kernel; why that failed, "" if it did not."""
+    def answer(self, job: Job) -> Answer:
+        """Build a kernel."""
         try:
-            self._build(job)
+            return self._build(job)
         except Exception as error:  # noqa: BLE001  whatever it is, the program is to be told
             return f"{type(error).__name__}: {' '.join(str(error).split())[:300]}"
-        return ""
 
-    def _build(self, job: Job) -> None:
+    def _build(self, job: Job) -> dict[str, Made]:
         from torch._inductor.runtime.compile_tasks import _reload_python_module
 
         key = os.path.splitext(os.path.basename(job.file))[0]
         tuner = getattr(_reload_python_module(key, job.file), job.name)
         kernel = self._inductor.compiled(tuner, job.config).kernel
         program = PROGRAMS.program(kernel)
-        if program is None or program.manifest.failure:
-            return
-        if (
-            self._hook.of_spans is not None
-            and self._options.spans_every
-            and program.manifest.keeps != "spans"
-        ):
-            with self._bare.compiling(self._hook.of_spans.settings):
-                compiled_again(kernel)
-        if self._options.samples or self._options.baseline:
+        if program is None:
+            raise CompileError("Inductor made a binary that does not record")
+        kernels = {OWN: kernel}
+        records = not program.manifest.failure
+        of_spans = self._hook.of_spans
+        wanted = of_spans is not None and self._options.spans_every
+        if records and wanted and program.manifest.keeps != "spans":
+            assert of_spans is not None
+            with self._bare.compiling(of_spans.settings):
+                kernels[SPANS] = compiled_again(kernel)
+        if records and self._options.baseline:
             with self._bare.tuning():
-                compiled_again(kernel)
+                kernels[BARE] = compiled_again(kernel)
+        return {kind: Made(each.hash, dict(each.metadata_group)) for kind, each in kernels.items()}

@@ -65,7 +65,6 @@ class CompileHook:
         self._user_hook: Callable[..., Any] | None = None
         self._user_mode = ""
         self._asked = threading.local()  # since: when this thread has asked for the hook's part of cache keys
-        self._only_cached = threading.local()  # here: this thread is to compile nothing
         self._since = object()
 
     @property
@@ -83,19 +82,6 @@ class CompileHook:
         is at work."""
         own = any(type(step).__module__ == "__main__" for step in self.options.pipeline)
         return self._user_hook is None and not self._user_mode and not own
-
-    @contextlib.contextmanager
-    def from_cache(self) -> Iterator[None]:
-        """In the body of the with statement this thread loads what Triton's cache has, and nothing else:
-        what is not there raises CompileError."""
-        hooks = [each for each in (self, self.of_spans) if each is not None]
-        for each in hooks:
-            each._only_cached.here = True
-        try:
-            yield
-        finally:
-            for each in hooks:
-                each._only_cached.here = False
 
     @contextlib.contextmanager
     def installed(self) -> Iterator[None]:
@@ -131,8 +117,6 @@ class CompileHook:
                 return self._key
             key, digest = self._user_hook()
             return f"{key}{self.mode}", f"{digest}{self.mode}"
-        if getattr(self._only_cached, "here", False):
-            raise CompileError("what was built for it is not what this process would build")
         if self._user_hook is not None:
             self._user_hook(*args)
         backend, stages, options = args[:3]

@@ -17,7 +17,7 @@ import contextlib
 import sys
 import threading
 from collections import Counter
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import Future
 from functools import partial
 from types import ModuleType
@@ -29,18 +29,20 @@ from triton.compiler import CompiledKernel
 
 from instrument_passes.toolchain import triton_version
 from profscope.launching.bare import BareLaunches, Context
-from profscope.launching.beside import Beside
+from profscope.launching.beside import OWN, Answer, Beside, Made
 from profscope.launching.sampling import Sampling
 from profscope.launching.turns import Turns
 from profscope.options import Options
 from profscope.recording.after_import import after_import
 from profscope.recording.journal import number_of_launches
+from profscope.recording.origins import ORIGINS
 from profscope.recording.patches import patched
 from profscope.recording.programs import PROGRAMS
 
 __all__ = ["InductorLaunches"]
 
 _MODULE: Final = "torch._inductor.runtime.triton_heuristics"
+_NAMELESS: Final = "DESCRIPTIVE_NAME"
 _TREES: Final = "torch._inductor.cudagraph_trees"
 _BUILDING: Final = "its binary was being built"
 _CAPTURED_BUILDING: Final = (
@@ -50,9 +52,10 @@ _SHOWN_KERNELS: Final = 3
 
 
 class _Thread(threading.local):
-    """recording: this thread builds a binary that records."""
+    """recording: this thread builds a binary that records. made: it has been built, and is to be loaded."""
 
     recording = False
+    made: Made | None = None
 
 
 class _Kernel:
@@ -71,7 +74,7 @@ class _Kernel:
         self.bare: Any = None
         self.own: Any = None
         self.why = ""  # there is none
-        self.build: tuple[Any, Future[str] | None] = None, None
+        self.build: tuple[Any, Future[Answer] | None] = None, None
 
 
 class InductorLaunches:
@@ -86,7 +89,7 @@ class InductorLaunches:
         sampling: Sampling,
         listen: Context,
         beside: Beside | None = None,
-        load_others: Callable[[CompiledKernel], None] | None = None,
+        load_others: Callable[[CompiledKernel, Mapping[str, Made]], None] | None = None,
     ) -> None:
         self.left_bare: Counter[tuple[str, str]] = Counter()  # kernel and why -> launches
         self._options = options
@@ -133,11 +136,11 @@ class InductorLaunches:
                 tuner = module.CachingAutotuner
                 stack.enter_context(patched(tuner, "_precompile_config", self._precompile))
                 stack.enter_context(patched(tuner, "run", self._run))
-                if triton_version() < (3, 7):  # where nothing but the options tells binaries apart
-                    stack.callback(setattr, module, "triton", module.triton)
-                    module.triton = _Triton(self._compile)  # type: ignore[attr-defined]
+                stack.callback(setattr, module, "triton", module.triton)
+                module.triton = _Triton(self._compile)  # type: ignore[attr-defined]
 
             stack.enter_context(after_import(_MODULE, patch))
+            stack.enter_context(ORIGINS.watching())
             yield
 
     def _precompile(self, precompile: Callable[..., Any]) -> Callable[..., Any]:
@@ -150,7 +153,10 @@ class InductorLaunches:
         return compile_bare
 
     def _compile(self, *args: Any, **options: Any) -> Any:
-        if self._thread.recording:
+        if self._thread.made is not None:
+            return self._thread.made.load(args[0])
+        # Before Triton 3.7 nothing but the options tells binaries apart.
+        if self._thread.recording and triton_version() < (3, 7):
             options["options"] = {**options["options"], "instrumentation_mode": self._sampling.mode}
         return triton.compile(*args, **options)
 
@@ -178,7 +184,9 @@ class InductorLaunches:
             if id(tuner) not in self._kernels:  # another thread may have been quicker
                 name = tuner.fn.__name__
                 turns = self._sampling.turns(name, "left out")
-                self._kernels[id(tuner)] = _Kernel(tuner, turns, self._options.matches(name))
+                # What Inductor times to decide on fusions has no name yet.
+                timed = tuner.inductor_meta.get("kernel_name") == _NAMELESS
+                self._kernels[id(tuner)] = _Kernel(tuner, turns, not timed and self._options.matches(name))
             return self._kernels[id(tuner)]
 
     def _prepare(self, kernel: _Kernel, args: Sequence[Any], kwargs: dict[str, Any]) -> None:
@@ -215,13 +223,15 @@ class InductorLaunches:
         if not build.done() or not self._beside.may_load():
             kernel.why = _BUILDING
             return False
-        kernel.why = build.result()
-        if not kernel.why:
+        made = build.result()
+        if isinstance(made, str):
+            kernel.why = made
+        else:
             with self._beside.loading():
-                self._build(kernel, bare.config)
+                self._build(kernel, bare.config, made)
         return True
 
-    def _begun(self, kernel: _Kernel, bare: Any) -> Future[str] | None:
+    def _begun(self, kernel: _Kernel, bare: Any) -> Future[Answer] | None:
         """What builds a kernel beside the program; None where its launch is to wait."""
         if self._beside is None or _warms_up_a_graph():
             return None
@@ -240,18 +250,23 @@ class InductorLaunches:
         finally:
             self._thread.recording = False
 
-    def _build(self, kernel: _Kernel, config: Any) -> None:
+    def _build(self, kernel: _Kernel, config: Any, made: Mapping[str, Made] | None = None) -> None:
+        """made: what has been built already."""
+        self._thread.made = made[OWN] if made else None
         try:
             built = self.compiled(kernel.tuner, config)
-            if PROGRAMS.program(built.kernel) is None:
+            program = PROGRAMS.program(built.kernel)
+            if program is None or program.mode != self._sampling.mode:
                 kernel.why = "Inductor loaded a binary that does not record"
                 return
             with self._bare.recording():
                 kernel.own = built.make_launcher()
-            if self._load_others is not None:
-                self._load_others(built.kernel)
+            if made and self._load_others is not None:
+                self._load_others(built.kernel, made)
         except Exception as error:  # noqa: BLE001  whatever it is, the user's launch goes on, bare
             kernel.why = f"{type(error).__name__}: {' '.join(str(error).split())[:300]}"
+        finally:
+            self._thread.made = None
 
 
 def _warms_up_a_graph() -> bool:

@@ -11,7 +11,7 @@ from __future__ import annotations
 import contextlib
 import threading
 from collections import Counter
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from functools import partial
 from operator import length_hint
 from typing import Any, Final
@@ -23,6 +23,7 @@ from profscope.errors import CompileError
 from profscope.launching.again import compiled_again
 from profscope.launching.bare import BareLaunches
 from profscope.launching.baseline import Baseline, Timed
+from profscope.launching.beside import BARE, SPANS, Made
 from profscope.launching.hook import CompileHook
 from profscope.launching.roles import (
     MOST_LAUNCHES,
@@ -329,16 +330,18 @@ class Keeping:
                     setattr(kernel, kind, other)
             return other
 
-    def load_others(self, kernel: CompiledKernel) -> None:
-        """Have ready what launches of a binary that someone launches may launch in its place, but under the
-        sampler."""
+    def load_others(self, kernel: CompiledKernel, made: Mapping[str, Made]) -> None:
+        """Load what has been built of a kernel to be launched in place of a binary that someone launches.
+        Raises what loading does."""
         variant = self._variants.get((kernel.hash, driver.active.get_current_device()))
         if variant is None or not variant.records:
             return
-        if numbers_with_spans(self._options) and not variant.all_spans:
-            self._other(variant, kernel, _SPANS)
-        if numbers_timed(self._options):
-            self._other(variant, kernel, _BARE)
+        with variant.lock:
+            for kind, name in ((_SPANS, SPANS), (_BARE, BARE)):
+                if name in made and kind not in vars(kernel):
+                    other = made[name].load(kernel.src)
+                    self._run(other)
+                    setattr(kernel, kind, other)
 
     def _for_sampler(self, variant: _Variant, kernel: CompiledKernel, kind: str) -> CompiledKernel | None:
         """A kernel's bare binary, or itself again, loaded while the sampler is open; None if that fails."""

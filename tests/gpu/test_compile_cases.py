@@ -116,6 +116,28 @@ def test_what_is_compiled_ahead_of_time_is_no_pythons(tmp_path: Any) -> None:
     torch.testing.assert_close(loaded(x), model(x))
 
 
+class Net(torch.nn.Module):
+    def __init__(self) -> None:
+        super().__init__()
+        self.up, self.norm = torch.nn.Linear(256, 256), torch.nn.LayerNorm(256)
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        return self.norm(torch.nn.functional.gelu(self.up(x)))
+
+
+def test_kernels_name_modules_and_lines_of_the_model() -> None:
+    x = torch.randn(64, 256, device="cuda")
+    function = torch.compile(Net().cuda())
+    prof = recorded(lambda: function(x).square().mean().backward())
+    print(prof.modules().to_string())
+    line = Net.forward.__code__.co_firstlineno + 1
+    roots = prof.summary().query("kind == 'kernel'")
+    assert roots["module"].str.contains("norm").any()
+    assert set(roots.loc[roots["model_line"] > 0, "model_file"]) == {__file__}
+    assert line in set(roots["model_line"])
+    assert set(prof.df["module"]) == set(roots["module"])
+
+
 @pytest.mark.parametrize("mode", ["default", "reduce-overhead"])
 def test_launches_go_on_while_binaries_are_built(mode: str) -> None:
     function = torch.compile(lambda x: torch.softmax(x, -1) * 2, mode=mode)
