@@ -24,6 +24,9 @@ FIND_GPU := import os, sys, torch, triton; torch.cuda.is_available() or sys.exit
 SITE := import sysconfig; print(sysconfig.get_path("purelib"))
 OLD_PYTHON := "$(PYTHON) is older than 3.11; name a newer one: make PYTHON=python3.12 ..."
 
+# Most modules of torch and Triton are never imported; those that are get compiled then.
+INSTALL := $(BIN)/pip install -q --no-compile
+
 # Where nothing compiled is kept, every process that a test starts compiles all modules again.
 export PYTHONDONTWRITEBYTECODE :=
 
@@ -68,7 +71,7 @@ $(MATRIX:%=matrix-%): matrix-%: .matrix/%/.installed
 
 .matrix/%/.installed: $(DEV)
 	rm -rf .matrix/$*
-	$(BIN)/pip install -q --no-deps --target .matrix/$* triton==$*
+	$(INSTALL) --no-deps --target .matrix/$* triton==$*
 	touch $@
 
 .PRECIOUS: .matrix/%/.installed
@@ -78,16 +81,16 @@ $(TORCHED):
 	$(PYTHON) -m venv $(VENV)
 	if outer=$$($(PYTHON) -c '$(FIND_GPU)' 2>/dev/null); \
 	then echo "$$outer" > "$$($(BIN)/python -c '$(SITE)')/outer.pth"; \
-	else $(BIN)/pip install -q $(TORCH) $(TRITON); fi
+	else $(INSTALL) $(TORCH) $(TRITON); fi
 	touch $@
 
 $(RUNTIME): pyproject.toml $(TORCHED)
-	$(BIN)/pip install -q 'setuptools>=77'
-	$(BIN)/pip install -q --no-build-isolation -e .
+	$(INSTALL) 'setuptools>=77'
+	$(INSTALL) --no-build-isolation -e .
 	touch $@
 
 $(DEV): $(RUNTIME)
-	$(BIN)/pip install -q --no-build-isolation -e '.[dev]'
+	$(INSTALL) --no-build-isolation -e '.[dev]'
 	touch $@
 
 clean:

@@ -9,6 +9,7 @@ In short:
     profscope.diff(old, prof)    # what has changed, line by line, and what of it is more than noise
     prof = profscope.start()     # a session where a with statement does not fit; profscope.stop() ends it
     profscope.instructions(k)    # the SASS of a compiled kernel, with its places and what each waits for
+    profscope.export(k, ...)     # an instrumented cubin for other programs; decode() reads what it wrote
 """
 
 from importlib import import_module
@@ -17,6 +18,8 @@ from typing import TYPE_CHECKING, Any
 from profscope.version import __version__
 
 if TYPE_CHECKING:
+    from profscope.aot.decoding import decode
+    from profscope.aot.exporting import export
     from profscope.binaries.mapping import instructions
     from profscope.errors import (
         CompileError,
@@ -60,7 +63,9 @@ __all__ = [
     "ToolchainError",
     "TraceError",
     "__version__",
+    "decode",
     "diff",
+    "export",
     "instructions",
     "load",
     "pause",
@@ -76,7 +81,9 @@ __all__ = [
 _HOMES = {
     "Profile": "profiles",
     "Session": "sessions",
+    "decode": "aot.decoding",
     "diff": "profiles",
+    "export": "aot.exporting",
     "instructions": "binaries.mapping",
     "load": "profiles",
     "pause": "switches",

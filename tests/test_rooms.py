@@ -27,6 +27,7 @@ FLOORS = (
     ("profscope.recording",),
     ("profscope.launching",),
     ("profscope.profiles",),
+    ("profscope.aot",),
     ("profscope.sessions",),
     ("profscope.switches",),
     ("profscope",),

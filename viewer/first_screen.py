@@ -6,13 +6,13 @@ from rich.console import Console
 from rich.text import Text
 
 from profscope.profiles import Profile
-from viewer.findings import make_findings, render_findings
+from viewer.findings import FindingRow, make_findings, render_findings
 from viewer.groups import several_variants
-from viewer.header import make_header, render_header
-from viewer.kernels import make_kernels, render_kernels
+from viewer.header import Header, make_header, render_header
+from viewer.kernels import KernelRow, make_kernels, render_kernels
 from viewer.select import Selection
 
-__all__ = ["show_first_screen"]
+__all__ = ["render_first", "show_first_screen"]
 
 MOST_KERNELS = 10
 
@@ -20,11 +20,19 @@ MOST_KERNELS = 10
 def show_first_screen(profile: Profile, name: str, stream: TextIO) -> None:
     """Print it. name: of the trace, for its first line."""
     console = Console(file=stream, highlight=False)
-    rows = make_kernels(profile, "cycles" if profile.emulated else "ns")
-    lines = render_header(make_header(profile, name, Selection(), len(profile.df)), console.width)
-    found = make_findings(profile, Selection())
-    if found:
-        lines += [Text(), *render_findings(found, several_variants(rows), console.width)]
-    if rows:
-        lines += [Text(), *render_kernels(rows, console.width, MOST_KERNELS)]
+    kernels = make_kernels(profile, "cycles" if profile.emulated else "ns")
+    header = make_header(profile, name, Selection(), len(profile.tables.df))
+    lines = render_first(header, make_findings(profile, Selection()), kernels, console.width, MOST_KERNELS)
     console.print(Text("\n").join([Text(), *lines]), soft_wrap=True)
+
+
+def render_first(
+    header: Header, findings: list[FindingRow], kernels: list[KernelRow], width: int, most: int
+) -> list[Text]:
+    """The lines of what comes first, whatever else is shown. most: of the kernels."""
+    lines = render_header(header, width)
+    if findings:
+        lines += [Text(), *render_findings(findings, several_variants(kernels), width)]
+    if kernels:
+        lines += [Text(), *render_kernels(kernels, width, most)]
+    return lines

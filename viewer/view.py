@@ -12,11 +12,12 @@ from rich.text import Text
 from profscope.profiles import Profile
 from viewer.cells import wrap
 from viewer.drawing import LABEL_WIDTH, render_timeline
-from viewer.findings import FindingRow, make_findings, render_findings
-from viewer.groups import Group, several_variants
-from viewer.header import Header, make_header, render_header
-from viewer.input import read
-from viewer.kernels import KernelRow, make_kernels, render_kernels
+from viewer.findings import FindingRow, make_findings
+from viewer.first_screen import render_first
+from viewer.groups import Group
+from viewer.header import Header, make_header
+from viewer.input import Trace, read
+from viewer.kernels import KernelRow, make_kernels
 from viewer.lines import LineTable, make_lines, render_lines
 from viewer.numbers import NumberTable, make_numbers, render_numbers
 from viewer.select import Choice, Selection, choose_cta, select
@@ -85,16 +86,20 @@ def show(options: argparse.Namespace) -> None:
 
 def show_report(options: argparse.Namespace) -> None:
     """Print the report of what the command line chooses, as JSON. Raises what `show` does."""
-    trace = read(options.trace, verify=options.verify)
-    selection = Selection(**{each.name: getattr(options, each.name) for each in fields(Selection)})
-    json.dump(select(trace.profile, selection).report(), sys.stdout, indent=1)
+    _, _, profile = _chosen(options)
+    json.dump(profile.report(), sys.stdout, indent=1)
     sys.stdout.write("\n")
 
 
-def _view(options: argparse.Namespace, width: int) -> View:
+def _chosen(options: argparse.Namespace) -> tuple[Trace, Selection, Profile]:
+    """The trace, what the command line asks for of it, and that alone."""
     trace = read(options.trace, verify=options.verify)
     selection = Selection(**{each.name: getattr(options, each.name) for each in fields(Selection)})
-    profile = select(trace.profile, selection)
+    return trace, selection, select(trace.profile, selection)
+
+
+def _view(options: argparse.Namespace, width: int) -> View:
+    trace, selection, profile = _chosen(options)
     unit = options.unit or ("cycles" if profile.emulated else "ns")
     kernels = make_kernels(profile, unit)
     tables = make_tables(profile, unit, options.top, kernels)
@@ -130,11 +135,7 @@ def _choose(profile: Profile, groups: Sequence[Group]) -> Choice | None:
 
 
 def _render(view: View, width: int, most: int) -> list[Text]:
-    lines = render_header(view.header, width)
-    if view.findings:
-        lines += [Text(), *render_findings(view.findings, several_variants(view.kernels), width)]
-    if view.kernels:
-        lines += [Text(), *render_kernels(view.kernels, width, most)]
+    lines = render_first(view.header, view.findings, view.kernels, width, most)
     if view.bare and view.advice:
         lines += [Text(line) for line in wrap(_bare(view), width)]
     for of_kernel in view.lines:

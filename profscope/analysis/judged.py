@@ -18,7 +18,8 @@ from numpy.typing import NDArray
 from instrument_passes.analyses.opclasses import OPS, OpInfo
 from profscope.analysis.devices import Peak, peak_of
 from profscope.analysis.launch_shape import Shape, shape_of
-from profscope.analysis.span_rows import Floats, Ints, grid_scales, not_samples, self_times, sites
+from profscope.analysis.sources import Sources
+from profscope.analysis.span_rows import Floats, Ints, grid_ctas, grid_scales, not_samples, self_times, sites
 from profscope.analysis.work import works
 from profscope.schema import Tables
 
@@ -194,7 +195,7 @@ class Judged:
         ctas = len(np.unique(self.spans.cta[here]))
         warps = len(np.unique(self.spans.warp[here])) / max(1, ctas)
         times = int(here.sum()) / max(1.0, warps) / max(1, len(np.unique(self.spans.cta)))
-        grid = float(self.launches[["grid_x", "grid_y", "grid_z", "num_ctas"]].prod(axis=1).mean())
+        grid = float(grid_ctas(self.launches).mean())
         return float(same["bytes"].sum()) / max(1.0, grid) / max(1e-9, times) if times else 0.0
 
     @cached_property
@@ -204,13 +205,8 @@ class Judged:
 
     @cached_property
     def lines(self) -> dict[int, str]:
-        """The kernel's source by line, where the profile has it."""
-        file = self.place[0]
-        found: dict[int, str] = {}
-        for source in self.tables.metadata.get("sources") or []:
-            if source["file"] == file:
-                found |= dict(enumerate(source["text"].splitlines(), source["line"]))
-        return found
+        """The kernel's source by line, where the profile has it, without the space around each."""
+        return Sources(self.tables.metadata).lines(self.place[0])
 
 
 def judged_kernels(tables: Tables) -> Iterator[Judged | tuple[str, int, str]]:

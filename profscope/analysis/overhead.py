@@ -9,7 +9,7 @@ import numpy as np
 import pandas as pd
 
 from profscope.analysis.clock_cost import record_cost
-from profscope.analysis.span_rows import Floats
+from profscope.analysis.span_rows import Floats, ended
 from profscope.schema import Tables
 
 __all__ = ["LAYOUT_NOISE", "OVERHEAD_DTYPES", "bare_times", "overhead", "variant_entry"]
@@ -101,7 +101,7 @@ def _row(
     # The emulator's events have its time between launches in them, which is longer than a small kernel.
     timed = {} if tables.emulated else timed
     bare_ns = np.asarray(timed.get("bare_ns") or (), np.float64)
-    usable = launches[(launches["end_ns"] > launches["start_ns"]) & (launches["unfinished"] == 0)]
+    usable = ended(launches)
     warm = usable[~usable["cold"]] if not usable["cold"].all() else usable
     took = (warm["end_ns"] - warm["start_ns"]).to_numpy()
     per_warp, share = _recorded_share(tables, roots, kernel, variant, keeps, launches)

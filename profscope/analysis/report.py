@@ -11,11 +11,15 @@ import pandas as pd
 
 from profscope.analysis import report_sections as sections
 from profscope.analysis.clock_cost import record_cost
-from profscope.analysis.optional import function_of, has_samples
+from profscope.analysis.critical_path import critical_path
+from profscope.analysis.devices import peak_of
+from profscope.analysis.findings import findings
+from profscope.analysis.lines import lines
 from profscope.analysis.overhead import bare_times, overhead, variant_entry
 from profscope.analysis.report_sections import clipped, number
+from profscope.analysis.sources import Sources
 from profscope.analysis.summary import summary
-from profscope.analysis.verdict import Verdict, verdict
+from profscope.analysis.verdict import Verdict, verdict_of
 from profscope.schema import Tables
 
 __all__ = ["MOST_CHARACTERS", "SCHEMA", "report"]
@@ -50,15 +54,16 @@ _SIZES: Final = (
 
 
 class _Parts(NamedTuple):
-    """What the report is made from, worked out once; the last three are None where nobody can be asked."""
+    """What the report is made from, worked out once. lines: None where no samples were taken."""
 
     tables: Tables
     summary: pd.DataFrame
     overhead: pd.DataFrame
     verdict: Verdict
-    findings: pd.DataFrame | None
+    findings: pd.DataFrame
     lines: pd.DataFrame | None
-    critical_path: pd.DataFrame | None
+    critical_path: pd.DataFrame
+    sources: Sources
 
 
 def report(tables: Tables) -> dict[str, Any]:
@@ -70,21 +75,24 @@ def report(tables: Tables) -> dict[str, Any]:
     entry of its own, those whose launches took longest first, an autotuner's trials left aside; `left_out`
     counts what there was no room for. Rows have an `id` that is the same in the next session.
     """
-    findings, path = _asked("findings", tables), _asked("critical_path", tables)
-    lines = _asked("lines", tables) if has_samples(tables) else None
-    figures = summary(tables), overhead(tables), verdict(tables)
-    parts = _Parts(tables, *figures, findings=findings, lines=lines, critical_path=path)
+    costs = overhead(tables)
+    by_line = lines(tables) if len(tables.samples) else None
+    apart = [] if by_line is None else by_line.attrs["distances"]
+    parts = _Parts(
+        tables,
+        summary(tables),
+        costs,
+        verdict_of(tables, costs, apart),
+        findings(tables),
+        by_line,
+        critical_path(tables),
+        Sources(tables.metadata),
+    )
     for size in _SIZES:
         told = _report(parts, size)
         if len(json.dumps(told, indent=1)) <= MOST_CHARACTERS:
             break
     return told
-
-
-def _asked(question: str, tables: Tables) -> pd.DataFrame | None:
-    """The answer of another question of this room."""
-    function = function_of(question, question)
-    return None if function is None else function(tables)
 
 
 def _report(parts: _Parts, size: _Size) -> dict[str, Any]:
@@ -147,8 +155,7 @@ def _gpu(tables: Tables) -> dict[str, Any]:
 
 def _peaks(metadata: Mapping[str, Any]) -> dict[str, Any] | None:
     """What the device can do at most; None where nobody knows it."""
-    peak_of = function_of("devices", "peak_of")
-    peak = None if peak_of is None else peak_of(metadata)
+    peak = peak_of(metadata)
     if peak is None:
         return None
     rates = {f"tensor_{bits}bit_tflop_per_s": number(peak.tflop_per_s.get(bits)) for bits in (8, 16, 32)}
@@ -176,8 +183,8 @@ def _kernel(parts: _Parts, kernel: str, variant: int, size: _Size) -> dict[str, 
     identity = sections.kernel_id(about, kernel, variant)
     findings = _findings_of(parts.findings, kernel, variant, identity)
     samples = None if parts.lines is None else _of(parts.lines, kernel, variant)
-    lines = sections.lines(rows, tables, identity, size.lines, samples)
-    path = None if parts.critical_path is None else _of(parts.critical_path, kernel, variant)
+    lines = sections.lines(rows, parts.sources, identity, size.lines, samples)
+    path = _of(parts.critical_path, kernel, variant)
     first = launches.iloc[0]
     grids = launches[["grid_x", "grid_y", "grid_z"]].drop_duplicates()
     seen = rows["launches_seen"].max() if len(rows) else len(launches)
@@ -197,16 +204,16 @@ def _kernel(parts: _Parts, kernel: str, variant: int, size: _Size) -> dict[str, 
         "time": sections.times(launches, cost, bare_times(tables.metadata, kernel, variant)),
         "resources": sections.resources(cost),
         "verdict": _verdict(parts.verdict, kernel, variant),
-        "findings": None if findings is None else findings[: size.findings],
+        "findings": findings[: size.findings],
         "lines": lines,
         "overlap": None,
-        "critical_path": None if path is None else sections.critical_path(path, size.lines),
+        "critical_path": sections.critical_path(path, size.lines),
         "tail": sections.tail(tables, launches),
         "work": sections.work(rows, launches),
         "records": sections.records(launches, cost),
         "left_out": {
             "lines": max(0, rows[["file", "line", "call_path"]].drop_duplicates().shape[0] - len(lines)),
-            "findings": max(0, len(findings or ()) - size.findings),
+            "findings": max(0, len(findings) - size.findings),
         },
     }
 
@@ -221,12 +228,7 @@ def _verdict(judged: Verdict, kernel: str, variant: int) -> dict[str, Any]:
     return {"label": told["label"], "reasons": reasons}
 
 
-def _findings_of(
-    findings: pd.DataFrame | None, kernel: str, variant: int, identity: str
-) -> list[dict[str, Any]] | None:
-    if findings is None:
-        return None
-    own = _of(findings, kernel, variant)
+def _findings_of(findings: pd.DataFrame, kernel: str, variant: int, identity: str) -> list[dict[str, Any]]:
     return [
         {
             "id": f"{identity}-{row['finding']}-{row['line']}",
@@ -238,7 +240,7 @@ def _findings_of(
             "gain_pct": number(row["gain_pct"], 4),
             "confidence": clipped(row["confidence"], 40),
         }
-        for _, row in own.iterrows()
+        for _, row in _of(findings, kernel, variant).iterrows()
     ]  # fmt: skip
 
 
@@ -246,9 +248,7 @@ def _not_measured(parts: _Parts) -> list[str]:
     """What is None everywhere, and why. What is so in one kernel only, its verdict and overhead say."""
     metadata, launches = parts.tables.metadata, parts.tables.launches
     said = ["overlap: not worked out"]
-    for name in ("findings", "critical_path"):
-        answer = getattr(parts, name)
-        said += [f"{name}: not worked out"] if answer is None else _told(name, answer)
+    said += _told("findings", parts.findings) + _told("critical_path", parts.critical_path)
     if _peaks(metadata) is None:
         said.append("gpu.peaks: those of the device are not known")
     if parts.lines is None or not (parts.lines["samples"] > 0).any():

@@ -9,6 +9,8 @@ from typing import Any, Final
 import numpy as np
 import pandas as pd
 
+from profscope.analysis.sources import Sources
+from profscope.analysis.span_rows import ended, grid_ctas
 from profscope.schema import Tables
 
 __all__ = [
@@ -76,7 +78,7 @@ def source(tables: Tables, kernel: str, summary: pd.DataFrame) -> dict[str, Any]
 
 def times(launches: pd.DataFrame, cost: dict[str, Any], timed: dict[str, Any]) -> dict[str, Any]:
     """How long a variant's instrumented launches took, and bare ones. cost: its row of `overhead`."""
-    usable = launches[(launches["end_ns"] > launches["start_ns"]) & (launches["unfinished"] == 0)]
+    usable = ended(launches)
     took = (usable["end_ns"] - usable["start_ns"]).to_numpy()
     bare = np.asarray(timed.get("bare_ns") or (), np.float64)
     slowdown = {
@@ -118,9 +120,8 @@ def resources(cost: dict[str, Any]) -> dict[str, Any]:
 
 def ctas(launches: pd.DataFrame) -> dict[str, Any]:
     """Of how many CTAs the figures are."""
-    grid = launches[["grid_x", "grid_y", "grid_z", "num_ctas"]].astype("float64").prod(axis=1)
     return {
-        "grid": int(grid.sum()),
+        "grid": int(grid_ctas(launches).sum()),
         "recorded": int(launches["ctas"].sum()),
         "unfinished": int(launches["unfinished"].sum()),
     }
@@ -136,7 +137,7 @@ def records(launches: pd.DataFrame, cost: dict[str, Any]) -> dict[str, Any]:
 
 
 def lines(
-    summary: pd.DataFrame, tables: Tables, identity: str, most: int, samples: pd.DataFrame | None
+    summary: pd.DataFrame, sources: Sources, identity: str, most: int, samples: pd.DataFrame | None
 ) -> list[dict[str, Any]]:
     """The source lines with most self time. summary: the rows of one variant; samples: its rows of
     prof.lines(), whose figures stand where one row alone has the line."""
@@ -157,7 +158,7 @@ def lines(
     )
     table = table.sort_values("self_ns", ascending=False, kind="stable").head(most)
     return [
-        _line(tables, identity, row) | _samples(samples, str(row["file"]), int(row["line"]))
+        _line(sources, identity, row) | _samples(samples, str(row["file"]), int(row["line"]))
         for row in table.to_dict("records")
     ]
 
@@ -166,7 +167,7 @@ def _sampled(identity: str, row: dict[Any, Any]) -> dict[str, Any]:
     """A line of a kernel without spans and sums, of a row of prof.lines()."""
     place = {name: row[name] for name in ("file", "line", "call_path")}
     nothing = {"scope": "", "share": None, "self_ns": None, "count": 0, "bytes": None, "flops": None}
-    known = _line(Tables(), identity, place | nothing)
+    known = _line(Sources({}), identity, place | nothing)
     return known | {"text": clipped(row["source"], 120) or None} | _samples_of(row)
 
 
@@ -205,14 +206,14 @@ def critical_path(path: pd.DataFrame, most: int) -> list[dict[str, Any]]:
     ]
 
 
-def _line(tables: Tables, identity: str, row: dict[Any, Any]) -> dict[str, Any]:
+def _line(sources: Sources, identity: str, row: dict[Any, Any]) -> dict[str, Any]:
     file, line, path = str(row["file"]), int(row["line"]), str(row["call_path"])
     return {
         "id": f"{identity}-{_identity(PurePath(file).name, str(line), path)[:8]}",
         "file": clipped(file, 200),
         "line": line,
         "call_path": clipped(path, 200),
-        "text": _text(tables, file, line),
+        "text": clipped(sources.text(file, line), 120) or None,
         "scope": clipped(row["scope"], 80),
         "self_share": number(row["share"], 4),
         "self_ns": number(row["self_ns"]),
@@ -220,14 +221,6 @@ def _line(tables: Tables, identity: str, row: dict[Any, Any]) -> dict[str, Any]:
         "bytes": number(row["bytes"]),
         "flops": number(row["flops"]),
     }
-
-
-def _text(tables: Tables, file: str, line: int) -> str | None:
-    for each in tables.metadata.get("sources") or []:
-        texts = each["text"].splitlines()
-        if each["file"] == file and 0 <= line - each["line"] < len(texts):
-            return clipped(texts[line - each["line"]].strip(), 120)
-    return None
 
 
 def work(summary: pd.DataFrame, launches: pd.DataFrame) -> dict[str, Any]:
@@ -253,8 +246,7 @@ def tail(tables: Tables, launches: pd.DataFrame) -> dict[str, Any] | None:
     """How much of its SMs' time stood empty behind their last CTA, in the longest launch of those that
     recorded all CTAs."""
     whole = launches[(launches["keeps"] == "spans") & (launches["end_ns"] > launches["start_ns"])]
-    grid = whole[["grid_x", "grid_y", "grid_z", "num_ctas"]].astype("float64").prod(axis=1)
-    whole = whole[whole["ctas"] == grid]
+    whole = whole[whole["ctas"] == grid_ctas(whole)]
     if not len(whole):
         return None
     took_ns = (whole["end_ns"] - whole["start_ns"]).to_numpy()

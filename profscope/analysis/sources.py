@@ -24,6 +24,10 @@ class Sources:
         """A line, without the space around it; "" where it is not known."""
         return self._texts.get((file, line), "")
 
+    def lines(self, file: str) -> dict[int, str]:
+        """Those of a file that are known, by number."""
+        return {line: text for (name, line), text in self._texts.items() if name == file}
+
     def variable(self, file: str, line: int) -> str:
         """What the statement at a line assigns to, "x" or "a, b"; "" if nothing, or nobody knows."""
         return self._variables.get((file, line), "")

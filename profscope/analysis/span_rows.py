@@ -14,6 +14,8 @@ __all__ = [
     "Floats",
     "Ints",
     "counted",
+    "ended",
+    "grid_ctas",
     "grid_scales",
     "launch_groups",
     "not_samples",
@@ -130,14 +132,24 @@ def counted(launches: pd.DataFrame) -> NDArray[np.bool_]:
     return ((launches["ctas"] > 0) | (launches["unfinished"] == 0)).to_numpy()
 
 
+def ended(launches: pd.DataFrame) -> pd.DataFrame:
+    """Those whose times are known: they took some, and all CTAs that were to record came to their end."""
+    return launches[(launches["end_ns"] > launches["start_ns"]) & (launches["unfinished"] == 0)]
+
+
+def grid_ctas(launches: pd.DataFrame) -> Floats:
+    """By launch: the CTAs of its grid."""
+    sizes = launches[["grid_x", "grid_y", "grid_z", "num_ctas"]].to_numpy(np.float64)
+    return np.asarray(sizes.prod(axis=1), np.float64)
+
+
 def grid_scales(launches: pd.DataFrame) -> Floats:
     """By launch: the CTAs of its grid over those that were to record, 1 where either is unknown.
 
     CTAs that were to record and did not come to their end are no choice, so nothing stands for them.
     """
-    grid = launches[["grid_x", "grid_y", "grid_z", "num_ctas"]].astype("float64").prod(axis=1).to_numpy()
     chosen = (launches["ctas"] + launches["unfinished"]).to_numpy()
-    return np.where(chosen > 0, np.maximum(grid / np.maximum(chosen, 1), 1.0), 1.0)
+    return np.where(chosen > 0, np.maximum(grid_ctas(launches) / np.maximum(chosen, 1), 1.0), 1.0)
 
 
 def not_samples(metadata: dict[str, Any]) -> frozenset[str]:

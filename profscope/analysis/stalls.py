@@ -4,8 +4,6 @@ from __future__ import annotations
 
 from typing import Final
 
-import pandas as pd
-
 from profscope.schema import Tables
 
 __all__ = ["stalled_on"]
@@ -20,8 +18,8 @@ def stalled_on(tables: Tables, kernel: str, variant: int, file: str, line: int) 
     The samples of its bare binary are taken where there are some. "" where nobody sampled it, or the line
     is to blame for less than 1 %.
     """
-    samples: pd.DataFrame | None = getattr(tables, "samples", None)
-    if samples is None or samples.empty:
+    samples = tables.samples
+    if samples.empty:
         return ""
     mine = samples[(samples["kernel"] == kernel) & (samples["variant"] == variant)]
     bare = mine[mine["binary"] == "bare"]

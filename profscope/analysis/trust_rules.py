@@ -12,6 +12,8 @@ from typing import Any, Final, NamedTuple
 
 import pandas as pd
 
+from profscope.analysis.span_rows import grid_ctas
+
 __all__ = ["CARE", "DISTRUST", "RULES", "Facts", "Reason", "Rule"]
 
 CARE: Final = "trust with care"
@@ -48,11 +50,11 @@ class Facts:
     whether the recorded CTAs speak for the grid."""
 
     launches: pd.DataFrame
-    overhead: list[dict[str, Any]]
+    overhead: list[dict[Any, Any]]
     builds: list[dict[str, Any]]
     short: float | None
     clock_change: float | None
-    distances: list[dict[str, Any]]
+    distances: list[dict[Any, Any]]
     scaled: bool
     tool: str
     emulated: bool
@@ -161,7 +163,7 @@ def clock_changed(facts: Facts) -> Reason | None:
 
 def sampled_ctas(facts: Facts) -> Reason | None:
     launches = facts.launches
-    grid = launches[["grid_x", "grid_y", "grid_z", "num_ctas"]].astype("float64").prod(axis=1)
+    grid = grid_ctas(launches)
     chosen = launches["ctas"] + launches["unfinished"]
     if not (chosen < grid).any() or not (chosen > 0).any():
         return None

@@ -10,7 +10,7 @@ import numpy as np
 import pandas as pd
 
 from profscope.analysis.clock_cost import record_cost
-from profscope.analysis.optional import function_of, has_samples
+from profscope.analysis.distances import distances
 from profscope.analysis.overhead import overhead, variant_entry
 from profscope.analysis.span_rows import not_samples
 from profscope.analysis.trust_rules import CARE, DISTRUST, NEAR_RECORDS, RULES, Facts, Reason
@@ -25,6 +25,7 @@ __all__ = [
     "Verdict",
     "is_open_to_doubt",
     "verdict",
+    "verdict_of",
 ]
 
 TRUST: Final = "trust"
@@ -108,20 +109,26 @@ def verdict(tables: Tables) -> Verdict:
     "do not trust" where one reason forbids it, "trust with care" where one asks for care, else "trust";
     "emulated" for a profile of the emulator's, whatever else there is. The rules are in docs/verdict.md.
     """
-    costs = overhead(tables)
+    apart = distances(tables).to_dict("records") if len(tables.samples) else []
+    return verdict_of(tables, overhead(tables), apart)
+
+
+def verdict_of(tables: Tables, costs: pd.DataFrame, apart: list[dict[Any, Any]]) -> Verdict:
+    """`verdict` where it is known what recording cost and how far witnesses are apart: what `overhead`
+    returns, and the rows of `distances`."""
     launches = tables.launches[~tables.launches["trial"]]
-    short, clocks, apart = _short_spans(tables), _clock_changes(tables), _distances(tables)
+    rows, said = costs.to_dict("records"), costs.attrs["not_measured"]
+    short, clocks = _short_spans(tables), _clock_changes(tables)
     verdicts = {}
     for _, of_variant in launches.groupby(["kernel", "variant"], sort=False):
         kernel, variant = str(of_variant["kernel"].iloc[0]), int(of_variant["variant"].iloc[0])
-        own = costs[(costs["kernel"] == kernel) & (costs["variant"] == variant)]
         facts = Facts(
             launches=of_variant,
-            overhead=_records(own),
+            overhead=[row for row in rows if (row["kernel"], row["variant"]) == (kernel, variant)],
             builds=variant_entry(tables.metadata, kernel, variant).get("builds") or [],
             short=_mean(short, of_variant),
             clock_change=_greatest(clocks, of_variant),
-            distances=_records(apart[(apart["kernel"] == kernel) & (apart["variant"] == variant)]),
+            distances=[row for row in apart if (row["kernel"], row["variant"]) == (kernel, variant)],
             scaled=kernel not in not_samples(tables.metadata),
             tool=str(tables.metadata.get("tool") or ""),
             emulated=tables.emulated,
@@ -129,15 +136,11 @@ def verdict(tables: Tables) -> Verdict:
         reasons = [reason for rule in RULES if (reason := rule.check(facts)) is not None]
         labels = [EMULATED] if tables.emulated else [TRUST, *(reason.label for reason in reasons)]
         name = f"{kernel} #{variant}: "
-        missing = [text.removeprefix(name) for text in costs.attrs["not_measured"] if text.startswith(name)]
+        missing = [text.removeprefix(name) for text in said if text.startswith(name)]
         verdicts[kernel, variant] = KernelVerdict(
             kernel, variant, max(labels, key=LABELS.index), tuple(reasons), tuple(missing)
         )
     return Verdict(verdicts)
-
-
-def _records(table: pd.DataFrame) -> list[dict[str, Any]]:
-    return [dict(zip(table.columns, row, strict=True)) for row in table.itertuples(index=False)]
 
 
 def is_open_to_doubt(tables: Tables) -> bool:
@@ -184,12 +187,3 @@ def _clock_changes(tables: Tables) -> pd.Series[float]:
 def _greatest(changes: pd.Series[float], launches: pd.DataFrame) -> float | None:
     own = changes[changes.index.isin(launches["launch"])]
     return float(own.max()) if len(own) else None
-
-
-def _distances(tables: Tables) -> pd.DataFrame:
-    """How far samples are from spans and sums, and samples of the binary that records from the bare one's."""
-    distances = function_of("distances", "distances")
-    columns = ["kernel", "variant", "first", "second", "distance", "noise"]
-    if distances is None or not has_samples(tables):
-        return pd.DataFrame(columns=columns)
-    return pd.DataFrame(distances(tables))

@@ -223,10 +223,8 @@ class CompileHook:
         try:
             if refused:
                 raise CompileError(refused)
-            if trials is not None:
-                tried = self._affordable(module, text, context, metadata, trials)
-                return self._rewritten(module, text, context) if tried is None else tried
-            return self._rewritten(module, text, context)
+            tried = None if trials is None else self._affordable(module, text, context, metadata, trials)
+            return self._rewritten(module, text, context) if tried is None else tried
         except (InstrumentError, CompileError) as error:
             failure = quote(Manifest(_kernel_name(text), "", 0, 0, 0, (), failure=str(error)).to_json())
             # Not by our own reader, which may be what failed. Triton's modules always have attributes.
@@ -247,18 +245,16 @@ class CompileHook:
             tried = text if rewritten is None else rewritten
             return trials.demand(tried, _reparse(tried, module.context), metadata)
 
-        stay = True
         try:
             target = unquote(parse(text).attr("ttg.target") or "")
             chosen = affordable(self.options.pipeline, write, tried, limits_of(target))
-            if chosen is not None:
-                if chosen not in trials:  # tried without its note
-                    tried(chosen)
-                stay = trials.clocks_stay(chosen)
+            if chosen is not None and chosen not in trials:  # tried without its note
+                tried(chosen)
+            moved = chosen is not None and not trials.clocks_stay(chosen)
         except Exception:  # noqa: BLE001  what fails in a trial fails without one, too, or does no harm
-            chosen = None
-        trials.choose(chosen if stay and chosen else "")
-        if not stay:
+            chosen, moved = None, False
+        trials.choose("" if moved or chosen is None else chosen)
+        if moved:
             return self._with_spans(module, text, context, "the assembler moves its clock reads")
         return None if chosen is None else _reparse(chosen, module.context)
 

@@ -161,7 +161,7 @@ class Keeping:
             return
         self._open = True
         try:
-            with patched(CompiledKernel, "run", self._fetched):
+            with patched(CompiledKernel, "run", lambda run: _Run(self._begin)):
                 yield
         finally:
             with self._lock:
@@ -171,9 +171,6 @@ class Keeping:
                 for kernel in self._launched:
                     del vars(kernel)[_LAUNCHER]
                 self._launched.clear()
-
-    def _fetched(self, run: Any) -> Any:
-        return _Run(self._begin)
 
     def _begin(self, kernel: CompiledKernel) -> Launcher:
         """What to launch a binary with; the session asks once for each, for it stays with the binary."""
@@ -265,16 +262,12 @@ class Keeping:
             if bare is not None:
                 run = partial(self._launch, kernel, bare, *args)
                 return self._samples.launch(variant.samples, bare, "bare", args[3], run)
-        with_spans = kept_by(options, number) is Role.SPANS and variant.records and not variant.all_spans
-        binary = self._spans_of(variant, kernel) if with_spans else kernel
+        binary = self._recording(variant, kernel, number)
         if can and role is Role.SAMPLED_RECORDED and variant.records:
             recorded = self._for_sampler(variant, binary, _RECORDED)
             if recorded is not None:
                 run = partial(self._launch, kernel, recorded, *args)
-                program = PROGRAMS.program(recorded)
-                assert program is not None
-                keeps = program.manifest.keeps
-                return self._samples.launch(variant.samples, recorded, keeps, args[3], run)
+                return self._samples.launch(variant.samples, recorded, _keeps(recorded), args[3], run)
         return self._launch(kernel, binary, *args)
 
     def _launch_timed(
@@ -286,14 +279,11 @@ class Keeping:
         if bare is not None and role is Role.TIMED:
             run = partial(self._launch, kernel, bare, *args)
             return self._baseline.launch(variant.timed, bare, "bare", args[3], run)
-        with_spans = kept_by(self._options, number) is Role.SPANS
-        binary = self._spans_of(variant, kernel) if with_spans and not variant.all_spans else kernel
+        binary = self._recording(variant, kernel, number)
         run = partial(self._launch, kernel, binary, *args)
         if bare is None:
             return run()
-        program = PROGRAMS.program(binary)
-        assert program is not None
-        return self._baseline.launch(variant.timed, binary, program.manifest.keeps, args[3], run)
+        return self._baseline.launch(variant.timed, binary, _keeps(binary), args[3], run)
 
     def _launch(
         self, kernel: CompiledKernel, other: CompiledKernel, x: int, y: int, z: int, stream: int,
@@ -312,6 +302,12 @@ class Keeping:
             result = run(x, y, z, stream, other.function, other.packed_metadata, about, *others)
         self._path.tie(other.function, other.name)  # where only some launches are recorded no hook has
         return result
+
+    def _recording(self, variant: _Variant, kernel: CompiledKernel, number: int) -> CompiledKernel:
+        """The binary that keeps what a launch with this number is to keep; itself where it keeps nothing."""
+        if kept_by(self._options, number) is Role.SPANS and variant.records and not variant.all_spans:
+            return self._spans_of(variant, kernel)
+        return kernel
 
     def _spans_of(self, variant: _Variant, kernel: CompiledKernel) -> CompiledKernel:
         """The binary that keeps spans, for one launch; where it cannot be built, the one that keeps sums."""
@@ -396,3 +392,10 @@ class Keeping:
         if program is None or program.manifest.failure:
             raise CompileError("compiled again, it does not record")
         return again
+
+
+def _keeps(kernel: CompiledKernel) -> str:
+    """What a binary that records keeps, "spans" or "sums"."""
+    program = PROGRAMS.program(kernel)
+    assert program is not None
+    return program.manifest.keeps

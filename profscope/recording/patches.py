@@ -17,8 +17,8 @@ _BEHIND: Final = "_profscope_behind"  # of a gate: the method
 
 
 @contextlib.contextmanager
-def patched(owner: type, name: str, wrap: Callable[[Method], Method]) -> Iterator[None]:
-    """`owner.name` is `wrap` of what it was; it comes back, also when the body raises."""
+def patched(owner: type, name: str, wrap: Callable[[Method], Any]) -> Iterator[None]:
+    """`owner.name`, or a property, is `wrap` of what it was; it comes back, also when the body raises."""
     own = name in vars(owner)
     original = getattr(owner, name)
     original = getattr(original, _BEHIND, original)

@@ -16,6 +16,7 @@ from profscope.analysis import report as reporting
 from profscope.profiles import Profile
 from profscope.schema import launches_frame, spans_frame
 from tests.support.profiles import launch_table, profile_metadata, profiles, regular_profile
+from tests.support.samples import sample_rows
 
 SCHEMA = json.loads((Path(reporting.__file__).parent / "report.schema.json").read_text())
 
@@ -65,7 +66,7 @@ def many_kernels(count: int) -> Profile:
     return Profile(spans_frame(rows.to_dict("series")), launches, profile_metadata(notes=notes))
 
 
-@pytest.mark.parametrize("count", [1, 5, 200])
+@pytest.mark.parametrize("count", [1, 5, 30])
 def test_it_is_never_too_long(count: int) -> None:
     profile = many_kernels(count)
     told = profile.report()
@@ -116,14 +117,14 @@ def test_the_text_of_a_line_is_that_of_the_profile() -> None:
     assert told["source"] is None  # that text is another function's
 
 
+SAMPLES = sample_rows({7: {"wait": 1}})
+
+
 def answers(monkeypatch: pytest.MonkeyPatch, **tables: pd.DataFrame) -> None:
-    """These questions give these answers, and no other is there."""
-
-    def function_of(module: str, name: str) -> Any:
-        return None if name not in tables else lambda asked: tables[name]
-
-    monkeypatch.setattr(reporting, "function_of", function_of)
-    monkeypatch.setattr(reporting, "has_samples", lambda tables: True)
+    """The report's questions give these answers."""
+    tables["lines"].attrs["distances"] = []
+    for name, answer in tables.items():
+        monkeypatch.setattr(reporting, name, lambda asked, answer=answer: answer)
 
 
 def rows_of(profile: Profile, **columns: Any) -> pd.DataFrame:
@@ -132,7 +133,8 @@ def rows_of(profile: Profile, **columns: Any) -> pd.DataFrame:
 
 
 def test_findings_samples_and_the_critical_path(monkeypatch: pytest.MonkeyPatch) -> None:
-    profile = regular_profile(launches=1, ctas=2, warps=2)
+    whole = regular_profile(launches=1, ctas=2, warps=2)
+    profile = Profile(whole.tables.df, whole.launches, whole.metadata, samples=SAMPLES)
     line = profile.report()["kernels"][0]["lines"][1]
     place = {"file": line["file"], "line": line["line"]}
     told = {"finding": "tail", "evidence": "e" * 500, "advice": "a", "gain_pct": 4.5, "confidence": "high"}
@@ -159,7 +161,7 @@ def test_findings_samples_and_the_critical_path(monkeypatch: pytest.MonkeyPatch)
 
 def test_lines_of_samples_alone(monkeypatch: pytest.MonkeyPatch) -> None:
     whole = regular_profile(launches=1)
-    profile = Profile(spans_frame(), whole.launches, whole.metadata)
+    profile = Profile(spans_frame(), whole.launches, whole.metadata, samples=SAMPLES)
     row = {"file": "/k.py", "line": 7, "call_path": "", "source": "x = tl.load(p)", "samples": 9}
     row |= {"share_samples": pd.NA, "stall_counts": [["wait", 9]]}
     answers(monkeypatch, lines=rows_of(profile, **row))

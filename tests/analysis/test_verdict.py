@@ -16,6 +16,7 @@ from profscope.analysis.verdict import CARE, DISTRUST, EMULATED, LABELS, TRUST, 
 from profscope.profiles import Profile
 from profscope.schema import spans_frame
 from tests.support.profiles import launch_table, profile_metadata, regular_profile
+from tests.support.samples import sample_rows
 
 ROOT = Path(__file__).parents[2]
 CLOCK = {"read_cycles": 1e-3, "row_cycles": 0.0, "basis": "measured"}
@@ -104,8 +105,11 @@ def test_spans_that_samples_contradict(monkeypatch: pytest.MonkeyPatch) -> None:
     def distances(tables: object) -> pd.DataFrame:
         return pd.DataFrame([{"kernel": kernel, "variant": 0, **pair}])
 
-    monkeypatch.setattr(judging, "_distances", distances)
-    assert rules(profile()) == ["samples"]
+    monkeypatch.setattr(judging, "distances", distances)
+    of = profile()
+    assert rules(of) == []
+    sampled = Profile(of.tables.df, of.launches, of.metadata, samples=sample_rows({7: {"wait": 1}}))
+    assert rules(sampled) == ["samples"]
 
 
 def test_emulated_is_a_label_of_its_own() -> None:

@@ -8,14 +8,11 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
-from triton import knobs
-from triton.compiler import CompiledKernel
 
 import profscope
 from profscope.launching import baseline, keeping
 from profscope.launching.baseline import Baseline
 from profscope.options import Options
-from profscope.recording.programs import PROGRAMS
 from tests.kernels.add import add_kernel
 from tests.support.sessions import launch, launch_add, session
 
@@ -23,24 +20,9 @@ NAME = "add_kernel"
 
 
 @pytest.fixture(autouse=True)
-def the_class_comes_back() -> Iterator[None]:
-    before = dict(vars(CompiledKernel))
+def compiled_anew(the_class_comes_back: None) -> Iterator[None]:
     yield
-    assert dict(vars(CompiledKernel)) == before
     add_kernel.device_caches.clear()
-
-
-@pytest.fixture
-def ran(monkeypatch: pytest.MonkeyPatch) -> list[str]:
-    """What kept what, of the binaries that run, as Triton's hooks are told of them."""
-    kept: list[str] = []
-
-    def told(about: Any) -> None:
-        program = PROGRAMS.of(about.data["function"])
-        kept.append("bare" if program is None else program.manifest.keeps)
-
-    monkeypatch.setattr(knobs.runtime, "launch_enter_hook", told)
-    return kept
 
 
 def only(prof: profscope.Session) -> dict[str, Any]:

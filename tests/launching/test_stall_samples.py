@@ -13,14 +13,11 @@ import numpy as np
 import pytest
 import torch
 import triton
-from triton import knobs
-from triton.compiler import CompiledKernel
 
 import profscope
 from instrument_passes.errors import PassError
 from profscope import emulator
 from profscope.launching import hook, keeping, running
-from profscope.recording.programs import PROGRAMS
 from profscope.sampler.gpu import Gpu
 from profscope.sampler.sampled import SampledLaunch
 from tests.kernels.add import add_kernel
@@ -32,10 +29,8 @@ X = torch.arange(40, dtype=torch.float32)
 
 
 @pytest.fixture(autouse=True)
-def the_class_comes_back() -> Iterator[None]:
-    before = dict(vars(CompiledKernel))
+def compiled_anew(the_class_comes_back: None) -> Iterator[None]:
     yield
-    assert dict(vars(CompiledKernel)) == before
     add_kernel.device_caches.clear()
 
 
@@ -49,19 +44,6 @@ def gpu(monkeypatch: pytest.MonkeyPatch) -> FakeGpu:
 
     monkeypatch.setattr(running, "gpu_here", here)
     return made
-
-
-@pytest.fixture
-def ran(monkeypatch: pytest.MonkeyPatch) -> list[str]:
-    """What kept what, of the binaries that run, as Triton's hooks are told of them."""
-    kept: list[str] = []
-
-    def told(about: Any) -> None:
-        program = PROGRAMS.of(about.data["function"])
-        kept.append("bare" if program is None else program.manifest.keeps)
-
-    monkeypatch.setattr(knobs.runtime, "launch_enter_hook", told)
-    return kept
 
 
 def taken(prof: profscope.Session) -> list[SampledLaunch]:

@@ -16,6 +16,7 @@ import pytest
 import profscope
 from profscope.options import Options
 from profscope.profiles import Profile, load
+from tests.support.command_line import run
 from tests.support.profiles import profile_metadata, regular_profile
 from viewer.cli import main
 
@@ -40,16 +41,6 @@ def run_alone(*arguments: str) -> subprocess.CompletedProcess[str]:
     return subprocess.run(
         command, capture_output=True, text=True, env=environment, cwd=Path(__file__).parents[2], check=False
     )
-
-
-def run(*arguments: str) -> subprocess.CompletedProcess[str]:
-    """Run in this process, piped."""
-    out, err = io.TextIOWrapper(io.BytesIO(), "utf-8"), io.StringIO()
-    with pytest.MonkeyPatch.context() as patch, redirect_stdout(out), redirect_stderr(err):
-        patch.delenv("COLUMNS", raising=False)
-        status = main(arguments)
-        out.seek(0)
-        return subprocess.CompletedProcess(arguments, status, out.read(), err.getvalue())
 
 
 @pytest.fixture(scope="module")

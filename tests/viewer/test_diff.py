@@ -2,19 +2,18 @@
 
 from __future__ import annotations
 
-import io
 import json
 import os
 import shutil
 import subprocess
 import sys
-from contextlib import redirect_stderr, redirect_stdout
 from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
 import profscope
+from tests.support.command_line import run
 from tests.support.edited import run_of_matmul, slowed
 from tests.support.profiles import regular_profile
 from viewer.cli import main
@@ -27,16 +26,6 @@ from viewer.cli import main
 sys.exit(main(sys.argv[1:]))
 """
 SAMPLES = Path(__file__).parents[1] / "traces" / "samples"
-
-
-def run(*arguments: str) -> subprocess.CompletedProcess[str]:
-    """Run in this process, piped."""
-    out, err = io.TextIOWrapper(io.BytesIO(), "utf-8"), io.StringIO()
-    with pytest.MonkeyPatch.context() as patch, redirect_stdout(out), redirect_stderr(err):
-        patch.delenv("COLUMNS", raising=False)
-        status = main(arguments)
-        out.seek(0)
-        return subprocess.CompletedProcess(arguments, status, out.read(), err.getvalue())
 
 
 @pytest.fixture(scope="module")

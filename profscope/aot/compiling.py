@@ -1,0 +1,146 @@
+"""A kernel compiled with its records, by Triton and with no launch, and what a launcher must know of it."""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Mapping
+from dataclasses import asdict, replace
+from typing import Any, Final
+
+import triton
+from triton.backends.compiler import GPUTarget
+from triton.compiler import ASTSource
+from triton.experimental.gluon._runtime import GluonASTSource
+from triton.runtime import driver
+from triton.runtime.jit import JITFunction
+
+from instrument_passes.manifest import Manifest
+from instrument_passes.toolchain import triton_version
+from profscope.aot.description import COMPILED_IN, SCHEMA, Parameter, profile_layout
+from profscope.aot.signatures import Signature
+from profscope.errors import CompileError, OptionError
+from profscope.launching.hook import CompileHook
+from profscope.options import Options
+from profscope.recording.builds import build_of
+from profscope.recording.programs import manifest_in
+from profscope.version import __version__
+
+__all__ = ["compiled", "described", "target_of"]
+
+_ENTRY: Final = re.compile(r"\.visible \.entry (\w+)\(([^)]*)\)", re.DOTALL)
+_PARAMETER: Final = re.compile(r"\.param (?:\.align \d+ )?\.[busf](\d+)")
+_HIDDEN: Final = ("global_scratch", "profile_scratch")
+
+
+def compiled(
+    kernel: Any,
+    signature: Mapping[str, Any],
+    target: GPUTarget,
+    options: Options,
+    configuration: dict[str, Any],
+) -> tuple[Any, Any]:
+    """The function, and its instrumented binary. Raises OptionError, CompileError and SessionError."""
+    function = kernel
+    while not isinstance(function, JITFunction) and hasattr(function, "fn"):  # autotuners and heuristics
+        function = function.fn
+    if not isinstance(function, JITFunction):
+        raise OptionError(f"export: {kernel!r} is no @triton.jit or @gluon.jit function")
+    said = Signature.of(*_named(function), signature)
+    language = GluonASTSource if function.is_gluon() else ASTSource
+    source = language(fn=function, signature=said.types, constexprs=said.constants, attrs=said.attributes)
+    given = {name: value for name, value in configuration.items() if value is not None}
+    hook = CompileHook(options)
+    with hook.installed():
+        if triton_version() < (3, 7):  # only a launch puts the mode there
+            given["instrumentation_mode"] = hook.settings["instrumentation_mode"]
+        try:
+            return function, triton.compile(source, target=target, options=given)
+        except CompileError:
+            raise
+        except Exception as error:  # whatever Triton raises of a kernel's own mistakes
+            raise CompileError(f"kernel {function.__name__}: {error}") from error
+
+
+def _named(function: Any) -> tuple[str, list[str]]:
+    return function.__name__, list(function.arg_names)
+
+
+def target_of(said: str | None) -> GPUTarget:
+    """The target that a name says; that of the GPU that is there for None. Raises OptionError for what is no
+    GPU of NVIDIA's."""
+    if said is None:
+        active = driver.active.get_current_target()
+        said = f"{active.backend}:{active.arch}"
+    backend, _, arch = said.partition(":")
+    if backend != "cuda" or not arch.isdigit():
+        raise OptionError(f'target={said!r}: kernels are exported for NVIDIA GPUs, such as target="cuda:90"')
+    return GPUTarget("cuda", int(arch), 32)
+
+
+def _manifest(binary: Any) -> Manifest:
+    """Raises CompileError where the binary records nothing."""
+    manifest = manifest_in(binary.asm["ttgir"])
+    if manifest is None or manifest.failure:
+        why = "nothing of it is recorded" if manifest is None else manifest.failure
+        raise CompileError(f"kernel {binary.name} cannot be instrumented: {why}")
+    return manifest
+
+
+def described(function: Any, binary: Any, signature: Mapping[str, Any], options: Options) -> dict[str, Any]:
+    """What `Description.document` says of a binary, but for its file. Raises CompileError where it records
+    nothing."""
+    manifest = _manifest(binary)
+    build = build_of(binary)
+    metadata = binary.metadata
+    return {
+        "tool": "profscope export",
+        "schema": SCHEMA,
+        "profscope": __version__,
+        "triton": triton.__version__,
+        "target": f"{metadata.target.backend}:{metadata.target.arch}",
+        "kernel": function.__name__,
+        "entry": binary.name,
+        "parameters": [
+            asdict(each) for each in _parameters(binary, Signature.of(*_named(function), signature))
+        ],
+        "launch": {
+            "threads_per_cta": int(metadata.num_warps) * metadata.target.warp_size,
+            "shared_bytes": int(metadata.shared),
+            "cluster": int(metadata.num_ctas),
+            "cooperative": bool(getattr(metadata, "launch_cooperative_grid", False)),
+            "programmatic": bool(getattr(metadata, "launch_pdl", False)),
+        },
+        "global_scratch": {
+            "bytes_per_cta": int(metadata.global_scratch_size or 0),
+            "alignment": int(metadata.global_scratch_align or 1),
+        },
+        "profile": profile_layout(manifest),
+        "options": {name: options.described()[name] for name in COMPILED_IN},
+        "build": (build if options.sources else replace(build, sources=())).to_json(),
+        "manifest": json.loads(manifest.to_json()),
+    }
+
+
+def _parameters(binary: Any, signature: Signature) -> list[Parameter]:
+    """Those of the function in the PTX: the arguments that are passed, and two that Triton adds.
+
+    Raises CompileError where it has others: a launcher of this Triton's would pass something else.
+    """
+    entries = {name: _PARAMETER.findall(text) for name, text in _ENTRY.findall(_ptx(binary))}
+    sizes = [int(bits) // 8 for bits in entries.get(binary.name, ())]
+    named = [(name, signature.types[name], False) for name in signature.passed]
+    named += [(name, "*i8", True) for name in _HIDDEN]
+    if len(sizes) != len(named):
+        raise CompileError(
+            f"kernel {binary.name}: its PTX has {len(sizes)} parameters where its signature and Triton's two "
+            f"hidden ones make {len(named)}"
+        )
+    return [
+        Parameter(name, kind, size, hidden) for (name, kind, hidden), size in zip(named, sizes, strict=True)
+    ]
+
+
+def _ptx(binary: Any) -> str:
+    text = binary.asm["ptx"]
+    return text.decode() if isinstance(text, bytes) else str(text)

@@ -1,0 +1,124 @@
+"""What `export` writes: files a C compiler takes, whose figures are those of the record format."""
+
+from __future__ import annotations
+
+import json
+import shutil
+import subprocess
+from pathlib import Path
+from typing import Any
+
+import pytest
+import triton
+import triton.language as tl
+from triton import knobs
+
+import profscope
+from instrument_passes.records import LaunchBits
+from profscope.aot.description import Description
+from profscope.demo.kernels import softmax_kernel
+from profscope.errors import CompileError, OptionError, SessionError
+from profscope.recording.sizing import needed_bytes
+
+SIGNATURE = {"out_ptr": "*fp32:16", "in_ptr": "*fp32:16", "rows": "i32", "cols": "i32:16", "BLOCK": 64}
+EXAMPLE = Path(__file__).parents[2] / "examples" / "ahead_of_time"
+LAUNCHES = ((1, 0, 4), (7, 1, 10), (1024, 3, 12), (100_000, 0, 10))
+needs_cc = pytest.mark.skipif(shutil.which("cc") is None, reason="no C compiler")
+
+
+@triton.jit
+def untyped(x_ptr, count):
+    tl.store(x_ptr + count, tl.load(x_ptr + count) + unknown_name)  # noqa: F821
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    folder = tmp_path_factory.mktemp("export") / "new"
+    profscope.export(softmax_kernel, SIGNATURE, folder / "softmax", target="cuda:90")
+    return folder
+
+
+def test_the_files(folder: Path) -> None:
+    assert sorted(path.name for path in folder.iterdir()) == ["softmax.cubin", "softmax.h", "softmax.json"]
+    assert (folder / "softmax.cubin").read_bytes().startswith(b"\x7fELF")
+    document = json.loads((folder / "softmax.json").read_text())
+    assert [each["name"] for each in document["parameters"]] == [
+        "out_ptr", "in_ptr", "rows", "cols", "global_scratch", "profile_scratch",
+    ]  # fmt: skip
+    assert [each["bytes"] for each in document["parameters"]] == [8, 8, 4, 4, 8, 8]
+    assert document["launch"]["threads_per_cta"] == 128
+    assert document["target"] == "cuda:90"
+    assert document["build"]["configuration"]["constexprs"] == {"BLOCK": 64}
+    assert "tl.range" in document["build"]["sources"][0]["text"]
+
+
+@needs_cc
+def test_the_header_says_what_the_record_format_does(folder: Path, tmp_path: Path) -> None:
+    calls = "".join(
+        f'printf("%llu %llu\\n", (unsigned long long)softmax_profile_bytes({ctas}, {stride}, {ring}), '
+        f"(unsigned long long)softmax_profile_pointer(SOFTMAX_PROFILE_ALIGNMENT, {stride}, {ring}));\n"
+        for ctas, stride, ring in LAUNCHES
+    )
+    source = tmp_path / "print.c"
+    source.write_text(f'#include <stdio.h>\n#include "softmax.h"\nint main(void) {{\n{calls}return 0;\n}}\n')
+    flags = ["-std=c99", "-Wall", "-Wextra", "-Werror", "-I", str(folder)]
+    subprocess.run(["cc", *flags, str(source), "-o", str(tmp_path / "print")], check=True)
+    printed = subprocess.run([str(tmp_path / "print")], check=True, capture_output=True, text=True).stdout
+    manifest = Description.read(folder / "softmax.json").manifest
+    expected = [
+        f"{needed_bytes(manifest, ctas, bits)} {32768 | bits.encode()}"
+        for ctas, stride, ring in LAUNCHES
+        for bits in [LaunchBits(stride, ring)]
+    ]
+    assert printed.splitlines() == expected
+
+
+@needs_cc
+def test_the_example_compiles(folder: Path) -> None:
+    include = Path(triton.__file__).parent / "backends" / "nvidia" / "include"
+    flags = ["-Wall", "-Wextra", "-Werror", "-fsyntax-only", "-I", str(folder), "-isystem", str(include)]
+    subprocess.run(["cc", *flags, str(EXAMPLE / "launch.c")], check=True)
+
+
+def test_sources_can_be_left_out(tmp_path: Path) -> None:
+    made = profscope.export(softmax_kernel, SIGNATURE, tmp_path / "a", target="cuda:90", sources=False)
+    assert made.document["build"]["sources"] == ()
+    assert "tl.range" not in (tmp_path / "a.json").read_text()
+
+
+@pytest.mark.parametrize(
+    ("change", "says"),
+    [
+        ({"signature": {**SIGNATURE, "z": 3}}, "has no argument 'z'"),
+        ({"signature": {"out_ptr": "*fp32"}}, "needs in_ptr, rows, cols, BLOCK, too"),
+        ({"signature": {**SIGNATURE, "rows": "int"}}, "rows is 'int', no type of Triton's"),
+        ({"signature": {**SIGNATURE, "rows": "i32:8"}}, "the hints are :16 and :1"),
+        ({"signature": {**SIGNATURE, "in_ptr": "tensordesc<fp32[64]>"}}, "make it in the kernel"),
+        ({"signature": "*fp32,*fp32"}, "must be a dict"),
+        ({"target": "hip:gfx942"}, "exported for NVIDIA GPUs"),
+        ({"ctas": 64}, "no option 'ctas'; there are instrument"),
+        ({"keep": "all"}, "keep='all' is not one of"),
+        ({"kernel": print}, "is no @triton.jit"),
+    ],
+)
+def test_bad_arguments(change: dict[str, Any], says: str, tmp_path: Path) -> None:
+    given = {"kernel": softmax_kernel, "signature": SIGNATURE, "target": "cuda:90"} | change
+    with pytest.raises(OptionError, match=says):
+        profscope.export(path=tmp_path / "x", **given)
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_a_kernel_that_does_not_compile(tmp_path: Path) -> None:
+    with pytest.raises(CompileError, match=r"kernel untyped: at 2:53:[^~]*unknown_name is not defined"):
+        profscope.export(untyped, {"x_ptr": "*fp32", "count": "i32"}, tmp_path / "x", target="cuda:90")
+
+
+def test_not_inside_a_session(tmp_path: Path) -> None:
+    with profscope.session(backend="emulator"), pytest.raises(SessionError, match="already active"):
+        profscope.export(softmax_kernel, SIGNATURE, tmp_path / "x", target="cuda:90")
+
+
+def test_nothing_is_left_installed(tmp_path: Path) -> None:
+    before = knobs.runtime.add_stages_inspection_hook, knobs.compilation.instrumentation_mode
+    profscope.export(softmax_kernel, SIGNATURE | {"rows": "i32:1"}, tmp_path / "x", target="cuda:90")
+    assert (knobs.runtime.add_stages_inspection_hook, knobs.compilation.instrumentation_mode) == before

@@ -1,0 +1,23 @@
+"""profscope-view in the tests' own process."""
+
+from __future__ import annotations
+
+import io
+import subprocess
+from contextlib import redirect_stderr, redirect_stdout
+
+import pytest
+
+from viewer.cli import main
+
+__all__ = ["run"]
+
+
+def run(*arguments: str) -> subprocess.CompletedProcess[str]:
+    """Run in this process, piped."""
+    out, err = io.TextIOWrapper(io.BytesIO(), "utf-8"), io.StringIO()
+    with pytest.MonkeyPatch.context() as patch, redirect_stdout(out), redirect_stderr(err):
+        patch.delenv("COLUMNS", raising=False)
+        status = main(arguments)
+        out.seek(0)
+        return subprocess.CompletedProcess(arguments, status, out.read(), err.getvalue())
