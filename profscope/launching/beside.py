@@ -27,12 +27,14 @@ from triton.compiler import CompiledKernel
 from profscope.launching.hook import CompileHook
 from profscope.options import Options
 
-__all__ = ["BARE", "OWN", "SPANS", "Beside", "Job", "Made", "Session"]
+__all__ = ["BARE", "GIVEN_UP", "OWN", "SPANS", "Beside", "Job", "Made", "Session"]
 
 # What is built of a kernel: what it is launched by, and what may be launched in its place.
 OWN: Final = "own"
 SPANS: Final = "spans"
 BARE: Final = "bare"
+# In place of why something was not built: the session ended, or paused.
+GIVEN_UP: Final = "given up"
 _MOST_WORKERS: Final = 4
 _LOADING_PART: Final = 0.2  # at most so much of the time goes into loading what was built
 _END_S: Final = 5.0  # a worker that was told to end is waited for so long
@@ -101,7 +103,7 @@ class Beside:
                 workers, self._workers, self._free = self._workers, [], []
             for worker in workers:
                 worker.terminate()
-            pool.shutdown(cancel_futures=True)
+            pool.shutdown(cancel_futures=True)  # each of what is under way gives up
             for worker in workers:
                 worker.end()
 
@@ -137,8 +139,9 @@ class Beside:
             if worker is None:
                 worker = self._started()
             answer = worker.build(job)
-        except (OSError, EOFError, pickle.PickleError, AttributeError) as error:
-            return f"no process could build it: {type(error).__name__}: {error}"
+        except Exception as error:  # noqa: BLE001  whatever it is, launches go on, bare
+            why = f"no process could build it: {type(error).__name__}: {error}"
+            return GIVEN_UP if self._pool is None else why
         with self._lock:
             if worker in self._workers:
                 self._free.append(worker)

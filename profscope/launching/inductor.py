@@ -29,7 +29,7 @@ from triton.compiler import CompiledKernel
 
 from instrument_passes.toolchain import triton_version
 from profscope.launching.bare import BareLaunches, Context
-from profscope.launching.beside import OWN, Answer, Beside, Made
+from profscope.launching.beside import GIVEN_UP, OWN, Answer, Beside, Made
 from profscope.launching.sampling import Sampling
 from profscope.launching.turns import Turns
 from profscope.options import Options
@@ -235,7 +235,9 @@ class InductorLaunches:
         """What builds a kernel beside the program; None where its launch is to wait."""
         if self._beside is None or _warms_up_a_graph():
             return None
-        if kernel.build[0] is not bare:
+        begun, build = kernel.build
+        given_up = build is not None and build.done() and (build.cancelled() or build.result() == GIVEN_UP)
+        if begun is not bare or given_up:  # the session was paused meanwhile
             kernel.build = bare, self._beside.begin(kernel.tuner, bare.config)
         return kernel.build[1]
 

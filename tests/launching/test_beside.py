@@ -12,7 +12,7 @@ from triton import knobs
 
 import profscope
 from profscope.launching import running
-from profscope.launching.beside import Beside, Made
+from profscope.launching.beside import GIVEN_UP, Beside, Made
 from tests.support.sessions import session
 
 _GENERATED = """\
@@ -84,6 +84,8 @@ def building(prof: profscope.Session) -> Future[Any]:
     return kernel.build[1]
 
 
+@pytest.mark.slow
+@pytest.mark.exhaustive  # a worker imports all of Inductor
 def test_workers_build_all_that_a_launch_needs(
     tuner: Any, beside: list[Beside], monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -128,6 +130,34 @@ def test_what_could_not_be_built_is_named(tuner: Any, builds: list[Future[Any]])
         "2 launches of triton_poi_beside by torch.compile ran bare: ValueError: no such option"
         in prof.metadata["notes"]
     )
+
+
+@pytest.mark.filterwarnings("ignore::profscope.errors.EmptyProfileWarning")
+def test_what_a_pause_has_given_up_is_begun_again(tuner: Any, builds: list[Future[Any]]) -> None:
+    with session() as prof:
+        tuner.launch()
+        prof.pause()
+        builds[0].cancel()
+        prof.resume()
+        tuner.launch()
+        builds[1].set_result(GIVEN_UP)
+        tuner.launch()
+        builds[2].set_result("ValueError: no such option")
+        tuner.launch()
+    assert len(builds) == 3
+    assert prof.metadata["building"] == {"bare_launches": {"triton_poi_beside": 3}}
+
+
+@pytest.mark.filterwarnings("ignore::profscope.errors.EmptyProfileWarning")
+def test_a_session_that_ends_gives_up_what_is_being_built(
+    tuner: Any, beside: list[Beside], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("profscope.launching.beside._PROGRAM", "import time; time.sleep(1000)")
+    with session() as prof:
+        tuner.launch()
+        build = building(prof)
+    assert build.cancelled() or build.result() == GIVEN_UP
+    assert beside[0]._workers == []
 
 
 @pytest.mark.filterwarnings("ignore::profscope.errors.EmptyProfileWarning")
