@@ -18,6 +18,7 @@ from types import SimpleNamespace
 from typing import Any, Final
 
 from triton import knobs
+from triton.runtime import driver
 
 from profscope.errors import CompileError
 from profscope.launching.again import compiled_again
@@ -111,4 +112,8 @@ class _Builder:
         if records and self._options.baseline:
             with self._bare.tuning():
                 kernels[BARE] = compiled_again(kernel)
+        for (
+            each
+        ) in kernels.values():  # before Triton 3.7 C is compiled for that, which stays in the cache, too
+            driver.active.launcher_cls(each.src, each.metadata)
         return {kind: Made(each.hash, dict(each.metadata_group)) for kind, each in kernels.items()}

@@ -184,9 +184,8 @@ class InductorLaunches:
             if id(tuner) not in self._kernels:  # another thread may have been quicker
                 name = tuner.fn.__name__
                 turns = self._sampling.turns(name, "left out")
-                # What Inductor times to decide on fusions has no name yet.
-                timed = tuner.inductor_meta.get("kernel_name") == _NAMELESS
-                self._kernels[id(tuner)] = _Kernel(tuner, turns, not timed and self._options.matches(name))
+                matches = not _is_timed(tuner) and self._options.matches(name)
+                self._kernels[id(tuner)] = _Kernel(tuner, turns, matches)
             return self._kernels[id(tuner)]
 
     def _prepare(self, kernel: _Kernel, args: Sequence[Any], kwargs: dict[str, Any]) -> None:
@@ -269,6 +268,15 @@ class InductorLaunches:
             kernel.why = f"{type(error).__name__}: {' '.join(str(error).split())[:300]}"
         finally:
             self._thread.made = None
+
+
+def _is_timed(tuner: Any) -> bool:
+    """Whether Inductor launches a kernel to choose a fusion or a template: it has no name of its own."""
+    if tuner.inductor_meta.get("kernel_name") == _NAMELESS:
+        return True
+    config: Any = sys.modules.get("torch._inductor.config")
+    unique = config is not None and getattr(config.triton, "unique_kernel_names", False)
+    return unique and tuner.fn.__name__ == "triton_"
 
 
 def _warms_up_a_graph() -> bool:
