@@ -112,8 +112,7 @@ class _Builder:
         if records and self._options.baseline:
             with self._bare.tuning():
                 kernels[BARE] = compiled_again(kernel)
-        for (
-            each
-        ) in kernels.values():  # before Triton 3.7 C is compiled for that, which stays in the cache, too
+        for each in kernels.values():
+            # Before Triton 3.7 that compiles C, which stays in the cache, too.
             driver.active.launcher_cls(each.src, each.metadata)
         return {kind: Made(each.hash, dict(each.metadata_group)) for kind, each in kernels.items()}
