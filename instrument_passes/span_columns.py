@@ -8,7 +8,14 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Final
 
-__all__ = ["CORRECTED_COLUMNS", "PATH_SEPARATOR", "RESERVED", "SPAN_COLUMNS", "STAGE_COLUMNS"]
+__all__ = [
+    "CORRECTED_COLUMNS",
+    "MODEL_COLUMNS",
+    "PATH_SEPARATOR",
+    "RESERVED",
+    "SPAN_COLUMNS",
+    "STAGE_COLUMNS",
+]
 
 SPAN_COLUMNS: Final[Mapping[str, str]] = {
     "kernel": "category",
@@ -39,5 +46,12 @@ STAGE_COLUMNS: Final[Mapping[str, str]] = {"stage": "category", "for_iteration":
 CORRECTED_COLUMNS: Final[Mapping[str, str]] = {"corrected_cycles": "Int64", "corrected_ns": "Int64"}
 """Behind all others: see `profscope/analysis/corrections.py`."""
 
+MODEL_COLUMNS: Final[Mapping[str, str]] = {
+    "module": "category",
+    "model_file": "category",
+    "model_line": "int32",
+}
+"""Of kernels that torch.compile made: see `profscope/analysis/model_places.py`."""
+
 # What no payload may be called.
-RESERVED: Final = frozenset((*SPAN_COLUMNS, *STAGE_COLUMNS, *CORRECTED_COLUMNS))
+RESERVED: Final = frozenset((*SPAN_COLUMNS, *STAGE_COLUMNS, *CORRECTED_COLUMNS, *MODEL_COLUMNS))

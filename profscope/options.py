@@ -123,6 +123,13 @@ class Options:
         "the bare binary in either case",
         "trials=True",
     )
+    wait: bool = _option(
+        False,
+        "Have launches of torch.compile wait until their instrumented binaries are built. By default these "
+        "are built beside the running program on a GPU, and until they are there launches run bare, and are "
+        "counted. All other launches wait, and so do those on the emulator",
+        "wait=True",
+    )
     memory: int = _option(
         256,
         "MiB of device memory for profile buffers; a grid that needs more is recorded in part, at regular "
@@ -193,7 +200,7 @@ class Options:
             # A record an iteration is the least, and a ring has room for so many.
             _check_int("buffer", self.buffer, _MIN_BUFFER, _MAX_BUFFER, "a number of records per warp")
         _check_int("every", self.every, 1, 1 << 31, "a number of launches")
-        for name in ("trials", "sources"):
+        for name in ("trials", "wait", "sources"):
             if not isinstance(getattr(self, name), bool):
                 raise OptionError(f"{name}={getattr(self, name)!r} must be True or False")
         _check_int("memory", self.memory, 1, 1 << 20, "a number of MiB")

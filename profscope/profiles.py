@@ -75,6 +75,7 @@ class Questions(abc.ABC):
         def counters(self) -> pd.DataFrame: ...
         def distances(self) -> pd.DataFrame: ...
         def lines(self) -> pd.DataFrame: ...
+        def modules(self) -> pd.DataFrame: ...
         def transactions(self) -> pd.DataFrame: ...
         def critical_path(self, shorter_pct: float = 25.0) -> pd.DataFrame: ...
         def findings(self) -> pd.DataFrame: ...
@@ -105,8 +106,9 @@ class Profile(Tables, Questions):
     `metadata` (see `Tables`), and what they can be asked (see `Questions`).
 
     Behind the columns of `tables.df` its `df` has `corrected_cycles` and `corrected_ns` (see
-    `profscope.analysis.corrections`), worked out when it is first asked for. Files and questions have what is
-    in `tables`: a column that is put into `df` is in neither.
+    `profscope.analysis.corrections`), and where torch.compile made kernels `module`, `model_file` and
+    `model_line` (see `profscope.analysis.model_places`), worked out when it is first asked for. Files and
+    questions have what is in `tables`: a column that is put into `df` is in neither.
     """
 
     _spans: pd.DataFrame
@@ -116,18 +118,21 @@ class Profile(Tables, Questions):
     def df(self) -> pd.DataFrame:
         """One row per span."""
         from profscope.analysis.corrections import with_corrected
+        from profscope.analysis.model_places import with_model_of_spans
 
         corrected = self._corrected
         if corrected is None:
             corrected = with_corrected(self._spans, self.metadata)
+            corrected = with_model_of_spans(corrected, self.launches, self.metadata)
             vars(self).update(_corrected=corrected)
         return corrected
 
     @df.setter
     def df(self, spans: pd.DataFrame) -> None:  # as a frozen dataclass begins, and never after
         from profscope.analysis.corrections import CORRECTED
+        from profscope.analysis.model_places import MODEL
 
-        vars(self).update(_spans=spans.drop(columns=list(CORRECTED), errors="ignore"))
+        vars(self).update(_spans=spans.drop(columns=[*CORRECTED, *MODEL], errors="ignore"))
         vars(self).update(_corrected=None)
 
     @property

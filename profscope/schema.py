@@ -39,7 +39,7 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
-from instrument_passes.span_columns import CORRECTED_COLUMNS, SPAN_COLUMNS
+from instrument_passes.span_columns import CORRECTED_COLUMNS, MODEL_COLUMNS, SPAN_COLUMNS
 
 __all__ = [
     "KINDS",
@@ -66,6 +66,8 @@ KINDS = ("kernel", "loop", "iteration", "op", "scope", "async", "mark", "gap")
 is time of a warp that no record covers, since a ring overwrote the records."""
 
 SPAN_DTYPES = dict(SPAN_COLUMNS)
+
+_BESIDE = {**CORRECTED_COLUMNS, **MODEL_COLUMNS}  # of a profile's spans, and in no file
 
 PAYLOAD_DTYPES = ("Int32", "float64", "category")
 """Dtypes of payload columns, missing values allowed: i32 alone, all other numbers, and `stage`."""
@@ -182,7 +184,7 @@ SAMPLE_DTYPES = {
 
 def payload_names(df: pd.DataFrame) -> list[str]:
     """The columns of a span table that are payloads: neither of all spans nor worked out from them."""
-    return [name for name in df.columns if name not in SPAN_DTYPES and name not in CORRECTED_COLUMNS]
+    return [name for name in df.columns if name not in SPAN_DTYPES and name not in _BESIDE]
 
 
 def spans_frame(columns: Mapping[str, Any] | None = None) -> pd.DataFrame:

@@ -5,6 +5,7 @@ import pandas as pd
 from numpy.typing import NDArray
 
 from profscope.analysis.corrections import are_corrected, weighed
+from profscope.analysis.model_places import with_model
 from profscope.analysis.span_rows import (
     GROUP_COLUMNS,
     SITE_COLUMNS,
@@ -37,8 +38,9 @@ def summary(tables: Tables) -> pd.DataFrame:
     Columns: kernel, variant (see metadata["variants"]), trial (whether these are an autotuner's trials, which
     stand apart), scope, kind, file, line, count; then for ns and for cycles total, self, mean, p50, p90,
     p99 and max (`total_ns`, ..., `max_cycles`); share; sampled; launches, launches_seen and
-    percentile_launches; those of `with_work`. Percentiles are nearest-rank: durations that were seen. `share`
-    is self_ns over the total warp time of the kernel's variant (the sum of its depth-0 spans), 0..1.
+    percentile_launches; those of `with_work`; of kernels of torch.compile those of `with_model`. Percentiles
+    are nearest-rank: durations that were seen. `share` is self_ns over the total warp time of the kernel's
+    variant (the sum of its depth-0 spans), 0..1.
     Durations are the corrected ones of `prof.df`, without what records took; as they were read where nobody
     knows that, and where launches of the profile kept sums: `attrs["durations"]` is "corrected" or "raw".
     Launches that kept sums count like the others, in all but percentiles: these are of the
@@ -52,6 +54,7 @@ def summary(tables: Tables) -> pd.DataFrame:
     The index of an emulated profile's summary is named "EMULATED", which shows wherever it is printed.
     """
     table = with_work(_summed(tables), tables.launches, tables.metadata)
+    table = with_model(table, tables.metadata)
     table.attrs["durations"] = "corrected" if are_corrected(tables) else "raw"
     return table.rename_axis(index="EMULATED" if tables.emulated else None)
 

@@ -8,7 +8,7 @@ import numpy as np
 import pandas as pd
 from numpy.typing import NDArray
 
-from instrument_passes.span_columns import CORRECTED_COLUMNS
+from instrument_passes.span_columns import CORRECTED_COLUMNS, MODEL_COLUMNS
 from profscope.schema import (
     KINDS,
     LAUNCH_DTYPES,
@@ -47,7 +47,9 @@ def validate(tables: Tables) -> list[str]:
 def column_problems(tables: Tables) -> list[str]:
     """The problems of form alone: columns, dtypes, missing values, metadata that is not JSON."""
     return [
-        *_columns("df", tables.df.drop(columns=list(CORRECTED_COLUMNS), errors="ignore"), SPAN_DTYPES),
+        *_columns(
+            "df", tables.df.drop(columns=[*CORRECTED_COLUMNS, *MODEL_COLUMNS], errors="ignore"), SPAN_DTYPES
+        ),
         *_columns("launches", tables.launches, LAUNCH_DTYPES),
         *_columns("sums", tables.sums, SUM_DTYPES),
         *_columns("spreads", tables.spreads, SPREAD_DTYPES),

@@ -15,6 +15,7 @@ from types import ModuleType
 from typing import Any, Final
 
 from profscope.recording.after_import import after_import
+from profscope.recording.origins import ORIGINS
 from profscope.recording.patches import gated
 
 __all__ = ["FirstLaunch"]
@@ -44,6 +45,7 @@ class FirstLaunch:
             if self._stack is not None:
                 return
             self._stack = contextlib.ExitStack()
+            self._stack.enter_context(ORIGINS.watching())  # what is launched first is compiled before
             for module, owner, method in _DOORS:
                 self._stack.enter_context(after_import(module, partial(self._watch, owner, method)))
 

@@ -35,7 +35,8 @@ class Build:
     arguments, `num_warps`, `num_stages`, `num_ctas`, `maxnreg`. registers: a thread's; spills: in units of
     the compiler's; shared_bytes: a CTA's; ctas_per_sm: how many fit; instructions: of machine code; each None
     where nobody says.
-    sources: the texts of the kernel and of the functions it calls. ptx: what it was assembled from, or
+    sources: the texts of the kernel and of the functions it calls. model: where torch.compile made it of, as
+    `recording.origins` says; {} for other kernels. ptx: what it was assembled from, or
     arithmetic_digest, what is kept of that in files; "" where there is none.
     """
 
@@ -47,6 +48,7 @@ class Build:
     ctas_per_sm: int | None = None
     instructions: int | None = None
     sources: tuple[SourceText, ...] = ()
+    model: dict[str, Any] = field(default_factory=dict)
     ptx: str = field(default="", repr=False)
     arithmetic_digest: str = ""
 

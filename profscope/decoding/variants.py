@@ -38,10 +38,10 @@ def about_variants(
     """Entry "variants" of the metadata: by kernel, a list in which each variant stands at its number.
 
     variant, key (the same in every session; "" where the configuration is not known), what
-    `Build.configuration` has, and `builds`: what each binary takes, "bare" or "instrumented". Of instrumented
-    ones also `keeps`, what launches of it keep ("spans" or "sums"), and `rounds_as_bare`: whether all
-    floating-point arithmetic is that of the bare binary, None where none is known. bare: by key, what bare
-    binaries take, with their `arithmetic`.
+    `Build.configuration` has, `model` where torch.compile says what it made the kernel of, and `builds`: what
+    each binary takes, "bare" or "instrumented". Of instrumented ones also `keeps`, what launches of it keep
+    ("spans" or "sums"), and `rounds_as_bare`: whether all floating-point arithmetic is that of the bare
+    binary, None where none is known. bare: by key, what bare binaries take, with their `arithmetic`.
     """
     about: dict[str, list[dict[str, Any]]] = {}
     builds: dict[tuple[str, int], dict[int, tuple[str, Build]]] = {}
@@ -55,6 +55,8 @@ def about_variants(
             of_variant[id(launch.build)] = launch.manifest.keeps, launch.build
     for (kernel, variant), of_variant in builds.items():
         entry = about[kernel][variant]
+        if model := _model([build for _, build in of_variant.values()]):
+            entry["model"] = model
         resources: list[dict[str, Any]] = []
         known = dict(bare.get(entry["key"], {}))
         arithmetic = known.pop("arithmetic", "")
@@ -85,6 +87,23 @@ def about_sources(launches: Sequence[Configured]) -> list[dict[str, Any]]:
     builds = {id(launch.build): launch.build for launch in launches if launch.build is not None}
     texts = dict.fromkeys(text for build in builds.values() for text in build.sources)
     return [text.described() for text in texts]
+
+
+def _model(builds: Sequence[Build]) -> dict[str, Any]:
+    """What torch.compile made a variant of. Kernels of several graphs may share a name and configuration:
+    then no one line is theirs."""
+    models = [build.model for build in builds if build.model]
+    distinct = [model for at, model in enumerate(models) if model not in models[:at]]
+    if len(distinct) < 2:
+        return distinct[0] if distinct else {}
+    modules = dict.fromkeys(model["module"] for model in distinct if model["module"])
+    return {
+        "module": ", ".join(modules),
+        "model_file": "",
+        "model_line": 0,
+        "ops": list(dict.fromkeys(op for model in distinct for op in model["ops"])),
+        "places": [place for model in distinct for place in model["places"]],
+    }
 
 
 def _key(launch: Configured) -> str:

@@ -80,6 +80,13 @@ class CompileHook:
         """What the settings that `bare.SETTINGS` names were when this was installed last."""
         return {"instrumentation_mode": self._user_mode, "add_stages_inspection_hook": self._user_hook}
 
+    @property
+    def portable(self) -> bool:
+        """Whether another process can compile as this one does: no hook, mode or pass of the program's own
+        is at work."""
+        own = any(type(step).__module__ == "__main__" for step in self.options.pipeline)
+        return self._user_hook is None and not self._user_mode and not own
+
     @contextlib.contextmanager
     def installed(self) -> Iterator[None]:
         """Install for the body of a with statement.

@@ -3,8 +3,9 @@
 Inductor compiles with `triton.compile`, partly in other processes, chooses configurations by timing them,
 keeps both on disk, and launches from functions of its own, which outlive any session. So nothing that it
 compiles is instrumented. Instead each launch through its `CachingAutotuner` is given the session's own
-binary of the configuration it has chosen; where that cannot be built, the launch runs bare and the notes name
-it. Its static launcher passes no profile buffer, but refuses binaries that want one: it never launches ours.
+binary of the configuration it has chosen; while that is being built beside the program, launches run bare;
+where it cannot be built, they do so for good, and the notes name the kernel. Inductor's static launcher
+passes no profile buffer, but refuses binaries that want one: it never launches ours.
 
 Internals of torch 2.11 to 2.13 that this uses: `CachingAutotuner.run`, `._precompile_config`, `.launchers`,
 `.precompile`, `.autotune_to_one_config`, `._reload_kernel`, and `make_launcher` of what it compiles.
@@ -13,18 +14,22 @@ Internals of torch 2.11 to 2.13 that this uses: `CachingAutotuner.run`, `._preco
 from __future__ import annotations
 
 import contextlib
+import sys
 import threading
 from collections import Counter
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from concurrent.futures import Future
 from functools import partial
 from types import ModuleType
 from typing import Any, Final
 
 import torch
 import triton
+from triton.compiler import CompiledKernel
 
 from instrument_passes.toolchain import triton_version
 from profscope.launching.bare import BareLaunches
+from profscope.launching.beside import GIVEN_UP, OWN, Answer, Beside, Made
 from profscope.launching.quick import quick_launch
 from profscope.launching.sampling import Sampling
 from profscope.launching.turns import Turns
@@ -32,24 +37,34 @@ from profscope.options import Options
 from profscope.recording.after_import import after_import
 from profscope.recording.journal import number_of_launches
 from profscope.recording.launch_path import LaunchPath
+from profscope.recording.origins import ORIGINS
 from profscope.recording.patches import patched
 from profscope.recording.programs import PROGRAMS
 
 __all__ = ["InductorLaunches"]
 
 _MODULE: Final = "torch._inductor.runtime.triton_heuristics"
+_NAMELESS: Final = "DESCRIPTIVE_NAME"
+_TREES: Final = "torch._inductor.cudagraph_trees"
+_BUILDING: Final = "its binary was being built"
+_CAPTURED_BUILDING: Final = (
+    "a CUDA graph captured it while its binary was being built; with wait=True launches wait for that"
+)
+_SHOWN_KERNELS: Final = 3
 
 
 class _Thread(threading.local):
-    """recording: this thread builds a binary that records."""
+    """recording: this thread builds a binary that records. made: it has been built, and is to be loaded."""
 
     recording = False
+    made: Made | None = None
 
 
 class _Kernel:
     """A tuner's launcher of ours. bare: the one it stands for; own: None if there is none.
 
-    matches: its launches are to be recorded.
+    matches: its launches are to be recorded. build: of which launcher one is being built beside the program,
+    and what comes of it.
     """
 
     def __init__(self, tuner: Any, turns: Turns, matches: bool) -> None:
@@ -63,6 +78,7 @@ class _Kernel:
         self.quick: Any = None  # launches `own` without the tuner, see `quick_launch`
         self.launchers: Any = None  # of the tuner, for which these stand
         self.why = ""  # there is none
+        self.build: tuple[Any, Future[Answer] | None] = None, None
 
     def launches_quickly(self, args: tuple[Any, ...], stream: Any, kwargs: dict[str, Any]) -> bool:
         """Launch without the tuner, and return whether that could be."""
@@ -76,16 +92,26 @@ class _Kernel:
 
 
 class InductorLaunches:
-    """Installed for the length of a session, inside the compile hook. path: of the launches."""
+    """Installed for the length of a session, inside the compile hook. path: of the launches. beside: builds
+    binaries beside the program; None: launches wait for theirs. load_others: loads what launches of a binary
+    may launch in its place."""
 
     def __init__(
-        self, options: Options, bare: BareLaunches, sampling: Sampling, path: LaunchPath
-    ) -> None:  # fmt: skip
+        self,
+        options: Options,
+        bare: BareLaunches,
+        sampling: Sampling,
+        path: LaunchPath,
+        beside: Beside | None = None,
+        load_others: Callable[[CompiledKernel, Mapping[str, Made]], None] | None = None,
+    ) -> None:
         self.left_bare: Counter[tuple[str, str]] = Counter()  # kernel and why -> launches
         self._options = options
         self._bare = bare
         self._sampling = sampling
         self._path = path
+        self._beside = beside
+        self._load_others = load_others
         self._module: Any = None  # of the tuners
         self._thread = _Thread()
         self._lock = threading.Lock()
@@ -96,13 +122,25 @@ class InductorLaunches:
         """Kernels that were launched and that kernels= leaves out."""
         return {kernel.name for kernel in list(self._kernels.values()) if not kernel.matches}
 
-    def notes(self) -> list[str]:
-        """One line for each kernel with launches that ran bare although they should not have."""
+    def describe(self) -> tuple[dict[str, Any], list[str]]:
+        """The metadata's entry "building", by kernel how many launches ran bare while its binary was being
+        built, and one line for each kernel with launches that ran bare although they should not have."""
         with self._lock:
-            return [
-                f"{number_of_launches(count)} of {name} by torch.compile ran bare: {why}"
-                for (name, why), count in self.left_bare.items()
-            ]
+            left_bare = dict(self.left_bare)
+        building = {name: count for (name, why), count in sorted(left_bare.items()) if why == _BUILDING}
+        notes = [
+            f"{number_of_launches(count)} of {name} by torch.compile ran bare: {why}"
+            for (name, why), count in left_bare.items()
+            if why != _BUILDING
+        ]
+        if not building:
+            return {}, notes
+        kernels = ", ".join(list(building)[:_SHOWN_KERNELS]) + ", ..." * (len(building) > _SHOWN_KERNELS)
+        notes.append(
+            f"{number_of_launches(sum(building.values()))} by torch.compile ran bare, and are in no figure: "
+            f"their binaries were being built ({kernels}); with wait=True launches wait for that"
+        )
+        return {"building": {"bare_launches": building}}, notes
 
     @contextlib.contextmanager
     def installed(self) -> Iterator[None]:
@@ -113,11 +151,11 @@ class InductorLaunches:
                 tuner, self._module = module.CachingAutotuner, module
                 stack.enter_context(patched(tuner, "_precompile_config", self._precompile))
                 stack.enter_context(patched(tuner, "run", self._run))
-                if triton_version() < (3, 7):  # where nothing but the options tells binaries apart
-                    stack.callback(setattr, module, "triton", module.triton)
-                    module.triton = _Triton(self._compile)  # type: ignore[attr-defined]
+                stack.callback(setattr, module, "triton", module.triton)
+                module.triton = _Triton(self._compile)  # type: ignore[attr-defined]
 
             stack.enter_context(after_import(_MODULE, patch))
+            stack.enter_context(ORIGINS.watching())
             yield
 
     def _precompile(self, precompile: Callable[..., Any]) -> Callable[..., Any]:
@@ -130,7 +168,10 @@ class InductorLaunches:
         return compile_bare
 
     def _compile(self, *args: Any, **options: Any) -> Any:
-        if self._thread.recording:
+        if self._thread.made is not None:
+            return self._thread.made.load(args[0])
+        # Before Triton 3.7 nothing but the options tells binaries apart.
+        if self._thread.recording and triton_version() < (3, 7):
             options["options"] = {**options["options"], "instrumentation_mode": self._sampling.mode}
         return triton.compile(*args, **options)
 
@@ -162,7 +203,8 @@ class InductorLaunches:
             if id(tuner) not in self._kernels:  # another thread may have been quicker
                 name = tuner.fn.__name__
                 turns = self._sampling.turns(name, "left out")
-                self._kernels[id(tuner)] = _Kernel(tuner, turns, self._options.matches(name))
+                matches = not _is_timed(tuner) and self._options.matches(name)
+                self._kernels[id(tuner)] = _Kernel(tuner, turns, matches)
             return self._kernels[id(tuner)]
 
     def _prepare(self, kernel: _Kernel, args: Sequence[Any], kwargs: dict[str, Any]) -> None:
@@ -172,7 +214,8 @@ class InductorLaunches:
             return
         kernel.own, kernel.quick, kernel.why = None, None, ""
         if torch.cuda.is_available() and torch.cuda.is_current_stream_capturing():
-            kernel.why = "it was not launched before CUDA graph capture"
+            began = kernel.build[1] is not None
+            kernel.why = _CAPTURED_BUILDING if began else "it was not launched before CUDA graph capture"
             return
         if not tuner.launchers:
             tuner.precompile()
@@ -184,28 +227,86 @@ class InductorLaunches:
         elif meta.get("coordinate_descent_tuning") and not getattr(bare.config, "found_by_coordesc", False):
             kernel.why = "it was still being tuned"
             return
-        else:
-            self._build(kernel, bare.config)
+        elif not self._built(kernel, bare):
+            return
         kernel.bare, kernel.launchers = bare, tuner.launchers
 
-    def _build(self, kernel: _Kernel, config: Any) -> None:
-        tuner = kernel.tuner
+    def _built(self, kernel: _Kernel, bare: Any) -> bool:
+        """Give a kernel its launcher, or say why it has none; whether that is settled."""
+        build = self._begun(kernel, bare)
+        if build is None:
+            self._build(kernel, bare.config)
+            return True
+        assert self._beside is not None
+        if not build.done() or not self._beside.may_load():
+            kernel.why = _BUILDING
+            return False
+        made = build.result()
+        if isinstance(made, str):
+            kernel.why = made
+        else:
+            with self._beside.loading():
+                self._build(kernel, bare.config, made)
+        return True
+
+    def _begun(self, kernel: _Kernel, bare: Any) -> Future[Answer] | None:
+        """What builds a kernel beside the program; None where its launch is to wait."""
+        if self._beside is None or _warms_up_a_graph():
+            return None
+        begun, build = kernel.build
+        given_up = build is not None and build.done() and (build.cancelled() or build.result() == GIVEN_UP)
+        if begun is not bare or given_up:  # the session was paused meanwhile
+            kernel.build = bare, self._beside.begin(kernel.tuner, bare.config)
+        return kernel.build[1]
+
+    def compiled(self, tuner: Any, config: Any) -> Any:
+        """What Inductor makes of a configuration, instrumented. Raises what compiling does."""
         self._thread.recording = True
         try:
             if tuner.fn.fn is None:  # compiled in another process
                 tuner.fn = tuner._reload_kernel().fn
             with self._bare.recording():
-                built = tuner._precompile_config(config)
-                if PROGRAMS.program(built.kernel) is None:
-                    kernel.why = "Inductor loaded a binary that does not record"
-                else:
-                    kernel.own = built.make_launcher()
-                    if not self._options.samples and not self._options.baseline:
-                        kernel.quick = quick_launch(self._module, tuner, built, self._path)
+                return tuner._precompile_config(config)
+        finally:
+            self._thread.recording = False
+
+    def _build(self, kernel: _Kernel, config: Any, made: Mapping[str, Made] | None = None) -> None:
+        """made: what has been built already."""
+        self._thread.made = made[OWN] if made else None
+        try:
+            built = self.compiled(kernel.tuner, config)
+            program = PROGRAMS.program(built.kernel)
+            if program is None or program.mode != self._sampling.mode:
+                kernel.why = "Inductor loaded a binary that does not record"
+                return
+            with self._bare.recording():
+                kernel.own = built.make_launcher()
+            if made and self._load_others is not None:
+                self._load_others(built.kernel, made)
+            if not self._options.samples and not self._options.baseline:
+                kernel.quick = quick_launch(self._module, kernel.tuner, built, self._path)
         except Exception as error:  # noqa: BLE001  whatever it is, the user's launch goes on, bare
             kernel.why = f"{type(error).__name__}: {' '.join(str(error).split())[:300]}"
         finally:
-            self._thread.recording = False
+            self._thread.made = None
+
+
+def _is_timed(tuner: Any) -> bool:
+    """Whether Inductor launches a kernel to choose a fusion or a template: it has no name of its own."""
+    if tuner.inductor_meta.get("kernel_name") == _NAMELESS:
+        return True
+    config: Any = sys.modules.get("torch._inductor.config")
+    unique = config is not None and getattr(config.triton, "unique_kernel_names", False)
+    return unique and tuner.fn.__name__ == "triton_"
+
+
+def _warms_up_a_graph() -> bool:
+    """Whether Inductor launches for the last time before it captures a CUDA graph."""
+    trees: Any = sys.modules.get(_TREES)
+    if trees is None or not torch.cuda.is_initialized():
+        return False
+    manager = trees.get_manager(torch.cuda.current_device(), create_if_none_exists=False)
+    return manager is not None and bool(manager.in_warmup)
 
 
 def _launch(tuner: Any, launcher: Any, run: Callable[[], Any]) -> Any:

@@ -24,6 +24,7 @@ from profscope.errors import CompileError
 from profscope.launching.again import compiled_again
 from profscope.launching.bare import BareLaunches
 from profscope.launching.baseline import Baseline, Timed
+from profscope.launching.beside import BARE, SPANS, Made
 from profscope.launching.direct import direct_launch
 from profscope.launching.hook import CompileHook
 from profscope.launching.null_builds import SHIFTS, NullBuilds
@@ -348,6 +349,19 @@ class Keeping:
                 if other is not None:
                     setattr(kernel, kind, other)
             return other
+
+    def load_others(self, kernel: CompiledKernel, made: Mapping[str, Made]) -> None:
+        """Load what has been built of a kernel to be launched in place of a binary that someone launches.
+        Raises what loading does."""
+        variant = self._variants.get((kernel.hash, driver.active.get_current_device()))
+        if variant is None or not variant.records:
+            return
+        with variant.lock:
+            for kind, name in ((_SPANS, SPANS), (_BARE, BARE)):
+                if name in made and kind not in vars(kernel):
+                    other = made[name].load(kernel.src)
+                    self._run(other)
+                    setattr(kernel, kind, other)
 
     def _for_sampler(self, variant: _Variant, kernel: CompiledKernel, kind: str) -> CompiledKernel | None:
         """A kernel's bare binary, or itself again, loaded while the sampler is open; None if that fails."""

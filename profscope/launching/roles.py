@@ -25,9 +25,10 @@ cache to who comes next, and another binary leaves other instructions.
 
 Numbers begin with 0, so a kernel that is launched once keeps spans, and one that is launched twice has
 samples, too. A function's are over all its launches; a variant's are over those that are recorded, or
-sampled, of one function with the same specialisation and options on one device. Launches of two kinds have no
-number there: an autotuner's trials, whose turn would be the launch's that follows, and those captured into a
-CUDA graph, since each of its replays would pay.
+sampled, of one function with the same specialisation and options on one device. Launches of three kinds have
+no number there: an autotuner's trials, whose turn would be the launch's that follows; those captured into a
+CUDA graph, since each of its replays would pay; and those of torch.compile that run bare while their binary
+is being built beside the program (`beside.py`), so that the first one that can be recorded keeps spans.
 
 No launch pays for a call of `role_of`: `turns.Turns` counts a function's launches as it says, and
 `keeping.Keeping` looks for a variant's among `numbers_with_spans`, `numbers_sampled` and `numbers_timed`.

@@ -17,6 +17,7 @@ from triton import knobs
 from profscope.errors import SessionError
 from profscope.launching.bare import BareLaunches
 from profscope.launching.baseline import Baseline
+from profscope.launching.beside import Beside
 from profscope.launching.hook import CompileHook
 from profscope.launching.inductor import InductorLaunches
 from profscope.launching.keeping import Keeping
@@ -100,7 +101,8 @@ class Running:
         keeping, kept = self.keeping.describe(left_out)
         sampler, sampled = self.samples.describe()
         baseline, timed = self.baseline.describe()
-        left_bare = [*self.inductor.notes(), *self.kept.notes()]
+        building, left_bare = self.inductor.describe()
+        left_bare += self.kept.notes()
         undescribed = [
             f"{kernel}: its configuration is not known: {why}"
             for kernel, why in sorted(PROGRAMS.undescribed.items())
@@ -122,7 +124,8 @@ class Running:
         if not self.recorder.seen:
             notes += self._why_empty(said=len(notes) > len(sampled))
         more = {"clock": self.machine.clock(), "bare": PROGRAMS.about_bare()}
-        return self.metadata | sampling | keeping | sampler | baseline | more | self.job.describe(), notes
+        told = self.metadata | sampling | building | keeping | sampler | baseline | more
+        return told | self.job.describe(), notes
 
     def host_clock(self) -> dict[str, Any]:
         """The metadata's entry "host_clock", as it is now, where there is one."""
@@ -167,10 +170,13 @@ def running(
         samples = StallSamples(options, records.path, records.graphs, gpu)
         baseline = Baseline(options, machine.device_type, records.graphs)
         keeping = Keeping(options, bare, hook, records.path, samples, baseline)
-        inductor = InductorLaunches(options, bare, sampling, records.path)
+        beside = builds_beside(options, hook, machine)
+        inductor = InductorLaunches(options, bare, sampling, records.path, beside, keeping.load_others)
         kept = KeptBinaries(options, bare, sampling)
         # The first to be installed is the last to go: another thread may have chosen its binary already.
-        parts = (records, hook, bare, sampling, samples, keeping, inductor, kept)
+        parts: tuple[_Part, ...] = (records, hook, bare, sampling, samples, keeping, inductor, kept)
+        if beside is not None:
+            parts = (*parts, beside)
         installed = _Installed(lambda: _all_installed(parts))
         job = Job()
         stack.enter_context(job.joined())
@@ -192,6 +198,11 @@ def running(
             kept,
             job,
         )
+
+
+def builds_beside(options: Options, hook: CompileHook, machine: backend.Backend) -> Beside | None:
+    """What builds binaries of torch.compile beside the program; None where launches wait for theirs."""
+    return None if options.wait or machine.device_type == "cpu" else Beside(options, hook, "gpu")
 
 
 @contextlib.contextmanager

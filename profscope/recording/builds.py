@@ -12,6 +12,7 @@ from triton.runtime.jit import JITCallable
 from instrument_passes.analyses.occupancy import limits_of
 from profscope.decoding.build import Build, SourceText
 from profscope.recording.code_size import instruction_count
+from profscope.recording.origins import ORIGINS
 
 __all__ = ["build_of"]
 
@@ -38,8 +39,15 @@ def build_of(kernel: Any, warps: int | None = None) -> Build:
         ctas_per_sm=fits,
         instructions=_instructions(kernel),
         ptx=_ptx(kernel),
+        model=_model(function),
         sources=tuple(_texts(function, set())) if isinstance(function, JITCallable) else (),
     )
+
+
+def _model(function: Any) -> dict[str, Any]:
+    """What torch.compile made a kernel of; {} for kernels of others."""
+    code = getattr(getattr(function, "fn", None), "__code__", None)
+    return {} if code is None else ORIGINS.of(code.co_filename)
 
 
 def _instructions(kernel: Any) -> int | None:

@@ -50,7 +50,7 @@ def test_what_it_launches_is_recorded(compiled: Callable[..., Function], compile
     function = compiled()
     if compiled_before:
         check(function, x)
-    with profscope.session(backend="gpu") as prof:
+    with profscope.session(backend="gpu", wait=True) as prof:
         for _ in range(3):
             check(function, x)
     check(function, x)  # after the session, from Inductor's own launcher
@@ -65,7 +65,7 @@ def test_what_it_launches_is_recorded(compiled: Callable[..., Function], compile
 def test_its_cuda_graphs_are_recorded(compiled: Callable[..., Function]) -> None:
     x = torch.randn(512, 1000, device="cuda")
     function = compiled(mode="reduce-overhead")
-    with profscope.session(backend="gpu") as prof:
+    with profscope.session(backend="gpu", wait=True) as prof:
         for _ in range(6):
             torch.compiler.cudagraph_mark_step_begin()
             check(function, x)
@@ -80,7 +80,7 @@ def test_its_cuda_graphs_are_recorded(compiled: Callable[..., Function]) -> None
 def test_one_launch_in_so_many_is_recorded(compiled: Callable[..., Function]) -> None:
     x = torch.randn(512, 1000, device="cuda")
     function = compiled()
-    with profscope.session(every=5, backend="gpu") as prof:
+    with profscope.session(every=5, backend="gpu", wait=True) as prof:
         for _ in range(20):
             check(function, x)
     for counts in prof.metadata["sampling"]["kernels"].values():

@@ -184,7 +184,7 @@ def test_torch_compile() -> None:
     square = torch.compile(lambda x: x * x + 1)
     x = torch.rand(LARGE, device="cuda")
     bare = square(x)
-    with profscope.session(samples=1) as prof:
+    with profscope.session(samples=1, wait=True) as prof:
         for _ in range(3):
             assert torch.equal(square(x), bare)
     _allocation._allocator.set(allocator)  # Inductor leaves its own

@@ -51,6 +51,11 @@ class Tuner(heuristics.CachingAutotuner):  # type: ignore[misc]
             inductor_meta={"grid_type": "Grid1D", "kernel_name": kernel.__name__},
         )
 
+    @classmethod
+    def of(cls, kernel: Any) -> Tuner:
+        """What a generated module makes of its kernel."""
+        return cls(kernel=kernel)
+
     def get_device_interface(self) -> Any:
         from torch._dynamo.device_interface import CpuInterface
 

@@ -1,0 +1,74 @@
+"""Where in a model the kernels come from that torch.compile made: columns for tables that name kernels."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from typing import Any, Final
+
+import numpy as np
+import pandas as pd
+
+from instrument_passes.span_columns import MODEL_COLUMNS
+
+__all__ = ["MODEL", "by_variant", "with_model", "with_model_of_spans"]
+
+MODEL: Final = tuple(MODEL_COLUMNS)
+_UNKNOWN: Final = ("", "", 0)
+
+Places = Mapping[tuple[str, int], tuple[str, str, int]]
+
+
+def by_variant(metadata: Mapping[str, Any]) -> Places:
+    """By kernel and variant what MODEL has of it; empty for a profile without kernels of torch.compile."""
+    variants: Mapping[str, Any] = metadata.get("variants", {})
+    return {
+        (kernel, entry["variant"]): (model["module"], model["model_file"], model["model_line"])
+        for kernel, entries in variants.items()
+        for entry in entries
+        if (model := entry.get("model"))
+    }
+
+
+def with_model(table: pd.DataFrame, metadata: Mapping[str, Any]) -> pd.DataFrame:
+    """A table with columns kernel and variant, and behind them MODEL where the profile knows of any.
+
+    module: the modules of the model that the kernel was made of, `blocks.*.mlp.up` for those that differ in
+    numbers only, with commas between others. model_file, model_line: the line of the last operation that it
+    does. "" and 0 for other kernels, and where nothing is known.
+    """
+    places = by_variant(metadata)
+    if not places:
+        return table
+    return _added(
+        table, [places.get(key, _UNKNOWN) for key in zip(table["kernel"], table["variant"], strict=True)]
+    )
+
+
+def with_model_of_spans(
+    df: pd.DataFrame, launches: pd.DataFrame, metadata: Mapping[str, Any]
+) -> pd.DataFrame:
+    """A span table with MODEL behind its columns, as `with_model` adds them; its other columns are not
+    copied."""
+    places = by_variant(metadata)
+    if not places or df.empty:
+        return df
+    keys = zip(launches["kernel"], launches["variant"], strict=True)
+    at = pd.Index(launches["launch"]).get_indexer(pd.Index(df["launch"]))
+    return _added(df, [places.get(key, _UNKNOWN) for key in keys], at)
+
+
+def _added(
+    table: pd.DataFrame, rows: Iterable[tuple[str, str, int]], at: np.ndarray[Any, Any] | None = None
+) -> pd.DataFrame:
+    """at: of the table's rows which of `rows` is theirs; None: each has its own."""
+    columns = {}
+    for name, values in zip(MODEL, zip(*rows, strict=True), strict=True):
+        if MODEL_COLUMNS[name] != "category":
+            numbers = np.array(values, MODEL_COLUMNS[name])
+            columns[name] = numbers if at is None else numbers[at]
+            continue
+        codes, categories = pd.factorize(np.array(values, dtype=object))
+        columns[name] = pd.Categorical.from_codes(
+            codes if at is None else codes[at], categories=pd.Index(categories, dtype="str")
+        )
+    return table.assign(**columns)

@@ -1,0 +1,32 @@
+"""Where in a model the time of its compiled kernels goes."""
+
+from __future__ import annotations
+
+import pandas as pd
+
+from profscope.analysis.model_places import MODEL
+from profscope.analysis.summary import summary
+from profscope.schema import Tables
+
+__all__ = ["modules"]
+
+_SUMMED = {"launches": "sum", "count": "sum", "total_ns": "sum", "total_cycles": "sum"}
+
+
+def modules(tables: Tables) -> pd.DataFrame:
+    """One row per module of a model that torch.compile has compiled, the heaviest first.
+
+    module: as `summary()` has it: modules that share a kernel share a row; "" for kernels of which that is
+    not known, and for those of others. kernels: how many; launches: recorded ones; count: of warps;
+    total_ns, total_cycles: of their warps, scaled up as in `summary()`; share: of all rows' total_ns, 0..1.
+    Trials are left out. Empty where no module is known.
+    """
+    table = summary(tables)
+    if MODEL[0] not in table:
+        return pd.DataFrame({name: [] for name in ("module", "kernels", *_SUMMED, "share")})
+    roots = table[(table["kind"] == "kernel") & ~table["trial"]]
+    grouped = roots.groupby(roots["module"].astype("str"), sort=False)
+    rows = grouped.agg(_SUMMED)
+    rows.insert(0, "kernels", grouped["kernel"].nunique())
+    rows["share"] = rows["total_ns"] / rows["total_ns"].sum()
+    return rows.sort_values("total_ns", ascending=False, kind="stable").reset_index()

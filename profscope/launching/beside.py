@@ -1,0 +1,207 @@
+"""Builds instrumented binaries in processes of their own, beside the running program.
+
+Most of a compilation is Python, and would hold the interpreter's lock: a thread that compiles slows every
+launch of the others. So workers compile, each a clean interpreter that is told what a session records, and
+then given one kernel after the other. What they make is in Triton's cache, and they say under which name; to
+load it from there is all that a launch waits for, and that in so small a part of the time that no step waits
+for many.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import pickle
+import subprocess
+import sys
+import threading
+import time
+from collections.abc import Iterator
+from concurrent.futures import Future, ThreadPoolExecutor
+from pathlib import Path
+from typing import Any, Final, NamedTuple
+
+from triton import knobs
+from triton.compiler import CompiledKernel
+
+from profscope.launching.hook import CompileHook
+from profscope.options import Options
+
+__all__ = ["BARE", "GIVEN_UP", "OWN", "SPANS", "Beside", "Job", "Made", "Session"]
+
+# What is built of a kernel: what it is launched by, and what may be launched in its place.
+OWN: Final = "own"
+SPANS: Final = "spans"
+BARE: Final = "bare"
+# In place of why something was not built: the session ended, or paused.
+GIVEN_UP: Final = "given up"
+_MOST_WORKERS: Final = 4
+_LOADING_PART: Final = 0.2  # at most so much of the time goes into loading what was built
+_END_S: Final = 5.0  # a worker that was told to end is waited for so long
+_PROGRAM: Final = (
+    "import sys; sys.path[:] = {path!r}; from profscope.launching.builder import main; sys.exit(main())"
+)
+
+
+class Session(NamedTuple):
+    """What a worker is told first. cache, libdevice: of Triton's knobs."""
+
+    options: Options
+    backend: str
+    cache: str
+    libdevice: str | None
+
+
+class Job(NamedTuple):
+    """A kernel of torch.compile. file: its generated module; name: that of its tuner there; config: the
+    chosen one."""
+
+    file: str
+    name: str
+    config: Any
+
+
+class Made(NamedTuple):
+    """A binary in Triton's cache. files: name -> path."""
+
+    hash: str
+    files: dict[str, str]
+
+    def load(self, source: Any) -> CompiledKernel:
+        """It, as compiled of this source. Raises OSError where a file is gone."""
+        return CompiledKernel(source, dict(self.files), self.hash)
+
+
+Answer = dict[str, Made] | str
+"""The binaries by what they are for, or why there are none."""
+
+
+class Beside:
+    """Installed for the length of a session. hook: the session's; backend: "gpu" or "emulator"."""
+
+    def __init__(self, options: Options, hook: CompileHook, backend: str) -> None:
+        self._options = options
+        self._hook = hook
+        self._backend = backend
+        self._workers: list[_Worker] = []
+        self._free: list[_Worker] = []
+        self._lock = threading.Lock()
+        self._pool: ThreadPoolExecutor | None = None
+        self._next_load_s = 0.0
+
+    @contextlib.contextmanager
+    def installed(self) -> Iterator[None]:
+        """Install for the body of a with statement; what is being built at its end is given up."""
+        cpus = len(os.sched_getaffinity(0))
+        pool = ThreadPoolExecutor(min(_MOST_WORKERS, max(1, cpus // 2)), "profscope-build")
+        self._pool = pool
+        try:
+            yield
+        finally:
+            self._pool = None
+            with self._lock:
+                workers, self._workers, self._free = self._workers, [], []
+            for worker in workers:
+                worker.terminate()
+            pool.shutdown(cancel_futures=True)  # each of what is under way gives up
+            for worker in workers:
+                worker.end()
+
+    def begin(self, tuner: Any, config: Any) -> Future[Answer] | None:
+        """Have a kernel of torch.compile built; None where no other process can do it as this one would."""
+        pool, file = self._pool, tuner.filename
+        if pool is None or file is None or not Path(file).is_file() or not self._hook.portable:
+            return None
+        try:
+            return pool.submit(self._build, Job(file, tuner.fn.__name__, config))
+        except RuntimeError:  # the session ends
+            return None
+
+    def may_load(self) -> bool:
+        """Whether a launch may wait for a binary that is built to be loaded now."""
+        return time.perf_counter() >= self._next_load_s
+
+    @contextlib.contextmanager
+    def loading(self) -> Iterator[None]:
+        """In the body of the with statement this thread loads what has been built."""
+        began_s = time.perf_counter()
+        try:
+            yield
+        finally:
+            ended_s = time.perf_counter()
+            self._next_load_s = ended_s + (ended_s - began_s) * (1 / _LOADING_PART - 1)
+
+    def _build(self, job: Job) -> Answer:
+        """By one of the workers, or a new one."""
+        try:
+            with self._lock:
+                worker = self._free.pop() if self._free else None
+            if worker is None:
+                worker = self._started()
+            answer = worker.build(job)
+        except Exception as error:  # noqa: BLE001  whatever it is, launches go on, bare
+            why = f"no process could build it: {type(error).__name__}: {error}"
+            return GIVEN_UP if self._pool is None else why
+        with self._lock:
+            if worker in self._workers:
+                self._free.append(worker)
+        return answer
+
+    def _started(self) -> _Worker:
+        told = Session(self._options, self._backend, knobs.cache.dir, knobs.nvidia.libdevice_path)
+        worker = _Worker()
+        with self._lock:
+            if self._pool is not None:
+                self._workers.append(worker)
+                tell = worker.tell
+            else:
+                tell = worker.give_up
+        tell(told)
+        return worker
+
+
+class _Worker:
+    """A process that builds; see `builder`."""
+
+    def __init__(self) -> None:
+        self._process = subprocess.Popen(
+            [sys.executable, "-c", _PROGRAM.format(path=sys.path)],
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.DEVNULL,
+            start_new_session=True,  # a Ctrl-C is the program's
+        )
+
+    def tell(self, what: Any) -> None:
+        """Raises OSError where the process has ended."""
+        assert self._process.stdin is not None
+        self._process.stdin.write(pickle.dumps(what))
+        self._process.stdin.flush()
+
+    def give_up(self, what: Any) -> None:
+        """In place of `tell` where the session has ended. Raises EOFError."""
+        self.terminate()
+        self.end()
+        raise EOFError("the session has ended")
+
+    def build(self, job: Job) -> Answer:
+        """Have a kernel built. Raises OSError or EOFError where the process is gone."""
+        self.tell(job)
+        assert self._process.stdout is not None
+        answer: Answer = pickle.load(self._process.stdout)
+        return answer
+
+    def terminate(self) -> None:
+        self._process.terminate()
+
+    def end(self) -> None:
+        """Wait until a process that was told to is gone."""
+        try:
+            self._process.wait(_END_S)
+        except subprocess.TimeoutExpired:
+            self._process.kill()
+            self._process.wait()
+        for stream in (self._process.stdin, self._process.stdout):
+            assert stream is not None
+            with contextlib.suppress(OSError):  # what was to be written to it is of no use any more
+                stream.close()

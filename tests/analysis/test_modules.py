@@ -1,0 +1,79 @@
+"""Kernels of torch.compile by module and line of the model, in tables and in files."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+import profscope
+from profscope.analysis.model_places import MODEL
+from profscope.profiles import Profile
+from tests.support.profiles import regular_profile
+
+UP = {
+    "module": "blocks.*.up",
+    "model_file": "/me/model.py",
+    "model_line": 8,
+    "ops": ["aten.gelu"],
+    "places": [],
+}
+
+
+def with_models(models: dict[str, dict[str, Any]]) -> Profile:
+    """A profile with launches of kernels; models: of those that torch.compile has made."""
+    profile = regular_profile()
+    kernels = list(dict.fromkeys(profile.launches["kernel"]))
+    variants = {
+        kernel: [
+            {"variant": 0, "key": "", "builds": [], **({"model": models[kernel]} if kernel in models else {})}
+        ]
+        for kernel in kernels
+    }
+    tables = replace(profile.tables, metadata={**profile.metadata, "variants": variants})
+    return Profile.of(tables)
+
+
+@pytest.fixture(scope="module")
+def kernel() -> str:
+    return str(regular_profile().launches["kernel"].iloc[0])
+
+
+def test_spans_and_summary_name_module_and_line(kernel: str) -> None:
+    profile = with_models({kernel: UP})
+    for table in (profile.df, profile.summary()):
+        own = table["kernel"] == kernel
+        assert own.any()
+        assert set(table.loc[own, "module"]) == {"blocks.*.up"}
+        assert set(table.loc[own, "model_file"]) == {"/me/model.py"}
+        assert set(table.loc[own, "model_line"]) == {8}
+        assert set(table.loc[~own, "module"]) <= {""}
+    assert str(profile.df["module"].dtype) == "category"
+    assert profile.validate() == []
+
+
+def test_time_is_summed_by_module(kernel: str) -> None:
+    modules = with_models({kernel: UP}).modules()
+    summary = with_models({kernel: UP}).summary()
+    roots = summary[summary["kind"] == "kernel"]
+    assert modules["share"].sum() == pytest.approx(1)
+    own = modules[modules["module"] == "blocks.*.up"].iloc[0]
+    assert own["total_ns"] == roots.loc[roots["kernel"] == kernel, "total_ns"].sum()
+    assert own["kernels"] == 1
+
+
+def test_profiles_without_such_kernels_have_no_such_columns() -> None:
+    profile = with_models({})
+    assert not {*MODEL} & {*profile.df.columns, *profile.summary().columns}
+    assert profile.modules().empty
+
+
+@pytest.mark.parametrize("suffix", [".json.gz", ".pftrace.gz"])
+def test_files_keep_them(tmp_path: Path, kernel: str, suffix: str) -> None:
+    profile = with_models({kernel: UP})
+    profile.save(tmp_path / f"trace{suffix}")
+    loaded = profscope.load(tmp_path / f"trace{suffix}")
+    assert loaded.df.equals(profile.df)
+    assert loaded.metadata["variants"] == profile.metadata["variants"]
