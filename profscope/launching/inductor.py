@@ -80,6 +80,11 @@ class _Kernel:
         self.why = ""  # there is none
         self.build: tuple[Any, Future[Answer] | None] = None, None
 
+    def is_being_built(self) -> bool:
+        """Whether its launches run bare for now, and there is nothing else to find out."""
+        build = self.build[1]
+        return build is not None and not build.done() and self.tuner.launchers is self.launchers
+
     def launches_quickly(self, args: tuple[Any, ...], stream: Any, kwargs: dict[str, Any]) -> bool:
         """Launch without the tuner, and return whether that could be."""
         quick = self.quick
@@ -182,6 +187,10 @@ class InductorLaunches:
                 return run(tuner, *args, stream=stream, benchmark_run=benchmark_run, **kwargs)
             if every_one and kernel.launches_quickly(args, stream, kwargs):
                 return None
+            if every_one and kernel.is_being_built() and not self._path.capturing():
+                with self._lock:
+                    self.left_bare[kernel.name, _BUILDING] += 1
+                return run(tuner, *args, stream=stream, **kwargs)
             with kernel.lock:
                 if every_one or (kernel.turns.draw() is None and kernel.turns.take()):
                     if kernel.launches_quickly(args, stream, kwargs):
@@ -239,7 +248,7 @@ class InductorLaunches:
             return True
         assert self._beside is not None
         if not build.done() or not self._beside.may_load():
-            kernel.why = _BUILDING
+            kernel.why, kernel.launchers = _BUILDING, kernel.tuner.launchers
             return False
         made = build.result()
         if isinstance(made, str):
