@@ -7,6 +7,7 @@ from typing import Any
 import numpy as np
 from rich.text import Text
 
+from profscope.analysis.corrections import are_corrected
 from profscope.options import Options
 from profscope.profiles import Profile
 from viewer.cells import pad, wrap
@@ -16,6 +17,7 @@ from viewer.units import bytes_text, count_text, printable
 __all__ = ["EMULATED", "Header", "make_header", "render_header"]
 
 EMULATED = "EMULATED: cycles of a cost model, not GPU time"
+CORRECTED = "of scopes are without what recording took; those of kernels and CTAs are as they were read"
 MEASURED = {
     "latency": "spans on loads end when their data has arrived; loads do not overlap",
     "issue": "spans on loads end at their issue; measure=latency ends them with their data",
@@ -47,6 +49,7 @@ class Header:
     versions: dict[str, str]
     options: dict[str, Any]
     measure: str
+    corrected: bool
     chosen: dict[str, Any]
     kernels: int
     launches: int
@@ -78,6 +81,7 @@ def make_header(profile: Profile, trace: str, selection: Selection, all_spans: i
         versions=versions,
         options=_set_options(metadata.get("options") or {}),
         measure=_measure(metadata),
+        corrected=len(profile.tables.df) > 0 and are_corrected(profile.tables),
         chosen=selection.chosen,
         kernels=int(launches["kernel"].nunique()),
         launches=len(launches),
@@ -103,6 +107,7 @@ def render_header(header: Header, width: int) -> list[Text]:
         ("Versions", [f"{name} {version}" for name, version in header.versions.items()], "  "),
         ("Options", [f"{name}={value}" for name, value in header.options.items()], "  "),
         ("Measured", MEASURED.get(header.measure, "").split(), " "),
+        ("Durations", CORRECTED.split() if header.corrected else [], " "),
         ("Records", _records(header), ", "),
         *(("Note", note.split(" "), " ") for note in header.notes),
     ]

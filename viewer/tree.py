@@ -9,6 +9,7 @@ import pandas as pd
 from numpy.typing import NDArray
 from rich.text import Text
 
+from profscope.analysis.corrections import are_corrected, weighed
 from profscope.analysis.span_rows import GROUP_COLUMNS, SITE_COLUMNS, launch_groups, row_scales, sites
 from profscope.profiles import Profile
 from viewer.grid import Column, grid
@@ -100,7 +101,8 @@ def _of_spans(profile: Profile, unit: str) -> list[_Scope]:
     site, table = sites(df)
     number, launched = launch_groups(profile)
     node, parent, first_row = _paths(df, site, number)
-    duration = df[f"duration_{unit}"].to_numpy()
+    weighs = are_corrected(profile.tables)  # as the summary does
+    duration = (weighed(df, profile.metadata) if weighs else df)[f"duration_{unit}"].to_numpy()
     scale = row_scales(profile)
     count = np.bincount(node)
     total = np.zeros(len(count), np.int64)

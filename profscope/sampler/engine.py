@@ -27,6 +27,7 @@ from profscope.sampler.sampler import Samples
 __all__ = ["LIMIT_S", "Engine"]
 
 LIMIT_S: Final = 2.0
+_MOST_WAITS: Final = 6  # in vain, of one kind: then nothing is sampled any more
 _LAST_S: Final = 30.0  # at the session's end, which waits for what was launched anyway
 _FIRST_PAUSE_S: Final = 20e-6
 _LONGEST_PAUSE_S: Final = 1e-3
@@ -195,6 +196,8 @@ class Engine:
 
     def _skip(self, why: str) -> bool:
         self.unsampled[why] += 1
+        if self.unsampled[why] == _MOST_WAITS:  # so that no job waits for so long again and again
+            self.why = self.why or f"{why}, {_MOST_WAITS} times"
         return False
 
     def _fail(self, error: SamplerError) -> None:

@@ -155,6 +155,18 @@ def test_on_a_gpu_that_stays_busy_nothing_is_opened_or_started() -> None:
     assert sample(engine)[1] is not None  # it was none of the kernel's doing
 
 
+def test_a_gpu_that_is_always_busy_is_not_waited_for_again_and_again() -> None:
+    gpu = FakeGpu()
+    engine = Engine(gpu)
+    assert engine.open("kernel")
+    gpu.ends = lambda: False
+    asked = len(gpu.asked)
+    for number in range(100):
+        assert not engine.open(f"kernel {number}")
+    assert len(gpu.asked) - asked == 6
+    assert engine.why == "the GPU was busy for 2 s, 6 times"
+
+
 def test_a_launch_in_a_hook_of_a_launch_is_not_sampled() -> None:
     gpu = FakeGpu()
     engine = Engine(gpu)
