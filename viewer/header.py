@@ -107,7 +107,7 @@ def render_header(header: Header, width: int) -> list[Text]:
         ("Versions", [f"{name} {version}" for name, version in header.versions.items()], "  "),
         ("Options", [f"{name}={value}" for name, value in header.options.items()], "  "),
         ("Measured", MEASURED.get(header.measure, "").split(), " "),
-        ("Durations", CORRECTED.split() if header.corrected else [], " "),
+        ("Times", CORRECTED.split() if header.corrected else [], " "),
         ("Records", _records(header), ", "),
         *(("Note", note.split(" "), " ") for note in header.notes),
     ]
