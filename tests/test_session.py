@@ -445,5 +445,5 @@ def test_loading_what_is_no_trace(small: profscope.Profile, tmp_path: Path) -> N
 def test_summary_adds_up(small: profscope.Profile) -> None:
     summary = small.summary()
     roots = small.df[small.df["depth"] == 0]
-    assert summary["self_cycles"].sum() == roots["duration_cycles"].sum()
+    assert summary["self_cycles"].sum() == roots["corrected_cycles"].sum()
     assert np.isclose(summary["share"].sum(), 1.0)

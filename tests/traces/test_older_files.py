@@ -44,7 +44,8 @@ def saved_profile() -> Profile:
     df["max"] = [np.nan, 0.1, np.nan, np.inf, np.nan, np.nan]
     df["stage"] = pd.Categorical([None, "load", None, "compute", None, None])
     launches = launch_table([0, 3], ["add", "C:\\"], clock_ghz=[1.98, float("nan")], replay=[-1, 2])
-    return Profile(df, launches, profile_metadata(notes=["a note", "é"], odd={"nan": [1e300, 0.1, None]}))
+    about = profile_metadata(schema=1, notes=["a note", "é"], odd={"nan": [1e300, 0.1, None]})
+    return Profile(df, launches, about)
 
 
 @pytest.mark.parametrize("suffix", [".json", ".json.gz", ".pftrace", ".pftrace.gz"])

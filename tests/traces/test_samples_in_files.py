@@ -8,12 +8,14 @@ from dataclasses import replace
 from itertools import pairwise
 from pathlib import Path
 from typing import Any
+from unittest import mock
 
 import pytest
 
 import profscope
 from profscope.errors import TraceError
 from profscope.profiles import Profile
+from profscope.recording.arrivals import Arrivals
 from profscope.recording.spooler import Spooler
 from profscope.sampler.tables import sample_tables
 from profscope.traces.spool import SpoolWriter
@@ -86,7 +88,9 @@ def test_a_spool_keeps_the_samples_that_were_stated_last(tmp_path: Path) -> None
 
 
 def test_a_spooler_writes_samples_when_they_are_new(tmp_path: Path) -> None:
-    spooler = Spooler(tmp_path, {"backend": "gpu", "tool": "profscope"}, lambda _: None)
+    no_launches = mock.create_autospec(Arrivals, instance=True)
+    no_launches.take.return_value = None
+    spooler = Spooler(tmp_path, {"backend": "gpu", "tool": "profscope"}, no_launches)
     sizes = []
     last = TABLE, SAMPLER
     for sampled in (None, (TABLE, SAMPLER), last):
