@@ -20,8 +20,8 @@ import pytest
 import torch
 
 from instrument_passes.manifest import Manifest, Span
-from profscope.decoding.decode import decode
 from profscope.decoding.alike import Alike
+from profscope.decoding.decode import decode
 from profscope.decoding.folding import Folded
 from profscope.decoding.in_flight import with_transactions
 from profscope.decoding.raw import RawLaunch

@@ -249,7 +249,7 @@ def test_lone_surrogates(trace: Path, tmp_path: Path) -> None:
     assert "surrogate" in refused(path)  # so it does here
     scopes = [*"abcdefghijk", "\ud800"]
     path.write_bytes(changed(trace, lambda ours: ours["spans"]["categories"]["scope"].update(values=scopes)))
-    assert "a scope with a lone surrogate" in refused(path)
+    assert "surrogate" in refused(path)
     path.write_text(json.dumps({"\ud800": 1}))
     assert r"an object with '\ud800'" in refused(path)
 
