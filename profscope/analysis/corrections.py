@@ -8,19 +8,21 @@ of a loop's iteration its row is stored, in the loop's own time, or in the itera
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, Final, NamedTuple
 
 import numpy as np
 import pandas as pd
 
 from instrument_passes.span_columns import CORRECTED_COLUMNS
 from profscope.analysis.clock_cost import Cost, record_cost
-from profscope.analysis.span_rows import Floats, Ints, self_times
+from profscope.analysis.span_rows import Flags, Floats, Ints, own_times
 from profscope.schema import Tables
+from profscope.threads import worker_pool
 
 __all__ = ["CORRECTED", "are_corrected", "weighed", "with_corrected"]
 
 CORRECTED = tuple(CORRECTED_COLUMNS)
+_ROWS: Final = 1 << 20
 
 
 def with_corrected(df: pd.DataFrame, metadata: dict[str, Any]) -> pd.DataFrame:
@@ -36,47 +38,96 @@ def with_corrected(df: pd.DataFrame, metadata: dict[str, Any]) -> pd.DataFrame:
     than too great; it is off by no more than the rows' cost.
     """
     cost = record_cost(metadata)
-    duration, ns = (df[f"duration_{unit}"].to_numpy() for unit in ("cycles", "ns"))
     if cost is None:
-        missing = np.ones(len(df), np.bool_)
-        columns = [pd.arrays.IntegerArray(np.zeros(len(df), np.int64), missing.copy()) for _ in CORRECTED]
+        nothing = np.ones(len(df), np.bool_)
+        columns = [pd.arrays.IntegerArray(np.zeros(len(df), np.int64), nothing.copy()) for _ in CORRECTED]
     else:
-        own = np.where((df["kind"] == "async").to_numpy(), duration, self_times(df, "duration_cycles"))
-        own_ns = np.where((df["kind"] == "async").to_numpy(), ns, self_times(df, "duration_ns"))
-        lost = np.rint(_lost(df, cost)).astype(np.int64)
-        with np.errstate(divide="ignore", invalid="ignore"):
-            lost_ns = np.rint(np.where(own > 0, lost / own, 0.0) * own_ns).astype(np.int64)
-        columns = [_known(duration - _with_inside(df, lost)), _known(ns - _with_inside(df, lost_ns))]
+        columns = [pd.arrays.IntegerArray(each, np.zeros(len(df), np.bool_)) for each in _corrected(df, cost)]
     return df.assign(**dict(zip(CORRECTED, columns, strict=True)))
 
 
-def _known(values: Ints) -> Any:
-    return pd.arrays.IntegerArray(values, np.zeros(len(values), np.bool_))
+class _Rows(NamedTuple):
+    """Spans with all that are inside of them: columns of a span table, and of which kind the rows are."""
+
+    parent: Ints  # positions among these rows
+    depth: Ints
+    iteration: Ints
+    start: Ints
+    cycles: Ints
+    ns: Ints
+    asynchronous: Flags
+    is_iteration: Flags
+    is_loop: Flags
+
+    def part(self, begin: int, end: int) -> _Rows:
+        """Some of them, in which all are that are inside of one."""
+        part = slice(begin, end)
+        return _Rows(
+            self.parent[part] - begin, self.depth[part], self.iteration[part], self.start[part],
+            self.cycles[part], self.ns[part], self.asynchronous[part], self.is_iteration[part],
+            self.is_loop[part],
+        )  # fmt: skip
 
 
-def _with_inside(df: pd.DataFrame, own: Ints) -> Ints:
+def _corrected(df: pd.DataFrame, cost: Cost) -> tuple[Ints, Ints]:
+    """Cycles and nanoseconds by row, a million rows at a time: so many fit a core's caches."""
+    kind = df["kind"]
+    rows = _Rows(
+        df["parent"].to_numpy(),
+        df["depth"].to_numpy(),
+        df["iteration"].to_numpy(),
+        df["start_cycle"].to_numpy(),
+        df["duration_cycles"].to_numpy(),
+        df["duration_ns"].to_numpy(),
+        (kind == "async").to_numpy(),
+        (kind == "iteration").to_numpy(),
+        (kind == "loop").to_numpy(),
+    )
+    roots = np.flatnonzero(rows.depth == 0)  # what is inside of one stands behind it
+    near = np.searchsorted(roots, np.arange(_ROWS, len(df), _ROWS))
+    begins = np.unique(np.append(0, roots[near[near < len(roots)]]))
+    ends = np.append(begins[1:], len(df))
+
+    def part(begin: int, end: int) -> tuple[Ints, Ints]:
+        return _of_rows(rows.part(begin, end), cost)
+
+    with worker_pool() as pool:
+        parts = list(pool.map(part, begins.tolist(), ends.tolist()))
+    cycles, ns = (np.concatenate(each) for each in zip(*parts, strict=True))
+    return cycles, ns
+
+
+def _of_rows(rows: _Rows, cost: Cost) -> tuple[Ints, Ints]:
+    own, own_ns = (
+        np.where(rows.asynchronous, took, own_times(took, rows.parent, ~rows.asynchronous))
+        for took in (rows.cycles, rows.ns)
+    )
+    lost = np.rint(_lost(rows, cost)).astype(np.int64)
+    with np.errstate(divide="ignore", invalid="ignore"):
+        lost_ns = np.rint(np.where(own > 0, lost / own, 0.0) * own_ns).astype(np.int64)
+    return rows.cycles - _with_inside(rows, lost), rows.ns - _with_inside(rows, lost_ns)
+
+
+def _with_inside(rows: _Rows, own: Ints) -> Ints:
     """By span, its own value and those of the spans inside, which async ones are not."""
-    parent, depth = df["parent"].to_numpy(), df["depth"].to_numpy()
-    synchronous = (df["kind"] != "async").to_numpy()
-    order = np.argsort(-depth, kind="stable")
-    order = order[synchronous[order] & (depth[order] > 0)]
     total = own.copy()
-    for rows in np.split(order, np.flatnonzero(np.diff(depth[order])) + 1):
-        np.add.at(total, parent[rows], total[rows])
+    for level in range(int(rows.depth.max(initial=0)), 0, -1):
+        inside = np.flatnonzero((rows.depth == level) & ~rows.asynchronous)
+        np.add.at(total, rows.parent[inside], total[inside])
     return total
 
 
-def _lost(df: pd.DataFrame, cost: Cost) -> Floats:
+def _lost(spans: _Rows, cost: Cost) -> Floats:
     """By span the cycles that records took of its own time.
 
     A span loses one read for each stretch between two reads: before its first child, between
     any two and behind the last, but for those where neighbours share a read. It loses one row if it is an
     iteration, and else one for each iteration among its children. It never loses more than it has.
     """
-    start, parent, depth = (df[name].to_numpy() for name in ("start_cycle", "parent", "depth"))
-    duration, iteration = df["duration_cycles"].to_numpy(), df["iteration"].to_numpy()
-    asynchronous, is_iteration = ((df["kind"] == kind).to_numpy() for kind in ("async", "iteration"))
-    around_rows = (df["kind"] == "loop").to_numpy() | (iteration < 0)
+    start, parent, depth = spans.start, spans.parent, spans.depth
+    duration, iteration = spans.cycles, spans.iteration
+    around_rows = spans.is_loop | (iteration < 0)
+    is_iteration, asynchronous = spans.is_iteration, spans.asynchronous
     fixed = cost.row * is_iteration
     lost: Floats = np.minimum(duration, cost.read + fixed)  # of a span with nothing inside
     deepest = int(depth.max(initial=0))
