@@ -69,6 +69,8 @@ class Made(NamedTuple):
 
     def load(self, source: Any) -> CompiledKernel:
         """It, as compiled of this source. Raises OSError where a file is gone."""
+        for path in self.files.values():  # a CompiledKernel that fails half made complains when it goes
+            os.stat(path)
         return CompiledKernel(source, dict(self.files), self.hash)
 
 
