@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+import importlib.util
 import json
 from pathlib import Path
 from typing import Any, ClassVar
@@ -207,3 +208,42 @@ def test_a_spool_keeps_configurations(tmp_path: Path) -> None:
     assert loaded.launches["variant"].tolist() == [0, 1]
     assert loaded.metadata["variants"] == prof.metadata["variants"]
     assert loaded.metadata["sources"] == prof.metadata["sources"]
+
+
+KERNEL = """
+import triton
+import triton.language as tl
+
+@triton.jit
+def scale_kernel(x, o, n, BLOCK: tl.constexpr, LOW: tl.constexpr = float("-inf")):
+    i = tl.arange(0, BLOCK)
+    for step in range(n):
+        tl.store(o + i, tl.maximum(tl.load(x + i) {op} step, LOW))
+"""
+
+
+def defined(path: Path, op: str) -> Any:
+    """A kernel of that name in a module of its own."""
+    path.parent.mkdir()
+    path.write_text(KERNEL.format(op=op))
+    spec = importlib.util.spec_from_file_location(f"{path.parent.name}.{path.stem}", path)
+    assert spec is not None
+    assert spec.loader is not None
+    module = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(module)
+    return module.scale_kernel
+
+
+def test_kernels_of_one_name_in_two_modules_are_two(tmp_path: Path) -> None:
+    files = [tmp_path / folder / "k.py" for folder in ("one", "two")]
+    x, out = torch.ones(64), torch.zeros(64)
+    with session() as prof:
+        for file, op in zip(files, "+*", strict=True):
+            defined(file, op)[(1,)](x, out, 2, BLOCK=64)
+    variants = prof.metadata["variants"]["scale_kernel"]
+    assert [each["function"] for each in variants] == ["one.k.scale_kernel", "two.k.scale_kernel"]
+    for variant, file in enumerate(files):
+        (launch,) = prof.launches["launch"][prof.launches["variant"] == variant]
+        assert set(prof.df["file"][prof.df["launch"] == launch]) == {str(file)}
+    assert [each["source"]["file"] for each in prof.report()["kernels"]] == [str(file) for file in files]
+    json.dumps(prof.metadata, allow_nan=False)

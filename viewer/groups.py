@@ -76,7 +76,7 @@ def differs_text(group: Group) -> str:
 
 
 def _differs(variants: list[dict[str, Any]], number: int) -> dict[str, Any]:
-    """What a variant has that others have not: of constexprs, types of arguments and launch options."""
+    """What a variant has that others have not: constexprs, types of arguments, launch options, module."""
     flat = [_flat(variant) for variant in variants]
     mine = next((each for each, about in zip(flat, variants, strict=True) if about["variant"] == number), {})
     return {name: value for name, value in mine.items() if any(each.get(name) != value for each in flat)}
@@ -84,4 +84,6 @@ def _differs(variants: list[dict[str, Any]], number: int) -> dict[str, Any]:
 
 def _flat(variant: dict[str, Any]) -> dict[str, Any]:
     options = {name: variant[name] for name in LAUNCH_OPTIONS if variant.get(name) is not None}
+    if variant.get("function"):
+        options["function"] = variant["function"]
     return {**(variant.get("signature") or {}), **(variant.get("constexprs") or {}), **options}

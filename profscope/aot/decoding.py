@@ -15,7 +15,7 @@ from instrument_passes.records import LAUNCH_HEADER
 from profscope.aot.description import Description
 from profscope.decoding.assemble import assemble
 from profscope.decoding.raw import RawLaunch
-from profscope.errors import RecordError
+from profscope.errors import OptionError, RecordError
 from profscope.profiles import Profile
 from profscope.version import __version__
 
@@ -36,8 +36,11 @@ def decode(
     what `export` returned. ctas: CTAs of the grid, those of all clusters; needed only where the buffer does
     not say it: it holds every 2^s-th CTA of a grid with more than one plane.
 
-    Raises RecordError for a buffer of another kernel, one that is cut, and one that nothing was recorded in.
+    Raises RecordError for a buffer of another kernel, one that is cut, and one that nothing was recorded in,
+    and for a manifest that is none; OptionError for a bad `ctas`.
     """
+    if ctas is not None and (isinstance(ctas, bool) or not isinstance(ctas, int) or ctas < 1):
+        raise OptionError(f"decode: ctas={ctas!r}; it is a number of CTAs, at least 1")
     description = Description.read(manifest)
     program, build = description.manifest, description.build
     several = isinstance(buffer, list | tuple)
@@ -77,6 +80,11 @@ def _trimmed(data: Bytes, manifest: Manifest, ctas: int | None, name: Any) -> tu
     area, held = manifest.cta_bytes(bits.ring_log2), data.nbytes - LAUNCH_HEADER.itemsize
     plane = int(header["grid_x"]) * int(header["grid_y"])
     total = _ctas(held // area, plane, bits.stride_log2, name) if ctas is None else ctas
+    if total % max(1, plane):
+        raise RecordError(
+            f"{name}: ctas={total} cannot be: its grid has {int(header['grid_x'])} x {int(header['grid_y'])} "
+            "CTAs, once or more"
+        )
     needed = manifest.selection.areas(total, bits.stride_log2) * area
     if needed > held or (ctas is None and needed < held):
         raise RecordError(

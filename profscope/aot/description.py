@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
 from pathlib import Path
 from typing import Any, Final
 
@@ -24,6 +24,7 @@ from profscope.version import __version__
 __all__ = ["COMPILED_IN", "SCHEMA", "Description", "Parameter", "longest_rings", "profile_layout"]
 
 SCHEMA: Final = 1
+_PLAIN: Final[dict[str, type]] = {"int": int, "str": str}  # by how a field is annotated
 COMPILED_IN: Final = ("instrument", "measure", "keep", "warps", "sources")  # options of session()
 
 
@@ -82,10 +83,25 @@ class Description:
             )
         description = Description(dict(document))
         try:
-            description.manifest, description.build  # noqa: B018  read once, to be refused here
+            _check(description)
         except (ManifestError, KeyError, TypeError) as error:
             raise RecordError(f"{where}: is damaged: {error}") from error
         return description
+
+
+def _check(description: Description) -> None:
+    """Raises ManifestError, KeyError or TypeError for what cannot be decoded with."""
+    manifest, document = description.manifest, description.document
+    spans = [span for section in manifest.sections for span in section.spans]
+    parts: list[Any] = [manifest, *manifest.sections, *spans, *description.build.sources]
+    for each in parts:
+        for of in fields(each):
+            value = getattr(each, of.name)
+            if not isinstance(value, _PLAIN.get(str(of.type), object)):
+                raise TypeError(f"{of.name} of a {type(each).__name__.lower()} is {value!r}")
+    for name, kind in (("target", str), ("triton", str), ("options", dict)):
+        if not isinstance(document[name], kind):
+            raise TypeError(f"{name} is {document[name]!r}")
 
 
 def profile_layout(manifest: Manifest) -> dict[str, int]:

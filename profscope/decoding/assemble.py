@@ -210,29 +210,12 @@ def _launch_row(launch: TimedLaunch, backend: str) -> dict[str, Any]:
     }
 
 
-def _files_of_a_copy(launches: Sequence[TimedLaunch | FoldedProgram]) -> list[str]:
-    """Where Triton ran the binary of another copy of the function, whose lines are alike."""
-    said: dict[str, None] = {}
-    for launch in launches:
-        build = launch.build
-        own = build.sources[0].file if build is not None and build.sources else ""
-        spans = (span for section in launch.manifest.sections for span in section.spans)
-        compiled = next((span.file for span in spans if span.kind == "kernel"), "")
-        if own and compiled and own != compiled:
-            said[
-                f"{launch.manifest.kernel}: file names {compiled}, which its binary was compiled from; what "
-                f"was launched is a copy of that function in {own}"
-            ] = None
-    return list(said)
-
-
 def _notes(kernel: str, launches: Sequence[TimedLaunch], programs: Sequence[FoldedProgram]) -> list[str]:
     """What the reader of a kernel's figures must know, one line each."""
     decoded = [launch.decoded for launch in launches]
     notes = []
     if not programs and not any(each.sites for each in decoded):
         notes.append(f"{kernel}: instrument= finds nothing to record in it")
-    notes += _files_of_a_copy([*launches, *programs])
     dropped, records = sum(each.dropped for each in decoded), sum(each.records for each in decoded)
     if dropped:
         notes.append(

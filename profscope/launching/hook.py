@@ -20,6 +20,8 @@ from typing import Any, Final
 
 from triton import knobs
 from triton._C.libtriton import ir
+from triton.compiler import compiler
+from triton.runtime import jit
 
 from instrument_passes.analyses.occupancy import limits_of
 from instrument_passes.economy import Demand
@@ -41,6 +43,7 @@ from profscope.launching.modes import conflict
 from profscope.launching.proton_scopes import proton_scopes
 from profscope.launching.trials import Trials, affordable, pinned
 from profscope.options import Options
+from profscope.recording.patches import patched
 from profscope.recording.programs import describe, manifest_in, mode_of
 
 __all__ = ["CompileHook", "instrument"]
@@ -107,7 +110,7 @@ class CompileHook:
             knobs.runtime.add_stages_inspection_hook = self.inspect
             if self.context.triton < (3, 7):
                 knobs.compilation.instrumentation_mode = self.settings["instrumentation_mode"]
-            with scratch_lowering(self.context.triton), proton_scopes():
+            with scratch_lowering(self.context.triton), proton_scopes(), _files_in_cache_keys():
                 yield
         finally:
             knobs.runtime.add_stages_inspection_hook = hook
@@ -302,6 +305,29 @@ def instrument(
         manifest = replace(manifest, notes=(*notes, *manifest.notes))
         module.set_attr(ATTRIBUTE, quote(manifest.to_json()))
     return str(module)
+
+
+@contextlib.contextmanager
+def _files_in_cache_keys() -> Iterator[None]:
+    """For the body of a with statement the key of an instrumented binary has the kernel's file.
+
+    Triton's has its text and line alone: a copy of a function, or a file that was moved, would get a binary
+    whose spans name the other file.
+    """
+
+    def wrapped(make_key: Callable[..., str]) -> Callable[..., str]:
+        def key(source: Any, *args: Any, **kwargs: Any) -> str:
+            plain = make_key(source, *args, **kwargs)
+            hook = knobs.runtime.add_stages_inspection_hook
+            code = getattr(getattr(getattr(source, "fn", None), "fn", None), "__code__", None)
+            if code is None or not isinstance(getattr(hook, "__self__", None), CompileHook):
+                return plain
+            return f"{plain}-{code.co_filename}"
+
+        return key
+
+    with patched(compiler, "get_cache_key", wrapped), patched(jit, "get_cache_key", wrapped):
+        yield
 
 
 def _kernel_name(text: str) -> str:

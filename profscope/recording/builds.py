@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import ast
+import math
 import re
 from collections.abc import Iterator
+from pathlib import Path
 from typing import Any, Final
 
 from triton.runtime.jit import JITCallable
@@ -71,6 +73,7 @@ def _configuration(source: Any, function: Any, metadata: Any) -> dict[str, Any]:
     constants = getattr(source, "constants", {})
     attributes = getattr(source, "attrs", {})
     return {
+        "function": _qualified(function),
         "constexprs": {_argument(path, names): _plain(value) for path, value in constants.items()},
         "signature": {str(name): _plain(kind) for name, kind in source.signature.items()},
         "specialisation": {
@@ -90,6 +93,8 @@ def _argument(path: Any, names: list[str]) -> str:
 
 def _plain(value: Any) -> Any:
     """A value as JSON has it, the same in every session."""
+    if isinstance(value, float) and not math.isfinite(value):
+        return str(value)  # which JSON has no number for
     if value is None or isinstance(value, bool | int | float | str):
         return value
     if isinstance(value, tuple | list):
@@ -97,6 +102,18 @@ def _plain(value: Any) -> Any:
     if isinstance(value, JITCallable):
         return f"{_module(value)}.{value.__name__}"
     return _ADDRESS.sub("", str(value))
+
+
+def _qualified(function: Any) -> str:
+    """Module and name: functions of several libraries may share a name. What a script defines is named as if
+    it were imported. "" for a module that was compiled from a file."""
+    if not isinstance(function, JITCallable):
+        return ""
+    module = _module(function)
+    code = getattr(function.fn, "__code__", None)
+    if module == "__main__" and code is not None and Path(code.co_filename).is_file():
+        module = Path(code.co_filename).stem
+    return f"{module}.{function.__name__}"
 
 
 def _module(function: JITCallable) -> str:

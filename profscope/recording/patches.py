@@ -1,4 +1,4 @@
-"""Replace a method of a class for the length of a with statement.
+"""Replace a method of a class, or a function of a module, for the length of a with statement.
 
 A gate stands before a method until whoever waits behind it has patched what it needs. A patch takes a gate's
 place, and is of the method behind it.
@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import contextlib
 from collections.abc import Callable, Iterator
+from types import ModuleType
 from typing import Any, Final
 
 __all__ = ["gated", "patched"]
@@ -17,7 +18,7 @@ _BEHIND: Final = "_profscope_behind"  # of a gate: the method
 
 
 @contextlib.contextmanager
-def patched(owner: type, name: str, wrap: Callable[[Method], Any]) -> Iterator[None]:
+def patched(owner: type | ModuleType, name: str, wrap: Callable[[Method], Any]) -> Iterator[None]:
     """`owner.name`, or a property, is `wrap` of what it was; it comes back, also when the body raises."""
     own = name in vars(owner)
     original = getattr(owner, name)

@@ -15,6 +15,7 @@ import pandas as pd
 from numpy.typing import NDArray
 
 from profscope.analysis.balance import spreads_together
+from profscope.errors import TraceError
 from profscope.schema import (
     SPAN_DTYPES,
     Tables,
@@ -43,8 +44,12 @@ class Part:
 
 
 def merged(parts: Sequence[Part], notes: Sequence[str] = ()) -> Tables:
-    """One profile of one or more parts, of different ranks. notes: what is to be said of them besides."""
+    """One profile of one or more parts, of different ranks. notes: what is to be said of them besides.
+
+    Raises TraceError where some were emulated and others not.
+    """
     parts = sorted(parts, key=lambda part: part.rank)
+    _check(parts)
     times = aligned([part.tables for part in parts])
     variants, numbers = _variants(parts)
     offsets = _launch_offsets(parts)
@@ -63,6 +68,16 @@ def merged(parts: Sequence[Part], notes: Sequence[str] = ()) -> Tables:
         merged_numbers([tables.numbers for tables in own]),
         samples_frame(_columns([_added_up(samples)])),
     )
+
+
+def _check(parts: Sequence[Part]) -> None:
+    emulated = [part for part in parts if part.tables.emulated]
+    if emulated and len(emulated) < len(parts):
+        other = next(part for part in parts if not part.tables.emulated)
+        raise TraceError(
+            f"{emulated[0].name} was emulated and {other.name} was not: their cycles and times cannot be in "
+            "one profile"
+        )
 
 
 def _columns(tables: Sequence[pd.DataFrame]) -> dict[str, Any]:

@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import IO, TypeAlias
 
 from profscope.traces.exporters import Piece
-from profscope.traces.parquet_names import PROFILE
+from profscope.traces.parquet_names import PROFILE, is_part
 
 __all__ = ["GzipFile", "PlainFile", "gzip_end", "whole_file", "whole_folder"]
 
@@ -50,11 +50,15 @@ def whole_file(path: Path) -> Iterator[IO[bytes]]:
 def whole_folder(path: Path) -> Iterator[Path]:
     """An empty folder that takes `path`'s place when the body succeeds, and vanishes when it raises.
 
-    Raises OSError where that cannot be, and where something is there that is no trace in Parquet.
+    Raises OSError where that cannot be, and where something is there that is no part of a trace in Parquet.
     """
     _check_name(path)
     if path.exists() and not (path / PROFILE).exists() and not (path.is_dir() and not any(path.iterdir())):
         raise OSError(errno.EEXIST, "it exists, and is no trace in Parquet that could be replaced")
+    if stranger := next((file for file in path.rglob("*") if not is_part(file.relative_to(path))), None):
+        raise OSError(
+            errno.EEXIST, f"it has {str(stranger.relative_to(path))!r}, no part of the trace to be replaced"
+        )
     part, old = (path.with_name(f".{uuid.uuid4().hex}.{what}") for what in ("part", "old"))
     try:
         part.mkdir()

@@ -13,11 +13,12 @@ import re
 from pathlib import Path
 from typing import Final
 
-__all__ = ["PROFILE", "SPANS", "is_folder_name", "launch_folder", "rank_of"]
+__all__ = ["PROFILE", "SPANS", "is_folder_name", "is_part", "launch_folder", "rank_of"]
 
 PROFILE: Final = "_profile.parquet"
 SPANS: Final = "spans.parquet"
 _RANK: Final = re.compile(r"rank=(\d+)")
+_PART: Final = re.compile(rf"(rank=\d+/?)?({re.escape(PROFILE)}|launch=\d+(/{re.escape(SPANS)})?)?")
 
 
 def rank_of(path: Path) -> int | None:
@@ -29,6 +30,11 @@ def rank_of(path: Path) -> int | None:
 def is_folder_name(given: str | Path) -> bool:
     """Whether a path to save to means a folder: `trace/`, or a rank's part of one, `trace/rank=3`."""
     return str(given).endswith("/") or rank_of(Path(given)) is not None
+
+
+def is_part(inside: Path) -> bool:
+    """Whether a file or folder of this path inside a trace's folder is of the trace."""
+    return _PART.fullmatch(inside.as_posix()) is not None
 
 
 def launch_folder(folder: Path, rank: int, launch: int) -> Path:

@@ -38,6 +38,9 @@ def configurations(
 
     Raises OptionError where the kernel has no autotuner, or an argument is missing.
     """
+    sizes = grid if isinstance(grid, tuple | list) else (grid,)
+    if not callable(grid) and not all(isinstance(size, int) and size > 0 for size in sizes):
+        raise OptionError(f"explain: grid={grid!r}; it is as at a launch, and has at least one CTA")
     tuner, given = _tuner(kernel, args, kwargs)
     names = list(tuner.arg_names)
     if len(args) > len(names):

@@ -90,6 +90,8 @@ def explain(
 def _recorded(launch: Any, options: Options) -> Profile:
     with Session(options) as session:
         launch()
+    if not len(session.profile.launches):
+        raise OptionError(f"explain: nothing was launched: {'; '.join(session.profile.metadata['notes'])}")
     return session.profile
 
 

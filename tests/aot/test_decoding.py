@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from pathlib import Path
 from typing import Any
 
@@ -12,7 +13,7 @@ import torch
 
 import profscope
 from profscope.demo.kernels import matmul, matmul_kernel, softmax, softmax_kernel
-from profscope.errors import RecordError
+from profscope.errors import OptionError, RecordError
 from tests.support.exported import Bytes, Exported
 
 SOFTMAX = {"out_ptr": "*fp32:16", "in_ptr": "*fp32:16", "rows": "i32", "cols": "i32:16", "BLOCK": 64}
@@ -125,11 +126,27 @@ def test_a_buffer_that_cannot_be_read(recorded: tuple[Exported, Bytes], tmp_path
     ):
         with pytest.raises(RecordError, match=says):
             profscope.decode(bad, described)
+    with pytest.raises(RecordError, match="ctas=3 cannot be: its grid has 8 x 1 CTAs"):
+        profscope.decode(buffer, described, ctas=3)
+    for ctas in (0, -1, "8"):
+        with pytest.raises(OptionError, match="it is a number of CTAs"):
+            profscope.decode(buffer, described, ctas=ctas)  # type: ignore[arg-type]
     other = Exported(softmax_kernel, SOFTMAX, instrument="light").description
     with pytest.raises(RecordError, match="another kernel, or another build of softmax_kernel"):
         profscope.decode(buffer, other)
     with pytest.raises(RecordError, match="buffer 1: nothing was recorded"):
         profscope.decode([buffer, np.zeros_like(buffer)], described)
+
+
+def altered(document: Any, *path: Any) -> Any:
+    """A copy of a document, with None where this path leads."""
+    copy = json.loads(json.dumps(document))
+    *inner, last = path
+    place = copy
+    for step in inner:
+        place = place[step]
+    place[last] = None
+    return copy
 
 
 def test_a_manifest_that_is_none(recorded: tuple[Exported, Bytes], tmp_path: Path) -> None:
@@ -143,6 +160,10 @@ def test_a_manifest_that_is_none(recorded: tuple[Exported, Bytes], tmp_path: Pat
         (document | {"schema": 99}, "in schema 99"),
         (document | {"manifest": {}}, "is damaged"),
         (document | {"build": {}}, "is damaged"),
+        (document | {"options": "all"}, "is damaged: options is 'all'"),
+        ({name: each for name, each in document.items() if name != "triton"}, "is damaged: 'triton'"),
+        (altered(document, "manifest", "sections", 0, "spans", 0, "file"), "file of a span is None"),
+        (altered(document, "build", "sources", 0, "name"), "name of a sourcetext is None"),
     ):
         with pytest.raises(RecordError, match=says):
             profscope.decode(buffer, bad)

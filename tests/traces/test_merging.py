@@ -109,6 +109,13 @@ def shifted(tables: Tables, ns: int) -> Tables:
     return replace(tables, df=tables.df.assign(start_ns=tables.df["start_ns"] + ns), launches=launches)
 
 
+def test_what_was_emulated_and_what_was_not_are_no_profile(whole: Profile) -> None:
+    emulated = replace(whole.tables, metadata={**whole.metadata, "backend": "emulator"})
+    on_gpu = replace(whole.tables, metadata={**whole.metadata, "backend": "gpu"})
+    with pytest.raises(TraceError, match=r"a was emulated and b was not"):
+        merged([Part(emulated, "a", 0), Part(on_gpu, "b", 1)])
+
+
 def test_times_are_put_on_one_clock(whole: Profile) -> None:
     base_ns = int(whole.launches["start_ns"].min())
     told = [clocks(5_000, 0, 0, 0, base_ns), clocks(-7_000, 300_000, 20_000, 1, base_ns + 300_000)]

@@ -188,6 +188,10 @@ def test_a_folder_replaces_a_trace_and_nothing_else(profile: Profile, tmp_path: 
     small = regular_profile(launches=1, ctas=1)
     small.save(f"{tmp_path}/t/")
     assert_same(profscope.load(tmp_path / "t"), small)
+    (tmp_path / "t" / "mine.sql").write_text("precious")
+    with pytest.raises(TraceError, match=r"it has 'mine\.sql', no part of the trace"):
+        profile.save(f"{tmp_path}/t/")
+    (tmp_path / "t" / "mine.sql").unlink()
     unsorted = replace(small, df=small.tables.df.assign(launch=np.int32(1)[None].repeat(len(small.df))))
     unsorted.tables.df.loc[0, "launch"] = 2
     with pytest.raises(TraceError, match="its spans are not in the order of launches"):

@@ -109,6 +109,8 @@ def test_what_cannot_be_built_is_a_row(monkeypatch: pytest.MonkeyPatch) -> None:
         ({"STEP": 64}, "STEP= is chosen by the autotuner of add_up"),
         ({"options": {"keep": "sums"}}, "keep= must be 'spans'"),
         ({"options": {"instruments": "light"}}, "did you mean instrument="),
+        ({"grid": (0,)}, r"grid=\(0,\); .* at least one CTA"),
+        ({"grid": None}, "grid=None"),
         ({"args": (X,)}, "needs its argument 'total_ptr'"),
         ({"args": (X, X, 1, 2, 3, 4)}, "takes 5 arguments, 6 were given"),
     ],
