@@ -9,13 +9,14 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import cache, cached_property
-from typing import Any, Final
+from typing import Any, Final, NamedTuple
 
 import numpy as np
 import pandas as pd
 from numpy.typing import NDArray
 
 from instrument_passes.analyses.opclasses import OPS, OpInfo
+from profscope.analysis.answers import Answer
 from profscope.analysis.corrections import weighed
 from profscope.analysis.devices import Peak, peak_of
 from profscope.analysis.launch_shape import Shape, shape_of
@@ -24,7 +25,7 @@ from profscope.analysis.span_rows import Floats, Ints, grid_ctas, grid_scales, n
 from profscope.analysis.work import works
 from profscope.schema import Tables
 
-__all__ = ["DURATION", "MOST_SPANS", "Judged", "Spans", "judged_kernels", "op_class", "op_info"]
+__all__ = ["DURATION", "MOST_SPANS", "Judged", "Spans", "Unjudged", "judged_kernels", "op_class", "op_info"]
 
 MOST_SPANS: Final = 600_000
 DURATION: Final = "duration_cycles"
@@ -208,8 +209,21 @@ class Judged:
         return Sources(self.tables.metadata).lines(self.place[0])
 
 
-def judged_kernels(tables: Tables) -> Iterator[Judged | tuple[str, int, str]]:
-    """Each configuration of each kernel, trials left out; or kernel, variant and why nothing is judged."""
+class Unjudged(NamedTuple):
+    """A configuration of which nothing can be judged, and why."""
+
+    kernel: str
+    variant: int
+    why: str
+
+    @property
+    def answer(self) -> Answer:
+        """What any question says of it."""
+        return Answer([], [f"{self.kernel}: {self.why}"])
+
+
+def judged_kernels(tables: Tables) -> Iterator[Judged | Unjudged]:
+    """Each configuration of each kernel, trials left out."""
     launches, df = tables.launches, tables.df
     launches = launches[~launches["trial"]]
     of_launch = df["launch"].to_numpy()
@@ -221,7 +235,7 @@ def judged_kernels(tables: Tables) -> Iterator[Judged | tuple[str, int, str]]:
         spans = spans.assign(begin=begin, rows=end - begin)
         sound = spans[(spans["rows"] > 0) & (spans["dropped"] == 0) & (spans["unfinished"] == 0)]
         if sound.empty:
-            yield kernel, variant, _why_none(every, spans)
+            yield Unjudged(kernel, variant, _why_none(every, spans))
             continue
         warm = sound[~sound["cold"]]
         chosen = (warm if len(warm) else sound).iloc[::-1]

@@ -8,6 +8,7 @@ from typing import Any, Final, NamedTuple
 import numpy as np
 import pandas as pd
 
+from profscope.analysis.answers import answer_frame
 from profscope.analysis.clock_cost import record_cost
 from profscope.analysis.paired import layout_noise, ratio_of
 from profscope.analysis.span_rows import Floats, ended
@@ -88,11 +89,7 @@ def overhead(tables: Tables) -> pd.DataFrame:
         row = _row(tables, roots, str(kernel), int(variant), str(keeps), of_group)
         rows.append(row)
         said += _missing(row, tables)
-    frame = pd.DataFrame(
-        {name: pd.Series([row[name] for row in rows], dtype=dtype) for name, dtype in OVERHEAD_DTYPES.items()}
-    )
-    frame.attrs["not_measured"] = said
-    return frame
+    return answer_frame(rows, OVERHEAD_DTYPES, said)
 
 
 def _row(

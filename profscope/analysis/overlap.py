@@ -8,20 +8,21 @@ from typing import Any, Final
 import numpy as np
 import pandas as pd
 
+from profscope.analysis.answers import Answer, joined_frame
 from profscope.analysis.intervals import covered
-from profscope.analysis.judged import DURATION, Judged, judged_kernels
+from profscope.analysis.judged import DURATION, Judged, Unjudged, judged_kernels
 from profscope.analysis.replay import slices_of
 from profscope.analysis.span_rows import Ints
 from profscope.schema import Tables
 
-__all__ = ["overlap"]
+__all__ = ["OVERLAP_DTYPES", "overlap", "overlap_of"]
 
 _SMS: Final = 4  # that are looked at
 _CTAS: Final = 64
 _MOST_SPANS: Final = 60_000  # of what is looked at
 _WAITS: Final = ("wait", "barrier")
 _PARTS: Final = ("copies", "dots", "other")
-_DTYPES: Final = {
+OVERLAP_DTYPES: Final = {
     "kernel": "str",
     "variant": "int32",
     "of": "str",
@@ -49,24 +50,18 @@ def overlap(tables: Tables) -> pd.DataFrame:
 
     attrs["not_measured"]: list of str, which kernels have no rows, and why.
     """
-    rows: list[dict[str, Any]] = []
-    missing: list[str] = []
-    for judged in judged_kernels(tables):
-        if not isinstance(judged, Judged):
-            kernel, _, why = judged
-            missing.append(f"{kernel}: {why}")
-            continue
-        told = {"kernel": judged.kernel, "variant": judged.variant}
-        rows.append(told | {"of": "cta"} | _means(judged, _ctas(judged)))
-        if judged.whole:
-            rows.append(told | {"of": "sm"} | _means(judged, _sms(judged)))
-        else:
-            missing.append(f"{judged.kernel}: an SM, of whose CTAs only some were recorded")
-    table = pd.DataFrame(
-        {name: pd.Series([row[name] for row in rows], dtype=dtype) for name, dtype in _DTYPES.items()}
-    )
-    table.attrs = {"not_measured": missing}
-    return table
+    return joined_frame((overlap_of(each) for each in judged_kernels(tables)), OVERLAP_DTYPES)
+
+
+def overlap_of(judged: Judged | Unjudged) -> Answer:
+    """The rows of `overlap` of one configuration."""
+    if isinstance(judged, Unjudged):
+        return judged.answer
+    told = {"kernel": judged.kernel, "variant": judged.variant}
+    rows = [told | {"of": "cta"} | _means(judged, _ctas(judged))]
+    if not judged.whole:
+        return Answer(rows, [f"{judged.kernel}: an SM, of whose CTAs only some were recorded"])
+    return Answer([*rows, told | {"of": "sm"} | _means(judged, _sms(judged))], [])
 
 
 def _ctas(judged: Judged) -> list[Ints]:

@@ -7,7 +7,8 @@ from typing import Any, Final
 import numpy as np
 import pandas as pd
 
-from profscope.analysis.judged import Judged, judged_kernels
+from profscope.analysis.answers import Answer, joined_frame
+from profscope.analysis.judged import Judged, Unjudged, judged_kernels
 from profscope.analysis.loops import loop_of
 from profscope.analysis.roof import GLOBAL, measured_bytes, narrowest_bits
 from profscope.analysis.span_rows import Floats
@@ -55,27 +56,19 @@ def roofline(tables: Tables) -> pd.DataFrame:
 
     Sorted by kernel and time. attrs["not_measured"]: list of str, which kernels have no rows, and why.
     """
-    rows: list[dict[str, Any]] = []
-    missing: list[str] = []
-    for judged in judged_kernels(tables):
-        if not isinstance(judged, Judged):
-            kernel, _, why = judged
-            missing.append(f"{kernel}: {why}")
-        elif not judged.whole:
-            missing.append(
-                f"{judged.kernel}: only some of the CTAs were recorded, whose time is not the launch's"
-            )
-        elif not judged.launch_ns or judged.work.empty:
-            missing.append(f"{judged.kernel}: nobody says what its ops move and compute")
-        else:
-            rows += roofline_rows(judged)
-            if judged.peak is None:
-                missing.append(f"{judged.kernel}: no peaks of its device are known")
-    table = pd.DataFrame(
-        {name: pd.Series([row[name] for row in rows], dtype=dtype) for name, dtype in _DTYPES.items()}
-    )
-    table.attrs = {"not_measured": missing}
-    return table
+    return joined_frame((_of(each) for each in judged_kernels(tables)), _DTYPES)
+
+
+def _of(judged: Judged | Unjudged) -> Answer:
+    if isinstance(judged, Unjudged):
+        return judged.answer
+    if not judged.whole:
+        why = "only some of the CTAs were recorded, whose time is not the launch's"
+        return Answer([], [f"{judged.kernel}: {why}"])
+    if not judged.launch_ns or judged.work.empty:
+        return Answer([], [f"{judged.kernel}: nobody says what its ops move and compute"])
+    unknown = [f"{judged.kernel}: no peaks of its device are known"] if judged.peak is None else []
+    return Answer(roofline_rows(judged), unknown)
 
 
 def roofline_rows(judged: Judged) -> list[dict[str, Any]]:
