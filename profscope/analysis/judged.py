@@ -6,7 +6,7 @@ larger launch the CTAs of some SMs: shares of time settle long before.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator
 from dataclasses import dataclass
 from functools import cache, cached_property
 from typing import Any, Final, NamedTuple
@@ -222,13 +222,17 @@ class Unjudged(NamedTuple):
         return Answer([], [f"{self.kernel}: {self.why}"])
 
 
-def judged_kernels(tables: Tables) -> Iterator[Judged | Unjudged]:
-    """Each configuration of each kernel, trials left out."""
+def judged_kernels(
+    tables: Tables, only: Collection[tuple[str, int]] | None = None
+) -> Iterator[Judged | Unjudged]:
+    """Each configuration of each kernel, or of these kernels and variants only; trials left out."""
     launches, df = tables.launches, tables.df
     launches = launches[~launches["trial"]]
     of_launch = df["launch"].to_numpy()
     for key, every in launches.groupby(["kernel", "variant"], sort=False):
         kernel, variant = str(key[0]), int(every["variant"].iloc[0])
+        if only is not None and (kernel, variant) not in only:
+            continue
         spans = every[every["keeps"] == "spans"]
         begin = np.searchsorted(of_launch, spans["launch"].to_numpy(), "left")
         end = np.searchsorted(of_launch, spans["launch"].to_numpy(), "right")

@@ -10,13 +10,15 @@ import numpy as np
 import pandas as pd
 
 from profscope.analysis import report_sections as sections
+from profscope.analysis.answers import Answer, joined_frame
 from profscope.analysis.clock_cost import record_cost
-from profscope.analysis.critical_path import critical_path
+from profscope.analysis.critical_path import PATH_DTYPES, path_of
 from profscope.analysis.devices import peak_of
-from profscope.analysis.findings import findings
+from profscope.analysis.findings import FindingsOf, findings_frame, findings_of
+from profscope.analysis.judged import judged_kernels
 from profscope.analysis.lines import lines
 from profscope.analysis.overhead import bare_times, overhead, variant_entry
-from profscope.analysis.overlap import overlap
+from profscope.analysis.overlap import OVERLAP_DTYPES, overlap_of
 from profscope.analysis.report_sections import clipped, number
 from profscope.analysis.sources import Sources
 from profscope.analysis.summary import summary
@@ -54,6 +56,14 @@ _SIZES: Final = (
 )
 
 
+class _Judgement(NamedTuple):
+    """What three questions say of the configurations that may be shown."""
+
+    findings: pd.DataFrame
+    critical_path: pd.DataFrame
+    overlap: pd.DataFrame
+
+
 class _Parts(NamedTuple):
     """What the report is made from, worked out once. lines: None where no samples were taken."""
 
@@ -61,10 +71,8 @@ class _Parts(NamedTuple):
     summary: pd.DataFrame
     overhead: pd.DataFrame
     verdict: Verdict
-    findings: pd.DataFrame
     lines: pd.DataFrame | None
-    critical_path: pd.DataFrame
-    overlap: pd.DataFrame
+    judgement: _Judgement
     sources: Sources
 
 
@@ -85,10 +93,8 @@ def report(tables: Tables) -> dict[str, Any]:
         summary(tables),
         costs,
         verdict_of(tables, costs, apart),
-        findings(tables),
         by_line,
-        critical_path(tables),
-        overlap(tables),
+        _judgement(tables),
         Sources(tables.metadata),
     )
     for size in _SIZES:
@@ -98,11 +104,32 @@ def report(tables: Tables) -> dict[str, Any]:
     return told
 
 
+def _judgement(tables: Tables) -> _Judgement:
+    """All asked in one walk, since what a configuration is judged by takes longest to make."""
+    findings: list[FindingsOf] = []
+    paths: list[Answer] = []
+    overlaps: list[Answer] = []
+    for judged in judged_kernels(tables, only=list(_heaviest(tables).index[: _SIZES[0].kernels])):
+        findings.append(findings_of(tables, judged))
+        paths.append(path_of(judged))
+        overlaps.append(overlap_of(judged))
+    return _Judgement(
+        findings_frame(findings), joined_frame(paths, PATH_DTYPES), joined_frame(overlaps, OVERLAP_DTYPES)
+    )
+
+
+def _heaviest(tables: Tables) -> pd.Series[int]:
+    """By kernel and variant, an autotuner's trials left aside, how long its launches took, the longest
+    first."""
+    own = tables.launches[~tables.launches["trial"]]
+    took = (own["end_ns"] - own["start_ns"]).groupby([own["kernel"], own["variant"]], sort=False).sum()
+    return took.sort_values(ascending=False, kind="stable")
+
+
 def _report(parts: _Parts, size: _Size) -> dict[str, Any]:
     launches = parts.tables.launches
     own = launches[~launches["trial"]]
-    took = (own["end_ns"] - own["start_ns"]).groupby([own["kernel"], own["variant"]], sort=False).sum()
-    order = took.sort_values(ascending=False, kind="stable")
+    order = _heaviest(parts.tables)
     shown, rest = order.index[: size.kernels], order.iloc[size.kernels :]
     notes = [clipped(note, 240) for note in parts.tables.metadata.get("notes") or ()]
     return {
@@ -184,10 +211,10 @@ def _kernel(parts: _Parts, kernel: str, variant: int, size: _Size) -> dict[str, 
     rows = _of(parts.summary, kernel, variant)
     rows = rows[~rows["trial"]]
     identity = sections.kernel_id(about, kernel, variant)
-    findings = _findings_of(parts.findings, kernel, variant, identity)
+    findings = _findings_of(parts.judgement.findings, kernel, variant, identity)
     samples = None if parts.lines is None else _of(parts.lines, kernel, variant)
     lines = sections.lines(rows, parts.sources, identity, size.lines, samples)
-    path = _of(parts.critical_path, kernel, variant)
+    path = _of(parts.judgement.critical_path, kernel, variant)
     first = launches.iloc[0]
     grids = launches[["grid_x", "grid_y", "grid_z"]].drop_duplicates()
     seen = rows["launches_seen"].max() if len(rows) else len(launches)
@@ -209,7 +236,7 @@ def _kernel(parts: _Parts, kernel: str, variant: int, size: _Size) -> dict[str, 
         "verdict": _verdict(parts.verdict, kernel, variant),
         "findings": findings[: size.findings],
         "lines": lines,
-        "overlap": sections.overlap(_of(parts.overlap, kernel, variant)),
+        "overlap": sections.overlap(_of(parts.judgement.overlap, kernel, variant)),
         "critical_path": sections.critical_path(path, size.lines),
         "tail": sections.tail(tables, launches),
         "work": sections.work(rows, launches),
@@ -250,8 +277,7 @@ def _findings_of(findings: pd.DataFrame, kernel: str, variant: int, identity: st
 def _not_measured(parts: _Parts) -> list[str]:
     """What is None everywhere, and why. What is so in one kernel only, its verdict and overhead say."""
     metadata, launches = parts.tables.metadata, parts.tables.launches
-    said = _told("findings", parts.findings) + _told("critical_path", parts.critical_path)
-    said += _told("overlap", parts.overlap)
+    said = [line for name, answer in parts.judgement._asdict().items() for line in _told(name, answer)]
     if _peaks(metadata) is None:
         said.append("gpu.peaks: those of the device are not known")
     if parts.lines is None or not (parts.lines["samples"] > 0).any():
