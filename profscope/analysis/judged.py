@@ -27,7 +27,7 @@ from profscope.schema import Tables
 
 __all__ = ["DURATION", "MOST_SPANS", "Judged", "Spans", "Unjudged", "judged_kernels", "op_class", "op_info"]
 
-MOST_SPANS: Final = 600_000
+MOST_SPANS: Final = 300_000
 DURATION: Final = "duration_cycles"
 """The column of the table of spans that findings take for how long a span was."""
 
@@ -228,7 +228,7 @@ def judged_kernels(
     """Each configuration of each kernel, or of these kernels and variants only; trials left out."""
     launches, df = tables.launches, tables.df
     launches = launches[~launches["trial"]]
-    of_launch = df["launch"].to_numpy()
+    of_launch, of_cta = df["launch"].to_numpy(), np.append(df["cta"].to_numpy(), -1)
     for key, every in launches.groupby(["kernel", "variant"], sort=False):
         kernel, variant = str(key[0]), int(every["variant"].iloc[0])
         if only is not None and (kernel, variant) not in only:
@@ -236,7 +236,8 @@ def judged_kernels(
         spans = every[every["keeps"] == "spans"]
         begin = np.searchsorted(of_launch, spans["launch"].to_numpy(), "left")
         end = np.searchsorted(of_launch, spans["launch"].to_numpy(), "right")
-        spans = spans.assign(begin=begin, rows=end - begin)
+        inside = of_cta[begin] >= 0  # other tools' spans may be of whole launches
+        spans = spans.assign(begin=begin, rows=(end - begin) * inside)
         sound = spans[(spans["rows"] > 0) & (spans["dropped"] == 0) & (spans["unfinished"] == 0)]
         if sound.empty:
             yield Unjudged(kernel, variant, _why_none(every, spans))
@@ -251,7 +252,7 @@ def _why_none(every: pd.DataFrame, spans: pd.DataFrame) -> str:
     if (every["keeps"] == "sums").all():
         return "its launches kept sums, which have no single spans"
     if (spans["rows"] == 0).all():
-        return "it has no spans"
+        return "it has no spans inside of its launches"
     return "all its launches lost records, or CTAs that did not come to their end"
 
 

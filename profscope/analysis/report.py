@@ -24,6 +24,7 @@ from profscope.analysis.sources import Sources
 from profscope.analysis.summary import summary
 from profscope.analysis.verdict import Verdict, verdict_of
 from profscope.schema import Tables
+from profscope.threads import worker_pool
 
 __all__ = ["MOST_CHARACTERS", "SCHEMA", "report"]
 
@@ -88,17 +89,16 @@ def report(tables: Tables) -> dict[str, Any]:
     costs = overhead(tables)
     by_line = lines(tables) if len(tables.samples) else None
     apart = [] if by_line is None else by_line.attrs["distances"]
-    parts = _Parts(
-        tables,
-        summary(tables),
-        costs,
-        verdict_of(tables, costs, apart),
-        by_line,
-        _judgement(tables),
-        Sources(tables.metadata),
-    )
+    with worker_pool(1) as pool:  # beside each other: numpy lets threads run
+        summed = pool.submit(summary, tables)
+        judgement = _judgement(tables)
+        verdict = verdict_of(tables, costs, apart)
+        sources = Sources(tables.metadata)
+        parts = _Parts(tables, summed.result(), costs, verdict, by_line, judgement, sources)
+    shown = _heaviest(tables).index[: _SIZES[0].kernels]
+    kernels = [_kernel(parts, str(kernel), int(variant), _SIZES[0]) for kernel, variant in shown]
     for size in _SIZES:
-        told = _report(parts, size)
+        told = _report(parts, [_cut(each, size) for each in kernels[: size.kernels]], size)
         if len(json.dumps(told, indent=1)) <= MOST_CHARACTERS:
             break
     return told
@@ -126,11 +126,10 @@ def _heaviest(tables: Tables) -> pd.Series[int]:
     return took.sort_values(ascending=False, kind="stable")
 
 
-def _report(parts: _Parts, size: _Size) -> dict[str, Any]:
+def _report(parts: _Parts, kernels: list[dict[str, Any]], size: _Size) -> dict[str, Any]:
     launches = parts.tables.launches
     own = launches[~launches["trial"]]
-    order = _heaviest(parts.tables)
-    shown, rest = order.index[: size.kernels], order.iloc[size.kernels :]
+    rest = _heaviest(parts.tables).iloc[size.kernels :]
     notes = [clipped(note, 240) for note in parts.tables.metadata.get("notes") or ()]
     return {
         "schema": SCHEMA,
@@ -139,7 +138,7 @@ def _report(parts: _Parts, size: _Size) -> dict[str, Any]:
         "gpu": _gpu(parts.tables),
         "cache_state": _cache_state(own),
         "verdict": {"label": parts.verdict.label, "headline": clipped(parts.verdict.headline, 300)},
-        "kernels": [_kernel(parts, str(kernel), int(variant), size) for kernel, variant in shown],
+        "kernels": kernels,
         "left_out": {
             "kernels": len(rest),
             "kernels_ns": int(rest.sum()),
@@ -246,6 +245,15 @@ def _kernel(parts: _Parts, kernel: str, variant: int, size: _Size) -> dict[str, 
             "findings": max(0, len(findings) - size.findings),
         },
     }
+
+
+def _cut(entry: dict[str, Any], size: _Size) -> dict[str, Any]:
+    """An entry with no more rows than this; what is missing counts as left out."""
+    most = {"lines": size.lines, "findings": size.findings}
+    kept = {name: entry[name][:count] for name, count in most.items()}
+    lost = {name: len(entry[name]) - len(kept[name]) for name in most}
+    left_out = {name: count + lost[name] for name, count in entry["left_out"].items()}
+    return entry | kept | {"critical_path": entry["critical_path"][: size.lines], "left_out": left_out}
 
 
 def _of(table: pd.DataFrame, kernel: str, variant: int) -> pd.DataFrame:

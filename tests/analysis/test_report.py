@@ -123,8 +123,11 @@ SAMPLES = sample_rows({7: {"wait": 1}})
 def answers(monkeypatch: pytest.MonkeyPatch, **tables: pd.DataFrame) -> None:
     """The report's questions give these answers."""
     tables["lines"].attrs["distances"] = []
-    for name, answer in tables.items():
-        monkeypatch.setattr(reporting, name, lambda asked, answer=answer: answer)
+    lines = tables.pop("lines")
+    monkeypatch.setattr(reporting, "lines", lambda asked: lines)
+    if tables:
+        judgement = reporting._Judgement(**tables)
+        monkeypatch.setattr(reporting, "_judgement", lambda asked: judgement)
 
 
 def rows_of(profile: Profile, **columns: Any) -> pd.DataFrame:
@@ -145,6 +148,7 @@ def test_findings_samples_and_the_critical_path(monkeypatch: pytest.MonkeyPatch)
         findings=rows_of(profile, **place, **told),
         lines=rows_of(profile, **place, **sampled, stall_counts=[["wait", 150], ["barrier", 50]]),
         critical_path=rows_of(profile, **place, **way),
+        overlap=profile.overlap(),
     )
     report = profile.report()
     check(report)

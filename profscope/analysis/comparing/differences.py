@@ -32,6 +32,7 @@ from profscope.analysis.comparing.places import Lines
 from profscope.analysis.corrections import are_corrected
 from profscope.analysis.overhead import known_noise
 from profscope.schema import Tables
+from profscope.threads import worker_pool
 
 __all__ = ["DTYPES", "differences"]
 
@@ -71,6 +72,8 @@ def differences(a: Tables, b: Tables) -> pd.DataFrame:
     unit, notes = unit_of(a, b)
     corrected = are_corrected(a) and are_corrected(b)
     sides = Side(a, unit, corrected=corrected), Side(b, unit, corrected=corrected)
+    with worker_pool(2) as pool:  # beside each other: numpy lets threads run
+        list(pool.map(Side.add_up, sides))
     sources = [tables.metadata.get("sources") or [] for tables in (a, b)]
     lines = Lines(*sources)
     if not all(sources):
