@@ -13,6 +13,7 @@ from profscope.analysis.answers import Answer, joined_frame
 from profscope.analysis.intervals import covered, united
 from profscope.analysis.judged import DURATION, Judged, Unjudged, judged_kernels
 from profscope.analysis.replay import slices_of
+from profscope.analysis.roof import copies_unknown
 from profscope.analysis.span_rows import Ints
 from profscope.schema import Tables
 
@@ -35,6 +36,9 @@ OVERLAP_DTYPES: Final = {
     "none": "float64",
 }
 
+# What is not known where copies were not recorded: nothing tells when they were in flight.
+_OF_COPIES: Final = ("copies", "copies_and_dots", "copies_and_other", "none")
+
 _Intervals = tuple[Ints, Ints]
 _Bools = NDArray[np.bool_]
 
@@ -49,7 +53,8 @@ def overlap(tables: Tables) -> pd.DataFrame:
     none, in which all warps wait, with nothing in flight. A kernel that overlaps well has copies_and_dots
     near the smaller of the two. An SM is missing where only some of its CTAs were recorded.
 
-    What is not recorded is other: at the default level copies and the dots in between are not seen.
+    Where copies were waited for and not recorded themselves, as at the default level, what they have a part
+    in is missing: copies, copies_and_dots, copies_and_other and none.
 
     attrs["not_measured"]: list of str, which kernels have no rows, and why.
     """
@@ -62,9 +67,15 @@ def overlap_of(judged: Judged | Unjudged) -> Answer:
         return judged.answer
     told = {"kernel": judged.kernel, "variant": judged.variant}
     rows = [told | {"of": "cta"} | _means(judged, _ctas(judged))]
-    if not judged.whole:
-        return Answer(rows, [f"{judged.kernel}: an SM, of whose CTAs only some were recorded"])
-    return Answer([*rows, told | {"of": "sm"} | _means(judged, _sms(judged))], [])
+    missing = []
+    if judged.whole:
+        rows.append(told | {"of": "sm"} | _means(judged, _sms(judged)))
+    else:
+        missing.append(f"{judged.kernel}: an SM, of whose CTAs only some were recorded")
+    if copies_unknown(judged):
+        rows = [row | dict.fromkeys(_OF_COPIES, np.nan) for row in rows]
+        missing.append(f"{judged.kernel}: copies, which were not recorded (instrument='heavy' does)")
+    return Answer(rows, missing)
 
 
 def _ctas(judged: Judged) -> list[Ints]:

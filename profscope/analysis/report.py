@@ -17,6 +17,7 @@ from profscope.analysis.devices import peak_of
 from profscope.analysis.findings import FindingsOf, findings_frame, findings_of
 from profscope.analysis.judged import judged_kernels
 from profscope.analysis.lines import lines
+from profscope.analysis.op_labels import hides_copies
 from profscope.analysis.overhead import bare_times, overhead, variant_entry
 from profscope.analysis.overlap import OVERLAP_DTYPES, overlap_of
 from profscope.analysis.report_sections import clipped, number
@@ -214,6 +215,7 @@ def _kernel(parts: _Parts, kernel: str, variant: int, size: _Size) -> dict[str, 
     samples = None if parts.lines is None else _of(parts.lines, kernel, variant)
     lines = sections.lines(rows, parts.sources, identity, size.lines, samples)
     path = _of(parts.judgement.critical_path, kernel, variant)
+    bare = {} if tables.emulated else bare_times(tables.metadata, kernel, variant)
     first = launches.iloc[0]
     grids = launches[["grid_x", "grid_y", "grid_z"]].drop_duplicates()
     seen = rows["launches_seen"].max() if len(rows) else len(launches)
@@ -230,7 +232,7 @@ def _kernel(parts: _Parts, kernel: str, variant: int, size: _Size) -> dict[str, 
         "launches": len(launches),
         "launches_seen": int(seen),
         "ctas": sections.ctas(launches),
-        "time": sections.times(launches, cost, bare_times(tables.metadata, kernel, variant)),
+        "time": sections.times(launches, cost, bare),
         "resources": sections.resources(cost),
         "verdict": _verdict(parts.verdict, kernel, variant),
         "findings": findings[: size.findings],
@@ -290,12 +292,22 @@ def _not_measured(parts: _Parts) -> list[str]:
         said.append("gpu.peaks: those of the device are not known")
     if parts.lines is None or not (parts.lines["samples"] > 0).any():
         said.append("lines.sample_share, samples, stalls: no samples were taken")
-    if not (metadata.get("baseline") or {}).get("kernels"):
+    if parts.tables.emulated:
+        said.append("time.bare: the emulator's times between events are not a kernel's alone")
+    elif not (metadata.get("baseline") or {}).get("kernels"):
         said.append("time.bare: no bare launch was timed (session(baseline=))")
     if record_cost(metadata) is None:
         said.append("gpu.clock_read_cycles: nobody measured what a record costs here")
     if len(launches) and not (launches["keeps"] == "spans").any():
         said.append("tail: all launches kept sums")
+    hiding = [
+        f"{kernel} #{variant}"
+        for (kernel, variant), scopes in parts.summary.groupby(["kernel", "variant"], observed=True)["scope"]
+        if hides_copies(scopes.astype("str"))
+    ]
+    if hiding:
+        named = clipped(", ".join(hiding))
+        said.append(f"work.bytes_by_op: copies were not recorded (instrument='heavy' does): {named}")
     if parts.tables.emulated:
         said.append("resources, rates: the emulator has none; its times are those of a cost model")
     elif np.isnan(launches["clock_ghz"].to_numpy(np.float64)).all():
