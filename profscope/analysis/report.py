@@ -17,6 +17,7 @@ from profscope.analysis.devices import peak_of
 from profscope.analysis.findings import FindingsOf, findings_frame, findings_of
 from profscope.analysis.judged import judged_kernels
 from profscope.analysis.lines import lines
+from profscope.analysis.notes import kernel_of_note
 from profscope.analysis.op_labels import hides_copies
 from profscope.analysis.overhead import bare_times, overhead, variant_entry
 from profscope.analysis.overlap import OVERLAP_DTYPES, overlap_of
@@ -131,7 +132,7 @@ def _report(parts: _Parts, kernels: list[dict[str, Any]], size: _Size) -> dict[s
     launches = parts.tables.launches
     own = launches[~launches["trial"]]
     rest = _heaviest(parts.tables).iloc[size.kernels :]
-    notes = [clipped(note, 240) for note in parts.tables.metadata.get("notes") or ()]
+    notes = [clipped(note, 240) for note in _notes(parts.tables)]
     return {
         "schema": SCHEMA,
         "tool": _tool(parts.tables.metadata),
@@ -149,6 +150,14 @@ def _report(parts: _Parts, kernels: list[dict[str, Any]], size: _Size) -> dict[s
         "notes": notes[: size.notes],
         "not_measured": _not_measured(parts),
     }
+
+
+def _notes(tables: Tables) -> list[str]:
+    """Those on no kernel first, then each kernel's, those whose launches took longest first."""
+    kernels = dict.fromkeys(str(kernel) for kernel, _ in _heaviest(tables).index)
+    place = {kernel: at for at, kernel in enumerate(kernels)}
+    notes = [str(note) for note in tables.metadata.get("notes") or ()]
+    return sorted(notes, key=lambda note: place.get(kernel_of_note(note), -1))
 
 
 def _tool(metadata: Mapping[str, Any]) -> dict[str, Any]:

@@ -85,7 +85,7 @@ def _of(judged: Judged | Unjudged) -> Answer:
 
 def _has_copies(row: dict[str, Any]) -> bool:
     """Whether copies may be in a row's bytes: not in a line's own, nor in what Nsight Compute counted."""
-    return row["of"] != "line" and row["counted_by"] == "types"
+    return bool(row["of"] != "line" and row["counted_by"] == "types")
 
 
 def roofline_rows(judged: Judged) -> list[dict[str, Any]]:
