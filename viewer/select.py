@@ -9,6 +9,7 @@ import numpy as np
 import pandas as pd
 from numpy.typing import NDArray
 
+from profscope.analysis.notes import kernel_of_note
 from profscope.analysis.work import works
 from profscope.errors import TraceError
 from profscope.profiles import Profile
@@ -125,7 +126,7 @@ def _cut_to(launches: pd.DataFrame, df: pd.DataFrame) -> pd.DataFrame:
 
 
 def _metadata(profile: Profile, launches: pd.DataFrame, is_whole: bool, is_part: bool) -> dict[str, Any]:
-    """The metadata of the kernels that are left.
+    """The metadata of the kernels that are left, and notes on them or on none.
 
     What their ops moved and computed is known of all launches together only; a part of a launch is no sample.
     """
@@ -137,7 +138,9 @@ def _metadata(profile: Profile, launches: pd.DataFrame, is_whole: bool, is_part:
             kernels[name]["work"] = [_nothing_moved(work) for work in works(kernels[name])]
         if is_part:
             kernels[name]["recorded"] = {**(kernels[name].get("recorded") or {}), "sample": False}
-    return {**profile.metadata, "kernels": kernels}
+    gone = set(profile.launches["kernel"].astype("str")) - set(kernels)
+    notes = [note for note in profile.metadata.get("notes") or () if kernel_of_note(str(note)) not in gone]
+    return {**profile.metadata, "kernels": kernels, "notes": notes}
 
 
 def _nothing_moved(work: dict[str, Any]) -> dict[str, Any]:

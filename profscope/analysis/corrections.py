@@ -15,7 +15,7 @@ import pandas as pd
 
 from instrument_passes.span_columns import CORRECTED_COLUMNS
 from profscope.analysis.clock_cost import Cost, record_cost
-from profscope.analysis.span_rows import Flags, Floats, Ints, own_times
+from profscope.analysis.span_rows import Flags, Floats, Ints
 from profscope.schema import Tables
 from profscope.threads import worker_pool
 
@@ -97,66 +97,71 @@ def _corrected(df: pd.DataFrame, cost: Cost) -> tuple[Ints, Ints]:
     return cycles, ns
 
 
+class _Level(NamedTuple):
+    """The synchronous spans of one depth that are inside of others, side by side and in order of time where
+    they are inside of the same one."""
+
+    rows: Ints
+    first: Ints  # of `rows`, where those of another one begin
+    around: Ints  # by such a place the span around
+
+
+def _levels(rows: _Rows) -> list[_Level]:
+    """From the deepest to depth 1."""
+    levels = []
+    for depth in range(int(rows.depth.max(initial=0)), 0, -1):
+        here = np.flatnonzero((rows.depth == depth) & ~rows.asynchronous)
+        if not len(here):
+            continue
+        above = rows.parent[here]
+        opens = np.ones(len(here), np.bool_)
+        np.not_equal(above[1:], above[:-1], out=opens[1:])
+        first = np.flatnonzero(opens)
+        levels.append(_Level(here, first, above[first]))
+    return levels
+
+
 def _of_rows(rows: _Rows, cost: Cost) -> tuple[Ints, Ints]:
-    own, own_ns = (
-        np.where(rows.asynchronous, took, own_times(took, rows.parent, ~rows.asynchronous))
-        for took in (rows.cycles, rows.ns)
-    )
-    lost = np.rint(_lost(rows, cost)).astype(np.int64)
-    with np.errstate(divide="ignore", invalid="ignore"):
-        lost_ns = np.rint(np.where(own > 0, lost / own, 0.0) * own_ns).astype(np.int64)
-    return rows.cycles - _with_inside(rows, lost), rows.ns - _with_inside(rows, lost_ns)
+    levels = _levels(rows)
+    own, own_ns = rows.cycles.copy(), rows.ns.copy()
+    for took, left in ((rows.cycles, own), (rows.ns, own_ns)):
+        for level in levels:
+            left[level.around] -= np.add.reduceat(took[level.rows], level.first)
+    lost = np.rint(_lost(rows, levels, own, cost)).astype(np.int64)
+    lost_ns = np.rint(np.maximum(lost, 0) / np.maximum(own, 1) * own_ns).astype(np.int64)
+    for total in (lost, lost_ns):  # their own, and then with what those inside lost
+        for level in levels:
+            total[level.around] += np.add.reduceat(total[level.rows], level.first)
+    return rows.cycles - lost, rows.ns - lost_ns
 
 
-def _with_inside(rows: _Rows, own: Ints) -> Ints:
-    """By span, its own value and those of the spans inside, which async ones are not."""
-    total = own.copy()
-    for level in range(int(rows.depth.max(initial=0)), 0, -1):
-        inside = np.flatnonzero((rows.depth == level) & ~rows.asynchronous)
-        np.add.at(total, rows.parent[inside], total[inside])
-    return total
-
-
-def _lost(spans: _Rows, cost: Cost) -> Floats:
+def _lost(spans: _Rows, levels: list[_Level], own: Ints, cost: Cost) -> Floats:
     """By span the cycles that records took of its own time.
 
     A span loses one read for each stretch between two reads: before its first child, between
     any two and behind the last, but for those where neighbours share a read. It loses one row if it is an
     iteration, and else one for each iteration among its children. It never loses more than it has.
     """
-    start, parent, depth = spans.start, spans.parent, spans.depth
-    duration, iteration = spans.cycles, spans.iteration
-    around_rows = spans.is_loop | (iteration < 0)
-    is_iteration, asynchronous = spans.is_iteration, spans.asynchronous
-    fixed = cost.row * is_iteration
-    lost: Floats = np.minimum(duration, cost.read + fixed)  # of a span with nothing inside
-    deepest = int(depth.max(initial=0))
-    for level in range(deepest, 0, -1):
-        rows = np.flatnonzero((depth == level) & ~asynchronous)
-        if not len(rows):
-            continue
-        # The children of one span stand side by side among those of their depth, in order of time.
-        above, begin, took = parent[rows], start[rows], duration[rows]
-        end = begin + took
-        opens = np.ones(len(rows), np.bool_)
-        np.not_equal(above[1:], above[:-1], out=opens[1:])
-        first = np.flatnonzero(opens)
+    around_rows = spans.is_loop | (spans.iteration < 0)
+    fixed = cost.row * spans.is_iteration
+    records: Floats = np.asarray(cost.read + fixed, np.float64)  # of a span with nothing inside
+    end = spans.start + spans.cycles
+    for rows, first, around in levels:
         last = np.append(first[1:], len(rows)) - 1
-        around = above[first]
+        begins, ends = spans.start[rows], end[rows]
         stretch = np.empty(len(rows), np.bool_)
-        stretch[1:] = begin[1:] > end[:-1]
-        stretch[first] = begin[first] > start[around]
-        stretches = np.add.reduceat(stretch.astype(np.int64), first)
-        stretches += end[last] < start[around] + duration[around]
+        np.greater(begins[1:], ends[:-1], out=stretch[1:])
+        stretch[first] = begins[first] > spans.start[around]
+        stretches = np.add.reduceat(stretch, first, dtype=np.int64)
+        stretches += ends[last] < end[around]
+        iteration = spans.iteration[rows]
         stored = np.ones(len(rows), np.bool_)
-        np.not_equal(iteration[rows[1:]], iteration[rows[:-1]], out=stored[1:])
-        stored |= opens
-        stored &= (iteration[rows] >= 0) & ~is_iteration[rows]
-        stores = np.add.reduceat(stored.astype(np.int64), first) * around_rows[around]
-        records = stretches * cost.read + stores * cost.row + fixed[around]
-        own = duration[around] - np.add.reduceat(took, first)
-        lost[around] = np.minimum(records, own)
-    return lost
+        np.not_equal(iteration[1:], iteration[:-1], out=stored[1:])
+        stored[first] = True
+        stored &= (iteration >= 0) & ~spans.is_iteration[rows]
+        stores = np.add.reduceat(stored, first, dtype=np.int64)
+        records[around] = stretches * cost.read + stores * around_rows[around] * cost.row + fixed[around]
+    return np.minimum(records, own)
 
 
 def are_corrected(tables: Tables) -> bool:
@@ -168,8 +173,8 @@ def are_corrected(tables: Tables) -> bool:
 def weighed(df: pd.DataFrame, metadata: dict[str, Any]) -> pd.DataFrame:
     """Spans whose durations are the corrected ones, where these are known: to be added up. Their starts are
     as they were read, so that what begins behind them does not begin at their ends."""
-    if record_cost(metadata) is None:
+    cost = record_cost(metadata)
+    if cost is None:
         return df
-    corrected = with_corrected(df, metadata)
-    durations = {unit: corrected[f"corrected_{unit}"].to_numpy(np.int64) for unit in ("cycles", "ns")}
-    return df.assign(**{f"duration_{unit}": values for unit, values in durations.items()})
+    cycles, ns = _corrected(df, cost)
+    return df.assign(duration_cycles=cycles, duration_ns=ns)

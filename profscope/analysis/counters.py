@@ -5,6 +5,7 @@ from typing import Any
 
 import pandas as pd
 
+from profscope.analysis.answers import answer_frame
 from profscope.analysis.op_labels import hides_copies, with_global_bytes
 from profscope.analysis.summary import summary
 from profscope.schema import Tables
@@ -75,9 +76,7 @@ def measured(table: pd.DataFrame, tables: Tables) -> pd.DataFrame:
             total = work[name].get(key)
             row[name] = None if total is None or pd.isna(total) else total / max(int(seen[key]), 1)
         rows.append({**row, **_measured(entries.get(key))})
-    return pd.DataFrame(
-        {name: pd.Series([row[name] for row in rows], dtype=dtype) for name, dtype in _DTYPES.items()}
-    )
+    return answer_frame(rows, _DTYPES)
 
 
 def _measured(entry: dict[str, Any] | None) -> dict[str, Any]:

@@ -7,14 +7,15 @@ from typing import Any, Final
 import numpy as np
 import pandas as pd
 
-from profscope.analysis.judged import Judged, judged_kernels
+from profscope.analysis.answers import Answer, joined_frame
+from profscope.analysis.judged import Judged, Unjudged, judged_kernels
 from profscope.analysis.replay import replay_of
 from profscope.errors import OptionError
 from profscope.schema import Tables
 
-__all__ = ["critical_path", "median_cta"]
+__all__ = ["PATH_DTYPES", "critical_path", "median_cta", "path_of"]
 
-_DTYPES: Final = {
+PATH_DTYPES: Final = {
     "kernel": "str",
     "variant": "int32",
     "launch": "int32",
@@ -30,10 +31,11 @@ _DTYPES: Final = {
     "earlier_pct": "float64",
 }
 _MOST_SPANS: Final = 20_000  # of a CTA; a larger one takes too long to run again
+SHORTER_PCT: Final = 25.0
 _REPLAYED: Final = 8  # sites whose shortening is tried
 
 
-def critical_path(tables: Tables, shorter_pct: float = 25.0) -> pd.DataFrame:
+def critical_path(tables: Tables, shorter_pct: float = SHORTER_PCT) -> pd.DataFrame:
     """One row per kernel, configuration and scope on the way through the CTA of median length that ends last.
 
     The way is walked back from the CTA's end: through the ops and loops of a warp; at a barrier to the warp
@@ -54,23 +56,18 @@ def critical_path(tables: Tables, shorter_pct: float = 25.0) -> pd.DataFrame:
         or not 0 < shorter_pct <= 100
     ):
         raise OptionError(f"shorter_pct={shorter_pct!r} is not above 0 and at most 100")
-    rows: list[dict[str, Any]] = []
-    missing: list[str] = []
-    for judged in judged_kernels(tables):
-        if not isinstance(judged, Judged):
-            kernel, _, why = judged
-            missing.append(f"{kernel}: {why}")
-            continue
-        cta = median_cta(judged)
-        if cta < 0:
-            missing.append(f"{judged.kernel}: its CTAs have more than {_MOST_SPANS:,} spans each")
-            continue
-        rows += _rows(judged, cta, shorter_pct)
-    table = pd.DataFrame(
-        {name: pd.Series([row[name] for row in rows], dtype=dtype) for name, dtype in _DTYPES.items()}
-    )
-    table.attrs = {"not_measured": missing}
-    return table
+    told = (path_of(each, shorter_pct) for each in judged_kernels(tables))
+    return joined_frame(told, PATH_DTYPES)
+
+
+def path_of(judged: Judged | Unjudged, shorter_pct: float = SHORTER_PCT) -> Answer:
+    """The rows of `critical_path` of one configuration."""
+    if isinstance(judged, Unjudged):
+        return judged.answer
+    cta = median_cta(judged)
+    if cta < 0:
+        return Answer([], [f"{judged.kernel}: its CTAs have more than {_MOST_SPANS:,} spans each"])
+    return Answer(_rows(judged, cta, shorter_pct), [])
 
 
 def median_cta(judged: Judged) -> int:

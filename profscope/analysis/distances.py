@@ -5,6 +5,7 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
+from profscope.analysis.answers import answer_frame
 from profscope.analysis.estimates import FEWEST_SAMPLES, expected_distance, variation_distance
 from profscope.analysis.line_rows import (
     GAP,
@@ -110,12 +111,7 @@ def compared(known: Witnesses, metadata: dict[str, Any]) -> pd.DataFrame:
             rows_of.append({"kernel": kernel, "variant": variant, "first": first, "second": second, **row})
         if "bare samples" not in of_key and was_sampled:
             missing[f"{name}: the bare binary was not sampled enough to say what recording changed"] = None
-    columns = {
-        name: pd.Series([row[name] for row in rows_of], dtype=dtype) for name, dtype in _DTYPES.items()
-    }
-    result = pd.DataFrame(columns)
-    result.attrs["not_measured"] = list(missing)
-    return result
+    return answer_frame(rows_of, _DTYPES, missing)
 
 
 def _spread(metadata: dict[str, Any]) -> dict[tuple[str, int, str], float]:

@@ -4,22 +4,23 @@ from __future__ import annotations
 
 import importlib
 import pkgutil
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import replace
 from functools import cache
-from typing import Any, Final
+from typing import Any, Final, NamedTuple
 
 import pandas as pd
 
+from profscope.analysis.answers import Answer, joined_frame
 from profscope.analysis.cause import NOISE_PCT, Finding, NotMeasured
-from profscope.analysis.judged import Judged, judged_kernels
+from profscope.analysis.judged import Judged, Unjudged, judged_kernels
 from profscope.analysis.overhead import known_noise
 from profscope.analysis.roof import Roof, roof_of
 from profscope.analysis.stalls import stalled_on
 from profscope.analysis.sum_findings import sum_findings
 from profscope.schema import Tables
 
-__all__ = ["FINDING_DTYPES", "findings"]
+__all__ = ["FINDING_DTYPES", "FindingsOf", "findings", "findings_frame", "findings_of"]
 
 FINDING_DTYPES: Final = {
     "kernel": "str",
@@ -85,28 +86,39 @@ def findings(tables: Tables) -> pd.DataFrame:
     attrs["not_measured"]: list of str, what could not be judged and why. attrs["clean"]: by kernel, or
     "kernel #variant" where it has several, what is known of those without a finding.
     """
-    rows: list[dict[str, Any]] = []
-    missing: list[str] = []
-    clean: dict[str, str] = {}
-    for judged in judged_kernels(tables):
-        if isinstance(judged, Judged):
-            kernel, variant, roof = judged.kernel, judged.variant, roof_of(judged)
-            said = list(_said(judged))
-        else:
-            kernel, variant, why = judged
-            roof, said = None, list(sum_findings(tables, kernel, variant)) or [NotMeasured(f"all: {why}")]
-        name = _name(tables, kernel, variant)
-        missing += dict.fromkeys(f"{name}: {each.text}" for each in said if isinstance(each, NotMeasured))
-        noise_pct = 100 * known_noise(tables.metadata, kernel, variant)
-        kept = merged(_limited((each for each in said if isinstance(each, Finding)), roof), noise_pct)
-        if not kept:
-            clean[name] = _clean(roof, tables.emulated) if isinstance(judged, Judged) else _NO_SPANS
-        rows += [_row(tables, kernel, variant, each) for each in kept]
-    table = pd.DataFrame(
-        {name: pd.Series([row[name] for row in rows], dtype=dtype) for name, dtype in FINDING_DTYPES.items()}
-    )
+    return findings_frame([findings_of(tables, each) for each in judged_kernels(tables)])
+
+
+class FindingsOf(NamedTuple):
+    """One configuration's: an answer, its name, and what is known where there are none, else ""."""
+
+    answer: Answer
+    name: str
+    clean: str
+
+
+def findings_of(tables: Tables, judged: Judged | Unjudged) -> FindingsOf:
+    """Those of one configuration of the tables."""
+    kernel, variant = judged.kernel, judged.variant
+    if isinstance(judged, Judged):
+        roof, said = roof_of(judged), list(_said(judged))
+    else:
+        roof, said = None, list(sum_findings(tables, kernel, variant)) or [NotMeasured(f"all: {judged.why}")]
+    name = _name(tables, kernel, variant)
+    missing = dict.fromkeys(f"{name}: {each.text}" for each in said if isinstance(each, NotMeasured))
+    noise_pct = 100 * known_noise(tables.metadata, kernel, variant)
+    kept = merged(_limited((each for each in said if isinstance(each, Finding)), roof), noise_pct)
+    clean = _clean(roof, tables.emulated) if isinstance(judged, Judged) else _NO_SPANS
+    rows = [_row(tables, kernel, variant, each) for each in kept]
+    return FindingsOf(Answer(rows, list(missing)), name, "" if kept else clean)
+
+
+def findings_frame(told: Sequence[FindingsOf]) -> pd.DataFrame:
+    """The table that `findings` returns."""
+    table = joined_frame((each.answer for each in told), FINDING_DTYPES)
+    attrs = table.attrs | {"clean": {each.name: each.clean for each in told if each.clean}}
     table = table.sort_values("gain_pct", ascending=False, kind="stable", ignore_index=True)
-    table.attrs = {"not_measured": missing, "clean": clean}
+    table.attrs = attrs
     return table
 
 

@@ -6,16 +6,17 @@ larger launch the CTAs of some SMs: shares of time settle long before.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator
 from dataclasses import dataclass
 from functools import cache, cached_property
-from typing import Any, Final
+from typing import Any, Final, NamedTuple
 
 import numpy as np
 import pandas as pd
 from numpy.typing import NDArray
 
 from instrument_passes.analyses.opclasses import OPS, OpInfo
+from profscope.analysis.answers import Answer
 from profscope.analysis.corrections import weighed
 from profscope.analysis.devices import Peak, peak_of
 from profscope.analysis.launch_shape import Shape, shape_of
@@ -24,9 +25,9 @@ from profscope.analysis.span_rows import Floats, Ints, grid_ctas, grid_scales, n
 from profscope.analysis.work import works
 from profscope.schema import Tables
 
-__all__ = ["DURATION", "MOST_SPANS", "Judged", "Spans", "judged_kernels", "op_class", "op_info"]
+__all__ = ["DURATION", "MOST_SPANS", "Judged", "Spans", "Unjudged", "judged_kernels", "op_class", "op_info"]
 
-MOST_SPANS: Final = 600_000
+MOST_SPANS: Final = 300_000
 DURATION: Final = "duration_cycles"
 """The column of the table of spans that findings take for how long a span was."""
 
@@ -208,20 +209,38 @@ class Judged:
         return Sources(self.tables.metadata).lines(self.place[0])
 
 
-def judged_kernels(tables: Tables) -> Iterator[Judged | tuple[str, int, str]]:
-    """Each configuration of each kernel, trials left out; or kernel, variant and why nothing is judged."""
+class Unjudged(NamedTuple):
+    """A configuration of which nothing can be judged, and why."""
+
+    kernel: str
+    variant: int
+    why: str
+
+    @property
+    def answer(self) -> Answer:
+        """What any question says of it."""
+        return Answer([], [f"{self.kernel}: {self.why}"])
+
+
+def judged_kernels(
+    tables: Tables, only: Collection[tuple[str, int]] | None = None
+) -> Iterator[Judged | Unjudged]:
+    """Each configuration of each kernel, or of these kernels and variants only; trials left out."""
     launches, df = tables.launches, tables.df
     launches = launches[~launches["trial"]]
-    of_launch = df["launch"].to_numpy()
+    of_launch, of_cta = df["launch"].to_numpy(), np.append(df["cta"].to_numpy(), -1)
     for key, every in launches.groupby(["kernel", "variant"], sort=False):
         kernel, variant = str(key[0]), int(every["variant"].iloc[0])
+        if only is not None and (kernel, variant) not in only:
+            continue
         spans = every[every["keeps"] == "spans"]
         begin = np.searchsorted(of_launch, spans["launch"].to_numpy(), "left")
         end = np.searchsorted(of_launch, spans["launch"].to_numpy(), "right")
-        spans = spans.assign(begin=begin, rows=end - begin)
+        inside = of_cta[begin] >= 0  # other tools' spans may be of whole launches
+        spans = spans.assign(begin=begin, rows=(end - begin) * inside)
         sound = spans[(spans["rows"] > 0) & (spans["dropped"] == 0) & (spans["unfinished"] == 0)]
         if sound.empty:
-            yield kernel, variant, _why_none(every, spans)
+            yield Unjudged(kernel, variant, _why_none(every, spans))
             continue
         warm = sound[~sound["cold"]]
         chosen = (warm if len(warm) else sound).iloc[::-1]
@@ -233,7 +252,7 @@ def _why_none(every: pd.DataFrame, spans: pd.DataFrame) -> str:
     if (every["keeps"] == "sums").all():
         return "its launches kept sums, which have no single spans"
     if (spans["rows"] == 0).all():
-        return "it has no spans"
+        return "it has no spans inside of its launches"
     return "all its launches lost records, or CTAs that did not come to their end"
 
 

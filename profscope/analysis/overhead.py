@@ -8,17 +8,13 @@ from typing import Any, Final, NamedTuple
 import numpy as np
 import pandas as pd
 
+from profscope.analysis.answers import answer_frame
 from profscope.analysis.clock_cost import record_cost
-from profscope.analysis.paired import layout_noise, ratio_of
+from profscope.analysis.paired import LAYOUT_NOISE, layout_noise, ratio_of
 from profscope.analysis.span_rows import Floats, ended
 from profscope.schema import Tables
 
-__all__ = ["LAYOUT_NOISE", "OVERHEAD_DTYPES", "bare_times", "known_noise", "overhead", "variant_entry"]
-
-LAYOUT_NOISE: Final = 0.03
-"""By so much of its time a kernel gets faster or slower where the assembler puts its code elsewhere, and
-nothing else changes, where no null build says it of the kernel itself: the instrumented attention took 0.972
-of the bare one's time on an H100 and 0.985 on an H200 (docs/verdict.md)."""
+__all__ = ["OVERHEAD_DTYPES", "bare_times", "known_noise", "overhead", "variant_entry"]
 
 _RESOURCES: Final = ("registers", "spills", "shared_bytes", "ctas_per_sm", "instructions")
 
@@ -88,11 +84,7 @@ def overhead(tables: Tables) -> pd.DataFrame:
         row = _row(tables, roots, str(kernel), int(variant), str(keeps), of_group)
         rows.append(row)
         said += _missing(row, tables)
-    frame = pd.DataFrame(
-        {name: pd.Series([row[name] for row in rows], dtype=dtype) for name, dtype in OVERHEAD_DTYPES.items()}
-    )
-    frame.attrs["not_measured"] = said
-    return frame
+    return answer_frame(rows, OVERHEAD_DTYPES, said)
 
 
 def _row(

@@ -7,21 +7,25 @@ from typing import Any, Final
 
 import numpy as np
 import pandas as pd
+from numpy.typing import NDArray
 
-from profscope.analysis.intervals import covered
-from profscope.analysis.judged import DURATION, Judged, judged_kernels
+from profscope.analysis.answers import Answer, joined_frame
+from profscope.analysis.intervals import covered, united
+from profscope.analysis.judged import DURATION, Judged, Unjudged, judged_kernels
 from profscope.analysis.replay import slices_of
+from profscope.analysis.roof import copies_unknown
 from profscope.analysis.span_rows import Ints
 from profscope.schema import Tables
 
-__all__ = ["overlap"]
+__all__ = ["OVERLAP_DTYPES", "overlap", "overlap_of"]
 
 _SMS: Final = 4  # that are looked at
 _CTAS: Final = 64
-_MOST_SPANS: Final = 60_000  # of what is looked at
-_WAITS: Final = ("wait", "barrier")
+_MOST_SPANS: Final = 60_000  # of the CTAs that are looked at
+_MOST_SPANS_OF_SMS: Final = 300_000  # of the SMs, but for the first
+_WAITS: Final = ["wait", "barrier"]
 _PARTS: Final = ("copies", "dots", "other")
-_DTYPES: Final = {
+OVERLAP_DTYPES: Final = {
     "kernel": "str",
     "variant": "int32",
     "of": "str",
@@ -32,7 +36,11 @@ _DTYPES: Final = {
     "none": "float64",
 }
 
+# What is not known where copies were not recorded: nothing tells when they were in flight.
+_OF_COPIES: Final = ("copies", "copies_and_dots", "copies_and_other", "none")
+
 _Intervals = tuple[Ints, Ints]
+_Bools = NDArray[np.bool_]
 
 
 def overlap(tables: Tables) -> pd.DataFrame:
@@ -45,28 +53,29 @@ def overlap(tables: Tables) -> pd.DataFrame:
     none, in which all warps wait, with nothing in flight. A kernel that overlaps well has copies_and_dots
     near the smaller of the two. An SM is missing where only some of its CTAs were recorded.
 
-    What is not recorded is other: at the default level copies and the dots in between are not seen.
+    Where copies were waited for and not recorded themselves, as at the default level, what they have a part
+    in is missing: copies, copies_and_dots, copies_and_other and none.
 
     attrs["not_measured"]: list of str, which kernels have no rows, and why.
     """
-    rows: list[dict[str, Any]] = []
-    missing: list[str] = []
-    for judged in judged_kernels(tables):
-        if not isinstance(judged, Judged):
-            kernel, _, why = judged
-            missing.append(f"{kernel}: {why}")
-            continue
-        told = {"kernel": judged.kernel, "variant": judged.variant}
-        rows.append(told | {"of": "cta"} | _means(judged, _ctas(judged)))
-        if judged.whole:
-            rows.append(told | {"of": "sm"} | _means(judged, _sms(judged)))
-        else:
-            missing.append(f"{judged.kernel}: an SM, of whose CTAs only some were recorded")
-    table = pd.DataFrame(
-        {name: pd.Series([row[name] for row in rows], dtype=dtype) for name, dtype in _DTYPES.items()}
-    )
-    table.attrs = {"not_measured": missing}
-    return table
+    return joined_frame((overlap_of(each) for each in judged_kernels(tables)), OVERLAP_DTYPES)
+
+
+def overlap_of(judged: Judged | Unjudged) -> Answer:
+    """The rows of `overlap` of one configuration."""
+    if isinstance(judged, Unjudged):
+        return judged.answer
+    told = {"kernel": judged.kernel, "variant": judged.variant}
+    rows = [told | {"of": "cta"} | _means(judged, _ctas(judged))]
+    missing = []
+    if judged.whole:
+        rows.append(told | {"of": "sm"} | _means(judged, _sms(judged)))
+    else:
+        missing.append(f"{judged.kernel}: an SM, of whose CTAs only some were recorded")
+    if copies_unknown(judged):
+        rows = [row | dict.fromkeys(_OF_COPIES, np.nan) for row in rows]
+        missing.append(f"{judged.kernel}: copies, which were not recorded (instrument='heavy' does)")
+    return Answer(rows, missing)
 
 
 def _ctas(judged: Judged) -> list[Ints]:
@@ -81,8 +90,11 @@ def _sms(judged: Judged) -> list[Ints]:
     known = np.unique(judged.spans.cta)
     last = judged.ctas["launch"].to_numpy()[known] == judged.ctas["launch"].iloc[-1]
     known = known[last]
-    sm = judged.ctas["sm"].to_numpy()[known]
-    return [known[sm == each] for each in np.unique(sm)[:_SMS]]
+    sm, counts = judged.ctas["sm"].to_numpy()[known], np.bincount(judged.spans.cta)[known]
+    numbers, inverse = np.unique(sm, return_inverse=True)
+    spans = np.cumsum(np.bincount(inverse, counts))
+    most = max(1, int(np.searchsorted(spans, _MOST_SPANS_OF_SMS, "right")))
+    return [known[sm == each] for each in numbers[: min(_SMS, most)]]
 
 
 def _means(judged: Judged, groups: list[Ints]) -> dict[str, Any]:
@@ -93,12 +105,14 @@ def _means(judged: Judged, groups: list[Ints]) -> dict[str, Any]:
 
 def _parts(judged: Judged, ctas: Ints) -> dict[str, float]:
     """cycles, and the parts of them, of some CTAs that share a clock."""
-    ranges = [np.searchsorted(judged.spans.cta, [cta, cta + 1]) for cta in ctas.tolist()]
-    roots = np.concatenate([np.arange(first, last) for first, last in ranges])
-    roots = roots[judged.spans.parent[roots] < 0]
-    whole = covered(judged.spans.start[roots], judged.spans.end[roots])
-    found = [_intervals(judged, int(first), int(last)) for first, last in ranges]
-    union = {name: _joined([each[name] for each in found]) for name in _PARTS}
+    spans = judged.spans
+    firsts, lasts = (np.searchsorted(spans.cta, ctas, side) for side in ("left", "right"))
+    rows = np.concatenate(
+        [np.arange(first, last) for first, last in zip(firsts.tolist(), lasts.tolist(), strict=True)]
+    )
+    roots = rows[spans.parent[rows] < 0]
+    whole = covered(spans.start[roots], spans.end[roots])
+    union = {name: united(*each) for name, each in _intervals(judged, rows, firsts, lasts).items()}
     alone = {name: covered(*union[name]) for name in _PARTS}
     result = {name: alone[name] / max(1.0, whole) for name in _PARTS}
     for one, two in combinations(_PARTS, 2):
@@ -114,19 +128,17 @@ def _joined(intervals: list[_Intervals]) -> _Intervals:
     return np.concatenate(begins), np.concatenate(ends)
 
 
-def _intervals(judged: Judged, first: int, last: int) -> dict[str, _Intervals]:
-    """By part, begins and ends within one CTA, the spans `first` to `last`."""
-    site, begin, end, _, span = slices_of(judged, first, last)
-    cls = judged.sites["cls"].to_numpy()[site]
+def _intervals(judged: Judged, rows: Ints, firsts: Ints, lasts: Ints) -> dict[str, _Intervals]:
+    """By part, begins and ends within some CTAs, each of the spans from a first to a last one, which are
+    `rows` in all."""
+    site, begin, end, _, span = slices_of(judged, rows)
+    cls = judged.sites["cls"]
     for_dots = (span >= 0) & judged.for_dots[np.maximum(span, 0)]
-    dots = (cls == "mma") | for_dots
-    waits = np.isin(cls, _WAITS) & ~for_dots
+    dots = (cls == "mma").to_numpy()[site] | for_dots
+    waits = cls.isin(_WAITS).to_numpy()[site] & ~for_dots
     other = ~dots & ~waits
-    rows = judged.spans.row
-    from_row, to_row = int(rows[first]), int(rows[last - 1]) + 1
+    at, of_dots = _flights(judged, firsts, lasts)
     df = judged.tables.df
-    at = from_row + np.flatnonzero(df["wait"].to_numpy()[from_row:to_row] >= 0)
-    of_dots = np.isin(at, judged.dots_in_flight[0])
     start = df["start_cycle"].to_numpy()[at]
     until = start + df[DURATION].to_numpy()[at]
     return {
@@ -134,3 +146,19 @@ def _intervals(judged: Judged, first: int, last: int) -> dict[str, _Intervals]:
         "dots": (np.append(begin[dots], start[of_dots]), np.append(end[dots], until[of_dots])),
         "other": (begin[other], end[other]),
     }
+
+
+def _flights(judged: Judged, firsts: Ints, lasts: Ints) -> tuple[Ints, _Bools]:
+    """Rows of the profile's table: the asynchronous work of some CTAs that a wait ended; and which of it is
+    dots."""
+    row, wait = judged.spans.row, judged.tables.df["wait"].to_numpy()
+    begins, ends = row[firsts], row[lasts - 1] + 1
+    at = np.concatenate(
+        [
+            begin + np.flatnonzero(wait[begin:end] >= 0)
+            for begin, end in zip(begins.tolist(), ends.tolist(), strict=True)
+        ]
+    )
+    known = judged.dots_in_flight[0]
+    place = np.minimum(np.searchsorted(known, at), max(0, len(known) - 1))
+    return at, known[place] == at if len(known) else np.zeros(len(at), np.bool_)

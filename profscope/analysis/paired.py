@@ -13,7 +13,12 @@ import numpy as np
 
 from profscope.analysis.span_rows import Floats
 
-__all__ = ["Ratio", "layout_noise", "ratio_of"]
+__all__ = ["LAYOUT_NOISE", "Ratio", "layout_noise", "ratio_of"]
+
+LAYOUT_NOISE: Final = 0.03
+"""By so much of its time a kernel gets faster or slower where the assembler puts its code elsewhere, and
+nothing else changes, where no null build says it of the kernel itself: the instrumented attention took 0.972
+of the bare one's time on an H100 and 0.985 on an H200 (docs/verdict.md)."""
 
 _LEAST: Final = 3  # pairs of a null build, to say anything of it
 # 97.5 % quantiles of Student's t, by degrees of freedom.
@@ -53,7 +58,8 @@ def layout_noise(pairs: Sequence[Mapping[str, Any]]) -> tuple[float, int]:
 
     pairs: those of one variant and of one kind of records, an entry for each shift. The deviation of their
     ratios, the bare kernel's among them, is that of one layout; two are compared, the bare one and the
-    recorded one. What the launches vary by is in it.
+    recorded one. What the launches vary by is in it, much of it where a layout has a few pairs. So it is at
+    most what is left of it without that, or LAYOUT_NOISE where that is more.
     """
     enough = [each for each in pairs if len(each["bare_ns"]) >= _LEAST]
     nulls = sum(each["shift"] != 0 for each in enough)
@@ -61,4 +67,15 @@ def layout_noise(pairs: Sequence[Mapping[str, Any]]) -> tuple[float, int]:
         return float("nan"), nulls
     logs = [np.log(ratio_of(each).ratio) for each in enough]
     quantile = _T.get(len(logs) - 1, _T_MORE)
-    return float(np.expm1(quantile * np.sqrt(2) * np.std(logs, ddof=1))), nulls
+    seen = float(np.var(logs, ddof=1))
+    of_launches = float(np.mean([_variance_of_ratio(each) for each in enough]))
+    with_launches, without = (
+        float(np.expm1(quantile * np.sqrt(2 * variance))) for variance in (seen, max(0.0, seen - of_launches))
+    )
+    return min(with_launches, max(without, LAYOUT_NOISE)), nulls
+
+
+def _variance_of_ratio(pair: Mapping[str, Any]) -> float:
+    """Of the logarithm of a pair's ratio, by what its launches vary by."""
+    logs = np.log(np.asarray(pair["instrumented_ns"]) / np.asarray(pair["bare_ns"]))
+    return float(np.var(logs, ddof=1)) / len(logs)

@@ -115,7 +115,9 @@ def replay_of(judged: Judged, cta: int) -> Replay:
     """The replay of a CTA, a row of `judged.ctas`; empty if its spans are not among those that are judged."""
     spans = judged.spans
     first, last = np.searchsorted(spans.cta, [cta, cta + 1])
-    sites, begins, ends, warps, rows = slices_of(judged, int(first), int(last))
+    slices = slices_of(judged, np.arange(first, last))
+    in_time = np.lexsort((slices[2], slices[1], slices[3]))
+    sites, begins, ends, warps, rows = (each[in_time] for each in slices)
     order = np.lexsort((begins, ends))
     place = np.empty(len(order), np.int64)
     place[order] = np.arange(len(order))
@@ -137,33 +139,39 @@ def replay_of(judged: Judged, cta: int) -> Replay:
     )
 
 
-def slices_of(judged: Judged, first: int, last: int) -> tuple[Ints, Ints, Ints, Ints, Ints]:
+def slices_of(judged: Judged, rows: Ints) -> tuple[Ints, Ints, Ints, Ints, Ints]:
     """site, begin, end, warp and span (-1: the own time of a span with others inside) of the slices of some
-    spans, in order of warp and time."""
+    spans, in no order. rows: of `judged.spans`, in order, whole warps.
+
+    A span with none inside is a slice. So is what lies before each span inside of another one, from the end
+    of the one before it there or the begin of the one around, and what lies behind the last of them.
+    """
     spans = judged.spans
-    site, start, end = (values[first:last] for values in (spans.site, spans.start, spans.end))
-    parent, warp = spans.parent[first:last] - first, spans.warp[first:last]
-    count = last - first
-    leaf = np.ones(count, np.bool_)
-    leaf[parent[parent >= 0]] = False
-    # Points at which the innermost span changes: behind each begin and each end it is known who is innermost.
-    rows = np.arange(count)
-    depth = np.zeros(count, np.int64)
-    for at in range(count):
-        depth[at] = depth[parent[at]] + 1 if parent[at] >= 0 else 0
-    at_time = np.concatenate([start, end])
-    who = np.concatenate([rows, np.where(parent >= 0, parent, -1)])
-    of_warp = np.concatenate([warp, warp])
-    # At one time inner spans end first, then others begin, outer ones first.
-    rank = np.concatenate([depth + 1, -depth - 1])
-    is_begin = np.concatenate([np.ones(count, np.int64), np.zeros(count, np.int64)])
-    order = np.lexsort((rank, is_begin, at_time, of_warp))
-    at_time, who, of_warp = at_time[order], who[order], of_warp[order]
-    same = (of_warp[1:] == of_warp[:-1]) & (who[:-1] >= 0)
-    kept = same & ((at_time[1:] > at_time[:-1]) | leaf[np.maximum(who[:-1], 0)])
-    inner = who[:-1][kept]
-    span = np.where(leaf[inner], inner + first, -1)
-    return site[inner], at_time[:-1][kept], at_time[1:][kept], of_warp[:-1][kept], span
+    inside = rows[spans.parent[rows] >= 0]
+    around = spans.parent[inside]
+    order = np.argsort(around, kind="stable")  # those in one span, in order of time
+    inside, around = inside[order], around[order]
+    opens = np.ones(len(inside), np.bool_)
+    opens[1:] = around[1:] != around[:-1]
+    since = np.append(np.zeros(1, np.int64), spans.end[inside])[:-1]
+    since = np.where(opens, spans.start[around], since)
+    closes = np.append(opens[1:], np.ones(1, np.bool_))[: len(inside)]
+    leaf = np.ones(len(spans), np.bool_)
+    leaf[around] = False
+    leaves = rows[leaf[rows]]
+    own = np.concatenate([around, around[closes]])
+    begin = np.concatenate([since, spans.end[inside[closes]]])
+    end = np.concatenate([spans.start[inside], spans.end[around[closes]]])
+    takes_time = end > begin
+    own, begin, end = own[takes_time], begin[takes_time], end[takes_time]
+    span = np.concatenate([leaves, own])
+    return (
+        spans.site[span],
+        np.concatenate([spans.start[leaves], begin]),
+        np.concatenate([spans.end[leaves], end]),
+        spans.warp[span],
+        np.concatenate([leaves, np.full(len(own), -1)]),
+    )
 
 
 def _works(

@@ -10,18 +10,23 @@ import numpy as np
 import pandas as pd
 
 from profscope.analysis import report_sections as sections
+from profscope.analysis.answers import Answer, joined_frame
 from profscope.analysis.clock_cost import record_cost
-from profscope.analysis.critical_path import critical_path
+from profscope.analysis.critical_path import PATH_DTYPES, path_of
 from profscope.analysis.devices import peak_of
-from profscope.analysis.findings import findings
+from profscope.analysis.findings import FindingsOf, findings_frame, findings_of
+from profscope.analysis.judged import judged_kernels
 from profscope.analysis.lines import lines
+from profscope.analysis.notes import kernel_of_note
+from profscope.analysis.op_labels import hides_copies
 from profscope.analysis.overhead import bare_times, overhead, variant_entry
-from profscope.analysis.overlap import overlap
+from profscope.analysis.overlap import OVERLAP_DTYPES, overlap_of
 from profscope.analysis.report_sections import clipped, number
 from profscope.analysis.sources import Sources
 from profscope.analysis.summary import summary
 from profscope.analysis.verdict import Verdict, verdict_of
 from profscope.schema import Tables
+from profscope.threads import worker_pool
 
 __all__ = ["MOST_CHARACTERS", "SCHEMA", "report"]
 
@@ -54,6 +59,14 @@ _SIZES: Final = (
 )
 
 
+class _Judgement(NamedTuple):
+    """What three questions say of the configurations that may be shown."""
+
+    findings: pd.DataFrame
+    critical_path: pd.DataFrame
+    overlap: pd.DataFrame
+
+
 class _Parts(NamedTuple):
     """What the report is made from, worked out once. lines: None where no samples were taken."""
 
@@ -61,10 +74,8 @@ class _Parts(NamedTuple):
     summary: pd.DataFrame
     overhead: pd.DataFrame
     verdict: Verdict
-    findings: pd.DataFrame
     lines: pd.DataFrame | None
-    critical_path: pd.DataFrame
-    overlap: pd.DataFrame
+    judgement: _Judgement
     sources: Sources
 
 
@@ -80,31 +91,48 @@ def report(tables: Tables) -> dict[str, Any]:
     costs = overhead(tables)
     by_line = lines(tables) if len(tables.samples) else None
     apart = [] if by_line is None else by_line.attrs["distances"]
-    parts = _Parts(
-        tables,
-        summary(tables),
-        costs,
-        verdict_of(tables, costs, apart),
-        findings(tables),
-        by_line,
-        critical_path(tables),
-        overlap(tables),
-        Sources(tables.metadata),
-    )
+    with worker_pool(1) as pool:  # beside each other: numpy lets threads run
+        summed = pool.submit(summary, tables)
+        judgement = _judgement(tables)
+        verdict = verdict_of(tables, costs, apart)
+        sources = Sources(tables.metadata)
+        parts = _Parts(tables, summed.result(), costs, verdict, by_line, judgement, sources)
+    shown = _heaviest(tables).index[: _SIZES[0].kernels]
+    kernels = [_kernel(parts, str(kernel), int(variant), _SIZES[0]) for kernel, variant in shown]
     for size in _SIZES:
-        told = _report(parts, size)
+        told = _report(parts, [_cut(each, size) for each in kernels[: size.kernels]], size)
         if len(json.dumps(told, indent=1)) <= MOST_CHARACTERS:
             break
     return told
 
 
-def _report(parts: _Parts, size: _Size) -> dict[str, Any]:
+def _judgement(tables: Tables) -> _Judgement:
+    """All asked in one walk, since what a configuration is judged by takes longest to make."""
+    findings: list[FindingsOf] = []
+    paths: list[Answer] = []
+    overlaps: list[Answer] = []
+    for judged in judged_kernels(tables, only=list(_heaviest(tables).index[: _SIZES[0].kernels])):
+        findings.append(findings_of(tables, judged))
+        paths.append(path_of(judged))
+        overlaps.append(overlap_of(judged))
+    return _Judgement(
+        findings_frame(findings), joined_frame(paths, PATH_DTYPES), joined_frame(overlaps, OVERLAP_DTYPES)
+    )
+
+
+def _heaviest(tables: Tables) -> pd.Series[int]:
+    """By kernel and variant, an autotuner's trials left aside, how long its launches took, the longest
+    first."""
+    own = tables.launches[~tables.launches["trial"]]
+    took = (own["end_ns"] - own["start_ns"]).groupby([own["kernel"], own["variant"]], sort=False).sum()
+    return took.sort_values(ascending=False, kind="stable")
+
+
+def _report(parts: _Parts, kernels: list[dict[str, Any]], size: _Size) -> dict[str, Any]:
     launches = parts.tables.launches
     own = launches[~launches["trial"]]
-    took = (own["end_ns"] - own["start_ns"]).groupby([own["kernel"], own["variant"]], sort=False).sum()
-    order = took.sort_values(ascending=False, kind="stable")
-    shown, rest = order.index[: size.kernels], order.iloc[size.kernels :]
-    notes = [clipped(note, 240) for note in parts.tables.metadata.get("notes") or ()]
+    rest = _heaviest(parts.tables).iloc[size.kernels :]
+    notes = [clipped(note, 240) for note in _notes(parts.tables)]
     return {
         "schema": SCHEMA,
         "tool": _tool(parts.tables.metadata),
@@ -112,7 +140,7 @@ def _report(parts: _Parts, size: _Size) -> dict[str, Any]:
         "gpu": _gpu(parts.tables),
         "cache_state": _cache_state(own),
         "verdict": {"label": parts.verdict.label, "headline": clipped(parts.verdict.headline, 300)},
-        "kernels": [_kernel(parts, str(kernel), int(variant), size) for kernel, variant in shown],
+        "kernels": kernels,
         "left_out": {
             "kernels": len(rest),
             "kernels_ns": int(rest.sum()),
@@ -122,6 +150,14 @@ def _report(parts: _Parts, size: _Size) -> dict[str, Any]:
         "notes": notes[: size.notes],
         "not_measured": _not_measured(parts),
     }
+
+
+def _notes(tables: Tables) -> list[str]:
+    """Those on no kernel first, then each kernel's, those whose launches took longest first."""
+    kernels = dict.fromkeys(str(kernel) for kernel, _ in _heaviest(tables).index)
+    place = {kernel: at for at, kernel in enumerate(kernels)}
+    notes = [str(note) for note in tables.metadata.get("notes") or ()]
+    return sorted(notes, key=lambda note: place.get(kernel_of_note(note), -1))
 
 
 def _tool(metadata: Mapping[str, Any]) -> dict[str, Any]:
@@ -184,10 +220,11 @@ def _kernel(parts: _Parts, kernel: str, variant: int, size: _Size) -> dict[str, 
     rows = _of(parts.summary, kernel, variant)
     rows = rows[~rows["trial"]]
     identity = sections.kernel_id(about, kernel, variant)
-    findings = _findings_of(parts.findings, kernel, variant, identity)
+    findings = _findings_of(parts.judgement.findings, kernel, variant, identity)
     samples = None if parts.lines is None else _of(parts.lines, kernel, variant)
     lines = sections.lines(rows, parts.sources, identity, size.lines, samples)
-    path = _of(parts.critical_path, kernel, variant)
+    path = _of(parts.judgement.critical_path, kernel, variant)
+    bare = {} if tables.emulated else bare_times(tables.metadata, kernel, variant)
     first = launches.iloc[0]
     grids = launches[["grid_x", "grid_y", "grid_z"]].drop_duplicates()
     seen = rows["launches_seen"].max() if len(rows) else len(launches)
@@ -204,12 +241,12 @@ def _kernel(parts: _Parts, kernel: str, variant: int, size: _Size) -> dict[str, 
         "launches": len(launches),
         "launches_seen": int(seen),
         "ctas": sections.ctas(launches),
-        "time": sections.times(launches, cost, bare_times(tables.metadata, kernel, variant)),
+        "time": sections.times(launches, cost, bare),
         "resources": sections.resources(cost),
         "verdict": _verdict(parts.verdict, kernel, variant),
         "findings": findings[: size.findings],
         "lines": lines,
-        "overlap": sections.overlap(_of(parts.overlap, kernel, variant)),
+        "overlap": sections.overlap(_of(parts.judgement.overlap, kernel, variant)),
         "critical_path": sections.critical_path(path, size.lines),
         "tail": sections.tail(tables, launches),
         "work": sections.work(rows, launches),
@@ -219,6 +256,15 @@ def _kernel(parts: _Parts, kernel: str, variant: int, size: _Size) -> dict[str, 
             "findings": max(0, len(findings) - size.findings),
         },
     }
+
+
+def _cut(entry: dict[str, Any], size: _Size) -> dict[str, Any]:
+    """An entry with no more rows than this; what is missing counts as left out."""
+    most = {"lines": size.lines, "findings": size.findings}
+    kept = {name: entry[name][:count] for name, count in most.items()}
+    lost = {name: len(entry[name]) - len(kept[name]) for name in most}
+    left_out = {name: count + lost[name] for name, count in entry["left_out"].items()}
+    return entry | kept | {"critical_path": entry["critical_path"][: size.lines], "left_out": left_out}
 
 
 def _of(table: pd.DataFrame, kernel: str, variant: int) -> pd.DataFrame:
@@ -250,18 +296,27 @@ def _findings_of(findings: pd.DataFrame, kernel: str, variant: int, identity: st
 def _not_measured(parts: _Parts) -> list[str]:
     """What is None everywhere, and why. What is so in one kernel only, its verdict and overhead say."""
     metadata, launches = parts.tables.metadata, parts.tables.launches
-    said = _told("findings", parts.findings) + _told("critical_path", parts.critical_path)
-    said += _told("overlap", parts.overlap)
+    said = [line for name, answer in parts.judgement._asdict().items() for line in _told(name, answer)]
     if _peaks(metadata) is None:
         said.append("gpu.peaks: those of the device are not known")
     if parts.lines is None or not (parts.lines["samples"] > 0).any():
         said.append("lines.sample_share, samples, stalls: no samples were taken")
-    if not (metadata.get("baseline") or {}).get("kernels"):
+    if parts.tables.emulated:
+        said.append("time.bare: the emulator's times between events are not a kernel's alone")
+    elif not (metadata.get("baseline") or {}).get("kernels"):
         said.append("time.bare: no bare launch was timed (session(baseline=))")
     if record_cost(metadata) is None:
         said.append("gpu.clock_read_cycles: nobody measured what a record costs here")
     if len(launches) and not (launches["keeps"] == "spans").any():
         said.append("tail: all launches kept sums")
+    hiding = [
+        f"{kernel} #{variant}"
+        for (kernel, variant), scopes in parts.summary.groupby(["kernel", "variant"], observed=True)["scope"]
+        if hides_copies(scopes.astype("str"))
+    ]
+    if hiding:
+        named = clipped(", ".join(hiding))
+        said.append(f"work.bytes_by_op: copies were not recorded (instrument='heavy' does): {named}")
     if parts.tables.emulated:
         said.append("resources, rates: the emulator has none; its times are those of a cost model")
     elif np.isnan(launches["clock_ghz"].to_numpy(np.float64)).all():

@@ -7,9 +7,10 @@ from typing import Any, Final
 import numpy as np
 import pandas as pd
 
-from profscope.analysis.judged import Judged, judged_kernels
+from profscope.analysis.answers import Answer, joined_frame
+from profscope.analysis.judged import Judged, Unjudged, judged_kernels
 from profscope.analysis.loops import loop_of
-from profscope.analysis.roof import GLOBAL, measured_bytes, narrowest_bits
+from profscope.analysis.roof import GLOBAL, copies_unknown, measured_bytes, narrowest_bits
 from profscope.analysis.span_rows import Floats
 from profscope.schema import Tables
 
@@ -36,6 +37,9 @@ _DTYPES: Final = {
 }
 
 
+_NO_BYTES: Final = dict.fromkeys(("bytes", "gb_per_s", "flops_per_byte"), np.nan)
+
+
 def roofline(tables: Tables) -> pd.DataFrame:
     """One row per kernel and configuration, per loop in it, and per line that moves or computes anything.
 
@@ -51,31 +55,37 @@ def roofline(tables: Tables) -> pd.DataFrame:
     The roof is the dense peak of the tensor cores for the narrowest type that the kernel has pointers to, and
     the peak of DRAM. Bytes that types count are held against DRAM only in kernels without dots, whose tiles
     are not read again, and where they are no more than it can move: others come from caches. Without a roof,
-    as on the emulator and on devices that are not in the table, bound is "" and peak_pct is missing.
+    as on the emulator and on devices that are not in the table, bound is "" and peak_pct is missing. Where
+    copies were waited for and not recorded themselves, as at the default level, bytes of the kernel and of
+    loops are missing.
 
     Sorted by kernel and time. attrs["not_measured"]: list of str, which kernels have no rows, and why.
     """
-    rows: list[dict[str, Any]] = []
-    missing: list[str] = []
-    for judged in judged_kernels(tables):
-        if not isinstance(judged, Judged):
-            kernel, _, why = judged
-            missing.append(f"{kernel}: {why}")
-        elif not judged.whole:
-            missing.append(
-                f"{judged.kernel}: only some of the CTAs were recorded, whose time is not the launch's"
-            )
-        elif not judged.launch_ns or judged.work.empty:
-            missing.append(f"{judged.kernel}: nobody says what its ops move and compute")
-        else:
-            rows += roofline_rows(judged)
-            if judged.peak is None:
-                missing.append(f"{judged.kernel}: no peaks of its device are known")
-    table = pd.DataFrame(
-        {name: pd.Series([row[name] for row in rows], dtype=dtype) for name, dtype in _DTYPES.items()}
-    )
-    table.attrs = {"not_measured": missing}
-    return table
+    return joined_frame((_of(each) for each in judged_kernels(tables)), _DTYPES)
+
+
+def _of(judged: Judged | Unjudged) -> Answer:
+    if isinstance(judged, Unjudged):
+        return judged.answer
+    if not judged.whole:
+        why = "only some of the CTAs were recorded, whose time is not the launch's"
+        return Answer([], [f"{judged.kernel}: {why}"])
+    if not judged.launch_ns or judged.work.empty:
+        return Answer([], [f"{judged.kernel}: nobody says what its ops move and compute"])
+    rows, missing = roofline_rows(judged), []
+    if copies_unknown(judged):
+        rows = [row | _NO_BYTES if _has_copies(row) else row for row in rows]
+        missing.append(f"{judged.kernel}: bytes of copies, which were not recorded (instrument='heavy' does)")
+    if judged.emulated:
+        missing.append(f"{judged.kernel}: the emulator has no peaks; rates are those of its cost model")
+    elif judged.peak is None:
+        missing.append(f"{judged.kernel}: no peaks of its device are known")
+    return Answer(rows, missing)
+
+
+def _has_copies(row: dict[str, Any]) -> bool:
+    """Whether copies may be in a row's bytes: not in a line's own, nor in what Nsight Compute counted."""
+    return bool(row["of"] != "line" and row["counted_by"] == "types")
 
 
 def roofline_rows(judged: Judged) -> list[dict[str, Any]]:

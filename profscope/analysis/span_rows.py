@@ -113,10 +113,11 @@ def self_times(df: pd.DataFrame, column: str) -> Ints:
 
 def own_times(duration: Ints, parent: Ints, synchronous: Flags) -> Ints:
     """As `self_times`, of columns."""
-    own = np.where(synchronous, duration, 0)
-    child = np.flatnonzero(synchronous & (parent >= 0))
+    own = duration.copy()
+    child = np.flatnonzero((parent >= 0) & synchronous)
     np.subtract.at(own, parent[child], duration[child])
-    return np.where(synchronous, own, 0)
+    own *= synchronous
+    return own
 
 
 def row_scales(tables: Tables) -> Floats | None:

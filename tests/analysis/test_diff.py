@@ -126,6 +126,13 @@ def test_any_change_of_emulated_cycles_counts(three_stages: Profile) -> None:
     assert (row["change"], row["low"], row["high"], row["significant"]) == (0.5, 0.5, 0.5, True)
 
 
+def test_what_is_scaled_up_is_not_exact(three_stages: Profile) -> None:
+    difference = profscope.diff(recorded(3, ctas=2), three_stages)
+    changed = difference[difference["change"] != 0]
+    assert len(changed)
+    assert (changed["high"] > changed["change"]).all()
+
+
 def test_sums_are_compared_launch_by_launch(one_stage: Profile) -> None:
     with keeping("sums") as prof:
         launch_matmul(3, launches=2)

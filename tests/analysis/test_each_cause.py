@@ -101,6 +101,8 @@ def pipelined(steps: int, length: int, wait: int) -> list[Row]:
 def test_the_first_wait_is_no_lack_of_stages() -> None:
     (row,) = named(made_up(pipelined(10, 1000, 430)), "few-stages").to_dict("records")
     assert row["gain_pct"] == pytest.approx(100 * 9 * 400 / 10_000)
+    assert row["confidence"] == "low"  # of copies that were not recorded nobody knows the bytes
+    assert "copies were not recorded (heavy does)" in row["evidence"]
     assert named(made_up(pipelined(10, 1000, 30)), "few-stages").empty
 
 
@@ -171,6 +173,23 @@ def test_few_ctas_may_be_uneven_too() -> None:
     cycles = {name: profile.df[name].where(~longer, profile.df[name] * 9) for name in times}
     table = Profile(profile.df.assign(**cycles), profile.launches, profile.metadata).findings()
     assert {"idle-sms", "load-imbalance"} <= set(table["finding"])
+
+
+def uneven(steps: int, more: int) -> Profile:
+    """Eight CTAs whose loops have so many steps, but the last, which has `more`."""
+    parts = [made_up(loop([1000] * count), ctas=8) for count in (steps, more)]
+    others, last = (each.tables.df for each in parts)
+    others, last = others[others["cta"] < 7], last[last["cta"] == 7]
+    away = len(others) - int(last.index[0])
+    last = last.assign(parent=last["parent"].where(last["parent"] < 0, last["parent"] + away))
+    return Profile(pd.concat([others, last], ignore_index=True), parts[1].launches, parts[1].metadata)
+
+
+def test_one_step_in_thirty_more_is_no_imbalance() -> None:
+    assert named(uneven(60, 62), "load-imbalance").empty
+    (row,) = named(uneven(30, 45), "load-imbalance").to_dict("records")
+    assert row["confidence"] == "high"
+    assert "30 to 45 steps" in row["evidence"]
 
 
 def test_prologue() -> None:

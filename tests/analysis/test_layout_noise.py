@@ -11,7 +11,8 @@ import profscope
 from profscope.analysis.cause import Finding
 from profscope.analysis.comparing.floors import floor_of
 from profscope.analysis.findings import merged
-from profscope.analysis.overhead import LAYOUT_NOISE, known_noise
+from profscope.analysis.overhead import known_noise
+from profscope.analysis.paired import LAYOUT_NOISE
 from profscope.profiles import Profile
 from tests.support.profiles import profile_metadata, regular_profile
 

@@ -8,7 +8,8 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from profscope.analysis.overhead import LAYOUT_NOISE, OVERHEAD_DTYPES, overhead
+from profscope.analysis.overhead import OVERHEAD_DTYPES, overhead
+from profscope.analysis.paired import LAYOUT_NOISE
 from profscope.profiles import Profile
 from tests.support.profiles import profile_metadata, regular_profile
 

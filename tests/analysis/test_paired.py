@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from profscope.analysis.paired import layout_noise, ratio_of
+from profscope.analysis.paired import LAYOUT_NOISE, layout_noise, ratio_of
 
 
 def pair(ratio: float, count: int, shift: int = 0, spread: float = 0.0, seed: int = 0) -> dict[str, Any]:
@@ -61,3 +61,14 @@ def test_two_null_builds_are_the_least() -> None:
     more = [*pairs, pair(0.99, 3, 4)]
     assert layout_noise(more) == (pytest.approx(np.expm1(4.303 * np.sqrt(2) * np.std(
         np.log([1.0, 1.01, 0.99]), ddof=1))), 2)  # fmt: skip
+
+
+def test_what_launches_vary_by_makes_no_noise_of_layouts_beyond_the_usual() -> None:
+    """Three pairs each of layouts that are all alike, of launches that vary by 3 %."""
+    alike = [
+        layout_noise([pair(1.0, 3, at, 0.03, 10 * seed + at) for at in range(5)])[0] for seed in range(60)
+    ]
+    assert np.mean(np.array(alike) <= LAYOUT_NOISE + 1e-9) > 0.5
+    # What layouts differ by beyond that stays.
+    apart = layout_noise([pair(1 + 0.05 * at, 3, at, 1e-4, at) for at in range(5)])[0]
+    assert apart > 0.2

@@ -123,8 +123,11 @@ SAMPLES = sample_rows({7: {"wait": 1}})
 def answers(monkeypatch: pytest.MonkeyPatch, **tables: pd.DataFrame) -> None:
     """The report's questions give these answers."""
     tables["lines"].attrs["distances"] = []
-    for name, answer in tables.items():
-        monkeypatch.setattr(reporting, name, lambda asked, answer=answer: answer)
+    lines = tables.pop("lines")
+    monkeypatch.setattr(reporting, "lines", lambda asked: lines)
+    if tables:
+        judgement = reporting._Judgement(**tables)
+        monkeypatch.setattr(reporting, "_judgement", lambda asked: judgement)
 
 
 def rows_of(profile: Profile, **columns: Any) -> pd.DataFrame:
@@ -145,6 +148,7 @@ def test_findings_samples_and_the_critical_path(monkeypatch: pytest.MonkeyPatch)
         findings=rows_of(profile, **place, **told),
         lines=rows_of(profile, **place, **sampled, stall_counts=[["wait", 150], ["barrier", 50]]),
         critical_path=rows_of(profile, **place, **way),
+        overlap=profile.overlap(),
     )
     report = profile.report()
     check(report)
@@ -190,3 +194,50 @@ def test_a_loaded_trace_has_the_same_report(tmp_path: Path) -> None:
     profile = two_variants()
     profile.save(tmp_path / "trace.pftrace")
     assert profscope.load(tmp_path / "trace.pftrace").report() == profile.report()
+
+
+def test_a_constexpr_that_is_no_number_of_json_is_a_text() -> None:
+    profile = regular_profile(launches=1, ctas=1, warps=1)
+    variant = {"variant": 0, "key": "k", "constexprs": {"LOW": float("-inf"), "SCALE": 0.5}}
+    profile.metadata["variants"] = {"matmul_kernel": [variant]}
+    told = profile.report()
+    check(told)
+    assert told["kernels"][0]["configuration"]["constexprs"] == {"LOW": "-inf", "SCALE": 0.5}
+
+
+def test_the_emulators_times_between_events_are_no_bare_time() -> None:
+    profile = regular_profile(launches=1, ctas=1, warps=1)
+    profile.metadata["variants"] = {"matmul_kernel": [{"variant": 0, "key": "k"}]}
+    timed = {"key": "k", "bare_ns": [4000.0], "instrumented_ns": {}, "pairs": [], "waited": 0}
+    profile.metadata["baseline"] = {"every": 2, "kernels": {"matmul_kernel": [timed]}}
+    assert profile.report()["kernels"][0]["time"]["bare"]["median_ns"] == 4000
+    profile.metadata["backend"] = "emulator"
+    told = profile.report()
+    assert told["kernels"][0]["time"]["bare"] is None
+    assert any(text.startswith("time.bare: the emulator's") for text in told["not_measured"])
+
+
+def test_of_whole_launches_alone_nothing_inside_is_judged() -> None:
+    """As torch.profiler tells them: a span for each launch, of no CTA."""
+    place = {"kernel": "k", "launch": 0, "scope": "k", "kind": "kernel", "cta": -1, "sm": -1, "warp": -1}
+    place |= {"file": "", "line": 0, "iteration": -1, "depth": 0, "parent": -1}
+    times = {"start_cycle": 0, "duration_cycles": 0, "start_ns": 0, "duration_ns": 5000}
+    df = spans_frame({name: [value] for name, value in (place | times).items()})
+    launches = launch_table([0], ["k"], grid_x=[1000], ctas=[0], end_ns=[5000])
+    profile = Profile(df, launches, profile_metadata())
+    findings, overlap = profile.findings(), profile.overlap()
+    assert findings.empty
+    assert overlap.empty
+    assert findings.attrs["not_measured"] == ["k: all: it has no spans inside of its launches"]
+    assert overlap.attrs["not_measured"] == ["k: it has no spans inside of its launches"]
+    check(profile.report())
+
+
+def test_a_smaller_entry_counts_what_it_leaves_out() -> None:
+    profile = regular_profile(launches=1, ctas=2, warps=2)
+    entry = profile.report()["kernels"][0]
+    size = reporting._Size(1, 2, 0, 0)
+    cut = reporting._cut(entry, size)
+    assert cut["lines"] == entry["lines"][:2]
+    assert cut["critical_path"] == entry["critical_path"][:2]
+    assert cut["left_out"]["lines"] == entry["left_out"]["lines"] + len(entry["lines"]) - 2

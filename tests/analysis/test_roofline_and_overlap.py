@@ -114,3 +114,34 @@ def test_parts_of_real_kernels(name: str) -> None:
     assert (parts.sum(axis=1) >= 0.999).all()
     assert (table["copies"] > 0.2).all()
     assert (table["dots_and_other"] <= table[["dots", "other"]].min(axis=1) + 1e-9).all()
+
+
+WAITS: list[Row] = [
+    ("k", "kernel", 1, -1, -1, 0, 10_000),
+    ("loop L5", "loop", 5, -1, 0, 0, 8000),
+    ("async wait x", "op", 6, 0, 1, 0, 3000),
+    ("async wait x", "op", 6, 1, 1, 4000, 3000),
+    ("store", "op", 9, -1, 0, 8000, 2000),
+]
+
+
+def test_what_copies_have_a_part_in_is_not_made_up_where_they_were_not_recorded() -> None:
+    """As at the default level, where their waits are, and not the copies."""
+    profile = worked({("store", 9): (2.4e6, 0)}, WAITS)
+    table = profile.roofline()
+    assert table["of"].tolist() == ["kernel", "line", "loop"]
+    assert table["bytes"].isna().tolist() == [True, False, True]
+    assert table["gb_per_s"].isna().tolist() == [True, False, True]
+    assert (
+        "k: bytes of copies, which were not recorded (instrument='heavy' does)" in table.attrs["not_measured"]
+    )
+    overlap = profile.overlap()
+    of_copies = ["copies", "copies_and_dots", "copies_and_other", "none"]
+    assert overlap[of_copies].isna().all(axis=None)
+    assert overlap["other"].tolist() == pytest.approx([0.4, 0.4])
+    assert overlap.attrs["not_measured"] == [
+        "k: copies, which were not recorded (instrument='heavy' does)"
+    ]  # fmt: skip
+    told = profile.report()
+    assert told["kernels"][0]["overlap"]["sm"]["none"] is None
+    assert any(text.startswith("work.bytes_by_op: copies were not recorded") for text in told["not_measured"])

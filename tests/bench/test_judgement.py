@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextvars
+import json
 from pathlib import Path
 
 import pytest
@@ -11,10 +12,15 @@ import profscope
 from bench import judgement, planted
 
 
-def test_seconds_of_each_question(capsys: pytest.CaptureFixture[str]) -> None:
-    assert judgement.main(["--scale", "0.004"]) == 0
+def test_seconds_of_each_question(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    path = tmp_path / "judgement.json"
+    assert judgement.main(["--scale", "0.004", "--json", str(path)]) == 0
     lines = capsys.readouterr().out.splitlines()
-    assert [line.split("spans")[1].split()[0] for line in lines] == ["findings", "critical_path"] * 2
+    questions = ["findings", "critical_path", "overlap", "summary", "verdict", "report", "diff"]
+    assert [line.split("spans")[1].split()[0] for line in lines] == questions * 2
+    told = json.loads(path.read_text())
+    assert [row["question"] for row in told["rows"]] == questions * 2
+    assert all(row["cpu_seconds"] > 0 for row in told["rows"])
 
 
 @pytest.mark.exhaustive

@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
+import contextlib
 import math
 import subprocess
+import threading
 from itertools import pairwise
 from pathlib import Path
+from typing import Any
 
 import pytest
+import torch
 from hypothesis import given
 from hypothesis import strategies as st
 from triton import knobs
@@ -87,3 +91,33 @@ def test_the_kernel_reads_its_timer_behind_the_question(tmp_path: Path) -> None:
     stored = next(at for at, line in enumerate(named) if "STG" in line)
     assert "GLOBALTIMER" in named[stored - 1]
     assert "BRA" in named[stored - 2]
+
+
+def test_a_gpu_too_busy_to_answer_is_not_waited_for(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The kernel has not begun when the host has waited as long as it may: another thread waits for its end,
+    and what it needs is given back then."""
+    ended, unloaded = threading.Event(), threading.Event()
+    kept: list[Any] = []
+
+    class Stream:
+        cuda_stream, device = 0, 0
+
+        def synchronize(self) -> None:
+            ended.wait()
+
+    monkeypatch.setattr(torch.cuda, "set_device", lambda device: None)
+    monkeypatch.setattr(torch.cuda, "current_stream", lambda: None)
+    monkeypatch.setattr(torch.cuda, "Stream", Stream)
+    monkeypatch.setattr(torch.cuda, "device", lambda device: contextlib.nullcontext())
+    monkeypatch.setattr(torch.Tensor, "pin_memory", lambda tensor: kept.append(tensor) or tensor)
+    driver = host_clock.cuda_driver
+    monkeypatch.setattr(driver, "allow_capture", lambda: None)
+    monkeypatch.setattr(driver, "load_module", lambda ptx: "module")
+    monkeypatch.setattr(driver, "launch_warp", lambda *arguments: None)
+    monkeypatch.setattr(driver, "unload_module", lambda module: unloaded.set())
+    monkeypatch.setattr(host_clock, "_WAIT_NS", 1_000_000)
+    assert anchor(0) is None
+    assert not unloaded.is_set()
+    assert kept[0][0] == host_clock._ROUNDS  # so that it ends as soon as it begins
+    ended.set()
+    assert unloaded.wait(10)

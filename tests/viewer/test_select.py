@@ -167,3 +167,14 @@ def test_a_choice_of_nothing_names_what_there_is(
     with pytest.raises(TraceError) as raised:
         select(profile, Selection(**chosen))
     assert str(raised.value) == message
+
+
+def test_notes_on_kernels_that_are_not_shown_are_left_out() -> None:
+    whole = regular_profile(launches=2, ctas=1, warps=1)
+    launches = whole.launches.assign(kernel=["matmul_kernel", "other"])
+    df = whole.tables.df[whole.tables.df["launch"] == 0]
+    notes = ["other: 3 launches ran bare", "other #1: no time", "matmul_kernel: kept", "the GPU was idle: so"]
+    profile = Profile(df, launches, whole.metadata | {"notes": notes})
+    shown = select(profile, Selection(kernel="^matmul"))
+    assert shown.metadata["notes"] == notes[2:]
+    assert profile.report()["notes"][0] == notes[3]

@@ -25,6 +25,18 @@ _IDLE: Final = 690  # cycles of DRAM, published for GH200
 _ISSUE: Final = 30
 
 
+# Warps go round a loop together, so more of them help where its steps have nothing to do with each other, and
+# cost where they have: that is not known here.
+_IN_LOOPS: Final = (
+    "load earlier: num_stages of 3 or more for a loop with a dot or copies, an unrolled loop or more loads "
+    "at once otherwise; more CTAs on an SM hide it, too"
+)
+_OUTSIDE: Final = (
+    "load earlier, or more at once, before anything is done with the data; more warps or CTAs on an SM hide "
+    "it, too"
+)
+
+
 def causes(judged: Judged) -> Iterator[Finding | NotMeasured]:
     """Loads whose data is needed at once.
 
@@ -66,8 +78,7 @@ def causes(judged: Judged) -> Iterator[Finding | NotMeasured]:
             f"{names}: {pct:.0f} % of warp time is spent waiting for the data, "
             f"{each:,.0f} cycles {where}; {max(0.0, 100 * hidden):.0f} % of a memory latency "
             f"({latency} cycles) is hidden",
-            "load earlier: num_stages of 3 or more for a loop with a dot or copies, an unrolled loop or "
-            "more loads at once otherwise; more warps or CTAs on an SM hide it, too",
+            _IN_LOOPS if loop >= 0 else _OUTSIDE,
             pct / beside,
             "high" if sure else "medium",
             also=tuple(int(sites["line"].iloc[each]) for each in chosen),

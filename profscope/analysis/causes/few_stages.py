@@ -15,6 +15,7 @@ __all__ = ["causes"]
 
 # What a wait takes that has nothing to wait for, its record included.
 _PASSED: Final = 30
+_UNSEEN: Final = "copies were not recorded (heavy does), so memory itself may be what they wait for"
 _STEADY: Final = 4  # iterations that a loop must have so that stages could help
 
 
@@ -24,8 +25,9 @@ def causes(judged: Judged) -> Iterator[Finding | NotMeasured]:
     Gain: the time of the waits in loops that end asynchronous copies, less 30 cycles each, over the time of
     all warps: as if the copies were always there. The first wait of each loop is left out: its copies started
     right before it, however many stages there are. Confidence: high where the copies are paired with their
-    waits (`transactions`), medium where the wait is known by its name alone, as at the default level. The
-    line is that of the copy that was waited for longest.
+    waits (`transactions`), low where the wait is known by its name alone, as at the default level: then the
+    bytes of the copies are not known either, and no roof says what memory leaves to gain. The line is that of
+    the copy that was waited for longest.
     """
     if partitions_of(judged) > 1:
         return
@@ -40,16 +42,17 @@ def causes(judged: Judged) -> Iterator[Finding | NotMeasured]:
     wait = int(np.argmax(judged.total(lost)))
     site, in_flight = _producer(judged, rows)
     file, line = judged.at(wait) if site is None else site
+    unseen = "" if site is not None else f"; {_UNSEEN}"
     yield Finding(
         "few-stages",
         file,
         line,
         f"{sites['scope'].iloc[wait]}: {judged.share_pct(cycles):.0f} % of warp time is spent waiting for "
-        f"copies behind the first step, {cycles / rows.sum():.0f} cycles a wait{in_flight}",
+        f"copies behind the first step, {cycles / rows.sum():.0f} cycles a wait{in_flight}{unseen}",
         "raise num_stages so that copies start earlier (shared memory and CTAs per SM allowing), or give "
         "each step more arithmetic (a larger tile)",
         judged.share_pct(cycles),
-        "medium" if site is None else "high",
+        "low" if site is None else "high",
     )
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from typing import NamedTuple
 
 import numpy as np
 
@@ -10,7 +11,7 @@ from profscope.analysis.cause import Finding, NotMeasured
 from profscope.analysis.judged import Judged
 from profscope.analysis.launch_shape import ALIKE, UNLIKE
 
-__all__ = ["causes", "varying_site"]
+__all__ = ["Counts", "causes", "varying_site"]
 
 
 def causes(judged: Judged) -> Iterator[Finding | NotMeasured]:
@@ -18,16 +19,17 @@ def causes(judged: Judged) -> Iterator[Finding | NotMeasured]:
 
     Gain: what the launch takes beyond the waves of its grid, each as long as the mean CTA (`imbalance_pct` of
     `shape_of`): what an even distribution would save. The line is that of the innermost loop, or else the
-    scope, whose time varies with that of its CTA. Confidence: high where CTAs ran different numbers of
-    iterations, or scopes a different number of times; medium where that was not recorded, and the standard
-    deviation of their time is at least half of its mean. CTAs that do as much in times less unlike are no
-    finding.
+    scope, whose time varies with that of its CTA. Confidence: high where the CTA with most iterations of that
+    loop, or times that the scope ran, had 5 % more than the mean; medium where that was not recorded, and the
+    standard deviation of their time is at least 35 % of its mean. CTAs that do as much, or one step in thirty
+    more, in times less unlike are no finding.
     """
     shape = judged.shape
     if shape is None or shape.variation < ALIKE:
         return
     site, share, counts = varying_site(judged)
-    if counts[0] == counts[1] and shape.variation < UNLIKE:
+    does_more = counts.most * (1 - ALIKE) > counts.mean
+    if not does_more and shape.variation < UNLIKE:
         return
     file, line = judged.at(site) if site >= 0 else judged.place
     what = (
@@ -36,7 +38,8 @@ def causes(judged: Judged) -> Iterator[Finding | NotMeasured]:
         else ""
     )
     unit = "us of model time" if judged.emulated else "us"
-    often = f", which runs {counts[0]:,} to {counts[1]:,} steps a CTA" if counts[0] != counts[1] else ""
+    differ = counts.least != counts.most
+    often = f", which runs {counts.least:,} to {counts.most:,} steps a CTA" if differ else ""
     yield Finding(
         "load-imbalance",
         file,
@@ -46,15 +49,23 @@ def causes(judged: Judged) -> Iterator[Finding | NotMeasured]:
         "spread the work evenly: sort or interleave long and short tiles, or let programs fetch the next "
         "tile from a counter",
         shape.imbalance_pct,
-        "high" if counts[0] != counts[1] else "medium",
+        "high" if does_more else "medium",
     )
 
 
-def varying_site(judged: Judged) -> tuple[int, float, tuple[int, int]]:
+class Counts(NamedTuple):
+    """How often something ran in the CTA where it ran least and most, and in the mean one."""
+
+    least: int
+    most: int
+    mean: float
+
+
+def varying_site(judged: Judged) -> tuple[int, float, Counts]:
     """The innermost site whose time varies with that of its CTA.
 
     Returns its row (-1: none), its part of the differences, 0 to 1, and how often what is in it, or for
-    want of that it itself, ran in the CTA where it ran least and most.
+    want of that it itself, ran.
     """
     spans, ctas = judged.spans, len(judged.ctas)
     time = np.bincount(spans.cta, spans.duration * (spans.parent < 0), ctas)
@@ -65,7 +76,7 @@ def varying_site(judged: Judged) -> tuple[int, float, tuple[int, int]]:
     loops = judged.sites["kind"].isin(("loop", "scope", "op")).to_numpy()
     inner = np.flatnonzero(loops & (part >= 0.5))
     if not len(inner):
-        return -1, 0.0, (0, 0)
+        return -1, 0.0, Counts(0, 0, 0.0)
     depth = np.full(len(judged.sites), 0)
     np.maximum.at(depth, spans.site, _depths(spans.parent))
     site = int(max(inner, key=lambda each: (depth[each], part[each])))
@@ -82,7 +93,7 @@ def _depths(parent: np.ndarray) -> np.ndarray:
     return depth
 
 
-def _times(judged: Judged, site: int, seen: np.ndarray) -> tuple[int, int]:
+def _times(judged: Judged, site: int, seen: np.ndarray) -> Counts:
     spans, ctas = judged.spans, len(judged.ctas)
     inside = spans.site[spans.parent] == site
     inside &= spans.parent >= 0
@@ -90,4 +101,4 @@ def _times(judged: Judged, site: int, seen: np.ndarray) -> tuple[int, int]:
     of_warps = np.bincount(spans.warp[rows], minlength=int(spans.warp.max()) + 1)
     times = np.zeros(ctas, np.int64)  # of the warp of each CTA that ran it most often
     np.maximum.at(times, spans.cta, of_warps[spans.warp])
-    return int(times[seen].min()), int(times[seen].max())
+    return Counts(int(times[seen].min()), int(times[seen].max()), float(times[seen].mean()))

@@ -31,7 +31,9 @@ from profscope.analysis.comparing.pairs import Pair, paired
 from profscope.analysis.comparing.places import Lines
 from profscope.analysis.corrections import are_corrected
 from profscope.analysis.overhead import known_noise
+from profscope.analysis.span_rows import grid_scales
 from profscope.schema import Tables
+from profscope.threads import worker_pool
 
 __all__ = ["DTYPES", "differences"]
 
@@ -71,6 +73,8 @@ def differences(a: Tables, b: Tables) -> pd.DataFrame:
     unit, notes = unit_of(a, b)
     corrected = are_corrected(a) and are_corrected(b)
     sides = Side(a, unit, corrected=corrected), Side(b, unit, corrected=corrected)
+    with worker_pool(2) as pool:  # beside each other: numpy lets threads run
+        list(pool.map(Side.add_up, sides))
     sources = [tables.metadata.get("sources") or [] for tables in (a, b)]
     lines = Lines(*sources)
     if not all(sources):
@@ -90,8 +94,9 @@ def differences(a: Tables, b: Tables) -> pd.DataFrame:
             for side, variant in ((a, pair.variant_a), (b, pair.variant_b))
         )
         floor = floor_of(emulated=a.emulated, same_build=pair.same_build, single=single, layout=layout)
-        parts += of_launches(pair, of_a.durations, of_b.durations, floor, exact=a.emulated)
-        parts += of_rows(pair, of_a.figures, of_b.figures, lines, floor, exact=a.emulated)
+        exact = a.emulated and all(_is_whole(each) for each in (of_a, of_b))
+        parts += of_launches(pair, of_a.durations, of_b.durations, floor, exact=exact)
+        parts += of_rows(pair, of_a.figures, of_b.figures, lines, floor, exact=exact)
         noted += notes_on(*sides, pair, of_a, of_b, floor)
         missing += missing_of(pair, of_a, of_b, emulated=a.emulated)
     table = _in_order(_judged(parts))
@@ -120,6 +125,11 @@ def _operands(pair: Pair, sides: tuple[Side, Side]) -> tuple[Operand, Operand]:
         figures = side.figures(pair.kernel, variant, launches)
         operands.append(Operand(figures, side.durations(launches)))
     return operands[0], operands[1]
+
+
+def _is_whole(operand: Operand) -> bool:
+    """Whether all CTAs of its launches were recorded: what is scaled up is an estimate."""
+    return bool((grid_scales(operand.figures.launches) == 1).all())
 
 
 def _kept(a: set[str], b: set[str]) -> tuple[str, str]:

@@ -141,6 +141,10 @@ class Side:
 
     # Launches that kept spans.
 
+    def add_up(self) -> None:
+        """All spans, now; else they are when figures are first asked for."""
+        _ = self._cells
+
     @cached_property
     def _cells(self) -> _Cells:
         tables = self.tables

@@ -1,0 +1,37 @@
+"""How questions answer: rows become a table of fixed columns, which says what could not be told."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any, NamedTuple
+
+import pandas as pd
+
+__all__ = ["Answer", "answer_frame", "joined_frame"]
+
+
+class Answer(NamedTuple):
+    """What a question has to say of one configuration: rows, and what could not be told of it, and why."""
+
+    rows: list[dict[str, Any]]
+    not_measured: list[str]
+
+
+def answer_frame(
+    rows: Sequence[Mapping[str, Any]],
+    dtypes: Mapping[str, str],
+    not_measured: Iterable[str] = (),
+) -> pd.DataFrame:
+    """The rows as a table of these columns; attrs["not_measured"]: list of str."""
+    table = pd.DataFrame(
+        {name: pd.Series([row[name] for row in rows], dtype=dtype) for name, dtype in dtypes.items()}
+    )
+    table.attrs["not_measured"] = list(not_measured)
+    return table
+
+
+def joined_frame(answers: Iterable[Answer], dtypes: Mapping[str, str]) -> pd.DataFrame:
+    """As `answer_frame`, of the answers on several configurations."""
+    told = list(answers)
+    rows = [row for each in told for row in each.rows]
+    return answer_frame(rows, dtypes, (text for each in told for text in each.not_measured))
