@@ -6,8 +6,7 @@ from pathlib import Path
 
 from profscope.errors import OptionError
 from profscope.version import __version__
-from viewer.names import BY, FORMATS, SECTIONS, SORTS
-from viewer.option_types import count, pattern, place, sections, width
+from viewer.option_types import BY, FORMATS, SECTIONS, SORTS, count, pattern, place, sections, width
 from viewer.units import UNITS
 from viewer.zoom import Zoom, parse_zoom
 
@@ -104,6 +103,7 @@ def _check_tables(parser: argparse.ArgumentParser, options: argparse.Namespace) 
 def _parser() -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(
         prog="profscope-view",
+        usage="profscope-view [options] TRACE\n       profscope-view diff [options] A B",
         description="Show a trace: what holds its kernels back, lines by time, scopes, a CTA's timeline.",
         epilog=EPILOG,
         formatter_class=argparse.RawDescriptionHelpFormatter,

@@ -30,7 +30,7 @@ class Rows:
         if self._line is not None and not (line == self._line.line and ends_with(file, self._line.file)):
             return False
         fits = self._scope is None or scope is None or re.search(self._scope, scope) is not None
-        self._any |= fits
+        self._any |= fits and (scope is not None or self._scope is None)
         return fits
 
     def chosen(self, rows: Sequence[Row], scope: str = "scope") -> list[Row]:

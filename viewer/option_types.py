@@ -1,12 +1,31 @@
-"""What the values of command-line options may be."""
+"""What the values of command-line options may be. Nothing heavy is imported."""
 
 import argparse
 import re
 from typing import NamedTuple
 
-from viewer.names import SECTIONS
+__all__ = [
+    "BY",
+    "FIRST",
+    "FORMATS",
+    "SECTIONS",
+    "SORTS",
+    "Place",
+    "count",
+    "pattern",
+    "place",
+    "sections",
+    "width",
+]
+SECTIONS = ("findings", "kernels", "lines", "scopes", "tree", "numbers", "timeline")
+"""What --show shows, one or several."""
 
-__all__ = ["Place", "count", "pattern", "place", "sections", "width"]
+FIRST = ("findings", "kernels", "lines", "tree", "numbers", "timeline")
+"""What the first screen has of it, in this order."""
+
+BY = ("kernel", "variant", "launch", "rank", "sm", "cta", "warp", "line", "scope", "kind")
+SORTS = ("self", "total", "count", "mean", "max", "share", "name")
+FORMATS = ("table", "json", "csv", "md", "collapsed")
 
 
 class Place(NamedTuple):

@@ -19,8 +19,8 @@ from viewer.header import EMULATED, Header, make_header
 from viewer.input import Trace
 from viewer.kernels import KernelRow, make_kernels, render_kernels
 from viewer.lines import LineTable, make_lines, render_lines
-from viewer.names import FIRST
 from viewer.numbers import NumberTable, make_numbers, render_numbers
+from viewer.option_types import FIRST
 from viewer.outlet import TABLES, Row, print_json, print_lines, print_rows
 from viewer.select import Choice, Selection, choose_cta
 from viewer.source import source_lines
@@ -102,7 +102,7 @@ def _view(
     # Everything below a kernel's own row goes by these.
     tables = (
         make_tables(profile, unit, top, kernels, rows, options.sort)
-        if {*shown} - {"findings", "kernels", "lines"}
+        if {*shown} - {"findings", "kernels", "lines"} or not rows.are_all
         else []
     )
     detailed = tables[:DETAILED_KERNELS]

@@ -92,7 +92,8 @@ def make_tables(
 ) -> list[KernelTable]:
     """A table for each of some groups, in their order, that has spans inside; `top` rows of each (0: all).
 
-    Rows are ordered by self time in `unit`, or by `sort`, one of `names.SORTS`. chosen: which rows are shown.
+    Rows are ordered by self time in `unit`, or by `sort`, one of `option_types.SORTS`. chosen: which rows are
+    shown.
     """
     keys = [f"self_{unit}", f"total_{unit}", "scope", "line"]
     summary = profile.summary().sort_values(keys, ascending=[False, False, True, True], kind="stable")
