@@ -43,8 +43,10 @@ def render_annotated(
     """The lines, the first a title. unfold: show what was inlined below each call. at: a line that is asked
     for, which is shown with those around it; 0: all. top: instructions of a line, the first ones; 0: all."""
     name = printable(source.kernel) + source.label
-    witness = f"{count_text(source.samples)} samples" if source.witness == "samples" else source.witness
-    lines = heading(name, ["source", f"share of warp time by {witness}", *_units(source)], width)
+    share = f"share of warp time by {source.witness}"
+    if source.witness == "samples":
+        share = f"share of {count_text(source.samples)} samples"
+    lines = heading(name, ["source", share, *_units(source)], width)
     longest = max((line.line for block in source.blocks for line in block.lines), default=1)
     form = _Form(width, source.unit, len(str(longest)), unfold, top)
     head = _margin(form, "line", "share", "count", "mean") + "source"
@@ -104,10 +106,11 @@ def _line(line: Line, form: _Form, indent: int, *, every: bool = False) -> Itera
     drawn.append(" " * indent + text, style=style if share >= _WARM else "default")
     drawn.rstrip()
     yield drawn
-    for at, note in enumerate(_notes(line, every)):
-        for piece in wrap(printable(note).split(), max(room - 4, 16)):
-            yield Text(" " * (cell_len(margin) + indent) + ("└ " if not at else "  ") + piece, style="cyan")
-            at = 1
+    before = " " * (cell_len(margin) + indent)
+    for number, note in enumerate(_notes(line, every)):
+        for part, piece in enumerate(wrap(printable(note).split(), max(room - 4, 16))):
+            mark = "  " if number or part else "└ "
+            yield Text(f"{before}{mark}{'  ' * (part > 0)}{piece}", style="cyan")
     yield from _code(line, form, indent, every)
     if form.unfold:
         yield from _calls(line, form, indent)
@@ -126,7 +129,7 @@ def _calls(line: Line, form: _Form, indent: int) -> Iterator[Text]:
 
 def _notes(line: Line, every: bool) -> Iterator[str]:
     """What a line is, and what it waits for. every: also where it takes next to no time."""
-    if not every and (line.share or 0) < _WORTH_A_NOTE and not line.samples:
+    if not every and (line.share or 0) < _WORTH_A_NOTE:
         if line.inside:
             yield _inside(line)
         return

@@ -25,6 +25,9 @@ _SHARES = {
     "share_samples_recorded": "recorded",
 }
 
+_WIDE = 120
+"""Below this, the text of a line is worth more than its stalls and what recording has changed."""
+
 
 @dataclass(frozen=True)
 class LineRow:
@@ -99,6 +102,7 @@ def render_lines(table: LineTable, width: int) -> list[Text]:
         name: head
         for name, head in _SHARES.items()
         if any(getattr(row, name) is not None for row in table.rows)
+        and (width >= _WIDE or name != "share_samples_recorded")
     }
     columns = [
         Column("line"),
@@ -108,14 +112,14 @@ def render_lines(table: LineTable, width: int) -> list[Text]:
     why = {
         name: spare
         for name, spare in (("stalls", 3), ("waits_for", 2))
-        if any(getattr(row, name) for row in table.rows)
+        if any(getattr(row, name) for row in table.rows) and (width >= _WIDE or name != "stalls")
     }
     columns += [Column(name.replace("_", " "), "name", spare=spare) for name, spare in why.items()]
     rows = [
         [
             str(row.line or ""),
             *(share_text(getattr(row, name)) for name in shares),
-            printable(row.source or row.call_path),
+            printable(row.source or row.call_path or ("" if row.line else "(of no line)")),
             *(printable(getattr(row, name)) for name in why),
         ]
         for row in table.rows
