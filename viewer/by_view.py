@@ -114,7 +114,7 @@ def _of_warps(profile: Profile, by: str, unit: str) -> list[ByRow]:
                 key=str(label[-1]),
                 launch=int(own["launch"].iloc[0]) if by == "cta" else None,
                 sm=int(own["sm"].iloc[0]) if by == "cta" else None,
-                ctas=None if by == "cta" else len(own[["launch", "cta"]].drop_duplicates()),
+                ctas=None if by == "cta" or (own["cta"] < 0).all() else _ctas(own),
                 count=len(own),
                 total=int(own["length"].sum()),
                 self=int(own["length"].sum()),
@@ -125,6 +125,10 @@ def _of_warps(profile: Profile, by: str, unit: str) -> list[ByRow]:
             )
         )
     return rows
+
+
+def _ctas(rows: pd.DataFrame) -> int:
+    return len(rows[["launch", "cta"]].drop_duplicates())
 
 
 def _of_scopes(profile: Profile, by: str, unit: str, chosen: Rows) -> list[ByRow]:
@@ -172,14 +176,18 @@ def _render(rows: list[ByRow], by: str, unit: str, top: int, width: int) -> list
         return "-" if value is None else duration_text(value, unit)
 
     columns = {
-        by: [printable(row.key) for row in shown],
+        by: [printable(row.key) or "(none known)" for row in shown],
         **({"kernel": [printable(row.kernel) for row in shown]} if kernels else {}),
         **(
             {"launch": [str(row.launch) for row in shown], "SM": [str(row.sm) for row in shown]}
             if by == "cta"
             else {}
         ),
-        **({} if of_scopes or by == "cta" else {"CTAs": [count_text(row.ctas or 0) for row in shown]}),
+        **(
+            {}
+            if of_scopes or by == "cta"
+            else {"CTAs": ["-" if row.ctas is None else count_text(row.ctas) for row in shown]}
+        ),
         "spans" if of_scopes else "warps": [count_text(row.count) for row in shown],
         **({"took": [text(row.took) for row in shown]} if any(row.took is not None for row in shown) else {}),
         ("total" if of_scopes else "warp time"): [text(row.total) for row in shown],

@@ -11,7 +11,7 @@ from viewer.grid import heading
 from viewer.timeline import LegendEntry, Timeline
 from viewer.units import STEPS, duration_text, printable, share_text
 
-__all__ = ["LABEL_WIDTH", "render_timeline", "symbol_styles"]
+__all__ = ["LABEL_WIDTH", "beside", "render_timeline", "symbol_styles"]
 
 COLORS = ("green", "blue", "magenta", "cyan", "yellow", "red")
 """For letters, in the order of the legend, repeating with the bright variants."""
@@ -26,7 +26,7 @@ def render_timeline(timeline: Timeline, width: int) -> list[Text]:
     lines = heading(printable(timeline.kernel) + timeline.label, _title(timeline), width)
     lines.append(Text(" " * LABEL_WIDTH + _scale(timeline, width - LABEL_WIDTH), style="dim"))
     for lane in timeline.lanes:
-        label = f"  {_beside(lane.scope)}" if lane.scope else f"warp {lane.warp}"
+        label = f"  {beside(lane.scope)}" if lane.scope else f"warp {lane.warp}"
         line = Text(pad(fit(label, LABEL_WIDTH - 1), LABEL_WIDTH), style="dim")
         for symbol, cells in groupby(lane.cells):
             line.append("".join(cells), style=styles.get(symbol, "default"))
@@ -34,7 +34,7 @@ def render_timeline(timeline: Timeline, width: int) -> list[Text]:
     return [*lines, *_legend(timeline.legend, styles, width)]
 
 
-def _beside(scope: str) -> str:
+def beside(scope: str) -> str:
     """The name of a lane below its warp's: of "async copy k in flight" what tells it from others."""
     return printable(scope.removeprefix("async ").removesuffix(" in flight"))
 

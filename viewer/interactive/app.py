@@ -12,7 +12,7 @@ from profscope.profiles import Profile
 from viewer.annotated import Annotated, annotate
 from viewer.annotated_text import render_annotated
 from viewer.cells import fit, pad
-from viewer.drawing import symbol_styles
+from viewer.drawing import beside, symbol_styles
 from viewer.explorer import Explorer
 from viewer.header import EMULATED
 from viewer.source import SourceLines
@@ -154,7 +154,7 @@ class ExplorerApp(App[None]):
         for cta, lane in drawn.lanes:
             is_chosen = not lane.scope and (cta, lane.warp) == chosen
             warp = f"{cta}:{lane.warp}" if explorer.whole_sm else f"warp {lane.warp}"
-            name = f"  {lane.scope}" if lane.scope else warp
+            name = f"  {beside(lane.scope)}" if lane.scope else warp
             text.append(pad(fit(printable(name), _LABEL - 1), _LABEL), style="bold" if is_chosen else "dim")
             for at, symbol in enumerate(lane.cells):
                 style = styles.get(symbol, "default")
