@@ -43,6 +43,7 @@ _DOORS: Final[dict[str, tuple[str, tuple[str, ...]]]] = {
 _PURPOSES: Final = {
     "triton": "to record kernels",
     "parquet": "to save and load Parquet files",
+    "interactive": "for profscope view --interactive",
     "dev": "to work on profscope itself",
 }
 _PACKAGES: Final = ("numpy", "pandas", "rich", "triton", "torch")

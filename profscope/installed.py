@@ -12,7 +12,18 @@ __all__ = ["EXTRAS", "missing", "require", "version"]
 EXTRAS: Final = {
     "triton": ("triton", "torch"),
     "parquet": ("pyarrow",),
-    "dev": ("pytest", "hypothesis", "ruff", "mypy", "viztracer", "liger_kernel", "pyarrow", "duckdb"),
+    "interactive": ("textual",),
+    "dev": (
+        "pytest",
+        "hypothesis",
+        "ruff",
+        "mypy",
+        "viztracer",
+        "liger_kernel",
+        "pyarrow",
+        "duckdb",
+        "textual",
+    ),
 }
 """The modules of each extra of the distribution (see pyproject.toml)."""
 

@@ -12,6 +12,7 @@ from types import MethodType
 from typing import TYPE_CHECKING, Any
 
 from profscope.errors import DiffError
+from profscope.progress import working
 from profscope.schema import Tables
 
 if TYPE_CHECKING:
@@ -216,8 +217,9 @@ def diff(a: Questions | str | Path, b: Questions | str | Path) -> pd.DataFrame:
     for each in (a, b):
         if not isinstance(each, Questions | str | Path):
             raise DiffError(f"diff takes profiles, sessions and paths of files, no {type(each).__name__}")
-    tables = [each.tables if isinstance(each, Questions) else load(each) for each in (a, b)]
-    return differences(tables[0], tables[1])
+    with working("comparing two profiles"):
+        tables = [each.tables if isinstance(each, Questions) else load(each) for each in (a, b)]
+        return differences(tables[0], tables[1])
 
 
 @cache

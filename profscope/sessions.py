@@ -17,6 +17,7 @@ from profscope.errors import DistrustWarning, EmptyProfileWarning, ProfscopeErro
 from profscope.installed import require
 from profscope.options import Options
 from profscope.profiles import Profile, Questions, held
+from profscope.progress import working
 from profscope.recording.open_sessions import OPEN
 from profscope.schema import Tables
 
@@ -192,10 +193,11 @@ class Session(Questions):
                 self._drain(parts)
                 raw, lost = parts.recorder.fetch()
                 metadata |= parts.host_clock()
-                tables = assemble(raw, metadata, [*notes, *lost], parts.recorder.folded)
-                sampled = parts.samples.tables()
-                if sampled is not None:
-                    tables = with_samples(tables, *sampled)
+                with working(f"decoding {len(raw):,} launches"):
+                    tables = assemble(raw, metadata, [*notes, *lost], parts.recorder.folded)
+                    sampled = parts.samples.tables()
+                    if sampled is not None:
+                        tables = with_samples(tables, *sampled)
                 self._profile = state, Profile.of(tables)
             profile = self._profile[1]
             judges = not self._open and not self._judged

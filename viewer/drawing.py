@@ -11,7 +11,7 @@ from viewer.grid import heading
 from viewer.timeline import LegendEntry, Timeline
 from viewer.units import STEPS, duration_text, printable, share_text
 
-__all__ = ["LABEL_WIDTH", "render_timeline"]
+__all__ = ["LABEL_WIDTH", "beside", "render_timeline", "symbol_styles"]
 
 COLORS = ("green", "blue", "magenta", "cyan", "yellow", "red")
 """For letters, in the order of the legend, repeating with the bright variants."""
@@ -22,11 +22,11 @@ TICK_CELLS = 12
 
 def render_timeline(timeline: Timeline, width: int) -> list[Text]:
     """Lines of a timeline whose lanes have `width - LABEL_WIDTH` cells."""
-    styles = _styles(timeline.legend)
+    styles = symbol_styles(timeline.legend)
     lines = heading(printable(timeline.kernel) + timeline.label, _title(timeline), width)
     lines.append(Text(" " * LABEL_WIDTH + _scale(timeline, width - LABEL_WIDTH), style="dim"))
     for lane in timeline.lanes:
-        label = f"  {_beside(lane.scope)}" if lane.scope else f"warp {lane.warp}"
+        label = f"  {beside(lane.scope)}" if lane.scope else f"warp {lane.warp}"
         line = Text(pad(fit(label, LABEL_WIDTH - 1), LABEL_WIDTH), style="dim")
         for symbol, cells in groupby(lane.cells):
             line.append("".join(cells), style=styles.get(symbol, "default"))
@@ -34,7 +34,7 @@ def render_timeline(timeline: Timeline, width: int) -> list[Text]:
     return [*lines, *_legend(timeline.legend, styles, width)]
 
 
-def _beside(scope: str) -> str:
+def beside(scope: str) -> str:
     """The name of a lane below its warp's: of "async copy k in flight" what tells it from others."""
     return printable(scope.removeprefix("async ").removesuffix(" in flight"))
 
@@ -70,7 +70,8 @@ def _round_numbers() -> Iterable[int]:
         power *= 10
 
 
-def _styles(legend: list[LegendEntry]) -> dict[str, str]:
+def symbol_styles(legend: list[LegendEntry]) -> dict[str, str]:
+    """The style of each letter of a legend."""
     letters = [entry.symbol for entry in legend if entry.symbol.isalnum()]
     tones = [f"black on {color}" for color in COLORS] + [f"black on bright_{color}" for color in COLORS]
     return {symbol: tones[at % len(tones)] for at, symbol in enumerate(letters)}

@@ -2,6 +2,7 @@
 
 from collections.abc import Hashable
 from dataclasses import dataclass, fields
+from itertools import islice
 from typing import Any
 
 import pandas as pd
@@ -10,7 +11,9 @@ from rich.text import Text
 from profscope.analysis.line_rows import configurations
 from profscope.profiles import Profile
 from viewer.cells import wrap
+from viewer.filters import Rows
 from viewer.grid import Column, grid, heading
+from viewer.groups import make_groups
 from viewer.units import count_text, printable, share_text
 
 __all__ = ["LineRow", "LineTable", "make_lines", "render_lines"]
@@ -21,6 +24,9 @@ _SHARES = {
     "share_samples": "samples",
     "share_samples_recorded": "recorded",
 }
+
+_WIDE = 120
+"""Below this, the text of a line is worth more than its stalls and what recording has changed."""
 
 
 @dataclass(frozen=True)
@@ -46,30 +52,36 @@ class LineRow:
 
 @dataclass(frozen=True)
 class LineTable:
-    """The lines of a kernel's variant; `omitted` ones were left out."""
+    """The lines of a kernel's variant; `omitted` ones were left out. label: as of its `Group`."""
 
     kernel: str
     variant: int
+    label: str
     samples: int
     rows: list[LineRow]
     omitted: int
     not_measured: list[str]
 
 
-def make_lines(profile: Profile, top: int) -> list[LineTable]:
-    """A table for each kernel and variant, its `top` lines (0: all).
+def make_lines(profile: Profile, top: int, kernels: int = 0, chosen: Rows | None = None) -> list[LineTable]:
+    """A table for each kernel and variant, its `top` lines (0: all); of the first `kernels` (0: all).
 
-    What was not measured is in the first.
+    What was not measured is in the first. chosen: which lines are shown.
     """
+    chosen = chosen or Rows()
     lines = profile.lines()
     texts = lines.attrs["not_measured"]
+    groups = make_groups(profile)
     tables: list[LineTable] = []
-    for (kernel, variant), own in configurations(lines):
-        records = own.head(top or len(own)).to_dict("records")
-        rows = [_row(row) for row in records]
-        omitted = len(own) - len(rows)
+    for (kernel, variant), own in islice(configurations(lines), kernels or None):
+        every = chosen.chosen([_row(row) for row in own.to_dict("records")])
+        rows = every[: top or None]
+        omitted = len(every) - len(rows)
+        label = groups[kernel, int(variant), False].label if (kernel, variant, False) in groups else ""
         samples = int(own["samples"].sum())
-        tables.append(LineTable(kernel, int(variant), samples, rows, omitted, texts if not tables else []))
+        tables.append(
+            LineTable(kernel, int(variant), label, samples, rows, omitted, texts if not tables else [])
+        )
     return tables
 
 
@@ -80,33 +92,41 @@ def _row(row: dict[Hashable, Any]) -> LineRow:
     return LineRow(**figures)
 
 
+def _sampled(samples: int) -> str:
+    return f" by spans, and by {count_text(samples)} samples" if samples else ""
+
+
 def render_lines(table: LineTable, width: int) -> list[Text]:
     """The table's lines, the first a title."""
     shares = {
         name: head
         for name, head in _SHARES.items()
         if any(getattr(row, name) is not None for row in table.rows)
+        and (width >= _WIDE or name != "share_samples_recorded")
     }
     columns = [
         Column("line"),
         *(Column(head) for head in shares.values()),
         Column("source", "name", spare=1),
-        Column("stalls", "name", spare=3),
-        Column("waits for", "name", spare=2),
     ]
+    why = {
+        name: spare
+        for name, spare in (("stalls", 3), ("waits_for", 2))
+        if any(getattr(row, name) for row in table.rows) and (width >= _WIDE or name != "stalls")
+    }
+    columns += [Column(name.replace("_", " "), "name", spare=spare) for name, spare in why.items()]
     rows = [
         [
             str(row.line or ""),
             *(share_text(getattr(row, name)) for name in shares),
-            printable(row.source or row.call_path),
-            printable(row.stalls),
-            printable(row.waits_for),
+            printable(row.source or row.call_path or ("" if row.line else "(of no line)")),
+            *(printable(getattr(row, name)) for name in why),
         ]
         for row in table.rows
     ]
-    name = printable(table.kernel) + (f" #{table.variant}" if table.variant else "")
+    name = printable(table.kernel) + table.label
     lines = [
-        *heading(name, ["lines", f"{count_text(table.samples)} samples"], width),
+        *heading(name, ["lines by time", f"share of warp time{_sampled(table.samples)}"], width),
         *grid(columns, rows, [""] * len(rows), width),
     ]
     if table.omitted:

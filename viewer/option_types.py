@@ -1,9 +1,38 @@
-"""What the values of command-line options may be."""
+"""What the values of command-line options may be. Nothing heavy is imported."""
 
 import argparse
 import re
+from typing import NamedTuple
 
-__all__ = ["count", "pattern", "width"]
+__all__ = [
+    "BY",
+    "FIRST",
+    "FORMATS",
+    "SECTIONS",
+    "SORTS",
+    "Place",
+    "count",
+    "pattern",
+    "place",
+    "sections",
+    "width",
+]
+SECTIONS = ("findings", "kernels", "lines", "scopes", "tree", "numbers", "timeline")
+"""What --show shows, one or several."""
+
+FIRST = ("findings", "kernels", "lines", "tree", "numbers", "timeline")
+"""What the first screen has of it, in this order."""
+
+BY = ("kernel", "variant", "launch", "rank", "sm", "cta", "warp", "line", "scope", "kind")
+SORTS = ("self", "total", "count", "mean", "max", "share", "name")
+FORMATS = ("table", "json", "csv", "md", "collapsed")
+
+
+class Place(NamedTuple):
+    """A line of a file; file: the end of its path, "" for any; line: 0 for all."""
+
+    file: str
+    line: int
 
 
 def pattern(text: str) -> str:
@@ -27,3 +56,23 @@ def width(text: str) -> int:
     if not text.isdecimal() or int(text) < 40:
         raise argparse.ArgumentTypeError(f"must be 40 or more: {text!r}")
     return int(text)
+
+
+def place(text: str) -> Place:
+    """ "kernels.py:16", or "16" of any file."""
+    file, _, line = text.rpartition(":")
+    if not line.isdecimal() or int(line) == 0:
+        raise argparse.ArgumentTypeError(f"not a line: {text!r}; write it like kernels.py:16")
+    return Place(file, int(line))
+
+
+def sections(text: str) -> list[str]:
+    """Names of SECTIONS, or "all"."""
+    if text == "all":
+        return list(SECTIONS)
+    names = [name.strip() for name in text.split(",")]
+    unknown = [name for name in names if name not in SECTIONS]
+    if unknown:
+        known = ", ".join(SECTIONS)
+        raise argparse.ArgumentTypeError(f"there is no {unknown[0]!r}; there are: {known}, and all")
+    return list(dict.fromkeys(names))

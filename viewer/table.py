@@ -10,13 +10,14 @@ from rich.text import Text
 from profscope.analysis.span_rows import GROUP_COLUMNS, counted, launch_groups, not_samples
 from profscope.profiles import Profile
 from viewer.cells import wrap
+from viewer.filters import Rows
 from viewer.grid import Column, grid, heading
 from viewer.groups import Group, differs_text
 from viewer.paths import told_apart
 from viewer.uncovered import FRAMES, MOSTLY, advice
 from viewer.units import count_text, duration_text, printable, rate_text, share_text
 
-__all__ = ["KernelTable", "ScopeRow", "make_tables", "render_table"]
+__all__ = ["KernelTable", "ScopeRow", "make_tables", "render_heading", "render_table", "render_uncovered"]
 
 WORK = ("bytes", "flops")
 RATES = {"gb_per_s": "GB/s", "tflop_per_s": "TFLOP/s"}
@@ -81,13 +82,25 @@ class KernelTable(Group):
     omitted: int
 
 
-def make_tables(profile: Profile, unit: str, top: int, groups: Sequence[Group]) -> list[KernelTable]:
+def make_tables(
+    profile: Profile,
+    unit: str,
+    top: int,
+    groups: Sequence[Group],
+    chosen: Rows | None = None,
+    sort: str | None = None,
+) -> list[KernelTable]:
     """A table for each of some groups, in their order, that has spans inside; `top` rows of each (0: all).
 
-    Rows are ordered by self time in `unit`.
+    Rows are ordered by self time in `unit`, or by `sort`, one of `option_types.SORTS`. chosen: which rows are
+    shown.
     """
     keys = [f"self_{unit}", f"total_{unit}", "scope", "line"]
     summary = profile.summary().sort_values(keys, ascending=[False, False, True, True], kind="stable")
+    if sort is not None and sort not in ("self", "share"):
+        column = {"name": "scope", "count": "count"}.get(sort, f"{sort}_{unit}")
+        summary = summary.sort_values(column, ascending=sort == "name", kind="stable")
+    chosen = chosen or Rows()
     roots, folded = _roots(profile), _folded(profile)
     unscaled = not_samples(profile.metadata)
     options = profile.metadata.get("options") or {}
@@ -101,6 +114,7 @@ def make_tables(profile: Profile, unit: str, top: int, groups: Sequence[Group]) 
         frames = int(rows.loc[rows["kind"].isin(FRAMES), f"self_{unit}"].sum())
         uncovered = frames / warp_time if warp_time else 0.0
         sampled = float(rows["sampled"].iloc[0])
+        shown = chosen.chosen([_row(row, unit, warp_time) for row in rows.to_dict("records")])
         tables.append(
             KernelTable(
                 **group.identity,
@@ -113,8 +127,8 @@ def make_tables(profile: Profile, unit: str, top: int, groups: Sequence[Group]) 
                 scaled=sampled < 1 and group.kernel not in unscaled,
                 uncovered=uncovered,
                 advice=advice(options) if uncovered >= MOSTLY else "",
-                rows=[_row(row, unit, warp_time) for row in rows.head(top or len(rows)).to_dict("records")],
-                omitted=max(len(rows) - top, 0) if top else 0,
+                rows=shown[: top or None],
+                omitted=max(len(shown) - top, 0) if top else 0,
             )
         )
     return tables
@@ -189,15 +203,25 @@ def render_table(table: KernelTable, width: int) -> list[Text]:
         rows.append([*place, count_text(row.count), *durations[:2], share_text(row.share), *durations[2:]])
         rows[-1] += [rate_text(getattr(row, name)) for name in rates]
     styles = ["" if row.share is None or row.share >= 0.01 else "dim" for row in table.rows]
-    lines = [*heading(table.heading, _title(table), width), *grid(columns, rows, styles, width)]
+    lines = [*render_heading(table, width), *grid(columns, rows, styles, width)]
     if table.omitted:
         lines.append(
             Text(f"{table.omitted} more scopes with less self time; --top 0 shows them", style="dim")
         )
-    if table.advice:
-        note = f"{share_text(table.uncovered)} of the warp time is in no op's span; {table.advice}."
-        lines += [Text(line) for line in wrap(note.split(), width)]
     return lines
+
+
+def render_heading(table: KernelTable, width: int) -> list[Text]:
+    """The kernel, how many launches, CTAs and warps there were of it, and their time."""
+    return heading(table.heading, _title(table), width)
+
+
+def render_uncovered(table: KernelTable, width: int) -> list[Text]:
+    """How much of the time no op's span covers, where that is much, and what would show more."""
+    if not table.advice:
+        return []
+    note = f"{share_text(table.uncovered)} of the warp time is in no op's span; {table.advice}."
+    return [Text(line) for line in wrap(note.split(), width)]
 
 
 def _title(table: KernelTable) -> list[str]:

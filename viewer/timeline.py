@@ -13,7 +13,7 @@ from viewer.groups import label_of
 from viewer.select import Choice
 from viewer.zoom import Zoom
 
-__all__ = ["Lane", "LegendEntry", "Timeline", "make_timeline"]
+__all__ = ["Lane", "LegendEntry", "Timeline", "draw_lanes", "make_timeline"]
 
 FRAME_SYMBOLS = {"kernel": ".,_", "loop": "-=~+*#%&@$", "iteration": ":;|!^/", "gap": "`"}
 """What holds other scopes gets punctuation, for the time that is its own; so does what is not recorded. The
@@ -80,24 +80,7 @@ def make_timeline(profile: Profile, choice: Choice, unit: str, cells: int, zoom:
     if zoom is not None:
         clocks = profile.launches["clock_ghz"][profile.launches["launch"] == choice.launch]
         begin, finish = zoom.within(duration, unit, float(clocks.iloc[0]))
-    canvas = _Canvas(begin, finish, cells)
-    site, table = sites(rows)
-    kind = rows["kind"].to_numpy()
-    busy = np.zeros(len(table), np.float64)
-    symbols = _symbols(table)
-    lanes = []
-    for number in sorted(rows["warp"].unique().tolist()):
-        mine = (rows["warp"] == number).to_numpy()
-        at = np.flatnonzero(mine & synchronous & (kind != "mark"))
-        weights = canvas.weigh(
-            ((b, e, site[at[i]]) for b, e, i in _innermost(start[at], end[at])), len(table)
-        )
-        busy += weights.sum(axis=0)
-        lanes.append(Lane(number, "", _text(weights, symbols)))
-        for beside in np.unique(site[mine & ((kind == "async") | (kind == "mark"))]).tolist():
-            at = np.flatnonzero(mine & (site == beside))
-            weights = canvas.weigh(((start[i], max(end[i], start[i] + 1), beside) for i in at), len(table))
-            lanes.append(Lane(number, str(table["scope"].iloc[beside]), _text(weights, symbols)))
+    lanes, legend = draw_lanes(rows, start, end, begin, finish, cells)
     return Timeline(
         kernel=choice.kernel,
         label=label_of(profile, choice.launch),
@@ -110,9 +93,44 @@ def make_timeline(profile: Profile, choice: Choice, unit: str, cells: int, zoom:
         duration=duration,
         begin=begin,
         end=finish,
-        lanes=lanes,
-        legend=_legend(table, symbols, busy, "".join(lane.cells for lane in lanes)),
+        lanes=[lane for _, lane in lanes],
+        legend=legend,
     )
+
+
+def draw_lanes(
+    rows: pd.DataFrame,
+    start: NDArray[np.int64],
+    end: NDArray[np.int64],
+    begin: int,
+    finish: int,
+    cells: int,
+) -> tuple[list[tuple[int, Lane]], list[LegendEntry]]:
+    """Draw the warps of some CTAs of one launch: each lane with its CTA, and what the symbols mean.
+
+    rows: of the span table; start and end: theirs, in the time of begin and finish, which `cells` show.
+    """
+    canvas = _Canvas(begin, finish, cells)
+    site, table = sites(rows)
+    kind = rows["kind"].to_numpy()
+    synchronous = kind != "async"
+    busy = np.zeros(len(table), np.float64)
+    symbols = _symbols(table)
+    lanes: list[tuple[int, Lane]] = []
+    for cta, number in sorted(set(zip(rows["cta"].tolist(), rows["warp"].tolist(), strict=True))):
+        mine = ((rows["warp"] == number) & (rows["cta"] == cta)).to_numpy()
+        at = np.flatnonzero(mine & synchronous & (kind != "mark"))
+        weights = canvas.weigh(
+            ((b, e, site[at[i]]) for b, e, i in _innermost(start[at], end[at])), len(table)
+        )
+        busy += weights.sum(axis=0)
+        lanes.append((cta, Lane(number, "", _text(weights, symbols))))
+        for beside in np.unique(site[mine & ((kind == "async") | (kind == "mark"))]).tolist():
+            at = np.flatnonzero(mine & (site == beside))
+            weights = canvas.weigh(((start[i], max(end[i], start[i] + 1), beside) for i in at), len(table))
+            lane = Lane(number, str(table["scope"].iloc[beside]), _text(weights, symbols))
+            lanes.append((cta, lane))
+    return lanes, _legend(table, symbols, busy, "".join(lane.cells for _, lane in lanes))
 
 
 @dataclass(frozen=True)

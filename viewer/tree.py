@@ -12,6 +12,7 @@ from rich.text import Text
 from profscope.analysis.corrections import are_corrected, weighed
 from profscope.analysis.span_rows import GROUP_COLUMNS, SITE_COLUMNS, launch_groups, row_scales, sites
 from profscope.profiles import Profile
+from viewer.filters import Rows
 from viewer.grid import Column, grid
 from viewer.groups import Group
 from viewer.paths import told_apart
@@ -48,9 +49,19 @@ class ScopeTree(Group):
 
 
 def make_trees(
-    profile: Profile, groups: Sequence[Group], unit: str, limit: int, lines: SourceLines
+    profile: Profile,
+    groups: Sequence[Group],
+    unit: str,
+    limit: int,
+    lines: SourceLines,
+    chosen: Rows | None = None,
+    levels: int | None = None,
 ) -> list[ScopeTree]:
-    """The trees of some groups, each of `limit` nodes at most (0: all), with their source lines."""
+    """The trees of some groups, each of `limit` nodes at most (0: all), with their source lines.
+
+    chosen: the nodes that are shown, with those around them. levels: None or 0: all.
+    """
+    chosen = chosen or Rows()
     drawn = _of_spans(profile, unit)
     _add_sums(drawn, profile, unit)
     children: dict[int, list[int]] = {}
@@ -70,6 +81,7 @@ def make_trees(
             figures |= {"mean": scope.total / scope.count, "share": share}
             text = lines(file, line)
             nodes.append(Node(name, kind, file, line, call_path, text, depth, **figures))
+        nodes = _leading_to([node for node in nodes if not levels or node.depth < levels], chosen)
         trees.append(
             ScopeTree(
                 **group.identity,
@@ -79,6 +91,20 @@ def make_trees(
             )
         )
     return trees
+
+
+def _leading_to(nodes: list[Node], chosen: Rows) -> list[Node]:
+    """The nodes that are chosen, and those on the way to them."""
+    if chosen.are_all:
+        return nodes
+    wanted = {id(node) for node in chosen.chosen(nodes)}
+    kept: list[Node] = []
+    level = 0  # of the node that is yet to be reached
+    for node in reversed(nodes):
+        if id(node) in wanted or node.depth < level:
+            kept.append(node)
+            level = node.depth
+    return kept[::-1]
 
 
 @dataclass

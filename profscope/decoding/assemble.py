@@ -31,7 +31,13 @@ from profscope.decoding.stacks import check_grid
 from profscope.decoding.sum_tables import in_launch_order, sum_tables
 from profscope.decoding.tables import span_table
 from profscope.decoding.timebase import TimeBase, fit, launch_clocks
-from profscope.decoding.variants import about_sources, about_variants, number_variants, rounding_notes
+from profscope.decoding.variants import (
+    about_code,
+    about_sources,
+    about_variants,
+    number_variants,
+    rounding_notes,
+)
 from profscope.errors import RecordError
 from profscope.schema import Tables, launches_frame
 from profscope.threads import worker_pool
@@ -107,6 +113,7 @@ def assemble(
         "kernels": {kernel: about_kernel(*of_kernel, variants) for kernel, of_kernel in kernels.items()},
         "variants": described,
         "sources": about_sources(told_apart),
+        "code": about_code(told_apart),
     }
     beside = {name: value for name, value in metadata.items() if name != "bare"}
     told = {**beside, "notes": said, **about}

@@ -37,7 +37,7 @@ class Build:
     fit; instructions: of machine code; each None where nobody says.
     sources: the texts of the kernel and of the functions it calls. model: where torch.compile made it of, as
     `recording.origins` says; {} for other kernels. ptx: what it was assembled from, or
-    arithmetic_digest, what is kept of that in files; "" where there is none.
+    arithmetic_digest, what is kept of that in files; ttgir: what it was made from; "" where there is none.
     """
 
     kernel: str
@@ -50,6 +50,7 @@ class Build:
     sources: tuple[SourceText, ...] = ()
     model: dict[str, Any] = field(default_factory=dict)
     ptx: str = field(default="", repr=False)
+    ttgir: str = field(default="", repr=False)
     arithmetic_digest: str = ""
 
     @cached_property
@@ -74,8 +75,8 @@ class Build:
         }
 
     def to_json(self) -> dict[str, Any]:
-        """All of it, for `from_json`; of its PTX the digest."""
-        return asdict(replace(self, ptx="", arithmetic_digest=self.arithmetic))
+        """All of it, for `from_json`; of its PTX the digest, and no TTGIR."""
+        return asdict(replace(self, ptx="", ttgir="", arithmetic_digest=self.arithmetic))
 
     @staticmethod
     def from_json(document: dict[str, Any]) -> Build:

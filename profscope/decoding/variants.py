@@ -5,10 +5,11 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any, Protocol
 
+from instrument_passes.kept_text import packed
 from instrument_passes.manifest import Manifest
 from profscope.decoding.build import Build
 
-__all__ = ["Configured", "about_sources", "about_variants", "number_variants", "rounding_notes"]
+__all__ = ["Configured", "about_code", "about_sources", "about_variants", "number_variants", "rounding_notes"]
 
 
 class Configured(Protocol):
@@ -87,6 +88,23 @@ def about_sources(launches: Sequence[Configured]) -> list[dict[str, Any]]:
     builds = {id(launch.build): launch.build for launch in launches if launch.build is not None}
     texts = dict.fromkeys(text for build in builds.values() for text in build.sources)
     return [text.described() for text in texts]
+
+
+def about_code(launches: Sequence[Configured]) -> list[dict[str, str]]:
+    """Entry "code" of the metadata: what the compiler made of each kernel that recorded.
+
+    kernel, key (of the configuration), keeps ("spans" or "sums"), and `ttgir` and `ptx`, as
+    `instrument_passes.kept_text` packs them. Of builds with the same of the first three the last one.
+    """
+    entries: dict[tuple[str, str, str], dict[str, str]] = {}
+    for build, manifest in {
+        id(launch.build): (launch.build, launch.manifest) for launch in launches if launch.build is not None
+    }.values():
+        if build.ttgir:
+            texts = {"ttgir": packed(build.ttgir), "ptx": packed(build.ptx)}
+            about = {"kernel": manifest.kernel, "key": build.key, "keeps": manifest.keeps}
+            entries[tuple(about.values())] = about | texts  # type: ignore[index]
+    return list(entries.values())
 
 
 def _model(builds: Sequence[Build]) -> dict[str, Any]:

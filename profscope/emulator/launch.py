@@ -1,6 +1,6 @@
 """One kernel launch: its grid cut into batches, placed on SMs and run, and the device's clock moved on."""
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 import numpy as np
 
@@ -12,6 +12,7 @@ from profscope.emulator.machine.grid import Grid
 from profscope.emulator.machine.memory import GlobalMemory
 from profscope.emulator.machine.timeline import Timeline
 from profscope.emulator.program import Program
+from profscope.progress import Steps, working
 
 __all__ = ["Launch"]
 
@@ -31,6 +32,7 @@ class Launch:
     memory: GlobalMemory
     parameters: list[Array]
     max_blocks: int = MAX_BLOCKS
+    steps: Steps = field(default_factory=Steps)
 
     def __post_init__(self) -> None:
         self.shared_bytes = max(16, (self.shared_bytes + self.program.static_shared + 15) // 16 * 16)
@@ -42,7 +44,8 @@ class Launch:
         """
         model = self.device.model
         placement = Placement.of(model, self.warps, self.shared_bytes)
-        with self.device.turn:
+        total = self.grid[0] * self.grid[1] * self.grid[2]
+        with self.device.turn, working(f"emulating {self.program.name}", total, self.steps):
             self.run_all(self.begin(), placement)
             self.device.cycles += int(placement.free.max()) + model.cycles(model.launch_overhead_ns)
 
@@ -118,4 +121,5 @@ class Launch:
         with np.errstate(all="ignore"):
             for part in run(Batch(begun, ctas, starts, sms)):
                 ends[part.ctas - ctas[0]] = part.clocks.max(axis=(1, 2))
+        self.steps.done += len(ctas)
         return ends

@@ -104,5 +104,5 @@ class Arrivals:
         if build is None or self._sources:
             return build
         if id(build) not in self._textless:
-            self._textless[id(build)] = build, replace(build, sources=())
+            self._textless[id(build)] = build, replace(build, sources=(), ttgir="")
         return self._textless[id(build)][1]

@@ -41,6 +41,7 @@ def build_of(kernel: Any, warps: int | None = None) -> Build:
         ctas_per_sm=fits,
         instructions=_instructions(kernel),
         ptx=ptx_of(kernel),
+        ttgir=str(kernel.asm.get("ttgir") or ""),
         model=_model(function),
         sources=tuple(_texts(function, set())) if isinstance(function, JITCallable) else (),
     )

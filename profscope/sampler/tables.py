@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from itertools import pairwise
@@ -11,6 +12,7 @@ from typing import Any, Final
 import numpy as np
 import pandas as pd
 
+from instrument_passes.kept_text import packed
 from profscope.analysis.estimates import expected_distance, variation_distance
 from profscope.binaries.blame import blame
 from profscope.binaries.mapping import instructions
@@ -37,6 +39,7 @@ class _Binary:
     shares: pd.DataFrame
     instructions: list[list[Any]]
     timed: list[list[Any]]
+    sass: str
     notes: list[str]
 
 
@@ -65,7 +68,9 @@ def sample_tables(
                         (`analysis.estimates`), null for a single launch; and of the last such binary
                         `instructions`, for each place [file, line, call path, {class: how many}], and
                         `timed`, which instructions spans have inside: [pc, pc, file, line, call path] for
-                        each two clock reads that follow one another at one place; none of a bare one
+                        each two clock reads that follow one another at one place; none of a bare one;
+                        and `sass`, its instructions, a JSON list of [pc, text, file, line, call path] that
+                        `instrument_passes.kept_text` has packed; "" where the binary cannot be read
 
     A binary that cannot be read, without Triton or for its PTX, has samples without places, and a note.
     """
@@ -91,6 +96,7 @@ def sample_tables(
             _add(entry, launch, int(rows["samples"].sum()))
             entry["instructions"] = binary.instructions
             entry["timed"] = [] if launch.binary == "bare" else binary.timed
+            entry["sass"] = binary.sass
             by_line.setdefault(key, []).append(rows.groupby(["file", "line"])["samples"].sum())
         callees = sum(launch.in_callees for launch in of_binary)
         said = binary.notes + [f"{callees} samples in noinline functions are left out"] * bool(callees)
@@ -149,7 +155,7 @@ def _read(cubin: bytes, ptx: str, stalls: pd.DataFrame) -> _Binary:
     except (OptionError, ToolchainError) as error:
         shares = stalls[["pc", "stall"]].drop_duplicates()
         shares = shares.assign(blamed_pc=shares["pc"], share=1.0)
-        return _Binary(_places(None, shares), shares, [], [], [f"samples have no lines: {error}"])
+        return _Binary(_places(None, shares), shares, [], [], "", [f"samples have no lines: {error}"])
     blamed = blame(df, stalls)
     total = blamed.groupby(["pc", "stall"], observed=True)["samples"].transform("sum")
     shares = blamed.assign(stall=blamed["stall"].astype("str"), share=blamed["samples"] / total)
@@ -158,7 +164,8 @@ def _read(cubin: bytes, ptx: str, stalls: pd.DataFrame) -> _Binary:
     if outside.any():
         lost = int(stalls.loc[outside, "samples"].sum())
         notes.append(f"{lost} samples are at no instruction of the binary, as those of functions beside it")
-    return _Binary(_places(df, shares), shares.drop(columns="samples"), _counted(df), _timed(df), notes)
+    shares = shares.drop(columns="samples")
+    return _Binary(_places(df, shares), shares, _counted(df), _timed(df), _sass(df), notes)
 
 
 def _timed(df: pd.DataFrame) -> list[list[Any]]:
@@ -170,6 +177,11 @@ def _timed(df: pd.DataFrame) -> list[list[Any]]:
         for (first, *before), (pc, *place) in pairwise(zip(*columns, strict=True))
         if place == before
     ]
+
+
+def _sass(df: pd.DataFrame) -> str:
+    columns = (df[name].tolist() for name in ("pc", "sass", "file", "line", "call_path"))
+    return packed(json.dumps([list(row) for row in zip(*columns, strict=True)]))
 
 
 def _places(df: pd.DataFrame | None, shares: pd.DataFrame) -> pd.DataFrame:

@@ -5,6 +5,7 @@ from pathlib import Path
 from typing import NamedTuple, cast
 
 from profscope.errors import TraceError
+from profscope.progress import working
 from profscope.schema import Tables
 from profscope.traces import importers
 from profscope.traces.formats import format_names
@@ -44,7 +45,8 @@ def load_part(path: str | Path, only: Only, *, verify: bool = True) -> Loaded:
     The spans that are asked for are there, and others may be. Where there are none, all are.
     """
     file = TraceFile(Path(path), verify=verify, only=only)
-    tables = _read(file)
+    with working(f"loading {printable(file.path.name)}"):
+        tables = _read(file)
     wrong = misfit(tables)
     if wrong:
         raise TraceError(f"{file} is no trace that can be read: it has {wrong}")

@@ -30,7 +30,7 @@ from profscope.traces.rank_times import Aligned, aligned
 __all__ = ["Part", "merged"]
 
 Ints = NDArray[np.int64]
-_OWN: Final = ("notes", "kernels", "variants", "sources", "program", "job", "host_clock", "ranks")
+_OWN: Final = ("notes", "kernels", "variants", "sources", "code", "program", "job", "host_clock", "ranks")
 """Entries of the metadata that are merged or kept for each rank; of the others the first part's stand."""
 
 
@@ -218,6 +218,11 @@ def _metadata(
         for note, ranks in said.items()
     ]
     sources = {str(each): each for part in parts for each in part.tables.metadata.get("sources", ())}
+    code = {
+        (each["kernel"], each["key"], each["keeps"]): each
+        for part in parts
+        for each in part.tables.metadata.get("code", ())
+    }
     ranks = [
         {"rank": part.rank, "part": part.name, "launches": len(part.tables.launches), **clock}
         | {
@@ -233,6 +238,7 @@ def _metadata(
         "kernels": _kernels(parts, variants),
         "variants": described,
         "sources": list(sources.values()),
+        "code": list(code.values()),
         "ranks": ranks,
     }
 

@@ -8,6 +8,7 @@ from typing import cast
 
 from profscope.analysis.validate import column_problems
 from profscope.errors import TraceError
+from profscope.progress import working
 from profscope.schema import Tables
 from profscope.threads import in_order, worker_pool
 from profscope.traces import exporters
@@ -39,20 +40,25 @@ def save(tables: Tables, path: str | Path, *, format_name: str | None = None) ->
     if wrong:
         raise TraceError(f"cannot save {given!r}: no trace can hold {wrong}")
     try:
-        if is_folder:
-            from profscope.traces.parquet.folder import write_folder
-
-            with whole_folder(path) as folder:
-                write_folder(tables, folder, path)
-            return
-        exporter = cast(Exporter, import_module(f"{exporters.__name__}.{name}"))
-        with whole_file(path) as file, worker_pool() as pool:
-            output = GzipFile(file) if path.name.endswith(GZIP) else PlainFile(file)
-            for piece in in_order(pool, output.prepare, _with_last(exporter.pieces(tables, pool))):
-                output.write(piece)
-            output.close()
+        with working(f"saving {printable(path.name)}"):
+            _write(tables, path, name, is_folder=is_folder)
     except OSError as error:
         raise TraceError(f"cannot write {printable(path)}: {error.strerror or error}") from error
+
+
+def _write(tables: Tables, path: Path, name: str, *, is_folder: bool) -> None:
+    if is_folder:
+        from profscope.traces.parquet.folder import write_folder
+
+        with whole_folder(path) as folder:
+            write_folder(tables, folder, path)
+        return
+    exporter = cast(Exporter, import_module(f"{exporters.__name__}.{name}"))
+    with whole_file(path) as file, worker_pool() as pool:
+        output = GzipFile(file) if path.name.endswith(GZIP) else PlainFile(file)
+        for piece in in_order(pool, output.prepare, _with_last(exporter.pieces(tables, pool))):
+            output.write(piece)
+        output.close()
 
 
 def _with_last(pieces: Iterator[Piece]) -> Iterator[tuple[Piece, bool]]:

@@ -51,14 +51,21 @@ def trace(tmp_path_factory: pytest.TempPathFactory) -> str:
 
 
 def test_piped_output_is_plain_80_columns_and_complete(trace: str) -> None:
-    done = run_alone(trace)
+    done = run_alone(trace, "--show", "all")
     assert (done.returncode, done.stderr) == (0, "")
     assert "\x1b" not in done.stdout
     assert all(len(line) <= 80 for line in done.stdout.splitlines())
+    first = run(trace).stdout
+    assert all(len(line) <= 80 for line in first.splitlines())
     for text in (
         "NVIDIA H200, sm_90, 132 SMs, clock 1.980 GHz",
         "triton 3.7.1",
         "4,224 in 8.0 KiB of profile memory, none dropped",
+        "lines by time",
+        "More: --source",
+    ):
+        assert text in first
+    for text in (
         "scope         line count",
         "│   ├ wait     matmul.py:26",
         "warp 3",
@@ -78,7 +85,8 @@ def test_piped_output_is_plain_80_columns_and_complete(trace: str) -> None:
     ],
 )
 def test_short_lines_leave_columns_out_and_cut_no_number(trace: str, width: int, columns: str) -> None:
-    lines = run(trace, "--width", str(width)).stdout.splitlines()
+    lines = run(trace, "--width", str(width), "--show", "scopes").stdout.splitlines()
+    assert max(map(len, run(trace, "--width", str(width)).stdout.splitlines())) <= width
     assert max(map(len, lines)) <= width
     head = next(line for line in lines if line.startswith("scope") and "line" in line)
     assert head.split() == columns.split()

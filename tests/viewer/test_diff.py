@@ -168,7 +168,7 @@ def test_help_says_what_the_statuses_are(capsys: pytest.CaptureFixture[str]) -> 
     assert "--fail-above N%" in said
     with pytest.raises(SystemExit):
         main(["--help"])
-    assert "profscope-view diff A B" in capsys.readouterr().out
+    assert "profscope diff A B" in capsys.readouterr().out
 
 
 def test_a_file_called_diff_is_shown(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -78,7 +78,7 @@ def test_variants_are_told_apart_in_the_text(two_variants: str) -> None:
     lines = [line.split() for line in run(two_variants, "--width", "120").splitlines()]
     assert ["add_kernel", "#1", "BLOCK=512", "2"] in [line[:4] for line in lines]
     assert ["add_kernel", "#0", "BLOCK=256,", "1", "launch,"] in [line[:5] for line in lines], "the heading"
-    assert sum(line[:2] == ["add_kernel", "#0"] for line in lines) == 3, "list, table, tree"
+    assert sum(line[:2] == ["add_kernel", "#0"] for line in lines) == 4, "list, lines, heading, tree"
     narrow = run(two_variants, "--width", "40")
     assert "configuration" not in narrow
     assert max(map(len, narrow.splitlines()[1:])) <= 40, "all but EMULATED, which is never cut"

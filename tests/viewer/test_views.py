@@ -18,7 +18,7 @@ from viewer.header import make_header, render_header
 from viewer.kernels import make_kernels, render_kernels
 from viewer.select import Choice, Selection, choose_cta
 from viewer.source import source_lines
-from viewer.table import make_tables, render_table
+from viewer.table import make_tables, render_table, render_uncovered
 from viewer.timeline import make_timeline
 from viewer.tree import make_trees, render_tree
 from viewer.units import duration_text, printable, source_text
@@ -317,8 +317,8 @@ def advised(options: dict[str, object], share: int) -> str:
     rows = [("k", "kernel", 0, -1, 0, 100), ("load", "op", 1, 0, 0, share)]
     profile = story(rows)
     profile = Profile(profile.df, profile.launches, profile_metadata(options=options))
-    lines = render_table(make_tables(profile, "ns", 0, [Group("k")])[0], 300)
-    return lines[-1].plain if lines[-1].plain.endswith(".") else ""
+    lines = render_uncovered(make_tables(profile, "ns", 0, [Group("k")])[0], 300)
+    return lines[-1].plain if lines else ""
 
 
 def test_a_kernel_that_is_mostly_in_no_span_says_what_would_show_more() -> None:

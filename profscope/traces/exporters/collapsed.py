@@ -11,13 +11,17 @@ from profscope.schema import Tables
 from profscope.traces.exporters import Piece
 from profscope.traces.flame import Frame, weights
 
-__all__ = ["pieces"]
+__all__ = ["pieces", "text_of"]
 
 
 def pieces(tables: Tables, pool: Executor) -> Iterator[Piece]:
     """The file's bytes; weights are nanoseconds of warp time, or cycles where no times are known."""
-    lines = [f"{';'.join(map(_text, stack))} {weight}\n" for stack, weight in weights(tables).items()]
-    yield "".join(lines).encode("utf-8", "replace")
+    yield text_of(tables).encode("utf-8", "replace")
+
+
+def text_of(tables: Tables) -> str:
+    """The file as text."""
+    return "".join(f"{';'.join(map(_text, stack))} {weight}\n" for stack, weight in weights(tables).items())
 
 
 def _text(frame: Frame) -> str:

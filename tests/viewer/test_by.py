@@ -1,0 +1,155 @@
+"""Tables by launch, SM, CTA and the like, and the tree of metrics with proton-viewer's flags."""
+
+from __future__ import annotations
+
+import csv
+import io
+import json
+from pathlib import Path
+
+import pytest
+
+from profscope.profiles import Profile
+from tests.support.command_line import run
+from tests.support.profiles import profile_metadata, regular_profile
+
+PROFILE = regular_profile(launches=2, ctas=8, warps=4, iterations=3)
+
+
+@pytest.fixture(scope="module")
+def trace(tmp_path_factory: pytest.TempPathFactory) -> str:
+    path = tmp_path_factory.mktemp("by") / "trace.json"
+    PROFILE.save(path)
+    return str(path)
+
+
+@pytest.fixture(scope="module")
+def emulated(tmp_path_factory: pytest.TempPathFactory) -> str:
+    path = tmp_path_factory.mktemp("by") / "emulated.json"
+    Profile(PROFILE.df, PROFILE.launches, profile_metadata("emulator")).save(path)
+    return str(path)
+
+
+@pytest.mark.parametrize("by", ["kernel", "variant", "launch", "sm", "cta", "warp", "line", "scope", "kind"])
+def test_rows_add_up_to_all_warp_time(by: str, trace: str) -> None:
+    rows = json.loads(run(trace, "--by", by, "--json").stdout)
+    roots = PROFILE.df[PROFILE.df["depth"] == 0]
+    assert sum(row["self"] for row in rows) == roots["duration_ns"].sum()
+    assert sum(row["share"] for row in rows) == pytest.approx(1)
+    shown = run(trace, "--by", by, "--top", "2", "--width", "60").stdout.splitlines()
+    assert max(map(len, shown)) <= 60
+    assert (f"{len(rows) - 2} more rows" in shown[-1]) == (len(rows) > 2)
+
+
+def test_ctas_stand_from_the_slowest_to_the_fastest(trace: str) -> None:
+    rows = list(csv.DictReader(io.StringIO(run(trace, "--by", "cta", "--format", "csv").stdout)))
+    took = [int(row["took"]) for row in rows]
+    assert took == sorted(took, reverse=True)
+    first = PROFILE.df[
+        (PROFILE.df["launch"] == int(rows[0]["launch"])) & (PROFILE.df["cta"] == int(rows[0]["key"]))
+    ]
+    assert took[0] == (first["start_ns"] + first["duration_ns"]).max() - first["start_ns"].min()
+
+
+def test_lines_and_scopes_can_be_chosen(trace: str) -> None:
+    rows = json.loads(run(trace, "--by", "scope", "--line", "matmul.py:26", "--json").stdout)
+    assert [row["key"] for row in rows] == ["wait"]
+    shown = run(trace, "--show", "tree", "--scope", "^dot$").stdout
+    assert "└ dot" in shown
+    assert "wait" not in shown
+    failed = run(trace, "--scope", "nope")
+    assert failed.stderr.startswith("profscope-view: no scope matches 'nope'; there are: wait, dot, ")
+    assert run(trace, "--line", "5").stderr.startswith(
+        "profscope-view: nothing is known of line 5; there are lines "
+    )
+    assert run(trace, "--by", "sm", "--scope", "dot").returncode == 2
+
+
+def test_sort_orders_scopes(trace: str) -> None:
+    rows = json.loads(run(trace, "--sort", "max", "--json").stdout)["tables"][0]["rows"]
+    assert [row["max"] for row in rows] == sorted((row["max"] for row in rows), reverse=True)
+
+
+def test_metrics_are_those_of_the_summary(trace: str) -> None:
+    frames = json.loads(run(trace, "-m", "time/us,avg_time/ns", "--json").stdout)
+    summary = PROFILE.summary().set_index("scope")
+    for frame in frames:
+        own = summary.loc[frame["path"][-1]]
+        assert frame["time/us"] == own["total_ns"] / 1000
+        assert frame["avg_time/ns"] == pytest.approx(own["mean_ns"])
+    assert len(frames) == len(summary)
+
+
+def test_frames_are_chosen_as_proton_viewer_does(trace: str) -> None:
+    def names(*flags: str) -> list[str]:
+        return [frame["path"][-1] for frame in json.loads(run(trace, *flags, "--json").stdout)]
+
+    inside = ["load A", "load B", "wait", "dot"]
+    assert names("-i", "iter") == ["matmul_kernel", "loop L22", "iteration", *inside]
+    assert names("-i", "dot") == ["matmul_kernel", "loop L22", "iteration", "dot"]
+    assert names("-e", "loop") == ["matmul_kernel", "store"]
+    assert names("-i", "ot") == [], "names are matched from their start"
+    assert names("-m", "count", "-d", "2") == ["matmul_kernel", "loop L22", "store"]
+    longest = max(
+        frame["time/%"] for frame in json.loads(run(trace, "-m", "time/%", "-i", "wait", "--json").stdout)[3:]
+    )
+    assert names("-m", "time/%", "-t", str(longest)) == ["matmul_kernel", "loop L22", "iteration", "wait"]
+    assert run(trace, "-m", "count", "--print-sorted").stdout.splitlines()[-1].split()[0] == "64"
+
+
+def test_a_profile_less_itself_is_nothing(trace: str) -> None:
+    frames = json.loads(run(trace, "-m", "time/ns", "--diff-profile", trace, "--json").stdout)
+    assert {frame["time/ns"] for frame in frames} == {0}
+    assert len(frames) == 8
+    one = json.loads(run(trace, "-m", "count", "-diff", trace, "--launch", "0", "--json").stdout)
+    assert one[0]["count"] == -32, "one launch less two"
+
+
+def test_cycles_of_the_emulator_are_never_time(emulated: str) -> None:
+    assert "time" not in run(emulated, "-l").stdout.replace("warp time in cycles", "")
+    failed = run(emulated, "-m", "time/us")
+    assert (failed.returncode, failed.stdout) == (2, "")
+    assert (
+        failed.stderr
+        == "profscope-view: an emulated trace has cycles of a cost model and no GPU time: -m cycles\n"
+    )
+    for flags in (["--by", "cta"], ["-m", "cycles"], ["--source"], ["--show", "scopes"]):
+        assert run(emulated, *flags).stdout.startswith("EMULATED: cycles of a cost model, not GPU time\n")
+
+
+@pytest.mark.parametrize(
+    ("flags", "said"),
+    [
+        (["--by", "nope"], "invalid choice: 'nope' (choose from"),
+        (["--show", "nope"], "there is no 'nope'; there are: findings, kernels, lines, scopes, tree"),
+        (["--by", "sm", "--source"], "--source and --by are two views: ask for one"),
+        (["--format", "csv"], "--format csv prints one table: add --show NAME (findings, kernels, lines"),
+        (["-i", "a", "-e", "b"], "only one of them can be given"),
+        (["--line", "x"], "not a line: 'x'; write it like kernels.py:16"),
+        (["--unfold"], "--unfold goes with --source"),
+    ],
+)
+def test_what_makes_no_sense_is_refused_in_one_line(
+    flags: list[str], said: str, trace: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    from viewer.cli import main
+
+    with pytest.raises(SystemExit) as stop:
+        main([trace, *flags])
+    assert stop.value.code == 2
+    usage, other, message = capsys.readouterr().err.splitlines()
+    assert usage.startswith("usage: profscope-view")
+    assert said in message
+    assert other
+
+
+def test_collapsed_stacks_are_those_of_convert(trace: str, tmp_path: Path) -> None:
+    PROFILE.save(tmp_path / "t.collapsed")
+    assert run(trace, "--format", "collapsed").stdout == (tmp_path / "t.collapsed").read_text()
+
+
+def test_markdown_escapes_what_names_have_of_marks(trace: str) -> None:
+    head, rule, *rows = run(trace, "--show", "scopes", "--format", "md").stdout.splitlines()
+    assert head.startswith("| kernel | variant | trial | unit | scope |")
+    assert set(rule) <= set("| -")
+    assert rows[0].startswith("| matmul\\_kernel | 0 | False | ns | wait |")

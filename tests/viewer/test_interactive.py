@@ -1,0 +1,129 @@
+"""The interactive view: walked through by textual's pilot, and what it stands on."""
+
+from __future__ import annotations
+
+import asyncio
+
+import pytest
+
+from profscope.errors import TraceError
+from profscope.profiles import Profile
+from profscope.schema import spans_frame
+from tests.support.command_line import run
+from tests.support.profiles import launch_table, profile_metadata, regular_profile
+from viewer.explorer import Explorer
+from viewer.interactive.app import ExplorerApp
+
+PROFILE = regular_profile(launches=1, ctas=4, warps=2, iterations=2)
+
+
+def with_a_copy() -> Profile:
+    """One warp: a copy is issued at 10, in flight until 90, and waited for from 60 to 90."""
+    rows = [
+        ("k", "kernel", 0, -1, 0, 100, -1),
+        ("async copy x", "op", 1, 0, 10, 20, -1),
+        ("async copy x in flight", "async", 2, 1, 10, 90, 3),
+        ("async wait x", "op", 1, 0, 60, 90, -1),
+    ]
+    scope, kind, depth, parent, start, end, wait = zip(*rows, strict=True)
+    length = [b - a for a, b in zip(start, end, strict=True)]
+    same = {
+        "kernel": "k",
+        "file": "/a/k.py",
+        "launch": 0,
+        "cta": 0,
+        "sm": 5,
+        "warp": 0,
+        "line": 7,
+        "iteration": -1,
+    }
+    columns = {name: [value] * len(rows) for name, value in same.items()}
+    columns |= {"scope": scope, "kind": kind, "depth": depth, "parent": parent, "wait": wait}  # type: ignore[dict-item]
+    columns |= {"start_cycle": start, "start_ns": start, "duration_cycles": length, "duration_ns": length}  # type: ignore[dict-item]
+    return Profile(spans_frame(columns), launch_table([0], ["k"]), profile_metadata())
+
+
+def test_ctas_are_walked_from_the_slowest_to_the_fastest() -> None:
+    explorer = Explorer(PROFILE, "ns")
+    took = []
+    for _ in explorer.ctas:
+        took.append(explorer.duration)
+        explorer.step(1)
+    assert took == sorted(took, reverse=True)
+    assert explorer.at == len(explorer.ctas) - 1, "there is no faster one"
+
+
+def test_the_window_stays_inside_and_the_cursor_in_the_window() -> None:
+    explorer = Explorer(PROFILE, "ns")
+    explorer.go(explorer.duration // 2)
+    middle = explorer.cursor
+    explorer.zoom(0.5)
+    assert explorer.end - explorer.begin == pytest.approx(explorer.duration / 2, abs=1)
+    assert explorer.cursor == middle
+    for part in (-5.0, 5.0):
+        explorer.pan(part)
+        assert 0 <= explorer.begin <= explorer.cursor < explorer.end <= explorer.duration
+    for _ in range(40):
+        explorer.zoom(0.5)
+    assert explorer.end - explorer.begin == 8
+    explorer.zoom(1e9)
+    assert (explorer.begin, explorer.end) == (0, explorer.duration)
+
+
+def test_a_copy_is_followed_to_its_wait_and_back() -> None:
+    explorer = Explorer(with_a_copy(), "ns")
+    assert not explorer.follow(), "the kernel itself"
+    explorer.go(12)
+    assert explorer.follow()
+    assert (explorer.cursor, explorer.selected()) == (60, 3)
+    assert explorer.follow()
+    assert (explorer.cursor, explorer.selected()) == (10, 1)
+
+
+def test_the_filter_leaves_the_rest_as_dots() -> None:
+    explorer = Explorer(with_a_copy(), "ns")
+    explorer.filter("wait")
+    drawn = explorer.drawn(20)
+    assert {*drawn.lanes[0][1].cells} == {"·", drawn.legend[0].symbol}
+    assert explorer.next_of(1)
+    assert explorer.cursor == 60
+    assert not explorer.next_of(1)
+    explorer.filter("(")
+    assert explorer.drawn(20).legend == []
+
+
+def test_sums_have_nothing_to_walk_through() -> None:
+    with pytest.raises(TraceError, match="no spans of CTAs"):
+        Explorer(Profile(metadata=profile_metadata()), "ns")
+
+
+def shown(app: ExplorerApp, name: str) -> str:
+    return str(app.query_one(name).render())
+
+
+def test_the_keys_do_what_they_say() -> None:
+    async def walk() -> None:
+        app = ExplorerApp(PROFILE, "ns", lambda file, line: "")
+        async with app.run_test(size=(100, 40)) as pilot:
+            assert "number 1 of 4 from the slowest" in shown(app, "#lanes")
+            assert shown(app, "#lanes").count("warp ") == 2
+            await pilot.press("n", "w", "tab", "down")
+            assert (app.explorer.at, app.explorer.lane) == (1, 1)
+            assert app.explorer.end - app.explorer.begin < app.explorer.duration
+            await pilot.press("tab", "enter")
+            assert "source, share of warp time by spans" in shown(app, "#text").replace("\n ", "")
+            await pilot.press("slash", "d", "o", "t", "enter")
+            assert app.explorer.pattern == "dot"
+            await pilot.press("m")
+            assert app.explorer.whole_sm
+            await pilot.press("f")
+            assert "neither issued a copy" in shown(app, "#about")
+            await pilot.press("q")
+
+    asyncio.run(walk())
+
+
+def test_a_pipe_is_no_terminal() -> None:
+    failed = run("tests/data/findings/bank-conflict.json.gz", "--interactive")
+    assert (failed.returncode, failed.stdout) == (2, "")
+    assert "--interactive needs a terminal" in failed.stderr

@@ -1,0 +1,199 @@
+"""Annotated source: figures are those of lines() and summary(), lines are not cut, calls unfold."""
+
+from __future__ import annotations
+
+import csv
+import io
+import json
+from dataclasses import replace
+from functools import cache
+from pathlib import Path
+from typing import Any
+
+import pandas as pd
+import pytest
+
+from instrument_passes.kept_text import packed, unpacked
+from profscope.analysis.line_rows import placed
+from profscope.profiles import Profile, load
+from profscope.sampler.tables import sample_tables, with_samples
+from tests.support.captures import captured as sampled_launch
+from tests.support.command_line import run
+from tests.support.profiles import launch_table, regular_profile
+from tests.support.samples import sample_rows
+from tests.support.sessions import launch_add, session
+from viewer.annotated import Annotated, Line, annotate
+from viewer.annotated_text import render_annotated
+
+DATA = Path(__file__).parents[1] / "data" / "findings"
+CAPTURES = sorted(DATA.glob("*.json.gz"))
+FILE = "/src/kernels/matmul.py"
+
+
+@cache
+def loaded(path: Path) -> Profile:
+    return load(path)
+
+
+@cache
+def annotated_capture(path: Path) -> Annotated:
+    (source,) = annotated(loaded(path))
+    return source
+
+
+def no_disk(file: str, line: int) -> str:
+    return ""
+
+
+def annotated(profile: Profile, form: str = "") -> list[Annotated]:
+    return annotate(profile, "ns", no_disk, form)[0]
+
+
+def all_lines(source: Annotated) -> list[Line]:
+    return [line for block in source.blocks for line in block.lines]
+
+
+@pytest.mark.parametrize("path", CAPTURES, ids=lambda path: path.name)
+def test_each_line_says_what_lines_and_summary_say(path: Path) -> None:
+    profile = loaded(path)
+    lines = profile.lines()
+    source = annotated_capture(path)
+    for name, column in (("spans", "self_share"), ("samples", "share_samples")):
+        told = {line.line: line.shares[name] for line in all_lines(source) if line.shares[name] is not None}
+        known = lines[lines[column].notna()]
+        assert told == pytest.approx(known.groupby("line")[column].sum().astype(float).to_dict())
+    assert sum(line.share or 0 for line in all_lines(source)) == pytest.approx(lines["self_share"].sum())
+    summary = placed(profile.summary())
+    for line in all_lines(source):
+        own = summary[(summary["line"] == line.line) & ~summary["kind"].isin(["async", "gap"])]
+        assert sum(scope.count for scope in line.scopes) == own["count"].sum()
+        assert sum(scope.self for scope in line.scopes) == own["self_ns"].sum()
+        if line.scopes:
+            assert line.mean == line.scopes[0].self / line.scopes[0].count
+
+
+@pytest.mark.parametrize("width", [60, 80, 100, 200])
+def test_widths_are_kept_and_at_100_columns_60_characters_of_a_line_are_not_cut(width: int) -> None:
+    for path in CAPTURES:
+        source = annotated_capture(path)
+        shown = [line.plain for line in render_annotated(source, width)]
+        assert max(map(len, shown)) <= width
+        for line in all_lines(source) if width >= 100 else []:
+            assert any(line.text[:60].rstrip() in text for text in shown), line.text
+
+
+def test_one_line_is_shown_with_those_around_it() -> None:
+    (path,) = DATA.glob("uncoalesced*")
+    shown = run(str(path), "--source", "planted_kernels.py:172", "--width", "100").stdout
+    assert "load total (67,584)" in shown
+    assert "share: 16.1% by spans" in shown
+    assert "def strided_kernel" not in shown, "six lines above"
+    assert run(str(path), "--source", "--line", "172", "--width", "100").stdout == shown
+    failed = run(str(path), "--source", "other.py:1")
+    assert failed.stderr.endswith("nothing is known of other.py:1; there are: planted_kernels.py:165-173\n")
+
+
+def test_the_same_comes_as_json_and_as_csv() -> None:
+    (path,) = DATA.glob("bank*")
+    (source,) = json.loads(run(str(path), "--source", "--json").stdout)
+    rows = list(csv.DictReader(io.StringIO(run(str(path), "--source", "--format", "csv").stdout)))
+    lines = source["blocks"][0]["lines"]
+    assert [int(row["line"]) for row in rows] == [line["line"] for line in lines]
+    assert [row["share"] for row in rows] == [
+        "" if each["share"] is None else str(each["share"]) for each in lines
+    ]
+
+
+TEXT = "def matmul_kernel(x):\n    y = half(x)\n    return half(y)\n"
+HALF = "def half(x):\n    return x / 2\n"
+
+
+def with_calls() -> Profile:
+    """The line of `half` has 3 of 10 samples by the first call and 7 by the second."""
+    rows = [
+        sample_rows(
+            {31: {"long_scoreboard": count}},
+            blamed={31: (10, "global load")},
+            call_path=f"matmul_kernel matmul.py:{line} > half matmul.py:31",
+        ).assign(pc=count)
+        for line, count in ((11, 300), (12, 700))
+    ]
+    spans = regular_profile(launches=1, ctas=1, warps=1, iterations=1)
+    texts = [("matmul_kernel", 10, TEXT), ("half", 30, HALF)]
+    sources = [{"name": name, "file": FILE, "line": line, "text": text} for name, line, text in texts]
+    tables = replace(spans.tables, samples=pd.concat(rows, ignore_index=True))
+    return Profile.of(replace(tables, metadata={**spans.metadata, "sources": sources}))
+
+
+def test_calls_are_folded_and_unfold(tmp_path: Path) -> None:
+    (source,) = annotated(with_calls())
+    lines = {(block.function, line.line): line for block in source.blocks for line in block.lines}
+    assert (source.witness, source.samples) == ("samples", 1000)
+    assert lines["half", 31].share == 1.0
+    assert [lines["matmul_kernel", at].inside for at in (11, 12)] == [0.3, 0.7]
+    (call,) = lines["matmul_kernel", 12].calls
+    assert (call.function, [line.share for line in call.lines]) == ("half", [0.7])
+    with_calls().save(tmp_path / "t.json")
+    shown = run(str(tmp_path / "t.json"), "--source").stdout
+    assert "70.0% in half, inlined here" in shown
+    assert "waits for long_scoreboard on load" in shown
+    assert "in half:" not in shown
+    unfolded = [
+        line.split() for line in run(str(tmp_path / "t.json"), "--source", "--unfold").stdout.splitlines()
+    ]
+    assert ["70.0%", "in", "half:"] in unfolded
+
+
+def test_sass_stands_behind_the_lines_with_its_samples(tmp_path: Path) -> None:
+    launch = sampled_launch("chase")
+    table, about = sample_tables([launch])
+    bare = Profile(launches=launch_table([0], [launch.kernel]), metadata={"tool": "profscope"})
+    profile = Profile.of(with_samples(bare.tables, table, about))
+    (source,) = annotated(profile, "sass")
+    assert source.samples == launch.taken
+    code = [each for line in all_lines(source) for each in line.code]
+    assert sum(each.samples for each in code) == launch.taken
+    for line in all_lines(source):
+        assert sum(each.samples for each in line.code) == line.samples
+    assert any(each.text.startswith("LDG") for each in code)
+    profile.save(tmp_path / "t.json")
+    shown = run(str(tmp_path / "t.json"), "--source", "sass", "--width", "100").stdout
+    assert f"SASS of the bare binary, with its {launch.taken:,} samples" in shown
+
+
+def test_ttgir_and_ptx_of_what_recorded_stand_behind_the_lines(tmp_path: Path) -> None:
+    with session() as prof:
+        launch_add()
+    prof.save(tmp_path / "t.json")
+    profile = load(tmp_path / "t.json")
+    for form, part in (("ttgir", "tt.load"), ("ptx", "ld.global")):
+        (source,) = annotated(profile, form)
+        lines = [line for line in all_lines(source) if any(part in each.text for each in line.code)]
+        assert lines
+        assert all("tl.load" in line.text for line in lines)
+    with session(sources=False) as without:
+        launch_add()
+    assert without.metadata["code"] == []
+    without.save(tmp_path / "w.json")
+    assert "this profile has no PTX" in run(str(tmp_path / "w.json"), "--source", "ptx").stdout
+
+
+def test_texts_are_kept_as_they_were() -> None:
+    for text in ("", "a" * 100_000, "é\ud800\n"):
+        assert unpacked(packed(text)) == text
+
+
+@pytest.mark.parametrize("wrong", ["?", "AAAA", packed("x")[:-8], packed("x" * 99)[:-12] + "AAAA"])
+def test_a_kept_text_that_is_damaged_is_named(wrong: str, tmp_path: Path) -> None:
+    profile = regular_profile(launches=1, ctas=1, warps=1, iterations=1)
+    entry: dict[str, Any] = {
+        "kernel": "matmul_kernel",
+        "key": "",
+        "keeps": "spans",
+        "ttgir": wrong,
+        "ptx": wrong,
+    }
+    (source,) = annotated(
+        Profile.of(replace(profile.tables, metadata={**profile.metadata, "code": [entry]})), "ptx"
+    )
+    assert any(note.startswith("matmul_kernel: its PTX cannot be read: a kept text") for note in source.notes)

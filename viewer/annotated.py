@@ -1,0 +1,324 @@
+"""The source with its time in the margin: the text of a kernel's functions, and what is known of each line.
+
+Shares, stalls and waits are those of `Profile.lines()`, counts and means those of `Profile.summary()`.
+"""
+
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import pandas as pd
+
+from profscope.analysis.line_rows import CONFIGURATION, GAP, configurations, placed
+from profscope.analysis.line_waits import stall_text, wait_text
+from profscope.analysis.sources import file_with_source
+from profscope.profiles import Profile
+from viewer.call_steps import Step, steps_of
+from viewer.flights import Flights, flights
+from viewer.groups import make_groups
+from viewer.listings import Instruction, Listing, listings
+from viewer.source import SourceLines
+from viewer.texts import Text, texts_of
+
+__all__ = ["Annotated", "Block", "Call", "Line", "LineScope", "annotate"]
+
+_Below = tuple[tuple[Step, ...], dict[str, Any]]
+"""The rest of a way, from the function that is called, and the row at its end."""
+
+WITNESSES = {"share_samples": "samples", "share_sums": "sums", "self_share": "spans"}
+"""The shares of `Profile.lines()` in the order in which they rank lines, and what each is by."""
+
+
+@dataclass(frozen=True)
+class LineScope:
+    """A row of `Profile.summary()` that stands at a line, call paths that lead there taken together; times in
+    the view's unit. each: self time of one of its spans."""
+
+    scope: str
+    kind: str
+    count: int
+    total: int
+    self: int
+    each: float
+
+
+@dataclass(frozen=True)
+class Line:
+    """A line of the text. share: of the time, by the witness of the view, None where it says nothing of the
+    line; inside: of what was called there and inlined. count and mean: of the scope with most self time.
+
+    shares: by each witness there is. stalls and waits_for: as `Profile.lines()` has them, of all paths to the
+    line. flights: which copies it waited for, and when these were issued. code: its instructions.
+    """
+
+    file: str
+    line: int
+    text: str
+    share: float | None
+    inside: float | None
+    count: int | None
+    mean: float | None
+    samples: int
+    shares: dict[str, float | None]
+    scopes: list[LineScope]
+    stalls: str
+    waits_for: str
+    flights: list[str]
+    code: list[Instruction]
+    calls: list["Call"]
+
+
+@dataclass(frozen=True)
+class Call:
+    """A function that was inlined at a line: its lines that took time there, and those of what it called."""
+
+    function: str
+    share: float | None
+    lines: list[Line]
+
+
+@dataclass(frozen=True)
+class Block:
+    """A function's text; function "" is what has no text: its lines alone."""
+
+    function: str
+    file: str
+    share: float | None
+    lines: list[Line]
+
+
+@dataclass(frozen=True)
+class Annotated:
+    """The functions of a kernel's variant, the kernel itself first. witness: what shares are by: "samples",
+    "sums" or "spans". form: of the code behind the lines, "" if none was asked for. notes: what could not be
+    told. label: as of its `Group`.
+    """
+
+    kernel: str
+    variant: int
+    label: str
+    unit: str
+    witness: str
+    samples: int
+    form: str
+    blocks: list[Block]
+    notes: list[str]
+
+
+def annotate(
+    profile: Profile, unit: str, disk: SourceLines, form: str = "", most: int = 5
+) -> tuple[list[Annotated], int]:
+    """The `most` kernels and variants that took longest (0: all), and how many others there are.
+
+    unit: "ns" or "cycles". disk: for lines whose text the profile has not. form: "ttgir", "ptx" or "sass", to
+    have that code behind the lines; "" has none.
+    """
+    lines, scopes = profile.lines(), profile.summary()
+    scopes = placed(scopes[~scopes["trial"] & ~scopes["kind"].isin(["async", GAP])])
+    in_flight = flights(profile)
+    texts = texts_of(profile, disk)
+    of_scopes = {key: list(_records(own)) for key, own in scopes.groupby(CONFIGURATION)}
+    groups = list(configurations(lines))
+    labels = {key[:2]: group.label for key, group in make_groups(profile).items() if not group.trial}
+    made = []
+    for at, (key, own) in enumerate(groups[: most or None]):
+        kernel, variant = str(key[0]), int(key[1])
+        witness = next((name for name in WITNESSES if own[name].notna().any()), "self_share")
+        listing = listings(profile, kernel, variant, form) if form else Listing({}, [])
+        rows = list(_records(own)), of_scopes.get(key, [])
+        maker = _Maker(*rows, unit, witness, in_flight.get(key, Flights({})), listing, texts, disk)
+        notes = [*(lines.attrs["not_measured"] if not at else []), *listing.notes]
+        samples = int(own["samples"].sum())
+        blocks = maker.blocks(kernel)
+        made.append(
+            Annotated(
+                kernel,
+                variant,
+                labels.get((kernel, variant), ""),
+                unit,
+                WITNESSES[witness],
+                samples,
+                form,
+                blocks,
+                notes,
+            )
+        )
+    return made, len(groups) - len(made)
+
+
+def _records(table: Any) -> Iterator[dict[str, Any]]:
+    yield from table.to_dict("records")
+
+
+class _Maker:
+    """Makes the lines of one kernel and variant from their rows of lines() and summary()."""
+
+    def __init__(
+        self,
+        rows: list[dict[str, Any]],
+        scopes: list[dict[str, Any]],
+        unit: str,
+        witness: str,
+        in_flight: Flights,
+        listing: Listing,
+        texts: list[Text],
+        disk: SourceLines,
+    ) -> None:
+        self._unit, self._witness, self._flights = unit, witness, in_flight
+        self._texts, self._disk = texts, disk
+        self._rows = [(self._steps(row), row) for row in rows]
+        self._scopes = [(self._steps(row), row) for row in scopes]
+        self._root = next(((row["file"], row["line"]) for row in scopes if row["kind"] == "kernel"), ("", 0))
+        self._listing = listing
+
+    def _steps(self, row: dict[str, Any]) -> tuple[Step, ...]:
+        """The way to a row's line, in the file whose text is known."""
+        file = file_with_source(str(row["file"]), {text.file for text in self._texts})
+        return steps_of(file, int(row["line"]), str(row["call_path"]))
+
+    def blocks(self, kernel: str) -> list[Block]:
+        """The kernel's function first, then the others by what they took; then what no text is known of."""
+        made = []
+        taken: set[tuple[str, int]] = set()
+        named = {steps[-1].place for steps, _ in self._rows} | {
+            (file, step.line)
+            for steps, row in self._rows
+            for step in steps
+            for file in self._files(step, row)
+        }
+        for text in self._texts:
+            inside = {place for place in named if text.holds(*place)}
+            if inside:
+                lines = [self._line(text.file, number, own) for number, own in text.lines()]
+                made.append((text, Block(text.name, text.file, _sum(line.share for line in lines), lines)))
+                taken |= {(text.file, number) for number, _ in text.lines()}
+        made.sort(key=lambda each: (not self._is_kernel(each[0], kernel), -(each[1].share or 0)))
+        rest: dict[str, list[Line]] = {}
+        for place in sorted({steps[-1].place for steps, _ in self._rows} - taken):
+            rest.setdefault(place[0], []).append(self._line(*place, self._known_text(*place)))
+        others = [Block("", file, _sum(line.share for line in own), own) for file, own in rest.items()]
+        return [*(block for _, block in made), *others]
+
+    def _files(self, step: Step, row: dict[str, Any]) -> Iterator[str]:
+        """The files that a step of a path may be in: it has the name alone."""
+        for file in dict.fromkeys([row["file"], *(text.file for text in self._texts)]):
+            if step.is_in(file):
+                yield file_with_source(file, {text.file for text in self._texts})
+
+    def _is_kernel(self, text: Text, kernel: str) -> bool:
+        return text.holds(*self._root) if self._root[1] else text.name == kernel
+
+    def _known_text(self, file: str, line: int) -> str:
+        own = (str(row["source"]) for steps, row in self._rows if steps[-1].place == (file, line))
+        return next(own, "") or self._disk(file, line)
+
+    def _line(self, file: str, number: int, text: str) -> Line:
+        """A line with all paths to it taken together."""
+        own = [row for steps, row in self._rows if steps[-1].place == (file, number)]
+        scopes = [row for steps, row in self._scopes if steps[-1].place == (file, number)]
+        below = []
+        for steps, row in self._rows:
+            at = next((at for at, step in enumerate(steps[:-1]) if step.is_at(file, number)), None)
+            if at is not None:
+                below.append((steps[at + 1 :], row))
+        return self._made(file, number, text, own, scopes, below)
+
+    def _made(
+        self,
+        file: str,
+        number: int,
+        text: str,
+        own: list[dict[str, Any]],
+        scopes: list[dict[str, Any]],
+        below: list[_Below],
+    ) -> Line:
+        told = self._told(scopes)
+        counts = _together((row["stall_counts"] for row in own), lambda each: each[0])
+        waits = _waits([wait for row in own for wait in row["waits"]])
+        sampled = sum(count for _, count in counts)
+        return Line(
+            file=file,
+            line=number,
+            text=text,
+            share=_sum(row[self._witness] for row in own),
+            inside=_sum(row[self._witness] for _, row in below),
+            count=told[0].count if told else None,
+            mean=told[0].each if told else None,
+            samples=sum(int(row["samples"]) for row in own),
+            shares={WITNESSES[name]: _sum(row[name] for row in own) for name in WITNESSES},
+            scopes=told,
+            stalls=stall_text([list(each) for each in counts]),
+            waits_for=wait_text(waits, sampled),
+            flights=self._flights.texts(file, number),
+            code=self._listing.code.get((file, number), []),
+            calls=self._calls(below),
+        )
+
+    def _told(self, rows: list[dict[str, Any]]) -> list[LineScope]:
+        """Scopes at a line, that of most self time first."""
+        together: dict[tuple[str, str], list[int]] = {}
+        for row in rows:
+            sums = together.setdefault((str(row["scope"]), str(row["kind"])), [0, 0, 0])
+            for at, name in enumerate(("count", f"total_{self._unit}", f"self_{self._unit}")):
+                sums[at] += int(row[name])
+        told = [
+            LineScope(*key, count, total, own, own / count)
+            for key, (count, total, own) in together.items()
+            if count
+        ]
+        return sorted(told, key=lambda scope: -scope.self)
+
+    def _calls(self, below: list[_Below]) -> list[Call]:
+        """What is led to from one line, by function."""
+        functions: dict[str, list[_Below]] = {}
+        for steps, row in below:
+            functions.setdefault(steps[0].function, []).append((steps, row))
+        calls = []
+        for name, rows in functions.items():
+            places: dict[tuple[str, int], list[_Below]] = {}
+            for steps, row in rows:
+                file = next(self._files(steps[0], row), steps[0].file)
+                places.setdefault((file, steps[0].line), []).append((steps, row))
+            lines = []
+            for (file, number), there in sorted(places.items()):
+                own = [row for steps, row in there if len(steps) == 1]
+                paths = {row["call_path"] for row in own}
+                scopes = [
+                    row
+                    for steps, row in self._scopes
+                    if steps[-1].place == (file, number) and row["call_path"] in paths
+                ]
+                further = [(steps[1:], row) for steps, row in there if len(steps) > 1]
+                lines.append(self._made(file, number, self._text(file, number), own, scopes, further))
+            calls.append(Call(name, _sum(row[self._witness] for _, row in rows), lines))
+        return sorted(calls, key=lambda call: -(call.share or 0))
+
+    def _text(self, file: str, number: int) -> str:
+        for text in self._texts:
+            if text.holds(file, number):
+                return dict(text.lines())[number]
+        return self._known_text(file, number)
+
+
+def _sum(values: Iterable[Any]) -> float | None:
+    """Of those that are known; None where none is."""
+    known = [float(value) for value in values if not pd.isna(value)]
+    return sum(known) if known else None
+
+
+def _together(lists: Iterable[Sequence[Any]], key: Any) -> list[tuple[str, int]]:
+    """[stall, samples] of several lists added up, most first."""
+    counts: dict[str, int] = {}
+    for each in (each for one in lists for each in one):
+        counts[key(each)] = counts.get(key(each), 0) + int(each[1])
+    return sorted(counts.items(), key=lambda each: -each[1])
+
+
+def _waits(waits: list[dict[str, Any]]) -> list[dict[str, Any]]:
+    """What several paths waited for, added up, most first."""
+    together: dict[tuple[Any, ...], dict[str, Any]] = {}
+    for wait in waits:
+        key = tuple(value for name, value in wait.items() if name != "samples")
+        known = together.setdefault(key, {**wait, "samples": 0})
+        known["samples"] += wait["samples"]
+    return sorted(together.values(), key=lambda wait: -int(wait["samples"]))

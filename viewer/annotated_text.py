@@ -1,0 +1,202 @@
+"""Draw annotated source as terminal text: the margin with the time, the text, and below a line what it is."""
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+from rich.cells import cell_len
+from rich.text import Text
+
+from viewer.annotated import Annotated, Block, Line, LineScope
+from viewer.cells import fit, pad, wrap
+from viewer.grid import heading
+from viewer.uncovered import FRAMES
+from viewer.units import count_text, duration_text, printable, share_text, source_text
+
+__all__ = ["AROUND", "render_annotated"]
+
+AROUND = 4
+"""Lines that are shown before and behind one that was asked for."""
+
+_BAR = 6
+_EIGHTHS = " ▏▎▍▌▋▊▉█"
+_WITH_BAR, _WITH_COUNTS = 72, 52
+"""From these widths on: narrower margins leave the text more room."""
+_WORTH_A_NOTE = 0.01
+_MOST_CODE = 12
+"""Instructions that are shown of a line, unless it is asked for."""
+
+_HOT, _WARM = 0.2, 0.05
+
+
+@dataclass(frozen=True)
+class _Form:
+    width: int
+    unit: str
+    digits: int
+    unfold: bool
+    top: int
+
+
+def render_annotated(
+    source: Annotated, width: int, *, unfold: bool = False, at: int = 0, top: int = _MOST_CODE
+) -> list[Text]:
+    """The lines, the first a title. unfold: show what was inlined below each call. at: a line that is asked
+    for, which is shown with those around it; 0: all. top: instructions of a line, the first ones; 0: all."""
+    name = printable(source.kernel) + source.label
+    share = f"share of warp time by {source.witness}"
+    if source.witness == "samples":
+        share = f"share of {count_text(source.samples)} samples"
+    lines = heading(name, ["source", share, *_units(source)], width)
+    longest = max((line.line for block in source.blocks for line in block.lines), default=1)
+    form = _Form(width, source.unit, len(str(longest)), unfold, top)
+    head = _margin(form, "line", "share", "count", "mean") + "source"
+    lines.append(Text(fit(head, width), style="dim"))
+    for number, block in enumerate(source.blocks):
+        shown = [line for line in block.lines if not at or abs(line.line - at) <= AROUND]
+        if not shown:
+            continue
+        if number or not block.function:
+            lines += [Text(), _title(block, form)]
+        for line in shown:
+            lines += _line(line, form, 0, every=0 < at == line.line)
+    for note in source.notes:
+        lines += [Text(text, style="dim") for text in wrap(printable(note).split(), width)]
+    return lines
+
+
+def _units(source: Annotated) -> list[str]:
+    return ["mean: self time of a span", *(["cycles"] if source.unit == "cycles" else [])]
+
+
+def _title(block: Block, form: _Form) -> Text:
+    """A further function's head, or that of lines without a text."""
+    if not block.function and not block.file:
+        text = "of no line"
+    else:
+        place = source_text(block.file, block.lines[0].line)
+        text = (
+            f"{printable(block.function)}  {place}" if block.function else f"{place}: its text is not known"
+        )
+    return Text(fit(_margin(form, "", _share(block.share), None, None) + text, form.width), style="bold")
+
+
+def _margin(form: _Form, number: str, share: str | None, count: str | None, mean: str | None) -> str:
+    """ " 27.7% ██▏     4,096    421   16  ": what there is room for of it."""
+    parts = [pad(share or "", 6, right=True)]
+    if form.width >= _WITH_BAR:
+        parts.append(pad("", _BAR))
+    if form.width >= _WITH_COUNTS:
+        parts += [pad(count or "", 6, right=True), pad(mean or "", 6, right=True)]
+    return " ".join([*parts, pad(number, max(form.digits, 4), right=True)]) + "  "
+
+
+def _line(line: Line, form: _Form, indent: int, *, every: bool = False) -> Iterator[Text]:
+    count = None if line.count is None else _count(line.count)
+    mean = None if line.mean is None else duration_text(line.mean, form.unit)
+    margin = _margin(form, str(line.line or ""), _share(line.share), count, mean)
+    room = form.width - cell_len(margin) - indent
+    text = fit(printable(line.text), room)
+    share = line.share or 0.0
+    style = "bold red" if share >= _HOT else "bold yellow" if share >= _WARM else ""
+    drawn = Text(margin, style=style or "dim")
+    if form.width >= _WITH_BAR and share:
+        drawn = Text.assemble(
+            (margin[:7], style), (_bar(share), style or "dim"), (margin[7 + _BAR :], style or "dim")
+        )
+    drawn.append(" " * indent + text, style=style if share >= _WARM else "default")
+    drawn.rstrip()
+    yield drawn
+    before = " " * (cell_len(margin) + indent)
+    for number, note in enumerate(_notes(line, every)):
+        for part, piece in enumerate(wrap(printable(note).split(), max(room - 4, 16))):
+            mark = "  " if number or part else "└ "
+            yield Text(f"{before}{mark}{'  ' * (part > 0)}{piece}", style="cyan")
+    yield from _code(line, form, indent, every)
+    if form.unfold:
+        yield from _calls(line, form, indent)
+
+
+def _calls(line: Line, form: _Form, indent: int) -> Iterator[Text]:
+    """The functions that were inlined at a line, each with its lines."""
+    for call in line.calls:
+        margin = _margin(form, "", _share(call.share), None, None)
+        place = source_text(call.lines[0].file, call.lines[0].line)
+        text = fit(f"in {printable(call.function or place)}:", form.width - cell_len(margin) - indent - 2)
+        yield Text(margin + " " * (indent + 2) + text, style="dim")
+        for inner in call.lines:
+            yield from _line(inner, form, indent + 4)
+
+
+def _notes(line: Line, every: bool) -> Iterator[str]:
+    """What a line is, and what it waits for. every: also where it takes next to no time."""
+    if not every and (line.share or 0) < _WORTH_A_NOTE:
+        if line.inside:
+            yield _inside(line)
+        return
+    told = line.scopes[: None if every else 3]
+    if told:
+        more = len(line.scopes) - len(told)
+        yield ", ".join([*map(_scope, told), *([f"{more} more"] if more else [])])
+    if line.waits_for:
+        yield f"waits for {line.waits_for}"
+    if line.stalls:
+        yield f"stalls: {line.stalls}"
+    for flight in line.flights[: None if every else 2]:
+        yield f"waited for {flight}"
+    if line.inside:
+        yield _inside(line)
+    if every:
+        shares = [
+            f"{share_text(share)} by {name}" for name, share in line.shares.items() if share is not None
+        ]
+        yield "share: " + ", ".join(shares or ["none"])
+
+
+def _scope(scope: LineScope) -> str:
+    """What holds other spans is said to be: its own time is that of none of them."""
+    own = " outside the spans in it" * (scope.kind in FRAMES)
+    return f"{scope.scope}{own} ({_count(scope.count)})"
+
+
+def _inside(line: Line) -> str:
+    names = ", ".join(call.function or "what is called" for call in line.calls)
+    return f"{share_text(line.inside)} in {names}, inlined here"
+
+
+def _code(line: Line, form: _Form, indent: int, every: bool) -> Iterator[Text]:
+    """The instructions behind a line: the first ones, of sampled code those with most samples."""
+    most = len(line.code) if every or not form.top else form.top
+    heaviest = sorted(line.code, key=lambda each: -each.samples)[:most]
+    shown = [each for each in line.code if each in heaviest]
+    for each in shown:
+        share = "" if each.share is None else _share(each.share)
+        margin = _margin(form, "", share, _count(each.samples) if each.samples else None, None)
+        place = f"{each.number:>5x}" if each.is_pc else f"{each.number:>5}"
+        text = f"{place}  {printable(' '.join(each.text.split()))}"
+        stalls = f"  {each.stalls}" if each.stalls else ""
+        room = form.width - cell_len(margin) - indent
+        yield Text(
+            margin + " " * indent + fit(text + stalls, room),
+            style="yellow" if (each.share or 0) >= _WARM else "dim",
+        )
+
+    if len(shown) < len(line.code):
+        margin = _margin(form, "", None, None, None)
+        more = f"{len(line.code) - len(shown)} more; --top 0, or --line {line.line}, shows them"
+        yield Text(fit(margin + " " * indent + "       " + more, form.width), style="dim")
+
+
+def _bar(share: float) -> str:
+    """A share as a bar of _BAR cells, in eighths of a cell."""
+    eighths = min(round(share * _BAR * 8), _BAR * 8)
+    full, rest = divmod(max(eighths, 1), 8)
+    return pad("█" * full + (_EIGHTHS[rest] if rest else ""), _BAR)
+
+
+def _share(share: float | None) -> str:
+    return "" if share is None else share_text(share)
+
+
+def _count(count: int) -> str:
+    """At most six cells: "4,096", "1.23M"."""
+    return count_text(count) if count < 100_000 else duration_text(count, "cycles")

@@ -1,0 +1,231 @@
+"""The options of `profscope view`. Nothing heavy is imported: `--help` answers at once."""
+
+import argparse
+from collections.abc import Sequence
+from pathlib import Path
+
+from profscope.errors import OptionError
+from profscope.version import __version__
+from viewer.option_types import BY, FORMATS, SECTIONS, SORTS, count, pattern, place, sections, width
+from viewer.units import UNITS
+from viewer.zoom import Zoom, parse_zoom
+
+__all__ = ["parsed"]
+
+EPILOG = """\
+The first screen has the verdict, what holds the kernels back, the lines that
+take most time, the scopes in program order, and one CTA's timeline. Everything
+else comes on request. Kernels stand in the order of the time that their
+launches took. Self time is what a span's synchronous children leave of it;
+share is self time over the kernel's warp time, which is the sum of all its
+warps' run times. Durations have three significant digits; --json has them
+exact. Short lines leave columns out; --width 120 has all.
+
+examples:
+  profscope view trace.json --source
+  profscope view trace.json --source kernels.py:16
+  profscope view trace.json --kernel matmul --launch 3 --show scopes
+  profscope view trace.json --by cta --top 5
+  profscope view trace.json --show lines --format csv > lines.csv
+  profscope view trace.json --zoom 1us:2us --warp 0
+  zcat trace.json.gz | profscope view - --json
+
+`profscope diff A B` shows what has changed from one trace to another;
+profscope diff --help has more. (A trace called diff is ./diff.)
+
+exit status: 0 shown; 1 the trace cannot be read or has nothing of what was
+asked for; 2 wrong usage
+"""
+
+
+def parsed(arguments: Sequence[str]) -> argparse.Namespace:
+    """What the command line says; ends the process, as argparse does, where it says nothing that is known."""
+    parser = _parser()
+    options = parser.parse_args(arguments)
+    if options.trace is None and options.source and Path(options.source).exists():
+        options.trace, options.source = options.source, ""  # "view --source trace.json"
+    if options.trace is None:
+        parser.error("the following arguments are required: trace")
+    return _agreeing(parser, options)
+
+
+def _agreeing(parser: argparse.ArgumentParser, options: argparse.Namespace) -> argparse.Namespace:
+    """Options that mean the same are made one, and those that exclude each other are refused."""
+    metrics = ("metrics", "include", "exclude", "threshold", "diff_profile")
+    of_metrics = options.print_sorted or any(getattr(options, name) is not None for name in metrics)
+    views = {
+        "--report": ("report", options.report),
+        "--source": ("source", options.source is not None),
+        "--by": ("by", options.by is not None),
+        "-l": ("list", options.list),
+        "-m, -i, -e, -t, --print-sorted or --diff-profile": ("metrics", of_metrics),
+        "--show": ("show", options.show is not None or options.lines),
+        "--interactive": ("interactive", options.interactive),
+    }
+    asked = [name for name, (_, is_asked) in views.items() if is_asked]
+    if len(asked) > 1:
+        parser.error(f"{asked[0]} and {asked[1]} are two views: ask for one")
+    options.view = views[asked[0]][0] if asked else ""
+    if options.include and options.exclude:
+        parser.error("-i and -e: only one of them can be given")
+    if options.json:
+        if options.format not in (None, "json") or options.report:
+            parser.error("--json goes with neither --report nor another --format")
+        options.format = "json"
+    options.format = options.format or "table"
+    if options.view in ("report", "interactive", "list") and options.format != "table":
+        parser.error(f"--{options.view} has one form only: leave --format out")
+    if options.unfold and options.source is None:
+        parser.error("--unfold goes with --source")
+    options.show = ["lines"] if options.lines else options.show
+    if options.view == "" and options.sort is not None:
+        options.view, options.show = "show", ["scopes"]
+    sorts = options.view in ("by", "show") and (options.view == "by" or options.show == ["scopes"])
+    if options.sort is not None and not sorts:
+        parser.error("--sort goes with --show scopes and --by")
+    _check_tables(parser, options)
+    return options
+
+
+def _check_tables(parser: argparse.ArgumentParser, options: argparse.Namespace) -> None:
+    """CSV and Markdown are one table."""
+    if options.format in ("csv", "md") and options.view in ("", "show"):
+        tables = [name for name in SECTIONS if name != "timeline"]
+        if options.view == "" or len(options.show) != 1 or options.show == ["timeline"]:
+            names = ", ".join(tables)
+            parser.error(
+                f"--format {options.format} prints one table: add --show NAME ({names}), --by or --source"
+            )
+    if options.format == "collapsed" and options.view != "":
+        parser.error("--format collapsed is of the whole trace: leave other views out")
+
+
+def _parser() -> argparse.ArgumentParser:
+    parser = argparse.ArgumentParser(
+        prog="profscope-view",
+        usage="profscope-view [options] TRACE\n       profscope-view diff [options] A B",
+        description="Show a trace: what holds its kernels back, lines by time, scopes, a CTA's timeline.",
+        epilog=EPILOG,
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+    )
+    parser.add_argument(
+        "trace",
+        nargs="?",
+        help="a trace of profscope (.pftrace, .json, either .gz, .parquet, a folder), of torch.profiler or "
+        "Proton; - is standard input",
+    )
+    parser.add_argument(
+        "--no-verify",
+        dest="verify",
+        action="store_false",
+        help="show a trace of profscope's even where its data are no longer those that were saved",
+    )
+    _add_views(parser)
+    _add_selection(parser)
+    _add_proton(parser)
+    _add_form(parser)
+    parser.add_argument("--version", action="version", version=f"%(prog)s {__version__}")
+    return parser
+
+
+def _add_views(parser: argparse.ArgumentParser) -> None:
+    views = parser.add_argument_group("views", "one of them, in place of the first screen")
+    views.add_argument(
+        "--source",
+        nargs="?",
+        const="",
+        metavar="WHAT",
+        help="the source with its time in the margin: of all functions, of FILE, around FILE:LINE; "
+        "or with the code behind each line: ttgir, ptx, sass",
+    )
+    views.add_argument(
+        "--unfold", action="store_true", help="--source: below each call the lines inlined there"
+    )
+    views.add_argument(
+        "--show",
+        type=sections,
+        metavar="NAME,...",
+        help=f"parts of the first screen, and more: {', '.join(SECTIONS)}",
+    )
+    views.add_argument("--lines", action="store_true", help="as --show lines")
+    views.add_argument("--by", choices=BY, help="a table with a row for each")
+    views.add_argument(
+        "--report",
+        action="store_true",
+        help="what prof.report() returns, as JSON of at most 20,000 characters: for programs",
+    )
+    views.add_argument(
+        "--interactive",
+        action="store_true",
+        help="look around with the keyboard; needs profscope[interactive]",
+    )
+
+
+def _add_selection(parser: argparse.ArgumentParser) -> None:
+    chosen = parser.add_argument_group("selection", "restricts all that is shown")
+    chosen.add_argument("--kernel", type=pattern, metavar="REGEX", help="kernels whose name matches")
+    chosen.add_argument("--variant", type=count, metavar="N", help="launches of this configuration")
+    chosen.add_argument("--rank", type=count, metavar="N", help="launches of this process of a job")
+    chosen.add_argument("--launch", type=count, metavar="N", help="this launch")
+    chosen.add_argument("--cta", type=count, metavar="N", help="this CTA (linear id) of each launch")
+    chosen.add_argument("--sm", type=count, metavar="N", help="what ran on this SM")
+    chosen.add_argument("--warp", type=count, metavar="N", help="this warp of each CTA")
+    chosen.add_argument(
+        "--line",
+        type=place,
+        metavar="[FILE:]LINE",
+        help="rows of this line; shares stay those of the whole kernel",
+    )
+    chosen.add_argument(
+        "--scope", type=pattern, metavar="REGEX", help="rows of scopes whose name matches; likewise"
+    )
+    drawn = parser.add_argument_group(
+        "timeline", "of the median CTA of the first kernel in the list; --launch and --cta choose another"
+    )
+    drawn.add_argument(
+        "--zoom",
+        type=_zoom,
+        metavar="A:B",
+        help="draw only this part of the CTA's time: 1us:2us, in cycles 900:2k, and 900: to its end",
+    )
+
+
+def _add_proton(parser: argparse.ArgumentParser) -> None:
+    tree = parser.add_argument_group("tree of metrics", "the flags of proton-viewer, with the same meaning")
+    tree.add_argument("-l", "--list", action="store_true", help="list the metrics that the trace has")
+    tree.add_argument(
+        "-m", "--metrics", metavar="A[,B]", help="at most two metrics: time/us, avg_time/ns, time/%%, ..."
+    )
+    tree.add_argument(
+        "-i", "--include", type=pattern, metavar="REGEX", help="paths through frames that match"
+    )
+    tree.add_argument(
+        "-e", "--exclude", type=pattern, metavar="REGEX", help="not frames that match, nor what is in them"
+    )
+    tree.add_argument(
+        "-t", "--threshold", type=float, metavar="X", help="not frames below X, of the first metric"
+    )
+    tree.add_argument("-d", "--depth", type=count, metavar="N", help="levels of any tree that is shown")
+    tree.add_argument("--print-sorted", action="store_true", help="list the frames by the first metric, too")
+    tree.add_argument("--diff-profile", "-diff", metavar="FILE", help="show the trace's metrics less FILE's")
+
+
+def _add_form(parser: argparse.ArgumentParser) -> None:
+    form = parser.add_argument_group("form")
+    form.add_argument("--unit", choices=UNITS, help="default: ns; cycles for an emulated trace")
+    form.add_argument("--top", type=count, metavar="N", help="rows of each table (default 20; 0: all)")
+    form.add_argument("--sort", choices=SORTS, help="--show scopes and --by: by this column")
+    form.add_argument(
+        "--width", type=width, metavar="N", help="columns (default: the terminal's, 80 in a pipe)"
+    )
+    form.add_argument(
+        "--format", choices=FORMATS, help="default: table, which is text; collapsed: stacks for flame graphs"
+    )
+    form.add_argument("--json", action="store_true", help="as --format json: the same data, durations exact")
+
+
+def _zoom(text: str) -> Zoom:
+    try:
+        return parse_zoom(text)
+    except OptionError as error:
+        raise argparse.ArgumentTypeError(str(error)) from None

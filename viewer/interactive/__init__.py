@@ -1,0 +1,1 @@
+"""The view that is walked through with the keyboard; the only room that imports textual."""

@@ -1,0 +1,124 @@
+"""The code behind source lines: TTGIR, PTX and SASS, where a profile has them."""
+
+import json
+import re
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import pandas as pd
+
+from instrument_passes.analyses.places import Places, is_library
+from instrument_passes.errors import IRError
+from instrument_passes.ir import parse
+from instrument_passes.kept_text import unpacked
+from instrument_passes.sass.ptx import read_ptx
+from profscope.analysis.line_waits import stall_counts, stall_text
+from profscope.profiles import Profile
+
+__all__ = ["FORMS", "Instruction", "Listing", "listings"]
+
+FORMS = ("ttgir", "ptx", "sass")
+
+_NO_CODE = re.compile(r"\s*(?:$|//|\.loc\b|\.file\b|\.section\b|\.b(?:8|16|32|64)\b|[{}]\s*$)")
+_LOCATION = re.compile(r"\s*loc\(#?\w*\)\s*$")
+
+
+@dataclass(frozen=True)
+class Instruction:
+    """One instruction or op. number: its pc, which is shown in hexadecimal, or its line in the text. share:
+    of the binary's samples, None where it was not sampled."""
+
+    number: int
+    is_pc: bool
+    text: str
+    share: float | None
+    samples: int
+    stalls: str
+
+
+@dataclass(frozen=True)
+class Listing:
+    """By file and line, the instructions there in the order of the binary; notes: which binary it is, or why
+    there is none."""
+
+    code: dict[tuple[str, int], list[Instruction]]
+    notes: list[str]
+
+
+def listings(profile: Profile, kernel: str, variant: int, form: str) -> Listing:
+    """What one variant's binary has at each line of the source. form: one of FORMS."""
+    if form == "sass":
+        return _sass(profile, kernel, variant)
+    entry = _entry(profile, kernel, variant)
+    if entry is None:
+        return Listing(
+            {}, [f"{kernel}: this profile has no {form.upper()}: one that a session has recorded has it"]
+        )
+    try:
+        placed = list(_ttgir(unpacked(entry["ttgir"])) if form == "ttgir" else _ptx(unpacked(entry["ptx"])))
+    except IRError as error:
+        return Listing({}, [f"{kernel}: its {form.upper()} cannot be read: {error}"])
+    code: dict[tuple[str, int], list[Instruction]] = {}
+    for place, number, text in placed:
+        code.setdefault(place, []).append(Instruction(number, False, text, None, 0, ""))
+    return Listing(
+        code, [f"{kernel}: {form.upper()} of the binary that kept {entry['keeps']}, with its records"]
+    )
+
+
+def _entry(profile: Profile, kernel: str, variant: int) -> dict[str, Any] | None:
+    """The binary that kept spans, where there are two."""
+    variants = (profile.metadata.get("variants") or {}).get(kernel) or []
+    key = next((each["key"] for each in variants if each["variant"] == variant), "")
+    fitting = [
+        entry
+        for entry in profile.metadata.get("code") or []
+        if (entry["kernel"], entry["key"]) == (kernel, key)
+    ]
+    return min(fitting, key=lambda entry: str(entry["keeps"]), default=None)
+
+
+def _ttgir(text: str) -> Iterator[tuple[tuple[str, int], int, str]]:
+    """Each op with its place and its line of the text; of an op with regions its head."""
+    places = Places()
+    for op in parse(text).walk():
+        place = places.of(op)
+        yield (place.file, place.line), op.line, _LOCATION.sub("", op.first_line)
+
+
+def _ptx(text: str) -> Iterator[tuple[tuple[str, int], int, str]]:
+    for number, (line, chain) in enumerate(zip(text.splitlines(), read_ptx(text).chains, strict=True), 1):
+        if not _NO_CODE.match(line) and chain:
+            frame = next((frame for frame in chain if not is_library(frame.file)), chain[-1])
+            yield (frame.file, frame.line), number, line.partition("//")[0].rstrip()
+
+
+def _sass(profile: Profile, kernel: str, variant: int) -> Listing:
+    """Of the binary whose samples `lines()` ranks by: the bare one, else one that records."""
+    binaries = (profile.metadata.get("sampler") or {}).get("binaries") or []
+    own = [each for each in binaries if (each["kernel"], each["variant"]) == (kernel, variant)]
+    own.sort(key=lambda each: ("bare", "sums", "spans").index(each["binary"]))
+    entry = next((each for each in own if each.get("sass")), None)
+    if entry is None:
+        return Listing(
+            {}, [f"{kernel}: this profile has no SASS: session(samples=True) keeps that of what it samples"]
+        )
+    try:
+        rows: Sequence[Any] = json.loads(unpacked(entry["sass"]))
+    except (IRError, ValueError) as error:
+        return Listing({}, [f"{kernel}: its SASS cannot be read: {error}"])
+    samples = profile.samples
+    chosen = (samples["kernel"] == kernel) & (samples["variant"] == variant)
+    mine = samples[chosen & (samples["binary"] == entry["binary"])]
+    total = int(mine["samples"].sum())
+    by_pc: dict[int, pd.DataFrame] = {int(str(pc)): part for pc, part in mine.groupby("pc")}
+    code: dict[tuple[str, int], list[Instruction]] = {}
+    for pc, text, file, line, _ in rows:
+        part = by_pc.get(pc)
+        count = 0 if part is None else int(part["samples"].sum())
+        stalls = "" if part is None else stall_text(stall_counts(part))
+        share = count / total if total else None
+        code.setdefault((file, line), []).append(Instruction(pc, True, text, share, count, stalls))
+    which = "the bare binary" if entry["binary"] == "bare" else f"the binary that keeps {entry['binary']}"
+    return Listing(code, [f"{kernel}: SASS of {which}, with its {total:,} samples"])

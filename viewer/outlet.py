@@ -1,0 +1,69 @@
+"""Where views are printed: as text, JSON, CSV or Markdown."""
+
+import csv
+import json
+import sys
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from rich.console import Console
+from rich.text import Text
+
+from viewer.cells import wrap
+from viewer.units import printable
+
+__all__ = ["TABLES", "Row", "noted", "print_json", "print_lines", "print_rows"]
+
+TABLES = ("csv", "md")
+"""Those that print one table."""
+
+Row = Mapping[str, Any]
+
+
+def print_lines(lines: Sequence[Text], width: int | None) -> None:
+    """Print text, in colours where a terminal reads it."""
+    console = Console(width=width, highlight=False)
+    sys.stdout.reconfigure(errors="replace")  # type: ignore[union-attr]
+    with console.capture() as capture:  # printing, it would end the process where a pipe is closed
+        console.print(Text("\n").join(lines), soft_wrap=True)
+    sys.stdout.write(capture.get())
+
+
+def print_json(document: Any) -> None:
+    """Figures are exact."""
+    json.dump(document, sys.stdout, indent=2)
+    sys.stdout.write("\n")
+
+
+def print_rows(rows: Sequence[Row], form: str) -> None:
+    """Print a table, figures exact. form: "csv" or "md". What is missing is empty; a list or dict is JSON."""
+    names = list(dict.fromkeys(name for row in rows for name in row))
+    cells = [[_cell(row.get(name)) for name in names] for row in rows]
+    sys.stdout.reconfigure(errors="replace")  # type: ignore[union-attr]
+    if form == "csv":
+        writer = csv.writer(sys.stdout, lineterminator="\n")
+        writer.writerows([names, *cells])
+        return
+    for row in [names, ["---"] * len(names), *cells]:
+        sys.stdout.write("| " + " | ".join(map(_markdown, row)) + " |\n")
+
+
+def noted(text: str, width: int) -> list[Text]:
+    """A remark below a view."""
+    return [Text(line, style="dim") for line in wrap(printable(text).split(), width)]
+
+
+def _cell(value: Any) -> str:
+    if value is None:
+        return ""
+    if isinstance(value, list | dict):
+        return json.dumps(value)
+    return str(value)
+
+
+_ESCAPES = str.maketrans({mark: "\\" + mark for mark in "\\|`*_<>[]"})
+
+
+def _markdown(text: str) -> str:
+    """What a name has of marks is not read as such."""
+    return printable(text).translate(_ESCAPES)

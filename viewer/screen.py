@@ -1,0 +1,238 @@
+"""The first screen, and its parts one by one: computed as plain data, then printed."""
+
+import argparse
+from collections.abc import Collection, Sequence
+from dataclasses import asdict, dataclass
+from typing import Any
+
+from rich.console import Console
+from rich.text import Text
+
+from profscope.profiles import Profile
+from viewer.cells import wrap
+from viewer.drawing import LABEL_WIDTH, render_timeline
+from viewer.filters import Rows
+from viewer.findings import FindingRow, make_findings, render_findings
+from viewer.first_screen import render_first
+from viewer.groups import Group, several_variants
+from viewer.header import EMULATED, Header, make_header
+from viewer.input import Trace
+from viewer.kernels import KernelRow, make_kernels, render_kernels
+from viewer.lines import LineTable, make_lines, render_lines
+from viewer.numbers import NumberTable, make_numbers, render_numbers
+from viewer.option_types import FIRST
+from viewer.outlet import TABLES, Row, print_json, print_lines, print_rows
+from viewer.select import Choice, Selection, choose_cta
+from viewer.source import source_lines
+from viewer.table import KernelTable, make_tables, render_heading, render_table, render_uncovered
+from viewer.timeline import Timeline, make_timeline
+from viewer.tree import ScopeTree, make_trees, render_tree
+from viewer.uncovered import advice, bare_kernels
+from viewer.units import count_text, printable
+
+__all__ = ["View", "show_screen"]
+
+DETAILED_KERNELS = 5
+"""Kernels and variants shown with lines, scopes and tree: those that took longest."""
+
+MOST_ROWS, FIRST_LINES = 20, 8
+"""Rows of a table where --top does not say; of the lines on the first screen."""
+
+BARE_NAMES = 3
+"""Kernels without spans inside that are named; the rest are counted."""
+
+NO_TIMELINE = "These launches kept sums and no spans: there is no timeline to draw."
+NO_SPANS = "No spans were recorded in these launches; see the notes and dropped records."
+MORE = "More: --source (the code with its time in the margin), --show scopes (percentiles), --by cta, --help"
+
+
+@dataclass(frozen=True)
+class View:
+    """All that is shown. Kernels, each variant for itself, are in one order everywhere: trials last, by the
+    time that their launches took.
+
+    bare: kernels with no span inside their own; advice: what would record some, "" if that is not known.
+    tables, trees and numbers are of the same groups; `omitted` further ones with spans inside have none.
+    lines: of the kernels that took longest.
+    """
+
+    header: Header
+    findings: list[FindingRow]
+    kernels: list[KernelRow]
+    bare: list[str]
+    advice: str
+    tables: list[KernelTable]
+    trees: list[ScopeTree]
+    numbers: list[NumberTable]
+    lines: list[LineTable]
+    omitted: int
+    timeline: Timeline | None
+
+
+def show_screen(
+    trace: Trace, selection: Selection, profile: Profile, options: argparse.Namespace, unit: str
+) -> None:
+    """Print the first screen, or those of its parts that --show names."""
+    width = Console(width=options.width).width
+    shown = options.show or FIRST
+    if options.format == "json" and not options.show:
+        shown = (*FIRST, "scopes")
+    view = _view(trace, selection, profile, options, unit, width, shown)
+    if options.format in TABLES:
+        print_rows(_rows(view, shown[0]), options.format)
+    elif options.format == "json":
+        print_json(_document(view, options.show))
+    else:
+        print_lines(_render(view, options, width, shown), width)
+
+
+def _view(
+    trace: Trace,
+    selection: Selection,
+    profile: Profile,
+    options: argparse.Namespace,
+    unit: str,
+    width: int,
+    shown: Collection[str],
+) -> View:
+    top = MOST_ROWS if options.top is None else options.top
+    first_lines = FIRST_LINES if options.top is None and not options.show else top
+    rows = Rows(options.line, options.scope)
+    kernels = make_kernels(profile, unit)
+    # Everything below a kernel's own row goes by these.
+    tables = (
+        make_tables(profile, unit, top, kernels, rows, options.sort)
+        if {*shown} - {"findings", "kernels", "lines"} or not rows.are_all
+        else []
+    )
+    detailed = tables[:DETAILED_KERNELS]
+    disk = source_lines(trace.written_s)
+    choice = _choose(profile, kernels) if "timeline" in shown else None
+    view = View(
+        header=make_header(profile, trace.name, selection, trace.spans),
+        findings=rows.findings(make_findings(profile, selection)) if "findings" in shown else [],
+        kernels=kernels,
+        bare=bare_kernels(profile, list(dict.fromkeys(row.kernel for row in kernels))),
+        advice=advice(profile.metadata.get("options") or {}),
+        tables=detailed,
+        trees=make_trees(profile, detailed, unit, top, disk, rows, options.depth) if "tree" in shown else [],
+        numbers=[make_numbers(profile, table, top) for table in detailed] if "numbers" in shown else [],
+        lines=make_lines(profile, first_lines, DETAILED_KERNELS, rows) if "lines" in shown else [],
+        omitted=len(tables) - len(detailed),
+        timeline=None
+        if choice is None
+        else make_timeline(profile, choice, unit, width - LABEL_WIDTH, options.zoom),
+    )
+    rows.check(profile)
+    return view
+
+
+def _choose(profile: Profile, groups: Sequence[Group]) -> Choice | None:
+    """The CTA to draw: of the first group that has any."""
+    launches = profile.launches
+    for group in groups:
+        is_own = (launches["variant"] == group.variant) & (launches["trial"] == group.trial)
+        own = profile.tables.df[profile.tables.df["launch"].isin(launches["launch"][is_own])]
+        if choice := choose_cta(own, [group.kernel]):
+            return choice
+    return None
+
+
+def _document(view: View, asked: Sequence[str] | None) -> dict[str, Any]:
+    """The view as JSON has it: of the parts that were asked for, or whole."""
+    whole = asdict(view)
+    if asked is None:
+        return whole
+    names = {"scopes": "tables", "tree": "trees"}
+    return {
+        "header": whole["header"],
+        **{names.get(name, name): whole[names.get(name, name)] for name in asked},
+    }
+
+
+def _rows(view: View, name: str) -> list[Row]:
+    """One part as the rows of one table, with the kernels that they are of."""
+    if name == "findings":
+        return [asdict(row) for row in view.findings]
+    if name == "kernels":
+        return [asdict(row) for row in view.kernels]
+    if name == "lines":
+        own: Any = [(table, table.rows) for table in view.lines]
+    elif name == "tree":
+        own = [(tree, tree.nodes) for tree in view.trees]
+    else:
+        own = [(table, table.rows) for table in (view.tables if name == "scopes" else view.numbers)]
+    about = ("kernel", "variant", "trial", "unit")
+    return [
+        {**{name: getattr(table, name) for name in about if hasattr(table, name)}, **asdict(row)}
+        for table, rows in own
+        for row in rows
+    ]
+
+
+def _render(view: View, options: argparse.Namespace, width: int, shown: Collection[str]) -> list[Text]:
+    if options.show is None:
+        lines = render_first(
+            view.header, view.findings, view.kernels, width, MOST_ROWS if options.top is None else options.top
+        )
+        if view.bare and view.advice:
+            lines += [Text(line) for line in wrap(_bare(view), width)]
+    else:
+        lines = [Text(EMULATED, style="bold black on yellow")] if view.header.backend == "emulator" else []
+        if "findings" in shown:
+            lines += render_findings(view.findings, several_variants(view.kernels), width) or [
+                Text("no findings")
+            ]
+        if "kernels" in shown:
+            lines += [
+                Text(),
+                *render_kernels(view.kernels, width, MOST_ROWS if options.top is None else options.top),
+            ]
+    for of_kernel in view.lines:
+        lines += [Text(), *render_lines(of_kernel, width)]
+    for at, table in enumerate(view.tables):
+        if "scopes" in shown:
+            lines += [Text(), *render_table(table, width)]
+        if view.trees:
+            lines += [Text(), *([] if "scopes" in shown else render_heading(table, width))]
+            lines += [*render_tree(view.trees[at], width)]
+        if "scopes" in shown or view.trees:
+            lines += render_uncovered(table, width)
+        if view.numbers and view.numbers[at].rows:
+            lines += [Text(), *render_numbers(view.numbers[at], width)]
+    if view.omitted:
+        more = f"{view.omitted} more kernels with spans; {_ways(view)} shows them"
+        lines += [Text(), Text(more, style="dim")]
+    if "timeline" in shown:
+        lines += _timeline(view, width)
+    if options.show is None and view.header.launches:
+        lines += [Text(), *(Text(line, style="dim") for line in wrap(MORE.split(), width))]
+    return lines[1:] if lines and not lines[0].plain else lines
+
+
+def _timeline(view: View, width: int) -> list[Text]:
+    if view.timeline is not None:
+        lines = [Text(), *render_timeline(view.timeline, width)]
+        if view.header.sums:
+            drawn = view.header.launches - view.header.sums
+            kept = count_text(view.header.sums)
+            note = f"Drawn from the {count_text(drawn)} that kept spans; {kept} kept sums."
+            lines += [Text(line, style="dim") for line in wrap(note.split(), width)]
+        return lines
+    if view.header.sums and not view.header.spans:
+        return [Text(), *(Text(line, style="dim") for line in wrap(NO_TIMELINE.split(), width))]
+    if view.header.launches and not view.header.spans:
+        return [Text(), *(Text(line, style="bold") for line in wrap(NO_SPANS.split(), width))]
+    return []
+
+
+def _ways(view: View) -> str:
+    return "--kernel or --variant" if any(row.label for row in view.kernels) else "--kernel"
+
+
+def _bare(view: View) -> list[str]:
+    """The words of a sentence on the kernels that have no span inside."""
+    names = [printable(name) for name in view.bare[:BARE_NAMES]]
+    if len(view.bare) > len(names):
+        names.append(f"{len(view.bare) - len(names)} more")
+    return f"No spans inside {', '.join(names)}; {view.advice}.".split(" ")
