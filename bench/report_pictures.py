@@ -22,8 +22,14 @@ __all__ = ["main"]
 _WIDTHS: Final = (1400, 640)
 _TALLEST: Final = 5000
 _DRAWN_S: Final = 0.4
-_CTA: Final = "const t = profscope.timeline; const c = t.profile.ctas; t.goTo('cta', c.first.findIndex((f) => f >= 0), 0)"
-_CLOSE: Final = "const t = profscope.timeline, m = (t.from + t.to) / 2; t.setWindow(m, m + (t.to - t.from) / 12); t.step(1, 0)"
+_CTA: Final = "const t = profscope.timeline; t.goTo('cta', t.profile.ctas.first.findIndex((f) => f >= 0), 0)"
+_CLOSE: Final = (
+    "const t = profscope.timeline, s = t.profile.spans, a = t.level.arcs[t.level.arcs.length >> 1];"
+    "const m = a ? s.start[a.flight] : (t.from + t.to) / 2, w = (t.to - t.from) / 12;"
+    "t.setWindow(m - w / 4, m + w);"
+    "const row = t.level.rows.find((r) => r.count && (!a || r.items.includes(a.wait)));"
+    "if (a) t.reveal({ row, i: row.items.indexOf(a.wait), item: a.wait })"
+)
 _OPEN: Final = "document.querySelectorAll('details.row.hot').forEach((each) => (each.open = true))"
 
 

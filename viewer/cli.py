@@ -108,6 +108,9 @@ def _parser() -> argparse.ArgumentParser:
         action="store_true",
         help="print what prof.report() returns instead, as JSON of at most 20,000 characters: for programs",
     )
+    forms.add_argument(
+        "--html", metavar="FILE", help="write a report for a browser into one file, which needs no network"
+    )
     parser.add_argument("--version", action="version", version=f"%(prog)s {__version__}")
     return parser
 

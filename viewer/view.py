@@ -9,8 +9,10 @@ from dataclasses import asdict, dataclass, fields
 from rich.console import Console
 from rich.text import Text
 
+from profscope.errors import OptionError
 from profscope.profiles import Profile
 from profscope.traces.only import Only
+from profscope.traces.saving import save
 from viewer.cells import wrap
 from viewer.drawing import LABEL_WIDTH, render_timeline
 from viewer.findings import FindingRow, make_findings
@@ -73,6 +75,9 @@ def show(options: argparse.Namespace) -> None:
     if options.report:
         show_report(options)
         return
+    if options.html:
+        save_html(options)
+        return
     console = Console(width=options.width, highlight=False)
     view = _view(options, console.width)
     sys.stdout.reconfigure(errors="replace")  # type: ignore[union-attr]
@@ -90,6 +95,16 @@ def show_report(options: argparse.Namespace) -> None:
     _, _, profile = _chosen(options)
     json.dump(profile.report(), sys.stdout, indent=1)
     sys.stdout.write("\n")
+
+
+def save_html(options: argparse.Namespace) -> None:
+    """Write the report for a browser. Raises what `show` does, and OptionError where a part of launches is
+    chosen: of these a report would say what holds only of the whole."""
+    parts = [f"--{name}" for name in ("cta", "sm", "warp") if getattr(options, name) is not None]
+    if parts:
+        raise OptionError(f"--html shows whole launches: leave {' and '.join(parts)} out, and zoom in there")
+    _, _, profile = _chosen(options)
+    save(profile.tables, options.html, format_name="html")
 
 
 def _chosen(options: argparse.Namespace) -> tuple[Trace, Selection, Profile]:

@@ -4,13 +4,15 @@ from __future__ import annotations
 
 import base64
 import hashlib
+from collections.abc import Iterable
 from functools import cache
 from pathlib import Path
 
-__all__ = ["WEB", "script", "sources_digest", "style", "written_digest"]
+__all__ = ["WEB", "built_from", "script", "style", "written_down"]
 
 WEB = Path(__file__).parent / "web"
 _SOURCES = ("src/*.js", "src/*.css", "package.json", "package-lock.json", "build.mjs")
+_BUNDLE = ("report.css", "report.js")
 
 
 @cache
@@ -26,14 +28,20 @@ def style() -> str:
     return (WEB / "report.css").read_text()
 
 
-def sources_digest(folder: Path = WEB) -> str:
-    """A digest of what the bundle is built from: names and texts, by name."""
+def built_from(folder: Path = WEB) -> dict[str, str]:
+    """A digest of what the bundle is built from, and one of the bundle: of names and texts, by name."""
+    sources = {path for pattern in _SOURCES for path in folder.glob(pattern)}
+    return {"sources": _digest(folder, sources), "bundle": _digest(folder, map(folder.joinpath, _BUNDLE))}
+
+
+def written_down(folder: Path = WEB) -> dict[str, str]:
+    """The same digests, as the build wrote them down."""
+    return dict(line.split() for line in (folder / "report.sha256").read_text().splitlines())
+
+
+def _digest(folder: Path, paths: Iterable[Path]) -> str:
     digest = hashlib.sha256()
-    for path in sorted({path for pattern in _SOURCES for path in folder.glob(pattern)}):
-        digest.update(path.relative_to(folder).as_posix().encode() + b"\0" + path.read_bytes() + b"\0")
+    named = {path.relative_to(folder).as_posix(): path for path in paths}
+    for name, path in sorted(named.items()):
+        digest.update(name.encode() + b"\0" + path.read_bytes() + b"\0")
     return digest.hexdigest()
-
-
-def written_digest(folder: Path = WEB) -> str:
-    """The digest of the sources that the bundle was built from, and of the bundle, as the build wrote them."""
-    return (folder / "report.sha256").read_text()

@@ -25,6 +25,7 @@ _NAVIGATION: Final = (
     ("distributions", "Distributions"),
     ("about", "About"),
 )
+_NO_FORMS: Final = "base-uri 'none'; form-action 'none'"
 _NO_LAUNCHES: Final = "No launches were recorded."
 _NO_SPANS: Final = "No spans were recorded in these launches."
 _SUMS: Final = "These launches kept sums, which have no single spans: there is no timeline to draw."
@@ -73,10 +74,12 @@ def page_of(
     *,
     emulated: bool,
 ) -> str:
-    """A file: head, navigation, sections, data, script. Its policy lets no script run but its own, and nothing
-    be fetched."""
+    """A file: head, navigation, sections, data, script.
+
+    Its policy lets no script run but its own, and nothing be fetched.
+    """
     code, digest = script()
-    policy = f"default-src 'none'; style-src 'unsafe-inline'; script-src '{digest}'; base-uri 'none'; form-action 'none'"
+    policy = f"default-src 'none'; style-src 'unsafe-inline'; script-src '{digest}'; {_NO_FORMS}"
     head = (
         tag("meta", charset="utf-8"),
         tag("meta", http_equiv="Content-Security-Policy", content=policy),

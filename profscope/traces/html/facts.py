@@ -24,7 +24,7 @@ _OF_LAUNCHES: Final = ("idle-sms", "tail", "load-imbalance", "low-residency", "b
 
 
 def shown_ctas(tables: Tables, start: Ints, duration: Ints) -> tuple[Ctas, pd.DataFrame]:
-    """The CTAs of the launches that the page has, and these launches; the former's `launch` is a row there."""
+    """The CTAs of the launches that the page has, and these launches: a CTA's `launch` is a row there."""
     kept = kept_launches(tables)
     row = np.cumsum(kept) - 1
     ctas = ctas_of(tables, start, duration)

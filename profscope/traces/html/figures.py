@@ -5,6 +5,8 @@ from __future__ import annotations
 import math
 from typing import Any
 
+import pandas as pd
+
 __all__ = ["count_text", "duration_text", "number", "percent_text", "place_text"]
 
 _STEPS = {
@@ -42,6 +44,6 @@ def place_text(file: str, line: int) -> str:
 
 def number(value: Any, digits: int = 6) -> Any:
     """As JSON has it: an int, a float of so many significant digits, None where it is missing."""
-    if value is None or value != value or (isinstance(value, float) and not math.isfinite(value)):  # noqa: PLR0124
+    if value is None or value is pd.NA or not math.isfinite(value):
         return None
     return int(value) if float(value) == int(value) else float(f"{float(value):.{digits}g}")

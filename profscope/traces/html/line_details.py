@@ -30,9 +30,8 @@ def _scopes(own: LineFigures, unit: str) -> Markup | None:
     if not own.scopes:
         return None
     rows = [tag("tr", *(tag("td", cell) for cell in _scope(each, unit))) for each in own.scopes]
-    return tag(
-        "table", tag("thead", tag("tr", *(tag("th", head, scope="col") for head in _HEADS))), tag("tbody", *rows)
-    )  # fmt: skip
+    heads = (tag("th", head, scope="col") for head in _HEADS)
+    return tag("table", tag("thead", tag("tr", *heads)), tag("tbody", *rows))
 
 
 def _scope(each: ScopeFigures, unit: str) -> list[str]:
@@ -61,9 +60,8 @@ def _waits(own: LineFigures, unit: str) -> Markup | None:
                     f"{each.row['scope']} ends {scope}, line {line}: in flight {in_flight}, waits {waiting}"
                 )
             else:
-                texts.append(
-                    f"{each.row['scope']} is ended by {scope}, line {line}, after {in_flight}; that waits {waiting}"
-                )
+                ended = f"{each.row['scope']} is ended by {scope}, line {line}"
+                texts.append(f"{ended}, after {in_flight}; that waits {waiting}")
     texts += [str(row["waits_for"]) for row in own.rows if row["waits_for"]]
     items = (tag("li", text) for text in dict.fromkeys(texts))
     return tag("div", tag("h4", "Waits"), tag("ul", *items)) if texts else None
@@ -78,12 +76,16 @@ def _stalls(own: LineFigures) -> Markup | None:
     if not total:
         return None
     bars = [
-        tag("li", tag("i", style=f"--share:{100 * count / total:.1f}%"), tag("span", percent_text(count / total)), f" {stall}")
+        tag("li", _bar(count / total), tag("span", percent_text(count / total)), f" {stall}")
         for stall, count in counts.most_common(_MOST)
         if stall != _ISSUED
     ]  # fmt: skip
     title = f"Why warps do not go on here ({count_text(total, 'sample')})"
     return tag("div", tag("h4", title), tag("ul", *bars, class_="bars")) if bars else None
+
+
+def _bar(share: float) -> Markup:
+    return tag("i", style=f"--share:{100 * share:.1f}%")
 
 
 def _instructions(kernel: Kernel, own: LineFigures) -> Markup | None:

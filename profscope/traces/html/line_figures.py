@@ -27,8 +27,8 @@ class ScopeFigures:
 
 @dataclass
 class LineFigures:
-    """shares: by column of `lines()`, over all call paths to the line. share: the first of them that is known.
-    rows: those of `lines()`, one for each call path. scopes: the heaviest first."""
+    """shares: by column of `lines()`, over all call paths to the line; order: those columns, the one that is
+    shown first. rows: those of `lines()`, one for each call path. scopes: the heaviest first."""
 
     file: str
     line: int
@@ -57,14 +57,12 @@ class LineFigures:
         if told:
             return str(told[0])
         ended = [
-            f"{scope}, line {line}" for each in self.scopes for p, scope, line in each.pairings if p.waiting > 0
-            and scope != each.row["scope"] and _is_wait(each, p)
-        ]  # fmt: skip
+            f"{scope}, line {line}"
+            for each in self.scopes
+            for pairing, scope, line in each.pairings
+            if each.row["site"] == pairing.wait and pairing.waiting > 0
+        ]
         return "; ".join(dict.fromkeys(ended))
-
-
-def _is_wait(scope: ScopeFigures, pairing: Pairing) -> bool:
-    return bool(scope.row["site"] == pairing.wait)
 
 
 def figures_of(kernel: Kernel, sites: Sites, witnesses: list[str]) -> list[LineFigures]:
@@ -104,12 +102,8 @@ def _plain(table: pd.DataFrame) -> list[dict[str, Any]]:
 
 def _numbers(sites: Sites, kernel: str) -> dict[tuple[Any, ...], int]:
     own = sites.table[sites.table["kernel"].astype("str") == kernel]
-    columns = (own[name].tolist() for name in _PLACE)
-    return {
-        place: int(number)
-        for number, *place_ in zip(own.index, *columns, strict=True)
-        for place in [tuple(place_)]
-    }
+    places = zip(*(own[name].tolist() for name in _PLACE), strict=True)
+    return dict(zip(places, own.index.tolist(), strict=True))
 
 
 def _by_site(sites: Sites) -> dict[int, list[tuple[Pairing, str, int]]]:

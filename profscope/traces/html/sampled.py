@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import defaultdict
-from typing import Any
+from typing import Any, cast
 
 import pandas as pd
 
@@ -20,10 +20,11 @@ def sampled_by_line(samples: pd.DataFrame, kernel: str, variant: int) -> Sampled
     bare = own[own["binary"] == "bare"]
     own = bare if len(bare) else own
     lines: Sampled = defaultdict(list)
-    for (file, line, pc), rows in own.groupby(["file", "line", "pc"], sort=False):
+    for key, rows in own.groupby(["file", "line", "pc"], sort=False):
+        file, line, pc = cast(tuple[str, int, int], key)
         stalls = rows.groupby("stall")["samples"].sum().sort_values(ascending=False, kind="stable")
         others = rows[rows["blamed_pc"] != rows["pc"]]
-        cause = others.loc[others["samples"].idxmax()] if len(others) else None
+        cause = others.iloc[int(others["samples"].to_numpy().argmax())] if len(others) else None
         lines[str(file), int(line)].append(
             {
                 "pc": int(pc),

@@ -43,9 +43,8 @@ def known_sites(tables: Tables, duration: Ints) -> Sites:
     """Those of a profile's spans. duration: of each span, in the page's unit."""
     df = tables.df
     site, table = sites(df)
-    return Sites(
-        site, table, _stages(df, site, len(table)), _pairings(df, site, duration), _histograms(site, duration, table)
-    )  # fmt: skip
+    stages, pairings = _stages(df, site, len(table)), _pairings(df, site, duration)
+    return Sites(site, table, stages, pairings, _histograms(site, duration, table))
 
 
 def _stages(df: pd.DataFrame, site: Ints, count: int) -> list[str]:

@@ -67,9 +67,8 @@ def source_of(kernel: Kernel, tables: Tables, sites: Sites, unit: str) -> Markup
         blocks.append(tag("div", head, *rows, class_=f"source w{min(2, len(witnesses))}"))
     if homeless:
         rows = [
-            _line(kernel, own.file, own.line, f"{place_text(own.file, own.line)} (no text)", own, notes, witnesses, unit)
-            for own in homeless
-        ]  # fmt: skip
+            _line(kernel, own.file, own.line, _no_text(own), own, notes, witnesses, unit) for own in homeless
+        ]
         title = "No line known, or no text of it" if functions else "The profile has no source texts"
         blocks.append(
             tag("div", tag("p", title, class_="file"), *rows, class_=f"source w{min(2, len(witnesses))}")
@@ -96,6 +95,10 @@ def _functions(
     shown = [function for function in texts if function.known]
     shown.sort(key=lambda function: function.name.rsplit(".", 1)[-1] != kernel.kernel)
     return shown, homeless
+
+
+def _no_text(own: LineFigures) -> str:
+    return place_text(own.file, own.line) or "no line is known"
 
 
 def _head(function: _Function, witnesses: list[tuple[str, str, str]]) -> Markup:

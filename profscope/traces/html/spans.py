@@ -79,4 +79,5 @@ def _rows(ctas: Ctas, chosen: Ints) -> Ints:
     """The rows of some CTAs; of one with more than there is room for, the first."""
     counts = np.minimum(ctas.rows[chosen], MOST_SPANS)
     offset = np.repeat(np.cumsum(counts) - counts, counts)
-    return np.repeat(ctas.first[chosen], counts) + np.arange(int(counts.sum())) - offset
+    rows: Ints = np.repeat(ctas.first[chosen], counts) + np.arange(int(counts.sum())) - offset
+    return rows

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+from dataclasses import fields
 from typing import Any, Final
 
 import pandas as pd
 
+from profscope.options import Options
 from profscope.schema import Tables
 from profscope.traces.html.figures import count_text, duration_text, percent_text, place_text
 from profscope.traces.html.kernels import Kernel
@@ -13,6 +15,7 @@ from profscope.traces.html.markup import Child, Markup, joined, tag
 
 __all__ = ["about", "findings_of", "heading_of", "kernel_table"]
 
+_VERSIONS: Final = ("backend", "profscope", "triton", "torch", "python")
 _TONES: Final = {
     "trust": "good",
     "emulated": "plain",
@@ -74,10 +77,8 @@ def findings_of(kernel: Kernel, said: pd.DataFrame, best: list[dict[str, Any]]) 
     if not cards:
         texts = _clean(clean, kernel)
         cards = [tag("p", texts or "Nothing was found that mending would make 5 % faster.", class_="none")]
-    below = tag(
-        "details", tag("summary", "What could not be judged"), tag("ul", *(tag("li", text) for text in missing)),
-        class_="quiet",
-    )  # fmt: skip
+    items = (tag("li", text) for text in missing)
+    below = tag("details", tag("summary", "What could not be judged"), tag("ul", *items), class_="quiet")
     return joined(
         [
             tag("h2", "What holds it back", id=None),
@@ -139,34 +140,56 @@ def kernel_table(kernels: list[Kernel], left_out: int, emulated: bool) -> Markup
             tag(
                 "tr",
                 tag("td", tag("i", style=f"--share:{100 * share:.2f}%"), percent_text(share), class_="share"),
-                tag("th", tag("button", kernel.name, type="button", class_="kernel", data_kernel=number), scope="row"),
+                tag("th", _choice(kernel, number), scope="row"),
                 tag("td", count_text(len(kernel.launches)), class_="n"),
-                tag("td", "" if kernel.launch_ns is None or emulated else duration_text(kernel.launch_ns, "ns"), class_="n"),
+                tag("td", "" if emulated else _median(kernel), class_="n"),
                 tag("td", "" if best is None else f"{best['finding']}, {best['gain_pct']:.0f} %"),
                 tag("td", label),
             )
         )  # fmt: skip
     heads = ("share of time", "kernel", "launches", "median launch", "first finding", "verdict")
+    titles = (tag("th", head, scope="col") for head in heads)
     more = f"{count_text(left_out, 'kernel')} that took less time have no section here." if left_out else None
     return tag(
         "nav",
-        tag("table", tag("thead", tag("tr", *(tag("th", h, scope="col") for h in heads))), tag("tbody", *rows)),
+        tag("table", tag("thead", tag("tr", *titles)), tag("tbody", *rows)),
         tag("p", more, class_="dim") if more else None,
         class_="kernels",
         aria_label="Kernels",
     )  # fmt: skip
 
 
+def _choice(kernel: Kernel, number: int) -> Markup:
+    return tag("button", kernel.name, type="button", class_="kernel", data_kernel=number)
+
+
+def _median(kernel: Kernel) -> str:
+    return "" if kernel.launch_ns is None else duration_text(kernel.launch_ns, "ns")
+
+
+def _device(device: Any) -> str:
+    if not isinstance(device, dict):
+        return ""
+    count = device.get("sm_count")
+    parts = (device.get("name"), device.get("arch"), f"{count} SMs" if count else "")
+    return ", ".join(str(part) for part in parts if part)
+
+
+def _chosen_options(options: dict[str, Any]) -> list[str]:
+    """Those that are not what they are by default."""
+    defaults = {option.name: option.default for option in fields(Options) if option.init}
+    return [f"{name}={value}" for name, value in options.items() if value != defaults.get(name)]
+
+
 def about(tables: Tables, said: list[str], selection: str) -> Markup:
     """How the profile was taken: versions, options, notes, and what this page has not."""
     metadata = tables.metadata
-    device = metadata.get("device") or {}
     facts = [
-        ("device", ", ".join(str(v) for v in device.values()) if isinstance(device, dict) else str(device)),
-        *((name, str(metadata.get(name) or "")) for name in ("backend", "profscope", "triton", "torch", "python")),
-        ("options", ", ".join(f"{n}={v}" for n, v in (metadata.get("options") or {}).items())),
+        ("device", _device(metadata.get("device"))),
+        *((name, str(metadata.get(name) or "")) for name in _VERSIONS),
+        ("options", ", ".join(_chosen_options(metadata.get("options") or {})) or "as they are by default"),
         ("in this page", selection),
-    ]  # fmt: skip
+    ]
     notes = [*(str(note) for note in metadata.get("notes") or ()), *said]
     return joined(
         [

@@ -97,7 +97,7 @@ export class Charts {
       title: undefined,
       scales: { x: { time: false, distr: 3, log: 2 }, y: { range: (_, low, high) => [0, high * 1.05 || 1] } },
       series: [{}, { stroke: this.theme.accent, fill: this.theme.soft, width: 1.5, paths: uPlot.paths.stepped({ align: 0 }), points: { show: false } }],
-      axes: [this.axis(`duration, ${words.count(total)} spans`, (v) => words.duration(v, unit)), this.axis("spans", words.count, true)],
+      axes: [this.axis(`duration${unit === "cycles" ? " in cycles" : ""}, ${words.count(total)} spans`, (v) => words.tick(v, unit)), this.axis("spans", words.count, true)],
     });
   }
 
@@ -133,13 +133,14 @@ export class Charts {
     const launch = Number(picked);
     const { ctas, launches, unit } = this.profile;
     const own = launches.ctas[launch];
-    const time = (v) => words.duration(v, unit);
+    const time = (v) => words.tick(v, unit);
+    const inUnit = unit === "cycles" ? ", cycles" : "";
     const sorted = own.map((cta) => ctas.duration[cta]).sort((a, b) => a - b);
     const ranks = sorted.map((_, i) => i + 1);
     this.plot("sorted", [ranks, sorted], {
       scales: { x: { time: false }, y: { range: (_, low, high) => [0, high * 1.05 || 1] } },
       series: [{}, { stroke: this.theme.accent, width: 1.5, points: { show: own.length < 40 } }],
-      axes: [this.axis("CTAs, shortest first", words.count), this.axis("duration", time, true)],
+      axes: [this.axis("CTAs, shortest first", words.count), this.axis(`duration${inUnit}`, time, true)],
     });
     const edges = own.flatMap((cta) => [[ctas.start[cta], 1], [ctas.start[cta] + ctas.duration[cta], -1]]).sort((a, b) => a[0] - b[0] || a[1] - b[1]);
     const x = [], y = [];
@@ -155,7 +156,7 @@ export class Charts {
     this.plot("waves", [x, y], {
       scales: { x: { time: false }, y: { range: (_, low, high) => [0, high * 1.1 || 1] } },
       series: [{}, { stroke: this.theme.accent, fill: this.theme.soft, width: 1, paths: uPlot.paths.stepped({ align: 1 }), points: { show: false } }],
-      axes: [this.axis("since the launch began", time), this.axis("CTAs", words.count, true)],
+      axes: [this.axis(`since the launch began${inUnit}`, time), this.axis("CTAs", words.count, true)],
     });
     this.drawHeat(own);
   }

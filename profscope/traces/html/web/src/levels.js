@@ -108,7 +108,8 @@ function partitions(profile, cta) {
     if (spans.depth[i] === 0 && !roots.has(spans.warp[i])) roots.set(spans.warp[i], spans.site[i]);
   const kinds = [...new Set(roots.values())];
   if (kinds.length < 2) return (warp) => `warp ${warp}`;
-  return (warp) => `${sites.scope[roots.get(warp)]} · warp ${warp}`;
+  const short = (site) => (sites.scope[site] === sites.kernel[site] ? "default" : sites.scope[site].replace(`${sites.kernel[site]} `, ""));
+  return (warp) => `${short(roots.get(warp))}, warp ${warp}`;
 }
 
 /** From the issue of each asynchronous work to the wait that ended it, with the rows of both. */

@@ -19,8 +19,12 @@ export function moment(value, step, unit) {
   const steps = STEPS[unit];
   const [name, scale] = [...steps].reverse().find(([, s]) => Math.abs(step) >= s || s === 1);
   const digits = Math.max(0, Math.min(6, -Math.floor(Math.log10(step / scale) + 1e-9)));
-  return `${(value / scale).toLocaleString("en", { minimumFractionDigits: digits, maximumFractionDigits: digits })} ${name}`;
+  const shown = value / scale || 0; // never -0
+  return `${shown.toLocaleString("en", { minimumFractionDigits: digits, maximumFractionDigits: digits })} ${name}`;
 }
+
+/** A duration on an axis that names the unit itself where that is long. */
+export const tick = (value, unit) => duration(value, unit).replace(/ ?cycles$/, "").replace(/\.0+ /, " ");
 
 export const count = (value) => value.toLocaleString("en");
 
