@@ -10,10 +10,10 @@ from typing import Any, Final
 import pandas as pd
 
 from profscope.analysis.findings import findings
-from profscope.analysis.lines import lines
+from profscope.analysis.line_rows import witnesses
+from profscope.analysis.lines import lines_of
 from profscope.analysis.roofline import roofline
 from profscope.analysis.span_rows import ended
-from profscope.analysis.summary import summary
 from profscope.analysis.verdict import KernelVerdict, Verdict, verdict
 from profscope.schema import Tables
 from profscope.traces.html.sampled import Sampled, sampled_by_line
@@ -26,7 +26,7 @@ MOST_KERNELS: Final = 24
 
 @dataclass(frozen=True, eq=False)
 class Answers:
-    """What the questions said of the whole profile."""
+    """What the questions said of the whole profile; in the summary there are no trials."""
 
     verdict: Verdict
     findings: pd.DataFrame
@@ -63,9 +63,9 @@ class Kernel:
 
 def answers(tables: Tables, pool: Executor) -> Answers:
     """Ask; what can run beside the rest does."""
-    asked = [pool.submit(question, tables) for question in (findings, lines, roofline)]
-    summed, believed = summary(tables), verdict(tables)
-    return Answers(believed, asked[0].result(), asked[1].result(), summed, asked[2].result())
+    asked = [pool.submit(question, tables) for question in (findings, roofline)]
+    known, believed = witnesses(tables), verdict(tables)
+    return Answers(believed, asked[0].result(), lines_of(tables, known), known.summary, asked[1].result())
 
 
 def kernels_of(tables: Tables, said: Answers) -> list[Kernel]:
@@ -90,7 +90,7 @@ def _kernels(tables: Tables, said: Answers) -> Iterator[Kernel]:
             verdict=said.verdict.get((kernel, variant)),
             findings=_own(said.findings, kernel, variant),
             lines=_own(said.lines, kernel, variant),
-            summary=_own(said.summary[~said.summary["trial"]], kernel, variant),
+            summary=_own(said.summary, kernel, variant),
             roofline=_own(said.roofline, kernel, variant),
             sampled=sampled_by_line(tables.samples, kernel, variant),
         )
