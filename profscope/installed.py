@@ -12,7 +12,17 @@ __all__ = ["EXTRAS", "missing", "require", "version"]
 EXTRAS: Final = {
     "triton": ("triton", "torch"),
     "parquet": ("pyarrow",),
-    "dev": ("pytest", "hypothesis", "ruff", "mypy", "viztracer", "liger_kernel", "pyarrow", "duckdb", "selenium"),
+    "dev": (
+        "pytest",
+        "hypothesis",
+        "ruff",
+        "mypy",
+        "viztracer",
+        "liger_kernel",
+        "pyarrow",
+        "duckdb",
+        "selenium",
+    ),
 }
 """The modules of each extra of the distribution (see pyproject.toml)."""
 

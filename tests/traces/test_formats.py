@@ -91,7 +91,8 @@ except profscope.OptionError as error:
     assert saved == (
         "cannot save 'a.csv': the suffix must be one of "
         ".json, .json.gz, .pftrace, .pftrace.gz, .parquet, .collapsed, .collapsed.gz, "
-        ".html, .report.json, .report.json.gz, .spans.csv, .spans.csv.gz, .speedscope.json, .speedscope.json.gz\n"
+        ".html, .report.json, .report.json.gz, .spans.csv, .spans.csv.gz, "
+        ".speedscope.json, .speedscope.json.gz\n"
     )
 
 

@@ -32,6 +32,8 @@ _WITNESSES: Final = (
     ("self_share", "spans", "of the warps' time is self time of this line, by spans"),
 )
 _HOT: Final = 0.10
+_MOST_HOT: Final = 6
+_WORTH_A_BUTTON: Final = 0.02
 
 
 @dataclass
@@ -58,6 +60,7 @@ def source_of(kernel: Kernel, tables: Tables, sites: Sites, unit: str) -> Markup
     names = " and ".join(name for _, name, _ in witnesses)
     about = f"Shares of the kernel's time by {names}. Open a line for what it does, waits for and costs."
     blocks.append(tag("p", about if witnesses else "No time was kept by line.", class_="lead"))
+    blocks.append(_hottest(figures))
     for function in functions:
         head = _head(function, witnesses)
         rows = [
@@ -74,6 +77,18 @@ def source_of(kernel: Kernel, tables: Tables, sites: Sites, unit: str) -> Markup
             tag("div", tag("p", title, class_="file"), *rows, class_=f"source w{min(2, len(witnesses))}")
         )
     return joined(blocks)
+
+
+def _hottest(figures: list[LineFigures]) -> Markup | None:
+    """Buttons that lead to the lines with most time."""
+    top = sorted((own for own in figures if own.line), key=lambda own: -own.share)[:_MOST_HOT]
+    buttons = [
+        tag("button", f"line {own.line}: {100 * own.share:.0f} %", type="button", class_="go-line",
+            data_file=own.file, data_line=own.line)
+        for own in top
+        if own.share >= _WORTH_A_BUTTON
+    ]  # fmt: skip
+    return tag("p", "Most time: ", *buttons, class_="hottest") if len(buttons) > 1 else None
 
 
 def _functions(

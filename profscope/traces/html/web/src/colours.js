@@ -24,7 +24,8 @@ export function siteColours(sites, dark) {
     const family = FAMILIES.find(([pattern]) => pattern.test(scope.toLowerCase()));
     const shift = hash(scope + sites.line[i]) % 5;
     const hue = family ? family[1] + (shift - 2) * 4 : hash(scope) % 360;
-    const light = (dark ? 44 : 66) + (shift - 2) * 3;
+    const bright = hue > 40 && hue < 205; // to the eye: white letters need a darker ground there
+    const light = (dark ? (bright ? 29 : 39) : 66) + (shift - 2) * (dark ? 1.5 : 3);
     return { fill: `hsl(${hue} ${dark ? 48 : 62}% ${light}%)`, ink: dark ? "#ffffff" : "#10151f" };
   });
 }
