@@ -2,8 +2,8 @@
 
     python -m bench.html_report [--spans 10000000]
 
-The ratio to one pass over the spans is what to compare between machines. Frames are of panning the timeline of
-as many spans as a page holds, all on one SM, drawn without a GPU; where there is no browser they are left out.
+The ratio to one pass over the spans is what to compare between machines. Frames are of panning the timeline
+of as many spans as a page holds, all on one SM, drawn without a GPU; without a browser they are left out.
 """
 
 from __future__ import annotations

@@ -18,7 +18,7 @@ from profscope.traces.output import GzipFile, PlainFile, whole_file, whole_folde
 from profscope.traces.parquet_names import is_folder_name
 from profscope.traces.trace_file import printable
 
-__all__ = ["save"]
+__all__ = ["save", "write_page"]
 
 
 def save(tables: Tables, path: str | Path, *, format_name: str | None = None) -> None:
@@ -53,6 +53,15 @@ def save(tables: Tables, path: str | Path, *, format_name: str | None = None) ->
             output.close()
     except OSError as error:
         raise TraceError(f"cannot write {printable(path)}: {error.strerror or error}") from error
+
+
+def write_page(path: str | Path, text: str) -> None:
+    """Write a page to `path`, whole or not at all. Raises TraceError where that cannot be."""
+    try:
+        with whole_file(Path(path)) as file:
+            file.write(text.encode())
+    except OSError as error:
+        raise TraceError(f"cannot write {printable(Path(path))}: {error.strerror or error}") from error
 
 
 def _with_last(pieces: Iterator[Piece]) -> Iterator[tuple[Piece, bool]]:

@@ -20,7 +20,7 @@ from profscope.traces.html.line_figures import LineFigures, figures_of
 from profscope.traces.html.markup import Child, Markup, joined, tag
 from profscope.traces.html.sites import Sites
 
-__all__ = ["source_of"]
+__all__ = ["coloured", "source_of"]
 
 _WORD: Final = re.compile(
     r"(?P<comment>#.*)|(?P<string>\"\"\".*?(?:\"\"\"|$)|\"[^\"]*\"|'[^']*')"
@@ -130,10 +130,13 @@ def _head(function: _Function, witnesses: list[tuple[str, str, str]]) -> Markup:
     )
 
 
-def _findings_by_line(findings: pd.DataFrame) -> dict[int, list[str]]:
+def _findings_by_line(findings: pd.DataFrame) -> dict[str, list[str]]:
+    """By place, file names without folders: those of a binary may be of another copy of the program."""
     notes = defaultdict(list)
     for row in findings.to_dict("records"):
-        notes[int(row["line"])].append(f"{row['finding']} {row['gain_pct']:.0f} %")
+        notes[place_text(str(row["file"]), int(row["line"]))].append(
+            f"{row['finding']} {row['gain_pct']:.0f} %"
+        )
     return notes
 
 
@@ -143,12 +146,12 @@ def _line(
     number: int,
     text: str,
     own: LineFigures | None,
-    notes: dict[int, list[str]],
+    notes: dict[str, list[str]],
     witnesses: list[tuple[str, str, str]],
     unit: str,
 ) -> Markup:
-    chips = [tag("mark", note) for note in notes.get(number, ())]
-    code = tag("code", *_coloured(text), *([" "] if chips else []), *chips)
+    chips = [tag("mark", note) for note in notes.get(place_text(file, number), ())]
+    code = tag("code", *coloured(text), *([" "] if chips else []), *chips)
     shares = [_share(own, name) for name, _, _ in witnesses[:2]]
     place = tag("span", str(number or ""), class_="no")
     identity = {"data_file": file, "data_line": number}
@@ -170,7 +173,7 @@ def _share(own: LineFigures | None, name: str) -> Markup:
     return tag("span", tag("i", style=f"--share:{100 * share:.2f}%"), f"{100 * share:.1f}", class_="share")
 
 
-def _coloured(text: str) -> Iterator[Child]:
+def coloured(text: str) -> Iterator[Child]:
     """A line of Python with its words marked up."""
     at = 0
     for match in _WORD.finditer(text):

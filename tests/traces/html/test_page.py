@@ -15,8 +15,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from profscope.profiles import Profile, load
+from profscope.profiles import Profile, diff, load
 from profscope.schema import Tables
+from profscope.traces.html.comparison import comparison_page, side_by_side
 from profscope.traces.html.ctas import chosen_ctas, ctas_of
 from profscope.traces.html.markup import json_block, plain, tag
 from profscope.traces.html.packed import pack, unpack
@@ -215,3 +216,34 @@ def test_a_million_spans_fit(tmp_path: Path) -> None:
     assert packed is not None
     assert len(packed[1]) / len(profile.df) < 5.0
     assert len(text) - len(packed[1]) < 600_000
+
+
+def test_a_diff_stands_side_by_side(tmp_path: Path) -> None:
+    names = ("matmul-1-stage.pftrace.gz", "matmul-3-stages-0.pftrace.gz")
+    a, b = (load(DATA / "diff" / name) for name in names)
+    table = diff(a, b)
+    page = Page(comparison_page(table, names, (a.metadata["sources"], b.metadata["sources"])))
+    launch = table[table["kind"] == "launch"].iloc[0]
+    assert f"{-launch['percent']:.1f} % faster" in page.text
+    loop = table[(table["line_b"] == 33) & (table["kind"] != "async") & table["significant"]]["change"].sum()
+    assert f"{loop / 1e6:.2f} M" in page.text
+    (source,) = b.metadata["sources"]
+    assert re.sub(r"\s+", "", "".join(page.texts)).count("acc=tl.dot(a,b,acc)") == 2
+    assert source["name"] in page.text
+    assert all(link.startswith("#") for link in page.links)
+
+
+def test_edited_sources_are_aligned() -> None:
+    before, after = ["a", "moved = 1", "b", "c"], ["a", "added", "b", "c", "moved = 1"]
+    pairs = list(side_by_side(before, after))
+    assert pairs == [(0, 0), (1, None), (None, 1), (2, 2), (3, 3), (None, 4)]
+
+
+LINES = st.lists(st.sampled_from(["a", "b", "c = 1", "d = f(x)", ""]), max_size=8)
+
+
+@given(LINES, LINES)
+def test_sides_keep_all_lines_in_their_order(before: list[str], after: list[str]) -> None:
+    pairs = list(side_by_side(before, after))
+    assert [a for a, _ in pairs if a is not None] == list(range(len(before)))
+    assert [b for _, b in pairs if b is not None] == list(range(len(after)))
