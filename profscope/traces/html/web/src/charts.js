@@ -17,7 +17,7 @@ export class Charts {
     const box = (name, title, about, ...extra) => (this.boxes[name] = make("figure", { id: `chart-${name}` }, make("figcaption", {}, make("b", {}, title), make("span", {}, about), ...extra), make("div", { class: "plot" })));
     root.append(
       make("div", { class: "charts" },
-        box("histogram", "How long a scope takes", "all its spans, by duration; both axes by powers", this.scopePicker),
+        box("histogram", "How long a scope takes", "all its spans, by duration; eight bins to a doubling", this.scopePicker),
         box("roofline", "Roofline", "what each loop and line reaches of what the device can do"),
       ),
       this.launchHead,

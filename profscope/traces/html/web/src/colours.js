@@ -1,7 +1,7 @@
 // One colour for what a scope does, the same everywhere on the page.
 
 const FAMILIES = [
-  [/wait|barrier|sync/, 24], [/dot|mma|wgmma/, 145], [/async copy|tma|copy/, 200], [/load|gather/, 215],
+  [/wait|barrier|\bsync/, 24], [/dot|mma|wgmma/, 145], [/async copy|tma|copy/, 200], [/load|gather/, 215],
   [/store|scatter/, 178], [/atomic/, 340], [/reduce|sum|max|scan|exchange/, 275], [/convert|layout|trans/, 305],
 ];
 const FRAMES = new Set(["kernel", "loop", "iteration", "gap"]);

@@ -61,7 +61,8 @@ function drawRow(g, view, row, y, labels) {
     }
     if (size > 34 && row.height >= 9 && texts < labels) {
       texts++;
-      g.fillStyle = colour.ink;
+      if (!isDim(view, row, item)) g.globalAlpha = 1;
+      g.fillStyle = row.isAsync ? view.theme.ink : colour.ink;
       g.font = `${row.height >= 14 ? 11 : 9}px system-ui, sans-serif`;
       g.textBaseline = "middle";
       g.fillText(fitted(labelOf(view, row, item), size - 6, row.height >= 14 ? 5.6 : 4.7), left + 3, y + row.height / 2 + 0.5);
