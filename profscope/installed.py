@@ -23,6 +23,7 @@ EXTRAS: Final = {
         "pyarrow",
         "duckdb",
         "textual",
+        "selenium",
     ),
 }
 """The modules of each extra of the distribution (see pyproject.toml)."""

@@ -48,7 +48,8 @@ class Questions(abc.ABC):
         """Write a trace from which `load` rebuilds this profile exactly, in the format that the suffix names.
 
         `.pftrace` and `.pftrace.gz` are Perfetto's protobuf, smaller and faster to write; `.json` and
-        `.json.gz` are a Chrome trace, which other tools read, too. The file appears whole or not at all.
+        `.json.gz` are a Chrome trace, which other tools read, too. `.html` is a report for a browser, which
+        cannot be loaded again (docs/html-report.md). The file appears whole or not at all.
         Raises OptionError for another suffix, TraceError when it cannot be written.
         """
         from profscope.traces.saving import save

@@ -130,6 +130,8 @@ def test_the_wheel_is_typed_and_says_what_it_is(wheel: Path) -> None:
         info = next(name for name in names if name.endswith(".dist-info/METADATA"))
         about = email.message_from_bytes(archive.read(info))
     assert {f"{package}/py.typed" for package in PACKAGES} <= names
+    web = "profscope/traces/html/web"
+    assert {f"{web}/report.js", f"{web}/report.css", f"{web}/LICENSE-uPlot.txt"} <= names
     assert any(name.endswith("/licenses/LICENSE") for name in names)
     assert about["License-Expression"] == "MIT"
     assert about["Version"] == profscope.__version__
@@ -165,6 +167,8 @@ def test_the_commands_run(environment: Path, tmp_path: Path) -> None:
 def test_a_trace_can_be_read_and_looked_at(environment: Path, tmp_path: Path) -> None:
     regular_profile(ctas=2).save(tmp_path / "trace.json")
     assert "matmul_kernel" in succeed(environment / "profscope-view", "trace.json", cwd=tmp_path)
+    succeed(environment / "profscope-view", "trace.json", "--html", "report.html", cwd=tmp_path)
+    assert "matmul_kernel" in (tmp_path / "report.html").read_text()
     code = "import profscope; profscope.load('trace.json').save('again.pftrace')"
     succeed(environment / "python", "-c", code, cwd=tmp_path)
     assert load(tmp_path / "again.pftrace").df.equals(load(tmp_path / "trace.json").df)

@@ -55,6 +55,7 @@ def _agreeing(parser: argparse.ArgumentParser, options: argparse.Namespace) -> a
     of_metrics = options.print_sorted or any(getattr(options, name) is not None for name in metrics)
     views = {
         "--report": ("report", options.report),
+        "--html": ("html", options.html is not None),
         "--source": ("source", options.source is not None),
         "--by": ("by", options.by is not None),
         "-l": ("list", options.list),
@@ -73,7 +74,10 @@ def _agreeing(parser: argparse.ArgumentParser, options: argparse.Namespace) -> a
             parser.error("--json goes with neither --report nor another --format")
         options.format = "json"
     options.format = options.format or "table"
-    if options.view in ("report", "interactive", "list") and options.format != "table":
+    parts = [f"--{name}" for name in ("cta", "sm", "warp") if getattr(options, name) is not None]
+    if options.view == "html" and parts:
+        parser.error(f"--html shows whole launches: leave {' and '.join(parts)} out, and zoom in there")
+    if options.view in ("report", "html", "interactive", "list") and options.format != "table":
         parser.error(f"--{options.view} has one form only: leave --format out")
     if options.unfold and options.source is None:
         parser.error("--unfold goes with --source")
@@ -153,6 +157,9 @@ def _add_views(parser: argparse.ArgumentParser) -> None:
         "--report",
         action="store_true",
         help="what prof.report() returns, as JSON of at most 20,000 characters: for programs",
+    )
+    views.add_argument(
+        "--html", metavar="FILE", help="write a report for a browser into one file, which needs no network"
     )
     views.add_argument(
         "--interactive",

@@ -14,6 +14,8 @@ from rich.text import Text
 from profscope.analysis.comparing.operands import LAUNCH
 from profscope.errors import DiffError, OptionError
 from profscope.profiles import diff
+from profscope.traces.html.comparison import comparison_page
+from profscope.traces.saving import write_page
 from viewer.cells import pad, wrap
 from viewer.grid import Column, grid
 from viewer.header import EMULATED
@@ -115,6 +117,10 @@ def _comparison(options: argparse.Namespace) -> Comparison:
     traces = [read(name, verify=options.verify) for name in (options.a, options.b)]
     profiles = [select(trace.profile, Selection(kernel=options.kernel)) for trace in traces]
     table = diff(profiles[0], profiles[1])
+    if options.html:
+        sources = (profiles[0].metadata.get("sources") or [], profiles[1].metadata.get("sources") or [])
+        page = comparison_page(table, (traces[0].name, traces[1].name), sources)
+        write_page(options.html, page)
     unit = table.attrs["unit"]
     groups = table.groupby(PAIR, sort=False, dropna=False)
     return Comparison(

@@ -61,7 +61,9 @@ def _parser() -> argparse.ArgumentParser:
     parser.add_argument(
         "--width", type=width, metavar="N", help="columns (default: the terminal's, 80 in a pipe)"
     )
-    parser.add_argument("--json", action="store_true", help="print the same as JSON, figures exact")
+    forms = parser.add_mutually_exclusive_group()
+    forms.add_argument("--json", action="store_true", help="print the same as JSON, figures exact")
+    forms.add_argument("--html", metavar="FILE", help="also write it as a page, the sources side by side")
     parser.add_argument(
         "--no-verify",
         dest="verify",

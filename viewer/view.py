@@ -8,6 +8,7 @@ from importlib import import_module
 
 from profscope.profiles import Profile
 from profscope.traces.only import Only
+from profscope.traces.saving import save
 from viewer.input import Trace, read
 from viewer.select import Selection, select
 from viewer.source import source_lines
@@ -25,6 +26,8 @@ def show(options: argparse.Namespace) -> None:
     if options.view == "report":
         json.dump(profile.report(), sys.stdout, indent=1)
         sys.stdout.write("\n")
+    elif options.view == "html":
+        save(profile.tables, options.html, format_name="html")
     elif options.view == "source":
         from viewer.source_view import show_source
 

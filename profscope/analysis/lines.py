@@ -22,7 +22,7 @@ from profscope.analysis.op_labels import with_global_bytes
 from profscope.analysis.sources import Sources
 from profscope.schema import Tables
 
-__all__ = ["lines"]
+__all__ = ["lines", "lines_of"]
 
 _DTYPES = {
     "kernel": "str",
@@ -88,7 +88,11 @@ def lines(tables: Tables) -> pd.DataFrame:
     attrs["counters"]: the rows of `distances()` and `counters()`, each a list of dicts; in the latter are the
     figures of Nsight Compute, which has none by line.
     """
-    known = witnesses(tables)
+    return lines_of(tables, witnesses(tables))
+
+
+def lines_of(tables: Tables, known: Witnesses) -> pd.DataFrame:
+    """`lines` of tables whose witnesses are known."""
     bare, recorded = known.counts["bare"], _recorded(known)
     inside = {source: table[table["kind"] != GAP] for source, table in known.times.items()}
     paths = [table[[*ROW, "call_path"]] for table in (*inside.values(), bare, recorded)]

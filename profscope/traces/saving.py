@@ -19,7 +19,7 @@ from profscope.traces.output import GzipFile, PlainFile, whole_file, whole_folde
 from profscope.traces.parquet_names import is_folder_name
 from profscope.traces.trace_file import printable
 
-__all__ = ["save"]
+__all__ = ["save", "write_page"]
 
 
 def save(tables: Tables, path: str | Path, *, format_name: str | None = None) -> None:
@@ -59,6 +59,15 @@ def _write(tables: Tables, path: Path, name: str, *, is_folder: bool) -> None:
         for piece in in_order(pool, output.prepare, _with_last(exporter.pieces(tables, pool))):
             output.write(piece)
         output.close()
+
+
+def write_page(path: str | Path, text: str) -> None:
+    """Write a page to `path`, whole or not at all. Raises TraceError where that cannot be."""
+    try:
+        with whole_file(Path(path)) as file:
+            file.write(text.encode())
+    except OSError as error:
+        raise TraceError(f"cannot write {printable(Path(path))}: {error.strerror or error}") from error
 
 
 def _with_last(pieces: Iterator[Piece]) -> Iterator[tuple[Piece, bool]]:

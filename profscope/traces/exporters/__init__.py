@@ -23,7 +23,7 @@ __all__ = ["OWN", "PACKED", "Exporter", "Piece"]
 OWN = ("json", "pftrace", "parquet")
 """The formats that load back exactly; they are named first."""
 
-PACKED = ("parquet",)
+PACKED = ("parquet", "html")
 """Formats that compress by themselves: `.gz` behind them makes no sense."""
 
 Piece: TypeAlias = bytes | Callable[[], bytes]

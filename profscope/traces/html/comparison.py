@@ -1,0 +1,210 @@
+"""Two profiles side by side, their sources aligned line by line: a page of its own."""
+
+from __future__ import annotations
+
+from bisect import bisect_left
+from collections import defaultdict
+from collections.abc import Iterator, Sequence
+from typing import Any, Final
+
+import pandas as pd
+
+from profscope.analysis.comparing.alignment import aligned
+from profscope.traces.html.document import page_of
+from profscope.traces.html.figures import count_text, duration_text, place_text
+from profscope.traces.html.markup import Child, Markup, joined, json_block, tag
+from profscope.traces.html.source import coloured
+
+__all__ = ["comparison_page", "side_by_side"]
+
+_PAIR: Final = ["kernel", "variant_a", "variant_b"]
+_LAUNCH: Final = "launch"
+_CHANGE: Final = "of self time of a launch, all warps together; what is more than noise"
+_MOST_ROWS: Final = 30
+_HEADS: Final = ("scope", "line A", "line B", "A", "B", "change", "least", "most", "status")
+
+
+def comparison_page(
+    table: pd.DataFrame, names: tuple[str, str], sources: tuple[list[dict[str, Any]], list[dict[str, Any]]]
+) -> str:
+    """The whole file. table: what `profscope.diff` returns; sources: `metadata["sources"]` of either side."""
+    unit = str(table.attrs["unit"])
+    sections: list[Child] = [
+        tag("h1", "What has changed"),
+        tag("p", tag("b", "A"), f" {names[0]}   ", tag("b", "B"), f" {names[1]}", class_="lead"),
+    ]
+    for _, rows in table.groupby(_PAIR, sort=False, dropna=False):
+        sections.append(tag("section", _kernel(rows, unit, sources)))
+    said = [*table.attrs["notes"], *table.attrs["not_measured"]]
+    notes = tag("ul", *(tag("li", text) for text in dict.fromkeys(said)), class_="notes")
+    sections.append(tag("section", tag("h2", "Notes"), notes, id="notes"))
+    links = (("findings", "Changes"), ("notes", "Notes"))
+    facts = json_block("facts", {})
+    emulated = bool(table.attrs["emulated"])
+    return page_of("What has changed · profscope", links, sections, facts, "", emulated=emulated)
+
+
+def _kernel(
+    rows: pd.DataFrame, unit: str, sources: tuple[list[dict[str, Any]], list[dict[str, Any]]]
+) -> Markup:
+    records: list[dict[str, Any]] = rows.to_dict("records")  # type: ignore[assignment]
+    launch = [row for row in records if row["kind"] == _LAUNCH]
+    others = [row for row in records if row["kind"] != _LAUNCH]
+    variants = "" if rows["variant_a"].isna().all() or rows["variant_b"].isna().all() else _variants(rows)
+    parts: list[Child] = [tag("h2", f"{records[0]['kernel']}{variants}")]
+    parts += [tag("p", _headline(row, unit), class_=f"verdict {_tone(row)}") for row in launch]
+    parts += [_side_by_side(others, unit, pair) for pair in _functions(records[0]["kernel"], others, sources)]
+    parts.append(_table(others, unit))
+    return joined(parts)
+
+
+def _variants(rows: pd.DataFrame) -> str:
+    a, b = int(rows["variant_a"].iloc[0]), int(rows["variant_b"].iloc[0])
+    return f" #{a} and #{b}" if a or b else ""
+
+
+def _headline(row: dict[str, Any], unit: str) -> str:
+    if row["status"] in ("went", "appeared"):
+        return f"Only {'A' if row['status'] == 'went' else 'B'} has launches of it."
+    a, b = (duration_text(float(row[name]), unit) for name in ("total_a", "total_b"))
+    if not row["significant"]:
+        return f"A launch takes {a} and {b}: no more than noise."
+    percent = float(row["percent"])
+    return f"{abs(percent):.1f} % {'slower' if percent > 0 else 'faster'}: a launch takes {a}, then {b}."
+
+
+def _tone(row: dict[str, Any]) -> str:
+    if not row["significant"]:
+        return "plain"
+    return "bad" if row["change"] > 0 else "good"
+
+
+def _functions(
+    kernel: str, rows: list[dict[str, Any]], sources: tuple[list[dict[str, Any]], list[dict[str, Any]]]
+) -> Iterator[tuple[dict[str, Any], dict[str, Any]]]:
+    """The texts of one name on both sides in which something took time, the kernel's own first."""
+    sides = [{str(each["name"]): each for each in texts} for texts in sources]
+    both = [name for name in sides[0] if name in sides[1]]
+    for name in sorted(both, key=lambda each: each.rsplit(".", 1)[-1] != kernel):
+        pair = sides[0][name], sides[1][name]
+        if any(_is_in(row, pair) for row in rows):
+            yield pair
+
+
+def _is_in(row: dict[str, Any], pair: tuple[dict[str, Any], dict[str, Any]]) -> bool:
+    """Whether a row's line stands in a text; files go by their names without folders."""
+    source, line = (pair[1], row["line_b"]) if row["line_b"] else (pair[0], row["line_a"])
+    here = range(int(source["line"]), int(source["line"]) + len(str(source["text"]).splitlines()))
+    return int(line) in here and place_text(str(row["file"]), 0) == place_text(str(source["file"]), 0)
+
+
+def _side_by_side(
+    rows: list[dict[str, Any]], unit: str, pair: tuple[dict[str, Any], dict[str, Any]]
+) -> Markup:
+    texts = [str(source["text"]).splitlines() for source in pair]
+    first = [int(source["line"]) for source in pair]
+    changes: dict[tuple[str, int], list[dict[str, Any]]] = defaultdict(list)
+    for row in rows:  # asynchronous work takes no time of a warp
+        if row["kind"] != "async" and _is_in(row, pair):
+            changes["b" if row["line_b"] else "a", int(row["line_b"] or row["line_a"])].append(row)
+    heads = (
+        tag("span", f"{name}, {place_text(str(s['file']), int(s['line']))}", class_="file")
+        for name, s in zip("AB", pair, strict=True)
+    )
+    blank = tag("span", "")
+    head = tag(
+        "div",
+        tag("span", "change" if unit == "ns" else "cycles", class_="n", title=_CHANGE),
+        *(part for each in heads for part in (blank, each)),
+        class_="line head",
+    )
+    lines = []
+    for a, b in side_by_side(texts[0], texts[1]):
+        own = [] if b is None else changes.pop(("b", first[1] + b), [])
+        own += [] if a is None else changes.pop(("a", first[0] + a), [])
+        cells = [_change(own, unit)]
+        for at, text, begin in ((a, texts[0], first[0]), (b, texts[1], first[1])):
+            cells.append(tag("span", "" if at is None else str(begin + at), class_="no"))
+            cells.append(tag("code", *(() if at is None else coloured(text[at]))))
+        edited = a is None or b is None or texts[0][a].strip() != texts[1][b].strip()
+        lines.append(tag("div", *cells, class_="line edited" if edited else "line"))
+    return tag("div", head, *lines, class_="source pair")
+
+
+def side_by_side(before: Sequence[str], after: Sequence[str]) -> Iterator[tuple[int | None, int | None]]:
+    """Lines beside each other, in the order of both; one that stands elsewhere now has nothing beside it."""
+    beside = _longest_rising(aligned(before, after))
+    done = 0
+    for at in range(len(before)):
+        other = beside.get(at)
+        if other is None:
+            yield at, None
+            continue
+        yield from ((None, added) for added in range(done, other))
+        yield at, other
+        done = other + 1
+    yield from ((None, added) for added in range(done, len(after)))
+
+
+def _longest_rising(numbers: Sequence[int | None]) -> dict[int, int]:
+    """By place, as many of the numbers as rise from each to the next."""
+    least: list[int] = []  # by length of a row, the smallest number that one ends with
+    ends: list[int] = []  # and its place
+    before: dict[int, int | None] = {}
+    for at, number in enumerate(numbers):
+        if number is None:
+            continue
+        length = bisect_left(least, number)
+        least[length : length + 1], ends[length : length + 1] = [number], [at]
+        before[at] = ends[length - 1] if length else None
+    rising: dict[int, int] = {}
+    place = ends[-1] if ends else None
+    while place is not None:
+        number = numbers[place]
+        assert number is not None
+        rising[place] = number
+        place = before[place]
+    return rising
+
+
+def _change(rows: list[dict[str, Any]], unit: str) -> Markup:
+    """The change of a line's time, of what is more than noise."""
+    real = [row for row in rows if row["significant"]]
+    if not rows:
+        return tag("span", "", class_="n")
+    if not real:
+        return tag("span", "noise", class_="n dim")
+    change = sum(float(row["change"]) for row in real)
+    text = _signed(change, unit).removesuffix("cycles").rstrip()
+    return tag("span", text, class_=f"n {'slower' if change > 0 else 'faster'}")
+
+
+def _table(rows: list[dict[str, Any]], unit: str) -> Markup:
+    cells = [
+        tag(
+            "tr",
+            tag("th", str(row["scope"]), scope="row"),
+            *(tag("td", text, class_="n") for text in _cells(row, unit)),
+        )
+        for row in rows[:_MOST_ROWS]
+    ]
+    more = f"{count_text(len(rows) - _MOST_ROWS)} more" if len(rows) > _MOST_ROWS else None
+    heads = (tag("th", head, scope="col") for head in _HEADS)
+    whole = tag("table", tag("thead", tag("tr", *heads)), tag("tbody", *cells))
+    summary = tag("summary", "All rows, of a launch, all its warps together")
+    return tag("details", summary, whole, tag("p", more, class_="dim") if more else None, class_="quiet")
+
+
+def _cells(row: dict[str, Any], unit: str) -> list[str]:
+    lines = [str(int(row[name])) if row[name] else "" for name in ("line_a", "line_b")]
+    of = "total" if row["kind"] == "async" else "self"
+    sides = [duration_text(float(row[f"{of}_{side}"]), unit) if row[f"count_{side}"] else "" for side in "ab"]
+    bounds = [
+        "" if pd.isna(row[name]) else _signed(float(row[name]), unit) for name in ("change", "low", "high")
+    ]
+    status = str(row["status"]) if row["significant"] else "noise" if row["change"] else "same"
+    return [*lines, *sides, *bounds, status]
+
+
+def _signed(value: float, unit: str) -> str:
+    return ("+" if value > 0 else "") + duration_text(value, unit)

@@ -1,0 +1,172 @@
+"""What the page's script is given: columns of launches, CTAs and spans, and what charts draw."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import Any, Final
+
+import numpy as np
+import pandas as pd
+
+from profscope.analysis.devices import peak_of
+from profscope.analysis.span_rows import Ints
+from profscope.schema import Tables
+from profscope.traces.html.ctas import Ctas, chosen_ctas, ctas_of, kept_launches
+from profscope.traces.html.figures import count_text, number
+from profscope.traces.html.kernels import Kernel
+from profscope.traces.html.packed import pack
+from profscope.traces.html.sites import Sites
+from profscope.traces.html.spans import span_columns
+
+__all__ = ["best_places", "page_facts", "shown_ctas"]
+
+_OF_LAUNCHES: Final = ("idle-sms", "tail", "load-imbalance", "low-residency", "below-roof", "spills")
+
+
+def shown_ctas(tables: Tables, start: Ints, duration: Ints) -> tuple[Ctas, pd.DataFrame]:
+    """The CTAs of the launches that the page has, and these launches: a CTA's `launch` is a row there."""
+    kept = kept_launches(tables)
+    row = np.cumsum(kept) - 1
+    ctas = ctas_of(tables, start, duration)
+    own = kept[ctas.launch]
+    columns = {name: values[own] for name, values in vars(ctas).items()}
+    return replace(ctas, **columns | {"launch": row[ctas.launch[own]]}), tables.launches[kept].reset_index(
+        drop=True
+    )
+
+
+def best_places(
+    kernel: Kernel, ctas: Ctas, launches: pd.DataFrame, sites: Sites, duration: Ints
+) -> list[dict[str, Any]]:
+    """By finding, where the timeline shows it: the CTA that spends the greatest part of its time at the line;
+    for what is about whole launches the longest one. {} where there is none."""
+    of_kernel = (launches["kernel"] == kernel.kernel) & (launches["variant"] == kernel.variant)
+    own = np.flatnonzero((of_kernel & ~launches["trial"]).to_numpy()[ctas.launch])
+    if not len(own):
+        return [{} for _ in range(len(kernel.findings))]
+    table = sites.table
+    places = []
+    for row in kernel.findings.to_dict("records"):
+        if row["finding"] in _OF_LAUNCHES:
+            took = (launches["end_ns"] - launches["start_ns"]).where(of_kernel, -1)
+            places.append({"level": "launch", "at": int(took.to_numpy().argmax()), "cta": -1})
+            continue
+        at = (
+            (table["line"] == row["line"])
+            & (table["file"] == row["file"])
+            & (table["kernel"] == kernel.kernel)
+        )
+        inner = at & table["kind"].isin(("op", "scope"))
+        spans = (inner if inner.any() else at).to_numpy()[sites.site]
+        total = np.concatenate([[0], np.cumsum(np.where(spans, duration, 0))])
+        spent = total[ctas.first[own] + ctas.rows[own]] - total[ctas.first[own]]
+        best = int(own[np.argmax(spent / np.maximum(ctas.duration[own], 1))])
+        places.append({"level": "cta", "at": best, "cta": int(ctas.cta[best])})
+    return places
+
+
+def page_facts(
+    tables: Tables,
+    kernels: list[Kernel],
+    ctas: Ctas,
+    launches: pd.DataFrame,
+    sites: Sites,
+    start: Ints,
+    duration: Ints,
+    wanted: list[int],
+) -> tuple[dict[str, Any], str, str]:
+    """The facts, JSON-able; the packed columns; and in words which part of the profile is in the page."""
+    keys = {(kernel.kernel, kernel.variant): at for at, kernel in enumerate(kernels)}
+    of_launch = [
+        -1 if trial else keys.get((kernel, variant), -1)
+        for kernel, variant, trial in zip(
+            launches["kernel"], launches["variant"], launches["trial"], strict=True
+        )
+    ]
+    chosen = chosen_ctas(ctas, np.array(of_launch, np.int64)[ctas.launch] + 1, wanted)
+    columns: dict[str, Any] = {
+        name: getattr(ctas, name) for name in ("launch", "sm", "slot", "start", "duration")
+    }
+    columns = {f"cta_{name}": values for name, values in columns.items()}
+    columns |= {"cta_number": ctas.cta, "chosen": np.diff(chosen, prepend=0)}
+    spans = span_columns(tables, ctas, chosen, sites.site, start, duration)
+    index, text = pack(columns | spans)
+    table = sites.table
+    first_ns = int(launches["start_ns"].min()) if len(launches) else 0
+    rate = _rate(tables)
+    took = launches["end_ns"] - launches["start_ns"]
+    device = tables.metadata.get("device")
+    peak = peak_of(tables.metadata)
+    facts = {
+        "unit": "cycles" if tables.emulated else "ns",
+        "emulated": tables.emulated,
+        "sms": device.get("sm_count") if isinstance(device, dict) else None,
+        "columns": index,
+        "launches": {
+            "number": launches["launch"].tolist(),
+            "name": launches["kernel"].astype("str").tolist(),
+            "kernel": of_launch,
+            "start": [number((ns - first_ns) * rate, 12) for ns in launches["start_ns"].tolist()],
+            "duration": [number(max(ns, 0) * rate, 12) for ns in took.tolist()],
+            "device": launches["device"].tolist(),
+            "keeps": launches["keeps"].astype("str").tolist(),
+        },
+        "sites": {
+            "scope": table["scope"].astype("str").tolist(),
+            "kind": table["kind"].astype("str").tolist(),
+            "file": table["file"].astype("str").tolist(),
+            "line": table["line"].tolist(),
+            "kernel": table["kernel"].astype("str").tolist(),
+            "stage": sites.stages,
+        },
+        "histograms": sites.histograms,
+        "kernels": [_kernel(kernel) for kernel in kernels],
+        "peak": None
+        if peak is None or tables.emulated
+        else {"gb_per_s": peak.memory_gb_per_s, "source": peak.source},
+        "spans": {"all": len(tables.df), "kept": int(spans["cta_spans"].sum())},
+    }
+    return facts, text, _selection(tables, ctas, chosen, int(spans["cta_spans"].sum()))
+
+
+def _rate(tables: Tables) -> float:
+    """What a ns is in the page's unit, between launches."""
+    if not tables.emulated:
+        return 1.0
+    clocks = tables.launches["clock_ghz"].to_numpy()
+    known = clocks[np.isfinite(clocks)]
+    return float(np.median(known)) if len(known) else 1.0
+
+
+def _kernel(kernel: Kernel) -> dict[str, Any]:
+    names = (
+        "of",
+        "scope",
+        "line",
+        "gb_per_s",
+        "tflop_per_s",
+        "flops_per_byte",
+        "bound",
+        "peak_pct",
+        "counted_by",
+    )
+    rows = [
+        {name: row[name] if isinstance(row[name], str) else number(row[name]) for name in names}
+        for row in kernel.roofline.to_dict("records")
+    ]
+    return {"name": kernel.name, "kernel": kernel.kernel, "roofline": rows}
+
+
+def _selection(tables: Tables, ctas: Ctas, chosen: Ints, spans: int) -> str:
+    """Which part of the profile the page has, in words."""
+    if spans == len(tables.df):
+        return f"all of the profile: {count_text(spans, 'span')}"
+    left = len(tables.launches) - len(np.unique(ctas.launch))
+    text = (
+        f"{count_text(spans)} of {count_text(len(tables.df))} spans, those of {count_text(len(chosen))} of "
+        f"{count_text(len(ctas), 'CTA')}: for each kernel its longest, median and shortest CTA, those that "
+        "findings name, and whole SMs of the newest launches. Figures, source and histograms are of all"
+    )
+    return text + (
+        f"; the timeline lacks the {count_text(left, 'oldest launch', 'oldest launches')}" if left > 0 else ""
+    )

@@ -1,0 +1,183 @@
+"""The source with its time in the margin: plain text, and behind each line what is known of it."""
+
+from __future__ import annotations
+
+import keyword
+import re
+from collections import defaultdict
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass, field
+from typing import Final
+
+import pandas as pd
+
+from profscope.analysis.sources import file_with_source
+from profscope.schema import Tables
+from profscope.traces.html.figures import place_text
+from profscope.traces.html.kernels import Kernel
+from profscope.traces.html.line_details import details_of
+from profscope.traces.html.line_figures import LineFigures, figures_of
+from profscope.traces.html.markup import Child, Markup, joined, tag
+from profscope.traces.html.sites import Sites
+
+__all__ = ["coloured", "source_of"]
+
+_WORD: Final = re.compile(
+    r"(?P<comment>#.*)|(?P<string>\"\"\".*?(?:\"\"\"|$)|\"[^\"]*\"|'[^']*')"
+    r"|(?P<word>\b(?:" + "|".join(keyword.kwlist) + r")\b)|(?P<call>\btl\.\w+|\bgl\.\w+)"
+)
+_WITNESSES: Final = (
+    ("share_samples", "samples", "of the hardware's samples of the bare kernel stand here"),
+    ("share_sums", "sums", "of the warps' time is self time of this line, by launches that kept sums"),
+    ("self_share", "spans", "of the warps' time is self time of this line, by spans"),
+)
+_HOT: Final = 0.10
+_MOST_HOT: Final = 6
+_WORTH_A_BUTTON: Final = 0.02
+
+
+@dataclass
+class _Function:
+    """A text of the profile, and the lines of it that are known."""
+
+    name: str
+    file: str
+    first: int
+    lines: list[str]
+    known: dict[int, LineFigures] = field(default_factory=dict)
+
+
+def source_of(kernel: Kernel, tables: Tables, sites: Sites, unit: str) -> Markup:
+    """The functions of a kernel, that itself first; then lines whose text nobody knows."""
+    witnesses = [each for each in _WITNESSES if len(kernel.lines) and kernel.lines[each[0]].notna().any()]
+    figures = figures_of(kernel, sites, [each[0] for each in witnesses])
+    functions, homeless = _functions(kernel, tables, figures)
+    notes = _findings_by_line(kernel.findings)
+    blocks: list[Child] = [tag("h2", "Source")]
+    if not figures:
+        blocks.append(tag("p", "Nothing is known of the lines of this kernel.", class_="none"))
+        return joined(blocks)
+    names = " and ".join(name for _, name, _ in witnesses)
+    about = f"Shares of the kernel's time by {names}. Open a line for what it does, waits for and costs."
+    blocks.append(tag("p", about if witnesses else "No time was kept by line.", class_="lead"))
+    blocks.append(_hottest(figures))
+    for function in functions:
+        head = _head(function, witnesses)
+        rows = [
+            _line(kernel, function.file, number, text, function.known.get(number), notes, witnesses, unit)
+            for number, text in enumerate(function.lines, function.first)
+        ]
+        blocks.append(tag("div", head, *rows, class_=f"source w{min(2, len(witnesses))}"))
+    if homeless:
+        rows = [
+            _line(kernel, own.file, own.line, _no_text(own), own, notes, witnesses, unit) for own in homeless
+        ]
+        title = "No line known, or no text of it" if functions else "The profile has no source texts"
+        blocks.append(
+            tag("div", tag("p", title, class_="file"), *rows, class_=f"source w{min(2, len(witnesses))}")
+        )
+    return joined(blocks)
+
+
+def _hottest(figures: list[LineFigures]) -> Markup | None:
+    """Buttons that lead to the lines with most time."""
+    top = sorted((own for own in figures if own.line), key=lambda own: -own.share)[:_MOST_HOT]
+    buttons = [
+        tag("button", f"line {own.line}: {100 * own.share:.0f} %", type="button", class_="go-line",
+            data_file=own.file, data_line=own.line)
+        for own in top
+        if own.share >= _WORTH_A_BUTTON
+    ]  # fmt: skip
+    return tag("p", "Most time: ", *buttons, class_="hottest") if len(buttons) > 1 else None
+
+
+def _functions(
+    kernel: Kernel, tables: Tables, figures: Iterable[LineFigures]
+) -> tuple[list[_Function], list[LineFigures]]:
+    texts = [
+        _Function(str(each["name"]), str(each["file"]), int(each["line"]), str(each["text"]).splitlines())
+        for each in tables.metadata.get("sources") or []
+    ]
+    files = {function.file for function in texts}
+    homeless = []
+    for own in figures:
+        file = file_with_source(own.file, files)
+        around = [f for f in texts if f.file == file and f.first <= own.line < f.first + len(f.lines)]
+        if around:  # the innermost: a function inside another is a text of its own
+            min(around, key=lambda function: len(function.lines)).known[own.line] = own
+        else:
+            homeless.append(own)
+    shown = [function for function in texts if function.known]
+    shown.sort(key=lambda function: function.name.rsplit(".", 1)[-1] != kernel.kernel)
+    return shown, homeless
+
+
+def _no_text(own: LineFigures) -> str:
+    return place_text(own.file, own.line) or "no line is known"
+
+
+def _head(function: _Function, witnesses: list[tuple[str, str, str]]) -> Markup:
+    shares = [tag("span", name, title=f"the part that {why}") for _, name, why in witnesses[:2]]
+    return tag(
+        "div",
+        *shares,
+        tag("span", ""),
+        tag("span", f"{function.name}, {place_text(function.file, function.first)}", class_="file"),
+        tag("span", "count", class_="n"),
+        tag("span", "mean", class_="n"),
+        tag("span", "waits for"),
+        class_="line head",
+    )
+
+
+def _findings_by_line(findings: pd.DataFrame) -> dict[str, list[str]]:
+    """By place, file names without folders: those of a binary may be of another copy of the program."""
+    notes = defaultdict(list)
+    for row in findings.to_dict("records"):
+        notes[place_text(str(row["file"]), int(row["line"]))].append(
+            f"{row['finding']} {row['gain_pct']:.0f} %"
+        )
+    return notes
+
+
+def _line(
+    kernel: Kernel,
+    file: str,
+    number: int,
+    text: str,
+    own: LineFigures | None,
+    notes: dict[str, list[str]],
+    witnesses: list[tuple[str, str, str]],
+    unit: str,
+) -> Markup:
+    chips = [tag("mark", note) for note in notes.get(place_text(file, number), ())]
+    code = tag("code", *coloured(text), *([" "] if chips else []), *chips)
+    shares = [_share(own, name) for name, _, _ in witnesses[:2]]
+    place = tag("span", str(number or ""), class_="no")
+    identity = {"data_file": file, "data_line": number}
+    if own is None:
+        empty = [tag("span", ""), tag("span", ""), tag("span", "")]
+        return tag("div", *shares, place, code, *empty, class_="line bare", **identity)  # type: ignore[arg-type]
+    cells = [tag("span", each, class_="n") for each in own.count_and_mean(unit)]
+    summary = tag(
+        "summary", *shares, place, code, *cells, tag("span", own.wait_text, class_="wait"), class_="line"
+    )
+    classes = "row hot" if own.share >= _HOT else "row"
+    return tag("details", summary, details_of(kernel, own, unit), class_=classes, **identity)  # type: ignore[arg-type]
+
+
+def _share(own: LineFigures | None, name: str) -> Markup:
+    share = None if own is None else own.shares.get(name)
+    if share is None or share < 0.0005:
+        return tag("span", "", class_="share")
+    return tag("span", tag("i", style=f"--share:{100 * share:.2f}%"), f"{100 * share:.1f}", class_="share")
+
+
+def coloured(text: str) -> Iterator[Child]:
+    """A line of Python with its words marked up."""
+    at = 0
+    for match in _WORD.finditer(text):
+        yield text[at : match.start()]
+        yield tag("span", match[0], class_=f"t-{match.lastgroup}")
+        at = match.end()
+    yield text[at:] or " "

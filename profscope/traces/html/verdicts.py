@@ -1,0 +1,204 @@
+"""The first screen of the page: what was profiled, whether it can be believed, and what holds it back."""
+
+from __future__ import annotations
+
+from dataclasses import fields
+from typing import Any, Final
+
+import pandas as pd
+
+from profscope.options import Options
+from profscope.schema import Tables
+from profscope.traces.html.figures import count_text, duration_text, percent_text, place_text
+from profscope.traces.html.kernels import Kernel
+from profscope.traces.html.markup import Child, Markup, joined, tag
+
+__all__ = ["about", "findings_of", "heading_of", "kernel_table"]
+
+_VERSIONS: Final = ("backend", "profscope", "triton", "torch", "python")
+_TONES: Final = {
+    "trust": "good",
+    "emulated": "plain",
+    "trust with care": "care",
+    "do not trust": "bad",
+}
+_LABELS: Final = {
+    "trust": "These figures can be trusted",
+    "emulated": "Emulated: cycles of a cost model, not GPU time",
+    "trust with care": "Trust these figures with care",
+    "do not trust": "Do not trust these figures",
+}
+
+
+def heading_of(kernel: Kernel, tables: Tables) -> Markup:
+    """The kernel, its facts, and the verdict with its reasons."""
+    return joined([tag("h1", kernel.name), _facts(kernel, tables), _verdict(kernel)])
+
+
+def _facts(kernel: Kernel, tables: Tables) -> Markup:
+    own, first = kernel.launches, kernel.launches.iloc[0]
+    grid = " x ".join(str(int(first[f"grid_{axis}"])) for axis in "xyz")
+    device = tables.metadata.get("device")
+    name = str(device.get("name", "")) if isinstance(device, dict) else ""
+    facts = [("launches", count_text(len(own)))]
+    if kernel.launch_ns is not None and not tables.emulated:
+        facts.append(("median launch", duration_text(kernel.launch_ns, "ns")))
+    if first["grid_x"] > 0:
+        facts += [
+            ("grid", grid.removesuffix(" x 1").removesuffix(" x 1")),
+            ("warps a CTA", str(int(first["num_warps"]))),
+        ]
+    dropped = int(own["dropped"].sum())
+    facts += [("records dropped", count_text(dropped))] if dropped else []
+    facts += [("on", name)] if name and not tables.emulated else []
+    return tag("dl", *(tag("div", tag("dt", term), tag("dd", text)) for term, text in facts), class_="facts")
+
+
+def _verdict(kernel: Kernel) -> Markup | None:
+    said = kernel.verdict
+    if said is None:
+        return None
+    items = [tag("li", tag("b", reason.rule), " ", reason.text) for reason in said.reasons]
+    items += [tag("li", tag("b", "not measured"), " ", text, class_="dim") for text in said.not_measured]
+    title = _LABELS.get(said.label, said.label)
+    if not items:
+        return tag("p", title, class_=f"verdict {_TONES.get(said.label, 'plain')}")
+    shown: list[Child] = [
+        tag("summary", title, tag("small", ", ".join(reason.rule for reason in said.reasons)))
+    ]
+    return tag("details", *shown, tag("ul", *items), class_=f"verdict {_TONES.get(said.label, 'plain')}")
+
+
+def findings_of(kernel: Kernel, said: pd.DataFrame, best: list[dict[str, Any]]) -> Markup:
+    """What holds the kernel back, the largest gain first. best: by finding, where the timeline shows it."""
+    cards = [_card(row, where) for row, where in zip(kernel.findings.to_dict("records"), best, strict=True)]
+    clean = said.attrs.get("clean") or {}
+    missing = [text for text in said.attrs.get("not_measured") or [] if text.startswith(kernel.kernel)]
+    if not cards:
+        texts = _clean(clean, kernel)
+        cards = [tag("p", texts or "Nothing was found that mending would make 5 % faster.", class_="none")]
+    items = (tag("li", text) for text in missing)
+    below = tag("details", tag("summary", "What could not be judged"), tag("ul", *items), class_="quiet")
+    return joined(
+        [
+            tag("h2", "What holds it back", id=None),
+            tag("p", "The percentage is how much of a launch mending it saves at most.", class_="lead")
+            if len(kernel.findings)
+            else None,
+            tag("ol", *cards, class_="findings") if len(kernel.findings) else joined(cards),
+            below if missing else None,
+        ]
+    )
+
+
+def _clean(clean: dict[str, str], kernel: Kernel) -> str:
+    """What the findings say of a kernel that has none."""
+    return clean.get(f"{kernel.kernel} #{kernel.variant}") or clean.get(kernel.kernel, "")
+
+
+def _card(row: dict[Any, Any], where: dict[str, Any]) -> Markup:
+    place = place_text(str(row["file"]), int(row["line"]))
+    gain = float(row["gain_pct"])
+    go: list[Child] = []
+    if row["line"]:
+        go.append(
+            tag("button", "Show the line", type="button", class_="go-line",
+                data_file=str(row["file"]), data_line=int(row["line"]))
+        )  # fmt: skip
+    if where:
+        text = f"Show it in CTA {where['cta']}" if where.get("level") == "cta" else "Show the launch"
+        go.append(
+            tag("button", text, type="button", class_="go-cta", data_at=int(where["at"]),
+                data_level=str(where["level"]), data_line=int(row["line"]), data_file=str(row["file"]))
+        )  # fmt: skip
+    return tag(
+        "li",
+        tag("div", f"{gain:.0f} %" if gain > 0 else "!", class_="gain", title="of a launch, at most"),
+        tag(
+            "div",
+            tag("h3", str(row["finding"]), " ", tag("span", place, class_="place"),
+                tag("small", f"confidence: {row['confidence']}")),
+            tag("p", str(row["evidence"])),
+            tag("p", tag("b", "Try: "), str(row["advice"]), class_="advice"),
+            tag("p", *go, class_="go") if go else None,
+        ),
+        style=f"--gain:{max(0.0, min(100.0, gain)):.1f}%",
+    )  # fmt: skip
+
+
+def kernel_table(kernels: list[Kernel], left_out: int, emulated: bool) -> Markup | None:
+    """A row for each kernel to choose from; none where there is one."""
+    if len(kernels) < 2:
+        return None
+    whole = sum(kernel.total_ns for kernel in kernels) or 1.0
+    rows = []
+    for number, kernel in enumerate(kernels):
+        best = kernel.findings.iloc[0] if len(kernel.findings) else None
+        label = "" if kernel.verdict is None else kernel.verdict.label
+        share = kernel.total_ns / whole
+        rows.append(
+            tag(
+                "tr",
+                tag("td", tag("i", style=f"--share:{100 * share:.2f}%"), percent_text(share), class_="share"),
+                tag("th", _choice(kernel, number), scope="row"),
+                tag("td", count_text(len(kernel.launches)), class_="n"),
+                tag("td", "" if emulated else _median(kernel), class_="n"),
+                tag("td", "" if best is None else f"{best['finding']}, {best['gain_pct']:.0f} %"),
+                tag("td", label),
+            )
+        )  # fmt: skip
+    heads = ("share of time", "kernel", "launches", "median launch", "first finding", "verdict")
+    titles = (tag("th", head, scope="col") for head in heads)
+    more = f"{count_text(left_out, 'kernel')} that took less time have no section here." if left_out else None
+    return tag(
+        "nav",
+        tag("table", tag("thead", tag("tr", *titles)), tag("tbody", *rows)),
+        tag("p", more, class_="dim") if more else None,
+        class_="kernels",
+        aria_label="Kernels",
+    )  # fmt: skip
+
+
+def _choice(kernel: Kernel, number: int) -> Markup:
+    return tag("button", kernel.name, type="button", class_="kernel", data_kernel=number)
+
+
+def _median(kernel: Kernel) -> str:
+    return "" if kernel.launch_ns is None else duration_text(kernel.launch_ns, "ns")
+
+
+def _device(device: Any) -> str:
+    if not isinstance(device, dict):
+        return ""
+    count = device.get("sm_count")
+    parts = (device.get("name"), device.get("arch"), f"{count} SMs" if count else "")
+    return ", ".join(str(part) for part in parts if part)
+
+
+def _chosen_options(options: dict[str, Any]) -> list[str]:
+    """Those that are not what they are by default."""
+    defaults = {option.name: option.default for option in fields(Options) if option.init}
+    return [f"{name}={value}" for name, value in options.items() if value != defaults.get(name)]
+
+
+def about(tables: Tables, said: list[str], selection: str) -> Markup:
+    """How the profile was taken: versions, options, notes, and what this page has not."""
+    metadata = tables.metadata
+    facts = [
+        ("device", _device(metadata.get("device"))),
+        *((name, str(metadata.get(name) or "")) for name in _VERSIONS),
+        ("options", ", ".join(_chosen_options(metadata.get("options") or {})) or "as they are by default"),
+        ("in this page", selection),
+    ]
+    notes = [*(str(note) for note in metadata.get("notes") or ()), *said]
+    return joined(
+        [
+            tag("h2", "About this profile"),
+            tag(
+                "dl",
+                *(tag("div", tag("dt", n), tag("dd", text)) for n, text in facts if text),
+                class_="about",
+            ),
+            tag("ul", *(tag("li", note) for note in dict.fromkeys(notes)), class_="notes") if notes else None,
+        ]
+    )

@@ -1,0 +1,259 @@
+// One frame of the timeline: everything is drawn anew from the rows that are seen.
+
+import * as words from "./words.js";
+import { itemText } from "./levels.js";
+
+export const GUTTER = 128, AXIS = 24, MINIMAP = 40;
+const NARROW = 2; // pixels: bars that are shorter on average are drawn from a level of detail
+const EMPTY = 0xffff;
+
+/** view: {profile, level, from, to, scroll, width, height, theme, paints, matches, hover, chosen, range, focus}. */
+export function drawFrame(g, view) {
+  const { width, height, theme } = view;
+  g.fillStyle = theme.paper;
+  g.fillRect(0, 0, width, height);
+  drawGrid(g, view);
+  g.save();
+  g.beginPath();
+  g.rect(0, AXIS, width, height - AXIS);
+  g.clip();
+  let labels = 500;
+  for (const row of view.level.rows) {
+    const y = AXIS + row.y - view.scroll;
+    if (y + row.height < AXIS || y > height) continue;
+    labels -= drawRow(g, view, row, y, labels);
+  }
+  drawArcs(g, view);
+  drawGutter(g, view);
+  g.restore();
+  drawRange(g, view);
+}
+
+export const toX = (view, time) => GUTTER + ((time - view.from) / (view.to - view.from)) * (view.width - GUTTER);
+export const toTime = (view, x) => view.from + ((x - GUTTER) / (view.width - GUTTER)) * (view.to - view.from);
+
+function drawRow(g, view, row, y, labels) {
+  const scale = (view.width - GUTTER) / (view.to - view.from);
+  const [low, high] = row.seen(view.from, view.to);
+  if (high <= low) return 0;
+  const colours = view.paints[row.what];
+  const narrow = ((high - low) * NARROW > (Math.min(row.ends[high - 1], view.to) - Math.max(row.starts[low], view.from)) * scale);
+  const detail = narrow ? row.detail(NARROW / scale) : null;
+  if (detail) {
+    drawDetail(g, view, row, detail, y, scale);
+    return 0;
+  }
+  let texts = 0;
+  for (let i = low; i < high; i++) {
+    const left = Math.max(GUTTER, GUTTER + (row.starts[i] - view.from) * scale);
+    const right = Math.min(view.width, GUTTER + (row.ends[i] - view.from) * scale);
+    const size = Math.max(1, right - left - (right - left > 4 ? 1 : 0));
+    const item = row.items[i];
+    const colour = colours[row.paint[i]] || colours[0];
+    g.globalAlpha = (row.isAsync ? 0.55 : 1) * (isDim(view, row, item) ? 0.18 : 1);
+    g.fillStyle = colour.fill;
+    g.fillRect(left, y, size, row.height);
+    if (isMarked(view, row, item)) {
+      g.globalAlpha = 1;
+      g.strokeStyle = theme(view).mark;
+      g.lineWidth = 2;
+      g.strokeRect(left + 1, y + 1, Math.max(1, size - 2), row.height - 2);
+    }
+    if (size > 34 && row.height >= 9 && texts < labels) {
+      texts++;
+      if (!isDim(view, row, item)) g.globalAlpha = 1;
+      g.fillStyle = row.isAsync ? view.theme.ink : colour.ink;
+      g.font = `${row.height >= 14 ? 11 : 9}px system-ui, sans-serif`;
+      g.textBaseline = "middle";
+      g.fillText(fitted(labelOf(view, row, item), size - 6, row.height >= 14 ? 5.6 : 4.7), left + 3, y + row.height / 2 + 0.5);
+    }
+  }
+  g.globalAlpha = 1;
+  return texts;
+}
+
+const theme = (view) => view.theme;
+
+/** Successive buckets of one colour are one rectangle. */
+function drawDetail(g, view, row, detail, y, scale) {
+  const colours = view.paints[row.what];
+  const first = Math.max(0, Math.floor((view.from - detail.from) / detail.step));
+  const last = Math.min(detail.size, Math.ceil((view.to - detail.from) / detail.step));
+  let begin = first;
+  for (let b = first; b <= last; b++) {
+    const paint = b < last ? shown(detail, b) : -1;
+    const before = b > first ? shown(detail, b - 1) : paint;
+    if (b > first && paint !== before) {
+      if (before !== EMPTY) {
+        const left = Math.max(GUTTER, GUTTER + (detail.from + begin * detail.step - view.from) * scale);
+        const right = GUTTER + (detail.from + b * detail.step - view.from) * scale;
+        const isSpan = row.what === "span";
+        g.globalAlpha = (row.isAsync ? 0.55 : 1) * (view.matches && isSpan && !view.matches[before] ? 0.18 : 1);
+        g.fillStyle = (colours[before] || colours[0]).fill;
+        g.fillRect(left, y, Math.max(1, right - left), row.height);
+      }
+      begin = b;
+    }
+  }
+  g.globalAlpha = 1;
+}
+
+const shown = (detail, b) => (detail.cover[b] < 0.08 ? EMPTY : detail.paint[b]);
+
+function labelOf(view, row, item) {
+  const { profile } = view;
+  if (row.what === "span") return profile.sites.scope[profile.spans.site[item]];
+  return row.what === "cta" ? String(profile.ctas.number[item]) : itemText(profile, row, item);
+}
+
+function fitted(text, width, each) {
+  const most = Math.floor(width / each);
+  return text.length <= most ? text : most < 3 ? "" : text.slice(0, most - 1) + "…";
+}
+
+function isDim(view, row, item) {
+  if (!view.matches) return false;
+  return row.what === "span" && !view.matches[view.profile.spans.site[item]];
+}
+
+function isMarked(view, row, item) {
+  const { chosen, hover } = view;
+  return (chosen && chosen.row.what === row.what && chosen.item === item) || (hover && hover.row.what === row.what && hover.item === item);
+}
+
+function drawArcs(g, view) {
+  const arcs = view.level.arcs;
+  if (!arcs.length) return;
+  const inside = arcs.filter((arc) => view.profile.spans.end[arc.wait] > view.from && view.profile.spans.start[arc.flight] < view.to);
+  const about = [view.chosen, view.hover].filter((each) => each && each.row.what === "span").map((each) => each.item);
+  const isOf = (arc) => about.includes(arc.flight) || about.includes(arc.issue) || about.includes(arc.wait);
+  const strong = inside.filter(isOf);
+  if (inside.length <= 80) for (const arc of inside) drawArc(g, view, arc, 0.35, 1);
+  for (const arc of strong) drawArc(g, view, arc, 1, 1.8);
+}
+
+function drawArc(g, view, arc, alpha, size) {
+  const { spans } = view.profile;
+  const [x0, x1] = [toX(view, spans.start[arc.flight]), toX(view, spans.end[arc.wait])];
+  const y0 = AXIS + arc.from.y + arc.from.height - view.scroll, y1 = AXIS + arc.to.y + arc.to.height - view.scroll;
+  const sag = Math.min(26, 8 + (x1 - x0) / 12);
+  g.globalAlpha = alpha;
+  g.strokeStyle = g.fillStyle = view.theme.arc;
+  g.lineWidth = size;
+  g.beginPath();
+  g.moveTo(x0, y0);
+  g.bezierCurveTo(x0 + (x1 - x0) * 0.2, y0 + sag, x1 - (x1 - x0) * 0.2, y1 + sag, x1, y1);
+  g.stroke();
+  g.beginPath();
+  g.moveTo(x1, y1 - 1);
+  g.lineTo(x1 - 5, y1 + 4);
+  g.lineTo(x1 + 1, y1 + 5);
+  g.fill();
+  g.globalAlpha = 1;
+}
+
+function drawGutter(g, view) {
+  g.fillStyle = view.theme.panel;
+  g.fillRect(0, AXIS, GUTTER - 1, view.height - AXIS);
+  g.font = "11px system-ui, sans-serif";
+  g.textBaseline = "middle";
+  let last = null, free = -Infinity;
+  for (const row of view.level.rows) {
+    const y = AXIS + row.y - view.scroll;
+    const text = row.label;
+    if (text && text !== last && y + row.height > AXIS && y < view.height && y >= free) {
+      g.fillStyle = view.theme.ink;
+      const most = Math.floor((GUTTER - 16) / 5.9);
+      g.fillText(text.length > most ? text.slice(0, most - 1) + "…" : text, 10, y + Math.max(row.height, 6) / 2 + 0.5);
+      free = y + 12;
+      last = text;
+    }
+  }
+}
+
+function drawGrid(g, view) {
+  const { width, height, profile } = view;
+  const span = view.to - view.from;
+  const step = niceStep((span * 96) / Math.max(96, width - GUTTER));
+  g.fillStyle = view.theme.panel;
+  g.fillRect(0, 0, width, AXIS);
+  g.font = "11px system-ui, sans-serif";
+  g.textBaseline = "middle";
+  for (let k = Math.ceil(view.from / step); k * step <= view.to; k++) {
+    const x = Math.round(toX(view, k * step)) + 0.5;
+    if (x < GUTTER) continue;
+    g.fillStyle = view.theme.line;
+    g.fillRect(x, AXIS, 1, height - AXIS);
+    g.fillStyle = view.theme.dim;
+    const text = words.moment(k * step, step, profile.unit);
+    if (x + g.measureText(text).width < width) g.fillText(text, x + 3, AXIS / 2);
+  }
+}
+
+function niceStep(least) {
+  const power = 10 ** Math.floor(Math.log10(Math.max(least, 1e-9)));
+  return [1, 2, 5, 10].map((each) => each * power).find((each) => each >= least);
+}
+
+function drawRange(g, view) {
+  if (!view.range) return;
+  const [left, right] = view.range.map((time) => Math.max(GUTTER, Math.min(view.width, toX(view, time))));
+  g.fillStyle = view.theme.range;
+  g.globalAlpha = 0.16;
+  g.fillRect(Math.min(left, right), AXIS, Math.abs(right - left), view.height - AXIS);
+  g.globalAlpha = 1;
+  g.fillRect(left - 1, 0, 2, view.height);
+  g.fillRect(right - 1, 0, 2, view.height);
+  const text = words.duration(Math.abs(view.range[1] - view.range[0]), view.profile.unit);
+  g.font = "600 11px system-ui, sans-serif";
+  const x = (left + right) / 2 - g.measureText(text).width / 2;
+  g.fillStyle = view.theme.paper;
+  g.fillRect(x - 4, 4, g.measureText(text).width + 8, 16);
+  g.fillStyle = view.theme.range;
+  g.fillText(text, x, AXIS / 2);
+}
+
+/** All of a level in one strip, and which part of it is seen. */
+export function drawMinimap(g, view) {
+  const { width, level, theme: colours } = view;
+  const size = width - GUTTER;
+  g.fillStyle = colours.panel;
+  g.fillRect(0, 0, width, MINIMAP);
+  level.density ??= densityOf(level, 400);
+  const most = Math.max(1e-9, ...level.density);
+  g.fillStyle = colours.dim;
+  g.globalAlpha = 0.5;
+  level.density.forEach((value, i) => {
+    const tall = (value / most) * (MINIMAP - 10);
+    g.fillRect(GUTTER + (i / 400) * size, MINIMAP - 3 - tall, size / 400 + 0.5, tall);
+  });
+  g.globalAlpha = 1;
+  const at = (time) => GUTTER + ((time - level.from) / (level.to - level.from)) * size;
+  const left = Math.max(GUTTER, at(view.from)), right = Math.min(width, at(view.to));
+  g.fillStyle = colours.paper;
+  g.globalAlpha = 0.6;
+  g.fillRect(GUTTER, 0, left - GUTTER, MINIMAP);
+  g.fillRect(right, 0, width - right, MINIMAP);
+  g.globalAlpha = 1;
+  g.strokeStyle = colours.range;
+  g.lineWidth = 1.5;
+  g.strokeRect(left + 0.5, 1, Math.max(2, right - left - 1), MINIMAP - 2);
+  g.fillStyle = colours.dim;
+  g.font = "11px system-ui, sans-serif";
+  g.textBaseline = "middle";
+  g.fillText("active", 10, MINIMAP / 2);
+}
+
+function densityOf(level, count) {
+  const found = new Array(count).fill(0);
+  const step = (level.to - level.from) / count;
+  for (const row of level.rows) {
+    if (row.isAsync || (row.what === "span" && row.depth > 0)) continue;
+    for (let i = 0; i < row.count; i++) {
+      const low = (row.starts[i] - level.from) / step, high = (row.ends[i] - level.from) / step;
+      for (let b = Math.max(0, Math.floor(low)); b < Math.min(count, Math.ceil(high)); b++)
+        found[b] += Math.min(high, b + 1) - Math.max(low, b);
+    }
+  }
+  return found;
+}

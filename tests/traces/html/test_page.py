@@ -1,0 +1,249 @@
+"""The page as text: what stands in it, and that nothing hostile becomes part of it."""
+
+from __future__ import annotations
+
+import json
+import re
+from collections import Counter
+from dataclasses import replace
+from html.parser import HTMLParser
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from profscope.profiles import Profile, diff, load
+from profscope.schema import Tables
+from profscope.traces.html.comparison import comparison_page, side_by_side
+from profscope.traces.html.ctas import chosen_ctas, ctas_of
+from profscope.traces.html.markup import json_block, plain, tag
+from profscope.traces.html.packed import pack, unpack
+from profscope.traces.html.spans import times
+from tests.support.profiles import profiles, regular_profile
+
+DATA = Path(__file__).parents[2] / "data"
+HOSTILE = st.sampled_from(
+    ["</script><script>alert(1)</script>", "<img src=x onerror=alert(1)>", '" onmouseover="alert(1)', "<!--",
+     "javascript:alert(1)", "&lt;b&gt;", "]]>", "\u202eevil", "\x00", "http://evil.example/x"]
+) | st.text(max_size=6)  # fmt: skip
+
+
+class Page(HTMLParser):
+    """The elements of a page with the names of their attributes, what links there are, and the data."""
+
+    def __init__(self, text: str) -> None:
+        super().__init__(convert_charrefs=True)
+        self.elements: Counter[tuple[str, ...]] = Counter()
+        self.links: set[str] = set()
+        self.texts: list[str] = []
+        self.facts: Any = {}
+        self._inside = ""
+        self.feed(text)
+
+    def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
+        self.elements[tag, *(name for name, _ in attrs)] += 1
+        self.links |= {str(value) for name, value in attrs if name in ("href", "src", "action", "srcset")}
+        self._inside = dict(attrs).get("id") or tag
+
+    def handle_comment(self, data: str) -> None:
+        raise AssertionError(f"a comment: {data}")
+
+    def handle_data(self, data: str) -> None:
+        if self._inside == "facts" and not self.facts:
+            self.facts = json.loads(data)
+            assert not set("<>&") & set(data)
+        elif self._inside not in ("script", "style", "data"):
+            self.texts.append(data)
+
+    @property
+    def text(self) -> str:
+        return re.sub(r"\s+", " ", " ".join(self.texts))
+
+
+def page_of(profile: Profile, folder: Path) -> Page:
+    profile.save(folder / "report.html")
+    return Page((folder / "report.html").read_text())
+
+
+@pytest.fixture(scope="module")
+def matmul(tmp_path_factory: pytest.TempPathFactory) -> Page:
+    """Of a matmul that an H200 ran."""
+    return page_of(load(DATA / "diff" / "matmul-1-stage.pftrace.gz"), tmp_path_factory.mktemp("page"))
+
+
+def test_findings_stand_in_it_with_evidence_and_advice(matmul: Page) -> None:
+    profile = load(DATA / "diff" / "matmul-1-stage.pftrace.gz")
+    for row in profile.findings().to_dict("records"):
+        assert f"{row['gain_pct']:.0f} %" in matmul.text
+        assert row["evidence"] in matmul.text
+        assert row["advice"] in matmul.text
+
+
+def test_the_source_stands_in_it_as_text(matmul: Page) -> None:
+    profile = load(DATA / "diff" / "matmul-1-stage.pftrace.gz")
+    (source,) = profile.metadata["sources"]
+    code = re.sub(r"\s+", "", "".join(matmul.texts))
+    for line in source["text"].splitlines():
+        assert re.sub(r"\s+", "", line) in code
+
+
+def test_the_margin_has_the_shares_of_the_lines(matmul: Page) -> None:
+    lines = load(DATA / "diff" / "matmul-1-stage.pftrace.gz").lines()
+    top = lines.groupby("line")["self_share"].sum().max()
+    assert f"{100 * top:.1f}" in matmul.text
+
+
+def test_it_links_to_nothing_outside(matmul: Page) -> None:
+    assert all(link.startswith("#") for link in matmul.links)
+
+
+@settings(max_examples=3, deadline=None)
+@given(profile=profiles(names=HOSTILE, max_actions=6))
+def test_no_name_becomes_markup(profile: Profile, tmp_path_factory: pytest.TempPathFactory) -> None:
+    is_harmless(page_of(profile, tmp_path_factory.mktemp("hostile")))
+
+
+@pytest.mark.exhaustive
+@settings(max_examples=60, deadline=None)
+@given(profile=profiles(names=HOSTILE, max_actions=6))
+def test_no_name_of_many_becomes_markup(profile: Profile, tmp_path_factory: pytest.TempPathFactory) -> None:
+    is_harmless(page_of(profile, tmp_path_factory.mktemp("hostile")))
+
+
+def is_harmless(page: Page) -> None:
+    allowed = re.compile(r"[a-z]+|data-[a-z]+|aria-[a-z]+|http-equiv|h[1-4]")
+    for element in page.elements:
+        assert all(allowed.fullmatch(name) for name in element)
+        assert not any(name.startswith("on") or name in ("src", "srcdoc") for name in element[1:])
+    assert page.elements["script",] == 1
+    assert page.elements["script", "type", "id"] == 2
+    assert not {
+        element for element in page.elements if element[0] in ("img", "iframe", "object", "link", "base")
+    }
+    assert all(link.startswith("#") for link in page.links)
+
+
+@given(st.text() | HOSTILE | st.just("\ud800"))
+def test_no_text_becomes_markup(text: str) -> None:
+    page = Page(tag("p", text, title=text, data_x=text) + json_block("facts", [text]))
+    assert page.elements == {("p", "title", "data-x"): 1, ("script", "type", "id"): 1}
+    assert page.facts == [text]
+    assert plain(text).isprintable() or set(plain(text)) & {"\n", "\t"}
+
+
+def test_hostile_metadata_stays_text(tmp_path: Path) -> None:
+    evil = "</script><script>alert(1)</script>"
+    profile = regular_profile(1, 2, 2, 2)
+    text = f"def kernel():\n    {evil}\n"
+    about = {"notes": [evil], "device": {"name": evil}, "options": {evil: evil}, "triton": evil}
+    source = {"name": evil, "file": "/src/kernels/matmul.py", "line": 9, "text": text, "sha256": ""}
+    page = page_of(replace(profile, metadata={**profile.metadata, **about, "sources": [source]}), tmp_path)
+    assert page.elements["script",] == 1
+    assert page.text.count("alert(1)") >= 4
+
+
+def test_spans_are_read_back_as_they_were(tmp_path: Path) -> None:
+    profile = load(DATA / "findings" / "starving-partition.json.gz")
+    page = page_of(profile, tmp_path)
+    text = (tmp_path / "report.html").read_text()
+    packed = re.search(r'id="data">([^<]*)<', text)
+    assert packed is not None
+    columns = unpack(page.facts["columns"], packed[1])
+    df = profile.df
+    np.testing.assert_array_equal(columns["duration"], df["duration_ns"])
+    np.testing.assert_array_equal(np.cumsum(columns["iteration"].astype(np.int64)), df["iteration"])
+    first = np.cumsum(columns["warp_spans"]) - columns["warp_spans"]
+    start = columns["begin"].astype(np.int64)
+    since = np.cumsum(start) - np.repeat(np.cumsum(start)[first] - start[first], columns["warp_spans"])
+    np.testing.assert_array_equal(since, df["start_ns"] - profile.launches["start_ns"].iloc[0])
+    flights = np.flatnonzero(df["kind"] == "async")
+    np.testing.assert_array_equal(flights - columns["issue"], df["parent"].to_numpy()[flights])
+    np.testing.assert_array_equal(flights + columns["wait"], df["wait"].to_numpy()[flights])
+
+
+@settings(max_examples=30, deadline=None)
+@given(
+    st.dictionaries(
+        st.text(max_size=3), st.lists(st.integers(-(2**31), 2**32 - 1) | st.integers(-5, 300), max_size=9)
+    )
+)
+def test_columns_are_read_back(columns: dict[str, list[int]]) -> None:
+    index, text = pack({name: np.array(values, np.int64) for name, values in columns.items()})
+    assert {name: values.tolist() for name, values in unpack(index, text).items()} == columns
+
+
+def test_a_larger_profile_shows_a_stated_selection() -> None:
+    profile = regular_profile(2, 64, 4, 6)
+    start, duration = times(profile.tables)
+    ctas = ctas_of(profile.tables, start, duration)
+    group = np.zeros(len(ctas), np.int64)
+    each = int(ctas.rows[0])
+    chosen = chosen_ctas(ctas, group, [5], most=10 * each)
+    assert len(chosen) == 10
+    assert {5, int(np.argmax(ctas.duration)), int(np.argmin(ctas.duration))} <= set(chosen.tolist())
+    assert len(chosen_ctas(ctas, group, [], most=int(ctas.rows.sum()))) == len(ctas)
+
+
+@pytest.mark.parametrize(
+    ("tables", "said"),
+    [
+        (Tables(), "No launches were recorded."),
+        (replace(regular_profile(1, 1, 1, 1).tables, df=Tables().df), "No spans were recorded"),
+    ],
+)  # fmt: skip
+def test_what_is_missing_is_said(tables: Tables, said: str, tmp_path: Path) -> None:
+    assert said in page_of(Profile.of(tables), tmp_path).text
+
+
+def test_cycles_of_the_emulator_are_no_time(tmp_path: Path) -> None:
+    profile = regular_profile(1, 4, 2, 3)
+    metadata = {**profile.metadata, "backend": "emulator"}
+    page = page_of(Profile.of(replace(profile.tables, metadata=metadata)), tmp_path)
+    assert "EMULATED" in page.text
+    assert page.facts["unit"] == "cycles"
+    assert not re.search(r"\d (ns|us|ms)\b", page.text)
+
+
+def test_a_million_spans_fit(tmp_path: Path) -> None:
+    """Of as many spans as a page takes at most; on fewer, and by the span."""
+    profile = regular_profile(1, 240, 4, 20, sms=132)
+    profile.save(tmp_path / "report.html")
+    text = (tmp_path / "report.html").read_text()
+    packed = re.search(r'id="data">([^<]*)<', text)
+    assert packed is not None
+    assert len(packed[1]) / len(profile.df) < 5.0
+    assert len(text) - len(packed[1]) < 600_000
+
+
+def test_a_diff_stands_side_by_side(tmp_path: Path) -> None:
+    names = ("matmul-1-stage.pftrace.gz", "matmul-3-stages-0.pftrace.gz")
+    a, b = (load(DATA / "diff" / name) for name in names)
+    table = diff(a, b)
+    page = Page(comparison_page(table, names, (a.metadata["sources"], b.metadata["sources"])))
+    launch = table[table["kind"] == "launch"].iloc[0]
+    assert f"{-launch['percent']:.1f} % faster" in page.text
+    loop = table[(table["line_b"] == 33) & (table["kind"] != "async") & table["significant"]]["change"].sum()
+    assert f"{loop / 1e6:.2f} M" in page.text
+    (source,) = b.metadata["sources"]
+    assert re.sub(r"\s+", "", "".join(page.texts)).count("acc=tl.dot(a,b,acc)") == 2
+    assert source["name"] in page.text
+    assert all(link.startswith("#") for link in page.links)
+
+
+def test_edited_sources_are_aligned() -> None:
+    before, after = ["a", "moved = 1", "b", "c"], ["a", "added", "b", "c", "moved = 1"]
+    pairs = list(side_by_side(before, after))
+    assert pairs == [(0, 0), (1, None), (None, 1), (2, 2), (3, 3), (None, 4)]
+
+
+LINES = st.lists(st.sampled_from(["a", "b", "c = 1", "d = f(x)", ""]), max_size=8)
+
+
+@given(LINES, LINES)
+def test_sides_keep_all_lines_in_their_order(before: list[str], after: list[str]) -> None:
+    pairs = list(side_by_side(before, after))
+    assert [a for a, _ in pairs if a is not None] == list(range(len(before)))
+    assert [b for _, b in pairs if b is not None] == list(range(len(after)))
