@@ -26,8 +26,10 @@ from profscope.launching.sampling import Sampling
 from profscope.launching.stall_samples import StallSamples, gpu_here
 from profscope.options import Options
 from profscope.recording import backend
+from profscope.recording.host_scopes import HostScopes
 from profscope.recording.job import Job
 from profscope.recording.launch_path import LaunchPath
+from profscope.recording.other_ranges import OtherRanges
 from profscope.recording.programs import PROGRAMS
 from profscope.recording.recorder import Recorder, recorder
 from profscope.version import __version__
@@ -85,6 +87,7 @@ class Running:
     inductor: InductorLaunches
     kept: KeptBinaries
     job: Job
+    scopes: HostScopes
 
     def pause(self) -> None:
         """Record nothing until `resume()`."""
@@ -119,6 +122,7 @@ class Running:
             *timed,
             *undescribed,
             *self.bare.failures,
+            *self.scopes.notes(),
             *self.recorder.notes(),
         ]
         if not self.recorder.seen:
@@ -174,7 +178,11 @@ def running(
         inductor = InductorLaunches(options, bare, sampling, records.path, beside, keeping.load_others)
         kept = KeptBinaries(options, bare, sampling)
         # The first to be installed is the last to go: another thread may have chosen its binary already.
-        parts: tuple[_Part, ...] = (records, hook, bare, sampling, samples, keeping, inductor, kept)
+        scopes = HostScopes(records.log.__len__)
+        ranges = OtherRanges(scopes)
+        parts: tuple[_Part, ...] = (
+            records, hook, bare, sampling, samples, keeping, inductor, kept, scopes, ranges
+        )  # fmt: skip
         if beside is not None:
             parts = (*parts, beside)
         installed = _Installed(lambda: _all_installed(parts))
@@ -197,6 +205,7 @@ def running(
             inductor,
             kept,
             job,
+            scopes,
         )
 
 
