@@ -183,20 +183,24 @@ class Session(Questions):
     @property
     def profile(self) -> Profile:
         """The launches so far as a Profile, of plain tables. Raises SessionError before the session began."""
+        from profscope.around.event_tables import with_events
+        from profscope.around.host_tables import with_host
         from profscope.decoding.assemble import assemble
-        from profscope.decoding.host_tables import with_host
         from profscope.sampler.tables import with_samples
 
         parts = self._parts()
         with self._lock:
             metadata, notes = parts.so_far()
-            state = len(parts.recorder.log), dict(metadata), notes, parts.scopes.changes
+            state = len(parts.recorder.log), dict(metadata), notes, parts.around_changes
             if self._profile is None or self._profile[0] != state:
                 self._drain(parts)
                 raw, lost = parts.recorder.fetch()
                 metadata |= parts.host_clock()
                 tables = assemble(raw, metadata, [*notes, *lost], parts.recorder.folded)
                 tables = with_host(tables, parts.scopes.columns())
+                seen = None if parts.kineto is None else parts.kineto.columns()
+                if seen is not None:
+                    tables = with_events(tables, seen)
                 sampled = parts.samples.tables()
                 if sampled is not None:
                     tables = with_samples(tables, *sampled)

@@ -22,7 +22,7 @@ FLOORS = (
     ("profscope.emulator",),
     ("profscope.schema", "profscope.options", "profscope.language", "profscope.installed"),
     ("profscope.decoding", "profscope.analysis", "profscope.binaries"),
-    ("profscope.sampler",),
+    ("profscope.sampler", "profscope.around"),
     ("profscope.traces",),
     ("profscope.recording",),
     ("profscope.launching",),

@@ -28,6 +28,7 @@ from profscope.options import Options
 from profscope.recording import backend
 from profscope.recording.host_scopes import HostScopes
 from profscope.recording.job import Job
+from profscope.recording.kineto import Kineto
 from profscope.recording.launch_path import LaunchPath
 from profscope.recording.other_ranges import OtherRanges
 from profscope.recording.programs import PROGRAMS
@@ -88,6 +89,7 @@ class Running:
     kept: KeptBinaries
     job: Job
     scopes: HostScopes
+    kineto: Kineto | None
 
     def pause(self) -> None:
         """Record nothing until `resume()`."""
@@ -123,6 +125,7 @@ class Running:
             *undescribed,
             *self.bare.failures,
             *self.scopes.notes(),
+            *([] if self.kineto is None else self.kineto.notes),
             *self.recorder.notes(),
         ]
         if not self.recorder.seen:
@@ -130,6 +133,11 @@ class Running:
         more = {"clock": self.machine.clock(), "bare": PROGRAMS.about_bare()}
         told = self.metadata | sampling | building | keeping | sampler | baseline | more
         return told | self.job.describe(), notes
+
+    @property
+    def around_changes(self) -> int:
+        """How often there was something new of the program around the kernels."""
+        return self.scopes.changes + (0 if self.kineto is None else self.kineto.changes)
 
     def host_clock(self) -> dict[str, Any]:
         """The metadata's entry "host_clock", as it is now, where there is one."""
@@ -185,6 +193,9 @@ def running(
         )  # fmt: skip
         if beside is not None:
             parts = (*parts, beside)
+        kineto = Kineto(on_gpu=machine.device_type == "cuda") if options.events else None
+        if kineto is not None:
+            parts = (*parts, kineto)
         installed = _Installed(lambda: _all_installed(parts))
         job = Job()
         stack.enter_context(job.joined())
@@ -206,6 +217,7 @@ def running(
             kept,
             job,
             scopes,
+            kineto,
         )
 
 

@@ -38,7 +38,7 @@ class Spool(NamedTuple):
     what is to be said of a file that is damaged or has no end. samples, sampler: as
     `sampler.tables.sample_tables` returned them; None and {} where none were stated. ended: whether the
     session was closed, so that what it stated is of all launches. scopes: as
-    `decoding.host_tables.with_host` takes them; None where none were stated."""
+    `around.host_tables.with_host` takes them; None where none were stated."""
 
     metadata: dict[str, Any]
     launches: list[RawLaunch]

@@ -17,7 +17,7 @@ from torch.profiler import record_function
 
 import profscope
 from profscope import OptionError
-from profscope.decoding.host_tables import innermost
+from profscope.around.host_tables import innermost
 from profscope.recording import host_scopes
 from profscope.recording.host_scopes import HostScopes
 from tests.support.sessions import launch_add, session

@@ -3,9 +3,9 @@
 from dataclasses import replace
 from pathlib import Path
 
+from profscope.around.host_tables import with_host
 from profscope.decoding.about import kept_notes
 from profscope.decoding.assemble import assemble
-from profscope.decoding.host_tables import with_host
 from profscope.errors import TraceError
 from profscope.sampler.tables import with_samples
 from profscope.schema import Tables
