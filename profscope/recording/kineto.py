@@ -28,7 +28,7 @@ _KINDS: Final = {
     "cuda_driver": "call",
     "user_annotation": "annotation",
 }
-"""By Kineto's name of an activity; others are left out, as annotations on the GPU, which only span kernels."""
+"""By Kineto's name of an activity; others are left out, as annotations on the GPU, which span kernels."""
 
 _COLLECTIVE: Final = "nccl"
 _TAKEN: Final = (
