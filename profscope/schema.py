@@ -54,8 +54,10 @@ import pandas as pd
 from instrument_passes.span_columns import CORRECTED_COLUMNS, MODEL_COLUMNS, SPAN_COLUMNS
 
 __all__ = [
+    "CALL_ARROW",
     "EVENT_DTYPES",
     "EVENT_KINDS",
+    "GPU_KINDS",
     "HOST_DTYPES",
     "KINDS",
     "LAUNCH_DEFAULTS",
@@ -214,6 +216,11 @@ HOST_DTYPES = {
 
 EVENT_KINDS = ("kernel", "collective", "copy", "set", "op", "call", "annotation")
 """What an event can be; the first four run on a GPU."""
+
+GPU_KINDS = EVENT_KINDS[:4]
+
+CALL_ARROW = " > "
+"""Between the parts of an event's call path."""
 
 EVENT_DTYPES = {
     "name": "category",

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
-from typing import Any, Final
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
@@ -13,15 +13,11 @@ import pandas as pd
 from profscope.analysis.host_times import host_times
 from profscope.around.host_tables import NONE, innermost
 from profscope.around.nesting import enclosing
-from profscope.schema import EVENT_KINDS, Tables, events_frame
+from profscope.schema import CALL_ARROW, EVENT_KINDS, Tables, events_frame
 
-__all__ = ["ARROW", "with_events"]
+__all__ = ["with_events"]
 
 Ints = npt.NDArray[np.int64]
-ARROW: Final = " > "
-"""Between the parts of a call path."""
-
-_ON_GPU: Final = ("kernel", "collective", "copy", "set")
 
 
 def with_events(tables: Tables, columns: Mapping[str, Sequence[Any]]) -> Tables:
@@ -144,7 +140,7 @@ def _call_paths(around: Ints, names: Sequence[str], scopes: int) -> pd.Categoric
         own[rows] = len(texts) + code
         for key in keys.tolist():
             before = texts[key // len(spelled)]
-            texts.append((before + ARROW if before else "") + str(spelled[key % len(spelled)]))
+            texts.append((before + CALL_ARROW if before else "") + str(spelled[key % len(spelled)]))
         left = left[~ready]
     used, code = np.unique(outer[scopes:], return_inverse=True)
     # Different rows of names may spell one text.
