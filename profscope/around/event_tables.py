@@ -26,21 +26,31 @@ def with_events(tables: Tables, columns: Mapping[str, Sequence[Any]]) -> Tables:
     Where no scope is open on an event's thread, as on autograd's, it is in that of the only thread that has
     one open. An annotation that is a host scope, too, is no event.
     """
-    raw = pd.DataFrame(dict(columns))
-    raw["kind"] = pd.Categorical(raw["kind"], categories=list(EVENT_KINDS))
     host = tables.host
+    scopes = len(host)
+    # Texts as numbers: a row's own are slow to get at.
+    code, spelled = pd.factorize(np.array([*host["scope"].tolist(), *columns["name"], ""], object))
+    raw = pd.DataFrame(
+        {
+            name: np.asarray(values, np.bool_ if name == "on_gpu" else np.int64)
+            for name, values in columns.items()
+            if name not in ("name", "kind")
+        }
+    )
+    raw["name"] = code[scopes:-1]
+    raw["kind"] = pd.Categorical(np.array(columns["kind"], object), categories=list(EVENT_KINDS))
     thread = raw["resource"].where(~raw["on_gpu"], -1).to_numpy(np.int64)
-    raw = raw.assign(thread=thread)[~_are_scopes(raw["kind"], raw["name"], thread, host)]
+    raw = raw.assign(thread=thread)[~_are_scopes(raw, spelled, thread, host)]
     raw = raw.sort_values("start_unix_ns", kind="stable").reset_index(drop=True)
     on_gpu = raw["on_gpu"].to_numpy(np.bool_)
     around = _around(raw, host, on_gpu)
-    scopes = len(host)
     parent = np.where(around >= scopes, around - scopes, -1)
     rank = int((tables.metadata.get("job") or {}).get("rank", -1))
-    path = _call_paths(np.append(host["parent"].to_numpy(), around), [*host["scope"], *raw["name"]], scopes)
-    name = pd.Categorical(raw["name"])
+    every = np.append(code[:scopes], raw["name"].to_numpy())
+    path = _call_paths(np.append(host["parent"].to_numpy(), around), every, spelled, scopes)
+    name = pd.Categorical.from_codes(raw["name"], categories=pd.Index(spelled, dtype="str"))
     own = {
-        "name": name.set_categories(pd.Index(name.categories, dtype="str")),
+        "name": name.remove_unused_categories(),
         "kind": raw["kind"],
         "device": raw["device"].where(raw["on_gpu"], -1),
         "stream": raw["resource"].where(raw["on_gpu"], -1),
@@ -59,17 +69,15 @@ def with_events(tables: Tables, columns: Mapping[str, Sequence[Any]]) -> Tables:
 
 
 def _are_scopes(
-    kind: pd.Series[Any], name: pd.Series[Any], thread: Ints, host: pd.DataFrame
+    raw: pd.DataFrame, spelled: npt.NDArray[Any], thread: Ints, host: pd.DataFrame
 ) -> npt.NDArray[np.bool_]:
     """Which annotations host scopes have, too: those of `record_function`."""
     known = host[host["source"] == "record_function"]
     pairs = set(zip(known["scope"], known["thread"].tolist(), strict=True))
-    is_annotation = (kind == "annotation").to_numpy()
-    same = np.zeros(len(kind), np.bool_)
-    rows = np.flatnonzero(is_annotation)
-    same[rows] = [
-        (text, number) in pairs for text, number in zip(name.iloc[rows], thread[rows].tolist(), strict=True)
-    ]
+    same = np.zeros(len(raw), np.bool_)
+    rows = np.flatnonzero(raw["kind"] == "annotation")
+    names = spelled[raw["name"].to_numpy()[rows]].tolist()
+    same[rows] = [pair in pairs for pair in zip(names, thread[rows].tolist(), strict=True)]
     return same
 
 
@@ -121,10 +129,9 @@ def _scopes(around: Ints, scopes: int) -> Ints:
     return scope
 
 
-def _call_paths(around: Ints, names: Sequence[str], scopes: int) -> pd.Categorical:
+def _call_paths(around: Ints, name: Ints, spelled: npt.NDArray[Any], scopes: int) -> pd.Categorical:
     """The path of what is around each event, by rows of scopes and then events. Each distinct one is spelled
-    once."""
-    name, spelled = pd.factorize(np.array([*names, ""], object)[:-1])
+    once. name: each row's, its place in `spelled`."""
     texts: list[str] = [""]
     own = np.full(len(around), -1, np.int64)  # the path that ends with each row
     outer = np.zeros(len(around), np.int64)  # the path around it
