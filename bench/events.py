@@ -2,6 +2,7 @@
 
     python -m bench.events [--launches 10000] [--rounds 3] [--steps 30] [--trace gpt.pftrace.gz]
 
+Proton and Kineto both take CUPTI for themselves until their process ends: use a process for each (--only).
 Every tool's runs stand between bare ones; figures are medians over rounds. `launch` is the host's time per
 launch while the tool records, `end` what it takes to end it and have its table or its file. `events` is a
 session that instruments no kernel, `events and sums` one that keeps sums of all.
@@ -75,6 +76,8 @@ TOOLS: Final[dict[str, Callable[[], Any]]] = {
     "Proton, Python call paths": lambda: _proton(context="python"),
     "torch.profiler": _torch_profiler,
     "events": lambda: _ours(kernels=NOTHING),
+    "events, no operators": lambda: _ours(kernels=NOTHING, operators=False),
+    "sums": lambda: profscope.session(wait=True, keep="sums", instrument="light"),
     "events and sums": lambda: _ours(keep="sums", instrument="light"),
 }
 
@@ -87,6 +90,7 @@ def main() -> None:
     parser.add_argument("--rounds", type=int, default=3)
     parser.add_argument("--steps", type=int, default=30)
     parser.add_argument("--limit-s", type=float, default=100.0, help="begin no other round after that")
+    parser.add_argument("--only", nargs="*", choices=TOOLS, default=list(TOOLS))
     parser.add_argument("--trace", type=Path)
     asked = parser.parse_args()
     for category in (profscope.EmptyProfileWarning, profscope.DistrustWarning):
@@ -97,11 +101,13 @@ def main() -> None:
     def launch() -> None:
         small_kernel[(64,)](x, x.numel(), BLOCK=128)
 
-    _compare(f"{asked.launches} launches of 64 CTAs", "us", launch, asked.launches, asked.rounds, until)
+    tools = {name: TOOLS[name] for name in asked.only}
+    what = f"{asked.launches} launches of 64 CTAs"
+    _compare(tools, what, "us", launch, asked.launches, asked.rounds, until)
     step = gpt_step()
     if asked.trace is not None:
         _trace(step, asked.trace)
-    _compare("steps of the GPT", "ms", step, asked.steps, asked.rounds, until)
+    _compare(tools, "steps of the GPT", "ms", step, asked.steps, asked.rounds, until)
 
 
 def gpt_step(blocks: int = 6, batch: int = 8) -> Callable[[], None]:
@@ -124,15 +130,23 @@ def gpt_step(blocks: int = 6, batch: int = 8) -> Callable[[], None]:
     return step
 
 
-def _compare(what: str, unit: str, work: Callable[[], None], count: int, rounds: int, until: float) -> None:
+def _compare(
+    tools: dict[str, Callable[[], Any]],
+    what: str,
+    unit: str,
+    work: Callable[[], None],
+    count: int,
+    rounds: int,
+    until: float,
+) -> None:
     """Print a table: by tool the time of one, and what it is beside bare runs right before."""
-    times: dict[str, list[float]] = {name: [] for name in ("bare", *TOOLS)}
-    ends: dict[str, list[float]] = {name: [] for name in TOOLS}
+    times: dict[str, list[float]] = {name: [] for name in ("bare", *tools)}
+    ends: dict[str, list[float]] = {name: [] for name in tools}
     _timed(_bare, work, count)
     for _ in range(rounds):
         if time.monotonic() > until:
             break
-        for name, tool in TOOLS.items():
+        for name, tool in tools.items():
             times["bare"].append(_timed(_bare, work, count)[0])
             try:
                 each_s, end_s = _timed(tool, work, count)

@@ -123,6 +123,12 @@ class Options:
         "host, by torch's own profiler (Kineto): prof.events. It is read when the session ends or is paused",
         "events=True",
     )
+    operators: bool = _option(
+        True,
+        "With events=True: record torch's operators, too; False: kernels and copies, with the host scopes and "
+        "CUDA's calls around them alone, which costs less",
+        "operators=False",
+    )
     trials: bool = _option(
         False,
         "Also record one launch of each configuration that an autotuner tries; what the autotuner times is "
@@ -206,7 +212,7 @@ class Options:
             # A record an iteration is the least, and a ring has room for so many.
             _check_int("buffer", self.buffer, _MIN_BUFFER, _MAX_BUFFER, "a number of records per warp")
         _check_int("every", self.every, 1, 1 << 31, "a number of launches")
-        for name in ("events", "trials", "wait", "sources"):
+        for name in ("events", "operators", "trials", "wait", "sources"):
             if not isinstance(getattr(self, name), bool):
                 raise OptionError(f"{name}={getattr(self, name)!r} must be True or False")
         _check_int("memory", self.memory, 1, 1 << 20, "a number of MiB")
@@ -224,6 +230,10 @@ class Options:
             raise OptionError("baseline=1 would leave nothing to record; 2 has every other launch run bare")
         if not isinstance(self.samples, bool):
             _check_int("samples", self.samples, 1, _MOST_SAMPLES, "True, False or a number of launches")
+        if not self.operators and not self.events:
+            raise OptionError(
+                "operators=False leaves operators out of events; add events=True, or leave it out"
+            )
         if self.samples and self.events:
             raise OptionError(
                 "events= and samples= both need CUPTI, which does one at a time; give one of them"

@@ -193,7 +193,7 @@ def running(
         )  # fmt: skip
         if beside is not None:
             parts = (*parts, beside)
-        kineto = Kineto(on_gpu=machine.device_type == "cuda") if options.events else None
+        kineto = _kineto(options, machine)
         if kineto is not None:
             parts = (*parts, kineto)
         installed = _Installed(lambda: _all_installed(parts))
@@ -219,6 +219,13 @@ def running(
             scopes,
             kineto,
         )
+
+
+def _kineto(options: Options, machine: backend.Backend) -> Kineto | None:
+    """What records events, where they are asked for."""
+    if not options.events:
+        return None
+    return Kineto(on_gpu=machine.device_type == "cuda", operators=options.operators)
 
 
 def builds_beside(options: Options, hook: CompileHook, machine: backend.Backend) -> Beside | None:

@@ -31,6 +31,7 @@ _KINDS: Final = {
 """By Kineto's name of an activity; others are left out, as annotations on the GPU, which span kernels."""
 
 _COLLECTIVE: Final = "nccl"
+_OWN: Final = "profscope_"  # kernels that ask a GPU for its clock
 _TAKEN: Final = (
     "events are missing: the program ran a torch.profiler of its own, and there is only one at a time; "
     "end it before the session, or leave out events=True"
@@ -38,13 +39,14 @@ _TAKEN: Final = (
 
 
 class Kineto:
-    """Of a session with `events=True`. on_gpu: its launches run on a GPU. changes: how often there was
-    something new."""
+    """Of a session with `events=True`. on_gpu: its launches run on a GPU. operators: torch's are recorded, too.
+    changes: how often there was something new."""
 
-    def __init__(self, *, on_gpu: bool) -> None:
+    def __init__(self, *, on_gpu: bool, operators: bool = True) -> None:
         self.changes = 0
         self.notes: list[str] = []
         self._on_gpu = on_gpu
+        self._operators = operators or not on_gpu
         self._parts: list[dict[str, list[Any]]] = []
 
     @contextlib.contextmanager
@@ -53,7 +55,9 @@ class Kineto:
         refuse_kineto(on_gpu=self._on_gpu)
         config = torch._C._profiler._ExperimentalConfig(profile_all_threads=True)
         device = "cuda" if self._on_gpu else None
-        watching = profile(use_kineto=True, use_device=device, experimental_config=config)
+        watching = profile(
+            use_kineto=True, use_cpu=self._operators, use_device=device, experimental_config=config
+        )
         watching.__enter__()
         try:
             yield
@@ -104,7 +108,7 @@ def _is_active() -> bool:
 
 def _columns(events: list[Any]) -> dict[str, list[Any]]:
     """The columns of Kineto's events, less those that _KINDS leaves out."""
-    kinds = [_kind(event) for event in events]
+    kinds = ["" if event.name().startswith(_OWN) else _kind(event) for event in events]
     kept = [(event, kind) for event, kind in zip(events, kinds, strict=True) if kind]
     cpu = torch._C._autograd.DeviceType.CPU
     names = [event.name() for event, _ in kept]
