@@ -125,8 +125,8 @@ class Options:
     )
     operators: bool = _option(
         True,
-        "With events=True: record torch's operators, too; False: kernels and copies, with the host scopes and "
-        "CUDA's calls around them alone, which costs less",
+        "With events=True: record torch's operators, too; False: kernels and copies, with the host scopes "
+        "and CUDA's calls around them, which costs less",
         "operators=False",
     )
     trials: bool = _option(
@@ -231,9 +231,7 @@ class Options:
         if not isinstance(self.samples, bool):
             _check_int("samples", self.samples, 1, _MOST_SAMPLES, "True, False or a number of launches")
         if not self.operators and not self.events:
-            raise OptionError(
-                "operators=False leaves operators out of events; add events=True, or leave it out"
-            )
+            raise OptionError("operators=False leaves some events out; add events=True, or leave it out")
         if self.samples and self.events:
             raise OptionError(
                 "events= and samples= both need CUPTI, which does one at a time; give one of them"

@@ -31,6 +31,12 @@ _KINDS: Final = {
 """By Kineto's name of an activity; others are left out, as annotations on the GPU, which span kernels."""
 
 _COLLECTIVE: Final = "nccl"
+_OVERHEAD: Final = (
+    "Activity Buffer Request", "Buffer Flush", "Command Buffer Full", "Driver Compiler", "Instrumentation",
+    "Lazy Function Loading", "Resource", "Runtime Triggered Module Loading", "UVM Activity Init",
+)  # fmt: skip
+"""Times that CUPTI itself took: "overhead", where an event says of what activity it is."""
+
 _OWN: Final = "profscope_"  # kernels that ask a GPU for its clock
 _TAKEN: Final = (
     "events are missing: the program ran a torch.profiler of its own, and there is only one at a time; "
@@ -39,7 +45,7 @@ _TAKEN: Final = (
 
 
 class Kineto:
-    """Of a session with `events=True`. on_gpu: its launches run on a GPU. operators: torch's are recorded, too.
+    """Of a session with `events=True`. on_gpu: its launches run on a GPU. operators: torch's are recorded.
     changes: how often there was something new."""
 
     def __init__(self, *, on_gpu: bool, operators: bool = True) -> None:
@@ -141,5 +147,7 @@ def _kind(event: Any) -> str:
         return "copy" if name.startswith("Memcpy") else "set" if name.startswith("Memset") else "kernel"
     if event.is_user_annotation():
         return "annotation"
+    if name in _OVERHEAD:
+        return ""
     is_call = name.startswith("cuda") or (name.startswith("cu") and name[2:3].isupper())
     return "call" if is_call else "op"
