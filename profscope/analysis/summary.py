@@ -80,7 +80,10 @@ def _by_host(tables: Tables, by: str) -> pd.DataFrame:
     of_launch = paths[kept["host"].to_numpy()]
     parts = []
     for path in dict.fromkeys(of_launch.tolist()):
-        part = summary(_of_launches(own, kept[of_launch == path].reset_index(drop=True)))
+        inside = _of_launches(own, kept[of_launch == path].reset_index(drop=True))
+        if inside.df.empty:
+            continue
+        part = summary(inside)
         part.insert(0, "host_path", path)
         parts.append(part)
     table = pd.concat(parts, ignore_index=True) if parts else summary(own).assign(host_path="")

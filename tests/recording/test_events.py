@@ -72,7 +72,7 @@ def test_kernels_of_other_threads_are_in_the_scope_that_waits(gpt: Profile) -> N
     assert set(calls[inside == "forward"]) == {int(gpt.host["thread"][0])}
     backward = calls[inside == "backward"]
     assert (backward == int(gpt.host["thread"][0])).sum() == 2  # in each step the first gradient, a fill
-    assert kernels["call_path"].str.startswith("training > step ").all()
+    assert kernels["call_path"].str.startswith("training > ").all()
 
 
 def test_questions_of_a_real_run(gpt: Profile) -> None:
@@ -130,11 +130,11 @@ def test_nothing_stays_where_the_body_raises() -> None:
 
 
 def test_one_profiler_at_a_time() -> None:
-    with torch.profiler.profile(), pytest.raises(SessionError, match=r"a torch\.profiler is active"):
+    with profiler.profile(use_kineto=True), pytest.raises(SessionError, match=r"a torch\.profiler is active"):
         session(events=True).__enter__()
     with session(events=True) as prof:
         launch_add()
-        with torch.profiler.profile():
+        with profiler.profile(use_kineto=True):
             pass
     assert len(prof.events) == 0
     assert any("ran a torch.profiler of its own" in note for note in prof.metadata["notes"])
