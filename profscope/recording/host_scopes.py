@@ -175,7 +175,8 @@ class scope:  # noqa: N801  it reads as a statement
         if not _RECORDING:
             return self
         if not isinstance(self._name, str):
-            raise OptionError(f"scope({self._name!r}): the name of a scope must be text")
+            mend = "; inside a kernel, use profscope.language.scope" if hasattr(self._name, "value") else ""
+            raise OptionError(f"scope({self._name!r}): the name of a scope must be text{mend}")
         metrics = _checked(self._metrics)
         scopes = _RECORDING[-1]
         row = scopes.begin(self._name, "scope")
