@@ -46,6 +46,7 @@ launched in, -1 for none.
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import cache
 from typing import Any
 
 import numpy as np
@@ -251,7 +252,7 @@ def spans_frame(columns: Mapping[str, Any] | None = None) -> pd.DataFrame:
     missing column.
     """
     if columns is None:
-        columns = dict.fromkeys(SPAN_DTYPES, ())
+        return _empty(tuple(SPAN_DTYPES.items())).copy()
     rows = len(columns["parent"])
     if "wait" not in columns:
         columns = {**columns, "wait": np.full(rows, -1)}
@@ -332,8 +333,16 @@ def events_frame(columns: Mapping[str, Any] | None = None) -> pd.DataFrame:
 
 
 def _frame(columns: Mapping[str, Any] | None, dtypes: Mapping[str, str]) -> pd.DataFrame:
-    columns = dict.fromkeys(dtypes, ()) if columns is None else columns
+    if columns is None or not any(len(columns[name]) for name in dtypes):
+        return _empty(tuple(dtypes.items())).copy()
     return pd.DataFrame({name: _series(columns[name], dtype) for name, dtype in dtypes.items()})
+
+
+@cache
+def _empty(dtypes: tuple[tuple[str, str], ...]) -> pd.DataFrame:
+    """Made once, to be copied: pandas takes a millisecond for each column, and most profiles have some such
+    tables."""
+    return pd.DataFrame({name: _series((), dtype) for name, dtype in dtypes})
 
 
 def _series(values: Sequence[Any] | pd.Series, dtype: str) -> pd.Series:
