@@ -175,8 +175,7 @@ class scope:  # noqa: N801  it reads as a statement
         if not _RECORDING:
             return self
         if not isinstance(self._name, str):
-            mend = "; inside a kernel, use profscope.language.scope" if hasattr(self._name, "value") else ""
-            raise OptionError(f"scope({self._name!r}): the name of a scope must be text{mend}")
+            raise OptionError(_no_text(self._name))
         metrics = _checked(self._metrics)
         scopes = _RECORDING[-1]
         row = scopes.begin(self._name, "scope")
@@ -205,6 +204,11 @@ class scope:  # noqa: N801  it reads as a statement
                 return function(*args, **kwargs)
 
         return scoped
+
+
+def _no_text(name: object) -> str:
+    mend = "; inside a kernel, use profscope.language.scope" if hasattr(name, "value") else ""
+    return f"scope({name!r}): the name of a scope must be text{mend}"
 
 
 def _checked(metrics: dict[str, Any]) -> dict[str, float]:

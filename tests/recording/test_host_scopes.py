@@ -13,6 +13,7 @@ import numpy as np
 import pandas as pd
 import pytest
 import torch
+import triton.language as tl
 from torch.profiler import record_function
 
 import profscope
@@ -198,6 +199,11 @@ def test_a_pause_ends_what_is_open() -> None:
     ("name", "metrics", "says"),
     [
         (3, {}, r"scope\(3\): the name of a scope must be text"),
+        (
+            tl.constexpr("a"),
+            {},
+            "the name of a scope must be text; inside a kernel, use profscope.language.scope",
+        ),
         ("a", {"loss": torch.zeros(())}, r"metric loss= must be a number, not Tensor; give value.item\(\)"),
         ("a", {"good": True}, "metric good= must be a number, not bool"),
         ("a", {"thread": 1}, "metric thread= is called like a column of prof.host"),
