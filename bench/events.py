@@ -155,6 +155,9 @@ def _compare(
                 continue
             times[name].append(each_s)
             ends[name].append(end_s)
+    if not times["bare"]:
+        print(f"{what}: no time was left for these")
+        return
     factor = {"us": 1e6, "ms": 1e3}[unit]
     print(f"{what}: {unit} each, beside bare, end in s", flush=True)
     bare = statistics.median(times["bare"])
