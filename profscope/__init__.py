@@ -7,6 +7,8 @@ In short:
     prof.df                      # one row per span, per warp, per CTA, with source lines
     prof.save("trace.json")      # opens in Perfetto and in profscope-view
     profscope.diff(old, prof)    # what has changed, line by line, and what of it is more than noise
+    with profscope.scope("step"):    # a part of the program: prof.host has when it ran and what it launched
+        ...
     prof = profscope.start()     # a session where a with statement does not fit; profscope.stop() ends it
     profscope.instructions(k)    # the SASS of a compiled kernel, with its places and what each waits for
     profscope.explain(k, ...)    # each configuration of an autotuned kernel, and why the quickest one is
@@ -41,6 +43,7 @@ if TYPE_CHECKING:
         TraceError,
     )
     from profscope.profiles import Profile, diff, load
+    from profscope.recording.host_scopes import scope
     from profscope.sessions import Session, session
     from profscope.switches import pause, profile, resume, start, stop
     from profscope.tuning.explaining import explain
@@ -74,6 +77,7 @@ __all__ = [
     "pause",
     "profile",
     "resume",
+    "scope",
     "session",
     "start",
     "stop",
@@ -93,6 +97,7 @@ _HOMES = {
     "pause": "switches",
     "profile": "switches",
     "resume": "switches",
+    "scope": "recording.host_scopes",
     "session": "sessions",
     "start": "switches",
     "stop": "switches",

@@ -117,6 +117,18 @@ class Options:
         "by turns with its code shifted; some of both are timed: prof.overhead() compares; 0: none does",
         "baseline=10",
     )
+    events: bool = _option(
+        False,
+        "Also record every kernel, copy and collective of the whole program, and torch's operators on the "
+        "host, by torch's own profiler (Kineto): prof.events. It is read when the session ends or is paused",
+        "events=True",
+    )
+    operators: bool = _option(
+        True,
+        "With events=True: record torch's operators, too; False: kernels and copies, with the host scopes "
+        "and CUDA's calls around them, which costs less",
+        "operators=False",
+    )
     trials: bool = _option(
         False,
         "Also record one launch of each configuration that an autotuner tries; what the autotuner times is "
@@ -200,7 +212,7 @@ class Options:
             # A record an iteration is the least, and a ring has room for so many.
             _check_int("buffer", self.buffer, _MIN_BUFFER, _MAX_BUFFER, "a number of records per warp")
         _check_int("every", self.every, 1, 1 << 31, "a number of launches")
-        for name in ("trials", "wait", "sources"):
+        for name in ("events", "operators", "trials", "wait", "sources"):
             if not isinstance(getattr(self, name), bool):
                 raise OptionError(f"{name}={getattr(self, name)!r} must be True or False")
         _check_int("memory", self.memory, 1, 1 << 20, "a number of MiB")
@@ -218,6 +230,12 @@ class Options:
             raise OptionError("baseline=1 would leave nothing to record; 2 has every other launch run bare")
         if not isinstance(self.samples, bool):
             _check_int("samples", self.samples, 1, _MOST_SAMPLES, "True, False or a number of launches")
+        if not self.operators and not self.events:
+            raise OptionError("operators=False leaves some events out; add events=True, or leave it out")
+        if self.samples and self.events:
+            raise OptionError(
+                "events= and samples= both need CUPTI, which does one at a time; give one of them"
+            )
         if self.keep == "spans" and self.spans_every != _SPANS_EVERY:
             raise OptionError(
                 f"spans_every={self.spans_every!r} chooses launches that keep spans among those that keep "

@@ -30,6 +30,18 @@ or "sums". `samples` warps stood at the instruction `pc`, bytes from the functio
 samples are divided among them. `file`, `line`, `call_path` and `class` are those of `pc`, `blamed_file`,
 `blamed_line` and `blamed_class` those of `blamed_pc`; a class says what an instruction is
 (docs/instructions.md), "" where that is not known.
+
+`host` has one row per scope of the host's code (`profscope.scope`, NVTX ranges, torch.profiler's
+`record_function`: `source`), in order of beginning; `parent` is the row of the scope around it on its thread,
+-1 at a root. Behind these columns it has one for each metric, float64, NaN where a scope has none. `events`
+has one row per event of the host's and the GPUs' that Kineto saw: `kind` is "kernel", "collective", "copy" or
+"set" on a GPU, and "op", "call" (of CUDA's) or "annotation" on the host. `parent` is the event around it on
+its thread, or the call that launched it, -1 where none is known; `host` is the row of the scope it was in, or
+was launched in, -1 for none; `launch` that of the table of launches, -1 where it has none; `bytes` what was
+copied, -1 where that is not known; `call_path` the scopes and events around it, outermost first. On the host
+`device` and `stream` are -1, on a GPU `thread` is. Both tables' times are of the host's clock
+(`time.time_ns()`), and so are those of no other table. `host` of a launch is the row of the scope it was
+launched in, -1 for none.
 """
 
 from collections.abc import Mapping, Sequence
@@ -43,6 +55,11 @@ import pandas as pd
 from instrument_passes.span_columns import CORRECTED_COLUMNS, MODEL_COLUMNS, SPAN_COLUMNS
 
 __all__ = [
+    "CALL_ARROW",
+    "EVENT_DTYPES",
+    "EVENT_KINDS",
+    "GPU_KINDS",
+    "HOST_DTYPES",
     "KINDS",
     "LAUNCH_DEFAULTS",
     "LAUNCH_DTYPES",
@@ -53,6 +70,8 @@ __all__ = [
     "SPREAD_DTYPES",
     "SUM_DTYPES",
     "Tables",
+    "events_frame",
+    "host_frame",
     "launches_frame",
     "numbers_frame",
     "payload_names",
@@ -100,6 +119,7 @@ LAUNCH_DTYPES = {
     "unfinished": "int32",
     "keeps": "str",
     "rank": "int32",
+    "host": "int64",
 }
 
 LAUNCH_DEFAULTS = {
@@ -111,9 +131,11 @@ LAUNCH_DEFAULTS = {
     "unfinished": 0,
     "keeps": "spans",
     "rank": -1,
+    "host": -1,
 }
 """Columns of a launch that a table may leave out, and what holds then: one configuration, no trials, no
-CTA that was to record and did not come to its end, all launches kept their spans, and no job of ranks."""
+CTA that was to record and did not come to its end, all launches kept their spans, no job of ranks, and no
+scopes of the host's."""
 
 _PLACE_DTYPES = {"scope": "str", "kind": "str", "file": "str", "line": "int32", "call_path": "str"}
 
@@ -180,6 +202,41 @@ SAMPLE_DTYPES = {
     "blamed_file": "str",
     "blamed_line": "int32",
     "blamed_class": "str",
+}
+
+HOST_DTYPES = {
+    "scope": "str",
+    "source": "str",
+    "thread": "int64",
+    "start_unix_ns": "int64",
+    "end_unix_ns": "int64",
+    "depth": "int32",
+    "parent": "int64",
+    "rank": "int32",
+}
+
+EVENT_KINDS = ("kernel", "collective", "copy", "set", "op", "call", "annotation")
+"""What an event can be; the first four run on a GPU."""
+
+GPU_KINDS = EVENT_KINDS[:4]
+
+CALL_ARROW = " > "
+"""Between the parts of an event's call path."""
+
+EVENT_DTYPES = {
+    "name": "category",
+    "kind": "category",
+    "device": "int32",
+    "stream": "int64",
+    "thread": "int64",
+    "start_unix_ns": "int64",
+    "end_unix_ns": "int64",
+    "parent": "int64",
+    "host": "int64",
+    "launch": "int64",
+    "bytes": "int64",
+    "call_path": "category",
+    "rank": "int32",
 }
 
 
@@ -256,6 +313,25 @@ def samples_frame(columns: Mapping[str, Any] | None = None) -> pd.DataFrame:
     return _frame(columns, SAMPLE_DTYPES)
 
 
+def host_frame(columns: Mapping[str, Any] | None = None) -> pd.DataFrame:
+    """A table of host scopes in the schema's column order and dtypes, then metrics; empty when given nothing.
+
+    Raises KeyError for a missing column.
+    """
+    table = _frame(columns, HOST_DTYPES)
+    for name in columns.keys() - HOST_DTYPES.keys() if columns is not None else ():
+        table[name] = pd.Series(columns[name], dtype="float64")  # type: ignore[index]
+    return table[[*HOST_DTYPES, *sorted(str(name) for name in table if name not in HOST_DTYPES)]]
+
+
+def events_frame(columns: Mapping[str, Any] | None = None) -> pd.DataFrame:
+    """A table of events in the schema's column order and dtypes; empty when given nothing.
+
+    Raises KeyError for a missing column.
+    """
+    return _frame(columns, EVENT_DTYPES)
+
+
 def _frame(columns: Mapping[str, Any] | None, dtypes: Mapping[str, str]) -> pd.DataFrame:
     if columns is None or not any(len(columns[name]) for name in dtypes):
         return _empty(tuple(dtypes.items())).copy()
@@ -289,6 +365,8 @@ class Tables:
     spreads   what balance() says of those launches, the columns of SPREAD_DTYPES
     numbers   one row per site and payload of those launches, the columns of NUMBER_DTYPES
     samples   where launches under the sampler stood, and why, the columns of SAMPLE_DTYPES
+    host      one row per scope of the host's code, the columns of HOST_DTYPES and metrics
+    events    one row per event that Kineto saw on host and GPUs, the columns of EVENT_DTYPES
     """
 
     df: pd.DataFrame = field(default_factory=spans_frame)
@@ -298,6 +376,8 @@ class Tables:
     spreads: pd.DataFrame = field(default_factory=spreads_frame)
     numbers: pd.DataFrame = field(default_factory=numbers_frame)
     samples: pd.DataFrame = field(default_factory=samples_frame)
+    host: pd.DataFrame = field(default_factory=host_frame)
+    events: pd.DataFrame = field(default_factory=events_frame)
 
     @property
     def emulated(self) -> bool:

@@ -91,7 +91,9 @@ class Session(Questions):
             return
         recorder.close()
         if recorder.spooler is not None:
-            recorder.spooler.close(*self._so_far(self._running), self._running.samples.tables())
+            recorder.spooler.close(
+                *self._so_far(self._running), self._running.samples.tables(), self._running.scopes
+            )
             if recorder.spooler.error and error is None:
                 raise SessionError(recorder.spooler.error)
         if error is None and not recorder.arrivals.any():
@@ -165,7 +167,7 @@ class Session(Questions):
         if self._open:  # leaving the session has done it
             parts.recorder.drain()
             if spooler is not None:
-                spooler.flush(*self._so_far(parts), parts.samples.tables())
+                spooler.flush(*self._so_far(parts), parts.samples.tables(), parts.scopes)
         return spooler
 
     @staticmethod
@@ -182,19 +184,25 @@ class Session(Questions):
     @property
     def profile(self) -> Profile:
         """The launches so far as a Profile, of plain tables. Raises SessionError before the session began."""
+        from profscope.around.event_tables import with_events
+        from profscope.around.host_tables import with_host
         from profscope.decoding.assemble import assemble
         from profscope.sampler.tables import with_samples
 
         parts = self._parts()
         with self._lock:
             metadata, notes = parts.so_far()
-            state = len(parts.recorder.log), dict(metadata), notes
+            state = len(parts.recorder.log), dict(metadata), notes, parts.around_changes
             if self._profile is None or self._profile[0] != state:
                 self._drain(parts)
                 raw, lost = parts.recorder.fetch()
                 metadata |= parts.host_clock()
                 with working(f"decoding {len(raw):,} launches"):
                     tables = assemble(raw, metadata, [*notes, *lost], parts.recorder.folded)
+                    tables = with_host(tables, parts.scopes.columns())
+                    seen = None if parts.kineto is None else parts.kineto.columns()
+                    if seen is not None:
+                        tables = with_events(tables, seen)
                     sampled = parts.samples.tables()
                     if sampled is not None:
                         tables = with_samples(tables, *sampled)
@@ -248,6 +256,16 @@ class Session(Questions):
     def samples(self) -> pd.DataFrame:
         """Where launches under the hardware's sampler stood, and why; see `Profile`."""
         return self.profile.samples
+
+    @property
+    def host(self) -> pd.DataFrame:
+        """One row per scope of the host's code; see `Profile`."""
+        return self.profile.host
+
+    @property
+    def events(self) -> pd.DataFrame:
+        """With `events=True` one row per kernel, copy and operator of the whole program; see `Profile`."""
+        return self.profile.events
 
     @property
     def metadata(self) -> dict[str, Any]:

@@ -20,7 +20,7 @@ WARNINGS = {name for name in errors.__all__ if name.endswith("Warning")}
 
 def test_public_names() -> None:
     own = ["Profile", "Session", "__version__", "diff", "instructions", "load", "session"]
-    own += ["decode", "explain", "export", "pause", "profile", "resume", "start", "stop"]
+    own += ["decode", "explain", "export", "pause", "profile", "resume", "scope", "start", "stop"]
     expected = sorted([*errors.__all__, *own])
     assert sorted(profscope.__all__) == expected
     for name in expected:

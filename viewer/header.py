@@ -12,12 +12,13 @@ from profscope.options import Options
 from profscope.profiles import Profile
 from viewer.cells import pad, wrap
 from viewer.select import Selection
-from viewer.units import bytes_text, count_text, printable
+from viewer.units import bytes_text, count_text, duration_text, printable, share_text
 
 __all__ = ["EMULATED", "Header", "make_header", "render_header"]
 
 EMULATED = "EMULATED: cycles of a cost model, not GPU time"
 CORRECTED = "of scopes are without what recording took; those of kernels and CTAs are as they were read"
+SHOWN_SCOPES = 3
 MEASURED = {
     "latency": "spans on loads end when their data has arrived; loads do not overlap",
     "issue": "spans on loads end at their issue; measure=latency ends them with their data",
@@ -37,7 +38,8 @@ class Header:
     what was asked for, by name; all_spans: those of the whole profile. clock_ghz and ns_uncertainty are
     (least, greatest), None when unknown. options: those of the session that were set. measure: what spans on
     loads end with, "issue" or "latency"; "" when unknown.
-    records, dropped, profile_bytes: of whole launches, also where a part of each is shown."""
+    records, dropped, profile_bytes: of whole launches, also where a part of each is shown.
+    program: of all that ran around the kernels, where it was recorded."""
 
     verdict: str
     trace: str
@@ -61,6 +63,7 @@ class Header:
     records: int
     dropped: int
     profile_bytes: int
+    program: list[str]
     notes: list[str]
 
 
@@ -93,8 +96,26 @@ def make_header(profile: Profile, trace: str, selection: Selection, all_spans: i
         records=int(launches["records"].sum()),
         dropped=int(launches["dropped"].sum()),
         profile_bytes=int(launches["profile_bytes"].sum()),
+        program=_program(profile),
         notes=[str(note) for note in metadata.get("notes") or ()],
     )
+
+
+def _program(profile: Profile) -> list[str]:
+    """The longest scopes of the host's code, and what part of the GPU's time was Triton's."""
+    said = []
+    triton = profile.gpu_time().attrs["triton_share"]
+    for (_, device), gpu in profile.gpu_gaps().attrs["devices"].items():
+        busy = duration_text(gpu["busy_ns"], "ns")
+        said.append(f"GPU {device} busy for {busy}, idle for {duration_text(gpu['idle_ns'], 'ns')}")
+    if triton is not None:
+        said.append(f"{share_text(triton)} of its time is Triton's")
+    if len(profile.host):
+        scopes = profile.host_scopes()
+        for row in scopes.nlargest(SHOWN_SCOPES, "total_ns").to_dict("records"):
+            took = f"{row['count']:,} x {duration_text(row['mean_ns'], 'ns')}"
+            said.append(f"scope {printable(row['path'])} {took}, {row['launches_each']:,.0f} launches each")
+    return said
 
 
 def render_header(header: Header, width: int) -> list[Text]:
@@ -109,6 +130,7 @@ def render_header(header: Header, width: int) -> list[Text]:
         ("Measured", MEASURED.get(header.measure, "").split(), " "),
         ("Times", CORRECTED.split() if header.corrected else [], " "),
         ("Records", _records(header), ", "),
+        ("Program", header.program, "; "),
         *(("Note", note.split(" "), " ") for note in header.notes),
     ]
     label = max(len(name) for name, _, _ in rows) + 2

@@ -9,7 +9,7 @@ import pandas as pd
 
 from profscope.schema import Tables
 
-__all__ = ["HOST_TIME_DTYPES", "host_times", "unix_ns"]
+__all__ = ["HOST_TIME_DTYPES", "host_times", "on_timer", "unix_ns"]
 
 HOST_TIME_DTYPES: Final = {
     "launch": "int32",
@@ -82,6 +82,20 @@ def unix_ns(tables: Tables, timer_ns: int) -> int | None:
     if known is None:
         return None
     return timer_ns + int(_distance(np.array([timer_ns]), known, "unix")[0])
+
+
+def on_timer(tables: Tables, times_unix_ns: Any) -> Any:
+    """Moments of the host's clock, int64, by the GPU's timer; None where `unix_ns` is. Unchanged where
+    there is no launch."""
+    if not len(tables.launches):
+        return times_unix_ns
+    devices = tables.launches["device"].unique().tolist()
+    known = _anchors(tables.metadata).get(devices[0]) if len(devices) == 1 else None
+    if known is None:
+        return None
+    # The clocks' distance changes by microseconds in a second: a first guess of the moment is good enough.
+    guess = times_unix_ns - _distance(known["timer_ns"][:1], known, "unix")[0]
+    return times_unix_ns - _distance(guess, known, "unix")
 
 
 def _anchors(metadata: dict[str, Any]) -> dict[int, dict[str, Any]]:

@@ -1,10 +1,13 @@
 """Sum a span table up: one row per kernel and scope."""
 
+from dataclasses import replace
+
 import numpy as np
 import pandas as pd
 from numpy.typing import NDArray
 
 from profscope.analysis.corrections import are_corrected, weighed
+from profscope.analysis.host_paths import scope_paths
 from profscope.analysis.model_places import with_model
 from profscope.analysis.span_rows import (
     GROUP_COLUMNS,
@@ -20,7 +23,8 @@ from profscope.analysis.span_rows import (
 )
 from profscope.analysis.sum_rows import KEY_COLUMNS, UNITS, summed
 from profscope.analysis.work import with_work
-from profscope.schema import Tables
+from profscope.errors import OptionError
+from profscope.schema import Tables, sums_frame
 
 __all__ = ["PERCENTILES", "summary"]
 
@@ -32,7 +36,7 @@ _BESIDE = ("seen", "seen_ns", "seen_cycles", "root_ns")
 _MISSING = {f"{name}_{unit}": "Int64" for unit in UNITS for name in (*PERCENTILES, "max")}
 
 
-def summary(tables: Tables) -> pd.DataFrame:
+def summary(tables: Tables, by: str | None = None) -> pd.DataFrame:
     """One row per kernel, configuration and scope, heaviest first and within a configuration by self time.
 
     Columns: kernel, variant (see metadata["variants"]), trial (whether these are an autotuner's trials, which
@@ -51,12 +55,54 @@ def summary(tables: Tables) -> pd.DataFrame:
     Where the recorded CTAs do not speak for the grid, they are sums of what was recorded. For CTAs that were
     to record and did not come to their end (`launches["unfinished"]`) nothing stands: they are in no figure.
 
+    by="host": the same for each path of host scopes by itself, which `host_path` says, "" outside of any.
+    Launches that kept sums are added up and cannot be told apart: they are left out, and
+    attrs["not_measured"] says so. Raises OptionError for any other `by`.
+
     The index of an emulated profile's summary is named "EMULATED", which shows wherever it is printed.
     """
+    if by is not None:
+        return _by_host(tables, by)
     table = with_work(_summed(tables), tables.launches, tables.metadata)
     table = with_model(table, tables.metadata)
     table.attrs["durations"] = "corrected" if are_corrected(tables) else "raw"
     return table.rename_axis(index="EMULATED" if tables.emulated else None)
+
+
+def _by_host(tables: Tables, by: str) -> pd.DataFrame:
+    if by != "host":
+        raise OptionError(f"summary(by={by!r}): the summary can be grouped by 'host' alone")
+    launches = tables.launches
+    paths = np.array([*scope_paths(tables.host), ""], object)  # behind them that of -1
+    keeps_spans = (launches["keeps"] == "spans").to_numpy()
+    kept = launches[keeps_spans].reset_index(drop=True)
+    own = replace(tables, launches=kept, sums=sums_frame())
+    of_launch = paths[kept["host"].to_numpy()]
+    parts = []
+    for path in dict.fromkeys(of_launch.tolist()):
+        inside = _of_launches(own, kept[of_launch == path].reset_index(drop=True))
+        if inside.df.empty:
+            continue
+        part = summary(inside)
+        part.insert(0, "host_path", path)
+        parts.append(part)
+    table = pd.concat(parts, ignore_index=True) if parts else summary(own).assign(host_path="")
+    table = table.rename_axis(index="EMULATED" if tables.emulated else None)
+    table.attrs["durations"] = "corrected" if are_corrected(own) else "raw"
+    left_out = int((~keeps_spans).sum())
+    table.attrs["not_measured"] = [
+        f"{left_out:,} launches kept sums, which are not told apart by host scopes: their spans are in no row"
+    ] * bool(left_out)
+    return table
+
+
+def _of_launches(tables: Tables, launches: pd.DataFrame) -> Tables:
+    """The spans of these launches; rows that they name are numbered anew."""
+    kept = tables.df["launch"].isin(launches["launch"]).to_numpy()
+    place = np.append(np.cumsum(kept) - 1, -1)  # behind them that of -1
+    df = tables.df[kept].reset_index(drop=True)
+    df = df.assign(**{name: place[df[name].to_numpy()] for name in ("parent", "wait")})
+    return replace(tables, df=df, launches=launches)
 
 
 def _summed(tables: Tables) -> pd.DataFrame:

@@ -10,6 +10,9 @@ from numpy.typing import NDArray
 
 from instrument_passes.span_columns import CORRECTED_COLUMNS, MODEL_COLUMNS
 from profscope.schema import (
+    EVENT_DTYPES,
+    EVENT_KINDS,
+    HOST_DTYPES,
     KINDS,
     LAUNCH_DTYPES,
     NUMBER_DTYPES,
@@ -41,6 +44,7 @@ def validate(tables: Tables) -> list[str]:
         *_sums(tables),
         *_numbers(tables),
         *_samples(tables),
+        *_around(tables),
     ]
 
 
@@ -55,13 +59,16 @@ def column_problems(tables: Tables) -> list[str]:
         *_columns("spreads", tables.spreads, SPREAD_DTYPES),
         *_columns("numbers", tables.numbers, NUMBER_DTYPES),
         *_columns("samples", tables.samples, SAMPLE_DTYPES),
+        *_columns("host", tables.host, HOST_DTYPES),
+        *_columns("events", tables.events, EVENT_DTYPES),
         *_metadata(tables.metadata),
     ]
 
 
 def _columns(table: str, frame: pd.DataFrame, dtypes: dict[str, str]) -> Iterator[str]:
     for name in frame.columns.difference(list(dtypes)):
-        if table != "df" or str(frame[name].dtype) not in PAYLOAD_DTYPES:
+        kinds = {"df": PAYLOAD_DTYPES, "host": ("float64",)}.get(table, ())
+        if str(frame[name].dtype) not in kinds:
             yield f"{table}: unknown column {name!r}"
     for name, dtype in dtypes.items():
         if name not in frame.columns:
@@ -155,6 +162,26 @@ def _samples(tables: Tables) -> Iterator[str]:
     yield from _rows("binary is none of bare, spans, sums", ~known, "samples")
     listed = samples["launch"].isin([*tables.launches["launch"], -1]).to_numpy()
     yield from _rows("launch not in the table of launches", ~listed, "samples")
+
+
+def _around(tables: Tables) -> Iterator[str]:
+    """Host scopes and events."""
+    host, events = tables.host, tables.events
+    for table, frame in (("host", host), ("events", events)):
+        backwards = frame["end_unix_ns"].to_numpy() < frame["start_unix_ns"].to_numpy()
+        yield from _rows("ends before it starts", backwards, table)
+    parent = host["parent"].to_numpy()
+    yield from _rows("parent is not an earlier row", (parent >= np.arange(len(host))) | (parent < -1), "host")
+    parent = events["parent"].to_numpy()
+    outside = (parent < -1) | (parent >= len(events)) | (parent == np.arange(len(events)))
+    yield from _rows("parent is not another row", outside, "events")
+    kinds = events["kind"].cat.categories.isin(EVENT_KINDS)[events["kind"].cat.codes.to_numpy()]
+    yield from _rows(f"kind is none of {', '.join(EVENT_KINDS)}", ~kinds, "events")
+    for table, frame in (("events", events), ("launches", tables.launches)):
+        scope = frame["host"].to_numpy()
+        yield from _rows("host is no row of host", (scope < -1) | (scope >= len(host)), table)
+    listed = events["launch"].isin([*tables.launches["launch"], -1]).to_numpy()
+    yield from _rows("launch not in the table of launches", ~listed, "events")
 
 
 def _nesting(df: pd.DataFrame) -> Iterator[str]:

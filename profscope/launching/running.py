@@ -26,8 +26,11 @@ from profscope.launching.sampling import Sampling
 from profscope.launching.stall_samples import StallSamples, gpu_here
 from profscope.options import Options
 from profscope.recording import backend
+from profscope.recording.host_scopes import HostScopes
 from profscope.recording.job import Job
+from profscope.recording.kineto import Kineto
 from profscope.recording.launch_path import LaunchPath
+from profscope.recording.other_ranges import OtherRanges
 from profscope.recording.programs import PROGRAMS
 from profscope.recording.recorder import Recorder, recorder
 from profscope.version import __version__
@@ -85,6 +88,8 @@ class Running:
     inductor: InductorLaunches
     kept: KeptBinaries
     job: Job
+    scopes: HostScopes
+    kineto: Kineto | None
 
     def pause(self) -> None:
         """Record nothing until `resume()`."""
@@ -119,6 +124,8 @@ class Running:
             *timed,
             *undescribed,
             *self.bare.failures,
+            *self.scopes.notes(),
+            *([] if self.kineto is None else self.kineto.notes),
             *self.recorder.notes(),
         ]
         if not self.recorder.seen:
@@ -126,6 +133,11 @@ class Running:
         more = {"clock": self.machine.clock(), "bare": PROGRAMS.about_bare()}
         told = self.metadata | sampling | building | keeping | sampler | baseline | more
         return told | self.job.describe(), notes
+
+    @property
+    def around_changes(self) -> int:
+        """How often there was something new of the program around the kernels."""
+        return self.scopes.changes + (0 if self.kineto is None else self.kineto.changes)
 
     def host_clock(self) -> dict[str, Any]:
         """The metadata's entry "host_clock", as it is now, where there is one."""
@@ -174,9 +186,16 @@ def running(
         inductor = InductorLaunches(options, bare, sampling, records.path, beside, keeping.load_others)
         kept = KeptBinaries(options, bare, sampling)
         # The first to be installed is the last to go: another thread may have chosen its binary already.
-        parts: tuple[_Part, ...] = (records, hook, bare, sampling, samples, keeping, inductor, kept)
+        scopes = HostScopes(records.log.__len__)
+        ranges = OtherRanges(scopes)
+        parts: tuple[_Part, ...] = (
+            records, hook, bare, sampling, samples, keeping, inductor, kept, scopes, ranges
+        )  # fmt: skip
         if beside is not None:
             parts = (*parts, beside)
+        kineto = _kineto(options, machine)
+        if kineto is not None:
+            parts = (*parts, kineto)
         installed = _Installed(lambda: _all_installed(parts))
         job = Job()
         stack.enter_context(job.joined())
@@ -197,7 +216,16 @@ def running(
             inductor,
             kept,
             job,
+            scopes,
+            kineto,
         )
+
+
+def _kineto(options: Options, machine: backend.Backend) -> Kineto | None:
+    """What records events, where they are asked for."""
+    if not options.events:
+        return None
+    return Kineto(on_gpu=machine.device_type == "cuda", operators=options.operators)
 
 
 def builds_beside(options: Options, hook: CompileHook, machine: backend.Backend) -> Beside | None:

@@ -15,6 +15,7 @@ from profscope.decoding.raw import RawLaunch
 from profscope.recording.arrivals import Arrivals
 from profscope.recording.folder import is_behind
 from profscope.recording.folding_process import FOLDING_THREADS
+from profscope.recording.host_scopes import HostScopes
 from profscope.recording.journal import number_of_launches
 from profscope.threads import WorkerPool
 from profscope.traces.spool import SpoolWriter
@@ -26,6 +27,7 @@ if TYPE_CHECKING:
 __all__ = ["Spooler"]
 
 _BATCH_BYTES: Final = 32 << 20  # of one chunk
+_GROWTH: Final = 1.25
 _AHEAD: Final = 1  # arenas that may wait to be written: so much memory is held at most
 
 # The table of samples, and what is known of it.
@@ -52,6 +54,7 @@ class Spooler:
         self.folded = folded
         self.error = ""
         self._sampled: Sampled | None = None  # as it stands in the file
+        self._scope_changes = 0  # that the file knows of
         self.notes: list[str] = []  # on launches that were lost or wrote nothing
         self._arrivals = arrivals
         self._writer = SpoolWriter(folder, metadata)
@@ -76,11 +79,17 @@ class Spooler:
         """Whether as many arenas wait to be written as may."""
         return is_behind(self._writes, _AHEAD)
 
-    def flush(self, metadata: dict[str, Any], notes: Sequence[str], sampled: Sampled | None = None) -> None:
+    def flush(
+        self,
+        metadata: dict[str, Any],
+        notes: Sequence[str],
+        sampled: Sampled | None = None,
+        scopes: HostScopes | None = None,
+    ) -> None:
         """Write what has drained, and what is known beside it, before returning.
 
         sampled: what `sampler.tables.sample_tables` returned, None where nothing was sampled; the same object
-        again is not written again.
+        again is not written again. scopes: all are written again, where there are a quarter more.
         """
         self._write()
         with self._lock:
@@ -90,16 +99,31 @@ class Spooler:
             if sampled is not None and sampled is not self._sampled:
                 self._guarded(lambda: self._writer.samples(*sampled))
                 self._sampled = sampled
+            if scopes is not None and scopes.changes > self._scope_changes * _GROWTH:
+                self._write_scopes(scopes)
 
-    def close(self, metadata: dict[str, Any], notes: Sequence[str], sampled: Sampled | None = None) -> None:
+    def close(
+        self,
+        metadata: dict[str, Any],
+        notes: Sequence[str],
+        sampled: Sampled | None = None,
+        scopes: HostScopes | None = None,
+    ) -> None:
         """Flush and end the file."""
         self._thread.shutdown()
         self.flush(metadata, notes, sampled)
+        if scopes is not None and scopes.changes != self._scope_changes:
+            with self._lock:
+                self._write_scopes(scopes)
         self._workers.shutdown()
         if self.folded is not None:
             self.folded.close()
         with self._lock:
             self._guarded(self._writer.close)
+
+    def _write_scopes(self, scopes: HostScopes) -> None:
+        self._scope_changes = scopes.changes
+        self._guarded(lambda: self._writer.scopes(scopes.columns()))
 
     def read(self) -> tuple[list[RawLaunch], list[str]]:
         """The launches in the file by now that are not folded, and notes on those that are lost.

@@ -4,7 +4,15 @@ A file of n bytes is read in memory and time proportional to n, whatever it says
 any trace has.
 """
 
-from profscope.schema import LAUNCH_DTYPES, NUMBER_DTYPES, SAMPLE_DTYPES, SPREAD_DTYPES, SUM_DTYPES, Tables
+from profscope.schema import (
+    HOST_DTYPES,
+    LAUNCH_DTYPES,
+    NUMBER_DTYPES,
+    SAMPLE_DTYPES,
+    SPREAD_DTYPES,
+    SUM_DTYPES,
+    Tables,
+)
 
 __all__ = ["misfit", "most_cells", "most_content_bytes", "most_parquet_cells"]
 
@@ -62,13 +70,19 @@ def _far_time(tables: Tables) -> str | None:
 
 def _odd_text(tables: Tables) -> str | None:
     df, launches = tables.df, tables.launches
-    texts = {str(name): list(df[name].cat.categories) for name in df if df[name].dtype == "category"}
+    texts = {
+        str(name): list(table[name].cat.categories)
+        for table in (tables.events, df)
+        for name in table
+        if table[name].dtype == "category"
+    }
     beside = (
         (launches, LAUNCH_DTYPES),
         (tables.sums, SUM_DTYPES),
         (tables.spreads, SPREAD_DTYPES),
         (tables.numbers, NUMBER_DTYPES),
         (tables.samples, SAMPLE_DTYPES),
+        (tables.host, HOST_DTYPES),
     )
     others = [
         (name, table[name].tolist()) for table, dtypes in beside for name in dtypes if dtypes[name] == "str"

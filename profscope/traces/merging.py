@@ -24,6 +24,7 @@ from profscope.schema import (
     samples_frame,
     spans_frame,
 )
+from profscope.traces.merging_around import around_together, numbered_around
 from profscope.traces.merging_sums import merged_numbers, merged_sums
 from profscope.traces.rank_times import Aligned, aligned
 
@@ -58,6 +59,7 @@ def merged(parts: Sequence[Part], notes: Sequence[str] = ()) -> Tables:
         for part, each, offset in zip(parts, times.parts, offsets, strict=True)
     ]
     samples = pd.concat([tables.samples for tables in own], ignore_index=True)
+    host, events, own = around_together(own)
     metadata = _metadata(parts, times, numbers, variants, [*notes, *times.notes])
     return Tables(
         _spans([tables.df for tables in own]),
@@ -67,6 +69,8 @@ def merged(parts: Sequence[Part], notes: Sequence[str] = ()) -> Tables:
         spreads_together([tables.spreads for tables in own]),
         merged_numbers([tables.numbers for tables in own]),
         samples_frame(_columns([_added_up(samples)])),
+        host,
+        events,
     )
 
 
@@ -151,6 +155,7 @@ def _renumbered(part: Part, times: Any, variants: dict[tuple[int, str, int], int
         spreads=numbered(tables.spreads, offset),
         numbers=numbered(tables.numbers, 0),
         samples=numbered(tables.samples, offset),
+        **numbered_around(tables, part.rank, offset),
     )
 
 

@@ -10,9 +10,11 @@ from profscope.traces.packing import pack, unpack
 
 __all__ = ["packed_table", "unpacked_table"]
 
+_TEXTS = ("str", "category")
+
 
 def packed_table(table: pd.DataFrame, dtypes: Mapping[str, str]) -> dict[str, Any]:
-    """JSON-able. dtypes: of the columns, "str" or those of integers."""
+    """JSON-able. dtypes: of the columns, "str", "category" or those of integers."""
     return {
         "rows": len(table),
         "columns": {name: _packed(table[name], dtype) for name, dtype in dtypes.items()},
@@ -31,17 +33,20 @@ def unpacked_table(packed: dict[str, Any], dtypes: Mapping[str, str], most_cells
 
 
 def _packed(column: "pd.Series[Any]", dtype: str) -> dict[str, Any]:
-    if dtype != "str":
+    if dtype not in _TEXTS:
         return pack(column.to_numpy(np.int64))
-    codes, values = pd.factorize(column)
+    if dtype == "category":
+        codes, values = column.cat.codes.to_numpy(), column.cat.categories
+    else:
+        codes, values = pd.factorize(column)
     return {"values": [str(value) for value in values], "codes": pack(codes.astype(np.int64))}
 
 
 def _unpacked(packed: dict[str, Any], name: str, dtype: str, rows: int) -> Any:
-    numbers = unpack(packed["codes"] if dtype == "str" else packed, rows)
+    numbers = unpack(packed["codes"] if dtype in _TEXTS else packed, rows)
     if len(numbers) != rows:
         raise ValueError(f"{name} does not have {rows} values")
-    if dtype != "str":
+    if dtype not in _TEXTS:
         limits = np.iinfo(np.dtype(dtype))
         if rows and not (limits.min <= numbers.min() and numbers.max() <= limits.max):
             raise ValueError(f"{name} has values that are no {dtype}")
@@ -51,4 +56,7 @@ def _unpacked(packed: dict[str, Any], name: str, dtype: str, rows: int) -> Any:
         raise ValueError(f"{name} has values that are no text")
     if rows and not (numbers.min() >= 0 and numbers.max() < len(values)):
         raise ValueError(f"{name} has numbers of no text")
+    if dtype == "category":
+        # Raises ValueError for a text that stands there twice.
+        return pd.Categorical.from_codes(numbers, categories=pd.Index(values, dtype="str"))
     return np.array([*values, ""], object)[numbers]

@@ -29,6 +29,7 @@ from profscope.schema import (
     sums_frame,
 )
 from profscope.threads import worker_pool
+from profscope.traces.around import packed_around, unpacked_around
 from profscope.traces.compact import decode
 from profscope.traces.jsontext import json_text
 from profscope.traces.limits import most_cells
@@ -74,6 +75,7 @@ def object_text(tables: Tables, spans: dict[str, Any]) -> str:
         "launches": _columns(tables.launches, LAUNCH_DTYPES),
         "spans": spans,
         **beside,
+        **packed_around(tables),
     }
     if len(tables.samples):
         ours[SAMPLES] = packed_table(tables.samples, SAMPLE_DTYPES)
@@ -112,6 +114,7 @@ def object_tables(
         if SAMPLES in ours:
             columns = unpacked_table(ours[SAMPLES], SAMPLE_DTYPES, most_cells(file.size))
             beside[SAMPLES] = samples_frame(columns)
+        beside |= unpacked_around(ours, most_cells(file.size))
         tables = Tables(launches=_launches(ours["launches"]), metadata=ours["metadata"] | {}, **beside)
         if read_spans is not None:
             return replace(tables, df=read_spans(tables, ours["spans"]))

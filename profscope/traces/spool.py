@@ -11,6 +11,7 @@ A file is a row of chunks: a header of CHUNK dtype, then `length` bytes, then ze
     buffers   the buffers of the launches before, one after the other
     so far    JSON {"metadata", "notes"} as they stand when it is written; the last one counts
     samples   JSON {"table", "sampler"}: `Profile.samples` and what is known of it; the last one counts
+    scopes    JSON: the host scopes so far, as `recording.host_scopes` gives them; the last one counts
     end       nothing: the session was closed
 
 A chunk counts if it is there in full and its checksum is right. One that is not costs what it holds: a reader
@@ -131,6 +132,10 @@ class SpoolWriter:
         from profscope.traces.packed_table import packed_table
 
         self._write("samples", _json({"table": packed_table(table, SAMPLE_DTYPES), "sampler": sampler}))
+
+    def scopes(self, columns: dict[str, Any]) -> None:
+        """State the host scopes so far; replaces what was stated before."""
+        self._write("scopes", _json(columns))
 
     def close(self) -> None:
         self._write("end", b"")

@@ -27,13 +27,18 @@ _MISUNDERSTOOD = (
     AttributeError, IndexError, KeyError, ManifestError, RecursionError, TypeError, ValueError, zlib.error
 )  # fmt: skip
 _FEW = 8  # launches that a note names one by one
+_SCOPES = (
+    "scope", "source", "thread", "start_unix_ns", "end_unix_ns", "depth", "parent", "metrics",
+    "first_launch", "end_launch",
+)  # fmt: skip
 
 
 class Spool(NamedTuple):
     """What a spool holds. launches: by index, buffers mapped from the file; notes: those of the session, and
     what is to be said of a file that is damaged or has no end. samples, sampler: as
     `sampler.tables.sample_tables` returned them; None and {} where none were stated. ended: whether the
-    session was closed, so that what it stated is of all launches."""
+    session was closed, so that what it stated is of all launches. scopes: as
+    `around.host_tables.with_host` takes them; None where none were stated."""
 
     metadata: dict[str, Any]
     launches: list[RawLaunch]
@@ -41,6 +46,7 @@ class Spool(NamedTuple):
     samples: pd.DataFrame | None
     sampler: dict[str, Any]
     ended: bool
+    scopes: dict[str, Any] | None = None
 
 
 def read(path: Path) -> Spool:
@@ -56,7 +62,9 @@ def read(path: Path) -> Spool:
     if "backend" not in reader.metadata:
         raise TraceError(f"{path} is no spool of profscope, or what it says of its session is damaged")
     launches = [reader.launches[index] for index in sorted(reader.launches)]
-    return Spool(reader.metadata, launches, reader.notes(), reader.samples, reader.sampler, reader.ended)
+    return Spool(
+        reader.metadata, launches, reader.notes(), reader.samples, reader.sampler, reader.ended, reader.scopes
+    )
 
 
 class _Damage(NamedTuple):
@@ -77,6 +85,7 @@ class _Reader:
         self.launches: dict[int, RawLaunch] = {}
         self.samples: pd.DataFrame | None = None
         self.sampler: dict[str, Any] = {}
+        self.scopes: dict[str, Any] | None = None
         self._name, self._size = name, size
         self._session: dict[str, Any] = {}
         self._stated: list[str] = []  # notes of the session
@@ -138,8 +147,15 @@ class _Reader:
             self._stated = [*stated["notes"]]
         elif chunk.kind == "samples":
             self._add_samples(json.loads(chunk.data.tobytes()))
+        elif chunk.kind == "scopes":
+            self._add_scopes(json.loads(chunk.data.tobytes()))
         elif chunk.kind == "end":
             self.ended = True
+
+    def _add_scopes(self, scopes: dict[str, Any]) -> None:
+        if len({len(scopes[name]) for name in _SCOPES}) != 1:
+            raise ValueError("host scopes do not all have a value in each column")
+        self.scopes = scopes
 
     def _skip(self, chunk: Chunk) -> None:
         row, self._announced = self._announced, None

@@ -11,6 +11,8 @@ from functools import partial
 from profscope.analysis.host_times import unix_ns
 from profscope.analysis.span_rows import sites
 from profscope.schema import Tables
+from profscope.traces.around_tracks import around_tracks
+from profscope.traces.chrome.around import around_lines
 from profscope.traces.chrome.events import EventLines, name_events
 from profscope.traces.chrome.layout import END
 from profscope.traces.compact import encode
@@ -26,7 +28,9 @@ BLOCK_ROWS = 16384
 def pieces(tables: Tables, pool: Executor) -> Iterator[Piece]:
     """The file's bytes."""
     df = tables.df
-    origin_ns = int(df["start_ns"].min()) if len(df) else 0
+    drawn = around_tracks(tables)
+    starts = [df["start_ns"].to_numpy()] + ([] if drawn is None else [drawn.start_ns])
+    origin_ns = min((int(each.min()) for each in starts if len(each)), default=0)
     site, table = sites(df)
     spans = encode(df, site, table, pool)
     tracks = assign_tracks(df, row_devices(df, tables.launches))
@@ -46,4 +50,8 @@ def pieces(tables: Tables, pool: Executor) -> Iterator[Piece]:
         for begin in range(0, len(df), BLOCK_ROWS):
             yield partial(lines.block, begin, begin + BLOCK_ROWS)
         yield b"}"
+    if drawn is not None:
+        after = [int(tracks.table[name].max()) if len(df) else 999 for name in ("pid", "tid")]
+        for number, block in enumerate(around_lines(drawn, origin_ns, *after)):
+            yield (b",\n" if number or len(df) else b"") + block
     yield END

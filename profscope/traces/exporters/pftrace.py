@@ -12,8 +12,10 @@ import pandas as pd
 
 from profscope.analysis.span_rows import sites
 from profscope.schema import Tables
+from profscope.traces.around_tracks import around_tracks
 from profscope.traces.compact import encode
 from profscope.traces.exporters import Piece
+from profscope.traces.perfetto.around import around_packets
 from profscope.traces.perfetto.layout import DATA_FIELD, END, packet
 from profscope.traces.perfetto.packets import EventPackets
 from profscope.traces.perfetto.protobuf import field
@@ -46,6 +48,9 @@ def pieces(tables: Tables, pool: Executor) -> Iterator[Piece]:
         events = EventPackets(df, site, table, tracks, drawing)
         for cut in events.cuts():
             yield partial(events.block, *cut)
+    drawn = around_tracks(tables)
+    if drawn is not None:
+        yield from around_packets(drawn)
     yield END
 
 

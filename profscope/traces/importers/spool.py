@@ -3,6 +3,7 @@
 from dataclasses import replace
 from pathlib import Path
 
+from profscope.around.host_tables import with_host
 from profscope.decoding.about import kept_notes
 from profscope.decoding.assemble import assemble
 from profscope.errors import TraceError
@@ -30,6 +31,8 @@ def read(file: TraceFile) -> Tables:
         raise TraceError(f"{file} holds {len(spools)} spools, name one of them: {names}")
     spool = read_spool(spools[0])
     tables = assemble(spool.launches, spool.metadata, spool.notes)
+    if spool.scopes is not None:
+        tables = with_host(tables, spool.scopes)
     if not spool.ended:
         tables = _counted_again(tables)
     if spool.samples is None or not spool.sampler:

@@ -1,0 +1,76 @@
+"""Scopes of the host's code as a table, and which of them each launch was launched in."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from profscope.schema import HOST_DTYPES, Tables, host_frame
+
+__all__ = ["innermost", "with_host"]
+
+Ints = npt.NDArray[np.int64]
+NONE = -1
+SEVERAL = -2
+"""Where several threads have scopes open, and nobody knows which of them is meant."""
+
+
+def with_host(tables: Tables, columns: Mapping[str, Sequence[Any]]) -> Tables:
+    """The tables with `host`, and with the scope of each launch. columns: as `HostScopes.columns` gives them.
+
+    A launch is in the innermost scope that was open when it was enqueued. Which thread launched it is not
+    recorded: where scopes of several threads were open it is in none, and a note says so. An operator of
+    autograd's, which another thread launches, is in the scope of the thread that waits for it.
+
+    Raises KeyError or ValueError for damaged columns.
+    """
+    if not len(columns["scope"]):
+        return tables
+    rank = int((tables.metadata.get("job") or {}).get("rank", -1))
+    own = {name: columns[name] for name in HOST_DTYPES if name != "rank"}
+    host = host_frame({**own, "rank": [rank] * len(columns["scope"]), **_metrics(columns["metrics"])})
+    launch = tables.launches["launch"].to_numpy(np.int64)
+    begin, end = (np.asarray(columns[name], np.int64) for name in ("first_launch", "end_launch"))
+    scope = innermost(launch, begin, end, host["thread"].to_numpy())
+    launches = tables.launches.assign(host=np.maximum(scope, NONE))
+    notes = list(tables.metadata.get("notes", ()))
+    unsure = int((scope == SEVERAL).sum())
+    if unsure:
+        notes.append(
+            f"{unsure:,} launches are in no host scope: scopes of several threads were open, and which thread"
+            " launched them is not recorded"
+        )
+    return replace(tables, host=host, launches=launches, metadata={**tables.metadata, "notes": notes})
+
+
+def innermost(places: Ints, begin: Ints, end: Ints, thread: Ints) -> Ints:
+    """For each place the row whose half-open range it is in and that began last, int64 of shape (places,).
+
+    Rows are in order of beginning. NONE where no range has it, SEVERAL where ranges of several threads do.
+    """
+    order = np.argsort(places, kind="stable")
+    ordered = places[order]
+    first, last = np.searchsorted(ordered, begin), np.searchsorted(ordered, end)
+    together = np.full(len(places), NONE, np.int64)
+    for each in np.unique(thread[first < last]).tolist():
+        rows = np.flatnonzero((thread == each) & (first < last))
+        low, high = int(first[rows].min()), int(last[rows].max())
+        own = np.full(high - low, NONE, np.int64)
+        for row, at, to in zip(rows.tolist(), first[rows].tolist(), last[rows].tolist(), strict=True):
+            own[at - low : to - low] = row
+        there = together[low:high]
+        together[low:high] = np.where(own == NONE, there, np.where(there == NONE, own, SEVERAL))
+    scope = np.empty(len(places), np.int64)
+    scope[order] = together
+    return scope
+
+
+def _metrics(rows: Sequence[Mapping[str, float]]) -> dict[str, npt.NDArray[np.float64]]:
+    names = sorted({name for row in rows for name in row})
+    if set(names) & HOST_DTYPES.keys():
+        raise ValueError("a metric is called like a column")
+    return {name: np.array([row.get(name, np.nan) for row in rows], np.float64) for name in names}

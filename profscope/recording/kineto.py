@@ -1,0 +1,153 @@
+"""What torch's own profiler, Kineto, sees while a session records: kernels, copies and operators, as columns.
+
+Kineto asks CUPTI on a GPU, and torch's operators on the host. It is asked once a session, without stacks and
+shapes, which would cost several times as much; its own Python objects for events are not made.
+"""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import Iterator
+from typing import Any, Final
+
+import torch
+from torch.autograd import profiler as autograd_profiler
+from torch.autograd.profiler import profile
+from torch.profiler import ProfilerActivity, supported_activities
+
+from profscope.errors import SessionError
+
+__all__ = ["Kineto", "refuse_kineto"]
+
+_KINDS: Final = {
+    "kernel": "kernel",
+    "gpu_memcpy": "copy",
+    "gpu_memset": "set",
+    "cpu_op": "op",
+    "cuda_runtime": "call",
+    "cuda_driver": "call",
+    "user_annotation": "annotation",
+}
+"""By Kineto's name of an activity; others are left out, as annotations on the GPU, which span kernels."""
+
+_COLLECTIVE: Final = "nccl"
+_OVERHEAD: Final = (
+    "Activity Buffer Request", "Buffer Flush", "Command Buffer Full", "Driver Compiler", "Instrumentation",
+    "Lazy Function Loading", "Resource", "Runtime Triggered Module Loading", "UVM Activity Init",
+)  # fmt: skip
+"""Times that CUPTI itself took: "overhead", where an event says of what activity it is."""
+
+_OWN: Final = "profscope_"  # kernels that ask a GPU for its clock
+_TAKEN: Final = (
+    "events are missing: the program ran a torch.profiler of its own, and there is only one at a time; "
+    "end it before the session, or leave out events=True"
+)
+
+
+class Kineto:
+    """Of a session with `events=True`. on_gpu: its launches run on a GPU. operators: torch's are recorded.
+    changes: how often there was something new."""
+
+    def __init__(self, *, on_gpu: bool, operators: bool = True) -> None:
+        self.changes = 0
+        self.notes: list[str] = []
+        self._on_gpu = on_gpu
+        self._operators = operators or not on_gpu
+        self._parts: list[dict[str, list[Any]]] = []
+
+    @contextlib.contextmanager
+    def installed(self) -> Iterator[None]:
+        """Kineto watches the body of a with statement. Raises SessionError where it cannot."""
+        refuse_kineto(on_gpu=self._on_gpu)
+        config = torch._C._profiler._ExperimentalConfig(profile_all_threads=True)
+        device = "cuda" if self._on_gpu else None
+        watching = profile(
+            use_kineto=True, use_cpu=self._operators, use_device=device, experimental_config=config
+        )
+        watching.__enter__()
+        try:
+            yield
+        finally:
+            self._end(watching)
+
+    def columns(self) -> dict[str, list[Any]] | None:
+        """All that was seen, None where nothing was: name, kind, on_gpu, device, resource (a stream, or a
+        thread of the host's), start_unix_ns, end_unix_ns, correlation, of_op (the `correlation` of the
+        operator behind it) and bytes."""
+        if not self._parts:
+            return None
+        return {name: [each for part in self._parts for each in part[name]] for name in self._parts[0]}
+
+    def _end(self, watching: Any) -> None:
+        self.changes += 1
+        if not _is_active():  # another one has begun and ended since
+            self.notes = [_TAKEN]
+            return
+        try:
+            watching.__exit__(None, None, None)
+        except RuntimeError as error:  # the device has faulted, or a profiler of the program's is in the way
+            self.notes = [f"events are missing: {str(error).splitlines()[0]}"]
+            return
+        self._parts.append(_columns(watching.kineto_results.events()))
+        if not self._on_gpu and not self.notes:
+            self.notes = ["events are of the host only: there is no GPU, and the emulator is none to Kineto"]
+
+
+def refuse_kineto(*, on_gpu: bool) -> None:
+    """Raises SessionError where Kineto cannot watch."""
+    if _is_active():
+        raise SessionError(
+            "events=True: a torch.profiler is active, and there is only one at a time; end it before the "
+            "session, or leave out events=True"
+        )
+    if on_gpu and ProfilerActivity.CUDA not in supported_activities():
+        raise SessionError(
+            f"events=True: Kineto in torch {torch.__version__} has no GPU support; install a torch that was "
+            "built with CUPTI, or leave out events=True"
+        )
+
+
+def _is_active() -> bool:
+    """Whether a torch.profiler is: one that watches all threads is known by the flag alone."""
+    return bool(torch.autograd._profiler_enabled() or autograd_profiler._is_profiler_enabled)
+
+
+def _columns(events: list[Any]) -> dict[str, list[Any]]:
+    """The columns of Kineto's events, less those that _KINDS leaves out."""
+    kinds = ["" if event.name().startswith(_OWN) else _kind(event) for event in events]
+    kept = [(event, kind) for event, kind in zip(events, kinds, strict=True) if kind]
+    cpu = torch._C._autograd.DeviceType.CPU
+    names = [event.name() for event, _ in kept]
+    return {
+        "name": names,
+        "kind": [
+            "collective" if kind == "kernel" and _COLLECTIVE in name else kind
+            for name, (_, kind) in zip(names, kept, strict=True)
+        ],
+        "on_gpu": [event.device_type() != cpu for event, _ in kept],
+        "device": [event.device_index() for event, _ in kept],
+        "resource": [event.device_resource_id() for event, _ in kept],
+        "start_unix_ns": [event.start_ns() for event, _ in kept],
+        "end_unix_ns": [event.end_ns() for event, _ in kept],
+        "correlation": [event.correlation_id() for event, _ in kept],
+        "of_op": [event.linked_correlation_id() for event, _ in kept],
+        "bytes": [event.nbytes() if kind in ("copy", "set") else -1 for event, kind in kept],
+    }
+
+
+def _kind(event: Any) -> str:
+    """What an event is; "" where it is left out."""
+    if hasattr(event, "activity_type"):
+        return _KINDS.get(event.activity_type(), "")
+    # Older versions of torch say it by the name.
+    name = event.name()
+    if event.device_type() != torch._C._autograd.DeviceType.CPU:
+        if event.is_user_annotation() or "Sync" in name:
+            return ""
+        return "copy" if name.startswith("Memcpy") else "set" if name.startswith("Memset") else "kernel"
+    if event.is_user_annotation():
+        return "annotation"
+    if name in _OVERHEAD:
+        return ""
+    is_call = name.startswith("cuda") or (name.startswith("cu") and name[2:3].isupper())
+    return "call" if is_call else "op"

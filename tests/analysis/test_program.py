@@ -1,0 +1,131 @@
+"""Questions about a whole program: what launched what, and when the GPU had nothing to do."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from profscope import OptionError
+from profscope.around.nesting import enclosing
+from profscope.profiles import Profile
+from tests.support.around import KERNEL, MAIN, program
+from tests.support.profiles import regular_profile
+
+
+@pytest.fixture(scope="module")
+def profile() -> Profile:
+    return program()
+
+
+def test_events_know_what_launched_them(profile: Profile) -> None:
+    events = profile.events.set_index(profile.events["name"].astype("str"))
+    assert profile.validate() == []
+    assert events["kind"].astype("str").to_dict()["ncclDevKernel"] == "collective"
+    assert events.at["Memcpy HtoD", "call_path"] == "step > forward > aten::copy_ > cudaMemcpyAsync"
+    assert events.at["nvjet_tst", "call_path"] == (
+        "step > backward > MmBackward0 > aten::mm > cudaLaunchKernel"  # of another thread
+    )
+    assert events.at["ncclDevKernel", "call_path"] == ""
+    assert events["host"].to_dict() | {} == {
+        **dict.fromkeys(("aten::copy_", "cudaMemcpyAsync", "Memcpy HtoD", "cuLaunchKernelEx", KERNEL), 1),
+        **dict.fromkeys(("MmBackward0", "aten::mm", "cudaLaunchKernel", "nvjet_tst"), 2),
+        "ncclDevKernel": -1,
+    }
+    assert events["launch"].to_dict()[KERNEL] == 0
+    assert (events["launch"].drop(KERNEL) == -1).all()
+    assert events.loc[["Memcpy HtoD"], ["device", "stream", "thread", "bytes"]].to_numpy().tolist() == [
+        [0, 7, -1, 4096]
+    ]
+    assert events.loc["aten::mm", ["device", "stream"]].tolist() == [-1, -1]
+    assert events.at["aten::copy_", "thread"] == MAIN
+
+
+def test_host_scopes(profile: Profile) -> None:
+    table = profile.host_scopes().set_index("path")
+    table = table.loc[["step", "step > backward", "step > forward"]]
+    assert table["gpu_launches"].tolist() == [3, 1, 2]
+    events = profile.events.set_index(profile.events["name"].astype("str"))
+    took = events["end_unix_ns"] - events["start_unix_ns"]
+    assert table["gpu_ns"].tolist() == [took["Memcpy HtoD"] + took[KERNEL] + 5000, 5000, 2000 + took[KERNEL]]
+    assert table["triton_ns"].tolist() == [took[KERNEL], 0, took[KERNEL]]
+    total = table["total_ns"]
+    assert table["self_ns"]["step"] == total["step"] - total["step > forward"] - total["step > backward"]
+    assert total["step > backward"] == 19_500
+    assert table["tokens"]["step"] == 64.0
+
+
+def test_call_tree(profile: Profile) -> None:
+    tree = profile.call_tree()
+    parents = [tree["name"][row] if row >= 0 else "" for row in tree["parent"]]
+    of = dict(zip(tree["name"], parents, strict=True))
+    assert of["nvjet_tst"] == "cudaLaunchKernel"
+    assert of["aten::copy_"] == "forward"
+    assert of["step"] == of["ncclDevKernel"] == ""
+    step = tree[tree["name"] == "step"].iloc[0]
+    assert (step["kind"], step["depth"], step["gpu_launches"]) == ("scope", 0, 3)
+    assert step["gpu_ns"] == profile.host_scopes()["gpu_ns"][0]
+    assert (tree["depth"] == [0 if row < 0 else tree["depth"][row] + 1 for row in tree["parent"]]).all()
+    assert tree.set_index("name")["host_self_ns"]["aten::mm"] == 3000 - 1100
+
+
+def test_gpu_gaps(profile: Profile) -> None:
+    gaps = profile.gpu_gaps()
+    assert gaps["duration_ns"].tolist() == [4000, 900]
+    assert gaps["before"].tolist() == [KERNEL, "Memcpy HtoD"]
+    assert gaps["after"].tolist() == ["nvjet_tst", KERNEL]
+    assert gaps["host_late_ns"].tolist() == [3000, 0]  # the call returned 3,000 ns into the first gap
+    assert gaps.attrs["devices"][-1, 0]["idle_ns"] == 4900
+    assert regular_profile(launches=1, ctas=1, warps=1, iterations=1).gpu_gaps().attrs["not_measured"]
+
+
+def test_gpu_time(profile: Profile) -> None:
+    table = profile.gpu_time().set_index("name")
+    assert table["what"].to_dict() == {
+        KERNEL: "Triton", "nvjet_tst": "kernel", "Memcpy HtoD": "copy", "ncclDevKernel": "collective",
+    }  # fmt: skip
+    assert table["recorded"][KERNEL] == 1
+    assert table["share"].sum() == pytest.approx(1)
+    assert profile.gpu_time().attrs["triton_share"] == pytest.approx(table["share"][KERNEL])
+
+
+def test_the_summary_by_scopes(profile: Profile) -> None:
+    whole, table = profile.summary(), profile.summary(by="host")
+    assert table["host_path"].unique().tolist() == ["step > forward", "step"]
+    assert table["count"].sum() == whole["count"].sum()
+    assert table["total_ns"].sum() == whole["total_ns"].sum()
+    with pytest.raises(OptionError, match=r"summary\(by='line'\): the summary can be grouped by"):
+        profile.summary(by="line")
+
+
+INTERVALS = st.lists(st.tuples(st.integers(0, 2), st.integers(0, 30), st.integers(0, 12)), max_size=24)
+
+
+@given(INTERVALS)
+def test_enclosing(rows: list[tuple[int, int, int]]) -> None:
+    """Whatever overlaps: it is around it, on its thread, and nothing that began later is."""
+    thread = np.array([row[0] for row in rows], np.int64)
+    start = np.array([row[1] for row in rows], np.int64)
+    end = start + np.array([row[2] for row in rows], np.int64)
+    above = enclosing(thread, start, end)
+    assert above.shape == (len(rows),)
+    for row, outer in enumerate(above.tolist()):
+        around = [
+            other
+            for other in range(len(rows))
+            if other != row
+            and thread[other] == thread[row]
+            and start[other] <= start[row]
+            and end[other] >= end[row]
+            and (end[other] - start[other]) > (end[row] - start[row])
+            and end[other] > start[row]
+        ]
+        if outer < 0:
+            assert around == []
+            continue
+        assert thread[outer] == thread[row]
+        assert start[outer] <= start[row]
+        assert end[outer] >= end[row]
+        last = max(((start[other], -end[other]) for other in around), default=(0, 0))
+        assert not around or (start[outer], -end[outer]) >= last

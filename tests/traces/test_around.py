@@ -1,0 +1,101 @@
+"""Host scopes and events in files: drawn where they were, and read back."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pandas as pd
+import pytest
+
+import profscope
+from profscope.profiles import Profile
+from profscope.schema import events_frame, host_frame
+from profscope.traces.merging import Part, merged
+from tests.support.around import UNIX_NS, program
+from tests.support.processor import Processor
+
+SLICES = """
+select coalesce(thread.name, track.name), slice.name, slice.category, slice.ts, slice.dur, slice.depth
+from slice join track on slice.track_id = track.id
+left join thread_track on thread_track.id = track.id left join thread using (utid)
+"""
+
+
+@pytest.fixture(scope="module")
+def profile() -> Profile:
+    return program()
+
+
+@pytest.mark.parametrize("suffix", [".json", ".pftrace.gz", ".parquet"])
+def test_files_have_them(profile: Profile, suffix: str, tmp_path: Path) -> None:
+    path = tmp_path / f"trace{suffix}"
+    profile.save(path)
+    read = profscope.load(path)
+    pd.testing.assert_frame_equal(read.host, profile.host)
+    pd.testing.assert_frame_equal(read.events, profile.events)
+    pd.testing.assert_frame_equal(read.launches, profile.launches)
+    pd.testing.assert_frame_equal(read.df, profile.df)
+
+
+@pytest.mark.parametrize("suffix", [".json", ".pftrace"])
+def test_perfetto_shows_them_on_one_axis(
+    profile: Profile, suffix: str, tmp_path: Path, processor: Processor
+) -> None:
+    path = tmp_path / f"trace{suffix}"
+    profile.save(path)
+    processor.load(path)
+    assert processor.errors() == []
+    rows = [row for row in processor.query(SLICES) if row[0].startswith(("thread ", "stream "))]
+    # Of the GPU's timer: the first launch begins at UNIX_NS by the host's clock.
+    names = [*profile.host["scope"], *profile.events["name"].astype("str")]
+    starts = pd.concat([profile.host["start_unix_ns"], profile.events["start_unix_ns"]]) - UNIX_NS
+    ends = pd.concat([profile.host["end_unix_ns"], profile.events["end_unix_ns"]]) - UNIX_NS
+    expected = sorted(zip(names, starts.tolist(), (ends - starts).tolist(), strict=True))
+    origin = min(row[3] for row in rows) - int(starts.min())
+    assert sorted((name, ts - origin, dur) for _, name, _, ts, dur, _ in rows) == expected
+    depth = {name: depth for _, name, _, _, _, depth in rows}
+    assert [depth[name] for name in ("step", "forward", "aten::copy_", "cudaMemcpyAsync")] == [0, 1, 2, 3]
+    assert {row[0] for row in rows} == {"thread 100", "thread 200", "stream 7", "stream 8"}
+    # The first kernel span begins with its launch, that is inside of its event.
+    inside = [ts for place, _, _, ts, _, _ in processor.query(SLICES) if "warp" in place]
+    assert min(inside) == origin + int(profile.df["start_ns"].min() - profile.launches["start_ns"].min())
+
+
+def test_nobody_knows_when_on_the_emulator(profile: Profile, tmp_path: Path) -> None:
+    metadata = {name: value for name, value in profile.metadata.items() if name != "host_clock"}
+    path = tmp_path / "trace.json"
+    Profile(profile.tables.df, profile.launches, metadata, host=profile.host, events=profile.events).save(
+        path
+    )
+    assert not any(each.get("cat") == "scope" for each in json.loads(path.read_text())["traceEvents"])
+    pd.testing.assert_frame_equal(profscope.load(path).events, profile.events)
+
+
+def test_a_program_without_launches(profile: Profile, tmp_path: Path) -> None:
+    path = tmp_path / "trace.json"
+    events = profile.events.assign(launch=-1)
+    Profile(metadata=profile.metadata, host=profile.host, events=events).save(path)
+    document = json.loads(path.read_text())
+    drawn = [each for each in document["traceEvents"] if each["ph"] == "X"]
+    assert len(drawn) == len(profile.host) + len(events)
+    step = next(each for each in drawn if each["name"] == "step")
+    assert (step["ts"], step["args"]) == (0.0, {"source": "scope", "tokens": 64.0})
+    assert document["baseTimeNanoseconds"] == UNIX_NS - 9000
+
+
+def test_ranks_keep_theirs_apart(profile: Profile) -> None:
+    parts = [Part(profile.tables, f"part {rank}", rank) for rank in range(2)]
+    both = merged(parts)
+    rows, scopes = len(profile.events), len(profile.host)
+    assert both.host["rank"].tolist() == [0] * scopes + [1] * scopes
+    second = both.events.iloc[rows:].reset_index(drop=True)
+    for name, offset in (("parent", rows), ("host", scopes), ("launch", len(profile.launches))):
+        before = profile.events[name]
+        assert second[name].tolist() == before.where(before < 0, before + offset).tolist()
+    assert both.launches["host"].tolist() == [1, 0, 1 + scopes, 0 + scopes]
+    assert Profile.of(both).validate() == []
+
+
+def test_empty_tables() -> None:
+    assert len(host_frame()) == len(events_frame()) == 0
