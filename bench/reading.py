@@ -37,7 +37,7 @@ from profscope.decoding.assemble import assemble
 from profscope.decoding.raw import RawLaunch
 from profscope.profiles import Profile
 
-__all__ = ["Reading", "heavy", "light", "main", "recorded"]
+__all__ = ["Reading", "forget_peak", "heavy", "light", "main", "recorded", "status_bytes"]
 
 _DATA: Final = Path(__file__).resolve().parent.parent / "tests" / "data"
 _LIGHT: Final = ("add", "softmax", "layer_norm", "matmul")
@@ -127,11 +127,11 @@ def _table(raw: Sequence[RawLaunch]) -> pd.DataFrame:
 
 
 def _reading(name: str, launches: int, buffer_bytes: int, read: Callable[[], pd.DataFrame]) -> Reading:
-    before = _forget_peak()
+    before = forget_peak()
     begin, cpu = time.perf_counter(), time.process_time()
     df = read()
     wall_s, cpu_s = time.perf_counter() - begin, time.process_time() - cpu
-    peak = _status_bytes("VmHWM") - before
+    peak = status_bytes("VmHWM") - before
     table_bytes = int(df.memory_usage(index=False).sum())
     begin = time.perf_counter()
     np.full(table_bytes, 1, np.uint8)
@@ -139,13 +139,13 @@ def _reading(name: str, launches: int, buffer_bytes: int, read: Callable[[], pd.
     return Reading(name, launches, len(df), wall_s, cpu_s, buffer_bytes, table_bytes, peak, copy_s)
 
 
-def _forget_peak() -> int:
+def forget_peak() -> int:
     """The bytes that this process has in memory; its peak counts from here on (Linux, proc(5))."""
     Path("/proc/self/clear_refs").write_text("5")
-    return _status_bytes("VmRSS")
+    return status_bytes("VmRSS")
 
 
-def _status_bytes(name: str) -> int:
+def status_bytes(name: str) -> int:
     for line in Path("/proc/self/status").read_text().splitlines():
         if line.startswith(f"{name}:"):
             return int(line.split()[1]) << 10

@@ -77,8 +77,8 @@ def write_options(df: pd.DataFrame) -> dict[str, Any]:
     integers = [str(name) for name in df if df[name].dtype in (np.int32, np.int64, pd.Int32Dtype())]
     return {
         "use_dictionary": texts,
-        # The bytes of one significance side by side: half as long as DELTA_BINARY_PACKED, and no slower, since
-        # what repeats from warp to warp can be seen then (docs/parquet.md has figures).
+        # The bytes of one significance side by side, so that zstd sees what repeats from warp to warp: half
+        # as long as DELTA_BINARY_PACKED, and no slower (docs/parquet.md).
         "column_encoding": dict.fromkeys(integers, "BYTE_STREAM_SPLIT"),
         "compression": "ZSTD",
         "compression_level": ZSTD_LEVEL,
