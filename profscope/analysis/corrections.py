@@ -44,7 +44,10 @@ def with_corrected(df: pd.DataFrame, metadata: dict[str, Any]) -> pd.DataFrame:
         columns = [pd.arrays.IntegerArray(np.zeros(len(df), np.int64), nothing.copy()) for _ in CORRECTED]
     else:
         columns = [pd.arrays.IntegerArray(each, np.zeros(len(df), np.bool_)) for each in _corrected(df, cost)]
-    return df.assign(**dict(zip(CORRECTED, columns, strict=True)))
+    corrected = df.copy(deep=False)  # older versions of pandas copy all of it in assign()
+    for name, column in zip(CORRECTED, columns, strict=True):
+        corrected[name] = column
+    return corrected
 
 
 class _Rows(NamedTuple):
