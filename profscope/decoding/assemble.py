@@ -63,7 +63,7 @@ def assemble(
         damaged = sorted(
             (place, f"launch {raw.index}: {error}") for _, wrong in outcomes for (place, raw), error in wrong
         )
-        bundles = [bundle for good, _ in outcomes for bundle in good]
+        bundles = sorted((bundle for good, _ in outcomes for bundle in good), key=lambda each: each.places[0])
         readings = list(pool.map(Bundle.readings, bundles))
         bases = _time_bases(bundles, readings, folded)
         bundles = _without_gaps(bundles, len(launches))

@@ -11,7 +11,7 @@ import numpy as np
 import numpy.typing as npt
 import pandas as pd
 import pytest
-from hypothesis import given, settings
+from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from instrument_passes.manifest import Manifest
@@ -65,6 +65,12 @@ def faulty(buffer: npt.NDArray[np.uint8], manifest: Manifest, ctas: int, fault: 
 
 
 @settings(max_examples=30)
+@example(  # damaged launches in front of sound ones, and trials beside others
+    body=(),
+    options={"ctas": 4, "ring_log2": 2, "stride_log2": 0, "start_clock": 1 << 40, "seed": 0},
+    kinds=[(2, "wrong CTA", False, 0), (3, "", True, 0), (1, "empty", False, 0), (1, "", True, 0)],
+    first_wave=True,
+)
 @given(
     body=bodies,
     options=launches,
