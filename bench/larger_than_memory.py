@@ -28,13 +28,14 @@ import profscope
 from bench.about import about
 from bench.reading import forget_peak, status_bytes
 from profscope.errors import TraceError
+from profscope.profiles import Profile
 from profscope.traces.loading import load_part
 from profscope.traces.only import Only
 from profscope.traces.parquet.writing import launch_bytes
 from profscope.traces.parquet_names import PROFILE, SPANS, launch_folder
 from tests.support.profiles import regular_profile
 
-__all__ = ["main"]
+__all__ = ["by_scope", "load_all", "main", "one_cta", "one_launch", "slowest_ctas", "written"]
 
 _BY_SCOPE: Final = "select scope, count(*), sum(duration_ns), max(duration_ns) from {} group by all"
 _SLOWEST: Final = (
@@ -43,9 +44,8 @@ _SLOWEST: Final = (
 )
 
 
-def written(folder: Path, spans_m: float) -> int:
-    """The folder of a profile of so many million spans, how many exactly."""
-    profile = regular_profile(launches=1, ctas=1024, warps=8, iterations=60)
+def written(folder: Path, spans_m: float, profile: Profile) -> int:
+    """The folder of a profile of so many million spans, which repeats one launch; how many exactly."""
     profile.save(f"{folder}/")
     tables = profile.tables
     rows, first = len(tables.df), int(tables.launches["launch"].iloc[0])
@@ -126,7 +126,8 @@ def main(argv: Sequence[str]) -> int:
     if options.folder.exists():
         parser.error(f"{options.folder} exists")
     try:
-        spans = written(options.folder, options.spans)
+        launch = regular_profile(launches=1, ctas=1024, warps=8, iterations=60)
+        spans = written(options.folder, options.spans, launch)
         size = sum(path.stat().st_size for path in options.folder.rglob("*.parquet"))
         print(about())
         print(f"{spans:,} spans, {size / 1e9:.2f} GB, {size / spans:.2f} bytes a span\n")
