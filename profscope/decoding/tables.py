@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from concurrent.futures import Executor
-from typing import Any, Final, NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
@@ -22,9 +22,6 @@ __all__ = ["SpanTable", "span_table"]
 
 Ints = npt.NDArray[np.int64]
 Arrays = dict[str, npt.NDArray[Any]]
-
-# Of a large launch, what one thread fills in at a time.
-_PART_SPANS: Final = 8 * BLOCK_SPANS
 
 
 class SpanTable(NamedTuple):
@@ -74,40 +71,32 @@ def span_table(bundles: Sequence[tuple[Bundle, TimeBase]], pool: Executor) -> Sp
     }
     start_ns, end_ns = np.zeros(launches, np.int64), np.zeros(launches, np.int64)
 
-    def begun(index: int) -> _Filling:
+    def fill(index: int) -> None:
         bundle, base = bundles[index]
         known = {
             name: values[site_base[index] : site_base[index + 1]]
             for name, values in of_site.items()
             if name in columns
         }
-        return _Filling(bundle, base, known, columns, row_base[bundle.places], sizes[index])
-
-    def finish(filling: _Filling) -> None:
-        some, begins = filling.some, filling.begins
+        target = _rows(row_base[bundle.places], sizes[index])
+        if isinstance(target, slice):
+            mine = {name: values[target] for name, values in columns.items()}
+        else:
+            mine = {name: np.empty(len(target), values.dtype) for name, values in columns.items()}
+        rank = _fill_bundle(mine, known, bundle, base, sizes[index], target)
+        some = np.flatnonzero(sizes[index])
+        begins = (np.cumsum(sizes[index]) - sizes[index])[some]
         if len(some):
-            starts, places = filling.mine["start_ns"], filling.bundle.places[some]
-            start_ns[places] = np.minimum.reduceat(starts, begins)
-            end_ns[places] = np.maximum.reduceat(starts + filling.mine["duration_ns"], begins)
-        filling.finish(columns)
-        payloads.fill(filling.bundle.decoded, filling.rank)
+            start_ns[bundle.places[some]] = np.minimum.reduceat(mine["start_ns"], begins)
+            ends = mine["start_ns"] + mine["duration_ns"]
+            end_ns[bundle.places[some]] = np.maximum.reduceat(ends, begins)
+        if not isinstance(target, slice):
+            for name, values in columns.items():
+                values[target] = mine[name]
+        payloads.fill(bundle.decoded, rank)
 
-    def fill(index: int) -> None:
-        filling = begun(index)
-        filling.fill(0, filling.spans)
-        finish(filling)
-
-    def fill_part(filling: _Filling, begin: int) -> None:
-        filling.fill(begin, min(begin + _PART_SPANS, filling.spans))
-
-    # What many launches share goes through memory of its own, and is done with at once; of others, which may
-    # be large and few, parts are filled in side by side.
-    shared = [index for index, bundle in enumerate(every) if len(bundle) > 1]
-    _all(pool.map(fill, shared))
-    own = list(pool.map(begun, [index for index, bundle in enumerate(every) if len(bundle) == 1]))
-    parts = [(each, begin) for each in own for begin in range(0, each.spans, _PART_SPANS)]
-    _all(pool.map(fill_part, *zip(*parts, strict=True)) if parts else ())
-    _all(pool.map(finish, own))
+    for _ in pool.map(fill, range(len(bundles))):
+        pass
     stage = columns.pop("stage", None)
     df = pd.DataFrame(
         {
@@ -129,60 +118,39 @@ def _spans_each(bundle: Bundle) -> Ints:
     return np.bincount(bundle.launch_of(spans.cta), minlength=len(bundle))
 
 
-def _all(work: Iterable[None]) -> None:
-    for _ in work:
-        pass
+def _rows(first: Ints, sizes: Ints) -> Ints | slice:
+    """Where in the table the spans of launches go, so many each from their first rows on."""
+    if len(first) == 1:
+        return slice(int(first[0]), int(first[0] + sizes[0]))
+    rows: Ints = np.repeat(first - np.cumsum(sizes) + sizes, sizes)
+    rows += np.arange(len(rows))
+    return rows
 
 
-class _Filling:
-    """The rows of a bundle while they are filled in, in order of launch, CTA, warp and time.
+def _fill_bundle(
+    mine: Arrays, of_site: Arrays, bundle: Bundle, base: TimeBase, sizes: Ints, target: Ints | slice
+) -> Ints:
+    """All rows of a bundle, in order of launch, CTA, warp and time. mine: the columns' parts; of_site: what
+    sites say; sizes: by launch, its rows; target: where they go in the table.
 
-    mine: its parts of the columns; of several launches, whose rows may lie apart, as one, in memory of their
-    own. rank: the row of every span in the table, and behind them -1, where a parent of -1 looks. some: the
-    launches that have spans; begins: their first rows here.
+    Returns the row of every span in the table, and behind them -1, where a parent of -1 looks.
     """
-
-    def __init__(
-        self, bundle: Bundle, base: TimeBase, of_site: Arrays, columns: Arrays, first: Ints, sizes: Ints
-    ) -> None:
-        """of_site: what sites say; first, sizes: by launch, its first row and how many it has."""
-        self.bundle, self.sizes, self.spans = bundle, sizes, int(sizes.sum())
-        self._base, self._of_site = base, of_site
-        self.some = np.flatnonzero(sizes)
-        self.begins = (np.cumsum(sizes) - sizes)[self.some]
-        self._order = time_order(bundle.decoded)
-        rows: Ints = np.repeat(first - np.cumsum(sizes) + sizes, sizes)
-        rows += np.arange(len(rows))
-        self.rank = np.empty(self.spans + 1, np.int64)
-        self.rank[:-1][self._order] = rows
-        self.rank[-1] = -1
-        self._rows = None if len(bundle) == 1 else rows
-        if self._rows is None:
-            self.mine = {name: values[first[0] : first[0] + self.spans] for name, values in columns.items()}
-        else:
-            self.mine = {name: np.empty(self.spans, values.dtype) for name, values in columns.items()}
-
-    def fill(self, begin: int, end: int) -> None:
-        """Some of the rows."""
-        decoded, order = self.bundle.decoded, self._order
-        for at in range(begin, end, BLOCK_SPANS):
-            block = slice(at, min(at + BLOCK_SPANS, end))
-            here = {name: values[block] for name, values in self.mine.items()}
-            spans = block if isinstance(order, slice) else order[block]
-            _fill(here, self._of_site, decoded, self._base, spans, self.rank)
-
-    def finish(self, columns: Arrays) -> None:
-        """What is known of launches; into the table with what is not there."""
-        index = np.array([raw.index for raw in self.bundle.raws], np.int32)
-        self.mine["launch"][:] = np.repeat(index, self.sizes)
-        if self.bundle.decoded.several:
-            apart = self.bundle.decoded.several.apart
-            number = np.repeat(np.arange(apart.launches, dtype=np.int32), self.sizes)
-            self.mine["cta"] -= number * np.int32(apart.ctas)
-            self.mine["sm"] -= number * np.int32(apart.sms)
-        if self._rows is not None:
-            for name, values in columns.items():
-                values[self._rows] = self.mine[name]
+    decoded = bundle.decoded
+    order, spans = time_order(decoded), len(decoded.span)
+    rank = np.empty(spans + 1, np.int64)
+    rank[:-1][order] = np.arange(target.start, target.stop) if isinstance(target, slice) else target
+    rank[-1] = -1
+    for begin in range(0, spans, BLOCK_SPANS):
+        block = slice(begin, min(begin + BLOCK_SPANS, spans))
+        here = {name: values[block] for name, values in mine.items()}
+        _fill(here, of_site, decoded, base, block if isinstance(order, slice) else order[block], rank)
+    mine["launch"][:] = np.repeat(np.array([raw.index for raw in bundle.raws], np.int32), sizes)
+    if decoded.several:
+        apart = decoded.several.apart
+        number = np.repeat(np.arange(apart.launches, dtype=np.int32), sizes)
+        mine["cta"] -= number * np.int32(apart.ctas)
+        mine["sm"] -= number * np.int32(apart.sms)
+    return rank
 
 
 def _fill(
