@@ -19,7 +19,7 @@ from instrument_passes.manifest import Span
 from profscope.decoding.executions import folded_executions
 from profscope.decoding.folding import FoldedProgram, are_whole
 from profscope.decoding.gaps import KIND as GAP
-from profscope.decoding.launch import TimedLaunch
+from profscope.decoding.launch import TimedBundle
 
 __all__ = [
     "about_kernel",
@@ -38,7 +38,7 @@ _SHOWN_SCOPES: Final = 4
 
 
 def about_kernel(
-    launches: Sequence[TimedLaunch], programs: Sequence[FoldedProgram], variants: Mapping[int, int]
+    launches: Sequence[TimedBundle], programs: Sequence[FoldedProgram], variants: Mapping[int, int]
 ) -> dict[str, Any]:
     """A kernel's entry in the metadata, from its launches; JSON-able. programs: those of its launches that
     are folded; variants: by launch, and by the first launch of each program.
@@ -50,9 +50,9 @@ def about_kernel(
     manifests = dict.fromkeys(each.manifest for each in _both(launches, programs))
     spans = [span for manifest in manifests for section in manifest.sections for span in section.spans]
     latency = any(_measures(span) == "data" for span in spans)
-    groups: dict[tuple[int, bool], tuple[list[TimedLaunch], list[FoldedProgram]]] = {}
+    groups: dict[tuple[int, bool], tuple[list[TimedBundle], list[FoldedProgram]]] = {}
     for launch in launches:
-        key = variants[launch.index], launch.raw.mark.trial
+        key = variants[launch.index], launch.bundle.trial
         groups.setdefault(key, ([], []))[0].append(launch)
     for program in programs:
         groups.setdefault((variants[program.index], program.trial), ([], []))[1].append(program)
@@ -71,16 +71,16 @@ def about_kernel(
 
 
 def _both(
-    launches: Sequence[TimedLaunch], programs: Sequence[FoldedProgram]
-) -> list[TimedLaunch | FoldedProgram]:
+    launches: Sequence[TimedBundle], programs: Sequence[FoldedProgram]
+) -> list[TimedBundle | FoldedProgram]:
     return [*launches, *programs]
 
 
-def selection_notes(launches: Sequence[TimedLaunch], programs: Sequence[FoldedProgram]) -> list[str]:
+def selection_notes(launches: Sequence[TimedBundle], programs: Sequence[FoldedProgram]) -> list[str]:
     """What the reader of one kernel's figures must know about who recorded, one line each."""
     rows = [program.launches for program in programs]
     recorded = sum(len(launch.decoded.headers) for launch in launches) + _sum(rows, "chosen")
-    grid = sum(launch.raw.ctas for launch in launches) + _sum(rows, "grid_ctas")
+    grid = sum(launch.grid_ctas for launch in launches) + _sum(rows, "grid_ctas")
     manifest = _both(launches, programs)[-1].manifest
     kernel, selection = manifest.kernel, manifest.selection
     notes = []
@@ -115,13 +115,12 @@ class _CutShort(NamedTuple):
     grid: int
 
 
-def unfinished_notes(launches: Sequence[TimedLaunch], programs: Sequence[FoldedProgram]) -> list[str]:
+def unfinished_notes(launches: Sequence[TimedBundle], programs: Sequence[FoldedProgram]) -> list[str]:
     """Which of one kernel's launches have CTAs without an end: a line for each, beyond a few one for all."""
-    cut_short = [
-        _CutShort(launch.index, launch.unfinished, len(launch.decoded.headers), launch.raw.ctas)
-        for launch in launches
-        if launch.unfinished
-    ]
+    cut_short: list[_CutShort] = []
+    for bundle in launches:
+        figures = zip(bundle.unfinished.tolist(), bundle.recorded.tolist(), bundle.bundle.raws, strict=True)
+        cut_short += [_CutShort(raw.index, missing, of, raw.ctas) for missing, of, raw in figures if missing]
     for program in programs:
         rows = program.launches
         rows = rows[rows["ended"] < rows["chosen"]]
@@ -203,7 +202,7 @@ def _sum(parts: Sequence[npt.NDArray[np.void]], name: str) -> int:
     return sum(int(rows[name].sum()) for rows in parts)
 
 
-def _recorded(launches: Sequence[TimedLaunch], programs: Sequence[FoldedProgram]) -> dict[str, Any]:
+def _recorded(launches: Sequence[TimedBundle], programs: Sequence[FoldedProgram]) -> dict[str, Any]:
     """ctas of grid_ctas CTAs, over all launches; warps: those of a CTA, or None for all. unfinished: CTAs
     that were to record and did not come to their end. sample: whether the ctas + unfinished CTAs were chosen
     so that they speak for the grid: totals of a launch times its grid_ctas / (ctas + unfinished) estimate all
@@ -211,28 +210,28 @@ def _recorded(launches: Sequence[TimedLaunch], programs: Sequence[FoldedProgram]
     rows = [program.launches for program in programs]
     chosen, ended, grid = (_sum(rows, name) for name in ("chosen", "ended", "grid_ctas"))
     selections = [each.manifest.selection for each in _both(launches, programs)]
-    unfinished = sum(launch.unfinished for launch in launches)
+    unfinished = sum(int(launch.unfinished.sum()) for launch in launches)
     return {
         "ctas": sum(len(launch.decoded.headers) for launch in launches) - unfinished + ended,
         "unfinished": unfinished + chosen - ended,
-        "grid_ctas": sum(launch.raw.ctas for launch in launches) + grid,
+        "grid_ctas": sum(launch.grid_ctas for launch in launches) + grid,
         "warps": list(selections[-1].warps) or None,
         "sample": all(selection.is_sample for selection in selections),
     }
 
 
-def _work(launches: Sequence[TimedLaunch], programs: Sequence[FoldedProgram]) -> dict[str, Any]:
+def _work(launches: Sequence[TimedBundle], programs: Sequence[FoldedProgram]) -> dict[str, Any]:
     """What ops did in `launches` launches, those without a gap in their records, which took `ns` in all.
 
     scopes: for every op, what the end of its spans means (see `_measures`), bytes and flops.
     """
     scopes: dict[tuple[str, str, int, str], dict[str, Any]] = {}
     count, ns = 0, 0
-    for launch in launches:
-        decoded = launch.decoded
-        scale = launch.raw.ctas / max(1, len(decoded.headers)) if launch.is_whole else 0.0
-        _add_work(scopes, decoded.sites, _executions(launch) * scale)
-        count, ns = count + launch.is_whole, ns + (launch.end_ns - launch.start_ns) * launch.is_whole
+    for bundle in launches:
+        kept, took_ns = bundle.are_whole, bundle.end_ns - bundle.start_ns
+        scale = bundle.bundle.raws[0].ctas / np.maximum(1, bundle.recorded) * kept
+        _add_work(scopes, bundle.decoded.sites, (_executions(bundle) * scale[:, None]).sum(axis=0))
+        count, ns = count + int(kept.sum()), ns + int(took_ns[kept].sum())
     for program in programs:
         _add_work(scopes, program.layout.sites, folded_executions(program))
         whole = program.launches[are_whole(program.manifest, program.launches)]
@@ -269,14 +268,15 @@ def _in_flight(sites: Sequence[Span], counts: npt.NDArray[np.int64]) -> int:
     return int(counts[asynchronous].sum())
 
 
-def _executions(launch: TimedLaunch) -> npt.NDArray[np.float64]:
-    """How often CTAs executed each site: its spans over the warps that execute it together."""
-    decoded = launch.decoded
+def _executions(timed: TimedBundle) -> npt.NDArray[np.float64]:
+    """How often CTAs executed each site: its spans over the warps that execute it together. Shape (launches,
+    sites)."""
+    decoded = timed.decoded
     warps = np.ones(len(decoded.sites))
-    of_sections = [section.warps for section in launch.manifest.sections for _ in section.spans]
+    of_sections = [section.warps for section in timed.manifest.sections for _ in section.spans]
     recorded = [site.kind not in ("async", GAP) for site in decoded.sites]  # those come extra
     warps[recorded] = of_sections
-    return (decoded.counts - np.bincount(decoded.span[decoded.idle], minlength=len(warps))) / warps
+    return (timed.bundle.counts() - timed.bundle.counts(decoded.idle)) / warps
 
 
 def _measures(span: Span) -> str:

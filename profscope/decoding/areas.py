@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any, Final, NamedTuple
 
@@ -10,6 +11,7 @@ import numpy.typing as npt
 
 from instrument_passes.manifest import Manifest
 from instrument_passes.records import (
+    BASE_ALIGNMENT,
     CTA_HEADER,
     LAUNCH_HEADER,
     PLACE_RANK_SHIFT,
@@ -32,12 +34,15 @@ __all__ = [
     "has_records",
     "header_times",
     "launch_header",
+    "like_the_first",
     "packed_headers",
     "places_of",
+    "read_areas",
     "read_buffer",
     "segments",
     "started_first",
     "tickets",
+    "words_of_areas",
 ]
 
 Ints = npt.NDArray[np.int64]
@@ -89,6 +94,42 @@ def read_buffer(buffer: npt.NDArray[np.uint8], manifest: Manifest) -> LaunchBuff
     header = checked_header(data, manifest)
     bits = LaunchBits.decode(int(header["launch_bits"]))
     return LaunchBuffer(data, header, bits, _cta_headers(data, manifest, bits))
+
+
+def read_areas(
+    buffers: Sequence[npt.NDArray[np.uint8]], manifest: Manifest
+) -> tuple[npt.NDArray[np.uint8], npt.NDArray[np.void]] | None:
+    """The areas of several launches whose buffers have one size, copied one after the other: uint8, shape
+    (launches, bytes); and what their CTA headers say, dtype CTA, shape (launches, areas).
+
+    None where their headers do not agree, or where each launch has CTAs of its own in them. Raises
+    RecordError as `read_buffer` does, for the first of them.
+    """
+    begin, size = LAUNCH_HEADER.itemsize, buffers[0].nbytes
+    if manifest.selection.ctas == "sms" or size < begin:
+        return None
+    bits = LaunchBits.decode(int(checked_header(np.ascontiguousarray(buffers[0]), manifest)["launch_bits"]))
+    areas = area_count(buffers[0], manifest, bits)
+    heads = np.empty((len(buffers), begin), np.uint8)
+    data = np.empty((len(buffers), size - begin), np.uint8)
+    for at, buffer in enumerate(buffers):
+        heads[at], data[at] = buffer[:begin], buffer[begin:]
+    if not like_the_first(heads.view(LAUNCH_HEADER)[:, 0]).all():
+        return None
+    cta_bytes = manifest.cta_bytes(bits.ring_log2)
+    packed = np.ndarray((len(buffers), areas), CTA_HEADER, data.data, 0, (data.strides[0], cta_bytes))
+    due = ctas_due(manifest.selection, areas, bits)
+    if due is not None and ((packed["end_clock"] != 0) & (packed["cta"] != due)).any():
+        return None
+    return data, _unpacked(packed)
+
+
+def like_the_first(headers: npt.NDArray[np.void]) -> npt.NDArray[np.bool_]:
+    """Which launch headers, dtype LAUNCH_HEADER, shape (launches,), say what the first says."""
+    alike: npt.NDArray[np.bool_] = (headers["launch_bits"] ^ headers["launch_bits"][0]) % BASE_ALIGNMENT == 0
+    for name in ("digest", "grid_x", "grid_y"):
+        alike &= headers[name] == headers[name][0]
+    return alike
 
 
 def checked_header(buffer: npt.NDArray[np.uint8], manifest: Manifest) -> np.void:
@@ -170,7 +211,7 @@ def header_times(packed: npt.NDArray[np.void]) -> HeaderTimes:
 
 
 def _unpacked(packed: npt.NDArray[np.void]) -> npt.NDArray[np.void]:
-    ctas = np.zeros(len(packed), CTA)
+    ctas = np.zeros(packed.shape, CTA)
     for name, values in header_times(packed)._asdict().items():
         ctas[name] = values
     ctas["cta"] = packed["cta"]
@@ -189,10 +230,17 @@ def segments(
 ) -> npt.NDArray[np.uint32]:
     """The words of all segments, shape (CTAs, recorded warps, words), a view."""
     begin, area_bytes = LAUNCH_HEADER.itemsize, ctas * manifest.cta_bytes(ring_log2)
-    words = buffer[begin : begin + area_bytes].view(WORD).reshape(ctas, -1)
+    return words_of_areas(buffer[begin : begin + area_bytes], manifest, ring_log2)
+
+
+def words_of_areas(
+    areas: npt.NDArray[np.uint8], manifest: Manifest, ring_log2: int
+) -> npt.NDArray[np.uint32]:
+    """As `segments`, of areas that follow each other, uint8 of any shape."""
+    words = areas.reshape(-1, manifest.cta_bytes(ring_log2)).view(WORD)
     words = words[:, CTA_HEADER.itemsize // WORD.itemsize :]
     in_segment = manifest.segment_bytes(ring_log2) // WORD.itemsize
-    return words[:, : manifest.segments * in_segment].reshape(ctas, manifest.segments, in_segment)
+    return words[:, : manifest.segments * in_segment].reshape(len(words), manifest.segments, in_segment)
 
 
 def tickets(buffer: npt.NDArray[np.uint8]) -> int:

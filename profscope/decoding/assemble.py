@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from operator import attrgetter
 from typing import Any, Final
 
@@ -20,17 +21,15 @@ from profscope.decoding.about import (
     wrapped_notes,
 )
 from profscope.decoding.alike import alike
+from profscope.decoding.bundles import Bundle, decoded, groups
 from profscope.decoding.clocks import Clocks
-from profscope.decoding.decode import DecodedLaunch, decode
 from profscope.decoding.folding import Folded, FoldedProgram
 from profscope.decoding.gaps import NAME
-from profscope.decoding.in_flight import with_transactions
-from profscope.decoding.launch import TimedLaunch
-from profscope.decoding.raw import RawLaunch
-from profscope.decoding.stacks import check_grid
+from profscope.decoding.launch import TimedBundle
+from profscope.decoding.raw import Mark, RawLaunch
 from profscope.decoding.sum_tables import in_launch_order, sum_tables
-from profscope.decoding.tables import span_table
-from profscope.decoding.timebase import TimeBase, fit, launch_clocks
+from profscope.decoding.tables import SpanTable, span_table
+from profscope.decoding.timebase import Readings, TimeBase, fit, launch_clocks
 from profscope.decoding.variants import (
     about_code,
     about_sources,
@@ -38,7 +37,6 @@ from profscope.decoding.variants import (
     number_variants,
     rounding_notes,
 )
-from profscope.errors import RecordError
 from profscope.schema import Tables, launches_frame
 from profscope.threads import worker_pool
 
@@ -67,46 +65,39 @@ def assemble(
             folded = Folded()
             folded.add(alike(raw for raw in launches if raw.manifest.keeps == "sums"), pool)
         launches = [raw for raw in launches if raw.manifest.keeps == "spans"]
-        outcomes = list(zip(launches, pool.map(_decode, launches), strict=True))
-        damaged = [f"launch {raw.index}: {each}" for raw, each in outcomes if isinstance(each, RecordError)]
-        good = [(raw, each) for raw, each in outcomes if not isinstance(each, RecordError)]
-        raws, decoded = [raw for raw, _ in good], [each for _, each in good]
-        bases = _time_bases(raws, decoded, folded)
-        parts = [
-            (raw.index, raw.manifest.kernel, each, base)
-            for raw, each, base in zip(raws, decoded, bases, strict=True)
-        ]
-        spans = span_table(parts, pool)
-        ends = np.cumsum([len(each.span) for each in decoded], dtype=np.int64)
-        of_launch = [spans.iloc[end - len(each.span) : end] for each, end in zip(decoded, ends, strict=True)]
-        timed = list(pool.map(_timed, raws, decoded, bases, of_launch))
+        outcomes = list(pool.map(decoded, groups(launches)))
+        damaged = sorted(
+            (place, f"launch {raw.index}: {error}") for _, wrong in outcomes for (place, raw), error in wrong
+        )
+        bundles = sorted((bundle for good, _ in outcomes for bundle in good), key=lambda each: each.places[0])
+        readings = list(pool.map(Bundle.readings, bundles))
+        bases = _time_bases(bundles, readings, folded)
+        bundles = _without_gaps(bundles, len(launches))
+        spans = span_table(list(zip(bundles, bases, strict=True)), pool)
+    timed = [_timed(bundle, base, spans) for bundle, base in zip(bundles, bases, strict=True)]
     programs = folded.programs()
     # A program stands where its first launch does.
-    mixed: list[RawLaunch | FoldedProgram] = [*raws, *programs]
+    mixed: list[TimedBundle | FoldedProgram] = [*timed, *programs]
     told_apart = sorted(mixed, key=attrgetter("index"))
     numbers = number_variants(told_apart)
     variants = {each.index: variant for each, variant in zip(told_apart, numbers, strict=True)}
     described = about_variants(told_apart, numbers, metadata.get("bare", {}))
-    kernels: dict[str, tuple[list[TimedLaunch], list[FoldedProgram]]] = {}
+    kernels: dict[str, tuple[list[TimedBundle], list[FoldedProgram]]] = {}
     for configured in told_apart:
         kernels.setdefault(configured.manifest.kernel, ([], []))
-    for launch in timed:
-        kernels[launch.manifest.kernel][0].append(launch)
+    for bundle in timed:
+        kernels[bundle.manifest.kernel][0].append(bundle)
     for program in programs:
         kernels[program.manifest.kernel][1].append(program)
-    said = [*notes, *damaged, *folded.notes]
+    said = [*notes, *(note for _, note in damaged), *folded.notes]
     for kernel in sorted(kernels):
         said += _notes(kernel, *kernels[kernel])
-    tables = sum_tables(programs, variants, _clocks(raws, decoded, folded, programs), metadata["backend"])
-    rows = [
-        {**_launch_row(launch, metadata["backend"]), "variant": variants[launch.raw.index]}
-        for launch in timed
-    ]
-    own = launches_frame({name: [row[name] for row in rows] for name in rows[0]} if rows else None)
+    tables = sum_tables(programs, variants, _clocks(bundles, readings, folded, programs), metadata["backend"])
+    own = launches_frame(_launch_columns(timed, variants, metadata["backend"]) if timed else None)
     frame = in_launch_order([own, *tables.launches])
     frame["rank"] = np.int32((metadata.get("job") or {}).get("rank", -1))
     said += _cold_notes(frame)
-    if programs and not raws:
+    if programs and not timed:
         said.append(_NO_SPANS)
     said += rounding_notes(described)
     about = {
@@ -117,7 +108,7 @@ def assemble(
     }
     beside = {name: value for name, value in metadata.items() if name != "bare"}
     told = {**beside, "notes": said, **about}
-    return Tables(spans, frame, told, tables.sums, tables.spreads, tables.numbers)
+    return Tables(spans.df, frame, told, tables.sums, tables.spreads, tables.numbers)
 
 
 def _cold_notes(launches: pd.DataFrame) -> list[str]:
@@ -128,98 +119,111 @@ def _cold_notes(launches: pd.DataFrame) -> list[str]:
     ] * bool(cold)
 
 
-def _time_bases(
-    launches: Sequence[RawLaunch], decoded: Sequence[DecodedLaunch], folded: Folded
-) -> list[TimeBase]:
-    """One for each launch; launches share what they know of the clocks with those on the same device only."""
+def _without_gaps(bundles: Sequence[Bundle], launches: int) -> list[Bundle]:
+    """Bundles whose places count the launches that could be decoded, and no others."""
+    there = np.zeros(launches, np.int64)
+    for bundle in bundles:
+        there[bundle.places] = 1
+    place = np.cumsum(there) - 1
+    return [replace(bundle, places=place[bundle.places]) for bundle in bundles]
+
+
+def _time_bases(bundles: Sequence[Bundle], readings: Sequence[Readings], folded: Folded) -> list[TimeBase]:
+    """One for each bundle; launches share what they know of the clocks with those on the same device only."""
     base_of: dict[int, TimeBase] = {}
-    for device in {raw.device for raw in launches}:
-        mine = [at for at, raw in enumerate(launches) if raw.device == device]
-        headers = [decoded[at].headers for at in mine]
-        base_of |= zip(mine, fit(headers, folded.clocks(device)), strict=True)
-    return [base_of[at] for at in range(len(launches))]
+    for device in {bundle.device for bundle in bundles}:
+        mine = [at for at, bundle in enumerate(bundles) if bundle.device == device]
+        places = [bundles[at].places for at in mine]
+        bases = fit([readings[at] for at in mine], folded.clocks(device), places)
+        base_of |= zip(mine, bases, strict=True)
+    return [base_of[at] for at in range(len(bundles))]
 
 
 def _clocks(
-    launches: Sequence[RawLaunch],
-    decoded: Sequence[DecodedLaunch],
+    bundles: Sequence[Bundle],
+    readings: Sequence[Readings],
     folded: Folded,
     programs: Sequence[FoldedProgram],
 ) -> dict[int, Clocks]:
     """What all launches say of the clocks, by device; of those that folded launches ran on."""
     devices = {program.device for program in programs}
-    headers: dict[int, list[npt.NDArray[np.void]]] = {device: [] for device in devices}
-    for raw, each in zip(launches, decoded, strict=True):
-        if raw.device in devices:
-            headers[raw.device].append(each.headers)
+    of_device: dict[int, list[Readings]] = {device: [] for device in devices}
+    for bundle, each in zip(bundles, readings, strict=True):
+        if bundle.device in devices:
+            of_device[bundle.device].append(each)
     return {
-        device: folded.clocks(device).with_launches(launch_clocks(of_device))
-        for device, of_device in headers.items()
+        device: folded.clocks(device).with_launches(launch_clocks(each)) for device, each in of_device.items()
     }
 
 
-def _decode(raw: RawLaunch) -> DecodedLaunch | RecordError:
-    try:
-        decoded = decode(raw.buffer, raw.manifest)
-        check_grid(raw, decoded.grid_x, decoded.grid_y)
-        return with_transactions(decoded)
-    except RecordError as error:
-        return error
+def _timed(bundle: Bundle, base: TimeBase, spans: SpanTable) -> TimedBundle:
+    """Where a launch has no spans, the clocks in its headers tell the time: they are read a little inside of
+    what spans would say."""
+    start_ns, end_ns = spans.start_ns[bundle.places], spans.end_ns[bundle.places]
+    empty = spans.sizes[bundle.places] == 0
+    if empty.any():
+        headers = bundle.decoded.headers
+        written = headers["start_clock"] != 0
+        of, sm = bundle.launch_of_header[written], headers["sm"][written].astype(np.int32)
+        never = np.iinfo(np.int64).max
+        first, last = np.full(len(bundle), never), np.full(len(bundle), -never)
+        np.minimum.at(first, of, base.to_ns(headers["start_clock"][written].astype(np.int64), sm))
+        np.maximum.at(last, of, base.to_ns(headers["end_clock"][written].astype(np.int64), sm))
+        empty &= last >= 0
+        start_ns[empty], end_ns[empty] = first[empty], last[empty]
+    return TimedBundle(bundle, base, start_ns, end_ns)
 
 
-def _timed(raw: RawLaunch, decoded: DecodedLaunch, base: TimeBase, spans: pd.DataFrame) -> TimedLaunch:
-    """spans: the launch's rows. Where there are none, the clocks in the headers tell the time: they are read
-    a little inside of what spans would say."""
-    if len(spans):
-        starts = spans["start_ns"].to_numpy()
-        ends = starts + spans["duration_ns"].to_numpy()
-    else:
-        written = _written(decoded)
-        sm = written["sm"].astype(np.int32)
-        starts, ends = (
-            base.to_ns(written[name].astype(np.int64), sm) for name in ("start_clock", "end_clock")
-        )
-    start_ns, end_ns = (int(starts.min()), int(ends.max())) if len(starts) else (0, 0)
-    return TimedLaunch(raw, decoded, base, start_ns, end_ns)
+def _launch_columns(
+    timed: Sequence[TimedBundle], variants: Mapping[int, int], backend: str
+) -> dict[str, npt.NDArray[Any]]:
+    """The columns of the table of launches."""
+    places = np.concatenate([each.bundle.places for each in timed])
+    order = np.argsort(places)
+    parts = [_launch_part(each, variants[each.index], backend) for each in timed]
+    return {name: np.concatenate([part[name] for part in parts])[order] for name in parts[0]}
 
 
-def _written(decoded: DecodedLaunch) -> npt.NDArray[np.void]:
-    """The headers of the CTAs that came to their end."""
-    written: npt.NDArray[np.void] = decoded.headers[decoded.headers["start_clock"] != 0]
-    return written
-
-
-def _launch_row(launch: TimedLaunch, backend: str) -> dict[str, Any]:
-    raw, decoded = launch.raw, launch.decoded
-    written = _written(decoded)
-    cluster = int(written["cluster_rank"].max()) + 1 if len(written) else 1
-    return {
-        "launch": raw.index,
-        "kernel": raw.manifest.kernel,
+def _launch_part(timed: TimedBundle, variant: int, backend: str) -> dict[str, npt.NDArray[Any]]:
+    """The columns of a bundle's launches."""
+    bundle, raws, decoded = timed.bundle, timed.bundle.raws, timed.decoded
+    headers = decoded.headers
+    cluster = np.zeros(len(bundle), np.int64)
+    written = headers["start_clock"] != 0
+    np.maximum.at(cluster, bundle.launch_of_header[written], headers["cluster_rank"][written])
+    cluster += 1
+    columns: dict[str, Any] = {
+        "launch": [raw.index for raw in raws],
+        "kernel": bundle.manifest.kernel,
         "grid_x": decoded.grid_x // cluster,  # the header counts the CTAs of all clusters
         "grid_y": decoded.grid_y,
-        "grid_z": raw.ctas // (decoded.grid_x * decoded.grid_y),
+        "grid_z": raws[0].ctas // (decoded.grid_x * decoded.grid_y),
         "num_ctas": cluster,
-        "num_warps": raw.manifest.warps,
-        "ctas": len(written),
-        "unfinished": launch.unfinished,
-        "device": raw.device,
-        "stream": raw.stream,
+        "num_warps": bundle.manifest.warps,
+        "ctas": bundle.headers_each(written=True),
+        "unfinished": timed.unfinished,
+        "device": bundle.device,
+        "stream": [raw.stream for raw in raws],
         "backend": backend,
-        "records": decoded.records,
-        "dropped": decoded.dropped,
-        "profile_bytes": raw.buffer.nbytes,
-        "start_ns": launch.start_ns,
-        "end_ns": launch.end_ns,
-        "clock_ghz": launch.base.clock_ghz,
-        "ns_uncertainty": launch.base.uncertainty_ns,
-        **raw.mark._asdict(),
+        "records": bundle.each("records"),
+        "dropped": bundle.each("dropped"),
+        "profile_bytes": [raw.buffer.nbytes for raw in raws],
+        "start_ns": timed.start_ns,
+        "end_ns": timed.end_ns,
+        "clock_ghz": timed.base.clock_ghz,
+        "ns_uncertainty": timed.base.uncertainty_ns,
+        **{name: [getattr(raw.mark, name) for raw in raws] for name in Mark._fields},
+        "variant": variant,
+    }
+    return {
+        name: np.full(len(raws), values, object if isinstance(values, str) else None)
+        for name, values in columns.items()
     }
 
 
-def _notes(kernel: str, launches: Sequence[TimedLaunch], programs: Sequence[FoldedProgram]) -> list[str]:
+def _notes(kernel: str, launches: Sequence[TimedBundle], programs: Sequence[FoldedProgram]) -> list[str]:
     """What the reader of a kernel's figures must know, one line each."""
-    decoded = [launch.decoded for launch in launches]
+    decoded = [bundle.decoded for bundle in launches]
     notes = []
     if not programs and not any(each.sites for each in decoded):
         notes.append(f"{kernel}: instrument= finds nothing to record in it")
@@ -240,7 +244,7 @@ def _notes(kernel: str, launches: Sequence[TimedLaunch], programs: Sequence[Fold
     unpaired = sum(each.unpaired for each in decoded)
     if unpaired:
         notes.append(f"{kernel}: {unpaired} asynchronous operations began that no recorded wait ended")
-    notes += [anomaly for each in decoded for anomaly in each.anomalies]
+    notes += dict.fromkeys(anomaly for each in decoded for anomaly in each.anomalies)
     manifests = [*(each.manifest for each in launches), *(each.manifest for each in programs)]
     said = dict.fromkeys(note for manifest in manifests for note in manifest.notes)
     return notes + [f"{kernel}: {note}" for note in said]

@@ -7,15 +7,26 @@ do for every span is to fetch its clocks (`columns`).
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
 
 from instrument_passes.manifest import Manifest, Span
-from profscope.decoding.areas import LaunchBuffer, first_wave, read_buffer, segments, tickets
+from instrument_passes.records import LaunchBits
+from profscope.decoding.areas import (
+    LaunchBuffer,
+    first_wave,
+    launch_header,
+    read_areas,
+    read_buffer,
+    segments,
+    tickets,
+    words_of_areas,
+)
 from profscope.decoding.columns import Clocks, Columns, Recorded, fill, spread
 from profscope.decoding.gaps import with_gaps
 from profscope.decoding.patterns import PAYLOAD_TYPES, Patterns, Values, find_patterns, join
@@ -23,7 +34,15 @@ from profscope.decoding.rows import find_rows
 from profscope.decoding.shapes import Wrote, shapes, warps_of, without_unused
 from profscope.decoding.zeros import INSTEAD, Zeros, find_zeros
 
-__all__ = ["DecodedLaunch", "Payload", "decode", "ring_rows"]
+__all__ = [
+    "Apart",
+    "DecodedLaunch",
+    "Payload",
+    "SeveralLaunches",
+    "decode",
+    "decode_as_one",
+    "ring_rows",
+]
 
 Ints = npt.NDArray[np.int64]
 Small = npt.NDArray[np.int32]
@@ -40,9 +59,31 @@ class Payload:
     values: npt.NDArray[Any]
 
 
+class Apart(NamedTuple):
+    """How many launches are decoded as one, and how far the ids of their CTAs and SMs are from the next's."""
+
+    launches: int
+    ctas: int
+    sms: int
+
+
+class SeveralLaunches(NamedTuple):
+    """What L launches that are decoded as one have each: they stand one after the other as one launch's CTAs.
+
+    apart: the ids of launch n have n times as much added. header: per CTA header, its launch. records,
+    dropped, unmatched: per launch, as of `DecodedLaunch`.
+    """
+
+    apart: Apart
+    header: Ints
+    records: Ints
+    dropped: Ints
+    unmatched: Ints
+
+
 @dataclass(frozen=True)
 class DecodedLaunch(Columns):
-    """Spans of one launch; see `Columns` for what each of them has.
+    """Spans of one launch, or of several; see `Columns` for what each of them has.
 
     As `decode` makes them they stand in order of CTA and warp and in program order, which is the order of
     time unless clocks were read in another one.
@@ -57,7 +98,8 @@ class DecodedLaunch(Columns):
     are recorded. refused: CTAs that drew a ticket for an area and found none left. wait: for asynchronous
     intervals the position of the span whose return ended them, -1 for others; None if there are none. idle:
     positions of spans on ops of a pipelined loop for iterations that it did not have: those do nothing.
-    recorded: the warps whose spans these are, and whose are alike; None where spans were added.
+    recorded: the warps whose spans these are, and whose are alike; None where spans were added. several: what
+    each launch has, where these are several.
     """
 
     sites: tuple[Span, ...]
@@ -74,6 +116,7 @@ class DecodedLaunch(Columns):
     recorded: Recorded | None = None
     grid_x: int = 1
     grid_y: int = 1
+    several: SeveralLaunches | None = None
 
     @cached_property
     def counts(self) -> Ints:
@@ -84,10 +127,46 @@ class DecodedLaunch(Columns):
 def decode(buffer: npt.NDArray[np.uint8], manifest: Manifest) -> DecodedLaunch:
     """Decode one launch. buffer: uint8, all its CTA areas. Raises RecordError (see `read_buffer`)."""
     launch, words = _read(buffer, manifest)
+    refused = max(0, tickets(launch.data) - len(launch.ctas)) if manifest.selection.ctas == "sms" else 0
+    return _decode(launch, words, manifest, np.zeros(len(launch.ctas), np.int64), refused)
+
+
+def decode_as_one(
+    buffers: Sequence[npt.NDArray[np.uint8]], manifest: Manifest, ctas: int
+) -> DecodedLaunch | None:
+    """Decode several launches of one program whose buffers have one size; ctas: of each grid.
+
+    None where what is said of one of them does not hold of all the others, so that they must be decoded by
+    themselves. Raises RecordError (see `read_areas`).
+    """
+    first = buffers[0]
+    header, areas = launch_header(first), read_areas(buffers, manifest)
+    if areas is None:
+        return None
+    data, headers = areas
+    bits = LaunchBits.decode(int(header["launch_bits"]))
+    launches, each = headers.shape
+    sms = int(headers["sm"].max(initial=0)) + 1
+    if launches * sms > np.iinfo(headers["sm"].dtype).max or launches * ctas > np.iinfo(np.int32).max:
+        return None
+    number = np.arange(launches)[:, None]
+    headers["sm"] += (number * sms).astype(headers["sm"].dtype)
+    headers["cta"] += (number * ctas).astype(headers["cta"].dtype)
+    words = without_unused(words_of_areas(data, manifest, bits.ring_log2), manifest, bits.ring_log2)
+    launch = LaunchBuffer(data, header, bits, headers.reshape(-1))
+    of = np.repeat(np.arange(launches), each)
+    decoded = _decode(launch, words, manifest, of, 0, Apart(launches, ctas, sms))
+    return None if decoded.several is None or decoded.anomalies else decoded
+
+
+def _decode(
+    launch: LaunchBuffer, words: Words, manifest: Manifest, of: Ints, refused: int, apart: Apart | None = None
+) -> DecodedLaunch:
+    """of: the launch of each area; apart: where there are several launches."""
     ctas, ring_log2 = launch.ctas, launch.bits.ring_log2
     if manifest.selection.ctas == "first":
         wave = first_wave(ctas)
-        ctas, words = ctas[wave], words[wave]
+        ctas, words, of = ctas[wave], words[wave], of[wave]
     clocks = Clocks(ctas)
     sections = _sections(words, ctas, manifest, ring_log2)
     zeros = _zeros(words, sections, manifest, clocks)
@@ -106,11 +185,12 @@ def decode(buffer: npt.NDArray[np.uint8], manifest: Manifest) -> DecodedLaunch:
         unmatched=int(patterns.unmatched[recorded.pattern].sum()),
         anomalies=_anomalies(backwards, clocks, zeros, manifest),
         payloads=tuple(_payload(words, recorded, values) for values in patterns.values),
-        refused=max(0, tickets(launch.data) - len(ctas)) if manifest.selection.ctas == "sms" else 0,
+        refused=refused,
         idle=_idle(recorded, patterns) if len(patterns.idle) else patterns.idle,
         recorded=recorded,
         grid_x=int(launch.header["grid_x"]),
         grid_y=int(launch.header["grid_y"]),
+        several=None if apart is None else _several(apart, of, sections, recorded, patterns),
     )
 
 
@@ -156,6 +236,22 @@ def _without(zeros: list[Zeros], words: Words) -> Words:
     for each in zeros:
         words[each.area, each.segment, each.place] = INSTEAD
     return words
+
+
+def _several(
+    apart: Apart, of: Ints, sections: list[Wrote], recorded: Recorded, patterns: Patterns
+) -> SeveralLaunches | None:
+    """None where only some of these launches have lost rows: `_patterns` takes all of them for alike."""
+    launches = apart.launches
+    records, dropped = np.zeros(launches), np.zeros(launches)
+    for each in sections:
+        launch = of[each.warps.area]
+        records += np.bincount(launch, each.rows.records[each.shapes.of], launches)
+        dropped += np.bincount(launch, each.rows.dropped[each.shapes.of], launches)
+        if dropped.any() and not dropped.all():
+            return None
+    unmatched = np.bincount(of[recorded.area], patterns.unmatched[recorded.pattern], launches)
+    return SeveralLaunches(apart, of, *(each.astype(np.int64) for each in (records, dropped, unmatched)))
 
 
 def _patterns(sections: list[Wrote], manifest: Manifest) -> list[Patterns]:

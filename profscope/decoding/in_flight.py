@@ -21,8 +21,8 @@ from instrument_passes.lowering.flights import IN_FLIGHT
 from instrument_passes.manifest import Span
 from profscope.decoding.columns import Recorded, empty_columns, spread
 from profscope.decoding.decode import DecodedLaunch, Payload
+from profscope.decoding.order import time_order
 from profscope.decoding.patterns import FOR_ITERATION
-from profscope.decoding.tables import time_order
 
 __all__ = ["with_transactions"]
 

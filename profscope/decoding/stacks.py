@@ -9,7 +9,7 @@ import numpy as np
 import numpy.typing as npt
 
 from instrument_passes.manifest import Manifest
-from instrument_passes.records import BASE_ALIGNMENT, CTA_HEADER, LAUNCH_HEADER, WORD, LaunchBits
+from instrument_passes.records import CTA_HEADER, LAUNCH_HEADER, WORD, LaunchBits
 from profscope.decoding.alike import Alike
 from profscope.decoding.areas import (
     HeaderTimes,
@@ -19,6 +19,7 @@ from profscope.decoding.areas import (
     damage_at,
     header_times,
     launch_header,
+    like_the_first,
     places_of,
     started_first,
     tickets,
@@ -96,11 +97,7 @@ def _like_the_first(data: Bytes) -> Flags:
     """Which launches' headers say what that of the first says, shape (L,)."""
     if data.shape[1] < LAUNCH_HEADER.itemsize:
         return np.ones(len(data), bool)
-    header = data[:, : LAUNCH_HEADER.itemsize].view(LAUNCH_HEADER)[:, 0]
-    alike: Flags = (header["launch_bits"] ^ header["launch_bits"][0]) % BASE_ALIGNMENT == 0
-    for name in ("digest", "grid_x", "grid_y"):
-        alike &= header[name] == header[name][0]
-    return alike
+    return like_the_first(data[:, : LAUNCH_HEADER.itemsize].view(LAUNCH_HEADER)[:, 0])
 
 
 def check_grid(launch: _OfGrid, grid_x: int, grid_y: int) -> None:

@@ -4,33 +4,51 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from concurrent.futures import Executor
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
 import pandas as pd
 
 from instrument_passes.analyses.loop_stages import STAGES
+from profscope.decoding.bundles import Bundle
 from profscope.decoding.columns import BLOCK_SPANS
 from profscope.decoding.decode import DecodedLaunch
+from profscope.decoding.order import time_order
 from profscope.decoding.timebase import TimeBase
 from profscope.schema import SPAN_DTYPES
 
-__all__ = ["span_table", "time_order"]
+__all__ = ["SpanTable", "span_table"]
 
 Ints = npt.NDArray[np.int64]
-# Launch index, kernel, decoded launch, time base.
-Part = tuple[int, str, DecodedLaunch, TimeBase]
+Arrays = dict[str, npt.NDArray[Any]]
 
 
-def span_table(launches: Sequence[Part], pool: Executor) -> pd.DataFrame:
-    """The span table of Profile.df. Launches are sorted and filled in side by side, into their own rows."""
-    sites = [site for _, _, decoded, _ in launches for site in decoded.sites]
-    site_base = np.cumsum([0, *(len(decoded.sites) for _, _, decoded, _ in launches)])
-    row_base = np.cumsum([0, *(len(decoded.span) for _, _, decoded, _ in launches)])
+class SpanTable(NamedTuple):
+    """The span table of Profile.df; and by launch, how many spans it has, when the first starts and the last
+    ends, ns, 0 where there are none."""
+
+    df: pd.DataFrame
+    sizes: Ints
+    start_ns: Ints
+    end_ns: Ints
+
+
+def span_table(bundles: Sequence[tuple[Bundle, TimeBase]], pool: Executor) -> SpanTable:
+    """The spans of all launches. Bundles are sorted and filled in side by side, into their own rows."""
+    every = [bundle for bundle, _ in bundles]
+    sizes = list(pool.map(_spans_each, every))
+    launches = sum(map(len, every))
+    row_base = np.zeros(launches + 1, np.int64)
+    for bundle, of_bundle in zip(every, sizes, strict=True):
+        row_base[bundle.places + 1] = of_bundle
+    np.cumsum(row_base, out=row_base)
     rows = int(row_base[-1])
+    decoded = [bundle.decoded for bundle in every]
+    sites = [site for each in decoded for site in each.sites]
+    site_base = np.cumsum([0, *(len(each.sites) for each in decoded)])
     texts = {
-        "kernel": [kernel for _, kernel, decoded, _ in launches for _ in decoded.sites],
+        "kernel": [bundle.manifest.kernel for bundle in every for _ in bundle.decoded.sites],
         "scope": [site.name for site in sites],
         "kind": [site.kind for site in sites],
         "file": [site.file for site in sites],
@@ -38,42 +56,49 @@ def span_table(launches: Sequence[Part], pool: Executor) -> pd.DataFrame:
     }
     coded = {name: _codes(values) for name, values in texts.items()}
     lines = np.array([site.line for site in sites], np.int32)
-    columns: dict[str, npt.NDArray[Any]] = {
+    columns: Arrays = {
         name: np.empty(rows, coded[name][0].dtype if name in coded else dtype)
         for name, dtype in SPAN_DTYPES.items()
     }
 
-    payloads = _PayloadColumns(launches, rows)
+    payloads = _PayloadColumns(decoded, rows)
     stages = np.array([STAGES.index(site.stage) if site.stage else -1 for site in sites], np.int8)
     if (stages >= 0).any():
         columns["stage"] = np.empty(rows, np.int8)
-    of_site: dict[str, npt.NDArray[Any]] = {name: codes for name, (codes, _) in coded.items()} | {
+    of_site: Arrays = {name: codes for name, (codes, _) in coded.items()} | {
         "line": lines,
         "stage": stages,
     }
+    start_ns, end_ns = np.zeros(launches, np.int64), np.zeros(launches, np.int64)
 
     def fill(index: int) -> None:
-        first, end = int(row_base[index]), int(row_base[index + 1])
-        mine = {name: values[first:end] for name, values in columns.items()}
+        bundle, base = bundles[index]
         known = {
             name: values[site_base[index] : site_base[index + 1]]
             for name, values in of_site.items()
-            if name in mine
+            if name in columns
         }
-        launch, _, decoded, base = launches[index]
-        order = time_order(decoded)
-        rank = _rank(order, len(decoded.span), first)
-        mine["launch"][:] = launch
-        for begin in range(0, end - first, BLOCK_SPANS):
-            block = slice(begin, min(begin + BLOCK_SPANS, end - first))
-            here = {name: values[block] for name, values in mine.items()}
-            _fill(here, known, decoded, base, block if isinstance(order, slice) else order[block], rank)
-        payloads.fill(decoded, rank)
+        target = _rows(row_base[bundle.places], sizes[index])
+        if isinstance(target, slice):
+            mine = {name: values[target] for name, values in columns.items()}
+        else:
+            mine = {name: np.empty(len(target), values.dtype) for name, values in columns.items()}
+        rank = _fill_bundle(mine, known, bundle, base, sizes[index], target)
+        some = np.flatnonzero(sizes[index])
+        begins = (np.cumsum(sizes[index]) - sizes[index])[some]
+        if len(some):
+            start_ns[bundle.places[some]] = np.minimum.reduceat(mine["start_ns"], begins)
+            ends = mine["start_ns"] + mine["duration_ns"]
+            end_ns[bundle.places[some]] = np.maximum.reduceat(ends, begins)
+        if not isinstance(target, slice):
+            for name, values in columns.items():
+                values[target] = mine[name]
+        payloads.fill(bundle.decoded, rank)
 
-    for _ in pool.map(fill, range(len(launches))):
+    for _ in pool.map(fill, range(len(bundles))):
         pass
     stage = columns.pop("stage", None)
-    return pd.DataFrame(
+    df = pd.DataFrame(
         {
             name: _categorical(values, coded[name][1]) if name in coded else values
             for name, values in columns.items()
@@ -82,25 +107,61 @@ def span_table(launches: Sequence[Part], pool: Executor) -> pd.DataFrame:
         | ({"stage": _categorical(stage, list(STAGES))} if stage is not None else {}),
         copy=False,
     )
+    return SpanTable(df, np.diff(row_base), start_ns, end_ns)
 
 
-def _rank(order: Ints | slice, spans: int, first: int) -> Ints:
-    """The row of every span, and behind them -1, where a parent of -1 looks. first: of the launch's rows."""
+def _spans_each(bundle: Bundle) -> Ints:
+    """By launch, how many spans it has."""
+    spans = bundle.decoded
+    if len(bundle) == 1:
+        return np.array([len(spans.span)], np.int64)
+    return np.bincount(bundle.launch_of(spans.cta), minlength=len(bundle))
+
+
+def _rows(first: Ints, sizes: Ints) -> Ints | slice:
+    """Where in the table the spans of launches go, so many each from their first rows on."""
+    if len(first) == 1:
+        return slice(int(first[0]), int(first[0] + sizes[0]))
+    rows: Ints = np.repeat(first - np.cumsum(sizes) + sizes, sizes)
+    rows += np.arange(len(rows))
+    return rows
+
+
+def _fill_bundle(
+    mine: Arrays, of_site: Arrays, bundle: Bundle, base: TimeBase, sizes: Ints, target: Ints | slice
+) -> Ints:
+    """All rows of a bundle, in order of launch, CTA, warp and time. mine: the columns' parts; of_site: what
+    sites say; sizes: by launch, its rows; target: where they go in the table.
+
+    Returns the row of every span in the table, and behind them -1, where a parent of -1 looks.
+    """
+    decoded = bundle.decoded
+    order, spans = time_order(decoded), len(decoded.span)
     rank = np.empty(spans + 1, np.int64)
-    rank[:-1][order] = np.arange(first, first + spans)
+    rank[:-1][order] = np.arange(target.start, target.stop) if isinstance(target, slice) else target
     rank[-1] = -1
+    for begin in range(0, spans, BLOCK_SPANS):
+        block = slice(begin, min(begin + BLOCK_SPANS, spans))
+        here = {name: values[block] for name, values in mine.items()}
+        _fill(here, of_site, decoded, base, block if isinstance(order, slice) else order[block], rank)
+    mine["launch"][:] = np.repeat(np.array([raw.index for raw in bundle.raws], np.int32), sizes)
+    if decoded.several:
+        apart = decoded.several.apart
+        number = np.repeat(np.arange(apart.launches, dtype=np.int32), sizes)
+        mine["cta"] -= number * np.int32(apart.ctas)
+        mine["sm"] -= number * np.int32(apart.sms)
     return rank
 
 
 def _fill(
-    here: dict[str, npt.NDArray[Any]],
-    of_site: dict[str, npt.NDArray[Any]],
+    here: Arrays,
+    of_site: Arrays,
     decoded: DecodedLaunch,
     base: TimeBase,
     at: Ints | slice,
     rank: Ints,
 ) -> None:
-    """Some rows of a launch. here: the columns' parts; of_site: what sites say; at: the spans, in order."""
+    """Some rows of a bundle. here: the columns' parts; of_site: what sites say; at: the spans, in order."""
     site = decoded.span[at].astype(np.intp)
     for name, values in of_site.items():
         here[name][:] = values.take(site)
@@ -118,9 +179,9 @@ def _fill(
 class _PayloadColumns:
     """One column a name: Int32, missing where a span carries none; float64, NaN there, if a value is f32."""
 
-    def __init__(self, launches: Sequence[Part], rows: int) -> None:
+    def __init__(self, launches: Sequence[DecodedLaunch], rows: int) -> None:
         kinds: dict[str, bool] = {}
-        for _, _, decoded, _ in launches:
+        for decoded in launches:
             for payload in decoded.payloads:
                 kinds[payload.name] = kinds.get(payload.name, False) or payload.values.dtype == np.float32
         self._values = {
@@ -154,36 +215,3 @@ def _codes(values: Sequence[str]) -> tuple[npt.NDArray[np.signedinteger[npt.NBit
 def _categorical(codes: Any, names: list[str]) -> Any:
     dtype: Any = pd.CategoricalDtype(pd.Index(names, dtype=str))
     return pd.Categorical.from_codes(codes, dtype=dtype, validate=False)
-
-
-def time_order(decoded: DecodedLaunch) -> Ints | slice:
-    """The spans by CTA, warp, start.
-
-    A slice where they stand in that order already, as they do where clocks were read in program order. Else
-    ties (shared clock reads) are ordered by site, as numbered in program order.
-    """
-    if _in_time_order(decoded):
-        return slice(None)
-    start = decoded.start_cycle - decoded.start_cycle.min()
-    bits = [int(a.max()).bit_length() for a in (decoded.cta, decoded.warp, start, decoded.span)]
-    if sum(bits) > 63:
-        return np.lexsort((decoded.span, start, decoded.warp, decoded.cta))
-    key = decoded.cta.astype(np.int64)
-    for values, width in zip((decoded.warp, start, decoded.span), bits[1:], strict=True):
-        key = (key << width) | values
-    return np.argsort(key, kind="stable")
-
-
-def _in_time_order(decoded: DecodedLaunch) -> bool:
-    for begin in range(0, len(decoded.span) - 1, BLOCK_SPANS):
-        here, there = slice(begin, begin + BLOCK_SPANS), slice(begin + 1, begin + BLOCK_SPANS + 1)
-        size = min(BLOCK_SPANS, len(decoded.span) - 1 - begin)
-        good = np.zeros(size, bool)
-        equal = np.ones(size, bool)
-        for column in (decoded.cta, decoded.warp, decoded.start_cycle):
-            before, after = column[here][:size], column[there]
-            good |= equal & (before < after)
-            equal &= before == after
-        if not (good | equal).all():
-            return False
-    return True

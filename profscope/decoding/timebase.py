@@ -13,16 +13,24 @@ half a step is added to it.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from functools import cached_property
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
 
 from profscope.decoding.clocks import NO_CLOCKS, Clocks, LaunchClocks
 
-__all__ = ["TimeBase", "fit", "launch_clocks", "session_slope", "slope_errors"]
+__all__ = [
+    "Readings",
+    "TimeBase",
+    "fit",
+    "launch_clocks",
+    "readings",
+    "session_slope",
+    "slope_errors",
+]
 
 Ints = npt.NDArray[np.int64]
 Floats = npt.NDArray[np.float64]
@@ -40,23 +48,23 @@ _NEVER = np.iinfo(np.int64).max  # cycles
 
 @dataclass(frozen=True)
 class TimeBase:
-    """Maps (sm, cycle) to ns.
+    """Maps (sm, cycle) to ns, for one launch or for L that are decoded as one (see `SeveralLaunches`).
 
-    clock_ghz: mean cycles per ns of the launch, NaN when it gave nothing to fit. sms: SM ids, sorted.
-    first: per SM, its first point. point_*: all SMs' points one after another: cycle, ns since epoch_ns, and
-    ns per cycle from there on. uncertainty_ns: what a timestamp may be off by: the largest distance of a
-    measured pair from the curve and half a step of the globaltimer.
+    clock_ghz: mean cycles per ns, NaN where a launch gave nothing to fit; uncertainty_ns: what a timestamp
+    may be off by: the largest distance of a measured pair from the curve and half a step of the globaltimer.
+    Both of shape (L,). sms: SM ids, sorted. first, last: per SM, its points; epoch_ns: since when these
+    count. point_*: all SMs' points one after another: cycle, ns since the epoch, ns per cycle from there on.
     """
 
-    clock_ghz: float
+    clock_ghz: Floats
     sms: Ints
     first: Ints
     last: Ints
     point_cycle: Ints
     point_ns: Floats
     point_slope: Floats
-    epoch_ns: int
-    uncertainty_ns: float
+    epoch_ns: Ints
+    uncertainty_ns: Floats
 
     def to_ns(self, cycle: Ints, sm: npt.NDArray[np.signedinteger[Any]]) -> Ints:
         """Absolute globaltimer ns (floor), int64; zeros when there was nothing to fit."""
@@ -66,8 +74,12 @@ class TimeBase:
         opens = np.ones(len(sm), bool)
         np.not_equal(sm[1:], sm[:-1], out=opens[1:])
         first = np.flatnonzero(opens)
-        relative = self._relative(cycle, self._place[sm[first]], first)
-        return self.epoch_ns + np.floor(relative, out=relative).astype(np.int64)
+        at = self._place[sm[first]]
+        relative = self._relative(cycle, at, first)
+        epoch: Any = self.epoch_ns[0]
+        if len(self.clock_ghz) > 1:
+            epoch = np.repeat(self.epoch_ns[at], np.diff(first, append=len(cycle)))
+        return np.asarray(epoch + np.floor(relative, out=relative).astype(np.int64), np.int64)
 
     @cached_property
     def _place(self) -> Ints:
@@ -77,7 +89,7 @@ class TimeBase:
         return place
 
     def _relative(self, cycle: Ints, at: Ints, first: Ints) -> Floats:
-        """ns since epoch_ns. Beyond its ends a curve goes on straight.
+        """ns since the epoch. Beyond its ends a curve goes on straight.
 
         The rows come in stretches of one SM each: at, its position in `sms`, and first, its first row.
         """
@@ -120,30 +132,104 @@ class TimeBase:
         return ns
 
 
-def fit(headers: Sequence[npt.NDArray[np.void]], others: Clocks = NO_CLOCKS) -> list[TimeBase]:
-    """Fit one time base per launch of a session.
+class Readings(NamedTuple):
+    """The clock pairs of L launches, those of each one after the other: its starts, then its ends.
 
-    headers: one array of CTA dtype (see `areas`) per launch (unwritten ones are left out); others: what other
-    launches of the session say. A launch whose own slope is known to better than 0.1 % keeps it; a shorter
-    one takes the mean slope of the session, each launch weighted by its precision. If no launch is long
-    enough to see the globaltimer advance, the time bases map everything to 0 ns and have clock_ghz NaN.
+    first: per launch its first pair, and one more. sm, cycle, gtime: one entry each.
     """
-    pairs = [_pairs(h) for h in headers]
-    clocks = _clocks(pairs)
-    session = others.with_launches(clocks)
+
+    first: Ints
+    sm: Ints
+    cycle: Ints
+    gtime: Ints
+
+    @property
+    def some(self) -> Ints:
+        """The launches that have any."""
+        return np.flatnonzero(np.diff(self.first))
+
+
+def readings(headers: npt.NDArray[np.void], launch: Ints | None = None, launches: int = 1) -> Readings:
+    """What CTA headers (CTA dtype, see `areas`) say of the clocks; unwritten ones are left out.
+
+    launch: of each header, where there are several launches.
+    """
+    ran = headers["end_clock"] != 0
+    written = headers[ran]
+    sm, cycle, gtime = (
+        np.concatenate([written[start], written[end]]).astype(np.int64)
+        for start, end in (
+            ("sm", "sm"),
+            ("start_clock", "end_clock"),
+            ("start_globaltimer", "end_globaltimer"),
+        )
+    )
+    if launch is None:
+        return Readings(np.array([0, len(sm)]), sm, cycle, gtime)
+    owner = np.tile(launch[ran], 2)
+    order = np.argsort(owner, kind="stable")
+    first = np.append(0, np.cumsum(np.bincount(owner, minlength=launches)))
+    return Readings(first, sm[order], cycle[order], gtime[order])
+
+
+def fit(
+    parts: Sequence[Readings], others: Clocks = NO_CLOCKS, places: Sequence[Ints] | None = None
+) -> list[TimeBase]:
+    """Fit the time bases of a session's launches, one for each of `parts`.
+
+    others: what other launches of the session say. places: of each part's launches where they stand among
+    all, unless they stand as they come; in that order they are added up.
+
+    A launch whose own slope is known to better than 0.1 % keeps it; a shorter one takes the mean slope of the
+    session, each launch weighted by its precision. If no launch is long enough to see the globaltimer
+    advance, the time bases map everything to 0 ns and have clock_ghz NaN.
+    """
+    clocks = launch_clocks(parts)
+    in_order = slice(None) if places is None else np.argsort(np.concatenate([*places, np.zeros(0, np.int64)]))
+    session = others.with_launches(
+        LaunchClocks(clocks.steps[in_order], clocks.slope[in_order], clocks.spread[in_order])
+    )
     own = slope_errors(session.step, clocks.spread) < MAX_RELATIVE_ERROR * clocks.slope
-    slopes = np.where(own, clocks.slope, session_slope(session)).tolist()
-    return [_curves(*p, slope, float(session.step)) for p, slope in zip(pairs, slopes, strict=True)]
+    slopes = np.where(own, clocks.slope, session_slope(session))
+    ends = np.cumsum([0, *(len(each.first) - 1 for each in parts)])
+    return [
+        _curves(each, slopes[begin:end], float(session.step))
+        for each, begin, end in zip(parts, ends[:-1].tolist(), ends[1:].tolist(), strict=True)
+    ]
 
 
-def launch_clocks(headers: Sequence[npt.NDArray[np.void]]) -> LaunchClocks:
-    """What launches say of the clocks. headers: as in `fit`."""
-    return _clocks([_pairs(h) for h in headers])
+def launch_clocks(parts: Sequence[Readings]) -> LaunchClocks:
+    """What launches say of the clocks."""
+    each = [LaunchClocks(np.zeros(0, np.int64), np.zeros(0), np.zeros(0)), *map(_clocks, parts)]
+    return LaunchClocks(
+        np.concatenate([clocks.steps for clocks in each]),
+        np.concatenate([clocks.slope for clocks in each]),
+        np.concatenate([clocks.spread for clocks in each]),
+    )
 
 
-def _clocks(pairs: Sequence[tuple[Ints, Ints, Ints]]) -> LaunchClocks:
-    steps = np.array([np.gcd.reduce(gtime) for _, _, gtime in pairs], np.int64)
-    slopes, spreads = np.array([_slope(*p) for p in pairs]).reshape(-1, 2).T
+def _clocks(pairs: Readings) -> LaunchClocks:
+    launches, some = len(pairs.first) - 1, pairs.some
+    begins = pairs.first[some]
+    steps, slopes, spreads = np.zeros(launches, np.int64), np.full(launches, np.nan), np.zeros(launches)
+    if not len(some):
+        return LaunchClocks(steps, slopes, spreads)
+    steps[some] = np.gcd.reduceat(pairs.gtime, begins)
+    _, group = np.unique(pairs.sm, return_inverse=True)
+    count, sizes = np.bincount(group), np.diff(pairs.first)[some]
+    away = []
+    for values in (pairs.cycle, pairs.gtime):
+        # Subtract as integers first: clock64 values squared exceed what float64 holds exactly.
+        since = values - np.repeat(np.minimum.reduceat(values, begins), sizes)
+        away.append(since - (np.bincount(group, since) / count)[group])
+    x, y = away
+    ticked = np.maximum.reduceat(pairs.gtime, begins) > np.minimum.reduceat(pairs.gtime, begins)
+    for launch in some[ticked].tolist():
+        mine = slice(int(pairs.first[launch]), int(pairs.first[launch + 1]))
+        spread = float(np.dot(x[mine], x[mine]))
+        slope = float(np.dot(x[mine], y[mine])) / spread if spread > 0 else 0.0
+        if slope > 0:
+            slopes[launch], spreads[launch] = slope, spread
     return LaunchClocks(steps, slopes, spreads)
 
 
@@ -163,45 +249,26 @@ def slope_errors(step: int | Ints, spreads: Floats) -> Floats:
     return errors
 
 
-def _pairs(headers: npt.NDArray[np.void]) -> tuple[Ints, Ints, Ints]:
-    """(sm, cycle, globaltimer) of every clock pair of a launch."""
-    ran = headers[headers["end_clock"] != 0]
-    sm = np.concatenate([ran["sm"], ran["sm"]]).astype(np.int64)
-    cycle = np.concatenate([ran["start_clock"], ran["end_clock"]]).astype(np.int64)
-    gtime = np.concatenate([ran["start_globaltimer"], ran["end_globaltimer"]]).astype(np.int64)
-    return sm, cycle, gtime
-
-
-def _slope(sm: Ints, cycle: Ints, gtime: Ints) -> tuple[float, float]:
-    """A launch's slope and spread (see `LaunchClocks`); NaN and 0 if unknown."""
-    if not len(sm) or np.ptp(gtime) == 0:
-        return float("nan"), 0.0
-    _, group = np.unique(sm, return_inverse=True)
-    count = np.bincount(group)
-    # Subtract as integers first: clock64 values squared exceed what float64 holds exactly.
-    x = cycle - cycle.min()
-    y = gtime - gtime.min()
-    x = x - (np.bincount(group, x) / count)[group]
-    y = y - (np.bincount(group, y) / count)[group]
-    spread = float(np.dot(x, x))
-    slope = float(np.dot(x, y)) / spread if spread > 0 else 0.0
-    if not slope > 0:
-        return float("nan"), 0.0
-    return slope, spread
-
-
-def _curves(sm: Ints, cycle: Ints, gtime: Ints, slope: float, step: float) -> TimeBase:
-    """One curve per SM through its pairs; `slope` (ns per cycle) serves SMs with a single point."""
-    if not len(sm) or not slope > 0:
-        none = np.zeros(0, np.int64)
-        nothing: Floats = np.zeros(0)
-        return TimeBase(float("nan"), none, none, none, none, nothing, nothing, 0, float("nan"))
-    order = np.lexsort((cycle, sm))
-    sm, cycle, epoch = sm[order], cycle[order], int(gtime.min())
-    true_ns: Floats = np.asarray(gtime[order] - epoch + step / 2, np.float64)
+def _curves(pairs: Readings, slopes: Floats, step: float) -> TimeBase:
+    """One curve per SM through its pairs; slopes: by launch, ns per cycle, for SMs with a single point."""
+    some = pairs.some[slopes[pairs.some] > 0]
+    clock_ghz, uncertainty = np.full(len(slopes), np.nan), np.full(len(slopes), np.nan)
+    if not len(some):
+        none, nothing = np.zeros(0, np.int64), np.zeros(0)
+        return TimeBase(clock_ghz, none, none, none, none, nothing, nothing, none, uncertainty)
+    launch = np.repeat(np.arange(len(slopes)), np.diff(pairs.first))
+    order = np.lexsort((pairs.cycle, pairs.sm))  # SM ids of a launch are above those of the ones before
+    if len(some) < len(pairs.some):
+        order = order[np.isin(launch[order], some)]
+    sm, cycle, gtime, launch = pairs.sm[order], pairs.cycle[order], pairs.gtime[order], launch[order]
+    begins = np.searchsorted(launch, some)
+    place = np.searchsorted(some, launch)
+    least = np.minimum.reduceat(gtime, begins)
+    epoch, slope = least[place], slopes[launch]
+    true_ns: Floats = np.asarray(gtime - epoch + step / 2, np.float64)
     sms, at = np.unique(sm, return_inverse=True)
-    width = max(WINDOW_STEPS * step, float(np.ptp(gtime)) / MAX_WINDOWS)
-    group = _group(at, true_ns, width)
+    span_ns = (np.maximum.reduceat(gtime, begins) - least).astype(np.float64)
+    group = _group(at, true_ns, np.maximum(WINDOW_STEPS * step, span_ns / MAX_WINDOWS)[place])
     count = np.bincount(group)
     start = np.concatenate([[0], np.cumsum(count)[:-1]])
     # The mean of a window's pairs, as an exact cycle and the ns that belongs to it on the window's own line.
@@ -212,20 +279,24 @@ def _curves(sm: Ints, cycle: Ints, gtime: Ints, slope: float, step: float) -> Ti
     owner = at[start]
     first = np.searchsorted(owner, np.arange(len(sms)))
     last = np.searchsorted(owner, np.arange(len(sms)), side="right") - 1
-    slopes: Floats = np.full(len(owner), slope, np.float64)
+    point_slope: Floats = slope[start]
     follows = np.flatnonzero(owner[1:] == owner[:-1])
-    slopes[follows] = (mean_ns[follows + 1] - mean_ns[follows]) / (
+    point_slope[follows] = (mean_ns[follows + 1] - mean_ns[follows]) / (
         mean_cycle[follows + 1] - mean_cycle[follows]
     )
     ends = last[last > first]
-    slopes[ends] = slopes[ends - 1]
-    base = TimeBase(1 / slope, sms, first, last, mean_cycle, mean_ns, slopes, epoch, 0.0)
-    places = np.arange(len(sms))
-    off = np.abs(true_ns - base._relative(cycle, places, np.searchsorted(at, places)))
-    return replace(base, uncertainty_ns=float(off.max()) + step / 2)
+    point_slope[ends] = point_slope[ends - 1]
+    clock_ghz[some] = 1 / slopes[some]
+    sm_begins = np.searchsorted(at, np.arange(len(sms)))
+    base = TimeBase(
+        clock_ghz, sms, first, last, mean_cycle, mean_ns, point_slope, epoch[sm_begins], uncertainty
+    )
+    off = np.abs(true_ns - base._relative(cycle, np.arange(len(sms)), sm_begins))
+    uncertainty[some] = np.maximum.reduceat(off, begins) + step / 2
+    return base
 
 
-def _group(at: Ints, ns: Floats, width: float) -> Ints:
+def _group(at: Ints, ns: Floats, width: Floats) -> Ints:
     """Number the windows that pairs fall into: `width` ns wide, one SM each; pairs are sorted by SM and time.
 
     Windows whose pairs lie close to those of the window before join it, or the slope between them would be
@@ -238,6 +309,6 @@ def _group(at: Ints, ns: Floats, width: float) -> Ints:
     mean = np.bincount(group, ns) / np.bincount(group)
     owner = at[opens]
     joins = np.zeros(len(owner), bool)
-    joins[1:] = (owner[1:] == owner[:-1]) & (np.diff(mean) < width / 2)
+    joins[1:] = (owner[1:] == owner[:-1]) & (np.diff(mean) < width[opens][1:] / 2)
     joined: Ints = np.cumsum(~joins) - 1
     return np.asarray(joined[group], np.int64)

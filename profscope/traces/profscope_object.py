@@ -37,7 +37,7 @@ from profscope.traces.packed_table import packed_table, unpacked_table
 from profscope.traces.trace_file import TraceFile
 from profscope.version import __version__
 
-__all__ = ["KEYS", "SCHEMA", "object_tables", "object_text"]
+__all__ = ["KEYS", "OBJECT", "SCHEMA", "object_tables", "object_text"]
 
 SCHEMA = 3
 """Raised when a reader of the former schema could misread the file."""

@@ -16,7 +16,7 @@ from profscope.traces.exporters import Exporter, Piece
 from profscope.traces.formats import GZIP, exporter_named
 from profscope.traces.limits import misfit
 from profscope.traces.output import GzipFile, PlainFile, whole_file, whole_folder
-from profscope.traces.parquet_names import is_folder_name
+from profscope.traces.parquet_names import is_folder_name, rank_of
 from profscope.traces.trace_file import printable
 
 __all__ = ["save", "write_page"]
@@ -50,6 +50,8 @@ def _write(tables: Tables, path: Path, name: str, *, is_folder: bool) -> None:
     if is_folder:
         from profscope.traces.parquet.folder import write_folder
 
+        if rank_of(path) is not None:  # the ranks of a job make the folder of their parts
+            path.parent.mkdir(exist_ok=True)
         with whole_folder(path) as folder:
             write_folder(tables, folder, path)
         return

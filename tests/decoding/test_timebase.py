@@ -12,7 +12,7 @@ from hypothesis import example, given
 from hypothesis import strategies as st
 
 from profscope.decoding.areas import CTA
-from profscope.decoding.timebase import TimeBase, fit
+from profscope.decoding.timebase import TimeBase, fit, readings
 
 
 @dataclass(frozen=True)
@@ -89,17 +89,17 @@ def test_every_time_is_within_the_stated_uncertainty(machine: Machine, ctas: int
     sm = random.integers(len(machine.origins), size=ctas)
     start = random.integers(1_000_000, size=ctas)
     headers = machine.headers(sm, start, LENGTH)
-    (base,) = fit([headers])
+    (base,) = fit([readings(headers)])
     slope = machine.step / (LENGTH * machine.ns_per_cycle)
-    assert 1 / (1 + slope) <= base.clock_ghz * machine.ns_per_cycle <= 1 / (1 - slope)
+    assert 1 / (1 + slope) <= base.clock_ghz[0] * machine.ns_per_cycle <= 1 / (1 - slope)
     # Anywhere in a CTA, not only at the pairs the fit has seen.
     cycle = (start + np.array(machine.origins)[sm] + random.integers(LENGTH, size=ctas)).astype(np.int64)
     error = (base.to_ns(cycle, sm) - machine.epoch) - machine.true_ns(cycle, sm)
-    assert np.abs(error).max() <= base.uncertainty_ns + 1  # to_ns floors
+    assert np.abs(error).max() <= base.uncertainty_ns[0] + 1  # to_ns floors
     if ctas >= 20:  # a few readings do not show how small the step is
         beyond = overhang(base, headers)
         assert beyond <= 4
-        assert base.uncertainty_ns <= (1.5 + beyond) * machine.step + 0.01  # float64
+        assert base.uncertainty_ns[0] <= (1.5 + beyond) * machine.step + 0.01  # float64
 
 
 def test_a_short_launch_takes_the_slope_of_the_session() -> None:
@@ -107,10 +107,10 @@ def test_a_short_launch_takes_the_slope_of_the_session() -> None:
     sm = np.array([0, 1, 0, 1])
     long = machine.headers(sm, np.array([0, 10, 500_000, 600_000]), length=2_000_000)
     short = machine.headers(sm[:2], np.array([9_000_000, 9_000_100]), length=60)
-    alone = fit([short])[0]
-    with_long = fit([short, long])[0]
-    assert with_long.clock_ghz == pytest.approx(1.98, rel=1e-4)
-    assert alone.clock_ghz != pytest.approx(1.98, rel=1e-4)
+    alone = fit([readings(short)])[0]
+    with_long = fit([readings(short), readings(long)])[0]
+    assert with_long.clock_ghz[0] == pytest.approx(1.98, rel=1e-4)
+    assert alone.clock_ghz[0] != pytest.approx(1.98, rel=1e-4)
 
 
 def test_each_launch_has_its_own_clock_where_it_can_be_told() -> None:
@@ -118,14 +118,16 @@ def test_each_launch_has_its_own_clock_where_it_can_be_told() -> None:
     start = np.arange(10) * 100_000
     slow = Machine(ns_per_cycle=1.0, origins=(77,), epoch=1 << 55, step=32).headers(sm, start, 1_000_000)
     fast = Machine(ns_per_cycle=0.5, origins=(77,), epoch=1 << 56, step=32).headers(sm, start, 1_000_000)
-    assert [base.clock_ghz for base in fit([slow, fast])] == pytest.approx([1.0, 2.0], rel=1e-4)
+    assert [base.clock_ghz[0] for base in fit([readings(slow), readings(fast)])] == pytest.approx(
+        [1.0, 2.0], rel=1e-4
+    )
 
 
 @pytest.mark.parametrize("headers", [np.zeros(0, CTA), np.zeros(3, CTA)])
 def test_nothing_written_gives_no_clock_and_no_times(headers: npt.NDArray[np.void]) -> None:
-    (base,) = fit([headers])
-    assert math.isnan(base.clock_ghz)
-    assert math.isnan(base.uncertainty_ns)
+    (base,) = fit([readings(headers)])
+    assert math.isnan(base.clock_ghz[0])
+    assert math.isnan(base.uncertainty_ns[0])
     assert base.to_ns(np.array([5, 6]), np.array([0, 9])).tolist() == [0, 0]
 
 
@@ -135,5 +137,5 @@ def test_no_launches() -> None:
 
 def test_a_globaltimer_that_never_ticked_gives_no_clock() -> None:
     machine = Machine(ns_per_cycle=0.5, origins=(9,), epoch=1 << 50, step=1 << 20)
-    (base,) = fit([machine.headers(np.array([0]), np.array([10]), length=5)])
-    assert math.isnan(base.clock_ghz)
+    (base,) = fit([readings(machine.headers(np.array([0]), np.array([10]), length=5))])
+    assert math.isnan(base.clock_ghz[0])

@@ -77,7 +77,7 @@ def test_the_rows_are_those_of_df(saved: Path, profile: Profile) -> None:
         assert read[name].astype(object).where(read[name].notna(), None).tolist() == expected.tolist()
     group = pq.ParquetFile(saved / "t.parquet").metadata.row_group(1)
     assert group.num_rows == 200
-    assert "DELTA_BINARY_PACKED" in group.column(list(read).index("start_ns")).encodings
+    assert "BYTE_STREAM_SPLIT" in group.column(list(read).index("start_ns")).encodings
 
 
 def test_a_folder_is_read_by_the_names_in_it(saved: Path, profile: Profile) -> None:

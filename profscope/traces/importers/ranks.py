@@ -9,9 +9,11 @@ from pathlib import Path
 
 from profscope.errors import TraceError
 from profscope.schema import Tables
+from profscope.traces.importers.profscope_parquet import spans_in
 from profscope.traces.loading import load_part
 from profscope.traces.merging import Part, merged
 from profscope.traces.parquet_names import PROFILE, rank_of
+from profscope.traces.room import check_room
 from profscope.traces.spool import SUFFIX
 from profscope.traces.trace_file import TraceFile
 
@@ -28,6 +30,7 @@ def read(file: TraceFile) -> Tables:
     """Raises TraceError where none of the parts can be read."""
     parts: list[Part] = []
     notes: list[str] = []
+    check_room(str(file), sum(_spans_in(folders) for folders in _ranks(file.path).values()))
     # Launches and variants have other numbers in the whole than in a part.
     only = replace(file.only, rank=None, launch=None, variant=None)
     for rank, folders in sorted(_ranks(file.path).items()):
@@ -71,6 +74,11 @@ def _part(folders: list[Path]) -> Path | None:
         raise TraceError(f"it has written several parts: {', '.join(path.name for path in written)}")
     cut_short = [path for path in [*folders, *inside] if path.is_dir() and any(path.glob(f"*{SUFFIX}"))]
     return next(iter([*written, *cut_short]), None)
+
+
+def _spans_in(folders: list[Path]) -> int:
+    """Of a rank's part, where it is a folder in Parquet: of other files nobody knows before they are read."""
+    return sum(spans_in(TraceFile(folder)) for folder in folders if (folder / PROFILE).exists())
 
 
 def _of_one_run(parts: list[Part]) -> tuple[list[Part], list[Part]]:

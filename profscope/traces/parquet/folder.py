@@ -20,10 +20,11 @@ from profscope.traces.parquet.columns import no_rows, read_columns
 from profscope.traces.parquet.reading import check_size, frame, opened, read_rows, stated
 from profscope.traces.parquet.writing import launch_bytes, parquet_bytes
 from profscope.traces.parquet_names import PROFILE, SPANS, launch_folder
-from profscope.traces.profscope_object import object_tables
+from profscope.traces.profscope_object import OBJECT, object_tables
+from profscope.traces.room import check_room
 from profscope.traces.trace_file import TraceFile
 
-__all__ = ["tables_in_folder", "write_folder"]
+__all__ = ["spans_in_folder", "tables_in_folder", "write_folder"]
 
 Ints = NDArray[np.int64]
 _REFERENCES = ("parent", "wait")
@@ -64,6 +65,15 @@ def tables_in_folder(file: TraceFile) -> Tables:
     return object_tables(file, document, lambda tables, about: _spans(file, tables, about))
 
 
+def spans_in_folder(file: TraceFile) -> int:
+    """How many spans a folder says it has. Raises TraceError where it does not say it."""
+    with opened(file, file.path / PROFILE) as read:
+        try:
+            return int(stated(file, read)[OBJECT]["spans"]["rows"])
+        except (KeyError, TypeError, ValueError) as error:
+            raise file.damaged(f"its profscope object: {error!r}") from error
+
+
 def _spans(file: TraceFile, tables: Tables, about: Any) -> pd.DataFrame:
     ranks = dict(zip(tables.launches["launch"], tables.launches["rank"], strict=True))
     wanted = None if file.only.is_all else file.only.launches(tables.launches)
@@ -79,6 +89,9 @@ def _parts(
     file: TraceFile, about: Any, ranks: dict[int, int], wanted: Ints | None, columns: dict[str, Ints]
 ) -> tuple[list[pa.Table], list[Ints]]:
     """Of each launch that is wanted the spans that are, and which rows of the whole table they are."""
+    if not columns:  # of some CTAs a row group is read at a time
+        spans = sum(count for launch, count in about["launches"] if wanted is None or launch in wanted)
+        check_room(str(file), spans, len(about["payloads"]))
     tables, rows, begin = [], [], 0
     for launch, count in about["launches"]:
         if wanted is None or launch in wanted:

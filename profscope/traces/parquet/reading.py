@@ -20,6 +20,7 @@ from profscope.traces.limits import most_parquet_cells
 from profscope.traces.parquet.columns import read_columns, selected
 from profscope.traces.parquet.writing import KEY
 from profscope.traces.profscope_object import object_tables
+from profscope.traces.room import check_room
 from profscope.traces.trace_file import TraceFile
 
 __all__ = ["check_size", "frame", "opened", "read_rows", "stated", "tables_in_file"]
@@ -69,8 +70,11 @@ def tables_in_file(file: TraceFile) -> Tables:
                 raise ValueError(f"it has {read.metadata.num_rows} rows, not {about['rows']}")
             check_size(read, file.size)
             wanted = {} if file.only.is_all else {"launch": file.only.launches(tables.launches)}
+            if not wanted:
+                check_room(str(file), about["rows"], len(about["payloads"]))
             table, rows = read_rows(read, wanted | file.only.columns())
-            if not len(rows):
+            if wanted and not len(rows):
+                check_room(str(file), about["rows"], len(about["payloads"]))
                 table, rows = read_rows(read, {})
             file.left_out = about["rows"] - len(rows)
             return frame(read_columns(table, about), rows, about["rows"])

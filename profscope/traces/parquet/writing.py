@@ -54,11 +54,12 @@ def parquet_bytes(tables: Tables | None, df: pd.DataFrame) -> Iterator[bytes]:
 def launch_bytes(tables: Tables, rows: list[list[int]]) -> bytes:
     """A file with a row for each launch; its metadata have all of a profile but its spans. rows: the launches
     that have spans, and how many."""
+    spans = sum(count for _, count in rows)
     launches = tables.launches
     arrays = [
         pa.array(launches[name], from_pandas=dtype == "float64") for name, dtype in LAUNCH_DTYPES.items()
     ]
-    about = object_text(tables, described(tables.df) | {"launches": rows})
+    about = object_text(tables, described(tables.df) | {"launches": rows, "rows": spans})
     table = pa.table(arrays, names=list(LAUNCH_DTYPES))
     sink = _Sink()
     with pq.ParquetWriter(sink, table.schema, compression="ZSTD", store_schema=False) as writer:

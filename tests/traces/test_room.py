@@ -1,0 +1,78 @@
+"""A profile larger than the free memory is refused before it is read; parts of it are read all the same."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+import profscope
+from profscope.errors import TraceError
+from profscope.profiles import Profile
+from profscope.traces import room
+from profscope.traces.loading import load_part
+from profscope.traces.only import Only
+from tests.support.profiles import regular_profile
+
+
+@pytest.fixture(scope="module")
+def profile() -> Profile:
+    return regular_profile(launches=3, ctas=2, warps=2, iterations=5)
+
+
+@pytest.fixture(scope="module")
+def saved(tmp_path_factory: pytest.TempPathFactory, profile: Profile) -> Path:
+    folder = tmp_path_factory.mktemp("room")
+    profile.save(folder / "t.parquet")
+    profile.save(f"{folder}/t/")
+    for rank in range(2):
+        profile.save(f"{folder}/job/rank={rank}/")
+    return folder
+
+
+def free(patch: pytest.MonkeyPatch, spans: int) -> None:
+    """Let there be memory for so many spans."""
+    patch.setattr(room, "free_bytes", lambda: spans * room.PEAK_BYTES_A_SPAN)
+
+
+@pytest.mark.parametrize(("name", "times"), [("t.parquet", 1), ("t", 1), ("job", 2)])
+def test_what_does_not_fit_is_refused_before_it_is_read(
+    saved: Path, profile: Profile, name: str, times: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    spans = times * len(profile.tables.df)
+    free(monkeypatch, spans - 1)
+    with pytest.raises(
+        TraceError, match=rf"{name} has {spans} spans: to read them takes up to .* are free; .*DuckDB"
+    ):
+        profscope.load(saved / name)
+    free(monkeypatch, spans)
+    assert len(profscope.load(saved / name).df) == spans
+
+
+def test_a_launch_is_read_where_the_whole_does_not_fit(
+    saved: Path, profile: Profile, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    launch = profile.tables.df["launch"] == 1
+    free(monkeypatch, int(launch.sum()))
+    for name in ("t", "t.parquet"):
+        assert len(load_part(saved / name, Only(launch=1)).tables.df) == launch.sum()
+    with pytest.raises(TraceError, match="are free"):  # no launch has this number: all would be read
+        load_part(saved / "t.parquet", Only(launch=99))
+
+
+def test_free_memory_is_what_machine_and_control_group_leave(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "meminfo").write_text("MemTotal:  9000 kB\nMemAvailable:  5000 kB\n")
+    monkeypatch.setattr(room, "_MEMINFO", tmp_path / "meminfo")
+    monkeypatch.setattr(room, "_CGROUP", tmp_path)
+    assert room.free_bytes() == 5000 << 10
+    for name, text in (("max", "max\n"), ("current", "4000\n"), ("stat", "anon 1\ninactive_file 500\n")):
+        (tmp_path / f"memory.{name}").write_text(text)
+    assert room.free_bytes() == 5000 << 10  # no limit
+    (tmp_path / "memory.max").write_text("10000\n")
+    assert room.free_bytes() == 6500
+    (tmp_path / "meminfo").unlink()
+    (tmp_path / "memory.max").unlink()
+    assert room.free_bytes() is None
+    room.check_room("t", 1 << 50)
