@@ -140,7 +140,7 @@ def main() -> None:
             del prof
             gc.collect()
     print(f"{'':28}{'ms a step':>10} {'of bare':>8}   least to most, {len(times['bare'])} bare runs")
-    for name, figures in times.items():
+    for name, figures in [each for each in times.items() if each[1]]:
         of_bare = f"{statistics.median(ratios[name]):8.3f}" if name in ratios else f"{'1':>8}"
         print(
             f"{name:28}{statistics.median(figures):10.3f} {of_bare}   "
