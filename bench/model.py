@@ -184,7 +184,8 @@ def _profile(name: str, step: Callable[[], None], steps: int) -> None:
             _steps(step, count)
             profiler.disable()
             print(f"{name}: {count} {what} steps")
-            pstats.Stats(profiler).sort_stats("tottime").print_stats(28)
+            order = "cumulative" if what == "first" else "tottime"
+            pstats.Stats(profiler).sort_stats(order).print_stats(40)
 
 
 def _soak(step: Callable[[], None], steps: int, limit_s: float) -> None:
