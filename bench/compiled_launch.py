@@ -3,8 +3,8 @@
     python -m bench.compiled_launch [--rounds 7] [--launches 2000]
 
 Launches of two of Inductor's kernels, one with few pointers and one with many, small enough that the GPU
-waits for the host. A figure is the median over rounds of the mean of `--launches` launches in a row; "of bare"
-is the median of its difference to the bare ones of the same round.
+waits for the host. A figure is the median over rounds of the mean of `--launches` launches in a row; "of
+bare" is the median of its difference to the bare ones of the same round.
 """
 
 from __future__ import annotations

@@ -11,7 +11,7 @@ import threading
 import time
 from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
-from typing import Any, Final
+from typing import Any, Final, NamedTuple
 
 import torch
 from triton import knobs
@@ -28,11 +28,24 @@ from profscope.recording.launch_log import LaunchLog, Route
 from profscope.recording.programs import PROGRAMS, Program
 from profscope.recording.routes import Routes
 
-__all__ = ["LaunchPath"]
+__all__ = ["LaunchPath", "OthersTurns"]
 
 # What another thread needs at most between choosing a binary and asking for its memory.
 _GRACE_S: Final = 0.1
 _NOWHERE: Final = None  # the pointer of a launch that is not recorded: without the enable bit
+
+
+class OthersTurns(NamedTuple):
+    """Which launches of a binary are another's. Launches have the next one of `numbers`, but for trials, and
+    for those that are captured into a CUDA graph; one in `every`, by its remainder, is a turn of `instead`,
+    which launches with the same arguments. apart, threads: see `launching.bare.BareLaunches`."""
+
+    apart: Sequence[int]
+    threads: Any
+    numbers: Iterator[int]
+    every: int
+    rest: int
+    instead: Callable[..., Any]
 
 
 class LaunchPath:
@@ -148,15 +161,20 @@ class LaunchPath:
         run: Callable[..., Any],
         program: Program,
         launch: Callable[..., Any] | None,
+        turns: OthersTurns,
     ) -> Callable[..., Any]:
-        """Triton's launcher `run` of a loaded program, and the launch is recorded. launch: does what `run`
-        does once it has the launch's memory, which goes first among its arguments; None if there is no such
-        thing."""
+        """Triton's launcher `run` of a loaded program, and the launch is recorded, but where it is the turn
+        of others. launch: does what `run` does once it has the launch's memory, which goes first among its
+        arguments; None if there is no such thing."""
         entries, thread, settled = self._log.entries, self._thread, self._settled
         enqueued, capturing = self.enqueued, self.capturing
         tag, device = program.manifest.tag, self._device()  # that of the program, which has just been loaded
+        apart, threads, numbers, every, rest, instead = turns
 
         def launch_by_triton(*args: Any) -> Any:
+            stream = args[3]  # 0, the default one, cannot be captured
+            if not ((apart and threads.trial) or (stream and capturing())) and next(numbers) % every == rest:
+                return instead(*args)
             result = run(*args)
             enqueued(program)
             return result
@@ -165,12 +183,18 @@ class LaunchPath:
             return launch_by_triton
         ctas_of_cluster = run.num_ctas  # type: ignore[attr-defined]
 
+        # One function, since each call would cost a launch as much as all that is said in it.
         def launch_directly(x: int, y: int, z: int, stream: int, *args: Any) -> None:
+            captured = stream and capturing()
+            if not (captured or (apart and threads.trial)) and next(numbers) % every == rest:
+                instead(x, y, z, stream, *args)
+                return
             lane = thread.lane
-            begun = lane.filling is not None or lane.captured is not None
+            begun = captured or lane.filling is not None or lane.captured is not None
             route = settled.get((x * y * z * ctas_of_cluster * tag, tag, stream, device))
-            if route is None or begun or (stream and capturing()):
-                launch_by_triton(x, y, z, stream, *args)
+            if route is None or begun:
+                run(x, y, z, stream, *args)
+                enqueued(program)
                 return
             lane.about = route  # if the launch fails, who gives it up looks here
             place, needed, _, bits, waits, _, _, _, _ = route
@@ -185,7 +209,10 @@ class LaunchPath:
             filling = lane.filling
             if filling is not None:
                 entries.append((program, route, filling, lane.offset, lane.mark))
-                lane.enqueued()
+                lane.filling = None  # as Lane.enqueued does
+                filling.open.discard(lane)
+                if filling.awaited:
+                    filling.wake()
 
         return launch_directly
 
