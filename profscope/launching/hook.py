@@ -20,6 +20,7 @@ from typing import Any, Final
 
 from triton import knobs
 from triton._C.libtriton import ir
+from triton.compiler import ASTSource, CompiledKernel
 
 from instrument_passes.analyses.occupancy import limits_of
 from instrument_passes.economy import Demand
@@ -41,7 +42,8 @@ from profscope.launching.modes import conflict
 from profscope.launching.proton_scopes import proton_scopes
 from profscope.launching.trials import Trials, affordable, pinned
 from profscope.options import Options
-from profscope.recording.programs import describe, manifest_in, mode_of
+from profscope.recording.patches import patched
+from profscope.recording.programs import PROGRAMS, describe, is_described, manifest_in, mode_of
 
 __all__ = ["CompileHook", "instrument"]
 
@@ -107,7 +109,8 @@ class CompileHook:
             knobs.runtime.add_stages_inspection_hook = self.inspect
             if self.context.triton < (3, 7):
                 knobs.compilation.instrumentation_mode = self.settings["instrumentation_mode"]
-            with scratch_lowering(self.context.triton), proton_scopes():
+            checked = patched(CompiledKernel, "__init__", self._checked)
+            with scratch_lowering(self.context.triton), proton_scopes(), checked:
                 yield
         finally:
             knobs.runtime.add_stages_inspection_hook = hook
@@ -132,6 +135,26 @@ class CompileHook:
         tries = self.of_spans is not None and Trials.possible(backend)
         self._wrap(stages, conflict(options.instrumentation_mode, self.context.triton), tries)
         return None
+
+    def _checked(self, init: Callable[..., None]) -> Callable[..., None]:
+        """CompiledKernel.__init__. Triton makes the key first and asks for the stages then: where the session
+        has ended meanwhile, in another thread, what it keeps under the key is bare."""
+
+        def made(kernel: CompiledKernel, *args: Any, **kwargs: Any) -> None:
+            init(kernel, *args, **kwargs)
+            hook = getattr(knobs.runtime.add_stages_inspection_hook, "__self__", None)
+            if not isinstance(hook, CompileHook) or not isinstance(kernel.src, ASTSource):
+                return
+            if hook._keyed(kernel) and not is_described(kernel):
+                PROGRAMS.disown(kernel, hook.mode)
+
+        return made
+
+    def _keyed(self, kernel: CompiledKernel) -> bool:
+        """Whether the key of what this thread has just compiled, or found, names this hook."""
+        if self.context.triton < (3, 7):
+            return self.mode in kernel.metadata.instrumentation_mode
+        return getattr(self._asked, "since", None) is self._since
 
     def _wrap(self, stages: dict[str, Callable[[Any, Any], Any]], refused: str, tries: bool) -> None:
         """Wrap one compilation: scopes are noted before its first stage, records put in behind TTGIR.
@@ -207,9 +230,8 @@ class CompileHook:
         """
         manifest = manifest_in(str(module))
         lowered = make_llir(module, metadata)
-        if manifest is None:
-            return lowered
-        if manifest.sections and metadata.get("profile_scratch_size", 0) != manifest.tag:
+        scratch = metadata.get("profile_scratch_size", 0)
+        if manifest is not None and manifest.sections and scratch != manifest.tag:
             raise CompileError(
                 f"{manifest.kernel}: another instrumentation (Proton's, or a mode of Triton's) has put data "
                 "of its own into the profile buffer, which holds the records; run it without a session"

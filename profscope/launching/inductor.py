@@ -135,9 +135,11 @@ class InductorLaunches:
         if not building:
             return {}, notes
         kernels = ", ".join(list(building)[:_SHOWN_KERNELS]) + ", ..." * (len(building) > _SHOWN_KERNELS)
+        count = sum(building.values())
+        verb, whose = ("is", "its binary was") if count == 1 else ("are", "their binaries were")
         notes.append(
-            f"{number_of_launches(sum(building.values()))} by torch.compile ran bare, and are in no figure: "
-            f"their binaries were being built ({kernels}); with wait=True launches wait for that"
+            f"{number_of_launches(count)} by torch.compile ran bare, and {verb} in no figure: "
+            f"{whose} being built ({kernels}); with wait=True launches wait for that"
         )
         return {"building": {"bare_launches": building}}, notes
 

@@ -357,7 +357,8 @@ class Keeping:
         with variant.lock:
             for kind, name in ((_SPANS, SPANS), (_BARE, BARE)):
                 if name in made and kind not in vars(kernel):
-                    other = made[name].load(kernel.src)
+                    with self._bare.tuning() if name == BARE else contextlib.nullcontext():
+                        other = made[name].load(kernel.src)
                     self._run(other)
                     setattr(kernel, kind, other)
 
