@@ -39,6 +39,7 @@ from instrument_passes.toolchain import rejection, scratch_lowering, triton_vers
 from profscope.errors import CompileError, SessionError
 from profscope.language import RECORDING
 from profscope.launching.modes import conflict
+from profscope.launching.proton_instrumentation import alone
 from profscope.launching.proton_scopes import proton_scopes
 from profscope.launching.trials import Trials, affordable, pinned
 from profscope.options import Options
@@ -54,7 +55,8 @@ class CompileHook:
     """Installed for the length of a session. A kernel that cannot be instrumented stays bare, and its binary
     carries a manifest that says why.
 
-    mode: what tells its binaries from others. of_spans: where they keep sums, what compiles a kernel that
+    gives_way: ends the session where Proton's instrumentation begins; None: that is refused. mode: what tells
+    its binaries from others. of_spans: where they keep sums, what compiles a kernel that
     keeps spans; it is no hook of Triton's until a thread takes its `settings`.
     """
 
@@ -64,6 +66,7 @@ class CompileHook:
         self.context = PassContext(triton_version(), options.static_records)
         self.mode = mode_of(options)
         self._key = self.mode, self.mode
+        self.gives_way: Callable[[], None] | None = None
         self._user_hook: Callable[..., Any] | None = None
         self._user_mode = ""
         self._asked = threading.local()  # since: when this thread has asked for the hook's part of cache keys
@@ -93,7 +96,8 @@ class CompileHook:
     def installed(self) -> Iterator[None]:
         """Install for the body of a with statement.
 
-        Raises SessionError if a hook is installed already, or an instrumentation mode that cannot be kept.
+        Raises SessionError if a hook is installed already, or an instrumentation mode that cannot be kept, or
+        Proton's instrumentation.
         """
         hook = knobs.runtime.add_stages_inspection_hook
         if isinstance(getattr(hook, "__self__", None), CompileHook):
@@ -110,7 +114,12 @@ class CompileHook:
             if self.context.triton < (3, 7):
                 knobs.compilation.instrumentation_mode = self.settings["instrumentation_mode"]
             checked = patched(CompiledKernel, "__init__", self._checked)
-            with scratch_lowering(self.context.triton), proton_scopes(), checked:
+            with (
+                alone(lambda: self.gives_way),
+                scratch_lowering(self.context.triton),
+                proton_scopes(),
+                checked,
+            ):
                 yield
         finally:
             knobs.runtime.add_stages_inspection_hook = hook

@@ -77,6 +77,7 @@ class Running:
     machine: backend.Backend
     metadata: dict[str, Any]
     recorder: Recorder
+    hook: CompileHook
     bare: BareLaunches
     sampling: Sampling
     samples: StallSamples
@@ -189,6 +190,7 @@ def running(
             machine,
             metadata,
             records,
+            hook,
             bare,
             sampling,
             samples,
