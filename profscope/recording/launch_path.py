@@ -24,7 +24,7 @@ from profscope.recording.graphs import Graphs
 from profscope.recording.hook_chain import ChainedHook
 from profscope.recording.journal import Journal
 from profscope.recording.lanes import Lanes
-from profscope.recording.launch_log import LaunchLog, Route
+from profscope.recording.launch_log import LaunchLog
 from profscope.recording.programs import PROGRAMS, Program
 from profscope.recording.routes import Routes
 
@@ -168,7 +168,8 @@ class LaunchPath:
         arguments; None if there is no such thing."""
         entries, thread, settled = self._log.entries, self._thread, self._settled
         enqueued, capturing = self.enqueued, self.capturing
-        tag, device = program.manifest.tag, self._device()  # that of the program, which has just been loaded
+        device, remember = self._device(), self._routes.remember  # that of the program: it was just loaded
+        own = ~program.manifest.digest  # no tag, of which several programs may share one
         apart, threads, numbers, every, rest, instead = turns
 
         def launch_by_triton(*args: Any) -> Any:
@@ -191,18 +192,20 @@ class LaunchPath:
                 return
             lane = thread.lane
             begun = captured or lane.filling is not None or lane.captured is not None
-            route = settled.get((x * y * z * ctas_of_cluster * tag, tag, stream, device))
+            route = settled.get((x * y * z * ctas_of_cluster, own, stream, device))
             if route is None or begun:
                 run(x, y, z, stream, *args)
+                if lane.filling is not None:  # there is memory for such launches
+                    remember(program.manifest, x * y * z * ctas_of_cluster, own, stream, device)
                 enqueued(program)
                 return
             lane.about = route  # if the launch fails, who gives it up looks here
-            place, needed, _, bits, waits, _, _, _, _ = route
+            place, needed, _, bits, _, _, _, _, _ = route
             pointer: Any = _NOWHERE
             try:
-                pointer = place(lane, needed, stream, bits, None, waits)
+                pointer = place(lane, needed, stream, bits, None, False)  # it never waits for memory
                 if pointer is None:
-                    self._leave_out(route)
+                    self._leave_out(program.manifest.kernel)
             except Exception as error:  # noqa: BLE001  as in `allocate`
                 self._fail(error)
             launch(pointer, x, y, z, stream, *args)
@@ -283,7 +286,7 @@ class LaunchPath:
                 lane.about = route
                 place, needed, stream, bits, waits, _, _, _, _ = route
                 pointer = place(lane, needed, stream, bits, None, waits)
-                return pointer if pointer is not None else self._leave_out(route)
+                return pointer if pointer is not None else self._leave_out(route.programs[0].kernel)
             programs = PROGRAMS.tagged(alignment)
             if programs:
                 return self._place(programs, size, alignment, stream)
@@ -339,14 +342,14 @@ class LaunchPath:
         lane = self._thread.lane
         lane.about = route
         pointer = route.place(lane, route.needed, route.stream, route.bits, route.plan.zero, route.waits)
-        return pointer if pointer is not None else self._leave_out(route)
+        return pointer if pointer is not None else self._leave_out(route.programs[0].kernel)
 
-    def _leave_out(self, route: Route) -> None:
+    def _leave_out(self, kernel: str) -> None:
         """The pointer of a launch for which there is no memory just now."""
         if self._journal.stopped:
             self._journal.skip(self._journal.stopped)
         else:
-            self._journal.leave_out(route.programs[0].kernel)
+            self._journal.leave_out(kernel)
         return _NOWHERE
 
     def _fail(self, error: Exception) -> None:
