@@ -88,7 +88,9 @@ class Routes:
     def forget(self) -> None:
         """Decide anew: what was planned for a tag is not enough for all of its programs."""
         self._planner.forget()
-        self.settled.clear()
+        for key in list(self.settled):
+            if key[1] > 0:  # a tag
+                self.settled.pop(key, None)
 
     def settle(self) -> None:
         """Learn what can be learned of the launches so far, before a time when nothing may wait."""
