@@ -1,11 +1,15 @@
 """Step time of a small GPT under torch.compile, bare and in sessions, in turn.
 
     python -m bench.model [--batch 8] [--rounds 5] [--steps 30] [--only NAME ...] [--profile NAME]
+        [--soak 10000]
 
 The model is compiled before the first session. Each round runs every variant once, with bare runs on either
 side of it; a figure is the median over rounds of the mean step, and its ratio that of each round to its bare
 runs.
---profile: what Python does in the launching thread during the steps of this variant.
+--profile: what Python does in the launching thread during the steps of this variant, and before them while
+the session builds or loads its binaries.
+--soak: so many steps in one session that keeps sums of every launch: memory, the end, and whether its summary
+says what that of a few steps with spans says.
 """
 
 from __future__ import annotations
@@ -13,12 +17,14 @@ from __future__ import annotations
 import argparse
 import cProfile
 import gc
+import os
 import pstats
 import statistics
 import time
 import warnings
 from collections.abc import Callable
 from contextlib import AbstractContextManager
+from pathlib import Path
 from typing import Any, Final
 
 import torch
@@ -103,6 +109,7 @@ def main() -> None:
     parser.add_argument("--limit-s", type=float, default=400.0)
     parser.add_argument("--only", nargs="*", choices=VARIANTS, default=list(VARIANTS))
     parser.add_argument("--profile", nargs="*", choices=VARIANTS, default=[])
+    parser.add_argument("--soak", type=int, default=0)
     asked = parser.parse_args()
     warnings.simplefilter("ignore", profscope.EmptyProfileWarning)
     warnings.simplefilter("ignore", profscope.DistrustWarning)
@@ -133,7 +140,7 @@ def main() -> None:
             del prof
             gc.collect()
     print(f"{'':28}{'ms a step':>10} {'of bare':>8}   least to most, {len(times['bare'])} bare runs")
-    for name, figures in times.items():
+    for name, figures in [each for each in times.items() if each[1]]:
         of_bare = f"{statistics.median(ratios[name]):8.3f}" if name in ratios else f"{'1':>8}"
         print(
             f"{name:28}{statistics.median(figures):10.3f} {of_bare}   "
@@ -141,6 +148,8 @@ def main() -> None:
         )
     for name in asked.profile:
         _profile(name, step, asked.steps)
+    if asked.soak:
+        _soak(step, asked.soak, asked.limit_s - time.monotonic() + started)
 
 
 def _model(batch: int) -> Callable[[], None]:
@@ -169,13 +178,75 @@ def _kept(prof: profscope.Session) -> str:
 
 def _profile(name: str, step: Callable[[], None], steps: int) -> None:
     with VARIANTS[name]():
+        for what, count in (("first", _WARM_UP), ("later", steps)):
+            profiler = cProfile.Profile()
+            profiler.enable()
+            _steps(step, count)
+            profiler.disable()
+            print(f"{name}: {count} {what} steps")
+            order = "cumulative" if what == "first" else "tottime"
+            pstats.Stats(profiler).sort_stats(order).print_stats(40)
+
+
+def _soak(step: Callable[[], None], steps: int, limit_s: float) -> None:
+    """Steps with sums of every launch, as many as the time allows."""
+    with _session(keep="spans") as few:
+        _steps(step, 2)
+    begin = time.monotonic()
+    resident_mb: list[float] = []
+    longest_ms = 0.0
+    with _session(keep="sums") as prof:
         _steps(step, _WARM_UP)
-        profiler = cProfile.Profile()
-        profiler.enable()
-        _steps(step, steps)
-        profiler.disable()
-    print(f"{name}: {steps} steps")
-    pstats.Stats(profiler).sort_stats("tottime").print_stats(28)
+        before, done = os.times(), 0
+        while done < steps and time.monotonic() - begin < limit_s:
+            for _ in range(100):
+                start = time.perf_counter()
+                step()
+                longest_ms = max(longest_ms, (time.perf_counter() - start) * 1e3)
+            done += 100
+            resident_mb.append(_resident_mb())
+        torch.cuda.synchronize()
+        took_s, after = time.monotonic() - begin, os.times()
+        begin = time.monotonic()
+    end_s = time.monotonic() - begin
+    own_s = after.user + after.system - before.user - before.system
+    print(
+        f"{done} steps with sums in {took_s:.1f} s, the longest {longest_ms:.1f} ms; this process had "
+        f"{own_s:.1f} s of CPU time; the end took {end_s:.2f} s"
+    )
+    shown = " ".join(f"{each:.0f}" for each in resident_mb[:: max(1, len(resident_mb) // 12)])
+    print(f"resident, MB: {shown}; rose by {max(resident_mb) - resident_mb[0]:.0f} after 100 steps")
+    print(f"{len(prof.launches)} launches in the tables; notes:")
+    for note in prof.metadata["notes"]:
+        print(f"    {note[:200]}")
+    _compare(prof, few)
+
+
+def _compare(sums: profscope.Session, spans: profscope.Session) -> None:
+    """Of each scope: how often it ran in a launch, and how long, by sums over by spans."""
+    keys = ["kernel", "variant", "kind", "scope", "line", "call_path"]
+    tables = []
+    for prof in (sums, spans):
+        table = prof.summary()
+        by = [key for key in keys if key in table]
+        table = table.assign(
+            count=table["count"] / table["launches"], total_ns=table["total_ns"] / table["launches"]
+        )
+        tables.append(table.groupby(by, dropna=False, observed=True)[["count", "total_ns"]].sum())
+    both = tables[0].join(tables[1], lsuffix="_sums", rsuffix="_spans", how="outer")
+    missing = both.isna().any(axis=1)
+    other = ~missing & ((both["count_sums"] / both["count_spans"] - 1).abs() > 1e-9)
+    ratio = (both["total_ns_sums"] / both["total_ns_spans"])[~missing]
+    print(
+        f"{len(both)} scopes by sums and by spans; in one of them alone: {missing.sum()}; other counts "
+        f"in a launch: {other.sum()}; time by sums over time by spans: {ratio.describe().round(3).to_dict()}"
+    )
+    if missing.any() or other.any():
+        print(both[missing | other].head(12).to_string())
+
+
+def _resident_mb() -> float:
+    return int(Path("/proc/self/statm").read_text().split()[1]) * 4096 / 1e6
 
 
 if __name__ == "__main__":

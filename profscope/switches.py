@@ -85,6 +85,11 @@ def profile(function: Callable[P, T] | None = None, /, **options: Any) -> Any:
     at once for a bad option, and for functions that have not run when their call returns: coroutines and
     generators. A call raises SessionError where a session is active.
     """
+    if function is not None and not callable(function):
+        raise OptionError(
+            f"@profscope.profile makes each call of a function a session, and {function!r} is no function; "
+            "name the options, as in @profscope.profile(instrument='light')"
+        )
     if function is None:
         session(**options)  # says what is wrong with the options
         return functools.partial(profile, **options)

@@ -156,3 +156,5 @@ def test_functions_that_only_begin_are_refused() -> None:
             profscope.profile(function)
     with pytest.raises(profscope.OptionError, match="no option 'colour'"):
         profscope.profile(colour="red")
+    with pytest.raises(profscope.OptionError, match="'light' is no function; name the options"):
+        profscope.profile("light")  # type: ignore[arg-type]

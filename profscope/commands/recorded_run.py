@@ -160,11 +160,9 @@ class RecordedRun:
         self._flushing = Flushing(self._session, self._fail)
         self._flushing.start()
 
-    def _gave_way(self) -> None:
-        """The program opens a session of its own: this run's ends, and what it has recorded stays."""
-        self._notes.append(
-            "the program opened a session of its own: what it launched from then on is in no profile but that"
-        )
+    def _gave_way(self, why: str) -> None:
+        """The program records by other means: this run's session ends, and what it has recorded stays."""
+        self._notes.append(why)
         self._close()
 
     def _close(self) -> None:

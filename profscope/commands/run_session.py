@@ -1,4 +1,5 @@
-"""The session of a whole program: it gives way to one that the program opens, and ends when it is told to.
+"""The session of a whole program: it gives way to one that the program opens, and to Proton's
+instrumentation, and ends when it is told to.
 
 Imported at the first launch: it needs torch and Triton.
 """
@@ -15,6 +16,13 @@ from profscope.sessions import Session
 
 __all__ = ["RunSession", "session_is_active"]
 
+_OWN_SESSION: Final = (
+    "the program opened a session of its own: what it launched from then on is in no profile but that"
+)
+_PROTON: Final = (
+    "the program turned on Proton's instrumentation, which cannot record at once with a session: what it "
+    "launched from then on is in no profile of ours"
+)
 _SPOOLED_SUMS_BYTES: Final = 1 << 30
 
 
@@ -24,14 +32,15 @@ def session_is_active() -> bool:
 
 
 class RunSession(Session):
-    """gives_way: called when another session is about to begin; it closes this one.
+    """gives_way: told that another session is about to begin, or Proton's instrumentation, in words; it
+    closes this one.
 
     limited: its spool is for a program that is killed, and takes but the first launches that keep sums.
     program: the metadata's entry of that name, as far as it is known when the program starts.
     """
 
     def __init__(
-        self, options: Options, gives_way: Callable[[], None], *, limited: bool, program: dict[str, Any]
+        self, options: Options, gives_way: Callable[[str], None], *, limited: bool, program: dict[str, Any]
     ) -> None:
         super().__init__(options)
         self._told = {"program": program}
@@ -47,10 +56,11 @@ class RunSession(Session):
         def enter_alone(session: Session) -> Any:
             Session.__enter__ = enter  # type: ignore[method-assign]
             if self.is_open:
-                self._gives_way()
+                self._gives_way(_OWN_SESSION)
             return enter(session)
 
         Session.__enter__ = enter_alone  # type: ignore[method-assign]
+        self._parts().hook.gives_way = lambda: self._gives_way(_PROTON)
         return self
 
     def flush_news(self) -> None:

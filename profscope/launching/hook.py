@@ -20,7 +20,7 @@ from typing import Any, Final
 
 from triton import knobs
 from triton._C.libtriton import ir
-from triton.compiler import compiler
+from triton.compiler import ASTSource, CompiledKernel, compiler
 from triton.runtime import jit
 
 from instrument_passes.analyses.occupancy import limits_of
@@ -40,11 +40,12 @@ from instrument_passes.toolchain import rejection, scratch_lowering, triton_vers
 from profscope.errors import CompileError, SessionError
 from profscope.language import RECORDING
 from profscope.launching.modes import conflict
+from profscope.launching.proton_instrumentation import alone
 from profscope.launching.proton_scopes import proton_scopes
 from profscope.launching.trials import Trials, affordable, pinned
 from profscope.options import Options
 from profscope.recording.patches import patched
-from profscope.recording.programs import describe, manifest_in, mode_of
+from profscope.recording.programs import PROGRAMS, describe, is_described, manifest_in, mode_of
 
 __all__ = ["CompileHook", "instrument"]
 
@@ -55,7 +56,8 @@ class CompileHook:
     """Installed for the length of a session. A kernel that cannot be instrumented stays bare, and its binary
     carries a manifest that says why.
 
-    mode: what tells its binaries from others. of_spans: where they keep sums, what compiles a kernel that
+    gives_way: ends the session where Proton's instrumentation begins; None: that is refused. mode: what tells
+    its binaries from others. of_spans: where they keep sums, what compiles a kernel that
     keeps spans; it is no hook of Triton's until a thread takes its `settings`.
     """
 
@@ -65,6 +67,7 @@ class CompileHook:
         self.context = PassContext(triton_version(), options.static_records)
         self.mode = mode_of(options)
         self._key = self.mode, self.mode
+        self.gives_way: Callable[[], None] | None = None
         self._user_hook: Callable[..., Any] | None = None
         self._user_mode = ""
         self._asked = threading.local()  # since: when this thread has asked for the hook's part of cache keys
@@ -94,7 +97,8 @@ class CompileHook:
     def installed(self) -> Iterator[None]:
         """Install for the body of a with statement.
 
-        Raises SessionError if a hook is installed already, or an instrumentation mode that cannot be kept.
+        Raises SessionError if a hook is installed already, or an instrumentation mode that cannot be kept, or
+        Proton's instrumentation.
         """
         hook = knobs.runtime.add_stages_inspection_hook
         if isinstance(getattr(hook, "__self__", None), CompileHook):
@@ -110,7 +114,14 @@ class CompileHook:
             knobs.runtime.add_stages_inspection_hook = self.inspect
             if self.context.triton < (3, 7):
                 knobs.compilation.instrumentation_mode = self.settings["instrumentation_mode"]
-            with scratch_lowering(self.context.triton), proton_scopes(), _files_in_cache_keys():
+            checked = patched(CompiledKernel, "__init__", self._checked)
+            with (
+                alone(lambda: self.gives_way),
+                scratch_lowering(self.context.triton),
+                proton_scopes(),
+                _files_in_cache_keys(),
+                checked,
+            ):
                 yield
         finally:
             knobs.runtime.add_stages_inspection_hook = hook
@@ -135,6 +146,26 @@ class CompileHook:
         tries = self.of_spans is not None and Trials.possible(backend)
         self._wrap(stages, conflict(options.instrumentation_mode, self.context.triton), tries)
         return None
+
+    def _checked(self, init: Callable[..., None]) -> Callable[..., None]:
+        """CompiledKernel.__init__. Triton makes the key first and asks for the stages then: where the session
+        has ended meanwhile, in another thread, what it keeps under the key is bare."""
+
+        def made(kernel: CompiledKernel, *args: Any, **kwargs: Any) -> None:
+            init(kernel, *args, **kwargs)
+            hook = getattr(knobs.runtime.add_stages_inspection_hook, "__self__", None)
+            if not isinstance(hook, CompileHook) or not isinstance(kernel.src, ASTSource):
+                return
+            if hook._keyed(kernel) and not is_described(kernel):
+                PROGRAMS.disown(kernel, hook.mode)
+
+        return made
+
+    def _keyed(self, kernel: CompiledKernel) -> bool:
+        """Whether the key of what this thread has just compiled, or found, names this hook."""
+        if self.context.triton < (3, 7):
+            return self.mode in kernel.metadata.instrumentation_mode
+        return getattr(self._asked, "since", None) is self._since
 
     def _wrap(self, stages: dict[str, Callable[[Any, Any], Any]], refused: str, tries: bool) -> None:
         """Wrap one compilation: scopes are noted before its first stage, records put in behind TTGIR.
@@ -210,9 +241,8 @@ class CompileHook:
         """
         manifest = manifest_in(str(module))
         lowered = make_llir(module, metadata)
-        if manifest is None:
-            return lowered
-        if manifest.sections and metadata.get("profile_scratch_size", 0) != manifest.tag:
+        scratch = metadata.get("profile_scratch_size", 0)
+        if manifest is not None and manifest.sections and scratch != manifest.tag:
             raise CompileError(
                 f"{manifest.kernel}: another instrumentation (Proton's, or a mode of Triton's) has put data "
                 "of its own into the profile buffer, which holds the records; run it without a session"

@@ -20,7 +20,7 @@ from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import Future
 from functools import partial
-from types import ModuleType
+from types import MethodType, ModuleType
 from typing import Any, Final
 
 import torch
@@ -30,7 +30,7 @@ from triton.compiler import CompiledKernel
 from instrument_passes.toolchain import triton_version
 from profscope.launching.bare import BareLaunches
 from profscope.launching.beside import GIVEN_UP, OWN, Answer, Beside, Made
-from profscope.launching.quick import quick_launch
+from profscope.launching.quick import quick_launch, quick_run, run_in_turn
 from profscope.launching.sampling import Sampling
 from profscope.launching.turns import Turns
 from profscope.options import Options
@@ -76,7 +76,8 @@ class _Kernel:
         self.lock = threading.RLock()
         self.bare: Any = None
         self.own: Any = None
-        self.quick: Any = None  # launches `own` without the tuner, see `quick_launch`
+        self.quick: Any = None  # launches without the tuner, see `quick_run`
+        self.run: Any = None  # the tuner's own `run`, in place of its class's
         self.launchers: Any = None  # of the tuner, for which these stand
         self.why = ""  # there is none
         self.build: tuple[Any, Future[Answer] | None] = None, None
@@ -85,16 +86,6 @@ class _Kernel:
         """Whether its launches run bare for now, and there is nothing else to find out."""
         build = self.build[1]
         return build is not None and not build.done() and self.tuner.launchers is self.launchers
-
-    def launches_quickly(self, args: tuple[Any, ...], stream: Any, kwargs: dict[str, Any]) -> bool:
-        """Launch without the tuner, and return whether that could be."""
-        quick = self.quick
-        return (
-            quick is not None
-            and not kwargs
-            and self.tuner.launchers is self.launchers
-            and quick(args, stream)
-        )  # fmt: skip
 
 
 class InductorLaunches:
@@ -119,6 +110,9 @@ class InductorLaunches:
         self._beside = beside
         self._load_others = load_others
         self._module: Any = None  # of the tuners
+        self._bare_run: Any = None  # CachingAutotuner.run, and what stands in its place
+        self._any_run: Any = None
+        self._open = False
         self._thread = _Thread()
         self._lock = threading.Lock()
         self._kernels: dict[int, _Kernel] = {}
@@ -142,9 +136,11 @@ class InductorLaunches:
         if not building:
             return {}, notes
         kernels = ", ".join(list(building)[:_SHOWN_KERNELS]) + ", ..." * (len(building) > _SHOWN_KERNELS)
+        count = sum(building.values())
+        verb, whose = ("is", "its binary was") if count == 1 else ("are", "their binaries were")
         notes.append(
-            f"{number_of_launches(sum(building.values()))} by torch.compile ran bare, and are in no figure: "
-            f"their binaries were being built ({kernels}); with wait=True launches wait for that"
+            f"{number_of_launches(count)} by torch.compile ran bare, and {verb} in no figure: "
+            f"{whose} being built ({kernels}); with wait=True launches wait for that"
         )
         return {"building": {"bare_launches": building}}, notes
 
@@ -159,6 +155,10 @@ class InductorLaunches:
                 stack.enter_context(patched(tuner, "run", self._run))
                 stack.callback(setattr, module, "triton", module.triton)
                 module.triton = _Triton(self._compile)  # type: ignore[attr-defined]
+                stack.callback(self._give_back)
+                self._open = True
+                for kernel in list(self._kernels.values()):  # the session goes on
+                    self._take_over(kernel)
 
             stack.enter_context(after_import(_MODULE, patch))
             stack.enter_context(ORIGINS.watching())
@@ -182,31 +182,50 @@ class InductorLaunches:
         return triton.compile(*args, **options)
 
     def _run(self, run: Callable[..., Any]) -> Callable[..., Any]:
+        """In place of CachingAutotuner.run. Most launches do not come by here: their tuner has a `run` of its
+        own."""
+
         def launch(tuner: Any, *args: Any, stream: Any, benchmark_run: bool = False, **kwargs: Any) -> Any:
             kernel = kernels.get(id(tuner)) or self._begin(tuner)
             if benchmark_run or not kernel.matches:
                 return run(tuner, *args, stream=stream, benchmark_run=benchmark_run, **kwargs)
-            if every_one and kernel.launches_quickly(args, stream, kwargs):
-                return None
-            if every_one and kernel.is_being_built() and not self._path.capturing():
+            if not every_one:
+                if kernel.turns.draw() is not None or not kernel.turns.take():
+                    return run(tuner, *args, stream=stream, **kwargs)
+            elif kernel.is_being_built() and not self._path.capturing():
                 with self._lock:
                     self.left_bare[kernel.name, _BUILDING] += 1
                 return run(tuner, *args, stream=stream, **kwargs)
-            with kernel.lock:
-                if every_one or (kernel.turns.draw() is None and kernel.turns.take()):
-                    if kernel.launches_quickly(args, stream, kwargs):
-                        return None
-                    self._prepare(kernel, args, kwargs)
-                    if kernel.own is not None:
-                        launching = partial(run, tuner, *args, stream=stream, **kwargs)
-                        with self._path.listening():
-                            return _launch(tuner, kernel.own, launching)
-                    with self._lock:
-                        self.left_bare[kernel.name, kernel.why] += 1
-                return run(tuner, *args, stream=stream, **kwargs)
+            return self._record(kernel, *args, stream=stream, **kwargs)
 
         kernels, every_one = self._kernels, self._options.every == 1
+        self._bare_run, self._any_run = run, launch
         return launch
+
+    def _record(self, kernel: _Kernel, *args: Any, stream: Any, **kwargs: Any) -> Any:
+        """Launch by the tuner, recorded if that can be."""
+        launch = partial(self._bare_run, kernel.tuner, *args, stream=stream, **kwargs)
+        with kernel.lock:
+            self._prepare(kernel, args, kwargs)
+            if kernel.own is not None:
+                with self._path.listening():
+                    return _launch(kernel.tuner, kernel.own, launch)
+            with self._lock:
+                self.left_bare[kernel.name, kernel.why] += 1
+            return launch()
+
+    def _take_over(self, kernel: _Kernel) -> None:
+        """Give a tuner its own `run`, for as long as the session records."""
+        with self._lock:
+            tuner = kernel.tuner
+            if self._open and kernel.run is not None and type(tuner).run is self._any_run:
+                vars(tuner)["run"] = kernel.run
+
+    def _give_back(self) -> None:
+        with self._lock:
+            self._open = False
+            for kernel in self._kernels.values():
+                vars(kernel.tuner).pop("run", None)
 
     def _begin(self, tuner: Any) -> _Kernel:
         with self._lock:
@@ -215,7 +234,20 @@ class InductorLaunches:
                 turns = self._sampling.turns(name, "left out")
                 matches = not _is_timed(tuner) and self._options.matches(name)
                 self._kernels[id(tuner)] = _Kernel(tuner, turns, matches)
-            return self._kernels[id(tuner)]
+            kernel = self._kernels[id(tuner)]
+        bare = MethodType(self._bare_run, tuner)
+        if not kernel.matches:
+            kernel.run = bare
+        elif self._options.every > 1:
+            due = partial(self._record_in_turn, kernel)
+            kernel.run = run_in_turn(kernel.turns, bare, due, MethodType(self._any_run, tuner))
+        self._take_over(kernel)
+        return kernel
+
+    def _record_in_turn(self, kernel: _Kernel, *args: Any, stream: Any) -> Any:
+        if kernel.quick is not None:
+            return kernel.quick(*args, stream=stream)
+        return self._record(kernel, *args, stream=stream)
 
     def _prepare(self, kernel: _Kernel, args: Sequence[Any], kwargs: dict[str, Any]) -> None:
         """Give a kernel the launcher that stands for the one its tuner has chosen."""
@@ -294,11 +326,25 @@ class InductorLaunches:
             if made and self._load_others is not None:
                 self._load_others(built.kernel, made)
             if not self._options.samples and not self._options.baseline:
-                kernel.quick = quick_launch(self._module, kernel.tuner, built, self._path)
+                self._shorten(kernel, built)
         except Exception as error:  # noqa: BLE001  whatever it is, the user's launch goes on, bare
             kernel.why = one_line(error)
         finally:
             self._thread.made = None
+
+    def _shorten(self, kernel: _Kernel, built: Any) -> None:
+        """Have launches pass the tuner by, where that can be."""
+        launch = quick_launch(self._module, kernel.tuner, built, self._path)
+        if launch is None:
+            return
+        if self._options.every > 1:
+            kernel.quick = quick_run(
+                self._module, kernel.tuner, launch, self._path, partial(self._record, kernel)
+            )
+            return
+        long = MethodType(self._any_run, kernel.tuner)
+        kernel.run = kernel.quick = quick_run(self._module, kernel.tuner, launch, self._path, long)
+        self._take_over(kernel)
 
 
 def _is_timed(tuner: Any) -> bool:

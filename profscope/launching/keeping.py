@@ -40,7 +40,7 @@ from profscope.launching.roles import (
 )
 from profscope.launching.stall_samples import Sampled, StallSamples
 from profscope.options import Options
-from profscope.recording.launch_path import LaunchPath
+from profscope.recording.launch_path import LaunchPath, OthersTurns
 from profscope.recording.messages import one_line
 from profscope.recording.patches import patched
 from profscope.recording.programs import PROGRAMS
@@ -202,20 +202,20 @@ class Keeping:
             keeps = program.manifest.keeps
             self._variants[key] = _Variant(kernel.name, samples, times, keeps, records=records)
         variant = self._variants[key]
-        apart, thread, capturing = self._bare.apart, self._bare.thread, self._path.capturing
         loaded = PROGRAMS.of(kernel.function) or program  # with its build
         numbers = variant.numbers
         sampled = numbers_sampled(self._options)
         timed = numbers_timed(self._options) if records else range(0)
         due = numbers_with_spans(self._options) if records and not variant.all_spans else range(0)
-        every, rest = (due.step, 0) if due else (1, 1)  # quicker than to look the number up in a range
-        record = self._path.direct(kernel._run, loaded, direct_launch(kernel))
+        apart, thread, capturing = self._bare.apart, self._bare.thread, self._path.capturing
 
-        def launch(*args: Any) -> Any:
-            stream = args[3]  # 0, the default one, cannot be captured
-            if (apart and thread.trial) or (stream and capturing()) or next(numbers) % every != rest:
-                return record(*args)
+        def launch_spans(*args: Any) -> Any:
             return self._launch(kernel, self._spans_of(variant, kernel), *args)
+
+        if not sampled and not timed:
+            every, rest = (due.step, 0) if due else (1, 1)  # quicker than to look the number up in a range
+            turns = OthersTurns(apart, thread, numbers, every, rest, launch_spans)
+            return self._path.direct(kernel._run, loaded, direct_launch(kernel), turns)
 
         plain = self._plain(kernel)
 
@@ -228,11 +228,9 @@ class Keeping:
                 return self._launch_sampled(variant, kernel, number, args)
             if (number + 1 in timed or number in timed or number - 2 in timed) and self._baseline.can():
                 return self._launch_timed(variant, kernel, number, args)
-            if number not in due:
-                return plain(*args)
-            return self._launch(kernel, self._spans_of(variant, kernel), *args)
+            return launch_spans(*args) if number in due else plain(*args)
 
-        return launch_in_turn if sampled or timed else launch
+        return launch_in_turn
 
     def _plain(self, kernel: CompiledKernel) -> Launcher:
         """What launches this binary and no other."""
@@ -360,7 +358,8 @@ class Keeping:
         with variant.lock:
             for kind, name in ((_SPANS, SPANS), (_BARE, BARE)):
                 if name in made and kind not in vars(kernel):
-                    other = made[name].load(kernel.src)
+                    with self._bare.tuning() if name == BARE else contextlib.nullcontext():
+                        other = made[name].load(kernel.src)
                     self._run(other)
                     setattr(kernel, kind, other)
 

@@ -11,6 +11,7 @@ from collections.abc import Callable
 from types import ModuleType, SimpleNamespace
 from typing import Any, Final
 
+from profscope.launching.turns import Turns
 from profscope.recording.launch_path import LaunchPath
 from profscope.recording.programs import PROGRAMS
 
@@ -20,35 +21,62 @@ __all__ = ["quick_launch"]
 _SHOWS: Final = ("triton_interpret", "dump_launch_params", "dump_launch_tensors", "_plugins")
 
 
-def quick_launch(
-    module: ModuleType, tuner: Any, built: Any, path: LaunchPath
-) -> Callable[..., Any] | None:  # fmt: skip
-    """What launches `built`, the compiled binary of a tuner of Inductor's, and returns whether it has: not
-    while anybody looks on. module: Inductor's, of the tuner. None where launches always go the long way."""
+def quick_launch(module: ModuleType, tuner: Any, built: Any, path: LaunchPath) -> Callable[..., None] | None:
+    """What launches `built`, the compiled binary of a tuner of Inductor's, where `may_be_quick`. module:
+    Inductor's, of the tuner. None where launches always go the long way."""
     meta = tuner.inductor_meta
     shown = any(getattr(tuner, name, None) for name in _SHOWS) or not getattr(tuner, "_cache_eligible", True)
     if shown or meta.get("combo_tuning_groups") or built.kernel.metadata.global_scratch_size:
         return None
-    profiler = module.autograd_profiler
-    debugging = getattr(module, "get_active_debug_mode", bool)
     launcher = built.make_launcher()
     program = PROGRAMS.of(built.kernel.function)
-    hooked = path.hooked
-    if hooked:
+    if path.hooked:
         if program is None:
             return None
         scope = launcher.__globals__  # of this launcher alone
         scope["launch_enter_hook"] = scope["launch_exit_hook"] = None
         scope["bin"] = SimpleNamespace(launch_metadata=_nothing)
-    record = path.recording(launcher, program if hooked else None)
+    return path.recording(launcher, program if path.hooked else None)
 
-    def launch(args: tuple[Any, ...], stream: Any) -> bool:
-        if profiler._is_profiler_enabled or debugging() or (hooked and path.others_hook()):
-            return False
-        record(*args, stream=stream)
-        return True
 
-    return launch
+def quick_run(
+    module: ModuleType, tuner: Any, launch: Callable[..., None], path: LaunchPath, run: Callable[..., Any]
+) -> Callable[..., Any]:
+    """A tuner's own `run` while it has the launchers of now: launches by `launch`. run: the long way, by
+    which launches go while anybody looks on."""
+    launchers = tuner.launchers
+    profiler = module.autograd_profiler
+    debugging = getattr(module, "get_active_debug_mode", bool)
+    hooked, others_hook = path.hooked, path.others_hook
+
+    def run_quickly(*args: Any, stream: Any, **options: Any) -> Any:
+        if (
+            options
+            or tuner.launchers is not launchers
+            or profiler._is_profiler_enabled
+            or debugging()
+            or (hooked and others_hook())
+        ):
+            return run(*args, stream=stream, **options)
+        return launch(*args, stream=stream)
+
+    return run_quickly
+
+
+def run_in_turn(
+    turns: Turns, bare: Callable[..., Any], due: Callable[..., Any], run: Callable[..., Any]
+) -> Callable[..., Any]:
+    """A tuner's own `run` where only some launches are recorded: `due` launches these, `bare` the others.
+    run: for launches with options."""
+
+    def run_if_due(*args: Any, stream: Any, **options: Any) -> Any:
+        if options:
+            return run(*args, stream=stream, **options)
+        if turns.draw() is None and turns.take():
+            return due(*args, stream=stream)
+        return bare(*args, stream=stream)
+
+    return run_if_due
 
 
 def _nothing(*args: Any) -> None:

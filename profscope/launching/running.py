@@ -80,6 +80,7 @@ class Running:
     machine: backend.Backend
     metadata: dict[str, Any]
     recorder: Recorder
+    hook: CompileHook
     bare: BareLaunches
     sampling: Sampling
     samples: StallSamples
@@ -208,6 +209,7 @@ def running(
             machine,
             metadata,
             records,
+            hook,
             bare,
             sampling,
             samples,

@@ -17,6 +17,7 @@ import os
 import threading
 from collections.abc import Callable, Collection, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
@@ -175,6 +176,7 @@ class DeviceBuffers:
         self._current = self._arenas[0].generation
         self._may_grow = True
         self._closed = False
+        self._awaited: Future[Any] | None = None  # what the first launch that found no room would wait for
 
     def place(
         self,
@@ -270,12 +272,11 @@ class DeviceBuffers:
         full = self._current
         if full.used + size <= self.limit_bytes:
             return True
-        pinned = full.arena.pinned
-        return (
-            not self._behind()
-            and (pinned is None or pinned.done())
-            and all(arena.moved is None or arena.moved.done() for arena in self._arenas)
-        )
+        if self._awaited is not None and not self._awaited.done():  # most launches learn no more than this
+            return False
+        under_way = [full.arena.pinned, *(arena.moved for arena in self._arenas)]
+        self._awaited = next((each for each in under_way if each is not None and not each.done()), None)
+        return self._awaited is None and not self._behind()
 
     def _make_room(self, size: int, stream: int, zero: Sequence[Blocks] | None) -> _Generation:
         """The generation that takes a launch of this size: rotated to, zeroed, waited for by the stream."""

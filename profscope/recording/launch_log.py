@@ -20,6 +20,7 @@ from profscope.decoding.raw import ORDINARY, Mark, RawLaunch
 from profscope.errors import RecordError
 from profscope.recording.buffers import Buffers, Slice
 from profscope.recording.grouping import Group, grouped
+from profscope.recording.journal import number_of_launches
 from profscope.recording.programs import Program
 from profscope.recording.sizing import Blocks, needed_bytes
 from profscope.recording.trimming import needed_ring_log2, trimmed
@@ -335,7 +336,7 @@ def fetched(
             why = str(error).splitlines()[0]
             lost = len(launches) - len(raw)
             notes.append(
-                f"{lost} launches are lost, from launch {launch.index} ({launch.manifest.kernel}) on: "
+                f"{number_of_launches(lost)} lost, from launch {launch.index} ({launch.manifest.kernel}) on: "
                 f"the device has faulted: {why}"
             )
             break

@@ -11,7 +11,7 @@ import threading
 import time
 from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
-from typing import Any, Final
+from typing import Any, Final, NamedTuple
 
 import torch
 from triton import knobs
@@ -24,16 +24,29 @@ from profscope.recording.graphs import Graphs
 from profscope.recording.hook_chain import ChainedHook
 from profscope.recording.journal import Journal
 from profscope.recording.lanes import Lanes
-from profscope.recording.launch_log import LaunchLog, Route
+from profscope.recording.launch_log import LaunchLog
 from profscope.recording.messages import one_line
 from profscope.recording.programs import PROGRAMS, Program
 from profscope.recording.routes import Routes
 
-__all__ = ["LaunchPath"]
+__all__ = ["LaunchPath", "OthersTurns"]
 
 # What another thread needs at most between choosing a binary and asking for its memory.
 _GRACE_S: Final = 0.1
 _NOWHERE: Final = None  # the pointer of a launch that is not recorded: without the enable bit
+
+
+class OthersTurns(NamedTuple):
+    """Which launches of a binary are another's. Launches have the next one of `numbers`, but for trials, and
+    for those that are captured into a CUDA graph; one in `every`, by its remainder, is a turn of `instead`,
+    which launches with the same arguments. apart, threads: see `launching.bare.BareLaunches`."""
+
+    apart: Sequence[int]
+    threads: Any
+    numbers: Iterator[int]
+    every: int
+    rest: int
+    instead: Callable[..., Any]
 
 
 class LaunchPath:
@@ -149,15 +162,21 @@ class LaunchPath:
         run: Callable[..., Any],
         program: Program,
         launch: Callable[..., Any] | None,
+        turns: OthersTurns,
     ) -> Callable[..., Any]:
-        """Triton's launcher `run` of a loaded program, and the launch is recorded. launch: does what `run`
-        does once it has the launch's memory, which goes first among its arguments; None if there is no such
-        thing."""
+        """Triton's launcher `run` of a loaded program, and the launch is recorded, but where it is the turn
+        of others. launch: does what `run` does once it has the launch's memory, which goes first among its
+        arguments; None if there is no such thing."""
         entries, thread, settled = self._log.entries, self._thread, self._settled
         enqueued, capturing = self.enqueued, self.capturing
-        tag, device = program.manifest.tag, self._device()  # that of the program, which has just been loaded
+        device, remember = self._device(), self._routes.remember  # that of the program: it was just loaded
+        own = ~program.manifest.digest  # no tag, of which several programs may share one
+        apart, threads, numbers, every, rest, instead = turns
 
         def launch_by_triton(*args: Any) -> Any:
+            stream = args[3]  # 0, the default one, cannot be captured
+            if not ((apart and threads.trial) or (stream and capturing())) and next(numbers) % every == rest:
+                return instead(*args)
             result = run(*args)
             enqueued(program)
             return result
@@ -166,27 +185,38 @@ class LaunchPath:
             return launch_by_triton
         ctas_of_cluster = run.num_ctas  # type: ignore[attr-defined]
 
+        # One function, since each call would cost a launch as much as all that is said in it.
         def launch_directly(x: int, y: int, z: int, stream: int, *args: Any) -> None:
+            captured = stream and capturing()
+            if not (captured or (apart and threads.trial)) and next(numbers) % every == rest:
+                instead(x, y, z, stream, *args)
+                return
             lane = thread.lane
-            begun = lane.filling is not None or lane.captured is not None
-            route = settled.get((x * y * z * ctas_of_cluster * tag, tag, stream, device))
-            if route is None or begun or (stream and capturing()):
-                launch_by_triton(x, y, z, stream, *args)
+            begun = captured or lane.filling is not None or lane.captured is not None
+            route = settled.get((x * y * z * ctas_of_cluster, own, stream, device))
+            if route is None or begun:
+                run(x, y, z, stream, *args)
+                if lane.filling is not None:  # there is memory for such launches
+                    remember(program.manifest, x * y * z * ctas_of_cluster, own, stream, device)
+                enqueued(program)
                 return
             lane.about = route  # if the launch fails, who gives it up looks here
-            place, needed, _, bits, waits, _, _, _, _ = route
+            place, needed, _, bits, _, _, _, _, _ = route
             pointer: Any = _NOWHERE
             try:
-                pointer = place(lane, needed, stream, bits, None, waits)
+                pointer = place(lane, needed, stream, bits, None, False)  # it never waits for memory
                 if pointer is None:
-                    self._leave_out(route)
+                    self._leave_out(program.manifest.kernel)
             except Exception as error:  # noqa: BLE001  as in `allocate`
                 self._fail(error)
             launch(pointer, x, y, z, stream, *args)
             filling = lane.filling
             if filling is not None:
                 entries.append((program, route, filling, lane.offset, lane.mark))
-                lane.enqueued()
+                lane.filling = None  # as Lane.enqueued does
+                filling.open.discard(lane)
+                if filling.awaited:
+                    filling.wake()
 
         return launch_directly
 
@@ -257,7 +287,7 @@ class LaunchPath:
                 lane.about = route
                 place, needed, stream, bits, waits, _, _, _, _ = route
                 pointer = place(lane, needed, stream, bits, None, waits)
-                return pointer if pointer is not None else self._leave_out(route)
+                return pointer if pointer is not None else self._leave_out(route.programs[0].kernel)
             programs = PROGRAMS.tagged(alignment)
             if programs:
                 return self._place(programs, size, alignment, stream)
@@ -313,14 +343,14 @@ class LaunchPath:
         lane = self._thread.lane
         lane.about = route
         pointer = route.place(lane, route.needed, route.stream, route.bits, route.plan.zero, route.waits)
-        return pointer if pointer is not None else self._leave_out(route)
+        return pointer if pointer is not None else self._leave_out(route.programs[0].kernel)
 
-    def _leave_out(self, route: Route) -> None:
+    def _leave_out(self, kernel: str) -> None:
         """The pointer of a launch for which there is no memory just now."""
         if self._journal.stopped:
             self._journal.skip(self._journal.stopped)
         else:
-            self._journal.leave_out(route.programs[0].kernel)
+            self._journal.leave_out(kernel)
         return _NOWHERE
 
     def _fail(self, error: Exception) -> None:

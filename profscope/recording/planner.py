@@ -81,6 +81,12 @@ class Planner:
             self._settled[tag, size] = made
         return made
 
+    def plan_alone(self, manifest: Manifest, ctas: int) -> Plan | None:
+        """The plan of launches of one program that is known; None while its rings are not."""
+        ring_log2 = self._known_rings(manifest, ctas)
+        rings = [(manifest, ring_log2)]
+        return None if ring_log2 is None else self._fit(rings, rings, ctas, self._limit_bytes)
+
     def plan_captured(self, programs: Sequence[Manifest], ctas: int, free_bytes: int) -> Plan | None:
         """As `plan`, for a launch that is captured into a CUDA graph, without waiting for anything."""
         rings = [(manifest, self._known_rings(manifest, ctas)) for manifest in programs]

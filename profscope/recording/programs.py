@@ -30,7 +30,16 @@ from profscope.recording.messages import one_line
 from profscope.recording.patches import patched
 from profscope.version import __version__
 
-__all__ = ["PROGRAMS", "Program", "ProgramTable", "describe", "manifest_in", "mode_of", "modes_of"]
+__all__ = [
+    "PROGRAMS",
+    "Program",
+    "ProgramTable",
+    "describe",
+    "is_described",
+    "manifest_in",
+    "mode_of",
+    "modes_of",
+]
 
 _ATTRIBUTE: Final = re.compile(rf'{re.escape(ATTRIBUTE)} = ("(?:[^"\\]|\\.)*")')
 _ENTRY: Final = "profscope"  # in Triton's metadata of a binary
@@ -53,16 +62,22 @@ def modes_of(options: Options) -> tuple[str, ...]:
     return tuple(dict.fromkeys(map(mode_of, both)))
 
 
-def describe(metadata: dict[str, Any], manifest: Manifest, mode: str) -> None:
-    """Write into Triton's metadata of a binary that is being compiled what it records, and for whom."""
-    metadata[_ENTRY] = {"mode": mode, "manifest": manifest.to_json()}
-    if not manifest.failure:
+def describe(metadata: dict[str, Any], manifest: Manifest | None, mode: str) -> None:
+    """Write into Triton's metadata of a binary that is being compiled what it records, and for whom; None:
+    nothing, as was asked for."""
+    metadata[_ENTRY] = {"mode": mode, "manifest": "" if manifest is None else manifest.to_json()}
+    if manifest is not None and not manifest.failure:
         metadata["profile_scratch_size"] = 0
+
+
+def is_described(kernel: CompiledKernel) -> bool:
+    """Whether a session's passes have seen a binary, which may be bare for all that."""
+    return hasattr(kernel.metadata, _ENTRY)
 
 
 class Program(NamedTuple):
     """An instrumented binary. mode: see `mode_of`; manifest: says in `failure` why it records nothing. build:
-    what else is known of it once it is loaded, None before. unreadable: whether it would record, but nobody
+    what else is known of it once it is loaded, None before. unreadable: whether it should record, but nobody
     can tell what."""
 
     manifest: Manifest
@@ -74,7 +89,7 @@ class Program(NamedTuple):
 def _program(kernel: CompiledKernel) -> Program | None:
     """What a binary records, by its metadata; None for a bare one."""
     entry = getattr(kernel.metadata, _ENTRY, None)
-    if entry is None:
+    if entry is None or not entry["manifest"]:
         return None
     try:
         manifest = Manifest.from_json(entry["manifest"])
@@ -87,7 +102,7 @@ def _program(kernel: CompiledKernel) -> Program | None:
 
 
 def _unreadable(kernel: CompiledKernel, mode: str, why: str) -> Program:
-    """A binary that records what nobody can tell: it is given no memory. Triton's cache
+    """A binary that records what nobody can tell, or nothing: it is given no memory. Triton's cache
     forgets it, so that whoever looks for it next compiles it anew; its files stay, for those who have found
     them already."""
     for name, path in kernel.metadata_group.items():
@@ -189,6 +204,12 @@ class ProgramTable:
     def program(self, kernel: CompiledKernel) -> Program | None:
         """What a binary that was made in a session records; None if it is bare."""
         return self._programs.get(kernel)
+
+    def disown(self, kernel: CompiledKernel, mode: str) -> None:
+        """A binary that Triton has under the key of a session, and that no session has compiled."""
+        why = "another session ended while it was compiled, bare; the next process compiles anew"
+        with self._lock:
+            self._programs[kernel] = _unreadable(kernel, mode, why)
 
     def _compiled(self, init: Callable[..., None]) -> Callable[..., None]:
         """CompiledKernel.__init__: Triton makes one of what it compiles, and of what its cache has."""

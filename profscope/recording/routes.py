@@ -23,8 +23,8 @@ class Routes:
     """Thread-safe. full: told when an arena of any device is on its way to the host; behind: see
     `DeviceBuffers`.
 
-    settled: routes that every such launch takes, by size and tag asked for, stream and device; the launch
-    path looks here first.
+    settled: routes that every such launch takes, by size and tag asked for, stream and device, or as
+    `remember` was told; the launch path looks here first.
     """
 
     def __init__(
@@ -67,6 +67,15 @@ class Routes:
                 self.settled.clear()
         return route
 
+    def remember(self, manifest: Manifest, ctas: int, own: int, stream: int, device: int) -> None:
+        """Settle the route of launches of a program by those who know which it is, where there can be one: by
+        its CTAs, `own`, which is no tag, stream and device. One such launch has been given memory."""
+        plan, buffers = self._planner.plan_alone(manifest, ctas), self.buffers(device)
+        if plan is not None and buffers is not None:
+            self.settled[ctas, own, stream, device] = Route.of(buffers, plan, stream, device, (manifest,))
+            if self._journal.stopped:  # meanwhile
+                self.settled.clear()
+
     def plan_captured(self, programs: Sequence[Manifest], ctas: int, free_bytes: int) -> Plan | None:
         """The plan of a launch that is captured into a CUDA graph; waits for nothing."""
         return self._planner.plan_captured(programs, ctas, free_bytes)
@@ -79,7 +88,9 @@ class Routes:
     def forget(self) -> None:
         """Decide anew: what was planned for a tag is not enough for all of its programs."""
         self._planner.forget()
-        self.settled.clear()
+        for key in list(self.settled):
+            if key[1] > 0:  # a tag
+                self.settled.pop(key, None)
 
     def settle(self) -> None:
         """Learn what can be learned of the launches so far, before a time when nothing may wait."""

@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import cast
 
 from profscope.analysis.validate import column_problems
-from profscope.errors import TraceError
+from profscope.errors import OptionError, TraceError
 from profscope.progress import working
 from profscope.schema import Tables
 from profscope.threads import in_order, worker_pool
@@ -28,10 +28,16 @@ def save(tables: Tables, path: str | Path, *, format_name: str | None = None) ->
     A path that ends in `/`, or in `rank=3`, is a folder of Parquet files. format_name: an exporter's, for
     any suffix.
 
-    Raises OptionError for a suffix that no exporter has or whose extra is not installed, TraceError for
+    Raises OptionError for a suffix that no exporter has or whose extra is not installed, and for what is no
+    path, TraceError for
     tables that do not follow the schema, for what no trace can hold, and for a place that cannot be written.
     """
-    given, is_folder, path = str(path), is_folder_name(path), Path(path)
+    try:
+        given, is_folder, path = str(path), is_folder_name(path), Path(path)
+    except TypeError:
+        raise OptionError(
+            f"a trace is saved under a name, such as 'trace.pftrace.gz', not {path!r}"
+        ) from None
     name = exporter_named(given, format_name)
     problems = column_problems(tables)
     if problems:

@@ -137,6 +137,14 @@ with profscope.session(backend="emulator") as prof:
 launch_add()
 print(len(prof.launches))
 """
+_PROTON = """
+from triton.profiler.hooks.instrumentation import InstrumentationHook
+try:
+    InstrumentationHook(None).activate()
+except RuntimeError as error:  # it knows no emulator
+    print(error)
+launch_add()
+"""
 _PAUSED = """
 import profscope
 profscope.pause()
@@ -153,16 +161,22 @@ print()
 """
 _ASIDE = "the program opened a session of its own: what it launched from then on is in no profile but that"
 
+_PROTONS = (
+    "the program turned on Proton's instrumentation, which cannot record at once with a session: what it "
+    "launched from then on is in no profile of ours"
+)
+
 
 @pytest.mark.parametrize(
     ("end", "launches", "printed", "note"),
     [
         pytest.param(_FORKS, 2, "3", ONE_KEPT_SPANS, marks=pytest.mark.exhaustive),
         (_OWN_SESSION, 2, "1", _ASIDE),
+        pytest.param(_PROTON, 2, "Unsupported backend: profscope", _PROTONS, marks=pytest.mark.exhaustive),
         pytest.param(_PAUSED, 3, "", _KEPT.format(3), marks=pytest.mark.exhaustive),
         pytest.param(_AT_EXIT, 4, "", _KEPT.format(4), marks=pytest.mark.exhaustive),
     ],
-    ids=["fork", "own-session", "paused", "at-exit"],
+    ids=["fork", "own-session", "proton", "paused", "at-exit"],
 )
 def test_what_a_program_does_besides(run: Run, end: str, launches: int, printed: str, note: str) -> None:
     ran = run(end, "-q")

@@ -103,7 +103,7 @@ def test_workers_build_all_that_a_launch_needs(
     assert prof.launches["keeps"].tolist() == ["spans", "sums", "spans"]
     assert prof.metadata["building"] == {"bare_launches": {"triton_poi_beside": 1}}
     assert prof.metadata["notes"][0] == (
-        "1 launch by torch.compile ran bare, and are in no figure: their binaries were being built "
+        "1 launch by torch.compile ran bare, and is in no figure: its binary was being built "
         "(triton_poi_beside); with wait=True launches wait for that"
     )
     assert [worker._process.returncode is None for worker in workers] == [False]

@@ -4,13 +4,16 @@ from __future__ import annotations
 
 import weakref
 from collections.abc import Iterator
+from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 from unittest import mock
 
 import pytest
+from triton import knobs
 from triton.runtime import _allocation
 
+from instrument_passes.selection import TAGS
 from profscope import emulator
 from profscope.emulator.launcher import Launcher
 from profscope.launching.direct import direct_launch
@@ -128,6 +131,30 @@ def test_launches_are_recorded_as_by_tritons_launcher(
                 kernel.device_caches.clear()
     # The first launch of each kernel finds no route yet; those that keep spans go by Triton's launcher.
     assert _LikeTritons.direct == (4 if spans_every == 0 else 2)
+
+
+def test_programs_that_share_a_tag_are_planned_apart(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    """The allocator could not tell them apart, and would give each what the other may need."""
+    monkeypatch.setitem(TAGS, "stride", (0, 1))
+    monkeypatch.setattr(_LikeTritons, "direct", 0)
+    with (
+        knobs.cache.scope(),
+        mock.patch("profscope.emulator.launcher.Launcher", _LikeTritons),
+        mock.patch.object(HostBuffers, "place", autospec=True, side_effect=HostBuffers.place) as place,
+    ):
+        knobs.cache.dir = str(tmp_path)
+        with session(keep="sums", spans_every=1000) as prof:
+            for _ in range(3):
+                count(5, ctas=5)
+                launch_add()
+            sizes = [call.args[2] for call in place.call_args_list]
+            waits = [call.args[6] for call in place.call_args_list]
+    assert len(PROGRAMS.tagged(3)) == 4
+    assert prof.launches["keeps"].tolist() == ["spans"] * 2 + ["sums"] * 4
+    assert _LikeTritons.direct == 2  # the last two
+    assert waits == [True] * 4 + [False] * 2
+    assert max(sizes[4:]) < max(sizes[2:4])
+    assert prof.profile.validate() == []
 
 
 def test_what_is_left_out_is_counted_said_and_scaled(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -88,6 +88,26 @@ def test_one_launch_in_so_many_is_recorded(inductor: Any) -> None:
     assert prof.metadata["sampling"]["kernels"] == {"triton_poi_double": {"launches": 7, "recorded": 3}}
 
 
+@pytest.mark.filterwarnings("ignore::profscope.EmptyProfileWarning")
+@pytest.mark.parametrize("options", [{"keep": "sums"}, {"every": 2}, {"kernels": "other"}])
+def test_a_tuner_runs_by_itself_while_the_session_records(inductor: Any, options: dict[str, Any]) -> None:
+    tuner = inductor.Tuner()
+    with session(**options) as prof:
+        for _ in range(3):
+            tuner.launch()
+        assert "run" in vars(tuner)
+        prof.pause()
+        assert "run" not in vars(tuner)
+        tuner.launch()
+        prof.resume()
+        assert "run" in vars(tuner)
+        tuner.launch()
+        tuner.launchers = []  # and one is chosen anew
+        tuner.launch()
+    assert "run" not in vars(tuner)
+    assert len(prof.launches) == {"keep": 5, "every": 3, "kernels": 0}[next(iter(options))]
+
+
 def test_a_launch_now_and_then_keeps_spans_where_others_keep_sums(inductor: Any) -> None:
     tuner = inductor.Tuner()
     with session(keep="sums", spans_every=2) as prof:

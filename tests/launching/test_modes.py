@@ -145,3 +145,21 @@ def test_modes_are_read_as_triton_reads_them() -> None:
     assert conflict("myconsan", (3, 9)) == ""
     assert "'consan'" in conflict("myconsan", (3, 8))
     assert conflict("", VERSION) == conflict("iisan", VERSION) == conflict("consan", (3, 7)) == ""
+
+
+@pytest.mark.filterwarnings("ignore::profscope.EmptyProfileWarning")  # nothing is launched
+def test_proton_s_instrumentation_is_refused_by_name(monkeypatch: pytest.MonkeyPatch) -> None:
+    proton = pytest.importorskip("triton.profiler.hooks.instrumentation").InstrumentationHook
+    activate = proton.activate
+    with profscope.session(backend="emulator") as prof:
+        with pytest.raises(SessionError, match=r"Proton's instrumentation .* before or after the session"):
+            proton(None).activate()
+        prof.pause()
+        assert proton.activate is activate
+        prof.resume()
+        assert proton.activate is not activate
+    assert proton.activate is activate
+    monkeypatch.setattr(proton, "active_count", 1)
+    with pytest.raises(SessionError, match=r"call proton.finalize\(\) before"), profscope.session():
+        pass
+    assert proton.activate is activate

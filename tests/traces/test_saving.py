@@ -17,7 +17,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import profscope
-from profscope.errors import TraceError
+from profscope.errors import OptionError, TraceError
 from profscope.profiles import Profile
 from tests.support.profiles import profiles, regular_profile
 from tests.support.quick import quick
@@ -73,6 +73,11 @@ def full_disk(free_bytes: int) -> Iterator[None]:
         yield
     finally:
         resource.setrlimit(resource.RLIMIT_FSIZE, (soft, hard))
+
+
+def test_what_is_no_path_is_refused() -> None:
+    with pytest.raises(OptionError, match=r"saved under a name, such as 'trace.pftrace.gz', not None"):
+        regular_profile().save(None)  # type: ignore[arg-type]
 
 
 @pytest.mark.parametrize("suffix", SUFFIXES)
