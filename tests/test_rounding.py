@@ -1,8 +1,10 @@
-"""Instrumentation may change which product is fused into a sum. Then it is said, and only then."""
+"""Instrumentation would change which product is fused into a sum. It is put back; where it cannot be, that is
+said, and only then."""
 
 from __future__ import annotations
 
 from pathlib import Path
+from typing import Any
 
 import pytest
 import torch
@@ -11,6 +13,7 @@ import profscope
 from instrument_passes.opt import main
 from instrument_passes.rounding import arithmetic_of
 from instrument_passes.toolchain import triton_version
+from profscope.launching import rounding
 from profscope.launching.hook import CompileHook
 from profscope.options import Options
 from tests.kernels import aot, contraction
@@ -22,6 +25,12 @@ SAID = (
     "contraction_kernel: results may round differently than without a session: the compiler has fused other "
     "products into additions"
 )
+
+
+@pytest.fixture
+def left_alone(monkeypatch: pytest.MonkeyPatch) -> None:
+    """As if additions could not be put back."""
+    monkeypatch.setattr(rounding, "as_bare", lambda text, bare: text)
 
 
 def both(spec: Spec, target: str) -> tuple[str, str]:
@@ -40,6 +49,23 @@ def launch(warps: int = 1) -> torch.Tensor:
     return out
 
 
+@pytest.mark.parametrize("target", [CUDA80, CUDA90])
+def test_the_same_product_is_fused(target: str) -> None:
+    bare, instrumented = both(contraction.spec(), target)
+    assert "%clock" in instrumented
+    assert arithmetic_of(bare).expressions == arithmetic_of(instrumented).expressions
+
+
+@pytest.mark.parametrize("options", [{}, {"keep": "sums", "spans_every": 0}])
+def test_results_are_the_same_bits(options: dict[str, Any]) -> None:
+    """Whatever is recorded; `left_alone` shows that it would not be so."""
+    with session(instrument="heavy", every=2, **options) as prof:
+        recorded, bare = launch(), launch()
+    assert torch.equal(recorded, bare)
+    assert len(prof.launches) == 1
+
+
+@pytest.mark.usefixtures("left_alone")
 def test_other_products_of_as_many_instructions_are_noticed() -> None:
     bare, instrumented = map(arithmetic_of, both(contraction.spec(), CUDA80))
     assert str(bare) == str(instrumented) == "1 fma, 2 mul, 0 add, 0 sub"
@@ -61,8 +87,10 @@ def test_kernels_that_round_alike_are_not_accused(name: str) -> None:
     assert bare.digest == instrumented.digest
 
 
+@pytest.mark.usefixtures("left_alone")
 def test_sessions_say_so_where_they_know_the_bare_binary(tmp_path: Path) -> None:
-    with session(instrument="heavy", every=2, spool=tmp_path) as prof:
+    # No other test asks for this buffer, and so for this binary.
+    with session(instrument="heavy", every=2, buffer=77, spool=tmp_path) as prof:
         recorded, bare = launch(), launch()
     assert not torch.equal(recorded, bare)  # it is so, on the emulator as on a GPU
     torch.testing.assert_close(recorded, bare)
@@ -70,13 +98,13 @@ def test_sessions_say_so_where_they_know_the_bare_binary(tmp_path: Path) -> None
     assert prof.spool is not None
     for profile in (prof.profile, profscope.load(prof.spool)):
         (variant,) = profile.metadata["variants"]["contraction_kernel"]
-        rounding = {build["build"]: build.get("rounds_as_bare") for build in variant["builds"]}
-        assert rounding == {"bare": None, "instrumented": False}
+        rounds = {build["build"]: build.get("rounds_as_bare") for build in variant["builds"]}
+        assert rounds == {"bare": None, "instrumented": False}
         assert SAID in profile.metadata["notes"]
 
 
 def test_nothing_is_said_of_kernels_that_are_alike_or_not_known_bare() -> None:
-    for level, every, warps, alike in (("light", 2, 1, True), ("heavy", 1, 2, None)):
+    for level, every, warps, alike in (("light", 2, 1, True), ("heavy", 2, 2, True), ("heavy", 1, 4, None)):
         with session(instrument=level, every=every) as prof:
             first, second = launch(warps), launch(warps)
         assert torch.equal(first, second)
