@@ -12,13 +12,14 @@ import re
 from collections import Counter, defaultdict
 from collections.abc import Iterator
 from dataclasses import dataclass
-from hashlib import blake2b
 from typing import Final
 
 __all__ = ["as_bare", "is_ambiguous"]
 
 _RESULT: Final = re.compile(r"^\s*(%[\w.$-]+) = (.*)$")
 _ADDITION: Final = re.compile(r"^(\s*%[\w.$-]+ = fadd [^%]*)(%[\w.$-]+), (%[\w.$-]+)(.*)$")
+_A_PRODUCT: Final = re.compile(r"(%[\w.$-]+) = fmul ")
+_AN_ADDITION: Final = re.compile(r" = fadd [^%\n]*(%[\w.$-]+), (%[\w.$-]+)")
 _NAME: Final = re.compile(r"%[\w.$-]+")
 _METADATA: Final = re.compile(r"(?: #\d+)?(?:, !\w+ !\d+)*$")
 _PRODUCT: Final = "fmul "
@@ -36,8 +37,9 @@ class _Sum:
 
 
 def is_ambiguous(text: str) -> bool:
-    """Whether a module of LLVM IR adds two products anywhere."""
-    return any(True for _ in _sums(text.splitlines()))
+    """Whether a module of LLVM IR may add two products anywhere."""
+    products = {match[1] for match in _A_PRODUCT.finditer(text)}
+    return any({match[1], match[2]} <= products for match in _AN_ADDITION.finditer(text))
 
 
 def as_bare(text: str, bare: str) -> str:
@@ -85,11 +87,12 @@ def _sums(lines: list[str]) -> Iterator[_Sum]:
 
 
 def _value(what: str, values: dict[str, str], numbers: Counter[str]) -> str:
-    """An expression; where it depends on more than its operands, its number among those alike."""
+    """Tells an expression from others; where it depends on more than its operands, by its number among those
+    alike."""
     if "sideeffect" in what or what.startswith(("phi ", "load ")):
         alike = _NAME.sub("", what.partition("[")[0] if what.startswith("phi ") else what)
         numbers[alike] += 1
         what = f"{alike} {numbers[alike]}"
     else:
         what = _NAME.sub(lambda name: values.get(name[0], name[0]), what)
-    return blake2b(what.encode(), digest_size=12).hexdigest()
+    return str(hash(what))

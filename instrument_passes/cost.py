@@ -60,7 +60,7 @@ def cost(text: str, file: str, pipeline: list[Pass], context: PassContext) -> Co
     if manifest is None:
         raise PassError("the passes leave no manifest", file)
     records = sum(value.name.startswith("%ps_clock_") for op in module.walk() for value in op.results)
-    bare, built = build(text, file), build(str(module), file)
+    bare, built = build(text, file), build(str(module), file, text)
     advice = _advice(text, file, pipeline, context, bare, built)
     return Cost(bare, build(str(header), file), built, manifest, records, advice)
 
