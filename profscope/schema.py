@@ -34,6 +34,7 @@ samples are divided among them. `file`, `line`, `call_path` and `class` are thos
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import cache
 from typing import Any
 
 import numpy as np
@@ -194,7 +195,7 @@ def spans_frame(columns: Mapping[str, Any] | None = None) -> pd.DataFrame:
     missing column.
     """
     if columns is None:
-        columns = dict.fromkeys(SPAN_DTYPES, ())
+        return _empty(tuple(SPAN_DTYPES.items())).copy()
     rows = len(columns["parent"])
     if "wait" not in columns:
         columns = {**columns, "wait": np.full(rows, -1)}
@@ -256,8 +257,16 @@ def samples_frame(columns: Mapping[str, Any] | None = None) -> pd.DataFrame:
 
 
 def _frame(columns: Mapping[str, Any] | None, dtypes: Mapping[str, str]) -> pd.DataFrame:
-    columns = dict.fromkeys(dtypes, ()) if columns is None else columns
+    if columns is None or not any(len(columns[name]) for name in dtypes):
+        return _empty(tuple(dtypes.items())).copy()
     return pd.DataFrame({name: _series(columns[name], dtype) for name, dtype in dtypes.items()})
+
+
+@cache
+def _empty(dtypes: tuple[tuple[str, str], ...]) -> pd.DataFrame:
+    """Made once, to be copied: pandas takes a millisecond for each column, and most profiles have some such
+    tables."""
+    return pd.DataFrame({name: _series((), dtype) for name, dtype in dtypes})
 
 
 def _series(values: Sequence[Any] | pd.Series, dtype: str) -> pd.Series:

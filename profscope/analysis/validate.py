@@ -68,7 +68,7 @@ def _columns(table: str, frame: pd.DataFrame, dtypes: dict[str, str]) -> Iterato
             yield f"{table}: no column {name!r}"
         elif not _fits(frame[name], dtype):
             yield f"{table}: column {name!r} is {frame[name].dtype}, not {dtype}"
-        elif frame[name].isna().any() and dtype != "float64":
+        elif dtype in ("category", "str") and frame[name].isna().any():
             yield f"{table}: column {name!r} has missing values"
     if not isinstance(frame.index, pd.RangeIndex) or (len(frame) and frame.index[0] != 0):
         yield f"{table}: the index must be a RangeIndex from 0"

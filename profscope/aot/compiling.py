@@ -22,7 +22,7 @@ from profscope.aot.signatures import Signature
 from profscope.errors import CompileError, OptionError
 from profscope.launching.hook import CompileHook
 from profscope.options import Options
-from profscope.recording.builds import build_of
+from profscope.recording.builds import build_of, ptx_of
 from profscope.recording.programs import manifest_in
 from profscope.version import __version__
 
@@ -39,14 +39,17 @@ def compiled(
     target: GPUTarget,
     options: Options,
     configuration: dict[str, Any],
-) -> tuple[Any, Any]:
-    """The function, and its instrumented binary. Raises OptionError, CompileError and SessionError."""
+) -> tuple[Any, Signature, Any]:
+    """The function, its signature, and its instrumented binary.
+
+    Raises OptionError, CompileError and SessionError.
+    """
     function = kernel
     while not isinstance(function, JITFunction) and hasattr(function, "fn"):  # autotuners and heuristics
         function = function.fn
     if not isinstance(function, JITFunction):
         raise OptionError(f"export: {kernel!r} is no @triton.jit or @gluon.jit function")
-    said = Signature.of(*_named(function), signature)
+    said = Signature.of(function.__name__, list(function.arg_names), signature)
     language = GluonASTSource if function.is_gluon() else ASTSource
     source = language(fn=function, signature=said.types, constexprs=said.constants, attrs=said.attributes)
     given = {name: value for name, value in configuration.items() if value is not None}
@@ -55,15 +58,11 @@ def compiled(
         if triton_version() < (3, 7):  # only a launch puts the mode there
             given["instrumentation_mode"] = hook.settings["instrumentation_mode"]
         try:
-            return function, triton.compile(source, target=target, options=given)
+            return function, said, triton.compile(source, target=target, options=given)
         except CompileError:
             raise
         except Exception as error:  # whatever Triton raises of a kernel's own mistakes
             raise CompileError(f"kernel {function.__name__}: {error}") from error
-
-
-def _named(function: Any) -> tuple[str, list[str]]:
-    return function.__name__, list(function.arg_names)
 
 
 def target_of(said: str | None) -> GPUTarget:
@@ -87,7 +86,7 @@ def _manifest(binary: Any) -> Manifest:
     return manifest
 
 
-def described(function: Any, binary: Any, signature: Mapping[str, Any], options: Options) -> dict[str, Any]:
+def described(function: Any, binary: Any, signature: Signature, options: Options) -> dict[str, Any]:
     """What `Description.document` says of a binary, but for its file. Raises CompileError where it records
     nothing."""
     manifest = _manifest(binary)
@@ -101,9 +100,7 @@ def described(function: Any, binary: Any, signature: Mapping[str, Any], options:
         "target": f"{metadata.target.backend}:{metadata.target.arch}",
         "kernel": function.__name__,
         "entry": binary.name,
-        "parameters": [
-            asdict(each) for each in _parameters(binary, Signature.of(*_named(function), signature))
-        ],
+        "parameters": [asdict(each) for each in _parameters(binary, signature)],
         "launch": {
             "threads_per_cta": int(metadata.num_warps) * metadata.target.warp_size,
             "shared_bytes": int(metadata.shared),
@@ -127,7 +124,7 @@ def _parameters(binary: Any, signature: Signature) -> list[Parameter]:
 
     Raises CompileError where it has others: a launcher of this Triton's would pass something else.
     """
-    entries = {name: _PARAMETER.findall(text) for name, text in _ENTRY.findall(_ptx(binary))}
+    entries = {name: _PARAMETER.findall(text) for name, text in _ENTRY.findall(ptx_of(binary))}
     sizes = [int(bits) // 8 for bits in entries.get(binary.name, ())]
     named = [(name, signature.types[name], False) for name in signature.passed]
     named += [(name, "*i8", True) for name in _HIDDEN]
@@ -139,8 +136,3 @@ def _parameters(binary: Any, signature: Signature) -> list[Parameter]:
     return [
         Parameter(name, kind, size, hidden) for (name, kind, hidden), size in zip(named, sizes, strict=True)
     ]
-
-
-def _ptx(binary: Any) -> str:
-    text = binary.asm["ptx"]
-    return text.decode() if isinstance(text, bytes) else str(text)

@@ -57,10 +57,10 @@ def export(
         "num_ctas": num_ctas,
         "maxnreg": maxnreg,
     }
-    function, binary = compiled(kernel, signature, target_of(target), chosen, configuration)
+    function, said, binary = compiled(kernel, signature, target_of(target), chosen, configuration)
     cubin: bytes = binary.asm["cubin"]
     path = Path(path)
-    document = described(function, binary, signature, chosen)
+    document = described(function, binary, said, chosen)
     document |= {"cubin": f"{path.name}.cubin", "sha256": hashlib.sha256(cubin).hexdigest()}
     files = {
         ".cubin": cubin,

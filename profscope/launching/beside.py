@@ -10,10 +10,9 @@ for many.
 from __future__ import annotations
 
 import contextlib
+import io
 import os
 import pickle
-import subprocess
-import sys
 import threading
 import time
 from collections.abc import Iterator
@@ -26,6 +25,8 @@ from triton.compiler import CompiledKernel
 
 from profscope.launching.hook import CompileHook
 from profscope.options import Options
+from profscope.recording.messages import one_line
+from profscope.recording.processes import begun, ended
 
 __all__ = ["BARE", "GIVEN_UP", "OWN", "SPANS", "Beside", "Job", "Made", "Session"]
 
@@ -38,9 +39,7 @@ GIVEN_UP: Final = "given up"
 _MOST_WORKERS: Final = 4
 _LOADING_PART: Final = 0.2  # at most so much of the time goes into loading what was built
 _END_S: Final = 5.0  # a worker that was told to end is waited for so long
-_PROGRAM: Final = (
-    "import sys; sys.path[:] = {path!r}; from profscope.launching.builder import main; sys.exit(main())"
-)
+_PROGRAM: Final = "profscope.launching.builder:main"
 
 
 class Session(NamedTuple):
@@ -142,7 +141,7 @@ class Beside:
                 worker = self._started()
             answer = worker.build(job)
         except Exception as error:  # noqa: BLE001  whatever it is, launches go on, bare
-            why = f"no process could build it: {type(error).__name__}: {error}"
+            why = f"no process could build it: {one_line(error)}"
             return GIVEN_UP if self._pool is None else why
         with self._lock:
             if worker in self._workers:
@@ -166,19 +165,16 @@ class _Worker:
     """A process that builds; see `builder`."""
 
     def __init__(self) -> None:
-        self._process = subprocess.Popen(
-            [sys.executable, "-c", _PROGRAM.format(path=sys.path)],
-            stdin=subprocess.PIPE,
-            stdout=subprocess.PIPE,
-            stderr=subprocess.DEVNULL,
-            start_new_session=True,  # a Ctrl-C is the program's
-        )
+        self._process = begun(_PROGRAM)
+        answers: Any = self._process.stdout
+        self._answers = io.BufferedReader(answers)
 
     def tell(self, what: Any) -> None:
         """Raises OSError where the process has ended."""
         assert self._process.stdin is not None
-        self._process.stdin.write(pickle.dumps(what))
-        self._process.stdin.flush()
+        left = memoryview(pickle.dumps(what))
+        while len(left):
+            left = left[self._process.stdin.write(left) :]
 
     def give_up(self, what: Any) -> None:
         """In place of `tell` where the session has ended. Raises EOFError."""
@@ -189,8 +185,7 @@ class _Worker:
     def build(self, job: Job) -> Answer:
         """Have a kernel built. Raises OSError or EOFError where the process is gone."""
         self.tell(job)
-        assert self._process.stdout is not None
-        answer: Answer = pickle.load(self._process.stdout)
+        answer: Answer = pickle.load(self._answers)
         return answer
 
     def terminate(self) -> None:
@@ -198,12 +193,4 @@ class _Worker:
 
     def end(self) -> None:
         """Wait until a process that was told to is gone."""
-        try:
-            self._process.wait(_END_S)
-        except subprocess.TimeoutExpired:
-            self._process.kill()
-            self._process.wait()
-        for stream in (self._process.stdin, self._process.stdout):
-            assert stream is not None
-            with contextlib.suppress(OSError):  # what was to be written to it is of no use any more
-                stream.close()
+        ended(self._process, _END_S)

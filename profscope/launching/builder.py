@@ -27,6 +27,7 @@ from profscope.launching.beside import BARE, OWN, SPANS, Answer, Job, Made, Sess
 from profscope.launching.hook import CompileHook
 from profscope.launching.inductor import InductorLaunches
 from profscope.recording import backend
+from profscope.recording.messages import one_line
 from profscope.recording.programs import PROGRAMS
 
 __all__ = ["main"]
@@ -91,7 +92,7 @@ class _Builder:
         try:
             return self._build(job)
         except Exception as error:  # noqa: BLE001  whatever it is, the program is to be told
-            return f"{type(error).__name__}: {' '.join(str(error).split())[:300]}"
+            return one_line(error)
 
     def _build(self, job: Job) -> dict[str, Made]:
         from torch._inductor.runtime.compile_tasks import _reload_python_module

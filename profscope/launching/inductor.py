@@ -37,6 +37,7 @@ from profscope.options import Options
 from profscope.recording.after_import import after_import
 from profscope.recording.journal import number_of_launches
 from profscope.recording.launch_path import LaunchPath
+from profscope.recording.messages import one_line
 from profscope.recording.origins import ORIGINS
 from profscope.recording.patches import patched
 from profscope.recording.programs import PROGRAMS
@@ -295,7 +296,7 @@ class InductorLaunches:
             if not self._options.samples and not self._options.baseline:
                 kernel.quick = quick_launch(self._module, kernel.tuner, built, self._path)
         except Exception as error:  # noqa: BLE001  whatever it is, the user's launch goes on, bare
-            kernel.why = f"{type(error).__name__}: {' '.join(str(error).split())[:300]}"
+            kernel.why = one_line(error)
         finally:
             self._thread.made = None
 

@@ -41,6 +41,7 @@ from profscope.launching.roles import (
 from profscope.launching.stall_samples import Sampled, StallSamples
 from profscope.options import Options
 from profscope.recording.launch_path import LaunchPath
+from profscope.recording.messages import one_line
 from profscope.recording.patches import patched
 from profscope.recording.programs import PROGRAMS
 
@@ -306,7 +307,7 @@ class Keeping:
                 self._run(null)
                 return null, shift
         except Exception as error:  # noqa: BLE001  whatever it is, the user's launch goes on
-            variant.why[_NULL] = f"{type(error).__name__}: {' '.join(str(error).split())[:300]}"
+            variant.why[_NULL] = one_line(error)
         return bare, 0
 
     def _launch(
@@ -382,7 +383,7 @@ class Keeping:
             binary = builds.get(kind, self._build_bare)(kernel)
             self._run(binary)
         except Exception as error:  # noqa: BLE001  whatever it is, the user's launch goes on
-            variant.why[kind] = f"{type(error).__name__}: {' '.join(str(error).split())[:300]}"
+            variant.why[kind] = one_line(error)
             return None
         return binary
 

@@ -26,6 +26,7 @@ from profscope.launching.bare import BareLaunches
 from profscope.launching.sampling import Sampling
 from profscope.options import Options
 from profscope.recording.journal import number_of_launches
+from profscope.recording.messages import one_line
 from profscope.recording.patches import patched
 from profscope.recording.programs import PROGRAMS
 
@@ -150,5 +151,5 @@ class KeptBinaries:
             with self._bare.recording() if records else self._bare.tuning():
                 return compiled_again(kept.kernel)
         except Exception as error:  # noqa: BLE001  whatever it is, the user's launch goes on
-            kept.why = f"{type(error).__name__}: {' '.join(str(error).split())[:300]}"
+            kept.why = one_line(error)
             return None

@@ -19,7 +19,7 @@ from triton.runtime import driver
 
 from profscope.options import Options
 from profscope.recording.backend import Backend
-from profscope.recording.builds import build_of
+from profscope.recording.builds import build_of, ptx_of
 from profscope.recording.graphs import Graphs
 from profscope.recording.journal import number_of_launches
 from profscope.recording.launch_path import LaunchPath
@@ -183,7 +183,6 @@ class StallSamples:
         name = samples.functions.index(kernel.name)
         own = rows[rows["function"] == name]
         taken, everywhere = int(own["samples"].sum()), int(rows["samples"].sum())
-        ptx = kernel.asm.get("ptx", "")
         launch = SampledLaunch(
             kernel=variant.name,
             variant_key=self._key(variant, kernel),
@@ -195,7 +194,7 @@ class StallSamples:
             rows=own,
             reasons=samples.reasons,
             cubin=kernel.kernel,
-            ptx=ptx.decode() if isinstance(ptx, bytes) else ptx,
+            ptx=ptx_of(kernel),
             in_callees=everywhere - taken,
         )
         with self._lock:

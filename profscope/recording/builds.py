@@ -14,7 +14,7 @@ from profscope.decoding.build import Build, SourceText
 from profscope.recording.code_size import instruction_count
 from profscope.recording.origins import ORIGINS
 
-__all__ = ["build_of"]
+__all__ = ["build_of", "ptx_of"]
 
 _OPTIONS: Final = ("num_warps", "num_stages", "num_ctas", "maxnreg")
 # An object that says no more of itself than where it stands in memory.
@@ -38,7 +38,7 @@ def build_of(kernel: Any, warps: int | None = None) -> Build:
         shared_bytes=shared_bytes,
         ctas_per_sm=fits,
         instructions=_instructions(kernel),
-        ptx=_ptx(kernel),
+        ptx=ptx_of(kernel),
         model=_model(function),
         sources=tuple(_texts(function, set())) if isinstance(function, JITCallable) else (),
     )
@@ -56,8 +56,11 @@ def _instructions(kernel: Any) -> int | None:
     return instruction_count(cubin) if isinstance(cubin, bytes) else None
 
 
-def _ptx(kernel: Any) -> str:
-    """ "" for other assembly than NVIDIA's. Where a binary is PTX, Triton has it as bytes."""
+def ptx_of(kernel: Any) -> str:
+    """The PTX of a `CompiledKernel`; "" for other assembly than NVIDIA's.
+
+    Where a binary is PTX, Triton has it as bytes.
+    """
     text = kernel.asm.get("ptx", "")
     return text.decode() if isinstance(text, bytes) else str(text)
 

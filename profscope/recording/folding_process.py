@@ -30,6 +30,7 @@ from profscope.decoding.clocks import Clocks
 from profscope.decoding.folding import Folded, FoldedProgram
 from profscope.decoding.raw import ORDINARY, Mark
 from profscope.decoding.stack_sums import Layout
+from profscope.recording.processes import begun, ended
 from profscope.threads import WorkerPool
 
 __all__ = ["FOLDING_THREADS", "Aside", "main"]
@@ -92,14 +93,8 @@ class Aside(Folded):
         if self._begun or not sys.executable:
             return
         self._begun = True
-        path = [each for each in sys.path if each]
-        start = f"import sys; sys.path[:] = {path!r}; from {__name__} import main; main()"
         with contextlib.suppress(OSError):
-            self._process = subprocess.Popen(
-                [sys.executable, "-c", start],
-                stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, bufsize=0,
-                start_new_session=True,  # Ctrl-C is not for it: it ends when its input does
-            )  # fmt: skip
+            self._process = begun(f"{__name__}:main")
             _widen(self._input)
 
     @property
@@ -224,12 +219,4 @@ def _widen(pipe: Any) -> None:
 def _end(process: subprocess.Popen[bytes]) -> None:
     with contextlib.suppress(OSError):
         _write(process.stdin, ("end",))  # to close its input is not enough: a forked child may have it, too
-    for pipe in (process.stdin, process.stdout):
-        if pipe is not None:
-            with contextlib.suppress(OSError):
-                pipe.close()
-    try:
-        process.wait(_ENDING_S)
-    except subprocess.TimeoutExpired:
-        process.kill()
-        process.wait()
+    ended(process, _ENDING_S)

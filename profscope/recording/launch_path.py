@@ -25,6 +25,7 @@ from profscope.recording.hook_chain import ChainedHook
 from profscope.recording.journal import Journal
 from profscope.recording.lanes import Lanes
 from profscope.recording.launch_log import LaunchLog, Route
+from profscope.recording.messages import one_line
 from profscope.recording.programs import PROGRAMS, Program
 from profscope.recording.routes import Routes
 
@@ -324,7 +325,7 @@ class LaunchPath:
 
     def _fail(self, error: Exception) -> None:
         """A launch cannot be recorded."""
-        self._journal.skip(f"{type(error).__name__}: {' '.join(str(error).split())[:300]}")
+        self._journal.skip(one_line(error))
 
     def _kept(self, programs: Sequence[Manifest], where: str) -> None:
         """The pointer of a launch by other means than a session sees, of a binary that someone has kept."""

@@ -26,6 +26,7 @@ from instrument_passes.manifest import ATTRIBUTE, Manifest
 from profscope.decoding.build import Build
 from profscope.options import Options
 from profscope.recording.builds import build_of
+from profscope.recording.messages import one_line
 from profscope.recording.patches import patched
 from profscope.version import __version__
 
@@ -239,7 +240,7 @@ class ProgramTable:
         try:
             build = build_of(kernel, warps)
         except Exception as error:  # noqa: BLE001  constexprs are users' objects, whose methods may raise anything
-            self.undescribed[kernel.name] = f"{type(error).__name__}: {error}"
+            self.undescribed[kernel.name] = one_line(error)
             return None
         self.undescribed.pop(kernel.name, None)
         return build

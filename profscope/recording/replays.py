@@ -9,6 +9,7 @@ from profscope.recording.graphs import Captured
 from profscope.recording.journal import Journal
 from profscope.recording.lanes import Lanes
 from profscope.recording.launch_log import LaunchLog, Route
+from profscope.recording.messages import one_line
 from profscope.recording.routes import Routes
 
 __all__ = ["Replays"]
@@ -33,7 +34,7 @@ class Replays:
         try:
             self._copy(graph, lane, replay, stream)
         except Exception as error:  # noqa: BLE001  whatever it is, the user's replay goes on
-            why = f"{type(error).__name__}: {' '.join(str(error).split())[:300]}"
+            why = one_line(error)
             self._journal.skip(why, len(graph.launches))
         finally:
             lane.enqueued()

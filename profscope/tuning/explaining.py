@@ -11,6 +11,7 @@ from profscope.errors import OptionError
 from profscope.installed import require
 from profscope.options import Options
 from profscope.profiles import Profile
+from profscope.recording.messages import one_line
 from profscope.sessions import Session
 from profscope.tuning.reasons import why
 
@@ -127,4 +128,4 @@ def _table(rows: list[dict[str, Any]]) -> pd.DataFrame:
 
 
 def _one_line(error: BaseException) -> str:
-    return " ".join(f"{type(error).__name__}: {error}".split())[:200]
+    return one_line(error, 200)

@@ -152,7 +152,7 @@ def test_what_a_pause_has_given_up_is_begun_again(tuner: Any, builds: list[Futur
 def test_a_session_that_ends_gives_up_what_is_being_built(
     tuner: Any, beside: list[Beside], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("profscope.launching.beside._PROGRAM", "import time; time.sleep(1000)")
+    monkeypatch.setattr("profscope.launching.beside._PROGRAM", "signal:pause")
     with session() as prof:
         tuner.launch()
         build = building(prof)

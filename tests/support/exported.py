@@ -29,8 +29,8 @@ class Exported:
 
     def __init__(self, kernel: Any, signature: Mapping[str, Any], num_warps: int = 4, **options: Any) -> None:
         chosen, target = Options(**options), GPUTarget(BACKEND_NAME, ARCH, 32)
-        function, self.binary = compiled(kernel, signature, target, chosen, {"num_warps": num_warps})
-        self.description = Description(described(function, self.binary, signature, chosen))
+        function, said, self.binary = compiled(kernel, signature, target, chosen, {"num_warps": num_warps})
+        self.description = Description(described(function, self.binary, said, chosen))
 
     def launch(
         self, grid: Sequence[int], arguments: Mapping[str, Any], stride_log2: int = 0, ring_log2: int = 10
