@@ -153,9 +153,9 @@ def _render(view: View, width: int, most: int) -> list[Text]:
     if view.timeline is not None:
         lines += [Text(), *render_timeline(view.timeline, width)]
         if view.header.sums:
-            drawn = view.header.launches - view.header.sums
-            kept = count_text(view.header.sums)
-            note = f"Drawn from the {count_text(drawn)} that kept spans; {kept} kept sums."
+            drawn, kept = view.header.launches - view.header.sums, count_text(view.header.sums)
+            those = "launch" if drawn == 1 else f"{count_text(drawn)} launches"
+            note = f"Drawn from the {those} that kept spans; {kept} kept sums."
             lines += [Text(line, style="dim") for line in wrap(note.split(), width)]
     elif view.header.sums and not view.header.spans:
         lines += [Text(), *(Text(line, style="dim") for line in wrap(NO_TIMELINE.split(), width))]
