@@ -97,7 +97,8 @@ def _tasks(
     chosen: Mapping[str, ModuleType], options: argparse.Namespace, atomics: Atomics
 ) -> dict[str, Task]:
     device = "cuda" if torch.cuda.is_available() else "cpu"
-    wanted: dict[str, Any] = {"instrument": options.level, "keep": options.keep}
+    # What torch.compile launches is recorded from the first launch on.
+    wanted: dict[str, Any] = {"instrument": options.level, "keep": options.keep, "wait": True}
     if options.keep != "spans":
         wanted["spans_every"] = 0
 
