@@ -23,6 +23,7 @@ from instrument_passes.rounding import Arithmetic, arithmetic_of
 __all__ = [
     "Binary",
     "ToolchainError",
+    "binary_of",
     "build",
     "built",
     "disassembled",
@@ -63,7 +64,11 @@ def build(text: str, file: str, bare: str = "") -> Binary:
 
     bare: the module without records, if it is to round as that one does, as it would in a session.
     """
-    target, left, metadata = built(text, file, bare)
+    return binary_of(*built(text, file, bare))
+
+
+def binary_of(target: str, left: dict[str, Any], metadata: dict[str, Any]) -> Binary:
+    """Of what `built` returns. Raises ToolchainError where NVIDIA's tools cannot read it."""
     usage = _of_cubin(left["cubin"]) if "cubin" in left else _of_amdgcn(left["amdgcn"])
     arithmetic = arithmetic_of(left["ptx"]) if "ptx" in left else None
     return Binary(target, int(metadata["num_warps"]), int(metadata["shared"]), *usage, arithmetic)
