@@ -15,7 +15,6 @@ import tempfile
 import threading
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
-from functools import partial
 from pathlib import Path
 from typing import Any, Final
 
@@ -227,7 +226,7 @@ class CompileHook:
     ) -> Any:  # fmt: skip
         """The module with the passes applied, or with a manifest that says why not."""
         text = str(module)
-        rounding.bare = partial(_reparse, text, module.context)
+        rounding.bare = lambda: _reparse(without_markers(text), module.context)
         context = replace(self.context, functions=functions)
         try:
             if refused:
