@@ -18,7 +18,7 @@ import subprocess
 import sys
 import threading
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from functools import partial
 from pathlib import Path
 from typing import Any, Final
@@ -30,11 +30,11 @@ from bench.about import about
 from bench.table import Cell, Row, render, row_from_json, row_to_json
 from bench.timing import synchronize, why
 
-__all__ = ["main", "supervised", "tasks", "work"]
+__all__ = ["FAULTED", "RESULT", "ROOT", "Task", "main", "missing", "supervised", "tasks", "work"]
 
 ROOT: Final = Path(__file__).resolve().parent.parent
-_FAULTED: Final = 3  # exit status of a worker whose device cannot be used any more
-_RESULT: Final = "result: "  # how a worker begins a line for its parent
+FAULTED: Final = 3  # exit status of a worker whose device cannot be used any more
+RESULT: Final = "result: "  # how a worker begins a line for its parent
 _WORK: Final = 25  # dependent FMAs of 4 cycles between two records
 
 Task = Callable[[], list[Row]]
@@ -116,22 +116,22 @@ def supervised(chosen: Sequence[str], command: Sequence[str], limit_s: float) ->
     left = list(chosen)
     while left:
         if time.monotonic() > deadline:
-            yield from (_missing(name, "not run: out of time") for name in left)
+            yield from (missing(name, "not run: out of time") for name in left)
             return
         worker = subprocess.Popen([*command, json.dumps(left)], cwd=ROOT, stdout=subprocess.PIPE, text=True)
         assert worker.stdout is not None
         with worker.stdout, _killed_at(worker, deadline):
             for line in worker.stdout:
-                if not line.startswith(_RESULT):
+                if not line.startswith(RESULT):
                     print(line, end="", flush=True)
                     continue
-                found = json.loads(line.removeprefix(_RESULT))
+                found = json.loads(line.removeprefix(RESULT))
                 left.remove(found["task"])
                 print(f"{found['seconds']:6.1f} s  {found['task']}", flush=True)
                 yield from map(row_from_json, found["rows"])
         status = worker.wait()
-        if status != _FAULTED and left:
-            yield _missing(left.pop(0), f"the process ended with status {status} in this task")
+        if status != FAULTED and left:
+            yield missing(left.pop(0), f"the process ended with status {status} in this task")
 
 
 @contextlib.contextmanager
@@ -144,31 +144,31 @@ def _killed_at(worker: subprocess.Popen[str], deadline: float) -> Iterator[None]
         timer.cancel()
 
 
-def work(every: dict[str, Task], names: Sequence[str]) -> int:
+def work(every: dict[str, Task], names: Iterable[str]) -> int:
     """Run tasks and print each one's rows as a line of JSON."""
     for name in names:
         start = time.monotonic()
         try:
             rows = every[name]()
         except Exception as error:  # noqa: BLE001  printed in the table; the other tasks still count
-            rows = [_missing(name, why(error))]
+            rows = [missing(name, why(error))]
         found = {
             "task": name,
             "seconds": time.monotonic() - start,
             "rows": [row_to_json(row) for row in rows],
         }
-        print(f"{_RESULT}{json.dumps(found)}", flush=True)
+        print(f"{RESULT}{json.dumps(found)}", flush=True)
         try:
             synchronize()
             if torch.cuda.is_available():
                 torch.cuda.empty_cache()
         except RuntimeError:
             sys.stdout.flush()
-            os._exit(_FAULTED)  # nothing can be torn down in an orderly way after a fault
+            os._exit(FAULTED)  # nothing can be torn down in an orderly way after a fault
     return 0
 
 
-def _missing(task: str, reason: str) -> Row:
+def missing(task: str, reason: str) -> Row:
     group, _, name = task.partition(": ")
     return Row(group, name, "", {"profscope": Cell(error=reason)})
 

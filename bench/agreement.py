@@ -55,8 +55,8 @@ def recorded(workload: Workload, keep: str, level: str, samples: int, device: st
     inputs = workload.inputs(device)
     workload.launch(inputs)
     synchronize()
-    every = {} if keep == "spans" else {"keep": keep, "spans_every": 0}
-    options: dict[str, Any] = {"instrument": level, "memory": _MEMORY_MIB, "buffer": 8192, **every}
+    every = {"buffer": 8192} if keep == "spans" else {"keep": keep, "spans_every": 0}
+    options: dict[str, Any] = {"instrument": level, "memory": _MEMORY_MIB, **every}
     if device == "cuda":
         options["samples"] = samples
     with profscope.session(**options) as prof:

@@ -19,7 +19,8 @@ from instrument_passes.passes import Pass, PassContext
 from instrument_passes.passes.lower_records import LowerRecords, manifest_of
 from instrument_passes.pipeline import LOWERING, parse_pipeline, run_pipeline
 from instrument_passes.records import MIN_RING_LOG2
-from instrument_passes.toolchain import Binary, build
+from instrument_passes.sass.clock_reads import moved_clock_reads
+from instrument_passes.toolchain import Binary, binary_of, build, built
 
 __all__ = ["Cost", "cost", "render"]
 
@@ -32,7 +33,7 @@ class Cost:
     """The bare binary, one with the CTA's header but no record, and the instrumented one.
 
     records: clock reads in the program, however often they run. advice: where sums are kept and the binary
-    loses by it, what to do; "" if there is nothing to say.
+    loses by it, what to do; "" if there is nothing to say. moved: clock reads that the assembler has moved.
     """
 
     bare: Binary
@@ -41,6 +42,7 @@ class Cost:
     manifest: Manifest
     records: int
     advice: str = ""
+    moved: int = 0
 
     @property
     def instructions_per_record(self) -> float:
@@ -60,9 +62,20 @@ def cost(text: str, file: str, pipeline: list[Pass], context: PassContext) -> Co
     if manifest is None:
         raise PassError("the passes leave no manifest", file)
     records = sum(value.name.startswith("%ps_clock_") for op in module.walk() for value in op.results)
-    bare, built = build(text, file), build(str(module), file)
-    advice = _advice(text, file, pipeline, context, bare, built)
-    return Cost(bare, build(str(header), file), built, manifest, records, advice)
+    bare, (target, left, metadata) = build(text, file), built(str(module), file, text)
+    instrumented = binary_of(target, left, metadata)
+    advice = _advice(text, file, pipeline, context, bare, instrumented)
+    moved = (
+        len(moved_clock_reads(left["ptx"], left["cubin"])) if _unpinned(pipeline) and "cubin" in left else 0
+    )
+    return Cost(bare, build(str(header), file), instrumented, manifest, records, advice, moved)
+
+
+def _unpinned(pipeline: Sequence[Pass]) -> bool:
+    """Whether sums are kept of clocks that the assembler may read again."""
+    return any(
+        isinstance(each, LowerRecords) and each.keep != "spans" and not each.pinned for each in pipeline
+    )
 
 
 def _advice(
@@ -115,6 +128,9 @@ def render(cost: Cost) -> str:
     lines += [f"{name:<26}{bare:>12}{instrumented:>14}" for name, bare, instrumented in rows]
     lines += _rounding(cost)
     lines += [cost.advice] if cost.advice else []
+    if cost.moved:
+        reads = "1 clock read" if cost.moved == 1 else f"{cost.moved} clock reads"
+        lines.append(f"the assembler moves {reads}: a session builds with lower-records{{pinned=true}}")
     fixed = len(cost.header.instructions) - len(cost.bare.instructions)
     lines += [
         _buffer(cost.manifest),

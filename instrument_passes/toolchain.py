@@ -14,6 +14,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Final
 
+from instrument_passes.contraction import as_bare, is_ambiguous
 from instrument_passes.errors import IRError, ToolchainError
 from instrument_passes.ir import parse
 from instrument_passes.ir.tokens import unquote
@@ -22,6 +23,7 @@ from instrument_passes.rounding import Arithmetic, arithmetic_of
 __all__ = [
     "Binary",
     "ToolchainError",
+    "binary_of",
     "build",
     "built",
     "disassembled",
@@ -57,15 +59,22 @@ class Binary:
     arithmetic: Arithmetic | None
 
 
-def build(text: str, file: str) -> Binary:
-    """Build a module to a binary, with no GPU. Raises ToolchainError where Triton or its tools cannot."""
-    target, left, metadata = built(text, file)
+def build(text: str, file: str, bare: str = "") -> Binary:
+    """Build a module to a binary, with no GPU. Raises ToolchainError where Triton or its tools cannot.
+
+    bare: the module without records, if it is to round as that one does, as it would in a session.
+    """
+    return binary_of(*built(text, file, bare))
+
+
+def binary_of(target: str, left: dict[str, Any], metadata: dict[str, Any]) -> Binary:
+    """Of what `built` returns. Raises ToolchainError where NVIDIA's tools cannot read it."""
     usage = _of_cubin(left["cubin"]) if "cubin" in left else _of_amdgcn(left["amdgcn"])
     arithmetic = arithmetic_of(left["ptx"]) if "ptx" in left else None
     return Binary(target, int(metadata["num_warps"]), int(metadata["shared"]), *usage, arithmetic)
 
 
-def built(text: str, file: str) -> tuple[str, dict[str, Any], dict[str, Any]]:
+def built(text: str, file: str, bare: str = "") -> tuple[str, dict[str, Any], dict[str, Any]]:
     """A module's target, what each stage of its build leaves, and the metadata. Raises ToolchainError."""
     module = parse(text, file)
     target = unquote(module.attr("ttg.target") or '""')
@@ -77,7 +86,7 @@ def built(text: str, file: str) -> tuple[str, dict[str, Any], dict[str, Any]]:
             f"{file}: can build for cuda and hip targets, not for {target or '(no ttg.target)'}"
         )
     left, metadata = _stages(
-        text, target, stages, module.integer("ttg.num-warps", 1), module.integer("ttg.num-ctas", 1)
+        text, target, stages, module.integer("ttg.num-warps", 1), module.integer("ttg.num-ctas", 1), bare
     )
     return target, left, metadata
 
@@ -250,7 +259,7 @@ def _descriptor_2(into: io.StringIO) -> Iterator[None]:
 
 
 def _stages(
-    text: str, target: str, names: Sequence[str], warps: int, ctas: int
+    text: str, target: str, names: Sequence[str], warps: int, ctas: int, bare: str = ""
 ) -> tuple[dict[str, Any], dict[str, Any]]:
     """What each of Triton's stages leaves, and the metadata."""
     context = _context(target)
@@ -273,7 +282,11 @@ def _stages(
             result = _libtriton().ir.parse_mlir_module(str(path), context)
             result.context = context
             for stage in names:
-                result = left[stage] = stages[stage](result, metadata)
+                result = stages[stage](result, metadata)
+                if stage == "llir" and bare and is_ambiguous(str(result)):
+                    lowered, _ = _stages(bare, target, ("llir",), warps, ctas)
+                    result = as_bare(str(result), str(lowered[stage]))
+                left[stage] = result
         except (RuntimeError, PTXASError) as error:
             raise ToolchainError(f"Triton cannot build the module: {error}") from error
     return left, metadata

@@ -241,6 +241,11 @@ class Options:
                 f"spans_every={self.spans_every!r} chooses launches that keep spans among those that keep "
                 "sums, but keep='spans' keeps the spans of all; add keep='sums', or leave spans_every= out"
             )
+        if self.buffer is not None and self.keep != "spans" and not self.spans_every:
+            raise OptionError(
+                f"buffer={self.buffer!r} is the room for the spans of a warp, but keep={self.keep!r} and "
+                "spans_every=0 keep none; leave buffer= out, or have spans_every= keep those of some launches"
+            )
         if self.measure not in _MEASURES:
             raise OptionError(f"measure={self.measure!r} is not one of {', '.join(_MEASURES)}")
         try:

@@ -59,6 +59,7 @@ def test_a_level_and_its_passes_written_out_are_the_same_pipeline(level: str) ->
         ({"samples": "all"}, "True, False or a number of launches"),
         ({"spans_every": 10}, "add keep='sums', or leave spans_every= out"),
         ({"spans_every": 0, "keep": "spans"}, "keep='spans' keeps the spans of all"),
+        ({"buffer": 64, "keep": "sums", "spans_every": 0}, "keep='sums' and spans_every=0 keep none"),
     ],
 )
 def test_a_wrong_option_is_named_at_once(options: dict[str, Any], said: str) -> None:

@@ -1,16 +1,23 @@
-"""Instrumentation may change which product is fused into a sum. Then it is said, and only then."""
+"""Instrumentation would change which product is fused into a sum. It is put back; where it cannot be, that is
+said, and only then."""
 
 from __future__ import annotations
 
 from pathlib import Path
+from typing import Any
 
 import pytest
 import torch
+from hypothesis import given
+from hypothesis import strategies as st
 
 import profscope
+from instrument_passes import toolchain
+from instrument_passes.contraction import as_bare, is_ambiguous
 from instrument_passes.opt import main
 from instrument_passes.rounding import arithmetic_of
 from instrument_passes.toolchain import triton_version
+from profscope.launching import rounding
 from profscope.launching.hook import CompileHook
 from profscope.options import Options
 from tests.kernels import aot, contraction
@@ -22,6 +29,12 @@ SAID = (
     "contraction_kernel: results may round differently than without a session: the compiler has fused other "
     "products into additions"
 )
+
+
+@pytest.fixture
+def left_alone(monkeypatch: pytest.MonkeyPatch) -> None:
+    """As if additions could not be put back."""
+    monkeypatch.setattr(rounding, "as_bare", lambda text, bare: text)
 
 
 def both(spec: Spec, target: str) -> tuple[str, str]:
@@ -40,6 +53,63 @@ def launch(warps: int = 1) -> torch.Tensor:
     return out
 
 
+def module(flips: list[bool], records: list[int], *, alike: bool = False) -> str:
+    """LLVM IR that adds up `c * x + d * y` of loads, the operands of some additions flipped.
+
+    records: before each, so many clock reads, which shift the numbers of all values. alike: all loads are
+    spelled the same, and products are of loads alone.
+    """
+    lines, number = ["define ptx_kernel void @k(float %0, float %1) {"], 1
+
+    def add(what: str) -> str:
+        nonlocal number
+        number += 1
+        lines.append(f"  %{number} = {what}, !dbg !{number}")
+        return f"%{number}"
+
+    for at, flipped in enumerate(flips):
+        for _ in range(records[at]):
+            add('tail call i32 asm sideeffect "mov.u32 $0, %clock;", "=r"() #2')
+        text = "ld.global.b32" if alike else f"ld.global.b32 {at % 3}"
+        x, y = (add(f'tail call float asm sideeffect "{text}", "=r,l"(ptr %9) #2') for _ in "xy")
+        a, b = add(f"fmul float {x}, {x if alike else '%0'}"), add(f"fmul float {'%1'}, {y}")
+        add(f"fadd float {b}, {a}" if flipped else f"fadd float {a}, {b}")
+    return "\n".join([*lines, "  ret void", "}", ""])
+
+
+@given(st.lists(st.tuples(st.booleans(), st.booleans(), st.integers(0, 3)), max_size=6), st.booleans())
+def test_additions_are_put_back(sums: list[tuple[bool, bool, int]], alike: bool) -> None:
+    there, here, records = ([each[at] for each in sums] for at in range(3))
+    bare = module(there, [0] * len(sums), alike=alike)
+    assert as_bare(module(here, records, alike=alike), bare) == module(there, records, alike=alike)
+    assert is_ambiguous(bare) == bool(sums)
+
+
+def test_what_has_no_counterpart_stays() -> None:
+    bare, text = module([False, False], [0, 0]), module([True], [1]).replace("fmul float %1", "fmul float %0")
+    assert as_bare(text, bare) == text
+    assert as_bare(text, "") == text
+    sums_of_one = "define void @k(float %0) {\n  %1 = fmul float %0, %0\n  %2 = fadd float %1, %0\n}\n"
+    assert not is_ambiguous(sums_of_one)
+
+
+@pytest.mark.parametrize("target", [CUDA80, CUDA90])
+def test_the_same_product_is_fused(target: str) -> None:
+    bare, instrumented = both(contraction.spec(), target)
+    assert "%clock" in instrumented
+    assert arithmetic_of(bare).expressions == arithmetic_of(instrumented).expressions
+
+
+@pytest.mark.parametrize("options", [{}, {"keep": "sums", "spans_every": 0}])
+def test_results_are_the_same_bits(options: dict[str, Any]) -> None:
+    """Whatever is recorded; `left_alone` shows that it would not be so."""
+    with session(instrument="heavy", every=2, **options) as prof:
+        recorded, bare = launch(), launch()
+    assert torch.equal(recorded, bare)
+    assert len(prof.launches) == 1
+
+
+@pytest.mark.usefixtures("left_alone")
 def test_other_products_of_as_many_instructions_are_noticed() -> None:
     bare, instrumented = map(arithmetic_of, both(contraction.spec(), CUDA80))
     assert str(bare) == str(instrumented) == "1 fma, 2 mul, 0 add, 0 sub"
@@ -61,8 +131,10 @@ def test_kernels_that_round_alike_are_not_accused(name: str) -> None:
     assert bare.digest == instrumented.digest
 
 
+@pytest.mark.usefixtures("left_alone")
 def test_sessions_say_so_where_they_know_the_bare_binary(tmp_path: Path) -> None:
-    with session(instrument="heavy", every=2, spool=tmp_path) as prof:
+    # No other test asks for this buffer, and so for this binary.
+    with session(instrument="heavy", every=2, buffer=77, spool=tmp_path) as prof:
         recorded, bare = launch(), launch()
     assert not torch.equal(recorded, bare)  # it is so, on the emulator as on a GPU
     torch.testing.assert_close(recorded, bare)
@@ -70,13 +142,13 @@ def test_sessions_say_so_where_they_know_the_bare_binary(tmp_path: Path) -> None
     assert prof.spool is not None
     for profile in (prof.profile, profscope.load(prof.spool)):
         (variant,) = profile.metadata["variants"]["contraction_kernel"]
-        rounding = {build["build"]: build.get("rounds_as_bare") for build in variant["builds"]}
-        assert rounding == {"bare": None, "instrumented": False}
+        rounds = {build["build"]: build.get("rounds_as_bare") for build in variant["builds"]}
+        assert rounds == {"bare": None, "instrumented": False}
         assert SAID in profile.metadata["notes"]
 
 
 def test_nothing_is_said_of_kernels_that_are_alike_or_not_known_bare() -> None:
-    for level, every, warps, alike in (("light", 2, 1, True), ("heavy", 1, 2, None)):
+    for level, every, warps, alike in (("light", 2, 1, True), ("heavy", 2, 2, True), ("heavy", 1, 4, None)):
         with session(instrument=level, every=every) as prof:
             first, second = launch(warps), launch(warps)
         assert torch.equal(first, second)
@@ -85,12 +157,17 @@ def test_nothing_is_said_of_kernels_that_are_alike_or_not_known_bare() -> None:
         assert SAID not in prof.metadata["notes"]
 
 
-def test_cost_says_so(tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
+def test_cost_says_so(
+    tmp_path: Path, capfd: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
     file = tmp_path / "k.ttgir"
     file.write_text(aot.ttgir(contraction.spec(), CUDA80))
     counts = "1 fma, 2 mul, 0 add, 0 sub"
-    for passes, said in (("kernel-span,op-spans", True), ("kernel-span", False)):
-        assert main([str(file), "--cost", "-p", passes]) == 0
+    wanted = f"results may round differently: bare {counts}; instrumented {counts}; "
+    for put_back in (True, False):
+        with monkeypatch.context() as patch:
+            if not put_back:
+                patch.setattr(toolchain, "as_bare", lambda text, bare: text)
+            assert main([str(file), "--cost", "-p", "kernel-span,op-spans"]) == 0
         lines = capfd.readouterr().out.splitlines()
-        wanted = f"results may round differently: bare {counts}; instrumented {counts}; "
-        assert any(line.startswith(wanted) for line in lines) is said
+        assert any(line.startswith(wanted) for line in lines) is not put_back

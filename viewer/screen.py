@@ -214,9 +214,9 @@ def _timeline(view: View, width: int) -> list[Text]:
     if view.timeline is not None:
         lines = [Text(), *render_timeline(view.timeline, width)]
         if view.header.sums:
-            drawn = view.header.launches - view.header.sums
-            kept = count_text(view.header.sums)
-            note = f"Drawn from the {count_text(drawn)} that kept spans; {kept} kept sums."
+            drawn, kept = view.header.launches - view.header.sums, count_text(view.header.sums)
+            those = "launch" if drawn == 1 else f"{count_text(drawn)} launches"
+            note = f"Drawn from the {those} that kept spans; {kept} kept sums."
             lines += [Text(line, style="dim") for line in wrap(note.split(), width)]
         return lines
     if view.header.sums and not view.header.spans:

@@ -15,11 +15,9 @@ import contextlib
 import faulthandler
 import json
 import os
-import queue
 import re
 import sys
-import threading
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import asdict
 from functools import partial
 from pathlib import Path
@@ -29,14 +27,15 @@ from typing import Any, Final
 import torch
 from triton.runtime.autotuner import Autotuner
 
-from bench.__main__ import Task, supervised, work
+from bench.__main__ import Task, work
 from bench.about import about
 from bench.kernels import surroundings
 from bench.libraries import conch, fla, gems, liger, mlstm
 from bench.libraries.calls import Calls, is_installed
 from bench.libraries.compare import Atomics, atomics_of_loads, compare
+from bench.libraries.lanes import side_by_side
 from bench.libraries.report import failures, table
-from bench.table import Row, row_to_json
+from bench.table import Row, row_from_json, row_to_json
 
 __all__ = ["LIBRARIES", "main"]
 
@@ -60,8 +59,11 @@ def main(argv: Sequence[str] | None = None) -> int:
         del chosen[name]
     if options.worker:
         with _few_configs(options.configs):
-            return _work(chosen, options, json.loads(options.worker))
+            return _work(chosen, options, (line.rstrip("\n") for line in sys.stdin))
     names = [name for name in _tasks(chosen, options, {}) if re.search(options.ops, name.partition(": ")[2])]
+    rows = _finished(options.resume, names)
+    done = {f"{row.group}: {row.name}" for row in rows}
+    names = [name for name in names if name not in done]
     if not names:
         print("bench.libraries: nothing to run", file=sys.stderr)
         return 1
@@ -81,8 +83,7 @@ def main(argv: Sequence[str] | None = None) -> int:
         "--skip",
         options.skip,
     ]
-    rows: list[Row] = []
-    for row in _in_parallel(names, [*command, "--worker"], options.limit_s, options.jobs):
+    for row in side_by_side(names, [*command, "--worker"], options.limit_s, options.jobs):
         rows.append(row)
         if options.json is not None:
             result = {"about": facts, "rows": [row_to_json(row) for row in rows]}
@@ -96,7 +97,8 @@ def _tasks(
     chosen: Mapping[str, ModuleType], options: argparse.Namespace, atomics: Atomics
 ) -> dict[str, Task]:
     device = "cuda" if torch.cuda.is_available() else "cpu"
-    wanted: dict[str, Any] = {"instrument": options.level, "keep": options.keep}
+    # What torch.compile launches is recorded from the first launch on.
+    wanted: dict[str, Any] = {"instrument": options.level, "keep": options.keep, "wait": True}
     if options.keep != "spans":
         wanted["spans_every"] = 0
 
@@ -115,11 +117,19 @@ def _tasks(
     }
 
 
+def _finished(path: Path | None, names: Sequence[str]) -> list[Row]:
+    """The rows of these ops that an earlier run has finished."""
+    if path is None:
+        return []
+    rows = map(row_from_json, json.loads(path.read_text())["rows"])
+    return [row for row in rows if row.about and f"{row.group}: {row.name}" in names]
+
+
 def _skipped(pattern: str, call: str) -> bool:
     return bool(pattern) and re.fullmatch(pattern, call) is not None
 
 
-def _work(chosen: Mapping[str, ModuleType], options: argparse.Namespace, names: Sequence[str]) -> int:
+def _work(chosen: Mapping[str, ModuleType], options: argparse.Namespace, names: Iterable[str]) -> int:
     with contextlib.ExitStack() as stack:
         stack.enter_context(surroundings())
         atomics = stack.enter_context(atomics_of_loads())
@@ -140,32 +150,6 @@ def _few_configs(most: int) -> Iterator[None]:
         yield
     finally:
         Autotuner.prune_configs = prune
-
-
-def _in_parallel(names: Sequence[str], command: Sequence[str], limit_s: float, jobs: int) -> Iterator[Row]:
-    """The rows of all ops as they come, of so many workers at a time: compiling takes longest."""
-    rows: queue.Queue[Row | None] = queue.Queue()
-
-    def run(mine: Sequence[str]) -> None:
-        try:
-            for row in supervised(mine, command, limit_s):
-                rows.put(row)
-        finally:
-            rows.put(None)
-
-    shares = [share for start in range(jobs) if (share := names[start::jobs])]
-    threads = [threading.Thread(target=run, args=(share,)) for share in shares]
-    for thread in threads:
-        thread.start()
-    left = len(threads)
-    while left:
-        row = rows.get()
-        if row is None:
-            left -= 1
-        else:
-            yield row
-    for thread in threads:
-        thread.join()
 
 
 def _arguments(argv: Sequence[str] | None) -> argparse.Namespace:
@@ -191,7 +175,13 @@ def _arguments(argv: Sequence[str] | None) -> argparse.Namespace:
     parser.add_argument("--limit-s", type=float, default=540.0, help="start and run no op after this")
     parser.add_argument("--jobs", type=int, default=max(1, min(12, cores * 3 // 4)), help="workers at a time")
     parser.add_argument("--json", type=Path, help="where the results of every op go")
-    parser.add_argument("--worker", help=argparse.SUPPRESS)
+    parser.add_argument(
+        "--resume",
+        type=Path,
+        metavar="FILE",
+        help="go on where this run stopped: keep its results, and run the other ops",
+    )
+    parser.add_argument("--worker", action="store_true", help=argparse.SUPPRESS)
     return parser.parse_args(argv)
 
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from functools import partial
 from typing import Any, Final
 
@@ -29,24 +29,27 @@ _LOOPS: Final = ("recurrent.native_sequence.mlstm_recurrent_sequence__triton_ste
 
 
 def cases(device: str) -> dict[str, Calls]:
-    """The calls of each function by its name."""
-    found: dict[str, Calls] = {}
-    for path, options in _SEQUENCES.items():
-        found[path.rpartition(".")[2]] = partial(_by_dtype, _sequence, path, options, device)
-    for path, name in _STEPS.items():
-        found[name] = partial(_by_dtype, _step, path, {}, device)
-    for path in _LOOPS:
-        found[path.rpartition(".")[2]] = partial(_by_dtype, _loop, path, {}, device)
-    return found
-
-
-def _by_dtype(call: Any, path: str, options: Mapping[str, Any], device: str) -> dict[str, Call]:
+    """The calls of each function by its name and dtype, since one takes minutes to compile."""
+    paths: list[tuple[str, str, Callable[..., Any], Mapping[str, Any]]] = [
+        *((path, path.rpartition(".")[2], _sequence, options) for path, options in _SEQUENCES.items()),
+        *((path, name, _step, {}) for path, name in _STEPS.items()),
+        *((path, path.rpartition(".")[2], _loop, {}) for path in _LOOPS),
+    ]
     return {
-        str(dtype).removeprefix("torch."): partial(
-            call, f"mlstm_kernels.torch.{path}", options, dtype, device
-        )
+        f"{name}, {_name_of(dtype)}": partial(_one, call, path, options, dtype, device)
         for dtype in _DTYPES
+        for path, name, call, options in paths
     }
+
+
+def _one(
+    call: Callable[..., Any], path: str, options: Mapping[str, Any], dtype: torch.dtype, device: str
+) -> dict[str, Call]:
+    return {_name_of(dtype): partial(call, f"mlstm_kernels.torch.{path}", options, dtype, device)}
+
+
+def _name_of(dtype: torch.dtype) -> str:
+    return str(dtype).removeprefix("torch.")
 
 
 def _inputs(length: tuple[int, ...], dtype: torch.dtype, device: str) -> dict[str, torch.Tensor]:

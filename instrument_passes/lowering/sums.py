@@ -16,8 +16,8 @@ from instrument_passes.dialect import BEGIN, END, is_record, record_id
 from instrument_passes.ir import Block, Op, Region, edit
 from instrument_passes.lowering.area import Area, Identity
 from instrument_passes.lowering.builder import SectionBuilder, Tick
-from instrument_passes.lowering.flights import Flight, Landing
 from instrument_passes.lowering.flow import ControlFlow, State, in_loop
+from instrument_passes.lowering.in_flight import Moved, add_moved, land, start
 from instrument_passes.lowering.ledger import Ledger
 from instrument_passes.lowering.numbers import Number, add_number, checked_payload
 from instrument_passes.lowering.plan import Plan
@@ -42,16 +42,6 @@ class _Lasted:
     follows: bool = False
 
 
-@dataclass(frozen=True)
-class _Moved:
-    """Work that was started, with the i1 that says whether, or "", or of which `landed` starts ended."""
-
-    flight: Flight
-    clock: str
-    started: str = ""
-    landed: str = ""
-
-
 @dataclass(kw_only=True)
 class _SumState(State):
     """State of a program that keeps sums; its values are those of the ledger.
@@ -67,7 +57,7 @@ class _SumState(State):
     lasted: list[_Lasted] = field(default_factory=list)
     over: list[tuple[int, str]] = field(default_factory=list)
     numbers: list[Number] = field(default_factory=list)
-    moved: list[_Moved] = field(default_factory=list)
+    moved: list[Moved] = field(default_factory=list)
 
 
 def sum_kernel(program: Program, section: SectionBuilder, area: Area) -> None:
@@ -78,11 +68,11 @@ def sum_kernel(program: Program, section: SectionBuilder, area: Area) -> None:
         return
     # Partitions are handed the area.
     buffer, identity = program.module.fresh("ps_buffer"), summer.identity
-    start = program.target.header_start(
+    header = program.target.header_start(
         program.module.fresh("ps_none"), identity.segment, identity.leads, area.cta, area.slot, area.flags,
         program.holes.digest(),
     )  # fmt: skip
-    summer.weave(area, f"{allocate(buffer)}\n{summer.found(buffer, area)}", start)
+    summer.weave(area, f"{allocate(buffer)}\n{summer.found(buffer, area)}", header)
 
 
 def sum_partition(program: Program, section: SectionBuilder, area: Area, region: Region) -> None:
@@ -194,8 +184,10 @@ class _Summer:
         self.section.spans[span].sums = columns | ({"count": site.count} if site.count is not None else {})
         state.open.append(span)
         state.began[span] = clock
-        if span in self.flights.started:
-            self._started(op, self.flights.started[span], clock, state)
+        flight = self.flights.started.get(span)
+        if flight is not None:
+            p, left = self.module.fresh("ps_started"), state.values[self.ledger.in_flight[flight].left]
+            self._move(op, start(flight, clock, next(iter(op.operands), ""), left, self.one, p), p, state)
         loop = op.parent_op
         if loop is not None and self.ledger.iterations.get(loop) == span:
             last = self.ledger.last[loop]
@@ -224,7 +216,8 @@ class _Summer:
             raise op.error(f"the end of span {span} does not close the innermost open span")
         state.open.pop()
         for landing in self.flights.landed.get(span, ()):
-            self._landed(op, landing, clock, state)
+            p, left = self.module.fresh("ps_landed"), state.values[self.ledger.in_flight[landing.flight].left]
+            self._move(op, land(landing, clock, state.ran.get(span, ""), left, self.zero, p), p, state)
         state.lasted.append(_Lasted(span, state.began[span], clock, state.ran.get(span, "")))
 
     def payload(self, op: Op, state: _SumState) -> None:
@@ -241,7 +234,9 @@ class _Summer:
             lines += self._added(lasted, state)
         state.lasted = []
         for moved in state.moved:
-            lines += self._flown(moved, state)
+            key, p = self.ledger.in_flight[moved.flight].total, self.module.fresh("ps_flown")
+            lines += add_moved(moved, state.values[key], self.zero, p)
+            state.values[key] = p
         state.moved = []
         for number in state.numbers:
             kept = [state.values[key] for key in number.keys]
@@ -272,51 +267,12 @@ class _Summer:
             state.values[site.longest] = f"{p}_longest"
         return lines
 
-    def _started(self, op: Op, flight: Flight, clock: str, state: _SumState) -> None:
-        """How much is under way is counted at once: what ends next depends on it."""
-        left, one, p = self.ledger.in_flight[flight].left, self.one, self.module.fresh("ps_started")
-        lines = []
-        if op.operands:
-            one = f"{p}_one"
-            lines.append(f"{one} = arith.extui {op.operands[0]} : i1 to i32")
-        lines.append(f"{p} = arith.addi {state.values[left]}, {one} : i32")
+    def _move(self, op: Op, found: tuple[list[str], Moved], left: str, state: _SumState) -> None:
+        """left: the name of how much is under way then."""
+        lines, moved = found
         op.insert_before("\n".join(lines))
-        state.values[left] = p
-        state.moved.append(_Moved(flight, clock, started=next(iter(op.operands), "")))
-
-    def _landed(self, op: Op, landing: Landing, clock: str, state: _SumState) -> None:
-        left, p = self.ledger.in_flight[landing.flight].left, self.module.fresh("ps_landed")
-        before, least, landed = state.values[left], f"{p}_least", f"{p}_least"
-        lines = [
-            f"{p}_number = arith.constant {landing.number} : i32",
-            f"{least} = arith.minui {before}, {p}_number : i32",
-        ]
-        if not landing.each:
-            landed = f"{p}_all"
-            lines.append(f"{landed} = arith.subi {before}, {least} : i32")
-        ran = state.ran.get(record_id(op), "")
-        if ran:
-            lines.append(f"{p}_ran = arith.select {ran}, {landed}, {self.zero} : i32")
-            landed = f"{p}_ran"
-        op.insert_before("\n".join([*lines, f"{p} = arith.subi {before}, {landed} : i32"]))
-        state.values[left] = p
-        state.moved.append(_Moved(landing.flight, clock, landed=landed))
-
-    def _flown(self, moved: _Moved, state: _SumState) -> list[str]:
-        """The clocks of ends are added and those of starts taken away, each as often as there were."""
-        p, key = self.module.fresh("ps_flown"), self.ledger.in_flight[moved.flight].total
-        total, state.values[key] = state.values[key], p
-        if moved.landed:
-            return [
-                f"{p}_clocks = arith.muli {moved.clock}, {moved.landed} : i32",
-                f"{p} = arith.addi {total}, {p}_clocks : i32",
-            ]
-        if not moved.started:
-            return [f"{p} = arith.subi {total}, {moved.clock} : i32"]
-        return [
-            f"{p}_clock = arith.select {moved.started}, {moved.clock}, {self.zero} : i32",
-            f"{p} = arith.subi {total}, {p}_clock : i32",
-        ]
+        state.values[self.ledger.in_flight[moved.flight].left] = left
+        state.moved.append(moved)
 
     # Control flow.
 

@@ -25,6 +25,8 @@ _REGISTER: Final = {
 
 _LANES_OF_A_STORE: Final = 8  # four sectors
 _UNLIKELY: Final = 0x53500000
+# Of a header; the other warps branch to its end.
+_FIRST_WARP: Final = "mov.u32 tid, %tid.x; setp.gt.u32 away, tid, 31; @away bra.uni done;"
 
 
 @register
@@ -194,21 +196,17 @@ class Nvidia(Target):
         self, out: str, area: str, leads: str, cta: str, slot: str, flags: str, digest: str
     ) -> str:
         """The other warps branch around it: a short CTA pays for instructions."""
-        launch = byte_offset(LAUNCH_HEADER, "launch_bits")
         start = cta_header_offset("start_clock_low")
         text = " ".join(
             [
                 "{ .reg .pred away, lead; .reg .b64 ns; .reg .b32 tid, clk, low, high, place, rank, nx, ny;",
-                "mov.u32 tid, %tid.x; setp.gt.u32 away, tid, 31; @away bra.uni done;",
+                _FIRST_WARP,
                 "setp.eq.and.u32 lead, tid, 0, $2; mov.u32 clk, %clock; mov.u64 ns, %globaltimer;",
                 "mov.b64 {low, high}, ns; mov.u32 place, %smid;",
                 self._rank(),
                 "prmt.b32 place, place, high, 0x5410;",
                 f"@lead st.global.cs.v4.b32 [$1+{start}], {{clk, $3, low, place}};",
-                "setp.ne.u32 away, $4, 0; @away bra.uni done;",
-                "mov.u32 nx, %nctaid.x; mov.u32 ny, %nctaid.y;",
-                f"@lead st.global.cs.v4.b32 [$1+{launch}], {{$5, {digest}, nx, ny}};",
-                "done: } mov.u32 $0, 0;",
+                _launch_words(digest),
             ]
         )
         types = ["i64", "i1", "i32", "i32", "i32"]
@@ -232,13 +230,12 @@ class Nvidia(Target):
         The upper half of the start's time may be one too high, if it was read behind a carry. Then the start
         would be later than the end.
         """
-        launch = byte_offset(LAUNCH_HEADER, "launch_bits")
         start = cta_header_offset("start_clock_low")
         text = " ".join(
             [
                 "{ .reg .pred away, lead, end, late; .reg .b64 clk, ns, to;",
                 ".reg .b32 tid, place, rank, nx, ny, w0, w1, w2, w3, e0, e1, e2, e3;",
-                "mov.u32 tid, %tid.x; setp.gt.u32 away, tid, 31; @away bra.uni done;",
+                _FIRST_WARP,
                 "mov.u32 w0, $6; mov.u32 w1, $3; mov.b64 {w2, w3}, $7; mov.u32 place, %smid;",
                 self._rank(),
                 "mov.u64 clk, %clock64; mov.u64 ns, %globaltimer;",
@@ -247,10 +244,8 @@ class Nvidia(Target):
                 "mov.b64 {e0, e1}, clk; mov.b64 {e2, e3}, ns;",
                 *(f"selp.b32 w{at}, e{at}, w{at}, end;" for at in range(4)),
                 f"@lead st.global.cs.v4.b32 [to+{start}], {{w0, w1, w2, w3}};",
-                "setp.ne.u32 away, $4, 0; @away bra.uni done;",
-                "mov.u32 nx, %nctaid.x; mov.u32 ny, %nctaid.y; setp.eq.and.u32 lead, tid, 0, $2;",
-                f"@lead st.global.cs.v4.b32 [$1+{launch}], {{$5, {digest}, nx, ny}};",
-                "done: } mov.u32 $0, 0;",
+                "setp.eq.and.u32 lead, tid, 0, $2;",
+                _launch_words(digest),
             ]
         )
         types = ["i64", "i1", "i32", "i32", "i32", "i32", "i64"]
@@ -260,8 +255,7 @@ class Nvidia(Target):
     def header_end(self, out: str, area: str, leads: str) -> str:
         end = cta_header_offset("end_clock")
         text = (
-            "{ .reg .pred away, lead; .reg .b64 clk, ns; .reg .b32 tid; mov.u32 tid, %tid.x; "
-            "setp.gt.u32 away, tid, 31; @away bra.uni done; "
+            f"{{ .reg .pred away, lead; .reg .b64 clk, ns; .reg .b32 tid; {_FIRST_WARP} "
             "setp.eq.and.u32 lead, tid, 0, $2; mov.u64 clk, %clock64; mov.u64 ns, %globaltimer; "
             f"@lead st.global.cs.v2.b64 [$1+{end}], {{clk, ns}}; done: }} mov.u32 $0, 0;"
         )
@@ -272,6 +266,15 @@ def _packed(kind: str) -> int:
     """How many elements of a type one instruction reads: 16 bytes of a tensor, or all of a smaller one."""
     bits, _ = _REGISTER.get(element_type(kind), (128, ""))
     return min(128 // bits, elements(kind))
+
+
+def _launch_words(digest: str) -> str:
+    """PTX that ends a header: the first CTA, whose slot $4 is 0, stores the launch's as well."""
+    at = byte_offset(LAUNCH_HEADER, "launch_bits")
+    return (
+        "setp.ne.u32 away, $4, 0; @away bra.uni done; mov.u32 nx, %nctaid.x; mov.u32 ny, %nctaid.y; "
+        f"@lead st.global.cs.v4.b32 [$1+{at}], {{$5, {digest}, nx, ny}}; done: }} mov.u32 $0, 0;"
+    )
 
 
 def _mine(number: int, words: Sequence[str]) -> str:

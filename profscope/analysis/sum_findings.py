@@ -61,12 +61,13 @@ def _shares(ops: pd.DataFrame, whole: float) -> Iterator[Finding]:
             continue
         most = each.iloc[int(each["own"].argmax())]
         cycles, count = float(each["own"].sum()), int(each["count"].sum())
+        launches = int(most["launches"])
         yield Finding(
             name,
             str(most["file"]),
             int(most["line"]),
             f"{most['scope']}: {100 * cycles / whole:.0f} % of warp time, {cycles / max(1, count):,.0f} "
-            f"cycles each, over {int(most['launches']):,} launches that kept sums",
+            f"cycles each, over {launches:,} launch{'es' * (launches != 1)} that kept sums",
             _SHARES[name],
             100 * cycles / whole,
             "medium",

@@ -147,10 +147,17 @@ def _unfinished_note(name: str, launches: Sequence[_CutShort]) -> str:
 def kept_notes(kernels: Mapping[str, Mapping[str, int]]) -> list[str]:
     """Of which kernels not all launches kept spans. kernels: by name, how many kept "spans" and "sums"."""
     return [
-        f"{name}: {counts['spans']} of {sum(counts.values())} launches kept spans, the others sums"
+        f"{name}: {_kept(counts['spans'], sum(counts.values()))}"
         for name, counts in kernels.items()
         if counts["sums"]
     ]
+
+
+def _kept(spans: int, launches: int) -> str:
+    if not spans:
+        return "its launch kept sums" if launches == 1 else f"all {launches} launches kept sums"
+    others = "the other" if launches - spans == 1 else "the others"
+    return f"{spans} of {launches} launches kept spans, {others} sums"
 
 
 def wrapped_notes(programs: Sequence[FoldedProgram]) -> list[str]:
@@ -158,9 +165,10 @@ def wrapped_notes(programs: Sequence[FoldedProgram]) -> list[str]:
     wrapped = _sum([program.launches for program in programs], "wrapped")
     if not wrapped:
         return []
+    ctas, they = ("CTA", "it is") if wrapped == 1 else ("CTAs", "they are")
     return [
-        f"{programs[0].manifest.kernel}: {wrapped} CTAs may have run for more than 2^32 cycles, which sums "
-        "have no room for; they are in no sum"
+        f"{programs[0].manifest.kernel}: {wrapped} {ctas} may have run for more than 2^32 cycles, which sums "
+        f"have no room for; {they} in no sum"
     ]
 
 

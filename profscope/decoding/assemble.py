@@ -43,8 +43,8 @@ from profscope.threads import worker_pool
 __all__ = ["assemble"]
 
 _NO_SPANS: Final = (
-    "all launches kept sums and none its spans: there is no timeline and there are no percentiles, and "
-    "transactions() and first_nan() are empty"
+    "no launch kept its spans: there is no timeline and there are no percentiles, and transactions() and "
+    "first_nan() are empty"
 )
 
 

@@ -42,6 +42,7 @@ from profscope.language import RECORDING
 from profscope.launching.modes import conflict
 from profscope.launching.proton_instrumentation import alone
 from profscope.launching.proton_scopes import proton_scopes
+from profscope.launching.rounding import Rounding
 from profscope.launching.trials import Trials, affordable, pinned
 from profscope.options import Options
 from profscope.recording.patches import patched
@@ -173,7 +174,8 @@ class CompileHook:
         refused: why the kernel gets no records, whatever it is; "" if it does. tries: it may keep fewer sums.
         """
         make_ttgir, make_llir = stages["ttgir"], stages["llir"]
-        stages["llir"] = lambda module, metadata: self._lowered(module, make_llir, metadata)
+        rounding = Rounding(make_llir)
+        stages["llir"] = lambda module, metadata: self._lowered(module, make_llir, metadata, rounding)
         trials = Trials(stages) if tries else None
         functions: tuple[Function, ...] = ()  # those that the kernel is made of, before they are inlined
 
@@ -187,7 +189,7 @@ class CompileHook:
 
             def gluon(source: Any, metadata: Any) -> Any:
                 module = make_ttgir(noted(source), metadata)
-                return self._instrumented(module, functions, refused, metadata, trials)
+                return self._instrumented(module, functions, refused, metadata, trials, rounding)
 
             stages["ttgir"] = gluon
             return
@@ -210,7 +212,7 @@ class CompileHook:
                 # Some of Triton's optimisations fail on assumptions, of which marks and payloads are made.
                 plain = _reparse(without_points(points, _kernel_name(points)), source.context)
                 module = make_ttgir(make_ttir(plain, metadata), metadata)
-            return self._instrumented(module, functions, refused, metadata, trials)
+            return self._instrumented(module, functions, refused, metadata, trials, rounding)
 
         stages |= {"ttir": ttir, "ttgir": ttgir}
 
@@ -232,14 +234,15 @@ class CompileHook:
         return _reparse(tagged, module.context)
 
     def _lowered(
-        self, module: Any, make_llir: Callable[[Any, dict[str, Any]], Any], metadata: dict[str, Any]
-    ) -> Any:
+        self, module: Any, make_llir: Callable[[Any, dict[str, Any]], Any], metadata: dict[str, Any],
+        rounding: Rounding,
+    ) -> Any:  # fmt: skip
         """Lower a module, and state in its metadata what it records.
 
         Raises CompileError where others have put data into the buffer the records go to: the kernel would not
         find its place in it.
         """
-        manifest = manifest_in(str(module))
+        manifest, before = manifest_in(str(module)), dict(metadata)
         lowered = make_llir(module, metadata)
         scratch = metadata.get("profile_scratch_size", 0)
         if manifest is not None and manifest.sections and scratch != manifest.tag:
@@ -248,14 +251,15 @@ class CompileHook:
                 "of its own into the profile buffer, which holds the records; run it without a session"
             )
         describe(metadata, manifest, self.mode)
-        return lowered
+        return rounding.as_bare(lowered, before)
 
     def _instrumented(
         self, module: Any, functions: tuple[Function, ...], refused: str, metadata: dict[str, Any],
-        trials: Trials | None,
+        trials: Trials | None, rounding: Rounding,
     ) -> Any:  # fmt: skip
         """The module with the passes applied, or with a manifest that says why not."""
         text = str(module)
+        rounding.bare = lambda: _reparse(without_markers(text), module.context)
         context = replace(self.context, functions=functions)
         try:
             if refused:

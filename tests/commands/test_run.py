@@ -37,7 +37,7 @@ print("main" if __name__ == "__main__" else __name__, sys.argv[1:], sys.path[0],
 {end}
 """
 _KEPT = "add_kernel: 1 of {} launches kept spans, the others sums"
-ONE_KEPT_SPANS = _KEPT.format(2)
+ONE_KEPT_SPANS = "add_kernel: 1 of 2 launches kept spans, the other sums"
 
 
 Run = Callable[..., subprocess.CompletedProcess[str]]

@@ -91,7 +91,9 @@ def test_what_cannot_be_folded_is_refused(wrong: dict[str, object], why: str) ->
         LowerRecords(**wrong)  # type: ignore[arg-type]
 
 
-def test_cost_shows_sums(tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
+def test_cost_shows_sums(
+    tmp_path: Path, capfd: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
     file = tmp_path / "add.ttgir"
     file.write_text(ttgir(add.specs()[0], CUDA80))
     passes = "kernel-span,op-spans{classes=load},lower-records{keep=sums},allocate-buffer"
@@ -100,3 +102,10 @@ def test_cost_shows_sums(tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> N
     assert "registers per thread" in said
     assert "\n6 records, " in said
     assert "sums cost" not in said
+    assert "the assembler moves" not in said
+    monkeypatch.setattr("instrument_passes.cost.moved_clock_reads", lambda ptx, cubin: [7])
+    for more, moves in (("", True), (" pinned=true", False)):
+        assert main([str(file), "--cost", "-p", passes.replace("=sums", f"=sums{more}")]) == 0
+        said = capfd.readouterr().out
+        line = "the assembler moves 1 clock read: a session builds with lower-records{pinned=true}"
+        assert (line in said.splitlines()) is moves

@@ -21,7 +21,7 @@ from profscope.options import LEVELS, Options
 from profscope.recording.programs import manifest_in
 from tests.kernels import aot
 from tests.kernels.corpus import specs
-from tests.kernels.spec import CUDA80, CUDA90, CUDA100, Spec
+from tests.kernels.spec import CUDA80, CUDA90, CUDA100, GFX942, GFX950, Spec
 
 # Of values and of loads: dots, copies, partitions, callees, many types and many layouts.
 QUICK = ("matmul", "matmul_ws", "attention", "call_paths", "shapes", "irregular", "while")
@@ -132,21 +132,26 @@ SUMMED = [
     ("matmul_tma", CUDA90),
     ("matmul_tma", CUDA100),
 ]
+SUMS = [
+    pytest.param(
+        spec, target, id=f"{spec.name}-{target}",
+        marks=() if (spec.name, target) in SUMMED else pytest.mark.exhaustive,
+    )
+    for spec in specs()
+    for target in (CUDA80, CUDA90, CUDA100, GFX942, GFX950)
+    if {target, GFX942 if target == GFX950 else target}.isdisjoint(spec.unsupported)
+]  # fmt: skip
 
 
-@pytest.mark.parametrize(("name", "target"), SUMMED)
-def test_triton_lowers_sums(name: str, target: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    spec = next(spec for spec in specs() if spec.name == name)
-    if target in spec.unsupported:
-        pytest.skip(spec.unsupported[target])
+@pytest.mark.parametrize(("spec", "target"), SUMS)
+def test_triton_lowers_sums(spec: Spec, target: str, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(Trials, "possible", lambda backend: False)  # all of them, whatever they cost
     hook = CompileHook(Options(instrument="heavy", keep="sums"))
     with hook.installed():
         texts, _ = aot.lowered(spec, target, "llir", {"instrumentation_mode": hook.mode})
     manifest = manifest_in(texts["ttgir"])
     assert manifest is not None
-    assert manifest.failure == ""
-    assert manifest.ring_bytes == 0
+    assert (manifest.failure, manifest.keeps, manifest.ring_bytes) == ("", "sums", 0)
     for section in manifest.sections:
         columns = section.frames[0].columns
         for span in section.spans:
@@ -159,7 +164,7 @@ def test_triton_lowers_sums(name: str, target: str, monkeypatch: pytest.MonkeyPa
     assert bool(flights) == any(
         span.part in ("issue", "member") for s in manifest.sections for span in s.spans
     )
-    assert manifest.notes == () or name == "matmul_ws"
+    assert manifest.notes == () or spec.name == "matmul_ws"
     assert all("other warps wait for it" in note for note in manifest.notes)
 
 

@@ -51,7 +51,7 @@ def test_table_and_tree_are_those_of_spans(profile: Profile, unit: str) -> None:
 def test_the_first_screen(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     text = shown(MIXED, tmp_path, capsys)
     assert "t.json: 4 launches (1 kept spans, 3 sums), 1 kernel" in text
-    assert "Drawn from the 1 that kept spans; 3 kept sums." in text
+    assert "Drawn from the launch that kept spans; 3 kept sums." in text
     text = shown(ALL_SUMS, tmp_path, capsys)
     assert "4 launches (0 kept spans, 4 sums)" in text
     assert "These launches kept sums and no spans: there is no timeline to draw." in text
