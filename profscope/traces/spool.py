@@ -31,6 +31,7 @@ from typing import TYPE_CHECKING, Any, Final, NamedTuple
 import numpy as np
 import numpy.typing as npt
 
+from instrument_passes.kept_text import packed
 from instrument_passes.manifest import Manifest
 from instrument_passes.records import align
 from profscope.decoding.alike import Alike
@@ -116,7 +117,9 @@ class SpoolWriter:
             self._numbers[identity] = len(self._programs)
             self._programs.append((manifest, build))
             known = None if build is None else build.to_json()
-            program = {"manifest": manifest.to_json(), "build": known}
+            program: dict[str, Any] = {"manifest": manifest.to_json(), "build": known}
+            if build is not None and build.ttgir:
+                program["code"] = {"ttgir": packed(build.ttgir), "ptx": packed(build.ptx)}
             self._write("program", _json({"number": self._numbers[identity], **program}))
         return self._numbers[identity]
 

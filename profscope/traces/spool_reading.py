@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import json
 import zlib
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
-from instrument_passes.errors import ManifestError
+from instrument_passes.errors import IRError, ManifestError
+from instrument_passes.kept_text import unpacked
 from instrument_passes.manifest import Manifest
 from profscope.decoding.build import Build
 from profscope.decoding.raw import Mark, RawLaunch
@@ -24,7 +26,7 @@ __all__ = ["Spool", "read"]
 # A launch in the batches of version 1.
 _ROW = ("index", "program", "device", "stream", "ctas", "mark", "offset", "bytes")
 _MISUNDERSTOOD = (
-    AttributeError, IndexError, KeyError, ManifestError, RecursionError, TypeError, ValueError, zlib.error
+    AttributeError, IndexError, IRError, KeyError, ManifestError, RecursionError, TypeError, ValueError, zlib.error
 )  # fmt: skip
 _FEW = 8  # launches that a note names one by one
 _SCOPES = (
@@ -170,6 +172,9 @@ class _Reader:
         if "number" in stated:
             build = stated.get("build")
             known = None if build is None else Build.from_json(build)
+            if known is not None and "code" in stated:
+                code = stated["code"]
+                known = replace(known, ttgir=unpacked(code["ttgir"]), ptx=unpacked(code["ptx"]))
             self._programs[stated["number"]] = Manifest.from_json(stated["manifest"]), known
         else:  # version 1: the manifest itself, numbered in order of appearance
             self._programs[len(self._programs)] = Manifest.from_json(json.dumps(stated)), None

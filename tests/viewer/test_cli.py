@@ -328,12 +328,14 @@ def test_names_cannot_steer_the_terminal(tmp_path: Path) -> None:
     assert "\x1b" not in done.stdout
 
 
-def test_a_page_for_a_browser_is_of_what_was_chosen(trace: str, tmp_path: Path) -> None:
+def test_a_page_for_a_browser_is_of_what_was_chosen(
+    trace: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
     page = tmp_path / "page"
     assert run(trace, "--launch", "1", "--html", str(page)).returncode == 0
     assert "launches</dt><dd>1<" in page.read_text()
-    done = run(trace, "--cta", "1", "--html", str(page))
-    assert done.returncode == 2
-    assert "--html shows whole launches: leave --cta out" in done.stderr
+    with pytest.raises(SystemExit, match="2"):
+        main([trace, "--cta", "1", "--html", str(page)])
+    assert "--html shows whole launches: leave --cta out" in capsys.readouterr().err
     assert run("diff", trace, trace, "--html", str(page)).returncode == 0
     assert "What has changed" in page.read_text()
