@@ -26,7 +26,8 @@ __all__ = ["Spool", "read"]
 # A launch in the batches of version 1.
 _ROW = ("index", "program", "device", "stream", "ctas", "mark", "offset", "bytes")
 _MISUNDERSTOOD = (
-    AttributeError, IndexError, IRError, KeyError, ManifestError, RecursionError, TypeError, ValueError, zlib.error
+    AttributeError, IndexError, IRError, KeyError, ManifestError, RecursionError, TypeError, ValueError,
+    zlib.error,
 )  # fmt: skip
 _FEW = 8  # launches that a note names one by one
 _SCOPES = (
