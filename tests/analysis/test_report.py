@@ -127,7 +127,7 @@ def answers(monkeypatch: pytest.MonkeyPatch, **tables: pd.DataFrame) -> None:
     monkeypatch.setattr(reporting, "lines", lambda asked: lines)
     if tables:
         judgement = reporting._Judgement(**tables)
-        monkeypatch.setattr(reporting, "_judgement", lambda asked: judgement)
+        monkeypatch.setattr(reporting, "_judgement", lambda *asked: judgement)
 
 
 def rows_of(profile: Profile, **columns: Any) -> pd.DataFrame:
