@@ -13,6 +13,8 @@ from hypothesis import given, settings
 
 import profscope
 from profscope.analysis import report as reporting
+from profscope.analysis import report_sections as sections
+from profscope.analysis.sources import Sources
 from profscope.profiles import Profile
 from profscope.schema import launches_frame, spans_frame
 from tests.support.profiles import launch_table, profile_metadata, profiles, regular_profile
@@ -105,6 +107,28 @@ def test_ids_are_those_of_the_next_session_too() -> None:
 
     assert ids(two_variants()) == ids(two_variants())
     assert len(set(ids(two_variants()))) == len(ids(two_variants()))
+
+
+def test_files_of_one_name_have_lines_of_different_ids() -> None:
+    def ids(*files: str) -> list[str]:
+        rows = {
+            "file": files,
+            "line": 7,
+            "call_path": "",
+            "scope": "load",
+            "self_ns": [9, 8, 7][: len(files)],
+        }
+        table = pd.DataFrame(rows | {"share": 0.3, "count": 1, "bytes": 0, "flops": 0})
+        told = sections.lines(table, Sources({}), "kernel", 12, None)
+        return [each["id"] for each in told]
+
+    assert ids("/here/main.py") == ids("/elsewhere/main.py") == ids("/main.py")
+    names = ("one/util.py", "two/util.py", "main.py")
+    first = ids(*(f"/here/{name}" for name in names))
+    assert len(set(first)) == 3
+    assert first == ids(*(f"/elsewhere/{name}" for name in names))
+    assert first[2:] == ids("/main.py")
+    assert len(set(ids("/util.py", "util.py"))) == 2
 
 
 def test_the_text_of_a_line_is_that_of_the_profile() -> None:
