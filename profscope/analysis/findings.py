@@ -39,6 +39,8 @@ _NO_SPANS: Final = "no finding, but most causes need spans, and were not looked 
 _ALWAYS: Final = ("nan", "infinity", "saturation")
 # What says that there is more to gain, but not where it goes: it stands where nothing else does.
 _LAST: Final = ("below-roof",)
+# What says where a CTA's time goes, but not why.
+_PLACE: Final = "dominant-span"
 # Causes that lie in a CTA.
 _CTA_CAUSES: Final = (
     "atomics", "bank-conflict", "exposed-load", "few-stages", "late-warp", "layout-conversion",
@@ -68,7 +70,7 @@ _EXPLAINS: Final[tuple[tuple[str, str, tuple[str, ...]], ...]] = (
     ("few-stages", "kernel", ("serial-stage", "low-residency", "outliers")),
     ("serial-stage", "kernel", ("low-residency",)),
     # A way through a CTA always has a heaviest span: it is news where nothing else is.
-    *((name, "kernel", ("dominant-span",)) for name in _CTA_CAUSES),
+    *((name, "kernel", (_PLACE,)) for name in _CTA_CAUSES),
 )
 
 
@@ -141,6 +143,8 @@ def merged(said: Iterable[Finding], noise_pct: float = 0.0) -> list[Finding]:
 
 
 def _explains(winner: Finding, other: Finding) -> bool:
+    if other.finding == _PLACE and winner.finding in _CTA_CAUSES and winner.line == other.line:
+        return True  # one wait, and the winner says why it is there
     for name, where, others in _EXPLAINS:
         if winner.finding == name and other.finding in others and winner.gain_pct >= other.gain_pct / 2:
             lines = {winner.line, *winner.also}
