@@ -127,11 +127,21 @@ class Judged:
 
     def of_class(self, *classes: str) -> _Bools:
         """By span: whether it is an op of these classes."""
-        return self.sites["cls"].isin(classes).to_numpy()[self.spans.site]
+        return self._among("cls", classes)
 
     def of_kind(self, *kinds: str) -> _Bools:
         """By span: whether it is of these kinds."""
-        return self.sites["kind"].isin(kinds).to_numpy()[self.spans.site]
+        return self._among("kind", kinds)
+
+    def _among(self, column: str, values: tuple[str, ...]) -> _Bools:
+        """By span: whether its site has one of these values."""
+        of_sites = np.array([value in values for value in self._texts[column]], np.bool_)
+        return np.asarray(of_sites[self.spans.site], np.bool_)
+
+    @cached_property
+    def _texts(self) -> dict[str, list[str]]:
+        """Columns of the sites: they are asked again and again, and are few."""
+        return {name: self.sites[name].tolist() for name in ("cls", "kind")}
 
     @cached_property
     def for_dots(self) -> _Bools:

@@ -143,7 +143,8 @@ class Baseline:
             if timed.key is None:
                 continue
             new: dict[str, Any] = {
-                "key": timed.key, "bare_ns": [], "instrumented_ns": {}, "pairs": [], "unrecorded": 0, "waited": 0,
+                "key": timed.key, "bare_ns": [], "instrumented_ns": {}, "pairs": [],
+                "unrecorded": 0, "waited": 0,
             }  # fmt: skip
             entry = kernels.setdefault(timed.name, {}).setdefault(timed.key, new)
             entry["waited"] += timed.waited
