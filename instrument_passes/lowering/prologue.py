@@ -85,7 +85,7 @@ def set_up(
 ) -> Op:
     """Find the warp's segment at the start of a warp program, behind the records that open it.
 
-    So the first clock is read first. numbers: i32 constants by name; before, after: text around that. Returns
+    So the first clock is read first; where a CTA draws its area, right behind. numbers: i32 constants by name; before, after: text around that. Returns
     the first op of the program itself.
     """
     segment = find_segment(program.module, program.target, area, identity, program.holes, program.selection)
