@@ -180,13 +180,14 @@ def _tool(metadata: Mapping[str, Any]) -> dict[str, Any]:
 
 def _gpu(tables: Tables) -> dict[str, Any]:
     device = tables.metadata.get("device") or {}
+    sms = device.get("sm_count")
     clocks = tables.launches["clock_ghz"].dropna()
     uncertainty = tables.launches["ns_uncertainty"].dropna()
     cost = record_cost(tables.metadata)
     return {
         "name": clipped(device.get("name") or "", 80) or None,
-        "arch": device.get("arch"),
-        "sm_count": number(device.get("sm_count")),
+        "arch": clipped(device["arch"], 80) if device.get("arch") else None,
+        "sm_count": sms if isinstance(sms, int) else None,
         "min_clock_ghz": number(clocks.min(), 4),
         "max_clock_ghz": number(clocks.max(), 4),
         "time_uncertainty_ns": number(uncertainty.max(), 4),

@@ -65,6 +65,8 @@ def configuration(about: dict[str, Any]) -> dict[str, Any] | None:
 def _plain(value: Any) -> Any:
     if isinstance(value, float) and not np.isfinite(value):
         return str(value)  # JSON has none
+    if isinstance(value, int) and abs(value) >= 1 << 64:
+        return f"an integer of {value.bit_length()} bits"
     return value if value is None or isinstance(value, bool | int | float) else clipped(value, 60)
 
 

@@ -229,6 +229,19 @@ def test_a_constexpr_that_is_no_number_of_json_is_a_text() -> None:
     assert told["kernels"][0]["configuration"]["constexprs"] == {"LOW": "-inf", "SCALE": 0.5}
 
 
+def test_what_an_altered_trace_says_of_its_device_and_constants_is_cut() -> None:
+    profile = regular_profile(launches=1, ctas=1, warps=1)
+    profile.metadata["device"] = {"name": "NVIDIA H200", "arch": "x" * 30_000, "sm_count": "x"}
+    variant = {"variant": 0, "key": "k", "constexprs": {"N": 10**4000, "M": -(2**63)}}
+    profile.metadata["variants"] = {"matmul_kernel": [variant]}
+    told = profile.report()
+    check(told)
+    assert told["gpu"]["arch"] == "x" * 77 + "..."
+    assert told["gpu"]["sm_count"] is None
+    (kernel,) = told["kernels"]
+    assert kernel["configuration"]["constexprs"] == {"N": "an integer of 13288 bits", "M": -(2**63)}
+
+
 def test_the_emulators_times_between_events_are_no_bare_time() -> None:
     profile = regular_profile(launches=1, ctas=1, warps=1)
     profile.metadata["variants"] = {"matmul_kernel": [{"variant": 0, "key": "k"}]}
