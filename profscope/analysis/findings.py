@@ -20,7 +20,7 @@ from profscope.analysis.stalls import stalled_on
 from profscope.analysis.sum_findings import sum_findings
 from profscope.schema import Tables
 
-__all__ = ["FINDING_DTYPES", "FindingsOf", "findings", "findings_frame", "findings_of"]
+__all__ = ["FINDING_DTYPES", "OF_THE_EMULATOR", "FindingsOf", "findings", "findings_frame", "findings_of"]
 
 FINDING_DTYPES: Final = {
     "kernel": "str",
@@ -33,6 +33,9 @@ FINDING_DTYPES: Final = {
     "gain_pct": "float64",
     "confidence": "str",
 }
+
+OF_THE_EMULATOR: Final = " (cycles of the emulator's cost model)"
+"""Behind the evidence of what the emulator ran."""
 
 _NO_SPANS: Final = "no finding, but most causes need spans, and were not looked for"
 # What is wrong whatever it costs: these stand without a gain.
@@ -187,7 +190,7 @@ def _clean(roof: Roof | None, emulated: bool) -> str:
 def _row(tables: Tables, kernel: str, variant: int, finding: Finding) -> dict[str, Any]:
     row = {name: getattr(finding, name) for name in FINDING_DTYPES if hasattr(finding, name)}
     said = finding.evidence + stalled_on(tables, kernel, variant, finding.file, finding.line)
-    said += " (cycles of the emulator's cost model)" if tables.emulated else ""
+    said += OF_THE_EMULATOR if tables.emulated else ""
     return row | {"kernel": kernel, "variant": variant, "evidence": said}
 
 

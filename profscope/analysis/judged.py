@@ -97,7 +97,7 @@ class Judged:
         """SMs of the device; where nobody says, those that were seen."""
         device = self.tables.metadata.get("device")
         told = device.get("sm_count") if isinstance(device, dict) else None
-        return int(told or self.ctas["sm"].nunique())
+        return told if isinstance(told, int) and told > 0 else int(self.ctas["sm"].nunique())
 
     @cached_property
     def shape(self) -> Shape | None:
@@ -164,6 +164,8 @@ class Judged:
         df = self.tables.df
         first, last = int(self.spans.row[0]), int(self.spans.row[-1]) + 1
         flights = first + np.flatnonzero(df["wait"].to_numpy()[first:last] >= 0)
+        if not len(flights):
+            return flights, flights
         of_dots = np.array([op_class(scope) == "mma" for scope in df["scope"].cat.categories], np.bool_)
         flights = flights[of_dots[df["scope"].cat.codes.to_numpy()[flights]]]
         return flights, df["wait"].to_numpy()[flights]
