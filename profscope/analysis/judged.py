@@ -107,9 +107,10 @@ class Judged:
     @cached_property
     def place(self) -> tuple[str, int]:
         """File and line of the kernel."""
-        kernels = self.sites[(self.sites["kind"] == "kernel") & (self.sites["line"] > 0)]
-        first = (kernels if len(kernels) else self.sites).iloc[0]
-        return str(first["file"]), int(first["line"])
+        lines = self.sites["line"].tolist()
+        kernels = (at for at, kind in enumerate(self._texts["kind"]) if kind == "kernel" and lines[at] > 0)
+        first = next(kernels, 0)
+        return str(self.sites["file"].iloc[first]), int(lines[first])
 
     def at(self, site: int) -> tuple[str, int]:
         """File and line of a site, those of the kernel where it has none."""
@@ -240,17 +241,22 @@ def judged_kernels(
     """Each configuration of each kernel, or of these kernels and variants only; trials left out."""
     launches, df = tables.launches, tables.df
     launches = launches[~launches["trial"]]
+    # What is asked of each launch, once for all: a profile may have hundreds of kernels.
     of_launch, of_cta = df["launch"].to_numpy(), np.append(df["cta"].to_numpy(), -1)
+    begin = np.searchsorted(of_launch, launches["launch"].to_numpy(), "left")
+    end = np.searchsorted(of_launch, launches["launch"].to_numpy(), "right")
+    inside = of_cta[begin] >= 0  # other tools' spans may be of whole launches
+    rows = (end - begin) * inside
+    lossless = ((launches["dropped"] == 0) & (launches["unfinished"] == 0)).to_numpy()
+    launches = launches.assign(
+        begin=begin, rows=rows, sound=(rows > 0) & lossless, scale=grid_scales(launches)
+    )
     for key, every in launches.groupby(["kernel", "variant"], sort=False):
         kernel, variant = str(key[0]), int(every["variant"].iloc[0])
         if only is not None and (kernel, variant) not in only:
             continue
         spans = every[every["keeps"] == "spans"]
-        begin = np.searchsorted(of_launch, spans["launch"].to_numpy(), "left")
-        end = np.searchsorted(of_launch, spans["launch"].to_numpy(), "right")
-        inside = of_cta[begin] >= 0  # other tools' spans may be of whole launches
-        spans = spans.assign(begin=begin, rows=(end - begin) * inside)
-        sound = spans[(spans["rows"] > 0) & (spans["dropped"] == 0) & (spans["unfinished"] == 0)]
+        sound = spans[spans["sound"]]
         if sound.empty:
             yield Unjudged(kernel, variant, _why_none(every, spans))
             continue
@@ -285,8 +291,10 @@ def _judged(tables: Tables, kernel: str, variant: int, launches: pd.DataFrame) -
     cta = np.repeat(chosen, lengths)
     offset = np.repeat(np.cumsum(lengths) - lengths, lengths)
     rows = first[cta] + np.arange(len(cta)) - offset
-    spans, table = _spans(df.iloc[rows], cta, rows, tables.metadata)
-    whole = bool((grid_scales(launches) == 1).all()) and kernel not in not_samples(tables.metadata)
+    has_gaps = len(rows) <= rows[-1] - rows[0]
+    part = df.iloc[rows] if has_gaps else df.iloc[int(rows[0]) : int(rows[-1]) + 1]
+    spans, table = _spans(part, cta, rows, tables.metadata)
+    whole = bool((launches["scale"] == 1).all()) and kernel not in not_samples(tables.metadata)
     return Judged(kernel, variant, tables, launches, table, spans, ctas, whole)
 
 
