@@ -45,9 +45,14 @@ class Selection:
         return self.ctas in ("stride", "sms")
 
     @property
+    def draws(self) -> bool:
+        """Whether a CTA draws a ticket, and waits for it, to know its area."""
+        return self.ctas == "sms"
+
+    @property
     def counter_bytes(self) -> int:
         """Behind the areas: the counter that tickets are drawn from, in its own vector."""
-        return VECTOR if self.ctas == "sms" else 0
+        return VECTOR if self.draws else 0
 
     def areas(self, ctas: int, stride_log2: int) -> int:
         """CTA areas in the buffer of a launch of `ctas` CTAs."""

@@ -67,14 +67,19 @@ class Header:
     notes: list[str]
 
 
-def make_header(profile: Profile, trace: str, selection: Selection, all_spans: int) -> Header:
-    """Collect the facts about what was chosen of the trace of that name."""
+def make_header(
+    profile: Profile, trace: str, selection: Selection, all_spans: int, whole: Profile | None = None
+) -> Header:
+    """Collect the facts about what was chosen of the trace of that name.
+
+    whole: the launches of which that is a part, if it is one: the verdict is theirs.
+    """
     launches, metadata = profile.launches, profile.metadata
     versions = {
         name: str(metadata[name]) for name in ("profscope", "triton", "torch", "python") if metadata.get(name)
     }
     return Header(
-        verdict=profile.verdict.headline if len(launches) else "",
+        verdict=(whole or profile).verdict.headline if len(launches) else "",
         trace=trace,
         tool=str(metadata.get("tool", "")),
         backend=str(metadata.get("backend", "")),

@@ -70,14 +70,22 @@ class View:
 
 
 def show_screen(
-    trace: Trace, selection: Selection, profile: Profile, options: argparse.Namespace, unit: str
+    trace: Trace,
+    selection: Selection,
+    whole: Profile,
+    profile: Profile,
+    options: argparse.Namespace,
+    unit: str,
 ) -> None:
-    """Print the first screen, or those of its parts that --show names."""
+    """Print the first screen, or those of its parts that --show names.
+
+    profile: what `selection` chose; whole: the launches that it is a part of, of which the verdict is.
+    """
     width = Console(width=options.width).width
     shown = options.show or FIRST
     if options.format == "json" and not options.show:
         shown = (*FIRST, "scopes")
-    view = _view(trace, selection, profile, options, unit, width, shown)
+    view = _view(trace, selection, whole, profile, options, unit, width, shown)
     if options.format in TABLES:
         print_rows(_rows(view, shown[0]), options.format)
     elif options.format == "json":
@@ -89,6 +97,7 @@ def show_screen(
 def _view(
     trace: Trace,
     selection: Selection,
+    whole: Profile,
     profile: Profile,
     options: argparse.Namespace,
     unit: str,
@@ -109,7 +118,7 @@ def _view(
     disk = source_lines(trace.written_s)
     choice = _choose(profile, kernels) if "timeline" in shown else None
     view = View(
-        header=make_header(profile, trace.name, selection, trace.spans),
+        header=make_header(profile, trace.name, selection, trace.spans, whole),
         findings=rows.findings(make_findings(profile, selection)) if "findings" in shown else [],
         kernels=kernels,
         bare=bare_kernels(profile, list(dict.fromkeys(row.kernel for row in kernels))),

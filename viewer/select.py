@@ -1,8 +1,10 @@
 """What of a profile is shown, chosen once, before any view; and whose timeline is drawn."""
 
+from __future__ import annotations
+
 import re
 from collections.abc import Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from typing import Any
 
 import numpy as np
@@ -34,6 +36,11 @@ class Selection:
     def chosen(self) -> dict[str, Any]:
         """What is asked for, by name."""
         return {name: value for name, value in asdict(self).items() if value is not None}
+
+    @property
+    def of_launches(self) -> Selection:
+        """The launches that are asked for, whole: what is judged where a part of each is shown."""
+        return replace(self, cta=None, sm=None, warp=None)
 
 
 def select(profile: Profile, selection: Selection) -> Profile:

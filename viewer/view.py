@@ -6,6 +6,7 @@ import sys
 from dataclasses import asdict, fields
 from importlib import import_module
 
+from profscope.analysis.report import report
 from profscope.profiles import Profile
 from profscope.traces.only import Only
 from profscope.traces.saving import save
@@ -21,10 +22,10 @@ def show(options: argparse.Namespace) -> None:
 
     Raises TraceError where the trace cannot be read or has nothing of it, OptionError for a wrong range.
     """
-    trace, selection, profile = _chosen(options)
+    trace, selection, whole, profile = _chosen(options)
     unit = options.unit or ("cycles" if profile.emulated else "ns")
     if options.view == "report":
-        json.dump(profile.report(), sys.stdout, indent=1)
+        json.dump(report(profile.tables, whole.tables), sys.stdout, indent=1)
         sys.stdout.write("\n")
     elif options.view == "html":
         save(profile.tables, options.html, format_name="html")
@@ -41,11 +42,17 @@ def show(options: argparse.Namespace) -> None:
     else:
         from viewer.screen import show_screen
 
-        show_screen(trace, selection, profile, options, unit)
+        show_screen(trace, selection, whole, profile, options, unit)
 
 
-def _chosen(options: argparse.Namespace) -> tuple[Trace, Selection, Profile]:
-    """The trace, what the command line asks for of it, and that alone."""
+def _chosen(options: argparse.Namespace) -> tuple[Trace, Selection, Profile, Profile]:
+    """The trace, what the command line asks for of it, the launches of which that is a part, whole where a
+    view judges them, and that alone."""
     selection = Selection(**{each.name: getattr(options, each.name) for each in fields(Selection)})
-    trace = read(options.trace, verify=options.verify, only=Only(**asdict(selection)))
-    return trace, selection, select(trace.profile, selection)
+    judges = options.view in ("", "show", "report") and options.format != "collapsed"
+    needed = selection.of_launches if judges else selection
+    trace = read(options.trace, verify=options.verify, only=Only(**asdict(needed)))
+    profile = select(trace.profile, selection)
+    has_part = judges and selection != selection.of_launches
+    whole = select(trace.profile, selection.of_launches) if has_part else profile
+    return trace, selection, whole, profile

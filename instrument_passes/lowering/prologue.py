@@ -85,8 +85,8 @@ def set_up(
 ) -> Op:
     """Find the warp's segment at the start of a warp program, behind the records that open it.
 
-    So the first clock is read first. numbers: i32 constants by name; before, after: text around that. Returns
-    the first op of the program itself.
+    So the first clock is read first; where a CTA draws its area, right behind. numbers: i32 constants by
+    name; before, after: text around that. Returns the first op of the program itself.
     """
     segment = find_segment(program.module, program.target, area, identity, program.holes, program.selection)
     constants = "\n".join(f"{name} = arith.constant {n} : i32" for name, n in numbers.items() if name)

@@ -34,7 +34,11 @@ def weave_kernel(program: Program, section: SectionBuilder, area: Area) -> None:
         module.fresh("ps_none"), identity.segment, identity.leads, area.cta, area.slot, area.flags,
         holes.digest(),
     )  # fmt: skip
-    weaver.prologue(region, state, f"{allocate(buffer)}\n{found}", start)
+    found = f"{allocate(buffer)}\n{found}"
+    draws = program.selection.draws
+    weaver.prologue(region, state, "" if draws else found, start)
+    if draws:  # what is waited for before the first clock is no time of the kernel's
+        region.entry.prepend(found)
     weaver.flow.function(region, state)
 
 

@@ -20,7 +20,7 @@ from profscope.analysis.stalls import stalled_on
 from profscope.analysis.sum_findings import sum_findings
 from profscope.schema import Tables
 
-__all__ = ["FINDING_DTYPES", "FindingsOf", "findings", "findings_frame", "findings_of"]
+__all__ = ["FINDING_DTYPES", "OF_THE_EMULATOR", "FindingsOf", "findings", "findings_frame", "findings_of"]
 
 FINDING_DTYPES: Final = {
     "kernel": "str",
@@ -34,11 +34,16 @@ FINDING_DTYPES: Final = {
     "confidence": "str",
 }
 
+OF_THE_EMULATOR: Final = " (cycles of the emulator's cost model)"
+"""Behind the evidence of what the emulator ran."""
+
 _NO_SPANS: Final = "no finding, but most causes need spans, and were not looked for"
 # What is wrong whatever it costs: these stand without a gain.
 _ALWAYS: Final = ("nan", "infinity", "saturation")
 # What says that there is more to gain, but not where it goes: it stands where nothing else does.
 _LAST: Final = ("below-roof",)
+# What says where a CTA's time goes, but not why.
+_PLACE: Final = "dominant-span"
 # Causes that lie in a CTA.
 _CTA_CAUSES: Final = (
     "atomics", "bank-conflict", "exposed-load", "few-stages", "late-warp", "layout-conversion",
@@ -68,7 +73,7 @@ _EXPLAINS: Final[tuple[tuple[str, str, tuple[str, ...]], ...]] = (
     ("few-stages", "kernel", ("serial-stage", "low-residency", "outliers")),
     ("serial-stage", "kernel", ("low-residency",)),
     # A way through a CTA always has a heaviest span: it is news where nothing else is.
-    *((name, "kernel", ("dominant-span",)) for name in _CTA_CAUSES),
+    *((name, "kernel", (_PLACE,)) for name in _CTA_CAUSES),
 )
 
 
@@ -141,6 +146,8 @@ def merged(said: Iterable[Finding], noise_pct: float = 0.0) -> list[Finding]:
 
 
 def _explains(winner: Finding, other: Finding) -> bool:
+    if other.finding == _PLACE and winner.finding in _CTA_CAUSES and winner.line == other.line:
+        return True  # one wait, and the winner says why it is there
     for name, where, others in _EXPLAINS:
         if winner.finding == name and other.finding in others and winner.gain_pct >= other.gain_pct / 2:
             lines = {winner.line, *winner.also}
@@ -183,7 +190,7 @@ def _clean(roof: Roof | None, emulated: bool) -> str:
 def _row(tables: Tables, kernel: str, variant: int, finding: Finding) -> dict[str, Any]:
     row = {name: getattr(finding, name) for name in FINDING_DTYPES if hasattr(finding, name)}
     said = finding.evidence + stalled_on(tables, kernel, variant, finding.file, finding.line)
-    said += " (cycles of the emulator's cost model)" if tables.emulated else ""
+    said += OF_THE_EMULATOR if tables.emulated else ""
     return row | {"kernel": kernel, "variant": variant, "evidence": said}
 
 

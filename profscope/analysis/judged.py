@@ -97,7 +97,7 @@ class Judged:
         """SMs of the device; where nobody says, those that were seen."""
         device = self.tables.metadata.get("device")
         told = device.get("sm_count") if isinstance(device, dict) else None
-        return int(told or self.ctas["sm"].nunique())
+        return told if isinstance(told, int) and told > 0 else int(self.ctas["sm"].nunique())
 
     @cached_property
     def shape(self) -> Shape | None:
@@ -107,9 +107,10 @@ class Judged:
     @cached_property
     def place(self) -> tuple[str, int]:
         """File and line of the kernel."""
-        kernels = self.sites[(self.sites["kind"] == "kernel") & (self.sites["line"] > 0)]
-        first = (kernels if len(kernels) else self.sites).iloc[0]
-        return str(first["file"]), int(first["line"])
+        lines = self.sites["line"].tolist()
+        kernels = (at for at, kind in enumerate(self._texts["kind"]) if kind == "kernel" and lines[at] > 0)
+        first = next(kernels, 0)
+        return str(self.sites["file"].iloc[first]), int(lines[first])
 
     def at(self, site: int) -> tuple[str, int]:
         """File and line of a site, those of the kernel where it has none."""
@@ -127,11 +128,21 @@ class Judged:
 
     def of_class(self, *classes: str) -> _Bools:
         """By span: whether it is an op of these classes."""
-        return self.sites["cls"].isin(classes).to_numpy()[self.spans.site]
+        return self._among("cls", classes)
 
     def of_kind(self, *kinds: str) -> _Bools:
         """By span: whether it is of these kinds."""
-        return self.sites["kind"].isin(kinds).to_numpy()[self.spans.site]
+        return self._among("kind", kinds)
+
+    def _among(self, column: str, values: tuple[str, ...]) -> _Bools:
+        """By span: whether its site has one of these values."""
+        of_sites = np.array([value in values for value in self._texts[column]], np.bool_)
+        return np.asarray(of_sites[self.spans.site], np.bool_)
+
+    @cached_property
+    def _texts(self) -> dict[str, list[str]]:
+        """Columns of the sites: they are asked again and again, and are few."""
+        return {name: self.sites[name].tolist() for name in ("cls", "kind")}
 
     @cached_property
     def for_dots(self) -> _Bools:
@@ -154,6 +165,8 @@ class Judged:
         df = self.tables.df
         first, last = int(self.spans.row[0]), int(self.spans.row[-1]) + 1
         flights = first + np.flatnonzero(df["wait"].to_numpy()[first:last] >= 0)
+        if not len(flights):
+            return flights, flights
         of_dots = np.array([op_class(scope) == "mma" for scope in df["scope"].cat.categories], np.bool_)
         flights = flights[of_dots[df["scope"].cat.codes.to_numpy()[flights]]]
         return flights, df["wait"].to_numpy()[flights]
@@ -228,17 +241,22 @@ def judged_kernels(
     """Each configuration of each kernel, or of these kernels and variants only; trials left out."""
     launches, df = tables.launches, tables.df
     launches = launches[~launches["trial"]]
+    # What is asked of each launch, once for all: a profile may have hundreds of kernels.
     of_launch, of_cta = df["launch"].to_numpy(), np.append(df["cta"].to_numpy(), -1)
+    begin = np.searchsorted(of_launch, launches["launch"].to_numpy(), "left")
+    end = np.searchsorted(of_launch, launches["launch"].to_numpy(), "right")
+    inside = of_cta[begin] >= 0  # other tools' spans may be of whole launches
+    rows = (end - begin) * inside
+    lossless = ((launches["dropped"] == 0) & (launches["unfinished"] == 0)).to_numpy()
+    launches = launches.assign(
+        begin=begin, rows=rows, sound=(rows > 0) & lossless, scale=grid_scales(launches)
+    )
     for key, every in launches.groupby(["kernel", "variant"], sort=False):
         kernel, variant = str(key[0]), int(every["variant"].iloc[0])
         if only is not None and (kernel, variant) not in only:
             continue
         spans = every[every["keeps"] == "spans"]
-        begin = np.searchsorted(of_launch, spans["launch"].to_numpy(), "left")
-        end = np.searchsorted(of_launch, spans["launch"].to_numpy(), "right")
-        inside = of_cta[begin] >= 0  # other tools' spans may be of whole launches
-        spans = spans.assign(begin=begin, rows=(end - begin) * inside)
-        sound = spans[(spans["rows"] > 0) & (spans["dropped"] == 0) & (spans["unfinished"] == 0)]
+        sound = spans[spans["sound"]]
         if sound.empty:
             yield Unjudged(kernel, variant, _why_none(every, spans))
             continue
@@ -273,8 +291,10 @@ def _judged(tables: Tables, kernel: str, variant: int, launches: pd.DataFrame) -
     cta = np.repeat(chosen, lengths)
     offset = np.repeat(np.cumsum(lengths) - lengths, lengths)
     rows = first[cta] + np.arange(len(cta)) - offset
-    spans, table = _spans(df.iloc[rows], cta, rows, tables.metadata)
-    whole = bool((grid_scales(launches) == 1).all()) and kernel not in not_samples(tables.metadata)
+    has_gaps = len(rows) <= rows[-1] - rows[0]
+    part = df.iloc[rows] if has_gaps else df.iloc[int(rows[0]) : int(rows[-1]) + 1]
+    spans, table = _spans(part, cta, rows, tables.metadata)
+    whole = bool((launches["scale"] == 1).all()) and kernel not in not_samples(tables.metadata)
     return Judged(kernel, variant, tables, launches, table, spans, ctas, whole)
 
 

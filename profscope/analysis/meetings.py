@@ -20,9 +20,15 @@ _ALIGNED: Final = 0.5
 
 def may_meet(judged: Judged) -> NDArray[np.bool_]:
     """By site: whether warps may wait for each other there: barriers that complete, reductions, layouts."""
-    barriers = {scope for scope in judged.sites["scope"] if (info := op_info(scope)) and info.completes}
-    cls = judged.sites["cls"]
-    return (cls.isin(_CLASSES) | ((cls == "barrier") & judged.sites["scope"].isin(barriers))).to_numpy()
+    sites = zip(judged.sites["scope"].tolist(), judged.sites["cls"].tolist(), strict=True)
+    return np.array(
+        [cls in _CLASSES or (cls == "barrier" and _completes(scope)) for scope, cls in sites], np.bool_
+    )
+
+
+def _completes(scope: str) -> bool:
+    info = op_info(scope)
+    return info is not None and info.completes
 
 
 def meetings(judged: Judged, first: int = 0, last: int | None = None) -> pd.DataFrame:

@@ -79,7 +79,7 @@ class _Parts(NamedTuple):
     sources: Sources
 
 
-def report(tables: Tables) -> dict[str, Any]:
+def report(tables: Tables, whole: Tables | None = None) -> dict[str, Any]:
     """What there is to know of a profile, as JSON-able data of at most MOST_CHARACTERS characters.
 
     Its keys are always there, as docs/report.md and `profscope/analysis/report.schema.json` have them; None
@@ -87,17 +87,22 @@ def report(tables: Tables) -> dict[str, Any]:
     each section says in `provenance` where its numbers are from. Kernels are never mixed: each variant has an
     entry of its own, those whose launches took longest first, an autotuner's trials left aside; `left_out`
     counts what there was no room for. Rows have an `id` that is the same in the next session.
+
+    whole: where the tables have some CTAs, SMs or warps of their launches only, those of the whole launches.
+    The verdict, what recording cost, findings, overlap and critical path are then of these.
     """
-    costs = overhead(tables)
-    by_line = lines(tables) if len(tables.samples) else None
+    judged = tables if whole is None else whole
+    costs = overhead(judged)
+    by_line = lines(judged) if len(judged.samples) else None
     apart = [] if by_line is None else by_line.attrs["distances"]
+    by_line = by_line if len(tables.samples) else None
+    shown = _heaviest(tables).index[: _SIZES[0].kernels]
     with worker_pool(1) as pool:  # beside each other: numpy lets threads run
         summed = pool.submit(summary, tables)
-        judgement = _judgement(tables)
-        verdict = verdict_of(tables, costs, apart)
+        judgement = _judgement(judged, list(shown))
+        verdict = verdict_of(judged, costs, apart)
         sources = Sources(tables.metadata)
         parts = _Parts(tables, summed.result(), costs, verdict, by_line, judgement, sources)
-    shown = _heaviest(tables).index[: _SIZES[0].kernels]
     kernels = [_kernel(parts, str(kernel), int(variant), _SIZES[0]) for kernel, variant in shown]
     for size in _SIZES:
         told = _report(parts, [_cut(each, size) for each in kernels[: size.kernels]], size)
@@ -106,12 +111,12 @@ def report(tables: Tables) -> dict[str, Any]:
     return told
 
 
-def _judgement(tables: Tables) -> _Judgement:
+def _judgement(tables: Tables, shown: list[tuple[str, int]]) -> _Judgement:
     """All asked in one walk, since what a configuration is judged by takes longest to make."""
     findings: list[FindingsOf] = []
     paths: list[Answer] = []
     overlaps: list[Answer] = []
-    for judged in judged_kernels(tables, only=list(_heaviest(tables).index[: _SIZES[0].kernels])):
+    for judged in judged_kernels(tables, only=shown):
         findings.append(findings_of(tables, judged))
         paths.append(path_of(judged))
         overlaps.append(overlap_of(judged))
@@ -175,13 +180,14 @@ def _tool(metadata: Mapping[str, Any]) -> dict[str, Any]:
 
 def _gpu(tables: Tables) -> dict[str, Any]:
     device = tables.metadata.get("device") or {}
+    sms = device.get("sm_count")
     clocks = tables.launches["clock_ghz"].dropna()
     uncertainty = tables.launches["ns_uncertainty"].dropna()
     cost = record_cost(tables.metadata)
     return {
         "name": clipped(device.get("name") or "", 80) or None,
-        "arch": device.get("arch"),
-        "sm_count": number(device.get("sm_count")),
+        "arch": clipped(device["arch"], 80) if device.get("arch") else None,
+        "sm_count": sms if isinstance(sms, int) else None,
         "min_clock_ghz": number(clocks.min(), 4),
         "max_clock_ghz": number(clocks.max(), 4),
         "time_uncertainty_ns": number(uncertainty.max(), 4),

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+from collections import Counter
 from pathlib import PurePath
 from typing import Any, Final
 
@@ -64,6 +65,8 @@ def configuration(about: dict[str, Any]) -> dict[str, Any] | None:
 def _plain(value: Any) -> Any:
     if isinstance(value, float) and not np.isfinite(value):
         return str(value)  # JSON has none
+    if isinstance(value, int) and abs(value) >= 1 << 64:
+        return f"an integer of {value.bit_length()} bits"
     return value if value is None or isinstance(value, bool | int | float) else clipped(value, 60)
 
 
@@ -144,11 +147,11 @@ def lines(
     """The source lines with most self time. summary: the rows of one variant; samples: its rows of
     prof.lines(), whose figures stand where one row alone has the line."""
     if not len(summary):
-        return (
-            []
-            if samples is None
-            else [_sampled(identity, row) for row in samples.head(most).to_dict("records")]
-        )
+        if samples is None:
+            return []
+        names = _names(samples["file"])
+        return [_sampled(names, identity, row) for row in samples.head(most).to_dict("records")]
+    names = _names(summary["file"])
     texts = {name: summary[name].astype("str") for name in ("file", "call_path", "scope")}
     rows = summary.assign(**texts)
     total = rows.groupby(["file", "line", "call_path"], sort=False, as_index=False)
@@ -160,16 +163,29 @@ def lines(
     )
     table = table.sort_values("self_ns", ascending=False, kind="stable").head(most)
     return [
-        _line(sources, identity, row) | _samples(samples, str(row["file"]), int(row["line"]))
+        _line(sources, names, identity, row) | _samples(samples, str(row["file"]), int(row["line"]))
         for row in table.to_dict("records")
     ]
 
 
-def _sampled(identity: str, row: dict[Any, Any]) -> dict[str, Any]:
+def _names(files: pd.Series[str]) -> dict[str, str]:
+    """By file, the name that is the same wherever the program stands: the last part of its path, and as many
+    before as tell it from the others here."""
+    names: dict[str, str] = {}
+    left = {str(file): PurePath(str(file)).parts for file in files.unique()}
+    for length in range(1, max(map(len, left.values()), default=0) + 1):
+        tails = {file: "/".join(parts[-length:]) for file, parts in left.items()}
+        often = Counter(tails.values())
+        names |= {file: tail for file, tail in tails.items() if often[tail] == 1}
+        left = {file: parts for file, parts in left.items() if often[tails[file]] > 1}
+    return names | {file: file for file in left}
+
+
+def _sampled(names: dict[str, str], identity: str, row: dict[Any, Any]) -> dict[str, Any]:
     """A line of a kernel without spans and sums, of a row of prof.lines()."""
     place = {name: row[name] for name in ("file", "line", "call_path")}
     nothing = {"scope": "", "share": None, "self_ns": None, "count": 0, "bytes": None, "flops": None}
-    known = _line(Sources({}), identity, place | nothing)
+    known = _line(Sources({}), names, identity, place | nothing)
     return known | {"text": clipped(row["source"], 120) or None} | _samples_of(row)
 
 
@@ -217,10 +233,10 @@ def overlap(rows: pd.DataFrame) -> dict[str, Any] | None:
     return {of: entries.get(of) for of in ("cta", "sm")} if entries else None
 
 
-def _line(sources: Sources, identity: str, row: dict[Any, Any]) -> dict[str, Any]:
+def _line(sources: Sources, names: dict[str, str], identity: str, row: dict[Any, Any]) -> dict[str, Any]:
     file, line, path = str(row["file"]), int(row["line"]), str(row["call_path"])
     return {
-        "id": f"{identity}-{_identity(PurePath(file).name, str(line), path)[:8]}",
+        "id": f"{identity}-{_identity(names[file], str(line), path)[:8]}",
         "file": clipped(file, 200),
         "line": line,
         "call_path": clipped(path, 200),

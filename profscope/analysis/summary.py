@@ -9,6 +9,7 @@ from numpy.typing import NDArray
 from profscope.analysis.corrections import are_corrected, weighed
 from profscope.analysis.host_paths import scope_paths
 from profscope.analysis.model_places import with_model
+from profscope.analysis.overhead import bare_times
 from profscope.analysis.span_rows import (
     GROUP_COLUMNS,
     SITE_COLUMNS,
@@ -211,17 +212,21 @@ def _launches_seen(groups: pd.DataFrame, tables: Tables) -> list[int]:
     """By group: the launches that there were, those included that no CTA finished.
 
     Where `session(every=...)` left some of a kernel out, nobody knows of which configuration these were: then
-    it is the count of the kernel. Trials and replays of graphs are never left out.
+    it is the count of the kernel. Trials and replays of graphs are never left out. Those that ran bare to be
+    timed (`session(baseline=...)`) count.
     """
     launches = tables.launches
     replays = launches.loc[launches["graph"] >= 0, "kernel"].value_counts()
     seen = []
-    for kernel, trial, listed in zip(groups["kernel"], groups["trial"], groups["listed"], strict=True):
+    columns = (groups[name] for name in ("kernel", "variant", "trial", "listed"))
+    for kernel, variant, trial, listed in zip(*columns, strict=True):
         turns = tables.metadata.get("sampling", {}).get("kernels", {}).get(kernel)
         left_out = turns is not None and turns["recorded"] < turns["launches"]
-        seen.append(
-            turns["launches"] + int(replays.get(kernel, 0)) if left_out and not trial else int(listed)
-        )
+        if left_out and not trial:
+            seen.append(turns["launches"] + int(replays.get(kernel, 0)))
+            continue
+        timed = {} if trial else bare_times(tables.metadata, kernel, variant)
+        seen.append(int(listed) + int(timed.get("unrecorded") or 0))
     return seen
 
 

@@ -127,8 +127,8 @@ class Baseline:
         kernels: by name, an entry for each variant: its `key`; `bare_ns` and `instrumented_ns` (the latter by
         what launches kept), the newest times of launches; `pairs`, a list of `{"keeps", "shift", "bare_ns",
         "instrumented_ns"}`, the times of a bare launch and of the recorded one of its turn, at the same
-        place of two lists: shift is 0, or the instructions by which a null build's code was shifted; and
-        `waited`, launches whose time is not known.
+        place of two lists: shift is 0, or the instructions by which a null build's code was shifted;
+        `unrecorded`, launches that ran bare; and `waited`, launches whose time is not known.
         """
         if not self._options.baseline:
             return {}, []
@@ -143,10 +143,12 @@ class Baseline:
             if timed.key is None:
                 continue
             new: dict[str, Any] = {
-                "key": timed.key, "bare_ns": [], "instrumented_ns": {}, "pairs": [], "waited": 0,
+                "key": timed.key, "bare_ns": [], "instrumented_ns": {}, "pairs": [],
+                "unrecorded": 0, "waited": 0,
             }  # fmt: skip
             entry = kernels.setdefault(timed.name, {}).setdefault(timed.key, new)
             entry["waited"] += timed.waited
+            entry["unrecorded"] += timed.bare
             counts = bare.setdefault(timed.name, [0, 0])
             counts[0] += timed.bare
             counts[1] += timed.shifted

@@ -6,6 +6,8 @@ from typing import Any, Final
 
 import pandas as pd
 
+from profscope.analysis.paired import LAYOUT_NOISE
+
 __all__ = ["why"]
 
 _POINTS: Final = 5.0  # percent points; differences below these are no reason
@@ -27,6 +29,8 @@ def why(table: pd.DataFrame) -> str:
     begin = f"{begin} {slower:.1f} % longer"
     if best["high_us"] > second["low_us"] and best["low_us"] != best["high_us"]:
         return f"{begin}, no more than their times vary: there is no clear winner"
+    if slower < 100 * LAYOUT_NOISE:
+        return f"{begin}, less than where the code lies can change ({LAYOUT_NOISE:.0%}): too close to explain"
     reasons = _reasons(best, second)
     return f"{begin}: {'; '.join(reasons)}" if reasons else f"{begin}; what was recorded does not say why"
 

@@ -42,6 +42,10 @@ def test_what_is_one_cause_is_one_finding() -> None:
     ]
     assert names(found("exposed-load", 40, 7, (1,)), found("redundant-load", 35)) == ["redundant-load"]
     assert names(found("tail", 30), found("load-imbalance", 14)) == ["tail", "load-imbalance"]
+    # Where a wait has a reason, that it is long is none besides, whatever the gains.
+    assert names(found("dominant-span", 42), found("few-stages", 21)) == ["few-stages"]
+    assert names(found("dominant-span", 42), found("few-stages", 20, 7)) == ["dominant-span", "few-stages"]
+    assert names(found("dominant-span", 42), found("tail", 20)) == ["dominant-span", "tail"]
 
 
 def test_gains_below_noise_are_none_and_wrong_values_always_are() -> None:

@@ -369,6 +369,21 @@ def test_what_else_differs_is_said(gpu_runs: list[Profile], column: str, value: 
     assert any(says in note for note in profscope.diff(gpu_runs[0], other).attrs["notes"])
 
 
+def test_what_one_side_lost_is_no_change(gpu_runs: list[Profile]) -> None:
+    """The launches still are compared: records were lost, not time."""
+    slow = slowed(gpu_runs[1], "dot", 1.5)
+    assert profscope.diff(gpu_runs[0], slow)["significant"].sum() > 1
+    lossy = replace(slow, launches=slow.launches.assign(dropped=3))
+    difference = profscope.diff(gpu_runs[0], lossy)
+    launch = difference["kind"] == "launch"
+    assert difference.loc[launch, "significant"].all()
+    assert not difference.loc[~launch, "significant"].any()
+    assert "changed" not in set(difference.loc[~launch, "status"])
+    assert any("lost different numbers of records" in each for each in difference.attrs["not_measured"])
+    alike = replace(gpu_runs[0], launches=gpu_runs[0].launches.assign(dropped=3))
+    assert profscope.diff(alike, lossy).loc[~launch, "significant"].any()
+
+
 def test_other_options_and_gpus_are_said() -> None:
     a = run_of_matmul(0, launches=3)
     options = {**a.metadata["options"], "instrument": "heavy"}

@@ -13,6 +13,8 @@ from hypothesis import given, settings
 
 import profscope
 from profscope.analysis import report as reporting
+from profscope.analysis import report_sections as sections
+from profscope.analysis.sources import Sources
 from profscope.profiles import Profile
 from profscope.schema import launches_frame, spans_frame
 from tests.support.profiles import launch_table, profile_metadata, profiles, regular_profile
@@ -107,6 +109,28 @@ def test_ids_are_those_of_the_next_session_too() -> None:
     assert len(set(ids(two_variants()))) == len(ids(two_variants()))
 
 
+def test_files_of_one_name_have_lines_of_different_ids() -> None:
+    def ids(*files: str) -> list[str]:
+        rows = {
+            "file": files,
+            "line": 7,
+            "call_path": "",
+            "scope": "load",
+            "self_ns": [9, 8, 7][: len(files)],
+        }
+        table = pd.DataFrame(rows | {"share": 0.3, "count": 1, "bytes": 0, "flops": 0})
+        told = sections.lines(table, Sources({}), "kernel", 12, None)
+        return [each["id"] for each in told]
+
+    assert ids("/here/main.py") == ids("/elsewhere/main.py") == ids("/main.py")
+    names = ("one/util.py", "two/util.py", "main.py")
+    first = ids(*(f"/here/{name}" for name in names))
+    assert len(set(first)) == 3
+    assert first == ids(*(f"/elsewhere/{name}" for name in names))
+    assert first[2:] == ids("/main.py")
+    assert len(set(ids("/util.py", "util.py"))) == 2
+
+
 def test_the_text_of_a_line_is_that_of_the_profile() -> None:
     profile = regular_profile(launches=1, ctas=1, warps=1, iterations=2)
     line = profile.report()["kernels"][0]["lines"][0]
@@ -127,7 +151,7 @@ def answers(monkeypatch: pytest.MonkeyPatch, **tables: pd.DataFrame) -> None:
     monkeypatch.setattr(reporting, "lines", lambda asked: lines)
     if tables:
         judgement = reporting._Judgement(**tables)
-        monkeypatch.setattr(reporting, "_judgement", lambda asked: judgement)
+        monkeypatch.setattr(reporting, "_judgement", lambda *asked: judgement)
 
 
 def rows_of(profile: Profile, **columns: Any) -> pd.DataFrame:
@@ -203,6 +227,19 @@ def test_a_constexpr_that_is_no_number_of_json_is_a_text() -> None:
     told = profile.report()
     check(told)
     assert told["kernels"][0]["configuration"]["constexprs"] == {"LOW": "-inf", "SCALE": 0.5}
+
+
+def test_what_an_altered_trace_says_of_its_device_and_constants_is_cut() -> None:
+    profile = regular_profile(launches=1, ctas=1, warps=1)
+    profile.metadata["device"] = {"name": "NVIDIA H200", "arch": "x" * 30_000, "sm_count": "x"}
+    variant = {"variant": 0, "key": "k", "constexprs": {"N": 10**4000, "M": -(2**63)}}
+    profile.metadata["variants"] = {"matmul_kernel": [variant]}
+    told = profile.report()
+    check(told)
+    assert told["gpu"]["arch"] == "x" * 77 + "..."
+    assert told["gpu"]["sm_count"] is None
+    (kernel,) = told["kernels"]
+    assert kernel["configuration"]["constexprs"] == {"N": "an integer of 13288 bits", "M": -(2**63)}
 
 
 def test_the_emulators_times_between_events_are_no_bare_time() -> None:

@@ -122,6 +122,10 @@ def test_a_list_of_all_sms_records_every_cta_once() -> None:
     roots = prof.df[prof.df["kind"] == "kernel"]
     assert sorted(roots["cta"]) == list(range(CTAS))
     assert prof.metadata["notes"] == []
+    # To choose takes an atomic operation, which is not the kernel's.
+    before = recorded().df
+    without = before.loc[before["kind"] == "kernel", "duration_cycles"].median()
+    assert roots["duration_cycles"].median() == pytest.approx(without, abs=60)
 
 
 @pytest.mark.filterwarnings("ignore::profscope.errors.EmptyProfileWarning")

@@ -18,6 +18,9 @@ def run(*arguments: str) -> subprocess.CompletedProcess[str]:
     out, err = io.TextIOWrapper(io.BytesIO(), "utf-8"), io.StringIO()
     with pytest.MonkeyPatch.context() as patch, redirect_stdout(out), redirect_stderr(err):
         patch.delenv("COLUMNS", raising=False)
-        status = main(arguments)
+        try:
+            status = main(arguments)
+        except SystemExit as left:  # as argparse leaves where words are wrong
+            status = int(left.code or 0)
         out.seek(0)
         return subprocess.CompletedProcess(arguments, status, out.read(), err.getvalue())

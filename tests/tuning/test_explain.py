@@ -156,6 +156,16 @@ def test_reasons(second: dict[str, Any], says: str) -> None:
     assert why(table).startswith("A=1: 10 us, A=2 takes 20.0 % longer")
 
 
+def test_a_small_lead_has_no_reason() -> None:
+    """Not even where times do not vary, as the emulator's, and a finding is at hand."""
+    idle = {"finding": "idle-sms", "line": 4, "gain_pct": 75.0}
+    exact = [{"low_us": time, "high_us": time} for time in (0.439, 0.442)]
+    table = pd.DataFrame([row("A=1", 0.439, **exact[0]), row("A=2", 0.442, **exact[1], **idle)])
+    assert why(table).endswith(
+        "takes 0.7 % longer, less than where the code lies can change (3%): too close to explain"
+    )
+
+
 def test_nothing_can_be_built() -> None:
     assert (
         why(pd.DataFrame([row("A=1", 1.0, failed="OutOfResources")])) == "no configuration can be built here"

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import json
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -178,3 +180,30 @@ def test_notes_on_kernels_that_are_not_shown_are_left_out() -> None:
     shown = select(profile, Selection(kernel="^matmul"))
     assert shown.metadata["notes"] == notes[2:]
     assert profile.report()["notes"][0] == notes[3]
+
+
+@pytest.mark.parametrize("flag", ["--cta", "--sm", "--warp"])
+def test_a_look_at_a_part_of_launches_changes_no_verdict(
+    flag: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Its records are those of the whole launches: over the warps of the part they would be too many."""
+
+    def shown(*words: str) -> Any:
+        assert main([str(tmp_path / "trace"), *words]) == 0
+        return json.loads(capsys.readouterr().out)
+
+    costs = {"clock": {"read_cycles": 4, "row_cycles": 10, "basis": "measured"}}
+    profile = regular_profile(launches=2, ctas=8, warps=4, iterations=6)
+    Profile(profile.tables.df, profile.launches, profile.metadata | costs).save(f"{tmp_path}/trace/")
+    number = str(int(profile.df[flag[2:]].iloc[0]))
+    assert (
+        shown("--format", "json", flag, number)["header"]["verdict"]
+        == (shown("--format", "json")["header"]["verdict"])
+    )
+    (whole,), (part,) = (shown("--report", *words)["kernels"] for words in ([], [flag, number]))
+    assert whole["time"]["instrumented_over_bare"]["basis"] == "estimated"
+    assert part["time"]["instrumented_over_bare"] == whole["time"]["instrumented_over_bare"]
+    for name in ("verdict", "findings", "overlap", "critical_path"):
+        assert part[name] == whole[name], name
+    assert part["records"]["per_warp"] == whole["records"]["per_warp"]
+    assert part["lines"][0]["self_ns"] < whole["lines"][0]["self_ns"]

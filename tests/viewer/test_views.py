@@ -9,10 +9,12 @@ import pytest
 from hypothesis import given, settings
 from rich.cells import cell_len
 
+from profscope.analysis.findings import OF_THE_EMULATOR
 from profscope.profiles import Profile
 from tests.support.profiles import profile_metadata, profiles, regular_profile
 from viewer.cells import fit, fit_end
 from viewer.drawing import LABEL_WIDTH, render_timeline
+from viewer.findings import FindingRow, render_findings
 from viewer.groups import Group
 from viewer.header import make_header, render_header
 from viewer.kernels import make_kernels, render_kernels
@@ -349,3 +351,17 @@ def test_ctas_that_are_no_sample_are_not_said_to_be_scaled_up() -> None:
         titles.append(" ".join(line.plain for line in render_table(table, 200)[:1]))
     assert titles[0].endswith(", scaled up from 25.0% of its CTAs")
     assert titles[1].endswith(" of warp time, 25.0% of its CTAs")
+
+
+def test_findings_say_what_is_alike_once() -> None:
+    """The advice of several, and what the emulator's first line says of all."""
+    told = [f"why {at}{OF_THE_EMULATOR}" for at in range(6)]
+    rows = [
+        FindingRow("k", 0, "idle-sms", "k.py", at, why, "make more programs", 50.0, "high")
+        for at, why in enumerate(told)
+    ]
+    text = "\n".join(line.plain for line in render_findings(rows, (), 100))
+    assert text.count("Try: make more programs.") == 1
+    assert text.count("cost model") == 0
+    assert all(f"why {at}\n" in text for at in range(5))
+    assert text.endswith("1 more finding; --json has them")

@@ -29,7 +29,7 @@ def causes(judged: Judged) -> Iterator[Finding | NotMeasured]:
     bytes of the copies are not known either, and no roof says what memory leaves to gain. The line is that of
     the copy that was waited for longest.
     """
-    if partitions_of(judged) > 1:
+    if not judged.of_class("wait").any() or partitions_of(judged) > 1:
         return
     spans, sites = judged.spans, judged.sites
     names = sites["scope"].str.startswith(("async wait", "tma wait", "tdm wait", "barrier wait")).to_numpy()

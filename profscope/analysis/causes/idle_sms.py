@@ -21,12 +21,12 @@ def causes(judged: Judged) -> Iterator[Finding | NotMeasured]:
         return
     idle_pct = 100.0 * (1 - shape.sms / sms)
     file, line = judged.place
+    run = "CTA runs" if shape.ctas == 1 else "CTAs run"
     yield Finding(
         "idle-sms",
         file,
         line,
-        f"{shape.ctas:,} CTAs run on {shape.sms} of {sms} SMs; {idle_pct:.0f} % of the SMs have nothing to "
-        "do",
+        f"{shape.ctas:,} {run} on {shape.sms} of {sms} SMs; {idle_pct:.0f} % of the SMs have nothing to do",
         "make more programs: smaller tiles, a second axis of the grid, split the reduction (split-K)",
         idle_pct,
         "high" if idle_pct >= 25 else "medium",

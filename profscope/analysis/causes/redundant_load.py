@@ -26,6 +26,8 @@ def causes(judged: Judged) -> Iterator[Finding | NotMeasured]:
     line is that of the load that waits longest. Confidence: medium, low where the loads do not move the same
     bytes in all, and for loads in each step, since what stores write between is not known.
     """
+    if not judged.of_class("load").any():
+        return
     sites = judged.sites
     here = sites["file"].astype("str") == judged.place[0]
     rows = np.flatnonzero(((sites["cls"] == "load") & (sites["line"] > 0) & here).to_numpy())

@@ -110,6 +110,11 @@ def missing_of(pair: Pair, a: Operand, b: Operand, *, emulated: bool) -> list[Sa
             "how much launches vary: a side has a single one that can be compared; CTAs are, with a higher "
             "floor; record several launches, of which the first does not count"
         )
+    if a.lost != b.lost:
+        missing.append(
+            "which rows have changed: the two lost different numbers of records, and rows differ by these; "
+            "buffer= makes room"
+        )
     for which, operand in zip(_SIDES, (a, b), strict=True):
         if operand.figures.places.empty:
             missing.append(f"rows: no launch of the {which} tells what each row took in it")

@@ -96,7 +96,7 @@ def differences(a: Tables, b: Tables) -> pd.DataFrame:
         floor = floor_of(emulated=a.emulated, same_build=pair.same_build, single=single, layout=layout)
         exact = a.emulated and all(_is_whole(each) for each in (of_a, of_b))
         parts += of_launches(pair, of_a.durations, of_b.durations, floor, exact=exact)
-        parts += of_rows(pair, of_a.figures, of_b.figures, lines, floor, exact=exact)
+        parts += of_rows(pair, of_a, of_b, lines, floor, exact=exact)
         noted += notes_on(*sides, pair, of_a, of_b, floor)
         missing += missing_of(pair, of_a, of_b, emulated=a.emulated)
     table = _in_order(_judged(parts))
@@ -147,7 +147,8 @@ def _judged(parts: Sequence[Rows]) -> pd.DataFrame:
         for side in ([part.a for part in parts], [part.b for part in parts])
     )
     test = compared(a, b, np.concatenate([part.floor for part in parts]))
-    significant = discoveries(test.probability)
+    comparable = np.concatenate([np.full(len(part.floor), part.comparable) for part in parts])
+    significant = discoveries(np.where(comparable, test.probability, 1.0))
     status = np.where((columns["status"] == "same") & significant, "changed", columns["status"])
     with np.errstate(divide="ignore", invalid="ignore"):
         percent = np.where(a.mean > 0, 100 * test.change / a.mean, np.nan)

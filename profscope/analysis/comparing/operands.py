@@ -32,6 +32,12 @@ class Operand:
     durations: Durations
 
     @property
+    def lost(self) -> float:
+        """Records that a launch lost, on average over those that the figures are of."""
+        dropped = self.figures.launches["dropped"]
+        return float(dropped.mean()) if len(dropped) else 0.0
+
+    @property
     def is_single(self) -> bool:
         """Whether one launch is all there is."""
         return len(self.figures.launches) < 2 and len(self.durations.took) < 2
@@ -40,12 +46,13 @@ class Operand:
 @dataclass(frozen=True, eq=False)
 class Rows:
     """Rows of the table: their columns but for what tests tell; what is tested of either side, and the size
-    of change that is none, float64 of shape (rows,)."""
+    of change that is none, float64 of shape (rows,). comparable: whether a change can be told at all."""
 
     columns: dict[str, Any]
     a: Sample
     b: Sample
     floor: Floats
+    comparable: bool = True
 
 
 def of_one_side(pair: Pair, durations: Durations) -> Rows:
@@ -79,8 +86,12 @@ def _launch_columns(pair: Pair, a: Sample, b: Sample, launches: Sequence[int], s
     return _of_pair(pair, 1) | place | figures
 
 
-def of_rows(pair: Pair, a: Figures, b: Figures, lines: Lines, floor: Floor, *, exact: bool) -> list[Rows]:
-    """The other rows of a pair; none where a side has no figures."""
+def of_rows(
+    pair: Pair, of_a: Operand, of_b: Operand, lines: Lines, floor: Floor, *, exact: bool
+) -> list[Rows]:
+    """The other rows of a pair; none where a side has no figures. Where one side lost more records than the
+    other, rows differ by what was lost, and no change in them is told."""
+    a, b = of_a.figures, of_b.figures
     if a.places.empty or b.places.empty:
         return []
     pairs = matched(a.places, b.places, lines)
@@ -107,7 +118,7 @@ def of_rows(pair: Pair, a: Figures, b: Figures, lines: Lines, floor: Floor, *, e
         samples.append(_without_noise(sample) if exact else sample)
     size = floor.relative * np.maximum(samples[0].mean, samples[1].mean)
     size += floor.share * max(a.warp_time, b.warp_time)
-    return [Rows(columns, samples[0], samples[1], size)]
+    return [Rows(columns, samples[0], samples[1], size, comparable=of_a.lost == of_b.lost)]
 
 
 def _of_pair(pair: Pair, rows: int) -> dict[str, Any]:
