@@ -52,8 +52,8 @@ def steps(tables: Tables, scope: str = "step") -> pd.DataFrame:
     launches alone.
     collective_ns, waiting_ns: of its collectives, added up (see `collectives`); missing where no waiting of a
     step's is known.
-    slowest_rank: the one that waited least, so the others waited for it; missing where ranks waited equally
-    long to within the clocks' error. Of steps without collectives in common: the one that took longest.
+    slowest_rank: the one that waited least, so the others waited for it; missing where all ranks waited
+    equally long to within the clocks' error. Of steps without collectives in common: the one that took longest.
 
     attrs has "clock_error_ns": by so much late_start_ns and late_end_ns may be off; and "not_measured": why
     figures are missing, or the table is empty.
