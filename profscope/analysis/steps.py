@@ -53,7 +53,8 @@ def steps(tables: Tables, scope: str = "step") -> pd.DataFrame:
     collective_ns, waiting_ns: of its collectives, added up (see `collectives`); missing where no waiting of a
     step's is known.
     slowest_rank: the one that waited least, so the others waited for it; missing where all ranks waited
-    equally long to within the clocks' error. Of steps without collectives in common: the one that took longest.
+    equally long to within the clocks' error. Of steps without collectives in common it is the one that took
+    longest.
 
     attrs has "clock_error_ns": by so much late_start_ns and late_end_ns may be off; and "not_measured": why
     figures are missing, or the table is empty.
@@ -119,8 +120,10 @@ def _busy_ns(work: pd.DataFrame) -> pd.Series[Any]:
     """By step, how long at least one thing ran on each GPU, of all together."""
     if not len(work):
         return pd.Series(dtype="int64")
-    start, end = (work[name].to_numpy(np.int64) - work["start"].min() for name in ("start", "end"))
-    group = work.groupby(["row", "device"]).ngroup().to_numpy(np.int64)
+    groups = work.groupby(["row", "device"])
+    group = groups.ngroup().to_numpy(np.int64)
+    first = groups["start"].transform("min").to_numpy(np.int64)
+    start, end = (work[name].to_numpy(np.int64) - first for name in ("start", "end"))
     apart_ns = int(end.max()) + 1  # each group on a stretch of its own, all are united at once
     begins, ends = united(start + group * apart_ns, end + group * apart_ns)
     busy = np.bincount(begins // apart_ns, (ends - begins).astype(np.float64), int(group.max()) + 1)

@@ -110,10 +110,12 @@ def _hosts(
         outside = _outside(times, own.read) if len(own.read) else 0.0
         hosts.append(own)
         errors.append(0.0 if same else max(each["error_ns"] for each in told) + _DRIFT * outside)
-    notes = [f"host scopes and events are on that clock, too, each to {max(errors) / 1e3:,.1f} us"]
-    if not any(errors):
-        notes = []
-    return hosts, [{"host_clock_error_ns": error} for error in errors], notes if has_any else []
+    clocks = [{"host_clock_error_ns": error} for error in errors]
+    worst = max(errors)
+    if not has_any or not worst:
+        return hosts, clocks, []
+    note = f"host scopes and events are on the clock of rank 0's host, each to {worst / 1e3:,.1f} us"
+    return hosts, clocks, [note]
 
 
 def _zeros(tables: Tables) -> Ints:
