@@ -21,8 +21,8 @@ _STEP_NS = 10_000_000
 
 
 def part(rank: int, late_ns: int, *, steps: range = range(3), names: str = REDUCE, boot: str = "b") -> Tables:
-    """Of a rank: in each step a kernel, late by so much, and an all-reduce from 30 us before its end, which ends
-    on all ranks at once, 2.05 ms after one that is not late has begun it."""
+    """Of a rank: in each step a kernel, late by so much, and an all-reduce from 30 us before its end, which
+    ends on all ranks at once, 2.05 ms after one that is not late has begun it."""
     rows: list[tuple[Any, ...]] = []
     events: list[tuple[Any, ...]] = []
     for at, step in enumerate(steps):
