@@ -26,7 +26,7 @@ from profscope.schema import (
 )
 from profscope.traces.merging_around import around_together, numbered_around
 from profscope.traces.merging_sums import merged_numbers, merged_sums
-from profscope.traces.rank_times import Aligned, aligned
+from profscope.traces.rank_times import Aligned, OnRank0, aligned
 
 __all__ = ["Part", "merged"]
 
@@ -55,8 +55,8 @@ def merged(parts: Sequence[Part], notes: Sequence[str] = ()) -> Tables:
     variants, numbers = _variants(parts)
     offsets = _launch_offsets(parts)
     own = [
-        _renumbered(part, each, variants, offset)
-        for part, each, offset in zip(parts, times.parts, offsets, strict=True)
+        _renumbered(part, each, on_rank_0, variants, offset)
+        for part, each, on_rank_0, offset in zip(parts, times.parts, times.hosts, offsets, strict=True)
     ]
     samples = pd.concat([tables.samples for tables in own], ignore_index=True)
     host, events, own = around_together(own)
@@ -121,7 +121,9 @@ def _variants(parts: Sequence[Part]) -> tuple[dict[tuple[int, str, int], int], d
     return numbers, described
 
 
-def _renumbered(part: Part, times: Any, variants: dict[tuple[int, str, int], int], offset: int) -> Tables:
+def _renumbered(
+    part: Part, times: Ints, on_rank_0: OnRank0, variants: dict[tuple[int, str, int], int], offset: int
+) -> Tables:
     """A part's tables with the numbers and times that they have in the whole. times: ns to add, by launch."""
 
     def numbered(table: pd.DataFrame, launch_offset: int) -> pd.DataFrame:
@@ -155,7 +157,7 @@ def _renumbered(part: Part, times: Any, variants: dict[tuple[int, str, int], int
         spreads=numbered(tables.spreads, offset),
         numbers=numbered(tables.numbers, 0),
         samples=numbered(tables.samples, offset),
-        **numbered_around(tables, part.rank, offset),
+        **numbered_around(tables, part.rank, offset, on_rank_0),
     )
 
 

@@ -1,7 +1,4 @@
-"""Host scopes and events of several ranks, one upon the other.
-
-Their times are those of each rank's host, and stay so.
-"""
+"""Host scopes and events of several ranks, one upon the other, on the clock of rank 0's host."""
 
 from __future__ import annotations
 
@@ -13,19 +10,26 @@ import numpy as np
 import pandas as pd
 
 from profscope.schema import EVENT_DTYPES, Tables, events_frame, host_frame
+from profscope.traces.rank_times import OnRank0
 
 __all__ = ["around_together", "numbered_around"]
 
 
-def numbered_around(tables: Tables, rank: int, launch_offset: int) -> dict[str, Any]:
-    """A part's host scopes and events, with its rank and the numbers that its launches have in the whole."""
+def numbered_around(tables: Tables, rank: int, launch_offset: int, on_rank_0: OnRank0) -> dict[str, Any]:
+    """A part's host scopes and events, with its rank, the numbers that its launches have in the whole, and
+    times of rank 0's host."""
     events = tables.events
     launch = events["launch"].to_numpy()
     moved = np.where(launch < 0, launch, launch + launch_offset)
     return {
-        "host": tables.host.assign(rank=np.full(len(tables.host), rank, np.int32)),
-        "events": events.assign(launch=moved, rank=np.full(len(events), rank, np.int32)),
+        "host": _of_rank(tables.host, rank, on_rank_0),
+        "events": _of_rank(events.assign(launch=moved), rank, on_rank_0),
     }
+
+
+def _of_rank(table: pd.DataFrame, rank: int, on_rank_0: OnRank0) -> pd.DataFrame:
+    times = {name: on_rank_0(table[name].to_numpy()) for name in ("start_unix_ns", "end_unix_ns")}
+    return table.assign(**times, rank=np.full(len(table), rank, np.int32))
 
 
 def around_together(parts: Sequence[Tables]) -> tuple[pd.DataFrame, pd.DataFrame, list[Tables]]:

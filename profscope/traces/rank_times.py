@@ -1,5 +1,8 @@
 """Times of several ranks on one axis: each GPU's timer on its host's clock, and that on rank 0's host's.
 
+Host scopes and events are of their host's clock from the start and need the second step alone, so they are
+aligned where launches cannot be, as on the emulator.
+
 What is known of both stands in each part's metadata: "host_clock", moments at which the GPU's timer and the
 host's clock were read together, and "job", moments at which the host's clock was compared with rank 0's
 (`profscope.recording.job`).
@@ -16,7 +19,7 @@ from numpy.typing import NDArray
 
 from profscope.schema import Tables
 
-__all__ = ["Aligned", "aligned"]
+__all__ = ["Aligned", "OnRank0", "aligned"]
 
 Ints = NDArray[np.int64]
 _DRIFT: Final = 1e-4
@@ -24,11 +27,27 @@ _DRIFT: Final = 1e-4
 compared at. A quartz is off by less than 100 millionths."""
 
 
+class OnRank0(NamedTuple):
+    """Moments at which a host's clock was compared with that of rank 0's host: none where these are the same,
+    or nothing is known."""
+
+    read: Ints
+    ahead_ns: Ints
+
+    def __call__(self, unix_ns: Ints) -> Ints:
+        """Times of this host's clock, int64, by that of rank 0's host; their order stays."""
+        return unix_ns + _between(unix_ns, self.read, self.ahead_ns) if len(self.read) else unix_ns
+
+
+_AS_IT_IS: Final = OnRank0(np.zeros(0, np.int64), np.zeros(0, np.int64))
+
+
 class Aligned(NamedTuple):
-    """parts: of each part, ns to add to the times of each launch; clocks: what its metadata say of that;
-    notes: what a reader must know of the times."""
+    """parts: of each part, ns to add to the times of each launch; hosts: what puts its host's times on the
+    clock of rank 0's host; clocks: what its metadata say of both; notes: what a reader must know of them."""
 
     parts: list[Ints]
+    hosts: list[OnRank0]
     clocks: list[dict[str, Any]]
     notes: list[str]
 
@@ -42,24 +61,71 @@ class _Known(NamedTuple):
 
 def aligned(tables: Sequence[Tables]) -> Aligned:
     """Where not all parts say how, times stay as they are, and a note says so."""
-    nothing = [np.zeros(len(each.launches), np.int64) for each in tables]
     if len(tables) == 1:
-        return Aligned(nothing, [{}], [])
+        return Aligned([_zeros(tables[0])], [_AS_IT_IS], [{}], [])
+    same = _same_clock(tables)
+    hosts, of_hosts, host_notes = _hosts(tables, same)
+    shifts, of_launches, notes = _launches(tables, same)
+    clocks = [launch | host for launch, host in zip(of_launches, of_hosts, strict=True)]
+    return Aligned(shifts, hosts, clocks, [*notes, *host_notes])
+
+
+def _launches(
+    tables: Sequence[Tables], same_clock: Sequence[bool]
+) -> tuple[list[Ints], list[dict[str, Any]], list[str]]:
+    """What is added to launches' times, what the metadata say of that, and notes."""
+    nothing = [_zeros(each) for each in tables]
     if any(each.emulated for each in tables):
         why = ["ranks are emulated, each with a clock of its own: their times cannot be compared"]
-        return Aligned(nothing, [{"clock": "unknown"}] * len(tables), why)
-    known = [_on_rank_0(each, boots) for each, boots in zip(tables, _same_clock(tables), strict=True)]
+        return nothing, [{"clock": "unknown"}] * len(tables), why
+    known = [_on_rank_0(each, same) for each, same in zip(tables, same_clock, strict=True)]
     shifts = [each.shift for each in known if each is not None]
     if len(shifts) < len(known):
         missing = ", ".join(str(rank) for rank, each in enumerate(known) if each is None)
         why = [f"times of ranks are those of their GPUs, and not aligned: nothing is known of part {missing}"]
-        return Aligned(nothing, [{"clock": "unknown"}] * len(tables), why)
+        return nothing, [{"clock": "unknown"}] * len(tables), why
     errors = [each.error_ns for each in known if each is not None]
-    clocks = [{"clock": "aligned", "clock_error_ns": error} for error in errors]
+    clocks: list[dict[str, Any]] = [{"clock": "aligned", "clock_error_ns": error} for error in errors]
+    worst = max(errors) / 1e3
+    return shifts, clocks, [f"times of ranks are on the clock of rank 0's host, each to {worst:,.1f} us"]
+
+
+def _hosts(
+    tables: Sequence[Tables], same_clock: Sequence[bool]
+) -> tuple[list[OnRank0], list[dict[str, Any]], list[str]]:
+    """The same of host scopes and events."""
+    has_any = any(len(each.host) or len(each.events) for each in tables)
+    moments = [(each.metadata.get("job") or {}).get("clock") or [] for each in tables]
+    unknown = [
+        rank for rank, (same, told) in enumerate(zip(same_clock, moments, strict=True)) if not (same or told)
+    ]
+    if unknown:
+        missing = ", ".join(map(str, unknown))
+        why = f"host scopes and events are of each host's own clock: nothing is known of part {missing}"
+        return [_AS_IT_IS] * len(tables), [{} for _ in tables], [why] if has_any else []
+    hosts, errors = [], []
+    for part, same, told in zip(tables, same_clock, moments, strict=True):
+        own = _AS_IT_IS if same else OnRank0(*_read(told, "unix_ns", "offset_ns"))
+        times = np.append(part.host["start_unix_ns"], part.events["start_unix_ns"])
+        outside = _outside(times, own.read) if len(own.read) else 0.0
+        hosts.append(own)
+        errors.append(0.0 if same else max(each["error_ns"] for each in told) + _DRIFT * outside)
+    clocks = [{"host_clock_error_ns": error} for error in errors]
     worst = max(errors)
-    return Aligned(
-        shifts, clocks, [f"times of ranks are on the clock of rank 0's host, each to {worst / 1e3:,.1f} us"]
-    )
+    if not has_any or not worst:
+        return hosts, clocks, []
+    note = f"host scopes and events are on the clock of rank 0's host, each to {worst / 1e3:,.1f} us"
+    return hosts, clocks, [note]
+
+
+def _zeros(tables: Tables) -> Ints:
+    return np.zeros(len(tables.launches), np.int64)
+
+
+def _read(moments: Sequence[dict[str, Any]], *names: str) -> list[Ints]:
+    """Columns of moments, in order of the first."""
+    ordered = sorted(moments, key=lambda each: int(each[names[0]]))
+    return [np.array([each[name] for each in ordered], np.int64) for name in names]
 
 
 def _same_clock(tables: Sequence[Tables]) -> list[bool]:
@@ -82,8 +148,7 @@ def _on_rank_0(tables: Tables, same_clock: bool) -> _Known | None:
     if not len(tables.launches):
         return _Known(host.shift, 0.0)
     times = tables.launches["start_ns"].to_numpy(np.int64) + host.shift
-    read = np.array([each["unix_ns"] for each in moments], np.int64)
-    offsets = np.array([each["offset_ns"] for each in moments], np.int64)
+    read, offsets = _read(moments, "unix_ns", "offset_ns")
     shift = host.shift + _between(times, read, offsets)
     error = max(each["error_ns"] for each in moments)
     return _Known(shift, host.error_ns + error + _DRIFT * _outside(times, read))

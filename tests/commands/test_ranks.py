@@ -24,21 +24,32 @@ for rank in range({ranks}):
         os.environ.update(
             RANK=str(rank), WORLD_SIZE="{ranks}", MASTER_ADDR="127.0.0.1", MASTER_PORT="{port}"
         )
-        flags = ["--backend", "emulator", "--keep", "spans", "-q", "-o", {output!r}]
+        flags = ["--backend", "emulator", "--keep", "spans", "-q", "--events", "-o", {output!r}]
         sys.exit(main(["run", *flags, "train.py"]))
     children.append(pid)
 print([os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1]) for pid in children], flush=True)
 """
 _TRAIN = """
 import os, signal, time
+import torch
 import torch.distributed as dist
+import profscope
 from tests.support.sessions import launch_add
 
 dist.init_process_group("gloo")
 rank = dist.get_rank()
 if rank != 2:
-    for _ in range(2):
+    launch_add()
+    with profscope.scope("step"):
         launch_add()
+        if dist.get_world_size() == 2:
+            store = dist.distributed_c10d._get_default_store()
+            if rank == 1:
+                store.get("rank 0 reduces")
+                time.sleep(0.2)
+            reducing = dist.all_reduce(torch.ones(8), async_op=True)
+            store.set(f"rank {rank} reduces", "")
+            reducing.wait()
 if rank == 3:
     from pathlib import Path
     while not any(b"so far" in file.read_bytes() for file in Path().glob("t/rank=3/*.partial/*.spool")):
@@ -74,6 +85,12 @@ def test_two_ranks_are_one_profile(forks: Forks, tmp_path: Path, monkeypatch: py
     assert [each["clock"] for each in told] == [[], []], "they share a host's clock"
     assert profile.ranks()["launches"].tolist() == [2, 2]
     assert len(profile.skew()) == 2
+    reduced = profile.collectives().query("name == 'gloo:all_reduce'")
+    assert reduced[["rank", "ranks", "last_rank"]].to_numpy().tolist() == [[0, 2, 1], [1, 2, 1]]
+    assert (reduced["waiting_ns"] > 0).tolist() == [True, False]
+    steps = profile.steps()
+    assert steps[["step", "rank", "slowest_rank"]].to_numpy().tolist() == [[0, 0, 1], [0, 1, 1]]
+    assert steps["waiting_ns"].tolist() == reduced["waiting_ns"].tolist()
 
 
 @pytest.mark.exhaustive

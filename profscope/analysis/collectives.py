@@ -1,0 +1,115 @@
+"""How long each rank of a job waited for the others in collectives."""
+
+from __future__ import annotations
+
+from typing import Any, Final
+
+import numpy as np
+import pandas as pd
+
+from profscope.analysis.occurrences import host_clock_error_ns, numbers
+from profscope.schema import Tables
+
+__all__ = ["COLLECTIVE_DTYPES", "collectives"]
+
+COLLECTIVE_DTYPES: Final = {
+    "name": "str",
+    "number": "int64",
+    "rank": "int32",
+    "ranks": "int64",
+    "start_unix_ns": "int64",
+    "duration_ns": "int64",
+    "late_ns": "Int64",
+    "waiting_ns": "Int64",
+    "transfer_ns": "Int64",
+    "last_rank": "Int64",
+    "host": "int64",
+}
+"""The columns of `collectives`, with their pandas dtypes, in order."""
+
+_GLOO: Final = "gloo:"
+_PAIRS: Final = "SendRecv|gloo:send|gloo:recv"
+_TIMER_NS: Final = 1000.0
+"""By so much Kineto's times of a GPU may be off on its host's clock: launches that profscope itself timed lay
+within their kernels to less (docs/programs.md, one H200)."""
+
+
+def collectives(tables: Tables) -> pd.DataFrame:
+    """What each rank waited for the others in collectives: one row per collective and rank, in order of time.
+
+        name                  number  rank  ranks  duration_ns  late_ns  waiting_ns  transfer_ns  last_rank
+        ncclDevKernel_AllR...      7     0      2      5031000        0     5012000        19000          1
+        ncclDevKernel_AllR...      7     1      2        19500  5012000           0        19500          1
+
+    number: the n-th of this name on each rank is the same collective (`occurrences.numbers`); ranks: how
+    many have it. late_ns: how long after the first rank it began there; last_rank: where it began last.
+    waiting_ns: until the last rank had begun, too; transfer_ns: the rest of its duration. host: the row of
+    the scope that it was launched in, -1 for none.
+
+    These are NCCL's kernels, and gloo's work on the host. Sends and receives, which pair two ranks, are left
+    out. Waiting is missing where some rank had ended before another began: a rank that sends need not wait
+    for those that receive; or it is not the same collective, as in process groups of some ranks.
+
+    attrs has "clock_error_ns": by so much late_ns and waiting_ns may be off, None where the ranks' times are
+    not on one clock, and both are missing; "end_skew_ns": how far apart ranks ended that had waited for each
+    other, the median, which is small where the clocks agree; "ranks": by rank "collective_ns" and
+    "waiting_ns", of all; and "not_measured": why figures are missing.
+    """
+    table = _collective_events(tables)
+    clock_error_ns = host_clock_error_ns(tables)
+    error_ns = None if clock_error_ns is None else clock_error_ns + 2 * _TIMER_NS
+    times = [table[name].to_numpy(np.int64) for name in ("rank", "start_unix_ns", "end_unix_ns")]
+    table["number"] = numbers(table["name"].to_numpy(), *times)
+    table["duration_ns"] = times[2] - times[1]
+    groups = table.groupby(["name", "number"], sort=False)
+    table["ranks"] = groups["rank"].transform("nunique")
+    first, last = (groups["start_unix_ns"].transform(which) for which in ("min", "max"))
+    ends = groups["end_unix_ns"].transform("min"), groups["end_unix_ns"].transform("max")
+    shared = (table["ranks"] > 1) & (error_ns is not None)
+    met = shared & (ends[0] + (error_ns or 0.0) >= last)
+    waiting = (last - table["start_unix_ns"]).clip(upper=table["duration_ns"])
+    table["late_ns"] = (table["start_unix_ns"] - first).astype("Int64").where(shared)
+    table["waiting_ns"] = waiting.astype("Int64").where(met)
+    table["transfer_ns"] = (table["duration_ns"] - waiting).astype("Int64").where(met)
+    latest = table["rank"].where(table["start_unix_ns"] == last)
+    last_rank = latest.groupby([table["name"], table["number"]], sort=False).transform("min")
+    table["last_rank"] = last_rank.astype("Int64").where(shared)
+    skews = (ends[1] - ends[0])[met]
+    order = np.lexsort((table["rank"], table["number"], table["name"], first))
+    result = table.iloc[order][list(COLLECTIVE_DTYPES)].astype(COLLECTIVE_DTYPES).reset_index(drop=True)
+    sums = result.groupby("rank").agg(collective_ns=("duration_ns", "sum"), waiting_ns=("waiting_ns", "sum"))
+    result.attrs["clock_error_ns"] = error_ns
+    result.attrs["end_skew_ns"] = float(skews.median()) if len(skews) else None
+    result.attrs["ranks"] = sums.astype("int64").to_dict("index")
+    result.attrs["not_measured"] = _not_measured(tables, result)
+    return result
+
+
+def _collective_events(tables: Tables) -> pd.DataFrame:
+    events = tables.events
+    names = events["name"].cat.categories
+    code = events["name"].cat.codes.to_numpy()
+    of_gloo = names.str.startswith(_GLOO)[code] if len(names) else np.zeros(0, np.bool_)
+    of_pairs = names.str.contains(_PAIRS)[code] if len(names) else np.zeros(0, np.bool_)
+    rows = ((events["kind"] == "collective").to_numpy() | of_gloo) & ~of_pairs
+    columns = ("name", "rank", "start_unix_ns", "end_unix_ns", "host")
+    ours: dict[str, Any] = {name: events[name].to_numpy()[rows] for name in columns if name != "name"}
+    return pd.DataFrame({"name": events["name"].astype("str").to_numpy()[rows], **ours})
+
+
+def _not_measured(tables: Tables, table: pd.DataFrame) -> list[str]:
+    if not len(tables.events):
+        return ["collectives: no events were recorded; session(events=True)"]
+    if not len(table):
+        return ["collectives: no event is one of NCCL's or gloo's"]
+    if len(tables.metadata.get("ranks") or []) < 2:
+        return ["waiting: this profile is of one process"]
+    if table.attrs["clock_error_ns"] is None:
+        return ["waiting: the hosts' clocks are not on one clock"]
+    of_each = table.drop_duplicates(["name", "number"])
+    alone = int((of_each["ranks"] < 2).sum())
+    apart = int(((of_each["ranks"] > 1) & of_each["waiting_ns"].isna()).sum())
+    said = [f"waiting in {alone:,} collectives: one rank alone has them"] if alone else []
+    if apart:
+        said.append(f"waiting in {apart:,} collectives: a rank had ended before another began")
+    return said

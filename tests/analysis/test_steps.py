@@ -1,0 +1,181 @@
+"""Steps of several ranks, and waiting in collectives, on small tables whose times are known."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import Any
+
+import numpy as np
+import pytest
+
+from profscope.around.event_tables import with_events
+from profscope.around.host_tables import with_host
+from profscope.profiles import Profile
+from profscope.schema import Tables
+from profscope.traces.merging import Part, merged
+from tests.support.around import MAIN, UNIX_NS, kineto, scopes
+from tests.support.profiles import profile_metadata
+
+REDUCE = "ncclDevKernel_AllReduce_Sum_f32_RING_LL"
+_STEP_NS = 10_000_000
+
+
+def part(rank: int, late_ns: int, *, steps: range = range(3), names: str = REDUCE, boot: str = "b") -> Tables:
+    """Of a rank: in each step a kernel, late by so much, and an all-reduce from 30 us before its end, which
+    ends on all ranks at once, 2.05 ms after one that is not late has begun it."""
+    rows: list[tuple[Any, ...]] = []
+    events: list[tuple[Any, ...]] = []
+    for at, step in enumerate(steps):
+        start = step * _STEP_NS + rank * 1000
+        rows.append(("step", MAIN, start, start + 3_000_000, -1, 0, 0))
+        rows.append(("reduce", MAIN, start + 2000, start + 4000, 2 * at, 0, 0))
+        first, second = 2 * at + 1, 2 * at + 2
+        begin = step * _STEP_NS + 1_500_000 + late_ns
+        events += [
+            ("cudaLaunchKernel", "call", MAIN, start + 1000, start + 1500, first),
+            ("gemm", "kernel", 7, begin - 1_000_000, begin + 30_000, first),
+            ("cudaLaunchKernel", "call", MAIN, start + 2500, start + 3000, second),
+            (names, "collective", 9, begin, step * _STEP_NS + 2_050_000 + 1_500_000, second),
+        ]
+    job = {"id": "j", "rank": rank, "world_size": 2, "boot": boot, "began_unix_ns": 0, "clock": []}
+    return with_events(with_host(Tables(metadata=profile_metadata(job=job)), scopes(*rows)), kineto(*events))
+
+
+def together(*parts: Tables) -> Profile:
+    profile = Profile.of(merged([Part(each, f"rank={at}", at) for at, each in enumerate(parts)]))
+    assert profile.validate() == []
+    return profile
+
+
+def test_who_is_late_waits_least() -> None:
+    profile = together(part(0, 0), part(1, 2_000_000))
+    met = profile.collectives()
+    assert met[["number", "rank", "ranks", "last_rank"]].to_numpy().tolist() == [
+        [number, rank, 2, 1] for number in range(3) for rank in range(2)
+    ]
+    assert met["late_ns"].tolist() == [0, 2_000_000] * 3
+    assert met["waiting_ns"].tolist() == [2_000_000, 0] * 3
+    assert met["transfer_ns"].tolist() == [50_000] * 6
+    assert met.attrs["ranks"] == {
+        0: {"collective_ns": 3 * 2_050_000, "waiting_ns": 6_000_000},
+        1: {"collective_ns": 150_000, "waiting_ns": 0},
+    }
+    assert (met.attrs["end_skew_ns"], met.attrs["clock_error_ns"], met.attrs["not_measured"]) == (0, 2000, [])
+    steps = profile.steps()
+    assert steps[["step", "rank"]].to_numpy().tolist() == [[n, rank] for n in range(3) for rank in range(2)]
+    assert steps["late_start_ns"].tolist() == steps["late_end_ns"].tolist() == [0, 1000] * 3
+    assert steps["start_unix_ns"].tolist()[:2] == [UNIX_NS, UNIX_NS + 1000]
+    assert steps["duration_ns"].tolist() == [3_000_000] * 6
+    assert steps["gpu_launches"].tolist() == [2] * 6
+    assert steps["gpu_busy_ns"].tolist() == [3_050_000, 1_050_000] * 3
+    assert steps["collective_ns"].tolist() == [2_050_000, 50_000] * 3
+    assert steps["waiting_ns"].tolist() == [2_000_000, 0] * 3
+    assert steps["slowest_rank"].tolist() == [1] * 6
+    assert steps.attrs == {"clock_error_ns": 0.0, "not_measured": []}
+    inner = profile.steps("step > reduce")
+    assert inner["gpu_launches"].tolist() == [1] * 6, "a path names a scope, too"
+    assert inner["waiting_ns"].tolist() == steps["waiting_ns"].tolist()
+
+
+def test_differences_within_the_clocks_error_are_nobodys() -> None:
+    steps = together(part(0, 0), part(1, 1500)).steps()
+    assert steps["waiting_ns"].tolist() == [1500, 0] * 3
+    assert steps["slowest_rank"].isna().all()
+
+
+def test_a_rank_whose_recording_began_later_is_counted_from_the_last() -> None:
+    profile = together(part(0, 0), part(1, 2_000_000, steps=range(1, 3)))
+    met = profile.collectives()
+    assert met["ranks"].tolist() == [1, 2, 2, 2, 2]
+    assert met["waiting_ns"].isna().tolist() == [True, False, False, False, False]
+    assert met["waiting_ns"].tolist()[1:] == [2_000_000, 0] * 2
+    assert met.attrs["not_measured"] == ["waiting in 1 collectives: one rank alone has them"]
+    steps = profile.steps()
+    assert steps[["step", "rank"]].to_numpy().tolist() == [[0, 0], [1, 0], [1, 1], [2, 0], [2, 1]]
+    assert steps["slowest_rank"].fillna(-1).tolist() == [-1, 1, 1, 1, 1]
+    assert steps.attrs["not_measured"][0] == "1 of these steps were not recorded on all ranks"
+    stopped = together(part(0, 0), part(1, 2_000_000, steps=range(2))).steps()
+    assert stopped["step"].tolist() == [0, 0, 1, 1, 2], "it ended earlier"
+
+
+def test_who_has_ended_before_another_begins_waits_for_nobody() -> None:
+    tables = part(1, 2_000_000)
+    moved = {name: tables.events[name] + _STEP_NS // 2 for name in ("start_unix_ns", "end_unix_ns")}
+    profile = together(part(0, 0), replace(tables, events=tables.events.assign(**moved)))
+    met = profile.collectives()
+    assert met["waiting_ns"].isna().all()
+    assert met["late_ns"].tolist() == [0, 7_000_000] * 3
+    assert met.attrs["end_skew_ns"] is None
+    assert met.attrs["not_measured"] == ["waiting in 3 collectives: a rank had ended before another began"]
+    assert profile.steps()["waiting_ns"].isna().all()
+
+
+def test_sends_and_receives_are_left_out() -> None:
+    profile = together(*(part(rank, 0, names="ncclDevKernel_SendRecv") for rank in range(2)))
+    assert len(profile.collectives()) == 0
+    assert profile.collectives().attrs["not_measured"] == ["collectives: no event is one of NCCL's or gloo's"]
+
+
+@pytest.mark.parametrize("offset_ns", [0, -40_000_000])
+def test_hosts_scopes_and_events_are_put_on_one_clock(offset_ns: int) -> None:
+    tables, away = part(1, 2_000_000), part(1, 2_000_000, boot="another")
+    moments = [{"unix_ns": UNIX_NS + at, "offset_ns": offset_ns, "error_ns": 30_000} for at in (-1000, 10**9)]
+    moved = {
+        table: getattr(away, table).assign(
+            **{name: getattr(away, table)[name] - offset_ns for name in ("start_unix_ns", "end_unix_ns")}
+        )
+        for table in ("host", "events")
+    }
+    job = away.metadata["job"] | {"clock": moments}
+    away = replace(away, metadata=away.metadata | {"job": job}, **moved)
+    near, far = together(part(0, 0), tables), together(part(0, 0), away)
+    for table in ("host", "events"):
+        for name in ("start_unix_ns", "end_unix_ns"):
+            assert getattr(far, table)[name].tolist() == getattr(near, table)[name].tolist()
+    assert [each["host_clock_error_ns"] for each in far.metadata["ranks"]] == [0.0, 30_000.0]
+    assert (
+        "host scopes and events are on the clock of rank 0's host, each to 30.0 us" in far.metadata["notes"]
+    )
+    assert far.collectives().attrs["clock_error_ns"] == 32_000
+    assert far.steps()["slowest_rank"].tolist() == [1] * 6
+
+
+def test_clocks_of_which_nothing_is_known() -> None:
+    profile = together(part(0, 0), part(1, 2_000_000, boot="another"))
+    assert (
+        "host scopes and events are of each host's own clock: nothing is known of part 1"
+        in (profile.metadata["notes"])
+    )
+    met, steps = profile.collectives(), profile.steps()
+    assert met["waiting_ns"].isna().all()
+    assert met.attrs["not_measured"] == ["waiting: the hosts' clocks are not on one clock"]
+    assert steps["late_start_ns"].isna().all()
+    assert steps.attrs["not_measured"][0] == "late starts and ends: the hosts' clocks are not on one clock"
+    assert len(steps) == 6
+
+
+def test_what_cannot_be_answered_is_said() -> None:
+    alone = Profile.of(part(0, 0))
+    assert alone.collectives().attrs["not_measured"] == ["waiting: this profile is of one process"]
+    steps = alone.steps()
+    assert steps["gpu_busy_ns"].tolist() == [3_050_000] * 3
+    assert steps["slowest_rank"].isna().all()
+    assert "of one process" in steps.attrs["not_measured"][0]
+    none = alone.steps("epoch")
+    assert (len(none), none.dtypes.to_dict()) == (0, steps.dtypes.to_dict())
+    assert none.attrs["not_measured"] == [
+        "steps: no scope of the host's code is called 'epoch'; there are reduce, step"
+    ]
+    nothing = Profile.of(Tables(metadata=profile_metadata()))
+    assert nothing.collectives().attrs["not_measured"] == [
+        "collectives: no events were recorded; session(events=True)"
+    ]
+    assert nothing.steps().attrs["not_measured"] == [
+        "steps: no scope of the host's code is called 'step'; there are none; "
+        'with profscope.scope("step"): ...'
+    ]
+    without = replace(together(part(0, 0), part(1, 0)).tables, events=Tables().events)
+    steps = Profile.of(without).steps()
+    assert steps["slowest_rank"].tolist() == [0] * 6, "the longest, of equal ones the first"
+    assert not np.any(steps["gpu_launches"])
+    assert any("session(events=True)" in why for why in steps.attrs["not_measured"])
