@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import lzma
+import os
 import subprocess
 import sys
 from dataclasses import replace
@@ -196,7 +197,9 @@ def test_the_command_has_them(tmp_path: Path) -> None:
     )
     path = tmp_path / "trace.json.gz"
     command = [sys.executable, "-m", "profscope", "run", "-q", "--events", "-o", str(path), str(script)]
-    ran = subprocess.run(command, capture_output=True, text=True, check=False)
+    path_of_tests = os.pathsep.join([str(Path(__file__).parents[2]), os.environ.get("PYTHONPATH", "")])
+    environment = os.environ | {"PYTHONPATH": path_of_tests}
+    ran = subprocess.run(command, env=environment, capture_output=True, text=True, check=False)
     assert ran.returncode == 0, ran.stderr
     prof = profscope.load(path)
     assert prof.host.loc[prof.host["source"] == "scope", ["scope", "number"]].to_numpy().tolist() == [
