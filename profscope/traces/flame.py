@@ -7,6 +7,7 @@ from typing import Any, NamedTuple
 import numpy as np
 import pandas as pd
 
+from profscope.analysis.corrections import are_corrected, weighed
 from profscope.schema import Tables
 
 __all__ = ["Frame", "unit", "weights"]
@@ -21,7 +22,9 @@ class Frame(NamedTuple):
 
 
 def unit(tables: Tables) -> str:
-    """What weights are in: "ns", or "cycles" where nothing has a time."""
+    """What weights are in: "ns", or "cycles" where nothing has a time: what was emulated has none."""
+    if tables.emulated:
+        return "cycles"
     return "ns" if tables.df["duration_ns"].any() or tables.sums["total_ns"].any() else "cycles"
 
 
@@ -29,11 +32,12 @@ def weights(tables: Tables) -> dict[tuple[Frame, ...], int]:
     """By stack, outermost first, what warps spent in it and in no scope inside it, all of them together.
 
     The first frame is the kernel. Spans in flight overlap others and are left out, as marks are; launches
-    that kept sums count with these.
+    that kept sums count with these. Durations are corrected where those of the summary are.
     """
     named = unit(tables)
     together: dict[tuple[Frame, ...], int] = {}
-    for table in (_spans(tables.df, named), _sums(tables.sums, named)):
+    df = weighed(tables.df, tables.metadata) if are_corrected(tables) else tables.df
+    for table in (_spans(df, named), _sums(tables.sums, named)):
         stacks: dict[int, tuple[Frame, ...]] = {-1: ()}
         rows: list[dict[Any, Any]] = table.to_dict("records")
         for row in rows:

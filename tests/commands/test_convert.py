@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+from dataclasses import replace
 from itertools import pairwise
 from pathlib import Path
 
@@ -56,6 +57,16 @@ def test_flame_graphs_have_all_warp_time(profile: Profile, sums: list[int]) -> N
     frames = [frame["name"] for frame in document["shared"]["frames"]]
     named = {";".join(frames[at] for at in stack) for stack in shown["samples"]}
     assert "matmul_kernel;loop L22;iteration;dot" in named
+
+
+def test_flame_graphs_are_of_what_the_summary_is_of(profile: Profile) -> None:
+    """Cycles of what was emulated, and durations without what records took."""
+    metadata = {**profile.metadata, "backend": "emulator", "clock": {"read_cycles": 1.0, "row_cycles": 2.0}}
+    emulated = Profile.of(replace(profile.tables, metadata=metadata))
+    emulated.save("e.json")
+    assert main(["convert", "e.json", "e.txt", "--format", "collapsed"]) == 0
+    summary = emulated.summary()
+    assert sum(collapsed("e.txt").values()) == summary.loc[summary["kind"] != "async", "self_cycles"].sum()
 
 
 def test_a_report_is_what_report_returns(profile: Profile) -> None:

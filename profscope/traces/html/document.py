@@ -35,6 +35,7 @@ def document(tables: Tables, pool: Executor) -> str:
     """The whole file. `pool` has threads for what can run beside the rest."""
     said = answers(tables, pool)
     kernels = kernels_of(tables, said)
+    whole_ns = sum(kernel.total_ns for kernel in kernels)
     left_out, kernels = max(0, len(kernels) - MOST_KERNELS), kernels[:MOST_KERNELS]
     start, duration = times(tables)
     sites = known_sites(tables, duration)
@@ -43,7 +44,7 @@ def document(tables: Tables, pool: Executor) -> str:
     wanted = [place["at"] for own in best for place in own if place.get("level") == "cta"]
     facts, packed, selection = page_facts(tables, kernels, ctas, launches, sites, start, duration, wanted)
     unit = str(facts["unit"])
-    sections: list[Child] = [kernel_table(kernels, left_out, tables.emulated)]
+    sections: list[Child] = [kernel_table(kernels, left_out, whole_ns, tables.emulated)]
     for number, (kernel, places) in enumerate(zip(kernels, best, strict=True)):
         parts = (
             tag(

@@ -126,16 +126,15 @@ def _card(row: dict[Any, Any], where: dict[str, Any]) -> Markup:
     )  # fmt: skip
 
 
-def kernel_table(kernels: list[Kernel], left_out: int, emulated: bool) -> Markup | None:
-    """A row for each kernel to choose from; none where there is one."""
+def kernel_table(kernels: list[Kernel], left_out: int, whole_ns: float, emulated: bool) -> Markup | None:
+    """A row for each kernel to choose from; none where there is one. whole_ns: of those left out, too."""
     if len(kernels) < 2:
         return None
-    whole = sum(kernel.total_ns for kernel in kernels) or 1.0
     rows = []
     for number, kernel in enumerate(kernels):
         best = kernel.findings.iloc[0] if len(kernel.findings) else None
         label = "" if kernel.verdict is None else kernel.verdict.label
-        share = kernel.total_ns / whole
+        share = kernel.total_ns / (whole_ns or 1.0)
         rows.append(
             tag(
                 "tr",

@@ -11,14 +11,17 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+import pandas as pd
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from profscope.profiles import Profile, diff, load
 from profscope.schema import Tables
+from profscope.threads import worker_pool
 from profscope.traces.html.comparison import comparison_page, side_by_side
 from profscope.traces.html.ctas import chosen_ctas, ctas_of
+from profscope.traces.html.document import document
 from profscope.traces.html.markup import json_block, plain, tag
 from profscope.traces.html.packed import pack, unpack
 from profscope.traces.html.spans import times
@@ -173,6 +176,19 @@ def test_spans_are_read_back_as_they_were(tmp_path: Path) -> None:
 def test_columns_are_read_back(columns: dict[str, list[int]]) -> None:
     index, text = pack({name: np.array(values, np.int64) for name, values in columns.items()})
     assert {name: values.tolist() for name, values in unpack(index, text).items()} == columns
+
+
+def test_shares_of_kernels_are_of_all_that_ran() -> None:
+    """Those without a section, too."""
+    tables = regular_profile(launches=30, ctas=1, warps=1, iterations=1).tables
+    names = [f"kernel_{launch}" for launch in tables.launches["launch"]]
+    launches = tables.launches.assign(kernel=names, end_ns=tables.launches["start_ns"] + 1000)
+    kernel = pd.Categorical([names[launch] for launch in tables.df["launch"]])
+    several = replace(tables, launches=launches, df=tables.df.assign(kernel=kernel))
+    with worker_pool() as pool:
+        page = document(several, pool)
+    assert "6 kernels that took less time have no section here" in page
+    assert page.count("3.3 %</td><th") == 24
 
 
 def test_a_larger_profile_shows_a_stated_selection() -> None:
