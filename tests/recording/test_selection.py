@@ -122,10 +122,11 @@ def test_a_list_of_all_sms_records_every_cta_once() -> None:
     roots = prof.df[prof.df["kind"] == "kernel"]
     assert sorted(roots["cta"]) == list(range(CTAS))
     assert prof.metadata["notes"] == []
-    # To choose takes an atomic operation, which is not the kernel's.
+    # To choose takes an atomic operation, which is not the kernel's; nor is where the area lies, which is
+    # worked out beside it.
     before = recorded().df
     without = before.loc[before["kind"] == "kernel", "duration_cycles"].median()
-    assert roots["duration_cycles"].median() == pytest.approx(without, abs=60)
+    assert without - 150 < roots["duration_cycles"].median() < without + 60
 
 
 @pytest.mark.filterwarnings("ignore::profscope.errors.EmptyProfileWarning")
