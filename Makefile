@@ -3,6 +3,7 @@
 #   make test     lint, types, tests on the Triton of .venv
 #   make matrix   the exhaustive tests, and all tests on the other supported Tritons
 #   make lint     ruff and mypy alone
+#   make docs     the site, in build/site
 #   make bench    profscope beside Proton, on the GPU; without one, the figures that need none
 
 PYTHON ?= python3
@@ -11,6 +12,7 @@ BIN := $(VENV)/bin
 TORCHED := $(VENV)/.torch
 RUNTIME := $(VENV)/.runtime
 DEV := $(VENV)/.dev
+DOCS := $(VENV)/.docs
 
 # The pair that a machine without a GPU gets. A machine with one uses the torch and Triton it has.
 TORCH := torch==2.13.0
@@ -30,7 +32,7 @@ INSTALL := $(BIN)/pip install -q --no-compile
 # Where nothing compiled is kept, every process that a test starts compiles all modules again.
 export PYTHONDONTWRITEBYTECODE :=
 
-.PHONY: demo test lint types bench matrix exhaustive $(MATRIX:%=matrix-%) clean
+.PHONY: demo test lint types docs bench matrix exhaustive $(MATRIX:%=matrix-%) clean
 
 demo: $(RUNTIME)
 	$(BIN)/python -m profscope.demo trace.json
@@ -52,6 +54,10 @@ lint: $(DEV)
 types: $(DEV)
 	$(BIN)/mypy
 
+# Links that lead nowhere stop it.
+docs: $(DOCS)
+	NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --strict --quiet
+
 bench: $(RUNTIME)
 	$(BIN)/python -m bench
 
@@ -62,10 +68,10 @@ exhaustive: $(DEV)
 	$(BIN)/python $(PYTEST) $(PARALLEL) -m 'not gpu and exhaustive'
 
 # What knows neither Triton's IR nor its runtime is tested once, by `make test`.
-ANY_TRITON := tests/sampler tests/traces tests/viewer tests/bench \
-    tests/test_distribution.py tests/test_docs.py tests/test_options.py tests/test_rooms.py tests/test_structure_of_tests.py \
+ANY_TRITON := tests/sampler tests/traces tests/viewer tests/bench tests/notebooks tests/plotting \
+    tests/test_tutorials.py tests/test_distribution.py tests/test_docs.py tests/test_options.py tests/test_rooms.py tests/test_structure_of_tests.py \
     $(patsubst %,tests/analysis/test_%.py,alignment balance causes chance corrections each_cause estimates lines \
-        overhead report summary sums validate verdict) \
+        overhead report scope_colours summary sums two_levels validate verdict) \
     $(patsubst %,tests/decoding/test_%.py,assemble decode folding gaps tables timebase zeros) \
     $(patsubst %,tests/emulator/test_%.py,docs float_instructions instructions machine)
 
@@ -96,6 +102,10 @@ $(RUNTIME): pyproject.toml $(TORCHED)
 
 $(DEV): $(RUNTIME)
 	$(INSTALL) --no-build-isolation -e '.[dev]'
+	touch $@
+
+$(DOCS): $(RUNTIME)
+	$(INSTALL) --no-build-isolation -e '.[docs]'
 	touch $@
 
 clean:

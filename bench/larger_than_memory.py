@@ -1,6 +1,6 @@
 """A folder of Parquet with more spans than memory holds: what it takes on disk, and to ask it.
 
-    python -m bench.larger_than_memory [--spans 200] [--limit 1GB] [--folder /tmp/many]
+    python -m bench.larger_than_memory [--spans 200] [--limit 1GB] [--folder /tmp/profscope-many]
 
 One launch of a matmul-like profile is written; the others are links to it, so that only as much is written as
 one launch takes, though the figures of size and time are of all of them. Each step runs in a process of its

@@ -15,6 +15,7 @@ says what that of a few steps with spans says.
 from __future__ import annotations
 
 import argparse
+import contextlib
 import cProfile
 import gc
 import os
@@ -33,7 +34,7 @@ from torch.nn import functional
 
 import profscope
 
-__all__ = ["GPT", "VARIANTS", "main"]
+__all__ = ["GPT", "VARIANTS", "compiled_step", "main"]
 
 VARIANTS: Final[dict[str, Callable[[], AbstractContextManager[Any]]]] = {
     "never (every=10^6)": lambda: _session(instrument="light", ctas=64, every=10**6),
@@ -114,7 +115,7 @@ def main() -> None:
     warnings.simplefilter("ignore", profscope.EmptyProfileWarning)
     warnings.simplefilter("ignore", profscope.DistrustWarning)
     started = time.monotonic()
-    step = _model(asked.batch)
+    step = compiled_step(asked.batch)
     print(f"GPT, batch {asked.batch}: compiled in {time.monotonic() - started:.1f} s", flush=True)
     times: dict[str, list[float]] = {name: [] for name in ("bare", *asked.only)}
     ratios: dict[str, list[float]] = {name: [] for name in asked.only}
@@ -152,7 +153,7 @@ def main() -> None:
         _soak(step, asked.soak, asked.limit_s - time.monotonic() + started)
 
 
-def _model(batch: int) -> Callable[[], None]:
+def compiled_step(batch: int) -> Callable[[], None]:
     torch.manual_seed(0)
     model = GPT().to("cuda", torch.bfloat16)
     tokens = torch.randint(0, 8192, (batch, 256), device="cuda")
@@ -215,7 +216,8 @@ def _soak(step: Callable[[], None], steps: int, limit_s: float) -> None:
         f"{own_s:.1f} s of CPU time; the end took {end_s:.2f} s"
     )
     shown = " ".join(f"{each:.0f}" for each in resident_mb[:: max(1, len(resident_mb) // 12)])
-    print(f"resident, MB: {shown}; rose by {max(resident_mb) - resident_mb[0]:.0f} after 100 steps")
+    rose_mb = max(resident_mb) - resident_mb[0]
+    print(f"resident, with what folds, MB: {shown}; rose by {rose_mb:.0f} after 100 steps")
     print(f"{len(prof.launches)} launches in the tables; notes:")
     for note in prof.metadata["notes"]:
         print(f"    {note[:200]}")
@@ -223,7 +225,11 @@ def _soak(step: Callable[[], None], steps: int, limit_s: float) -> None:
 
 
 def _compare(sums: profscope.Session, spans: profscope.Session) -> None:
-    """Of each scope: how often it ran in a launch, and how long, by sums over by spans."""
+    """Of each scope: how often it ran in a launch, and its share of a kernel's time; of kernels, their time.
+
+    Two binaries of each kernel are compared, and warps wait elsewhere in them (docs/sums.md): so shares may
+    differ, and counts may not.
+    """
     keys = ["kernel", "variant", "kind", "scope", "line", "call_path"]
     tables = []
     for prof in (sums, spans):
@@ -232,21 +238,37 @@ def _compare(sums: profscope.Session, spans: profscope.Session) -> None:
         table = table.assign(
             count=table["count"] / table["launches"], total_ns=table["total_ns"] / table["launches"]
         )
-        tables.append(table.groupby(by, dropna=False, observed=True)[["count", "total_ns"]].sum())
+        of_kernel = table[table["kind"] == "kernel"].groupby(["kernel", "variant"])["total_ns"].sum()
+        own = table[["kernel", "variant"]].merge(
+            of_kernel.rename("own"), on=["kernel", "variant"], how="left"
+        )
+        table["share"] = table["total_ns"] / own["own"].to_numpy()
+        tables.append(table.groupby(by, dropna=False, observed=True)[["count", "total_ns", "share"]].sum())
     both = tables[0].join(tables[1], lsuffix="_sums", rsuffix="_spans", how="outer")
     missing = both.isna().any(axis=1)
     other = ~missing & ((both["count_sums"] / both["count_spans"] - 1).abs() > 1e-9)
-    ratio = (both["total_ns_sums"] / both["total_ns_spans"])[~missing]
+    kernels = both.index.get_level_values("kind") == "kernel"
+    ratio = (both["total_ns_sums"] / both["total_ns_spans"])[kernels & ~missing]
+    points = 100 * (both["share_sums"] - both["share_spans"]).abs()[~kernels & ~missing]
     print(
         f"{len(both)} scopes by sums and by spans; in one of them alone: {missing.sum()}; other counts "
-        f"in a launch: {other.sum()}; time by sums over time by spans: {ratio.describe().round(3).to_dict()}"
+        f"in a launch: {other.sum()}"
     )
+    print(f"time of a kernel by sums over that by spans: {ratio.describe().round(3).to_dict()}")
+    print(f"points between the shares of a scope: {points.describe().round(2).to_dict()}")
     if missing.any() or other.any():
         print(both[missing | other].head(12).to_string())
 
 
 def _resident_mb() -> float:
-    return int(Path("/proc/self/statm").read_text().split()[1]) * 4096 / 1e6
+    """Of this process and the ones that fold for it."""
+    mine = [Path("/proc/self")]
+    for process in Path("/proc").glob("[0-9]*"):
+        with contextlib.suppress(OSError):
+            ours = int((process / "stat").read_text().rsplit(")", 1)[1].split()[1]) == os.getpid()
+            if ours and b"folding_process" in (process / "cmdline").read_bytes():
+                mine.append(process)
+    return sum(int((process / "statm").read_text().split()[1]) for process in mine) * 4096 / 1e6
 
 
 if __name__ == "__main__":

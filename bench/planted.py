@@ -35,6 +35,7 @@ from bench.planted_kernels import (
     matmul_kernel,
     matmul_ws_kernel,
     one_pass_kernel,
+    rescaling_kernel,
     spills_kernel,
     strided_kernel,
     swizzled,
@@ -234,6 +235,16 @@ def _late_warp(late: bool) -> Prepare:
     return prepare
 
 
+def _rescaling(every: int) -> Prepare:
+    def prepare(device: str, small: bool) -> Launch:
+        programs, steps, block = (16, 12, 256) if small else (_sms(device), 400, 4096)
+        x = _random(device, block)
+        out = torch.empty(programs * block, device=device)
+        return lambda: rescaling_kernel[(programs,)](x, out, steps, EVERY=every, BLOCK=block)
+
+    return prepare
+
+
 def _transpose(conflicts: bool) -> Prepare:
     def prepare(device: str, small: bool) -> Launch:
         programs, rounds = (4, 4) if small else (4 * _sms(device), 64)
@@ -254,6 +265,7 @@ PAIRS: Final = (
     Pair("load-imbalance", "load-imbalance", _tiles(True), _tiles(False)),
     Pair("atomics", "atomics", _atomics(True), _atomics(False), save=_FEW),
     Pair("late-warp", "late-warp", _late_warp(True), _late_warp(False), _ALL_OPS),
+    Pair("bimodal-spans", "bimodal-spans", _rescaling(2), _rescaling(1 << 20), "heavy", save=_FEW),
     Pair(
         "uncoalesced-load", "uncoalesced-load", _strided(16), _strided(1), emulated=False, save=_FEW
     ),

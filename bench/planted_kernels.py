@@ -19,6 +19,7 @@ __all__ = [
     "matmul_kernel",
     "matmul_ws_kernel",
     "one_pass_kernel",
+    "rescaling_kernel",
     "spills_kernel",
     "strided_kernel",
     "swizzled",
@@ -218,6 +219,23 @@ def late_warp_kernel(x_ptr, turns_ptr, out_ptr, rounds, BLOCK: tl.constexpr):
         )
         total += tl.sum(x, axis=0)  # fault: late-warp
     tl.store(out_ptr + tl.program_id(0), total)
+
+
+@triton.jit
+def _unit(x):
+    return x / tl.sqrt(1.0 + tl.sum(x * x, axis=0))
+
+
+@triton.jit
+def rescaling_kernel(x_ptr, out_ptr, steps, EVERY: tl.constexpr, BLOCK: tl.constexpr):
+    """A tile is kept small: in every n-th step, and at the end."""
+    offs = tl.arange(0, BLOCK)
+    x = tl.load(x_ptr + offs)
+    for step in range(steps):  # fault: bimodal-spans
+        x = x * 0.999 + 0.5
+        if step % EVERY == EVERY - 1:
+            x = _unit(_unit(x))
+    tl.store(out_ptr + tl.program_id(0) * BLOCK + offs, _unit(_unit(x)))
 
 
 def unswizzled() -> gl.SwizzledSharedLayout:

@@ -84,7 +84,7 @@ def _us(records: Recorder, raws: list[RawLaunch], launches: int, work_us: float,
         for _ in range(launches):
             if not bare:
                 if first.place(lane, first.needed, 0, first.bits, None, first.waits) is None:
-                    path._leave_out(first)
+                    path._leave_out(raws[0].manifest)
                 else:
                     at = lane.offset // slot % len(routes)
                     lane.about = routes[at]

@@ -14,10 +14,11 @@ from instrument_passes.analyses.occupancy import limits_of
 from instrument_passes.economy import STEPS, Demand, Step, afford, loses
 from instrument_passes.errors import PassError
 from instrument_passes.ir import parse
+from instrument_passes.levels import LOWERING
 from instrument_passes.manifest import Manifest
 from instrument_passes.passes import Pass, PassContext
 from instrument_passes.passes.lower_records import LowerRecords, manifest_of
-from instrument_passes.pipeline import LOWERING, parse_pipeline, run_pipeline
+from instrument_passes.pipeline import parse_pipeline, run_pipeline
 from instrument_passes.records import MIN_RING_LOG2
 from instrument_passes.sass.clock_reads import moved_clock_reads
 from instrument_passes.toolchain import Binary, binary_of, build, built

@@ -12,8 +12,9 @@ op that does nothing where that is false: then there is no span.
 Records next to each other share one clock read. An end with an operand reads its clock once the operand's
 data has arrived. A payload, an i32 or f32 the same in all threads of a warp,
 stands between the begin and the end of its span, in the block of the begin; `name` is its column in the
-table of spans. Values is four payloads, PROBED: the NaNs, the infinities, the least and the greatest finite
-value of a tensor or scalar of floats, where its second operand, if it has one, is true.
+table of spans. Values is six payloads, PROBED: the NaNs, the infinities, the denormal values, those of the
+greatest finite magnitude of their type, the least and the greatest finite value of a tensor or scalar of
+floats, where its second operand, if it has one, is true.
 """
 
 from __future__ import annotations
@@ -48,7 +49,7 @@ END: Final = "profscope.end"
 PAYLOAD: Final = "profscope.payload"
 VALUES: Final = "profscope.values"
 BUFFER: Final = "profscope.buffer"  # the memory; `allocate-buffer` spells it as a Triton version needs it
-PROBED: Final = ("nans", "infs", "min", "max")
+PROBED: Final = ("nans", "infs", "denormals", "saturated", "min", "max")
 
 
 def is_record(op: Op) -> bool:

@@ -150,8 +150,7 @@ class Manifest:
     def digest(self) -> int:
         """32-bit identity, stored in a launch's buffer by the program this manifest describes.
 
-        Names of files are no part of it: Triton takes two copies of a function for one, and may launch the
-        binary of either.
+        Names of files are no part of it: copies of a function in two files make the same records.
         """
         text = (self if self.schema == 3 else self._without_files()).to_json()
         return int.from_bytes(hashlib.sha256(text.encode()).digest()[:4], "little")

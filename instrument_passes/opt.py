@@ -23,8 +23,9 @@ from instrument_passes.cost import render as render_cost
 from instrument_passes.diagnostics import expected_errors, mismatches
 from instrument_passes.errors import IRError
 from instrument_passes.ir import Module, parse
+from instrument_passes.levels import LEVELS
 from instrument_passes.passes import Pass, PassContext, passes, signature, spelled, summary
-from instrument_passes.pipeline import LEVELS, parse_pipeline, run_pipeline
+from instrument_passes.pipeline import parse_pipeline, run_pipeline
 from instrument_passes.plugins import load_installed
 from instrument_passes.sass.render import map_cubin, map_module
 from instrument_passes.sass.render import render as render_map

@@ -12,21 +12,13 @@ from typing import Any, Final
 
 from instrument_passes.errors import IRError, ManifestError, PassError, PipelineError
 from instrument_passes.ir import Module, check_structure
+from instrument_passes.levels import LEVELS
 from instrument_passes.manifest import ATTRIBUTE
 from instrument_passes.passes.base import ALLOCATES, CHOOSES, Pass, PassContext, passes, signature
 from instrument_passes.plugins import load_file, load_installed
 
-__all__ = ["LEVELS", "LOWERING", "parse_pipeline", "run_pipeline"]
+__all__ = ["parse_pipeline", "run_pipeline"]
 
-# What each level of a session records. "default" answers "where does the time go": the ops that a warp spends
-# its time in or waits at, without a record per iteration. Scopes that a kernel names are wanted at each.
-LEVELS: Final[dict[str, str]] = {
-    "light": "kernel-span,scope-spans,loop-spans",
-    "default": "kernel-span,scope-spans,loop-spans,op-spans{classes=load;store;atomic;wait;mma;call}",
-    "heavy": "kernel-span,scope-spans,loop-spans,iteration-spans,op-spans",
-}
-# What every pipeline ends with that is to be compiled.
-LOWERING: Final = "lower-records,allocate-buffer"
 _ITEM: Final = re.compile(r"\s*(?:([^{},]+\.py):)?([A-Za-z][\w-]*)\s*(?:\{([^{}]*)\})?\s*(,|$)")
 
 

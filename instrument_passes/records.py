@@ -2,7 +2,7 @@
 
 A launch's buffer holds one area per recorded CTA::
 
-    launch   = header, CTA area, CTA area, ...         CTAs 0, 2^s, 2 * 2^s, ... by linear id, x fastest
+    launch   = header, CTA area, CTA area, ...         one CTA of every 2^s by linear id, x fastest
     CTA area = header, warp segment, warp segment, ... one segment per warp
     segment  = frame, frame, ...                       one frame per instrumented loop body, and the root
     frame    = row, row, ...                           as many as are known statically, else a ring of 2^c

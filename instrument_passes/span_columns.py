@@ -15,6 +15,7 @@ __all__ = [
     "RESERVED",
     "SPAN_COLUMNS",
     "STAGE_COLUMNS",
+    "VALUES_OF",
 ]
 
 SPAN_COLUMNS: Final[Mapping[str, str]] = {
@@ -37,6 +38,8 @@ SPAN_COLUMNS: Final[Mapping[str, str]] = {
     "start_ns": "int64",
     "duration_ns": "int64",
 }
+VALUES_OF: Final = "values of "
+"""So the scopes of value probes begin, whose payloads are counts: a user's may have the same name."""
 PATH_SEPARATOR: Final = " > "
 """What stands between the steps of a `call_path`."""
 

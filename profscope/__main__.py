@@ -44,6 +44,9 @@ _PURPOSES: Final = {
     "triton": "to record kernels",
     "parquet": "to save and load Parquet files",
     "interactive": "for profscope view --interactive",
+    "perfetto": "for profscope view --serve without a network",
+    "plot": "to draw pictures with prof.plot",
+    "docs": "to build the site of these pages",
     "dev": "to work on profscope itself",
 }
 _PACKAGES: Final = ("numpy", "pandas", "rich", "triton", "torch")

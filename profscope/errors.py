@@ -7,6 +7,7 @@
     ├── RecordError          a profile buffer is truncated, foreign, or of an unknown version
     ├── TraceError           a file is not a trace that can be read
     ├── DiffError            two profiles have nothing that can be compared (also a ValueError)
+    ├── DrawError            a figure, or the report in a notebook, cannot be drawn (also a ValueError)
     ├── EmulatorError        the emulator met what it cannot or must not execute
     └── InstrumentError      what goes wrong in a TTGIR module or in a pass over it
         ├── IRError          text that is not TTGIR, or an edit that the op at hand does not allow
@@ -42,6 +43,7 @@ __all__ = [
     "CompileError",
     "DiffError",
     "DistrustWarning",
+    "DrawError",
     "EmptyProfileWarning",
     "EmulatorError",
     "IRError",
@@ -82,6 +84,10 @@ class TraceError(ProfscopeError, ValueError):
 
 class DiffError(ProfscopeError, ValueError):
     """Two profiles have nothing that can be compared; the message says what each is of."""
+
+
+class DrawError(ProfscopeError, ValueError):
+    """What was to be drawn is not in the profile, or cannot be drawn here; the message says what lacks."""
 
 
 class EmulatorError(ProfscopeError, RuntimeError):

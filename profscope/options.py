@@ -8,22 +8,22 @@ import hashlib
 import re
 import sys
 import textwrap
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, fields, replace
 from pathlib import Path
-from typing import Any, Final
+from typing import TYPE_CHECKING, Any, Final
 
 import instrument_passes
 from instrument_passes.errors import InstrumentError
 from instrument_passes.launch_bits import MIN_RING_LOG2, LaunchBits
-from instrument_passes.passes.base import Pass
-from instrument_passes.passes.lower_records import KEEPS
-from instrument_passes.passes.op_spans import OpSpans
-from instrument_passes.pipeline import LEVELS, LOWERING, parse_pipeline
+from instrument_passes.levels import KEEPS, LEVELS, LOWERING
 from instrument_passes.selection import MAX_LISTED
 from profscope.errors import OptionError
 
-__all__ = ["FIRST_WAVE", "LEVELS", "Options"]
+if TYPE_CHECKING:
+    from instrument_passes.passes.base import Pass
+
+__all__ = ["FIRST_WAVE", "Options"]
 
 _BACKENDS: Final = ("auto", "gpu", "emulator")
 _MEASURES: Final = ("issue", "latency")
@@ -89,7 +89,7 @@ class Options:
     )
     ctas: int | str | Sequence[int] = _option(
         1,
-        "Which CTAs record: every n-th (n is rounded up to a power of two), those with the linear ids of a "
+        "Which CTAs record: one in n (n is rounded up to a power of two), those with the linear ids of a "
         "list, or 'first wave', those that start before any CTA on their SM has ended",
         "ctas=64",
     )
@@ -193,6 +193,12 @@ class Options:
                 mend = f"did you mean {near[0]}=?" if near else f"the options are {', '.join(names)}"
                 raise OptionError(f"no option {name!r}; {mend}")
 
+    @classmethod
+    def not_default(cls, described: Mapping[str, Any]) -> dict[str, Any]:
+        """Of the options as a profile's metadata have them, those that are not what they are by default."""
+        defaults = {each.name: each.default for each in fields(cls) if each.init}
+        return {name: value for name, value in described.items() if value != defaults.get(name)}
+
     def described(self) -> dict[str, Any]:
         """The options as a profile's metadata have them: JSON-able, without the place of the spool."""
         return {
@@ -248,6 +254,8 @@ class Options:
             )
         if self.measure not in _MEASURES:
             raise OptionError(f"measure={self.measure!r} is not one of {', '.join(_MEASURES)}")
+        from instrument_passes.pipeline import parse_pipeline  # what shows options needs no passes
+
         try:
             passes = parse_pipeline(f"{self._recording()},{self._lowering()}")
         except InstrumentError as error:
@@ -257,6 +265,8 @@ class Options:
         object.__setattr__(self, "pipeline", tuple(passes))
 
     def _to_their_data(self, passes: Sequence[Pass]) -> list[Pass]:
+        from instrument_passes.passes.op_spans import OpSpans
+
         if not any(isinstance(step, OpSpans) for step in passes):
             raise OptionError(
                 f"measure='latency' finds no load to measure: instrument={self.instrument!r} records no ops; "
@@ -313,7 +323,7 @@ class Options:
 
     @property
     def stride_log2(self) -> int:
-        """Every 2^stride_log2-th CTA, where `ctas` is a stride."""
+        """One CTA in 2^stride_log2, where `ctas` is a number."""
         return (self.ctas - 1).bit_length() if isinstance(self.ctas, int) else 0
 
     def keeping_spans(self) -> Options:

@@ -19,6 +19,7 @@ if TYPE_CHECKING:
     import pandas as pd
 
     from profscope.analysis.verdict import Verdict
+    from profscope.plotting.plots import Plots
 
 __all__ = ["Profile", "Questions", "diff", "held", "load"]
 
@@ -44,6 +45,13 @@ class Questions(abc.ABC):
 
         return verdict(self.tables)
 
+    @property
+    def plot(self) -> Plots:
+        """Figures of this profile, by matplotlib (docs/notebooks.md): `prof.plot.timeline()`."""
+        from profscope.plotting.plots import Plots
+
+        return Plots(self.tables)
+
     def save(self, path: str | Path) -> None:
         """Write a trace from which `load` rebuilds this profile exactly, in the format that the suffix names.
 
@@ -55,6 +63,22 @@ class Questions(abc.ABC):
         from profscope.traces.saving import save
 
         save(self.tables, path)
+
+    def show(self, height: int = 700) -> None:
+        """Put the report that `save("report.html")` writes below a cell of a notebook, `height` pixels high.
+
+        The page goes into the notebook's file with the cell's output: 0.2 MB, and 2 to 4 MB for a million
+        spans. Outside of a notebook it raises DrawError, which says where to look instead.
+        """
+        from profscope.notebooks.inline import show
+
+        show(self.tables, height)
+
+    def _repr_html_(self) -> str | None:
+        """What a notebook shows of it (docs/notebooks.md)."""
+        from profscope.notebooks.overview import overview
+
+        return overview(self.tables, held(self.tables))
 
     def add_ncu(self, path: str | Path) -> Profile:
         """A profile that has what Nsight Compute measured of its kernels besides: see `counters()`.
@@ -177,18 +201,40 @@ def held(tables: Tables) -> str:
     return ", ".join([*texts, backend])
 
 
-def load(path: str | Path, *, verify: bool = True) -> Profile:
+def load(
+    path: str | Path,
+    *,
+    verify: bool = True,
+    kernel: str | None = None,
+    variant: int | None = None,
+    rank: int | None = None,
+    launch: int | None = None,
+    cta: int | None = None,
+    sm: int | None = None,
+    warp: int | None = None,
+) -> Profile:
     """Read a trace: one saved by profscope, exactly, whatever its name; a Kineto or Proton Chrome trace as
     far as it goes; or what a session with `spool=` wrote: its file, or its folder if there is one file in it.
 
+        profscope.load("trace/", kernel="matmul")          # a regular expression that is searched in names
+        profscope.load("spans.parquet", launch=3, cta=17)
+
     verify: refuse a trace saved by profscope whose data are no longer those that were saved, by the digest in
     it. With False they are taken as they are, where they can be read at all.
+    The others ask for a part, as the options of `profscope view` do: a profile of these launches, or of what
+    a CTA, an SM or a warp of each recorded; its notes say which part it is. Of Parquet no more row groups are
+    read than may have some of it. All figures are of the part: of a part of each launch nothing is scaled up
+    to its grid, and nobody knows what recording cost it. It has no host scopes and no events, and no sums and
+    samples where a launch, a rank or a part of each launch is asked for.
 
-    Raises TraceError, in one line saying what the file is, for anything else.
+    Raises TraceError, in one line saying what the file is, for anything else, and where there is no such
+    part, saying what there is; OptionError for a part that cannot be.
     """
-    from profscope.traces.loading import load as load_tables
+    from profscope.traces.loading import load_selected
+    from profscope.traces.only import Only
 
-    return Profile.of(load_tables(path, verify=verify))
+    only = Only(kernel, variant, rank, launch, cta, sm, warp)
+    return Profile.of(load_selected(path, only, verify=verify))
 
 
 def diff(a: Questions | str | Path, b: Questions | str | Path) -> pd.DataFrame:

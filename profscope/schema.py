@@ -56,6 +56,7 @@ from instrument_passes.span_columns import CORRECTED_COLUMNS, MODEL_COLUMNS, SPA
 
 __all__ = [
     "CALL_ARROW",
+    "EVENT_DEFAULTS",
     "EVENT_DTYPES",
     "EVENT_KINDS",
     "GPU_KINDS",
@@ -70,6 +71,7 @@ __all__ = [
     "SPREAD_DTYPES",
     "SUM_DTYPES",
     "Tables",
+    "empty_frame",
     "events_frame",
     "host_frame",
     "launches_frame",
@@ -237,7 +239,11 @@ EVENT_DTYPES = {
     "bytes": "int64",
     "call_path": "category",
     "rank": "int32",
+    "group": "category",
 }
+
+EVENT_DEFAULTS = {"group": ""}
+"""Columns that files of older versions lack."""
 
 
 def payload_names(df: pd.DataFrame) -> list[str]:
@@ -252,7 +258,7 @@ def spans_frame(columns: Mapping[str, Any] | None = None) -> pd.DataFrame:
     missing column.
     """
     if columns is None:
-        return _empty(tuple(SPAN_DTYPES.items())).copy()
+        return empty_frame(SPAN_DTYPES)
     rows = len(columns["parent"])
     if "wait" not in columns:
         columns = {**columns, "wait": np.full(rows, -1)}
@@ -327,15 +333,23 @@ def host_frame(columns: Mapping[str, Any] | None = None) -> pd.DataFrame:
 def events_frame(columns: Mapping[str, Any] | None = None) -> pd.DataFrame:
     """A table of events in the schema's column order and dtypes; empty when given nothing.
 
-    Raises KeyError for a missing column.
+    Columns of EVENT_DEFAULTS may be missing. Raises KeyError for another one that is.
     """
+    if columns is not None:
+        rows = len(columns["name"])
+        columns = {name: [value] * rows for name, value in EVENT_DEFAULTS.items()} | dict(columns)
     return _frame(columns, EVENT_DTYPES)
 
 
 def _frame(columns: Mapping[str, Any] | None, dtypes: Mapping[str, str]) -> pd.DataFrame:
     if columns is None or not any(len(columns[name]) for name in dtypes):
-        return _empty(tuple(dtypes.items())).copy()
+        return empty_frame(dtypes)
     return pd.DataFrame({name: _series(columns[name], dtype) for name, dtype in dtypes.items()})
+
+
+def empty_frame(dtypes: Mapping[str, str]) -> pd.DataFrame:
+    """A table of these columns without rows."""
+    return _empty(tuple(dtypes.items())).copy()
 
 
 @cache

@@ -63,6 +63,12 @@ class Session(Questions):
         except ProfscopeError as error:
             return f"<Session: {error}>"
 
+    def _repr_html_(self) -> str | None:
+        """As of a profile; None, so that a notebook takes `repr`, while it is open, not begun or lost."""
+        if self._open or self._running is None or self._is_forked:
+            return None
+        return super()._repr_html_()
+
     def __enter__(self) -> Session:
         if self._running is not None:
             raise SessionError("this session has run already; open a new one with profscope.session()")

@@ -1,26 +1,58 @@
-"""The pages point at things that exist."""
+"""The pages point at things that exist, and each can be found."""
 
 from __future__ import annotations
 
+import importlib.util
 import re
 from pathlib import Path
+from types import ModuleType
 
 import pytest
 
 import profscope
+from profscope import profiles
+from profscope.options import Options
 from profscope.schema import LAUNCH_DTYPES, SPAN_DTYPES
 
 ROOT = Path(__file__).parents[1]
-PAGES = [ROOT / "README.md", ROOT / "CHANGELOG.md", *sorted((ROOT / "docs").glob("*.md"))]
+DOCS = sorted((ROOT / "docs").rglob("*.md"))
+PAGES = [ROOT / "README.md", ROOT / "CHANGELOG.md", *DOCS]
 README = PAGES[0].read_text()
+MKDOCS = (ROOT / "mkdocs.yml").read_text()
+LARGEST_PICTURE, ALL_PICTURES = 150_000, 2_000_000
 
 
-@pytest.mark.parametrize("page", PAGES, ids=lambda page: page.name)
+def _prose(page: Path) -> str:
+    """A page without its code."""
+    return re.sub(r"```.*?```|`[^`]*`|^    .*$", "", page.read_text(), flags=re.DOTALL | re.MULTILINE)
+
+
+def _anchors(page: Path) -> set[str]:
+    """What can stand behind the # of a link to a page, as mkdocs and GitHub make them of headings."""
+    text = re.sub(r"```.*?```", "", page.read_text(), flags=re.DOTALL)
+    headings = re.findall(r"^#+ (.*)$", text, re.MULTILINE)
+    return {re.sub(r"[\s-]+", "-", re.sub(r"[^\w\s-]", "", each.lower()).strip()) for each in headings}
+
+
+@pytest.fixture(scope="module")
+def reference() -> ModuleType:
+    """The script that makes the pages of the reference."""
+    spec = importlib.util.spec_from_file_location("site_reference", ROOT / "docs/site_reference.py")
+    assert spec is not None
+    assert spec.loader is not None
+    module = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(module)
+    return module
+
+
+@pytest.mark.parametrize("page", PAGES, ids=lambda page: str(page.relative_to(ROOT)))
 def test_links_lead_somewhere(page: Path) -> None:
-    prose = re.sub(r"```.*?```|`[^`]*`|^    .*$", "", page.read_text(), flags=re.DOTALL | re.MULTILINE)
-    targets = re.findall(r"\]\(([^)#]+)(?:#[^)]*)?\)", prose)
-    missing = [target for target in targets if "://" not in target and not (page.parent / target).exists()]
-    assert missing == []
+    for target, anchor in re.findall(r"\]\(([^)#]*)(?:#([^)]*))?\)", _prose(page)):
+        if "://" in target:
+            continue
+        there = page.parent / target if target else page
+        assert there.exists(), target
+        assert not anchor or anchor in _anchors(there), f"{target}#{anchor}"
 
 
 def test_the_readme_names_what_there_is() -> None:
@@ -29,12 +61,48 @@ def test_the_readme_names_what_there_is() -> None:
         assert re.search(rf"^{target}:", makefile, re.MULTILINE), target
     for name in set(re.findall(r"profscope\.(\w+)\(", README)):
         assert name in profscope.__all__
-    table = README[README.index("## The tables") : README.index("## How to read")]
-    rows = [line.split("|")[1] for line in table.splitlines() if line.startswith("| `")]
+
+
+def test_the_page_of_the_tables_has_each_column_in_order() -> None:
+    tables = (ROOT / "docs/tables.md").read_text()
+    part = tables[tables.index("## Spans") : tables.index("## Others")]
+    rows = [line.split("|")[1] for line in part.splitlines() if line.startswith("| `")]
     columns = [name for row in rows for name in re.findall(r"`(\w+)`", row)]
     assert columns == [*SPAN_DTYPES, *LAUNCH_DTYPES]
 
 
-def test_every_page_is_in_the_readme() -> None:
-    for page in PAGES[1:]:
-        assert str(page.relative_to(ROOT)) in README, page.name
+def test_the_page_of_the_options_has_each() -> None:
+    page = (ROOT / "docs/options.md").read_text()
+    names = [name for name in Options.__dataclass_fields__ if name != "pipeline"]
+    assert [name for name in names if f"{name}=" not in page] == []
+
+
+def test_every_page_is_in_the_list_of_pages() -> None:
+    listed = (ROOT / "docs/README.md").read_text()
+    pages = [str(page.relative_to(ROOT / "docs")) for page in DOCS if page.name != "README.md"]
+    assert [page for page in pages if f"]({page})" not in listed] == []
+
+
+def test_the_site_leads_to_every_page_and_to_no_other(reference: ModuleType) -> None:
+    named = re.findall(r"^ +- (?:[^:\n]+: )?([\w/-]+\.md)$", MKDOCS[MKDOCS.index("\nnav:") :], re.MULTILINE)
+    pages = {str(page.relative_to(ROOT / "docs")) for page in DOCS} - {"README.md"}
+    assert sorted(named) == sorted(pages | set(reference.PAGES) | {"index.md", "CHANGELOG.md"})
+
+
+def test_the_reference_has_all_that_is_public(reference: ModuleType) -> None:
+    pages = "\n".join(page() for page in reference.PAGES.values())
+    names = [name for name in profscope.__all__ if name != "__version__"]
+    missing = [name for name in names if not re.search(rf"^## (profscope\.)?{name}$", pages, re.MULTILINE)]
+    questions = [name for name in profiles._questions() if f"### prof.{name}\n" not in pages]
+    assert (missing, questions) == ([], ["verdict"])
+    for name in Options.__dataclass_fields__:
+        assert f"**`{name}`**" in pages or name == "pipeline"
+
+
+def test_pictures_are_small_and_shown() -> None:
+    pictures = [path for path in (ROOT / "docs/pictures").iterdir() if path.suffix in (".png", ".svg")]
+    shown = "\n".join(page.read_text() for page in PAGES)
+    assert [path.name for path in pictures if f"pictures/{path.name})" not in shown] == []
+    sizes = {path.name: path.stat().st_size for path in pictures}
+    assert {name: size for name, size in sizes.items() if size > LARGEST_PICTURE} == {}
+    assert sum(sizes.values()) <= ALL_PICTURES

@@ -9,8 +9,9 @@ import numpy as np
 import pytest
 
 import profscope
+from instrument_passes.levels import LEVELS
 from profscope.errors import OptionError
-from profscope.options import LEVELS, Options
+from profscope.options import Options
 
 
 @pytest.mark.parametrize("level", LEVELS)

@@ -24,6 +24,7 @@ FLOORS = (
     ("profscope.decoding", "profscope.analysis", "profscope.binaries"),
     ("profscope.sampler", "profscope.around"),
     ("profscope.traces",),
+    ("profscope.plotting", "profscope.notebooks"),
     ("profscope.recording",),
     ("profscope.launching",),
     ("profscope.profiles",),

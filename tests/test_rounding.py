@@ -157,6 +157,7 @@ def test_nothing_is_said_of_kernels_that_are_alike_or_not_known_bare() -> None:
         assert SAID not in prof.metadata["notes"]
 
 
+@pytest.mark.exhaustive
 def test_cost_says_so(
     tmp_path: Path, capfd: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:

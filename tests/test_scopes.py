@@ -24,11 +24,12 @@ import profscope
 import profscope.language as psl
 from instrument_passes.ir import parse
 from instrument_passes.ir.tokens import quote
+from instrument_passes.levels import LEVELS
 from instrument_passes.manifest import Manifest
 from instrument_passes.scope_notes import Marker, marker_of, marker_text
 from profscope import emulator
 from profscope.launching.hook import CompileHook
-from profscope.options import LEVELS, Options
+from profscope.options import Options
 from profscope.recording.programs import manifest_in
 from tests.kernels import aot, scopes
 from tests.kernels.spec import CUDA80, CUDA90, CUDA100, Spec
@@ -310,6 +311,7 @@ def test_the_trace_has_them_too(profile: profscope.Profile, tmp_path: Path, proc
     assert processor.errors() == []
 
 
+@pytest.mark.exhaustive
 def test_more_than_256_names() -> None:
     out = torch.empty(300, dtype=torch.int32)
     with session(instrument="light") as prof:

@@ -9,13 +9,16 @@ from typing import Any
 
 import pandas as pd
 
-from profscope.analysis.line_rows import CONFIGURATION, GAP, configurations, placed
+from profscope.analysis.line_rows import CONFIGURATION, GAP, configurations, placed, witnesses
 from profscope.analysis.line_waits import stall_text, wait_text
+from profscope.analysis.lines import lines_of
 from profscope.analysis.sources import file_with_source
+from profscope.analysis.span_rows import SITE_COLUMNS, sites
+from profscope.analysis.stages import stages_of
 from profscope.profiles import Profile
 from viewer.call_steps import Step, steps_of
 from viewer.flights import Flights, flights
-from viewer.groups import make_groups
+from viewer.groups import Group, differs_text, make_groups
 from viewer.listings import Instruction, Listing, listings
 from viewer.source import SourceLines
 from viewer.texts import Text, texts_of
@@ -32,7 +35,7 @@ WITNESSES = {"share_samples": "samples", "share_sums": "sums", "self_share": "sp
 @dataclass(frozen=True)
 class LineScope:
     """A row of `Profile.summary()` that stands at a line, call paths that lead there taken together; times in
-    the view's unit. each: self time of one of its spans."""
+    the view's unit. each: self time of one of its spans. stages: of its loop, if that is pipelined."""
 
     scope: str
     kind: str
@@ -40,12 +43,14 @@ class LineScope:
     total: int
     self: int
     each: float
+    stages: str
 
 
 @dataclass(frozen=True)
 class Line:
     """A line of the text. share: of the time, by the witness of the view, None where it says nothing of the
-    line; inside: of what was called there and inlined. count and mean: of the scope with most self time.
+    line; inside: of what was called there and inlined. count: of the spans of the scope with most self time,
+    and self_mean: the self time of one of them.
 
     shares: by each witness there is. stalls and waits_for: as `Profile.lines()` has them, of all paths to the
     line. flights: which copies it waited for, and when these were issued. code: its instructions.
@@ -57,7 +62,7 @@ class Line:
     share: float | None
     inside: float | None
     count: int | None
-    mean: float | None
+    self_mean: float | None
     samples: int
     shares: dict[str, float | None]
     scopes: list[LineScope]
@@ -91,18 +96,21 @@ class Block:
 class Annotated:
     """The functions of a kernel's variant, the kernel itself first. witness: what shares are by: "samples",
     "sums" or "spans". form: of the code behind the lines, "" if none was asked for. notes: what could not be
-    told. label: as of its `Group`.
+    told; no_code: why there is none of that code, "" where there is some. label and differs: as of its
+    `Group`.
     """
 
     kernel: str
     variant: int
     label: str
+    differs: str
     unit: str
     witness: str
     samples: int
     form: str
     blocks: list[Block]
     notes: list[str]
+    no_code: str
 
 
 def annotate(
@@ -113,37 +121,49 @@ def annotate(
     unit: "ns" or "cycles". disk: for lines whose text the profile has not. form: "ttgir", "ptx" or "sass", to
     have that code behind the lines; "" has none.
     """
-    lines, scopes = profile.lines(), profile.summary()
-    scopes = placed(scopes[~scopes["trial"] & ~scopes["kind"].isin(["async", GAP])])
+    known = witnesses(profile.tables)
+    lines = lines_of(profile.tables, known)
+    scopes = _with_stages(profile.tables.df, known.summary)
+    scopes = placed(scopes[~scopes["kind"].isin(["async", GAP])])
     in_flight = flights(profile)
     texts = texts_of(profile, disk)
     of_scopes = {key: list(_records(own)) for key, own in scopes.groupby(CONFIGURATION)}
     groups = list(configurations(lines))
-    labels = {key[:2]: group.label for key, group in make_groups(profile).items() if not group.trial}
+    groups_of = make_groups(profile)
     made = []
     for at, (key, own) in enumerate(groups[: most or None]):
         kernel, variant = str(key[0]), int(key[1])
         witness = next((name for name in WITNESSES if own[name].notna().any()), "self_share")
         listing = listings(profile, kernel, variant, form) if form else Listing({}, [])
         rows = list(_records(own)), of_scopes.get(key, [])
-        maker = _Maker(*rows, unit, witness, in_flight.get(key, Flights({})), listing, texts, disk)
-        notes = [*(lines.attrs["not_measured"] if not at else []), *listing.notes]
-        samples = int(own["samples"].sum())
-        blocks = maker.blocks(kernel)
+        maker = _Maker(kernel, *rows, unit, witness, in_flight.get(key, Flights({})), listing, texts, disk)
+        notes = lines.attrs["not_measured"] if not at else []
+        group = groups_of.get((kernel, variant, False), Group(kernel, variant))
         made.append(
             Annotated(
-                kernel,
-                variant,
-                labels.get((kernel, variant), ""),
-                unit,
-                WITNESSES[witness],
-                samples,
-                form,
-                blocks,
-                notes,
+                kernel=kernel,
+                variant=variant,
+                label=group.label,
+                differs=differs_text(group),
+                unit=unit,
+                witness=WITNESSES[witness],
+                samples=int(own["samples"].sum()),
+                form=form,
+                blocks=maker.blocks(),
+                notes=[*notes, *(listing.notes if listing.code else [])],
+                no_code="" if listing.code else "; ".join(listing.notes),
             )
         )
     return made, len(groups) - len(made)
+
+
+def _with_stages(df: pd.DataFrame, summary: pd.DataFrame) -> pd.DataFrame:
+    """Rows of the summary, with a column `stages`."""
+    site, table = sites(df)
+    places = zip(*(table[name].tolist() for name in SITE_COLUMNS), strict=True)
+    stages = dict(zip(places, stages_of(df, site, len(table)), strict=True))
+    own = zip(*(summary[name].tolist() for name in SITE_COLUMNS), strict=True)
+    return summary.assign(stages=[stages.get(place, "") for place in own])
 
 
 def _records(table: Any) -> Iterator[dict[str, Any]]:
@@ -155,6 +175,7 @@ class _Maker:
 
     def __init__(
         self,
+        kernel: str,
         rows: list[dict[str, Any]],
         scopes: list[dict[str, Any]],
         unit: str,
@@ -164,49 +185,47 @@ class _Maker:
         texts: list[Text],
         disk: SourceLines,
     ) -> None:
-        self._unit, self._witness, self._flights = unit, witness, in_flight
-        self._texts, self._disk = texts, disk
+        self._kernel, self._unit, self._witness, self._flights = kernel, unit, witness, in_flight
+        self._texts, self._disk, self._listing = texts, disk, listing
+        self._known = {text.file for text in texts}
+        root = next(((row["file"], row["line"]) for row in scopes if row["kind"] == "kernel"), ("", 0))
+        self._root = file_with_source(str(root[0]), self._known), int(root[1])
         self._rows = [(self._steps(row), row) for row in rows]
         self._scopes = [(self._steps(row), row) for row in scopes]
-        self._root = next(((row["file"], row["line"]) for row in scopes if row["kind"] == "kernel"), ("", 0))
-        self._listing = listing
 
     def _steps(self, row: dict[str, Any]) -> tuple[Step, ...]:
-        """The way to a row's line, in the file whose text is known."""
-        file = file_with_source(str(row["file"]), {text.file for text in self._texts})
-        return steps_of(file, int(row["line"]), str(row["call_path"]))
+        """The way to a row's line, each step in the file whose text is known."""
+        own = file_with_source(str(row["file"]), self._known)
+        *steps, last = steps_of(own, int(row["line"]), str(row["call_path"]))
+        return *(self._in_file(step, self._root[0] if not at else own) for at, step in enumerate(steps)), last
 
-    def blocks(self, kernel: str) -> list[Block]:
+    def _in_file(self, step: Step, likely: str) -> Step:
+        """A step has its file's name alone: the file of the function that it names; of several `likely`."""
+        fitting = [text for text in self._texts if step.is_in(text.file) and text.holds(text.file, step.line)]
+        named = {text.file for text in fitting if text.is_called(step.function)}
+        files = named or {text.file for text in fitting} or ({likely} if step.is_in(likely) else {step.file})
+        return step._replace(file=likely if likely in files else min(files))
+
+    def blocks(self) -> list[Block]:
         """The kernel's function first, then the others by what they took; then what no text is known of."""
         made = []
         taken: set[tuple[str, int]] = set()
-        named = {steps[-1].place for steps, _ in self._rows} | {
-            (file, step.line)
-            for steps, row in self._rows
-            for step in steps
-            for file in self._files(step, row)
-        }
+        named = {step.place for steps, _ in self._rows for step in steps}
         for text in self._texts:
             inside = {place for place in named if text.holds(*place)}
             if inside:
                 lines = [self._line(text.file, number, own) for number, own in text.lines()]
                 made.append((text, Block(text.name, text.file, _sum(line.share for line in lines), lines)))
                 taken |= {(text.file, number) for number, _ in text.lines()}
-        made.sort(key=lambda each: (not self._is_kernel(each[0], kernel), -(each[1].share or 0)))
+        made.sort(key=lambda each: (not self._is_kernel(each[0]), -(each[1].share or 0)))
         rest: dict[str, list[Line]] = {}
         for place in sorted({steps[-1].place for steps, _ in self._rows} - taken):
             rest.setdefault(place[0], []).append(self._line(*place, self._known_text(*place)))
         others = [Block("", file, _sum(line.share for line in own), own) for file, own in rest.items()]
         return [*(block for _, block in made), *others]
 
-    def _files(self, step: Step, row: dict[str, Any]) -> Iterator[str]:
-        """The files that a step of a path may be in: it has the name alone."""
-        for file in dict.fromkeys([row["file"], *(text.file for text in self._texts)]):
-            if step.is_in(file):
-                yield file_with_source(file, {text.file for text in self._texts})
-
-    def _is_kernel(self, text: Text, kernel: str) -> bool:
-        return text.holds(*self._root) if self._root[1] else text.name == kernel
+    def _is_kernel(self, text: Text) -> bool:
+        return text.holds(*self._root) if self._root[1] else text.is_called(self._kernel)
 
     def _known_text(self, file: str, line: int) -> str:
         own = (str(row["source"]) for steps, row in self._rows if steps[-1].place == (file, line))
@@ -218,7 +237,7 @@ class _Maker:
         scopes = [row for steps, row in self._scopes if steps[-1].place == (file, number)]
         below = []
         for steps, row in self._rows:
-            at = next((at for at, step in enumerate(steps[:-1]) if step.is_at(file, number)), None)
+            at = next((at for at, step in enumerate(steps[:-1]) if step.place == (file, number)), None)
             if at is not None:
                 below.append((steps[at + 1 :], row))
         return self._made(file, number, text, own, scopes, below)
@@ -243,7 +262,7 @@ class _Maker:
             share=_sum(row[self._witness] for row in own),
             inside=_sum(row[self._witness] for _, row in below),
             count=told[0].count if told else None,
-            mean=told[0].each if told else None,
+            self_mean=told[0].each if told else None,
             samples=sum(int(row["samples"]) for row in own),
             shares={WITNESSES[name]: _sum(row[name] for row in own) for name in WITNESSES},
             scopes=told,
@@ -257,12 +276,15 @@ class _Maker:
     def _told(self, rows: list[dict[str, Any]]) -> list[LineScope]:
         """Scopes at a line, that of most self time first."""
         together: dict[tuple[str, str], list[int]] = {}
+        stages: dict[tuple[str, str], list[str]] = {}
         for row in rows:
-            sums = together.setdefault((str(row["scope"]), str(row["kind"])), [0, 0, 0])
+            key = str(row["scope"]), str(row["kind"])
+            stages.setdefault(key, []).extend(filter(None, row["stages"].split(", ")))
+            sums = together.setdefault(key, [0, 0, 0])
             for at, name in enumerate(("count", f"total_{self._unit}", f"self_{self._unit}")):
                 sums[at] += int(row[name])
         told = [
-            LineScope(*key, count, total, own, own / count)
+            LineScope(*key, count, total, own, own / count, ", ".join(dict.fromkeys(stages[key])))
             for key, (count, total, own) in together.items()
             if count
         ]
@@ -277,8 +299,7 @@ class _Maker:
         for name, rows in functions.items():
             places: dict[tuple[str, int], list[_Below]] = {}
             for steps, row in rows:
-                file = next(self._files(steps[0], row), steps[0].file)
-                places.setdefault((file, steps[0].line), []).append((steps, row))
+                places.setdefault(steps[0].place, []).append((steps, row))
             lines = []
             for (file, number), there in sorted(places.items()):
                 own = [row for steps, row in there if len(steps) == 1]

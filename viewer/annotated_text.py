@@ -7,10 +7,10 @@ from rich.cells import cell_len
 from rich.text import Text
 
 from viewer.annotated import Annotated, Block, Line, LineScope
-from viewer.cells import fit, pad, wrap
+from viewer.cells import fit, pad, words, wrap
 from viewer.grid import heading
 from viewer.uncovered import FRAMES
-from viewer.units import count_text, duration_text, printable, share_text, source_text
+from viewer.units import NO_TIME, count_text, duration_text, printable, share_text, source_text
 
 __all__ = ["AROUND", "render_annotated"]
 
@@ -22,6 +22,8 @@ _EIGHTHS = " ▏▎▍▌▋▊▉█"
 _WITH_BAR, _WITH_COUNTS = 72, 52
 """From these widths on: narrower margins leave the text more room."""
 _WORTH_A_NOTE = 0.01
+_WORTH_A_ROW = 0.0005
+"""Of what is of no line: less is shown as 0.0 %."""
 _MOST_CODE = 12
 """Instructions that are shown of a line, unless it is asked for."""
 
@@ -46,26 +48,31 @@ def render_annotated(
     share = f"share of warp time by {source.witness}"
     if source.witness == "samples":
         share = f"share of {count_text(source.samples)} samples"
-    lines = heading(name, ["source", share, *_units(source)], width)
+    differs = [source.differs] if source.differs else []
+    coded = any(each.samples for block in source.blocks for line in block.lines for each in line.code)
+    counted = ["count: of spans; of instructions, of samples"] if coded else []
+    lines = heading(name, [*differs, "source", share, *_units(source), *counted], width)
     longest = max((line.line for block in source.blocks for line in block.lines), default=1)
     form = _Form(width, source.unit, len(str(longest)), unfold, top)
-    head = _margin(form, "line", "share", "count", "mean") + "source"
+    head = _margin(form, "line", "share", "count", "self") + "source"
     lines.append(Text(fit(head, width), style="dim"))
     for number, block in enumerate(source.blocks):
         shown = [line for line in block.lines if not at or abs(line.line - at) <= AROUND]
-        if not shown:
+        if not shown or (not block.file and (block.share or 0) < _WORTH_A_ROW):
             continue
         if number or not block.function:
             lines += [Text(), _title(block, form)]
         for line in shown:
-            lines += _line(line, form, 0, every=0 < at == line.line)
-    for note in source.notes:
+            drawn = [*_line(line, form, 0, every=0 < at == line.line)]
+            lines += drawn if block.file else drawn[1:]  # the title has all that the line itself has
+    no_time = any(line.self_mean == 0 for block in source.blocks for line in block.lines)
+    for note in [*([NO_TIME] if no_time else []), *source.notes]:
         lines += [Text(text, style="dim") for text in wrap(printable(note).split(), width)]
     return lines
 
 
 def _units(source: Annotated) -> list[str]:
-    return ["mean: self time of a span", *(["cycles"] if source.unit == "cycles" else [])]
+    return ["self: one span less those in it", *(["cycles"] if source.unit == "cycles" else [])]
 
 
 def _title(block: Block, form: _Form) -> Text:
@@ -80,20 +87,20 @@ def _title(block: Block, form: _Form) -> Text:
     return Text(fit(_margin(form, "", _share(block.share), None, None) + text, form.width), style="bold")
 
 
-def _margin(form: _Form, number: str, share: str | None, count: str | None, mean: str | None) -> str:
+def _margin(form: _Form, number: str, share: str | None, count: str | None, each: str | None) -> str:
     """ " 27.7% ██▏     4,096    421   16  ": what there is room for of it."""
     parts = [pad(share or "", 6, right=True)]
     if form.width >= _WITH_BAR:
         parts.append(pad("", _BAR))
     if form.width >= _WITH_COUNTS:
-        parts += [pad(count or "", 6, right=True), pad(mean or "", 6, right=True)]
+        parts += [pad(count or "", 6, right=True), pad(each or "", 6, right=True)]
     return " ".join([*parts, pad(number, max(form.digits, 4), right=True)]) + "  "
 
 
 def _line(line: Line, form: _Form, indent: int, *, every: bool = False) -> Iterator[Text]:
     count = None if line.count is None else _count(line.count)
-    mean = None if line.mean is None else duration_text(line.mean, form.unit)
-    margin = _margin(form, str(line.line or ""), _share(line.share), count, mean)
+    each = None if line.self_mean is None else duration_text(line.self_mean, form.unit)
+    margin = _margin(form, str(line.line or ""), _share(line.share), count, each)
     room = form.width - cell_len(margin) - indent
     text = fit(printable(line.text), room)
     share = line.share or 0.0
@@ -108,7 +115,7 @@ def _line(line: Line, form: _Form, indent: int, *, every: bool = False) -> Itera
     yield drawn
     before = " " * (cell_len(margin) + indent)
     for number, note in enumerate(_notes(line, every)):
-        for part, piece in enumerate(wrap(printable(note).split(), max(room - 4, 16))):
+        for part, piece in enumerate(wrap(words(note), max(room - 4, 16))):
             mark = "  " if number or part else "└ "
             yield Text(f"{before}{mark}{'  ' * (part > 0)}{piece}", style="cyan")
     yield from _code(line, form, indent, every)
@@ -155,7 +162,8 @@ def _notes(line: Line, every: bool) -> Iterator[str]:
 def _scope(scope: LineScope) -> str:
     """What holds other spans is said to be: its own time is that of none of them."""
     own = " outside the spans in it" * (scope.kind in FRAMES)
-    return f"{scope.scope}{own} ({_count(scope.count)})"
+    stages = f"; {scope.stages}" if scope.stages else ""
+    return f"{scope.scope}{own} ({_count(scope.count)}{stages})"
 
 
 def _inside(line: Line) -> str:

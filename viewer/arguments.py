@@ -62,6 +62,7 @@ def _agreeing(parser: argparse.ArgumentParser, options: argparse.Namespace) -> a
         "-m, -i, -e, -t, --print-sorted or --diff-profile": ("metrics", of_metrics),
         "--show": ("show", options.show is not None or options.lines),
         "--interactive": ("interactive", options.interactive),
+        "--serve": ("serve", options.serve),
     }
     asked = [name for name, (_, is_asked) in views.items() if is_asked]
     if len(asked) > 1:
@@ -77,8 +78,10 @@ def _agreeing(parser: argparse.ArgumentParser, options: argparse.Namespace) -> a
     parts = [f"--{name}" for name in ("cta", "sm", "warp") if getattr(options, name) is not None]
     if options.view == "html" and parts:
         parser.error(f"--html shows whole launches: leave {' and '.join(parts)} out, and zoom in there")
-    if options.view in ("report", "html", "interactive", "list") and options.format != "table":
+    if options.view in ("report", "html", "interactive", "list", "serve") and options.format != "table":
         parser.error(f"--{options.view} has one form only: leave --format out")
+    if not (options.browser or options.serve):
+        parser.error("--no-browser goes with --serve")
     if options.unfold and options.source is None:
         parser.error("--unfold goes with --source")
     options.show = ["lines"] if options.lines else options.show
@@ -166,6 +169,19 @@ def _add_views(parser: argparse.ArgumentParser) -> None:
         action="store_true",
         help="look around with the keyboard; needs profscope[interactive]",
     )
+    _add_serving(views)
+
+
+def _add_serving(views: argparse._ArgumentGroup) -> None:
+    views.add_argument(
+        "--serve",
+        action="store_true",
+        help="open the trace in Perfetto's UI, from this machine and for it only, until Ctrl-C; "
+        "profscope[perfetto] has the UI, else it is ui.perfetto.dev's",
+    )
+    views.add_argument(
+        "--no-browser", dest="browser", action="store_false", help="--serve: print the address only"
+    )
 
 
 def _add_selection(parser: argparse.ArgumentParser) -> None:
@@ -220,7 +236,12 @@ def _add_proton(parser: argparse.ArgumentParser) -> None:
 def _add_form(parser: argparse.ArgumentParser) -> None:
     form = parser.add_argument_group("form")
     form.add_argument("--unit", choices=UNITS, help="default: ns; cycles for an emulated trace")
-    form.add_argument("--top", type=count, metavar="N", help="rows of each table (default 20; 0: all)")
+    form.add_argument(
+        "--top",
+        type=count,
+        metavar="N",
+        help="rows of each table (default 20; 0, CSV and md: all)",
+    )
     form.add_argument("--sort", choices=SORTS, help="--show scopes and --by: by this column")
     form.add_argument(
         "--width", type=width, metavar="N", help="columns (default: the terminal's, 80 in a pipe)"

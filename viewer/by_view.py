@@ -8,6 +8,7 @@ import pandas as pd
 from rich.console import Console
 from rich.text import Text
 
+from profscope.analysis.corrections import are_corrected, weighed
 from profscope.errors import OptionError
 from profscope.profiles import Profile
 from viewer.filters import Rows
@@ -19,7 +20,8 @@ from viewer.units import count_text, duration_text, printable, share_text, sourc
 __all__ = ["ByRow", "make_rows", "show"]
 
 OF_SCOPES = ("line", "scope", "kind")
-"""Rows of these are sums of the summary's rows; of the others sums over whole warps."""
+"""Rows of these are sums of the summary's rows; of the others sums over whole warps. Both are without what
+recording took, where that is known."""
 
 MOST_ROWS = 20
 
@@ -27,8 +29,8 @@ MOST_ROWS = 20
 @dataclass(frozen=True)
 class ByRow:
     """total: warp time, of scopes their durations; self: of scopes that less what is inside. count: of warps,
-    or of spans. share: of the warp time of all that is shown. took: from first start to last end, None where
-    that means nothing.
+    or of spans. share: of the warp time of all that is shown. took: from first start to last end as they were
+    read, None where that means nothing.
     """
 
     kernel: str
@@ -53,15 +55,16 @@ def show(profile: Profile, options: argparse.Namespace, unit: str) -> None:
         )
     rows = make_rows(profile, options.by, unit, Rows(options.line, options.scope), options.sort)
     if options.format == "json":
-        print_json([vars(row) for row in rows])
+        print_json([vars(row) for row in rows[: options.top or None]])
         return
     if options.format in TABLES:
-        print_rows([{**vars(row), "unit": unit} for row in rows], options.format)
+        print_rows([{**vars(row), "unit": unit} for row in rows[: options.top or None]], options.format)
         return
     width = Console(width=options.width).width
     lines = [Text(EMULATED, style="bold black on yellow")] if profile.emulated else []
     top = MOST_ROWS if options.top is None else options.top
-    lines += _render(rows, options.by, unit, top, width)
+    corrected = are_corrected(profile.tables)
+    lines += _render(rows, options.by, unit, top, width, corrected=corrected)
     sums = int((profile.launches["keeps"] == "sums").sum())
     if sums and options.by not in OF_SCOPES:
         kept = "launch that kept sums is" if sums == 1 else "launches that kept sums are"
@@ -84,7 +87,10 @@ def _of_warps(profile: Profile, by: str, unit: str) -> list[ByRow]:
     """Sums over spans that are of whole warps."""
     df, launches = profile.tables.df, profile.launches
     start, length = ("start_ns" if unit == "ns" else "start_cycle"), f"duration_{unit}"
-    roots = df.loc[(df["depth"] == 0) & (df["kind"] != "async")]
+    is_root = ((df["depth"] == 0) & (df["kind"] != "async")).to_numpy()
+    roots = df[is_root]
+    weighs = are_corrected(profile.tables)  # as the summary does
+    weighed_roots = weighed(df, profile.metadata)[is_root] if weighs else roots
     known = launches.drop_duplicates("launch").set_index("launch")
     table = pd.DataFrame(
         {
@@ -93,10 +99,10 @@ def _of_warps(profile: Profile, by: str, unit: str) -> list[ByRow]:
             **{name: roots[name].to_numpy() for name in ("sm", "cta", "warp")},
             **{name: known[name].reindex(roots["launch"]).to_numpy() for name in ("variant", "rank")},
             "start": roots[start].to_numpy(),
-            "length": roots[length].to_numpy(),
+            "end": (roots[start] + roots[length]).to_numpy(),
+            "length": weighed_roots[length].to_numpy(),
         }
     )
-    table["end"] = table["start"] + table["length"]
     everything = int(table["length"].sum())
     # A launch's or a CTA's; and SMs have clocks of their own, so cycles are compared within a CTA alone.
     key = {"cta": ["kernel", "launch", "cta"], "launch": ["kernel", "launch"]}.get(by, ["kernel", by])
@@ -112,8 +118,8 @@ def _of_warps(profile: Profile, by: str, unit: str) -> list[ByRow]:
             ByRow(
                 kernel=str(label[0]),
                 key=str(label[-1]),
-                launch=int(own["launch"].iloc[0]) if by == "cta" else None,
-                sm=int(own["sm"].iloc[0]) if by == "cta" else None,
+                launch=int(own["launch"].iloc[0]) if by in ("cta", "launch") else None,
+                sm=int(own["sm"].iloc[0]) if by in ("cta", "sm") else None,
                 ctas=None if by == "cta" or (own["cta"] < 0).all() else _ctas(own),
                 count=len(own),
                 total=int(own["length"].sum()),
@@ -167,7 +173,7 @@ def _of_scopes(profile: Profile, by: str, unit: str, chosen: Rows) -> list[ByRow
     return rows
 
 
-def _render(rows: list[ByRow], by: str, unit: str, top: int, width: int) -> list[Text]:
+def _render(rows: list[ByRow], by: str, unit: str, top: int, width: int, *, corrected: bool) -> list[Text]:
     of_scopes = by in OF_SCOPES
     kernels = len({row.kernel for row in rows}) > 1 and by != "kernel"
     shown = rows[: top or None]
@@ -206,11 +212,18 @@ def _render(rows: list[ByRow], by: str, unit: str, top: int, width: int) -> list
         for name, cells in columns.items()
     ]
     cells = [list(row) for row in zip(*columns.values(), strict=True)]
-    what = "self time over all warp time" if of_scopes else "whole warps"
-    lines = heading(f"by {by}", [what, "cycles" if unit == "cycles" else "times of the GPU"], width)
+    about = [
+        "share: self time over all warp time" if of_scopes else "whole warps",
+        "cycles" if unit == "cycles" else "times of the GPU",
+        "without what recording took" if corrected else "as they were read",
+    ]
+    if corrected and any(row.took is not None for row in rows):
+        about.append("took: as it was read")
+    lines = heading(f"by {by}", about, width)
     lines += grid(heads, cells, [""] * len(cells), width)
     if len(shown) < len(rows):
-        lines.append(Text(f"{len(rows) - len(shown)} more rows; --top 0 shows them", style="dim"))
+        more = count_text(len(rows) - len(shown), "more row")
+        lines.append(Text(f"{more}; --top 0 shows them", style="dim"))
     return lines
 
 

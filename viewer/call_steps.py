@@ -24,9 +24,6 @@ class Step(NamedTuple):
     def is_in(self, file: str) -> bool:
         return _name(file) == _name(self.file)
 
-    def is_at(self, file: str, line: int) -> bool:
-        return self.line == line and self.is_in(file)
-
 
 def steps_of(file: str, line: int, call_path: str) -> tuple[Step, ...]:
     """The steps to a line, outermost first; the last is the line itself.

@@ -1,10 +1,13 @@
 """Text measured in terminal cells: a Chinese character takes two, an accent none."""
 
+import re
 from collections.abc import Iterator, Sequence
 
 from rich.cells import cell_len, set_cell_size
 
-__all__ = ["fit", "fit_end", "pad", "wrap"]
+from viewer.units import printable
+
+__all__ = ["fit", "fit_end", "pad", "words", "wrap"]
 
 
 def fit(text: str, width: int) -> str:
@@ -23,6 +26,11 @@ def pad(text: str, width: int, right: bool = False) -> str:
     """Text padded to a width in terminal cells."""
     space = " " * (width - cell_len(text))
     return space + text if right else text + space
+
+
+def words(text: str) -> list[str]:
+    """Those of a text, as `wrap` takes them; "62 %" is one."""
+    return re.split(r" +(?!%)", printable(text).strip())
 
 
 def wrap(parts: Sequence[str], width: int, separator: str = " ") -> list[str]:

@@ -8,6 +8,7 @@ from collections.abc import Sequence
 
 from instrument_passes.command import run
 from viewer.arguments import parsed
+from viewer.presence import check_there
 
 __all__ = ["main"]
 
@@ -24,6 +25,7 @@ def _main(given: Sequence[str]) -> int:
 
         return diff_main(given[1:])
     options = parsed(given)
+    check_there(options.trace)
     from viewer.view import show  # behind the command line: pandas and rich take their time
 
     show(options)

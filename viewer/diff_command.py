@@ -7,6 +7,7 @@ import argparse
 from collections.abc import Sequence
 
 from viewer.option_types import count, pattern, width
+from viewer.presence import check_there
 
 __all__ = ["REGRESSED", "diff_main"]
 
@@ -34,6 +35,7 @@ kernel have become slower by more than --fail-above, and that is no noise
 def diff_main(arguments: Sequence[str]) -> int:
     """Run the command with the arguments behind "diff"; returns the exit code."""
     options = _parser().parse_args(arguments)
+    check_there(options.a, options.b)
     from viewer.comparison import show  # behind the command line: pandas and rich take their time
 
     return REGRESSED if show(options) else 0

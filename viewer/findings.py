@@ -1,6 +1,6 @@
 """The findings: what holds the kernels back, what mending it can bring, and what to try."""
 
-from collections.abc import Collection
+from collections.abc import Collection, Iterator
 from dataclasses import dataclass
 from typing import Any
 
@@ -8,14 +8,17 @@ from rich.text import Text
 
 from profscope.analysis.findings import OF_THE_EMULATOR
 from profscope.profiles import Profile
-from viewer.cells import wrap
+from viewer.cells import words, wrap
 from viewer.select import Selection
-from viewer.units import printable, source_text
+from viewer.units import count_text, printable, source_text
 
 __all__ = ["FindingRow", "make_findings", "render_findings"]
 
 MOST_FINDINGS = 5
-"""Findings shown as text: those that can bring most."""
+"""Kinds of findings shown as text: those that can bring most."""
+
+MOST_PLACES = 3
+"""Of each, the places that are shown."""
 
 _OF_WHOLE_CTAS = ("cta", "sm", "warp")
 
@@ -44,25 +47,55 @@ def make_findings(profile: Profile, selection: Selection) -> list[FindingRow]:
     return [FindingRow(**row) for row in rows]
 
 
-def render_findings(rows: list[FindingRow], several: Collection[str], width: int) -> list[Text]:
-    """A line for each with its gain at most, then its evidence and what to try, where that was not told
-    above. several: kernels with more than one variant."""
+def render_findings(
+    rows: list[FindingRow], several: Collection[str], width: int, most: int = MOST_FINDINGS
+) -> list[Text]:
+    """What holds the kernels back, `most` of it (0: all): its gain at most, where, the evidence, and what to
+    try; what several kernels have in common once. several: kernels with more than one variant."""
     title = "What holds the kernels back, and the time that mending it saves at most"
     lines = [Text(line, style="bold") for line in wrap(title.split(), width)]
-    told: set[str] = set()
-    for row in rows[:MOST_FINDINGS]:
-        place = source_text(row.file, row.line)
-        kernel = printable(row.kernel) + (f" #{row.variant}" if row.kernel in several else "")
-        heading = [part for part in (row.finding, place, kernel, f"(confidence: {row.confidence})") if part]
-        for at, text in enumerate(wrap(heading, width - 6)):
-            lines.append(Text(f"{row.gain_pct:3.0f}%  {text}" if not at else f"      {text}", style="bold"))
-        evidence = row.evidence.removesuffix(OF_THE_EMULATOR)  # the first line says that
-        advice = [] if row.advice in told else [f"Try: {row.advice}."]
-        told.add(row.advice)
-        for text in (evidence, *advice):
-            lines += [Text(f"      {line}") for line in wrap(printable(text).split(), width - 6)]
-    if len(rows) > MOST_FINDINGS:
-        left = len(rows) - MOST_FINDINGS
-        more = f"{left} more {'finding' if left == 1 else 'findings'}; --json has them"
-        lines.append(Text(more, style="dim"))
+    alike: dict[tuple[str, str], list[FindingRow]] = {}
+    for row in rows:
+        alike.setdefault((row.finding, row.advice), []).append(row)
+    groups = list(alike.values())
+    for own in groups[: most or None]:
+        lines += _group(own, several, width, MOST_PLACES if most else 0)
+    if most and len(groups) > most:
+        left = sum(map(len, groups[most:]))
+        lines.append(
+            Text(f"{count_text(left, 'more finding')}; --show findings --top 0 has them", style="dim")
+        )
     return lines
+
+
+def _group(rows: list[FindingRow], several: Collection[str], width: int, most: int) -> Iterator[Text]:
+    """Findings of one kind with one advice: a heading with the greatest gain, and below it each place."""
+    first = rows[0]
+    heading = [first.finding, *(_place(first, several) if len(rows) == 1 else [f"in {len(rows)} places"])]
+    for at, text in enumerate(wrap([*heading, f"(confidence: {_confidence(rows)})"], width - 6)):
+        yield Text(f"{first.gain_pct:3.0f}%  {text}" if not at else f"      {text}", style="bold")
+    told = ""
+    for row in rows[: most or None]:
+        evidence = row.evidence.removesuffix(OF_THE_EMULATOR)  # the first line says that
+        said = words("as above" if evidence == told else evidence)
+        if len(rows) == 1:
+            yield from (Text(f"      {line}") for line in wrap(said, width - 6))
+        else:
+            *place, kernel = _place(row, several)
+            for at, line in enumerate(wrap([*place, f"{kernel}:", *said], width - 12)):
+                yield Text(f"{'' if at else f'{row.gain_pct:8.0f}%':9}   {line}")
+        told = evidence
+    if most and len(rows) > most:
+        yield Text(f"            {len(rows) - most} more; --show findings --top 0 has them", style="dim")
+    for line in wrap(words(f"Try: {first.advice}."), width - 6):
+        yield Text(f"      {line}")
+
+
+def _place(row: FindingRow, several: Collection[str]) -> list[str]:
+    """Where it is: the line, and the kernel with its variant where there are several."""
+    kernel = printable(row.kernel) + (f" #{row.variant}" if row.kernel in several else "")
+    return [part for part in (source_text(row.file, row.line), kernel) if part]
+
+
+def _confidence(rows: list[FindingRow]) -> str:
+    return ", ".join(dict.fromkeys(row.confidence for row in rows))

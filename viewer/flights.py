@@ -7,6 +7,7 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
+from profscope.analysis.transactions import ended_work
 from profscope.profiles import Profile
 from viewer.units import count_text
 
@@ -45,10 +46,9 @@ class Flights:
 def flights(profile: Profile) -> dict[tuple[str, int], Flights]:
     """By kernel and variant."""
     df, launches = profile.tables.df, profile.launches
-    issued = np.flatnonzero((df["kind"] == "async").to_numpy() & (df["wait"] >= 0).to_numpy())
+    issued, op, waited = ended_work(df)
     if not len(issued):
         return {}
-    waited = df["wait"].to_numpy()[issued]
     variants = launches.drop_duplicates("launch").set_index("launch")["variant"]
     began, ended = df.iloc[issued], df.iloc[waited]
     steps = began["iteration"].to_numpy(), ended["iteration"].to_numpy()
@@ -56,7 +56,7 @@ def flights(profile: Profile) -> dict[tuple[str, int], Flights]:
         {
             "kernel": began["kernel"].astype("str").to_numpy(),
             "variant": variants.reindex(began["launch"]).to_numpy(),
-            "scope": df["scope"].astype("str").to_numpy()[df["parent"].to_numpy()[issued]],
+            "scope": df["scope"].iloc[op].astype("str").to_numpy(),
             "wait": ended["scope"].astype("str").to_numpy(),
             "file": began["file"].astype("str").to_numpy(),
             "line": began["line"].to_numpy(),

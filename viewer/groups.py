@@ -4,12 +4,11 @@ from collections.abc import Iterable
 from dataclasses import dataclass, field, fields
 from typing import Any
 
+from profscope.analysis.variant_texts import differing
 from profscope.profiles import Profile
 from viewer.units import printable
 
 __all__ = ["Group", "differs_text", "label_of", "make_groups", "several_variants"]
-
-LAUNCH_OPTIONS = ("num_warps", "num_stages", "num_ctas", "maxnreg")
 
 
 @dataclass(frozen=True)
@@ -53,7 +52,7 @@ def make_groups(profile: Profile) -> dict[tuple[str, int, bool], Group]:
         # A choice of one variant leaves the others in the metadata.
         has_several = highest[kernel] > 0 or len(variants) > 1
         label = (f" #{key[1]}" if has_several else "") + (" trial" if trial else "")
-        groups[key] = Group(*key, label, _differs(variants, key[1]))
+        groups[key] = Group(*key, label, differing(variants, key[1]))
     return groups
 
 
@@ -73,17 +72,3 @@ def label_of(profile: Profile, launch: int) -> str:
 def differs_text(group: Group) -> str:
     """ "BLOCK=256 num_warps=8"."""
     return printable(" ".join(f"{name}={value}" for name, value in group.differs.items()))
-
-
-def _differs(variants: list[dict[str, Any]], number: int) -> dict[str, Any]:
-    """What a variant has that others have not: constexprs, types of arguments, launch options, module."""
-    flat = [_flat(variant) for variant in variants]
-    mine = next((each for each, about in zip(flat, variants, strict=True) if about["variant"] == number), {})
-    return {name: value for name, value in mine.items() if any(each.get(name) != value for each in flat)}
-
-
-def _flat(variant: dict[str, Any]) -> dict[str, Any]:
-    options = {name: variant[name] for name in LAUNCH_OPTIONS if variant.get(name) is not None}
-    if variant.get("function"):
-        options["function"] = variant["function"]
-    return {**(variant.get("signature") or {}), **(variant.get("constexprs") or {}), **options}

@@ -1,7 +1,8 @@
 """The header: what was profiled, with what, how much was recorded and what was lost."""
 
+import re
 from collections.abc import Sequence
-from dataclasses import dataclass, fields
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -17,7 +18,9 @@ from viewer.units import bytes_text, count_text, duration_text, printable, share
 __all__ = ["EMULATED", "Header", "make_header", "render_header"]
 
 EMULATED = "EMULATED: cycles of a cost model, not GPU time"
-CORRECTED = "of scopes are without what recording took; those of kernels and CTAs are as they were read"
+CORRECTED = (
+    "of scopes and warps are without what recording took, those of launches and CTAs as they were read"
+)
 SHOWN_SCOPES = 3
 MEASURED = {
     "latency": "spans on loads end when their data has arrived; loads do not overlap",
@@ -87,7 +90,7 @@ def make_header(
         clock_ghz=_range(launches["clock_ghz"].to_numpy()),
         ns_uncertainty=_range(launches["ns_uncertainty"].to_numpy()),
         versions=versions,
-        options=_set_options(metadata.get("options") or {}),
+        options=Options.not_default(metadata.get("options") or {}),
         measure=_measure(metadata),
         corrected=len(profile.tables.df) > 0 and are_corrected(profile.tables),
         chosen=selection.chosen,
@@ -109,17 +112,21 @@ def make_header(
 def _program(profile: Profile) -> list[str]:
     """The longest scopes of the host's code, and what part of the GPU's time was Triton's."""
     said = []
-    triton = profile.gpu_time().attrs["triton_share"]
+    gpu_time = profile.gpu_time()
+    triton = gpu_time.attrs["triton_share"]
     for (_, device), gpu in profile.gpu_gaps().attrs["devices"].items():
         busy = duration_text(gpu["busy_ns"], "ns")
         said.append(f"GPU {device} busy for {busy}, idle for {duration_text(gpu['idle_ns'], 'ns')}")
     if triton is not None:
-        said.append(f"{share_text(triton)} of its time is Triton's")
+        ran = int(gpu_time.loc[gpu_time["what"] == "Triton", "total_ns"].sum())
+        said.append(f"{share_text(triton)} of its time is Triton's ({duration_text(ran, 'ns')})")
     if len(profile.host):
         scopes = profile.host_scopes()
         for row in scopes.nlargest(SHOWN_SCOPES, "total_ns").to_dict("records"):
-            took = f"{row['count']:,} x {duration_text(row['mean_ns'], 'ns')}"
-            said.append(f"scope {printable(row['path'])} {took}, {row['launches_each']:,.0f} launches each")
+            several = row["count"] > 1
+            took = f"{row['count']:,} x " * several + duration_text(row["mean_ns"], "ns")
+            launches = count_text(round(row["launches_each"]), "launch", "launches") + " each" * several
+            said.append(f"scope {printable(row['path'])} {took}, {launches}")
     return said
 
 
@@ -136,7 +143,7 @@ def render_header(header: Header, width: int) -> list[Text]:
         ("Times", CORRECTED.split() if header.corrected else [], " "),
         ("Records", _records(header), ", "),
         ("Program", header.program, "; "),
-        *(("Note", note.split(" "), " ") for note in header.notes),
+        *(("Note", note.split(" "), " ") for note in _alike_once(header.notes)),
     ]
     label = max(len(name) for name, _, _ in rows) + 2
     lines = [Text(EMULATED, style="bold black on yellow")] if header.backend == "emulator" else []
@@ -151,6 +158,18 @@ def render_header(header: Header, width: int) -> list[Text]:
     if header.launches == 0:
         lines += [Text(), *map(Text, wrap(NO_LAUNCHES.split(), width))]
     return lines
+
+
+def _alike_once(notes: Sequence[str]) -> list[str]:
+    """Of notes that say the same of several kernels, but for the numbers in it, the first one."""
+    alike: dict[str, list[str]] = {}
+    for note in notes:
+        _, colon, said = note.partition(": ")
+        alike.setdefault(re.sub(r"\d+", "0", said) if colon else note, []).append(note)
+    return [
+        own[0] + (f" (and {count_text(len(own) - 1, 'note')} like it, in --json)" if len(own) > 1 else "")
+        for own in alike.values()
+    ]
 
 
 def _size(header: Header) -> list[str]:
@@ -176,12 +195,6 @@ def _shown(header: Header) -> list[str]:
         return []
     chosen = [f"{name} {value}" for name, value in header.chosen.items()]
     return [*chosen[:-1], f"{chosen[-1]}: {count_text(header.spans)} of {count_text(header.all_spans)} spans"]
-
-
-def _set_options(options: dict[str, Any]) -> dict[str, Any]:
-    """The options that are not what they are by default."""
-    defaults = {option.name: option.default for option in fields(Options) if option.init}
-    return {name: value for name, value in options.items() if value != defaults.get(name)}
 
 
 def _measure(metadata: dict[str, Any]) -> str:

@@ -8,7 +8,7 @@ from rich.text import Text
 from profscope.analysis.span_rows import GROUP_COLUMNS
 from profscope.profiles import Profile
 from viewer.cells import wrap
-from viewer.grid import Column, grid
+from viewer.grid import Column, grid, heading
 from viewer.groups import Group, differs_text, make_groups
 from viewer.units import count_text, duration_text, printable, share_text
 
@@ -90,7 +90,9 @@ def render_kernels(rows: list[KernelRow], width: int, most: int) -> list[Text]:
         total = [duration_text(row.total, row.unit), share_text(row.share)]
         names = [printable(row.kernel), *([row.label.strip(), differs_text(row)] if with_label else [])]
         cells.append([*names, *counts, *total, *times])
-    lines = grid(columns, cells, [""] * len(cells), width)
+    unit = ["cycles"] if any(row.unit == "cycles" for row in shown) else []
+    lines = heading("kernels", ["launches from their first record to their last", *unit], width)
+    lines += grid(columns, cells, [""] * len(cells), width)
     if len(shown) < len(rows):
         lines.append(Text(f"{len(rows) - len(shown)} more kernels; --top 0 shows them", style="dim"))
     for row in shown:

@@ -8,7 +8,8 @@ from typing import Any
 import pandas as pd
 from rich.text import Text
 
-from profscope.analysis.line_rows import configurations
+from profscope.analysis.line_rows import configurations, witnesses
+from profscope.analysis.lines import lines_of
 from profscope.profiles import Profile
 from viewer.cells import wrap
 from viewer.filters import Rows
@@ -63,14 +64,22 @@ class LineTable:
     not_measured: list[str]
 
 
-def make_lines(profile: Profile, top: int, kernels: int = 0, chosen: Rows | None = None) -> list[LineTable]:
+def make_lines(
+    profile: Profile,
+    top: int,
+    kernels: int = 0,
+    chosen: Rows | None = None,
+    summary: pd.DataFrame | None = None,
+) -> list[LineTable]:
     """A table for each kernel and variant, its `top` lines (0: all); of the first `kernels` (0: all).
 
-    What was not measured is in the first. chosen: which lines are shown.
+    What was not measured is in the first. chosen: which lines are shown. summary: the profile's, where it is
+    known.
     """
     chosen = chosen or Rows()
-    lines = profile.lines()
+    lines = lines_of(profile.tables, witnesses(profile.tables, summary))
     texts = lines.attrs["not_measured"]
+    lines.attrs = {}  # pandas copies them, deeply, with whatever is asked of a table
     groups = make_groups(profile)
     tables: list[LineTable] = []
     for (kernel, variant), own in islice(configurations(lines), kernels or None):
@@ -126,7 +135,7 @@ def render_lines(table: LineTable, width: int) -> list[Text]:
     ]
     name = printable(table.kernel) + table.label
     lines = [
-        *heading(name, ["lines by time", f"share of warp time{_sampled(table.samples)}"], width),
+        *heading(name, ["lines by their own time", f"share of warp time{_sampled(table.samples)}"], width),
         *grid(columns, rows, [""] * len(rows), width),
     ]
     if table.omitted:

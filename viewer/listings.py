@@ -1,8 +1,7 @@
 """The code behind source lines: TTGIR, PTX and SASS, where a profile has them."""
 
-import json
 import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any
 
@@ -14,6 +13,7 @@ from instrument_passes.ir import parse
 from instrument_passes.kept_text import unpacked
 from instrument_passes.sass.ptx import read_ptx
 from profscope.analysis.line_waits import stall_counts, stall_text
+from profscope.analysis.sampled_code import sampled_code
 from profscope.profiles import Profile
 
 __all__ = ["FORMS", "Instruction", "Listing", "listings"]
@@ -96,29 +96,26 @@ def _ptx(text: str) -> Iterator[tuple[tuple[str, int], int, str]]:
 
 def _sass(profile: Profile, kernel: str, variant: int) -> Listing:
     """Of the binary whose samples `lines()` ranks by: the bare one, else one that records."""
-    binaries = (profile.metadata.get("sampler") or {}).get("binaries") or []
-    own = [each for each in binaries if (each["kernel"], each["variant"]) == (kernel, variant)]
-    own.sort(key=lambda each: ("bare", "sums", "spans").index(each["binary"]))
-    entry = next((each for each in own if each.get("sass")), None)
-    if entry is None:
+    try:
+        kept = sampled_code(profile.metadata, kernel, variant)
+    except (IRError, ValueError) as error:
+        return Listing({}, [f"{kernel}: its SASS cannot be read: {error}"])
+    if kept is None:
         return Listing(
             {}, [f"{kernel}: this profile has no SASS: session(samples=True) keeps that of what it samples"]
         )
-    try:
-        rows: Sequence[Any] = json.loads(unpacked(entry["sass"]))
-    except (IRError, ValueError) as error:
-        return Listing({}, [f"{kernel}: its SASS cannot be read: {error}"])
+    binary, instructions = kept
     samples = profile.samples
     chosen = (samples["kernel"] == kernel) & (samples["variant"] == variant)
-    mine = samples[chosen & (samples["binary"] == entry["binary"])]
+    mine = samples[chosen & (samples["binary"] == binary)]
     total = int(mine["samples"].sum())
     by_pc: dict[int, pd.DataFrame] = {int(str(pc)): part for pc, part in mine.groupby("pc")}
     code: dict[tuple[str, int], list[Instruction]] = {}
-    for pc, text, file, line, _ in rows:
+    for pc, text, file, line in instructions:
         part = by_pc.get(pc)
         count = 0 if part is None else int(part["samples"].sum())
         stalls = "" if part is None else stall_text(stall_counts(part))
         share = count / total if total else None
         code.setdefault((file, line), []).append(Instruction(pc, True, text, share, count, stalls))
-    which = "the bare binary" if entry["binary"] == "bare" else f"the binary that keeps {entry['binary']}"
+    which = "the bare binary" if binary == "bare" else f"the binary that keeps {binary}"
     return Listing(code, [f"{kernel}: SASS of {which}, with its {total:,} samples"])

@@ -7,7 +7,7 @@ from dataclasses import replace
 from rich.console import Console
 from rich.text import Text
 
-from profscope.errors import OptionError
+from profscope.errors import OptionError, TraceError
 from profscope.profiles import Profile
 from viewer.cells import fit
 from viewer.header import EMULATED
@@ -18,11 +18,18 @@ from viewer.units import printable
 
 __all__ = ["show"]
 
+MOST_NAMES = 20
+
 
 def show(profile: Profile, options: argparse.Namespace, unit: str) -> None:
-    """Print it. Raises OptionError for what is no metric of the trace, or of the one it is compared with."""
+    """Print it. Raises OptionError for what is no metric of the trace, or of the one it is compared with,
+    TraceError where no frame is left of all."""
     names = metric_names(profile, options.metrics)
-    frames = _chosen(frames_of(profile, names), names[0], options)
+    known = frames_of(profile, names)
+    frames = _chosen(known, names[0], options)
+    if known and not frames:
+        there = ", ".join(dict.fromkeys(printable(frame.name) for frame in known[:MOST_NAMES]))
+        raise TraceError(f"no frame is left: -i, -e and -t leave all out; there are: {there}")
     if options.diff_profile:
         other = read(options.diff_profile, verify=options.verify).profile
         if other.emulated != profile.emulated:
@@ -126,8 +133,6 @@ def _render(
                 style="" if frame.depth else "bold",
             )
         )
-    if not frames:
-        lines.append(Text("No frame is left: -i, -e and -t leave all out."))
     if options.print_sorted and frames:
         lines += [Text(), Text(fit(f"sorted by {names[0]}", width), style="bold")]
         for frame in sorted(frames, key=lambda each: -each.values.get(names[0], 0.0)):

@@ -8,6 +8,8 @@ from typing import Any
 from rich.console import Console
 from rich.text import Text
 
+from profscope.analysis.summary import summary_of, summed_spans
+from profscope.errors import TraceError
 from profscope.profiles import Profile
 from viewer.cells import wrap
 from viewer.drawing import LABEL_WIDTH, render_timeline
@@ -21,7 +23,7 @@ from viewer.kernels import KernelRow, make_kernels, render_kernels
 from viewer.lines import LineTable, make_lines, render_lines
 from viewer.numbers import NumberTable, make_numbers, render_numbers
 from viewer.option_types import FIRST
-from viewer.outlet import TABLES, Row, print_json, print_lines, print_rows
+from viewer.outlet import TABLES, Row, noted, print_json, print_lines, print_rows
 from viewer.select import Choice, Selection, choose_cta
 from viewer.source import source_lines
 from viewer.table import KernelTable, make_tables, render_heading, render_table, render_uncovered
@@ -42,6 +44,15 @@ BARE_NAMES = 3
 """Kernels without spans inside that are named; the rest are counted."""
 
 NO_TIMELINE = "These launches kept sums and no spans: there is no timeline to draw."
+NOTHING = {
+    "kernels": "no launches were recorded",
+    "lines": "nothing was recorded of any line",
+    "scopes": "no spans were recorded inside of any kernel",
+    "tree": "no spans were recorded inside of any kernel",
+    "numbers": "no numbers: scopes with values have some, scope(name, x=x), in launches that kept sums",
+    "timeline": "no single spans were kept: there is no timeline to draw",
+}
+"""What is said where nothing is there of what --show names."""
 NO_SPANS = "No spans were recorded in these launches; see the notes and dropped records."
 MORE = "More: --source (the code with its time in the margin), --show scopes (percentiles), --by cta, --help"
 
@@ -86,6 +97,8 @@ def show_screen(
     if options.format == "json" and not options.show:
         shown = (*FIRST, "scopes")
     view = _view(trace, selection, whole, profile, options, unit, width, shown)
+    if options.show:
+        _check_shown(view, options.show)
     if options.format in TABLES:
         print_rows(_rows(view, shown[0]), options.format)
     elif options.format == "json":
@@ -104,17 +117,19 @@ def _view(
     width: int,
     shown: Collection[str],
 ) -> View:
-    top = MOST_ROWS if options.top is None else options.top
+    top = _most_rows(options)
     first_lines = FIRST_LINES if options.top is None and not options.show else top
     rows = Rows(options.line, options.scope)
     kernels = make_kernels(profile, unit)
+    # What several parts add up is worked out once.
+    adds_up = bool({*shown} - {"findings", "kernels"}) or not rows.are_all
+    spans = summed_spans(profile.tables) if adds_up else None
+    summary = None if spans is None else summary_of(profile.tables, spans)
     # Everything below a kernel's own row goes by these.
-    tables = (
-        make_tables(profile, unit, top, kernels, rows, options.sort)
-        if {*shown} - {"findings", "kernels", "lines"} or not rows.are_all
-        else []
-    )
-    detailed = tables[:DETAILED_KERNELS]
+    wants_tables = bool({*shown} - {"findings", "kernels", "lines"}) or not rows.are_all
+    tables = make_tables(profile, unit, top, kernels, rows, options.sort, summary) if wants_tables else []
+    most_kernels = 0 if options.format in TABLES else DETAILED_KERNELS
+    detailed = tables[: most_kernels or None]
     disk = source_lines(trace.written_s)
     choice = _choose(profile, kernels) if "timeline" in shown else None
     view = View(
@@ -124,9 +139,11 @@ def _view(
         bare=bare_kernels(profile, list(dict.fromkeys(row.kernel for row in kernels))),
         advice=advice(profile.metadata.get("options") or {}),
         tables=detailed,
-        trees=make_trees(profile, detailed, unit, top, disk, rows, options.depth) if "tree" in shown else [],
+        trees=make_trees(profile, detailed, unit, top, disk, rows, options.depth, spans)
+        if "tree" in shown
+        else [],
         numbers=[make_numbers(profile, table, top) for table in detailed] if "numbers" in shown else [],
-        lines=make_lines(profile, first_lines, DETAILED_KERNELS, rows) if "lines" in shown else [],
+        lines=make_lines(profile, first_lines, most_kernels, rows, summary) if "lines" in shown else [],
         omitted=len(tables) - len(detailed),
         timeline=None
         if choice is None
@@ -134,6 +151,29 @@ def _view(
     )
     rows.check(profile)
     return view
+
+
+def _most_rows(options: argparse.Namespace) -> int:
+    """Of a table: in CSV and Markdown nothing says that some were left out, so there all are shown, and
+    those of all kernels."""
+    if options.top is not None:
+        return int(options.top)
+    return 0 if options.format in TABLES else MOST_ROWS
+
+
+def _check_shown(view: View, asked: Sequence[str]) -> None:
+    """Raise TraceError where there is nothing of all that --show names. No findings: that is an answer."""
+    there = {
+        "findings": True,
+        "kernels": bool(view.kernels),
+        "lines": any(table.rows for table in view.lines),
+        "scopes": any(table.rows for table in view.tables),
+        "tree": any(tree.nodes for tree in view.trees),
+        "numbers": any(table.rows for table in view.numbers),
+        "timeline": view.timeline is not None,
+    }
+    if not any(there[name] for name in asked):
+        raise TraceError("; ".join(NOTHING[name] for name in asked))
 
 
 def _choose(profile: Profile, groups: Sequence[Group]) -> Choice | None:
@@ -181,21 +221,21 @@ def _rows(view: View, name: str) -> list[Row]:
 
 def _render(view: View, options: argparse.Namespace, width: int, shown: Collection[str]) -> list[Text]:
     if options.show is None:
-        lines = render_first(
-            view.header, view.findings, view.kernels, width, MOST_ROWS if options.top is None else options.top
-        )
+        lines = render_first(view.header, view.findings, view.kernels, width, _most_rows(options))
         if view.bare and view.advice:
             lines += [Text(line) for line in wrap(_bare(view), width)]
     else:
         lines = [Text(EMULATED, style="bold black on yellow")] if view.header.backend == "emulator" else []
         if "findings" in shown:
-            lines += render_findings(view.findings, several_variants(view.kernels), width) or [
-                Text("no findings")
-            ]
+            lines += (
+                render_findings(view.findings, several_variants(view.kernels), width, _most_rows(options))
+                if view.findings
+                else [Text("no findings")]
+            )
         if "kernels" in shown:
             lines += [
                 Text(),
-                *render_kernels(view.kernels, width, MOST_ROWS if options.top is None else options.top),
+                *render_kernels(view.kernels, width, _most_rows(options)),
             ]
     for of_kernel in view.lines:
         lines += [Text(), *render_lines(of_kernel, width)]
@@ -209,6 +249,8 @@ def _render(view: View, options: argparse.Namespace, width: int, shown: Collecti
             lines += render_uncovered(table, width)
         if view.numbers and view.numbers[at].rows:
             lines += [Text(), *render_numbers(view.numbers[at], width)]
+    if options.show is not None and "numbers" in shown and not any(table.rows for table in view.numbers):
+        lines += [Text(), *noted(NOTHING["numbers"], width)]
     if view.omitted:
         more = f"{view.omitted} more kernels with spans; {_ways(view)} shows them"
         lines += [Text(), Text(more, style="dim")]

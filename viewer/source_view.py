@@ -58,6 +58,8 @@ def show_source(profile: Profile, options: argparse.Namespace, unit: str, disk: 
     """Print it. Raises TraceError where there is no such file or line, naming what there is."""
     asked = wanted(options.source, options.line)
     made, omitted = annotate(profile, unit, disk, asked.form, 0 if asked.file else MOST_KERNELS)
+    if made and asked.form and all(source.no_code for source in made):
+        raise TraceError(made[0].no_code)
     sources = _chosen(made, asked)
     if options.format == "json":
         print_json([asdict(source) for source in sources])
@@ -68,6 +70,9 @@ def show_source(profile: Profile, options: argparse.Namespace, unit: str, disk: 
         lines = [Text(EMULATED, style="bold black on yellow")] if profile.emulated else []
         for number, source in enumerate(sources):
             lines += [Text()] if number else []
+            if source.no_code:
+                lines += noted(source.no_code, width)
+                continue
             lines += render_annotated(
                 source, width, unfold=options.unfold, at=asked.line, top=0 if options.top == 0 else 12
             )

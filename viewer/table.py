@@ -1,9 +1,10 @@
 """The table: one row per kernel, variant and scope, heaviest first; trials apart."""
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
+import numpy as np
 import pandas as pd
 from rich.text import Text
 
@@ -89,14 +90,16 @@ def make_tables(
     groups: Sequence[Group],
     chosen: Rows | None = None,
     sort: str | None = None,
+    summary: pd.DataFrame | None = None,
 ) -> list[KernelTable]:
     """A table for each of some groups, in their order, that has spans inside; `top` rows of each (0: all).
 
     Rows are ordered by self time in `unit`, or by `sort`, one of `option_types.SORTS`. chosen: which rows are
-    shown.
+    shown. summary: the profile's, where that is known.
     """
     keys = [f"self_{unit}", f"total_{unit}", "scope", "line"]
-    summary = profile.summary().sort_values(keys, ascending=[False, False, True, True], kind="stable")
+    summary = profile.summary() if summary is None else summary
+    summary = summary.sort_values(keys, ascending=[False, False, True, True], kind="stable")
     if sort is not None and sort not in ("self", "share"):
         column = {"name": "scope", "count": "count"}.get(sort, f"{sort}_{unit}")
         summary = summary.sort_values(column, ascending=sort == "name", kind="stable")
@@ -135,11 +138,13 @@ def make_tables(
 
 
 def _roots(profile: Profile) -> pd.DataFrame:
-    """The spans that are of whole warps, with their launches' variant and trial."""
-    is_root = ((profile.tables.df["depth"] == 0) & (profile.tables.df["kind"] != "async")).to_numpy()
-    number, groups = launch_groups(profile)
-    own = groups.iloc[number[is_root]]
-    return profile.tables.df[is_root].assign(variant=own["variant"].to_numpy(), trial=own["trial"].to_numpy())
+    """Of the spans that are of whole warps the CTA, and GROUP_COLUMNS."""
+    df = profile.tables.df
+    rows = np.flatnonzero((df["depth"] == 0).to_numpy() & (df["kind"] != "async").to_numpy())
+    roots = df[["kernel", "launch", "cta"]].iloc[rows]
+    number, groups = launch_groups(replace(profile.tables, df=roots))
+    own = groups.iloc[number]
+    return roots.assign(variant=own["variant"].to_numpy(), trial=own["trial"].to_numpy())
 
 
 def _folded(profile: Profile) -> pd.DataFrame:

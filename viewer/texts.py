@@ -29,6 +29,10 @@ class Text:
         """Numbers and texts, without the indentation that all have."""
         return list(enumerate(self._lines, self.first))
 
+    def is_called(self, function: str) -> bool:
+        """Whether it is the text of a function of that name; one inside another has the names of both."""
+        return self.name.rsplit(".", 1)[-1] == function
+
     def holds(self, file: str, line: int) -> bool:
         """Whether a place is in it; a file of another copy of the program counts as this one."""
         return (

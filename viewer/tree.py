@@ -9,15 +9,16 @@ import pandas as pd
 from numpy.typing import NDArray
 from rich.text import Text
 
-from profscope.analysis.corrections import are_corrected, weighed
-from profscope.analysis.span_rows import GROUP_COLUMNS, SITE_COLUMNS, launch_groups, row_scales, sites
+from profscope.analysis.span_rows import GROUP_COLUMNS, SITE_COLUMNS, numbered, row_scales
+from profscope.analysis.summary import SummedSpans, summed_spans
 from profscope.profiles import Profile
+from viewer.cells import fit
 from viewer.filters import Rows
 from viewer.grid import Column, grid
 from viewer.groups import Group
 from viewer.paths import told_apart
 from viewer.source import SourceLines
-from viewer.units import count_text, duration_text, printable, share_text, source_text
+from viewer.units import NO_TIME, count_text, duration_text, printable, share_text, source_text
 
 __all__ = ["Node", "ScopeTree", "make_trees", "render_tree"]
 
@@ -56,13 +57,15 @@ def make_trees(
     lines: SourceLines,
     chosen: Rows | None = None,
     levels: int | None = None,
+    spans: SummedSpans | None = None,
 ) -> list[ScopeTree]:
-    """The trees of some groups, each of `limit` nodes at most (0: all), with their source lines.
+    """The trees of some groups, the `limit` heaviest nodes of each (0: all), with their source lines.
 
-    chosen: the nodes that are shown, with those around them. levels: None or 0: all.
+    chosen: the nodes that are shown, with those around them. levels: None or 0: all. spans: what the summary
+    adds up, where that is known.
     """
     chosen = chosen or Rows()
-    drawn = _of_spans(profile, unit)
+    drawn = _of_spans(profile, unit, spans)
     _add_sums(drawn, profile, unit)
     children: dict[int, list[int]] = {}
     for at, scope in enumerate(drawn):
@@ -82,15 +85,30 @@ def make_trees(
             text = lines(file, line)
             nodes.append(Node(name, kind, file, line, call_path, text, depth, **figures))
         nodes = _leading_to([node for node in nodes if not levels or node.depth < levels], chosen)
+        shown = _heaviest(nodes, limit) if limit else nodes
         trees.append(
             ScopeTree(
                 **group.identity,
                 unit=unit,
-                nodes=nodes[: limit or None],
-                omitted=max(len(nodes) - limit, 0) if limit else 0,
+                nodes=shown,
+                omitted=len(nodes) - len(shown),
             )
         )
     return trees
+
+
+def _heaviest(nodes: list[Node], most: int) -> list[Node]:
+    """Those with the greatest share, what is in flight last, and none without what is around it. In order."""
+    around: list[int] = []  # of the node that is looked at, itself last
+    ways = []
+    for at, node in enumerate(nodes):
+        around = [*around[: node.depth], at]
+        ways.append(around)
+    kept: set[int] = set()
+    for at in sorted(range(len(nodes)), key=lambda at: (-(nodes[at].share or 0.0), at)):
+        if len(kept | {*ways[at]}) <= most:
+            kept |= {*ways[at]}
+    return [nodes[at] for at in sorted(kept)]
 
 
 def _leading_to(nodes: list[Node], chosen: Rows) -> list[Node]:
@@ -119,16 +137,13 @@ class _Scope:
     total: int
 
 
-def _of_spans(profile: Profile, unit: str) -> list[_Scope]:
+def _of_spans(profile: Profile, unit: str, spans: SummedSpans | None) -> list[_Scope]:
     """In order of first appearance."""
-    df = profile.tables.df
-    if df.empty:
+    if profile.tables.df.empty:
         return []
-    site, table = sites(df)
-    number, launched = launch_groups(profile)
-    node, parent, first_row = _paths(df, site, number)
-    weighs = are_corrected(profile.tables)  # as the summary does
-    duration = (weighed(df, profile.metadata) if weighs else df)[f"duration_{unit}"].to_numpy()
+    spans = summed_spans(profile.tables) if spans is None else spans
+    node, parent, first_row = _paths(spans)
+    duration = spans.df[f"duration_{unit}"].to_numpy()
     scale = row_scales(profile)
     count = np.bincount(node)
     total = np.zeros(len(count), np.int64)
@@ -136,26 +151,22 @@ def _of_spans(profile: Profile, unit: str) -> list[_Scope]:
     if scale is not None:  # estimates for the whole grid, as in the summary
         count = np.rint(np.bincount(node, scale)).astype(np.int64)
         total = np.rint(np.bincount(node, duration * scale)).astype(np.int64)
-    places = _places(table)
-    variants, trials = launched["variant"].tolist(), launched["trial"].tolist()
-    kernels = table["kernel"].astype(str).tolist()
+    places, groups = _places(spans.rows), _groups(spans.rows)
     return [
-        _Scope((kernels[at], variants[of], trials[of]), above, places[at], times, took)
-        for at, of, above, times, took in zip(
-            site[first_row].tolist(), number[first_row].tolist(), parent.tolist(), count.tolist(),
-            total.tolist(), strict=True,
+        _Scope(groups[at], above, places[at], times, took)
+        for at, above, times, took in zip(
+            spans.row[first_row].tolist(), parent.tolist(), count.tolist(), total.tolist(), strict=True
         )
-    ]  # fmt: skip
+    ]
 
 
 def _add_sums(scopes: list[_Scope], profile: Profile, unit: str) -> None:
     """Add what launches that kept sums say: to the paths that spans have, and behind them the others."""
     sums = profile.sums
     known = {(scope.group, scope.parent, scope.place): at for at, scope in enumerate(scopes)}
-    groups = zip(*(sums[name].tolist() for name in GROUP_COLUMNS), strict=True)
     columns = (sums[name].tolist() for name in ("parent", "grid_count", f"grid_{unit}"))
     at_row: list[int] = []
-    for group, place, parent, count, total in zip(groups, _places(sums), *columns, strict=True):
+    for group, place, parent, count, total in zip(_groups(sums), _places(sums), *columns, strict=True):
         key = group, -1 if parent < 0 else at_row[parent], place
         if count and key not in known:
             known[key] = len(scopes)
@@ -166,37 +177,28 @@ def _add_sums(scopes: list[_Scope], profile: Profile, unit: str) -> None:
             scopes[known[key]].total += total
 
 
+def _groups(table: pd.DataFrame) -> list[tuple[str, int, bool]]:
+    return list(zip(*(table[name].tolist() for name in GROUP_COLUMNS), strict=True))
+
+
 def _places(table: pd.DataFrame) -> list[tuple[str, str, str, int, str]]:
     columns = (table[name].astype("int64" if name == "line" else "str").tolist() for name in SITE_COLUMNS[1:])
     return list(zip(*columns, strict=True))
 
 
-def _paths(
-    df: pd.DataFrame, site: NDArray[np.int64], group: NDArray[np.int64]
-) -> tuple[NDArray[np.int64], NDArray[np.int64], NDArray[np.int64]]:
-    """Number the distinct paths of sites from the root in each group, in order of first appearance.
+def _paths(spans: SummedSpans) -> tuple[NDArray[np.int64], NDArray[np.int64], NDArray[np.int64]]:
+    """Number the distinct paths of the summary's rows from the root, in order of first appearance.
 
-    Returns each row's path, and each path's parent (-1 at the root) and first row.
+    Returns each span's path, and each path's parent (-1 at the root) and first span.
     """
-    depth, above = df["depth"].to_numpy(), df["parent"].to_numpy()
-    node = np.full(len(df), -1, np.int64)
-    first_row, parents = [], []
-    known = 0
-    for level in range(int(depth.max()) + 1):
-        rows = np.flatnonzero(depth == level)
-        outer = node[above[rows]] if level else group[rows]
-        codes, distinct = pd.factorize((outer + 1) * (int(site.max()) + 1) + site[rows])
-        node[rows] = codes + known
-        first = rows[pd.Series(codes).drop_duplicates().index]
-        known += len(distinct)
-        first_row.append(first)
-        parents.append(node[above[first]] if level else np.full(len(first), -1))
-    first_rows = np.concatenate(first_row)
-    order = np.argsort(first_rows, kind="stable")
-    rank = np.empty(known, np.int64)
-    rank[order] = np.arange(known)
-    parent = np.concatenate(parents)[order]
-    return rank[node], np.where(parent >= 0, rank[parent], -1), first_rows[order]
+    row, above, size = spans.row, spans.df["parent"].to_numpy(), len(spans.rows)
+    node = row
+    while True:  # a path is a row inside of a path: once a round finds no more, all steps are told apart
+        outer = np.where(above >= 0, node[above], -1)
+        told_apart, first = numbered((outer + 1) * size + row, (int(node.max()) + 2) * size)
+        if len(first) == int(node.max()) + 1:
+            return node, outer[first], first
+        node = told_apart
 
 
 def _preorder(roots: list[int], children: dict[int, list[int]]) -> list[tuple[int, int]]:
@@ -227,8 +229,10 @@ def render_tree(tree: ScopeTree, width: int) -> list[Text]:
     columns = [Column("scope", "name"), Column("source", "path", spare=1), Column("count"), Column("total")]
     columns += [Column("share"), Column("mean", spare=2), Column("", "name", spare=3)]
     lines = grid(columns, rows, styles, width)
+    if any(not node.total for node in tree.nodes):
+        lines.append(Text(fit(NO_TIME, width), style="dim"))
     if tree.omitted:
-        lines.append(Text(f"{tree.omitted} more scopes; --top 0 shows them", style="dim"))
+        lines.append(Text(f"{tree.omitted} more scopes with less time; --top 0 shows them", style="dim"))
     return lines
 
 

@@ -34,7 +34,7 @@ def advice(options: dict[str, Any]) -> str:
 def bare_kernels(profile: Profile, kernels: Sequence[str]) -> list[str]:
     """Those of some kernels that have spans, but none inside their own."""
     df, sums = profile.tables.df, profile.sums[profile.sums["count"] > 0]
-    seen = {*df["kernel"].astype("str"), *sums["kernel"]}
-    inside = {*df.loc[df["kind"] != "kernel", "kernel"].astype("str")}
+    seen = {*df["kernel"].unique(), *sums["kernel"]}
+    inside = {*df.loc[df["kind"] != "kernel", "kernel"].unique()}
     inside |= {*sums.loc[sums["kind"] != "kernel", "kernel"]}
     return [name for name in kernels if name in seen - inside]

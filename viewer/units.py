@@ -3,7 +3,10 @@
 The command line reads its options with this: so it imports nothing heavy.
 """
 
+from profscope.analysis.quantities import STEPS, count_text, three_digits
+
 __all__ = [
+    "NO_TIME",
     "STEPS",
     "UNITS",
     "bytes_text",
@@ -16,31 +19,14 @@ __all__ = [
 ]
 
 UNITS = ("ns", "cycles")
-STEPS = {
-    "ns": (("ns", 1), ("us", 10**3), ("ms", 10**6), ("s", 10**9)),
-    "cycles": (("", 1), ("k", 10**3), ("M", 10**6), ("G", 10**9)),
-}
-
+NO_TIME = "A time of 0: no longer than what recording it costs."
+"""What is left of such a span, once the cost is taken off."""
 BYTES = (("GiB", 1 << 30), ("MiB", 1 << 20), ("KiB", 1 << 10))
 
 
 def duration_text(value: float, unit: str) -> str:
     """A duration with three significant digits, at most: "128ns", "1.86us", "49.1us"; cycles "3.69k"."""
-    steps = STEPS[unit]
-    for name, scale in steps:
-        scaled = value / scale
-        # 999.5 rounds to 1000, which the next unit says shorter.
-        if abs(scaled) < 999.5 or (name, scale) == steps[-1]:
-            break
-    if scale == 1 and (value == int(value) or abs(value) >= 99.95):
-        return f"{value:.0f}{name}"
-    decimals = 2 if abs(scaled) < 9.995 else 1 if abs(scaled) < 99.95 else 0
-    return f"{scaled:.{decimals}f}{name}"
-
-
-def count_text(value: int) -> str:
-    """A whole number with commas."""
-    return f"{value:,}"
+    return "".join(three_digits(value, unit))
 
 
 def bytes_text(count: int) -> str:

@@ -3,12 +3,12 @@
 import argparse
 import json
 import sys
-from dataclasses import asdict, fields
+from dataclasses import fields
 from importlib import import_module
+from pathlib import Path
 
 from profscope.analysis.report import report
 from profscope.profiles import Profile
-from profscope.traces.only import Only
 from profscope.traces.saving import save
 from viewer.input import Trace, read
 from viewer.select import Selection, select
@@ -22,6 +22,11 @@ def show(options: argparse.Namespace) -> None:
 
     Raises TraceError where the trace cannot be read or has nothing of it, OptionError for a wrong range.
     """
+    if options.view == "serve" and _is_ready(options):
+        from viewer.serve_view import serve_file
+
+        serve_file(Path(options.trace), browse=options.browser)
+        return
     trace, selection, whole, profile = _chosen(options)
     unit = options.unit or ("cycles" if profile.emulated else "ns")
     if options.view == "report":
@@ -33,7 +38,7 @@ def show(options: argparse.Namespace) -> None:
         from viewer.source_view import show_source
 
         show_source(profile, options, unit, source_lines(trace.written_s))
-    elif options.view in ("by", "list", "metrics", "interactive"):
+    elif options.view in ("by", "list", "metrics", "interactive", "serve"):
         import_module(f"viewer.{options.view}_view").show(profile, options, unit)
     elif options.format == "collapsed":
         from viewer.collapsed_view import show_collapsed
@@ -45,13 +50,23 @@ def show(options: argparse.Namespace) -> None:
         show_screen(trace, selection, whole, profile, options, unit)
 
 
+def _is_ready(options: argparse.Namespace) -> bool:
+    """Whether Perfetto reads the trace's file as it is, and all of it is asked for."""
+    path = Path(options.trace)
+    return (
+        path.name.endswith((".pftrace", ".pftrace.gz"))
+        and path.is_file()
+        and Selection(**{each.name: getattr(options, each.name) for each in fields(Selection)}) == Selection()
+    )
+
+
 def _chosen(options: argparse.Namespace) -> tuple[Trace, Selection, Profile, Profile]:
     """The trace, what the command line asks for of it, the launches of which that is a part, whole where a
     view judges them, and that alone."""
     selection = Selection(**{each.name: getattr(options, each.name) for each in fields(Selection)})
     judges = options.view in ("", "show", "report") and options.format != "collapsed"
     needed = selection.of_launches if judges else selection
-    trace = read(options.trace, verify=options.verify, only=Only(**asdict(needed)))
+    trace = read(options.trace, verify=options.verify, only=needed)
     profile = select(trace.profile, selection)
     has_part = judges and selection != selection.of_launches
     whole = select(trace.profile, selection.of_launches) if has_part else profile

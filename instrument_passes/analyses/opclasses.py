@@ -8,19 +8,14 @@ without time of their own, so that an op without a row is news: `lower-records` 
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from dataclasses import replace
 from typing import Final
 
 from instrument_passes.ir import Module, Op
-from instrument_passes.ops import amd, core, instrumentation, nvidia, upstream
 from instrument_passes.ops.info import CLASSES, DEFAULT_CLASSES, SPANNABLE, OpInfo
+from instrument_passes.ops.table import OPS
 
 __all__ = ["CLASSES", "DEFAULT_CLASSES", "OPS", "SPANNABLE", "OpInfo", "info_of", "uncovered"]
-
-OPS: Final[Mapping[str, OpInfo]] = {
-    **upstream.ROWS, **core.ROWS, **nvidia.ROWS, **amd.ROWS, **instrumentation.ROWS
-}  # fmt: skip
 
 # On scalars these are loop and address arithmetic.
 _PER_ELEMENT: Final = ("elementwise", "math", "convert", "view")

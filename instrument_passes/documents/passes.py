@@ -8,8 +8,8 @@ from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Final
 
+from instrument_passes.levels import LEVELS
 from instrument_passes.passes import Pass, passes, signature, spelled, summary
-from instrument_passes.pipeline import LEVELS
 
 __all__ = ["OURS", "document"]
 

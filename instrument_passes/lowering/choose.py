@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from instrument_passes.lowering.area import Area
 from instrument_passes.records import LAUNCH_HEADER, LaunchBits
-from instrument_passes.selection import Selection
+from instrument_passes.selection import SPREAD, Selection
 from instrument_passes.targets import Target
 
 __all__ = ["choose_area", "choose_warp"]
@@ -24,11 +24,7 @@ def choose_area(p: str, target: Target, area: Area, selection: Selection) -> str
         return _in_list(p, area, selection.ids)
     if selection.ctas == "sms":
         return _by_ticket(p, target, area, selection.ids)
-    return f"""
-        {area.slot} = arith.shrui {area.cta}, {p}_stride : i32
-        {p}_back = arith.shli {area.slot}, {p}_stride : i32
-        {area.elsewhere} = arith.xori {p}_back, {area.cta} : i32
-        """
+    return _spread(p, area)
 
 
 def choose_warp(p: str, target: Target, warps: tuple[int, ...]) -> str:
@@ -44,6 +40,23 @@ def choose_warp(p: str, target: Target, warps: tuple[int, ...]) -> str:
         {target.count_bits(f"{p}_segment", f"{p}_before")}
         {p}_shifted = arith.shrui {p}_mask, {p}_warp : i32
         {p}_chosen = arith.trunci {p}_shifted : i32 to i1
+        """
+
+
+def _spread(p: str, area: Area) -> str:
+    """As `Selection.cta` says. `s` may be 0, and a shift by 32 is undefined: so one by 32 - s is two."""
+    return f"""
+        {area.slot} = arith.shrui {area.cta}, {p}_stride : i32
+        {p}_back = arith.shli {area.slot}, {p}_stride : i32
+        {p}_factor = arith.constant {SPREAD - (1 << 32)} : i32
+        {p}_multiple = arith.muli {area.slot}, {p}_factor : i32
+        {p}_one = arith.constant 1 : i32
+        {p}_upper = arith.shrui {p}_multiple, {p}_one : i32
+        {p}_thirty_one = arith.constant 31 : i32
+        {p}_lower_bits = arith.subi {p}_thirty_one, {p}_stride : i32
+        {p}_within = arith.shrui {p}_upper, {p}_lower_bits : i32
+        {p}_there = arith.ori {p}_back, {p}_within : i32
+        {area.elsewhere} = arith.xori {p}_there, {area.cta} : i32
         """
 
 

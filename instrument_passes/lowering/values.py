@@ -1,4 +1,4 @@
-"""What a `profscope.values` op becomes: a reduction of the tensor to its NaNs, infinities and extremes.
+"""What a `profscope.values` op becomes: a reduction of the tensor to how many of which values it has.
 
 The reductions are Triton's own, over the CTA (or the partition), so their results are the same in all its
 threads, whatever the layout, and each element counts once, also where threads hold copies of it. They are
@@ -16,9 +16,22 @@ from instrument_passes.ir.signature import element_type, rank, with_element, wit
 __all__ = ["expand_values"]
 
 _INFINITY: Final = {"f32": "0x7F800000", "f64": "0x7FF0000000000000"}
+_ZERO: Final = {"f32": "0x00000000", "f64": "0x0000000000000000"}
 _MINUS_INFINITY: Final = {"f32": "0xFF800000", "f64": "0xFFF0000000000000"}
+# Of each type, as f32 (f64: as itself): the least normal number, and the greatest finite one.
+_LEAST_NORMAL: Final = {
+    "f64": "0x0010000000000000", "f32": "0x00800000", "bf16": "0x00800000", "f16": "0x38800000",
+    "f8E5M2": "0x38800000", "f8E4M3FN": "0x3C800000",
+}  # fmt: skip
+_GREATEST: Final = {
+    "f64": "0x7FEFFFFFFFFFFFFF", "f32": "0x7F7FFFFF", "bf16": "0x7F7F0000", "f16": "0x477FE000",
+    "f8E5M2": "0x47600000", "f8E4M3FN": "0x43E00000",
+}  # fmt: skip
 # How two partial results of a column become one.
-_COMBINE: Final = {"nans": "addi", "infs": "addi", "min": "minnumf", "max": "maxnumf"}
+_COMBINE: Final = dict.fromkeys(("nans", "infs", "denormals", "saturated"), "addi") | {
+    "min": "minnumf",
+    "max": "maxnumf",
+}
 
 
 def expand_values(module: Module) -> None:
@@ -39,25 +52,32 @@ def _counting(op: Op, p: str) -> list[str]:
     if not element_type(kind).startswith(("f", "bf")):
         raise op.error(f"expected floats to look at, not {kind or 'a value that nothing defines'}")
     lines, wide, x = _widened(p, _settled(op), kind)
-    element = element_type(wide)
+    element, own = element_type(wide), element_type(kind)
     flags, counts = with_element(wide, "i1"), with_element(wide, "i32")
     lines += [
         f"{p}_inf = arith.constant {_constant(wide, _INFINITY[element])}",
         f"{p}_low = arith.constant {_constant(wide, _MINUS_INFINITY[element])}",
+        f"{p}_zero = arith.constant {_constant(wide, _ZERO[element])}",
+        f"{p}_normal = arith.constant {_constant(wide, _LEAST_NORMAL[own])}",
+        f"{p}_most = arith.constant {_constant(wide, _GREATEST[own])}",
         f"{p}_abs = math.absf {x} : {wide}",
-        f"{p}_nan = arith.cmpf uno, {x}, {x} : {wide}",
-        f"{p}_huge = arith.cmpf oeq, {p}_abs, {p}_inf : {wide}",
-        f"{p}_finite = arith.cmpf olt, {p}_abs, {p}_inf : {wide}",
+        f"{p}_is_nans = arith.cmpf uno, {x}, {x} : {wide}",
+        f"{p}_is_infs = arith.cmpf oeq, {p}_abs, {p}_inf : {wide}",
+        f"{p}_is_tiny = arith.cmpf olt, {p}_abs, {p}_normal : {wide}",
+        f"{p}_is_some = arith.cmpf ogt, {p}_abs, {p}_zero : {wide}",
+        f"{p}_is_denormals = arith.andi {p}_is_tiny, {p}_is_some : {flags}",
+        f"{p}_is_saturated = arith.cmpf oeq, {p}_abs, {p}_most : {wide}",
+        f"{p}_is_finite = arith.cmpf olt, {p}_abs, {p}_inf : {wide}",
     ]
-    names = [f"{p}_nan", f"{p}_huge", f"{p}_finite"]
+    counted = [column for column in PROBED if _COMBINE[column] == "addi"]
+    names = {column: f"{p}_is_{column}" for column in (*counted, "finite")}
     if mask:
-        lines += [f"{name}_on = arith.andi {name}, {mask[0]} : {flags}" for name in names]
-        names = [f"{name}_on" for name in names]
+        lines += [f"{name}_on = arith.andi {name}, {mask[0]} : {flags}" for name in names.values()]
+        names = {column: f"{name}_on" for column, name in names.items()}
+    lines += [f"{p}_{column} = arith.extui {names[column]} : {flags} to {counts}" for column in counted]
     lines += [
-        f"{p}_nans = arith.extui {names[0]} : {flags} to {counts}",
-        f"{p}_infs = arith.extui {names[1]} : {flags} to {counts}",
-        f"{p}_min = arith.select {names[2]}, {x}, {p}_inf : {flags}, {wide}",
-        f"{p}_max = arith.select {names[2]}, {x}, {p}_low : {flags}, {wide}",
+        f"{p}_min = arith.select {names['finite']}, {x}, {p}_inf : {flags}, {wide}",
+        f"{p}_max = arith.select {names['finite']}, {x}, {p}_low : {flags}, {wide}",
     ]
     columns = [f"{p}_{column}" for column in PROBED]
     for axis in reversed(range(rank(wide))):

@@ -12,7 +12,7 @@ from __future__ import annotations
 
 from collections import Counter
 from dataclasses import dataclass
-from typing import ClassVar, Final
+from typing import ClassVar
 
 from instrument_passes.analyses.opclasses import OPS, uncovered
 from instrument_passes.analyses.places import Places, call_paths
@@ -22,6 +22,7 @@ from instrument_passes.economy import FOLDED
 from instrument_passes.errors import PassError
 from instrument_passes.ir import Module, Op, warp_specialize
 from instrument_passes.ir.tokens import quote, unquote
+from instrument_passes.levels import KEEPS
 from instrument_passes.lowering.area import Area
 from instrument_passes.lowering.builder import Placeholders, SectionBuilder
 from instrument_passes.lowering.calls import expand_calls
@@ -41,7 +42,6 @@ __all__ = ["LowerRecords", "manifest_of"]
 
 # Triton pads the warps of a warp-specialised kernel to whole warp groups.
 _WARP_GROUP = 4
-KEEPS: Final = ("spans", "sums", "totals")
 _MAX_WARPS = 32  # of a CTA, which has 1024 threads at most
 
 
@@ -50,8 +50,8 @@ _MAX_WARPS = 32  # of a CTA, which has 1024 threads at most
 class LowerRecords(Pass):
     """Clock reads, batched stores and row counters for every record of the module.
 
-    It also writes the manifest that decodes them. Without options every 2^s-th CTA of a launch records, s as
-    the launch says, with all its warps.
+    It also writes the manifest that decodes them. Without options one CTA of every 2^s of a launch records, s
+    as the launch says, with all its warps.
 
     ctas: only CTAs with these linear ids.
 
@@ -176,7 +176,7 @@ class LowerRecords(Pass):
         if self.sms:
             return Selection("sms", _numbers("sms", self.sms, 1 << 16), recorded)
         ctas = _numbers("ctas", self.ctas, 1 << 31)
-        return Selection("list" if ctas else "stride", ctas, recorded)
+        return Selection("list" if ctas else "spread", ctas, recorded)
 
 
 def manifest_of(module: Module) -> Manifest | None:

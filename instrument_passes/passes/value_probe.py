@@ -1,4 +1,4 @@
-"""value-probe: what is in the tensors that chosen ops make: NaNs, infinities, least and greatest value."""
+"""value-probe: what is in the tensors that chosen ops make: NaNs, denormals, least and greatest value, ..."""
 
 from __future__ import annotations
 
@@ -13,6 +13,7 @@ from instrument_passes.dialect import END, VALUES, SpanIds, begin, end, values
 from instrument_passes.ir import Location, Module, Op
 from instrument_passes.ir.signature import element_type, with_element
 from instrument_passes.passes.base import Pass, PassContext, register
+from instrument_passes.span_columns import VALUES_OF
 
 __all__ = ["ValueProbe"]
 
@@ -25,7 +26,7 @@ _MASKED: Final = frozenset({"tt.load", "tt.store", "tt.atomic_rmw"})
 @register
 @dataclass(frozen=True)
 class ValueProbe(Pass):
-    """What is in the tensors that chosen ops make: NaNs, infinities, least and greatest finite value.
+    """What is in the tensors that chosen ops make: NaNs, infinities, denormals, least and greatest value.
 
     These become columns of a span behind the op (see "Values" below). An op is probed if it meets every
     condition given; give one at least.
@@ -66,7 +67,7 @@ class ValueProbe(Pass):
                 if value is None:
                     continue
                 span, (name, kind) = ids.new(), value
-                shown = f"values of {op_name(op, places, {})}"
+                shown = VALUES_OF + op_name(op, places, {})
                 probe = (
                     begin(span, "op", shown, VALUES),
                     values(span, name, kind, _mask(op, kind)),

@@ -7,6 +7,8 @@ from typing import Any, NamedTuple
 
 import pandas as pd
 
+from profscope.schema import empty_frame
+
 __all__ = ["Answer", "answer_frame", "joined_frame"]
 
 
@@ -23,9 +25,11 @@ def answer_frame(
     not_measured: Iterable[str] = (),
 ) -> pd.DataFrame:
     """The rows as a table of these columns; attrs["not_measured"]: list of str."""
-    table = pd.DataFrame(
-        {name: pd.Series([row[name] for row in rows], dtype=dtype) for name, dtype in dtypes.items()}
-    )
+    table = empty_frame(dtypes)
+    if rows:
+        table = pd.DataFrame(
+            {name: pd.Series([row[name] for row in rows], dtype=dtype) for name, dtype in dtypes.items()}
+        )
     table.attrs["not_measured"] = list(not_measured)
     return table
 

@@ -7,6 +7,7 @@ from typing import Final
 import numpy as np
 import pandas as pd
 
+from profscope.analysis.answers import answer_frame
 from profscope.analysis.host_paths import scope_paths
 from profscope.schema import CALL_ARROW, GPU_KINDS, Tables
 
@@ -25,6 +26,10 @@ CALL_TREE_DTYPES: Final = {
     "path": "str",
 }
 """The columns of `call_tree`, with their pandas dtypes, in order."""
+
+_NO_GPU: Final = (
+    "gpu_ns, gpu_launches: no event of a GPU was recorded; host_scopes() has the launches that were"
+)
 
 
 def call_tree(tables: Tables) -> pd.DataFrame:
@@ -45,9 +50,8 @@ def call_tree(tables: Tables) -> pd.DataFrame:
     """
     events, host = tables.events, tables.host
     if not len(events):
-        empty = pd.DataFrame({name: pd.Series(dtype=dtype) for name, dtype in CALL_TREE_DTYPES.items()})
-        empty.attrs["not_measured"] = ["the call tree: no events were recorded; session(events=True) does"]
-        return empty
+        reason = "the call tree: no events were recorded; session(events=True) does"
+        return answer_frame([], CALL_TREE_DTYPES, [reason])
     tree = _figures(events, host)
     at = {path: row for row, path in enumerate(tree["path"].tolist())}
     # A path's last part may have the arrow in its name: what is around it is known as a path of its own.
@@ -66,7 +70,8 @@ def call_tree(tables: Tables) -> pd.DataFrame:
     table["parent"] = parent
     table["host_self_ns"] = table["host_self_ns"].clip(lower=0)
     table = table[list(CALL_TREE_DTYPES)].astype(CALL_TREE_DTYPES)
-    table.attrs["not_measured"] = []
+    on_gpu = events["kind"].isin(GPU_KINDS).any()
+    table.attrs["not_measured"] = [] if on_gpu else [_NO_GPU]
     return table
 
 
@@ -75,8 +80,8 @@ def _figures(events: pd.DataFrame, host: pd.DataFrame) -> dict[str, np.ndarray]:
     duration = (events["end_unix_ns"] - events["start_unix_ns"]).to_numpy()
     key = events["call_path"].cat.codes.to_numpy(np.int64) * len(events["name"].cat.categories)
     key = (key + events["name"].cat.codes.to_numpy()) * len(events["kind"].cat.categories)
-    code, first = np.unique(key + events["kind"].cat.codes.to_numpy(), return_index=True)
-    place = np.searchsorted(code, key + events["kind"].cat.codes.to_numpy())
+    key += events["kind"].cat.codes.to_numpy()
+    _, first, place = np.unique(key, return_index=True, return_inverse=True)
     on_gpu = events["kind"].isin(GPU_KINDS).to_numpy()
     rows = pd.DataFrame(
         {

@@ -14,6 +14,7 @@ __all__ = ["COLLECTIVE_DTYPES", "collectives"]
 
 COLLECTIVE_DTYPES: Final = {
     "name": "str",
+    "group": "str",
     "number": "int64",
     "rank": "int32",
     "ranks": "int64",
@@ -37,31 +38,32 @@ host ended NCCL's all-reduces 0.6 us apart by these times, the median of 93 (doc
 def collectives(tables: Tables) -> pd.DataFrame:
     """What each rank waited for the others in collectives: one row per collective and rank, in order of time.
 
-        name                  number  rank  ranks  duration_ns  late_ns  waiting_ns  transfer_ns  last_rank
-        ncclDevKernel_AllR...      7     0      2      5031000        0     5012000        19000          1
-        ncclDevKernel_AllR...      7     1      2        19500  5012000           0        19500          1
+        name                  group              number  rank  ranks  duration_ns  late_ns  waiting_ns  ...
+        ncclDevKernel_AllR... tp 3: ranks 0, 1        7     0      2      5031000        0     5012000
+        ncclDevKernel_AllR... tp 3: ranks 0, 1        7     1      2        19500  5012000           0
 
-    number: the n-th of this name on each rank is the same collective (`occurrences.numbers`); ranks: how
-    many have it. late_ns: how long after the first rank it began there; last_rank: where it began last.
-    waiting_ns: until the last rank had begun, too; transfer_ns: the rest of its duration. host: the row of
-    the scope that it was launched in, -1 for none.
+    group: the process group, "" where it is not known. number: the n-th of this name and group on each rank
+    is the same collective (`occurrences.numbers`); ranks: how many have it. late_ns: how long after the first
+    rank it began there; last_rank: where it began last. waiting_ns: until the last rank had begun, too;
+    transfer_ns: the rest of its duration. host: the row of the scope that it was launched in, -1 for none.
 
     These are NCCL's kernels, and gloo's work on the host. Sends and receives, which pair two ranks, are left
     out. Waiting is missing where some rank had ended before another began: a rank that sends need not wait
-    for those that receive; or it is not the same collective, as in process groups of some ranks.
+    for those that receive; or, where groups are not known, it is not the same collective.
 
     attrs has "clock_error_ns": by so much late_ns and waiting_ns may be off, None where the ranks' times are
     not on one clock, and both are missing; "end_skew_ns": how far apart ranks ended that had waited for each
     other, the median, which is small where the clocks agree; "ranks": by rank "collective_ns" and
-    "waiting_ns", of all; and "not_measured": why figures are missing.
+    "waiting_ns", of all; "groups": the same by group and rank; and "not_measured": why figures are missing.
     """
     table = _collective_events(tables)
     clock_error_ns = host_clock_error_ns(tables)
     error_ns = None if clock_error_ns is None else clock_error_ns + 2 * _TIMER_NS
     times = [table[name].to_numpy(np.int64) for name in ("rank", "start_unix_ns", "end_unix_ns")]
-    table["number"] = numbers(table["name"].to_numpy(), *times)
+    table["key"] = pd.factorize(pd.MultiIndex.from_frame(table[["name", "group"]]))[0]
+    table["number"] = numbers(table["key"].to_numpy(), *times)
     table["duration_ns"] = times[2] - times[1]
-    groups = table.groupby(["name", "number"], sort=False)
+    groups = table.groupby(["key", "number"], sort=False)
     table["ranks"] = groups["rank"].transform("nunique")
     first, last = (groups["start_unix_ns"].transform(which) for which in ("min", "max"))
     ends = groups["end_unix_ns"].transform("min"), groups["end_unix_ns"].transform("max")
@@ -72,17 +74,24 @@ def collectives(tables: Tables) -> pd.DataFrame:
     table["waiting_ns"] = waiting.astype("Int64").where(met)
     table["transfer_ns"] = (table["duration_ns"] - waiting).astype("Int64").where(met)
     latest = table["rank"].where(table["start_unix_ns"] == last)
-    last_rank = latest.groupby([table["name"], table["number"]], sort=False).transform("min")
+    last_rank = latest.groupby([table["key"], table["number"]], sort=False).transform("min")
     table["last_rank"] = last_rank.astype("Int64").where(shared)
     skews = (ends[1] - ends[0])[met]
-    order = np.lexsort((table["rank"], table["number"], table["name"], first))
+    order = np.lexsort((table["rank"], table["number"], table["group"], table["name"], first))
     result = table.iloc[order][list(COLLECTIVE_DTYPES)].astype(COLLECTIVE_DTYPES).reset_index(drop=True)
-    sums = result.groupby("rank").agg(collective_ns=("duration_ns", "sum"), waiting_ns=("waiting_ns", "sum"))
     result.attrs["clock_error_ns"] = error_ns
     result.attrs["end_skew_ns"] = float(skews.median()) if len(skews) else None
-    result.attrs["ranks"] = sums.astype("int64").to_dict("index")
+    result.attrs["ranks"] = _by_rank(result)
+    result.attrs["groups"] = {group: _by_rank(of_group) for group, of_group in result.groupby("group")}
     result.attrs["not_measured"] = _not_measured(tables, result)
     return result
+
+
+def _by_rank(table: pd.DataFrame) -> dict[int, dict[str, int]]:
+    """By rank, "collective_ns" and "waiting_ns" of all its collectives in the table."""
+    sums = table.groupby("rank").agg(collective_ns=("duration_ns", "sum"), waiting_ns=("waiting_ns", "sum"))
+    named: Any = sums.astype("int64").to_dict("index")
+    return {int(rank): figures for rank, figures in named.items()}
 
 
 def _collective_events(tables: Tables) -> pd.DataFrame:
@@ -94,7 +103,8 @@ def _collective_events(tables: Tables) -> pd.DataFrame:
     rows = ((events["kind"] == "collective").to_numpy() | of_gloo) & ~of_pairs
     columns = ("name", "rank", "start_unix_ns", "end_unix_ns", "host")
     ours: dict[str, Any] = {name: events[name].to_numpy()[rows] for name in columns if name != "name"}
-    return pd.DataFrame({"name": events["name"].astype("str").to_numpy()[rows], **ours})
+    texts = {name: events[name].astype("str").to_numpy()[rows] for name in ("name", "group")}
+    return pd.DataFrame({**texts, **ours})
 
 
 def _not_measured(tables: Tables, table: pd.DataFrame) -> list[str]:
@@ -106,10 +116,16 @@ def _not_measured(tables: Tables, table: pd.DataFrame) -> list[str]:
         return ["waiting: this profile is of one process"]
     if table.attrs["clock_error_ns"] is None:
         return ["waiting: the hosts' clocks are not on one clock"]
-    of_each = table.drop_duplicates(["name", "number"])
+    of_each = table.drop_duplicates(["name", "group", "number"])
     alone = int((of_each["ranks"] < 2).sum())
     apart = int(((of_each["ranks"] > 1) & of_each["waiting_ns"].isna()).sum())
     said = [f"waiting in {alone:,} collectives: one rank alone has them"] if alone else []
     if apart:
         said.append(f"waiting in {apart:,} collectives: a rank had ended before another began")
+    nameless = int((of_each["group"] == "").sum())
+    if nameless and len(tables.metadata["ranks"]) > 2:  # two ranks can hardly be in different groups
+        said.append(
+            f"the process group of {nameless:,} collectives: gloo does not say it, nor NCCL with "
+            "operators=False; those of one name were taken to be of one group"
+        )
     return said

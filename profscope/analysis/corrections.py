@@ -8,7 +8,6 @@ of a loop's iteration its row is stored, in the loop's own time, or in the itera
 
 from __future__ import annotations
 
-import os
 from typing import Any, Final, NamedTuple
 
 import numpy as np
@@ -23,7 +22,7 @@ from profscope.threads import worker_pool
 __all__ = ["CORRECTED", "are_corrected", "weighed", "with_corrected"]
 
 CORRECTED = tuple(CORRECTED_COLUMNS)
-_ROWS: Final = 1 << 17
+_ROWS: Final = 1 << 18
 
 
 def with_corrected(df: pd.DataFrame, metadata: dict[str, Any]) -> pd.DataFrame:
@@ -44,10 +43,14 @@ def with_corrected(df: pd.DataFrame, metadata: dict[str, Any]) -> pd.DataFrame:
         columns = [pd.arrays.IntegerArray(np.zeros(len(df), np.int64), nothing.copy()) for _ in CORRECTED]
     else:
         columns = [pd.arrays.IntegerArray(each, np.zeros(len(df), np.bool_)) for each in _corrected(df, cost)]
-    corrected = df.copy(deep=False)  # older versions of pandas copy all of it in assign()
-    for name, column in zip(CORRECTED, columns, strict=True):
-        corrected[name] = column
-    return corrected
+    return _with_columns(df, dict(zip(CORRECTED, columns, strict=True)))
+
+
+def _with_columns(df: pd.DataFrame, columns: dict[str, Any]) -> pd.DataFrame:
+    """A table with other columns, or more of them. None is copied, as assign() does."""
+    table = pd.DataFrame({str(name): df[name] for name in df} | columns, df.index, copy=False)
+    table.attrs |= df.attrs
+    return table
 
 
 class _Rows(NamedTuple):
@@ -91,12 +94,14 @@ def _corrected(df: pd.DataFrame, cost: Cost) -> tuple[Ints, Ints]:
     begins = np.unique(np.append(0, roots[near[near < len(roots)]]))
     ends = np.append(begins[1:], len(df))
 
+    if len(begins) == 1:  # where threads would only cost their beginning
+        return _of_rows(rows, cost)
     cycles, ns = np.empty(len(df), np.int64), np.empty(len(df), np.int64)
 
     def part(begin: int, end: int) -> None:
         cycles[begin:end], ns[begin:end] = _of_rows(rows.part(begin, end), cost)
 
-    with worker_pool(os.cpu_count()) as pool:
+    with worker_pool() as pool:  # more threads than these wait for each other: numpy's steps are short
         for _ in pool.map(part, begins.tolist(), ends.tolist()):
             pass
     return cycles, ns
@@ -182,4 +187,4 @@ def weighed(df: pd.DataFrame, metadata: dict[str, Any]) -> pd.DataFrame:
     if cost is None:
         return df
     cycles, ns = _corrected(df, cost)
-    return df.assign(duration_cycles=cycles, duration_ns=ns)
+    return _with_columns(df, {"duration_cycles": cycles, "duration_ns": ns})

@@ -15,6 +15,7 @@ from profscope.analysis.answers import Answer, joined_frame
 from profscope.analysis.cause import NOISE_PCT, Finding, NotMeasured
 from profscope.analysis.judged import Judged, Unjudged, judged_kernels
 from profscope.analysis.overhead import known_noise
+from profscope.analysis.probed import seen_by_sums
 from profscope.analysis.roof import Roof, roof_of
 from profscope.analysis.stalls import stalled_on
 from profscope.analysis.sum_findings import sum_findings
@@ -39,38 +40,53 @@ OF_THE_EMULATOR: Final = " (cycles of the emulator's cost model)"
 
 _NO_SPANS: Final = "no finding, but most causes need spans, and were not looked for"
 # What is wrong whatever it costs: these stand without a gain.
-_ALWAYS: Final = ("nan", "infinity", "saturation")
+_ALWAYS: Final = ("nan", "infinity", "denormals", "saturation")
 # What says that there is more to gain, but not where it goes: it stands where nothing else does.
 _LAST: Final = ("below-roof",)
+# What says how long something takes, which is news whatever the cause.
+_LEVELS: Final = "bimodal-spans"
 # What says where a CTA's time goes, but not why.
 _PLACE: Final = "dominant-span"
 # Causes that lie in a CTA.
 _CTA_CAUSES: Final = (
-    "atomics", "bank-conflict", "exposed-load", "few-stages", "late-warp", "layout-conversion",
-    "redundant-load", "serial-stage", "spills", "starving-partition", "uncoalesced-load",
+    "atomics", "bank-conflict", "bimodal-spans", "exposed-load", "few-stages", "late-warp",
+    "layout-conversion", "redundant-load", "serial-stage", "spills", "starving-partition", "uncoalesced-load",
 )  # fmt: skip
 # What is one cause is one finding: a finding of the first name makes those of the others superfluous, of
 # the same kernel, or ("line") where they share a line; if its gain is at least half of theirs.
 _EXPLAINS: Final[tuple[tuple[str, str, tuple[str, ...]], ...]] = (
-    ("uncoalesced-load", "line", ("redundant-load", "exposed-load")),
+    ("uncoalesced-load", "line", ("redundant-load", "exposed-load", "bimodal-spans")),
     ("uncoalesced-load", "kernel", ("outliers", "low-residency")),
-    ("redundant-load", "line", ("exposed-load",)),
+    ("redundant-load", "line", ("exposed-load", "bimodal-spans")),
     ("bank-conflict", "kernel", ("layout-conversion", "serial-stage", "late-warp")),
     ("atomics", "kernel", ("late-warp", "outliers")),
+    ("atomics", "line", ("bimodal-spans",)),
+    ("late-warp", "kernel", ("bimodal-spans",)),
+    ("bimodal-spans", "kernel", ("outliers",)),
     ("spills", "kernel", ("low-residency", "exposed-load", "uncoalesced-load", "outliers")),
     ("idle-sms", "kernel", ("tail",)),
-    ("load-imbalance", "kernel", ("tail", "outliers")),
+    ("load-imbalance", "kernel", ("tail", "outliers", "bimodal-spans")),
     (
         "starving-partition",
         "kernel",
-        ("few-stages", "exposed-load", "serial-stage", "low-residency", "late-warp", "outliers"),
+        (
+            "few-stages",
+            "exposed-load",
+            "serial-stage",
+            "low-residency",
+            "late-warp",
+            "outliers",
+            "bimodal-spans",
+        ),
     ),
     (
         "exposed-load",
         "kernel",
         ("few-stages", "serial-stage", "low-residency", "outliers", "prologue", "late-warp"),
     ),
+    ("exposed-load", "line", ("bimodal-spans",)),
     ("few-stages", "kernel", ("serial-stage", "low-residency", "outliers")),
+    ("few-stages", "line", ("bimodal-spans",)),
     ("serial-stage", "kernel", ("low-residency",)),
     # A way through a CTA always has a heaviest span: it is news where nothing else is.
     *((name, "kernel", (_PLACE,)) for name in _CTA_CAUSES),
@@ -109,6 +125,8 @@ def findings_of(tables: Tables, judged: Judged | Unjudged) -> FindingsOf:
         roof, said = roof_of(judged), list(_said(judged))
     else:
         roof, said = None, list(sum_findings(tables, kernel, variant)) or [NotMeasured(f"all: {judged.why}")]
+    known = {each.finding for each in said if isinstance(each, Finding)}
+    said += [each for each in seen_by_sums(tables, kernel, variant) if each.finding not in known]
     name = _name(tables, kernel, variant)
     missing = dict.fromkeys(f"{name}: {each.text}" for each in said if isinstance(each, NotMeasured))
     noise_pct = 100 * known_noise(tables.metadata, kernel, variant)
@@ -141,8 +159,15 @@ def merged(said: Iterable[Finding], noise_pct: float = 0.0) -> list[Finding]:
     for each in kept:
         first.setdefault((each.finding, each.line), each)
     left = [each for each in first.values() if not any(_explains(other, each) for other in first.values())]
+    left = [_with_levels(each, first.values()) for each in left]
     known = [each for each in left if each.finding not in _LAST]
     return known if any(each.finding not in _ALWAYS for each in known) else left
+
+
+def _with_levels(winner: Finding, others: Iterable[Finding]) -> Finding:
+    """A finding that says, too, that what it is about takes either of two times."""
+    said = [each.evidence for each in others if each.finding == _LEVELS and _explains(winner, each)]
+    return replace(winner, evidence="; ".join([winner.evidence, *said[:1]]))
 
 
 def _explains(winner: Finding, other: Finding) -> bool:
@@ -189,7 +214,8 @@ def _clean(roof: Roof | None, emulated: bool) -> str:
 
 def _row(tables: Tables, kernel: str, variant: int, finding: Finding) -> dict[str, Any]:
     row = {name: getattr(finding, name) for name in FINDING_DTYPES if hasattr(finding, name)}
-    said = finding.evidence + stalled_on(tables, kernel, variant, finding.file, finding.line)
+    lines = finding.line, *finding.also
+    said = finding.evidence + stalled_on(tables, kernel, variant, finding.file, lines)
     said += OF_THE_EMULATOR if tables.emulated else ""
     return row | {"kernel": kernel, "variant": variant, "evidence": said}
 

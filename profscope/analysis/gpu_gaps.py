@@ -7,6 +7,7 @@ from typing import Final
 import numpy as np
 import pandas as pd
 
+from profscope.analysis.answers import answer_frame
 from profscope.schema import GPU_KINDS, Tables
 
 __all__ = ["GPU_GAP_DTYPES", "gpu_gaps"]
@@ -49,14 +50,15 @@ def gpu_gaps(tables: Tables) -> pd.DataFrame:
         share = idle_ns / max(1, idle_ns + busy_ns)
         devices[rank, device] = {"busy_ns": busy_ns, "idle_ns": idle_ns, "idle_share": share}
         parts.append(part)
-    empty = pd.DataFrame({name: pd.Series(dtype=dtype) for name, dtype in GPU_GAP_DTYPES.items()})
-    table = pd.concat(parts) if parts else empty
-    table = table.sort_values("duration_ns", ascending=False, kind="stable")
+    if not parts:
+        reason = "gaps: no events on a GPU were recorded; session(events=True)"
+        empty = answer_frame([], GPU_GAP_DTYPES, [reason])
+        empty.attrs["devices"] = {}
+        return empty
+    table = pd.concat(parts).sort_values("duration_ns", ascending=False, kind="stable")
     table = table[list(GPU_GAP_DTYPES)].astype(GPU_GAP_DTYPES).reset_index(drop=True)
     table.attrs["devices"] = devices
-    table.attrs["not_measured"] = (
-        [] if parts else ["gaps: no events on a GPU were recorded; session(events=True)"]
-    )
+    table.attrs["not_measured"] = []
     return table
 
 

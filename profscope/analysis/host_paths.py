@@ -10,8 +10,6 @@ from profscope.schema import CALL_ARROW, GPU_KINDS, Tables
 
 __all__ = ["are_triton", "gpu_work", "scope_paths", "without_events"]
 
-Ints = NDArray[np.int64]
-
 
 def scope_paths(host: pd.DataFrame) -> list[str]:
     """For each scope the names that lead to it and its own, outermost first."""

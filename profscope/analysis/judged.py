@@ -15,7 +15,8 @@ import numpy as np
 import pandas as pd
 from numpy.typing import NDArray
 
-from instrument_passes.analyses.opclasses import OPS, OpInfo
+from instrument_passes.ops.info import OpInfo
+from instrument_passes.ops.table import OPS
 from profscope.analysis.answers import Answer
 from profscope.analysis.corrections import weighed
 from profscope.analysis.devices import Peak, peak_of

@@ -22,8 +22,9 @@ class Shape:
     """Medians over launches.
 
     ctas: of a launch; sms: how many of them ran one; per_sm: CTAs that an SM ran at once, at most; slots:
-    per_sm times the SMs of the device; waves: ctas over slots. mean_ns, longest_ns: of a CTA; variation:
-    the standard deviation of their cycles over the mean. imbalance_pct and tail_pct: see `shape_of`.
+    per_sm times the SMs of the device; waves: ctas over slots. mean_ns, longest_ns, mean_cycles,
+    longest_cycles: of a CTA; variation: the standard deviation of their cycles over the mean. imbalance_pct
+    and tail_pct: see `shape_of`.
     """
 
     ctas: int
@@ -33,6 +34,8 @@ class Shape:
     waves: float
     mean_ns: float
     longest_ns: float
+    mean_cycles: float
+    longest_cycles: float
     variation: float
     imbalance_pct: float
     tail_pct: float
@@ -64,16 +67,19 @@ def shape_of(ctas: pd.DataFrame, sm_count: int) -> Shape:
         tail = max(0.0, (slots * (int(end.max()) - last) - busy) / (slots * whole) - imbalance)
         waves = len(each) / slots
         tail = min(tail, 1 - waves / np.ceil(waves))
-        figures.append((len(each), each["sm"].nunique(), mean, length.max(), variation, imbalance, tail))
-    count, sms, mean, longest, variation, imbalance, tail = np.median(np.array(figures, np.float64), axis=0)
+        took = mean, length.max(), cycles.mean(), cycles.max()
+        figures.append((len(each), each["sm"].nunique(), *took, variation, imbalance, tail))
+    count, sms, *times, variation, imbalance, tail = np.median(np.array(figures, np.float64), axis=0)
     return Shape(
         ctas=int(count),
         sms=int(sms),
         per_sm=per_sm,
         slots=slots,
         waves=float(count) / slots,
-        mean_ns=float(mean),
-        longest_ns=float(longest),
+        mean_ns=float(times[0]),
+        longest_ns=float(times[1]),
+        mean_cycles=float(times[2]),
+        longest_cycles=float(times[3]),
         variation=float(variation),
         imbalance_pct=100 * float(imbalance),
         tail_pct=100 * float(tail),

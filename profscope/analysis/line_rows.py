@@ -52,9 +52,9 @@ class Witnesses:
     sampled: pd.DataFrame
 
 
-def witnesses(tables: Tables) -> Witnesses:
-    """Those of a profile."""
-    table = of_spans = summary(tables)
+def witnesses(tables: Tables, table: pd.DataFrame | None = None) -> Witnesses:
+    """Those of a profile. table: its summary, where that is known."""
+    table = of_spans = summary(tables) if table is None else table
     if len(tables.sums):
         kept = tables.launches[tables.launches["keeps"] == "spans"].reset_index(drop=True)
         of_spans = summary(replace(tables, launches=kept, sums=sums_frame()))

@@ -4,9 +4,10 @@ from collections.abc import Iterable
 
 import pandas as pd
 
-from instrument_passes.analyses.opclasses import OPS, SPANNABLE
+from instrument_passes.ops.info import SPANNABLE
+from instrument_passes.ops.table import OPS
 
-__all__ = ["hides_copies", "instructions_of", "with_global_bytes"]
+__all__ = ["hides_copies", "instructions_of", "label_of", "with_global_bytes"]
 
 _CLASSES = {info.label: info.cls for info in OPS.values() if info.cls in SPANNABLE}
 
@@ -32,22 +33,22 @@ ops are made of any."""
 
 def instructions_of(scope: str) -> frozenset[str] | None:
     """The classes of instructions that an op's span has inside, None where these may be any."""
-    return _INSTRUCTIONS.get(_CLASSES.get(_label(scope), ""))
+    return _INSTRUCTIONS.get(_CLASSES.get(label_of(scope), ""))
 
 
 def with_global_bytes(summary: pd.DataFrame) -> pd.DataFrame:
     """A summary whose `bytes` are missing where an op moves none to or from global memory."""
-    labels = [_label(scope) for scope in summary["scope"].astype("str")]
+    labels = [label_of(scope) for scope in summary["scope"].astype("str")]
     moved = [_CLASSES.get(label) in _GLOBAL and label not in _INSIDE for label in labels]
     return summary.assign(bytes=summary["bytes"].where(pd.Series(moved, summary.index, dtype="bool")))
 
 
 def hides_copies(scopes: Iterable[str]) -> bool:
     """Whether a kernel with these scopes waits for copies, and none of them is recorded itself."""
-    labels = {_label(scope) for scope in scopes}
+    labels = {label_of(scope) for scope in scopes}
     return not labels.isdisjoint(_COPY_WAITS) and not any(_CLASSES.get(label) == _COPY for label in labels)
 
 
-def _label(scope: str) -> str:
+def label_of(scope: str) -> str:
     """The longest that the name begins with, "" if none."""
     return max((label for label in _CLASSES if f"{scope} ".startswith(f"{label} ")), key=len, default="")

@@ -47,6 +47,11 @@ class _Slowdown(NamedTuple):
     basis: str
 
 
+# Records keep the assembler from moving loads across them, which no cost of a record says. The worst that was
+# measured of any kernel, fla's recurrent gated delta rule on an H200 (docs/verdict.md): 76 cycles for each
+# record, seven times what it takes by itself. And so much at most, where records stand closer than that.
+_KEPT_APART: Final = 7.0
+_MOST_KEPT_APART: Final = 2.0
 _UNKNOWN: Final = _Slowdown(np.nan, np.nan, np.nan, "unknown")
 
 
@@ -69,8 +74,10 @@ def overhead(tables: Tables) -> pd.DataFrame:
       what the two events take, a few microseconds: of shorter kernels the ratio is too close to 1.
     - "estimated": no bare launch was timed. Records may hide under waits, and cost nothing, or stand in a
       warp's way each for as long as one takes (`metadata["clock"]`); where the occupancy fell, a kernel that
-      lives from its warps may lose as much. The interval goes from the one to the other, widened by
-      LAYOUT_NOISE, and slowdown is the geometric middle. It is a model, and no measurement.
+      lives from its warps may lose as much. slowdown is the geometric middle of the two. The interval begins
+      at the one and ends at what records have cost at worst in a kernel whose loads they kept apart: seven
+      times the other, or twice the bare time where that is less; the emulator has nothing that they keep
+      apart. It is widened by LAYOUT_NOISE. It is a model, and no measurement.
     - "unknown": neither.
 
     `attrs["not_measured"]` says, line by line, what is missing and why.
@@ -116,7 +123,9 @@ def _row(
         took = instrumented_ns
         slowdown = _measured(instrumented_ns, bare_ns, noise)
     elif np.isfinite(share):
-        slowdown = _estimated(share, resources["ctas_per_sm"], resources["bare_ctas_per_sm"], noise)
+        slowdown = _estimated(
+            share, resources["ctas_per_sm"], resources["bare_ctas_per_sm"], noise, tables.emulated
+        )
     else:
         slowdown = _UNKNOWN
     return {
@@ -189,6 +198,8 @@ def _recorded_share(
         outermost = mine[(mine["parent"] < 0) & (mine["kind"] != "async")]
         warps, cycles = float(outermost["warps"].sum()), float(outermost["total_cycles"].sum())
         records = 2.0 * float(mine["count"].sum())
+    elif tables.metadata.get("part"):
+        return np.nan, np.nan  # the records are those of whole launches
     else:
         own = roots[roots.index.isin(launches["launch"])]
         warps, cycles = float(own["warps"].sum()), float(own["cycles"].sum())
@@ -199,12 +210,15 @@ def _recorded_share(
     return records / warps, np.nan if cost is None else records * cost.each / cycles
 
 
-def _estimated(share: float, ctas: int | None, bare_ctas: int | None, noise: float) -> _Slowdown:
-    """share: of a warp's time, what its records take at most."""
-    most = 1 / (1 - min(share, 0.9))
-    if ctas and bare_ctas:
-        most *= max(1.0, bare_ctas / ctas)
-    return _Slowdown(float(np.sqrt(most)), 1 / noise, most * noise, "estimated")
+def _estimated(
+    share: float, ctas: int | None, bare_ctas: int | None, noise: float, emulated: bool
+) -> _Slowdown:
+    """share: of a warp's time, what its records take by themselves, where none of them hides."""
+    alone = apart = 1 / (1 - min(share, 0.9))
+    if not emulated:
+        apart = max(alone, 1 / (1 - min(_KEPT_APART * share, 1 - 1 / _MOST_KEPT_APART)))
+    fewer = max(1.0, bare_ctas / ctas) if ctas and bare_ctas else 1.0
+    return _Slowdown(float(np.sqrt(alone * fewer)), 1 / noise, apart * fewer * noise, "estimated")
 
 
 def _paired(pair: dict[str, Any], noise: float) -> _Slowdown:
@@ -243,6 +257,8 @@ def _missing(row: dict[str, Any], tables: Tables) -> list[str]:
         )
     if row["basis"] != "measured":
         why = "records have no known cost here" if row["basis"] == "unknown" else "slowdown is an estimate"
+        if tables.metadata.get("part"):
+            why = "what records took is known of whole launches only, and these are a part of each"
         beside = f"no bare launch was timed beside one that keeps {row['keeps']} (session(baseline=))"
         every = int((tables.metadata.get("options") or {}).get("baseline") or 0)
         if tables.emulated:

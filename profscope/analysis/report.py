@@ -21,6 +21,7 @@ from profscope.analysis.notes import kernel_of_note
 from profscope.analysis.op_labels import hides_copies
 from profscope.analysis.overhead import bare_times, overhead, variant_entry
 from profscope.analysis.overlap import OVERLAP_DTYPES, overlap_of
+from profscope.analysis.quantities import count_text
 from profscope.analysis.report_sections import clipped, number
 from profscope.analysis.sources import Sources
 from profscope.analysis.summary import summary
@@ -333,7 +334,13 @@ def _not_measured(parts: _Parts) -> list[str]:
 
 
 def _told(name: str, answer: pd.DataFrame) -> list[str]:
-    """What another question could not tell; of many the first ones."""
-    missing = [clipped(text, 160) for text in answer.attrs.get("not_measured") or ()]
-    more = [f"{name}: {len(missing) - _MISSING} more"] if len(missing) > _MISSING else []
-    return [*(f"{name}: {text}" for text in missing[:_MISSING]), *more]
+    """What another question could not tell, each reason once, with the kernels it holds for; those that hold
+    for most of them first, and of many the first ones."""
+    kernels: dict[str, list[str]] = {}
+    for text in answer.attrs.get("not_measured") or ():
+        kernel, _, why = text.partition(": ")
+        kernels.setdefault(why, []).append(kernel)
+    reasons = sorted(kernels, key=lambda why: -len(kernels[why]))
+    missing = [f"{name}: {clipped(', '.join(kernels[why]), 80)}: {clipped(why, 160)}" for why in reasons]
+    left = len(missing) - _MISSING
+    return [*missing[:_MISSING], *([f"{name}: {count_text(left, 'more reason')}"] if left > 0 else [])]

@@ -155,8 +155,9 @@ def lines(
     texts = {name: summary[name].astype("str") for name in ("file", "call_path", "scope")}
     rows = summary.assign(**texts)
     total = rows.groupby(["file", "line", "call_path"], sort=False, as_index=False)
-    table = total[["self_ns", "share", "count"]].sum()
-    table[["bytes", "flops"]] = total[["bytes", "flops"]].sum(min_count=1)[["bytes", "flops"]]
+    table = total[["self_ns", "count"]].sum()
+    unknown = ["share", "bytes", "flops"]  # of some rows; of a line where it is of all
+    table[unknown] = total[unknown].sum(min_count=1)[unknown]
     heaviest = rows.sort_values("self_ns", ascending=False, kind="stable")
     table = table.merge(
         heaviest.drop_duplicates(["file", "line", "call_path"])[["file", "line", "call_path", "scope"]]

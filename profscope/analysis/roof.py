@@ -42,10 +42,13 @@ def roof_of(judged: Judged) -> Roof | None:
     more than was possible the data came from a cache, and there is no roof; where copies were not recorded,
     there is none either. Where Nsight Compute counted the bytes of DRAM (`add_ncu`) it is these.
     """
-    peak, work = judged.peak, judged.work
+    peak = judged.peak
+    if peak is None or not judged.whole:
+        return None
     bare_ns = bare_times(judged.tables.metadata, judged.kernel, judged.variant).get("bare_ns") or []
     took = min([judged.launch_ns, *([float(np.median(bare_ns))] if bare_ns else [])])
-    if peak is None or not judged.whole or not took or work.empty:
+    work = judged.work
+    if not took or work.empty:
         return None
     flops, reachable = float(work["flops"].sum()), 1.0
     if flops:

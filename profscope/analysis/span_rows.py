@@ -20,6 +20,7 @@ __all__ = [
     "grid_scales",
     "launch_groups",
     "not_samples",
+    "numbered",
     "own_times",
     "row_scales",
     "self_times",
@@ -30,7 +31,7 @@ SITE_COLUMNS = ("kernel", "scope", "kind", "file", "line", "call_path")
 GROUP_COLUMNS = ("kernel", "variant", "trial")
 """Launches that are alike in these are summed up together."""
 
-_FEW_ROWS = 1 << 16
+_SOME_ROWS = 1 << 16
 
 Ints = NDArray[np.int64]
 Floats = NDArray[np.float64]
@@ -55,25 +56,21 @@ def sites(df: pd.DataFrame) -> tuple[Ints, pd.DataFrame]:
         np.add(key, codes, out=key)
         np.subtract(key, least, out=key)
         size *= count
-    site, first = _numbered(key, size)
+    site, first = numbered(key, size)
     table = df[list(SITE_COLUMNS)].iloc[first].reset_index(drop=True)
     return site, table
 
 
-def _numbered(key: NDArray[np.integer], size: int) -> tuple[Ints, Ints]:
+def numbered(key: NDArray[np.integer], size: int) -> tuple[Ints, Ints]:
     """Keys below `size` numbered in order of first appearance; and the row where each first appears."""
     if size > 1 << 22:
         site, _ = pd.factorize(key)
         return site.astype(np.int64, copy=False), pd.Series(site).drop_duplicates().index.to_numpy()
-    known, firsts, begin = np.zeros(size, np.bool_), [], 0
-    while begin < len(key):
-        part = key[begin : 8 * begin + _FEW_ROWS]  # most keys appear early
-        new = np.flatnonzero(~known[part])
-        _, at = np.unique(part[new], return_index=True)
-        firsts.append(begin + new[at])
-        known[part[new]] = True
-        begin += len(part)
-    first = np.sort(np.concatenate([np.zeros(0, np.int64), *firsts]))
+    first_of = np.full(size, len(key))
+    for begin in range((len(key) - 1) // _SOME_ROWS * _SOME_ROWS, -1, -_SOME_ROWS):
+        part = key[begin : begin + _SOME_ROWS]
+        first_of[part[::-1]] = np.arange(begin + len(part) - 1, begin - 1, -1)  # the last one put there stays
+    first = np.sort(first_of[first_of < len(key)])
     number = np.empty(size, np.int64)
     number[key[first]] = np.arange(len(first))
     return number[key], first

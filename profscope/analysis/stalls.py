@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Final
 
 from profscope.schema import Tables
@@ -12,11 +13,11 @@ __all__ = ["stalled_on"]
 _NO_STALL: Final = ("selected", "not_selected")
 
 
-def stalled_on(tables: Tables, kernel: str, variant: int, file: str, line: int) -> str:
-    """A clause for the evidence: which part of the samples are stalls that a line is to blame for.
+def stalled_on(tables: Tables, kernel: str, variant: int, file: str, lines: Sequence[int]) -> str:
+    """A clause for the evidence: which part of the samples are stalls that some lines are to blame for.
 
-    The samples of its bare binary are taken where there are some. "" where nobody sampled it, or the line
-    is to blame for less than 1 %.
+    lines: all whose time is in the finding. The samples of the bare binary are taken where there are some. ""
+    where nobody sampled it, or the lines are to blame for less than 1 %.
     """
     samples = tables.samples
     if samples.empty:
@@ -25,14 +26,19 @@ def stalled_on(tables: Tables, kernel: str, variant: int, file: str, line: int) 
     bare = mine[mine["binary"] == "bare"]
     mine = bare if len(bare) else mine
     blamed = mine[
-        (mine["blamed_file"] == file) & (mine["blamed_line"] == line) & ~mine["stall"].isin(_NO_STALL)
+        (mine["blamed_file"] == file) & mine["blamed_line"].isin(lines) & ~mine["stall"].isin(_NO_STALL)
     ]
     every, here = int(mine["samples"].sum()), int(blamed["samples"].sum())
     if not every or here < every / 100:
         return ""
     by_stall = blamed.groupby("stall")["samples"].sum().sort_values()
     return (
-        f"; {100 * here / every:.0f} % of {every:,} hardware samples are stalls that this line is to blame "
-        "for, "
-        f"most of them {by_stall.index[-1]}"
+        f"; {100 * here / every:.0f} % of {every:,} hardware samples are stalls that {_named(lines)} "
+        f"to blame for, most of them {by_stall.index[-1]}"
     )
+
+
+def _named(lines: Sequence[int]) -> str:
+    """ "this line is", "lines 115, 116 and 132 are"."""
+    numbers = [str(line) for line in sorted(set(lines))]
+    return "this line is" if len(numbers) == 1 else f"lines {', '.join(numbers[:-1])} and {numbers[-1]} are"

@@ -4,6 +4,7 @@ spreads."""
 from __future__ import annotations
 
 from collections.abc import Iterator
+from typing import NamedTuple
 
 import pandas as pd
 
@@ -28,7 +29,7 @@ def sum_findings(tables: Tables, kernel: str, variant: int) -> Iterator[Finding 
 
     few-stages, atomics and layout-conversion: the self time of waits for copies (less 30 cycles each),
     atomics and layout conversions over the time of all warps. load-imbalance: one minus the mean CTA over
-    the longest. Confidence: medium throughout. What needs single spans is not measured.
+    the longest of its launch. Confidence: medium throughout. What needs single spans is not measured.
     """
     launches = tables.launches
     mine = (launches["kernel"] == kernel) & (launches["variant"] == variant) & ~launches["trial"]
@@ -75,29 +76,61 @@ def _shares(ops: pd.DataFrame, whole: float) -> Iterator[Finding]:
 
 
 def _imbalance(spreads: pd.DataFrame, kernel: str, variant: int) -> Iterator[Finding]:
+    """Of CTAs of one launch with each other: launches may be of other sizes."""
     mine = spreads[
         (spreads["kernel"] == kernel)
         & (spreads["variant"] == variant)
         & ~spreads["trial"]
-        & (spreads["launch"] == -1)
+        & (spreads["launch"] >= 0)
         & (spreads["by"] == "cta")
     ]
     kernels = mine[(mine["kind"] == "kernel") & (mine["line"] > 0)]
-    if kernels.empty or not kernels["greatest_cycles"].iloc[0]:
+    whole = _within(kernels)
+    if whole is None or whole.variation < UNLIKE:
         return
-    row = kernels.iloc[0]
-    loops = mine[(mine["kind"] == "loop") & (mine["variation"] > row["variation"] / 2)]
-    place = loops.sort_values("mean_cycles").iloc[-1] if len(loops) else row
-    if row["variation"] < UNLIKE:
-        return
+    loops = [
+        each
+        for _, rows in mine[mine["kind"] == "loop"].groupby(
+            ["scope", "file", "line", "call_path"], sort=False
+        )
+        if (each := _within(rows)) is not None and each.variation > whole.variation / 2
+    ]
+    place = max(loops, key=lambda each: each.mean_cycles, default=whole)
+    launches = f", of {whole.launches:,} launches" if whole.launches > 1 else ""
     yield Finding(
         "load-imbalance",
-        str(place["file"]),
-        int(place["line"]),
-        f"the mean CTA takes {row['mean_cycles']:,.0f} cycles, the longest {row['greatest_cycles']:,} "
-        f"(standard deviation {100 * row['variation']:.0f} % of the mean)",
+        place.file,
+        place.line,
+        f"the mean CTA takes {whole.mean_cycles:,.0f} cycles, the longest {whole.longest_cycles:,.0f} "
+        f"(standard deviation {100 * whole.variation:.0f} % of the mean){launches}",
         "spread the work evenly: sort or interleave long and short tiles, or let programs fetch the next "
         "tile from a counter",
-        100 * (1 - float(row["mean_cycles"]) / float(row["greatest_cycles"])),
+        100 * (1 - whole.mean_cycles / whole.longest_cycles),
         "medium",
+    )
+
+
+class _Within(NamedTuple):
+    """How the CTAs of a launch differ at one scope. mean_cycles and longest_cycles: means over launches."""
+
+    file: str
+    line: int
+    launches: int
+    mean_cycles: float
+    longest_cycles: float
+    variation: float
+
+
+def _within(rows: pd.DataFrame) -> _Within | None:
+    """Of the rows of one scope, one for each launch; None where it took no time."""
+    if rows.empty or not rows["greatest_cycles"].any():
+        return None
+    mean = rows["mean_cycles"]
+    return _Within(
+        str(rows["file"].iloc[0]),
+        int(rows["line"].iloc[0]),
+        len(rows),
+        float(mean.mean()),
+        float(rows["greatest_cycles"].mean()),
+        float((rows["variation"] * mean).sum() / mean.sum()),
     )

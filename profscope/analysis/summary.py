@@ -1,6 +1,7 @@
 """Sum a span table up: one row per kernel and scope."""
 
 from dataclasses import replace
+from typing import NamedTuple
 
 import numpy as np
 import pandas as pd
@@ -18,6 +19,7 @@ from profscope.analysis.span_rows import (
     counted,
     grid_scales,
     launch_groups,
+    numbered,
     row_scales,
     self_times,
     sites,
@@ -27,7 +29,7 @@ from profscope.analysis.work import with_work
 from profscope.errors import OptionError
 from profscope.schema import Tables, sums_frame
 
-__all__ = ["PERCENTILES", "summary"]
+__all__ = ["PERCENTILES", "SummedSpans", "summary", "summary_of", "summed_spans"]
 
 PERCENTILES = {"p50": 0.50, "p90": 0.90, "p99": 0.99}
 
@@ -64,7 +66,37 @@ def summary(tables: Tables, by: str | None = None) -> pd.DataFrame:
     """
     if by is not None:
         return _by_host(tables, by)
-    table = with_work(_summed(tables), tables.launches, tables.metadata)
+    return summary_of(tables, summed_spans(tables))
+
+
+class SummedSpans(NamedTuple):
+    """df: spans with the durations that are added up, as they were read or corrected. row: of each span, that
+    of `rows`, int64; rows: GROUP_COLUMNS and SITE_COLUMNS, in the order of their first spans, which stand at
+    `first`."""
+
+    df: pd.DataFrame
+    row: Ints
+    rows: pd.DataFrame
+    first: Ints
+
+
+def summed_spans(tables: Tables) -> SummedSpans:
+    """What a summary adds up, for whoever asks for more of it than the summary."""
+    df = weighed(tables.df, tables.metadata) if are_corrected(tables) else tables.df
+    site, places = sites(tables.df)
+    group, groups = launch_groups(tables)
+    each = max(1, len(groups))
+    row, first = numbered(site * each + group, max(1, len(places)) * each)
+    chosen = groups.iloc[group[first]]
+    rows = places.iloc[site[first]].reset_index(drop=True)
+    rows.insert(1, "variant", chosen["variant"].to_numpy(np.int32))
+    rows.insert(2, "trial", chosen["trial"].to_numpy(np.bool_))
+    return SummedSpans(df, row, rows, first)
+
+
+def summary_of(tables: Tables, spans: SummedSpans) -> pd.DataFrame:
+    """`summary` where it is known what it adds up."""
+    table = with_work(_summed(tables, spans), tables.launches, tables.metadata)
     table = with_model(table, tables.metadata)
     table.attrs["durations"] = "corrected" if are_corrected(tables) else "raw"
     return table.rename_axis(index="EMULATED" if tables.emulated else None)
@@ -106,9 +138,9 @@ def _of_launches(tables: Tables, launches: pd.DataFrame) -> Tables:
     return replace(tables, df=df, launches=launches)
 
 
-def _summed(tables: Tables) -> pd.DataFrame:
+def _summed(tables: Tables, spans: SummedSpans) -> pd.DataFrame:
     """The columns that spans and sums give."""
-    table = _of_spans(tables)
+    table = _of_spans(tables, spans)
     table = _with_sums(table, summed(tables.sums)) if len(tables.sums) else table
     table["share"] = table["self_ns"] / _warp_time(table)
     table = _with_groups(table, tables)
@@ -121,10 +153,9 @@ def _summed(tables: Tables) -> pd.DataFrame:
     return ranked.drop(columns=["weight", *_BESIDE]).reset_index(drop=True)
 
 
-def _of_spans(tables: Tables) -> pd.DataFrame:
+def _of_spans(tables: Tables, spans: SummedSpans) -> pd.DataFrame:
     """The rows of the launches that kept spans, and _BESIDE."""
-    df = weighed(tables.df, tables.metadata) if are_corrected(tables) else tables.df
-    row, table = _rows(tables)
+    df, row, table, _ = spans
     each = row_scales(tables)
     seen = np.bincount(row, minlength=len(table))
     table = table.assign(count=seen if each is None else _sums(row, len(table), np.ones(len(df)), each))
@@ -167,18 +198,6 @@ def _with_sums(spans: pd.DataFrame, sums: pd.DataFrame) -> pd.DataFrame:
     rows = pd.DataFrame(table).reset_index()
     texts = dict.fromkeys((name for name in SITE_COLUMNS if name != "line"), "category")
     return rows[[*KEY_COLUMNS, *table]].astype(texts)
-
-
-def _rows(tables: Tables) -> tuple[Ints, pd.DataFrame]:
-    """The summary's row of each span, and GROUP_COLUMNS and SITE_COLUMNS of these rows."""
-    site, places = sites(tables.df)
-    group, groups = launch_groups(tables)
-    row, keys = pd.factorize(site * max(1, len(groups)) + group)
-    table = places.iloc[keys // max(1, len(groups))].reset_index(drop=True)
-    chosen = groups.iloc[keys % max(1, len(groups))]
-    table.insert(1, "variant", chosen["variant"].to_numpy(np.int32))
-    table.insert(2, "trial", chosen["trial"].to_numpy(np.bool_))
-    return row.astype(np.int64, copy=False), table
 
 
 def _with_groups(table: pd.DataFrame, tables: Tables) -> pd.DataFrame:

@@ -1,13 +1,30 @@
 """Asynchronous work as one row each: when it was issued, how long it was in flight, what its wait cost."""
 
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 import pandas as pd
 
+from profscope.analysis.span_rows import Ints
 from profscope.schema import Tables
 
-__all__ = ["transactions"]
+__all__ = ["Ended", "ended_work", "transactions"]
+
+
+class Ended(NamedTuple):
+    """Rows of a span table, side by side: asynchronous work that a recorded wait ended, the op that issued
+    it, and that wait."""
+
+    flight: Ints
+    issue: Ints
+    wait: Ints
+
+
+def ended_work(df: pd.DataFrame) -> Ended:
+    """In the order of the table."""
+    known = (df["wait"] >= 0).to_numpy() & (df["parent"] >= 0).to_numpy()
+    flight = np.flatnonzero(known & (df["kind"] == "async").to_numpy())
+    return Ended(flight, df["parent"].to_numpy()[flight], df["wait"].to_numpy()[flight])
 
 
 def transactions(tables: Tables) -> pd.DataFrame:
@@ -21,8 +38,7 @@ def transactions(tables: Tables) -> pd.DataFrame:
     `df`. Launches that kept sums have no rows here.
     """
     df = tables.df
-    ended = np.flatnonzero((df["kind"] == "async").to_numpy() & (df["wait"] >= 0).to_numpy())
-    issue, wait = (df[name].to_numpy()[ended] for name in ("parent", "wait"))
+    ended, issue, wait = ended_work(df)
     columns: dict[str, Any] = {
         name: df[name].iloc[ended].array
         for name in ("kernel", "launch", "cta", "sm", "warp", "file", "line", "call_path", "iteration")

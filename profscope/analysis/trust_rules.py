@@ -12,6 +12,7 @@ from typing import Any, Final, NamedTuple
 
 import pandas as pd
 
+from profscope.analysis.quantities import count_text
 from profscope.analysis.span_rows import grid_ctas
 
 __all__ = ["CARE", "DISTRUST", "RULES", "Facts", "Reason", "Rule"]
@@ -67,7 +68,10 @@ def slowdown(facts: Facts) -> Reason | None:
         how = f"{row['slowdown']:.3f} times the bare time ({low:.3f} to {high:.3f}, {row['basis']})"
         # Where the interval, which has the layout noise in it, reaches the bare time, it may be none.
         noise = row["basis"] == "measured" and low <= 1
-        if row["slowdown"] > SLOW and not noise:
+        open_ended = row["basis"] == "estimated" and high > TOO_SLOW
+        if open_ended:
+            how += "; baseline= measures it"
+        if (row["slowdown"] > SLOW and not noise) or open_ended:
             label = DISTRUST if row["basis"] == "measured" and low > TOO_SLOW else CARE
             reasons.append(Reason("slowdown", label, f"launches that keep {row['keeps']} take {how}"))
     return _worst(reasons)
@@ -79,7 +83,7 @@ def occupancy(facts: Facts) -> Reason | None:
         own, bare = row["ctas_per_sm"], row["bare_ctas_per_sm"]
         if not pd.isna(own) and not pd.isna(bare) and own < bare:
             label = DISTRUST if 2 * own <= bare else CARE
-            why = f"{own} CTAs fit on an SM, and {bare} of the bare kernel's"
+            why = f"an SM has room for {count_text(int(own), 'CTA')}, and for {bare} of the bare kernel's"
             reasons.append(Reason("occupancy", label, why))
     return _worst(reasons)
 

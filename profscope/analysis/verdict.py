@@ -11,6 +11,7 @@ import pandas as pd
 
 from profscope.analysis.clock_cost import record_cost
 from profscope.analysis.distances import distances
+from profscope.analysis.markup import tag
 from profscope.analysis.overhead import overhead, variant_entry
 from profscope.analysis.span_rows import not_samples
 from profscope.analysis.trust_rules import CARE, DISTRUST, NEAR_RECORDS, RULES, Facts, Reason
@@ -101,6 +102,18 @@ class Verdict(Mapping[tuple[str, int], KernelVerdict]):
         return "\n".join([self.label, *map(str, self.values())])
 
     __repr__ = __str__
+
+    def _repr_html_(self) -> str:
+        """For notebooks: the label, the reasons of each kernel behind it; those of several unfold."""
+        items = [
+            tag("li", f"{each.kernel} #{each.variant}: ", tag("b", reason.rule), f" {reason.text}")
+            for each in self.values()
+            for reason in each.reasons
+        ]
+        if not items:
+            return tag("p", "Verdict: ", tag("b", self.label))
+        head = tag("summary", "Verdict: ", tag("b", self.label), self.headline.removeprefix(self.label))
+        return tag("details", head, tag("ul", *items), open=len(self) == 1)
 
 
 def verdict(tables: Tables) -> Verdict:

@@ -45,8 +45,8 @@ def c_header(name: str, document: dict[str, Any]) -> str:
  * When the kernel has ended, copy the bytes back from the rounded address and write them to a file;
  * profscope.decode(file, json) reads it. A null pointer records nothing.
  *
- * stride_log2: every 2^stride_log2-th CTA records. ring_log2: loops keep their last 2^ring_log2 iterations,
- * from {profile["min_ring_log2"]} to {profile["max_ring_log2"]}.
+ * stride_log2: one CTA of every 2^stride_log2 records. ring_log2: loops keep their last 2^ring_log2
+ * iterations, from {profile["min_ring_log2"]} to {profile["max_ring_log2"]}.
  */
 #ifndef PROFSCOPE_{macro}_H
 #define PROFSCOPE_{macro}_H
@@ -57,7 +57,9 @@ def c_header(name: str, document: dict[str, Any]) -> str:
 
 /* ctas: of the grid, those of all clusters. */
 static inline uint64_t {name}_profile_bytes(uint64_t ctas, unsigned stride_log2, unsigned ring_log2) {{
-    uint64_t areas = (ctas + (UINT64_C(1) << stride_log2) - 1) >> stride_log2;
+    uint64_t full = ctas >> stride_log2;
+    uint32_t within = (uint32_t)full * UINT32_C({profile["spread"]}) >> 1 >> (31 - stride_log2);
+    uint64_t areas = full + ((full << stride_log2) + within < ctas);
     (void)ring_log2;
     return {profile["header_bytes"]} + areas * {area};
 }}

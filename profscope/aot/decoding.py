@@ -12,6 +12,7 @@ import numpy.typing as npt
 from instrument_passes.launch_bits import LaunchBits
 from instrument_passes.manifest import Manifest
 from instrument_passes.records import LAUNCH_HEADER
+from instrument_passes.selection import Selection
 from profscope.aot.description import Description
 from profscope.decoding.assemble import assemble
 from profscope.decoding.raw import RawLaunch
@@ -34,7 +35,7 @@ def decode(
     buffer: what one launch wrote, from the aligned address on: bytes, a uint8 array, or the path of a file
     with them; or a list of these, a launch each. manifest: the JSON file that `export` wrote, what it has, or
     what `export` returned. ctas: CTAs of the grid, those of all clusters; needed only where the buffer does
-    not say it: it holds every 2^s-th CTA of a grid with more than one plane.
+    not say it: it holds one CTA of every 2^s of a grid with more than one plane.
 
     Raises RecordError for a buffer of another kernel, one that is cut, and one that nothing was recorded in,
     and for a manifest that is none; OptionError for a bad `ctas`.
@@ -79,7 +80,7 @@ def _trimmed(data: Bytes, manifest: Manifest, ctas: int | None, name: Any) -> tu
     bits = LaunchBits.decode(int(header["launch_bits"]))
     area, held = manifest.cta_bytes(bits.ring_log2), data.nbytes - LAUNCH_HEADER.itemsize
     plane = int(header["grid_x"]) * int(header["grid_y"])
-    total = _ctas(held // area, plane, bits.stride_log2, name) if ctas is None else ctas
+    total = _ctas(held // area, plane, manifest.selection, bits.stride_log2, name) if ctas is None else ctas
     if total % max(1, plane):
         raise RecordError(
             f"{name}: ctas={total} cannot be: its grid has {int(header['grid_x'])} x {int(header['grid_y'])} "
@@ -94,11 +95,12 @@ def _trimmed(data: Bytes, manifest: Manifest, ctas: int | None, name: Any) -> tu
     return data[: LAUNCH_HEADER.itemsize + needed], total
 
 
-def _ctas(areas: int, plane: int, stride_log2: int, name: Any) -> int:
-    """CTAs of the grid: whole planes of it, every 2^stride_log2-th with an area."""
+def _ctas(areas: int, plane: int, selection: Selection, stride_log2: int, name: Any) -> int:
+    """CTAs of the grid: whole planes of it, one CTA of every 2^stride_log2 with an area."""
     step = 1 << stride_log2
-    most = areas * step // max(1, plane)
-    fits = [planes for planes in range(max(1, most - step), most + 2) if -(-planes * plane // step) == areas]
+    least, most = ((areas + more) * step // max(1, plane) for more in (-1, 1))
+    likely = range(max(1, least), most + 1)
+    fits = [planes for planes in likely if selection.areas(planes * plane, stride_log2) == areas]
     if len(fits) > 1:
         raise RecordError(
             f"{name}: the grid may have {fits[0] * plane} to {fits[-1] * plane} CTAs; say ctas="

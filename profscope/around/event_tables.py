@@ -34,11 +34,12 @@ def with_events(tables: Tables, columns: Mapping[str, Sequence[Any]]) -> Tables:
         {
             name: np.asarray(values, np.bool_ if name == "on_gpu" else np.int64)
             for name, values in columns.items()
-            if name not in ("name", "kind")
+            if name not in ("name", "kind", "group")
         }
     )
     raw["name"] = code[scopes:-1]
     raw["kind"] = pd.Categorical(np.array(columns["kind"], object), categories=list(EVENT_KINDS))
+    groups, raw["group"] = _groups(columns)
     thread = raw["resource"].where(~raw["on_gpu"], -1).to_numpy(np.int64)
     raw = raw.assign(thread=thread)[~_are_scopes(raw, spelled, thread, host)]
     raw = raw.sort_values("start_unix_ns", kind="stable").reset_index(drop=True)
@@ -63,6 +64,7 @@ def with_events(tables: Tables, columns: Mapping[str, Sequence[Any]]) -> Tables:
         "bytes": raw["bytes"],
         "call_path": path,
         "rank": np.full(len(raw), rank),
+        "group": _of_groups(raw, around, scopes, groups),
     }
     events = events_frame(own)
     return replace(tables, events=events.assign(launch=_launches(tables, events)))
@@ -101,12 +103,10 @@ def _around(raw: pd.DataFrame, host: pd.DataFrame, on_gpu: npt.NDArray[np.bool_]
 
 
 def _launchers(raw: pd.DataFrame, on_gpu: npt.NDArray[np.bool_], scopes: int) -> Ints:
-    """For each event on a GPU the call that launched it, else the operator, as numbers of `_around`."""
-    ours = raw[on_gpu]
-    of_call = _row_of(raw["correlation"].where(raw["kind"] == "call"), ours["correlation"])
-    of_op = _row_of(raw["correlation"].where(raw["kind"].isin(("op", "annotation"))), ours["of_op"])
-    found = np.where(of_call >= 0, of_call, of_op)
-    return np.where(found >= 0, found + scopes, -1)
+    """For each event on a GPU the call that launched it, as numbers of `_around`."""
+    called = raw["correlation"].where(raw["kind"] == "call")
+    of_call = _row_of(called, raw["correlation"][on_gpu])
+    return np.where(of_call >= 0, of_call + scopes, -1)
 
 
 def _row_of(numbers: pd.Series[Any], wanted: pd.Series[Any]) -> Ints:
@@ -127,6 +127,27 @@ def _scopes(around: Ints, scopes: int) -> Ints:
         scope[left[reached]] = around[above[reached]]
         left, above = left[~reached], around[above[~reached]] - scopes
     return scope
+
+
+def _groups(columns: Mapping[str, Sequence[Any]]) -> tuple[pd.Index[Any], Ints]:
+    """The process groups that there are, "" the first, and the place of each event's among them."""
+    rows = len(columns["name"])
+    texts = pd.Categorical(["", *(columns.get("group") or [""] * rows)])  # none in older captures
+    return texts.categories, texts.codes[1:].astype(np.int64)
+
+
+def _of_groups(raw: pd.DataFrame, around: Ints, scopes: int, groups: pd.Index[Any]) -> Any:
+    """For each collective the group of the operator that it was launched in."""
+    group = raw["group"].to_numpy(np.int64).copy()
+    outer = np.where((raw["kind"] == "collective").to_numpy(), np.arange(len(raw)), -1)
+    left = np.flatnonzero(outer >= 0)
+    while len(left):  # a step outwards
+        above = around[outer[left]] - scopes
+        left, above = left[above >= 0], above[above >= 0]
+        outer[left], group[left] = above, group[above]
+        left = left[group[left] == 0]
+    known: Any = pd.Categorical.from_codes(group, categories=groups)
+    return known.remove_unused_categories()
 
 
 def _call_paths(around: Ints, name: Ints, spelled: npt.NDArray[Any], scopes: int) -> pd.Categorical:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
-from typing import Any
+from typing import Any, Final
 
 import numpy as np
 import numpy.typing as npt
@@ -16,15 +16,19 @@ __all__ = ["innermost", "with_host"]
 Ints = npt.NDArray[np.int64]
 NONE = -1
 SEVERAL = -2
-"""Where several threads have scopes open, and nobody knows which of them is meant."""
+"""Where several threads have scopes open, or launch, and nobody knows which of them is meant."""
+
+_NO_STRETCHES: Final = np.zeros((0, 3), np.int64)
 
 
 def with_host(tables: Tables, columns: Mapping[str, Sequence[Any]]) -> Tables:
     """The tables with `host`, and with the scope of each launch. columns: as `HostScopes.columns` gives them.
 
     A launch is in the innermost scope that was open when it was enqueued. Which thread launched it is not
-    recorded: where scopes of several threads were open it is in none, and a note says so. An operator of
-    autograd's, which another thread launches, is in the scope of the thread that waits for it.
+    recorded, but which threads launched at all (`Lanes.scopes_of`), and when one did so in no scope: where
+    scopes of several of these were open, or another one launched meanwhile in none, it is in none, and a note
+    says so. An operator of autograd's, which another thread launches, is in
+    the scope of the thread that waits for it.
 
     Raises KeyError or ValueError for damaged columns.
     """
@@ -35,27 +39,31 @@ def with_host(tables: Tables, columns: Mapping[str, Sequence[Any]]) -> Tables:
     host = host_frame({**own, "rank": [rank] * len(columns["scope"]), **_metrics(columns["metrics"])})
     launch = tables.launches["launch"].to_numpy(np.int64)
     begin, end = (np.asarray(columns[name], np.int64) for name in ("first_launch", "end_launch"))
-    scope = innermost(launch, begin, end, host["thread"].to_numpy())
+    outside = np.array(columns.get("outside") or (), np.int64).reshape(-1, 3)
+    scope = innermost(launch, begin, end, host["thread"].to_numpy(), outside)
     launches = tables.launches.assign(host=np.maximum(scope, NONE))
     notes = list(tables.metadata.get("notes", ()))
     unsure = int((scope == SEVERAL).sum())
     if unsure:
         notes.append(
-            f"{unsure:,} launches are in no host scope: scopes of several threads were open, and which thread"
-            " launched them is not recorded"
+            f"{unsure:,} {'launch is' if unsure == 1 else 'launches are'} in no host scope: several "
+            "threads launched meanwhile, or had scopes open, and which of them it was is not recorded"
         )
     return replace(tables, host=host, launches=launches, metadata={**tables.metadata, "notes": notes})
 
 
-def innermost(places: Ints, begin: Ints, end: Ints, thread: Ints) -> Ints:
+def innermost(places: Ints, begin: Ints, end: Ints, thread: Ints, outside: Ints = _NO_STRETCHES) -> Ints:
     """For each place the row whose half-open range it is in and that began last, int64 of shape (places,).
 
-    Rows are in order of beginning. NONE where no range has it, SEVERAL where ranges of several threads do.
+    Rows are in order of beginning. NONE where no range has it, SEVERAL where ranges of several threads do, or
+    of one while another may be meant. outside, of shape (stretches, 3): a thread, and the half-open range in
+    which it may be meant where no range of its own has the place.
     """
     order = np.argsort(places, kind="stable")
     ordered = places[order]
     first, last = np.searchsorted(ordered, begin), np.searchsorted(ordered, end)
     together = np.full(len(places), NONE, np.int64)
+    owner = np.full(len(places), NONE, np.int64)
     for each in np.unique(thread[first < last]).tolist():
         rows = np.flatnonzero((thread == each) & (first < last))
         low, high = int(first[rows].min()), int(last[rows].max())
@@ -64,6 +72,12 @@ def innermost(places: Ints, begin: Ints, end: Ints, thread: Ints) -> Ints:
             own[at - low : to - low] = row
         there = together[low:high]
         together[low:high] = np.where(own == NONE, there, np.where(there == NONE, own, SEVERAL))
+        owner[low:high] = np.where(own == NONE, owner[low:high], each)
+    begins, ends = (np.searchsorted(ordered, outside[:, column]).tolist() for column in (1, 2))
+    for number, at, to in zip(outside[:, 0].tolist(), begins, ends, strict=True):
+        part = slice(at, to)
+        others = (together[part] >= 0) & (owner[part] != number)
+        together[part] = np.where(others, SEVERAL, together[part])
     scope = np.empty(len(places), np.int64)
     scope[order] = together
     return scope

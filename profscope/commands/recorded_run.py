@@ -8,6 +8,7 @@ import os
 import signal
 import sys
 import threading
+import time
 from collections.abc import Callable
 from dataclasses import replace
 from types import FrameType
@@ -57,6 +58,7 @@ class RecordedRun:
         self._first_launch = FirstLaunch(self._open)
         self._flushing: Flushing | None = None
         self._finished = False
+        self._written_by = 0.0  # while it ends: until when signals wait, of time.monotonic()
         self._failed = False
         self._code = 0
         self._cut_short = ""
@@ -199,9 +201,16 @@ class RecordedRun:
             self._exit_at_once(code or int(self._failed))
 
     def _signalled(self, number: int, frame: FrameType | None) -> None:
-        """In place of dying at once. Another thread writes: this one may hold any lock just now."""
+        """In place of dying at once. Another thread writes: this one may hold any lock just now.
+
+        `timeout` sends its signal twice, and other managers of jobs do: the second one waits for the trace,
+        too, as one does that comes when the program has ended by itself.
+        """
+        if os.getpid() == self._pid and time.monotonic() < self._written_by:
+            return
         name = signal.Signals(number).name
         if os.getpid() == self._pid and not self._finished:
+            self._written_by = time.monotonic() + _WRITING_S
             self._code, self._cut_short = _killed_by(number), f"{name} ended it"
             with contextlib.suppress(RuntimeError):  # the interpreter ends already and starts no thread
                 writing = threading.Thread(target=self._finish, name="profscope-last", daemon=True)
@@ -213,6 +222,7 @@ class RecordedRun:
         """Write what was recorded; once, and not in a forked process."""
         if os.getpid() != self._pid or self._finished:
             return
+        self._written_by = time.monotonic() + _WRITING_S
         self._finished = True
         self._first_launch.stop()
         try:
@@ -221,6 +231,8 @@ class RecordedRun:
             self._fail(f"{error}; what was recorded is in {self._output.name}.partial")
         except KeyboardInterrupt:
             self._fail(f"interrupted while writing; what was recorded is in {self._output.name}.partial")
+        finally:
+            self._written_by = 0.0
 
     def _write(self) -> None:
         if self._session is None:

@@ -20,6 +20,7 @@ from profscope.decoding.executions import folded_executions
 from profscope.decoding.folding import FoldedProgram, are_whole
 from profscope.decoding.gaps import KIND as GAP
 from profscope.decoding.launch import TimedBundle
+from profscope.decoding.stack_sums import BY
 
 __all__ = [
     "about_kernel",
@@ -88,12 +89,15 @@ def selection_notes(launches: Sequence[TimedBundle], programs: Sequence[FoldedPr
         ids = ", ".join(map(str, selection.ids[:_SHOWN_IDS]))
         ids += ", ..." if len(selection.ids) > _SHOWN_IDS else ""
         which = {
+            "spread": "spread over the grid",
             "stride": "at regular distances in the grid",
             "first": "the first wave: those that started before any on their SM had ended",
             "list": f"those that ctas= lists: {ids}",
             "sms": f"those that ran on SM {ids}",
         }[selection.ctas]
-        notes.append(f"{kernel}: {recorded} of {grid} CTAs were recorded, {which}")
+        error = _sampling_error(launches, programs) if selection.ctas == "spread" else None
+        estimated = f"; a launch's totals are off by about {error:.1%}" if error is not None else ""
+        notes.append(f"{kernel}: {recorded} of {grid} CTAs were recorded, {which}{estimated}")
     refused = sum(launch.decoded.refused for launch in launches) + _sum(rows, "refused")
     if refused:
         notes.append(f"{kernel}: {refused} CTAs ran on these SMs and found no room; memory= gives more")
@@ -104,6 +108,39 @@ def selection_notes(launches: Sequence[TimedBundle], programs: Sequence[FoldedPr
             "bytes and flops are missing"
         )
     return notes
+
+
+def _sampling_error(launches: Sequence[TimedBundle], programs: Sequence[FoldedProgram]) -> float | None:
+    """The standard error of what the recorded CTAs of a launch say of the time of all, relative to it: the
+    worst of these; None where nobody knows how CTAs differ.
+
+    As of CTAs drawn at random: variation * sqrt((1 - sampled) / recorded) (Cochran, Sampling Techniques,
+    1977, equation 2.20). More launches do not make it less: the same CTAs record in each of one grid.
+    """
+    errors = []
+    for bundle in launches:
+        headers = bundle.decoded.headers
+        cycles = (headers["end_clock"] - headers["start_clock"])[headers["end_clock"] != 0].astype(np.float64)
+        if len(cycles):
+            spread = np.std(cycles) / max(1.0, float(np.mean(cycles)))
+            errors.append(_error(float(spread), len(headers), bundle.grid_ctas, len(bundle)))
+    for program in programs:
+        places = [at for at, place in enumerate(program.layout.places) if place.kind == "kernel"]
+        rows, by_cta = program.launches, BY.index("cta")
+        ctas, total, squares = (
+            float(part[places, by_cta].sum())
+            for part in (program.spread.items, program.spread.total, program.spread.squares)
+        )
+        if total:
+            spread = float(np.sqrt(squares * ctas)) / total
+            recorded, grid = int(rows["chosen"].sum()), int(rows["grid_ctas"].sum())
+            errors.append(_error(spread, recorded, grid, len(rows)))
+    return max(errors, default=None)
+
+
+def _error(variation: float, recorded: int, grid: int, launches: int) -> float:
+    """Of launches with so many CTAs altogether."""
+    return variation * float(np.sqrt((1 - recorded / grid) / (recorded / launches)))
 
 
 class _CutShort(NamedTuple):

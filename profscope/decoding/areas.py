@@ -266,4 +266,5 @@ def ctas_due(selection: Selection, areas: int, bits: LaunchBits) -> Ints | None:
         return None
     if selection.ctas == "list":
         return np.array(selection.ids[:areas], np.int64)
-    return np.arange(areas, dtype=np.int64) << (bits.stride_log2 if selection.ctas == "stride" else 0)
+    numbers = np.arange(areas, dtype=np.int64)
+    return selection.cta(numbers, bits.stride_log2) if selection.one_in_many else numbers

@@ -36,6 +36,7 @@ from profscope.decoding.variants import (
     about_variants,
     number_variants,
     rounding_notes,
+    text_notes,
 )
 from profscope.schema import Tables, launches_frame
 from profscope.threads import worker_pool
@@ -99,7 +100,7 @@ def assemble(
     said += _cold_notes(frame)
     if programs and not timed:
         said.append(_NO_SPANS)
-    said += rounding_notes(described)
+    said += rounding_notes(described) + text_notes(described)
     about = {
         "kernels": {kernel: about_kernel(*of_kernel, variants) for kernel, of_kernel in kernels.items()},
         "variants": described,

@@ -232,7 +232,8 @@ class Folded:
         if key not in self._programs:
             layout, first = self._layouts[id(them.manifest)], int(them.indices[0])
             self._programs[key] = FoldedProgram(layout, them.build, them.trial, them.device, first)
-        self._clocks[them.device] = self.clocks(them.device).with_launches(sums.clocks)
+        so_far = self._clocks.get(them.device, NO_CLOCKS)
+        self._clocks[them.device] = so_far.with_launches(sums.clocks)
         self._programs[key].add(stack, sums)
 
 

@@ -2,14 +2,26 @@
 
 from __future__ import annotations
 
+import hashlib
 from collections.abc import Mapping, Sequence
-from typing import Any, Protocol
+from typing import Any, Final, Protocol
 
 from instrument_passes.kept_text import packed
 from instrument_passes.manifest import Manifest
 from profscope.decoding.build import Build
 
-__all__ = ["Configured", "about_code", "about_sources", "about_variants", "number_variants", "rounding_notes"]
+__all__ = [
+    "Configured",
+    "about_code",
+    "about_sources",
+    "about_variants",
+    "number_variants",
+    "rounding_notes",
+    "text_notes",
+]
+
+
+_ANEW: Final = "+"  # in the key of a variant whose text is not the kernel's first
 
 
 class Configured(Protocol):
@@ -24,12 +36,13 @@ class Configured(Protocol):
 
 def number_variants(launches: Sequence[Configured]) -> list[int]:
     """For each launch its variant: 0 for the configuration that its kernel was first launched with, and so
-    on. Launches whose configuration is not known share one."""
+    on. A kernel that was defined anew, with another text, has further ones. Launches whose configuration is
+    not known share one."""
     numbers: dict[str, dict[str, int]] = {}  # kernel -> key -> number
     variants = []
-    for launch in launches:
+    for launch, key in zip(launches, _keys(launches), strict=True):
         of_kernel = numbers.setdefault(launch.manifest.kernel, {})
-        variants.append(of_kernel.setdefault(_key(launch), len(of_kernel)))
+        variants.append(of_kernel.setdefault(key, len(of_kernel)))
     return variants
 
 
@@ -38,7 +51,8 @@ def about_variants(
 ) -> dict[str, list[dict[str, Any]]]:
     """Entry "variants" of the metadata: by kernel, a list in which each variant stands at its number.
 
-    variant, key (the same in every session; "" where the configuration is not known), what
+    variant, key (of the first text of a kernel the same in every session; "" where the configuration is not
+    known), what
     `Build.configuration` has, `model` where torch.compile says what it made the kernel of, and `builds`: what
     each binary takes, "bare" or "instrumented". Of instrumented ones also `keeps`, what launches of it keep
     ("spans" or "sums"), and `rounds_as_bare`: whether all floating-point arithmetic is that of the bare
@@ -46,11 +60,11 @@ def about_variants(
     """
     about: dict[str, list[dict[str, Any]]] = {}
     builds: dict[tuple[str, int], dict[int, tuple[str, Build]]] = {}
-    for launch, variant in zip(launches, variants, strict=True):
+    for launch, variant, key in zip(launches, variants, _keys(launches), strict=True):
         of_kernel = about.setdefault(launch.manifest.kernel, [])
         if variant == len(of_kernel):
             configuration = {} if launch.build is None else launch.build.configuration
-            of_kernel.append({"variant": variant, "key": _key(launch), **configuration, "builds": []})
+            of_kernel.append({"variant": variant, "key": key, **configuration, "builds": []})
         if launch.build is not None:
             of_variant = builds.setdefault((launch.manifest.kernel, variant), {})
             of_variant[id(launch.build)] = launch.manifest.keeps, launch.build
@@ -71,6 +85,16 @@ def about_variants(
                 resources.append(resource)
         entry["builds"] = resources
     return about
+
+
+def text_notes(about: Mapping[str, list[dict[str, Any]]]) -> list[str]:
+    """The kernels that had several texts, from `about_variants`."""
+    return [
+        f"{kernel} had more than one text, as where it is defined anew: launches of each are variants of "
+        "their own; samples and times of bare launches, where there are any, are of all together"
+        for kernel, variants in sorted(about.items())
+        if any(_ANEW in variant["key"] for variant in variants)
+    ]
 
 
 def rounding_notes(about: Mapping[str, list[dict[str, Any]]]) -> list[str]:
@@ -97,12 +121,14 @@ def about_code(launches: Sequence[Configured]) -> list[dict[str, str]]:
     `instrument_passes.kept_text` packs them. Of builds with the same of the first three the last one.
     """
     entries: dict[tuple[str, str, str], dict[str, str]] = {}
-    for build, manifest in {
-        id(launch.build): (launch.build, launch.manifest) for launch in launches if launch.build is not None
+    for build, manifest, key in {
+        id(launch.build): (launch.build, launch.manifest, key)
+        for launch, key in zip(launches, _keys(launches), strict=True)
+        if launch.build is not None
     }.values():
         if build.ttgir:
             texts = {"ttgir": packed(build.ttgir), "ptx": packed(build.ptx)}
-            about = {"kernel": manifest.kernel, "key": build.key, "keeps": manifest.keeps}
+            about = {"kernel": manifest.kernel, "key": key, "keeps": manifest.keeps}
             entries[tuple(about.values())] = about | texts  # type: ignore[index]
     return list(entries.values())
 
@@ -124,5 +150,21 @@ def _model(builds: Sequence[Build]) -> dict[str, Any]:
     }
 
 
-def _key(launch: Configured) -> str:
-    return "" if launch.build is None else launch.build.key
+def _keys(launches: Sequence[Configured]) -> list[str]:
+    """For each launch the key of its variant, "" where its configuration is not known.
+
+    A kernel may be defined anew under its name, as in a notebook's cell, and graphs may each have one. The
+    first text has the key of the configuration, as in other sessions; others have a digest behind that. Where
+    a build does not say its text it is taken to be the first.
+    """
+    first: dict[tuple[str, str], tuple[str, ...]] = {}
+    keys = []
+    for launch in launches:
+        if launch.build is None:
+            keys.append("")
+            continue
+        key, texts = launch.build.key, tuple(source.text for source in launch.build.sources)
+        if texts and first.setdefault((launch.manifest.kernel, key), texts) != texts:
+            key += _ANEW + hashlib.sha256("".join(texts).encode(errors="replace")).hexdigest()[:8]
+        keys.append(key)
+    return keys

@@ -10,6 +10,7 @@ for many.
 from __future__ import annotations
 
 import contextlib
+import gc
 import io
 import os
 import pickle
@@ -26,7 +27,7 @@ from triton.compiler import CompiledKernel
 from profscope.launching.hook import CompileHook
 from profscope.options import Options
 from profscope.recording.messages import one_line
-from profscope.recording.processes import begun, ended
+from profscope.recording.processes import begun, ended, write
 
 __all__ = ["BARE", "GIVEN_UP", "OWN", "SPANS", "Beside", "Job", "Made", "Session"]
 
@@ -96,6 +97,9 @@ class Beside:
         cpus = len(os.sched_getaffinity(0))
         pool = ThreadPoolExecutor(min(_MOST_WORKERS, max(1, cpus // 2)), "profscope-build")
         self._pool = pool
+        # Of all the objects that Inductor has made it takes a third of a second or more. What is built and
+        # loaded would soon bring it about in a step; here nobody waits for one.
+        gc.collect()
         try:
             yield
         finally:
@@ -172,9 +176,7 @@ class _Worker:
     def tell(self, what: Any) -> None:
         """Raises OSError where the process has ended."""
         assert self._process.stdin is not None
-        left = memoryview(pickle.dumps(what))
-        while len(left):
-            left = left[self._process.stdin.write(left) :]
+        write(self._process.stdin, pickle.dumps(what))
 
     def give_up(self, what: Any) -> None:
         """In place of `tell` where the session has ended. Raises EOFError."""

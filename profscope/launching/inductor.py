@@ -7,7 +7,7 @@ binary of the configuration it has chosen; while that is being built beside the 
 where it cannot be built, they do so for good, and the notes name the kernel. Inductor's static launcher
 passes no profile buffer, but refuses binaries that want one: it never launches ours.
 
-Internals of torch 2.11 to 2.13 that this uses: `CachingAutotuner.run`, `._precompile_config`, `.launchers`,
+Internals of torch 2.11 to 2.15 that this uses: `CachingAutotuner.run`, `._precompile_config`, `.launchers`,
 `.precompile`, `.autotune_to_one_config`, `._reload_kernel`, and `make_launcher` of what it compiles.
 """
 

@@ -131,11 +131,14 @@ class Keeping:
         self._launched: list[CompiledKernel] = []
         self._open = False
 
-    def describe(self, left_out: Mapping[str, int]) -> tuple[dict[str, Any], list[str]]:
+    def describe(
+        self, left_out: Mapping[str, int], spans_left_out: Mapping[str, int]
+    ) -> tuple[dict[str, Any], list[str]]:
         """The metadata's entry "keeping" where some launches keep sums, and notes.
 
         It counts launches where they begin. Trials, and what is captured into CUDA graphs, count nowhere, and
-        neither do those left out: by kernel, launches that would have kept sums and were not recorded.
+        neither do those left out: by kernel, launches that were not recorded, and how many of them were to
+        keep spans.
         """
         with self._lock:
             variants = list(self._variants.values())
@@ -149,7 +152,8 @@ class Keeping:
         for variant in recording:
             spans[variant.name] += variant.spans
             launches[variant.name] += variant.launches
-        launches.subtract({name: count for name, count in left_out.items() if name in launches})
+        for counts, without in ((launches, left_out), (spans, spans_left_out)):
+            counts.subtract({name: count for name, count in without.items() if name in counts})
         kernels = {
             name: {"spans": spans[name], "sums": count - spans[name]}
             for name, count in sorted(launches.items())

@@ -15,6 +15,7 @@ import triton
 from triton import knobs
 
 from profscope.errors import SessionError
+from profscope.launching.aot_inductor import AheadOfTime
 from profscope.launching.bare import BareLaunches
 from profscope.launching.baseline import Baseline
 from profscope.launching.beside import Beside
@@ -88,6 +89,7 @@ class Running:
     keeping: Keeping
     inductor: InductorLaunches
     kept: KeptBinaries
+    ahead: AheadOfTime
     job: Job
     scopes: HostScopes
     kineto: Kineto | None
@@ -102,13 +104,14 @@ class Running:
 
     def so_far(self) -> tuple[dict[str, Any], list[str]]:
         """Metadata and notes beyond what the launches themselves say."""
-        left_out = self.recorder.journal.left_out.copy()
+        journal = self.recorder.journal
+        left_out = journal.left_out.copy()
         sampling, notes = self.sampling.describe(self.recorder.recorded(), left_out)
-        keeping, kept = self.keeping.describe(left_out)
+        keeping, kept = self.keeping.describe(left_out, journal.spans_left_out.copy())
         sampler, sampled = self.samples.describe()
         baseline, timed = self.baseline.describe()
         building, left_bare = self.inductor.describe()
-        left_bare += self.kept.notes()
+        left_bare += self.kept.notes() + self.ahead.notes()
         undescribed = [
             f"{kernel}: its configuration is not known: {why}"
             for kernel, why in sorted(PROGRAMS.undescribed.items())
@@ -169,7 +172,8 @@ def running(
     entries of the metadata.
 
     Raises SessionError where another one is active, the backend is not there, a sanitizer of Triton's is on
-    that cannot stand beside a session, or the spool cannot be created.
+    that cannot stand beside a session, Proton has sampled where this one is to sample, or the spool cannot be
+    created.
     """
     _refuse_another()
     with contextlib.ExitStack() as stack:
@@ -186,11 +190,13 @@ def running(
         beside = builds_beside(options, hook, machine)
         inductor = InductorLaunches(options, bare, sampling, records.path, beside, keeping.load_others)
         kept = KeptBinaries(options, bare, sampling)
+        ahead = AheadOfTime()
         # The first to be installed is the last to go: another thread may have chosen its binary already.
-        scopes = HostScopes(records.log.__len__)
+        lanes = records.lanes
+        scopes = HostScopes(records.log.__len__, lanes.scopes_of, lanes.launched, lanes.alone)
         ranges = OtherRanges(scopes)
         parts: tuple[_Part, ...] = (
-            records, hook, bare, sampling, samples, keeping, inductor, kept, scopes, ranges
+            records, hook, bare, sampling, samples, keeping, inductor, kept, ahead, scopes, ranges
         )  # fmt: skip
         if beside is not None:
             parts = (*parts, beside)
@@ -217,6 +223,7 @@ def running(
             keeping,
             inductor,
             kept,
+            ahead,
             job,
             scopes,
             kineto,

@@ -17,6 +17,7 @@ import numpy.typing as npt
 from triton.compiler import CompiledKernel
 from triton.runtime import driver
 
+from profscope.launching.proton_sampling import refuse_proton_sampling
 from profscope.options import Options
 from profscope.recording.backend import Backend
 from profscope.recording.builds import build_of, ptx_of
@@ -229,11 +230,12 @@ class StallSamples:
 
 
 def gpu_here(machine: Backend) -> Gpu | str:
-    """The GPU of a session, to be sampled, or why it cannot be."""
+    """The GPU of a session, to be sampled, or why it cannot be. Raises SessionError where Proton has."""
     if machine.device_type != "cuda":
         return "the emulator has no hardware sampler"
     if driver.active.get_current_target().backend != "cuda":
         return "only NVIDIA's GPUs are sampled, through CUPTI"
+    refuse_proton_sampling()
     try:
         return Cuda()
     except SamplerError as error:

@@ -37,7 +37,6 @@ _ENQUEUE_TIMEOUT_S = 10.0
 # Threads that copy from pinned memory: one alone moves less than PCIe delivers, and half of its time goes to
 # the first touch of new pages.
 MOVERS = min(12, max(2, (os.cpu_count() or 2) * 3 // 4))
-_PIECE_BYTES = 4 << 20  # what a thread takes at a time
 _BELOW = BASE_ALIGNMENT - 1
 # Zeroing displaces a sixteenth of the L2 cache at a time; a launch behind more than a quarter is called cold.
 _PIECES_OF_L2 = 16
@@ -56,10 +55,14 @@ def pages(size: int) -> Bytes:
     return memory[start : start + size]
 
 
-def move(pinned: Bytes, wait: Callable[[], None], movers: ThreadPoolExecutor) -> Bytes:
-    """A copy of pinned memory in new pages, which are made while `wait` waits for what is to be copied."""
+def move(pinned: Bytes, wait: Callable[[], None], movers: ThreadPoolExecutor, pieces: int = MOVERS) -> Bytes:
+    """A copy of pinned memory in new pages, which are made while `wait` waits for what is to be copied.
+
+    pieces: as many as threads, of which each takes the interpreter from the others for a moment.
+    """
     host = pages(len(pinned))
-    parts = [slice(at, at + _PIECE_BYTES) for at in range(0, len(host), _PIECE_BYTES)]
+    piece = align(-(-len(host) // pieces), _PAGE_BYTES)
+    parts = [slice(at, at + piece) for at in range(0, len(host), piece)]
     list(movers.map(lambda part: np.copyto(host[part][::_PAGE_BYTES], 0), parts))
     wait()
     list(movers.map(lambda part: np.copyto(host[part], pinned[part]), parts))
@@ -81,7 +84,7 @@ def _zero_blocks(address: int, blocks: Blocks, stream: int) -> None:
     few, many = sorted((over_areas, over_segments))
     for at in range(few[0]):
         start = address + blocks.offset + at * few[1]
-        cuda_driver.zero(start, blocks.size, stream, rows=many[0], step=many[1])
+        cuda_driver.zero(start, blocks.size, stream, rows=many[0], step=many[1], at_once=True)
 
 
 class _Generation:
@@ -153,25 +156,34 @@ class _DeviceSlice:
 
 class DeviceBuffers:
     """Arenas of one GPU. budget_bytes: device memory for all of them; behind: whether those who are told that
-    an arena is full have enough of them already. Thread-safe.
+    an arena is full have enough of them already; movers: threads that copy from pinned memory. Thread-safe.
 
     Raises torch.OutOfMemoryError when the first arena does not fit; without the second, launches wait for the
     first to be drained.
     """
 
-    def __init__(self, device: int, budget_bytes: int, full: Full, behind: Callable[[], bool] = bool) -> None:
+    def __init__(
+        self,
+        device: int,
+        budget_bytes: int,
+        full: Full,
+        behind: Callable[[], bool] = bool,
+        movers: int = MOVERS,
+    ) -> None:
         self.limit_bytes = budget_bytes // 2 // BASE_ALIGNMENT * BASE_ALIGNMENT
         self._device = device
         self._full = full
         self._behind = behind
         self._side = torch.cuda.Stream(device)
         self._zeroing = torch.cuda.Stream(device)
+        self._streams: dict[int, torch.cuda.Stream] = {}  # the program's, by handle
         self._piece_bytes = align(_l2_bytes(device) // _PIECES_OF_L2, BASE_ALIGNMENT)
         self._cold_bytes = cold_bytes(device)
         self._lock = threading.Lock()
         self._idle = threading.Condition(self._lock)  # no launch of some generation is open any more
         self._threads = ThreadPoolExecutor(2, "profscope-drain", cuda_driver.allow_capture)
-        self._movers = ThreadPoolExecutor(MOVERS, "profscope-move")
+        self._pieces = movers
+        self._movers = ThreadPoolExecutor(movers, "profscope-move")
         self._arenas = [self._new_arena()]
         self._current = self._arenas[0].generation
         self._may_grow = True
@@ -203,6 +215,7 @@ class DeviceBuffers:
             generation.open.add(lane)
         lane.filling = generation
         lane.offset = offset
+        lane.launches += 1
         return generation.address + offset | bits
 
     def slice(self, filling: _Generation, offset: int, size: int) -> Slice:
@@ -247,12 +260,19 @@ class DeviceBuffers:
             arena.pinned = None
 
     def _stream(self, handle: int) -> torch.cuda.Stream:
-        # ExternalStream(0) would not be the default stream but a new one.
-        return (
-            torch.cuda.ExternalStream(handle, self._device)
-            if handle
-            else torch.cuda.default_stream(self._device)
-        )
+        if handle not in self._streams:
+            # ExternalStream(0) would not be the default stream but a new one.
+            self._streams[handle] = (
+                torch.cuda.ExternalStream(handle, self._device)
+                if handle
+                else torch.cuda.default_stream(self._device)
+            )
+        return self._streams[handle]
+
+    def _on_device(self, stream: torch.cuda.Stream) -> contextlib.AbstractContextManager[Any]:
+        """Makes its device the current one, as the driver wants it; mostly it is, and to ask is cheap."""
+        is_current = torch._C._cuda_getDevice() == self._device
+        return contextlib.nullcontext() if is_current else torch.cuda.stream(stream)
 
     def _new_arena(self) -> _Arena:
         # In another thread: this one may be allocating from the pool of a CUDA graph, as torch.compile does.
@@ -306,7 +326,7 @@ class DeviceBuffers:
         else:
             generation.zeroed = end
             parts = [each._replace(offset=generation.used + each.offset) for each in zero]
-        with torch.cuda.stream(self._zeroing):  # makes the device the current one
+        with self._on_device(self._zeroing):
             for part in parts:
                 _zero_blocks(arena.address, part, self._zeroing.cuda_stream)
             arena.ready.record(self._zeroing)
@@ -348,12 +368,12 @@ class DeviceBuffers:
         else:
             host = torch.empty(generation.used, dtype=torch.uint8)
         arena.drained = drained = torch.cuda.Event()
-        with torch.cuda.stream(self._side):
+        with self._on_device(self._side):
             cuda_driver.copy(host.data_ptr(), arena.address, generation.used, self._side.cuda_stream)
             drained.record(self._side)
         if pinned:
             arena.moved = generation.host = self._threads.submit(
-                move, host.numpy(), drained.synchronize, self._movers
+                move, host.numpy(), drained.synchronize, self._movers, self._pieces
             )
         else:
             drained.synchronize()

@@ -66,8 +66,10 @@ class Arrivals:
         """Launches that keep sums and have drained, out of the log, and notes on those that were lost."""
         taken: list[Alike] = []
         notes: list[str] = []
-        for group in self._log.take_sums():
+        groups = self._log.take_sums()
+        for group in groups:  # at once: meanwhile they are counted nowhere
             self.taken[group.program.manifest.kernel] += group.marks.count(ORDINARY)
+        for group in groups:
             try:
                 taken.append(self._fetched(group, notes))
             except RuntimeError as error:

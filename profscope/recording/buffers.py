@@ -48,11 +48,12 @@ class Lane:
     """One launching thread: the launch that it has been given memory for and that may not be in its stream
     yet. Only its thread writes it, so that nothing in the launch path needs a lock for it."""
 
-    __slots__ = ("about", "captured", "filling", "mark", "offset")
+    __slots__ = ("about", "captured", "filling", "launches", "mark", "offset")
 
     def __init__(self) -> None:
         self.filling: Filling | None = None
         self.offset = 0
+        self.launches = 0  # that have been given memory
         self.about: Any = None  # what the caller wants to know when the launch begins
         self.mark: Any = None  # and what it wants to remember of all launches for a while
         self.captured: Any = None  # the graph, in place of a filling, that a launch is captured into
@@ -182,6 +183,7 @@ class HostBuffers:
         slice_.open.add(lane)
         lane.filling = slice_
         lane.offset = 0
+        lane.launches += 1
         return slice_
 
     def slice(self, filling: _HostSlice, offset: int, size: int) -> Slice:

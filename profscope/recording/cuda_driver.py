@@ -24,6 +24,13 @@ def _driver() -> Any:
     return ctypes.CDLL("libcuda.so.1")
 
 
+@functools.cache
+def _driver_at_once() -> Any:
+    """The same, called without letting go of the interpreter: to get that back may take a launching thread
+    longer than the call."""
+    return ctypes.PyDLL("libcuda.so.1")
+
+
 def allow_capture() -> None:
     """Let this thread allocate and wait while another one captures a CUDA graph, else that breaks."""
     relaxed = ctypes.c_int(2)  # CU_STREAM_CAPTURE_MODE_RELAXED
@@ -31,19 +38,23 @@ def allow_capture() -> None:
         _driver().cuThreadExchangeStreamCaptureMode(ctypes.byref(relaxed))
 
 
-def zero(address: int, size: int, stream: int, *, rows: int = 1, step: int = 0) -> None:
-    """Write zeros to `rows` times `size` bytes, one `step` bytes behind the other, on a stream.
+def zero(
+    address: int, size: int, stream: int, *, rows: int = 1, step: int = 0, at_once: bool = False
+) -> None:
+    """Write zeros to `rows` times `size` bytes, one `step` bytes behind the other, on a stream. at_once: one
+    with so little in it that no call waits for room there.
 
     The memory is that of the current device. Raises RuntimeError with the driver's number of an error.
     """
     if not size * rows:
         return
+    driver = _driver_at_once() if at_once else _driver()
     if rows == 1:
         zeros = (_WIDE(address), _BYTE(0), _WIDE(size), _WIDE(stream))
-        _check("cuMemsetD8Async", _driver().cuMemsetD8Async(*zeros))
+        _check("cuMemsetD8Async", driver.cuMemsetD8Async(*zeros))
         return
     plane = (_WIDE(address), _WIDE(step), _BYTE(0), _WIDE(size), _WIDE(rows), _WIDE(stream))
-    _check("cuMemsetD2D8Async", _driver().cuMemsetD2D8Async(*plane))
+    _check("cuMemsetD2D8Async", driver.cuMemsetD2D8Async(*plane))
 
 
 def copy(to: int, source: int, size: int, stream: int) -> None:

@@ -1,21 +1,23 @@
-"""Launches that kept sums, folded in a process of its own: in this one, numpy's many small steps would take
+"""Launches that kept sums, folded in processes of their own: in this one, numpy's many small steps would take
 the interpreter from the threads that launch.
 
-    Aside.add -> [about the launches, their buffers] -> stdin of the process, which folds
+    Aside.add -> [about the launches, their buffers] -> stdin of a process, which folds
     Aside.programs -> "state" -> what it has folded, on its stdout
 
-A message is its length, a pickle, and behind some pickles as many bytes as they say.
+All launches of a program go to one process. A message is its length, a pickle, and behind some pickles as
+many bytes as they say.
 """
 
 from __future__ import annotations
 
 import contextlib
+import math
 import os
 import pickle
 import subprocess
 import sys
 import threading
-from collections import deque
+from collections import defaultdict, deque
 from collections.abc import Sequence
 from concurrent.futures import Executor, Future
 from typing import Any, Final
@@ -30,48 +32,40 @@ from profscope.decoding.clocks import Clocks
 from profscope.decoding.folding import Folded, FoldedProgram
 from profscope.decoding.raw import ORDINARY, Mark
 from profscope.decoding.stack_sums import Layout
-from profscope.recording.processes import begun, ended
+from profscope.recording.processes import begun, ended, write
 from profscope.threads import WorkerPool
 
 __all__ = ["FOLDING_THREADS", "Aside", "main"]
 
 FOLDING_THREADS: Final = min(4, max(1, (os.cpu_count() or 2) // 2))
+_PROCESSES: Final = min(3, max(1, (os.cpu_count() or 2) // 4))
 _BATCH_BYTES: Final = 16 << 20
 _PIPE_BYTES: Final = 1 << 20
 _SET_PIPE_SIZE: Final = 1031  # fcntl's F_SETPIPE_SZ, of Linux
 _ENDING_S: Final = 10.0
 _GONE: Final = "launches that kept sums are missing: the process that folded them has died"
 
+_Source = tuple[int, int]  # ids of a manifest and a build
+
 
 class Aside(Folded):
-    """As `Folded`. The process begins with the first launches; where there can be none, or it is gone, this
-    one folds."""
+    """As `Folded`. The processes begin with the first launches; where there can be none, or one is gone, this
+    one folds what it would have."""
 
-    def __init__(self) -> None:
+    def __init__(self, processes: int = _PROCESSES) -> None:
         super().__init__()
-        self._pipe = threading.Lock()
-        self._process: subprocess.Popen[bytes] | None = None
-        self._pid = os.getpid()
-        self._begun = False
-        self._news = False  # launches that `_programs` does not know
-        self._numbers: dict[tuple[int, int], int] = {}
-        self._sources: list[tuple[Manifest, Build | None]] = []  # by number; kept, so that ids stay theirs
+        self._helpers = [_Helper() for _ in range(processes)]
+        self._helper_of: dict[_Source, _Helper] = {}
 
     def add(self, launches: Sequence[Alike], pool: Executor) -> None:
-        with self._pipe:
-            self._begin()
-            if self._process is not None:
-                for at, group in enumerate(launches):
-                    try:
-                        self._send(group)
-                        self._news = True
-                    except OSError:
-                        self._lose()
-                        launches = launches[at:]
-                        break
-                else:
-                    return
-        super().add(launches, pool)
+        shares: dict[_Helper, list[Alike]] = defaultdict(list)
+        for group in sorted(launches, key=_bytes_of, reverse=True):  # so that they get equal shares
+            helper = self._helper(group)
+            helper.bytes += _bytes_of(group)
+            shares[helper].append(group)
+        left = [*pool.map(_Helper.send, shares, shares.values())]
+        self.notes += [note for helper in shares for note in helper.take_notes()]
+        super().add([group for groups in left for group in groups], pool)
 
     def programs(self) -> list[FoldedProgram]:
         self._refresh()
@@ -79,11 +73,99 @@ class Aside(Folded):
 
     def clocks(self, device: int) -> Clocks:
         self._refresh()
-        return super().clocks(device)
+        known = [super().clocks(device), *(helper.clocks.get(device) for helper in self._helpers)]
+        clocks = [each for each in known if each is not None]
+        return Clocks(
+            math.gcd(*(each.step for each in clocks)),
+            sum(each.spread for each in clocks),
+            sum(each.slopes for each in clocks),
+        )
 
     def close(self) -> None:
-        """End the process; what it has folded is here."""
+        """End the processes; what they have folded is here."""
         self._refresh()
+        for helper in self._helpers:
+            helper.close()
+
+    def _helper(self, group: Alike) -> _Helper:
+        """Who folds launches of this program; the one that has had least takes a new one."""
+        source = id(group.manifest), id(group.build)
+        if source not in self._helper_of:
+            self._helper_of[source] = min(self._helpers, key=lambda each: each.bytes)
+        return self._helper_of[source]
+
+    def _refresh(self) -> None:
+        """Know what the processes have folded."""
+        for helper in self._helpers:
+            programs = helper.state()
+            self.notes += helper.take_notes()
+            with self._lock:
+                for program in programs:
+                    layout = self._layouts.setdefault(id(program.manifest), program.layout)
+                    program.layout = layout
+                    self._programs[id(program.manifest), id(program.build), program.trial, program.device] = (
+                        program
+                    )
+
+
+class _Helper:
+    """A process that folds. bytes: that it was given, or should have been; clocks: by device, what its
+    launches said of the clocks when it was last asked. Thread-safe."""
+
+    def __init__(self) -> None:
+        self.bytes = 0
+        self.clocks: dict[int, Clocks] = {}
+        self._notes: list[str] = []
+        self._told = 0  # of the process's notes
+        self._pipe = threading.Lock()
+        self._process: subprocess.Popen[bytes] | None = None
+        self._pid = os.getpid()
+        self._begun = False
+        self._news = False  # launches that nobody was told of
+        self._numbers: dict[_Source, int] = {}
+        self._sources: list[tuple[Manifest, Build | None]] = []  # by number; kept, so that ids stay theirs
+
+    def send(self, launches: Sequence[Alike]) -> Sequence[Alike]:
+        """Have it fold launches; those that it cannot."""
+        with self._pipe:
+            self._begin()
+            if self._process is None:
+                return launches
+            for at, group in enumerate(launches):
+                try:
+                    self._send(group)
+                    self._news = True
+                except OSError:
+                    self._lose()
+                    return launches[at:]
+        return ()
+
+    def state(self) -> list[FoldedProgram]:
+        """All that it has folded, where there is something new."""
+        with self._pipe:
+            if self._process is None or not self._news or os.getpid() != self._pid:
+                return []
+            try:
+                _write(self._input, ("state",))
+                programs, self.clocks, notes = _read(self._process.stdout)
+            except (OSError, EOFError, pickle.UnpicklingError):
+                self._lose()
+                return []
+            self._news = False
+            self._notes += notes[self._told :]
+            self._told = len(notes)
+        for program in programs:
+            manifest, program.build = self._sources[program.build]  # its number
+            program.layout = Layout(manifest)
+        return programs  # type: ignore[no-any-return]
+
+    def take_notes(self) -> list[str]:
+        """What was lost since one asked."""
+        with self._pipe:
+            notes, self._notes = self._notes, []
+        return notes
+
+    def close(self) -> None:
         with self._pipe:
             process, self._process = self._process, None
         if process is not None and os.getpid() == self._pid:
@@ -115,35 +197,17 @@ class Aside(Folded):
             about = part.device, part.ctas, part.size, part.indices, part.streams, marks
             _write(pipe, ("launches", self._numbers[source], *about), part.buffers())
 
-    def _refresh(self) -> None:
-        """Know what the process has folded."""
-        with self._pipe:
-            if self._process is None or not self._news or os.getpid() != self._pid:
-                return
-            try:
-                _write(self._input, ("state",))
-                programs, clocks, notes = _read(self._process.stdout)
-            except (OSError, EOFError, pickle.UnpicklingError):
-                self._lose()
-                return
-            self._news = False
-        with self._lock:
-            self._programs = {}
-            for program in programs:
-                manifest, program.build = self._sources[program.build]  # its number
-                program.layout = self._layouts.setdefault(id(manifest), Layout(manifest))
-                key = id(manifest), id(program.build), program.trial, program.device
-                self._programs[key] = program
-            self._clocks = clocks
-            self.notes[:] = notes
-
     def _lose(self) -> None:
         """The process has died."""
         process, self._process = self._process, None
         if process is not None:
             _end(process)
         if self._news:
-            self.notes.append(_GONE)
+            self._notes.append(_GONE)
+
+
+def _bytes_of(group: Alike) -> int:
+    return len(group) * group.size
 
 
 def main() -> None:
@@ -183,13 +247,8 @@ def _received(
 
 def _write(pipe: Any, message: Any, buffers: npt.NDArray[np.uint8] | None = None) -> None:
     content = pickle.dumps(message, protocol=5)
-    parts: list[Any] = [len(content).to_bytes(8, "little") + content]
-    if buffers is not None:
-        parts.append(buffers.reshape(-1).data)
-    for part in parts:
-        view = memoryview(part)
-        while len(view):
-            view = view[pipe.write(view) :]
+    more = [] if buffers is None else [buffers.reshape(-1).data]
+    write(pipe, len(content).to_bytes(8, "little") + content, *more)
 
 
 def _read(pipe: Any) -> Any:

@@ -29,16 +29,19 @@ HOST_NAMES: Final = ("scope", "source", "thread", "start_unix_ns", "end_unix_ns"
 
 _MOST: Final = 1 << 20  # rows of a session: some 300 MB
 _RECORDING: Final[list[HostScopes]] = []  # those of the open session; none while it is paused
-_NOTHING: Final[list[Any]] = []  # stays empty
+_OPEN: Final[dict[int, list[scope]]] = {}  # by thread, those entered and not left; also where nothing records
+_NOTHING: Final[dict[str, Any]] = {}  # stays empty, as this does
+_NOWHERE: Final[list[Any]] = []
 _now: Final = time.time_ns
+_thread_id: Final = threading.get_ident
 
 
 class _Thread:
-    """open: its scopes that have not ended, the innermost last."""
+    """number: the system's. open: its scopes that have not ended, the innermost last."""
 
-    def __init__(self) -> None:
+    def __init__(self, number: int) -> None:
         self.open: list[Row] = []
-        self.number = threading.get_native_id()
+        self.number = number
 
 
 class Row:
@@ -46,7 +49,7 @@ class Row:
     end_unix_ns: 0 while it is open."""
 
     __slots__ = (
-        "depth", "end_launch", "end_unix_ns", "first_launch", "metrics", "name", "parent", "source",
+        "end_launch", "end_unix_ns", "first_launch", "metrics", "name", "parent", "source",
         "start_unix_ns", "thread",
     )  # fmt: skip
 
@@ -54,20 +57,34 @@ class Row:
         self, name: str, source: str, thread: _Thread, parent: Row | None, first_launch: int
     ) -> None:
         self.name, self.source, self.thread, self.parent = name, source, thread, parent
-        self.depth: int = 0 if parent is None else parent.depth + 1
         self.first_launch = self.end_launch = first_launch
         self.metrics: dict[str, float] = {}
         self.start_unix_ns, self.end_unix_ns = _now(), 0
 
 
 class HostScopes:
-    """Of a session. launches(): how many there have been so far. Thread-safe."""
+    """Of a session. launches(): how many there have been so far; of_threads(): the numbers of the threads
+    whose scopes they may be in, none for any; launched(), alone(): see
+    `Lanes`. Thread-safe."""
 
-    def __init__(self, launches: Callable[[], int]) -> None:
+    def __init__(
+        self,
+        launches: Callable[[], int],
+        of_threads: Callable[[], frozenset[int]] = frozenset,
+        launched: Callable[[], dict[int, tuple[int, bool]]] = dict,
+        alone: Callable[[int], bool] = bool,
+    ) -> None:
         self._launches = launches
+        self._of_threads = of_threads
+        self._launched = launched
+        self._alone = alone
+        self._looked: tuple[int, dict[int, tuple[int, bool]]] = (0, {})  # when `_look` did, at what
+        self._outside: dict[int, list[list[int]]] = {}  # by thread, when it launched in no scope
+        self._lock = threading.Lock()
         self._rows: list[Row] = []
         self._threads: list[_Thread] = []
         self._local = threading.local()
+        self._adopted: dict[int, _Thread] = {}  # whose scopes began before this recorded
         self._left_out = 0
         self.changes = 0  # of what `columns` says
         this = weakref.ref(self)
@@ -78,7 +95,9 @@ class HostScopes:
 
     @contextlib.contextmanager
     def installed(self) -> Iterator[None]:
-        """Scopes that begin in the body of a with statement are recorded; those still open then end there."""
+        """Scopes of the body of a with statement are recorded: those that are open begin, and those that are
+        open at its end, end there."""
+        self._adopt()
         _RECORDING.append(self)
         try:
             yield
@@ -88,16 +107,43 @@ class HostScopes:
                 for row in reversed(thread.open[:]):
                     self.end(row)
 
+    def _adopt(self) -> None:
+        """Scopes that are open begin, those of other threads, too."""
+        numbers = {thread.ident: thread.native_id for thread in threading.enumerate()}
+        for ident, entered in list(_OPEN.items()):
+            number = numbers.get(ident)
+            if number is None or not entered:  # the first: a thread that is gone
+                continue
+            known = next((thread for thread in self._threads if thread.number == number), None)
+            thread = known or self._adopted.setdefault(ident, _Thread(number))
+            if known is None:
+                self._threads.append(thread)
+            for each in entered[:]:
+                with contextlib.suppress(OptionError):  # where nothing recorded, nobody looked at it
+                    each.begin(self, thread)
+
+    def thread(self) -> _Thread:
+        """The calling thread."""
+        thread: _Thread | None = getattr(self._local, "thread", None)
+        if thread is None:
+            thread = self._adopted.pop(_thread_id(), None)
+            if thread is None:
+                thread = _Thread(threading.get_native_id())
+                self._threads.append(thread)
+            self._local.thread = thread
+        return thread
+
     def begin(self, name: str, source: str, *, nested: bool = True) -> Row | None:
-        """A scope of the calling thread's begins; None where there have been too many. nested: those that
-        begin before it ends lie in it."""
+        """As `begin_on`, of the calling thread's."""
+        return self.begin_on(self.thread(), name, source, nested=nested)
+
+    def begin_on(self, thread: _Thread, name: str, source: str, *, nested: bool = True) -> Row | None:
+        """A scope of the thread's begins; None where there have been too many. nested: those that begin
+        before it ends lie in it."""
         if len(self._rows) >= _MOST:
             self._left_out += 1
             return None
-        thread = getattr(self._local, "thread", None)
-        if thread is None:
-            thread = self._local.thread = _Thread()
-            self._threads.append(thread)
+        self._look()
         row = Row(name, source, thread, thread.open[-1] if thread.open else None, self._launches())
         self._rows.append(row)
         self.changes += 1
@@ -106,13 +152,41 @@ class HostScopes:
         return row
 
     def end(self, row: Row) -> None:
-        """It ends now, if it has not."""
+        """It ends now, if it has not. One that began in it and goes on does not lie in it."""
         if not row.end_unix_ns:
+            self._look()
             row.end_unix_ns = _now()
             row.end_launch = self._launches()
             self.changes += 1
-            with contextlib.suppress(ValueError):  # it was not nested
-                row.thread.open.remove(row)
+            open_rows = row.thread.open
+            if row in open_rows:  # else it was not nested
+                open_rows.remove(row)
+                for other in open_rows:
+                    if other.parent is row:
+                        other.parent = row.parent
+
+    def _look(self) -> None:
+        """Note which threads have launched in no scope of theirs since a scope last began or ended. Since
+        they go on meanwhile, stretches overlap by what is launched now."""
+        threads = self._threads
+        if len(threads) == 1 and self._alone(threads[0].number):  # as in most programs
+            self._looked = self._launches(), {}
+            return
+        with self._lock:
+            begin, before = self._looked
+            launches, now = self._launches(), self._launched()  # in this order
+            self._looked = launches, now
+            end = self._launches()
+            inside = {thread.number for thread in threads if thread.open}
+            for number, each in now.items():
+                if number in inside or not (each[1] or each != before.get(number)):
+                    continue
+                stretches = self._outside.setdefault(number, [])
+                if stretches and stretches[-1][1] >= begin:
+                    stretches[-1][1] = end
+                else:
+                    stretches.append([begin, end])
+                self.changes += 1
 
     def end_innermost(self, source: str) -> None:
         """The calling thread's innermost scope of this source ends, where one is open."""
@@ -123,21 +197,33 @@ class HostScopes:
 
     def columns(self) -> dict[str, list[Any]]:
         """JSON-able: HOST_NAMES but rank, in order of beginning; what is open ends now. Also `first_launch`
-        and `end_launch`, and `metrics`, a dict for each row."""
+        and `end_launch`, the same where no launch can be in it, and `metrics`, a dict for each row. And
+        `outside`: thread, first and last launch, less one, of stretches in which it launched in no scope."""
+        self._look()
         rows = self._rows[:]
-        now, launches = _now(), self._launches()
+        now, launches, threads = _now(), self._launches(), self._of_threads()
         number = {id(row): at for at, row in enumerate(rows)}
+        parent = [-1 if row.parent is None else number[id(row.parent)] for row in rows]
+        depth: list[int] = []
+        for above in parent:  # which comes first
+            depth.append(0 if above < 0 else depth[above] + 1)
         return {
             "scope": [row.name for row in rows],
             "source": [row.source for row in rows],
             "thread": [row.thread.number for row in rows],
             "start_unix_ns": [row.start_unix_ns for row in rows],
             "end_unix_ns": [row.end_unix_ns or now for row in rows],
-            "depth": [row.depth for row in rows],
-            "parent": [-1 if row.parent is None else number[id(row.parent)] for row in rows],
+            "depth": depth,
+            "parent": parent,
             "first_launch": [row.first_launch for row in rows],
-            "end_launch": [row.end_launch if row.end_unix_ns else launches for row in rows],
+            "end_launch": [
+                row.first_launch
+                if threads and row.thread.number not in threads
+                else (row.end_launch if row.end_unix_ns else launches)
+                for row in rows
+            ],
             "metrics": [row.metrics for row in rows],
+            "outside": [[number, *each] for number, of in self._outside.items() for each in of],
         }
 
     def notes(self) -> list[str]:
@@ -155,7 +241,8 @@ class scope:  # noqa: N801  it reads as a statement
             step.add(loss=loss.item())
 
     While a session records, it becomes a row of `prof.host`, and launches in it know it (`launches["host"]`).
-    Otherwise it does nothing, and costs next to nothing. Scopes nest, on each thread by itself. For scopes
+    One that is open when recording begins, or goes on, begins there. Otherwise it only notes that it is open,
+    and costs next to nothing. Scopes nest, on each thread by itself. For scopes
     inside a kernel there is `profscope.language.scope`.
 
     name: text. metrics: numbers, each a float64 column of `prof.host`. Where a session records, beginning it
@@ -164,36 +251,62 @@ class scope:  # noqa: N801  it reads as a statement
     whatever its thread does meanwhile.
     """
 
-    __slots__ = ("_begun", "_metrics", "_name")
+    __slots__ = ("_added", "_begun", "_metrics", "_name")
 
     def __init__(self, name: str, /, **metrics: float) -> None:
         self._name = name
         self._metrics = metrics
-        self._begun: list[tuple[HostScopes, Row]] = _NOTHING  # where it is open; it may be entered again
+        self._added = _NOTHING  # what `add` said
+        self._begun: list[tuple[HostScopes, Row]] = _NOWHERE  # where it is open; it may be entered again
 
     def __enter__(self) -> scope:
-        if not _RECORDING:
-            return self
-        if not isinstance(self._name, str):
-            raise OptionError(_no_text(self._name))
-        metrics = _checked(self._metrics)
-        scopes = _RECORDING[-1]
-        row = scopes.begin(self._name, "scope")
-        if row is not None:
-            row.metrics.update(metrics)
-            self._begun = [*self._begun, (scopes, row)]
+        if _RECORDING:
+            scopes = _RECORDING[-1]
+            self.begin(scopes, scopes.thread())
+        try:
+            _OPEN[_thread_id()].append(self)
+        except KeyError:
+            _OPEN[_thread_id()] = [self]
         return self
 
     def __exit__(self, *error: object) -> None:
-        if self._begun:  # where recording began or was paused inside, it is none, or has ended
-            scopes, row = self._begun.pop()
-            scopes.end(row)
+        entered = _OPEN.get(_thread_id())
+        if entered and entered[-1] is self:
+            entered.pop()
+        else:
+            entered = self._leave()
+        if self._begun or self._added:
+            again = self in entered
+            for scopes, row in self._begun[-1:] if again else self._begun:
+                scopes.end(row)  # which has ended where recording has
+            self._begun = self._begun[:-1] if again else _NOWHERE
+            self._added = self._added if again else _NOTHING
+
+    def _leave(self) -> list[scope]:
+        """As leaving the innermost one, where another is, or that of another thread, as of a generator's.
+        Returns what is open there."""
+        for entered in (_OPEN.get(_thread_id(), []), *list(_OPEN.values())):
+            if self in entered:
+                del entered[len(entered) - 1 - entered[::-1].index(self)]
+                return entered
+        return []
+
+    def begin(self, scopes: HostScopes, thread: _Thread) -> None:
+        """It is recorded from now on. Raises OptionError."""
+        if not isinstance(self._name, str):
+            raise OptionError(_no_text(self._name))
+        metrics = _checked({**self._metrics, **self._added})
+        row = scopes.begin_on(thread, self._name, "scope")
+        if row is not None:
+            row.metrics.update(metrics)
+            self._begun = [*self._begun, (scopes, row)]
 
     def add(self, **metrics: float) -> None:
         """Further metrics, or other values of those it has. Raises OptionError as entering does; does
         nothing where it is not recorded."""
         if self._begun:
             self._begun[-1][1].metrics.update(_checked(metrics))
+        self._added = {**self._added, **metrics}
 
     def __call__(self, function: Callable[P, T]) -> Callable[P, T]:
         """The function, each call of which is this scope."""

@@ -7,7 +7,10 @@ shapes, which would cost several times as much; its own Python objects for event
 from __future__ import annotations
 
 import contextlib
+import re
+import tempfile
 from collections.abc import Iterator
+from pathlib import Path
 from typing import Any, Final
 
 import torch
@@ -17,7 +20,7 @@ from torch.profiler import ProfilerActivity, supported_activities
 
 from profscope.errors import SessionError
 
-__all__ = ["Kineto", "refuse_kineto"]
+__all__ = ["Kineto", "groups_in", "process_group", "refuse_kineto"]
 
 _KINDS: Final = {
     "kernel": "kernel",
@@ -31,6 +34,16 @@ _KINDS: Final = {
 """By Kineto's name of an activity; others are left out, as annotations on the GPU, which span kernels."""
 
 _COLLECTIVE: Final = "nccl"
+_COMMUNICATES: Final = "record_param_comms"
+_SAVED: Final = re.compile(rf'"name": "{_COMMUNICATES}",[^{{}}]*"args": {{([^{{}}]*)}}')
+_NUMBER: Final = re.compile(r'"External id": *(\d+)')
+_GROUP: Final = {
+    "name": re.compile(r'"Process Group Name": *"([^"]*)"'),
+    "description": re.compile(r'"Process Group Description": *"([^"]*)"'),
+    "ranks": re.compile(r'"Process Group Ranks": *"?\[([^\]]*)\]'),
+}
+"""Of the operator that NCCL's collectives are launched in: what stands in its metadata."""
+
 _OVERHEAD: Final = (
     "Activity Buffer Request", "Buffer Flush", "Command Buffer Full", "Driver Compiler", "Instrumentation",
     "Lazy Function Loading", "Resource", "Runtime Triggered Module Loading", "UVM Activity Init",
@@ -59,7 +72,10 @@ class Kineto:
     def installed(self) -> Iterator[None]:
         """Kineto watches the body of a with statement. Raises SessionError where it cannot."""
         refuse_kineto(on_gpu=self._on_gpu)
-        config = torch._C._profiler._ExperimentalConfig(profile_all_threads=True)
+        # Which operator a call lies in its time and thread tell: CUPTI need not be told of each.
+        config = torch._C._profiler._ExperimentalConfig(
+            profile_all_threads=True, disable_external_correlation=True
+        )
         device = "cuda" if self._on_gpu else None
         watching = profile(
             use_kineto=True, use_cpu=self._operators, use_device=device, experimental_config=config
@@ -72,8 +88,8 @@ class Kineto:
 
     def columns(self) -> dict[str, list[Any]] | None:
         """All that was seen, None where nothing was: name, kind, on_gpu, device, resource (a stream, or a
-        thread of the host's), start_unix_ns, end_unix_ns, correlation, of_op (the `correlation` of the
-        operator behind it) and bytes."""
+        thread of the host's), start_unix_ns, end_unix_ns, correlation, bytes and group (the process group
+        that an operator communicates in)."""
         if not self._parts:
             return None
         return {name: [each for part in self._parts for each in part[name]] for name in self._parts[0]}
@@ -88,7 +104,7 @@ class Kineto:
         except RuntimeError as error:  # the device has faulted, or a profiler of the program's is in the way
             self.notes = [f"events are missing: {str(error).splitlines()[0]}"]
             return
-        self._parts.append(_columns(watching.kineto_results.events()))
+        self._parts.append(_columns(watching.kineto_results))
         if not self._on_gpu and not self.notes:
             self.notes = ["events are of the host only: there is no GPU, and the emulator is none to Kineto"]
 
@@ -107,13 +123,52 @@ def refuse_kineto(*, on_gpu: bool) -> None:
         )
 
 
+def process_group(said: str) -> str:
+    """The process group of a collective, by what Kineto says of it in JSON: "mesh_tp 3: ranks 0, 1"; the same
+    text on all its ranks, and on no rank of another group. "" where Kineto does not say."""
+    known = {name: match[1] for name, pattern in _GROUP.items() if (match := pattern.search(said))}
+    if "name" not in known or "ranks" not in known:
+        return ""
+    description = known.get("description", "undefined")
+    return f"{'group' if description == 'undefined' else description} {known['name']}: ranks {known['ranks']}"
+
+
+def _groups(results: Any, events: list[Any], names: list[str]) -> list[str]:
+    """By event the process group that it communicates in, "" for others. results: of Kineto, whose events."""
+    communicate = [at for at, name in enumerate(names) if name == _COMMUNICATES]
+    groups = [""] * len(names)
+    for at in communicate:
+        said: dict[str, str] = getattr(events[at], "extra_meta", dict)()
+        groups[at] = process_group(", ".join(f'"{name}": {value}' for name, value in said.items()))
+    if communicate and not any(groups):  # before torch 2.13 only Kineto's own file says it
+        saved = _saved_groups(results)
+        for at in communicate:
+            groups[at] = saved.get(events[at].correlation_id(), "")
+    return groups
+
+
+def _saved_groups(results: Any) -> dict[int, str]:
+    """By number of an operator its process group, from the file that Kineto writes."""
+    with tempfile.TemporaryDirectory(prefix="profscope-") as folder:
+        path = Path(folder, "kineto.json")
+        results.save(str(path))
+        return groups_in(path.read_bytes().decode(errors="replace"))
+
+
+def groups_in(trace: str) -> dict[int, str]:
+    """By number of an operator its process group, from a trace in JSON as Kineto writes it."""
+    said = (match[1] for match in _SAVED.finditer(trace))
+    return {int(number[1]): process_group(args) for args in said if (number := _NUMBER.search(args))}
+
+
 def _is_active() -> bool:
     """Whether a torch.profiler is: one that watches all threads is known by the flag alone."""
     return bool(torch.autograd._profiler_enabled() or autograd_profiler._is_profiler_enabled)
 
 
-def _columns(events: list[Any]) -> dict[str, list[Any]]:
+def _columns(results: Any) -> dict[str, list[Any]]:
     """The columns of Kineto's events, less those that _KINDS leaves out."""
+    events = results.events()
     kinds = ["" if event.name().startswith(_OWN) else _kind(event) for event in events]
     kept = [(event, kind) for event, kind in zip(events, kinds, strict=True) if kind]
     cpu = torch._C._autograd.DeviceType.CPU
@@ -130,8 +185,8 @@ def _columns(events: list[Any]) -> dict[str, list[Any]]:
         "start_unix_ns": [event.start_ns() for event, _ in kept],
         "end_unix_ns": [event.end_ns() for event, _ in kept],
         "correlation": [event.correlation_id() for event, _ in kept],
-        "of_op": [event.linked_correlation_id() for event, _ in kept],
         "bytes": [event.nbytes() if kind in ("copy", "set") else -1 for event, kind in kept],
+        "group": _groups(results, [event for event, _ in kept], names),
     }
 
 

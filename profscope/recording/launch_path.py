@@ -206,7 +206,7 @@ class LaunchPath:
             try:
                 pointer = place(lane, needed, stream, bits, None, False)  # it never waits for memory
                 if pointer is None:
-                    self._leave_out(program.manifest.kernel)
+                    self._leave_out(program.manifest)
             except Exception as error:  # noqa: BLE001  as in `allocate`
                 self._fail(error)
             launch(pointer, x, y, z, stream, *args)
@@ -287,7 +287,7 @@ class LaunchPath:
                 lane.about = route
                 place, needed, stream, bits, waits, _, _, _, _ = route
                 pointer = place(lane, needed, stream, bits, None, waits)
-                return pointer if pointer is not None else self._leave_out(route.programs[0].kernel)
+                return pointer if pointer is not None else self._leave_out(route.programs[0])
             programs = PROGRAMS.tagged(alignment)
             if programs:
                 return self._place(programs, size, alignment, stream)
@@ -343,14 +343,15 @@ class LaunchPath:
         lane = self._thread.lane
         lane.about = route
         pointer = route.place(lane, route.needed, route.stream, route.bits, route.plan.zero, route.waits)
-        return pointer if pointer is not None else self._leave_out(route.programs[0].kernel)
+        return pointer if pointer is not None else self._leave_out(route.programs[0])
 
-    def _leave_out(self, kernel: str) -> None:
+    def _leave_out(self, manifest: Manifest) -> None:
         """The pointer of a launch for which there is no memory just now."""
         if self._journal.stopped:
             self._journal.skip(self._journal.stopped)
         else:
-            self._journal.leave_out(kernel)
+            self._journal.leave_out(manifest)
+            self._routes.left_out()
         return _NOWHERE
 
     def _fail(self, error: Exception) -> None:

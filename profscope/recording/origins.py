@@ -5,7 +5,7 @@ made. Where these nodes come from in the model stands in the graphs themselves, 
 is launched: so they are looked at while they are compiled, in a session or under `profscope run`. Of what was
 compiled before that, only the operations are known. This table is of facts, and lives as long as the process.
 
-Used of torch 2.11 to 2.13: `compile_fx.compile_fx` and what it compiles graphs with, `PyCodeCache`, and of
+Used of torch 2.11 to 2.15: `compile_fx.compile_fx` and what it compiles graphs with, `PyCodeCache`, and of
 nodes `stack_trace`, `nn_module_stack`, `fwd_nn_module_stack` and `from_node`.
 """
 
@@ -111,10 +111,29 @@ class OriginTable:
         self._modules: dict[str, dict[str, list[tuple[Launched, tuple[Place, ...]]]]] = {}
         self._looked = _Looked()
         self._lock = threading.Lock()
+        self._watchers = 0
+        self._patches = contextlib.ExitStack()
 
     @contextlib.contextmanager
     def watching(self) -> Iterator[None]:
-        """In the body of a with statement graphs are looked at when Inductor compiles them."""
+        """In the body of a with statement graphs are looked at when Inductor compiles them.
+
+        Bodies may overlap: a run stops to wait for the first launch when its session has begun.
+        """
+        with self._lock:
+            self._watchers += 1
+            if self._watchers == 1:
+                self._patches.enter_context(self._patched())
+        try:
+            yield
+        finally:
+            with self._lock:
+                self._watchers -= 1
+                if not self._watchers:
+                    self._patches.close()
+
+    @contextlib.contextmanager
+    def _patched(self) -> Iterator[None]:
         with contextlib.ExitStack() as stack:
 
             def replace(owner: Any, name: str, value: Any) -> None:

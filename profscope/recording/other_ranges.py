@@ -8,6 +8,7 @@ of its core, and `record_function` enters and exits. What was there before still
 from __future__ import annotations
 
 import contextlib
+import sys
 from collections.abc import Callable, Iterator
 from types import ModuleType
 from typing import Any, Final
@@ -28,6 +29,7 @@ class OtherRanges:
     def __init__(self, scopes: HostScopes) -> None:
         self._scopes = scopes
         self._started: dict[Any, Row] = {}  # by what start_range returned
+        self._open = False  # functions of ours may be held by those who imported them meanwhile
 
     @contextlib.contextmanager
     def installed(self) -> Iterator[None]:
@@ -41,6 +43,9 @@ class OtherRanges:
             stack.enter_context(patched(record_function, "__enter__", self._enter_function))
             stack.enter_context(patched(record_function, "__exit__", self._exit_function))
             stack.enter_context(after_import("nvtx.nvtx", lambda module: self._take(module, stack)))
+            stack.enter_context(after_import("nvtx", lambda package: self._take_unheard(package, stack)))
+            self._open = True
+            stack.callback(setattr, self, "_open", False)
             yield
 
     def push(self, name: object) -> None:
@@ -73,6 +78,54 @@ class OtherRanges:
             if function is not None:
                 stack.callback(setattr, module, name, function)
                 setattr(module, name, wrap(function))
+
+    def _take_unheard(self, package: ModuleType, stack: contextlib.ExitStack) -> None:
+        """Where no tool listens to NVTX the package's core functions are not called: its domains are all one
+        object that does nothing. There the ranges are taken of those who would call."""
+        core = sys.modules.get("nvtx.nvtx")
+        nobody = getattr(core, "dummy_domain", None)
+        if core is None or nobody is None:
+            return
+
+        def enter(entered: Callable[[Any], Any]) -> Callable[[Any], Any]:
+            def entering(annotation: Any) -> Any:
+                if self._open and annotation.domain is nobody:
+                    self.push(annotation.init_args[0] or "")
+                return entered(annotation)
+
+            return entering
+
+        def leave(left: Callable[..., Any]) -> Callable[..., Any]:
+            def leaving(annotation: Any, *error: Any) -> Any:
+                if self._open and annotation.domain is nobody:
+                    self.pop()
+                return left(annotation, *error)
+
+            return leaving
+
+        def push(pushed: Callable[..., Any]) -> Callable[..., Any]:
+            def pushing(
+                message: Any = None, color: Any = None, domain: Any = None, *more: Any, **rest: Any
+            ) -> Any:
+                if self._open and core.get_domain(domain) is nobody:
+                    self.push(message or "")
+                return pushed(message, color, domain, *more, **rest)
+
+            return pushing
+
+        def pop(popped: Callable[..., Any]) -> Callable[..., Any]:
+            def popping(domain: Any = None) -> Any:
+                if self._open and core.get_domain(domain) is nobody:
+                    self.pop()
+                return popped(domain)
+
+            return popping
+
+        stack.enter_context(patched(core.annotate, "__enter__", enter))
+        stack.enter_context(patched(core.annotate, "__exit__", leave))
+        for module in (package, core):
+            stack.enter_context(patched(module, "push_range", push))
+            stack.enter_context(patched(module, "pop_range", pop))
 
     def _pushing(self, function: Callable[..., Any]) -> Callable[..., Any]:
         def push(attributes: Any, *args: Any) -> Any:

@@ -27,6 +27,9 @@ __all__ = ["Planner"]
 # Of programs that share a tag, the allocator cannot tell which is launched. For so many launches each gets
 # what one that has not run yet may need; after that, what those need that have.
 _GENEROUS: Final = 4
+# Of a launch that keeps sums at most so many CTAs are recorded, first the one, then the other number, where
+# the host cannot keep up with all of them. Fewer would not be folded much faster.
+_FEWER_CTAS: Final = (256, 64)
 _Rings = Sequence[tuple[Manifest, int | None]]  # programs with the lengths of their rings, where known
 
 
@@ -51,6 +54,17 @@ class Planner:
         self._skip = skip
         self._settled: dict[tuple[int, int], Plan] = {}  # by tag and size asked for
         self._unsettled: Counter[tuple[int, int]] = Counter()  # launches planned without knowing all rings
+        self._fewer = iter(_FEWER_CTAS)
+        self._most_ctas: int | None = None
+
+    def thin_out(self) -> bool:
+        """Plan fewer CTAs of launches that keep sums; False where there are few enough already."""
+        fewer = next(self._fewer, None)
+        if fewer is None:
+            return False
+        self._most_ctas = fewer
+        self.forget()
+        return True
 
     def is_settled(self, tag: int, size: int) -> bool:
         """Whether every such launch will get the same plan."""
@@ -159,4 +173,6 @@ class Planner:
             return log2_for(min(ctas, self._machine().resident_ctas(manifest.warps)))
         if chosen.ctas == "sms":
             return log2_for(min(ctas, tickets_for(ctas, len(chosen.ids), self._machine().sm_count)))
+        if manifest.keeps == "sums" and chosen.one_in_many and self._most_ctas is not None:
+            return max(self._options.stride_log2, log2_for(-(-ctas // self._most_ctas)))
         return self._options.stride_log2

@@ -1,17 +1,22 @@
 """Processes of our own, each a clean interpreter that is told what to do through its standard input.
 
 process = begun("profscope.launching.builder:main")
-process.stdin.write(...)
+write(process.stdin, b"...")
 ended(process, 5.0)
+
+And what this process has loaded.
 """
 
 from __future__ import annotations
 
 import contextlib
+import os
 import subprocess
 import sys
+from pathlib import Path
+from typing import IO
 
-__all__ = ["begun", "ended"]
+__all__ = ["begun", "ended", "mapped_files", "write"]
 
 
 def begun(function: str) -> subprocess.Popen[bytes]:
@@ -26,6 +31,18 @@ def begun(function: str) -> subprocess.Popen[bytes]:
     )  # fmt: skip
 
 
+def write(pipe: IO[bytes], *contents: bytes | memoryview) -> None:
+    """Write all of them, a few, in as few calls as can be: behind each a thread waits for the interpreter.
+    A pipe without a buffer may take less at a time. Raises OSError where nobody reads."""
+    left = [view for each in contents if len(view := memoryview(each))]
+    while left:
+        taken = os.writev(pipe.fileno(), left)
+        while left and taken >= len(left[0]):
+            taken -= len(left.pop(0))
+        if left:
+            left[0] = left[0][taken:]
+
+
 def ended(process: subprocess.Popen[bytes], patience_s: float) -> None:
     """Close the pipes of a process that was told to end, and wait until it is gone: so long, then it is
     killed."""
@@ -38,3 +55,11 @@ def ended(process: subprocess.Popen[bytes], patience_s: float) -> None:
     except subprocess.TimeoutExpired:
         process.kill()
         process.wait()
+
+
+def mapped_files() -> str:
+    """The files that this process has in memory, as /proc/self/maps says; "" where there is no such file."""
+    try:
+        return Path("/proc/self/maps").read_text()
+    except OSError:
+        return ""

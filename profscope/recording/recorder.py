@@ -166,7 +166,7 @@ def recorder(
     routes = Routes(options, backend, log, journal, full, behind)
     cuda = backend.device_type == "cuda"
     # A graph's memory comes in pieces of an eighth of what sessions may take, beside that.
-    keep = Replays(lanes, log, routes, journal).keep
+    keep = Replays(lanes, log, routes, journal, wait=options.keep == "spans").keep
     graphs = Graphs(options.memory << 17, options.every, routes.settle, keep) if cuda else None
     path = LaunchPath(
         lanes, log, routes, graphs, journal,

@@ -9,7 +9,7 @@ import torch
 
 from instrument_passes.manifest import Manifest
 from profscope.options import Options
-from profscope.recording.arenas import DeviceBuffers
+from profscope.recording.arenas import MOVERS, DeviceBuffers
 from profscope.recording.backend import Backend
 from profscope.recording.buffers import Buffers, Full, HostBuffers
 from profscope.recording.journal import Journal
@@ -37,12 +37,15 @@ class Routes:
         behind: Callable[[], bool],
     ) -> None:
         self.settled: dict[tuple[int, int, int | None, int], Route] = {}
+        self._spans_wait = options.keep == "spans"
+        self._met: set[tuple[int, int]] = set()  # tags and sizes of launches so far
         self._memory_mib = options.memory
         self._cuda = backend.device_type == "cuda"
         self._host_clocks = backend.host_clocks
         self._log = log
         self._journal = journal
-        self._full = full
+        self._told_full = full
+        self._any_left_out = False  # since an arena was full
         self._behind = behind
         self._planner = Planner(options, backend, log, journal.skip)
         self._lock = threading.Lock()
@@ -61,8 +64,11 @@ class Routes:
         if buffers is None:
             return None
         route = Route.of(buffers, plan, stream or 0, device, programs)
+        if not self._spans_wait and (tag, size) in self._met:
+            route = route._replace(waits=False)
+        self._met.add((tag, size))
         if self._planner.is_settled(tag, size):
-            self.settled[size, tag, stream, device] = route
+            self.settled[size, tag, stream, device] = route._replace(waits=route.waits and self._spans_wait)
             if self._journal.stopped:  # while the route was looked for
                 self.settled.clear()
         return route
@@ -92,6 +98,10 @@ class Routes:
             if key[1] > 0:  # a tag
                 self.settled.pop(key, None)
 
+    def left_out(self) -> None:
+        """A launch found no memory, and went unrecorded: once there is some, launches record fewer CTAs."""
+        self._any_left_out = True
+
     def settle(self) -> None:
         """Learn what can be learned of the launches so far, before a time when nothing may wait."""
         for manifest, ctas in self._log.programs():
@@ -109,6 +119,14 @@ class Routes:
         self._lock = threading.Lock()
         self.settled.clear()
 
+    def _full(self, drained_bytes: int) -> None:
+        """An arena is on its way to the host."""
+        if self._any_left_out:
+            self._any_left_out = False
+            if self._planner.thin_out():
+                self.settled.clear()
+        self._told_full(drained_bytes)
+
     def _open(self, device: int) -> Buffers | None:
         budget_bytes = self._memory_mib << 20
         with self._lock:
@@ -121,9 +139,10 @@ class Routes:
                 self._journal.skip(why)
                 return None
             try:
-                full = self._full
+                # What keeps sums is folded more slowly than one thread copies.
+                full, movers = self._full, MOVERS if self._spans_wait else 1
                 made = (
-                    DeviceBuffers(device, budget_bytes, full, self._behind)
+                    DeviceBuffers(device, budget_bytes, full, self._behind, movers)
                     if self._cuda
                     else HostBuffers(budget_bytes, full)
                 )

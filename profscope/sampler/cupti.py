@@ -11,6 +11,7 @@ from __future__ import annotations
 import contextlib
 import ctypes
 import importlib.util
+import os
 import sys
 import threading
 import time
@@ -21,9 +22,11 @@ from typing import Any, Final
 from profscope.errors import ProfscopeError
 from profscope.sampler.structures import CubinCrc
 
-__all__ = ["OVERFLOW", "WAITER", "Cupti", "SamplerError", "cubin_crc", "library_path"]
+__all__ = ["HAS_SAMPLED", "OVERFLOW", "WAITER", "Cupti", "SamplerError", "cubin_crc", "library_path"]
 
 WAITER: Final = "profscope-idle"  # the name of threads that never launch
+HAS_SAMPLED: Final[set[int]] = set()
+"""This process, by its id, once it has: a fact that outlives sessions."""
 _ALONE: Final = ("Enable", "Start", "Stop", "Disable")
 _PAUSE_US: Final = 300
 _HANDOVER_S: Final = 0.05  # for how long threads that want Python's lock are to wait; a call takes some ms
@@ -107,6 +110,7 @@ class Cupti:
         else:
             result = getattr(self._library, function)(ctypes.byref(parameters))
         _check(self._library, function, result)
+        HAS_SAMPLED.add(os.getpid())
 
     def crc(self, cubin: bytes) -> int:
         """See `cubin_crc`."""

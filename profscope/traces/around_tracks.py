@@ -1,7 +1,8 @@
 """Where host scopes and events are drawn: a track for each thread of the host and each stream of a GPU.
 
-They are drawn on the axis of the spans, the GPU's timer, to within the error of `host_times()`. Where nobody
-knows how far the clocks are apart (the emulator, several GPUs), they are in the file's tables alone.
+They are drawn on the axis of the spans, the GPU's timer, to within the error of `host_times()`; of merged
+ranks that axis is the clock of rank 0's host, as their own times are. Where nobody knows how far the clocks
+are apart (the emulator, several GPUs of one process), they are in the file's tables alone.
 """
 
 from __future__ import annotations
@@ -13,6 +14,8 @@ import pandas as pd
 from numpy.typing import NDArray
 
 from profscope.analysis.host_times import on_timer
+from profscope.analysis.occurrences import host_clock_error_ns
+from profscope.analysis.skew import are_aligned
 from profscope.schema import HOST_DTYPES, Tables
 from profscope.traces.tracks import nesting_lanes
 
@@ -45,19 +48,22 @@ def around_tracks(tables: Tables) -> AroundTracks | None:
     """None where there is nothing to draw, or nobody knows when."""
     host, events = tables.host, tables.events
     unix = [np.append(host[name], events[name]) for name in ("start_unix_ns", "end_unix_ns")]
-    times = [on_timer(tables, each) for each in unix]
+    times = [_on_axis(tables, each) for each in unix]
     if not len(unix[0]) or times[0] is None or times[1] is None:
         return None
     start, end = times[0], np.maximum(times[1], times[0])
+    rank = np.append(host["rank"], events["rank"])
     device, stream, thread = (
         np.append(np.full(len(host), -1), events["device"]),
         np.append(np.full(len(host), -1), events["stream"]),
         np.append(host["thread"], events["thread"]),
     )
-    keys, place = np.unique(np.stack([device, stream, thread]), axis=1, return_inverse=True)
+    keys, place = np.unique(np.stack([rank, device, stream, thread]), axis=1, return_inverse=True)
     tracks: list[Track] = []
-    for number, (gpu, of_stream, of_thread) in enumerate(keys.T.tolist()):
+    several = len(np.unique(rank)) > 1
+    for number, (of_rank, gpu, of_stream, of_thread) in enumerate(keys.T.tolist()):
         process, name = ("host", f"thread {of_thread}") if gpu < 0 else (f"GPU {gpu}", f"stream {of_stream}")
+        process = f"rank {of_rank} {process}" if several else process
         rows = np.flatnonzero(place.reshape(-1) == number)
         rows = rows[np.lexsort((-end[rows], start[rows]))]
         lanes = nesting_lanes(start[rows], end[rows])
@@ -67,6 +73,15 @@ def around_tracks(tables: Tables) -> AroundTracks | None:
     names = [*host["scope"].tolist(), *events["name"].astype("str").tolist()]
     kinds = [*["scope"] * len(host), *events["kind"].astype("str").tolist()]
     return AroundTracks(start, end, names, kinds, [*_of_scopes(host), *_of_events(events)], tracks)
+
+
+def _on_axis(tables: Tables, times_unix_ns: Ints) -> Ints | None:
+    """Times of the host, or of rank 0's, on the axis of the spans; None where these cannot be compared."""
+    if len(tables.metadata.get("ranks") or []) < 2:
+        on_axis: Ints | None = on_timer(tables, times_unix_ns)
+        return on_axis
+    known = host_clock_error_ns(tables) is not None and (are_aligned(tables) or not len(tables.launches))
+    return times_unix_ns if known else None
 
 
 def _of_scopes(host: pd.DataFrame) -> list[dict[str, object]]:

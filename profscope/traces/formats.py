@@ -37,7 +37,9 @@ def own_suffix(file_name: str, given: str) -> tuple[str, str]:
         known = ", ".join(
             suffix + f", {suffix}{GZIP}" * (name not in PACKED) for suffix, name in names.items()
         )
-        raise OptionError(f"cannot save {given!r}: the suffix must be one of {known}")
+        raise OptionError(
+            f"cannot save {given!r}: the suffix must be one of {known}, or the path end in / for a folder"
+        )
     suffix = max(fitting, key=len)
     if names[suffix] in EXTRAS:
         require(names[suffix], f"cannot save {given!r}: {suffix}", OptionError)

@@ -1,5 +1,6 @@
 """Read a file into a profile: our own exactly, other tools' as far as they go (see `importers`)."""
 
+from dataclasses import replace
 from importlib import import_module
 from pathlib import Path
 from typing import NamedTuple, cast
@@ -10,11 +11,12 @@ from profscope.schema import Tables
 from profscope.traces import importers
 from profscope.traces.formats import format_names
 from profscope.traces.importers import Importer
-from profscope.traces.limits import misfit
+from profscope.traces.misfits import misfit
 from profscope.traces.only import Only
+from profscope.traces.selecting import selected
 from profscope.traces.trace_file import TraceFile, printable
 
-__all__ = ["Loaded", "load", "load_part"]
+__all__ = ["Loaded", "load", "load_part", "load_selected"]
 
 FOREIGN_DAMAGE = (AttributeError, IndexError, KeyError, OverflowError, RecursionError, TypeError, ValueError)
 """What an importer raises that meets content of another form than its tool writes."""
@@ -37,6 +39,18 @@ def load(path: str | Path, *, verify: bool = True) -> Tables:
     time and memory in proportion to the file's size, whatever the file says.
     """
     return load_part(path, Only(), verify=verify).tables
+
+
+def load_selected(path: str | Path, only: Only, *, verify: bool = True) -> Tables:
+    """As `load`, of what is asked for alone; a note says what that is of. Raises TraceError where there is
+    nothing of the sort, too."""
+    part = load_part(path, only, verify=verify)
+    if only.is_all:
+        return part.tables
+    tables, all_spans = selected(part.tables, only), len(part.tables.df) + part.left_out
+    note = f"this is a part of the trace: {only}; {len(tables.df):,} of its {all_spans:,} spans"
+    notes = [*(tables.metadata.get("notes") or ()), note]
+    return replace(tables, metadata=tables.metadata | {"notes": notes})
 
 
 def load_part(path: str | Path, only: Only, *, verify: bool = True) -> Loaded:

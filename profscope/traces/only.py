@@ -3,20 +3,30 @@
 from __future__ import annotations
 
 import re
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass, replace
+from typing import TYPE_CHECKING, Any, Final, TypeAlias
 
-import numpy as np
-import pandas as pd
-from numpy.typing import NDArray
+from profscope.errors import OptionError
 
-__all__ = ["Only"]
+if TYPE_CHECKING:  # whether a file is there is said before numpy and pandas are loaded
+    import numpy as np
+    import pandas as pd
+    from numpy.typing import NDArray
 
-Ints = NDArray[np.int64]
+    Ints: TypeAlias = NDArray[np.int64]
+
+__all__ = ["INSIDE", "Only"]
+
+INSIDE: Final = ("cta", "sm", "warp")
+"""What chooses a part of each launch."""
 
 
 @dataclass(frozen=True)
 class Only:
-    """kernel: a regular expression that is searched in names; the others are numbers. None is no choice."""
+    """kernel: a regular expression that is searched in names; the others are numbers. None is no choice.
+
+    Raises OptionError, naming the one that is neither.
+    """
 
     kernel: str | None = None
     variant: int | None = None
@@ -26,12 +36,39 @@ class Only:
     sm: int | None = None
     warp: int | None = None
 
+    def __post_init__(self) -> None:
+        for name, value in self.chosen.items():
+            if name == "kernel":
+                _check_pattern(value)
+            elif isinstance(value, bool) or not isinstance(value, int) or value < 0:
+                raise OptionError(f"{name}={value!r} must be a number, 0 or more")
+
+    @property
+    def chosen(self) -> dict[str, Any]:
+        """What is asked for, by name."""
+        return {name: value for name, value in asdict(self).items() if value is not None}
+
+    @property
+    def inside(self) -> dict[str, int]:
+        """Which part of each launch is asked for, by name; {} where it is all of it."""
+        return {name: value for name, value in self.chosen.items() if name in INSIDE}
+
+    @property
+    def of_launches(self) -> Only:
+        """The launches that are asked for, whole."""
+        return replace(self, cta=None, sm=None, warp=None)
+
+    def __str__(self) -> str:
+        return ", ".join(f"{name} {value}" for name, value in self.chosen.items())
+
     @property
     def is_all(self) -> bool:
         return self == Only()
 
     def launches(self, table: pd.DataFrame) -> Ints:
         """The launches that are asked for, sorted. table: `Tables.launches`."""
+        import numpy as np
+
         chosen = np.ones(len(table), np.bool_)
         if self.kernel is not None:
             chosen &= [re.search(self.kernel, name) is not None for name in table["kernel"]]
@@ -43,5 +80,15 @@ class Only:
 
     def columns(self) -> dict[str, Ints]:
         """By column of the span table, the number that is asked for."""
-        numbers = {name: getattr(self, name) for name in ("cta", "sm", "warp")}
-        return {name: np.array([number]) for name, number in numbers.items() if number is not None}
+        import numpy as np
+
+        return {name: np.array([number]) for name, number in self.inside.items()}
+
+
+def _check_pattern(text: object) -> None:
+    if not isinstance(text, str):
+        raise OptionError(f"kernel={text!r} must be a regular expression as a str")
+    try:
+        re.compile(text)
+    except re.error as error:
+        raise OptionError(f"kernel={text!r} is not a regular expression: {error}") from error

@@ -159,7 +159,7 @@ class TraceFile:
     def describe(self) -> str:
         """What it looks like, for a reader who expected a trace."""
         if self.is_folder:
-            return "a folder without a spool in it"
+            return "a folder with no profile in it: no trace in Parquet, no spool, and no parts of ranks"
         return _name_document(self.documents[0]) if self.documents else _name_content(self.head)
 
     def _stream(self) -> Iterator[bytes]:

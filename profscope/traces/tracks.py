@@ -1,8 +1,9 @@
-"""Which track each span is drawn on: SM -> CTA slot -> warp, with never two overlapping spans on one track.
+"""Which track each span is drawn on: kernel -> SM -> CTA slot -> warp, with no two overlapping spans on one.
 
-A CTA takes the lowest slot of its SM that is free for all its time, as a CTA takes a place on the SM, so an
-SM has as many slots as it ever ran CTAs at once. Synchronous spans nest on their warp's track; a warp whose
-spans do not nest (an imported trace may hold such) is spread over lanes. Async spans get their own lanes.
+Of its kernel's CTAs on an SM each takes the lowest slot that is free for all its time, as it takes a place on
+the SM, so there are as many slots as the SM ever ran of them at once. Synchronous spans nest on their warp's
+track; a warp whose spans do not nest (an imported trace may hold such) is spread over lanes. Async spans get
+their own lanes.
 """
 
 import heapq
@@ -18,13 +19,16 @@ __all__ = ["Tracks", "assign_tracks", "device_word", "interval_slots", "nesting_
 
 Ints = NDArray[np.int64]
 Flags = NDArray[np.bool_]
+MOST_TRACKS = 4096
+"""Of warps, with kernels apart: Perfetto's UI takes seconds to lay out several times as many."""
 
 
 @dataclass(frozen=True)
 class Tracks:
     """Where a span table's rows are drawn.
 
-    table       one row per track, in order: pid, tid, device, sm, slot, warp, lane
+    table       one row per track, in order: pid, tid, device, kernel, sm, slot, warp, lane
+    kernels     the names that `kernel` numbers: in order of their launches
     run         each row's run, the spans of one warp that share a track, shape (rows,)
     first       each run's first row, shape (runs,)
     track       each run's track, its number in `table`, shape (runs,)
@@ -33,6 +37,7 @@ class Tracks:
     """
 
     table: pd.DataFrame
+    kernels: list[str]
     run: Ints
     first: Ints
     track: Ints
@@ -66,7 +71,8 @@ def assign_tracks(df: pd.DataFrame, device: Ints) -> Tracks:
     synchronous = (df["kind"] != "async").to_numpy()
     start = df["start_ns"].to_numpy()
     end = start + df["duration_ns"].to_numpy()
-    slot = _cta_slots(df, device, first, start, np.where(synchronous, end, start))
+    kernel, kernels = _kernels(df, device[first], first)
+    slot = _cta_slots(df, device, kernel, first, start, np.where(synchronous, end, start))
     # A run whose spans do not nest is split: what lane 0 cannot hold becomes runs of its own.
     split_first: list[int] = []
     split_from: list[int] = []
@@ -80,17 +86,19 @@ def assign_tracks(df: pd.DataFrame, device: Ints) -> Tracks:
             split_first.append(int(moved[0]))
             split_from.append(stray)
             split_lane.append(lane)
-    slot = np.append(slot, slot[np.array(split_from, np.int64)])
+    slot, kernel = (np.append(each, each[np.array(split_from, np.int64)]) for each in (slot, kernel))
     lane_of_run = np.append(np.zeros(len(first), np.int64), np.array(split_lane, np.int64))
     first = np.append(first, np.array(split_first, np.int64))
-    key = [device[first], df["sm"].to_numpy()[first], slot, df["warp"].to_numpy()[first], lane_of_run]
-    track, table = _number_tracks(np.stack(key).astype(np.int64))
+    sm, warp = (df[name].to_numpy()[first] for name in ("sm", "warp"))
+    track, table = _number_tracks(
+        np.stack([device[first], kernel, sm, slot, warp, lane_of_run]).astype(np.int64)
+    )
     rows = np.flatnonzero(~synchronous)
     lanes = _async_lanes(df, rows, track[run[rows]], start, end)
     spread = np.append(
         np.unique(np.array(split_from, np.int64)), np.arange(len(slot) - len(split_from), len(slot))
     )
-    return Tracks(table, run, first, track, lanes, spread)
+    return Tracks(table, kernels, run, first, track, lanes, spread)
 
 
 def interval_slots(group: Ints, start: Ints, end: Ints) -> Ints:
@@ -143,7 +151,22 @@ def _holds(ends: list[int], begin: int, finish: int) -> bool:
     return not ends or finish <= ends[-1]
 
 
-def _cta_slots(df: pd.DataFrame, device: Ints, first: Ints, start: Ints, end: Ints) -> Ints:
+def _kernels(df: pd.DataFrame, device: Ints, first: Ints) -> tuple[Ints, list[str]]:
+    """Each run's kernel, shape (runs,), and the names that these number, in order of their launches.
+
+    -1 for what other tools recorded, which may know no SM: all that ran on a GPU lies side by side there. All
+    kernels are one where tracks of their own would be too many for a viewer.
+    """
+    codes = df["kernel"].cat.codes.to_numpy()[first]
+    kernel, distinct = pd.factorize(codes)
+    kernel = np.where(df["sm"].to_numpy()[first] < 0, -1, kernel)
+    warps = [device, kernel, *(df[name].to_numpy()[first].astype(np.int64) for name in ("sm", "warp"))]
+    if len(distinct) > 1 and len(np.unique(np.stack(warps), axis=1).T) > MOST_TRACKS:
+        return np.minimum(kernel, 0), [f"{len(distinct)} kernels"]
+    return kernel, [str(name) for name in df["kernel"].cat.categories[distinct]]
+
+
+def _cta_slots(df: pd.DataFrame, device: Ints, kernel: Ints, first: Ints, start: Ints, end: Ints) -> Ints:
     """The slot of each run's CTA, shape (runs,)."""
     if not len(df):
         return np.zeros(0, np.int64)
@@ -153,7 +176,8 @@ def _cta_slots(df: pd.DataFrame, device: Ints, first: Ints, start: Ints, end: In
     opening = np.flatnonzero(change)
     begin = np.minimum.reduceat(start, first[opening])
     finish = np.maximum.reduceat(end, first[opening])
-    place = device[first[opening]] * (int(sm.max()) + 2) + sm[opening]
+    places = np.stack([device[first[opening]], kernel[opening], sm[opening].astype(np.int64)])
+    place = np.unique(places, axis=1, return_inverse=True)[1].reshape(-1)
     return np.repeat(interval_slots(place, begin, finish), np.diff(opening, append=len(first)))
 
 
@@ -176,14 +200,18 @@ def _runs_that_overlap(df: pd.DataFrame, run: Ints, synchronous: Flags, start: I
 
 
 def _number_tracks(keys: Ints) -> tuple[Ints, pd.DataFrame]:
-    """Number tracks by the rows of `keys`: device, SM, slot, warp, lane. An SM is a process to the viewer."""
+    """Number tracks by the rows of `keys`: device, kernel, SM, slot, warp, lane.
+
+    A kernel's part on an SM is a process to viewers of Chrome traces.
+    """
     code = np.zeros(keys.shape[1], np.int64)
     for values in keys:
         least = int(values.min(initial=0))
         code = code * (int(values.max(initial=0)) - least + 1) + values - least
     _, first, track = np.unique(code, return_index=True, return_inverse=True)
-    table = pd.DataFrame(dict(zip(["device", "sm", "slot", "warp", "lane"], keys[:, first], strict=True)))
-    changed = (table["device"].diff() != 0) | (table["sm"].diff() != 0)
+    names = ["device", "kernel", "sm", "slot", "warp", "lane"]
+    table = pd.DataFrame(dict(zip(names, keys[:, first], strict=True)))
+    changed = (table[["device", "kernel", "sm"]].diff() != 0).any(axis=1)
     table.insert(0, "pid", changed.cumsum())
     # Perfetto takes a thread with its process's number for the process's main thread, so they must differ.
     above = 1000 * (1 + int(table["pid"].max()) // 1000) if len(table) else 0

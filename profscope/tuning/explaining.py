@@ -77,7 +77,7 @@ def explain(
                 times = tuple(1e3 * ms for ms in each.bench()) if on_gpu else None
                 profile = _recorded(each.launch, session_options)
             except IMPOSSIBLE as error:
-                rows.append({"configuration": each.name, "failed": _one_line(error)})
+                rows.append({"configuration": each.name, "failed": one_line(error, 200)})
                 continue
             rows.append({"configuration": each.name, **_row(profile, times or _emulated_us(profile))})
     table = _table(rows)
@@ -127,7 +127,3 @@ def _table(rows: list[dict[str, Any]]) -> pd.DataFrame:
     for name in ("finding", "failed"):
         table[name] = table[name].fillna("")
     return table.astype(_COLUMNS)
-
-
-def _one_line(error: BaseException) -> str:
-    return one_line(error, 200)

@@ -15,6 +15,7 @@ from profscope.analysis.cause import Confidence, Finding
 from profscope.analysis.findings import FINDING_DTYPES, merged
 from profscope.analysis.launch_shape import shape_of
 from profscope.analysis.source_loads import loads_of
+from profscope.analysis.stalls import stalled_on
 from profscope.profiles import Profile
 from profscope.schema import spans_frame, spreads_frame, sums_frame
 from tests.support.captured import captured
@@ -154,23 +155,30 @@ def test_sums_say_what_they_can() -> None:
         "file": "k.py", "line": 1, "call_path": "", "by": "cta", "count": 4, "least_cycles": 500,
         "mean_cycles": 600.0, "greatest_cycles": 1000, "variation": 0.6,
     }  # fmt: skip
-    spreads = spreads_frame({name: [value] for name, value in spread.items()})
+    rows = [spread | {"launch": launch} for launch in (-1, 0, 1)]
+    spreads = spreads_frame({name: [row[name] for row in rows] for name in spread})
     table = Profile(launches=launches, sums=sums, spreads=spreads).findings()
     assert table["finding"].tolist() == ["load-imbalance", "few-stages"]
     assert table["gain_pct"].tolist() == pytest.approx([40.0, 30.0])  # 6,000 less 100 waits of 30 cycles
     assert any("single spans" in text for text in table.attrs["not_measured"])
+    # Launches of two sizes, each of them even.
+    sizes = spreads.assign(variation=[0.6, 0.0, 0.0], mean_cycles=[600, 200, 1000])
+    sizes["greatest_cycles"] = [1000, 200, 1000]
+    table = Profile(launches=launches, sums=sums, spreads=sizes).findings()
+    assert table["finding"].tolist() == ["few-stages"]
 
 
 def test_values_stand_without_a_gain() -> None:
     clean = regular_profile(launches=1, ctas=264, iterations=60, sms=132)
+    scopes = clean.df["scope"].cat.rename_categories({"load A": "values of load A"})
     rows = len(clean.df)
     seen = pd.array([0] * rows, "Int32")
-    seen[30] = 5
+    seen[28] = 5
     columns = {"nans": seen, "infs": pd.array([0] * rows, "Int32"), "min": [0.0] * rows, "max": [1.0] * rows}
-    table = Profile(clean.df.assign(**columns), clean.launches, clean.metadata).findings()
+    table = Profile(clean.df.assign(scope=scopes, **columns), clean.launches, clean.metadata).findings()
     (row,) = table.to_dict("records")
     assert (row["finding"], row["gain_pct"]) == ("nan", 0.0)
-    assert row["line"] == clean.df["line"].iloc[30]
+    assert row["line"] == clean.df["line"].iloc[28]
     assert "has 5 in CTA 0" in row["evidence"]
 
 
@@ -222,6 +230,10 @@ def test_samples_are_evidence_too() -> None:
     assert evidence == row["evidence"] + (
         "; 42 % of 1,000 hardware samples are stalls that this line is to blame for, most of them "
         "long_scoreboard"
+    )
+    several = stalled_on(sampled.tables, "softmax_kernel", 0, row["file"], (row["line"], 1))
+    assert several.startswith(
+        f"; 92 % of 1,000 hardware samples are stalls that lines 1 and {row['line']} are"
     )
 
 

@@ -323,7 +323,7 @@ def test_clocks_that_differ_are_said_and_cycles_compared(gpu_runs: list[Profile]
         ("grid_x", 8, "the grids differ, 16 x 1 x 1 and 8 x 1 x 1"),
         ("num_warps", 8, "have 2 and 8 warps"),
         ("dropped", 3, "the second lost 24 records"),
-        ("unfinished", 1, "in the second, 8 CTAs did not come to their end"),
+        ("unfinished", 1, "in the second, 8 CTAs did not come to the end"),
     ],
 )
 def test_what_else_differs_is_said(gpu_runs: list[Profile], column: str, value: int, says: str) -> None:

@@ -2,13 +2,18 @@
 
 from __future__ import annotations
 
+import re
+from dataclasses import replace
 from typing import Any
 
+import numpy as np
 import pandas as pd
 import pytest
 
 from profscope.profiles import Profile
 from tests.support.made_up_spans import Row, made_up
+
+TIMES = ("start_ns", "start_cycle", "duration_ns", "duration_cycles")
 
 
 def named(profile: Profile, name: str) -> pd.DataFrame:
@@ -190,6 +195,28 @@ def test_one_step_in_thirty_more_is_no_imbalance() -> None:
     (row,) = named(uneven(30, 45), "load-imbalance").to_dict("records")
     assert row["confidence"] == "high"
     assert "30 to 45 steps" in row["evidence"]
+    emulated = uneven(30, 45)
+    emulated = replace(emulated, metadata=emulated.metadata | {"backend": "emulator"})
+    (told,) = named(emulated, "load-imbalance")["evidence"]
+    assert re.match(r"the mean CTA takes [\d,]+ cycles, the longest [\d,]+ \(", told)
+    assert f", the longest {max(emulated.df['duration_cycles']):,} (" in told
+
+
+def test_a_launch_with_more_steps_makes_no_other_ones_ctas_uneven() -> None:
+    launches = []
+    for number, steps in enumerate((30, 60)):
+        even = made_up(loop([1000] * steps), ctas=8)
+        slow = even.df["cta"] == 7  # of the same steps
+        times = {name: even.df[name].where(~slow, even.df[name] * 5 // 4) for name in TIMES}
+        table = even.launches.assign(launch=np.int32(number), end_ns=even.launches["end_ns"] * 5 // 4)
+        spans = even.df.assign(**times, launch=np.int32(number))
+        launches.append(Profile(spans, table, even.metadata))
+        assert named(launches[number], "load-imbalance").empty
+    first, second = (each.df for each in launches)
+    second = second.assign(parent=second["parent"] + len(first) * (second["parent"] >= 0))
+    table = pd.concat([each.launches for each in launches], ignore_index=True)
+    both = Profile(pd.concat([first, second], ignore_index=True), table, launches[0].metadata)
+    assert named(both, "load-imbalance").empty
 
 
 def test_prologue() -> None:

@@ -17,9 +17,12 @@ from profscope import emulator
 from profscope.errors import OptionError
 from tests.kernels.add import add_kernel
 from tests.kernels.dot import half_product_kernel
+from tests.support.profiles import regular_profile
 from tests.support.sessions import CASES, same_bits
 
 # ruff: noqa: N803
+
+DTYPES = [torch.float16, torch.bfloat16, torch.float32, torch.float64, torch.float8_e5m2]
 
 
 @triton.jit
@@ -54,29 +57,33 @@ def probes(prof: profscope.Session) -> pd.DataFrame:
 
 
 def expected(values: torch.Tensor) -> dict[str, float]:
-    finite = values.double()[torch.isfinite(values.double())].float()
+    wide, limits = values.double().abs(), torch.finfo(values.dtype)
+    finite = values.double()[torch.isfinite(wide)].float()
     return {
-        "nans": int(values.double().isnan().sum()),
-        "infs": int(values.double().isinf().sum()),
+        "nans": int(wide.isnan().sum()),
+        "infs": int(wide.isinf().sum()),
+        "denormals": int(((wide > 0) & (wide < limits.smallest_normal)).sum()),
+        "saturated": int((wide == limits.max).sum()),
         "min": float(finite.min()) if len(finite) else np.nan,
         "max": float(finite.max()) if len(finite) else np.nan,
     }
 
 
 def tensor(n: int, dtype: torch.dtype) -> torch.Tensor:
-    """Values of all sizes, some of them not finite; from element 256 on nothing but NaN and infinities."""
+    """Values of all sizes, some denormal, greatest, or not finite; from element 256 on NaN and infinities."""
     generator = torch.Generator().manual_seed(0)
     values = torch.randn(n, generator=generator, dtype=torch.float64) * 100
     values[3::17] = float("nan")
     values[5::29] = float("inf")
     values[7::31] = -float("inf")
+    limits = torch.finfo(dtype)
+    values[2::23], values[9::37] = limits.smallest_normal * 0.75, -limits.max
+    values[11::41], values[13::43] = -limits.smallest_normal, limits.tiny / 2
     values[256::2], values[257::2] = float("nan"), float("inf")
     return values.to(dtype)
 
 
-@pytest.mark.parametrize(
-    "dtype", [torch.float16, torch.bfloat16, torch.float32, torch.float64, torch.float8_e5m2], ids=str
-)
+@pytest.mark.parametrize("dtype", DTYPES, ids=str)
 @pytest.mark.parametrize("num_warps", [1, 4])
 def test_a_load_and_a_store_against_torch(dtype: torch.dtype, num_warps: int) -> None:
     x = tensor(384, dtype)
@@ -242,3 +249,42 @@ def test_what_is_wrong_is_said() -> None:
         session("value-probe{lines=12-14}")
     with pytest.raises(OptionError, match="no values were probed"):
         profscope.profiles.Profile().first_nan()
+
+
+@triton.jit
+def halves_kernel(x_ptr, out_ptr, scale, BLOCK: tl.constexpr):
+    """Products as float16, which the kernel keeps from being infinite."""
+    offs = tl.program_id(0) * BLOCK + tl.arange(0, BLOCK)
+    x = tl.load(x_ptr + offs) * scale
+    tl.store(out_ptr + offs, tl.clamp(x, -65504.0, 65504.0).to(tl.float16))
+
+
+@pytest.mark.parametrize("keep", ["spans", "sums"])
+def test_findings_of_values(keep: str) -> None:
+    """A scale that is too small, too large, and right."""
+    wanted = {1e-6: "denormals", 1e6: "saturation", 10.0: None}
+    x, lines = torch.linspace(1, 2, 256), halves_kernel.fn.__code__.co_firstlineno
+    for scale, finding in wanted.items():
+        with session(
+            "value-probe{classes=store}", keep=keep, **({"spans_every": 0} if keep == "sums" else {})
+        ) as prof:
+            halves_kernel[(2,)](x, torch.empty(256).half(), scale, BLOCK=128)
+        table = prof.findings()
+        values = table[table["gain_pct"] == 0].to_dict("records")
+        assert [each["finding"] for each in values] == ([finding] if finding else [])
+        for row in values:
+            assert "values of store has " in row["evidence"]
+            assert "128 in" in row["evidence"]
+            assert row["line"] == lines + 5
+
+
+@pytest.mark.parametrize(("scope", "findings"), [("loop L22", 0), ("values of acc", 1)])
+def test_a_payload_is_no_probes_count(scope: str, findings: int) -> None:
+    plain = regular_profile(launches=1, ctas=2)
+    df = plain.tables.df.assign(
+        scope=plain.df["scope"].astype(str).replace("loop L22", scope).astype("category")
+    )
+    df["saturated"] = pd.array([pd.NA] * len(df), "Int32")
+    df.loc[df["scope"] == scope, "saturated"] = 3
+    told = profscope.Profile(df, plain.launches, plain.metadata).findings()
+    assert (told["finding"] == "saturation").sum() == findings

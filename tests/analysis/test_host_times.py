@@ -70,12 +70,12 @@ def test_the_emulator_has_none() -> None:
 
 def test_a_chrome_trace_counts_from_a_moment_of_the_hosts_clock(tmp_path: Path) -> None:
     def later_ns(devices: list[int], clocks: dict[str, Any] | None) -> int:
-        """What the trace counts from, less the first span's start."""
+        """What the trace counts from, less where its first launch began."""
         made = profile([1] * len(devices), devices, clocks)
         made.save(tmp_path / "trace.json")
         assert load(tmp_path / "trace.json").df.equals(made.df)
         base_ns = int(json.loads((tmp_path / "trace.json").read_text())["baseTimeNanoseconds"])
-        return base_ns - int(made.df["start_ns"].min())
+        return base_ns - int(made.launches["start_ns"].min())
 
     clocks = {"0": [moment(1000, 1_234_000)], "1": [moment(2000, 9_000)]}
     assert later_ns([0, 0], None) == 0

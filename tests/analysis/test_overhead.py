@@ -2,17 +2,20 @@
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pandas as pd
 import pytest
 
+import profscope
 from profscope.analysis.overhead import OVERHEAD_DTYPES, overhead
 from profscope.analysis.paired import LAYOUT_NOISE
 from profscope.profiles import Profile
 from tests.support.profiles import profile_metadata, regular_profile
 
+RESULTS = Path(__file__).parents[2] / "bench" / "results"
 CLOCK = {"read_cycles": 2.0, "row_cycles": 20.0, "basis": "measured"}
 OWN = {"build": "instrumented", "keeps": "spans", "registers": 120, "spills": 4, "shared_bytes": 1024}
 OWN |= {"ctas_per_sm": 3, "instructions": 900, "rounds_as_bare": None}
@@ -74,11 +77,25 @@ def test_an_estimate_is_called_one_and_follows_from_records_and_occupancy() -> N
     assert row["basis"] == "estimated"
     roots = plain.df[plain.df["depth"] == 0]
     share = plain.launches["records"].sum() * (2 + 20 / 2) / roots["duration_cycles"].sum()
-    most = 1 / (1 - min(share, 0.9)) * 4 / 3
-    assert row["slowdown_high"] == pytest.approx(most * (1 + LAYOUT_NOISE))
+    alone, apart = 1 / (1 - min(share, 0.9)), 1 / (1 - min(7 * share, 0.5))
+    assert row["slowdown_high"] == pytest.approx(max(alone, apart) * 4 / 3 * (1 + LAYOUT_NOISE))
     assert row["slowdown_low"] == pytest.approx(1 / (1 + LAYOUT_NOISE))
-    assert row["slowdown"] == pytest.approx(np.sqrt(most))
+    assert row["slowdown"] == pytest.approx(np.sqrt(alone * 4 / 3))
     assert row["records_per_warp"] == plain.launches["records"].sum() / len(roots)
+
+
+@pytest.mark.parametrize("which", ["before", "after"])
+def test_an_estimate_holds_what_was_measured(which: str) -> None:
+    (path,) = RESULTS.glob(f"nvidia-h200-*-fla-{which}.pftrace.gz")
+    measured = profscope.load(path)
+    (true,) = measured.overhead()["slowdown"]
+    without = {key: value for key, value in measured.metadata.items() if key != "baseline"}
+    unknown = Profile(measured.df, measured.launches, without)
+    row = only(unknown.overhead())
+    assert (row["basis"], row["slowdown_low"] < true < row["slowdown_high"]) == ("estimated", True)
+    (verdict,) = unknown.verdict.values()
+    (reason,) = [reason for reason in verdict.reasons if reason.rule == "slowdown"]
+    assert reason.text.endswith("estimated); baseline= measures it")
 
 
 def test_unknown_where_nothing_tells() -> None:

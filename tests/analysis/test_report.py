@@ -17,6 +17,7 @@ from profscope.analysis import report_sections as sections
 from profscope.analysis.sources import Sources
 from profscope.profiles import Profile
 from profscope.schema import launches_frame, spans_frame
+from tests.support.made_up_spans import made_up
 from tests.support.profiles import launch_table, profile_metadata, profiles, regular_profile
 from tests.support.samples import sample_rows
 
@@ -278,3 +279,14 @@ def test_a_smaller_entry_counts_what_it_leaves_out() -> None:
     assert cut["lines"] == entry["lines"][:2]
     assert cut["critical_path"] == entry["critical_path"][:2]
     assert cut["left_out"]["lines"] == entry["left_out"]["lines"] + len(entry["lines"]) - 2
+
+
+def test_a_reason_is_told_once_and_no_share_of_no_time() -> None:
+    no_time = made_up([("k", "kernel", 1, -1, -1, 0, 0)])
+    told = no_time.report()
+    jsonschema.validate(told, SCHEMA)
+    assert [line["self_share"] for line in told["kernels"][0]["lines"]] == [None]
+    answer = pd.DataFrame()
+    answer.attrs["not_measured"] = ["k: a", "k: b", "l #0: b", "l #1: b", "k: c", "k: d", "k: e: f"]
+    said = ["x: k, l #0, l #1: b", "x: k: a", "x: k: c", "x: k: d", "x: 1 more reason"]
+    assert reporting._told("x", answer) == said

@@ -110,6 +110,51 @@ def test_who_has_ended_before_another_begins_waits_for_nobody() -> None:
     assert profile.steps()["waiting_ns"].isna().all()
 
 
+def test_collectives_are_matched_within_a_process_group() -> None:
+    """Tensor x data parallel: each rank reduces over its pair of tp, then of dp; at first rank 3 is late."""
+    parts = []
+    for rank in range(4):
+        groups = [
+            f"tp 1: ranks {rank // 2 * 2}, {rank // 2 * 2 + 1}",
+            f"dp 2: ranks {rank % 2}, {rank % 2 + 2}",
+        ]
+        late_ns = 1_000_000 if rank == 3 else 0
+        events: list[tuple[Any, ...]] = []
+        for number, begin, end in ((0, 0, 1_200_000 if rank >= 2 else 200_000), (1, 1_500_000, 1_600_000)):
+            call = 10 * (number + 1)
+            launched = -500_000 + 1000 * number
+            events += [
+                ("record_param_comms", "op", MAIN, launched, launched + 500, call),
+                ("cudaLaunchKernelExC", "call", MAIN, launched + 100, launched + 200, call + 1),
+                (REDUCE, "collective", 9, begin + (late_ns if number == 0 else 0), end, call + 1),
+            ]
+        raw = kineto(*events) | {"group": [groups[0], "", "", groups[1], "", ""]}
+        job = {"id": "j", "rank": rank, "world_size": 4, "boot": "b", "began_unix_ns": 0, "clock": []}
+        parts.append(with_events(Tables(metadata=profile_metadata(job=job)), raw))
+    profile = together(*parts)
+    met = profile.collectives()
+    first = met[met["group"].str.startswith("tp")]
+    assert first[["group", "number", "rank", "ranks", "waiting_ns"]].to_numpy().tolist() == [
+        ["tp 1: ranks 0, 1", 0, 0, 2, 0],
+        ["tp 1: ranks 0, 1", 0, 1, 2, 0],
+        ["tp 1: ranks 2, 3", 0, 2, 2, 1_000_000],
+        ["tp 1: ranks 2, 3", 0, 3, 2, 0],
+    ]
+    assert met.loc[met["group"].str.startswith("dp"), "waiting_ns"].tolist() == [0] * 4
+    waited = {
+        group: [each["waiting_ns"] for each in of.values()] for group, of in met.attrs["groups"].items()
+    }
+    assert waited["tp 1: ranks 2, 3"] == [1_000_000, 0]
+    assert list(waited) == ["dp 2: ranks 0, 2", "dp 2: ranks 1, 3", "tp 1: ranks 0, 1", "tp 1: ranks 2, 3"]
+    assert met.attrs["not_measured"] == []
+    nameless = [replace(each, events=each.events.drop(columns="group").assign(group="")) for each in parts]
+    for each in nameless:
+        each.events["group"] = each.events["group"].astype("category")
+    taken = together(*nameless).collectives()
+    assert taken["ranks"].tolist() == [4] * 8
+    assert "the process group of 2 collectives" in taken.attrs["not_measured"][-1]
+
+
 def test_sends_and_receives_are_left_out() -> None:
     profile = together(*(part(rank, 0, names="ncclDevKernel_SendRecv") for rank in range(2)))
     assert len(profile.collectives()) == 0

@@ -9,6 +9,7 @@ from bench import both, kernels
 from profscope import emulator
 
 
+@pytest.mark.exhaustive
 def test_sums_and_spans_of_one_binary_are_equal(
     capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:

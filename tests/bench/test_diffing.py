@@ -18,7 +18,7 @@ def test_the_time_of_a_small_diff(capsys: pytest.CaptureFixture[str]) -> None:
     assert "passes" in said
 
 
-@pytest.mark.slow
+@pytest.mark.exhaustive
 def test_two_runs_of_a_small_kernel(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     file = tmp_path / "runs.json.gz"
     options = ["--trials", "2", "--null-builds", "1", "--rows", "layer", "--json", str(file)]

@@ -7,9 +7,12 @@ import subprocess
 import sys
 from pathlib import Path
 
+import pytest
+
 from bench.levels import CHOICES
 
 
+@pytest.mark.exhaustive
 def test_a_dry_run_measures_every_choice(tmp_path: Path) -> None:
     """In a process of its own, since it leaves an allocator behind."""
     figures = tmp_path / "levels.json"

@@ -69,7 +69,7 @@ def test_missing_libraries_are_named(
         assert f"{name}: not installed, left out" in said
 
 
-@pytest.mark.slow  # importing the library takes most of it
+@pytest.mark.exhaustive  # importing the library takes most of it
 @pytest.mark.skipif(importlib.util.find_spec(liger.MODULE) is None, reason="liger-kernel is not installed")
 def test_an_op_of_a_library() -> None:
     done = run(liger.cases("cpu")["swiglu"]())

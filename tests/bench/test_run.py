@@ -49,6 +49,7 @@ def test_out_of_time_the_rest_is_reported() -> None:
     assert errors["late"] == "not run: out of time"
 
 
+@pytest.mark.exhaustive
 @pytest.mark.slow
 def test_a_dry_run_measures_and_says_what_it_cannot(
     tmp_path: Path, capfd: pytest.CaptureFixture[str]

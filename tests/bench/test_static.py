@@ -32,6 +32,7 @@ def value(rows: list[Row], group: str, column: str) -> float:
     return found
 
 
+@pytest.mark.exhaustive
 @pytest.mark.slow
 @pytest.mark.parametrize(
     ("workload", "most"),
@@ -62,6 +63,7 @@ def test_a_way_that_fails_leaves_the_others(monkeypatch: pytest.MonkeyPatch) -> 
     assert errors[SHARED] == "RuntimeError: no such thing"
 
 
+@pytest.mark.exhaustive
 def test_the_launch_path_is_timed_without_a_gpu() -> None:
     rows = launch_path(kernels.add(4096), rounds=1)
     assert [{name: len(cell.samples) for name, cell in row.cells.items()} for row in rows] == [

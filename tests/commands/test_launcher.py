@@ -29,6 +29,7 @@ def test_what_torchrun_takes_for_python_is_a_run(monkeypatch: pytest.MonkeyPatch
     assert "PYTHON_EXEC" not in os.environ
 
 
+@pytest.mark.exhaustive
 def test_each_rank_writes_a_trace(tmp_path: Path) -> None:
     (tmp_path / "train.py").write_text("""
 import os

@@ -82,13 +82,19 @@ _RAISED = """Traceback (most recent call last):
     raise ValueError("oh")
 ValueError: oh
 """
+_TERMINATED = """
+import threading
+for n in range(10):  # as `timeout` sends its signal twice: the others come while the trace is written
+    threading.Timer(0.2 + n / 100, os.kill, (os.getpid(), signal.SIGTERM)).start()
+time.sleep(60)
+"""
 
 
 @pytest.mark.parametrize(
     ("end", "code", "shown", "why"),
     [
         ('raise ValueError("oh")', 1, 1, "ValueError was raised"),
-        ("os.kill(os.getpid(), signal.SIGTERM)", -15, 143, "SIGTERM ended it"),
+        (_TERMINATED, -15, 143, "SIGTERM ended it"),
         pytest.param("os._exit(9)", 9, 9, "os._exit(9) was called", marks=pytest.mark.exhaustive),
         pytest.param(
             "os.kill(os.getpid(), signal.SIGINT)", -2, 130, "KeyboardInterrupt was raised",
@@ -109,6 +115,18 @@ def test_what_cuts_a_program_short(
     assert "profscope" not in ran.stderr
     if code == 1:
         assert ran.stderr == _RAISED.format(folder=tmp_path)
+
+
+_TERMINATED_WHILE_WRITING = """
+from profscope.profiles import Profile
+save = Profile.save
+Profile.save = lambda *given: (os.kill(os.getpid(), signal.SIGTERM), save(*given))
+"""
+
+
+def test_a_signal_waits_for_the_trace_of_a_program_that_has_ended(run: Run) -> None:
+    assert run(_TERMINATED_WHILE_WRITING).returncode == 0
+    assert "cut_short" not in loaded("t.json").metadata["program"]
 
 
 def test_what_a_killed_program_has_flushed_is_there(run: Run) -> None:

@@ -19,7 +19,7 @@ from profscope.profiles import Profile
 from profscope.recording.programs import manifest_in
 from tests.gpu.capture import capture
 from tests.kernels.cases import cases
-from tests.support.processor import Processor
+from tests.support.processor import SPAN_KINDS, Processor
 from tests.support.programs import gaps, seen
 from tests.support.slow_decode import slow_decode
 
@@ -79,6 +79,8 @@ def test_perfetto_takes_what_a_gpu_wrote(tmp_path: Path, processor: Processor) -
     profile.save(tmp_path / "trace.json")
     processor.load(tmp_path / "trace.json")
     assert processor.errors() == []
-    assert processor.query("select count(*) from slice") == [(len(profile.df),)]
+    assert processor.query(f"select count(*) from slice where category in {SPAN_KINDS}") == [
+        (len(profile.df),)
+    ]
     deepest = int(profile.df["depth"].max())
-    assert processor.query("select max(depth) from slice") == [(deepest,)]
+    assert processor.query(f"select max(depth) from slice where category in {SPAN_KINDS}") == [(deepest,)]

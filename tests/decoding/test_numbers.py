@@ -11,6 +11,7 @@ import pytest
 import torch
 
 import profscope
+from instrument_passes.dialect import PROBED
 from profscope.profiles import Profile
 from profscope.schema import numbers_frame
 from tests.kernels.add import add_kernel
@@ -44,7 +45,7 @@ def test_numbers_are_those_of_the_spans_columns(
     assert profiles[keep].validate() == []
     df = df[df["nans"].notna() & df["launch"].isin(launches)]
     assert set(zip(numbers["scope"], numbers["name"], strict=True)) == {
-        (scope, name) for scope in set(df["scope"]) for name in ("nans", "infs", "min", "max")
+        (scope, name) for scope in set(df["scope"]) for name in PROBED
     }
     for row in numbers.itertuples():
         assert (row.kernel, row.variant, row.trial, row.kind) == ("add_kernel", 0, False, "op")

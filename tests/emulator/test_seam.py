@@ -45,6 +45,7 @@ except RuntimeError as error:
 """
 
 
+@pytest.mark.exhaustive
 def test_installed_but_not_asked_for_it_is_not_active() -> None:
     """The backend is known to Triton, and yet no machine gets another driver than it had."""
     known, with_it = python(NO_DRIVER, PROFSCOPE_EMULATOR="0").split("\n", 1)

@@ -1,5 +1,6 @@
 """Random shapes, types, masks and warp counts against torch."""
 
+import pytest
 import torch
 import triton
 from hypothesis import given, settings
@@ -51,6 +52,7 @@ def test_matmul(m: int, n: int, k: int, tile: tuple[int, int, int], stages: int)
     torch.testing.assert_close(c, (a.float() @ b.float()).half(), rtol=2e-3, atol=1e-2)
 
 
+@pytest.mark.exhaustive
 @settings(max_examples=8)
 @given(
     m=st.sampled_from([16, 32, 64, 128]), n=st.sampled_from([16, 32, 64]), k=st.sampled_from([32, 64, 128]),

@@ -9,7 +9,7 @@ import torch
 from triton.runtime import _allocation
 
 import profscope
-from profscope.options import LEVELS
+from instrument_passes.levels import LEVELS
 from tests.kernels.dependent import dependent_kernel, meeting_kernel
 from tests.kernels.matmul import matmul_kernel
 from tests.kernels.matmul_tma import matmul_tma_kernel

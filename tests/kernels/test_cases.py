@@ -10,7 +10,6 @@ import pytest
 import triton
 
 from tests.kernels.cases import cases
-from tests.support.quick import quick
 
 _NOT_INTERPRETED = {"gluon_ws", "gluon_ws_loop"}  # the interpreter runs the Triton language only
 _SLOW = {"matmul", "matmul_tma", "matmul_ws", "attention", "layer_norm", "call_paths"}
@@ -27,8 +26,8 @@ for case in cases("small"):
     triton.__version__.startswith("3.6."),
     reason="its interpreter does not go with numpy 2.4: int() of an array",
 )
-@pytest.mark.slow
-@pytest.mark.parametrize("slow", quick((False, True), (False,)))
+@pytest.mark.exhaustive
+@pytest.mark.parametrize("slow", [False, True])
 def test_small_cases_in_the_interpreter(slow: bool) -> None:
     """In a process of its own: kernels become interpreted ones when they are decorated."""
     names = {case.name for case in cases("small")} - _NOT_INTERPRETED

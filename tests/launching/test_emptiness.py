@@ -109,6 +109,7 @@ print(prof.metadata["notes"])
 """
 
 
+@pytest.mark.exhaustive
 def test_tritons_interpreter_is_named() -> None:
     ran = subprocess.run(
         [sys.executable, "-c", _INTERPRETED],

@@ -10,9 +10,10 @@ import torch
 from triton.compiler import compile
 
 import profscope
+from instrument_passes.levels import LEVELS
 from instrument_passes.toolchain import triton_version
 from profscope.launching.hook import CompileHook
-from profscope.options import LEVELS, Options
+from profscope.options import Options
 from profscope.recording.programs import manifest_in
 from tests.kernels import matmul, matmul_tma
 from tests.kernels.aot import _source, gpu_target

@@ -14,14 +14,15 @@ from triton.compiler import ASTSource, compile
 from instrument_passes.analyses.occupancy import limits_of
 from instrument_passes.cost import cost
 from instrument_passes.ir import parse
+from instrument_passes.levels import LEVELS, LOWERING
 from instrument_passes.opt import main
 from instrument_passes.passes import PassContext
-from instrument_passes.pipeline import LOWERING, parse_pipeline, run_pipeline
+from instrument_passes.pipeline import parse_pipeline, run_pipeline
 from instrument_passes.targets import target_of
 from instrument_passes.targets.amd import ARCHITECTURES, Amd
 from instrument_passes.toolchain import build, triton_version
 from profscope.launching.hook import CompileHook
-from profscope.options import LEVELS, Options
+from profscope.options import Options
 from profscope.recording.programs import manifest_in
 from tests.kernels import add, attention, matmul, softmax
 from tests.kernels.aot import gpu_target, ttgir

@@ -10,14 +10,16 @@ import pytest
 
 from instrument_passes.analyses.occupancy import limits_of
 from instrument_passes.cost import cost
+from instrument_passes.levels import LEVELS
 from instrument_passes.opt import main
 from instrument_passes.passes import PassContext
-from instrument_passes.pipeline import LEVELS, parse_pipeline
+from instrument_passes.pipeline import parse_pipeline
 from instrument_passes.toolchain import ToolchainError, build, triton_version
 from tests.kernels import add, control_flow, gluon_ws, matmul
 from tests.kernels.aot import compiled, ttgir
 from tests.kernels.spec import CUDA80, CUDA90, CUDA100, GFX942, Spec
 from tests.support.builds import cached_builds
+from tests.support.quick import quick
 
 CONTEXT = PassContext(triton_version())
 
@@ -70,7 +72,9 @@ def test_output_ends_with_the_instructions_per_record(
         pytest.param(CUDA100, marks=pytest.mark.exhaustive),
     ],
 )
-@pytest.mark.parametrize("spec", [*add.specs(), *control_flow.specs()[:2]], ids=lambda spec: spec.name)
+@pytest.mark.parametrize(
+    "spec", quick([*add.specs(), *control_flow.specs()[:2]], add.specs()), ids=lambda spec: spec.name
+)
 def test_latency_reads_the_clock_behind_the_data(spec: Spec, target: str) -> None:
     """In the machine code: loads, then what waits for them, then the clock; nothing has been moved."""
     pipeline = parse_pipeline("op-spans{classes=load measure=latency}")
@@ -87,6 +91,7 @@ def test_worker_warps_count() -> None:
     assert found.warps == 8  # 4, 1 and 2, in whole groups of 4
 
 
+@pytest.mark.exhaustive
 def test_passes_of_a_session_are_the_default(tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
     file = tmp_path / "add.ttgir"
     file.write_text(ttgir(add.specs()[0], CUDA90))

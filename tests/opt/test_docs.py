@@ -8,9 +8,9 @@ from pathlib import Path
 import pytest
 
 from instrument_passes.documents.passes import OURS, document
+from instrument_passes.levels import LOWERING
 from instrument_passes.opt import main
 from instrument_passes.passes import passes, signature, spelled, summary
-from instrument_passes.pipeline import LOWERING
 
 TEXT = (Path(__file__).parent.parent.parent / "docs" / "passes.md").read_text()
 

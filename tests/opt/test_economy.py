@@ -91,6 +91,7 @@ def test_what_cannot_be_folded_is_refused(wrong: dict[str, object], why: str) ->
         LowerRecords(**wrong)  # type: ignore[arg-type]
 
 
+@pytest.mark.exhaustive
 def test_cost_shows_sums(
     tmp_path: Path, capfd: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:

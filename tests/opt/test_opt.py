@@ -14,8 +14,8 @@ import pytest
 
 import profscope
 from instrument_passes.context import TRITONS
+from instrument_passes.levels import LEVELS
 from instrument_passes.opt import main
-from instrument_passes.pipeline import LEVELS
 from instrument_passes.toolchain import triton_version
 
 INPUTS = Path(__file__).parent.parent / "passes" / "inputs"

@@ -13,11 +13,13 @@ from typing import Any
 
 import pytest
 
+from instrument_passes.dialect import PROBED as VALUES
+from instrument_passes.levels import LEVELS
 from instrument_passes.manifest import Manifest
 from instrument_passes.records import VECTOR
 from profscope.launching.hook import CompileHook
 from profscope.launching.trials import Trials
-from profscope.options import LEVELS, Options
+from profscope.options import Options
 from profscope.recording.programs import manifest_in
 from tests.kernels import aot
 from tests.kernels.corpus import specs
@@ -100,7 +102,7 @@ def test_probing_values(spec: Spec, target: str) -> None:
     assert manifest.failure == ""
     probed = [s for section in manifest.sections for s in section.spans if s.op == "profscope.values"]
     assert bool(probed) == (spec.name not in ("while", "histogram"))  # these are of integers alone
-    assert all(len(span.payloads) == 4 for span in probed)
+    assert all(len(span.payloads) == len(VALUES) for span in probed)
     assert manifest.notes == ()
 
 

@@ -6,6 +6,7 @@ import random
 from collections import Counter, deque
 from collections.abc import Iterator
 
+import pytest
 from hypothesis import assume, event, given, settings
 from hypothesis import strategies as st
 
@@ -84,6 +85,7 @@ def simulated(events: list[tuple[int, SpanAttributes]]) -> Counter[int]:
     return lasted
 
 
+@pytest.mark.exhaustive
 @settings(max_examples=30)
 @given(st.sampled_from(CHANNELS).flatmap(nests), st.randoms(use_true_random=False))
 def test_two_registers_tell_the_time_in_flight(kernel: Kernel, noise: random.Random) -> None:

@@ -27,11 +27,11 @@
 // LINE: name = "values of load y"
 // LINE: name = "values of store"
 
-// LOWERED: [[NAN:%ps_values_0_nan]] = arith.cmpf uno, [[ACC:%[a-z0-9_]+]], [[ACC]] : tensor<64x64xf32, #mma>
-// LOWERED: %ps_values_0_over1:4 = "tt.reduce"({{.*}}) <{axis = 1 : i32}> ({
+// LOWERED: [[NAN:%ps_values_0_is_nans]] = arith.cmpf uno, [[ACC:%[a-z0-9_]+]], [[ACC]] : tensor<64x64xf32, #mma>
+// LOWERED: %ps_values_0_over1:6 = "tt.reduce"({{.*}}) <{axis = 1 : i32}> ({
 // LOWERED: tensor<64xi32, #ttg.slice<{dim = 1, parent = #mma}>>
-// LOWERED: %ps_values_0_over0:4 = "tt.reduce"({{.*}}) <{axis = 0 : i32}> ({
-// LOWERED: -> (i32, i32, f32, f32)
+// LOWERED: %ps_values_0_over0:6 = "tt.reduce"({{.*}}) <{axis = 0 : i32}> ({
+// LOWERED: -> (i32, i32, i32, i32, f32, f32)
 // LOWERED-NOT: profscope.
 
 // An asynchronous dot is waited for, and what used it uses what the wait returns.

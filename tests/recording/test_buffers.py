@@ -228,6 +228,7 @@ def test_a_launch_that_may_not_wait_goes_without_memory_while_the_host_is_behind
         arenas = DeviceBuffers(0, 2 * LIMIT, lambda drained_bytes: None, lambda: behind)
         placed = [arenas.place(lane, LIMIT // 4, 0, 1, None, False) for _ in range(6)]
         assert [pointer is None for pointer in placed] == [False] * 4 + [True] * 2
+        lane.enqueued()
         assert arenas.place(lane, LIMIT // 4, 0, 1) is not None  # who waits gets its memory
         lane.enqueued()
         behind = False

@@ -9,6 +9,7 @@ import subprocess
 import sys
 from dataclasses import replace
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
@@ -47,7 +48,10 @@ def rebuilt(gpt: Profile) -> Profile:
 def test_tables_of_a_real_run(gpt: Profile, rebuilt: Profile) -> None:
     assert rebuilt.validate() == gpt.validate() == []
     pd.testing.assert_frame_equal(rebuilt.host, gpt.host)
-    pd.testing.assert_frame_equal(rebuilt.events, gpt.events)
+    # When these were recorded Kineto still said which operator set memory by a call that it does not see.
+    unseen = rebuilt.events["device"].ge(0) & rebuilt.events["parent"].eq(-1)
+    assert rebuilt.events.loc[unseen, "kind"].tolist() == ["set"]
+    pd.testing.assert_frame_equal(rebuilt.events[~unseen], gpt.events[~unseen])
     assert rebuilt.launches["host"].tolist() == gpt.launches["host"].tolist()
 
 
@@ -208,3 +212,28 @@ def test_the_command_has_them(tmp_path: Path) -> None:
     assert "aten::sum" in set(prof.events["name"])
     assert prof.launches["host"].tolist() == [-1, 0]
     assert np.isfinite(prof.host["number"]).any()
+
+
+def test_process_groups_as_kineto_spells_them() -> None:
+    said = (
+        '"External id": 12, "Collective name": "allreduce", "In msg nelems": 1000, "Group size": 2, '
+        '"Process Group Name": "3", "Process Group Description": "{}", "Process Group Ranks": "[0, 2]"'
+    )
+    assert kineto.process_group(said.format("mesh_tp")) == "mesh_tp 3: ranks 0, 2"
+    assert (
+        kineto.process_group(said.format("undefined").replace('"[0, 2]"', "[0, 2]")) == "group 3: ranks 0, 2"
+    )
+    assert kineto.process_group('"Ev Idx": 5') == kineto.process_group("") == ""
+
+
+def test_groups_as_kineto_saves_them() -> None:
+    """Two operators of NCCL's and what lies between, as torch 2.11 wrote them on two H200."""
+    trace = (CAPTURE / "nccl.kineto.json").read_text()
+    assert kineto.groups_in(trace) == {2: "default_pg 0: ranks 0, 1", 5: "second 1: ranks 0, 1"}
+    events = [SimpleNamespace(correlation_id=lambda each=each: each) for each in (1, 2, 5)]
+    results = SimpleNamespace(save=lambda path: Path(path).write_text(trace))
+    names = ["c10d::allreduce_", "record_param_comms", "record_param_comms"]
+    assert kineto._groups(results, events, names) == ["", "default_pg 0: ranks 0, 1", "second 1: ranks 0, 1"]
+    said = {"Process Group Name": '"7"', "Process Group Ranks": '"[2, 3]"'}
+    newer = [SimpleNamespace(extra_meta=lambda: said)] * 3  # torch 2.13
+    assert kineto._groups(None, newer, names) == ["", *["group 7: ranks 2, 3"] * 2]

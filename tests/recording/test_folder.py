@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, replace
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
@@ -18,11 +19,13 @@ from profscope.decoding.folding import Folded
 from profscope.decoding.raw import ORDINARY, RawLaunch
 from profscope.profiles import Profile
 from profscope.recording.arrivals import Arrivals
+from profscope.recording.buffers import HostBuffers
 from profscope.recording.folder import Folder
 from profscope.recording.host_memory import HeldRecords
 from profscope.recording.journal import Journal
 from profscope.recording.launch_log import LaunchLog, Plan, Route
 from profscope.recording.programs import PROGRAMS
+from tests.support.quick import quick
 from tests.support.round_trips import SUFFIXES, assert_same
 from tests.support.sessions import CASES, assert_equal, count, keeping, launch_add
 from tests.support.synth import Program, Scope, Work, launch
@@ -112,7 +115,7 @@ def test_launches_of_both_kinds_add_up(profiles: dict[str, Profile]) -> None:
     assert profile.metadata["kernels"].keys() == profiles["spans"].metadata["kernels"].keys()
 
 
-@pytest.mark.parametrize("suffix", SUFFIXES)
+@pytest.mark.parametrize("suffix", quick(SUFFIXES, (".json.gz", ".pftrace.gz", ".parquet")))
 def test_a_trace_holds_sums(profiles: dict[str, Profile], suffix: str, tmp_path: Path) -> None:
     for name in ("mixed", "sums"):
         profiles[name].save(tmp_path / f"t{suffix}")
@@ -120,6 +123,28 @@ def test_a_trace_holds_sums(profiles: dict[str, Profile], suffix: str, tmp_path:
         assert_same(loaded, profiles[name])
         pd.testing.assert_frame_equal(loaded.balance(), profiles[name].balance())
         pd.testing.assert_frame_equal(loaded.summary(), profiles[name].summary())
+
+
+def test_where_folding_is_behind_launches_record_fewer_ctas(monkeypatch: pytest.MonkeyPatch) -> None:
+    """And no launch waits: one is left out, and the next ones take less memory."""
+    place, launched = HostBuffers.place, iter(range(100))
+
+    def behind(self: HostBuffers, *args: Any) -> Any:
+        return None if next(launched) == 2 else place(self, *args)
+
+    monkeypatch.setattr(HostBuffers, "place", behind)
+    with keeping("sums", memory=1) as prof:
+        for _ in range(12):
+            count(3, ctas=2000)  # about 0.25 MB
+    recorded = prof.launches["ctas"].tolist()
+    assert len(recorded) == 11
+    assert recorded == sorted(recorded, reverse=True)
+    # Every eighth, which is less than 256.
+    assert (recorded[0], recorded[-1]) == (2000, 250), prof.metadata["notes"]
+    kernel = prof.summary().query("kind == 'kernel'").iloc[0]
+    assert kernel[["launches", "launches_seen", "count"]].tolist() == [11, 12, 11 * 2000]
+    assert "spread over the grid" in " ".join(prof.metadata["notes"])
+    assert prof.profile.validate() == []
 
 
 def test_launches_are_folded_as_their_memory_fills(tmp_path: Path) -> None:

@@ -43,10 +43,11 @@ def assert_alike(one: Profile, other: Profile) -> None:
 
 
 def test_it_folds_as_this_process_does() -> None:
-    here, aside = Folded(), Aside()
+    here, aside = Folded(), Aside(2)
     expected = folded_by(here, RAWS[:2], RAWS[2:])
     profile = folded_by(aside, RAWS[:2], RAWS[2:])
     assert_alike(profile, expected)
+    assert all(helper.bytes for helper in aside._helpers)  # each has had a part
     assert [note for note in profile.metadata["notes"] if "missing" in note] == []
     assert len(Profile.of(assemble([], {"backend": "gpu"}, (), aside)).launches) == len(RAWS)  # once closed
 
@@ -67,14 +68,15 @@ def test_damage_is_told_and_launches_can_follow_a_look() -> None:
 
 @pytest.mark.parametrize("looked", [False, True])
 def test_where_it_dies_this_process_goes_on(looked: bool) -> None:
-    aside = Aside()
+    aside = Aside(1)
     with worker_pool(1) as pool:
         aside.add(alike(RAWS[:2]), pool)
         if looked:
             aside.programs()
-        assert aside._process is not None
-        os.kill(aside._process.pid, signal.SIGKILL)
-        aside._process.wait()
+        (helper,) = aside._helpers
+        assert helper._process is not None
+        os.kill(helper._process.pid, signal.SIGKILL)
+        helper._process.wait()
         aside.add(alike(RAWS[2:]), pool)
     assert sum(len(program.launches) for program in aside.programs()) == len(RAWS) - (0 if looked else 2)
     note = "launches that kept sums are missing: the process that folded them has died"

@@ -158,6 +158,30 @@ def test_nothing_stays_where_the_body_raises(ranges: Ranges) -> None:
     assert ranges.calls == [("push", "left open"), ("pop", None)]
 
 
+_UNHEARD = """
+dummy_domain = object()
+
+def get_domain(name=None):
+    return dummy_domain
+
+class annotate:
+    def __init__(self, message=None, color=None, domain=None, category=None, payload=None):
+        self.init_args = message, color, domain, category, payload
+        self.domain = get_domain(domain)
+
+    def __enter__(self):
+        return self
+
+    def __exit__(self, exc_type, exc_value, traceback):
+        return False
+
+def push_range(message=None, color=None, domain=None, category=None, payload=None): ...
+def pop_range(domain=None): ...
+def start_range(message=None, color=None, domain=None, category=None, payload=None): ...
+def end_range(range_id): ...
+"""
+
+
 def test_the_nvtx_package(monkeypatch: pytest.MonkeyPatch) -> None:
     """Its functions as its own module calls them (nvtx 0.2.17): an attributes object, then a domain."""
     package, module = types.ModuleType("nvtx"), types.ModuleType("nvtx.nvtx")
@@ -181,18 +205,79 @@ def test_the_nvtx_package(monkeypatch: pytest.MonkeyPatch) -> None:
     assert vars(module)["libnvtx_pop_range"] is pop
 
 
-def test_a_pause_ends_what_is_open() -> None:
-    with session() as prof, profscope.scope("before") as before:
+def test_the_nvtx_package_where_no_tool_listens(monkeypatch: pytest.MonkeyPatch) -> None:
+    """There nvtx 0.2.17 calls no core function: all its domains are one that does nothing."""
+    package, module = types.ModuleType("nvtx"), types.ModuleType("nvtx.nvtx")
+    exec(_UNHEARD, vars(module))
+    names = ("annotate", "push_range", "pop_range", "start_range", "end_range")
+    vars(package).update({name: vars(module)[name] for name in names})
+    monkeypatch.setitem(sys.modules, "nvtx", package)
+    monkeypatch.setitem(sys.modules, "nvtx.nvtx", module)
+    before = dict(vars(package)), dict(vars(module)), dict(vars(package.annotate))
+    with session() as prof:
+        held: Any = package.push_range
+        with package.annotate("load", color="red", domain="mine"):
+            package.push_range("batch", "blue", "mine")
+            package.pop_range("mine")
+            with pytest.raises(KeyError), package.annotate():
+                raise KeyError
+    held("after the session")
+    assert prof.host[["scope", "parent"]].to_numpy().tolist() == [["load", -1], ["batch", 0], ["", 0]]
+    assert (dict(vars(package)), dict(vars(module)), dict(vars(package.annotate))) == before
+
+
+def test_a_pause_ends_what_is_open_and_it_begins_again() -> None:
+    with session(instrument=["kernel-span"]) as prof, profscope.scope("before") as before:
         launch_add()
         prof.pause()
         with profscope.scope("unseen"):
             before.add(late=1)
         prof.resume()
+        launch_add()
         with profscope.scope("after"):
             pass
-    assert prof.host["scope"].tolist() == ["before", "after"]
-    assert prof.host["parent"].tolist() == [-1, -1]
+    assert prof.host["scope"].tolist() == ["before", "before", "after"]
+    assert prof.host["late"].tolist()[:2] == [1, 1]
+    assert prof.launches["host"].tolist() == [0, 1]
+    assert prof.host["parent"].tolist() == [-1, -1, 1]
     assert prof.host["end_unix_ns"][0] <= prof.host["start_unix_ns"][1]
+
+
+def test_scopes_that_are_open_when_recording_begins() -> None:
+    begun, done = threading.Event(), threading.Event()
+
+    def other() -> None:
+        with profscope.scope("other"):
+            begun.set()
+            done.wait()
+            with profscope.scope("in other"):
+                pass
+
+    worker = threading.Thread(target=other)
+    worker.start()
+    begun.wait()
+    scopes = HostScopes(int)
+    with profscope.scope("training", epochs=2), profscope.scope("step") as step:
+        step.add(loss=1)
+        with profscope.scope(3):  # type: ignore[arg-type]  # nobody looked at it in time
+            with scopes.installed():
+                done.set()
+                worker.join()
+                step.add(loss=2)
+            step.add(loss=3)
+    table = scopes.columns()
+    rows = dict(
+        zip(table["scope"], zip(table["thread"], table["parent"], table["depth"], strict=True), strict=True)
+    )
+    own = threading.get_native_id()
+    assert rows["training"] == (own, -1, 0)
+    assert rows["step"] == (own, table["scope"].index("training"), 1)
+    assert rows["other"][0] == rows["in other"][0] != own
+    assert rows["in other"][1] == table["scope"].index("other")
+    metrics = dict(zip(table["scope"], table["metrics"], strict=True))
+    assert (metrics["training"], metrics["step"]) == ({"epochs": 2}, {"loss": 3})
+    assert all(table["end_unix_ns"])
+    assert not any(host_scopes._OPEN.values())
 
 
 @pytest.mark.parametrize(
@@ -241,7 +326,8 @@ def test_a_scope_may_be_entered_in_itself_and_outlast_another() -> None:
         second.__exit__()
     columns = scopes.columns()
     assert columns["scope"] == ["again", "again", "first", "second"]
-    assert columns["parent"] == [-1, 0, -1, 2]
+    assert columns["parent"] == [-1, 0, -1, -1]  # the second was in the first for a part of its time only
+    assert columns["depth"] == [0, 1, 0, 0]
     assert columns["end_unix_ns"][2] <= columns["end_unix_ns"][3]
 
 
@@ -250,24 +336,66 @@ def test_innermost() -> None:
     begin, end, thread = np.array([0, 1, 4]), np.array([5, 3, 6]), np.array([1, 1, 2])
     places = np.array([6, 0, 1, 2, 3, 4, 5])
     assert innermost(places, begin, end, thread).tolist() == [-1, 0, 1, 1, 0, -2, 2]
+    outside = np.array(
+        [[2, 1, 4], [1, 4, 7], [1, 0, 2], [3, 6, 9]]
+    )  # the third: in its own scope all the time
+    assert innermost(places, begin, end, thread, outside).tolist() == [-1, 0, -2, -2, -2, -2, -2]
 
 
-def test_launches_that_may_be_of_several_threads_are_in_none() -> None:
+def test_launches_of_a_thread_in_no_scope_are_not_those_of_another_one() -> None:
+    turns = [threading.Event() for _ in range(4)]
+
+    def other() -> None:
+        turns[0].wait()
+        launch_add()  # 1
+        turns[1].set()
+        turns[2].wait()
+        with profscope.scope("other"):
+            launch_add()  # 4
+        turns[3].set()
+
+    with session(instrument=["kernel-span"]) as prof:
+        worker = threading.Thread(target=other)
+        worker.start()
+        with profscope.scope("main"):
+            launch_add()  # 0: as likely the other thread's
+            turns[0].set()
+            turns[1].wait()
+            with profscope.scope("inner"):
+                launch_add()  # 2: the other thread launches nothing here
+            launch_add()  # 3
+        turns[2].set()
+        turns[3].wait()
+        worker.join()
+        launch_add()  # 5
+    assert prof.host["scope"].tolist() == ["main", "inner", "other"]
+    assert prof.launches["host"].tolist() == [-1, -1, 1, 0, 2, -1]
+    assert any("2 launches are in no host scope" in note for note in prof.metadata["notes"])
+
+
+@pytest.mark.parametrize("launches", [True, False])
+def test_launches_that_may_be_of_several_threads_are_in_none(launches: bool) -> None:
+    """launches: whether the other thread launches at all; a thread that does not has no launches."""
     begun, done = threading.Event(), threading.Event()
 
     def other() -> None:
         with profscope.scope("other"):
             begun.set()
             done.wait()
+        if launches:
+            launch_add()
 
-    with session() as prof, profscope.scope("main"):
-        launch_add()
-        worker = threading.Thread(target=other)
-        worker.start()
-        begun.wait()
-        launch_add()
+    with session(instrument=["kernel-span"]) as prof:
+        with profscope.scope("main"):
+            launch_add()
+            worker = threading.Thread(target=other)
+            worker.start()
+            begun.wait()
+            launch_add()
+        if not launches:
+            launch_add()  # in no scope, while another thread has one open
         done.set()
         worker.join()
-        launch_add()
-    assert prof.launches["host"].tolist() == [0, -1, 0]
-    assert any("1 launches are in no host scope" in note for note in prof.metadata["notes"])
+    assert prof.launches["host"].tolist() == ([0, -1, -1] if launches else [0, 0, -1])
+    said = any("1 launch is in no host scope" in note for note in prof.metadata["notes"])
+    assert said == launches

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Iterator
+from contextlib import ExitStack
 from pathlib import Path
 from types import ModuleType, SimpleNamespace
 from typing import Any, ClassVar
@@ -146,6 +147,19 @@ def test_kernels_come_from_modules_and_lines(inductor: Any, tmp_path: Path, patc
     ]  # fmt: skip
     assert (back["module"], back["model_line"]) == ("blocks.1", 9)
     assert table.of("/another/file.py") == {}
+
+
+def test_who_still_watches_sees_what_is_compiled_when_another_has_stopped(
+    inductor: Any, tmp_path: Path
+) -> None:
+    table = OriginTable()
+    with ExitStack() as session, ExitStack() as first_launch:
+        first_launch.enter_context(table.watching())
+        backward = inductor.compile_fx(MODEL, [])
+        session.enter_context(table.watching())  # at the first launch, of the forward pass
+        first_launch.close()
+        backward()
+    assert table.of(f"{tmp_path}/back.py")["module"] == "blocks.1"
 
 
 def test_what_comes_from_inductors_cache_has_its_forward_pass_named(inductor: Any, tmp_path: Path) -> None:

@@ -19,6 +19,7 @@ from triton.runtime import _allocation
 import profscope
 from instrument_passes.manifest import Manifest
 from instrument_passes.records import MAX_CTAS
+from instrument_passes.selection import Selection
 from profscope.emulator.launch import Launch
 from profscope.emulator.machine.grid import Grid
 from profscope.errors import SessionError
@@ -201,7 +202,7 @@ def test_addresses_beyond_2_gib_of_tags_do_not_wrap(monkeypatch: pytest.MonkeyPa
     Of a grid of 2^27 CTAs, whose ids times the tag pass 2^31 and 2^32, a few are run.
     """
     stride, ctas = 1 << 16, 1 << 27
-    chosen = np.arange(0, ctas, stride)[[0, 1, 40, 700, 1500, 2047]]
+    chosen = Selection("spread").cta(np.array([0, 1, 40, 700, 1500, 2047]), 16)
 
     def some(launch: Launch, begun: Grid, total: int, placement: Any) -> None:
         assert total == ctas

@@ -30,7 +30,6 @@ def kineto(*events: tuple[Any, ...]) -> dict[str, list[Any]]:
         "start_unix_ns": [UNIX_NS + each[3] for each in events],
         "end_unix_ns": [UNIX_NS + each[4] for each in events],
         "correlation": [each[5] for each in events],
-        "of_op": [0 for _ in events],
         "bytes": [4096 if each[1] == "copy" else -1 for each in events],
     }
 

@@ -11,10 +11,15 @@ from pathlib import Path
 from types import TracebackType
 from typing import Any, Self
 
-__all__ = ["Processor", "ProcessorError"]
+from profscope.schema import KINDS
+
+__all__ = ["SPAN_KINDS", "Processor", "ProcessorError"]
 
 Row = tuple[Any, ...]
 SCRIPT = Path(__file__).with_name("processor.js")
+SPAN_KINDS = str(KINDS)
+"""The categories of slices that are spans, as SQL lists them."""
+
 ERROR_STATS = "select name, value from stats where severity in ('error', 'data_loss') and value > 0"
 
 

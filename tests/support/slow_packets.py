@@ -16,6 +16,8 @@ __all__ = ["Slice", "Trace", "fields", "read_trace"]
 Fields = dict[int, list[Any]]
 CLEARED = 1
 BEGIN, END = 1, 2
+SPANS = 1
+"""The sequence that spans are on; what is drawn beside them is on others."""
 
 
 @dataclass
@@ -71,8 +73,9 @@ def read_trace(data: bytes) -> Trace:
         if 60 in packet:
             descriptor = fields(packet[60][0])
             descriptors[descriptor[1][0]] = descriptor
-        elif 10 not in packet:
-            trace.other.append(tuple(packet))
+        elif 10 not in packet or packet[10] != [SPANS]:
+            if 10 not in packet:
+                trace.other.append(tuple(packet))
             continue
         state.see(packet)
         for event in map(fields, packet.get(11, [])):

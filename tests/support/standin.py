@@ -47,7 +47,9 @@ class _Memory(torch.Tensor):
     def record_stream(self, stream: object) -> None: ...
 
 
-def _zero(address: int, size: int, stream: int, *, rows: int = 1, step: int = 0) -> None:
+def _zero(
+    address: int, size: int, stream: int, *, rows: int = 1, step: int = 0, at_once: bool = False
+) -> None:
     for row in range(rows):
         ctypes.memset(address + row * step, 0, size)
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from dataclasses import replace
 from pathlib import Path
 
 import pandas as pd
@@ -11,6 +12,7 @@ import pytest
 import profscope
 from profscope.profiles import Profile
 from profscope.schema import events_frame, host_frame
+from profscope.traces.around_tracks import around_tracks
 from profscope.traces.merging import Part, merged
 from tests.support.around import UNIX_NS, program
 from tests.support.processor import Processor
@@ -19,6 +21,7 @@ SLICES = """
 select coalesce(thread.name, track.name), slice.name, slice.category, slice.ts, slice.dur, slice.depth
 from slice join track on slice.track_id = track.id
 left join thread_track on thread_track.id = track.id left join thread using (utid)
+where category is not null  -- launches as slices of the GPU have none
 """
 
 
@@ -95,6 +98,29 @@ def test_ranks_keep_theirs_apart(profile: Profile) -> None:
         assert second[name].tolist() == before.where(before < 0, before + offset).tolist()
     assert both.launches["host"].tolist() == [1, 0, 1 + scopes, 0 + scopes]
     assert Profile.of(both).validate() == []
+
+
+def test_merged_ranks_have_tracks_of_their_own(profile: Profile) -> None:
+    parts = []
+    for rank, boot in enumerate(("b", "b", "another")):
+        job = {"id": "j", "rank": rank, "world_size": 2, "boot": boot, "clock": []}
+        parts.append(Part(replace(profile.tables, metadata=profile.metadata | {"job": job}), f"{rank}", rank))
+    both = merged(parts[:2])
+    drawn = around_tracks(both)
+    assert drawn is not None
+    assert drawn.start_ns.tolist() == [*both.host["start_unix_ns"], *both.events["start_unix_ns"]]
+    assert both.launches["start_ns"].min() == UNIX_NS
+    tracks = {(track.process, track.name): len(track.rows) for track in drawn.tracks}
+    of_one = {
+        ("host", "thread 100"): 6,
+        ("host", "thread 200"): 3,
+        ("GPU 0", "stream 7"): 3,
+        ("GPU 0", "stream 8"): 1,
+    }
+    assert tracks == {
+        (f"rank {n} {process}", name): rows for n in (0, 1) for (process, name), rows in of_one.items()
+    }
+    assert around_tracks(merged(parts)) is None, "nobody knows how far the other host's clock is"
 
 
 def test_empty_tables() -> None:

@@ -94,6 +94,26 @@ def test_a_disk_that_fills_up_leaves_the_file_as_it_was(suffix: str, tmp_path: P
     assert_same(profscope.load(path), profile)
 
 
+@pytest.mark.parametrize(
+    "name", ["t.html", "t.report.json", "t.speedscope.json.gz", "t.collapsed", "t.collapsed.gz"]
+)
+def test_so_it_is_with_what_is_only_written(name: str, tmp_path: Path) -> None:
+    (tmp_path / name).write_text("precious")
+    with pytest.raises(TraceError, match=r"cannot write .*: File too large"), full_disk(10):
+        regular_profile(launches=1, ctas=1).save(tmp_path / name)
+    assert (tmp_path / name).read_text() == "precious"
+    assert os.listdir(tmp_path) == [name]
+
+
+def test_so_it_is_with_a_folder(tmp_path: Path) -> None:
+    before = regular_profile(launches=1, ctas=1)
+    before.save(f"{tmp_path}/t/")
+    with pytest.raises(TraceError, match=r"cannot write .*: File too large"), full_disk(2000):
+        regular_profile(launches=2, ctas=8).save(f"{tmp_path}/t/")
+    assert os.listdir(tmp_path) == ["t"]
+    assert_same(profscope.load(tmp_path / "t"), before)
+
+
 def test_an_error_of_an_exporter_leaves_the_file_as_it_was(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -130,7 +150,7 @@ TIMES = st.integers(-(2**63), 2**63 - 1) | st.integers(0, 2**60)
 DURATIONS = st.integers(-1, 2**63 - 1) | st.integers(0, 2**60)
 
 
-@pytest.mark.parametrize("suffix", [".json", ".pftrace"])
+@pytest.mark.parametrize("suffix", quick([".json", ".pftrace"], [".pftrace"]))
 def test_any_times_are_saved_or_refused(suffix: str, tmp_path_factory: pytest.TempPathFactory) -> None:
     path = tmp_path_factory.mktemp("times") / f"t{suffix}"
 

@@ -247,7 +247,7 @@ def test_right_sums_around_nonsense_are_an_error_in_words(tmp_path: Path) -> Non
 
 def test_what_is_no_spool(tmp_path: Path) -> None:
     (tmp_path / "trace.json").write_text("{}")
-    with pytest.raises(TraceError, match="is a folder without a spool in it"):
+    with pytest.raises(TraceError, match="is a folder with no profile in it"):
         profscope.load(tmp_path)
     (tmp_path / "text.spool").write_text("not one")
     with pytest.raises(TraceError, match="is no spool of profscope"):

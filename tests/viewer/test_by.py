@@ -9,10 +9,14 @@ from pathlib import Path
 
 import pytest
 
-from profscope.profiles import Profile
+from profscope.analysis.corrections import are_corrected
+from profscope.profiles import Profile, load
 from tests.support.command_line import run
 from tests.support.profiles import profile_metadata, regular_profile
+from viewer.by_view import make_rows
+from viewer.filters import Rows
 
+DATA = Path(__file__).parents[1] / "data"
 PROFILE = regular_profile(launches=2, ctas=8, warps=4, iterations=3)
 
 
@@ -49,6 +53,33 @@ def test_ctas_stand_from_the_slowest_to_the_fastest(trace: str) -> None:
         (PROFILE.df["launch"] == int(rows[0]["launch"])) & (PROFILE.df["cta"] == int(rows[0]["key"]))
     ]
     assert took[0] == (first["start_ns"] + first["duration_ns"]).max() - first["start_ns"].min()
+
+
+def test_rows_of_whole_warps_are_without_what_recording_took_too() -> None:
+    profile = load(DATA / "events" / "gpt.pftrace.gz")
+    assert are_corrected(profile.tables)
+    told = {by: make_rows(profile, by, "ns", Rows(), None) for by in ("cta", "warp", "launch")}
+    df = profile.df[(profile.df["depth"] == 0) & (profile.df["kind"] != "async")]
+    for by, rows in told.items():
+        assert sum(row.self for row in rows) == df["corrected_ns"].sum(), by
+    assert df["corrected_ns"].sum() < df["duration_ns"].sum()
+    slowest = told["cta"][0]
+    own = df[(df["launch"] == slowest.launch) & (df["cta"] == int(slowest.key))]
+    assert slowest.took == (own["start_ns"] + own["duration_ns"]).max() - own["start_ns"].min()
+
+
+def test_top_cuts_every_form_and_a_table_for_programs_has_all_without_it(trace: str) -> None:
+    rows = list(csv.DictReader(io.StringIO(run(trace, "--by", "sm", "--format", "csv", "--top", "2").stdout)))
+    assert len(rows) == 2
+    assert [row["sm"] for row in rows] == [row["key"] for row in rows]
+    assert len(json.loads(run(trace, "--by", "cta", "--json", "--top", "3").stdout)) == 3
+    assert len(run(trace, "--show", "scopes", "--format", "csv", "--top", "1").stdout.splitlines()) == 2
+
+
+def test_nothing_of_what_was_asked_for_is_a_failure_that_says_why(trace: str) -> None:
+    failed = run(trace, "--show", "numbers")
+    assert (failed.returncode, failed.stdout) == (1, "")
+    assert failed.stderr.startswith("profscope-view: no numbers: ")
 
 
 def test_lines_and_scopes_can_be_chosen(trace: str) -> None:
@@ -88,7 +119,9 @@ def test_frames_are_chosen_as_proton_viewer_does(trace: str) -> None:
     assert names("-i", "iter") == ["matmul_kernel", "loop L22", "iteration", *inside]
     assert names("-i", "dot") == ["matmul_kernel", "loop L22", "iteration", "dot"]
     assert names("-e", "loop") == ["matmul_kernel", "store"]
-    assert names("-i", "ot") == [], "names are matched from their start"
+    nothing = run(trace, "-i", "ot", "--json")
+    assert (nothing.returncode, nothing.stdout) == (1, ""), "names are matched from their start"
+    assert "there are: matmul_kernel, loop L22, iteration, " in nothing.stderr
     assert names("-m", "count", "-d", "2") == ["matmul_kernel", "loop L22", "store"]
     longest = max(
         frame["time/%"] for frame in json.loads(run(trace, "-m", "time/%", "-i", "wait", "--json").stdout)[3:]

@@ -18,6 +18,7 @@ from profscope.options import Options
 from profscope.profiles import Profile, load
 from tests.support.command_line import run
 from tests.support.profiles import profile_metadata, regular_profile
+from tests.support.quick import quick
 from viewer.cli import main
 
 SAMPLES = Path(__file__).parents[1] / "traces" / "samples"
@@ -61,7 +62,7 @@ def test_piped_output_is_plain_80_columns_and_complete(trace: str) -> None:
         "NVIDIA H200, sm_90, 132 SMs, clock 1.980 GHz",
         "triton 3.7.1",
         "4,224 in 8.0 KiB of profile memory, none dropped",
-        "lines by time",
+        "lines by their own time",
         "More: --source",
     ):
         assert text in first
@@ -130,7 +131,7 @@ def test_drops_and_notes_are_shown(tmp_path: Path) -> None:
     assert max(map(len, done.stdout.splitlines())) <= 80
 
 
-@pytest.mark.parametrize("suffix", [".pftrace", ".pftrace.gz"])
+@pytest.mark.parametrize("suffix", quick([".pftrace", ".pftrace.gz"], [".pftrace.gz"]))
 def test_a_perfetto_trace_shows_the_same(suffix: str, trace: str, tmp_path: Path) -> None:
     path = tmp_path / f"trace{suffix}"
     load(trace).save(path)
@@ -182,7 +183,7 @@ def test_other_tools_traces_are_shown() -> None:
     assert "sm80_xmma_gemm" in kineto.stdout
     assert "CTA" not in kineto.stdout.splitlines()[0], "it does not say"
     assert run(str(SAMPLES / "kineto.json"), "--cta", "3").stderr == (
-        "profscope-view: --cta 3: this trace does not say which cta a span is of\n"
+        "profscope-view: cta 3: this trace does not say which cta a span is of\n"
     )
     inside = run(str(SAMPLES / "proton_inside.chrome_trace")).stdout
     assert "├ load" in inside
@@ -310,7 +311,7 @@ def test_kernels_without_spans_inside_are_named(tmp_path: Path) -> None:
     assert 'No spans inside matmul_kernel; instrument="default" records loads, stores, waits and MMAs' in said
 
 
-@pytest.mark.parametrize("zoom", ["1us:2us", "900:", ":2us"])
+@pytest.mark.parametrize("zoom", quick(["1us:2us", "900:", ":2us"], ["900:", ":2us"]))
 def test_the_zooms_of_the_help_work_in_either_unit(zoom: str, trace: str) -> None:
     for unit in ("ns", "cycles"):
         done = run(trace, "--zoom", zoom, "--unit", unit)

@@ -8,9 +8,9 @@ import pytest
 
 from profscope.errors import TraceError
 from profscope.profiles import Profile
-from profscope.schema import spans_frame
 from tests.support.command_line import run
-from tests.support.profiles import launch_table, profile_metadata, regular_profile
+from tests.support.one_warp import story
+from tests.support.profiles import profile_metadata, regular_profile
 from viewer.explorer import Explorer
 from viewer.interactive.app import ExplorerApp
 
@@ -18,29 +18,15 @@ PROFILE = regular_profile(launches=1, ctas=4, warps=2, iterations=2)
 
 
 def with_a_copy() -> Profile:
-    """One warp: a copy is issued at 10, in flight until 90, and waited for from 60 to 90."""
-    rows = [
-        ("k", "kernel", 0, -1, 0, 100, -1),
-        ("async copy x", "op", 1, 0, 10, 20, -1),
-        ("async copy x in flight", "async", 2, 1, 10, 90, 3),
-        ("async wait x", "op", 1, 0, 60, 90, -1),
-    ]
-    scope, kind, depth, parent, start, end, wait = zip(*rows, strict=True)
-    length = [b - a for a, b in zip(start, end, strict=True)]
-    same = {
-        "kernel": "k",
-        "file": "/a/k.py",
-        "launch": 0,
-        "cta": 0,
-        "sm": 5,
-        "warp": 0,
-        "line": 7,
-        "iteration": -1,
-    }
-    columns = {name: [value] * len(rows) for name, value in same.items()}
-    columns |= {"scope": scope, "kind": kind, "depth": depth, "parent": parent, "wait": wait}  # type: ignore[dict-item]
-    columns |= {"start_cycle": start, "start_ns": start, "duration_cycles": length, "duration_ns": length}  # type: ignore[dict-item]
-    return Profile(spans_frame(columns), launch_table([0], ["k"]), profile_metadata())
+    """A copy is issued at 10, in flight until 90, and waited for from 60 to 90."""
+    return story(
+        [
+            ("k", "kernel", 0, -1, 0, 100),
+            ("async copy x", "op", 1, 0, 10, 20),
+            ("async copy x in flight", "async", 2, 1, 10, 90, 3),
+            ("async wait x", "op", 1, 0, 60, 90),
+        ]
+    )
 
 
 def test_ctas_are_walked_from_the_slowest_to_the_fastest() -> None:

@@ -14,6 +14,7 @@ from hypothesis import strategies as st
 from profscope.errors import TraceError
 from profscope.profiles import Profile
 from tests.support.profiles import profile_metadata, profiles, regular_profile
+from tests.support.quick import quick
 from tests.support.sessions import launch_add, session
 from viewer.cli import main
 from viewer.groups import Group
@@ -182,7 +183,7 @@ def test_notes_on_kernels_that_are_not_shown_are_left_out() -> None:
     assert profile.report()["notes"][0] == notes[3]
 
 
-@pytest.mark.parametrize("flag", ["--cta", "--sm", "--warp"])
+@pytest.mark.parametrize("flag", quick(["--cta", "--sm", "--warp"], ["--cta"]))
 def test_a_look_at_a_part_of_launches_changes_no_verdict(
     flag: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:

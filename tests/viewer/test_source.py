@@ -17,9 +17,10 @@ from instrument_passes.kept_text import packed, unpacked
 from profscope.analysis.line_rows import placed
 from profscope.profiles import Profile, load
 from profscope.sampler.tables import sample_tables, with_samples
+from profscope.schema import spans_frame
 from tests.support.captures import captured as sampled_launch
 from tests.support.command_line import run
-from tests.support.profiles import launch_table, regular_profile
+from tests.support.profiles import launch_table, profile_metadata, regular_profile
 from tests.support.samples import sample_rows
 from tests.support.sessions import launch_add, session
 from viewer.annotated import Annotated, Line, annotate
@@ -69,7 +70,7 @@ def test_each_line_says_what_lines_and_summary_say(path: Path) -> None:
         assert sum(scope.count for scope in line.scopes) == own["count"].sum()
         assert sum(scope.self for scope in line.scopes) == own["self_ns"].sum()
         if line.scopes:
-            assert line.mean == line.scopes[0].self / line.scopes[0].count
+            assert line.self_mean == line.scopes[0].self / line.scopes[0].count
 
 
 @pytest.mark.parametrize("width", [60, 80, 100, 200])
@@ -175,7 +176,44 @@ def test_ttgir_and_ptx_of_what_recorded_stand_behind_the_lines(tmp_path: Path) -
         launch_add()
     assert without.metadata["code"] == []
     without.save(tmp_path / "w.json")
-    assert "this profile has no PTX" in run(str(tmp_path / "w.json"), "--source", "ptx").stdout
+    failed = run(str(tmp_path / "w.json"), "--source", "ptx")
+    assert (failed.returncode, failed.stdout) == (1, "")
+    assert "this profile has no PTX" in failed.stderr
+
+
+def test_functions_of_one_name_in_two_modules_have_each_its_own_text() -> None:
+    """A call path names a file without its folder: which one it is follows from the function there."""
+    files = ["/a/k.py", "/b/k.py"]
+    texts = ["def same(x):\n    y = half(x)\n", "def same(x):\n    z = twice(x)\n"]
+    sources = [
+        {"name": "same", "file": file, "line": 1, "text": text, "sha256": ""}
+        for file, text in zip(files, texts, strict=True)
+    ]
+    sources.append(
+        {"name": "half", "file": "/b/k.py", "line": 9, "text": "def half(x):\n    0\n", "sha256": ""}
+    )
+    variants = [{"variant": at, "function": f"{'ab'[at]}.k.same"} for at in range(2)]
+    rows = [
+        ("same", 0, "kernel", "/a/k.py", 1, "", -1),
+        ("mul", 0, "op", "/b/k.py", 10, "same k.py:2 > half k.py:10", 0),
+        ("same", 1, "kernel", "/b/k.py", 1, "", -1),
+        ("mul", 1, "op", "/b/k.py", 2, "", 2),
+    ]
+    scope, launch, kind, file, line, path, parent = zip(*rows, strict=True)
+    columns: dict[str, Any] = {
+        "kernel": ["same"] * 4, "launch": launch, "cta": [0] * 4, "sm": [0] * 4, "warp": [0] * 4,
+        "scope": scope, "kind": kind, "file": file, "line": line, "call_path": path, "parent": parent,
+        "depth": [0, 1] * 2, "iteration": [-1] * 4, "start_cycle": [0, 10] * 2, "start_ns": [0, 10] * 2,
+        "duration_cycles": [100, 50, 100, 40], "duration_ns": [100, 50, 100, 40],
+    }  # fmt: skip
+    launches = launch_table([0, 1], ["same", "same"], variant=[0, 1])
+    metadata = profile_metadata(sources=sources, variants={"same": variants})
+    first, second = annotated(Profile(spans_frame(columns), launches, metadata))
+    told = [[(block.function, block.file) for block in each.blocks] for each in (first, second)]
+    assert told == [[("same", "/a/k.py"), ("half", "/b/k.py")], [("same", "/b/k.py")]]
+    assert [call.function for line in first.blocks[0].lines for call in line.calls] == ["half"]
+    shown = [render_annotated(each, 100)[0].plain for each in (first, second)]
+    assert ["function=a.k.same" in shown[0], "function=b.k.same" in shown[1]] == [True, True]
 
 
 def test_texts_are_kept_as_they_were() -> None:
@@ -196,4 +234,4 @@ def test_a_kept_text_that_is_damaged_is_named(wrong: str, tmp_path: Path) -> Non
     (source,) = annotated(
         Profile.of(replace(profile.tables, metadata={**profile.metadata, "code": [entry]})), "ptx"
     )
-    assert any(note.startswith("matmul_kernel: its PTX cannot be read: a kept text") for note in source.notes)
+    assert source.no_code.startswith("matmul_kernel: its PTX cannot be read: a kept text")

@@ -11,6 +11,7 @@ from rich.cells import cell_len
 
 from profscope.analysis.findings import OF_THE_EMULATOR
 from profscope.profiles import Profile
+from tests.support.one_warp import story
 from tests.support.profiles import profile_metadata, profiles, regular_profile
 from viewer.cells import fit, fit_end
 from viewer.drawing import LABEL_WIDTH, render_timeline
@@ -109,29 +110,6 @@ def test_default_choice_is_the_median_cta_of_the_heaviest_kernel(profile: Profil
     duration = ctas["end"] - ctas["start"]
     assert duration[choice.launch, choice.cta] == np.quantile(duration, 0.5, method="inverted_cdf")
     assert choice.candidates == 16
-
-
-def story(rows: list[tuple[str, str, int, int, int, int]]) -> Profile:
-    """One warp's profile from (scope, kind, depth, parent, start, end) in ns, at one cycle a ns."""
-    from profscope.schema import spans_frame
-    from tests.support.profiles import launch_table
-
-    scope, kind, depth, parent, start, end = zip(*rows, strict=True)
-    duration = [b - a for a, b in zip(start, end, strict=True)]
-    constant = {
-        "kernel": "k",
-        "file": "/a/k.py",
-        "launch": 0,
-        "cta": 0,
-        "sm": 5,
-        "warp": 0,
-        "line": 7,
-        "iteration": -1,
-    }
-    columns = {name: [value] * len(rows) for name, value in constant.items()}
-    columns |= {"scope": scope, "kind": kind, "depth": depth, "parent": parent}  # type: ignore[dict-item]
-    columns |= {"start_cycle": start, "start_ns": start, "duration_cycles": duration, "duration_ns": duration}  # type: ignore[dict-item]
-    return Profile(spans_frame(columns), launch_table([0], ["k"]), profile_metadata())
 
 
 STORY = story(
@@ -265,7 +243,8 @@ def test_source_lines_are_shown_while_they_are_those_that_ran(tmp_path: Path) ->
 def test_the_tree_shows_source_lines() -> None:
     tree = make_trees(STORY, [Group("k")], "ns", 0, lambda file, line: f"{file} has {line}")[0]
     assert tree.nodes[0].text == "/a/k.py has 7"
-    assert all(line.plain.endswith("/a/k.py has 7") for line in render_tree(tree, 100)[1:])
+    lines = render_tree(tree, 100)
+    assert all(line.plain.endswith("/a/k.py has 7") for line in lines[1 : len(tree.nodes) + 1])
     assert all(len(line.plain) <= 60 for line in render_tree(tree, 60))
 
 
@@ -363,5 +342,8 @@ def test_findings_say_what_is_alike_once() -> None:
     text = "\n".join(line.plain for line in render_findings(rows, (), 100))
     assert text.count("Try: make more programs.") == 1
     assert text.count("cost model") == 0
-    assert all(f"why {at}\n" in text for at in range(5))
-    assert text.endswith("1 more finding; --json has them")
+    assert "50%  idle-sms in 6 places (confidence: high)" in text
+    assert [f"why {at}\n" in text for at in range(6)] == [True] * 3 + [False] * 3
+    assert "3 more; --show findings --top 0 has them" in text
+    whole = "\n".join(line.plain for line in render_findings(rows, (), 100, 0))
+    assert all(f"why {at}\n" in whole for at in range(6))

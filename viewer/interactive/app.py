@@ -196,8 +196,10 @@ class ExplorerApp(App[None]):
     def _show_source(self, file: str, line: int) -> None:
         if self._sources is None:  # worked out when it is first asked for
             self._sources = annotate(self._profile, self.explorer.unit, self._disk, most=0)[0]
-        kernel = self.explorer.cta.kernel
-        source = next((each for each in self._sources if each.kernel == kernel), None)
+        launches = self._profile.launches
+        of_cta = launches[launches["launch"] == self.explorer.cta.launch].iloc[0]
+        wanted = str(of_cta["kernel"]), int(of_cta["variant"])
+        source = next((each for each in self._sources if (each.kernel, each.variant) == wanted), None)
         if source is None:
             return
         lines = render_annotated(source, max(self.size.width - 2, 40))

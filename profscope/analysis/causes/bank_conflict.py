@@ -9,6 +9,7 @@ import numpy as np
 
 from profscope.analysis.cause import Finding, NotMeasured
 from profscope.analysis.judged import Judged
+from profscope.analysis.quantities import count_text
 
 __all__ = ["causes"]
 
@@ -61,7 +62,7 @@ def causes(judged: Judged) -> Iterator[Finding | NotMeasured]:
         file,
         line,
         f"{sites['scope'].iloc[worst]} takes {mean:,.0f} cycles where its bytes need {mean / ratio:,.0f}, "
-        f"{together} CTAs on the SM at once ({ratio:.1f} times as long)",
+        f"{count_text(together, 'CTA')} on the SM at once ({ratio:.1f} times as long)",
         "use a swizzled or padded shared layout, or one whose order is that of the accesses",
         judged.share_pct(float(lost.sum()) + around),
         "high" if ratio >= 8 else "medium",

@@ -6,6 +6,7 @@ from collections.abc import Iterator
 
 from profscope.analysis.cause import Finding, NotMeasured
 from profscope.analysis.judged import Judged
+from profscope.analysis.quantities import count_text
 
 __all__ = ["causes"]
 
@@ -21,12 +22,12 @@ def causes(judged: Judged) -> Iterator[Finding | NotMeasured]:
         return
     idle_pct = 100.0 * (1 - shape.sms / sms)
     file, line = judged.place
-    run = "CTA runs" if shape.ctas == 1 else "CTAs run"
     yield Finding(
         "idle-sms",
         file,
         line,
-        f"{shape.ctas:,} {run} on {shape.sms} of {sms} SMs; {idle_pct:.0f} % of the SMs have nothing to do",
+        f"{count_text(shape.ctas, 'CTA')} run{'s' * (shape.ctas == 1)} on {shape.sms} of {sms} SMs; "
+        f"{idle_pct:.0f} % of the SMs have nothing to do",
         "make more programs: smaller tiles, a second axis of the grid, split the reduction (split-K)",
         idle_pct,
         "high" if idle_pct >= 25 else "medium",

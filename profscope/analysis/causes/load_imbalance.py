@@ -37,15 +37,17 @@ def causes(judged: Judged) -> Iterator[Finding | NotMeasured]:
         if site >= 0
         else ""
     )
-    unit = "us of model time" if judged.emulated else "us"
+    times = f"{shape.mean_ns / 1e3:.1f} us, the longest {shape.longest_ns / 1e3:.1f}"
+    if judged.emulated:
+        times = f"{shape.mean_cycles:,.0f} cycles, the longest {shape.longest_cycles:,.0f}"
     differ = counts.least != counts.most
     often = f", which runs {counts.least:,} to {counts.most:,} steps a CTA" if differ else ""
     yield Finding(
         "load-imbalance",
         file,
         line,
-        f"the mean CTA takes {shape.mean_ns / 1e3:.1f} {unit}, the longest {shape.longest_ns / 1e3:.1f} "
-        f"(standard deviation {100 * shape.variation:.0f} % of the mean){what}{often}",
+        f"the mean CTA takes {times} (standard deviation {100 * shape.variation:.0f} % of the mean)"
+        f"{what}{often}",
         "spread the work evenly: sort or interleave long and short tiles, or let programs fetch the next "
         "tile from a counter",
         shape.imbalance_pct,
@@ -54,7 +56,8 @@ def causes(judged: Judged) -> Iterator[Finding | NotMeasured]:
 
 
 class Counts(NamedTuple):
-    """How often something ran in the CTA where it ran least and most, and in the mean one."""
+    """How often something ran in the CTA where it ran least and most, and in the mean one, of the launch
+    whose CTAs are most unlike."""
 
     least: int
     most: int
@@ -62,7 +65,8 @@ class Counts(NamedTuple):
 
 
 def varying_site(judged: Judged) -> tuple[int, float, Counts]:
-    """The innermost site whose time varies with that of its CTA.
+    """The innermost site whose time varies with that of its CTA. CTAs are compared with those of their
+    launch: others may have more to do.
 
     Returns its row (-1: none), its part of the differences, 0 to 1, and how often what is in it, or for
     want of that it itself, ran.
@@ -70,7 +74,9 @@ def varying_site(judged: Judged) -> tuple[int, float, Counts]:
     spans, ctas = judged.spans, len(judged.ctas)
     time = np.bincount(spans.cta, spans.duration * (spans.parent < 0), ctas)
     seen = np.bincount(spans.cta, minlength=ctas) > 0
-    away = (time - time[seen].mean()) * seen
+    launch, number = _launches(judged)
+    mean = np.bincount(launch, time * seen, number) / np.maximum(1, np.bincount(launch, seen, number))
+    away = (time - mean[launch]) * seen
     spread = float((away * away).sum()) or 1.0
     part = judged.total(spans.duration * away[spans.cta]) / spread
     loops = judged.sites["kind"].isin(("loop", "scope", "op")).to_numpy()
@@ -101,4 +107,15 @@ def _times(judged: Judged, site: int, seen: np.ndarray) -> Counts:
     of_warps = np.bincount(spans.warp[rows], minlength=int(spans.warp.max()) + 1)
     times = np.zeros(ctas, np.int64)  # of the warp of each CTA that ran it most often
     np.maximum.at(times, spans.cta, of_warps[spans.warp])
-    return Counts(int(times[seen].min()), int(times[seen].max()), float(times[seen].mean()))
+    launch, number = _launches(judged)
+    of_launches = [times[seen & (launch == each)] for each in range(number)]
+    unlike = max(
+        (each for each in of_launches if len(each)), key=lambda each: each.max() / max(1, each.mean())
+    )
+    return Counts(int(unlike.min()), int(unlike.max()), float(unlike.mean()))
+
+
+def _launches(judged: Judged) -> tuple[np.ndarray, int]:
+    """For each CTA the number of its launch, from 0 on, and how many there are."""
+    launches, number = np.unique(judged.ctas["launch"].to_numpy(), return_inverse=True)
+    return number, len(launches)

@@ -9,6 +9,7 @@ from instrument_passes.analyses.occupancy import SmLimits, limits_of
 from profscope.analysis.cause import Finding, NotMeasured
 from profscope.analysis.judged import Judged
 from profscope.analysis.partitions import partitions_of
+from profscope.analysis.quantities import count_text
 
 __all__ = ["causes"]
 
@@ -46,9 +47,10 @@ def causes(judged: Judged) -> Iterator[Finding | NotMeasured]:
         "low-residency",
         file,
         line,
-        f"{build['ctas_per_sm']} CTAs of {warps} warps fit on an SM, {100 * part:.0f} % of its "
-        f"{limits.warps} warps, limited by {by} ({build.get('registers')} registers, "
-        f"{build.get('shared_bytes')} bytes); waits take {share:.0f} % of warp time",
+        f"an SM has room for {count_text(build['ctas_per_sm'], 'CTA')} of {count_text(warps, 'warp')}, "
+        f"{100 * part:.0f} % of its {limits.warps} warps, limited by {by} "
+        f"({build.get('registers')} registers, {build.get('shared_bytes')} bytes); waits take "
+        f"{share:.0f} % of warp time",
         f"use less of it ({by}): fewer stages, smaller tiles, maxnreg",
         share * (1 - part),
         "low",

@@ -28,7 +28,9 @@ def causes(judged: Judged) -> Iterator[Finding | NotMeasured]:
     rows = np.flatnonzero(judged.of_kind("iteration"))
     if not len(rows):
         if (sites["kind"] == "loop").any():
-            yield NotMeasured("outliers: iterations were not recorded (instrument='heavy' does)")
+            yield NotMeasured(
+                "outliers, bimodal-spans of steps: iterations were not recorded (instrument='heavy' does)"
+            )
         return
     table = pd.DataFrame(
         {"site": spans.site[rows], "took": spans.duration[rows], "step": spans.iteration[rows]}

@@ -9,6 +9,7 @@ import numpy as np
 from profscope.analysis.cause import Finding, NotMeasured
 from profscope.analysis.judged import Judged
 from profscope.analysis.partitions import partitions_of
+from profscope.analysis.quantities import count_text
 
 __all__ = ["causes"]
 
@@ -40,14 +41,12 @@ def causes(judged: Judged) -> Iterator[Finding | NotMeasured]:
     site = int(np.argmax(own))
     file, line = judged.at(site)
     pct = judged.share_pct(outside)
-    turns = f"{steps} step" if steps == 1 else f"{steps} steps"
-    ctas = f"{together} CTA" if together == 1 else f"{together} CTAs"
     yield Finding(
         "prologue",
         file,
         line,
-        f"{pct:.0f} % of warp time lies before and behind the loop of {turns}, most of it at "
-        f"{sites['scope'].iloc[site]} (line {line}); {ctas} on an SM at once",
+        f"{pct:.0f} % of warp time lies before and behind the loop of {count_text(steps, 'step')}, most of "
+        f"it at {sites['scope'].iloc[site]} (line {line}); {count_text(together, 'CTA')} on an SM at once",
         "give each program more steps (a persistent loop over tiles, less split-K), fewer stages where "
         "the loop is short, or let the store of one tile run beside the loads of the next",
         pct / together,

@@ -11,6 +11,7 @@ from profscope.analysis.cause import Finding, NotMeasured
 from profscope.analysis.intervals import covered
 from profscope.analysis.judged import DURATION, Judged
 from profscope.analysis.partitions import partitions_of
+from profscope.analysis.quantities import count_text
 
 __all__ = ["causes"]
 
@@ -64,7 +65,7 @@ def causes(judged: Judged) -> Iterator[Finding | NotMeasured]:
     site = int(np.argmax(own))
     file, line = judged.at(site)
     together = judged.shape.per_sm if judged.shape else None
-    beside = f", {together} CTAs on the SM at once" if together else ""
+    beside = f", {count_text(together, 'CTA')} on the SM at once" if together else ""
     yield Finding(
         "serial-stage",
         file,

@@ -6,6 +6,7 @@ from collections.abc import Iterator
 
 from profscope.analysis.cause import Finding, NotMeasured
 from profscope.analysis.judged import Judged
+from profscope.analysis.quantities import count_text
 
 __all__ = ["causes"]
 
@@ -29,9 +30,9 @@ def causes(judged: Judged) -> Iterator[Finding | NotMeasured]:
         "tail",
         file,
         line,
-        f"{shape.ctas:,} CTAs are {shape.waves:.2f} waves of {shape.slots:,} ({shape.per_sm} on each of "
-        f"{judged.sm_count} SMs at once); {shape.tail_pct:.0f} % of the device's slots stand empty behind "
-        "the begin of the last CTA",
+        f"{count_text(shape.ctas, 'CTA')}: {shape.waves:.2f} waves of {shape.slots:,} ({shape.per_sm} on "
+        f"each of {judged.sm_count} SMs at once); {shape.tail_pct:.0f} % of the device's slots stand empty "
+        "behind the begin of the last CTA",
         "choose tiles or a grid that fill the last wave, split K (stream-K), or let as many programs as "
         "fit loop over the tiles",
         shape.tail_pct,

@@ -12,6 +12,8 @@ from profscope.analysis.comparing.figures import Side
 from profscope.analysis.comparing.floors import NO_FLOOR, Floor
 from profscope.analysis.comparing.operands import Operand
 from profscope.analysis.comparing.pairs import Pair
+from profscope.analysis.quantities import count_text
+from profscope.analysis.variant_texts import configuration
 from profscope.errors import DiffError
 from profscope.schema import Tables
 
@@ -20,7 +22,6 @@ __all__ = ["Said", "joined", "missing_of", "notes_on", "option_notes", "unit_of"
 _SAME_CLOCK: Final = 0.02
 _OPTIONS: Final = ("instrument", "measure", "keep", "buffer", "ctas", "sms", "warps")
 _GRID: Final = ["grid_x", "grid_y", "grid_z", "num_ctas"]
-_LAUNCH_OPTIONS: Final = ("num_warps", "num_stages", "num_ctas", "maxnreg")
 _SHOWN: Final = 3
 _SIDES: Final = ("first", "second")
 
@@ -140,12 +141,13 @@ def _unlike(a: pd.DataFrame, b: pd.DataFrame) -> list[str]:
         dropped, unfinished = int(each["dropped"].sum()), int(each["unfinished"].sum())
         if dropped:
             notes.append(
-                f"the {which} lost {dropped:,} records: rows in loops are of their newest iterations; "
-                "buffer= makes room"
+                f"the {which} lost {count_text(dropped, 'record')}: rows in loops are of their newest "
+                "iterations; buffer= makes room"
             )
         if unfinished:
             notes.append(
-                f"in the {which}, {unfinished:,} CTAs did not come to their end and are in no figure"
+                f"in the {which}, {count_text(unfinished, 'CTA')} did not come to the end and count in no "
+                "figure"
             )
     return notes
 
@@ -156,8 +158,7 @@ def _configurations(a: Tables, b: Tables, pair: Pair) -> list[str]:
     for tables, variant in ((a, pair.variant_a), (b, pair.variant_b)):
         of_kernel = (tables.metadata.get("variants") or {}).get(pair.kernel) or []
         about: dict[str, Any] = next((each for each in of_kernel if each["variant"] == variant), {})
-        options = {name: about.get(name) for name in _LAUNCH_OPTIONS}
-        described.append({**(about.get("signature") or {}), **(about.get("constexprs") or {}), **options})
+        described.append(configuration(about))
     unlike = [
         name for name in {**described[0], **described[1]} if described[0].get(name) != described[1].get(name)
     ]

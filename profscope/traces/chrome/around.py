@@ -8,7 +8,7 @@ from typing import Final
 from profscope.traces.around_tracks import AroundTracks
 from profscope.traces.jsontext import json_text, string_text
 
-__all__ = ["around_lines"]
+__all__ = ["around_lines", "micros", "named_event"]
 
 BLOCK_LINES: Final = 1 << 14
 
@@ -23,10 +23,10 @@ def around_lines(drawn: AroundTracks, origin_ns: int, after_pid: int, after_tid:
     for number, track in enumerate(drawn.tracks):
         pid = after_pid + 1 + pids.setdefault(track.process, len(pids))
         tid = after_tid + 1 + number
-        lines.append(_named("process_name", pid, 0, name=track.process))
-        lines.append(_named("process_sort_index", pid, 0, sort_index=-1000 + pid))  # above the SMs
-        lines.append(_named("thread_name", pid, tid, name=track.name))
-        lines.append(_named("thread_sort_index", pid, tid, sort_index=tid))
+        lines.append(named_event("process_name", pid, 0, name=track.process))
+        lines.append(named_event("process_sort_index", pid, 0, sort_index=-1000 + pid))  # above the SMs
+        lines.append(named_event("thread_name", pid, tid, name=track.name))
+        lines.append(named_event("thread_sort_index", pid, tid, sort_index=tid))
         place = f'"pid":{pid},"tid":{tid}'
         rows = track.rows
         starts = (drawn.start_ns[rows] - origin_ns).tolist()
@@ -37,7 +37,7 @@ def around_lines(drawn: AroundTracks, origin_ns: int, after_pid: int, after_tid:
             if key not in texts:
                 args = json_text(drawn.args[row])
                 texts[key] = f'{{"name":{string_text(key[0])},"cat":"{key[1]}","ph":"X","args":{args},'
-            lines.append(f'{texts[key]}{place},"ts":{_micros(start)},"dur":{_micros(duration)}}}')
+            lines.append(f'{texts[key]}{place},"ts":{micros(start)},"dur":{micros(duration)}}}')
             if len(lines) >= BLOCK_LINES:
                 yield ",\n".join(lines).encode()
                 lines = []
@@ -45,11 +45,12 @@ def around_lines(drawn: AroundTracks, origin_ns: int, after_pid: int, after_tid:
         yield ",\n".join(lines).encode()
 
 
-def _micros(ns: int) -> str:
+def micros(ns: int) -> str:
     """Exact: through no float."""
     sign, size = ("-", -ns) if ns < 0 else ("", ns)
     return f"{sign}{size // 1000}.{size % 1000:03d}"
 
 
-def _named(event: str, pid: int, tid: int, **args: object) -> str:
+def named_event(event: str, pid: int, tid: int, **args: object) -> str:
+    """One that names or orders a process or a thread."""
     return json_text({"name": event, "ph": "M", "pid": pid, "tid": tid, "args": args})

@@ -19,6 +19,7 @@ from numpy.typing import NDArray
 
 from profscope.analysis.span_rows import SITE_COLUMNS
 from profscope.schema import payload_names
+from profscope.traces.chrome.around import named_event
 from profscope.traces.chrome.extras import FLOW_ENDS, flow_ends, payload_texts
 from profscope.traces.chrome.lines import (
     Column,
@@ -32,7 +33,8 @@ from profscope.traces.chrome.lines import (
     line_words,
     text_table,
 )
-from profscope.traces.jsontext import json_text, string_text
+from profscope.traces.drawn_names import drawn_name, root_spans, warp_name
+from profscope.traces.jsontext import string_text
 from profscope.traces.tracks import Tracks
 
 __all__ = ["EventLines", "name_events"]
@@ -74,7 +76,8 @@ class EventLines:
             for form in PHASES
         }
         named = zip(table["scope"], table["kind"], strict=True)
-        self._async_ends = text_table([_event_start(*site, '"ph":"e"') for site in named])
+        ends = [_event_start(drawn_name(*site), site[1], '"ph":"e"') for site in named]
+        self._async_ends = text_table(ends)
         places = tracks.table[["pid", "tid"]].to_numpy().tolist()
         place = Text(text_table([f'}},"pid":{pid},"tid":{tid},"ts":' for pid, tid in places]), tracks.track)
         cta, launch = (df[name].to_numpy()[tracks.first] for name in ("cta", "launch"))
@@ -139,32 +142,34 @@ class EventLines:
         return line_words(len(rows), [Text(self._async_ends, self._site[rows]), lanes, where, end])
 
 
-def name_events(tracks: pd.DataFrame, emulated: bool, device_is: str) -> list[str]:
-    """The events that name and order processes (the SMs) and threads (the warps of each CTA slot).
+def name_events(df: pd.DataFrame, tracks: Tracks, emulated: bool, device_is: str) -> list[str]:
+    """The events that name and order processes (a kernel's part on an SM) and threads (warps of CTA slots).
 
-    device_is: what their numbers of devices are of.
+    device_is: what their numbers of devices are of. Perfetto sorts processes by name where they have as many
+    events: so numbers of SMs are as wide as the widest, in spaces that no browser shows.
     """
+    table = tracks.table
     events = []
-    several = tracks["device"].nunique() > 1
-    for device, sm, pid in tracks[["device", "sm", "pid"]].drop_duplicates().to_numpy().tolist():
+    several = [table[name].nunique() > 1 for name in ("device", "kernel")]
+    widest = len(str(table["sm"].max()))
+    numbers = table[["device", "kernel", "sm", "pid"]].drop_duplicates().to_numpy().tolist()
+    for device, kernel, sm, pid in numbers:
         # What another tool recorded may know no SM and no warp.
-        of = f"{device_is} {device}"
-        name = of if sm < 0 else f"{of} SM {sm}" if several else f"SM {sm}"
-        name += " (emulated)" if emulated else ""
+        levels = [f"{device_is} {device}"] if several[0] or sm < 0 else []
+        levels += [tracks.kernels[kernel]] if several[1] and kernel >= 0 else []
+        levels += [f"SM {sm:>{widest}}"] if sm >= 0 else []
+        name = " ".join(levels) + (" (emulated)" if emulated else "")
         events += [
-            _metadata("process_name", pid, 0, name=name),
-            _metadata("process_sort_index", pid, 0, sort_index=pid),
+            named_event("process_name", pid, 0, name=name),
+            named_event("process_sort_index", pid, 0, sort_index=pid),
         ]
-    for pid, tid, slot, warp, lane in tracks[["pid", "tid", "slot", "warp", "lane"]].to_numpy().tolist():
-        name = f"CTA slot {slot} warp {warp}" if warp >= 0 else f"kernels {slot}"
+    columns = table[["pid", "tid", "slot", "warp", "lane"]].to_numpy().tolist()
+    for (pid, tid, slot, warp, lane), root in zip(columns, root_spans(df, tracks), strict=True):
+        name = f"CTA slot {slot} {warp_name(warp, *root)}" if warp >= 0 else f"kernels {slot}"
         name += f" lane {lane}" if lane else ""
-        events.append(_metadata("thread_name", pid, tid, name=name))
-        events.append(_metadata("thread_sort_index", pid, tid, sort_index=tid))
+        events.append(named_event("thread_name", pid, tid, name=name))
+        events.append(named_event("thread_sort_index", pid, tid, sort_index=tid))
     return events
-
-
-def _metadata(event: str, pid: int, tid: int, **args: object) -> str:
-    return json_text({"name": event, "ph": "M", "pid": pid, "tid": tid, "args": args})
 
 
 def _event_start(name: str, kind: str, phase: str) -> str:
@@ -183,7 +188,7 @@ def _site_texts(sites: pd.DataFrame, lines: Ints) -> tuple[list[str], NDArray[np
         form = {"mark": MARK, "async": ASYNC}.get(kind, COMMON)
         # Within a kernel only what lies in another file needs to say so.
         source = "" if kind != "kernel" and home.get(kernel) == file else f'"file":{string_text(file)},'
-        text = f'{_event_start(scope, kind, PHASES[form])},"args":{{{source}"line":{line}'
+        text = f'{_event_start(drawn_name(scope, kind), kind, PHASES[form])},"args":{{{source}"line":{line}'
         text += f',"call_path":{string_text(path)}' if path else ""
         texts += [text, text + ',"iter":']
         forms += [form, form]

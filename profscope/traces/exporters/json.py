@@ -15,8 +15,11 @@ from profscope.traces.around_tracks import around_tracks
 from profscope.traces.chrome.around import around_lines
 from profscope.traces.chrome.events import EventLines, name_events
 from profscope.traces.chrome.layout import END
+from profscope.traces.chrome.overview import overview_lines
 from profscope.traces.compact import encode
+from profscope.traces.drawn_counters import drawn_counters
 from profscope.traces.exporters import Piece
+from profscope.traces.overview import drawn_findings, warp_runs
 from profscope.traces.profscope_object import object_text
 from profscope.traces.tracks import assign_tracks, device_word, row_devices
 
@@ -29,7 +32,9 @@ def pieces(tables: Tables, pool: Executor) -> Iterator[Piece]:
     """The file's bytes."""
     df = tables.df
     drawn = around_tracks(tables)
+    timed = tables.launches["end_ns"] > tables.launches["start_ns"]
     starts = [df["start_ns"].to_numpy()] + ([] if drawn is None else [drawn.start_ns])
+    starts += [tables.launches["start_ns"][timed].to_numpy()] if len(df) else []
     origin_ns = min((int(each.min()) for each in starts if len(each)), default=0)
     site, table = sites(df)
     spans = encode(df, site, table, pool)
@@ -40,18 +45,19 @@ def pieces(tables: Tables, pool: Executor) -> Iterator[Piece]:
     base_ns = unix_ns(tables, origin_ns) or origin_ns
     head += f',\n"displayTimeUnit":"ns","baseTimeNanoseconds":{base_ns},\n"traceEvents":[\n'
     yield head.encode("ascii")
+    after = [999, 999]
     if len(df):
+        device_is = device_word(tables.launches)
+        counters = drawn_counters(tables, (site, table), tracks, warp_runs(df, tracks))
+        names = name_events(df, tracks, tables.emulated, device_is)
+        above = overview_lines(tables, tracks, counters, drawn_findings(tables), origin_ns, device_is)
+        after = [int(tracks.table[name].max()) + len(above) for name in ("pid", "tid")]
         # Each line closes the event before it.
-        yield (
-            ",\n".join(name_events(tracks.table, tables.emulated, device_word(tables.launches)))
-            .removesuffix("}")
-            .encode()
-        )
+        yield ",\n".join([*above, *names]).removesuffix("}").encode()
         for begin in range(0, len(df), BLOCK_ROWS):
             yield partial(lines.block, begin, begin + BLOCK_ROWS)
         yield b"}"
     if drawn is not None:
-        after = [int(tracks.table[name].max()) if len(df) else 999 for name in ("pid", "tid")]
         for number, block in enumerate(around_lines(drawn, origin_ns, *after)):
             yield (b",\n" if number or len(df) else b"") + block
     yield END

@@ -5,6 +5,7 @@ from __future__ import annotations
 from bisect import bisect_left
 from collections import defaultdict
 from collections.abc import Iterator, Sequence
+from itertools import groupby
 from typing import Any, Final
 
 import pandas as pd
@@ -21,6 +22,8 @@ _PAIR: Final = ["kernel", "variant_a", "variant_b"]
 _LAUNCH: Final = "launch"
 _CHANGE: Final = "of self time of a launch, all warps together; what is more than noise"
 _MOST_ROWS: Final = 30
+_AROUND: Final = 4  # lines that stay open before and behind a changed one
+_FEW: Final = 3  # unchanged ones that are not worth a fold
 _HEADS: Final = ("scope", "line A", "line B", "A", "B", "change", "least", "most", "status")
 
 
@@ -67,10 +70,14 @@ def _headline(row: dict[str, Any], unit: str) -> str:
     if row["status"] in ("went", "appeared"):
         return f"Only {'A' if row['status'] == 'went' else 'B'} has launches of it."
     a, b = (duration_text(float(row[name]), unit) for name in ("total_a", "total_b"))
-    if not row["significant"]:
-        return f"A launch takes {a} and {b}: no more than noise."
-    percent = float(row["percent"])
-    return f"{abs(percent):.1f} % {'slower' if percent > 0 else 'faster'}: a launch takes {a}, then {b}."
+    times = f"a launch takes {a}, then {b}"
+    if not row["change"]:
+        return f"The same: {times}."
+    per_cent = 100 / float(row["self_a"])
+    change, low, high = (float(row[name]) * per_cent for name in ("change", "low", "high"))
+    between = "" if f"{low:.1f}" == f"{high:.1f}" else f", 95 % interval {low:+.1f} % to {high:+.1f} %"
+    told = "significant" if row["significant"] else "within noise"
+    return f"{abs(change):.1f} % {'slower' if change > 0 else 'faster'}, {told}: {times}{between}."
 
 
 def _tone(row: dict[str, Any]) -> str:
@@ -118,7 +125,7 @@ def _side_by_side(
         *(part for each in heads for part in (blank, each)),
         class_="line head",
     )
-    lines = []
+    lines: list[tuple[bool, Markup]] = []
     for a, b in side_by_side(texts[0], texts[1]):
         own = [] if b is None else changes.pop(("b", first[1] + b), [])
         own += [] if a is None else changes.pop(("a", first[0] + a), [])
@@ -127,8 +134,27 @@ def _side_by_side(
             cells.append(tag("span", "" if at is None else str(begin + at), class_="no"))
             cells.append(tag("code", *(() if at is None else coloured(text[at]))))
         edited = a is None or b is None or texts[0][a].strip() != texts[1][b].strip()
-        lines.append(tag("div", *cells, class_="line edited" if edited else "line"))
-    return tag("div", head, *lines, class_="source pair")
+        line = tag("div", *cells, class_="line edited" if edited else "line")
+        lines.append((edited or any(row["significant"] for row in own), line))
+    return tag("div", head, *_folded(lines), class_="source pair")
+
+
+def _folded(lines: Sequence[tuple[bool, Markup]]) -> Iterator[Markup]:
+    """The lines in order; those far from any that has changed are folded, so that a change is seen at once.
+
+    lines: each with whether it has changed. Where none has, all stand open.
+    """
+    changed = [at for at, (is_changed, _) in enumerate(lines) if is_changed]
+    near = {at for each in changed for at in range(each - _AROUND, each + _AROUND + 1)} or {
+        *range(len(lines))
+    }
+    for is_near, group in groupby(enumerate(lines), key=lambda each: each[0] in near):
+        own = [line for _, (_, line) in group]
+        if is_near or len(own) <= _FEW:
+            yield from own
+        else:
+            summary = tag("summary", f"{len(own)} lines without a change", class_="line fold")
+            yield tag("details", summary, *own)
 
 
 def side_by_side(before: Sequence[str], after: Sequence[str]) -> Iterator[tuple[int | None, int | None]]:
@@ -190,7 +216,8 @@ def _table(rows: list[dict[str, Any]], unit: str) -> Markup:
     ]
     more = f"{count_text(len(rows) - _MOST_ROWS)} more" if len(rows) > _MOST_ROWS else None
     heads = (tag("th", head, scope="col") for head in _HEADS)
-    whole = tag("table", tag("thead", tag("tr", *heads)), tag("tbody", *cells))
+    table = tag("table", tag("thead", tag("tr", *heads)), tag("tbody", *cells))
+    whole = tag("div", table, class_="wide")
     summary = tag("summary", "All rows, of a launch, all its warps together")
     return tag("details", summary, whole, tag("p", more, class_="dim") if more else None, class_="quiet")
 

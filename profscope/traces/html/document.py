@@ -10,6 +10,7 @@ from profscope.traces.html.bundle import script, style
 from profscope.traces.html.facts import best_places, page_facts, shown_ctas
 from profscope.traces.html.kernels import MOST_KERNELS, answers, kernels_of
 from profscope.traces.html.markup import Child, Markup, joined, json_block, tag
+from profscope.traces.html.program import program_of
 from profscope.traces.html.sites import known_sites
 from profscope.traces.html.source import source_of
 from profscope.traces.html.spans import times
@@ -18,9 +19,10 @@ from profscope.version import __version__
 
 __all__ = ["document", "page_of"]
 
-_NAVIGATION: Final = (
+_NAVIGATION: Final[tuple[tuple[str, str], ...]] = (
     ("findings", "Findings"),
     ("source", "Source"),
+    ("program", "Program"),
     ("timeline", "Timeline"),
     ("distributions", "Distributions"),
     ("about", "About"),
@@ -35,7 +37,7 @@ def document(tables: Tables, pool: Executor) -> str:
     """The whole file. `pool` has threads for what can run beside the rest."""
     said = answers(tables, pool)
     kernels = kernels_of(tables, said)
-    whole_ns = sum(kernel.total_ns for kernel in kernels)
+    whole = sum(kernel.total_time for kernel in kernels)
     left_out, kernels = max(0, len(kernels) - MOST_KERNELS), kernels[:MOST_KERNELS]
     start, duration = times(tables)
     sites = known_sites(tables, duration)
@@ -44,7 +46,7 @@ def document(tables: Tables, pool: Executor) -> str:
     wanted = [place["at"] for own in best for place in own if place.get("level") == "cta"]
     facts, packed, selection = page_facts(tables, kernels, ctas, launches, sites, start, duration, wanted)
     unit = str(facts["unit"])
-    sections: list[Child] = [kernel_table(kernels, left_out, whole_ns, tables.emulated)]
+    sections: list[Child] = [kernel_table(kernels, left_out, whole)]
     for number, (kernel, places) in enumerate(zip(kernels, best, strict=True)):
         parts = (
             tag(
@@ -58,12 +60,14 @@ def document(tables: Tables, pool: Executor) -> str:
         sections.append(tag("article", *parts, class_="of-kernel", data_kernel=number))
     if not kernels:
         sections.append(tag("p", _NO_LAUNCHES, class_="none"))
-    sections += [_timeline(tables), _distributions(tables)]
+    around = program_of(tables, is_drawn=bool(facts["around"]["tracks"]))
+    sections += [around, _timeline(tables), _distributions(tables)]
     missing = [str(text) for text in said.lines.attrs.get("not_measured") or ()]
     missing += [str(text) for text in said.roofline.attrs.get("not_measured") or ()]
     sections.append(tag("section", about(tables, missing, selection), id="about"))
     title = f"{kernels[0].kernel} · profscope" if kernels else "profscope"
-    return page_of(title, _NAVIGATION, sections, json_block("facts", facts), packed, emulated=tables.emulated)
+    links = tuple(link for link in _NAVIGATION if around is not None or link[0] != "program")
+    return page_of(title, links, sections, json_block("facts", facts), packed, emulated=tables.emulated)
 
 
 def page_of(

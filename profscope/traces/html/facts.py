@@ -9,12 +9,14 @@ import numpy as np
 import pandas as pd
 
 from profscope.analysis.devices import peak_of
+from profscope.analysis.scope_colours import site_colours
 from profscope.analysis.span_rows import Ints
 from profscope.schema import Tables
 from profscope.traces.html.ctas import Ctas, chosen_ctas, ctas_of, kept_launches
 from profscope.traces.html.figures import count_text, number
 from profscope.traces.html.kernels import Kernel
 from profscope.traces.html.packed import pack
+from profscope.traces.html.program import drawn_around
 from profscope.traces.html.sites import Sites
 from profscope.traces.html.spans import span_columns
 
@@ -90,9 +92,10 @@ def page_facts(
     columns = {f"cta_{name}": values for name, values in columns.items()}
     columns |= {"cta_number": ctas.cta, "chosen": np.diff(chosen, prepend=0)}
     spans = span_columns(tables, ctas, chosen, sites.site, start, duration)
-    index, text = pack(columns | spans)
-    table = sites.table
     first_ns = int(launches["start_ns"].min()) if len(launches) else 0
+    around, bars = drawn_around(tables, launches, first_ns)
+    index, text = pack(columns | spans | bars)
+    table = sites.table
     rate = _rate(tables)
     took = launches["end_ns"] - launches["start_ns"]
     device = tables.metadata.get("device")
@@ -118,7 +121,10 @@ def page_facts(
             "line": table["line"].tolist(),
             "kernel": table["kernel"].astype("str").tolist(),
             "stage": sites.stages,
+            "light": site_colours(table),
+            "dark": site_colours(table, dark=True),
         },
+        "around": around,
         "histograms": sites.histograms,
         "kernels": [_kernel(kernel) for kernel in kernels],
         "peak": None

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from concurrent.futures import Executor
 from dataclasses import dataclass
-from typing import Any, Final
+from typing import Final
 
 import pandas as pd
 
@@ -14,6 +14,7 @@ from profscope.analysis.line_rows import witnesses
 from profscope.analysis.lines import lines_of
 from profscope.analysis.roofline import roofline
 from profscope.analysis.span_rows import ended
+from profscope.analysis.variant_texts import differing
 from profscope.analysis.verdict import KernelVerdict, Verdict, verdict
 from profscope.schema import Tables
 from profscope.traces.html.sampled import Sampled, sampled_by_line
@@ -39,16 +40,18 @@ class Answers:
 class Kernel:
     """One variant of a kernel, an autotuner's trials left out; tables have the rows of it alone.
 
-    label: " #1 BLOCK=64" where it has several variants, else "". launches: rows of the table of launches;
-    launch_ns: the median of those that are known to have ended, None where none is.
+    label: " #1 BLOCK=64" where it has several variants, else "". launches: rows of the table of launches.
+    Of those that are known to have ended, in `unit`: launch_time, the median, None where there is none, and
+    total_time.
     """
 
     kernel: str
     variant: int
     label: str
     launches: pd.DataFrame
-    launch_ns: float | None
-    total_ns: float
+    unit: str
+    launch_time: float | None
+    total_time: float
     verdict: KernelVerdict | None
     findings: pd.DataFrame
     lines: pd.DataFrame
@@ -70,29 +73,34 @@ def answers(tables: Tables, pool: Executor) -> Answers:
 
 def kernels_of(tables: Tables, said: Answers) -> list[Kernel]:
     """Those whose launches took longest first."""
-    return sorted(_kernels(tables, said), key=lambda kernel: -kernel.total_ns)
+    return sorted(_kernels(tables, said), key=lambda kernel: -kernel.total_time)
 
 
 def _kernels(tables: Tables, said: Answers) -> Iterator[Kernel]:
     launches = tables.launches[~tables.launches["trial"]]
     variants = launches.groupby("kernel")["variant"].nunique()
+    lines = said.lines.copy(deep=False)
+    lines.attrs = {}  # pandas copies them, deeply, with whatever is asked of a table
     for key, own in launches.groupby(["kernel", "variant"], sort=False):
         kernel, variant = str(key[0]), int(own["variant"].iloc[0])
         timed = ended(own)
-        took = timed["end_ns"] - timed["start_ns"]
+        took = (timed["end_ns"] - timed["start_ns"]).astype("float64")
+        if tables.emulated:
+            took = took * timed["clock_ghz"].fillna(0.0)
         yield Kernel(
             kernel=kernel,
             variant=variant,
             label=_label(tables, kernel, variant) if variants[kernel] > 1 else "",
             launches=own,
-            launch_ns=float(took.median()) if len(took) else None,
-            total_ns=float(took.sum()),
+            unit="cycles" if tables.emulated else "ns",
+            launch_time=float(took.median()) if len(took) else None,
+            total_time=float(took.sum()),
             verdict=said.verdict.get((kernel, variant)),
             findings=_own(said.findings, kernel, variant),
-            lines=_own(said.lines, kernel, variant),
+            lines=_own(lines, kernel, variant),
             summary=_own(said.summary, kernel, variant),
             roofline=_own(said.roofline, kernel, variant),
-            sampled=sampled_by_line(tables.samples, kernel, variant),
+            sampled=sampled_by_line(tables, kernel, variant),
         )
 
 
@@ -102,14 +110,7 @@ def _own(table: pd.DataFrame, kernel: str, variant: int) -> pd.DataFrame:
 
 
 def _label(tables: Tables, kernel: str, variant: int) -> str:
-    """The number, and of the constexprs and launch options what is not the same in all variants."""
-    entries = (tables.metadata.get("variants") or {}).get(kernel) or []
-    flat = [_flat(entry) for entry in entries]
-    mine = next((own for own, entry in zip(flat, entries, strict=True) if entry["variant"] == variant), {})
-    differs = [f"{name}={value}" for name, value in mine.items() if any(o.get(name) != value for o in flat)]
+    """The number, and what is not the same in all variants."""
+    variants = (tables.metadata.get("variants") or {}).get(kernel) or []
+    differs = (f"{name}={value}" for name, value in differing(variants, variant).items())
     return " ".join([f" #{variant}", *differs])
-
-
-def _flat(entry: dict[str, Any]) -> dict[str, Any]:
-    options = {name: entry.get(name) for name in ("num_warps", "num_stages", "num_ctas", "maxnreg")}
-    return {**(entry.get("constexprs") or {}), **{n: v for n, v in options.items() if v is not None}}

@@ -14,7 +14,8 @@ __all__ = ["details_of"]
 
 _MOST: Final = 12
 _ISSUED: Final = "selected"
-_HEADS: Final = ("scope", "share", "count", "mean", "p50", "p99", "longest", "stage", "called by")
+_SASS: Final = ("SASS at", "instruction", "samples", "stalls", "because of")
+_HEADS: Final = ("scope", "share", "count", "self", "mean", "p50", "p99", "longest", "stage", "called by")
 
 
 def details_of(kernel: Kernel, own: LineFigures, unit: str) -> Markup:
@@ -34,17 +35,20 @@ def _scopes(own: LineFigures, unit: str) -> Markup | None:
     return tag("table", tag("thead", tag("tr", *heads)), tag("tbody", *rows))
 
 
-def _scope(each: ScopeFigures, unit: str) -> list[str]:
-    row = each.row
-    times = ["" if row[f"{n}_{unit}"] is None else duration_text(float(row[f"{n}_{unit}"]), unit)
-             for n in ("mean", "p50", "p99", "max")]  # fmt: skip
-    share = "in flight" if row["kind"] == "async" else percent_text(float(row["share"] or 0))
+def _scope(figures_of_scope: ScopeFigures, unit: str) -> list[str]:
+    """Its share and count, the self time of a span, and what whole spans took."""
+    row = figures_of_scope.row
+    in_flight = row["kind"] == "async"
+    each = None if in_flight else float(row[f"self_{unit}"] or 0) / max(1, int(row["count"]))
+    figures = [each, *(row[f"{name}_{unit}"] for name in ("mean", "p50", "p99", "max"))]
+    times = ["" if figure is None else duration_text(float(figure), unit) for figure in figures]
+    share = "in flight" if in_flight else percent_text(float(row["share"] or 0))
     return [
         str(row["scope"]),
         share,
         count_text(int(row["count"])),
         *times,
-        each.stages,
+        figures_of_scope.stages,
         str(row["call_path"]),
     ]
 
@@ -95,7 +99,7 @@ def _instructions(kernel: Kernel, own: LineFigures) -> Markup | None:
         return None
     cells = [tag("tr", *(tag("td", cell) for cell in _instruction(row))) for row in rows[:_MOST]]
     left = len(rows) - len(cells)
-    heads = (tag("th", head, scope="col") for head in ("SASS at", "class", "samples", "stalls", "because of"))
+    heads = (tag("th", head, scope="col") for head in _SASS)
     return tag(
         "div",
         tag("h4", "Instructions"),
@@ -108,4 +112,4 @@ def _instruction(row: dict[str, Any]) -> list[str]:
     stalls = ", ".join(f"{stall} {percent_text(n / row['samples'])}" for stall, n in row["stalls"][:3])
     blamed = row["blamed"]
     cause = f"{blamed[1] or 'instruction'} at {place_text(blamed[0], blamed[2])}" if blamed else ""
-    return [f"0x{row['pc']:04x}", str(row["class"]), count_text(row["samples"]), stalls, cause]
+    return [f"0x{row['pc']:04x}", row["text"] or str(row["class"]), count_text(row["samples"]), stalls, cause]

@@ -8,6 +8,7 @@ from typing import Any
 
 import pandas as pd
 
+from profscope.analysis.line_rows import GAP
 from profscope.traces.html.figures import count_text, duration_text
 from profscope.traces.html.kernels import Kernel
 from profscope.traces.html.sites import Pairing, Sites
@@ -41,14 +42,17 @@ class LineFigures:
     def share(self) -> float:
         return next((self.shares[name] for name in self.order if name in self.shares), 0.0)
 
-    def count_and_mean(self, unit: str) -> tuple[str, str]:
-        """Of the scope with most self time: how often in all launches, and how long a span is."""
-        if not self.scopes:
-            return "", ""
-        row = self.scopes[0].row
-        mean = row[f"mean_{unit}"]
-        text = "" if pd.isna(mean) else duration_text(float(mean), unit)
-        return count_text(int(row["count"])), text
+    def count_and_self(self, unit: str) -> tuple[str, str]:
+        """Of the scope with most self time, all call paths to it together: how many spans there are in all
+        launches, and the self time of one."""
+        sums: dict[tuple[str, str], list[int]] = {}
+        for each in self.scopes:
+            if each.row["kind"] not in ("async", GAP):
+                own = sums.setdefault((each.row["scope"], each.row["kind"]), [0, 0])
+                own[0] += int(each.row["count"])
+                own[1] += int(each.row[f"self_{unit}"] or 0)
+        count, took = max(sums.values(), key=lambda own: own[1], default=[0, 0])
+        return (count_text(count), duration_text(took / count, unit)) if count else ("", "")
 
     @property
     def wait_text(self) -> str:

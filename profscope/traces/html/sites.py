@@ -9,6 +9,8 @@ import numpy as np
 import pandas as pd
 
 from profscope.analysis.span_rows import Ints, sites
+from profscope.analysis.stages import stages_of
+from profscope.analysis.transactions import ended_work
 from profscope.schema import Tables
 
 __all__ = ["Pairing", "Sites", "known_sites"]
@@ -43,28 +45,14 @@ def known_sites(tables: Tables, duration: Ints) -> Sites:
     """Those of a profile's spans. duration: of each span, in the page's unit."""
     df = tables.df
     site, table = sites(df)
-    stages, pairings = _stages(df, site, len(table)), _pairings(df, site, duration)
+    stages, pairings = stages_of(df, site, len(table)), _pairings(df, site, duration)
     return Sites(site, table, stages, pairings, _histograms(site, duration, table))
 
 
-def _stages(df: pd.DataFrame, site: Ints, count: int) -> list[str]:
-    if "stage" not in df.columns or not isinstance(df["stage"].dtype, pd.CategoricalDtype):
-        return [""] * count
-    names = [str(name) for name in df["stage"].cat.categories]
-    codes = df["stage"].cat.codes.to_numpy().astype(np.int64)
-    known = np.flatnonzero(codes >= 0)
-    each = np.bincount(site[known] * len(names) + codes[known], minlength=count * len(names))
-    return [
-        ", ".join(name for name, seen in zip(names, own, strict=True) if seen)
-        for own in each.reshape(count, len(names))
-    ]
-
-
 def _pairings(df: pd.DataFrame, site: Ints, duration: Ints) -> list[Pairing]:
-    flights = np.flatnonzero((df["wait"] >= 0).to_numpy() & (df["parent"] >= 0).to_numpy())
+    flights, issue, wait = ended_work(df)
     if not len(flights):
         return []
-    issue, wait = (df[name].to_numpy()[flights] for name in ("parent", "wait"))
     most = int(site.max()) + 1
     key, number = np.unique(site[issue] * most + site[wait], return_inverse=True)
     count = np.bincount(number)

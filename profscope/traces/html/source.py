@@ -34,6 +34,7 @@ _WITNESSES: Final = (
 _HOT: Final = 0.10
 _MOST_HOT: Final = 6
 _WORTH_A_BUTTON: Final = 0.02
+_WORTH_A_ROW: Final = 0.0005  # of what is of no line
 
 
 @dataclass
@@ -70,12 +71,17 @@ def source_of(kernel: Kernel, tables: Tables, sites: Sites, unit: str) -> Markup
         blocks.append(tag("div", head, *rows, class_=f"source w{min(2, len(witnesses))}"))
     if homeless:
         rows = [
-            _line(kernel, own.file, own.line, _no_text(own), own, notes, witnesses, unit) for own in homeless
+            _line(kernel, own.file, own.line, None, own, notes, witnesses, unit)
+            for own in homeless
+            if own.line or own.share >= _WORTH_A_ROW
         ]
-        title = "No line known, or no text of it" if functions else "The profile has no source texts"
-        blocks.append(
-            tag("div", tag("p", title, class_="file"), *rows, class_=f"source w{min(2, len(witnesses))}")
+        title = (
+            "Elsewhere: places whose text the profile has not"
+            if functions
+            else "The profile has no source texts"
         )
+        block = tag("div", tag("p", title, class_="file"), *rows, class_=f"source w{min(2, len(witnesses))}")
+        blocks.append(block if rows else None)
     return joined(blocks)
 
 
@@ -112,10 +118,6 @@ def _functions(
     return shown, homeless
 
 
-def _no_text(own: LineFigures) -> str:
-    return place_text(own.file, own.line) or "no line is known"
-
-
 def _head(function: _Function, witnesses: list[tuple[str, str, str]]) -> Markup:
     shares = [tag("span", name, title=f"the part that {why}") for _, name, why in witnesses[:2]]
     return tag(
@@ -123,8 +125,13 @@ def _head(function: _Function, witnesses: list[tuple[str, str, str]]) -> Markup:
         *shares,
         tag("span", ""),
         tag("span", f"{function.name}, {place_text(function.file, function.first)}", class_="file"),
-        tag("span", "count", class_="n"),
-        tag("span", "mean", class_="n"),
+        tag(
+            "span",
+            "count",
+            class_="n",
+            title="spans of the scope with most self time at the line, in all launches",
+        ),
+        tag("span", "self", class_="n", title="self time of one of these spans: it less the spans in it"),
         tag("span", "waits for"),
         class_="line head",
     )
@@ -144,21 +151,22 @@ def _line(
     kernel: Kernel,
     file: str,
     number: int,
-    text: str,
+    text: str | None,
     own: LineFigures | None,
     notes: dict[str, list[str]],
     witnesses: list[tuple[str, str, str]],
     unit: str,
 ) -> Markup:
     chips = [tag("mark", note) for note in notes.get(place_text(file, number), ())]
-    code = tag("code", *coloured(text), *([" "] if chips else []), *chips)
+    shown = coloured(text) if text is not None else [tag("em", place_text(file, number) or "of no line")]
+    code = tag("code", *shown, *([" "] if chips else []), *chips)
     shares = [_share(own, name) for name, _, _ in witnesses[:2]]
     place = tag("span", str(number or ""), class_="no")
     identity = {"data_file": file, "data_line": number}
     if own is None:
         empty = [tag("span", ""), tag("span", ""), tag("span", "")]
         return tag("div", *shares, place, code, *empty, class_="line bare", **identity)  # type: ignore[arg-type]
-    cells = [tag("span", each, class_="n") for each in own.count_and_mean(unit)]
+    cells = [tag("span", each, class_="n") for each in own.count_and_self(unit)]
     summary = tag(
         "summary", *shares, place, code, *cells, tag("span", own.wait_text, class_="wait"), class_="line"
     )

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import fields
 from typing import Any, Final
 
 import pandas as pd
@@ -16,6 +15,7 @@ from profscope.traces.html.markup import Child, Markup, joined, tag
 __all__ = ["about", "findings_of", "heading_of", "kernel_table"]
 
 _VERSIONS: Final = ("backend", "profscope", "triton", "torch", "python")
+_MOST_LISTED: Final = 4
 _TONES: Final = {
     "trust": "good",
     "emulated": "plain",
@@ -36,22 +36,31 @@ def heading_of(kernel: Kernel, tables: Tables) -> Markup:
 
 
 def _facts(kernel: Kernel, tables: Tables) -> Markup:
-    own, first = kernel.launches, kernel.launches.iloc[0]
-    grid = " x ".join(str(int(first[f"grid_{axis}"])) for axis in "xyz")
+    own = kernel.launches
+    known = own[own["grid_x"] > 0]
+    warps = [str(count) for count in dict.fromkeys(known["num_warps"].tolist())]
     device = tables.metadata.get("device")
     name = str(device.get("name", "")) if isinstance(device, dict) else ""
     facts = [("launches", count_text(len(own)))]
-    if kernel.launch_ns is not None and not tables.emulated:
-        facts.append(("median launch", duration_text(kernel.launch_ns, "ns")))
-    if first["grid_x"] > 0:
-        facts += [
-            ("grid", grid.removesuffix(" x 1").removesuffix(" x 1")),
-            ("warps a CTA", str(int(first["num_warps"]))),
-        ]
+    facts += [("median launch", _median(kernel))] if kernel.launch_time is not None else []
+    facts += [("grid", _listed(_grids(known))), ("warps a CTA", _listed(warps))] if len(known) else []
     dropped = int(own["dropped"].sum())
     facts += [("records dropped", count_text(dropped))] if dropped else []
     facts += [("on", name)] if name and not tables.emulated else []
     return tag("dl", *(tag("div", tag("dt", term), tag("dd", text)) for term, text in facts), class_="facts")
+
+
+def _grids(launches: pd.DataFrame) -> list[str]:
+    """Those of all launches, the most frequent first: "4", "128 x 8"."""
+    counts = launches.groupby(["grid_x", "grid_y", "grid_z"], sort=False).size()
+    sizes: list[tuple[int, ...]] = list(counts.sort_values(ascending=False, kind="stable").index)
+    return [" x ".join(map(str, size)).removesuffix(" x 1").removesuffix(" x 1") for size in sizes]
+
+
+def _listed(texts: list[str]) -> str:
+    """The first ones, and how many more there are."""
+    more = len(texts) - _MOST_LISTED
+    return ", ".join(texts[:_MOST_LISTED]) + (f" and {more} more" if more > 0 else "")
 
 
 def _verdict(kernel: Kernel) -> Markup | None:
@@ -126,22 +135,22 @@ def _card(row: dict[Any, Any], where: dict[str, Any]) -> Markup:
     )  # fmt: skip
 
 
-def kernel_table(kernels: list[Kernel], left_out: int, whole_ns: float, emulated: bool) -> Markup | None:
-    """A row for each kernel to choose from; none where there is one. whole_ns: of those left out, too."""
+def kernel_table(kernels: list[Kernel], left_out: int, whole: float) -> Markup | None:
+    """A row for each kernel to choose from; none where there is one. whole: with those left out."""
     if len(kernels) < 2:
         return None
     rows = []
     for number, kernel in enumerate(kernels):
         best = kernel.findings.iloc[0] if len(kernel.findings) else None
         label = "" if kernel.verdict is None else kernel.verdict.label
-        share = kernel.total_ns / (whole_ns or 1.0)
+        share = kernel.total_time / (whole or 1.0)
         rows.append(
             tag(
                 "tr",
                 tag("td", tag("i", style=f"--share:{100 * share:.2f}%"), percent_text(share), class_="share"),
                 tag("th", _choice(kernel, number), scope="row"),
                 tag("td", count_text(len(kernel.launches)), class_="n"),
-                tag("td", "" if emulated else _median(kernel), class_="n"),
+                tag("td", _median(kernel), class_="n"),
                 tag("td", "" if best is None else f"{best['finding']}, {best['gain_pct']:.0f} %"),
                 tag("td", label),
             )
@@ -163,7 +172,7 @@ def _choice(kernel: Kernel, number: int) -> Markup:
 
 
 def _median(kernel: Kernel) -> str:
-    return "" if kernel.launch_ns is None else duration_text(kernel.launch_ns, "ns")
+    return "" if kernel.launch_time is None else duration_text(kernel.launch_time, kernel.unit)
 
 
 def _device(device: Any) -> str:
@@ -176,8 +185,7 @@ def _device(device: Any) -> str:
 
 def _chosen_options(options: dict[str, Any]) -> list[str]:
     """Those that are not what they are by default."""
-    defaults = {option.name: option.default for option in fields(Options) if option.init}
-    return [f"{name}={value}" for name, value in options.items() if value != defaults.get(name)]
+    return [f"{name}={value}" for name, value in Options.not_default(options).items()]
 
 
 def about(tables: Tables, said: list[str], selection: str) -> Markup:

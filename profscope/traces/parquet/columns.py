@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from typing import Any, Final
 
 import numpy as np
@@ -12,6 +12,7 @@ import pyarrow.parquet as pq
 from numpy.typing import NDArray
 
 from profscope.schema import PAYLOAD_DTYPES, SPAN_DTYPES, payload_names
+from profscope.threads import worker_pool
 from profscope.traces.compact import categorical, categories
 
 __all__ = [
@@ -101,19 +102,20 @@ def _array(column: pd.Series[Any], kind: pa.DataType) -> pa.Array:
     return pa.DictionaryArray.from_arrays(pa.array(codes, mask=codes < 0), texts)
 
 
-def read_columns(read: pa.Table, about: dict[str, Any]) -> dict[str, Any]:
-    """The columns of what was read of a file, by name. about: what `described` said of all of it.
+def read_columns(read: Callable[[str], pa.ChunkedArray], about: dict[str, Any]) -> dict[str, Any]:
+    """The columns of a file, by name, each read and then made what the table has, side by side in threads: so
+    hardly more than the table itself is in memory. about: what `described` said of all of the file.
 
-    Raises KeyError, TypeError or ValueError where they are not as `about` says.
+    Raises KeyError, TypeError or ValueError where they are not as `about` says, and what `read` raises.
     """
-    columns: dict[str, Any] = {}
-    for name, dtype in SPAN_DTYPES.items():
-        columns[name] = _values(read[name], name, dtype, about["categories"].get(name))
+    kinds = {name: (dtype, about["categories"].get(name)) for name, dtype in SPAN_DTYPES.items()}
     for name, payload in about["payloads"].items():
         if name in SPAN_DTYPES or payload["dtype"] not in PAYLOAD_DTYPES:
             raise ValueError(f"a payload {name} of dtype {payload['dtype']}")
-        columns[name] = _values(read[name], name, payload["dtype"], payload.get("categories"))
-    return columns
+        kinds[name] = (payload["dtype"], payload.get("categories"))
+    with worker_pool() as pool:
+        values = pool.map(lambda name: _values(read(name), name, *kinds[name]), kinds)
+        return dict(zip(kinds, values, strict=True))
 
 
 def _values(column: pa.ChunkedArray, name: str, dtype: str, known: dict[str, Any] | None) -> Any:
@@ -136,12 +138,13 @@ def _categorical(column: pa.ChunkedArray, name: str, known: dict[str, Any] | Non
     if known is None or not pa.types.is_dictionary(column.type):
         raise ValueError(f"{name} is of type {column.type}")
     place = pd.Index([str(value) for value in known["values"]], dtype=object)
-    parts: list[NDArray[np.int32]] = [np.zeros(0, np.int32)]
+    narrow = np.min_scalar_type(-max(1, len(place)))  # as pandas has them
+    parts: list[NDArray[np.integer]] = [np.zeros(0, narrow)]
     for chunk in column.chunks:
-        places = place.get_indexer(pd.Index(chunk.dictionary.to_pylist(), dtype=object)).astype(np.int32)
-        indices = chunk.indices.fill_null(len(places)).to_numpy(zero_copy_only=False)
-        codes = np.append(places, np.int32(-1))[indices]
-        if (codes < 0).sum() != chunk.null_count:
+        places = place.get_indexer(pd.Index(chunk.dictionary.to_pylist(), dtype=object)).astype(narrow)
+        indices = chunk.indices.fill_null(len(places)) if chunk.null_count else chunk.indices
+        codes = np.append(places, narrow.type(-1))[indices.to_numpy(zero_copy_only=False)]
+        if (places < 0).any() and (codes < 0).sum() != chunk.null_count:
             raise ValueError(f"{name} has values that are none of its categories")
         parts.append(codes)
     return categorical(np.concatenate(parts), known)

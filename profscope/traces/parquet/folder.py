@@ -82,7 +82,9 @@ def _spans(file: TraceFile, tables: Tables, about: Any) -> pd.DataFrame:
         parts, rows = _parts(file, about, ranks, None, {})
     file.left_out = about["rows"] - sum(map(len, rows))
     table = pa.concat_tables(parts) if parts else no_rows(about)
-    return frame(read_columns(table, about), np.concatenate([np.zeros(0, np.int64), *rows]), about["rows"])
+    return frame(
+        read_columns(table.column, about), np.concatenate([np.zeros(0, np.int64), *rows]), about["rows"]
+    )
 
 
 def _parts(

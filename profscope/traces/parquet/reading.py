@@ -31,11 +31,12 @@ _DAMAGE = (pa.ArrowException, OSError, UnicodeDecodeError)
 
 
 @contextmanager
-def opened(file: TraceFile, path: Path) -> Iterator[pq.ParquetFile]:
-    """A Parquet file of a trace; what is damaged in it becomes a TraceError that names it."""
+def opened(file: TraceFile, path: Path, metadata: pq.FileMetaData | None = None) -> Iterator[pq.ParquetFile]:
+    """A Parquet file of a trace; what is damaged in it becomes a TraceError that names it. metadata: the
+    file's, where they are known."""
     try:
         with path.open("rb") as content:
-            metadata = pq.read_metadata(content)
+            metadata = metadata or pq.read_metadata(content)
             columns = [metadata.schema.column(number) for number in range(metadata.num_columns)]
             texts = [column.path for column in columns if column.physical_type == "BYTE_ARRAY"]
             with pq.ParquetFile(
@@ -70,16 +71,22 @@ def tables_in_file(file: TraceFile) -> Tables:
                 raise ValueError(f"it has {read.metadata.num_rows} rows, not {about['rows']}")
             check_size(read, file.size)
             wanted = {} if file.only.is_all else {"launch": file.only.launches(tables.launches)}
-            if not wanted:
-                check_room(str(file), about["rows"], len(about["payloads"]))
-            table, rows = read_rows(read, wanted | file.only.columns())
-            if wanted and not len(rows):
-                check_room(str(file), about["rows"], len(about["payloads"]))
-                table, rows = read_rows(read, {})
-            file.left_out = about["rows"] - len(rows)
-            return frame(read_columns(table, about), rows, about["rows"])
+            if wanted:
+                table, rows = read_rows(read, wanted | file.only.columns())
+                if len(rows):
+                    file.left_out = about["rows"] - len(rows)
+                    return frame(read_columns(table.column, about), rows, about["rows"])
+            check_room(str(file), about["rows"], len(about["payloads"]))
+            columns = read_columns(lambda name: _column(file, read, name), about)
+            return frame(columns, np.arange(about["rows"]), about["rows"])
 
         return object_tables(file, stated(file, read), spans)
+
+
+def _column(file: TraceFile, read: pq.ParquetFile, name: str) -> pa.ChunkedArray:
+    """One column of a file that others are read of meanwhile. Raises KeyError where it has none."""
+    with opened(file, file.path, read.metadata) as own:
+        return own.read(columns=[name], use_threads=False).column(name)
 
 
 def check_size(read: pq.ParquetFile, size: int) -> None:

@@ -9,6 +9,7 @@ import numpy as np
 import pandas as pd
 from numpy.typing import NDArray
 
+from profscope.traces.drawn_names import drawn_name
 from profscope.traces.perfetto.annotations import Annotation, Texts
 from profscope.traces.perfetto.layout import packet
 from profscope.traces.perfetto.protobuf import field
@@ -46,10 +47,11 @@ class TrackNames:
                 *(_interned(3, one.iid, one.name) for one in annotations),
             ]
         )
-        columns = (sites[name].tolist() for name in ("scope", "file", "line", "kernel", "call_path"))
+        columns = (sites[name].tolist() for name in ("file", "line", "kernel", "call_path"))
+        shown = map(drawn_name, sites["scope"], sites["kind"])
         self._sites = [
             _interned(2, iid, scope) + _interned(4, iid, file, field(3, path or kernel) + field(4, line))
-            for iid, (scope, file, line, kernel, path) in enumerate(zip(*columns, strict=True), 1)
+            for iid, (scope, file, line, kernel, path) in enumerate(zip(shown, *columns, strict=True), 1)
         ]
         self._texts = [one for one in annotations if isinstance(one, Texts)]
         self._values = [

@@ -12,6 +12,8 @@ import pytest
 from hypothesis import example, given, settings
 
 from profscope.profiles import Profile
+from profscope.schema import KINDS
+from profscope.traces.drawn_names import drawn_name
 from tests.support.profiles import profile_metadata, profiles, regular_profile
 
 TIME = re.compile(r'"(?:ts|dur)": *(\d+)\.(\d+)[,}]')
@@ -28,7 +30,7 @@ def spans_by_track(events: list[dict[str, Any]]) -> dict[Any, list[tuple[Decimal
     """Start and end of every synchronous span, by track."""
     spans = defaultdict(list)
     for event in events:
-        if event["ph"] == "X":
+        if event["ph"] == "X" and event["cat"] in KINDS:
             spans[event["pid"], event["tid"]].append((event["ts"], event["ts"] + event["dur"]))
     return spans
 
@@ -62,9 +64,10 @@ def test_every_row_is_drawn_once_at_its_time(
             event["args"]["cta"],
         )
         for event in document["traceEvents"]
-        if event["ph"] in "Xib"
+        if event["ph"] in "Xib" and event["cat"] in KINDS
     )
-    rows = zip(df["scope"], df["kind"], df["start_ns"], df["line"], df["cta"], strict=True)
+    names = map(drawn_name, df["scope"], df["kind"])
+    rows = zip(names, df["kind"], df["start_ns"], df["line"], df["cta"], strict=True)
     assert drawn == sorted(rows)
 
 
@@ -76,12 +79,13 @@ def test_form_of_the_file(tmp_path_factory: pytest.TempPathFactory, profile: Pro
     assert lines[-2:] == ["]}", ""]
     events = [json.loads(line.strip().removesuffix(",")) for line in lines[3:-2] if line]
     assert len(events) == len(document["traceEvents"]), "one event a line"
-    assert all(type(event["pid"]) is int and type(event["tid"]) is int for event in events)
+    assert all(type(event["pid"]) is int for event in events)
+    assert all(type(event["tid"]) is int for event in events if event["ph"] != "C")
     assert all(len(fraction) == 3 for line in lines[3:] for _, fraction in TIME.findall(line))
     named = {event["pid"] for event in events if event.get("name") == "process_name"}
     assert {event["pid"] for event in events} <= named
     threads = {(e["pid"], e["tid"]) for e in events if e.get("name") == "thread_name" and e["ph"] == "M"}
-    assert {(e["pid"], e["tid"]) for e in events if e["ph"] != "M"} <= threads
+    assert {(e["pid"], e["tid"]) for e in events if e["ph"] not in "MC"} <= threads
 
 
 @given(profiles())
@@ -104,7 +108,7 @@ def test_async_lanes_never_overlap(tmp_path_factory: pytest.TempPathFactory, pro
 def test_args_name_the_launch_cta_line_and_iteration(tmp_path: Path) -> None:
     profile = regular_profile(launches=2, ctas=3, warps=1, iterations=2)
     _, document = saved(profile, tmp_path)
-    events = [event for event in document["traceEvents"] if event["ph"] == "X"]
+    events = [e for e in document["traceEvents"] if e["ph"] == "X" and e["cat"] in KINDS]
     args = [event["args"] for event in events]
     assert [arg["launch"] for arg in args] == profile.df["launch"].tolist()
     assert [arg["cta"] for arg in args] == profile.df["cta"].tolist()
@@ -117,7 +121,11 @@ def test_args_name_the_launch_cta_line_and_iteration(tmp_path: Path) -> None:
 def test_tracks_are_named_by_sm_slot_and_warp(tmp_path: Path) -> None:
     _, document = saved(regular_profile(launches=1, ctas=6, warps=2, sms=2), tmp_path)
     names = [event for event in document["traceEvents"] if event["ph"] == "M"]
-    assert [e["args"]["name"] for e in names if e["name"] == "process_name"] == ["SM 0", "SM 1"]
+    assert [e["args"]["name"] for e in names if e["name"] == "process_name"] == [
+        "GPU 0 launches",
+        "SM 0",
+        "SM 1",
+    ]
     threads = [e["args"]["name"] for e in names if e["name"] == "thread_name" and e["pid"] == 1]
     assert threads[:3] == ["CTA slot 0 warp 0", "CTA slot 0 warp 1", "CTA slot 1 warp 0"]
 

@@ -11,6 +11,7 @@ import pandas as pd
 import pytest
 
 from profscope.profiles import Profile, load
+from tests.support.around import program
 from tests.support.browser import NEEDED, opened, why_no_browser, window
 from tests.support.profiles import regular_profile
 
@@ -81,17 +82,23 @@ def test_a_selection_has_the_right_totals(page: Any, profile: Profile) -> None:
 
 def test_keys_zoom_pan_and_fit(page: Any) -> None:
     from selenium.webdriver.common.action_chains import ActionChains
+    from selenium.webdriver.support.ui import WebDriverWait
+
+    def held(key: str, until: str) -> None:
+        """However slowly a busy machine draws."""
+        ActionChains(page).key_down(key).perform()
+        WebDriverWait(page, 20).until(lambda _: ask(page, until))
+        ActionChains(page).key_up(key).perform()
 
     size = "t.to - t.from"
     ask(page, "t.fit()")
     whole = ask(page, size)
     page.find_element("css selector", "canvas.canvas").send_keys("")
-    ActionChains(page).key_down("w").pause(0.4).key_up("w").perform()
+    held("w", f"{size} < {0.7 * whole}")
     near = ask(page, size)
-    assert near < 0.7 * whole
     begin = ask(page, "t.from")
-    ActionChains(page).key_down("d").pause(0.2).key_up("d").perform()
-    assert ask(page, "t.from") > begin
+    held("d", f"t.from > {begin}")
+    assert ask(page, size) == pytest.approx(near)
     keys(page, "f")
     assert ask(page, size) == pytest.approx(whole)
 
@@ -148,6 +155,61 @@ def test_histograms_count_every_span(page: Any, profile: Profile) -> None:
     )
     assert len(charts) == 5
     assert all(charts)
+
+
+def test_the_program_stands_around_the_launches(driver: Any, tmp_path: Path) -> None:
+    """Scopes and events of the host, and streams of the GPU: named, searched, and a kernel leads inside."""
+    from selenium.webdriver.common.keys import Keys
+
+    profile = program()
+    profile.save(tmp_path / "program.html")
+    opened(driver, tmp_path / "program.html")
+    ask(driver, "t.show(t.levelOf('program'))")
+    rows = "t.level.rows.filter((row) => row.what === 'around')"
+    drawn = ask(driver, f"{rows}.reduce((sum, row) => sum + row.count, 0)")
+    assert drawn == len(profile.host) + len(profile.events)
+    labels = set(ask(driver, f"{rows}.map((row) => row.label).filter(Boolean)"))
+    assert labels == {"host thread 100", "host thread 200", "GPU 0 stream 7", "GPU 0 stream 8"}
+    field = driver.find_element("css selector", "input[type=search]")
+    field.send_keys("forward", Keys.ENTER)
+    assert ask(driver, "t.found.value") == "1 here, 1 in all"
+    assert "forward" in driver.find_element("css selector", ".panel").text
+    of_launch = "t.level.rows.find((row) => row.items.some((i) => t.profile.around.launch[i] === 0))"
+    inside = f"t.into({of_launch}, {of_launch}.items.find((i) => t.profile.around.launch[i] === 0))"
+    ask(driver, f"(row => {inside})()")
+    assert ask(driver, "t.level.kind") == "launch"
+    ask(driver, "t.show(t.levelOf('program'))")
+    ask(driver, "t.setWindow(0, t.profile.launches.duration[0])")
+    row = "t.level.rows.find((row) => row.what === 'launch')"
+    ask(driver, f"t.zoom(0.5, t.width / 2, 24 + {row}.y + 2)")
+    assert ask(driver, "[t.level.kind, t.level.launch]") == ["launch", 0], "what fills the view is entered"
+    assert ask(driver, "document.documentElement.scrollWidth <= window.innerWidth")
+
+
+_CONTRAST = """
+const probe = document.body.appendChild(document.createElement('i'));
+const luminance = (colour) => {
+  probe.style.color = colour;
+  const [r, g, b] = getComputedStyle(probe).color.match(/[\\d.]+/g).map((each) => each / 255);
+  const linear = (v) => (v <= 0.03928 ? v / 12.92 : ((v + 0.055) / 1.055) ** 2.4);
+  return 0.2126 * linear(r) + 0.7152 * linear(g) + 0.0722 * linear(b);
+};
+const contrasts = Object.values(profscope.timeline.paints).flat().map(({ fill, ink }) => {
+  const [dark, light] = [luminance(fill), luminance(ink)].sort((a, b) => a - b);
+  return (light + 0.05) / (dark + 0.05);
+});
+probe.remove();
+return contrasts;
+"""
+
+
+def test_letters_on_bars_are_readable_on_a_light_and_a_dark_page(page: Any) -> None:
+    """The contrast that WCAG's level AA wants of small letters."""
+    for _ in range(2):
+        contrasts = page.execute_script(_CONTRAST)
+        assert len(contrasts) > 40
+        assert min(contrasts) > 4.45  # fills are rounded to whole numbers of a channel
+        page.find_element("id", "theme").click()
 
 
 def test_hostile_names_are_only_names(driver: Any, tmp_path: Path) -> None:

@@ -16,16 +16,22 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from profscope.analysis.sampled_code import sampled_code
 from profscope.profiles import Profile, diff, load
+from profscope.sampler.tables import sample_tables, with_samples
 from profscope.schema import Tables
 from profscope.threads import worker_pool
 from profscope.traces.html.comparison import comparison_page, side_by_side
 from profscope.traces.html.ctas import chosen_ctas, ctas_of
 from profscope.traces.html.document import document
+from profscope.traces.html.figures import duration_text
 from profscope.traces.html.markup import json_block, plain, tag
 from profscope.traces.html.packed import pack, unpack
 from profscope.traces.html.spans import times
-from tests.support.profiles import profiles, regular_profile
+from tests.support.around import program
+from tests.support.captures import captured
+from tests.support.profiles import launch_table, profile_metadata, profiles, regular_profile
+from viewer.annotated import annotate
 
 DATA = Path(__file__).parents[2] / "data"
 HOSTILE = st.sampled_from(
@@ -240,13 +246,74 @@ def test_a_diff_stands_side_by_side(tmp_path: Path) -> None:
     table = diff(a, b)
     page = Page(comparison_page(table, names, (a.metadata["sources"], b.metadata["sources"])))
     launch = table[table["kind"] == "launch"].iloc[0]
-    assert f"{-launch['percent']:.1f} % faster" in page.text
+    assert f"{-launch['percent']:.1f} % faster, significant: a launch takes" in page.text
+    low, high = (100 * launch[name] / launch["self_a"] for name in ("low", "high"))
+    assert f", 95 % interval {low:+.1f} % to {high:+.1f} %." in page.text
     loop = table[(table["line_b"] == 33) & (table["kind"] != "async") & table["significant"]]["change"].sum()
     assert f"{loop / 1e6:.2f} M" in page.text
     (source,) = b.metadata["sources"]
     assert re.sub(r"\s+", "", "".join(page.texts)).count("acc=tl.dot(a,b,acc)") == 2
     assert source["name"] in page.text
     assert all(link.startswith("#") for link in page.links)
+
+
+def test_the_margin_says_what_the_terminal_does(tmp_path: Path) -> None:
+    """By line: the spans of the scope with most self time, and the self time of one of them."""
+    profile = load(DATA / "diff" / "matmul-1-stage.pftrace.gz")
+    page = page_of(profile, tmp_path)
+    ((source,), _) = annotate(profile, "ns", lambda file, line: "")
+    lines = [line for block in source.blocks for line in block.lines if line.scopes and line.share]
+    assert lines
+    for line in lines:
+        assert line.count is not None
+        assert line.self_mean is not None
+        texts = [f"{line.count:,}", duration_text(line.self_mean, "ns")]
+        assert " ".join(texts) in page.text
+
+
+def test_the_program_around_the_kernels_has_a_section_and_is_in_the_timeline(tmp_path: Path) -> None:
+    profile = program()
+    page = page_of(profile, tmp_path)
+    scopes = profile.host_scopes()
+    assert "Scopes of the host" in page.text
+    for row in scopes.to_dict("records"):
+        assert f"{row['count']:,} {duration_text(row['mean_ns'], 'ns')}" in page.text
+    share = profile.gpu_time().attrs["triton_share"]
+    assert f"Triton's kernels {100 * share:.1f} % of GPU time" in page.text
+    around = page.facts["around"]
+    assert sum(track["count"] for track in around["tracks"]) == len(profile.host) + len(profile.events)
+    assert {track["process"] for track in around["tracks"]} == {"host", "GPU 0"}
+    packed = re.search(r'id="data">([^<]*)<', (tmp_path / "report.html").read_text())
+    assert packed is not None
+    columns = unpack(page.facts["columns"], packed[1])
+    names = [around["names"][at] for at in columns["around_name"]]
+    step = names.index("step")
+    assert columns["around_begin"][step] == pytest.approx(-9000, abs=1)
+    assert columns["around_duration"][step] == profile.host_scopes()["total_ns"][0]
+    assert columns["around_launch"].tolist().count(0) == 1
+    assert "#program" in page.links
+
+
+def test_instructions_are_named_as_the_disassembler_does(tmp_path: Path) -> None:
+    launch = captured("chase")
+    table, about = sample_tables([launch])
+    bare = Profile(launches=launch_table([0], [launch.kernel]), metadata={"tool": "profscope"})
+    profile = Profile.of(with_samples(bare.tables, table, about))
+    kept = sampled_code(profile.metadata, launch.kernel, 0)
+    assert kept is not None
+    most = int(profile.samples.groupby("pc")["samples"].sum().idxmax())
+    text = next(each.text for each in kept[1] if each.pc == most)
+    assert f"0x{most:04x} {' '.join(text.split())}" in page_of(profile, tmp_path).text
+
+
+def test_an_emulated_page_has_cycles_and_every_grid(tmp_path: Path) -> None:
+    profile = regular_profile(launches=3, ctas=2, warps=1, iterations=1)
+    launches = profile.launches.assign(grid_x=np.array([4, 8, 8], np.int32))
+    page = page_of(Profile(profile.df, launches, profile_metadata("emulator")), tmp_path)
+    took = (launches["end_ns"] - launches["start_ns"]) * launches["clock_ghz"]
+    assert f"median launch {duration_text(float(took.median()), 'cycles')} grid 8, 4" in page.text
+    assert "Program" not in page.text
+    assert "#program" not in page.links
 
 
 def test_edited_sources_are_aligned() -> None:

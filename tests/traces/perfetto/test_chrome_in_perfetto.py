@@ -14,22 +14,33 @@ from hypothesis import given
 
 import profscope.profiles
 from profscope.profiles import Profile
+from profscope.traces.drawn_names import drawn_name
 from profscope.traces.tracks import Tracks, assign_tracks, row_devices
-from tests.support.processor import Processor, ProcessorError
+from tests.support.processor import SPAN_KINDS, Processor, ProcessorError
 from tests.support.profiles import payloads, profile_metadata, profiles, regular_profile
+from tests.support.quick import quick
 
-THREAD_SLICES = """
+THREAD_SLICES = f"""
 select thread.tid, slice.ts, slice.dur, slice.depth, coalesce(slice.name, ''), slice.category
 from slice join thread_track on slice.track_id = thread_track.id join thread using (utid)
+where category in {SPAN_KINDS}
 """
-ASYNC_SLICES = """
+ASYNC_SLICES = f"""
 select process.pid, slice.ts, slice.dur, slice.depth, coalesce(slice.name, ''), slice.category
 from slice join process_track on slice.track_id = process_track.id join process using (upid)
+where category in {SPAN_KINDS}
 """
 
 
 def layout(profile: Profile) -> Tracks:
     return assign_tracks(profile.df, row_devices(profile.df, profile.launches))
+
+
+def origin_of(profile: Profile) -> int:
+    """What times count from: what begins first, span or launch."""
+    launches = profile.launches
+    timed = launches["start_ns"][launches["end_ns"] > launches["start_ns"]]
+    return min([*profile.df["start_ns"], *timed]) if len(profile.df) else 0
 
 
 def expected_slices(profile: Profile) -> tuple[Counter[Any], Counter[Any]]:
@@ -38,9 +49,9 @@ def expected_slices(profile: Profile) -> tuple[Counter[Any], Counter[Any]]:
     The depth of spans of no length is not Perfetto's to keep (`traces.chrome.events` says why): 0 here.
     """
     df, tracks = profile.df, layout(profile)
-    start = df["start_ns"] - (df["start_ns"].min() if len(df) else 0)
+    start = df["start_ns"] - origin_of(profile)
     depth = df["depth"].where((df["duration_ns"] > 0) & (df["kind"] != "async"), 0)
-    names = map(as_shown, df["scope"])
+    names = map(as_shown, map(drawn_name, df["scope"], df["kind"]))
     columns = [start.tolist(), df["duration_ns"].tolist(), depth.tolist(), names, df["kind"]]
     place = tracks.table.iloc[tracks.track[tracks.run]]
     rows = list(zip(place["pid"].tolist(), place["tid"].tolist(), *columns, strict=True))
@@ -71,10 +82,9 @@ from flow join slice begin on slice_out = begin.id join slice finish on slice_in
 def expected_flows(profile: Profile) -> Counter[Any]:
     """Arrows: by wait, from one interval to the next that it ended and to itself, in order of time."""
     df = profile.df
-    origin = df["start_ns"].min() if len(df) else 0
-    rows = list(
-        zip(map(as_shown, df["scope"]), df["kind"], df["start_ns"] - origin, df["duration_ns"], strict=True)
-    )
+    origin = origin_of(profile)
+    names = map(as_shown, map(drawn_name, df["scope"], df["kind"]))
+    rows = list(zip(names, df["kind"], df["start_ns"] - origin, df["duration_ns"], strict=True))
     arrows: Counter[Any] = Counter()
     for wait, ended in df[df["wait"] >= 0].groupby("wait"):
         assert isinstance(wait, int)
@@ -91,17 +101,20 @@ def assert_read_exactly(processor: Processor, path: Path, profile: Profile) -> N
     assert processor.errors() == []
     assert shown(processor.query(THREAD_SLICES)) == synchronous
     assert shown(processor.query(ASYNC_SLICES)) == asynchronous
-    assert processor.query("select count(*) from slice") == [(len(profile.df),)]
+    assert processor.query(f"select count(*) from slice where category in {SPAN_KINDS}") == [
+        (len(profile.df),)
+    ]
     flows = [(as_shown(row[0]), *row[1:4], as_shown(row[4]), *row[5:]) for row in processor.query(FLOWS)]
     assert Counter(flows) == expected_flows(profile)
 
 
-@pytest.mark.parametrize("suffix", [".json", ".json.gz"])
+@pytest.mark.parametrize("suffix", quick([".json", ".json.gz"], [".json"]))
 def test_regular_profile(suffix: str, tmp_path: Path, processor: Processor) -> None:
     profile = regular_profile(launches=2, ctas=40, warps=4, iterations=20)
     assert_read_exactly(processor, tmp_path / f"trace{suffix}", profile)
 
 
+@pytest.mark.exhaustive
 def test_random_profiles(tmp_path: Path, processor: Processor) -> None:
     @given(profiles())
     def check(profile: Profile) -> None:
@@ -122,7 +135,11 @@ def test_names_and_args(tmp_path: Path, processor: Processor) -> None:
     profile = regular_profile(launches=2, ctas=6, warps=2, iterations=2, sms=2)
     profile.save(tmp_path / "trace.json")
     processor.load(tmp_path / "trace.json")
-    assert processor.query("select name from process where pid > 0 order by pid") == [("SM 0",), ("SM 1",)]
+    assert processor.query("select name from process where pid > 0 order by pid") == [
+        ("SM 0",),
+        ("SM 1",),
+        ("GPU 0 launches",),
+    ]
     threads = processor.query("select name from thread where tid >= 1000 order by tid")
     assert threads[:3] == [("CTA slot 0 warp 0",), ("CTA slot 0 warp 1",), ("CTA slot 1 warp 0",)]
     args = ", ".join(f"extract_arg(arg_set_id, 'args.{name}')" for name in ("launch", "cta", "line", "iter"))
@@ -149,7 +166,10 @@ def test_an_emulated_trace_is_named_so(tmp_path: Path, processor: Processor) -> 
     profile = regular_profile(launches=1, ctas=1)
     Profile(profile.df, profile.launches, profile_metadata("emulator")).save(tmp_path / "trace.json")
     processor.load(tmp_path / "trace.json")
-    assert processor.query("select name from process where pid > 0") == [("SM 0 (emulated)",)]
+    assert processor.query("select name from process where pid > 0 order by pid") == [
+        ("SM 0 (emulated)",),
+        ("GPU 0 launches (emulated)",),
+    ]
 
 
 @pytest.mark.parametrize("digits", range(1, 12))

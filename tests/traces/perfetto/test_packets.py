@@ -11,6 +11,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from profscope.profiles import Profile
+from profscope.traces.drawn_names import drawn_name
 from profscope.traces.perfetto import packets
 from profscope.traces.perfetto.layout import DATA_FIELD
 from profscope.traces.perfetto.packets import event_places
@@ -34,7 +35,7 @@ def rows_of(profile: Profile) -> Counter[Any]:
         known = bool(row.file) or row.line != 0
         function = as_written(str(row.call_path or row.kernel))
         source = (as_written(str(row.file)), function, row.line) if known else None
-        time = (row.start_ns, row.duration_ns, as_written(str(row.scope)))
+        time = (row.start_ns, row.duration_ns, as_written(drawn_name(str(row.scope), str(row.kind))))
         found[*time, row.kind, row.iteration if row.iteration >= 0 else None, source] += 1
     return found
 
@@ -59,7 +60,7 @@ def arrows(slices: list[Slice]) -> Counter[Any]:
 
 
 def waits_of(profile: Profile) -> Counter[Any]:
-    names = map(as_written, profile.df["scope"])
+    names = map(as_written, map(drawn_name, profile.df["scope"], profile.df["kind"]))
     shown = list(zip(profile.df["start_ns"], profile.df["duration_ns"], names, strict=True))
     pairs = [(shown[row], shown[by]) for row, by in enumerate(profile.df["wait"]) if by >= 0]
     return Counter((*begin, *end) for begin, end in pairs if begin[0] < end[0])
@@ -112,15 +113,15 @@ def test_tracks_nest_by_gpu_sm_slot_and_warp(tmp_path: Path) -> None:
     launches = profile.launches.assign(device=np.array([0, 3], np.int32))
     tracks = list(dict.fromkeys(s.track for s in saved(Profile(profile.df, launches), tmp_path)))
     assert tracks[:3] == [
-        ("GPU 0", "SM 0", "CTA slot 0", "warp 0"),
-        ("GPU 0", "SM 0", "CTA slot 0", "warp 1"),
-        ("GPU 0", "SM 0", "CTA slot 1", "warp 0"),
+        ("GPU 0", "matmul_kernel", "SM 0", "CTA slot 0", "warp 0"),
+        ("GPU 0", "matmul_kernel", "SM 0", "CTA slot 0", "warp 1"),
+        ("GPU 0", "matmul_kernel", "SM 0", "CTA 0", "warp 0"),  # the only one there
     ]
     assert {track[0] for track in tracks} == {"GPU 0", "GPU 3"}
     emulated = Profile(profile.df, profile.launches, profile_metadata("emulator"))
     for track in {s.track for s in saved(emulated, tmp_path)}:
         assert track[0].endswith("(emulated)")
-        assert track[1].endswith("(emulated)")
+        assert track[2].endswith("(emulated)")
 
 
 def test_roots_name_launch_and_cta(tmp_path: Path) -> None:

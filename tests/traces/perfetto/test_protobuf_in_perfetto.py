@@ -15,17 +15,20 @@ from profscope.decoding.areas import read_buffer
 from profscope.decoding.assemble import assemble
 from profscope.decoding.raw import RawLaunch
 from profscope.profiles import Profile
+from profscope.traces.drawn_names import drawn_name, root_spans, warp_name
 from profscope.traces.perfetto import packets
 from profscope.traces.perfetto.protobuf import field
 from profscope.traces.tracks import assign_tracks, row_devices
-from tests.support.processor import Processor
+from tests.support.processor import SPAN_KINDS, Processor
 from tests.support.profiles import payloads, profile_metadata, profiles, regular_profile
+from tests.support.quick import quick
 
 ARGS = ("debug.iter", "source.line_number", "source.file_name", "source.function_name")
 SLICES = f"""
 select slot.name, track.name, slice.ts, slice.dur, slice.depth, slice.name, slice.category,
     {", ".join(f"extract_arg(slice.arg_set_id, '{name}')" for name in ARGS)}
 from slice join track on slice.track_id = track.id join track slot on track.parent_id = slot.id
+where slice.category in {SPAN_KINDS}
 """
 FLOWS = """
 select begin.name, begin.category, begin.ts, begin.dur, finish.name, finish.category, finish.ts, finish.dur
@@ -49,22 +52,26 @@ def expected_slices(profile: Profile, *, nests: bool) -> Counter[Any]:
     """What `SLICES` must find; depth is 0 where spans do not nest, as in traces of other tools."""
     df = profile.df
     tracks = assign_tracks(df, row_devices(df, profile.launches))
-    place = tracks.table.iloc[tracks.track[tracks.run]]
+    number = tracks.track[tracks.run]
+    place = tracks.table.iloc[number].reset_index(drop=True)
+    slots = place[["device", "kernel", "sm", "slot"]].assign(cta=df["cta"])
+    alone = slots.groupby(["device", "kernel", "sm", "slot"])["cta"].transform("nunique") == 1
+    roots = root_spans(df, tracks)
     found: Counter[Any] = Counter()
-    for row, slot, warp, lane, device in zip(
-        df.itertuples(), place["slot"], place["warp"], place["lane"], place["device"], strict=True
+    for row, track_number, only, (slot, warp, lane, device) in zip(
+        df.itertuples(), number, alone, place[["slot", "warp", "lane", "device"]].to_numpy(), strict=True
     ):
         known = bool(row.file) or row.line != 0
-        track = f"warp {warp}" if warp >= 0 else f"kernels {slot}"
+        track = warp_name(warp, *roots[track_number]) if warp >= 0 else f"kernels {slot}"
         track += f" lane {lane}" if lane else ""
         in_flight = row.kind == "async"
         found[
-            f"CTA slot {slot}" if warp >= 0 else f"GPU {device}",
-            as_shown(f"{track}: {row.scope}" if in_flight else track),
+            (f"CTA {row.cta}" if only else f"CTA slot {slot}") if warp >= 0 else f"GPU {device}",
+            as_shown(f"{track}: {drawn_name(str(row.scope), 'async')}" if in_flight else track),
             row.start_ns,
             row.duration_ns,
             row.depth if nests and not in_flight else 0,
-            as_shown(str(row.scope)),
+            as_shown(drawn_name(str(row.scope), str(row.kind))),
             row.kind,
             row.iteration if row.iteration >= 0 else None,
             row.line if known else None,
@@ -77,7 +84,8 @@ def expected_slices(profile: Profile, *, nests: bool) -> Counter[Any]:
 def expected_flows(profile: Profile) -> Counter[Any]:
     """An arrow from every interval that began before its wait to that wait."""
     df = profile.df
-    shown = list(zip(map(as_shown, df["scope"]), df["kind"], df["start_ns"], df["duration_ns"], strict=True))
+    names = map(as_shown, map(drawn_name, df["scope"], df["kind"]))
+    shown = list(zip(names, df["kind"], df["start_ns"], df["duration_ns"], strict=True))
     pairs = zip(range(len(df)), df["wait"].tolist(), strict=True)
     return Counter((*shown[row], *shown[by]) for row, by in pairs if by >= 0 and shown[row][2] < shown[by][2])
 
@@ -91,11 +99,12 @@ def assert_read_exactly(processor: Processor, path: Path, profile: Profile, *, n
         found = [(*row[:4], 0, *row[5:]) for row in found]
     assert Counter(found) == expected_slices(profile, nests=nests)
     assert Counter(processor.query(FLOWS)) == expected_flows(profile)
-    counts = "select (select count(*) from slice), (select count(*) from flow)"
+    counts = f"""select (select count(*) from slice where category in {SPAN_KINDS}),
+        (select count(*) from flow)"""
     assert processor.query(counts) == [(len(profile.df), expected_flows(profile).total())]
 
 
-@pytest.mark.parametrize("suffix", [".pftrace", ".pftrace.gz"])
+@pytest.mark.parametrize("suffix", quick([".pftrace", ".pftrace.gz"], [".pftrace"]))
 def test_several_blocks(
     suffix: str, tmp_path: Path, processor: Processor, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -122,6 +131,7 @@ def test_imported_profiles(name: str, tmp_path: Path, processor: Processor) -> N
     assert_read_exactly(processor, tmp_path / "trace.pftrace", profile, nests=False)
 
 
+@pytest.mark.exhaustive
 def test_what_a_gpu_wrote(tmp_path: Path, processor: Processor) -> None:
     """Captured kernels, in-flight spans, drops and warp specialisation among them, one launch of each."""
     launches = []
@@ -152,7 +162,9 @@ def test_values_launch_and_cta_are_args(tmp_path: Path, processor: Processor) ->
     assert sorted(found, key=str) == sorted(values, key=str)
     assert processor.query(f"select {args} from slice where name = 'wait'") == [(None, None, None)] * 4
     args = ", ".join(f"extract_arg(arg_set_id, 'debug.{name}')" for name in ("launch", "cta"))
-    assert sorted(processor.query(f"select {args} from slice where depth = 0")) == [(0, 0), (0, 1)]
+    assert sorted(
+        processor.query(f"select {args} from slice where depth = 0 and category in {SPAN_KINDS}")
+    ) == [(0, 0), (0, 1)]
 
 
 def test_tracks_are_in_order_below_their_gpu(tmp_path: Path, processor: Processor) -> None:
@@ -163,13 +175,14 @@ def test_tracks_are_in_order_below_their_gpu(tmp_path: Path, processor: Processo
     rank = "cast(extract_arg(source_arg_set_id, 'sibling_order_rank') as int)"
     tracks = processor.query(f"select id, parent_id, name, {rank} from track")
     children: dict[Any, list[Any]] = {}
-    for number, parent, name, _ in sorted(tracks, key=lambda track: track[3]):
+    for number, parent, name, _ in sorted(tracks, key=lambda track: track[3] or 0):
         children.setdefault(parent, []).append((number, name))
-    ((gpu, name),) = children[None]
-    assert name == "GPU 0 (emulated)"
-    assert [name for _, name in children[gpu]] == ["SM 0 (emulated)", "SM 1 (emulated)"]
-    slots = children[children[gpu][0][0]]
-    assert [name for _, name in slots] == ["CTA slot 0", "CTA slot 1"]
+    assert [name for _, name in children[None]] == ["stream 7", "GPU 0 (emulated)"]
+    ((kernel, name),) = children[children[None][1][0]]
+    assert name == "matmul_kernel"
+    assert [name for _, name in children[kernel]] == ["active warps", "SM 0 (emulated)", "SM 1 (emulated)"]
+    slots = children[children[kernel][1][0]]
+    assert [name for _, name in slots] == ["CTA slot 0", "CTA 2"]
     assert [name for _, name in children[slots[1][0]]] == ["warp 0", "warp 1"]
 
 

@@ -201,6 +201,6 @@ export class Charts {
     g.fillText("0", left, TALL - 2);
     const text = words.duration(end, unit);
     g.fillText(text, width - g.measureText(text).width, TALL - 2);
-    place.replaceChildren(canvas, make("p", { class: "dim" }, `At most ${most.toFixed(most < 10 ? 1 : 0)} CTAs at once on an SM.`));
+    place.replaceChildren(canvas, make("p", { class: "dim" }, `At most ${Number(most.toFixed(most < 10 ? 1 : 0))} ${most.toFixed(1) === "1.0" ? "CTA" : "CTAs"} at once on an SM.`));
   }
 }

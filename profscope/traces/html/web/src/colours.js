@@ -1,33 +1,31 @@
 // One colour for what a scope does, the same everywhere on the page.
 
-const FAMILIES = [
-  [/wait|barrier|\bsync/, 24], [/dot|mma|wgmma/, 145], [/async copy|tma|copy/, 200], [/load|gather/, 215],
-  [/store|scatter/, 178], [/atomic/, 340], [/reduce|sum|max|scan|exchange/, 275], [/convert|layout|trans/, 305],
-];
-const FRAMES = new Set(["kernel", "loop", "iteration", "gap"]);
+const LEAST = 4.5; // contrast of small letters, by WCAG's level AA
 
-function hash(text) {
-  let value = 7;
-  for (const char of text) value = (value * 31 + char.codePointAt(0)) >>> 0;
-  return value;
+/** A fill, as light as asked for or, where letters on it would be hard to read, so much lighter or darker; and their ink. */
+function bar(hue, saturation, light, dark) {
+  const ink = dark ? "#ffffff" : "#10151f";
+  const step = dark ? -1 : 1;
+  while (contrast(luminance(hue, saturation, light), dark ? 1 : 0.0075) < LEAST) light += step;
+  return { fill: `hsl(${hue} ${saturation}% ${light}%)`, ink };
 }
 
-/** By site: the fill and the ink of its bars, for a light or a dark page. */
+const contrast = (a, b) => (Math.max(a, b) + 0.05) / (Math.min(a, b) + 0.05);
+
+/** The relative luminance of an hsl() colour, by https://www.w3.org/TR/WCAG21/#dfn-relative-luminance */
+function luminance(hue, saturation, light) {
+  const l = light / 100, a = (saturation / 100) * Math.min(l, 1 - l);
+  const channel = (n) => {
+    const k = (n + hue / 30) % 12;
+    const value = l - a * Math.max(-1, Math.min(k - 3, 9 - k, 1));
+    return value <= 0.03928 ? value / 12.92 : ((value + 0.055) / 1.055) ** 2.4;
+  };
+  return 0.2126 * channel(0) + 0.7152 * channel(8) + 0.0722 * channel(4);
+}
+
+/** By site: the fill and the ink of its bars, for a light or a dark page; figures have the same fills. */
 export function siteColours(sites, dark) {
-  return sites.scope.map((scope, i) => {
-    const kind = sites.kind[i];
-    if (FRAMES.has(kind)) {
-      const step = kind === "kernel" ? 0 : kind === "loop" ? 1 : kind === "gap" ? 4 : 2;
-      const light = dark ? 26 + 5 * step : 90 - 4 * step;
-      return { fill: `hsl(222 12% ${light}%)`, ink: dark ? "#dfe3ea" : "#2b3240" };
-    }
-    const family = FAMILIES.find(([pattern]) => pattern.test(scope.toLowerCase()));
-    const shift = hash(scope + sites.line[i]) % 5;
-    const hue = family ? family[1] + (shift - 2) * 4 : hash(scope) % 360;
-    const bright = hue > 40 && hue < 205; // to the eye: white letters need a darker ground there
-    const light = (dark ? (bright ? 29 : 39) : 66) + (shift - 2) * (dark ? 1.5 : 3);
-    return { fill: `hsl(${hue} ${dark ? 48 : 62}% ${light}%)`, ink: dark ? "#ffffff" : "#10151f" };
-  });
+  return sites[dark ? "dark" : "light"].map((fill) => ({ fill, ink: dark ? "#ffffff" : "#10151f" }));
 }
 
 /** For CTAs, from much shorter than the median to much longer. */
@@ -35,10 +33,10 @@ export function speedColours(dark) {
   const light = dark ? 40 : 74;
   return [210, 210, 210, 212, 215, 45, 35, 25, 12].map((hue, i) => {
     const far = Math.abs(i - 4);
-    return { fill: `hsl(${hue} ${i === 4 ? 22 : 30 + 11 * far}% ${light - (i > 4 ? 3 * far : -2 * far)}%)`, ink: dark ? "#ffffff" : "#10151f" };
+    return bar(hue, i === 4 ? 22 : 30 + 11 * far, light - (i > 4 ? 3 * far : -2 * far), dark);
   });
 }
 
 export function kernelColours(dark) {
-  return Array.from({ length: 32 }, (_, i) => ({ fill: `hsl(${(215 + 67 * i) % 360} 45% ${dark ? 42 : 70}%)`, ink: dark ? "#ffffff" : "#10151f" }));
+  return Array.from({ length: 32 }, (_, i) => bar((215 + 67 * i) % 360, 45, dark ? 42 : 70, dark));
 }

@@ -4,6 +4,7 @@ import * as words from "./words.js";
 import { itemText } from "./levels.js";
 
 export const GUTTER = 128, AXIS = 24, MINIMAP = 40;
+const RUNNING = { launch: "CTAs at once", cta: "warps at once" };
 const NARROW = 2; // pixels: bars that are shorter on average are drawn from a level of detail
 const EMPTY = 0xffff;
 
@@ -65,7 +66,7 @@ function drawRow(g, view, row, y, labels) {
       g.fillStyle = row.isAsync ? view.theme.ink : colour.ink;
       g.font = `${row.height >= 14 ? 11 : 9}px system-ui, sans-serif`;
       g.textBaseline = "middle";
-      g.fillText(fitted(labelOf(view, row, item), size - 6, row.height >= 14 ? 5.6 : 4.7), left + 3, y + row.height / 2 + 0.5);
+      g.fillText(fitted(g, labelOf(view, row, item), size - 6), left + 3, y + row.height / 2 + 0.5);
     }
   }
   g.globalAlpha = 1;
@@ -103,17 +104,21 @@ const shown = (detail, b) => (detail.cover[b] < 0.08 ? EMPTY : detail.paint[b]);
 function labelOf(view, row, item) {
   const { profile } = view;
   if (row.what === "span") return profile.sites.scope[profile.spans.site[item]];
+  if (row.what === "around") return profile.around.names[profile.around.name[item]];
   return row.what === "cta" ? String(profile.ctas.number[item]) : itemText(profile, row, item);
 }
 
-function fitted(text, width, each) {
-  const most = Math.floor(width / each);
-  return text.length <= most ? text : most < 3 ? "" : text.slice(0, most - 1) + "…";
+/** A text in the font that is set, cut so that it stays inside its bar; "" where three letters have no room. */
+function fitted(g, text, width) {
+  const whole = g.measureText(text).width;
+  if (whole <= width) return text;
+  let most = Math.floor((text.length * width) / whole);
+  while (most > 2 && g.measureText(text.slice(0, most - 1) + "…").width > width) most--;
+  return most < 3 ? "" : text.slice(0, most - 1) + "…";
 }
 
 function isDim(view, row, item) {
-  if (!view.matches) return false;
-  return row.what === "span" && !view.matches[view.profile.spans.site[item]];
+  return Boolean(view.matches) && (row.what === "span" || row.what === "around") && !view.isMatch(row, item);
 }
 
 function isMarked(view, row, item) {
@@ -241,14 +246,14 @@ export function drawMinimap(g, view) {
   g.fillStyle = colours.dim;
   g.font = "11px system-ui, sans-serif";
   g.textBaseline = "middle";
-  g.fillText("active", 10, MINIMAP / 2);
+  g.fillText(RUNNING[level.kind] || "bars at once", 10, MINIMAP / 2);
 }
 
 function densityOf(level, count) {
   const found = new Array(count).fill(0);
   const step = (level.to - level.from) / count;
   for (const row of level.rows) {
-    if (row.isAsync || (row.what === "span" && row.depth > 0)) continue;
+    if (row.isAsync || ((row.what === "span" || row.what === "around") && row.depth > 0)) continue;
     for (let i = 0; i < row.count; i++) {
       const low = (row.starts[i] - level.from) / step, high = (row.ends[i] - level.from) / step;
       for (let b = Math.max(0, Math.floor(low)); b < Math.min(count, Math.ceil(high)); b++)

@@ -5,6 +5,34 @@ import * as words from "./words.js";
 
 const THIN = 9, BAR = 16, GAP = 8;
 
+/** Rows of what was around the kernels: the host's threads first, then the streams of GPUs. */
+function aroundRows({ around }) {
+  const rows = [];
+  let first = 0;
+  for (const track of around.tracks) {
+    const items = Array.from({ length: track.count }, (_, i) => first + i);
+    first += track.count;
+    const depths = nested(items, (i) => around.begin[i], (i) => around.begin[i] + around.duration[i]);
+    depths.forEach((own, depth) => {
+      const about = { label: depth ? "" : `${track.process} ${track.name}`, group: `around ${track.process} ${track.name}`, height: BAR, what: "around", depth };
+      rows.push(rowOf(about, own, (i) => around.begin[i], (i) => around.begin[i] + Math.max(1, around.duration[i]), (i) => around.kind[i]));
+    });
+  }
+  return rows;
+}
+
+/** Bars in order of start that lie in each other, by how deep they lie. */
+function nested(items, start, end) {
+  const depths = [];
+  const open = [];
+  for (const item of items) {
+    while (open.length && end(open[open.length - 1]) <= start(item)) open.pop();
+    (depths[open.length] ??= []).push(item);
+    open.push(item);
+  }
+  return depths;
+}
+
 /** A level: {kind, title, from, to, rows, arcs, parent}. Rows know their place: y, height, label, group. */
 export function programLevel(profile) {
   const { launches } = profile;
@@ -14,7 +42,7 @@ export function programLevel(profile) {
     if (!keys.has(key)) keys.set(key, []);
     keys.get(key).push(i);
   }
-  const rows = [];
+  const rows = aroundRows(profile);
   for (const own of keys.values()) {
     own.sort((a, b) => launches.start[a] - launches.start[b]);
     const name = launches.name[own[0]];
@@ -23,7 +51,7 @@ export function programLevel(profile) {
         (i) => launches.start[i], (i) => launches.start[i] + Math.max(1, launches.duration[i]), (i) => Math.max(0, launches.kernel[i])));
     }
   }
-  return placed({ kind: "program", title: "All launches", id: "program" }, rows);
+  return placed({ kind: "program", title: profile.around.count ? "Program" : "All launches", id: "program" }, rows);
 }
 
 export function launchLevel(profile, launch) {
@@ -170,8 +198,9 @@ function relative(durations) {
 
 /** What an item of a row is, in a few words. */
 export function itemText(profile, row, item) {
-  const { ctas, spans, sites, launches, unit } = profile;
+  const { around, ctas, spans, sites, launches, unit } = profile;
   if (row.what === "launch") return `launch ${launches.number[item]}, ${words.duration(launches.duration[item], unit)}`;
+  if (row.what === "around") return `${around.names[around.name[item]]}, ${words.duration(around.duration[item], unit)}`;
   if (row.what === "cta") return `CTA ${ctas.number[item]}, ${words.duration(ctas.duration[item], unit)}`;
   const site = spans.site[item];
   const line = sites.line[site] ? `, line ${sites.line[site]}` : "";

@@ -34,8 +34,15 @@ function goToLine(file, line) {
   (row.querySelector("summary") || row).focus({ preventScroll: true });
 }
 
+/** Heads of the source stay below the page's own, which has two lines on a narrow screen. */
+function placeHeads() {
+  document.documentElement.style.setProperty("--top", `${document.querySelector("header.top").offsetHeight - 1}px`);
+}
+
 async function start() {
   showKernel(0);
+  placeHeads();
+  window.addEventListener("resize", placeHeads);
   const state = { kernel: 0, timeline: null, charts: null };
   document.getElementById("theme").addEventListener("click", () => {
     setTheme(isDark() ? "light" : "dark");

@@ -24,6 +24,14 @@ async function readColumns(index, text) {
   return columns;
 }
 
+/** What was around the kernels: scopes and calls of the host, and all that ran on GPUs, by track. */
+function aroundOf(facts, c) {
+  const { names, kinds, tracks, left } = facts.around;
+  const count = tracks.reduce((sum, track) => sum + track.count, 0);
+  const begin = c.around_begin || [], duration = c.around_duration || [];
+  return { count, names, kinds, left, name: c.around_name, kind: c.around_kind, launch: c.around_launch, begin, duration, tracks };
+}
+
 /** All that views draw. Times are in the profile's unit, since the launch began. */
 export async function readProfile(facts, text) {
   const c = await readColumns(facts.columns, text);
@@ -68,5 +76,5 @@ export async function readProfile(facts, text) {
   }
   const launches = { ...facts.launches, count: facts.launches.number.length, ctas: facts.launches.number.map(() => []) };
   for (let i = 0; i < count; i++) launches.ctas[ctas.launch[i]].push(i);
-  return { unit: facts.unit, emulated: facts.emulated, facts, sites: facts.sites, isFlight, ctas, spans, launches };
+  return { around: aroundOf(facts, c), unit: facts.unit, emulated: facts.emulated, facts, sites: facts.sites, isFlight, ctas, spans, launches };
 }

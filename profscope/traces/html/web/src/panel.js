@@ -30,7 +30,10 @@ export class Panel {
       return [make("p", {}, text, left ? ` The spans inside ${words.count(left)} of them are not in this page.` : "")];
     }
     if (level.kind === "sm") return [make("p", {}, ...this.legend(level))];
-    return [make("p", {}, `${words.count(launches.count)} launches; ${words.count(spans.count)} spans.`)];
+    const { around } = profile;
+    const left = around.left ? ` ${words.count(around.left)} shorter ones are not in this page.` : "";
+    const besides = around.count ? ` ${words.count(around.count)} scopes and events of the program.${left}` : "";
+    return [make("p", {}, `${words.count(launches.count)} launches; ${words.count(spans.count)} spans.${besides}`)];
   }
 
   legend(level) {
@@ -61,6 +64,12 @@ export class Panel {
       const own = launches.ctas[ctas.launch[item]].map((cta) => ctas.duration[cta]).sort((a, b) => a - b);
       const rank = own.filter((value) => value < ctas.duration[item]).length;
       return [facts([["CTA", String(ctas.number[item])], ...sm, ["began after", time(ctas.start[item])], ["duration", time(ctas.duration[item])], ["longer than", `${words.count(rank)} of ${words.count(own.length)} CTAs`]]), this.into(row, item)];
+    }
+    if (row.what === "around") {
+      const { around } = profile;
+      const list = [["name", around.names[around.name[item]]], ["kind", around.kinds[around.kind[item]]], ["began after", time(around.begin[item] - level.from)], ["duration", time(around.duration[item])]];
+      if (around.launch[item] >= 0) list.push(["launch", String(launches.number[around.launch[item]])]);
+      return [facts(list), around.launch[item] >= 0 ? this.into(row, item) : null].filter(Boolean);
     }
     const site = spans.site[item];
     const list = [["scope", sites.scope[site]], ["kind", sites.kind[site]], ["warp", String(spans.warp[item])], ["began after", time(spans.start[item] - level.from)], ["duration", time(spans.end[item] - spans.start[item])]];
@@ -97,14 +106,14 @@ export class Panel {
 
   /** By scope: what is inside the selected time, of all rows of the level. */
   statistics() {
-    const { level, range } = this.timeline;
+    const { level, range, profile } = this.timeline;
     const [from, to] = [Math.min(...range), Math.max(...range)];
     const found = new Map();
     for (const row of level.rows) {
       if (level.kind !== "launch" && level.kind !== "program" && row.what !== "span") continue;
       const [low, high] = row.seen(from, to);
       for (let i = low; i < high; i++) {
-        const key = row.what === "span" ? row.paint[i] : -1;
+        const key = row.what === "span" ? row.paint[i] : row.what === "around" ? `${profile.around.names[profile.around.name[row.items[i]]]}` : -1;
         const own = found.get(key) || { count: 0, total: 0, longest: 0 };
         const size = Math.min(to, row.ends[i]) - Math.max(from, row.starts[i]);
         own.count++;
@@ -122,7 +131,7 @@ export class Panel {
     const time = (value) => words.duration(value, profile.unit);
     const keys = [...found.keys()].sort((a, b) => found.get(b).total - found.get(a).total);
     const head = make("tr", {}, ...["scope", "count", "time inside, all warps", "mean inside", "longest"].map((text) => make("th", { scope: "col" }, text)));
-    const name = (key) => (key < 0 ? (level.kind === "program" ? "launches" : "CTAs") : this.name(key));
+    const name = (key) => (typeof key === "string" ? key : key < 0 ? (level.kind === "program" ? "launches" : "CTAs") : this.name(key));
     const rows = keys.slice(0, MOST).map((key) => {
       const own = found.get(key);
       const cells = [words.count(own.count), time(own.total), time(own.total / own.count), time(own.longest)];

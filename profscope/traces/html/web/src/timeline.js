@@ -17,7 +17,7 @@ export class Timeline {
     const buttons = [["−", "Zoom out (s)", () => this.zoom(1.6)], ["+", "Zoom in (w)", () => this.zoom(1 / 1.6)], ["Fit", "Show all of it (f)", () => this.fit()]];
     const bar = make("div", { class: "bar" }, this.crumbs, make("span", { class: "spring" }), this.search, this.found,
       ...buttons.map(([text, title, onclick]) => make("button", { type: "button", title, "aria-label": title, onclick }, text)));
-    this.minimap = make("canvas", { class: "minimap", height: MINIMAP, "aria-hidden": "true" });
+    this.minimap = make("canvas", { class: "minimap", height: MINIMAP, "aria-hidden": "true", title: "How much runs at once, from the begin to the end of this level; the frame is what is seen below" });
     this.canvas = make("canvas", { class: "canvas", tabindex: "0", role: "application", "aria-label": `Timeline. ${HELP}` });
     this.tip = make("div", { class: "tip", hidden: true, role: "status" });
     this.panel = new Panel(this);
@@ -64,7 +64,7 @@ export class Timeline {
 
   setWindow(from, to) {
     const whole = this.level.to - this.level.from;
-    const size = Math.max(whole * 1e-6, 1, Math.min(to - from, whole * 1.02));
+    const size = Math.max(whole * 1e-9, 1, Math.min(to - from, whole * 1.02));
     const middle = (from + to) / 2;
     const margin = whole * 0.01;
     let begin = middle - size / 2;
@@ -76,7 +76,7 @@ export class Timeline {
   parents() {
     const { level } = this;
     const path = [];
-    if (this.profile.launches.count > 1) path.push(["program"]);
+    if (this.profile.launches.count > 1 || this.profile.around.count) path.push(["program"]);
     if (level.launch !== undefined) path.push(["launch", level.launch]);
     if (level.sm !== undefined) path.push(["sm", level.launch, level.sm]);
     if (level.cta !== undefined) path.push(["cta", level.cta]);
@@ -111,7 +111,12 @@ export class Timeline {
   /** Into a bar: a launch's SMs, an SM's warps, a CTA's. */
   into(row, item, keep = false) {
     const window = keep ? [this.from, this.to] : [];
-    if (row.what === "launch" && this.profile.launches.ctas[item].length) this.show(this.levelOf("launch", item));
+    const { around } = this.profile;
+    if (row.what === "around") {
+      const launch = around.launch[item];
+      if (launch >= 0 && this.profile.launches.ctas[launch].length) this.show(this.levelOf("launch", launch));
+      else this.setWindow(around.begin[item] - around.duration[item] * 0.05, around.begin[item] + around.duration[item] * 1.05);
+    } else if (row.what === "launch" && this.profile.launches.ctas[item].length) this.show(this.levelOf("launch", item));
     else if (row.what === "cta" && this.level.kind === "launch") {
       const { start, duration, sm } = this.profile.ctas;
       const margin = duration[item] * 0.1;
@@ -137,12 +142,18 @@ export class Timeline {
     if (factor > 1 && this.to - this.from >= (level.to - level.from) * 1.015 && this.parents().length > 1) return this.out(true);
     const time = toTime(this, x);
     const at = this.pick(x, y ?? (this.hoverY ?? AXIS + 4));
-    if (factor < 1 && at && at.row.what !== "span" && at.row.what !== "launch") {
+    if (factor < 1 && at && at.row.what === "cta") {
       const { start, duration } = this.profile.ctas;
       if (start[at.item] <= time && duration[at.item] > 1.3 * size && (level.kind === "launch" || this.profile.ctas.first[at.item] >= 0))
         return this.into(at.row, at.item, true);
     }
     const part = (x - GUTTER) / (this.width - GUTTER);
+    if (factor < 1 && at && at.row.what === "launch") {
+      const { start, duration, ctas } = this.profile.launches;
+      const begin = start[at.item];
+      if (begin <= time && duration[at.item] > 1.3 * size && ctas[at.item].length)
+        return this.show(this.levelOf("launch", at.item), time - part * size - begin, time + (1 - part) * size - begin);
+    }
     this.setWindow(time - part * size, time + (1 - part) * size);
   }
 
@@ -204,28 +215,35 @@ export class Timeline {
 
   /** Dim all but the scopes whose name, or `:line`, has the text. */
   find(text) {
-    const { sites } = this.profile;
+    const { around, sites } = this.profile;
     const wanted = text.trim().toLowerCase();
+    this.named = wanted ? around.names.map((name) => name.toLowerCase().includes(wanted)) : null;
     this.matches = wanted ? sites.scope.map((scope, i) => (wanted.startsWith(":") ? `:${sites.line[i]}` === wanted : scope.toLowerCase().includes(wanted))) : null;
     this.countMatches();
     this.changed();
   }
 
+  isMatch(row, item) {
+    const { around, spans } = this.profile;
+    return row.what === "span" ? this.matches[spans.site[item]] : row.what === "around" && this.named[around.name[item]];
+  }
+
   countMatches() {
     if (!this.matches) return void (this.found.value = "");
-    const { spans } = this.profile;
-    const all = spans.site.reduce((sum, site) => sum + (this.matches[site] ? 1 : 0), 0);
+    const { around, spans } = this.profile;
+    let all = spans.site.reduce((sum, site) => sum + (this.matches[site] ? 1 : 0), 0);
+    for (let i = 0; i < around.count; i++) all += this.named[around.name[i]] ? 1 : 0;
     let here = 0;
-    for (const row of this.level.rows) if (row.what === "span") for (const item of row.items) here += this.matches[spans.site[item]] ? 1 : 0;
+    for (const row of this.level.rows) for (const item of row.items) here += this.isMatch(row, item) ? 1 : 0;
     this.found.value = all ? `${here.toLocaleString("en")} here, ${all.toLocaleString("en")} in all` : "nothing";
   }
 
   /** The next match after the chosen one; where this level has none, in the first CTA that has some. */
   next(direction) {
     if (!this.matches) return;
-    const { spans, ctas } = this.profile;
+    const { around, spans, ctas } = this.profile;
     const found = [];
-    for (const row of this.level.rows) if (row.what === "span") for (let i = 0; i < row.count; i++) if (this.matches[spans.site[row.items[i]]]) found.push({ row, i, item: row.items[i] });
+    for (const row of this.level.rows) for (let i = 0; i < row.count; i++) if (this.isMatch(row, row.items[i])) found.push({ row, i, item: row.items[i] });
     if (found.length) {
       found.sort((a, b) => a.row.starts[a.i] - b.row.starts[b.i]);
       const now = this.chosen ? found.findIndex((each) => each.row === this.chosen.row && each.i === this.chosen.i) : direction > 0 ? -1 : 0;
@@ -237,6 +255,10 @@ export class Timeline {
           this.show(this.levelOf("cta", cta));
           return this.next(direction);
         }
+    if (around.count && this.level.kind !== "program" && this.named.some(Boolean)) {
+      this.show(this.levelOf("program"));
+      this.next(direction);
+    }
   }
 
   /** Look at a CTA or launch, and mark the sites of a line. */
@@ -367,8 +389,10 @@ export class Timeline {
     const names = { paper: "--paper", panel: "--panel", ink: "--ink", dim: "--dim", line: "--line", range: "--accent", mark: "--accent", arc: "--arc" };
     this.theme = Object.fromEntries(Object.entries(names).map(([key, name]) => [key, style.getPropertyValue(name).trim()]));
     const dark = style.getPropertyValue("--is-dark").trim() === "1";
-    this.paints = { span: siteColours(this.profile.sites, dark), cta: speedColours(dark), launch: kernelColours(dark) };
-    if (this.level) this.changed();
+    this.paints = { span: siteColours(this.profile.sites, dark), cta: speedColours(dark), launch: kernelColours(dark), around: kernelColours(dark) };
+    if (!this.level) return;
+    this.panel.show();
+    this.changed();
   }
 
   resize() {

@@ -20,6 +20,7 @@ export function moment(value, step, unit) {
   const [name, scale] = [...steps].reverse().find(([, s]) => Math.abs(step) >= s || s === 1);
   const digits = Math.max(0, Math.min(6, -Math.floor(Math.log10(step / scale) + 1e-9)));
   const shown = value / scale || 0; // never -0
+  if (!shown) return "0";
   return `${shown.toLocaleString("en", { minimumFractionDigits: digits, maximumFractionDigits: digits })} ${name}`;
 }
 

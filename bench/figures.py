@@ -1,0 +1,45 @@
+"""The pictures of docs/notebooks.md, of two launches that an H200 ran (tests/data/plotting).
+
+    python -m bench.figures docs/pictures
+
+`matmul.pftrace.gz` is a small pipelined matrix product at `instrument="heavy"`; of `waves.pftrace.gz`, 141
+CTAs for 132 SMs, the spans of whole warps are kept. It needs matplotlib.
+"""
+
+from __future__ import annotations
+
+import argparse
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Final
+
+import profscope
+
+__all__ = ["main"]
+
+_RECORDINGS: Final = Path(__file__).parents[1] / "tests" / "data" / "plotting"
+_PICTURES: Final = (
+    ("matmul", "timeline"),
+    ("matmul", "roofline"),
+    ("waves", "heatmap"),
+    ("waves", "waves"),
+)
+_DPI: Final = 100
+
+
+def main(argv: Sequence[str] | None = None) -> int:
+    """Draw them."""
+    parser = argparse.ArgumentParser(prog="python -m bench.figures", description=__doc__)
+    parser.add_argument("folder", type=Path)
+    folder = parser.parse_args(argv).folder
+    folder.mkdir(parents=True, exist_ok=True)
+    for recording, what in _PICTURES:
+        prof = profscope.load(_RECORDINGS / f"{recording}.pftrace.gz")
+        figure = getattr(prof.plot, what)()
+        # Without the version in it, the file is the same whenever the figure is.
+        figure.savefig(folder / f"plot-{what}.png", dpi=_DPI, metadata={"Software": None})
+    return 0
+
+
+if __name__ == "__main__":
+    raise SystemExit(main())

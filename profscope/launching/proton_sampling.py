@@ -1,0 +1,28 @@
+"""Proton's sampling of instructions, `proton.start(mode="pcsampling")`, behind which no session can sample:
+where it has been on, CUPTI may end the process that opens the GPU's sampler again. Once Proton has ended that
+need not be so (it went well on an H200), but nothing tells the two apart."""
+
+from __future__ import annotations
+
+import os
+from typing import Final
+
+from profscope.errors import SessionError
+from profscope.recording.processes import mapped_files
+from profscope.sampler.cupti import HAS_SAMPLED
+
+__all__ = ["refuse_proton_sampling"]
+
+_PROTON: Final = "/libproton.so"
+_COUNTERS: Final = "/libnvperf_host.so"  # CUPTI loads it to sample, and not to trace
+
+
+def refuse_proton_sampling(maps: str | None = None) -> None:
+    """Raises SessionError where Proton has sampled in this process. maps: what /proc/self/maps says."""
+    maps = mapped_files() if maps is None else maps
+    if _PROTON in maps and _COUNTERS in maps and os.getpid() not in HAS_SAMPLED:
+        raise SessionError(
+            "samples=: Proton's pcsampling has been on in this process, and CUPTI may end a process in which "
+            "two libraries open the GPU's sampler, also one after the other; use one of the two in a "
+            "process, or leave out samples="
+        )

@@ -1,0 +1,154 @@
+"""What a notebook shows of a profile: verdict, findings and lines; and no name becomes markup in it."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from html.parser import HTMLParser
+from pathlib import Path
+
+import pytest
+from hypothesis import given, settings
+
+import profscope
+from profscope.analysis.answers import Answer
+from profscope.analysis.findings import FindingsOf, findings_frame
+from profscope.errors import DrawError
+from profscope.notebooks import overview as overviews
+from profscope.profiles import Profile, load
+from tests.support.profiles import profile_metadata, profiles, regular_profile
+
+DATA = Path(__file__).parents[1] / "data"
+EVIL = "</td><script>alert(1)</script><img src=x onerror=alert(1)>\u202e"
+
+
+class Shown(HTMLParser):
+    """The elements of some HTML, their attributes, and the text."""
+
+    def __init__(self, html: str) -> None:
+        super().__init__(convert_charrefs=True)
+        self.elements: set[str] = set()
+        self.attributes: set[str] = set()
+        self.text = ""
+        self.open: list[str] = []
+        self.feed(html)
+        assert self.open == []
+
+    def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
+        self.elements.add(tag)
+        self.attributes |= {name for name, _ in attrs}
+        self.open.append(tag)
+
+    def handle_endtag(self, tag: str) -> None:
+        assert self.open.pop() == tag
+
+    def handle_comment(self, data: str) -> None:
+        raise AssertionError(f"a comment: {data}")
+
+    def handle_data(self, data: str) -> None:
+        self.text += data
+
+
+ELEMENTS = {"div", "p", "b", "i", "ul", "li", "code", "details", "summary"}
+ELEMENTS |= {"table", "thead", "tbody", "tr", "th", "td"}
+
+
+def shown(profile: Profile) -> Shown:
+    html = profile._repr_html_()
+    assert html is not None
+    page = Shown(html)
+    assert page.elements <= ELEMENTS
+    assert page.attributes <= {"style", "open"}
+    return page
+
+
+def test_it_has_verdict_findings_and_lines() -> None:
+    prof = load(DATA / "findings" / "starving-partition.json.gz")
+    text = shown(prof).text
+    finding = prof.findings().iloc[0]
+    assert "1 kernel, 1 launch, 3,484 spans, 0 dropped records, gpu, NVIDIA H200" in text
+    assert "Verdict: trust with care" in text
+    assert f"up to {finding['gain_pct']:.0f} %: starving-partition at planted_kernels.py:67" in text
+    assert str(finding["evidence"]) in text
+    assert str(finding["advice"]) in text
+    top = prof.lines().iloc[0]
+    assert f"{100 * top['self_share']:.1f} %planted_kernels.py:{top['line']}" in text
+    assert "What could not be judged" in text
+    assert len(text) < 3000
+
+
+def test_several_kernels_are_a_table() -> None:
+    prof = regular_profile(launches=2, ctas=4, warps=2, iterations=2)
+    names = {0: "long_kernel", 1: "short_kernel"}
+    df = prof.tables.df.assign(kernel=prof.tables.df["launch"].map(names).astype("category"))
+    launches = prof.launches.assign(
+        kernel=prof.launches["launch"].map(names), start_ns=[0, 3000], end_ns=[3000, 4000]
+    )
+    text = shown(Profile.of(replace(prof.tables, df=df, launches=launches))).text
+    rows = "75.0 %long_kernel13.00 us25.0 %short_kernel11.00 us"
+    assert f"share of timekernellaunchesmedian launch{rows}" in text
+
+
+def test_without_findings_it_says_what_is_known(monkeypatch: pytest.MonkeyPatch) -> None:
+    prof = regular_profile(launches=1, ctas=4, warps=2, iterations=2)
+    clean = findings_frame([FindingsOf(Answer([], []), "matmul_kernel", "no finding: at the roof")])
+    monkeypatch.setattr(overviews, "findings", lambda tables: clean)
+    assert "no finding: at the roof" in shown(prof).text
+    monkeypatch.setattr(overviews, "_MOST_SPANS", 10)
+    assert "prof.findings() and prof.lines() say more" in shown(prof).text
+
+
+def test_emulated_profiles_say_so() -> None:
+    prof = regular_profile(launches=1, ctas=4, warps=2, iterations=2)
+    text = shown(Profile.of(replace(prof.tables, metadata=profile_metadata("emulator")))).text
+    assert "EMULATED" in text
+    assert "Verdict: emulated" in text
+    assert "H200" not in text
+
+
+def test_an_empty_profile() -> None:
+    assert shown(Profile()).text == (
+        "profscope 0 kernels, 0 launches, 0 spans, 0 dropped records, unknown backend"
+    )
+
+
+def test_no_name_becomes_markup() -> None:
+    prof = load(DATA / "findings" / "starving-partition.json.gz")
+    tables = prof.tables
+    df = tables.df.assign(
+        kernel=EVIL,
+        file=tables.df["file"].cat.rename_categories(lambda name: f"{EVIL}{name}"),
+        scope=tables.df["scope"].cat.rename_categories(lambda name: f"{name}{EVIL}"),
+    )
+    df["kernel"] = df["kernel"].astype("category")
+    device = {"name": EVIL, "sm_count": 132, "arch": EVIL}
+    metadata = {**tables.metadata, "device": device, "kernels": {}, "variants": {}}
+    evil = Profile.of(replace(tables, df=df, launches=tables.launches.assign(kernel=EVIL), metadata=metadata))
+    page = shown(evil)
+    assert "<script>" in page.text  # as text
+    assert "\u202e" not in page.text
+    verdict = Shown(evil.verdict._repr_html_())
+    assert verdict.elements <= ELEMENTS
+    assert "<script>" in verdict.text
+
+
+@pytest.mark.exhaustive
+@given(profiles())
+@settings(max_examples=10)
+def test_whatever_is_in_it(profile: Profile) -> None:
+    shown(profile)
+
+
+def test_a_session_that_is_open_is_not_read() -> None:
+    session = profscope.session(backend="emulator")
+    assert session._repr_html_() is None
+    with session:
+        assert session._repr_html_() is None
+        assert repr(session) == "<Session: open, not read yet>"
+
+
+def test_show_outside_of_a_notebook() -> None:
+    prof = Profile()
+    with pytest.raises(DrawError, match=r"this is none: prof\.save\('report.html'\) writes it to a file"):
+        prof.show()
+    with pytest.raises(DrawError, match="height=40 is a number of pixels, 100 to 10,000"):
+        prof.show(height=40)

@@ -1,0 +1,269 @@
+"""Figures of what an H200 recorded, and of profiles made up: what is drawn is what is in the tables."""
+
+from __future__ import annotations
+
+import re
+import sys
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from matplotlib.axes import Axes
+from matplotlib.colors import to_hex
+from matplotlib.figure import Figure
+
+import profscope
+from profscope import installed
+from profscope.analysis.scope_colours import FRAMES, colour_of
+from profscope.errors import DrawError
+from profscope.plotting.detail import DOTS
+from profscope.plotting.heatmap import at_once
+from profscope.plotting.picked import picked
+from profscope.plotting.waves import wave_of_cta
+from profscope.profiles import Profile, load
+from profscope.schema import launches_frame
+from tests.support.profiles import profile_metadata, profiles, regular_profile
+
+DATA = Path(__file__).parents[1] / "data"
+
+
+@pytest.fixture(scope="module")
+def specialised() -> Profile:
+    """A warp-specialised matmul that an H200 ran: one CTA of 256."""
+    return load(DATA / "findings" / "starving-partition.json.gz")
+
+
+@pytest.fixture(scope="module")
+def regular() -> Profile:
+    """A launch of 24 CTAs on 3 SMs, all recorded."""
+    return regular_profile(launches=1, ctas=24, warps=2, iterations=3)
+
+
+def axes(figure: Figure) -> Axes:
+    return figure.axes[0]
+
+
+def legend(figure: Figure) -> list[str]:
+    shown = axes(figure).get_legend()
+    return [] if shown is None else [text.get_text() for text in shown.get_texts()]
+
+
+def said(figure: Figure) -> str:
+    return axes(figure).get_title(loc="left") + "; ".join(text.get_text() for text in axes(figure).texts)
+
+
+def test_a_timeline_has_every_span_of_the_cta(specialised: Profile) -> None:
+    figure = specialised.plot.timeline()
+    df = specialised.df
+    (bars,) = axes(figure).collections[:1]
+    edges = np.array([path.get_extents().extents for path in bars.get_paths()])  # type: ignore[attr-defined]
+    begin = int(specialised.launches["start_ns"].iloc[0])
+    wide = df[(df["duration_ns"] > df["duration_ns"].max() / 400) & (df["kind"] != "mark")]
+    drawn = {(round(x0, 6), round(x1, 6)) for x0, _, x1, _ in edges.tolist()}
+    for start, duration in zip(wide["start_ns"] - begin, wide["duration_ns"], strict=True):
+        assert (round(start / 1000, 6), round((start + duration) / 1000, 6)) in drawn
+    assert axes(figure).get_xlabel() == "time since the launch began (µs)"
+    labels = [label.get_text() for label in axes(figure).get_yticklabels()]
+    assert labels[0] == "default, warp 0"
+    assert labels[-1] == "partition1, warp 11"
+    assert len(labels) == df["warp"].nunique()
+    assert said(figure) == "matmul_ws_kernel, launch 0, CTA 0 on SM 124"
+
+
+def test_a_timeline_has_the_colours_of_the_report(specialised: Profile) -> None:
+    figure = specialised.plot.timeline()
+    table = specialised.df[["scope", "kind", "line"]].drop_duplicates()
+    known = {colour_of(str(s), str(k), int(line)) for s, k, line in table.itertuples(index=False)}
+    drawn = {to_hex(colour) for colour in axes(figure).collections[0].get_facecolor()}
+    assert drawn <= known
+    shown = axes(figure).get_legend()
+    assert shown is not None
+    handles = [to_hex(each.get_facecolor()) for each in shown.get_patches()]
+    dots = next(at for at, name in enumerate(legend(figure)) if name.startswith("dot acc, line"))
+    line = int(legend(figure)[dots].rpartition(" ")[2])
+    assert handles[dots] == colour_of("dot acc", "op", line)
+    assert "kernel, loops, iterations" in legend(figure)
+
+
+def test_a_part_of_the_time(specialised: Profile) -> None:
+    figure = specialised.plot.timeline(between=(4.0, 8.0))
+    assert axes(figure).get_xlim() == (4.0, 8.0)
+    xs = np.concatenate([path.vertices[:, 0] for path in axes(figure).collections[0].get_paths()])
+    assert xs.min() >= 4.0
+    assert xs.max() <= 8.0
+    for wrong in ((8.0, 4.0), (1e6, 2e6)):
+        with pytest.raises(DrawError, match="holds nothing of the CTA's time"):
+            specialised.plot.timeline(between=wrong)
+
+
+def test_a_long_cta_is_few_rectangles() -> None:
+    profile = regular_profile(launches=1, ctas=1, warps=4, iterations=400)
+    figure = profile.plot.timeline()
+    rows = 4 * (len(FRAMES) + 3)
+    drawn = len(axes(figure).collections[0].get_paths())
+    assert 100 < drawn <= min(rows * DOTS, len(profile.df))
+
+
+def test_a_heat_map_adds_up_to_what_ctas_took(regular: Profile) -> None:
+    chosen = picked(regular.tables, None, None, "heatmap")
+    ctas = chosen.ctas
+    longest = float((ctas.start + ctas.duration).max())
+    cells = at_once(chosen, longest)
+    assert cells.shape[0] == 132  # all recorded, so that SMs that ran none are seen
+    width = longest / cells.shape[1]
+    assert cells.sum() * width == pytest.approx(ctas.duration.sum())
+    by_sm = np.bincount(ctas.sm, ctas.duration, 132)
+    assert np.allclose(cells.sum(axis=1) * width, by_sm)
+    image = regular.plot.heatmap().axes[0].get_images()[0].get_array()
+    assert image is not None
+    assert np.allclose(np.asarray(image), cells)
+
+
+def test_waves_are_those_of_the_findings(regular: Profile) -> None:
+    figure = regular.plot.waves()
+    chosen = picked(regular.tables, None, None, "waves")
+    ctas = chosen.ctas
+    assert f"{len(ctas):,} CTAs" in said(figure)
+    assert "SMs ran no CTA" in said(figure)
+    per_sm = int(re.search(r"SMs x (\d+)", said(figure))[1])  # type: ignore[index]
+    sizes = np.bincount(wave_of_cta(ctas.sm, ctas.start, per_sm)).tolist()
+    assert sum(sizes) == len(ctas)
+    assert legend(figure)[:-1] == [f"wave {n + 1}: {size} CTAs" for n, size in enumerate(sizes)]
+
+
+def test_the_tail_is_that_of_the_findings() -> None:
+    """141 CTAs for 132 SMs, on an H200."""
+    prof = load(DATA / "plotting" / "waves.pftrace.gz")
+    figure = prof.plot.waves()
+    (tail,) = prof.findings().query("finding == 'tail'")["gain_pct"]
+    assert f"tail {tail:.0f} % of the launch" in said(figure)
+    assert legend(figure)[:2] == ["wave 1: 132 CTAs", "wave 2: 9 CTAs"]
+    layers = [path.get_extents().y1 for area in axes(figure).collections[:2] for path in area.get_paths()]
+    assert max(layers) == 132
+    assert "1.07 waves" in said(figure)
+
+
+def test_a_roofline_has_the_rows_under_the_roof() -> None:
+    prof = load(DATA / "plotting" / "matmul.pftrace.gz")
+    figure = prof.plot.roofline()
+    rows = prof.roofline().query("flops_per_byte > 0 and tflop_per_s > 0")
+    points = {tuple(np.asarray(each.get_offsets())[0].tolist()) for each in axes(figure).collections}
+    assert points == set(zip(rows["flops_per_byte"], rows["tflop_per_s"], strict=True))
+    slope, flat = axes(figure).get_lines()[:2]
+    ends = np.asarray(slope.get_xydata())
+    assert ends[:, 1] / ends[:, 0] == pytest.approx(4.8)  # TB/s of an H200's DRAM
+    assert np.asarray(flat.get_xydata())[:, 1].tolist() == [989.4, 989.4]
+    assert legend(figure)[0].startswith("matmul_kernel: 93.7 TFLOP/s, 9 % of the peak of dots")
+    assert "bytes by the types of ops" in said(figure)
+    assert axes(prof.plot.roofline("matmul_kernel")).get_xscale() == "log"
+
+
+def test_the_wave_of_a_cta() -> None:
+    sm = np.array([0, 1, 0, 1, 0, 0, 1])
+    start = np.array([0, 0, 1, 5, 7, 9, 6])
+    assert wave_of_cta(sm, start, 2).tolist() == [0, 0, 0, 0, 1, 1, 1]
+    assert wave_of_cta(sm, start, 1).tolist() == [0, 0, 1, 1, 2, 3, 2]
+
+
+def test_figures_of_part_of_a_launch_say_so(specialised: Profile) -> None:
+    assert "1 of 256 CTAs were recorded" in said(specialised.plot.heatmap())
+    with pytest.raises(DrawError, match=r"needs all CTAs of the launch: 1 of 256 .* records all"):
+        specialised.plot.waves()
+    with pytest.raises(DrawError, match="nobody counted both bytes and flops: matmul_ws_kernel: only some"):
+        specialised.plot.roofline()
+
+
+def emulated(profile: Profile) -> Profile:
+    return Profile.of(replace(profile.tables, metadata=profile_metadata("emulator")))
+
+
+def test_emulated_figures_say_so_and_are_in_cycles(regular: Profile) -> None:
+    plot = emulated(regular).plot
+    for figure in (plot.timeline(cta=3), plot.heatmap(), plot.waves()):
+        assert "emulated: cycles of a cost model" in said(figure)
+        assert "cycles)" in axes(figure).get_xlabel()
+    with pytest.raises(DrawError, match="the emulator has no rates"):
+        plot.roofline()
+
+
+def test_into_axes_of_ones_own(regular: Profile) -> None:
+    figure = Figure(figsize=(6, 6))
+    grid = figure.subplots(3)
+    assert regular.plot.timeline(ax=grid[0]) is figure
+    assert regular.plot.heatmap(ax=grid[1]) is figure
+    assert regular.plot.waves(ax=grid[2]) is figure
+    assert all(each.get_title(loc="left") for each in grid)
+
+
+def test_what_is_not_there_is_named(regular: Profile) -> None:
+    plot = regular.plot
+    with pytest.raises(DrawError, match="no launch 7 has spans; there are 0"):
+        plot.heatmap(launch=7)
+    with pytest.raises(DrawError, match="no launch of a kernel 'nothing' has spans; there are matmul_kernel"):
+        plot.waves(kernel="nothing")
+    with pytest.raises(DrawError, match="has no spans of CTA 99; it has those of 0, 1, 2, 3, 4 and 19 more"):
+        plot.timeline(cta=99)
+    with pytest.raises(DrawError, match="there is no kernel 'nothing'"):
+        plot.roofline("nothing")
+    with pytest.raises(DrawError, match="this profile has none"):
+        Profile().plot.timeline()
+
+
+def test_sums_alone_have_no_timeline(regular: Profile) -> None:
+    launches = launches_frame({**regular.launches.to_dict("list"), "keeps": ["sums"]})
+    sums = Profile(launches=launches, metadata=regular.metadata)
+    for draw in (sums.plot.timeline, sums.plot.heatmap, sums.plot.waves):
+        with pytest.raises(DrawError, match=r"kept sums: record with session\(keep='spans'\)"):
+            draw()
+    with pytest.raises(DrawError, match="kept sums"):
+        sums.plot.roofline()
+
+
+def test_without_matplotlib(regular: Profile, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(installed, "find_spec", lambda name: None)
+    with pytest.raises(DrawError) as raised:
+        regular.plot.timeline()
+    assert str(raised.value) == "prof.plot.timeline() needs matplotlib: pip install 'profscope[plot]'"
+
+
+def test_pyplot_is_left_alone(regular: Profile) -> None:
+    from matplotlib import pyplot
+
+    regular.plot.heatmap()
+    assert pyplot.get_fignums() == []
+    assert regular.plot.waves()._repr_png_().startswith(b"\x89PNG")  # type: ignore[attr-defined]
+    modules = [name for name in sys.modules if name.startswith("profscope.plotting.")]
+    assert all("pyplot" not in vars(sys.modules[name]) for name in modules)
+
+
+@pytest.mark.exhaustive
+@pytest.mark.filterwarnings("ignore:Glyph")  # a name may have letters that the font has not
+@given(profiles())
+@settings(max_examples=10)
+def test_whatever_the_names_and_spans(profile: Profile) -> None:
+    for draw in (profile.plot.timeline, profile.plot.heatmap, profile.plot.waves):
+        try:
+            figure: Any = draw()
+        except DrawError:
+            continue
+        figure.draw_without_rendering()
+
+
+def test_a_formula_in_a_name_stays_a_name() -> None:
+    profile = regular_profile(launches=1, ctas=2, warps=1, iterations=1)
+    df = profile.tables.df.assign(
+        kernel="_$x_{$", scope=profile.tables.df["scope"].cat.rename_categories(lambda s: f"_${s}$")
+    )
+    df["kernel"] = df["kernel"].astype("category")
+    odd = Profile.of(replace(profile.tables, df=df, launches=profile.launches.assign(kernel="_$x_{$")))
+    figure = odd.plot.timeline()
+    figure.draw_without_rendering()
+    assert said(figure).startswith("_$x_{$, launch 0")
+    assert any(name.startswith("_$") for name in legend(figure))
+
+
+def test_the_accessor_says_what_it_can() -> None:
+    assert repr(profscope.Profile().plot) == "<prof.plot: timeline(), roofline(), heatmap(), waves()>"

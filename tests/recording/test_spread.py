@@ -1,0 +1,103 @@
+"""Launches of which one CTA in many records: do their totals stand for a grid whose columns differ?"""
+
+from __future__ import annotations
+
+import functools
+import re
+
+import numpy as np
+import pandas as pd
+import pytest
+import torch
+import triton
+import triton.language as tl
+from hypothesis import given
+from hypothesis import strategies as st
+
+from instrument_passes.selection import Selection
+from profscope import Profile
+from tests.support.sessions import session
+
+GRIDS = [(16, 64), (8, 16, 8), (128, 3)]
+
+
+@triton.jit
+def columns_kernel(out_ptr, columns, BLOCK: tl.constexpr):  # noqa: N803
+    """Every eighth column has one step more than there are columns, the others as many as their number."""
+    column = tl.program_id(0)
+    steps = tl.where(column % 8 == 0, columns + 1, column)
+    total = tl.zeros([BLOCK], dtype=tl.int32)
+    for step in range(steps):
+        total += step
+        tl.store(out_ptr + column * BLOCK + tl.arange(0, BLOCK), total)
+
+
+def steps_of(grid: tuple[int, ...]) -> int:
+    """Of all CTAs together."""
+    columns = np.arange(grid[0])
+    each = np.where(columns % 8 == 0, grid[0] + 1, columns)
+    return int(each.sum()) * int(np.prod(grid[1:]))
+
+
+@functools.cache
+def recorded(grid: tuple[int, ...], keep: str, ctas: int) -> Profile:
+    options = {"spans_every": 0} if keep == "sums" else {"buffer": 256}
+    with session(instrument="heavy", keep=keep, ctas=ctas, **options) as prof:
+        columns_kernel[grid](torch.zeros(grid[0] * 32, dtype=torch.int32), grid[0], BLOCK=32, num_warps=1)
+    assert prof.profile.validate() == []
+    return prof.profile
+
+
+def figures(profile: Profile) -> pd.DataFrame:
+    return profile.summary().set_index(["kind", "scope"])[["count", "total_cycles"]]
+
+
+@pytest.mark.parametrize("grid", GRIDS)
+def test_sums_of_one_cta_in_sixteen_stand_for_those_of_all(grid: tuple[int, ...]) -> None:
+    every, some = (figures(recorded(grid, "sums", ctas)) for ctas in (1, 16))
+    stores = every.index[[kind == "op" for kind, _ in every.index]]
+    assert every.loc[stores, "count"].eq(steps_of(grid)).all()
+    assert some.index.equals(every.index)
+    ratio = some / every
+    assert ratio.min().min() > 0.8
+    assert ratio.max().max() < 1.25
+
+
+def test_sums_of_some_ctas_say_what_their_spans_say() -> None:
+    sums, spans = (recorded(GRIDS[0], keep, 16) for keep in ("sums", "spans"))
+    assert figures(sums)["count"].to_dict() == figures(spans)["count"].to_dict()
+    assert sums.launches["ctas"].tolist() == spans.launches["ctas"].tolist() == [64]
+    assert spans.df["cta"].mod(GRIDS[0][0]).nunique() == GRIDS[0][0]  # every column
+
+
+@given(ctas=st.integers(1, 1 << 20), stride_log2=st.integers(0, 31))
+def test_each_area_has_a_cta_of_the_grid_and_each_cta_an_area_or_none(ctas: int, stride_log2: int) -> None:
+    chosen = Selection("spread")
+    areas = chosen.areas(ctas, stride_log2)
+    ids = chosen.cta(np.arange(areas + 1), stride_log2)
+    assert ids[0] == 0
+    assert (ids >> stride_log2 == np.arange(areas + 1)).all()
+    assert ids[-2] < ctas <= ids[-1]
+
+
+@pytest.mark.parametrize("most", [64, 256])
+@pytest.mark.parametrize("columns", [2, 3, 8, 12, 16, 64, 100, 256, 1024])
+def test_ctas_are_spread_over_columns_as_over_rows(columns: int, most: int) -> None:
+    for rows in (4096 // columns, 65536 // columns):
+        stride_log2 = max(0, (-(-columns * rows // most) - 1).bit_length())
+        chosen = Selection("spread")
+        ids = chosen.cta(np.arange(chosen.areas(columns * rows, stride_log2)), stride_log2)
+        for place, count in ((ids % columns, columns), (ids // columns, rows)):
+            assert place.mean() == pytest.approx((count - 1) / 2, abs=0.05 * count)
+
+
+def test_a_note_says_how_far_off_the_totals_are() -> None:
+    told = re.compile(
+        "columns_kernel: 64 of 1024 CTAs were recorded, spread over the grid; a launch's totals "
+    )
+    for keep in ("sums", "spans"):
+        (note,) = filter(told.match, recorded(GRIDS[0], keep, 16).metadata["notes"])
+        error = float(note.split()[-1].rstrip("%")) / 100
+        cycles = recorded(GRIDS[0], "spans", 16).df.query("kind == 'kernel'")["duration_cycles"]
+        expected = cycles.std(ddof=0) / cycles.mean() * np.sqrt((1 - 64 / 1024) / 64)
+        assert error == pytest.approx(expected, rel=0.3)  # sums and spans are two binaries

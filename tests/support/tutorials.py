@@ -1,0 +1,161 @@
+"""Pages whose code is run, and whose outputs are what it prints.
+
+    python -m tests.support.tutorials docs/tutorials/*.md     # write the outputs anew
+
+A page has three kinds of blocks. `python title="NAME.py"` is a file. `console` has commands behind "$ ",
+run in the folder of these files, and what they print. `pycon` has Python behind ">>> ", which is one
+program for the whole page, and what it prints. A line "..." of an output stands for any lines. All runs
+in this process: `python NAME.py`, `profscope ...`, each also with `| head -N`, and `echo $?`. The folder
+has the recordings of bench/results by short names (`RECORDINGS`).
+"""
+
+from __future__ import annotations
+
+import contextlib
+import doctest
+import io
+import os
+import re
+import runpy
+import shlex
+import sys
+import tempfile
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Final
+
+import pytest
+
+from profscope.__main__ import main as profscope_command
+
+__all__ = ["RECORDINGS", "Step", "is_like", "steps", "taken"]
+
+ROOT: Final = Path(__file__).parents[2]
+_BLOCK: Final = re.compile(
+    r'^```(python|console|pycon)(?: title="([\w.]+)")?\n(.*?)^```$', re.DOTALL | re.MULTILINE
+)
+RECORDINGS: Final = {
+    "delta-rule.pftrace.gz": "nvidia-h200-3.6.0-2026-11-23-fla-before.pftrace.gz",
+    "delta-rule-3-stages.pftrace.gz": "nvidia-h200-3.6.0-2026-11-23-fla-after.pftrace.gz",
+}
+_HEAD: Final = re.compile(r"(.*?)\s*\| head -(\d+)$")
+
+
+@dataclass(frozen=True)
+class Step:
+    """One thing that a page does.
+
+    kind: "file", "command" or "python"; name: of a file; expected: what the page says it prints.
+    """
+
+    kind: str
+    text: str
+    expected: str = ""
+    name: str = ""
+
+
+def steps(page: str) -> Iterator[Step]:
+    """What the blocks of a page do, in its order."""
+    for kind, title, text in _BLOCK.findall(page):
+        if kind == "python" and title:
+            yield Step("file", text, name=title)
+        elif kind == "console":
+            for part in re.split(r"^\$ ", text, flags=re.MULTILINE)[1:]:
+                command, _, expected = part.partition("\n")
+                yield Step("command", command, expected)
+        elif kind == "pycon":
+            for each in doctest.DocTestParser().get_examples(text):
+                yield Step("python", each.source, each.want)
+
+
+def taken(page: str, folder: Path) -> Iterator[tuple[Step, str]]:
+    """Do it all in a folder; each step that prints, and what it printed."""
+    names: dict[str, Any] = {"__name__": "__main__"}
+    status = 0
+    for name, recording in RECORDINGS.items():
+        (folder / name).symlink_to(ROOT / "bench/results" / recording)
+    with contextlib.chdir(folder):
+        for step in steps(page):
+            if step.kind == "file":
+                (folder / step.name).write_text(step.text)
+            elif step.kind == "python":
+                with contextlib.redirect_stdout(io.StringIO()) as out:
+                    exec(compile(step.text, "<page>", "single"), names)
+                yield step, out.getvalue()
+            elif step.text == "echo $?":
+                yield step, f"{status}\n"
+            else:
+                status, printed = _done(step.text, folder)
+                yield step, printed
+
+
+def is_like(expected: str, printed: str) -> bool:
+    """Whether an output is the expected one, where a line "..." stands for any lines."""
+    parts = [re.escape(part) for part in re.split(r"^\.\.\.\n", _trimmed(expected), flags=re.MULTILINE)]
+    return re.fullmatch("(?:.*\n)*?".join(parts), _trimmed(printed)) is not None
+
+
+def _done(command: str, folder: Path) -> tuple[int, str]:
+    """The exit status of a command, and what it printed."""
+    lines = None
+    if head := _HEAD.match(command):
+        command, lines = head[1], int(head[2])
+    program, *words = shlex.split(command)
+    out = io.TextIOWrapper(io.BytesIO(), "utf-8")
+    with pytest.MonkeyPatch.context() as patch, contextlib.redirect_stdout(out):
+        patch.delenv("COLUMNS", raising=False)
+        if program == "profscope":
+            status = profscope_command(words)
+        elif program == "python":
+            patch.setattr(sys, "argv", words)
+            patch.syspath_prepend(folder)
+            before = set(sys.modules)
+            runpy.run_path(str(folder / words[0]), run_name="__main__")
+            for name in set(sys.modules) - before:
+                if str(folder) in str(getattr(sys.modules[name], "__file__", None)):
+                    del sys.modules[name]  # a page may write the file anew
+            status = 0
+        else:
+            raise ValueError(f"a page may run python and profscope, not {program}")
+        out.seek(0)
+        printed = out.read()
+    return status, printed if lines is None else "".join(printed.splitlines(keepends=True)[:lines])
+
+
+def _trimmed(text: str) -> str:
+    return "".join(f"{line.rstrip()}\n" for line in text.splitlines())
+
+
+def _updated(page: str) -> str:
+    """The page with the outputs that there are now, where they are others."""
+    at = 0
+    with tempfile.TemporaryDirectory() as folder:
+        for step, printed in taken(page, Path(folder)):
+            shown = _shown(step)
+            at = page.index(shown + step.expected, at) + len(shown)
+            if not is_like(step.expected, printed):
+                page = page[:at] + _trimmed(printed) + page[at + len(step.expected) :]
+    return page
+
+
+def _shown(step: Step) -> str:
+    """What a page has in front of a step's output."""
+    if step.kind == "command":
+        return f"$ {step.text}\n"
+    return "".join(f"{'...' if at else '>>>'} {line}\n" for at, line in enumerate(step.text.splitlines()))
+
+
+def main(paths: Sequence[str]) -> int:
+    """Write the outputs of these pages anew."""
+    os.environ.setdefault("TRITON_DEFAULT_FP_FUSION", "1")
+    for path in map(Path, paths):
+        before = path.read_text()
+        after = _updated(before)
+        path.write_text(after)
+        print(path, "as it was" if after == before else "written")
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))

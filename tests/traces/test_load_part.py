@@ -1,0 +1,103 @@
+"""`profscope.load` of a part: the same of every format, sound, and said to be a part."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+import profscope
+from profscope.errors import OptionError, TraceError
+from profscope.profiles import Profile
+from tests.support.profiles import profile_metadata, regular_profile
+
+NAMES = ("t.json", "t.pftrace.gz", "t.parquet", "t")
+CLOCK = {"clock": {"read_cycles": 2.0, "row_cycles": 17.5, "basis": "measured"}}
+
+
+@pytest.fixture(scope="module")
+def whole() -> Profile:
+    plain = regular_profile(launches=3, ctas=4, warps=2, iterations=3)
+    df = plain.tables.df.assign(kernel=plain.tables.df["kernel"].cat.add_categories("other"))
+    df.loc[df["launch"] == 2, "kernel"] = "other"
+    launches = plain.launches.assign(kernel=["matmul_kernel", "matmul_kernel", "other"])
+    return Profile(df, launches.astype(plain.launches.dtypes.to_dict()), profile_metadata(**CLOCK))
+
+
+@pytest.fixture(scope="module")
+def saved(tmp_path_factory: pytest.TempPathFactory, whole: Profile) -> Path:
+    folder = tmp_path_factory.mktemp("parts")
+    for name in NAMES[:-1]:
+        whole.save(folder / name)
+    whole.save(f"{folder}/t/")
+    return folder
+
+
+@pytest.mark.parametrize("name", NAMES)
+@pytest.mark.parametrize(
+    ("part", "launches"),
+    [
+        ({"kernel": "^oth"}, [2]),
+        ({"launch": 1}, [1]),
+        ({"launch": 1, "cta": 3}, [1]),
+        ({"sm": 2, "warp": 1}, [0, 1, 2]),
+    ],
+    ids=str,
+)
+def test_what_is_asked_for_is_there_and_nothing_else(
+    saved: Path, whole: Profile, name: str, part: dict[str, Any], launches: list[int]
+) -> None:
+    loaded = profscope.load(saved / name, **part)
+    rows = whole.tables.df["launch"].isin(launches).to_numpy(copy=True)
+    for column, number in part.items():
+        rows &= column == "kernel" or (whole.tables.df[column] == number).to_numpy()
+    columns = whole.tables.df.columns.difference(["parent", "wait"])
+    wanted = whole.tables.df[rows].reset_index(drop=True)
+    assert loaded.tables.df[columns].equals(wanted[columns])
+    assert loaded.launches["launch"].tolist() == launches
+    assert loaded.validate() == []
+    said = f"; {rows.sum():,} of its {len(rows):,} spans"
+    assert [note for note in loaded.metadata["notes"] if said in note], loaded.metadata["notes"]
+
+
+def test_nobody_knows_what_recording_cost_a_part(saved: Path, whole: Profile) -> None:
+    assert set(whole.overhead()["basis"]) == {"estimated"}
+    launch, cta = (profscope.load(saved / "t.parquet", launch=1, **part) for part in ({}, {"cta": 3}))
+    assert set(launch.overhead()["basis"]) == {"estimated"}
+    assert set(cta.overhead()["basis"]) == {"unknown"}
+    (said,) = cta.verdict["matmul_kernel", 0].not_measured
+    assert "what records took is known of whole launches only" in said
+    summary = cta.summary()
+    assert (summary["sampled"] < 1).all(), "one CTA of four"
+    roots = cta.df[cta.df["depth"] == 0]
+    assert summary.loc[summary["kind"] == "kernel", "count"].tolist() == [len(roots)], "nothing is scaled up"
+
+
+def test_a_part_is_saved_and_loaded_again(saved: Path, tmp_path: Path) -> None:
+    part = profscope.load(saved / "t", launch=1, cta=3)
+    part.save(tmp_path / "part.parquet")
+    again = profscope.load(tmp_path / "part.parquet")
+    assert again.df.equals(part.df)
+    assert again.metadata == part.metadata
+    assert again.metadata["part"] == {"cta": 3}
+
+
+@pytest.mark.parametrize(
+    ("part", "error", "said"),
+    [
+        ({"launch": 7}, TraceError, "no launch 7; there are: 0-2"),
+        ({"launch": 1, "cta": 9}, TraceError, "no spans for cta 9; there are: 0-3"),
+        ({"kernel": "none"}, TraceError, "no kernel matches 'none'; there are: matmul_kernel, other"),
+        ({"kernel": "("}, OptionError, "kernel='\\(' is not a regular expression"),
+        ({"kernel": 3}, OptionError, "kernel=3 must be a regular expression as a str"),
+        ({"cta": -1}, OptionError, "cta=-1 must be a number, 0 or more"),
+        ({"launch": "1"}, OptionError, "launch='1' must be a number, 0 or more"),
+    ],
+    ids=str,
+)
+def test_a_part_that_is_not_there_or_cannot_be(
+    saved: Path, part: dict[str, Any], error: type[Exception], said: str
+) -> None:
+    with pytest.raises(error, match=said):
+        profscope.load(saved / "t.parquet", **part)

@@ -1,0 +1,187 @@
+"""`--serve`: one trace, for this machine's browser alone, in Perfetto's own UI."""
+
+from __future__ import annotations
+
+import http.client
+import json
+import os
+import signal
+import socket
+import subprocess
+import sys
+import threading
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from urllib.parse import parse_qs, unquote, urlsplit
+from urllib.request import urlopen
+
+import pytest
+
+import profscope
+from profscope.errors import TraceError
+from tests.support.browser import NEEDED, why_no_browser, window
+from tests.support.profiles import regular_profile
+from viewer.cli import main
+from viewer.trace_server import ORIGIN, TraceServer, installed_ui
+
+ROOT = Path(__file__).parents[2]
+
+
+@pytest.fixture(scope="module")
+def trace(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    path = tmp_path_factory.mktemp("serving") / "t.pftrace.gz"
+    regular_profile(launches=1, ctas=4, warps=2, iterations=3).save(path)
+    return path
+
+
+@contextmanager
+def serving(server: TraceServer) -> Iterator[TraceServer]:
+    thread = threading.Thread(target=server.serve_forever, kwargs={"poll_interval": 0.01})
+    thread.start()
+    try:
+        yield server
+    finally:
+        server.shutdown()
+        thread.join()
+        server.server_close()
+
+
+@pytest.fixture(scope="module")
+def remote(trace: Path) -> Iterator[TraceServer]:
+    """As without the extra, on any port, so that tests may run side by side."""
+    with serving(TraceServer(trace, None, port=0)) as server:
+        yield server
+
+
+@pytest.fixture(scope="module")
+def offline(trace: Path) -> Iterator[TraceServer]:
+    with serving(TraceServer(trace, installed_ui())) as server:
+        yield server
+
+
+def asked(
+    server: TraceServer, path: str, method: str = "GET", **headers: str
+) -> tuple[int, dict[str, str], bytes]:
+    connection = http.client.HTTPConnection(server.host, timeout=20)
+    connection.request(method, path, headers=headers)
+    reply = connection.getresponse()
+    body = reply.read()
+    connection.close()
+    return reply.status, dict(reply.getheaders()), body
+
+
+def test_the_trace_is_served_to_perfettos_page(remote: TraceServer, trace: Path) -> None:
+    assert remote.url.startswith(f"{ORIGIN}/#!/?url=http://127.0.0.1:")
+    route = parse_qs(urlsplit(remote.url).fragment.partition("?")[2])
+    with urlopen(route["url"][0], timeout=20) as reply:
+        assert reply.read() == trace.read_bytes()
+        assert reply.headers["Access-Control-Allow-Origin"] == "https://ui.perfetto.dev"
+    (command,) = json.loads(unquote(route["startupCommands"][0]))
+    assert command["id"] == "dev.perfetto.ExpandTracksByRegex"
+
+
+def test_nothing_else_is_served(remote: TraceServer, offline: TraceServer) -> None:
+    secret = remote.trace_path.split("/")[1]
+    assert len(secret) >= 32
+    inside = (f"/{secret}", f"/{secret}/", f"/{secret}/index.html", f"/{secret}/../{secret}/t.pftrace.gz")
+    for path in ("/", "/trace.pftrace.gz", *inside, f"{remote.trace_path}/..", "//etc/passwd"):
+        status, headers, _ = asked(remote, path)
+        assert (path, status) == (path, 404)
+        assert "Access-Control-Allow-Origin" not in headers
+    ui = offline.trace_path.split("/")[1]
+    for path in (f"/{ui}/../LICENSE", f"/{ui}/%2e%2e/viewer.py", f"/{ui}/v52.0/", "/index.html"):
+        assert asked(offline, path)[0] == 404
+    assert asked(remote, remote.trace_path, "POST")[0] == 501
+
+
+@pytest.mark.parametrize("host", ["evil.example", "evil.example:9001", "localhost", "127.0.0.1"])
+def test_no_other_name_reaches_it(host: str, remote: TraceServer) -> None:
+    """A page whose name now leads to this machine (DNS rebinding) says that name."""
+    assert asked(remote, remote.trace_path, Host=host)[0] == 403
+    assert asked(remote, remote.trace_path, "OPTIONS", Host=host)[0] == 403
+
+
+def test_a_browser_may_ask_first(remote: TraceServer) -> None:
+    status, headers, _ = asked(remote, remote.trace_path, "OPTIONS", Origin=ORIGIN)
+    assert (status, headers["Access-Control-Allow-Private-Network"]) == (204, "true")
+    assert headers["Access-Control-Allow-Origin"] == ORIGIN
+    assert asked(remote, "/", "OPTIONS", Origin=ORIGIN)[0] == 404
+
+
+def test_the_ui_of_the_extra_is_served_beside_the_trace(offline: TraceServer, trace: Path) -> None:
+    folder = offline.trace_path.rpartition("/")[0]
+    status, headers, page = asked(offline, f"{folder}/")
+    assert (status, headers["Content-Type"]) == (200, "text/html")
+    assert b"Perfetto" in page
+    assert "default-src 'self'" in headers["Content-Security-Policy"]  # it asks no one else
+    status, headers, body = asked(offline, offline.trace_path)
+    assert (status, body) == (200, trace.read_bytes())
+    assert "Access-Control-Allow-Origin" not in headers
+    (engine,) = [path for path in offline.files if path.endswith("/trace_processor.wasm")]
+    assert asked(offline, engine)[1]["Content-Type"] == "application/wasm"
+
+
+def test_a_taken_port_is_one_clear_error(trace: Path) -> None:
+    with socket.create_server(("127.0.0.1", 0)) as taken:
+        port = taken.getsockname()[1]
+        with pytest.raises(TraceError, match=rf"port {port} of 127\.0\.0\.1 is taken.*profscope\[perfetto\]"):
+            TraceServer(trace, None, port=port)
+
+
+def test_ctrl_c_ends_the_command(tmp_path: Path) -> None:
+    """And a trace of another format is written anew for Perfetto."""
+    regular_profile(launches=2, ctas=1).save(tmp_path / "t.json")
+    command = [sys.executable, "-m", "viewer", str(tmp_path / "t.json"), "--serve", "--launch", "1"]
+    environment = {name: value for name, value in os.environ.items() if "DISPLAY" not in name}
+    environment["TMPDIR"] = str(tmp_path)
+    started = subprocess.Popen(
+        command, cwd=ROOT, env=environment, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
+    )
+    assert started.stdout is not None
+    url = started.stdout.readline().strip()
+    route = parse_qs(urlsplit(url).fragment.partition("?")[2])
+    with urlopen(route["url"][0], timeout=20) as reply:
+        (tmp_path / "got.pftrace").write_bytes(reply.read())
+    assert profscope.load(tmp_path / "got.pftrace").launches["launch"].tolist() == [1]
+    started.send_signal(signal.SIGINT)
+    assert started.communicate(timeout=20) == ("", "serving until Ctrl-C\n")
+    assert started.returncode == 0
+    assert {path.name for path in tmp_path.iterdir()} == {"t.json", "got.pftrace"}
+
+
+@pytest.mark.parametrize(
+    ("words", "said"),
+    [
+        (["--serve", "--report"], "--report and --serve are two views"),
+        (["--serve", "--json"], "--serve has one form only"),
+        (["--no-browser"], "--no-browser goes with --serve"),
+    ],
+)
+def test_wrong_usage(words: list[str], said: str, trace: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    with pytest.raises(SystemExit):
+        main([str(trace), *words])
+    assert said in capsys.readouterr().err
+
+
+def test_what_is_not_there_is_one_error(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert main([str(tmp_path / "none.pftrace"), "--serve"]) == 1
+    assert "no such file" in capsys.readouterr().err
+
+
+@pytest.mark.exhaustive
+@pytest.mark.skipif(
+    bool(why_no_browser()) and NEEDED not in os.environ, reason=why_no_browser() or "a browser is here"
+)
+def test_perfetto_opens_it(offline: TraceServer) -> None:
+    """The UI itself, in a browser: the trace is loaded, and its first levels are open."""
+    from selenium.webdriver.support.ui import WebDriverWait
+
+    with window() as driver:
+        driver.get(offline.url)
+        words = "return document.body.innerText"
+        WebDriverWait(driver, 60).until(lambda each: "active warps" in each.execute_script(words) or
+                                        "matmul_kernel" in each.execute_script(words))  # fmt: skip
+        said = driver.execute_script(words)
+        assert "GPU 0" in said
+        assert "Oops" not in said

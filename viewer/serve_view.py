@@ -1,0 +1,44 @@
+"""`profscope view TRACE --serve`: the trace in Perfetto's UI, served from this machine until Ctrl-C."""
+
+from __future__ import annotations
+
+import os
+import sys
+import tempfile
+import webbrowser
+from argparse import Namespace
+from contextlib import suppress
+from pathlib import Path
+
+from profscope.profiles import Profile
+from viewer.trace_server import TraceServer, installed_ui
+
+__all__ = ["serve_file", "show"]
+
+
+def show(profile: Profile, options: Namespace, unit: str) -> None:
+    """Serve a profile, which is written for it into a folder that goes with the server.
+
+    Raises TraceError where Perfetto's port is taken.
+    """
+    with tempfile.TemporaryDirectory(prefix="profscope-serve-") as folder:
+        path = Path(folder) / "trace.pftrace"
+        profile.save(path)
+        serve_file(path, browse=options.browser)
+
+
+def serve_file(path: Path, *, browse: bool) -> None:
+    """Serve a file that Perfetto reads, until Ctrl-C. Raises TraceError where Perfetto's port is taken."""
+    with TraceServer(path, installed_ui()) as server:
+        sys.stdout.write(f"{server.url}\n")
+        sys.stdout.flush()
+        if browse and _has_display():
+            webbrowser.open(server.url)
+        sys.stderr.write("serving until Ctrl-C\n")
+        with suppress(KeyboardInterrupt):
+            server.serve_forever()
+
+
+def _has_display() -> bool:
+    """Without one `webbrowser` would start a browser of text in this terminal."""
+    return sys.platform != "linux" or bool(os.environ.get("DISPLAY") or os.environ.get("WAYLAND_DISPLAY"))
