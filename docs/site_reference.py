@@ -109,7 +109,7 @@ def _signature(item: Any, hide: Sequence[str]) -> str:
     if item is profscope.session or signature.return_annotation == "Session":
         return "(**options) -> Session"
     kept = [each for name, each in signature.parameters.items() if name not in hide]
-    return str(signature.replace(parameters=kept)).replace("'", "")
+    return str(signature.replace(parameters=kept)).replace("'", "").replace("<factory>", "...")
 
 
 def _prose(text: str) -> str:

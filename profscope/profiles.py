@@ -221,6 +221,7 @@ def load(
 
     verify: refuse a trace saved by profscope whose data are no longer those that were saved, by the digest in
     it. With False they are taken as they are, where they can be read at all.
+
     The others ask for a part, as the options of `profscope view` do: a profile of these launches, or of what
     a CTA, an SM or a warp of each recorded; its notes say which part it is. Of Parquet no more row groups are
     read than may have some of it. All figures are of the part: of a part of each launch nothing is scaled up

@@ -34,15 +34,20 @@ def _anchors(page: Path) -> set[str]:
     return {re.sub(r"[\s-]+", "-", re.sub(r"[^\w\s-]", "", each.lower()).strip()) for each in headings}
 
 
-@pytest.fixture(scope="module")
-def reference() -> ModuleType:
-    """The script that makes the pages of the reference."""
-    spec = importlib.util.spec_from_file_location("site_reference", ROOT / "docs/site_reference.py")
+def _script(name: str) -> ModuleType:
+    """A part of what makes the site."""
+    spec = importlib.util.spec_from_file_location(name, ROOT / f"docs/{name}.py")
     assert spec is not None
     assert spec.loader is not None
     module = importlib.util.module_from_spec(spec)
     spec.loader.exec_module(module)
     return module
+
+
+@pytest.fixture(scope="module")
+def reference() -> ModuleType:
+    """The script that makes the pages of the reference."""
+    return _script("site_reference")
 
 
 @pytest.mark.parametrize("page", PAGES, ids=lambda page: str(page.relative_to(ROOT)))
@@ -87,6 +92,18 @@ def test_the_site_leads_to_every_page_and_to_no_other(reference: ModuleType) -> 
     named = re.findall(r"^ +- (?:[^:\n]+: )?([\w/-]+\.md)$", MKDOCS[MKDOCS.index("\nnav:") :], re.MULTILINE)
     pages = {str(page.relative_to(ROOT / "docs")) for page in DOCS} - {"README.md"}
     assert sorted(named) == sorted(pages | set(reference.PAGES) | {"index.md", "CHANGELOG.md"})
+
+
+def test_links_of_the_site_lead_to_pages_and_copies_and_code_has_none() -> None:
+    links = _script("site_links")
+    code = "`x[a](../README.md)`\n    x[b](../README.md)\n```python\nx[c](../README.md)\n```\n"
+    example = "../examples/own_pass/own_pass.py"
+    text = f"[a](../README.md) [b](tables.md#spans) [c]({example}) [d](https://x.org/y)\n{code}"
+    assert links.pointed("lines.md", text) == (
+        f"[a](index.md) [b](tables.md#spans) [c](files/{example[3:]}) [d](https://x.org/y)\n{code}"
+    )
+    assert links.pointed("tutorials/x.md", "[a](../../README.md)") == "[a](../index.md)"
+    assert list(links.copied("lines.md", text)) == ["examples/own_pass/own_pass.py"]
 
 
 def test_the_reference_has_all_that_is_public(reference: ModuleType) -> None:
