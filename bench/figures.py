@@ -15,7 +15,7 @@ from typing import Final
 
 import profscope
 
-__all__ = ["main"]
+__all__ = ["draw", "main"]
 
 _RECORDINGS: Final = Path(__file__).parents[1] / "tests" / "data" / "plotting"
 _PICTURES: Final = (
@@ -31,14 +31,22 @@ def main(argv: Sequence[str] | None = None) -> int:
     """Draw them."""
     parser = argparse.ArgumentParser(prog="python -m bench.figures", description=__doc__)
     parser.add_argument("folder", type=Path)
-    folder = parser.parse_args(argv).folder
+    draw(parser.parse_args(argv).folder)
+    return 0
+
+
+def draw(folder: Path, only: str = "") -> None:
+    """Draw those whose name has `only` in it into a folder."""
     folder.mkdir(parents=True, exist_ok=True)
     for recording, what in _PICTURES:
+        path = folder / f"plot-{what}.png"
+        if only not in path.stem:
+            continue
         prof = profscope.load(_RECORDINGS / f"{recording}.pftrace.gz")
         figure = getattr(prof.plot, what)()
         # Without the version in it, the file is the same whenever the figure is.
-        figure.savefig(folder / f"plot-{what}.png", dpi=_DPI, metadata={"Software": None})
-    return 0
+        figure.savefig(path, dpi=_DPI, metadata={"Software": None})
+        print(path.name, f"{path.stat().st_size:,} bytes")
 
 
 if __name__ == "__main__":

@@ -4,8 +4,8 @@
     python -m bench.pictures --only source   # those whose name has "source"
 
 The views of the terminal become SVG by rich, the interactive one by textual, report.html becomes PNG by
-chromium. The demo is recorded here, on the emulator; the recordings of `bench.library_recording` are in
-bench/results.
+chromium, figures are `bench.figures`'s. The demo is recorded here, on the emulator; the recordings of
+`bench.library_recording` are in bench/results.
 """
 
 from __future__ import annotations
@@ -30,6 +30,7 @@ from rich.terminal_theme import MONOKAI
 from rich.text import Text
 
 import profscope
+from bench import figures
 from tests.support.browser import opened, why_no_browser, window
 from tests.support.tutorials import RECORDINGS
 from viewer.cli import main as view
@@ -110,6 +111,7 @@ def main(argv: Sequence[str] | None = None) -> int:
         if options.only in "demo-interactive":
             _write(options.out / "demo-interactive.svg", asyncio.run(_interactive(traces["demo"])))
         _browser({name: shot for name, shot in _PAGES.items() if options.only in name}, traces, options.out)
+    figures.draw(options.out, options.only)
     return 0
 
 
@@ -172,7 +174,8 @@ def _browser(shots: Mapping[str, Shot], traces: Mapping[str, str], out: Path) ->
     for name in {shot.trace for shot in shots.values()}:
         pages[name] = Path(traces["folder"]) / f"{name}.html"
         if name == "difference":
-            view(["diff", traces["before"], traces["after"], "--html", str(pages[name])])
+            with redirect_stdout(io.StringIO()):
+                view(["diff", traces["before"], traces["after"], "--html", str(pages[name])])
         else:
             profscope.load(traces[name]).save(pages[name])
     with window(*_SIZE) as driver:
