@@ -174,7 +174,7 @@ def _browser(shots: Mapping[str, Shot], traces: Mapping[str, str], out: Path) ->
     for name in {shot.trace for shot in shots.values()}:
         pages[name] = Path(traces["folder"]) / f"{name}.html"
         if name == "difference":
-            with redirect_stdout(io.StringIO()):
+            with redirect_stdout(io.TextIOWrapper(io.BytesIO())):
                 view(["diff", traces["before"], traces["after"], "--html", str(pages[name])])
         else:
             profscope.load(traces[name]).save(pages[name])

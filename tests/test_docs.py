@@ -2,14 +2,18 @@
 
 from __future__ import annotations
 
+import gzip
 import importlib.util
 import re
+from collections.abc import Iterator
 from pathlib import Path
 from types import ModuleType
+from typing import Any
 
 import pytest
 
 import profscope
+from instrument_passes.kept_text import unpacked
 from profscope import profiles
 from profscope.options import Options
 from profscope.schema import LAUNCH_DTYPES, SPAN_DTYPES
@@ -123,3 +127,27 @@ def test_pictures_are_small_and_shown() -> None:
     sizes = {path.name: path.stat().st_size for path in pictures}
     assert {name: size for name, size in sizes.items() if size > LARGEST_PICTURE} == {}
     assert sum(sizes.values()) <= ALL_PICTURES
+
+
+_OF_A_MACHINE = re.compile(r"/(?:home|opt|root|tmp|work)/[\w.-]+/")
+_TEXTS = [*PAGES, *(ROOT / "examples").rglob("*.ipynb")]
+_RECORDINGS = [*(ROOT / "bench/results").glob("*.pftrace.gz"), *(ROOT / "tests/data/plotting").iterdir()]
+
+
+def _code(metadata: dict[str, Any]) -> Iterator[str]:
+    """The code of kernels that a profile keeps, packed."""
+    for kept in metadata["code"]:
+        yield from (kept["ttgir"], kept["ptx"])
+    yield from (each["sass"] for each in metadata.get("sampler", {}).get("binaries", ()))
+
+
+@pytest.mark.parametrize("path", _TEXTS, ids=lambda path: path.name)
+def test_no_page_shows_a_path_of_a_machine(path: Path) -> None:
+    assert _OF_A_MACHINE.findall(path.read_text()) == []
+
+
+@pytest.mark.parametrize("path", _RECORDINGS, ids=lambda path: path.name)
+def test_no_recording_that_a_page_shows_has_a_path_of_a_machine(path: Path) -> None:
+    plain = gzip.decompress(path.read_bytes()).decode("latin-1")
+    texts = [plain, *map(unpacked, filter(None, _code(profscope.load(path).metadata)))]
+    assert [found for text in texts for found in _OF_A_MACHINE.findall(text)] == []
