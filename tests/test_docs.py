@@ -136,7 +136,7 @@ _RECORDINGS = [*(ROOT / "bench/results").glob("*.pftrace.gz"), *(ROOT / "tests/d
 
 def _code(metadata: dict[str, Any]) -> Iterator[str]:
     """The code of kernels that a profile keeps, packed."""
-    for kept in metadata["code"]:
+    for kept in metadata.get("code", ()):
         yield from (kept["ttgir"], kept["ptx"])
     yield from (each["sass"] for each in metadata.get("sampler", {}).get("binaries", ()))
 
