@@ -180,7 +180,7 @@ def _default_path(facts: dict[str, Any]) -> Path:
 
 def _arguments(argv: Sequence[str] | None) -> argparse.Namespace:
     parser = argparse.ArgumentParser(
-        prog="bench", description=__doc__, formatter_class=argparse.RawTextHelpFormatter
+        prog="python -m bench", description=__doc__, formatter_class=argparse.RawTextHelpFormatter
     )
     parser.add_argument("--rows", default="", metavar="REGEX", help="only tasks whose name it matches")
     parser.add_argument("--json", type=Path, help="where the figures go (default: bench/results/)")

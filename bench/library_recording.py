@@ -24,8 +24,8 @@ import torch
 
 import profscope
 from bench import kernels
-from bench.advice import Kernel, Launch, launch_of
 from bench.libraries.calls import function
+from bench.library_launches import Kernel, Launch, launch_of
 from bench.timing import device_us, synchronize
 
 __all__ = ["main"]

@@ -9,7 +9,8 @@ from typing import Any
 import pytest
 import triton
 
-from bench.advice import Kernel, Launch, edited, launch_of, main
+from bench.advice import main
+from bench.library_launches import Kernel, Launch, edited, launch_of
 from bench.planted_kernels import strided_kernel
 
 
