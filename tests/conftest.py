@@ -45,6 +45,11 @@ def pytest_collection_finish() -> None:
     gc.freeze()
 
 
+def pytest_unconfigure() -> None:
+    """Else some extension modules complain at the exit that their objects are still there."""
+    gc.unfreeze()
+
+
 def pytest_report_header() -> str:
     return f"triton {triton.__version__}, torch {torch.__version__}, GPU: {torch.cuda.is_available()}"
 
