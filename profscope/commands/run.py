@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Any, Final
 
 from instrument_passes.command import run
-from profscope.commands.flags import RUN_DEFAULTS, add_flags, option_names, spelled
+from profscope.commands.flags import add_flags, option_names, run_options, spelled
 from profscope.commands.launcher import ranks_recorded
 from profscope.commands.output import DEFAULT, Output, claim, free_for_ranks
 from profscope.commands.program import Program, program
@@ -57,7 +57,7 @@ def _prepare(words: list[str], starts: list[Callable[[], None]]) -> int:
     if not rest or (not how and not rest[0]):
         parser.error("name a program: script.py, -m module or -c code")
     options = {name: value for name, value in vars(given).items() if name in option_names()}
-    checked = Options(**{**RUN_DEFAULTS, **options})
+    checked = run_options(options)
     if given.switch is not None:
         signal_of(given.switch)  # says what is wrong with it
     chosen = program(how, rest)

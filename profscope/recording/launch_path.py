@@ -236,6 +236,25 @@ class LaunchPath:
 
         return launch if self._every_launch and program is None else record
 
+    def spans_are_due(self, turn: int) -> bool:
+        """Whether a launch that `spans_every=` has chosen keeps spans; see `SpanBudget.is_due`."""
+        spans = self._routes.spans
+        return spans is None or spans.is_due(turn)
+
+    def spans_notes(self, passed_over: int) -> list[str]:
+        """See `SpanBudget.notes`."""
+        spans = self._routes.spans
+        return [] if spans is None else spans.notes(passed_over)
+
+    def keeping_spans(self, launch: Callable[[], Any]) -> Any:
+        """What `launch` returns. It launches what keeps spans where others keep sums."""
+        lane = self._thread.lane
+        before = lane.launches
+        result = launch()
+        if lane.launches > before and self._routes.spans is not None:  # it was given memory
+            self._routes.kept_spans(lane.about)
+        return result
+
     def others_hook(self) -> bool:
         """Whether somebody else has launch hooks."""
         runtime = knobs.runtime
