@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import itertools
+
 import pytest
 
 import profscope
@@ -25,7 +27,7 @@ def kept(turns: int) -> tuple[SpanBudget, list[int]]:
 def test_launches_keep_spans_ever_more_rarely_and_never_more_than_the_limit() -> None:
     spans, due = kept(100_000)
     assert due[:80] == list(range(80))  # half of the limit
-    steps = [after - before for before, after in zip(due, due[1:], strict=False)]
+    steps = [after - before for before, after in itertools.pairwise(due)]
     assert steps == sorted(steps)
     assert steps[-1] == 128  # each sixteenth of the limit doubled it
     assert spans.bytes == LIMIT
