@@ -107,7 +107,7 @@ class OriginTable:
     """Where the kernels of generated files come from."""
 
     def __init__(self) -> None:
-        # By generated module and by the name of a kernel's file: what it is launched for, and where that comes from.
+        # By generated module and a kernel's file name: what it is launched for, and where that comes from.
         self._modules: dict[str, dict[str, list[tuple[Launched, tuple[Place, ...]]]]] = {}
         self._looked = _Looked()
         self._lock = threading.Lock()
