@@ -40,7 +40,7 @@ class HostPages:
             whole, is_new = _huge_pages(self._most_bytes), True
         content = (ctypes.c_uint8 * len(whole)).from_buffer(whole)  # arrays of it keep it alive
         weakref.finalize(content, self._give_back, whole).atexit = False
-        memory: Bytes = np.frombuffer(content, np.uint8)
+        memory: Bytes = np.frombuffer(memoryview(content), np.uint8)
         start = -memory.ctypes.data % _HUGE_PAGE_BYTES
         return memory[start : start + size], is_new
 
