@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 import os
 from collections.abc import Iterator
 from pathlib import Path
@@ -18,8 +19,11 @@ from tests.support.processor import Processor
 from tests.support.triton_globals import triton_globals
 
 # A deadline would make a busy machine fail a right program. Each run tries other examples, so a quarter of
-# the usual number does; tests of the decoder, where cases are many and cheap, ask for more.
-hypothesis.settings.register_profile("profscope", deadline=None, print_blob=True, max_examples=25)
+# the usual number does; tests of the decoder, where cases are many and cheap, ask for more. What decides
+# whether a change goes in (.ci/run) tries the same ones each time.
+hypothesis.settings.register_profile(
+    "profscope", deadline=None, print_blob=True, max_examples=25, derandomize="CI" in os.environ
+)
 hypothesis.settings.load_profile("profscope")
 
 
@@ -33,6 +37,17 @@ def pytest_configure(config: pytest.Config) -> None:
         raise pytest.UsageError(
             f"expected Triton {expected}, imported {triton.__version__} ({triton.__file__})"
         )
+
+
+def pytest_collection_finish() -> None:
+    """Torch, Triton and thousands of tests stay: looking for garbage in them takes a tenth of the time."""
+    gc.collect()
+    gc.freeze()
+
+
+def pytest_unconfigure() -> None:
+    """Else some extension modules complain at the exit that their objects are still there."""
+    gc.unfreeze()
 
 
 def pytest_report_header() -> str:

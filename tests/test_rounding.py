@@ -23,6 +23,7 @@ from profscope.options import Options
 from tests.kernels import aot, contraction
 from tests.kernels.corpus import specs
 from tests.kernels.spec import CUDA80, CUDA90, Spec
+from tests.support.quick import quick
 from tests.support.sessions import session
 
 SAID = (
@@ -119,7 +120,11 @@ def test_other_products_of_as_many_instructions_are_noticed() -> None:
 
 
 @pytest.mark.parametrize(
-    "name", ["softmax", "layer_norm", "attention", "noinline", "call_paths", "nested_loops"]
+    "name",
+    quick(
+        ("softmax", "layer_norm", "attention", "noinline", "call_paths", "nested_loops"),
+        ("layer_norm", "noinline", "nested_loops"),
+    ),
 )
 def test_kernels_that_round_alike_are_not_accused(name: str) -> None:
     """The clones of functions, the arguments they are handed and code that is unrolled otherwise included."""

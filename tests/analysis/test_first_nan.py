@@ -18,6 +18,7 @@ from profscope.errors import OptionError
 from tests.kernels.add import add_kernel
 from tests.kernels.dot import half_product_kernel
 from tests.support.profiles import regular_profile
+from tests.support.quick import quick
 from tests.support.sessions import CASES, same_bits
 
 # ruff: noqa: N803
@@ -84,7 +85,7 @@ def tensor(n: int, dtype: torch.dtype) -> torch.Tensor:
 
 
 @pytest.mark.parametrize("dtype", DTYPES, ids=str)
-@pytest.mark.parametrize("num_warps", [1, 4])
+@pytest.mark.parametrize("num_warps", quick((1, 4), (4,)))
 def test_a_load_and_a_store_against_torch(dtype: torch.dtype, num_warps: int) -> None:
     x = tensor(384, dtype)
     with session("value-probe{classes=load;store}") as prof:

@@ -32,7 +32,7 @@ DOTS = [
 
 
 @pytest.mark.parametrize(("dtype", "out_dtype", "precision", "tolerance"), DOTS, ids=str)
-@pytest.mark.parametrize("tile", [(64, 64), (16, 16)], ids=str)
+@pytest.mark.parametrize("tile", [pytest.param((64, 64), marks=pytest.mark.exhaustive), (16, 16)], ids=str)
 def test_dot(
     dtype: torch.dtype, out_dtype: torch.dtype, precision: str, tolerance: float, tile: tuple[int, int]
 ) -> None:

@@ -20,7 +20,7 @@ pytestmark = pytest.mark.on_gpu_too
 ROWS, COLS = 5, 600
 
 
-@pytest.mark.parametrize("warps", [1, 2, 4, 8])
+@pytest.mark.parametrize("warps", quick((1, 2, 4, 8), (1, 4)))
 @pytest.mark.parametrize("dtype", [torch.float32, torch.float16, torch.bfloat16], ids=str)
 def test_reductions(dtype: torch.dtype, warps: int) -> None:
     x = torch.randn(ROWS, COLS).to(dtype)

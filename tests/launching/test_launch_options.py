@@ -19,6 +19,7 @@ from tests.kernels import matmul, matmul_tma
 from tests.kernels.aot import _source, gpu_target
 from tests.kernels.dependent import dependent_kernel, meeting_kernel
 from tests.kernels.spec import CUDA90, CUDA100, Spec
+from tests.support.quick import quick
 
 MATMUL, TMA = matmul.specs()[0], matmul_tma.specs()[0]
 DEPENDENT = Spec("dependent", dependent_kernel, {"x_ptr": "*fp32", "out_ptr": "*fp32"}, {"BLOCK": 128})
@@ -88,7 +89,7 @@ def test_cooperative_ctas_meet_on_the_emulator() -> None:
     assert (prof.df["kind"] == "kernel").sum() == 4 * 4  # CTAs, warps
 
 
-@pytest.mark.parametrize("level", LEVELS)
+@pytest.mark.parametrize("level", quick(LEVELS, ("default",)))
 @pytest.mark.parametrize("target", [CUDA90, CUDA100])
 def test_scratch_of_the_kernel_itself_is_left_alone(target: str, level: str) -> None:
     """Descriptors that the kernel builds are in global scratch; records are not."""

@@ -39,6 +39,7 @@ CASES = [
     (ATTENTION, GFX942, "light"),
     (ATTENTION, GFX950, "default"),
 ]
+QUICK = (CASES[1], CASES[3], CASES[6], CASES[7])
 # The assembler may put an s_nop before it, which the hardware asks for.
 CLOCK = re.compile(r"; sched_barrier mask\(0x0+\)\n(?:\t?\.\S.*\n|\ts_nop 0\n)*\ts_memtime s\[\d+:\d+\]")
 
@@ -57,7 +58,14 @@ def built(spec: Spec, target: str, attrs: dict[Any, Any] | None = None) -> Any:
 
 @pytest.mark.parametrize(
     ("spec", "target", "level"),
-    [pytest.param(*case, id=f"{case[0].name}-{case[1]}-{case[2]}") for case in CASES],
+    [
+        pytest.param(
+            *case,
+            id=f"{case[0].name}-{case[1]}-{case[2]}",
+            marks=() if case in QUICK else pytest.mark.exhaustive,
+        )
+        for case in CASES
+    ],
 )
 def test_kernels_build_with_every_record_in_them(spec: Spec, target: str, level: str) -> None:
     with CompileHook(Options(instrument=level)).installed():

@@ -9,6 +9,7 @@ import torch
 import triton
 import triton.language as tl
 
+from tests.support.quick import quick
 from tests.support.sessions import session
 
 # ruff: noqa: N803
@@ -44,7 +45,7 @@ def test_scalars_in_a_pipelined_loop() -> None:
     assert {"local load scale latency", "local load x latency", "async wait (drain)", "store"} <= names
 
 
-@pytest.mark.parametrize("size", [1, 2, 4, 32])
+@pytest.mark.parametrize("size", quick((1, 2, 4, 32), (1, 32)))
 @pytest.mark.parametrize(
     "dtype", [torch.int8, torch.float16, torch.bfloat16, torch.float32, torch.int64], ids=str
 )

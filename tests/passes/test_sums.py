@@ -51,7 +51,9 @@ EVERYTHING = Kernel(
 )
 
 
-@pytest.mark.parametrize("name", quick(CASES, CASES.keys() - {"matmul_tma", "attention", "layer_norm"}))
+@pytest.mark.parametrize(
+    "name", quick(CASES, CASES.keys() - {"matmul", "matmul_tma", "attention", "layer_norm", "softmax"})
+)
 def test_sums_are_those_of_the_spans(name: str) -> None:
     """Counts, sums and the longest, of every warp and site, by a clock that records do not move."""
     with counting_clock():

@@ -211,7 +211,7 @@ CHOICES: list[dict[str, Any]] = [
 
 @pytest.mark.filterwarnings("ignore::profscope.errors.EmptyProfileWarning")
 @pytest.mark.parametrize("options", CHOICES, ids=str)
-@pytest.mark.parametrize("name", quick(CHOOSING, ("nested_loops", "while", "noinline")))
+@pytest.mark.parametrize("name", quick(CHOOSING, ("while", "noinline")))
 def test_no_choice_changes_what_a_kernel_computes(name: str, options: dict[str, Any]) -> None:
     case = CASES[name]
     inputs = case.inputs("cpu")

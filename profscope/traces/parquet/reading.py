@@ -17,6 +17,7 @@ from numpy.typing import NDArray
 from profscope.errors import TraceError
 from profscope.schema import SPAN_DTYPES, Tables, spans_frame
 from profscope.traces.limits import most_parquet_cells
+from profscope.traces.parquet.checked import Checked
 from profscope.traces.parquet.columns import read_columns, selected
 from profscope.traces.parquet.writing import KEY
 from profscope.traces.profscope_object import object_tables
@@ -35,12 +36,13 @@ def opened(file: TraceFile, path: Path, metadata: pq.FileMetaData | None = None)
     """A Parquet file of a trace; what is damaged in it becomes a TraceError that names it. metadata: the
     file's, where they are known."""
     try:
-        with path.open("rb") as content:
+        with Checked(path) if file.verify else path.open("rb") as content:
             metadata = metadata or pq.read_metadata(content)
             columns = [metadata.schema.column(number) for number in range(metadata.num_columns)]
             texts = [column.path for column in columns if column.physical_type == "BYTE_ARRAY"]
+            by_page = isinstance(content, Checked) and not content.checks
             with pq.ParquetFile(
-                content, metadata=metadata, read_dictionary=texts, page_checksum_verification=file.verify
+                content, metadata=metadata, read_dictionary=texts, page_checksum_verification=by_page
             ) as read:
                 yield read
     except TraceError:
@@ -84,9 +86,13 @@ def tables_in_file(file: TraceFile) -> Tables:
 
 
 def _column(file: TraceFile, read: pq.ParquetFile, name: str) -> pa.ChunkedArray:
-    """One column of a file that others are read of meanwhile. Raises KeyError where it has none."""
+    """One column of a file that others are read of meanwhile. Raises KeyError where it has none, and
+    ValueError where it is not of all rows: readers pass over pages of a kind they do not know."""
     with opened(file, file.path, read.metadata) as own:
-        return own.read(columns=[name], use_threads=False).column(name)
+        column = own.read(columns=[name], use_threads=False).column(name)
+    if len(column) != read.metadata.num_rows:
+        raise ValueError(f"{name} has {len(column)} values in {read.metadata.num_rows} rows")
+    return column
 
 
 def check_size(read: pq.ParquetFile, size: int) -> None:

@@ -11,6 +11,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from profscope.schema import LAUNCH_DTYPES, Tables
+from profscope.traces.parquet.checked import Checksums
 from profscope.traces.parquet.columns import GROUP_ROWS, described, schema, span_table, write_options
 from profscope.traces.profscope_object import object_text
 
@@ -41,14 +42,14 @@ class _Sink(io.RawIOBase):
 def parquet_bytes(tables: Tables | None, df: pd.DataFrame) -> Iterator[bytes]:
     """A file of these spans, a row group at a time. tables: what stands in its metadata; None for nothing."""
     columns = schema(df)
-    sink = _Sink()
+    sink, checksums = _Sink(), Checksums()
     with pq.ParquetWriter(sink, columns, **write_options(df)) as writer:
         for begin in range(0, len(df), GROUP_ROWS):
             writer.write_table(span_table(df.iloc[begin : begin + GROUP_ROWS], columns), GROUP_ROWS)
-            yield sink.take()
+            yield checksums.add(sink.take())
         if tables is not None:
             writer.add_key_value_metadata({KEY: object_text(tables, described(df))})
-    yield sink.take()
+    yield checksums.end(sink.take())
 
 
 def launch_bytes(tables: Tables, rows: list[list[int]]) -> bytes:
@@ -65,4 +66,4 @@ def launch_bytes(tables: Tables, rows: list[list[int]]) -> bytes:
     with pq.ParquetWriter(sink, table.schema, compression="ZSTD", store_schema=False) as writer:
         writer.write_table(table)
         writer.add_key_value_metadata({KEY: about})
-    return sink.take()
+    return Checksums().end(sink.take())
