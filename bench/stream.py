@@ -28,9 +28,9 @@ from profscope.decoding.raw import RawLaunch
 from profscope.options import Options
 from profscope.recording import arenas, cuda_driver
 from profscope.recording.backend import Backend, Machine
+from profscope.recording.direct_launches import OthersTurns
 from profscope.recording.host_pages import HostPages
 from profscope.recording.launch_log import Plan, Route
-from profscope.recording.launch_path import OthersTurns
 from profscope.recording.programs import Program
 from profscope.recording.recorder import Recorder, recorder
 from tests.support import standin

@@ -48,7 +48,8 @@ from profscope.launching.roles import (
 )
 from profscope.launching.stall_samples import Sampled, StallSamples
 from profscope.options import Options
-from profscope.recording.launch_path import LaunchPath, OthersTurns
+from profscope.recording.direct_launches import OthersTurns
+from profscope.recording.launch_path import LaunchPath
 from profscope.recording.messages import one_line
 from profscope.recording.patches import patched
 from profscope.recording.programs import PROGRAMS
