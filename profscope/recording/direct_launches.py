@@ -1,7 +1,7 @@
 """Launches of one loaded program, each with the memory that it records into, in one step.
 
-What the profile allocator and the launch hooks do one after the other is done here at once, for those who know
-which program is launched.
+What the profile allocator and the launch hooks do one after the other is done here at once, for those who
+know which program is launched.
 """
 
 from __future__ import annotations
