@@ -22,7 +22,8 @@ import torch
 import profscope
 from bench.kernels import Workload, matmul
 from bench.timing import host_us, synchronize
-from profscope.recording.arenas import MOVERS, move, pages
+from profscope.recording.arenas import MOVERS, move
+from profscope.recording.host_pages import HostPages
 
 __all__ = ["main"]
 
@@ -34,14 +35,16 @@ def host_stages(size: int, rounds: int) -> dict[str, float]:
     """GB/s of what happens on the host to `size` bytes, medians."""
     source = np.ones(size, np.uint8)
     one, some = ThreadPoolExecutor(1), ThreadPoolExecutor(MOVERS)
-    kept: list[object] = []  # a session keeps what it moves: no page is used twice
+    pages = HostPages(size)
+    kept: list[object] = []  # a session keeps the spans that it moves: no page is used twice
     stages: dict[str, Callable[[], object]] = {
         "copy to old pages, 1 thread": lambda: np.copyto(target, source),
-        "copy to new pages, 1 thread": lambda: kept.append(move(source, lambda: None, one)),
+        "copy to new pages, 1 thread": lambda: kept.append(move(source, pages, lambda: None, one)),
         "copy to numpy's new pages, 1 thread": lambda: kept.append(source.copy()),
-        f"copy to new pages, {MOVERS} threads": lambda: kept.append(move(source, lambda: None, some)),
+        f"copy to new pages, {MOVERS} threads": lambda: kept.append(move(source, pages, lambda: None, some)),
+        "copy to pages of sums, 1 thread": lambda: move(source, of_sums, lambda: None, one, 1),
     }
-    target = pages(size)
+    target, of_sums = np.empty(size, np.uint8), HostPages(size)
     np.copyto(target, source)
     found = {name: _gb_per_s(size, stage, rounds) for name, stage in stages.items()}
     one.shutdown()

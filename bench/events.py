@@ -11,7 +11,6 @@ session that instruments no kernel, `events and sums` one that keeps sums of all
 
 from __future__ import annotations
 
-import argparse
 import contextlib
 import statistics
 import tempfile
@@ -27,6 +26,7 @@ import triton.language as tl
 
 import profscope
 from bench.model import GPT
+from bench.rounds import rounds_parser
 
 __all__ = ["TOOLS", "main"]
 
@@ -83,14 +83,8 @@ TOOLS: Final[dict[str, Callable[[], Any]]] = {
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(
-        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
-    )
+    parser = rounds_parser(__doc__, TOOLS, rounds=3, steps=30, limit_s=100.0)
     parser.add_argument("--launches", type=int, default=10_000)
-    parser.add_argument("--rounds", type=int, default=3)
-    parser.add_argument("--steps", type=int, default=30)
-    parser.add_argument("--limit-s", type=float, default=100.0, help="begin no other round after that")
-    parser.add_argument("--only", nargs="*", choices=TOOLS, default=list(TOOLS))
     parser.add_argument("--trace", type=Path)
     asked = parser.parse_args()
     for category in (profscope.EmptyProfileWarning, profscope.DistrustWarning):

@@ -14,7 +14,6 @@ says what that of a few steps with spans says.
 
 from __future__ import annotations
 
-import argparse
 import contextlib
 import cProfile
 import gc
@@ -33,6 +32,7 @@ from torch import nn
 from torch.nn import functional
 
 import profscope
+from bench.rounds import rounds_parser
 
 __all__ = ["GPT", "VARIANTS", "compiled_step", "main"]
 
@@ -101,14 +101,8 @@ def _steps(step: Callable[[], None], count: int) -> float:
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(
-        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
-    )
+    parser = rounds_parser(__doc__, VARIANTS, rounds=5, steps=30, limit_s=400.0)
     parser.add_argument("--batch", type=int, default=8)
-    parser.add_argument("--rounds", type=int, default=5)
-    parser.add_argument("--steps", type=int, default=30)
-    parser.add_argument("--limit-s", type=float, default=400.0)
-    parser.add_argument("--only", nargs="*", choices=VARIANTS, default=list(VARIANTS))
     parser.add_argument("--profile", nargs="*", choices=VARIANTS, default=[])
     parser.add_argument("--soak", type=int, default=0)
     asked = parser.parse_args()

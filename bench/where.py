@@ -11,7 +11,6 @@ did, how far these were behind, and how long the GPU worked with and without sum
 
 from __future__ import annotations
 
-import argparse
 import contextlib
 import gc
 import itertools
@@ -33,6 +32,7 @@ from torch.profiler import ProfilerActivity, profile
 import profscope
 from bench.events import NOTHING
 from bench.model import compiled_step
+from bench.rounds import rounds_parser
 from profscope.recording import arenas, arrivals, cuda_driver, folder, folding_process
 
 __all__ = ["VARIANTS", "main"]
@@ -64,15 +64,9 @@ _SAMPLE_S: Final = 0.02
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(
-        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
-    )
+    parser = rounds_parser(__doc__, VARIANTS, rounds=3, steps=100, limit_s=100.0)
     parser.add_argument("--batch", type=int, default=8)
-    parser.add_argument("--rounds", type=int, default=3)
-    parser.add_argument("--steps", type=int, default=100)
     parser.add_argument("--warm-up", type=int, default=60)
-    parser.add_argument("--limit-s", type=float, default=100.0, help="begin no other round after that")
-    parser.add_argument("--only", nargs="*", choices=VARIANTS, default=list(VARIANTS))
     parser.add_argument("--no-counters", action="store_true")
     parser.add_argument("--no-gpu-times", action="store_true")
     asked = parser.parse_args()

@@ -32,6 +32,7 @@ _MAX_BUFFER: Final = 1 << 20
 _STATIC_RECORDS: Final = 1 << 13
 _MAX_WARPS: Final = 32  # of a CTA
 _SPANS_EVERY: Final = 1000
+_SPANS_MEMORY: Final = 32  # MiB
 _SAMPLES: Final = 3  # launches of a variant that samples=True samples bare
 _MOST_SAMPLES: Final = 1 << 20
 _FOREVER_S: Final = 1e9  # threads cannot wait for much longer than that
@@ -79,6 +80,12 @@ class Options:
         "With keep='sums' or 'totals': of a kernel's recorded launches with one configuration the first, and "
         "then one in so many, keep spans nevertheless, for timelines and percentiles; 0: none does",
         "spans_every=100",
+    )
+    spans_memory: int = _option(
+        _SPANS_MEMORY,
+        "With keep='sums' or 'totals': MiB of records that launches may keep as spans. Once half of it is "
+        "full, they keep those of at most 256 of their CTAs, and the fuller it is, the fewer launches do",
+        "spans_memory=256",
     )
     buffer: int | None = _option(
         None,
@@ -231,6 +238,7 @@ class Options:
         if self.keep not in KEEPS:
             raise OptionError(f"keep={self.keep!r} is not one of {', '.join(KEEPS)}")
         _check_int("spans_every", self.spans_every, 0, 1 << 31, "a number of launches")
+        _check_int("spans_memory", self.spans_memory, 1, 1 << 20, "a number of MiB")
         _check_int("baseline", self.baseline, 0, 1 << 31, "a number of launches")
         if self.baseline == 1:
             raise OptionError("baseline=1 would leave nothing to record; 2 has every other launch run bare")
@@ -241,6 +249,11 @@ class Options:
         if self.samples and self.events:
             raise OptionError(
                 "events= and samples= both need CUPTI, which does one at a time; give one of them"
+            )
+        if self.keep == "spans" and self.spans_memory != _SPANS_MEMORY:
+            raise OptionError(
+                f"spans_memory={self.spans_memory!r} bounds the spans beside sums, but keep='spans' keeps "
+                "those of all launches; add keep='sums', or leave spans_memory= out"
             )
         if self.keep == "spans" and self.spans_every != _SPANS_EVERY:
             raise OptionError(
@@ -328,7 +341,7 @@ class Options:
 
     def keeping_spans(self) -> Options:
         """The same, but that every recorded launch keeps its spans."""
-        return replace(self, keep="spans", spans_every=_SPANS_EVERY)
+        return replace(self, keep="spans", spans_every=_SPANS_EVERY, spans_memory=_SPANS_MEMORY)
 
     @property
     def static_records(self) -> int:

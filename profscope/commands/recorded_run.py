@@ -60,6 +60,7 @@ class RecordedRun:
         self._finished = False
         self._written_by = 0.0  # while it ends: until when signals wait, of time.monotonic()
         self._failed = False
+        self._failures: list[str] = []
         self._code = 0
         self._cut_short = ""
         self._interrupted = False
@@ -228,11 +229,18 @@ class RecordedRun:
         try:
             self._write()
         except ProfscopeError as error:
-            self._fail(f"{error}; what was recorded is in {self._output.name}.partial")
+            self._fail(f"{error}{self._where_it_is()}")
         except KeyboardInterrupt:
-            self._fail(f"interrupted while writing; what was recorded is in {self._output.name}.partial")
+            self._fail(f"interrupted while writing{self._where_it_is()}")
         finally:
             self._written_by = 0.0
+
+    def _where_it_is(self) -> str:
+        """Where what was recorded is when the trace is not there."""
+        name = f"{self._output.name}.partial"
+        return (
+            f"; what was recorded is in {name}" if self._output.folder.exists() else f", and {name} is gone"
+        )
 
     def _write(self) -> None:
         if self._session is None:
@@ -264,7 +272,9 @@ class RecordedRun:
 
     def _fail(self, why: str) -> None:
         self._failed = True
-        self._say(why)
+        if why not in self._failures:  # what fails while the program runs may fail again at its end
+            self._failures.append(why)
+            self._say(why)
 
     def _say(self, text: str) -> None:
         if sys.stderr is not None:

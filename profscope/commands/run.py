@@ -12,12 +12,13 @@ from pathlib import Path
 from typing import Any, Final
 
 from instrument_passes.command import run
-from profscope.commands.flags import RUN_DEFAULTS, add_flags, option_names, spelled
+from profscope.commands.flags import add_flags, option_names, run_options, spelled
 from profscope.commands.launcher import ranks_recorded
 from profscope.commands.output import DEFAULT, Output, claim, free_for_ranks
 from profscope.commands.program import Program, program
 from profscope.commands.recorded_run import RecordedRun
 from profscope.commands.switch import signal_of
+from profscope.errors import SessionError
 from profscope.options import Options
 from profscope.recording.job import JOB, rank
 from profscope.traces.parquet_names import is_folder_name
@@ -57,7 +58,7 @@ def _prepare(words: list[str], starts: list[Callable[[], None]]) -> int:
     if not rest or (not how and not rest[0]):
         parser.error("name a program: script.py, -m module or -c code")
     options = {name: value for name, value in vars(given).items() if name in option_names()}
-    checked = Options(**{**RUN_DEFAULTS, **options})
+    checked = run_options(options)
     if given.switch is not None:
         signal_of(given.switch)  # says what is wrong with it
     chosen = program(how, rest)
@@ -73,12 +74,22 @@ def _recorded(chosen: Program, given: argparse.Namespace, options: Options) -> C
     number = rank(os.environ)
     # A rank that its job starts again is not to fail because of what it has left.
     again = os.environ.get("TORCHELASTIC_RESTART_COUNT", "0") != "0"
+    spool = None if options.spool is None else _spool(Path(options.spool))
     output = claim(given.output, force=given.force or again, number=number)
-    # Absolute, since the program may go to another folder.
-    spool = output.folder if options.spool is None else Path(options.spool).absolute()
-    options = replace(options, spool=spool)
+    options = replace(options, spool=spool or output.folder)
     report = None if given.quiet else _said_by(number)
     return RecordedRun(chosen, options, output, rank=number, report=report, switch=given.switch).run
+
+
+def _spool(given: Path) -> Path:
+    """A folder for the spool: absolute, since the program may go to another one. Raises SessionError where it
+    could not be made at the first launch."""
+    folder = given.absolute()
+    there = next(each for each in (folder, *folder.parents) if each.exists())
+    if not there.is_dir() or not os.access(there, os.W_OK | os.X_OK):
+        what = "cannot be written to" if there.is_dir() else "is no folder"
+        raise SessionError(f"--spool {str(given)!r} is no place for a spool: {str(there)!r} {what}")
+    return folder
 
 
 def _said_by(number: int | None) -> Callable[[Any, Output], None]:

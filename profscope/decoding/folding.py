@@ -11,6 +11,7 @@ import threading
 from collections.abc import Sequence
 from concurrent.futures import Executor
 from dataclasses import dataclass, field
+from functools import cached_property
 from operator import itemgetter
 from typing import Any, Final
 
@@ -21,6 +22,7 @@ from instrument_passes.manifest import Manifest
 from profscope.decoding.alike import Alike
 from profscope.decoding.build import Build
 from profscope.decoding.clocks import NO_CLOCKS, Clocks
+from profscope.decoding.launch_rows import ROW, LaunchRows
 from profscope.decoding.numbers import NumberFigures
 from profscope.decoding.raw import Mark
 from profscope.decoding.spread import Spread, no_spread, together, united
@@ -30,36 +32,13 @@ from profscope.decoding.timebase import MAX_RELATIVE_ERROR, slope_errors
 from profscope.errors import RecordError
 from profscope.threads import in_order
 
-__all__ = ["NEWEST", "ROW", "Figures", "Folded", "FoldedProgram", "are_whole"]
+__all__ = ["NEWEST", "Figures", "Folded", "FoldedProgram", "are_whole"]
 
 Ints = npt.NDArray[np.int64]
 Floats = npt.NDArray[np.float64]
 
 NEWEST: Final = 16
 """Launches of a program whose spreads are kept one by one."""
-
-ROW: Final = np.dtype(
-    [
-        ("launch", "<i8"),
-        ("stream", "<i8"),
-        ("profile_bytes", "<i8"),
-        ("start_ns", "<i8"),  # of the first CTA, as its globaltimer read; 0 where no CTA came to its end
-        ("end_ns", "<i8"),
-        ("grid_ctas", "<i8"),  # of the launch
-        ("chosen", "<i8"),  # CTAs that were to record
-        ("ended", "<i8"),  # of these, those that came to their end
-        ("wrapped", "<i8"),  # of these, those that may have run for more than 2^32 cycles
-        ("refused", "<i8"),  # CTAs that found no area
-        ("grid_x", "<i4"),  # CTAs, those of all clusters, as is grid_y
-        ("grid_y", "<i4"),
-        ("cluster", "<i4"),  # CTAs of a cluster
-        ("graph", "<i4"),
-        ("replay", "<i4"),
-        ("cold", "?"),
-        ("slope", "<f8"),  # ns per cycle, NaN where the clocks of this launch alone do not tell
-    ]
-)
-"""What is kept of each launch."""
 
 
 @dataclass(frozen=True)
@@ -106,7 +85,7 @@ _FIGURES: Final = (
 class FoldedProgram:
     """Launches of one program on one device, an autotuner's trials apart; all that is left of them.
 
-    rows: one or more per addition, of dtype ROW. warps: that ran each section. seen, grid: of the recorded
+    rows: one for each launch. warps: that ran each section. seen, grid: of the recorded
     CTAs, and scaled up to their grids; whole: `grid.count` of those launches all of whose CTAs ended, where
     the recorded ones speak for the grid. longest: of each site, -1 where it was not kept; longest_ns: of
     launches that know their clock; untimed_longest: of the others. left_out: of each site of asynchronous
@@ -120,7 +99,7 @@ class FoldedProgram:
     trial: bool
     device: int
     index: int  # of the first launch
-    rows: list[npt.NDArray[np.void]] = field(default_factory=list)
+    rows: LaunchRows = field(default_factory=LaunchRows)
 
     def __post_init__(self) -> None:
         sites = len(self.layout.sites)
@@ -137,7 +116,8 @@ class FoldedProgram:
 
     def copy(self) -> FoldedProgram:
         """As it is now."""
-        other = FoldedProgram(self.layout, self.build, self.trial, self.device, self.index, [self.launches])
+        other = FoldedProgram(self.layout, self.build, self.trial, self.device, self.index)
+        other.launches = self.rows.whole()
         for name in (*_FIGURES, "newest"):
             setattr(other, name, getattr(self, name).copy())
         other.spread, other.numbers = self.spread, self.numbers
@@ -147,20 +127,17 @@ class FoldedProgram:
     def manifest(self) -> Manifest:
         return self.layout.manifest
 
-    @property
+    @cached_property
     def launches(self) -> npt.NDArray[np.void]:
-        """A row each, in order, of dtype ROW."""
-        if len(self.rows) == 1:
-            return self.rows[0]
-        rows: npt.NDArray[np.void] = np.concatenate([np.zeros(0, ROW), *self.rows])
-        return rows[np.argsort(rows["launch"], kind="stable")]
+        """A row each, in order, of dtype ROW; of a copy, to which nothing is added."""
+        return self.rows.whole()
 
     def add(self, stack: Stack, sums: StackSums) -> None:
         clocks = sums.clocks
         own = slope_errors(clocks.steps, clocks.spread) < MAX_RELATIVE_ERROR * clocks.slope
         slope = np.where(own, clocks.slope, np.nan)
         rows = _rows(stack, slope)
-        self.rows.append(rows[np.argsort(rows["launch"])])
+        self.rows.add(rows)
         self.index = min(self.index, int(rows["launch"].min()))
         self.warps += sums.warps.sum(axis=1)
         self.left_out += sums.left_out

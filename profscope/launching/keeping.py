@@ -13,6 +13,7 @@ import threading
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping
 from functools import partial
+from itertools import count
 from operator import length_hint
 from typing import Any, Final
 
@@ -20,14 +21,21 @@ from triton.compiler import CompiledKernel
 from triton.runtime import driver
 
 from profscope.decoding.about import kept_notes
-from profscope.errors import CompileError
-from profscope.launching.again import compiled_again
 from profscope.launching.bare import BareLaunches
 from profscope.launching.baseline import Baseline, Timed
-from profscope.launching.beside import BARE, SPANS, Made
+from profscope.launching.beside import Made
 from profscope.launching.direct import direct_launch
 from profscope.launching.hook import CompileHook
 from profscope.launching.null_builds import SHIFTS, NullBuilds
+from profscope.launching.other_binaries import (
+    ITS_BARE,
+    ITS_NULL,
+    ITS_SPANS,
+    RECORDED,
+    SAMPLED,
+    Binaries,
+    OtherBinaries,
+)
 from profscope.launching.roles import (
     MOST_LAUNCHES,
     Role,
@@ -40,7 +48,8 @@ from profscope.launching.roles import (
 )
 from profscope.launching.stall_samples import Sampled, StallSamples
 from profscope.options import Options
-from profscope.recording.launch_path import LaunchPath, OthersTurns
+from profscope.recording.direct_launches import OthersTurns
+from profscope.recording.launch_path import LaunchPath
 from profscope.recording.messages import one_line
 from profscope.recording.patches import patched
 from profscope.recording.programs import PROGRAMS
@@ -49,20 +58,6 @@ __all__ = ["Keeping"]
 
 Launcher = Callable[..., Any]
 _LAUNCHER: Final = "run"
-# Of a binary: the others, for later sessions, too.
-_SPANS: Final = "_profscope_spans"
-_BARE: Final = "_profscope_bare"
-_NULL: Final = "null"
-# Those for the sampler, each session's own: CUPTI may not know what was loaded before it was opened.
-_SAMPLED: Final = "bare"
-_RECORDED: Final = "recorded"
-_MISSING: Final = {
-    _SPANS: "launches that were to keep spans keep sums",
-    _BARE: "no launch ran bare to be timed",
-    _NULL: "no launch ran with its code shifted",
-    _SAMPLED: "no launch ran bare under the sampler",
-    _RECORDED: "no recorded launch ran under the sampler",
-}
 
 
 class _Run:
@@ -81,17 +76,20 @@ class _Variant:
     for the first time at once have a binary each. all_spans: it keeps spans itself. samples, timed: what has
     been sampled and timed of it. records: it can; else it has numbers only where it is sampled."""
 
-    def __init__(self, name: str, samples: Sampled, timed: Timed, keeps: str, *, records: bool) -> None:
+    def __init__(
+        self, name: str, others: OtherBinaries, samples: Sampled, timed: Timed, keeps: str, *, records: bool
+    ) -> None:
         self.name = name
+        self.others = others
         self.samples = samples
         self.timed = timed
         self.numbers = iter(range(MOST_LAUNCHES))  # next() is one step of C's: threads need no lock
         self.all_spans = keeps == "spans"
         self.records = records
         self.lock = threading.Lock()
+        self.turns = count()  # launches that spans_every= has chosen
+        self.passed_over = 0  # of these, those for whose spans there was no room
         self.replaced = 0  # by what keeps spans
-        self.why: dict[str, str] = {}  # the other binary of this kind is not there
-        self.for_sampler: dict[str, CompiledKernel] = {}
 
     @property
     def launches(self) -> int:
@@ -126,6 +124,7 @@ class Keeping:
         self._hook = hook
         self._path = path
         self._run: Callable[[CompiledKernel], Launcher] = CompiledKernel.run.fget
+        self._binaries = Binaries(bare, hook, self._run, lambda: self._open)
         self._lock = threading.Lock()
         self._variants: dict[tuple[str, int], _Variant] = {}  # by Triton's hash and device
         self._launched: list[CompiledKernel] = []
@@ -143,9 +142,7 @@ class Keeping:
         with self._lock:
             variants = list(self._variants.values())
         recording = [variant for variant in variants if variant.records]
-        failed = [
-            f"{each.name}: {_MISSING[kind]}: {why}" for each in variants for kind, why in each.why.items()
-        ]
+        failed = [note for each in variants for note in each.others.notes(each.name)]
         if self._options.keep == "spans":
             return {}, list(dict.fromkeys(failed))
         spans, launches = Counter[str](), Counter[str]()
@@ -160,7 +157,8 @@ class Keeping:
             if count
         }
         entry = {"keep": self._options.keep, "spans_every": self._options.spans_every, "kernels": kernels}
-        return {"keeping": entry}, list(dict.fromkeys([*kept_notes(kernels), *failed]))
+        bounded = self._path.spans_notes(sum(variant.passed_over for variant in recording))
+        return {"keeping": entry}, list(dict.fromkeys([*kept_notes(kernels), *bounded, *failed]))
 
     @contextlib.contextmanager
     def installed(self) -> Iterator[None]:
@@ -177,7 +175,7 @@ class Keeping:
             with self._lock:
                 self._open = False
                 for variant in self._variants.values():
-                    variant.for_sampler.clear()
+                    variant.others.close()
                 for kernel in self._launched:
                     del vars(kernel)[_LAUNCHER]
                 self._launched.clear()
@@ -203,8 +201,8 @@ class Keeping:
         if key not in self._variants:
             samples = self._samples.variant(kernel.name)
             times = self._baseline.variant(kernel.name)
-            keeps = program.manifest.keeps
-            self._variants[key] = _Variant(kernel.name, samples, times, keeps, records=records)
+            keeps, others = program.manifest.keeps, OtherBinaries(self._binaries)
+            self._variants[key] = _Variant(kernel.name, others, samples, times, keeps, records=records)
         variant = self._variants[key]
         loaded = PROGRAMS.of(kernel.function) or program  # with its build
         numbers = variant.numbers
@@ -265,13 +263,13 @@ class Keeping:
             self._leave(kernel)  # the others need not come by here
         can, role = self._samples.can(variant.name), role_of(options, number)
         if can and role is Role.SAMPLED:
-            bare = self._for_sampler(variant, kernel, _SAMPLED)
+            bare = variant.others.for_sampler(kernel, SAMPLED)
             if bare is not None:
                 run = partial(self._launch, kernel, bare, *args)
                 return self._samples.launch(variant.samples, bare, "bare", args[3], run)
         binary = self._recording(variant, kernel, number)
         if can and role is Role.SAMPLED_RECORDED and variant.records:
-            recorded = self._for_sampler(variant, binary, _RECORDED)
+            recorded = variant.others.for_sampler(binary, RECORDED)
             if recorded is not None:
                 run = partial(self._launch, kernel, recorded, *args)
                 return self._samples.launch(variant.samples, recorded, _keeps(recorded), args[3], run)
@@ -282,7 +280,7 @@ class Keeping:
     ) -> Any:
         """Launch the bare binary, timed or before one that is, or what records, timed. Where there is no bare
         one, launch as without baseline=."""
-        bare, role = self._other(variant, kernel, _BARE), role_of(self._options, number)
+        bare, role = variant.others.of(kernel, ITS_BARE), role_of(self._options, number)
         if bare is not None and role in (Role.BARE, Role.TIMED, Role.NULL):
             binary, shift = self._null_of(variant, bare, number)
             self.null_builds.begin(bare)
@@ -309,7 +307,7 @@ class Keeping:
                 self._run(null)
                 return null, shift
         except Exception as error:  # noqa: BLE001  whatever it is, the user's launch goes on
-            variant.why[_NULL] = one_line(error)
+            variant.others.why[ITS_NULL] = one_line(error)
         return bare, 0
 
     def _launch(
@@ -326,7 +324,9 @@ class Keeping:
             if about is not None:
                 about.data["function"] = other.function
             run = self._run(other)
-            result = run(x, y, z, stream, other.function, other.packed_metadata, about, *others)
+            arguments = x, y, z, stream, other.function, other.packed_metadata, about, *others
+            keeps_spans = other is vars(kernel).get(ITS_SPANS)
+            result = self._path.keeping_spans(partial(run, *arguments)) if keeps_spans else run(*arguments)
         self._path.tie(other.function, other.name)  # where only some launches are recorded no hook has
         return result
 
@@ -337,21 +337,16 @@ class Keeping:
         return kernel
 
     def _spans_of(self, variant: _Variant, kernel: CompiledKernel) -> CompiledKernel:
-        """The binary that keeps spans, for one launch; where it cannot be built, the one that keeps sums."""
-        spans = self._other(variant, kernel, _SPANS)
+        """The binary that keeps spans, for one launch; where it cannot be built, or there is no more room for
+        spans, the one that keeps sums."""
+        if not self._path.spans_are_due(next(variant.turns)):
+            with variant.lock:
+                variant.passed_over += 1
+            return kernel
+        spans = variant.others.of(kernel, ITS_SPANS)
         with variant.lock:
             variant.replaced += spans is not None
         return kernel if spans is None else spans
-
-    def _other(self, variant: _Variant, kernel: CompiledKernel, kind: str) -> CompiledKernel | None:
-        """Another binary of a kernel, which stays with it; None if that fails."""
-        with variant.lock:
-            other: CompiledKernel | None = vars(kernel).get(kind)
-            if other is None:
-                other = self._built(variant, kernel, kind)
-                if other is not None:
-                    setattr(kernel, kind, other)
-            return other
 
     def load_others(self, kernel: CompiledKernel, made: Mapping[str, Made]) -> None:
         """Load what has been built of a kernel to be launched in place of a binary that someone launches.
@@ -359,67 +354,7 @@ class Keeping:
         variant = self._variants.get((kernel.hash, driver.active.get_current_device()))
         if variant is None or not variant.records:
             return
-        with variant.lock:
-            for kind, name in ((_SPANS, SPANS), (_BARE, BARE)):
-                if name in made and kind not in vars(kernel):
-                    with self._bare.tuning() if name == BARE else contextlib.nullcontext():
-                        other = made[name].load(kernel.src)
-                    self._run(other)
-                    setattr(kernel, kind, other)
-
-    def _for_sampler(self, variant: _Variant, kernel: CompiledKernel, kind: str) -> CompiledKernel | None:
-        """A kernel's bare binary, or itself again, loaded while the sampler is open; None if that fails."""
-        with variant.lock:
-            binary = variant.for_sampler.get(kind)
-            if binary is None:
-                binary = self._built(variant, kernel, kind)
-                if binary is not None:
-                    variant.for_sampler[kind] = binary
-            return binary
-
-    def _built(self, variant: _Variant, kernel: CompiledKernel, kind: str) -> CompiledKernel | None:
-        """Another binary of a kernel, compiled and loaded; None if that fails, and once it has failed."""
-        if kind in variant.why or not self._open:
-            return None
-        builds = {_SPANS: self._build_spans, _RECORDED: self._build_again}
-        try:
-            binary = builds.get(kind, self._build_bare)(kernel)
-            self._run(binary)
-        except Exception as error:  # noqa: BLE001  whatever it is, the user's launch goes on
-            variant.why[kind] = one_line(error)
-            return None
-        return binary
-
-    def _build_spans(self, kernel: CompiledKernel) -> CompiledKernel:
-        """The same kernel, but that it keeps spans. Raises what compiling does."""
-        assert self._hook.of_spans is not None
-        with self._bare.compiling(self._hook.of_spans.settings):
-            spans = compiled_again(kernel)
-        program = PROGRAMS.program(spans)
-        if program is None or program.manifest.failure:
-            why = "it is bare" if program is None else program.manifest.failure
-            raise CompileError(f"compiled to keep spans, {why}")
-        return spans
-
-    def _build_bare(self, kernel: CompiledKernel) -> CompiledKernel:
-        """The binary that runs without a session. Raises what compiling does."""
-        with self._bare.tuning():
-            bare = compiled_again(kernel)
-        if PROGRAMS.program(bare) is not None:
-            raise CompileError("compiled bare, it records")
-        return bare
-
-    def _build_again(self, kernel: CompiledKernel) -> CompiledKernel:
-        """The same that records, loaded anew. Raises what compiling does."""
-        program = PROGRAMS.program(kernel)
-        hook = self._hook if program is not None and program.mode == self._hook.mode else self._hook.of_spans
-        assert hook is not None
-        with self._bare.compiling(hook.settings):
-            again = compiled_again(kernel)
-        program = PROGRAMS.program(again)
-        if program is None or program.manifest.failure:
-            raise CompileError("compiled again, it does not record")
-        return again
+        variant.others.load(kernel, made)
 
 
 def _keeps(kernel: CompiledKernel) -> str:

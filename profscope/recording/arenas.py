@@ -12,7 +12,6 @@ that. So an arena is zeroed in small pieces, each as launches come near it, by a
 from __future__ import annotations
 
 import contextlib
-import mmap
 import os
 import threading
 from collections.abc import Callable, Collection, Sequence
@@ -26,9 +25,10 @@ import torch
 from instrument_passes.records import BASE_ALIGNMENT, align
 from profscope.recording import cuda_driver
 from profscope.recording.buffers import Full, Lane, Slice
+from profscope.recording.host_pages import HostPages
 from profscope.recording.sizing import Blocks
 
-__all__ = ["MOVERS", "DeviceBuffers", "cold_bytes", "move", "pages"]
+__all__ = ["MOVERS", "DeviceBuffers", "cold_bytes", "move"]
 
 Bytes = npt.NDArray[np.uint8]
 # A launch that another thread has begun must be enqueued before its arena can be drained. A launch that
@@ -42,28 +42,24 @@ _BELOW = BASE_ALIGNMENT - 1
 _PIECES_OF_L2 = 16
 _COLD_PART_OF_L2 = 4
 _PAGE_BYTES = 4096
-_HUGE_PAGE_BYTES = 2 << 20
 
 
-def pages(size: int) -> Bytes:
-    """New memory in huge pages, where the system has them; a page exists once it is touched."""
-    whole = mmap.mmap(-1, size + _HUGE_PAGE_BYTES, flags=mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS)
-    with contextlib.suppress(OSError):  # a kernel without huge pages
-        whole.madvise(mmap.MADV_HUGEPAGE)
-    memory: Bytes = np.frombuffer(whole, np.uint8)
-    start = -memory.ctypes.data % _HUGE_PAGE_BYTES
-    return memory[start : start + size]
-
-
-def move(pinned: Bytes, wait: Callable[[], None], movers: ThreadPoolExecutor, pieces: int = MOVERS) -> Bytes:
-    """A copy of pinned memory in new pages, which are made while `wait` waits for what is to be copied.
+def move(
+    pinned: Bytes,
+    pages: HostPages,
+    wait: Callable[[], None],
+    movers: ThreadPoolExecutor,
+    pieces: int = MOVERS,
+) -> Bytes:
+    """A copy of pinned memory in pages, which are made while `wait` waits for what is to be copied.
 
     pieces: as many as threads, of which each takes the interpreter from the others for a moment.
     """
-    host = pages(len(pinned))
+    host, is_new = pages.take(len(pinned))
     piece = align(-(-len(host) // pieces), _PAGE_BYTES)
     parts = [slice(at, at + piece) for at in range(0, len(host), piece)]
-    list(movers.map(lambda part: np.copyto(host[part][::_PAGE_BYTES], 0), parts))
+    if is_new:
+        list(movers.map(lambda part: np.copyto(host[part][::_PAGE_BYTES], 0), parts))
     wait()
     list(movers.map(lambda part: np.copyto(host[part], pinned[part]), parts))
     return host
@@ -183,6 +179,7 @@ class DeviceBuffers:
         self._idle = threading.Condition(self._lock)  # no launch of some generation is open any more
         self._threads = ThreadPoolExecutor(2, "profscope-drain", cuda_driver.allow_capture)
         self._pieces = movers
+        self._pages = HostPages(self.limit_bytes)
         self._movers = ThreadPoolExecutor(movers, "profscope-move")
         self._arenas = [self._new_arena()]
         self._current = self._arenas[0].generation
@@ -253,6 +250,7 @@ class DeviceBuffers:
                     arena.generation.zeroed = -1
         self._threads.shutdown()
         self._movers.shutdown()
+        self._pages.close()
         self._side.synchronize()
         self._zeroing.synchronize()
         for arena in self._arenas:  # slices keep their arenas alive, for their bytes on the host
@@ -373,7 +371,7 @@ class DeviceBuffers:
             drained.record(self._side)
         if pinned:
             arena.moved = generation.host = self._threads.submit(
-                move, host.numpy(), drained.synchronize, self._movers, self._pieces
+                move, host.numpy(), self._pages, drained.synchronize, self._movers, self._pieces
             )
         else:
             drained.synchronize()

@@ -11,7 +11,7 @@ import threading
 import time
 from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
-from typing import Any, Final, NamedTuple
+from typing import Any, Final
 
 import torch
 from triton import knobs
@@ -20,6 +20,7 @@ from triton.runtime import _allocation, driver
 from instrument_passes.manifest import Manifest
 from instrument_passes.records import BASE_ALIGNMENT
 from profscope.decoding.raw import ORDINARY, Mark
+from profscope.recording.direct_launches import Inside, OthersTurns, direct_launcher
 from profscope.recording.graphs import Graphs
 from profscope.recording.hook_chain import ChainedHook
 from profscope.recording.journal import Journal
@@ -29,24 +30,11 @@ from profscope.recording.messages import one_line
 from profscope.recording.programs import PROGRAMS, Program
 from profscope.recording.routes import Routes
 
-__all__ = ["LaunchPath", "OthersTurns"]
+__all__ = ["LaunchPath"]
 
 # What another thread needs at most between choosing a binary and asking for its memory.
 _GRACE_S: Final = 0.1
 _NOWHERE: Final = None  # the pointer of a launch that is not recorded: without the enable bit
-
-
-class OthersTurns(NamedTuple):
-    """Which launches of a binary are another's. Launches have the next one of `numbers`, but for trials, and
-    for those that are captured into a CUDA graph; one in `every`, by its remainder, is a turn of `instead`,
-    which launches with the same arguments. apart, threads: see `launching.bare.BareLaunches`."""
-
-    apart: Sequence[int]
-    threads: Any
-    numbers: Iterator[int]
-    every: int
-    rest: int
-    instead: Callable[..., Any]
 
 
 class LaunchPath:
@@ -167,58 +155,11 @@ class LaunchPath:
         """Triton's launcher `run` of a loaded program, and the launch is recorded, but where it is the turn
         of others. launch: does what `run` does once it has the launch's memory, which goes first among its
         arguments; None if there is no such thing."""
-        entries, thread, settled = self._log.entries, self._thread, self._settled
-        enqueued, capturing = self.enqueued, self.capturing
-        device, remember = self._device(), self._routes.remember  # that of the program: it was just loaded
-        own = ~program.manifest.digest  # no tag, of which several programs may share one
-        apart, threads, numbers, every, rest, instead = turns
-
-        def launch_by_triton(*args: Any) -> Any:
-            stream = args[3]  # 0, the default one, cannot be captured
-            if not ((apart and threads.trial) or (stream and capturing())) and next(numbers) % every == rest:
-                return instead(*args)
-            result = run(*args)
-            enqueued(program)
-            return result
-
-        if launch is None or not self._every_launch:
-            return launch_by_triton
-        ctas_of_cluster = run.num_ctas  # type: ignore[attr-defined]
-
-        # One function, since each call would cost a launch as much as all that is said in it.
-        def launch_directly(x: int, y: int, z: int, stream: int, *args: Any) -> None:
-            captured = stream and capturing()
-            if not (captured or (apart and threads.trial)) and next(numbers) % every == rest:
-                instead(x, y, z, stream, *args)
-                return
-            lane = thread.lane
-            begun = captured or lane.filling is not None or lane.captured is not None
-            route = settled.get((x * y * z * ctas_of_cluster, own, stream, device))
-            if route is None or begun:
-                run(x, y, z, stream, *args)
-                if lane.filling is not None:  # there is memory for such launches
-                    remember(program.manifest, x * y * z * ctas_of_cluster, own, stream, device)
-                enqueued(program)
-                return
-            lane.about = route  # if the launch fails, who gives it up looks here
-            place, needed, _, bits, _, _, _, _, _ = route
-            pointer: Any = _NOWHERE
-            try:
-                pointer = place(lane, needed, stream, bits, None, False)  # it never waits for memory
-                if pointer is None:
-                    self._leave_out(program.manifest)
-            except Exception as error:  # noqa: BLE001  as in `allocate`
-                self._fail(error)
-            launch(pointer, x, y, z, stream, *args)
-            filling = lane.filling
-            if filling is not None:
-                entries.append((program, route, filling, lane.offset, lane.mark))
-                lane.filling = None  # as Lane.enqueued does
-                filling.open.discard(lane)
-                if filling.awaited:
-                    filling.wake()
-
-        return launch_directly
+        inside = Inside(
+            self._log.entries, self._thread, self._settled, self._routes.remember, self._device(),
+            self.enqueued, self.capturing, self._leave_out, self._fail,
+        )  # fmt: skip
+        return direct_launcher(inside, run, program, launch if self._every_launch else None, turns)
 
     def recording(self, launch: Callable[..., Any], program: Program | None) -> Callable[..., Any]:
         """`launch`, and what it launches is recorded; with no hook. program: what that is, None where
@@ -235,6 +176,25 @@ class LaunchPath:
                 enqueued(program)
 
         return launch if self._every_launch and program is None else record
+
+    def spans_are_due(self, turn: int) -> bool:
+        """Whether a launch that `spans_every=` has chosen keeps spans; see `SpanBudget.is_due`."""
+        spans = self._routes.spans
+        return spans is None or spans.is_due(turn)
+
+    def spans_notes(self, passed_over: int) -> list[str]:
+        """See `SpanBudget.notes`."""
+        spans = self._routes.spans
+        return [] if spans is None else spans.notes(passed_over)
+
+    def keeping_spans(self, launch: Callable[[], Any]) -> Any:
+        """What `launch` returns. It launches what keeps spans where others keep sums."""
+        lane = self._thread.lane
+        before = lane.launches
+        result = launch()
+        if lane.launches > before and self._routes.spans is not None:  # it was given memory
+            self._routes.kept_spans(lane.about)
+        return result
 
     def others_hook(self) -> bool:
         """Whether somebody else has launch hooks."""

@@ -107,7 +107,7 @@ class OriginTable:
     """Where the kernels of generated files come from."""
 
     def __init__(self) -> None:
-        # By generated module and by a kernel's file: what it is launched for, and where that comes from.
+        # By generated module and a kernel's file name: what it is launched for, and where that comes from.
         self._modules: dict[str, dict[str, list[tuple[Launched, tuple[Place, ...]]]]] = {}
         self._looked = _Looked()
         self._lock = threading.Lock()
@@ -153,13 +153,16 @@ class OriginTable:
     def of(self, file: str) -> dict[str, Any]:
         """Where the kernel of a generated file comes from, JSON-able; {} where nothing is known.
 
+        A file is known by its name, a hash of what is in it. What Inductor's workers have compiled it writes
+        anew where a session first launches it, and its caches may be in another folder then.
+
         module: as `collapsed`; model_file, model_line: of the last node; ops: of ATen; places: of all nodes.
         """
         for module in _loaded():
             if str(module.__file__) not in self._modules:  # compiled while nobody looked
                 self._read(str(module.__file__))
         with self._lock:
-            launches = [each for module in self._modules.values() for each in module.get(file, ())]
+            launches = [each for module in self._modules.values() for each in module.get(Path(file).name, ())]
         if not launches:
             return {}
         places = list(dict.fromkeys(place for _, of_launch in launches for place in of_launch))
@@ -234,7 +237,7 @@ class OriginTable:
             return tuple(dict.fromkeys(place for place in known if place is not None))
 
         launches = {
-            file: [(launched, places(launched)) for launched in of_file]
+            Path(file).name: [(launched, places(launched)) for launched in of_file]
             for file, of_file in launched_in(text).items()
         }
         with self._lock:

@@ -20,6 +20,7 @@ from profscope.recording.sizing import (
     ring_log2_for_records,
     tickets_for,
 )
+from profscope.recording.span_budget import SpanBudget
 from profscope.recording.trimming import needed_ring_log2
 
 __all__ = ["Planner"]
@@ -37,6 +38,7 @@ class Planner:
     """Decides anew until the rings' lengths are known, then remembers.
 
     log: the launches so far, from which lengths are learned. skip: told why a launch cannot be recorded.
+    spans: what launches may keep as spans; None where all do.
     """
 
     def __init__(
@@ -45,6 +47,7 @@ class Planner:
         backend: Backend,
         log: LaunchLog,
         skip: Callable[[str], None],
+        spans: SpanBudget | None = None,
     ) -> None:
         self._options = options
         self._machine = backend.machine
@@ -56,6 +59,7 @@ class Planner:
         self._unsettled: Counter[tuple[int, int]] = Counter()  # launches planned without knowing all rings
         self._fewer = iter(_FEWER_CTAS)
         self._most_ctas: int | None = None
+        self._spans = spans
 
     def thin_out(self) -> bool:
         """Plan fewer CTAs of launches that keep sums; False where there are few enough already."""
@@ -173,6 +177,8 @@ class Planner:
             return log2_for(min(ctas, self._machine().resident_ctas(manifest.warps)))
         if chosen.ctas == "sms":
             return log2_for(min(ctas, tickets_for(ctas, len(chosen.ids), self._machine().sm_count)))
-        if manifest.keeps == "sums" and chosen.one_in_many and self._most_ctas is not None:
-            return max(self._options.stride_log2, log2_for(-(-ctas // self._most_ctas)))
+        of_spans = None if self._spans is None else self._spans.most_ctas
+        most = self._most_ctas if manifest.keeps == "sums" else of_spans
+        if chosen.one_in_many and most is not None:
+            return max(self._options.stride_log2, log2_for(-(-ctas // most)))
         return self._options.stride_log2

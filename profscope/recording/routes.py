@@ -8,6 +8,7 @@ from collections.abc import Callable, Sequence
 import torch
 
 from instrument_passes.manifest import Manifest
+from instrument_passes.records import LaunchBits
 from profscope.options import Options
 from profscope.recording.arenas import MOVERS, DeviceBuffers
 from profscope.recording.backend import Backend
@@ -15,6 +16,8 @@ from profscope.recording.buffers import Buffers, Full, HostBuffers
 from profscope.recording.journal import Journal
 from profscope.recording.launch_log import LaunchLog, Plan, Route
 from profscope.recording.planner import Planner
+from profscope.recording.sizing import needed_bytes
+from profscope.recording.span_budget import SpanBudget
 
 __all__ = ["Routes"]
 
@@ -24,7 +27,8 @@ class Routes:
     `DeviceBuffers`.
 
     settled: routes that every such launch takes, by size and tag asked for, stream and device, or as
-    `remember` was told; the launch path looks here first.
+    `remember` was told; the launch path looks here first. spans: what launches may keep as spans, None where
+    all do.
     """
 
     def __init__(
@@ -47,7 +51,8 @@ class Routes:
         self._told_full = full
         self._any_left_out = False  # since an arena was full
         self._behind = behind
-        self._planner = Planner(options, backend, log, journal.skip)
+        self.spans = None if self._spans_wait else SpanBudget(options.spans_memory << 20)
+        self._planner = Planner(options, backend, log, journal.skip, self.spans)
         self._lock = threading.Lock()
         self._buffers: dict[int, Buffers] = {}
         journal.when_stopped(self.settled.clear)
@@ -101,6 +106,17 @@ class Routes:
     def left_out(self) -> None:
         """A launch found no memory, and went unrecorded: once there is some, launches record fewer CTAs."""
         self._any_left_out = True
+
+    def kept_spans(self, route: Route) -> None:
+        """A launch keeps spans where others keep sums."""
+        assert self.spans is not None
+        plan, manifest = route.plan, route.programs[0]
+        size = plan.needed
+        if plan.zero is not None:  # a guess, of which little is kept
+            size = needed_bytes(manifest, plan.ctas, LaunchBits(plan.bits.stride_log2))
+        if self.spans.add(size):
+            self._planner.forget()
+            self.settled.clear()
 
     def settle(self) -> None:
         """Learn what can be learned of the launches so far, before a time when nothing may wait."""

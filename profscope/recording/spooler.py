@@ -130,7 +130,12 @@ class Spooler:
 
         Raises TraceError.
         """
-        launches = read(self.path).launches
+        try:
+            launches = read(self.path).launches
+        except OSError as error:  # somebody has removed it
+            lost = "launches that kept spans" if self.folded is not None else "all launches"
+            why = f"{self.path.name} cannot be read, so {lost} are lost: {error.strerror}"
+            return [], [*self.notes, why]
         if self.folded is not None:
             launches = [launch for launch in launches if launch.manifest.keeps == "spans"]
         return launches, self.notes + [self.error] * bool(self.error)

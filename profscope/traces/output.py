@@ -3,7 +3,6 @@
 import errno
 import os
 import shutil
-import uuid
 import zlib
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -11,6 +10,7 @@ from pathlib import Path
 from typing import IO, TypeAlias
 
 from profscope.traces.exporters import Piece
+from profscope.traces.leftovers import held, new_part, old_of, sweep
 from profscope.traces.parquet_names import PROFILE, is_part
 
 __all__ = ["GzipFile", "PlainFile", "gzip_end", "whole_file", "whole_folder"]
@@ -36,9 +36,10 @@ def whole_file(path: Path) -> Iterator[IO[bytes]]:
     if path.is_dir():
         raise IsADirectoryError(errno.EISDIR, "it is a folder")
     # Opened by name, not by tempfile, so that the file gets the permissions any new file would.
-    part = path.with_name(f".{uuid.uuid4().hex}.part")
+    sweep(path.parent)
+    part = new_part(path)
     try:
-        with part.open("xb") as file:
+        with part.open("xb") as file, held(part):
             yield file
         part.replace(path)
     except BaseException:  # Ctrl-C, too
@@ -59,10 +60,13 @@ def whole_folder(path: Path) -> Iterator[Path]:
         raise OSError(
             errno.EEXIST, f"it has {str(stranger.relative_to(path))!r}, no part of the trace to be replaced"
         )
-    part, old = (path.with_name(f".{uuid.uuid4().hex}.{what}") for what in ("part", "old"))
+    sweep(path.parent)
+    part = new_part(path)
+    old = old_of(part)
     try:
         part.mkdir()
-        yield part
+        with held(part):
+            yield part
         if path.exists():  # two renames: between them a reader finds neither, but never a mixture
             path.rename(old)
         part.rename(path)

@@ -258,6 +258,14 @@ resource.setrlimit(resource.RLIMIT_FSIZE, unlimited)
 
 
 @pytest.mark.exhaustive
+def test_a_spool_that_somebody_removes_costs_what_was_in_it(run: Run) -> None:
+    ran = run("import shutil; shutil.rmtree('t.json.partial')", "-q")
+    assert (ran.returncode, ran.stderr) == (0, "")
+    lost = " ".join(loaded("t.json", 1).metadata["notes"])  # that with sums is in memory
+    assert "cannot be read, so launches that kept spans are lost: No such file or directory" in lost
+
+
+@pytest.mark.exhaustive
 def test_a_trace_that_cannot_be_written_leaves_the_spool(run: Run) -> None:
     ran = run("os.mkdir('t.json')", "-q")
     assert ran.returncode == 1

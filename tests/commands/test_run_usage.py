@@ -36,6 +36,7 @@ def script(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
         (["--switch", "SIGKILL", "never.py"], 2, "--switch SIGKILL: no program can handle that"),
         (["-o", "trace.txt", "never.py"], 2, "cannot save 'trace.txt': the suffix must be one of .json"),
         (["-o", "there.json", "never.py"], 2, "'there.json' exists; -f overwrites it"),
+        (["--spool", "there.json/x", "never.py"], 1, "--spool 'there.json/x' is no place for a spool"),
         (["-o", "folder.json", "never.py"], 2, "cannot write 'folder.json': it is a folder"),
         (["-o", "no/such/t.json", "never.py"], 1, "cannot write 'no/such/t.json': No such file"),
         (["-o", "/proc/t.json", "never.py"], 1, "cannot write '/proc/t.json': "),

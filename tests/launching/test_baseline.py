@@ -11,7 +11,7 @@ import pytest
 import torch
 
 import profscope
-from profscope.launching import baseline, keeping
+from profscope.launching import baseline, other_binaries
 from profscope.launching.baseline import Baseline, Timed
 from profscope.options import Options
 from tests.kernels.add import add_kernel
@@ -70,7 +70,7 @@ def test_a_kernel_that_cannot_be_compiled_bare_is_recorded(
     def fail(binary: Any) -> None:
         raise MemoryError("no disk")
 
-    monkeypatch.setattr(keeping, "compiled_again", fail)
+    monkeypatch.setattr(other_binaries, "compiled_again", fail)
     with session(baseline=2) as prof:
         for _ in range(4):
             launch()

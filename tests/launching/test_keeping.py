@@ -19,7 +19,7 @@ from instrument_passes.errors import PassError
 from profscope import emulator
 from profscope.decoding.areas import has_records, read_buffer
 from profscope.emulator.launcher import Launcher
-from profscope.launching import hook, keeping
+from profscope.launching import hook, other_binaries
 from profscope.recording.programs import PROGRAMS
 from tests.support.sessions import count, recording, session
 
@@ -85,7 +85,7 @@ def test_the_first_launch_keeps_spans_and_then_one_in_a_thousand(monkeypatch: py
     x = torch.zeros(1)
     with session(keep="sums") as prof:
         kernel = launch()
-        for each in (kernel, vars(kernel)[keeping._SPANS]):
+        for each in (kernel, vars(kernel)[other_binaries.ITS_SPANS]):
             monkeypatch.setattr(each, "module", "")  # else Triton loads it at each launch
         monkeypatch.setattr(Launcher, "launch", lambda *args: None)  # on the device
         for _ in range(1000):
@@ -122,7 +122,7 @@ def test_none_keeps_spans_if_none_is_wanted() -> None:
         kernel = launch()
         launch()
     assert kept(prof) == ["sums"] * 2
-    assert keeping._SPANS not in vars(kernel)  # not even compiled
+    assert other_binaries.ITS_SPANS not in vars(kernel)  # not even compiled
 
 
 def test_all_keep_spans_where_nothing_is_said_of_sums() -> None:
@@ -221,7 +221,7 @@ def test_what_is_captured_keeps_sums_and_has_no_number() -> None:
         path.capturing = lambda: capturing[-1]
         binary = twice_kernel.warmup(X, X, 40, BLOCK=64, grid=(1,), num_warps=1)
         binary[(1, 1, 1)](X, torch.zeros_like(X), 40, 64, stream=7)
-        assert keeping._SPANS not in vars(binary)
+        assert other_binaries.ITS_SPANS not in vars(binary)
         assert counts(prof) == {}
         capturing.append(False)
         for _ in range(2):
@@ -277,7 +277,7 @@ def test_a_kernel_that_cannot_be_compiled_twice_keeps_sums(monkeypatch: pytest.M
         raise MemoryError("no disk")
 
     tried: list[Any] = []
-    monkeypatch.setattr(keeping, "compiled_again", fail)
+    monkeypatch.setattr(other_binaries, "compiled_again", fail)
     with session(keep="sums", spans_every=2) as prof:
         for _ in range(4):
             kernel = launch()

@@ -17,7 +17,7 @@ import triton
 import profscope
 from instrument_passes.errors import PassError
 from profscope import emulator
-from profscope.launching import hook, keeping, running
+from profscope.launching import hook, other_binaries, running
 from profscope.sampler.gpu import Gpu
 from profscope.sampler.sampled import SampledLaunch
 from tests.kernels.add import add_kernel
@@ -65,9 +65,9 @@ def test_launches_after_the_first_run_bare_and_the_next_is_recorded_too(gpu: Fak
         own = launch()
         assert prof._running is not None
         (variant,) = prof._running.keeping._variants.values()
-        hashes = [variant.for_sampler[kind].hash for kind in ("bare", "recorded")]
+        hashes = [variant.others._for_sampler[kind].hash for kind in ("bare", "recorded")]
         assert hashes == [bare.hash, own.hash]  # so Triton's cache has them
-    assert variant.for_sampler == {}
+    assert variant.others._for_sampler == {}
     assert ran == ["spans", *["bare"] * 3, *["spans"] * 4]
     assert told(prof) == [("bare", -1)] * 3 + [("spans", 1)]
     assert len(prof.launches) == 5
@@ -250,7 +250,7 @@ def test_a_kernel_that_cannot_be_compiled_again_is_recorded(
     def fail(binary: Any) -> None:
         raise MemoryError("no disk")
 
-    monkeypatch.setattr(keeping, "compiled_again", fail)
+    monkeypatch.setattr(other_binaries, "compiled_again", fail)
     with session(samples=2) as prof:
         for _ in range(5):
             launch()
@@ -350,7 +350,7 @@ def test_each_session_loads_what_it_samples(gpu: FakeGpu) -> None:
                 launch()
             assert prof._running is not None
             (variant,) = prof._running.keeping._variants.values()
-            modules.append(variant.for_sampler["bare"])
+            modules.append(variant.others._for_sampler["bare"])
             launch()
         assert told(prof) == [("bare", -1), ("spans", 1)]
     assert modules[0] is not modules[1]

@@ -146,6 +146,8 @@ def test_kernels_come_from_modules_and_lines(inductor: Any, tmp_path: Path, patc
         "blocks.0.up", "blocks.0", "blocks.1.up", "blocks.1",
     ]  # fmt: skip
     assert (back["module"], back["model_line"]) == ("blocks.1", 9)
+    # Inductor's caches were in another folder when what its worker had compiled was loaded.
+    assert table.of("/other/caches/gelu.py") == gelu
     assert table.of("/another/file.py") == {}
 
 

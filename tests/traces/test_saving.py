@@ -19,6 +19,7 @@ from hypothesis import strategies as st
 import profscope
 from profscope.errors import OptionError, TraceError
 from profscope.profiles import Profile
+from profscope.traces.leftovers import held
 from tests.support.profiles import profiles, regular_profile
 from tests.support.quick import quick
 from tests.support.round_trips import SUFFIXES, assert_same
@@ -55,6 +56,25 @@ def test_ctrl_c_in_the_middle_leaves_the_file_as_it_was(suffix: str, tmp_path: P
     assert (out, saver.returncode) == ("interrupted\n", 0)
     assert os.listdir(tmp_path) == [path.name]
     assert path.read_bytes() == before or len(profscope.load(path).launches) == 2
+
+
+def test_what_a_killed_save_has_left_goes_with_the_next_one(tmp_path: Path) -> None:
+    """And what another save is writing, or is somebody else's, stays."""
+    left, left_folder, written, others = (
+        tmp_path / name for name in (f".{'a' * 32}.part", f".{'b' * 32}.part", f".{'c' * 32}.part", ".x.part")
+    )
+    for file in (left, written, others):
+        file.write_text("half a trace")
+    left_folder.mkdir()
+    (left_folder / "launches.parquet").write_text("")
+    for file in (left, left_folder, written, others):
+        os.utime(file, (0, 0))
+    with held(written):
+        regular_profile(launches=1, ctas=1).save(tmp_path / "t.json")
+    assert sorted(os.listdir(tmp_path)) == sorted([written.name, others.name, "t.json"])
+    written.touch()  # it may be about to be locked
+    regular_profile(launches=1, ctas=1).save(f"{tmp_path}/t/")
+    assert written.exists()
 
 
 def being_written(folder: Path) -> bool:
