@@ -42,17 +42,17 @@ class Spans:
         """What a span on the op is called unless it is given a name."""
         return op_name(op, self._places, self._awaited)
 
-    def around(self, op: Op, name: str = "") -> int:
+    def around(self, op: Op, name: str = "", landing: int = 0) -> int:
         """Put a span around an op, called `name` or else after the op; returns its id.
 
         The span has the op's bytes and flops, its predicate (there is no span where that is false), its role
-        in asynchronous work and its stage of a pipelined loop. What is inserted before the op afterwards,
-        such as a payload, stands in the span.
+        in asynchronous work and its stage of a pipelined loop. `landing` are bytes of copies that have no
+        spans themselves and arrive with this op: see `analyses.landing`. What is inserted before the op
+        afterwards, such as a payload, stands in the span.
         """
-        span = self.new_id()
-        op.insert_before(
-            begin(span, "op", name or self.name_of(op), op.name, predicate_of(op), **self._known_of(op))
-        )
+        span, known = self.new_id(), self._known_of(op)
+        known["bytes"] += landing
+        op.insert_before(begin(span, "op", name or self.name_of(op), op.name, predicate_of(op), **known))
         op.insert_after(end(span))
         return span
 

@@ -229,14 +229,12 @@ class Options:
             if not isinstance(getattr(self, name), bool):
                 raise OptionError(f"{name}={getattr(self, name)!r} must be True or False")
         _check_int("memory", self.memory, 1, 1 << 20, "a number of MiB")
-        if self.backend not in _BACKENDS:
-            raise OptionError(f"backend={self.backend!r} is not one of {', '.join(_BACKENDS)}")
+        _check_choice("backend", self.backend, _BACKENDS)
         if self.limit_s is not None and not _is_positive(self.limit_s):
             raise OptionError(f"limit_s={self.limit_s!r} must be a number of seconds, more than 0")
         if self.spool is not None:
             _check_folder("spool", self.spool)
-        if self.keep not in KEEPS:
-            raise OptionError(f"keep={self.keep!r} is not one of {', '.join(KEEPS)}")
+        _check_choice("keep", self.keep, KEEPS)
         _check_int("spans_every", self.spans_every, 0, 1 << 31, "a number of launches")
         _check_int("spans_memory", self.spans_memory, 1, 1 << 20, "a number of MiB")
         _check_int("baseline", self.baseline, 0, 1 << 31, "a number of launches")
@@ -265,8 +263,7 @@ class Options:
                 f"buffer={self.buffer!r} is the room for the spans of a warp, but keep={self.keep!r} and "
                 "spans_every=0 keep none; leave buffer= out, or have spans_every= keep those of some launches"
             )
-        if self.measure not in _MEASURES:
-            raise OptionError(f"measure={self.measure!r} is not one of {', '.join(_MEASURES)}")
+        _check_choice("measure", self.measure, _MEASURES)
         from instrument_passes.pipeline import parse_pipeline  # what shows options needs no passes
 
         try:
@@ -321,9 +318,9 @@ class Options:
             chosen.append(_list("sms", sms, 1 << 16, "an SM or a list"))
         if not isinstance(self.warps, int):
             chosen.append(_list("warps", self.warps, _MAX_WARPS, "a stride or a list"))
-        elif self.warps != 1:
+        else:
             _check_int("warps", self.warps, 1, _MAX_WARPS, "a stride in warps")
-            chosen.append(f"every-warp={self.warps}")
+            chosen += [f"every-warp={self.warps}"] * (self.warps > 1)
         if not chosen:
             return LOWERING
         lowering, rest = LOWERING.split(",")
@@ -362,6 +359,11 @@ class Options:
 def _plain(value: Any) -> Any:
     """An option as JSON has it: sequences but text as lists."""
     return list(value) if isinstance(value, Sequence) and not isinstance(value, str) else value
+
+
+def _check_choice(name: str, value: object, choices: Iterable[str]) -> None:
+    if not isinstance(value, str) or value not in choices:  # an array compares entry by entry
+        raise OptionError(f"{name}={value!r} is not one of {', '.join(choices)}")
 
 
 def _check_int(name: str, value: object, low: int, high: int, what: str) -> None:

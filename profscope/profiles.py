@@ -7,11 +7,12 @@ import importlib
 import pkgutil
 from dataclasses import fields
 from functools import cache
+from os import PathLike
 from pathlib import Path
 from types import MethodType
 from typing import TYPE_CHECKING, Any
 
-from profscope.errors import DiffError
+from profscope.errors import DiffError, OptionError
 from profscope.progress import working
 from profscope.schema import Tables
 
@@ -229,11 +230,13 @@ def load(
     samples where a launch, a rank or a part of each launch is asked for.
 
     Raises TraceError, in one line saying what the file is, for anything else, and where there is no such
-    part, saying what there is; OptionError for a part that cannot be.
+    part, saying what there is; OptionError for a part that cannot be, and for what is no path.
     """
     from profscope.traces.loading import load_selected
     from profscope.traces.only import Only
 
+    if not isinstance(path, str | PathLike):
+        raise OptionError(f"a trace is loaded by its path, such as 'trace.pftrace.gz', not {path!r}")
     only = Only(kernel, variant, rank, launch, cta, sm, warp)
     return Profile.of(load_selected(path, only, verify=verify))
 

@@ -17,7 +17,7 @@ from typing import Final
 from instrument_passes.analyses.initial import initial_value
 from instrument_passes.ir import Block, Op, Region, Value, for_op
 
-__all__ = ["PARTS", "Role", "barrier_of", "roles", "started_on"]
+__all__ = ["PARTS", "Role", "barrier_of", "roles", "source_of", "started_on"]
 
 # issue: starts work that is a group of its own. member: starts work of a group that an open before it, or a
 # close behind it, makes. wait: returns when all groups but the `pending` youngest are done. phase: returns
@@ -204,13 +204,13 @@ def barrier_of(op: Op) -> Op | None:
 def _allocation(value: Value | None, depth: int) -> Op | None:
     if value is None or depth > 50:
         return None
-    source = _source(value)
+    source = source_of(value)
     if isinstance(source, Op):
         return source if source.name == "ttg.local_alloc" else None
     return _allocation(source, depth + 1)
 
 
-def _source(value: Value) -> Value | Op | None:
+def source_of(value: Value) -> Value | Op | None:
     """Where a value comes from: one step up; for what a loop carries, what it starts with."""
     owner = value.owner
     if isinstance(owner, Block):

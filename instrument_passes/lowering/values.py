@@ -49,10 +49,12 @@ def _counting(op: Op, p: str) -> list[str]:
     if not op.operands:
         raise op.error("expected the value to look at")
     kind, mask = op.operand_types[0], op.operands[1:]
-    if not element_type(kind).startswith(("f", "bf")):
-        raise op.error(f"expected floats to look at, not {kind or 'a value that nothing defines'}")
+    own = element_type(kind)
+    if own not in _LEAST_NORMAL:
+        what = kind or "a value that nothing defines"
+        raise op.error(f"expected floats to look at ({', '.join(_LEAST_NORMAL)}), not {what}")
     lines, wide, x = _widened(p, _settled(op), kind)
-    element, own = element_type(wide), element_type(kind)
+    element = element_type(wide)
     flags, counts = with_element(wide, "i1"), with_element(wide, "i32")
     lines += [
         f"{p}_inf = arith.constant {_constant(wide, _INFINITY[element])}",

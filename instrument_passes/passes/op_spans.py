@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import ClassVar, Final
 
+from instrument_passes.analyses.landing import landing_bytes
 from instrument_passes.analyses.opclasses import DEFAULT_CLASSES, SPANNABLE, info_of
 from instrument_passes.analyses.walk import kernel_of, recordable_blocks
 from instrument_passes.ir import Module, Op, Value
@@ -24,7 +25,8 @@ _READS: Final = ("load", "atomic", "local")
 class OpSpans(Pass):
     """One span around every op of the chosen classes.
 
-    A span covers the op's issue, or its completion where the op itself waits (docs/ops.md).
+    A span covers the op's issue, or its completion where the op itself waits (docs/ops.md). Where copies have
+    no spans, the waits that end them have their bytes.
 
     classes: which classes of ops; the default leaves out plain arithmetic and debugging aids.
 
@@ -56,7 +58,7 @@ class OpSpans(Pass):
                 if target is not None and data is not None and target.waitable(data.type):
                     spans.until_arrival(op, data)
                 else:
-                    spans.around(op)
+                    spans.around(op, landing=0 if "async_copy" in self.classes else landing_bytes(op))
                     if data is not None and not data.type.startswith("!"):
                         not_waited[_not_waited(op, data)] = None
         add_notes(module, list(not_waited))

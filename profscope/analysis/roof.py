@@ -7,11 +7,22 @@ from dataclasses import dataclass
 from typing import Final
 
 import numpy as np
+import pandas as pd
 
 from profscope.analysis.judged import Judged
 from profscope.analysis.overhead import bare_times
 
-__all__ = ["GLOBAL", "Roof", "bytes_once", "copies_unknown", "measured_bytes", "narrowest_bits", "roof_of"]
+__all__ = [
+    "GLOBAL",
+    "Roof",
+    "bytes_once",
+    "bytes_unknown",
+    "copies_unknown",
+    "global_bytes",
+    "measured_bytes",
+    "narrowest_bits",
+    "roof_of",
+]
 
 GLOBAL: Final = ("load", "store", "atomic", "async_copy")
 # Of the bandwidth in a data sheet: an add of 64 M elements reaches 0.89 on an H200.
@@ -19,6 +30,7 @@ _ATTAINABLE: Final = 0.92
 # From here on a launch that was recorded is at the roof: records cost it some percent, and noise is 5.
 _AT_ROOF: Final = 0.8
 _DRAM_BYTES: Final = ("dram__bytes_read.sum", "dram__bytes_write.sum")
+_WAITS: Final = ("async wait", "barrier wait")
 _POINTER: Final = re.compile(r"\.load\(\s*([A-Za-z_]\w*)")
 
 
@@ -39,8 +51,8 @@ def roof_of(judged: Judged) -> Roof | None:
     given pointers to. Without dots it is the bytes of loads and stores at the peak of DRAM, each pointer of
     the source counted once, of which kernels reach 92 % at best; one that reaches 80 % has nothing left. The
     time is that of bare launches where some were timed (`session(baseline=)`) and were faster. Where that is
-    more than was possible the data came from a cache, and there is no roof; where copies were not recorded,
-    there is none either. Where Nsight Compute counted the bytes of DRAM (`add_ncu`) it is these.
+    more than was possible the data came from a cache, and there is no roof; where nobody knows what copies
+    move, there is none either. Where Nsight Compute counted the bytes of DRAM (`add_ncu`) it is these.
     """
     peak = judged.peak
     if peak is None or not judged.whole:
@@ -60,7 +72,7 @@ def roof_of(judged: Judged) -> Roof | None:
         )
     else:
         counted = measured_bytes(judged)
-        if counted is None and copies_unknown(judged):
+        if counted is None and bytes_unknown(judged):
             return None
         moved, reachable = bytes_once(judged) if counted is None else counted, _ATTAINABLE
         part = moved / took / peak.memory_gb_per_s
@@ -86,8 +98,23 @@ def measured_bytes(judged: Judged) -> float | None:
 
 def copies_unknown(judged: Judged) -> bool:
     """Whether the kernel copies asynchronously, and the copies were not recorded."""
-    waits = judged.sites["scope"].str.startswith(("async wait", "barrier wait")).any()
+    waits = judged.sites["scope"].str.startswith(_WAITS).any()
     return bool(waits) and not (judged.work["cls"] == "async_copy").any()
+
+
+def bytes_unknown(judged: Judged) -> bool:
+    """Whether nobody says what these copies move: each wait of theirs tells it, where passes could know."""
+    if not copies_unknown(judged):
+        return False
+    scopes = judged.work["scope"]
+    waits = scopes.str.startswith(_WAITS) & ~scopes.str.contains("drain", regex=False)
+    return not waits.any() or not judged.work.loc[waits, "bytes"].all()
+
+
+def global_bytes(work: pd.DataFrame) -> pd.Series:
+    """The bytes that each scope of a kernel's `work` moves to or from global memory, a copy's where it was
+    recorded, or else where it was waited for."""
+    return work["bytes"].where(work["cls"].isin((*GLOBAL, "wait")), 0.0)
 
 
 def narrowest_bits(judged: Judged) -> int:
@@ -101,7 +128,7 @@ def narrowest_bits(judged: Judged) -> int:
 def bytes_once(judged: Judged) -> float:
     """Bytes of loads and stores of a launch; loads through one pointer of the source count once."""
     work = judged.work
-    rows = work[work["cls"].isin(GLOBAL)]
+    rows = work.assign(bytes=global_bytes(work))
     total, seen = 0.0, set()
     for _, row in rows.iterrows():
         match = _POINTER.search(judged.lines.get(int(row["line"]), "")) if row["cls"] == "load" else None

@@ -10,7 +10,7 @@ import pandas as pd
 from profscope.analysis.answers import Answer, joined_frame
 from profscope.analysis.judged import Judged, Unjudged, judged_kernels
 from profscope.analysis.loops import loop_of
-from profscope.analysis.roof import GLOBAL, copies_unknown, measured_bytes, narrowest_bits
+from profscope.analysis.roof import bytes_unknown, global_bytes, measured_bytes, narrowest_bits
 from profscope.analysis.span_rows import Floats
 from profscope.schema import Tables
 
@@ -55,9 +55,9 @@ def roofline(tables: Tables) -> pd.DataFrame:
     The roof is the dense peak of the tensor cores for the narrowest type that the kernel has pointers to, and
     the peak of DRAM. Bytes that types count are held against DRAM only in kernels without dots, whose tiles
     are not read again, and where they are no more than it can move: others come from caches. Without a roof,
-    as on the emulator and on devices that are not in the table, bound is "" and peak_pct is missing. Where
-    copies were waited for and not recorded themselves, as at the default level, bytes of the kernel and of
-    loops are missing.
+    as on the emulator and on devices that are not in the table, bound is "" and peak_pct is missing. Bytes of
+    copies that were not recorded themselves, as at the default level, are those of the waits that end them;
+    where these do not tell, bytes of the kernel and of loops are missing.
 
     Sorted by kernel and time. attrs["not_measured"]: list of str, which kernels have no rows, and why.
     """
@@ -73,7 +73,7 @@ def _of(judged: Judged | Unjudged) -> Answer:
     if not judged.launch_ns or judged.work.empty:
         return Answer([], [f"{judged.kernel}: nobody says what its ops move and compute"])
     rows, missing = roofline_rows(judged), []
-    if copies_unknown(judged):
+    if bytes_unknown(judged):
         rows = [row | _NO_BYTES if _has_copies(row) else row for row in rows]
         missing.append(f"{judged.kernel}: bytes of copies, which were not recorded (instrument='heavy' does)")
     if judged.emulated:
@@ -117,7 +117,7 @@ def roofline_rows(judged: Judged) -> list[dict[str, Any]]:
 def _work(judged: Judged) -> tuple[Floats, Floats]:
     """By site, bytes to and from global memory, and flops, of one launch."""
     work = judged.work
-    work = work.assign(bytes=work["bytes"].where(work["cls"].isin(GLOBAL), 0.0))
+    work = work.assign(bytes=global_bytes(work))
     totals = work.groupby(list(_PLACE))[["bytes", "flops"]].sum()
     keys = list(judged.sites[list(_PLACE)].itertuples(index=False, name=None))
     moved = [totals["bytes"].get(key, 0.0) for key in keys]

@@ -69,9 +69,12 @@ def target_of(said: str | None) -> GPUTarget:
     """The target that a name says; that of the GPU that is there for None. Raises OptionError for what is no
     GPU of NVIDIA's."""
     if said is None:
-        active = driver.active.get_current_target()
+        try:
+            active = driver.active.get_current_target()
+        except RuntimeError as error:  # Triton's, which counts drivers
+            raise OptionError('export: there is no GPU here; name one, such as target="cuda:90"') from error
         said = f"{active.backend}:{active.arch}"
-    backend, _, arch = said.partition(":")
+    backend, _, arch = said.partition(":") if isinstance(said, str) else ("", "", "")
     if backend != "cuda" or not arch.isdigit():
         raise OptionError(f'target={said!r}: kernels are exported for NVIDIA GPUs, such as target="cuda:90"')
     return GPUTarget("cuda", int(arch), 32)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from bisect import bisect_left, bisect_right
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
@@ -99,8 +100,12 @@ def _ctas(areas: int, plane: int, selection: Selection, stride_log2: int, name: 
     """CTAs of the grid: whole planes of it, one CTA of every 2^stride_log2 with an area."""
     step = 1 << stride_log2
     least, most = ((areas + more) * step // max(1, plane) for more in (-1, 1))
-    likely = range(max(1, least), most + 1)
-    fits = [planes for planes in likely if selection.areas(planes * plane, stride_log2) == areas]
+    likely = range(max(1, least), most + 1)  # of a damaged buffer 2^32 of them
+
+    def areas_of(planes: int) -> int:
+        return selection.areas(planes * plane, stride_log2)
+
+    fits = likely[bisect_left(likely, areas, key=areas_of) : bisect_right(likely, areas, key=areas_of)]
     if len(fits) > 1:
         raise RecordError(
             f"{name}: the grid may have {fits[0] * plane} to {fits[-1] * plane} CTAs; say ctas="

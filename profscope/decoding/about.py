@@ -6,6 +6,7 @@ share them. Masks are not known: where lanes are masked off, the figures are upp
 
 from __future__ import annotations
 
+import math
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from typing import Any, Final, NamedTuple
@@ -97,6 +98,8 @@ def selection_notes(launches: Sequence[TimedBundle], programs: Sequence[FoldedPr
         }[selection.ctas]
         error = _sampling_error(launches, programs) if selection.ctas == "spread" else None
         estimated = f"; a launch's totals are off by about {error:.1%}" if error is not None else ""
+        if error == math.inf:
+            estimated = "; how far a launch's totals are off one CTA of it does not tell"
         notes.append(f"{kernel}: {recorded} of {grid} CTAs were recorded, {which}{estimated}")
     refused = sum(launch.decoded.refused for launch in launches) + _sum(rows, "refused")
     if refused:
@@ -112,10 +115,11 @@ def selection_notes(launches: Sequence[TimedBundle], programs: Sequence[FoldedPr
 
 def _sampling_error(launches: Sequence[TimedBundle], programs: Sequence[FoldedProgram]) -> float | None:
     """The standard error of what the recorded CTAs of a launch say of the time of all, relative to it: the
-    worst of these; None where nobody knows how CTAs differ.
+    worst of these; infinite where there is one with a single recorded CTA of several, None without any.
 
     As of CTAs drawn at random: variation * sqrt((1 - sampled) / recorded) (Cochran, Sampling Techniques,
-    1977, equation 2.20). More launches do not make it less: the same CTAs record in each of one grid.
+    1977, equation 2.20, whose variation divides by one less than there are). More launches do not make it
+    less: the same CTAs record in each of one grid.
     """
     errors = []
     for bundle in launches:
@@ -139,8 +143,11 @@ def _sampling_error(launches: Sequence[TimedBundle], programs: Sequence[FoldedPr
 
 
 def _error(variation: float, recorded: int, grid: int, launches: int) -> float:
-    """Of launches with so many CTAs altogether."""
-    return variation * float(np.sqrt((1 - recorded / grid) / (recorded / launches)))
+    """Of launches with so many CTAs altogether, whose times' variation divides by as many as there are."""
+    if recorded >= grid:
+        return 0.0
+    each = recorded / launches
+    return variation * float(np.sqrt((1 - recorded / grid) / (each - 1))) if each > 1 else math.inf
 
 
 class _CutShort(NamedTuple):

@@ -293,7 +293,7 @@ class scope:  # noqa: N801  it reads as a statement
 
     def begin(self, scopes: HostScopes, thread: _Thread) -> None:
         """It is recorded from now on. Raises OptionError."""
-        if not isinstance(self._name, str):
+        if not isinstance(self._name, str) or not _is_unicode(self._name):
             raise OptionError(_no_text(self._name))
         metrics = _checked({**self._metrics, **self._added})
         row = scopes.begin_on(thread, self._name, "scope")
@@ -319,7 +319,18 @@ class scope:  # noqa: N801  it reads as a statement
         return scoped
 
 
+def _is_unicode(name: str) -> bool:
+    """Whether tables and files can hold it: a lone surrogate has no spelling in UTF-8."""
+    try:
+        name.encode()
+    except UnicodeEncodeError:
+        return False
+    return True
+
+
 def _no_text(name: object) -> str:
+    if isinstance(name, str):
+        return f"scope({name!r}): the name has a lone surrogate, which files cannot spell"
     mend = "; inside a kernel, use profscope.language.scope" if hasattr(name, "value") else ""
     return f"scope({name!r}): the name of a scope must be text{mend}"
 

@@ -26,6 +26,9 @@ HEAD_BYTES = 4096
 END_BYTES = 64
 """More than any end takes, compressed or not."""
 
+LONGEST_REASON = 300
+"""Characters of what a library says of a damaged file."""
+
 BLANKS = b"\xef\xbb\xbf \t\r\n"
 """White space, and the mark that some editors begin a file with."""
 
@@ -81,7 +84,7 @@ class TraceFile:
 
     def damaged(self, why: object) -> TraceError:
         """The error to raise for a file of profscope's whose data cannot be read."""
-        return TraceError(f"{self} is damaged: {printable(why)}")
+        return TraceError(f"{self} is damaged: {printable(why)[:LONGEST_REASON]}")
 
     @cached_property
     def head(self) -> bytes:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import fields
 from typing import Any, Final, NamedTuple
 
 from triton.compiler.errors import CompileTimeAssertionFailure
@@ -11,6 +12,7 @@ from triton.runtime.autotuner import Autotuner, Heuristics
 from triton.runtime.errors import OutOfResources, PTXASError
 
 from profscope.errors import OptionError
+from profscope.options import Options
 
 __all__ = ["IMPOSSIBLE", "Configuration", "configurations"]
 
@@ -38,11 +40,15 @@ def configurations(
 
     Raises OptionError where the kernel has no autotuner, or an argument is missing.
     """
-    sizes = grid if isinstance(grid, tuple | list) else (grid,)
-    if not callable(grid) and not all(isinstance(size, int) and size > 0 for size in sizes):
-        raise OptionError(f"explain: grid={grid!r}; it is as at a launch, and has at least one CTA")
+    listed = isinstance(grid, tuple | list)
+    if not callable(grid) and not (listed and all(isinstance(size, int) and size > 0 for size in grid)):
+        raise OptionError(
+            f"explain: grid={grid!r}; it is as at a launch, such as grid=(64,), and has at least one CTA"
+        )
     tuner, given = _tuner(kernel, args, kwargs)
     names = list(tuner.arg_names)
+    for name in (given.keys() - set(names)) & {each.name for each in fields(Options)}:
+        raise OptionError(f"explain: {name}= is an option of session(); give options={{{name!r}: ...}}")
     if len(args) > len(names):
         raise OptionError(f"explain: {_name(tuner)} takes {len(names)} arguments, {len(args)} were given")
     copied = [*tuner.reset_to_zero, *tuner.restore_value]

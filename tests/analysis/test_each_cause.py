@@ -111,6 +111,40 @@ def test_the_first_wait_is_no_lack_of_stages() -> None:
     assert named(made_up(pipelined(10, 1000, 30)), "few-stages").empty
 
 
+def test_no_stage_hides_what_memory_cannot_deliver() -> None:
+    """Also at the default level, where waits have the bytes of the copies."""
+    entry = {"scope": "async wait a", "kind": "op", "file": "k.py", "line": 6, "call_path": "", "flops": 0}
+    gains = []
+    for count in (0, 24e6, 36e6, 40e6):  # in 10 us; 48 MB are the peak, 92 % of it what kernels reach
+        scopes = [entry | {"measures": "completion", "bytes": count}]
+        work = [{"variant": 0, "trial": False, "launches": 1, "ns": 10_000, "scopes": scopes}]
+        table = named(
+            made_up(pipelined(10, 1000, 430), **builds(), kernels={"k": {"work": work}}), "few-stages"
+        )
+        gains += table["gain_pct"].tolist()
+        assert table["evidence"].str.contains("copies were not recorded").tolist() == [not count] * len(table)
+    assert gains == pytest.approx([36, 36, 100 * (1 - 36 / 48 / 0.92)])  # at 83 % of the peak there is none
+
+
+@pytest.mark.parametrize(
+    ("shared", "said"),
+    [
+        (40_000, ""),
+        (100_000, "with a further stage CTAs on an SM would be 1, not 2"),
+        (160_000, "would not fit into"),
+    ],
+)
+def test_what_a_further_stage_costs(shared: int, said: str) -> None:
+    told = builds(
+        bare={"ctas_per_sm": 2 if shared == 100_000 else 1, "registers": 64, "shared_bytes": shared}
+    )
+    told["variants"]["k"][0] |= {"num_stages": 2, "num_warps": 8}
+    (row,) = named(made_up(pipelined(10, 1000, 430), **told), "few-stages").to_dict("records")
+    assert said in row["evidence"]
+    assert ("further stage" in row["evidence"]) == bool(said)
+    assert ("raise num_stages" in row["advice"]) == ("would not fit into" not in said)
+
+
 @pytest.mark.parametrize(
     ("stages", "length", "needed"), [(7, 1000, 2), (7, 300, 4), (3, 300, 0), (2, 1000, 0)]
 )

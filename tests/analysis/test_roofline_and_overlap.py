@@ -145,3 +145,16 @@ def test_what_copies_have_a_part_in_is_not_made_up_where_they_were_not_recorded(
     told = profile.report()
     assert told["kernels"][0]["overlap"]["sm"]["none"] is None
     assert any(text.startswith("work.bytes_by_op: copies were not recorded") for text in told["not_measured"])
+
+
+def test_waits_tell_what_copies_move_that_were_not_recorded() -> None:
+    profile = worked({("async wait x", 6): (9.6e6, 0), ("store", 9): (2.4e6, 0)}, WAITS)
+    table = profile.roofline()
+    assert table[["of", "line"]].to_numpy().tolist() == [["kernel", 1], ["line", 9], ["loop", 5], ["line", 6]]
+    assert table["bytes"].tolist() == [1.2e7, 2.4e6, 9.6e6, 9.6e6]
+    assert table["peak_pct"].iloc[0] == pytest.approx(25.0)
+    assert profile.overlap()["copies"].isna().all()  # when they were in flight waits do not tell
+    # Where some waits do not tell, nobody knows all bytes.
+    rows = [*WAITS, ("barrier wait y", "op", 7, -1, 0, 8500, 100)]
+    moved = {("async wait x", 6): (9.6e6, 0), ("store", 9): (2.4e6, 0), ("barrier wait y", 7): (0, 0)}
+    assert worked(moved, rows).roofline()["bytes"].isna().iloc[0]

@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+import torch
 import triton
 import triton.language as tl
 from triton import knobs
@@ -96,6 +97,7 @@ def test_sources_can_be_left_out(tmp_path: Path) -> None:
         ({"signature": {**SIGNATURE, "in_ptr": "tensordesc<fp32[64]>"}}, "make it in the kernel"),
         ({"signature": "*fp32,*fp32"}, "must be a dict"),
         ({"target": "hip:gfx942"}, "exported for NVIDIA GPUs"),
+        ({"target": 90}, "target=90: kernels are exported for NVIDIA GPUs"),
         ({"ctas": 64}, "no option 'ctas'; there are instrument"),
         ({"keep": "all"}, "keep='all' is not one of"),
         ({"kernel": print}, "is no @triton.jit"),
@@ -106,6 +108,12 @@ def test_bad_arguments(change: dict[str, Any], says: str, tmp_path: Path) -> Non
     with pytest.raises(OptionError, match=says):
         profscope.export(path=tmp_path / "x", **given)
     assert list(tmp_path.iterdir()) == []
+
+
+@pytest.mark.skipif(torch.cuda.is_available(), reason="the GPU is the target then")
+def test_without_a_gpu_there_is_no_target_but_one_that_is_named(tmp_path: Path) -> None:
+    with pytest.raises(OptionError, match='there is no GPU here; name one, such as target="cuda:90"'):
+        profscope.export(softmax_kernel, SIGNATURE, tmp_path / "x")
 
 
 def test_a_kernel_that_does_not_compile(tmp_path: Path) -> None:

@@ -284,6 +284,7 @@ def test_scopes_that_are_open_when_recording_begins() -> None:
     ("name", "metrics", "says"),
     [
         (3, {}, r"scope\(3\): the name of a scope must be text"),
+        ("a\ud800", {}, r"scope\('a\\ud800'\): the name has a lone surrogate"),
         (
             tl.constexpr("a"),
             {},

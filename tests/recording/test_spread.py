@@ -99,5 +99,12 @@ def test_a_note_says_how_far_off_the_totals_are() -> None:
         (note,) = filter(told.match, recorded(GRIDS[0], keep, 16).metadata["notes"])
         error = float(note.split()[-1].rstrip("%")) / 100
         cycles = recorded(GRIDS[0], "spans", 16).df.query("kind == 'kernel'")["duration_cycles"]
-        expected = cycles.std(ddof=0) / cycles.mean() * np.sqrt((1 - 64 / 1024) / 64)
+        expected = cycles.std(ddof=1) / cycles.mean() * np.sqrt((1 - 64 / 1024) / 64)
         assert error == pytest.approx(expected, rel=0.3)  # sums and spans are two binaries
+
+
+@pytest.mark.parametrize("keep", ["sums", "spans"])
+def test_one_cta_does_not_tell_how_far_off_the_totals_are(keep: str) -> None:
+    notes = " ".join(recorded((16,), keep, 16).metadata["notes"])
+    assert "1 of 16 CTAs were recorded" in notes
+    assert "one CTA of it does not tell" in notes

@@ -16,7 +16,7 @@ import numpy as np
 import pytest
 
 import profscope
-from profscope.errors import TraceError
+from profscope.errors import OptionError, TraceError
 from profscope.traces.compact import ROW_STREAMS, RUN_STREAMS
 from profscope.traces.packing import pack
 from profscope.traces.perfetto.layout import DATA_FIELD, END
@@ -261,6 +261,12 @@ def test_a_folder_named_as_a_spool(tmp_path: Path) -> None:
     (tmp_path / "x.spool").mkdir()
     for path in (tmp_path, tmp_path / "x.spool"):
         assert refused(path).startswith(f"{path} is a folder with no profile in it")
+
+
+@pytest.mark.parametrize("path", [None, 5, b"t.json"])
+def test_what_is_no_path(path: Any) -> None:
+    with pytest.raises(OptionError, match=r"a trace is loaded by its path, such as .*, not "):
+        profscope.load(path)
 
 
 def test_paths_that_no_file_can_have(tmp_path: Path) -> None:

@@ -111,6 +111,11 @@ def test_what_cannot_be_built_is_a_row(monkeypatch: pytest.MonkeyPatch) -> None:
         ({"options": {"instruments": "light"}}, "did you mean instrument="),
         ({"grid": (0,)}, r"grid=\(0,\); .* at least one CTA"),
         ({"grid": None}, "grid=None"),
+        ({"grid": 5}, r"grid=5; it is as at a launch, such as grid=\(64,\)"),
+        (
+            {"instrument": "light"},
+            r"instrument= is an option of session\(\); give options=",
+        ),
         ({"args": (X,)}, "needs its argument 'total_ptr'"),
         ({"args": (X, X, 1, 2, 3, 4)}, "takes 5 arguments, 6 were given"),
     ],

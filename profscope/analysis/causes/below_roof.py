@@ -7,7 +7,7 @@ from typing import Final
 
 from profscope.analysis.cause import Finding, NotMeasured
 from profscope.analysis.judged import Judged
-from profscope.analysis.roof import GLOBAL, copies_unknown
+from profscope.analysis.roof import GLOBAL, bytes_unknown
 from profscope.analysis.roofline import roofline_rows
 
 __all__ = ["causes"]
@@ -25,7 +25,7 @@ def causes(judged: Judged) -> Iterator[Finding | NotMeasured]:
     spend half of their time in ops that move data, in dots and in waits: other arithmetic has no roof here.
     Gain: what its time exceeds that at the roof by, over the launch. Confidence: low.
     """
-    if not judged.whole or judged.peak is None or judged.work.empty or copies_unknown(judged):
+    if not judged.whole or judged.peak is None or judged.work.empty or bytes_unknown(judged):
         return
     roofed = judged.of_class(*GLOBAL, "mma", "wait")
     if not judged.launch_ns or judged.share_pct(float(judged.spans.own[roofed].sum())) < _MOST_PCT:

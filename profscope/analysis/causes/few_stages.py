@@ -10,12 +10,19 @@ import numpy as np
 from profscope.analysis.cause import Finding, NotMeasured
 from profscope.analysis.judged import DURATION, Judged
 from profscope.analysis.partitions import partitions_of
+from profscope.analysis.roof import bytes_unknown
+from profscope.analysis.stage_room import StageRoom, room_for_stages
 
 __all__ = ["causes"]
 
 # What a wait takes that has nothing to wait for, its record included.
 _PASSED: Final = 30
 _UNSEEN: Final = "copies were not recorded (heavy does), so memory itself may be what they wait for"
+_MORE: Final = (
+    "raise num_stages so that copies start earlier (shared memory and CTAs per SM allowing), or give each "
+    "step more arithmetic (a larger tile)"
+)
+_SMALLER: Final = "a smaller tile, or a narrower type, leaves room for more stages"
 _STEADY: Final = 4  # iterations that a loop must have so that stages could help
 
 
@@ -24,10 +31,12 @@ def causes(judged: Judged) -> Iterator[Finding | NotMeasured]:
 
     Gain: the time of the waits in loops that end asynchronous copies, less 30 cycles each, over the time of
     all warps: as if the copies were always there. The first wait of each loop is left out: its copies started
-    right before it, however many stages there are. Confidence: high where the copies are paired with their
-    waits (`transactions`), low where the wait is known by its name alone, as at the default level: then the
-    bytes of the copies are not known either, and no roof says what memory leaves to gain. The line is that of
-    the copy that was waited for longest.
+    right before it, however many stages there are. Like any gain it is no more than the roof leaves, since
+    what memory cannot deliver no stage hides. Confidence: high where the copies are paired with their waits
+    (`transactions`), low where the wait is known by its name alone, as at the default level; where nobody
+    knows what these copies move, there is no roof. The evidence says what a further stage costs in CTAs on an
+    SM, as if all shared memory were of stages; where not one would fit, the advice is a smaller tile. The
+    line is that of the copy that was waited for longest.
     """
     if not judged.of_class("wait").any() or partitions_of(judged) > 1:
         return
@@ -42,18 +51,30 @@ def causes(judged: Judged) -> Iterator[Finding | NotMeasured]:
     wait = int(np.argmax(judged.total(lost)))
     site, in_flight = _producer(judged, rows)
     file, line = judged.at(wait) if site is None else site
-    unseen = "" if site is not None else f"; {_UNSEEN}"
+    unseen = f"; {_UNSEEN}" if bytes_unknown(judged) else ""
+    costs, advice = _further_stage(room_for_stages(judged))
     yield Finding(
         "few-stages",
         file,
         line,
         f"{sites['scope'].iloc[wait]}: {judged.share_pct(cycles):.0f} % of warp time is spent waiting for "
-        f"copies behind the first step, {cycles / rows.sum():.0f} cycles a wait{in_flight}{unseen}",
-        "raise num_stages so that copies start earlier (shared memory and CTAs per SM allowing), or give "
-        "each step more arithmetic (a larger tile)",
+        f"copies behind the first step, {cycles / rows.sum():.0f} cycles a wait{in_flight}{unseen}{costs}",
+        advice,
         judged.share_pct(cycles),
         "low" if site is None else "high",
     )
+
+
+def _further_stage(room: StageRoom | None) -> tuple[str, str]:
+    """What one stage more costs, as a part of the evidence, and what to try."""
+    if room is None:
+        return "", _MORE
+    then = room.ctas_with(room.stages + 1)
+    if not then:
+        return "; a further stage would not fit into an SM's shared memory", _SMALLER
+    if then < room.ctas:
+        return f"; with a further stage CTAs on an SM would be {then}, not {room.ctas}", _MORE
+    return "", _MORE
 
 
 def _producer(judged: Judged, rows: np.ndarray) -> tuple[tuple[str, int] | None, str]:

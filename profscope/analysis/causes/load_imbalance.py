@@ -107,12 +107,14 @@ def _times(judged: Judged, site: int, seen: np.ndarray) -> Counts:
     of_warps = np.bincount(spans.warp[rows], minlength=int(spans.warp.max()) + 1)
     times = np.zeros(ctas, np.int64)  # of the warp of each CTA that ran it most often
     np.maximum.at(times, spans.cta, of_warps[spans.warp])
-    launch, number = _launches(judged)
-    of_launches = [times[seen & (launch == each)] for each in range(number)]
-    unlike = max(
-        (each for each in of_launches if len(each)), key=lambda each: each.max() / max(1, each.mean())
-    )
-    return Counts(int(unlike.min()), int(unlike.max()), float(unlike.mean()))
+    launch, _ = _launches(judged)
+    order = np.flatnonzero(seen)[np.argsort(launch[seen], kind="stable")]
+    first = np.flatnonzero(np.diff(launch[order], prepend=-1))
+    times, counts = times[order], np.diff(first, append=len(order))
+    least, most = (of.reduceat(times, first) for of in (np.minimum, np.maximum))
+    mean = np.add.reduceat(times, first) / counts
+    unlike = int(np.argmax(most / np.maximum(1, mean)))
+    return Counts(int(least[unlike]), int(most[unlike]), float(mean[unlike]))
 
 
 def _launches(judged: Judged) -> tuple[np.ndarray, int]:

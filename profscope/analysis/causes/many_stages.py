@@ -8,10 +8,10 @@ from typing import Final
 
 import numpy as np
 
-from instrument_passes.analyses.occupancy import SmLimits, limits_of
 from profscope.analysis.cause import Finding, NotMeasured
 from profscope.analysis.judged import DURATION, Judged
 from profscope.analysis.partitions import partitions_of
+from profscope.analysis.stage_room import room_for_stages
 
 __all__ = ["causes"]
 
@@ -37,12 +37,8 @@ def causes(judged: Judged) -> Iterator[Finding | NotMeasured]:
     copies = judged.of_class("async_copy") & (spans.iteration >= 0)
     if stages < 3 or not copies.any() or partitions_of(judged) > 1:
         return
-    build = judged.build("bare") or judged.build("instrumented")
-    device = judged.tables.metadata.get("device")
-    arch = str(device.get("arch", "")) if isinstance(device, dict) else ""
-    limits = limits_of(arch.replace("sm_", "cuda:").rstrip("a"))
-    warps, now = int(judged.configuration.get("num_warps") or 0), int(build.get("ctas_per_sm") or 0)
-    if not (warps and now and isinstance(limits, SmLimits)):
+    room = room_for_stages(judged)
+    if room is None:
         if not judged.emulated:
             yield NotMeasured("many-stages: nobody says what the binary takes")
         return
@@ -58,9 +54,8 @@ def causes(judged: Judged) -> Iterator[Finding | NotMeasured]:
         return
     latency = _latency(judged)
     needed = max(2, 1 + ceil(latency / max(1.0, step)))
-    shared = int(build.get("shared_bytes") or 0)
-    fitting = limits.fit(warps, int(build.get("registers") or 0), shared * needed // stages)
-    if needed >= stages or fitting <= now:
+    fitting = room.ctas_with(needed)
+    if needed >= stages or fitting <= room.ctas:
         return
     idle = judged.of_class("wait", "barrier") | judged.of_kind("loop", "iteration")
     share = judged.share_pct(float(spans.own[idle].sum()))
@@ -70,11 +65,11 @@ def causes(judged: Judged) -> Iterator[Finding | NotMeasured]:
         file,
         line,
         f"{stages} stages start copies {(stages - 1) * step:,.0f} cycles ahead, which are there after "
-        f"{latency:,.0f}: {needed} would do, with about {shared * needed // stages:,} bytes of shared memory "
-        f"for {shared:,}, so that {fitting} CTAs fit on an SM where {now} run; {share:.0f} % of warp time is "
-        "waits and the loop's own",
+        f"{latency:,.0f}: {needed} would do, with about {room.shared_with(needed):,} bytes of shared memory "
+        f"for {room.shared_bytes:,}, so that {fitting} CTAs fit on an SM where {room.ctas} run; "
+        f"{share:.0f} % of warp time is waits and the loop's own",
         f"num_stages={needed}",
-        share * (1 - now / fitting),
+        share * (1 - room.ctas / fitting),
         "low",
     )
 

@@ -14,6 +14,13 @@ from profscope.emulator.ptx.syntax import (
     Vector,
 )
 from profscope.emulator.translation.liveness import CARRY
+from profscope.emulator.translation.parameter_addresses import (
+    addresses_of,
+    as_wide_as,
+    is_load_through_address,
+    load_by_address,
+    with_numbers,
+)
 from profscope.errors import EmulatorError
 
 __all__ = ["Inliner"]
@@ -51,17 +58,22 @@ class Inliner:
             self.local_bytes += (size + 15) // 16 * 16
         names = dict(zip([p.name for p in function.params], arguments, strict=False))
         names.update(zip(function.results, results, strict=False))
+        addressed = addresses_of(function)
         for item in function.body:
             if isinstance(item, Symbol):
                 self.body.append(Symbol(prefix + item.name))
                 continue
-            instruction = self.renamed(item, function, prefix, names)
+            instruction = self.renamed(with_numbers(item, addressed), function, prefix, names)
             base = instruction.opcode.split(".")[0]
             if base == "call":
                 self.call(instruction, prefix, (*callers, function.name))
             elif base == "ret" and return_label:
                 target = (Symbol(return_label),)
                 self.body.append(replace(instruction, opcode="bra.uni", operands=target))
+            elif is_load_through_address(instruction):
+                wide = as_wide_as(instruction, function)
+                numbers = {names.get(n, n): number for n, number in addressed.items() if n in wide}
+                self.load_by_address(instruction, numbers)
             elif instruction.opcode.startswith(("ld.param", "st.param")):
                 self.parameter_access(instruction)
             else:
@@ -114,6 +126,20 @@ class Inliner:
             slot = self.slot(where.base.name, where.offset + index * int(kind[1:]) // 8, kind)
             operands = (item, slot) if is_load else (slot, item)
             self.body.append(replace(instruction, opcode=f"mov.b{kind[1:]}", operands=operands))
+
+    def load_by_address(self, instruction: Instruction, addresses: dict[str, int]) -> None:
+        result = instruction.operands[0]
+        kind = self.registers.get(result.name, "") if isinstance(result, Register) else ""
+        for step in load_by_address(instruction, addresses, kind, self.new_register):
+            if step.opcode.startswith("ld.param"):
+                self.parameter_access(step)
+            else:
+                self.body.append(step)
+
+    def new_register(self, kind: str) -> Register:
+        name = f"chosen {len(self.registers)}"
+        self.registers[name] = kind
+        return Register(name)
 
     def call(self, instruction: Instruction, prefix: str, callers: tuple[str, ...]) -> None:
         operands = list(instruction.operands)
