@@ -5,13 +5,17 @@ from __future__ import annotations
 from concurrent.futures import Executor
 from typing import Final
 
+import pandas as pd
+
+from profscope.analysis.span_rows import Ints
 from profscope.schema import Tables
 from profscope.traces.html.bundle import script, style
+from profscope.traces.html.ctas import Ctas
 from profscope.traces.html.facts import best_places, page_facts, shown_ctas
 from profscope.traces.html.kernels import MOST_KERNELS, answers, kernels_of
 from profscope.traces.html.markup import Child, Markup, joined, json_block, tag
 from profscope.traces.html.program import program_of
-from profscope.traces.html.sites import known_sites
+from profscope.traces.html.sites import Sites, known_sites
 from profscope.traces.html.source import source_of
 from profscope.traces.html.spans import times
 from profscope.traces.html.verdicts import about, findings_of, heading_of, kernel_table
@@ -35,13 +39,12 @@ _SUMS: Final = "These launches kept sums, which have no single spans: there is n
 
 def document(tables: Tables, pool: Executor) -> str:
     """The whole file. `pool` has threads for what can run beside the rest."""
+    drawn = pool.submit(_drawn, tables)
     said = answers(tables, pool)
     kernels = kernels_of(tables, said)
     whole = sum(kernel.total_time for kernel in kernels)
     left_out, kernels = max(0, len(kernels) - MOST_KERNELS), kernels[:MOST_KERNELS]
-    start, duration = times(tables)
-    sites = known_sites(tables, duration)
-    ctas, launches = shown_ctas(tables, start, duration)
+    start, duration, sites, ctas, launches = drawn.result()
     best = [best_places(kernel, ctas, launches, sites, duration) for kernel in kernels]
     wanted = [place["at"] for own in best for place in own if place.get("level") == "cta"]
     facts, packed, selection = page_facts(tables, kernels, ctas, launches, sites, start, duration, wanted)
@@ -68,6 +71,13 @@ def document(tables: Tables, pool: Executor) -> str:
     title = f"{kernels[0].kernel} · profscope" if kernels else "profscope"
     links = tuple(link for link in _NAVIGATION if around is not None or link[0] != "program")
     return page_of(title, links, sections, json_block("facts", facts), packed, emulated=tables.emulated)
+
+
+def _drawn(tables: Tables) -> tuple[Ints, Ints, Sites, Ctas, pd.DataFrame]:
+    """What the page draws, whatever is said of it: when spans began and how long they took, their sites, the
+    CTAs, and the launches of these."""
+    start, duration = times(tables)
+    return start, duration, known_sites(tables, duration), *shown_ctas(tables, start, duration)
 
 
 def page_of(

@@ -9,10 +9,11 @@ from typing import Final
 
 import pandas as pd
 
-from profscope.analysis.findings import findings
+from profscope.analysis.findings import findings_frame, findings_of
+from profscope.analysis.judged import judged_kernels
 from profscope.analysis.line_rows import witnesses
 from profscope.analysis.lines import lines_of
-from profscope.analysis.roofline import roofline
+from profscope.analysis.roofline import roofline_frame, roofline_of
 from profscope.analysis.span_rows import ended
 from profscope.analysis.variant_texts import differing
 from profscope.analysis.verdict import KernelVerdict, Verdict, verdict
@@ -66,9 +67,16 @@ class Kernel:
 
 def answers(tables: Tables, pool: Executor) -> Answers:
     """Ask; what can run beside the rest does."""
-    asked = [pool.submit(question, tables) for question in (findings, roofline)]
+    asked = pool.submit(_judgement, tables)
     known, believed = witnesses(tables), verdict(tables)
-    return Answers(believed, asked[0].result(), lines_of(tables, known), known.summary, asked[1].result())
+    said, roofs = asked.result()
+    return Answers(believed, said, lines_of(tables, known), known.summary, roofs)
+
+
+def _judgement(tables: Tables) -> tuple[pd.DataFrame, pd.DataFrame]:
+    """Findings and roofline: what both are asked of is read once."""
+    told = [(findings_of(tables, each), roofline_of(each)) for each in judged_kernels(tables)]
+    return findings_frame([said for said, _ in told]), roofline_frame(roof for _, roof in told)
 
 
 def kernels_of(tables: Tables, said: Answers) -> list[Kernel]:
