@@ -43,7 +43,7 @@ class Kernel:
 
     label: " #1 BLOCK=64" where it has several variants, else "". launches: rows of the table of launches.
     Of those that are known to have ended, in `unit`: launch_time, the median, None where there is none, and
-    total_time.
+    total_time. lines_missing, roofline_missing: what could not be told of it, and why.
     """
 
     kernel: str
@@ -56,8 +56,10 @@ class Kernel:
     verdict: KernelVerdict | None
     findings: pd.DataFrame
     lines: pd.DataFrame
+    lines_missing: list[str]
     summary: pd.DataFrame
     roofline: pd.DataFrame
+    roofline_missing: list[str]
     sampled: Sampled
 
     @property
@@ -106,8 +108,10 @@ def _kernels(tables: Tables, said: Answers) -> Iterator[Kernel]:
             verdict=said.verdict.get((kernel, variant)),
             findings=_own(said.findings, kernel, variant),
             lines=_own(lines, kernel, variant),
+            lines_missing=_missing(said.lines, kernel, variant),
             summary=_own(said.summary, kernel, variant),
             roofline=_own(said.roofline, kernel, variant),
+            roofline_missing=_missing(said.roofline, kernel, variant),
             sampled=sampled_by_line(tables, kernel, variant),
         )
 
@@ -115,6 +119,13 @@ def _kernels(tables: Tables, said: Answers) -> Iterator[Kernel]:
 def _own(table: pd.DataFrame, kernel: str, variant: int) -> pd.DataFrame:
     own = table[(table["kernel"] == kernel) & (table["variant"] == variant)]
     return own.reset_index(drop=True)
+
+
+def _missing(table: pd.DataFrame, kernel: str, variant: int) -> list[str]:
+    """What `not_measured` says of one configuration, without its name."""
+    names = {kernel, f"{kernel} #{variant}"}
+    texts = (str(text).partition(": ") for text in table.attrs.get("not_measured") or ())
+    return list(dict.fromkeys(text for name, _, text in texts if name in names))
 
 
 def _label(tables: Tables, kernel: str, variant: int) -> str:
