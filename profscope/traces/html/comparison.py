@@ -11,9 +11,10 @@ from typing import Any, Final
 import pandas as pd
 
 from profscope.analysis.comparing.alignment import aligned
+from profscope.analysis.markup import Child, Markup, joined, tag
 from profscope.traces.html.document import page_of
 from profscope.traces.html.figures import count_text, duration_text, place_text
-from profscope.traces.html.markup import Child, Markup, joined, json_block, tag
+from profscope.traces.html.json_block import json_block
 from profscope.traces.html.source import coloured
 
 __all__ = ["comparison_page", "side_by_side"]

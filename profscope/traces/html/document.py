@@ -7,13 +7,14 @@ from typing import Final
 
 import pandas as pd
 
+from profscope.analysis.markup import Child, Markup, joined, tag
 from profscope.analysis.span_rows import Ints
 from profscope.schema import Tables
 from profscope.traces.html.bundle import script, style
 from profscope.traces.html.ctas import Ctas
 from profscope.traces.html.facts import best_places, page_facts, shown_ctas
+from profscope.traces.html.json_block import json_block
 from profscope.traces.html.kernels import MOST_KERNELS, answers, kernels_of
-from profscope.traces.html.markup import Child, Markup, joined, json_block, tag
 from profscope.traces.html.program import program_of
 from profscope.traces.html.sites import Sites, known_sites
 from profscope.traces.html.source import source_of

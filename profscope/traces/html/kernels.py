@@ -9,8 +9,9 @@ from typing import Final
 
 import pandas as pd
 
-from profscope.analysis.findings import findings_frame, findings_of
-from profscope.analysis.judged import judged_kernels
+from profscope.analysis.answers import Answer
+from profscope.analysis.findings import FindingsOf, findings_frame, findings_of
+from profscope.analysis.judged import Judged, Unjudged, judged_kernels
 from profscope.analysis.line_rows import witnesses
 from profscope.analysis.lines import lines_of
 from profscope.analysis.roofline import roofline_frame, roofline_of
@@ -18,6 +19,7 @@ from profscope.analysis.span_rows import ended
 from profscope.analysis.variant_texts import differing
 from profscope.analysis.verdict import KernelVerdict, Verdict, verdict
 from profscope.schema import Tables
+from profscope.traces.attempts import attempted
 from profscope.traces.html.sampled import Sampled, sampled_by_line
 
 __all__ = ["MOST_KERNELS", "Answers", "Kernel", "answers", "kernels_of"]
@@ -77,8 +79,16 @@ def answers(tables: Tables, pool: Executor) -> Answers:
 
 def _judgement(tables: Tables) -> tuple[pd.DataFrame, pd.DataFrame]:
     """Findings and roofline: what both are asked of is read once."""
-    told = [(findings_of(tables, each), roofline_of(each)) for each in judged_kernels(tables)]
+    told = [(_findings(tables, each), roofline_of(each)) for each in judged_kernels(tables)]
     return findings_frame([said for said, _ in told]), roofline_frame(roof for _, roof in told)
+
+
+def _findings(tables: Tables, judged: Judged | Unjudged) -> FindingsOf:
+    """Those of one configuration. The page may be all that is kept of a profile: where working them out
+    fails, it says so."""
+    notes: list[str] = []
+    said = attempted("findings", lambda: findings_of(tables, judged), None, notes)
+    return said or FindingsOf(Answer([], []), judged.kernel, notes[0])
 
 
 def kernels_of(tables: Tables, said: Answers) -> list[Kernel]:

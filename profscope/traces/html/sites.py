@@ -98,7 +98,8 @@ def _configured(tables: Tables, site: Ints, table: pd.DataFrame) -> tuple[Ints, 
     groups = tables.launches[list(GROUP_COLUMNS)].drop_duplicates()
     kernels = table["kernel"].astype("str").tolist()
     if not groups["kernel"].duplicated().any():  # each site has but one
-        known = {str(each.kernel): (int(each.variant), bool(each.trial)) for each in groups.itertuples()}
+        columns = (groups[name].tolist() for name in GROUP_COLUMNS)
+        known = {kernel: (variant, trial) for kernel, variant, trial in zip(*columns, strict=True)}
         return site, [_Place(kernel, *known.get(kernel, (0, False)), at) for at, kernel in enumerate(kernels)]
     group, groups = launch_groups(tables)
     each = len(groups)

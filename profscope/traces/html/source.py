@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import keyword
 import re
-from collections import Counter, defaultdict
+from collections import defaultdict
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
 from typing import Final
 
 import pandas as pd
 
+from profscope.analysis.markup import Child, Markup, joined, tag
 from profscope.analysis.quantities import NO_TIME
 from profscope.analysis.sources import file_with_source
 from profscope.schema import Tables
@@ -18,7 +19,6 @@ from profscope.traces.html.figures import place_text
 from profscope.traces.html.kernels import Kernel
 from profscope.traces.html.line_details import details_of
 from profscope.traces.html.line_figures import LineFigures, figures_of
-from profscope.traces.html.markup import Child, Markup, joined, tag
 from profscope.traces.html.sites import Sites
 
 __all__ = ["coloured", "source_of"]
@@ -91,7 +91,7 @@ def source_of(kernel: Kernel, tables: Tables, sites: Sites, unit: str) -> Markup
 
 def _hottest(figures: list[LineFigures]) -> Markup | None:
     """Buttons that lead to the lines with most time; those of the file that has most are called by number."""
-    time_of: Counter[str] = Counter()
+    time_of: defaultdict[str, float] = defaultdict(float)
     for own in figures:
         time_of[own.file] += own.share
     main = max(time_of, key=time_of.__getitem__, default="")

@@ -6,12 +6,12 @@ from typing import Any, Final
 
 import pandas as pd
 
+from profscope.analysis.markup import Child, Markup, joined, tag
 from profscope.analysis.span_rows import grid_ctas
 from profscope.options import Options
 from profscope.schema import Tables
 from profscope.traces.html.figures import count_text, duration_text, percent_text, place_text
 from profscope.traces.html.kernels import Kernel
-from profscope.traces.html.markup import Child, Markup, joined, tag
 
 __all__ = ["about", "findings_of", "heading_of", "kernel_table"]
 
