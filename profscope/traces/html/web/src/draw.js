@@ -6,11 +6,8 @@ import { itemText } from "./levels.js";
 export const GUTTER = 128, AXIS = 24, MINIMAP = 40;
 const RUNNING = { launch: "CTAs at once", cta: "warps at once" };
 const NARROW = 2; // pixels: bars that are shorter on average are drawn from a level of detail
-const EMPTY = -1;
-const FAINT = [1, 0.8, 0.6, 0.4]; // how strong a bucket is drawn, by how much of it is covered: see `shown`
-const FAINT_BITS = 16, PAINT = 0xffff;
 
-/** view: {profile, level, from, to, scroll, width, height, theme, paints, search, hover, chosen, range}. */
+/** view: {profile, level, from, to, scroll, width, height, theme, paints, pixels, strips, search, hover, chosen, range}. */
 export function drawFrame(g, view) {
   const { width, height, theme } = view;
   g.fillStyle = theme.paper;
@@ -41,9 +38,9 @@ function drawRow(g, view, row, y, labels) {
   if (high <= low) return 0;
   const colours = view.paints[row.what];
   const narrow = ((high - low) * NARROW > (Math.min(row.ends[high - 1], view.to) - Math.max(row.starts[low], view.from)) * scale);
-  const detail = narrow ? row.detail(NARROW / scale) : null;
+  const detail = narrow ? row.detail(1 / scale) : null;
   if (detail) {
-    drawDetail(g, view, row, detail, y, scale);
+    view.strips.draw(g, view, row, detail, { left: GUTTER, size: view.width - GUTTER, y });
     return 0;
   }
   let texts = 0;
@@ -76,37 +73,6 @@ function drawRow(g, view, row, y, labels) {
 }
 
 const theme = (view) => view.theme;
-
-/** Successive buckets of one colour and strength are one rectangle. */
-function drawDetail(g, view, row, detail, y, scale) {
-  const colours = view.paints[row.what];
-  const first = Math.max(0, Math.floor((view.from - detail.from) / detail.step));
-  const last = Math.min(detail.size, Math.ceil((view.to - detail.from) / detail.step));
-  let begin = first;
-  for (let b = first; b <= last; b++) {
-    const paint = b < last ? shown(detail, b) : null;
-    const before = b > first ? shown(detail, b - 1) : paint;
-    if (b > first && paint !== before) {
-      if (before !== EMPTY) {
-        const left = Math.max(GUTTER, GUTTER + (detail.from + begin * detail.step - view.from) * scale);
-        const right = GUTTER + (detail.from + b * detail.step - view.from) * scale;
-        const isSpan = row.what === "span";
-        const { matches } = view.search;
-        g.globalAlpha = (row.isAsync ? 0.55 : 1) * (matches && isSpan && !matches[before & PAINT] ? 0.18 : 1) * FAINT[before >> FAINT_BITS];
-        g.fillStyle = (colours[before & PAINT] || colours[0]).fill;
-        g.fillRect(left, y, Math.max(1, right - left), row.height);
-      }
-      begin = b;
-    }
-  }
-  g.globalAlpha = 1;
-}
-
-/** By bucket its paint, and above it how faint: what covers little of a bucket is seen, too. */
-function shown(detail, b) {
-  const cover = detail.cover[b];
-  return cover ? detail.paint[b] | ((cover >= 0.5 ? 0 : cover >= 0.2 ? 1 : cover >= 0.08 ? 2 : 3) << FAINT_BITS) : EMPTY;
-}
 
 function labelOf(view, row, item) {
   const { profile } = view;

@@ -6,13 +6,14 @@ import { listen } from "./input.js";
 import { ctaLevel, itemText, launchLevel, programLevel, smLevel } from "./levels.js";
 import { Panel } from "./panel.js";
 import { Search } from "./search.js";
+import { Strips, pixelsOf } from "./strips.js";
 import { make } from "./words.js";
 
 const HELP = "w s zoom · a d pan · drag to pan, Shift+drag to select, Ctrl+wheel to zoom · Enter or double-click looks inside, Esc goes out · arrows step · f fits · / searches";
 
 export class Timeline {
   constructor(root, profile, { onLine }) {
-    Object.assign(this, { profile, onLine, scroll: 0, hover: null, chosen: null, range: null, cache: new Map(), frames: 0 });
+    Object.assign(this, { profile, onLine, scroll: 0, hover: null, chosen: null, range: null, cache: new Map(), strips: new Strips(), frames: 0 });
     this.crumbs = make("nav", { class: "crumbs", "aria-label": "Level of the timeline" });
     this.search = new Search(this);
     const buttons = [["−", "Zoom out (s)", () => this.zoom(1.6)], ["+", "Zoom in (w)", () => this.zoom(1 / 1.6)], ["Fit", "Show all of it (f)", () => this.fit()]];
@@ -248,6 +249,7 @@ export class Timeline {
     this.theme = Object.fromEntries(Object.entries(names).map(([key, name]) => [key, style.getPropertyValue(name).trim()]));
     const dark = style.getPropertyValue("--is-dark").trim() === "1";
     this.paints = { span: siteColours(this.profile.sites, dark), cta: speedColours(dark), launch: kernelColours(dark), around: kernelColours(dark) };
+    this.pixels = Object.fromEntries(Object.entries(this.paints).map(([what, paints]) => [what, pixelsOf(paints)]));
     if (!this.level) return;
     this.panel.show();
     this.changed();
