@@ -38,7 +38,7 @@ FINDING_DTYPES: Final = {
 OF_THE_EMULATOR: Final = " (cycles of the emulator's cost model)"
 """Behind the evidence of what the emulator ran."""
 
-_NO_SPANS: Final = "no finding, but most causes need spans, and were not looked for"
+_NOT_LOOKED_FOR: Final = "no finding, but most causes were not looked for"
 # What is wrong whatever it costs: these stand without a gain.
 _ALWAYS: Final = ("nan", "infinity", "denormals", "saturation")
 # What says that there is more to gain, but not where it goes: it stands where nothing else does.
@@ -131,7 +131,10 @@ def findings_of(tables: Tables, judged: Judged | Unjudged) -> FindingsOf:
     missing = dict.fromkeys(f"{name}: {each.text}" for each in said if isinstance(each, NotMeasured))
     noise_pct = 100 * known_noise(tables.metadata, kernel, variant)
     kept = merged(_limited((each for each in said if isinstance(each, Finding)), roof), noise_pct)
-    clean = _clean(roof, tables.emulated) if isinstance(judged, Judged) else _NO_SPANS
+    if isinstance(judged, Judged):
+        clean = _clean(roof, tables.emulated)
+    else:
+        clean = f"{_NOT_LOOKED_FOR}: {judged.why}"
     rows = [_row(tables, kernel, variant, each) for each in kept]
     return FindingsOf(Answer(rows, list(missing)), name, "" if kept else clean)
 

@@ -333,7 +333,8 @@ def _spans(part: pd.DataFrame, cta: Ints, rows: Ints, metadata: dict[str, Any]) 
         cls=[op_class(s) if k == "op" else "" for s, k in zip(table["scope"], table["kind"], strict=True)]
     )
     parent = part["parent"].to_numpy()
-    inside = np.where(parent >= 0, np.searchsorted(rows, parent), -1)
+    has_gaps = len(rows) <= rows[-1] - rows[0]
+    inside = np.where(parent >= 0, np.searchsorted(rows, parent) if has_gaps else parent - rows[0], -1)
     taken = weighed(part.assign(parent=inside), metadata)
     own = self_times(taken, DURATION)
     kept = ~table["kind"].isin(("async", "mark")).to_numpy()[site]

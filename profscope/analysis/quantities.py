@@ -2,13 +2,16 @@
 
 from typing import Final
 
-__all__ = ["STEPS", "count_text", "three_digits"]
+__all__ = ["NO_TIME", "STEPS", "count_text", "three_digits"]
 
 STEPS: Final = {
     "ns": (("ns", 1), ("us", 10**3), ("ms", 10**6), ("s", 10**9)),
     "cycles": (("", 1), ("k", 10**3), ("M", 10**6), ("G", 10**9)),
 }
 """By unit of the tables, the units that a duration is shown in, and what each is of it."""
+
+NO_TIME: Final = "A time of 0: no longer than what recording it costs."
+"""What is left of such a span, once the cost is taken off."""
 
 
 def three_digits(value: float, unit: str) -> tuple[str, str]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from typing import Any, Final
 
 import numpy as np
@@ -14,7 +15,7 @@ from profscope.analysis.roof import bytes_unknown, global_bytes, measured_bytes,
 from profscope.analysis.span_rows import Floats
 from profscope.schema import Tables
 
-__all__ = ["roofline", "roofline_rows"]
+__all__ = ["roofline", "roofline_frame", "roofline_of", "roofline_rows"]
 
 _PLACE: Final = ("scope", "kind", "file", "line", "call_path")
 _DTYPES: Final = {
@@ -61,10 +62,16 @@ def roofline(tables: Tables) -> pd.DataFrame:
 
     Sorted by kernel and time. attrs["not_measured"]: list of str, which kernels have no rows, and why.
     """
-    return joined_frame((_of(each) for each in judged_kernels(tables)), _DTYPES)
+    return roofline_frame(roofline_of(each) for each in judged_kernels(tables))
 
 
-def _of(judged: Judged | Unjudged) -> Answer:
+def roofline_frame(told: Iterable[Answer]) -> pd.DataFrame:
+    """The table that `roofline` returns."""
+    return joined_frame(told, _DTYPES)
+
+
+def roofline_of(judged: Judged | Unjudged) -> Answer:
+    """Those of one configuration."""
     if isinstance(judged, Unjudged):
         return judged.answer
     if not judged.whole:

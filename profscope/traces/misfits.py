@@ -1,14 +1,11 @@
 """What no trace file can hold, so that it is neither written nor taken from one that says so."""
 
-from profscope.schema import (
-    HOST_DTYPES,
-    LAUNCH_DTYPES,
-    NUMBER_DTYPES,
-    SAMPLE_DTYPES,
-    SPREAD_DTYPES,
-    SUM_DTYPES,
-    Tables,
-)
+from collections.abc import Iterator
+from dataclasses import fields
+
+import pandas as pd
+
+from profscope.schema import Tables
 
 __all__ = ["misfit"]
 
@@ -38,27 +35,22 @@ def _far_time(tables: Tables) -> str | None:
 
 
 def _odd_text(tables: Tables) -> str | None:
-    df, launches = tables.df, tables.launches
-    texts = {
-        str(name): list(table[name].cat.categories)
-        for table in (tables.events, df)
-        for name in table
-        if table[name].dtype == "category"
-    }
-    beside = (
-        (launches, LAUNCH_DTYPES),
-        (tables.sums, SUM_DTYPES),
-        (tables.spreads, SPREAD_DTYPES),
-        (tables.numbers, NUMBER_DTYPES),
-        (tables.samples, SAMPLE_DTYPES),
-        (tables.host, HOST_DTYPES),
-    )
-    others = [
-        (name, table[name].tolist()) for table, dtypes in beside for name in dtypes if dtypes[name] == "str"
-    ]
-    for name, values in [*texts.items(), *others]:
+    for name, texts in _texts(tables):
         try:
-            "".join(values).encode()
+            "".join(texts).encode()
         except UnicodeEncodeError:
             return f"a {name} with a lone surrogate, which UTF-8 cannot spell"
     return None
+
+
+def _texts(tables: Tables) -> Iterator[tuple[str, list[str]]]:
+    """The columns of text of all tables, each with its distinct values, or all where there are few rows."""
+    for each in fields(Tables):
+        table = getattr(tables, each.name)
+        if not isinstance(table, pd.DataFrame):
+            continue
+        for name, dtype in table.dtypes.items():
+            if isinstance(dtype, pd.CategoricalDtype):
+                yield str(name), list(dtype.categories)
+            elif dtype.kind == "O":
+                yield str(name), table[name].tolist()

@@ -14,6 +14,7 @@ import pandas as pd
 from numpy.typing import NDArray
 
 from profscope.analysis.findings import findings
+from profscope.analysis.quantities import count_text
 from profscope.schema import Tables
 from profscope.traces.runs import run_starts
 from profscope.traces.tracks import Tracks
@@ -166,7 +167,9 @@ class _Bar(NamedTuple):
             return f"CTA {self.ctas}"
         if self.launches > 1:
             return f"{self.launches} launches"
-        return (kernels.get(self.launch, ""), f"launch {self.launch}", _ctas(self.ctas))[depth - 1]
+        return (kernels.get(self.launch, ""), f"launch {self.launch}", count_text(self.ctas, "CTA"))[
+            depth - 1
+        ]
 
     def args(self, depth: int, known: Mapping[int, dict[str, object]]) -> dict[str, object]:
         if depth == _SLOT:
@@ -174,10 +177,6 @@ class _Bar(NamedTuple):
         launch = "launch" if self.launches == 1 else "first_launch"
         more = known.get(self.launch, {}) if depth < _SM and self.launches == 1 else {}
         return {launch: self.launch, "recorded_ctas": self.ctas, **more}
-
-
-def _ctas(count: int) -> str:
-    return f"{count} CTA{'s' * (count != 1)}"
 
 
 def launch_args(row: Mapping[Any, Any]) -> dict[str, object]:

@@ -18,6 +18,7 @@ from profscope.profiles import Profile
 from tests.kernels.matmul import matmul_kernel
 from tests.support.edited import SOURCE, run_of_matmul, slowed, with_source
 from tests.support.folded import with_sums
+from tests.support.profiles import launch_table, profile_metadata
 from tests.support.sessions import keeping, launch_add, session
 
 SIZE = 64
@@ -402,3 +403,9 @@ def in_flight(profile: Profile, scope: str) -> Profile:
     df = profile.df
     kinds = df["kind"].cat.add_categories("async")
     return replace(profile, df=df.assign(kind=kinds.where(df["scope"] != scope, "async")))
+
+
+def test_profiles_of_samples_alone_are_refused_in_words() -> None:
+    bare = Profile(launches=launch_table([0], ["kernel"]), metadata=profile_metadata())
+    with pytest.raises(profscope.DiffError, match="their launches have no spans, sums or times"):
+        profscope.diff(bare, bare)

@@ -12,11 +12,15 @@ from contextlib import contextmanager
 from pathlib import Path
 
 import numpy as np
+import pandas as pd
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import profscope
+from profscope.analysis import findings
+from profscope.analysis.cause import Finding
+from profscope.analysis.judged import Judged
 from profscope.errors import OptionError, TraceError
 from profscope.profiles import Profile
 from profscope.traces.leftovers import held
@@ -75,6 +79,28 @@ def test_what_a_killed_save_has_left_goes_with_the_next_one(tmp_path: Path) -> N
     written.touch()  # it may be about to be locked
     regular_profile(launches=1, ctas=1).save(f"{tmp_path}/t/")
     assert written.exists()
+
+
+@pytest.mark.parametrize("suffix", [".json", ".pftrace", ".html"])
+def test_a_finding_that_fails_fails_no_save(
+    suffix: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    profile = profscope.load(ROOT / "tests" / "data" / "findings" / "uncoalesced-load.json.gz")
+
+    def fails(judged: Judged) -> Iterator[Finding]:
+        raise ZeroDivisionError(f"in {judged.kernel}")
+
+    monkeypatch.setattr(findings, "_causes", lambda: (fails,))
+    path = tmp_path / f"t{suffix}"
+    profile.save(path)
+    said = f"findings are left out: working them out failed, ZeroDivisionError: in {profile.df['kernel'][0]}"
+    if suffix == ".html":
+        assert said in path.read_text()
+        return
+    loaded = profscope.load(path)
+    assert loaded.metadata["notes"] == [*profile.metadata["notes"], said]
+    pd.testing.assert_frame_equal(loaded.tables.df, profile.tables.df)
+    assert "active warps" in path.read_text(errors="replace"), "the counters, which did not fail, are there"
 
 
 def being_written(folder: Path) -> bool:

@@ -32,6 +32,7 @@ from profscope.analysis.comparing.places import Lines
 from profscope.analysis.corrections import are_corrected
 from profscope.analysis.overhead import known_noise
 from profscope.analysis.span_rows import grid_scales
+from profscope.errors import DiffError
 from profscope.schema import Tables
 from profscope.threads import worker_pool
 
@@ -99,6 +100,10 @@ def differences(a: Tables, b: Tables) -> pd.DataFrame:
         parts += of_rows(pair, of_a, of_b, lines, floor, exact=exact)
         noted += notes_on(*sides, pair, of_a, of_b, floor)
         missing += missing_of(pair, of_a, of_b, emulated=a.emulated)
+    if not parts:
+        raise DiffError(
+            "the kernels of both profiles cannot be compared: their launches have no spans, sums or times"
+        )
     table = _in_order(_judged(parts))
     table = table[list(DTYPES)].astype(DTYPES)
     durations = "corrected" if corrected else "raw"

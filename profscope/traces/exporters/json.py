@@ -11,15 +11,14 @@ from functools import partial
 from profscope.analysis.host_times import unix_ns
 from profscope.analysis.span_rows import sites
 from profscope.schema import Tables
+from profscope.traces.above import worked_out
 from profscope.traces.around_tracks import around_tracks
 from profscope.traces.chrome.around import around_lines
 from profscope.traces.chrome.events import EventLines, name_events
 from profscope.traces.chrome.layout import END
 from profscope.traces.chrome.overview import overview_lines
 from profscope.traces.compact import encode
-from profscope.traces.drawn_counters import drawn_counters
 from profscope.traces.exporters import Piece
-from profscope.traces.overview import drawn_findings, warp_runs
 from profscope.traces.profscope_object import object_text
 from profscope.traces.tracks import assign_tracks, device_word, row_devices
 
@@ -40,20 +39,20 @@ def pieces(tables: Tables, pool: Executor) -> Iterator[Piece]:
     spans = encode(df, site, table, pool)
     tracks = assign_tracks(df, row_devices(df, tables.launches))
     lines = EventLines(df, site, table, tracks, origin_ns)
-    head = object_text(tables, spans())[:-1]
+    above = worked_out(tables, (site, table), tracks)
+    head = object_text(above.tables if above else tables, spans())[:-1]
     # By the host's clock, where that is known: torch.profiler's traces count from a moment of that.
     base_ns = unix_ns(tables, origin_ns) or origin_ns
     head += f',\n"displayTimeUnit":"ns","baseTimeNanoseconds":{base_ns},\n"traceEvents":[\n'
     yield head.encode("ascii")
     after = [999, 999]
-    if len(df):
+    if above:
         device_is = device_word(tables.launches)
-        counters = drawn_counters(tables, (site, table), tracks, warp_runs(df, tracks))
         names = name_events(df, tracks, tables.emulated, device_is)
-        above = overview_lines(tables, tracks, counters, drawn_findings(tables), origin_ns, device_is)
-        after = [int(tracks.table[name].max()) + len(above) for name in ("pid", "tid")]
+        bars = overview_lines(tables, tracks, above.counters, above.findings, origin_ns, device_is)
+        after = [int(tracks.table[name].max()) + len(bars) for name in ("pid", "tid")]
         # Each line closes the event before it.
-        yield ",\n".join([*above, *names]).removesuffix("}").encode()
+        yield ",\n".join([*bars, *names]).removesuffix("}").encode()
         for begin in range(0, len(df), BLOCK_ROWS):
             yield partial(lines.block, begin, begin + BLOCK_ROWS)
         yield b"}"

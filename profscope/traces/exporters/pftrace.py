@@ -10,11 +10,11 @@ from functools import partial
 
 from profscope.analysis.span_rows import sites
 from profscope.schema import Tables
+from profscope.traces.above import worked_out
 from profscope.traces.around_tracks import around_tracks
 from profscope.traces.compact import encode
-from profscope.traces.drawn_counters import drawn_counters
 from profscope.traces.exporters import Piece
-from profscope.traces.overview import drawn_findings, group_bars, warp_runs
+from profscope.traces.overview import group_bars
 from profscope.traces.perfetto.around import around_packets
 from profscope.traces.perfetto.gpu_queues import queue_packets
 from profscope.traces.perfetto.layout import DATA_FIELD, END, packet
@@ -39,15 +39,15 @@ def pieces(tables: Tables, pool: Executor) -> Iterator[Piece]:
     site, table = numbered.result()
     spans = encode(df, site, table, pool)
     drawing = draw(df, tracks)
-    text = object_text(tables, spans()).encode("ascii")
+    above = worked_out(tables, (site, table), tracks)
+    text = object_text(above.tables if above else tables, spans()).encode("ascii")
     for begin in range(0, len(text), DATA_BYTES):
         yield packet(field(DATA_FIELD, text[begin : begin + DATA_BYTES]))
-    if len(df):
-        runs = warp_runs(df, tracks)
-        counters = drawn_counters(tables, (site, table), tracks, runs)
-        yield from findings_of(drawn_findings(tables), len(counters))
+    if above:
+        yield from findings_of(above.findings, len(above.counters))
         naming = device_word(tables.launches), tables.emulated
-        yield b"".join(tree(df, tracks, drawing, group_bars(tables, tracks, runs), counters, naming))
+        bars = group_bars(tables, tracks, above.runs)
+        yield b"".join(tree(df, tracks, drawing, bars, above.counters, naming))
         events = EventPackets(df, site, table, tracks, drawing)
         for cut in events.cuts():
             yield partial(events.block, *cut)

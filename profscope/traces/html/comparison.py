@@ -11,9 +11,10 @@ from typing import Any, Final
 import pandas as pd
 
 from profscope.analysis.comparing.alignment import aligned
+from profscope.analysis.markup import Child, Markup, joined, tag
 from profscope.traces.html.document import page_of
 from profscope.traces.html.figures import count_text, duration_text, place_text
-from profscope.traces.html.markup import Child, Markup, joined, json_block, tag
+from profscope.traces.html.json_block import json_block
 from profscope.traces.html.source import coloured
 
 __all__ = ["comparison_page", "side_by_side"]
@@ -34,7 +35,7 @@ def comparison_page(
     unit = str(table.attrs["unit"])
     sections: list[Child] = [
         tag("h1", "What has changed"),
-        tag("p", tag("b", "A"), f" {names[0]}   ", tag("b", "B"), f" {names[1]}", class_="lead"),
+        tag("p", tag("b", "A"), f" {names[0]} · ", tag("b", "B"), f" {names[1]}", class_="lead"),
     ]
     for _, rows in table.groupby(_PAIR, sort=False, dropna=False):
         sections.append(tag("section", _kernel(rows, unit, sources)))
@@ -56,8 +57,8 @@ def _kernel(
     variants = "" if rows["variant_a"].isna().all() or rows["variant_b"].isna().all() else _variants(rows)
     parts: list[Child] = [tag("h2", f"{records[0]['kernel']}{variants}")]
     parts += [tag("p", _headline(row, unit), class_=f"verdict {_tone(row)}") for row in launch]
-    parts += [_side_by_side(others, unit, pair) for pair in _functions(records[0]["kernel"], others, sources)]
-    parts.append(_table(others, unit))
+    beside = [_side_by_side(others, unit, pair) for pair in _functions(records[0]["kernel"], others, sources)]
+    parts += [*beside, _table(others, unit, is_open=not beside) if others else None]
     return joined(parts)
 
 
@@ -205,7 +206,7 @@ def _change(rows: list[dict[str, Any]], unit: str) -> Markup:
     return tag("span", text, class_=f"n {'slower' if change > 0 else 'faster'}")
 
 
-def _table(rows: list[dict[str, Any]], unit: str) -> Markup:
+def _table(rows: list[dict[str, Any]], unit: str, *, is_open: bool) -> Markup:
     cells = [
         tag(
             "tr",
@@ -219,7 +220,14 @@ def _table(rows: list[dict[str, Any]], unit: str) -> Markup:
     table = tag("table", tag("thead", tag("tr", *heads)), tag("tbody", *cells))
     whole = tag("div", table, class_="wide")
     summary = tag("summary", "All rows, of a launch, all its warps together")
-    return tag("details", summary, whole, tag("p", more, class_="dim") if more else None, class_="quiet")
+    return tag(
+        "details",
+        summary,
+        whole,
+        tag("p", more, class_="dim") if more else None,
+        class_="quiet",
+        open=is_open,
+    )
 
 
 def _cells(row: dict[str, Any], unit: str) -> list[str]:

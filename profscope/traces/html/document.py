@@ -5,13 +5,18 @@ from __future__ import annotations
 from concurrent.futures import Executor
 from typing import Final
 
+import pandas as pd
+
+from profscope.analysis.markup import Child, Markup, joined, tag
+from profscope.analysis.span_rows import Ints
 from profscope.schema import Tables
 from profscope.traces.html.bundle import script, style
+from profscope.traces.html.ctas import Ctas
 from profscope.traces.html.facts import best_places, page_facts, shown_ctas
+from profscope.traces.html.json_block import json_block
 from profscope.traces.html.kernels import MOST_KERNELS, answers, kernels_of
-from profscope.traces.html.markup import Child, Markup, joined, json_block, tag
 from profscope.traces.html.program import program_of
-from profscope.traces.html.sites import known_sites
+from profscope.traces.html.sites import Sites, known_sites
 from profscope.traces.html.source import source_of
 from profscope.traces.html.spans import times
 from profscope.traces.html.verdicts import about, findings_of, heading_of, kernel_table
@@ -29,24 +34,35 @@ _NAVIGATION: Final[tuple[tuple[str, str], ...]] = (
 )
 _NO_FORMS: Final = "base-uri 'none'; form-action 'none'"
 _NO_LAUNCHES: Final = "No launches were recorded."
-_NO_SPANS: Final = "No spans were recorded in these launches."
-_SUMS: Final = "These launches kept sums, which have no single spans: there is no timeline to draw."
+_HOW: Final = "A session records the Triton kernels launched inside of it: with profscope.session() as prof."
+_TRIALS: Final = (
+    "All launches here are an autotuner's trials, which are not judged: there are no findings, and no source "
+    "with its time. "
+    "Launch the kernel once more in the session, and its configuration is judged."
+)
+_NO_SPANS: Final = "No spans were recorded in these launches: there is no timeline to draw."
+_SUMS: Final = (
+    "These launches kept sums, which have no single spans: there is no timeline to draw. "
+    "session(keep='sums', spans_every=1000) keeps the spans of one launch in so many."
+)
+_NO_CHARTS: Final = "Histograms and charts are drawn of single spans, and there are none."
+_NO_CHARTS_OF_TRIALS: Final = "Charts are of what is judged, and trials are not."
+_PART: Final = "this is a part of the trace"
 
 
 def document(tables: Tables, pool: Executor) -> str:
     """The whole file. `pool` has threads for what can run beside the rest."""
+    drawn = pool.submit(_drawn, tables)
     said = answers(tables, pool)
     kernels = kernels_of(tables, said)
     whole = sum(kernel.total_time for kernel in kernels)
     left_out, kernels = max(0, len(kernels) - MOST_KERNELS), kernels[:MOST_KERNELS]
-    start, duration = times(tables)
-    sites = known_sites(tables, duration)
-    ctas, launches = shown_ctas(tables, start, duration)
+    start, duration, sites, ctas, launches = drawn.result()
     best = [best_places(kernel, ctas, launches, sites, duration) for kernel in kernels]
     wanted = [place["at"] for own in best for place in own if place.get("level") == "cta"]
     facts, packed, selection = page_facts(tables, kernels, ctas, launches, sites, start, duration, wanted)
     unit = str(facts["unit"])
-    sections: list[Child] = [kernel_table(kernels, left_out, whole)]
+    sections: list[Child] = [*_parts(tables), kernel_table(kernels, left_out, whole)]
     for number, (kernel, places) in enumerate(zip(kernels, best, strict=True)):
         parts = (
             tag(
@@ -55,19 +71,31 @@ def document(tables: Tables, pool: Executor) -> str:
                 findings_of(kernel, said.findings, places),
                 class_="findings",
             ),
-            tag("section", source_of(kernel, tables, sites, unit), class_="source"),
+            tag("section", source_of(kernel, tables, sites, unit), class_="source", id=_source_id(number)),
         )
         sections.append(tag("article", *parts, class_="of-kernel", data_kernel=number))
     if not kernels:
-        sections.append(tag("p", _NO_LAUNCHES, class_="none"))
+        sections += _nothing_said(tables)
     around = program_of(tables, is_drawn=bool(facts["around"]["tracks"]))
-    sections += [around, _timeline(tables), _distributions(tables)]
+    sections.append(around)
+    if len(tables.launches):
+        sections += [_timeline(tables), _distributions(tables, bool(kernels))]
+    told = {text for kernel in kernels for text in kernel.lines_missing}
     missing = [str(text) for text in said.lines.attrs.get("not_measured") or ()]
-    missing += [str(text) for text in said.roofline.attrs.get("not_measured") or ()]
+    missing = [text for text in missing if text.partition(": ")[2] not in told]
     sections.append(tag("section", about(tables, missing, selection), id="about"))
     title = f"{kernels[0].kernel} · profscope" if kernels else "profscope"
-    links = tuple(link for link in _NAVIGATION if around is not None or link[0] != "program")
+    has = {"findings": bool(kernels), "source": bool(kernels), "program": around is not None}
+    has |= dict.fromkeys(("timeline", "distributions"), bool(len(tables.launches)))
+    links = tuple(link for link in _NAVIGATION if has.get(link[0], True))
     return page_of(title, links, sections, json_block("facts", facts), packed, emulated=tables.emulated)
+
+
+def _drawn(tables: Tables) -> tuple[Ints, Ints, Sites, Ctas, pd.DataFrame]:
+    """What the page draws, whatever is said of it: when spans began and how long they took, their sites, the
+    CTAs, and the launches of these."""
+    start, duration = times(tables)
+    return start, duration, known_sites(tables, duration), *shown_ctas(tables, start, duration)
 
 
 def page_of(
@@ -120,6 +148,24 @@ def page_of(
     return f'<!doctype html>\n<html lang="en">{page}</html>\n'
 
 
+def _parts(tables: Tables) -> list[Child]:
+    """That a profile is a part of a trace stands above all that it says."""
+    notes = (str(note) for note in tables.metadata.get("notes") or ())
+    return [tag("p", f"T{note[1:]}.", class_="part") for note in notes if note.startswith(_PART)]
+
+
+def _nothing_said(tables: Tables) -> list[Child]:
+    """In place of what is said of kernels, where there is none to speak of."""
+    if not len(tables.launches):
+        return [tag("h1", _NO_LAUNCHES), tag("p", _HOW, class_="none")]
+    return [tag("h1", "Trials alone"), tag("p", _TRIALS, class_="none")]
+
+
+def _source_id(number: int) -> str | None:
+    """The link to the source leads to that of the kernel that is shown: the script hands the name on."""
+    return None if number else "source"
+
+
 def _timeline(tables: Tables) -> Markup:
     head = tag("h2", "Timeline")
     if not len(tables.df):
@@ -128,10 +174,11 @@ def _timeline(tables: Tables) -> Markup:
     return tag("section", head, tag("div", id="timeline-view"), _needs_script(), id="timeline")
 
 
-def _distributions(tables: Tables) -> Markup:
+def _distributions(tables: Tables, is_judged: bool) -> Markup:
     head = tag("h2", "Distributions")
-    if not len(tables.df):
-        return tag("section", head, tag("p", "They need single spans.", class_="none"), id="distributions")
+    if not len(tables.df) or not is_judged:
+        why = _NO_CHARTS if is_judged else _NO_CHARTS_OF_TRIALS
+        return tag("section", head, tag("p", why, class_="none"), id="distributions")
     return tag("section", head, tag("div", id="charts"), _needs_script(), id="distributions")
 
 

@@ -10,7 +10,7 @@ import pandas as pd
 
 from profscope.analysis.devices import peak_of
 from profscope.analysis.scope_colours import site_colours
-from profscope.analysis.span_rows import Ints
+from profscope.analysis.span_rows import Ints, grid_ctas
 from profscope.schema import Tables
 from profscope.traces.html.ctas import Ctas, chosen_ctas, ctas_of, kept_launches
 from profscope.traces.html.figures import count_text, number
@@ -113,6 +113,8 @@ def page_facts(
             "duration": [number(max(ns, 0) * rate, 12) for ns in took.tolist()],
             "device": launches["device"].tolist(),
             "keeps": launches["keeps"].astype("str").tolist(),
+            "rank": launches["rank"].tolist(),
+            "grid": grid_ctas(launches).astype(np.int64).tolist(),
         },
         "sites": {
             "scope": table["scope"].astype("str").tolist(),
@@ -125,8 +127,7 @@ def page_facts(
             "dark": site_colours(table, dark=True),
         },
         "around": around,
-        "histograms": sites.histograms,
-        "kernels": [_kernel(kernel) for kernel in kernels],
+        "kernels": [_kernel(kernel, sites) for kernel in kernels],
         "peak": None
         if peak is None or tables.emulated
         else {"gb_per_s": peak.memory_gb_per_s, "source": peak.source},
@@ -144,7 +145,7 @@ def _rate(tables: Tables) -> float:
     return float(np.median(known)) if len(known) else 1.0
 
 
-def _kernel(kernel: Kernel) -> dict[str, Any]:
+def _kernel(kernel: Kernel, sites: Sites) -> dict[str, Any]:
     names = (
         "of",
         "scope",
@@ -160,11 +161,18 @@ def _kernel(kernel: Kernel) -> dict[str, Any]:
         {name: row[name] if isinstance(row[name], str) else number(row[name]) for name in names}
         for row in kernel.roofline.to_dict("records")
     ]
-    return {"name": kernel.name, "kernel": kernel.kernel, "roofline": rows}
+    return {
+        "name": kernel.name,
+        "roofline": rows,
+        "no_roofline": "; ".join(kernel.roofline_missing),
+        "histograms": sites.histograms.get((kernel.kernel, kernel.variant), []),
+    }
 
 
 def _selection(tables: Tables, ctas: Ctas, chosen: Ints, spans: int) -> str:
     """Which part of the profile the page has, in words."""
+    if not len(tables.df):
+        return "all of the profile; it has no single spans"
     if spans == len(tables.df):
         return f"all of the profile: {count_text(spans, 'span')}"
     left = len(tables.launches) - len(np.unique(ctas.launch))

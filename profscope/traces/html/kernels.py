@@ -9,14 +9,17 @@ from typing import Final
 
 import pandas as pd
 
-from profscope.analysis.findings import findings
+from profscope.analysis.answers import Answer
+from profscope.analysis.findings import FindingsOf, findings_frame, findings_of
+from profscope.analysis.judged import Judged, Unjudged, judged_kernels
 from profscope.analysis.line_rows import witnesses
 from profscope.analysis.lines import lines_of
-from profscope.analysis.roofline import roofline
+from profscope.analysis.roofline import roofline_frame, roofline_of
 from profscope.analysis.span_rows import ended
 from profscope.analysis.variant_texts import differing
 from profscope.analysis.verdict import KernelVerdict, Verdict, verdict
 from profscope.schema import Tables
+from profscope.traces.attempts import attempted
 from profscope.traces.html.sampled import Sampled, sampled_by_line
 
 __all__ = ["MOST_KERNELS", "Answers", "Kernel", "answers", "kernels_of"]
@@ -42,7 +45,7 @@ class Kernel:
 
     label: " #1 BLOCK=64" where it has several variants, else "". launches: rows of the table of launches.
     Of those that are known to have ended, in `unit`: launch_time, the median, None where there is none, and
-    total_time.
+    total_time. lines_missing, roofline_missing: what could not be told of it, and why.
     """
 
     kernel: str
@@ -55,8 +58,10 @@ class Kernel:
     verdict: KernelVerdict | None
     findings: pd.DataFrame
     lines: pd.DataFrame
+    lines_missing: list[str]
     summary: pd.DataFrame
     roofline: pd.DataFrame
+    roofline_missing: list[str]
     sampled: Sampled
 
     @property
@@ -66,9 +71,24 @@ class Kernel:
 
 def answers(tables: Tables, pool: Executor) -> Answers:
     """Ask; what can run beside the rest does."""
-    asked = [pool.submit(question, tables) for question in (findings, roofline)]
+    asked = pool.submit(_judgement, tables)
     known, believed = witnesses(tables), verdict(tables)
-    return Answers(believed, asked[0].result(), lines_of(tables, known), known.summary, asked[1].result())
+    said, roofs = asked.result()
+    return Answers(believed, said, lines_of(tables, known), known.summary, roofs)
+
+
+def _judgement(tables: Tables) -> tuple[pd.DataFrame, pd.DataFrame]:
+    """Findings and roofline: what both are asked of is read once."""
+    told = [(_findings(tables, each), roofline_of(each)) for each in judged_kernels(tables)]
+    return findings_frame([said for said, _ in told]), roofline_frame(roof for _, roof in told)
+
+
+def _findings(tables: Tables, judged: Judged | Unjudged) -> FindingsOf:
+    """Those of one configuration. The page may be all that is kept of a profile: where working them out
+    fails, it says so."""
+    notes: list[str] = []
+    said = attempted("findings", lambda: findings_of(tables, judged), None, notes)
+    return said or FindingsOf(Answer([], []), judged.kernel, notes[0])
 
 
 def kernels_of(tables: Tables, said: Answers) -> list[Kernel]:
@@ -98,8 +118,10 @@ def _kernels(tables: Tables, said: Answers) -> Iterator[Kernel]:
             verdict=said.verdict.get((kernel, variant)),
             findings=_own(said.findings, kernel, variant),
             lines=_own(lines, kernel, variant),
+            lines_missing=_missing(said.lines, kernel, variant),
             summary=_own(said.summary, kernel, variant),
             roofline=_own(said.roofline, kernel, variant),
+            roofline_missing=_missing(said.roofline, kernel, variant),
             sampled=sampled_by_line(tables, kernel, variant),
         )
 
@@ -107,6 +129,13 @@ def _kernels(tables: Tables, said: Answers) -> Iterator[Kernel]:
 def _own(table: pd.DataFrame, kernel: str, variant: int) -> pd.DataFrame:
     own = table[(table["kernel"] == kernel) & (table["variant"] == variant)]
     return own.reset_index(drop=True)
+
+
+def _missing(table: pd.DataFrame, kernel: str, variant: int) -> list[str]:
+    """What `not_measured` says of one configuration, without its name."""
+    names = {kernel, f"{kernel} #{variant}"}
+    texts = (str(text).partition(": ") for text in table.attrs.get("not_measured") or ())
+    return list(dict.fromkeys(text for name, _, text in texts if name in names))
 
 
 def _label(tables: Tables, kernel: str, variant: int) -> str:

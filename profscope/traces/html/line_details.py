@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections import Counter
 from typing import Any, Final
 
+from profscope.analysis.markup import Markup, tag
 from profscope.traces.html.figures import count_text, duration_text, percent_text, place_text
 from profscope.traces.html.kernels import Kernel
 from profscope.traces.html.line_figures import LineFigures, ScopeFigures
-from profscope.traces.html.markup import Markup, tag
 
 __all__ = ["details_of"]
 

@@ -43,8 +43,18 @@ class LineFigures:
         return next((self.shares[name] for name in self.order if name in self.shares), 0.0)
 
     def count_and_self(self, unit: str) -> tuple[str, str]:
+        """In words `_count_and_self`; "" where there are no spans."""
+        count, took = self._count_and_self(unit)
+        return (count_text(count), duration_text(took / count, unit)) if count else ("", "")
+
+    def has_no_time(self, unit: str) -> bool:
+        """Whether there are spans, and what they took is no more than what records did."""
+        count, took = self._count_and_self(unit)
+        return bool(count) and not took
+
+    def _count_and_self(self, unit: str) -> tuple[int, int]:
         """Of the scope with most self time, all call paths to it together: how many spans there are in all
-        launches, and the self time of one."""
+        launches, and their self time."""
         sums: dict[tuple[str, str], list[int]] = {}
         for each in self.scopes:
             if each.row["kind"] not in ("async", GAP):
@@ -52,7 +62,7 @@ class LineFigures:
                 own[0] += int(each.row["count"])
                 own[1] += int(each.row[f"self_{unit}"] or 0)
         count, took = max(sums.values(), key=lambda own: own[1], default=[0, 0])
-        return (count_text(count), duration_text(took / count, unit)) if count else ("", "")
+        return count, took
 
     @property
     def wait_text(self) -> str:

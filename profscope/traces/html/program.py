@@ -11,11 +11,11 @@ import pandas as pd
 from profscope.analysis.gpu_gaps import gpu_gaps
 from profscope.analysis.gpu_time import gpu_time
 from profscope.analysis.host_scopes import host_scopes
+from profscope.analysis.markup import Child, Markup, joined, tag
 from profscope.analysis.span_rows import Ints
 from profscope.schema import CALL_ARROW, Tables
 from profscope.traces.around_tracks import AroundTracks, around_tracks
 from profscope.traces.html.figures import count_text, duration_text, percent_text
-from profscope.traces.html.markup import Child, Markup, joined, tag
 
 __all__ = ["drawn_around", "program_of"]
 

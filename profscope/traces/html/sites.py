@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any, Final
+from typing import Any, Final, NamedTuple
 
 import numpy as np
 import pandas as pd
 
-from profscope.analysis.span_rows import Ints, sites
+from profscope.analysis.span_rows import GROUP_COLUMNS, Ints, launch_groups, numbered, sites
 from profscope.analysis.stages import stages_of
 from profscope.analysis.transactions import ended_work
 from profscope.schema import Tables
@@ -16,7 +16,7 @@ from profscope.schema import Tables
 __all__ = ["Pairing", "Sites", "known_sites"]
 
 _BINS: Final = 8
-"""Of a histogram, for each doubling."""
+"""Of a histogram, for each doubling; see charts.js."""
 
 
 @dataclass(frozen=True)
@@ -32,13 +32,16 @@ class Pairing:
 
 @dataclass(frozen=True, eq=False)
 class Sites:
-    """site: of each span. table: its SITE_COLUMNS. stages: by site, the stages that its ops stand in."""
+    """site: of each span. table: its SITE_COLUMNS. stages: by site, the stages that its ops stand in.
+
+    histograms: by kernel and variant, trials left out, [site, first bin, counts] of each of its sites; a bin
+    is an eighth of a doubling, bin 0 holds durations up to 1."""
 
     site: Ints
     table: pd.DataFrame
     stages: list[str]
     pairings: list[Pairing]
-    histograms: list[list[Any]]
+    histograms: dict[tuple[str, int], list[list[Any]]]
 
 
 def known_sites(tables: Tables, duration: Ints) -> Sites:
@@ -46,7 +49,7 @@ def known_sites(tables: Tables, duration: Ints) -> Sites:
     df = tables.df
     site, table = sites(df)
     stages, pairings = stages_of(df, site, len(table)), _pairings(df, site, duration)
-    return Sites(site, table, stages, pairings, _histograms(site, duration, table))
+    return Sites(site, table, stages, pairings, _histograms(tables, site, duration, table))
 
 
 def _pairings(df: pd.DataFrame, site: Ints, duration: Ints) -> list[Pairing]:
@@ -63,16 +66,44 @@ def _pairings(df: pd.DataFrame, site: Ints, duration: Ints) -> list[Pairing]:
     ]
 
 
-def _histograms(site: Ints, duration: Ints, table: pd.DataFrame) -> list[list[Any]]:
-    """By site: [first bin, counts]; a bin is an eighth of a doubling, bin 0 holds durations up to 1."""
+def _histograms(
+    tables: Tables, site: Ints, duration: Ints, table: pd.DataFrame
+) -> dict[tuple[str, int], list[list[Any]]]:
+    """See `Sites`."""
+    row, places = _configured(tables, site, table)
     if not len(site):
-        return []
+        return {}
     bins = np.zeros(len(site), np.int64)
     np.rint(_BINS * np.log2(np.maximum(duration, 1).astype(np.float32)), out=bins, casting="unsafe")
     most = int(bins.max()) + 1
-    counts = np.bincount(site * most + bins, minlength=len(table) * most).reshape(len(table), most)
-    rows = []
-    for own in counts:
-        seen = np.flatnonzero(own)
-        rows.append([int(seen[0]), own[seen[0] : seen[-1] + 1].tolist()])
-    return rows
+    counts = np.bincount(row * most + bins, minlength=len(places) * most).reshape(len(places), most)
+    known: dict[tuple[str, int], list[list[Any]]] = {}
+    for place, own in zip(places, counts, strict=True):
+        if not place.trial:
+            seen = np.flatnonzero(own)
+            told = [place.site, int(seen[0]), own[seen[0] : seen[-1] + 1].tolist()]
+            known.setdefault((place.kernel, place.variant), []).append(told)
+    return known
+
+
+class _Place(NamedTuple):
+    kernel: str
+    variant: int
+    trial: bool
+    site: int
+
+
+def _configured(tables: Tables, site: Ints, table: pd.DataFrame) -> tuple[Ints, list[_Place]]:
+    """A number for each span, and what it is of: a site of a kernel, in one of its configurations."""
+    groups = tables.launches[list(GROUP_COLUMNS)].drop_duplicates()
+    kernels = table["kernel"].astype("str").tolist()
+    if not groups["kernel"].duplicated().any():  # each site has but one
+        columns = (groups[name].tolist() for name in GROUP_COLUMNS)
+        known = {kernel: (variant, trial) for kernel, variant, trial in zip(*columns, strict=True)}
+        return site, [_Place(kernel, *known.get(kernel, (0, False)), at) for at, kernel in enumerate(kernels)]
+    group, groups = launch_groups(tables)
+    each = len(groups)
+    row, first = numbered(site * each + group, max(1, len(table)) * each)
+    variants, trials = groups["variant"].tolist(), groups["trial"].tolist()
+    places = zip(site[first].tolist(), group[first].tolist(), strict=True)
+    return row, [_Place(kernels[at], variants[own], trials[own], at) for at, own in places]

@@ -11,13 +11,14 @@ from typing import Final
 
 import pandas as pd
 
+from profscope.analysis.markup import Child, Markup, joined, tag
+from profscope.analysis.quantities import NO_TIME
 from profscope.analysis.sources import file_with_source
 from profscope.schema import Tables
 from profscope.traces.html.figures import place_text
 from profscope.traces.html.kernels import Kernel
 from profscope.traces.html.line_details import details_of
 from profscope.traces.html.line_figures import LineFigures, figures_of
-from profscope.traces.html.markup import Child, Markup, joined, tag
 from profscope.traces.html.sites import Sites
 
 __all__ = ["coloured", "source_of"]
@@ -58,12 +59,13 @@ def source_of(kernel: Kernel, tables: Tables, sites: Sites, unit: str) -> Markup
     if not figures:
         blocks.append(tag("p", "Nothing is known of the lines of this kernel.", class_="none"))
         return joined(blocks)
-    names = " and ".join(name for _, name, _ in witnesses)
-    about = f"Shares of the kernel's time by {names}. Open a line for what it does, waits for and costs."
+    names = " and by ".join(name for _, name, _ in witnesses)
+    about = f"Percent of the kernel's time by {names}. Open a line for what it does, waits for and costs."
     blocks.append(tag("p", about if witnesses else "No time was kept by line.", class_="lead"))
+    blocks += [tag("p", f"{text[:1].upper()}{text[1:]}.", class_="lead") for text in kernel.lines_missing]
     blocks.append(_hottest(figures))
     for function in functions:
-        head = _head(function, witnesses)
+        head = _head(f"{function.name}, {place_text(function.file, function.first)}", witnesses)
         rows = [
             _line(kernel, function.file, number, text, function.known.get(number), notes, witnesses, unit)
             for number, text in enumerate(function.lines, function.first)
@@ -78,23 +80,33 @@ def source_of(kernel: Kernel, tables: Tables, sites: Sites, unit: str) -> Markup
         title = (
             "Elsewhere: places whose text the profile has not"
             if functions
-            else "The profile has no source texts"
+            else "The profile has no source texts: places alone"
         )
-        block = tag("div", tag("p", title, class_="file"), *rows, class_=f"source w{min(2, len(witnesses))}")
+        block = tag("div", _head(title, witnesses), *rows, class_=f"source w{min(2, len(witnesses))}")
         blocks.append(block if rows else None)
+    if any(own.has_no_time(unit) for own in figures):
+        blocks.append(tag("p", NO_TIME, class_="dim"))
     return joined(blocks)
 
 
 def _hottest(figures: list[LineFigures]) -> Markup | None:
-    """Buttons that lead to the lines with most time."""
+    """Buttons that lead to the lines with most time; those of the file that has most are called by number."""
+    time_of: defaultdict[str, float] = defaultdict(float)
+    for own in figures:
+        time_of[own.file] += own.share
+    main = max(time_of, key=time_of.__getitem__, default="")
     top = sorted((own for own in figures if own.line), key=lambda own: -own.share)[:_MOST_HOT]
     buttons = [
-        tag("button", f"line {own.line}: {100 * own.share:.0f} %", type="button", class_="go-line",
+        tag("button", f"{_called(own, main)}: {100 * own.share:.0f} %", type="button", class_="go-line",
             data_file=own.file, data_line=own.line)
         for own in top
         if own.share >= _WORTH_A_BUTTON
     ]  # fmt: skip
     return tag("p", "Most time: ", *buttons, class_="hottest") if len(buttons) > 1 else None
+
+
+def _called(own: LineFigures, main: str) -> str:
+    return f"line {own.line}" if own.file == main else place_text(own.file, own.line)
 
 
 def _functions(
@@ -118,13 +130,16 @@ def _functions(
     return shown, homeless
 
 
-def _head(function: _Function, witnesses: list[tuple[str, str, str]]) -> Markup:
-    shares = [tag("span", name, title=f"the part that {why}") for _, name, why in witnesses[:2]]
+def _head(title: str, witnesses: list[tuple[str, str, str]]) -> Markup:
+    """Titles of the columns, that of the code among them."""
+    shares = [
+        tag("span", f"{name} %", class_="of", title=f"the part that {why}") for _, name, why in witnesses[:2]
+    ]
     return tag(
         "div",
         *shares,
         tag("span", ""),
-        tag("span", f"{function.name}, {place_text(function.file, function.first)}", class_="file"),
+        tag("span", title, class_="file"),
         tag(
             "span",
             "count",
@@ -176,8 +191,10 @@ def _line(
 
 def _share(own: LineFigures | None, name: str) -> Markup:
     share = None if own is None else own.shares.get(name)
-    if share is None or share < 0.0005:
+    if not share:
         return tag("span", "", class_="share")
+    if share < _WORTH_A_ROW:
+        return tag("span", "<0.1", class_="share dim")
     return tag("span", tag("i", style=f"--share:{100 * share:.2f}%"), f"{100 * share:.1f}", class_="share")
 
 

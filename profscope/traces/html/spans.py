@@ -8,7 +8,7 @@ import numpy as np
 import pandas as pd
 from numpy.typing import NDArray
 
-from profscope.analysis.span_rows import Ints
+from profscope.analysis.span_rows import Ints, of_launches
 from profscope.schema import Tables
 from profscope.traces.html.ctas import MOST_SPANS, Ctas
 from profscope.traces.runs import run_starts
@@ -23,14 +23,11 @@ def times(tables: Tables) -> tuple[Ints, Ints]:
     its cycles.
     """
     df, launches = tables.df, tables.launches
-    of_launch = launches.drop_duplicates("launch").set_index("launch")
-    launch = df["launch"].to_numpy()
-    begin = of_launch["start_ns"].reindex(launch).fillna(0).to_numpy(np.int64)
-    since: Ints = df["start_ns"].to_numpy() - begin
+    since: Ints = df["start_ns"].to_numpy() - of_launches(tables, launches["start_ns"].to_numpy(), 0)
     if not tables.emulated:
         return since, df["duration_ns"].to_numpy()
-    ghz = of_launch["clock_ghz"].reindex(launch).fillna(1.0).to_numpy()
-    key, _ = pd.factorize(launch.astype(np.int64) * (1 << 20) + df["sm"].to_numpy())
+    ghz = of_launches(tables, launches["clock_ghz"].fillna(1.0).to_numpy(), 1.0)
+    key, _ = pd.factorize(df["launch"].to_numpy().astype(np.int64) * (1 << 20) + df["sm"].to_numpy())
     cycle = df["start_cycle"].to_numpy()
     anchor = np.unique(key, return_index=True)[1]
     placed: Ints = np.rint(since[anchor] * ghz[anchor]).astype(np.int64)[key] + cycle - cycle[anchor][key]

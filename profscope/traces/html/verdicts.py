@@ -6,11 +6,12 @@ from typing import Any, Final
 
 import pandas as pd
 
+from profscope.analysis.markup import Child, Markup, joined, tag
+from profscope.analysis.span_rows import grid_ctas
 from profscope.options import Options
 from profscope.schema import Tables
 from profscope.traces.html.figures import count_text, duration_text, percent_text, place_text
 from profscope.traces.html.kernels import Kernel
-from profscope.traces.html.markup import Child, Markup, joined, tag
 
 __all__ = ["about", "findings_of", "heading_of", "kernel_table"]
 
@@ -42,8 +43,13 @@ def _facts(kernel: Kernel, tables: Tables) -> Markup:
     device = tables.metadata.get("device")
     name = str(device.get("name", "")) if isinstance(device, dict) else ""
     facts = [("launches", count_text(len(own)))]
+    ranks = sorted(set(own["rank"].tolist()) - {-1})
+    facts += [("ranks", _listed([str(rank) for rank in ranks]))] if len(ranks) > 1 else []
     facts += [("median launch", _median(kernel))] if kernel.launch_time is not None else []
     facts += [("grid", _listed(_grids(known))), ("warps a CTA", _listed(warps))] if len(known) else []
+    recorded, grid = int(own["ctas"].sum()), int(grid_ctas(own).sum())
+    if 0 < recorded < grid and len(known):
+        facts.append(("CTAs recorded", f"{count_text(recorded)} of {count_text(grid)}"))
     dropped = int(own["dropped"].sum())
     facts += [("records dropped", count_text(dropped))] if dropped else []
     facts += [("on", name)] if name and not tables.emulated else []
@@ -197,7 +203,10 @@ def about(tables: Tables, said: list[str], selection: str) -> Markup:
         ("options", ", ".join(_chosen_options(metadata.get("options") or {})) or "as they are by default"),
         ("in this page", selection),
     ]
-    notes = [*(str(note) for note in metadata.get("notes") or ()), *said]
+    notes = [
+        *(str(note) for note in metadata.get("notes") or ()),
+        *(f"not measured: {text}" for text in said),
+    ]
     return joined(
         [
             tag("h2", "About this profile"),

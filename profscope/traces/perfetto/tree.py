@@ -11,6 +11,7 @@ from typing import Final
 import numpy as np
 import pandas as pd
 
+from profscope.analysis.quantities import count_text
 from profscope.traces.drawn_counters import Counter
 from profscope.traces.drawn_names import drawn_name, root_spans, warp_name
 from profscope.traces.overview import FINDING, SUMMARY, Bars
@@ -77,10 +78,9 @@ def findings_of(findings: Bars | None, after: int) -> Iterator[bytes]:
     if findings is None:
         return
     top = _FIRST_UUID + after
-    count = len(findings.name)
     yield track_packet(top, "Findings", 0, 0)
     start, end = (np.array([edge]) for edge in (findings.start_ns.min(), findings.end_ns.max()))
-    said = [slice_text(f"{count} finding{'s' * (count != 1)}", SUMMARY, {})]
+    said = [slice_text(count_text(len(findings.name), "finding"), SUMMARY, {})]
     yield from slice_packets(_SEQUENCE, top, start, end, said)
     for row, (name, args) in enumerate(zip(findings.name, findings.args, strict=True)):
         uuid = top + 1 + row

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Iterator
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -122,14 +123,14 @@ def test_search_counts_and_steps(page: Any, profile: Profile) -> None:
     field = page.find_element("css selector", "input[type=search]")
     field.send_keys("tma load")
     matching = int(profile.df["scope"].astype(str).str.contains("tma load").sum())
-    assert ask(page, "t.found.value") == f"{matching:,} here, {matching:,} in all"
+    assert ask(page, "t.search.found.value") == f"{matching:,} here, {matching:,} in all"
     field.send_keys(Keys.ENTER)
     first = ask(page, "t.chosen.item")
     field.send_keys(Keys.ENTER)
     assert ask(page, "t.chosen.item") != first
     field.clear()
     field.send_keys("nothing of this name")
-    assert ask(page, "t.found.value") == "nothing"
+    assert ask(page, "t.search.found.value") == "nothing"
     field.clear()
     field.send_keys(" ", Keys.BACKSPACE)
 
@@ -147,7 +148,8 @@ def test_a_finding_leads_to_its_line_and_cta(page: Any, profile: Profile) -> Non
 
 def test_histograms_count_every_span(page: Any, profile: Profile) -> None:
     totals = page.execute_script(
-        "return profscope.timeline.profile.facts.histograms.map((h) => h[1].reduce((a, b) => a + b, 0))"
+        "const [kernel] = profscope.timeline.profile.facts.kernels;"
+        "return kernel.histograms.map(([, , counts]) => counts.reduce((a, b) => a + b))"
     )
     assert sum(totals) == len(profile.df)
     charts = page.execute_script(
@@ -172,7 +174,7 @@ def test_the_program_stands_around_the_launches(driver: Any, tmp_path: Path) -> 
     assert labels == {"host thread 100", "host thread 200", "GPU 0 stream 7", "GPU 0 stream 8"}
     field = driver.find_element("css selector", "input[type=search]")
     field.send_keys("forward", Keys.ENTER)
-    assert ask(driver, "t.found.value") == "1 here, 1 in all"
+    assert ask(driver, "t.search.found.value") == "1 here, 1 in all"
     assert "forward" in driver.find_element("css selector", ".panel").text
     of_launch = "t.level.rows.find((row) => row.items.some((i) => t.profile.around.launch[i] === 0))"
     inside = f"t.into({of_launch}, {of_launch}.items.find((i) => t.profile.around.launch[i] === 0))"
@@ -231,3 +233,38 @@ def test_hostile_names_are_only_names(driver: Any, tmp_path: Path) -> None:
     assert driver.execute_script("return document.images.length") == 0
     assert "evil" not in driver.title.replace(EVIL, "")
     assert EVIL in driver.find_element("css selector", "h1").text
+
+
+def test_the_head_leads_to_the_source_of_the_kernel_that_is_shown(driver: Any, tmp_path: Path) -> None:
+    tables = regular_profile(2, 4, 2, 3).tables
+    names = ["first_kernel", "second_kernel"]
+    kernel = pd.Categorical([names[launch] for launch in tables.df["launch"]])
+    launches = tables.launches.assign(kernel=pd.Series(names, dtype="str"))
+    Profile.of(replace(tables, df=tables.df.assign(kernel=kernel), launches=launches)).save(
+        tmp_path / "t.html"
+    )
+    opened(driver, tmp_path / "t.html")
+    for number in (1, 0):
+        click(driver, f"button.kernel[data-kernel='{number}']")
+        click(driver, "nav a[href='#source']")
+        shown = driver.find_element("id", "source")
+        assert shown.is_displayed()
+        assert shown.find_element("xpath", "..").get_attribute("data-kernel") == str(number)
+
+
+def test_what_covers_little_of_its_row_is_seen(driver: Any, tmp_path: Path) -> None:
+    """Spans a thousandth of the time between them, drawn from a level of detail."""
+    profile = regular_profile(1, 1, 1, 400)
+    df = profile.tables.df
+    short = df["scope"].isin(["load A", "load B", "wait", "dot"])
+    df = df.assign(**{name: df[name].where(~short, 1) for name in ("duration_ns", "duration_cycles")})
+    Profile.of(replace(profile.tables, df=df)).save(tmp_path / "t.html")
+    opened(driver, tmp_path / "t.html")
+    row = "t.level.rows.find((row) => row.depth === 3)"
+    ask(driver, "(t.show(t.levelOf('cta', 0)), t.paint())")
+    assert ask(driver, f"{row}.detail(2 * (t.to - t.from) / t.width).cover[9]") < 0.08
+    at = f"[140, 24 + {row}.y + 4, 800, 1]"
+    seen = ask(
+        driver, f"new Set(new Uint32Array(t.canvas.getContext('2d').getImageData(...{at}).data.buffer)).size"
+    )
+    assert seen >= 4, "paper and the lines of the grid are two"

@@ -16,6 +16,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from profscope.analysis.markup import plain, tag
+from profscope.analysis.quantities import NO_TIME
 from profscope.analysis.sampled_code import sampled_code
 from profscope.profiles import Profile, diff, load
 from profscope.sampler.tables import sample_tables, with_samples
@@ -25,11 +27,12 @@ from profscope.traces.html.comparison import comparison_page, side_by_side
 from profscope.traces.html.ctas import chosen_ctas, ctas_of
 from profscope.traces.html.document import document
 from profscope.traces.html.figures import duration_text
-from profscope.traces.html.markup import json_block, plain, tag
+from profscope.traces.html.json_block import json_block
 from profscope.traces.html.packed import pack, unpack
 from profscope.traces.html.spans import times
 from tests.support.around import program
 from tests.support.captures import captured
+from tests.support.folded import with_sums
 from tests.support.profiles import launch_table, profile_metadata, profiles, regular_profile
 from viewer.annotated import annotate
 
@@ -70,6 +73,12 @@ class Page(HTMLParser):
     @property
     def text(self) -> str:
         return re.sub(r"\s+", " ", " ".join(self.texts))
+
+
+def with_trials(profile: Profile, launches: list[int]) -> Profile:
+    """A profile some of whose launches are an autotuner's trials."""
+    trial = profile.launches["launch"].isin(launches)
+    return Profile.of(replace(profile.tables, launches=profile.launches.assign(trial=trial)))
 
 
 def page_of(profile: Profile, folder: Path) -> Page:
@@ -214,10 +223,48 @@ def test_a_larger_profile_shows_a_stated_selection() -> None:
     [
         (Tables(), "No launches were recorded."),
         (replace(regular_profile(1, 1, 1, 1).tables, df=Tables().df), "No spans were recorded"),
+        (with_sums(regular_profile(1, 1, 1, 1), [0]).tables, "These launches kept sums"),
+        (with_trials(regular_profile(1, 1, 1, 1), [0]).tables, "All launches here are an autotuner's trials"),
+        (
+            replace(Tables(), metadata={"notes": ["this is a part of the trace: cta 0"]}),
+            "This is a part of the trace: cta 0.",
+        ),
     ],
 )  # fmt: skip
 def test_what_is_missing_is_said(tables: Tables, said: str, tmp_path: Path) -> None:
     assert said in page_of(Profile.of(tables), tmp_path).text
+
+
+def test_a_histogram_is_of_what_is_judged(tmp_path: Path) -> None:
+    """As the summary is: an autotuner's trials are in none, and each configuration has its own."""
+    profile = with_trials(regular_profile(4, 2, 1, 3), [0])
+    launches = profile.launches.assign(variant=np.array([0, 0, 1, 1], np.int32))
+    page = page_of(Profile.of(replace(profile.tables, launches=launches)), tmp_path)
+    counts = [sum(sum(each[2]) for each in kernel["histograms"]) for kernel in page.facts["kernels"]]
+    assert sorted(counts) == [len(profile.df) // 4, len(profile.df) // 2]
+
+
+def test_shares_say_that_they_are_percent_and_little_is_not_nothing(tmp_path: Path) -> None:
+    profile = regular_profile(1, 2, 1, 3)
+    df = profile.tables.df
+    short = df["scope"] == "load A"
+    tables = replace(profile.tables, df=df.assign(duration_ns=df["duration_ns"].where(~short, 1)))
+    longer = {"duration_ns": df["duration_ns"] * 1000, "start_ns": df["start_ns"]}
+    tables = replace(
+        tables, df=tables.df.assign(**{k: v.where(~short, tables.df[k]) for k, v in longer.items()})
+    )
+    page = page_of(Profile.of(tables), tmp_path)
+    assert "spans %" in page.text
+    assert "<0.1" in page.text
+
+
+def test_a_time_of_0_is_explained(tmp_path: Path) -> None:
+    profile = regular_profile(1, 2, 1, 3)
+    df = profile.tables.df
+    tables = replace(
+        profile.tables, df=df.assign(duration_ns=df["duration_ns"].where(df["scope"] != "load A", 0))
+    )
+    assert NO_TIME in page_of(Profile.of(tables), tmp_path).text
 
 
 def test_cycles_of_the_emulator_are_no_time(tmp_path: Path) -> None:

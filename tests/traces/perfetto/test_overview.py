@@ -17,6 +17,7 @@ import profscope
 from profscope.profiles import Profile
 from profscope.traces import drawn_counters, tracks
 from profscope.traces.drawn_names import drawn_name
+from profscope.traces.perfetto.gpu_queues import queue_packets
 from profscope.traces.tracks import assign_tracks, row_devices
 from tests.support.processor import Processor
 from tests.support.profiles import regular_profile
@@ -185,3 +186,12 @@ def test_a_counter_of_few_steps_keeps_its_mean(spans: list[tuple[int, int, int]]
         assert counter.value[-1] == 0
         assert (counter.value[:-1] * np.diff(counter.time_ns)).sum() == pytest.approx(area, rel=0.01)
         assert ("mean over" in counter.said) == (most == 7 and len(np.unique([start, start + length])) > 7)
+
+
+def test_each_rank_has_queues_of_its_own() -> None:
+    """Ranks number their GPUs alike: two kernels at once on them are on two GPUs, and in no lane."""
+    launches = regular_profile(2, 1, 1, 1).launches
+    at_once = {name: launches[name].iloc[0] for name in ("start_ns", "end_ns")}
+    packets = b"".join(queue_packets(launches.assign(rank=np.array([0, 1], np.int32), **at_once)))
+    assert all(queue in packets for queue in (b"rank 0 stream 7", b"rank 1 stream 7"))
+    assert b"lane" not in packets

@@ -6,13 +6,15 @@ import { make } from "./words.js";
 
 const BINS = 8; // of a histogram, for each doubling: see sites.py
 const TALL = 220;
+const WHOLE = Array.from({ length: 30 }, (_, i) => [1, 2, 5][i % 3] * 10 ** Math.floor(i / 3)); // steps of an axis that counts
 
 export class Charts {
-  constructor(root, profile, timeline) {
-    Object.assign(this, { root, profile, timeline, drawn: [] });
+  constructor(root, profile) {
+    Object.assign(this, { root, profile, drawn: [] });
     this.launchPicker = make("select", { "aria-label": "Launch", onchange: () => this.drawLaunch() });
     this.scopePicker = make("select", { "aria-label": "Scope", onchange: () => this.drawHistogram() });
-    this.launchHead = make("p", { class: "pick" }, "Launch ", this.launchPicker);
+    this.part = make("span", { class: "dim" });
+    this.launchHead = make("p", { class: "pick" }, "Launch ", this.launchPicker, " ", this.part);
     this.boxes = {};
     const box = (name, title, about, ...extra) => (this.boxes[name] = make("figure", { id: `chart-${name}` }, make("figcaption", {}, make("b", {}, title), make("span", {}, about), ...extra), make("div", { class: "plot" })));
     root.append(
@@ -22,7 +24,7 @@ export class Charts {
       ),
       this.launchHead,
       make("div", { class: "charts" },
-        box("heat", "CTAs on each SM over time", "dark: more at once; pale: the SM stands empty"),
+        box("heat", "CTAs on each SM over time", "dark: more at once; pale: no CTA that was recorded"),
         box("waves", "CTAs at once", "how the launch fills the device, wave by wave, and its tail"),
         box("sorted", "CTA durations, sorted", "a flat line: all CTAs do the same"),
       ),
@@ -34,14 +36,16 @@ export class Charts {
   show(kernel) {
     this.kernel = kernel;
     const { profile } = this;
-    const { launches, sites } = profile;
+    const { facts, launches, sites } = profile;
     const own = [...launches.kernel.keys()].filter((i) => launches.kernel[i] === kernel && launches.ctas[i].length);
     own.sort((a, b) => launches.duration[b] - launches.duration[a]);
     this.launchPicker.replaceChildren(...own.slice(0, 200).map((i) => make("option", { value: i }, `${launches.number[i]}, ${words.duration(launches.duration[i], profile.unit)}`)));
-    const name = profile.facts.kernels[kernel] ? profile.facts.kernels[kernel].kernel : "";
-    const total = (site) => profile.facts.histograms[site][1].reduce((sum, n, k) => sum + n * 2 ** ((profile.facts.histograms[site][0] + k) / BINS), 0);
-    const scopes = [...sites.scope.keys()].filter((i) => sites.kernel[i] === name && sites.kind[i] !== "mark");
+    this.histograms = new Map(facts.kernels[kernel].histograms.map(([site, first, counts]) => [site, [first, counts]]));
+    const total = (site) => this.histograms.get(site)[1].reduce((sum, n, k) => sum + n * 2 ** ((this.histograms.get(site)[0] + k) / BINS), 0);
+    const scopes = [...this.histograms.keys()].filter((i) => sites.kind[i] !== "mark");
     scopes.sort((a, b) => (sites.kind[a] === "kernel") - (sites.kind[b] === "kernel") || total(b) - total(a));
+    this.scopePicker.hidden = !scopes.length;
+    this.launchHead.hidden = !own.length;
     this.scopePicker.replaceChildren(...scopes.map((i) => make("option", { value: i }, sites.scope[i] + (sites.line[i] ? `, line ${sites.line[i]}` : ""))));
     this.redraw();
   }
@@ -81,8 +85,7 @@ export class Charts {
   }
 
   drawHistogram() {
-    const site = Number(this.scopePicker.value);
-    const histogram = this.scopePicker.value === "" ? null : this.profile.facts.histograms[site];
+    const histogram = this.histograms.get(this.scopePicker.value === "" ? -1 : Number(this.scopePicker.value));
     if (!histogram) return this.none("histogram", "No spans of this kernel.");
     const [first, counts] = histogram;
     const x = [], y = [];
@@ -97,15 +100,16 @@ export class Charts {
       title: undefined,
       scales: { x: { time: false, distr: 3, log: 2 }, y: { range: (_, low, high) => [0, high * 1.05 || 1] } },
       series: [{}, { stroke: this.theme.accent, fill: this.theme.soft, width: 1.5, paths: uPlot.paths.stepped({ align: 0 }), points: { show: false } }],
-      axes: [this.axis(`duration${unit === "cycles" ? " in cycles" : ""}, ${words.count(total)} spans`, (v) => words.tick(v, unit)), this.axis("spans", words.count, true)],
+      axes: [this.axis(`duration${unit === "cycles" ? " in cycles" : ""}, ${words.count(total)} spans`, (v) => words.tick(v, unit)), { ...this.axis("spans", words.count, true), incrs: WHOLE }],
     });
   }
 
   drawRoofline() {
     const { facts, emulated } = this.profile;
-    const rows = ((facts.kernels[this.kernel] || {}).roofline || []).filter((row) => row.tflop_per_s > 0 && row.flops_per_byte > 0);
+    const { roofline, no_roofline: why } = facts.kernels[this.kernel];
+    const rows = roofline.filter((row) => row.tflop_per_s > 0 && row.flops_per_byte > 0);
     if (emulated) return this.none("roofline", "The emulator has no rates: its cycles are not time.");
-    if (!rows.length) return this.none("roofline", "Nobody counted both bytes and flops of this kernel, or only some CTAs were recorded.");
+    if (!rows.length) return this.none("roofline", `${why ? `Not known: ${why}` : "No line of this kernel both moves bytes and computes flops with dots"}.`);
     const bound = rows.find((row) => row.bound === "tensor cores" && row.peak_pct > 0);
     const top = bound ? (bound.tflop_per_s / bound.peak_pct) * 100 : null;
     const bandwidth = facts.peak ? facts.peak.gb_per_s / 1000 : null;
@@ -134,13 +138,15 @@ export class Charts {
     const { ctas, launches, unit } = this.profile;
     const own = launches.ctas[launch];
     const time = (v) => words.tick(v, unit);
+    const all = launches.grid[launch];
+    this.part.textContent = own.length < all ? `${words.count(own.length)} of its ${words.count(all)} CTAs were recorded: the charts are of these, and other SMs may have been busy.` : "";
     const inUnit = unit === "cycles" ? ", cycles" : "";
     const sorted = own.map((cta) => ctas.duration[cta]).sort((a, b) => a - b);
     const ranks = sorted.map((_, i) => i + 1);
     this.plot("sorted", [ranks, sorted], {
       scales: { x: { time: false }, y: { range: (_, low, high) => [0, high * 1.05 || 1] } },
       series: [{}, { stroke: this.theme.accent, width: 1.5, points: { show: own.length < 40 } }],
-      axes: [this.axis("CTAs, shortest first", words.count), this.axis(`duration${inUnit}`, time, true)],
+      axes: [{ ...this.axis("CTAs, shortest first", words.count), incrs: WHOLE }, this.axis(`duration${inUnit}`, time, true)],
     });
     const edges = own.flatMap((cta) => [[ctas.start[cta], 1], [ctas.start[cta] + ctas.duration[cta], -1]]).sort((a, b) => a[0] - b[0] || a[1] - b[1]);
     const x = [], y = [];
@@ -156,7 +162,7 @@ export class Charts {
     this.plot("waves", [x, y], {
       scales: { x: { time: false }, y: { range: (_, low, high) => [0, high * 1.1 || 1] } },
       series: [{}, { stroke: this.theme.accent, fill: this.theme.soft, width: 1, paths: uPlot.paths.stepped({ align: 1 }), points: { show: false } }],
-      axes: [this.axis(`since the launch began${inUnit}`, time), this.axis("CTAs", words.count, true)],
+      axes: [this.axis(`since the launch began${inUnit}`, time), { ...this.axis("CTAs", words.count, true), incrs: WHOLE }],
     });
     this.drawHeat(own);
   }
@@ -168,7 +174,7 @@ export class Charts {
     const width = Math.max(280, place.clientWidth || 480);
     const sms = Math.max(...own.map((cta) => ctas.sm[cta])) + 1;
     const rows = Math.max(sms, facts.sms && sms > facts.sms / 2 ? facts.sms : sms);
-    const left = 44, bottom = 20, count = 160;
+    const left = 54, bottom = 20, count = 160;
     const end = Math.max(...own.map((cta) => ctas.start[cta] + ctas.duration[cta]), 1);
     const cells = new Float32Array(rows * count);
     for (const cta of own) {

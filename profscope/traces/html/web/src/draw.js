@@ -6,9 +6,8 @@ import { itemText } from "./levels.js";
 export const GUTTER = 128, AXIS = 24, MINIMAP = 40;
 const RUNNING = { launch: "CTAs at once", cta: "warps at once" };
 const NARROW = 2; // pixels: bars that are shorter on average are drawn from a level of detail
-const EMPTY = 0xffff;
 
-/** view: {profile, level, from, to, scroll, width, height, theme, paints, matches, hover, chosen, range, focus}. */
+/** view: {profile, level, from, to, scroll, width, height, theme, paints, pixels, strips, search, hover, chosen, range}. */
 export function drawFrame(g, view) {
   const { width, height, theme } = view;
   g.fillStyle = theme.paper;
@@ -39,9 +38,9 @@ function drawRow(g, view, row, y, labels) {
   if (high <= low) return 0;
   const colours = view.paints[row.what];
   const narrow = ((high - low) * NARROW > (Math.min(row.ends[high - 1], view.to) - Math.max(row.starts[low], view.from)) * scale);
-  const detail = narrow ? row.detail(NARROW / scale) : null;
+  const detail = narrow ? row.detail(1 / scale) : null;
   if (detail) {
-    drawDetail(g, view, row, detail, y, scale);
+    view.strips.draw(g, view, row, detail, { left: GUTTER, size: view.width - GUTTER, y });
     return 0;
   }
   let texts = 0;
@@ -75,32 +74,6 @@ function drawRow(g, view, row, y, labels) {
 
 const theme = (view) => view.theme;
 
-/** Successive buckets of one colour are one rectangle. */
-function drawDetail(g, view, row, detail, y, scale) {
-  const colours = view.paints[row.what];
-  const first = Math.max(0, Math.floor((view.from - detail.from) / detail.step));
-  const last = Math.min(detail.size, Math.ceil((view.to - detail.from) / detail.step));
-  let begin = first;
-  for (let b = first; b <= last; b++) {
-    const paint = b < last ? shown(detail, b) : -1;
-    const before = b > first ? shown(detail, b - 1) : paint;
-    if (b > first && paint !== before) {
-      if (before !== EMPTY) {
-        const left = Math.max(GUTTER, GUTTER + (detail.from + begin * detail.step - view.from) * scale);
-        const right = GUTTER + (detail.from + b * detail.step - view.from) * scale;
-        const isSpan = row.what === "span";
-        g.globalAlpha = (row.isAsync ? 0.55 : 1) * (view.matches && isSpan && !view.matches[before] ? 0.18 : 1);
-        g.fillStyle = (colours[before] || colours[0]).fill;
-        g.fillRect(left, y, Math.max(1, right - left), row.height);
-      }
-      begin = b;
-    }
-  }
-  g.globalAlpha = 1;
-}
-
-const shown = (detail, b) => (detail.cover[b] < 0.08 ? EMPTY : detail.paint[b]);
-
 function labelOf(view, row, item) {
   const { profile } = view;
   if (row.what === "span") return profile.sites.scope[profile.spans.site[item]];
@@ -118,7 +91,7 @@ function fitted(g, text, width) {
 }
 
 function isDim(view, row, item) {
-  return Boolean(view.matches) && (row.what === "span" || row.what === "around") && !view.isMatch(row, item);
+  return Boolean(view.search.matches) && (row.what === "span" || row.what === "around") && !view.search.isMatch(row, item);
 }
 
 function isMarked(view, row, item) {
@@ -190,7 +163,7 @@ function drawGrid(g, view) {
     g.fillStyle = view.theme.line;
     g.fillRect(x, AXIS, 1, height - AXIS);
     g.fillStyle = view.theme.dim;
-    const text = words.moment(k * step, step, profile.unit);
+    const text = words.moment(k * step, step, profile.unit, Math.max(Math.abs(view.from), Math.abs(view.to)));
     if (x + g.measureText(text).width < width) g.fillText(text, x + 3, AXIS / 2);
   }
 }

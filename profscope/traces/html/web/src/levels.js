@@ -38,20 +38,26 @@ export function programLevel(profile) {
   const { launches } = profile;
   const keys = new Map();
   for (let i = 0; i < launches.count; i++) {
-    const key = `${launches.device[i]} ${launches.name[i]}`;
+    const key = `${launches.rank[i]} ${launches.device[i]} ${launches.name[i]}`;
     if (!keys.has(key)) keys.set(key, []);
     keys.get(key).push(i);
   }
   const rows = aroundRows(profile);
   for (const own of keys.values()) {
     own.sort((a, b) => launches.start[a] - launches.start[b]);
-    const name = launches.name[own[0]];
+    const name = [...whose(launches, own[0]), launches.name[own[0]]].join(" ");
     for (const lane of lanes(own, (i) => launches.start[i], (i) => launches.start[i] + launches.duration[i])) {
       rows.push(rowOf({ label: name, group: name, height: BAR + 6, what: "launch" }, lane,
         (i) => launches.start[i], (i) => launches.start[i] + Math.max(1, launches.duration[i]), (i) => Math.max(0, launches.kernel[i])));
     }
   }
   return placed({ kind: "program", title: profile.around.count ? "Program" : "All launches", id: "program" }, rows);
+}
+
+/** On which rank and GPU a launch ran, where there are several. */
+function whose(launches, launch) {
+  const several = (values) => values.some((value) => value !== values[0]);
+  return [["rank", launches.rank], ["GPU", launches.device]].filter(([, values]) => several(values)).map(([word, values]) => `${word} ${values[launch]}`);
 }
 
 export function launchLevel(profile, launch) {
@@ -71,7 +77,7 @@ export function launchLevel(profile, launch) {
     return rowOf({ label: sm < 0 ? "CTAs" : `SM ${sm}`, group: sm, height, what: "cta", sm }, list,
       (i) => ctas.start[i], (i) => ctas.start[i] + ctas.duration[i], (i) => speed(ctas.duration[i]));
   });
-  const title = `Launch ${launches.number[launch]} of ${launches.name[launch]}`;
+  const title = [`Launch ${launches.number[launch]} of ${launches.name[launch]}`, ...whose(launches, launch)].join(", ");
   return placed({ kind: "launch", title, id: `launch ${launch}`, launch }, rows);
 }
 
@@ -199,7 +205,7 @@ function relative(durations) {
 /** What an item of a row is, in a few words. */
 export function itemText(profile, row, item) {
   const { around, ctas, spans, sites, launches, unit } = profile;
-  if (row.what === "launch") return `launch ${launches.number[item]}, ${words.duration(launches.duration[item], unit)}`;
+  if (row.what === "launch") return `${[`launch ${launches.number[item]}`, ...whose(launches, item)].join(", ")}, ${words.duration(launches.duration[item], unit)}`;
   if (row.what === "around") return `${around.names[around.name[item]]}, ${words.duration(around.duration[item], unit)}`;
   if (row.what === "cta") return `CTA ${ctas.number[item]}, ${words.duration(ctas.duration[item], unit)}`;
   const site = spans.site[item];

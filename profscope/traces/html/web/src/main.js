@@ -16,8 +16,26 @@ function isDark() {
   return chosen ? chosen === "dark" : matchMedia("(prefers-color-scheme: dark)").matches;
 }
 
+/** Paper is light. */
+function printLight(repaint) {
+  let before;
+  const turn = (name) => {
+    if (name) setTheme(name);
+    else delete document.documentElement.dataset.theme;
+    repaint();
+  };
+  window.addEventListener("beforeprint", () => {
+    before = document.documentElement.dataset.theme;
+    turn("light");
+  });
+  window.addEventListener("afterprint", () => turn(before));
+}
+
 function showKernel(number) {
-  for (const article of all("article.of-kernel")) article.hidden = Number(article.dataset.kernel) !== number;
+  for (const article of all("article.of-kernel")) {
+    article.hidden = Number(article.dataset.kernel) !== number;
+    article.querySelector("section.source").id = article.hidden ? "" : "source"; // where the head of the page leads
+  }
   for (const button of all("button.kernel")) button.setAttribute("aria-pressed", String(Number(button.dataset.kernel) === number));
 }
 
@@ -44,15 +62,17 @@ async function start() {
   placeHeads();
   window.addEventListener("resize", placeHeads);
   const state = { kernel: 0, timeline: null, charts: null };
+  const repaint = () => {
+    state.timeline?.repaint();
+    state.timeline?.paint();
+    state.charts?.redraw();
+  };
   document.getElementById("theme").addEventListener("click", () => {
     setTheme(isDark() ? "light" : "dark");
-    state.timeline?.repaint();
-    state.charts?.redraw();
+    repaint();
   });
-  matchMedia("(prefers-color-scheme: dark)").addEventListener("change", () => {
-    state.timeline?.repaint();
-    state.charts?.redraw();
-  });
+  matchMedia("(prefers-color-scheme: dark)").addEventListener("change", repaint);
+  printLight(repaint);
   document.addEventListener("click", (event) => {
     const button = event.target.closest("button");
     if (!button) return;
@@ -60,10 +80,9 @@ async function start() {
     if (button.matches(".go-line")) goToLine(file, Number(line));
     if (button.matches(".go-cta")) state.timeline?.goTo(level, Number(at), Number(line));
     if (button.matches(".go-search") && state.timeline) {
-      state.timeline.search.value = `:${line}`;
-      state.timeline.find(`:${line}`);
-      state.timeline.next(1);
-      state.timeline.root.scrollIntoView({ block: "start" });
+      state.timeline.search.find(`:${line}`);
+      state.timeline.search.next(1);
+      state.timeline.comeIntoView();
     }
     if (button.matches("button.kernel")) {
       state.kernel = Number(kernel);
@@ -76,13 +95,14 @@ async function start() {
   if (place) {
     const profile = await readProfile(facts, document.getElementById("data").textContent);
     state.timeline = new Timeline(place, profile, { onLine: goToLine });
-    state.charts = new Charts(document.getElementById("charts"), profile, state.timeline);
-    state.charts.show(0);
+    const charts = document.getElementById("charts");
+    if (charts) state.charts = new Charts(charts, profile);
+    state.charts?.show(0);
     let width = window.innerWidth;
     window.addEventListener("resize", () => {
       if (Math.abs(window.innerWidth - width) < 40) return;
       width = window.innerWidth;
-      state.charts.redraw();
+      state.charts?.redraw();
     });
   }
   window.profscope = state; // for whoever asks from the console, and for tests

@@ -26,7 +26,7 @@ export class Panel {
     if (level.kind === "launch") {
       const own = launches.ctas[level.launch];
       const left = own.filter((cta) => ctas.first[cta] < 0).length;
-      const text = `${words.count(own.length)} ${own.length === 1 ? "CTA" : "CTAs"} in ${words.duration(launches.duration[level.launch], profile.unit)}. Blue: as long as the median or shorter; amber to red: longer.`;
+      const text = `${ctasOf(launches, level.launch)} in ${words.duration(launches.duration[level.launch], profile.unit)}. Blue: as long as the median or shorter; amber to red: longer.`;
       return [make("p", {}, text, left ? ` The spans inside ${words.count(left)} of them are not in this page.` : "")];
     }
     if (level.kind === "sm") return [make("p", {}, ...this.legend(level))];
@@ -57,7 +57,7 @@ export class Panel {
     const { ctas, spans, sites, launches, unit } = profile;
     const time = (value) => words.duration(value, unit);
     if (row.what === "launch") {
-      return [facts([["launch", String(launches.number[item])], ["kernel", launches.name[item]], ["duration", time(launches.duration[item])], ["CTAs", words.count(launches.ctas[item].length)], ["kept", launches.keeps[item]]]), this.into(row, item)];
+      return [facts([["launch", String(launches.number[item])], ["kernel", launches.name[item]], ["duration", time(launches.duration[item])], ["recorded", ctasOf(launches, item)], ["kept", launches.keeps[item]]]), this.into(row, item)];
     }
     if (row.what === "cta") {
       const sm = ctas.sm[item] < 0 ? [] : [["SM", String(ctas.sm[item])]];
@@ -140,6 +140,12 @@ export class Panel {
     const more = keys.length > MOST ? [make("p", {}, `${keys.length - MOST} more scopes`)] : [];
     return [make("p", {}, `Selected: ${time(to - from)}`), make("table", { class: "statistics" }, make("thead", {}, head), make("tbody", {}, ...rows)), ...more];
   }
+}
+
+/** How many CTAs of a launch there are, and of how many. */
+export function ctasOf(launches, launch) {
+  const own = launches.ctas[launch].length, grid = launches.grid[launch];
+  return own < grid ? `${words.count(own)} of ${words.count(grid)} CTAs` : `${words.count(own)} ${own === 1 ? "CTA" : "CTAs"}`;
 }
 
 function facts(list) {

@@ -13,6 +13,7 @@ export function after(values, value) {
 
 const FEW = 256;
 const EMPTY = 0xffff;
+const LEAST = 1e-3; // of a bucket: bars without any length are seen, too
 
 /** A row. items: what each bar is, in order of time. paint: by bar, a number for its colour. */
 export class Row {
@@ -60,7 +61,7 @@ function levelsOf(row) {
   let weight = new Float32Array(size);
   let cover = new Float32Array(size);
   for (let i = 0; i < row.count; i++) {
-    const low = (row.starts[i] - from) / step, high = (row.ends[i] - from) / step;
+    const low = Math.min((row.starts[i] - from) / step, size - LEAST), high = Math.max((row.ends[i] - from) / step, low + LEAST);
     for (let b = Math.max(0, Math.floor(low)); b < Math.min(size, Math.ceil(high)); b++) {
       const part = Math.min(high, b + 1) - Math.max(low, b);
       cover[b] += part;

@@ -1,21 +1,23 @@
-// The timeline: which level is looked at, which part of it, and what keys and pointers do.
+// The timeline: which level is looked at, and which part of it.
 
-import { AXIS, GUTTER, MINIMAP, drawFrame, drawMinimap, toTime } from "./draw.js";
 import { kernelColours, siteColours, speedColours } from "./colours.js";
+import { AXIS, GUTTER, MINIMAP, drawFrame, drawMinimap, toTime } from "./draw.js";
+import { listen } from "./input.js";
 import { ctaLevel, itemText, launchLevel, programLevel, smLevel } from "./levels.js";
 import { Panel } from "./panel.js";
+import { Search } from "./search.js";
+import { Strips, pixelsOf } from "./strips.js";
 import { make } from "./words.js";
 
 const HELP = "w s zoom · a d pan · drag to pan, Shift+drag to select, Ctrl+wheel to zoom · Enter or double-click looks inside, Esc goes out · arrows step · f fits · / searches";
 
 export class Timeline {
   constructor(root, profile, { onLine }) {
-    Object.assign(this, { profile, onLine, scroll: 0, matches: null, hover: null, chosen: null, range: null, keys: new Set(), cache: new Map(), frames: 0 });
+    Object.assign(this, { profile, onLine, scroll: 0, hover: null, chosen: null, range: null, cache: new Map(), strips: new Strips(), frames: 0 });
     this.crumbs = make("nav", { class: "crumbs", "aria-label": "Level of the timeline" });
-    this.search = make("input", { type: "search", placeholder: "Search scopes, or :line", "aria-label": "Search the timeline" });
-    this.found = make("output", { class: "found" });
+    this.search = new Search(this);
     const buttons = [["−", "Zoom out (s)", () => this.zoom(1.6)], ["+", "Zoom in (w)", () => this.zoom(1 / 1.6)], ["Fit", "Show all of it (f)", () => this.fit()]];
-    const bar = make("div", { class: "bar" }, this.crumbs, make("span", { class: "spring" }), this.search, this.found,
+    const bar = make("div", { class: "bar" }, this.crumbs, make("span", { class: "spring" }), this.search.field, this.search.found,
       ...buttons.map(([text, title, onclick]) => make("button", { type: "button", title, "aria-label": title, onclick }, text)));
     this.minimap = make("canvas", { class: "minimap", height: MINIMAP, "aria-hidden": "true", title: "How much runs at once, from the begin to the end of this level; the frame is what is seen below" });
     this.canvas = make("canvas", { class: "canvas", tabindex: "0", role: "application", "aria-label": `Timeline. ${HELP}` });
@@ -23,7 +25,7 @@ export class Timeline {
     this.panel = new Panel(this);
     root.append(bar, this.minimap, make("div", { class: "stage" }, this.canvas, this.tip), make("p", { class: "help" }, HELP), this.panel.root);
     this.root = root;
-    this.listen();
+    listen(this);
     this.repaint();
     this.showKernel(0);
     new ResizeObserver(() => this.resize()).observe(root);
@@ -59,7 +61,7 @@ export class Timeline {
     this.canvas.style.height = `${Math.max(120, Math.min(level.height + AXIS + 10, Math.round(window.innerHeight * 0.62)))}px`;
     this.resize();
     this.panel.show();
-    this.countMatches();
+    this.search.count();
   }
 
   setWindow(from, to) {
@@ -213,161 +215,18 @@ export class Timeline {
     this.reveal({ row, i, item: row.items[i] });
   }
 
-  /** Dim all but the scopes whose name, or `:line`, has the text. */
-  find(text) {
-    const { around, sites } = this.profile;
-    const wanted = text.trim().toLowerCase();
-    this.named = wanted ? around.names.map((name) => name.toLowerCase().includes(wanted)) : null;
-    this.matches = wanted ? sites.scope.map((scope, i) => (wanted.startsWith(":") ? `:${sites.line[i]}` === wanted : scope.toLowerCase().includes(wanted))) : null;
-    this.countMatches();
-    this.changed();
-  }
-
-  isMatch(row, item) {
-    const { around, spans } = this.profile;
-    return row.what === "span" ? this.matches[spans.site[item]] : row.what === "around" && this.named[around.name[item]];
-  }
-
-  countMatches() {
-    if (!this.matches) return void (this.found.value = "");
-    const { around, spans } = this.profile;
-    let all = spans.site.reduce((sum, site) => sum + (this.matches[site] ? 1 : 0), 0);
-    for (let i = 0; i < around.count; i++) all += this.named[around.name[i]] ? 1 : 0;
-    let here = 0;
-    for (const row of this.level.rows) for (const item of row.items) here += this.isMatch(row, item) ? 1 : 0;
-    this.found.value = all ? `${here.toLocaleString("en")} here, ${all.toLocaleString("en")} in all` : "nothing";
-  }
-
-  /** The next match after the chosen one; where this level has none, in the first CTA that has some. */
-  next(direction) {
-    if (!this.matches) return;
-    const { around, spans, ctas } = this.profile;
-    const found = [];
-    for (const row of this.level.rows) for (let i = 0; i < row.count; i++) if (this.isMatch(row, row.items[i])) found.push({ row, i, item: row.items[i] });
-    if (found.length) {
-      found.sort((a, b) => a.row.starts[a.i] - b.row.starts[b.i]);
-      const now = this.chosen ? found.findIndex((each) => each.row === this.chosen.row && each.i === this.chosen.i) : direction > 0 ? -1 : 0;
-      return this.reveal(found[(now + direction + found.length) % found.length]);
-    }
-    for (let cta = 0; cta < ctas.count; cta++)
-      for (let i = ctas.first[cta]; i >= 0 && i < ctas.first[cta] + ctas.spans[cta]; i++)
-        if (this.matches[spans.site[i]]) {
-          this.show(this.levelOf("cta", cta));
-          return this.next(direction);
-        }
-    if (around.count && this.level.kind !== "program" && this.named.some(Boolean)) {
-      this.show(this.levelOf("program"));
-      this.next(direction);
-    }
-  }
-
   /** Look at a CTA or launch, and mark the sites of a line. */
   goTo(kind, at, line) {
     this.show(this.levelOf(kind, at));
-    this.search.value = line && kind === "cta" ? `:${line}` : "";
-    this.find(this.search.value);
-    if (line && kind === "cta") this.next(1);
-    this.root.scrollIntoView({ block: "start" });
+    this.search.find(line && kind === "cta" ? `:${line}` : "");
+    if (line && kind === "cta") this.search.next(1);
+    this.comeIntoView();
     this.canvas.focus({ preventScroll: true });
   }
 
-  listen() {
-    const { canvas, minimap } = this;
-    const place = (event) => [event.offsetX, event.offsetY];
-    let drag = null;
-    canvas.addEventListener("pointerdown", (event) => {
-      const [x, y] = place(event);
-      canvas.setPointerCapture(event.pointerId);
-      drag = { x, y, from: this.from, to: this.to, scroll: this.scroll, moved: false, select: event.shiftKey || y < AXIS };
-      if (drag.select) this.range = [toTime(this, x), toTime(this, x)];
-    });
-    canvas.addEventListener("pointermove", (event) => {
-      const [x, y] = place(event);
-      this.hoverY = y;
-      this.hoverX = x;
-      if (!drag) return this.hoverAt(x, y);
-      drag.moved ||= Math.hypot(x - drag.x, y - drag.y) > 3;
-      if (drag.select) this.range = [this.range[0], toTime(this, Math.max(GUTTER, x))];
-      else if (drag.moved) {
-        const by = ((drag.x - x) / (this.width - GUTTER)) * (drag.to - drag.from);
-        this.setWindow(drag.from + by, drag.to + by);
-        this.scrollTo(drag.scroll + drag.y - y);
-      }
-      this.changed();
-    });
-    const end = (event) => {
-      if (!drag) return;
-      const { moved, select } = drag;
-      drag = null;
-      if (select && moved) return this.panel.show();
-      this.range = null;
-      this.choose(moved ? this.chosen : this.pick(...place(event)));
-    };
-    canvas.addEventListener("pointerup", end);
-    canvas.addEventListener("pointercancel", () => (drag = null));
-    canvas.addEventListener("pointerleave", () => this.hoverAt(-1, -1));
-    canvas.addEventListener("dblclick", (event) => {
-      const picked = this.pick(...place(event));
-      if (picked) this.into(picked.row, picked.item);
-    });
-    canvas.addEventListener("wheel", (event) => {
-      if (event.ctrlKey || event.metaKey || event.altKey) {
-        event.preventDefault();
-        this.zoom(Math.exp(event.deltaY * 0.0022), Math.max(GUTTER, event.offsetX), event.offsetY);
-      } else if (Math.abs(event.deltaX) > Math.abs(event.deltaY)) {
-        event.preventDefault();
-        this.pan(event.deltaX / this.width);
-      } else {
-        const before = this.scroll;
-        this.scrollTo(this.scroll + event.deltaY);
-        if (this.scroll !== before) event.preventDefault();
-      }
-    }, { passive: false });
-    const jump = (event) => {
-      if (!(event.buttons & 1)) return;
-      const { level } = this;
-      const time = level.from + ((event.offsetX - GUTTER) / (this.width - GUTTER)) * (level.to - level.from);
-      const size = this.to - this.from;
-      this.setWindow(time - size / 2, time + size / 2);
-    };
-    minimap.addEventListener("pointerdown", jump);
-    minimap.addEventListener("pointermove", jump);
-    canvas.addEventListener("keydown", (event) => this.keyDown(event));
-    canvas.addEventListener("keyup", (event) => this.keys.delete(event.key.toLowerCase()));
-    canvas.addEventListener("blur", () => this.keys.clear());
-    this.search.addEventListener("input", () => this.find(this.search.value));
-    this.search.addEventListener("keydown", (event) => {
-      if (event.key === "Enter") this.next(event.shiftKey ? -1 : 1);
-      if (event.key === "Escape") canvas.focus();
-    });
-  }
-
-  keyDown(event) {
-    if (event.ctrlKey || event.metaKey || event.altKey) return;
-    const key = event.key.toLowerCase();
-    const once = {
-      f: () => this.fit(), escape: () => this.out(), backspace: () => this.out(),
-      enter: () => this.chosen && this.into(this.chosen.row, this.chosen.item),
-      "/": () => this.search.focus(), n: () => this.next(event.shiftKey ? -1 : 1),
-      arrowleft: () => this.step(-1, 0), arrowright: () => this.step(1, 0), arrowup: () => this.step(0, -1), arrowdown: () => this.step(0, 1),
-    }[key];
-    if (!once && !"wasd".includes(key)) return;
-    event.preventDefault();
-    if (once) return once();
-    this.keys.add(key);
-    this.held ??= requestAnimationFrame((now) => this.move(now, now));
-  }
-
-  /** While keys are held: a frame's part of zooming and panning. */
-  move(before, now) {
-    this.held = undefined;
-    const passed = Math.min(50, now - before || 16);
-    const x = this.hoverX > GUTTER ? this.hoverX : (this.width + GUTTER) / 2;
-    if (this.keys.has("a")) this.pan(-passed / 700);
-    if (this.keys.has("d")) this.pan(passed / 700);
-    if (this.keys.has("w")) this.zoom(Math.exp(-passed / 350), x);
-    if (this.keys.has("s")) this.zoom(Math.exp(passed / 350), x);
-    if (this.keys.size) this.held = requestAnimationFrame((next) => this.move(now, next));
+  /** With its title, below the head of the page. */
+  comeIntoView() {
+    (this.root.closest("section") || this.root).scrollIntoView({ block: "start" });
   }
 
   hoverAt(x, y) {
@@ -390,6 +249,7 @@ export class Timeline {
     this.theme = Object.fromEntries(Object.entries(names).map(([key, name]) => [key, style.getPropertyValue(name).trim()]));
     const dark = style.getPropertyValue("--is-dark").trim() === "1";
     this.paints = { span: siteColours(this.profile.sites, dark), cta: speedColours(dark), launch: kernelColours(dark), around: kernelColours(dark) };
+    this.pixels = Object.fromEntries(Object.entries(this.paints).map(([what, paints]) => [what, pixelsOf(paints)]));
     if (!this.level) return;
     this.panel.show();
     this.changed();

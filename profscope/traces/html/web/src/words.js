@@ -14,10 +14,10 @@ export function duration(value, unit) {
   return `${scaled.toFixed(size < 9.995 ? 2 : size < 99.95 ? 1 : 0)} ${name}`;
 }
 
-/** A moment, with as many digits as tell neighbours `step` apart from each other. */
-export function moment(value, step, unit) {
+/** A moment, with as many digits as tell neighbours `step` apart from each other; most: the latest beside it. */
+export function moment(value, step, unit, most) {
   const steps = STEPS[unit];
-  const [name, scale] = [...steps].reverse().find(([, s]) => Math.abs(step) >= s || s === 1);
+  const [name, scale] = [...steps].reverse().find(([, s]) => s === 1 || (most >= s && step >= s / 1000));
   const digits = Math.max(0, Math.min(6, -Math.floor(Math.log10(step / scale) + 1e-9)));
   const shown = value / scale || 0; // never -0
   if (!shown) return "0";

@@ -1,13 +1,13 @@
-"""What pages need besides elements: data for their script."""
+"""Data for a page's script."""
 
 from __future__ import annotations
 
 import json
 from typing import Any
 
-from profscope.analysis.markup import Child, Markup, joined, plain, tag
+from profscope.analysis.markup import Markup
 
-__all__ = ["Child", "Markup", "joined", "json_block", "plain", "tag"]
+__all__ = ["json_block"]
 
 
 def json_block(identity: str, value: Any) -> Markup:
