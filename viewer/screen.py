@@ -8,7 +8,8 @@ from typing import Any
 from rich.console import Console
 from rich.text import Text
 
-from profscope.analysis.summary import summary_of, summed_spans
+from profscope.analysis.summary import summary_of
+from profscope.analysis.summing import summed_spans
 from profscope.errors import TraceError
 from profscope.profiles import Profile
 from viewer.cells import wrap

@@ -1,8 +1,8 @@
-"""Spans a piece at a time: so many rows fit a core's caches, and several pieces are looked at side by side."""
+"""Spans a piece at a time: so many rows fit a core's caches, and pieces are looked at side by side."""
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Final, TypeVar
 
 import numpy as np
@@ -15,6 +15,7 @@ __all__ = ["each_piece", "pieces"]
 
 _ROWS: Final = 1 << 16
 
+S = TypeVar("S")
 T = TypeVar("T")
 
 
@@ -35,8 +36,8 @@ def _is_whole(parent: Ints, part: slice) -> bool:
     return not ((parent >= part.stop) | ((parent >= 0) & (parent < part.start))).any()
 
 
-def each_piece(work: Callable[[slice], T], parts: list[slice]) -> list[T]:
-    """What `work` makes of each piece, in their order."""
+def each_piece(work: Callable[[S], T], parts: Sequence[S]) -> list[T]:
+    """What `work` makes of each piece, or of what there is for each, in their order."""
     if len(parts) == 1:  # where threads would only cost their beginning
         return [work(parts[0])]
     with worker_pool() as pool:

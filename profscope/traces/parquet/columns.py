@@ -123,9 +123,7 @@ def read_columns(
         return dict(zip(kinds, values, strict=True))
 
 
-def _values(
-    parts: Iterable[pa.Array], rows: int, name: str, dtype: str, known: dict[str, Any] | None
-) -> Any:
+def _values(parts: Iterable[pa.Array], rows: int, name: str, dtype: str, known: dict[str, Any] | None) -> Any:
     if dtype == "category":
         if known is None:
             raise ValueError(f"{name} has no categories")
