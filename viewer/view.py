@@ -1,15 +1,11 @@
 """What `profscope view` shows: the trace is read, and handed to the view that was asked for."""
 
 import argparse
-import json
-import sys
 from dataclasses import fields
 from importlib import import_module
 from pathlib import Path
 
-from profscope.analysis.report import report
 from profscope.profiles import Profile
-from profscope.traces.saving import save
 from viewer.input import Trace, read
 from viewer.select import Selection, select
 from viewer.source import source_lines
@@ -30,9 +26,12 @@ def show(options: argparse.Namespace) -> None:
     trace, selection, whole, profile = _chosen(options)
     unit = options.unit or ("cycles" if profile.emulated else "ns")
     if options.view == "report":
-        json.dump(report(profile.tables, whole.tables), sys.stdout, indent=1)
-        sys.stdout.write("\n")
+        from viewer.report_view import show_report
+
+        show_report(profile, whole)
     elif options.view == "html":
+        from profscope.traces.saving import save
+
         save(profile.tables, options.html, format_name="html")
     elif options.view == "source":
         from viewer.source_view import show_source

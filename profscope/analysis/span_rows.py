@@ -58,9 +58,11 @@ class OfLaunches(Generic[Row]):
 
     def of(self, launch: NDArray[np.integer]) -> NDArray[Row]:
         """By span. launch: the span table's column, or a piece of it."""
-        at = np.searchsorted(self._launch, launch)
-        known = np.append(self._launch, -1)[at] == launch
-        return self._values[np.where(known, at, -1)]
+        begins = np.flatnonzero(np.append(True, launch[1:] != launch[:-1])[: len(launch)])
+        first = launch[begins]
+        at = np.searchsorted(self._launch, first)
+        known = np.append(self._launch, -1)[at] == first
+        return np.repeat(self._values[np.where(known, at, -1)], np.diff(begins, append=len(launch)))
 
 
 def sites(df: pd.DataFrame) -> tuple[Ints, pd.DataFrame]:

@@ -27,7 +27,7 @@ __all__ = [
     "write_options",
 ]
 
-GROUP_ROWS: Final = 1 << 20
+GROUP_ROWS: Final = 1 << 18
 """Rows of a row group: what is read at least where a part is asked for."""
 
 SELECTED: Final = ("kernel", "launch", "cta", "sm", "warp", "start_ns")
