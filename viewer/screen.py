@@ -8,6 +8,7 @@ from typing import Any
 from rich.console import Console
 from rich.text import Text
 
+from profscope.analysis.span_rows import outermost
 from profscope.analysis.summary import summary_of
 from profscope.analysis.summing import summed_spans
 from profscope.errors import TraceError
@@ -179,10 +180,11 @@ def _check_shown(view: View, asked: Sequence[str]) -> None:
 
 def _choose(profile: Profile, groups: Sequence[Group]) -> Choice | None:
     """The CTA to draw: of the first group that has any."""
-    launches = profile.launches
+    launches, df = profile.launches, profile.tables.df
+    roots = df.iloc[outermost(df)]
     for group in groups:
         is_own = (launches["variant"] == group.variant) & (launches["trial"] == group.trial)
-        own = profile.tables.df[profile.tables.df["launch"].isin(launches["launch"][is_own])]
+        own = roots[roots["launch"].isin(launches["launch"][is_own])]
         if choice := choose_cta(own, [group.kernel]):
             return choice
     return None

@@ -16,6 +16,7 @@ __all__ = [
     "Ints",
     "Numbers",
     "OfLaunches",
+    "begins_of_runs",
     "counted",
     "ended",
     "grid_ctas",
@@ -26,6 +27,7 @@ __all__ = [
     "not_samples",
     "numbered",
     "numbers_of_groups",
+    "outermost",
     "own_times",
     "row_scales",
     "scales",
@@ -58,11 +60,22 @@ class OfLaunches(Generic[Row]):
 
     def of(self, launch: NDArray[np.integer]) -> NDArray[Row]:
         """By span. launch: the span table's column, or a piece of it."""
-        begins = np.flatnonzero(np.append(True, launch[1:] != launch[:-1])[: len(launch)])
+        begins = begins_of_runs(launch)
         first = launch[begins]
         at = np.searchsorted(self._launch, first)
         known = np.append(self._launch, -1)[at] == first
         return np.repeat(self._values[np.where(known, at, -1)], np.diff(begins, append=len(launch)))
+
+
+def begins_of_runs(values: NDArray[np.integer]) -> Ints:
+    """Where values begin that differ from those before them."""
+    return np.flatnonzero(np.append(True, values[1:] != values[:-1])[: len(values)])
+
+
+def outermost(df: pd.DataFrame) -> Ints:
+    """The rows of spans that are of whole warps."""
+    rows = np.flatnonzero(df["depth"].to_numpy() == 0)
+    return rows[np.asarray(df["kind"].array[rows] != "async")]
 
 
 def sites(df: pd.DataFrame) -> tuple[Ints, pd.DataFrame]:

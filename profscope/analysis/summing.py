@@ -16,6 +16,7 @@ from profscope.analysis.span_rows import (
     Ints,
     Numbers,
     OfLaunches,
+    begins_of_runs,
     narrow_numbers,
     narrow_sites,
     numbers_of_groups,
@@ -24,7 +25,7 @@ from profscope.analysis.span_rows import (
 from profscope.analysis.sum_rows import UNITS
 from profscope.schema import Tables
 
-__all__ = ["SummedSpans", "by_row", "summed_spans", "sums_by", "sums_of"]
+__all__ = ["SummedSpans", "by_row", "in_order", "summed_spans", "sums_by", "sums_of"]
 
 
 class SummedSpans(NamedTuple):
@@ -98,7 +99,7 @@ def sums_by(
     (count,). values: those of the spans of a piece, by name."""
 
     def of_piece(part: slice) -> tuple[Ints, dict[str, Ints | Floats]]:
-        order, there, begins = _in_order(number[part])
+        order, there, begins = in_order(number[part])
         return there, {name: np.add.reduceat(each[order], begins) for name, each in values(part).items()}
 
     sums: dict[str, Ints | Floats] = {}
@@ -123,7 +124,7 @@ def by_row(spans: SummedSpans, columns: list[str], counts: Ints) -> list[list[ND
 
     def put(piece: tuple[slice, Ints]) -> None:
         part, place = piece
-        order, _, begins = _in_order(spans.row[part])
+        order, _, begins = in_order(spans.row[part])
         to = np.arange(len(order)) + np.repeat(place - begins, np.diff(begins, append=len(order)))
         for each, ordered in zip(values, together, strict=True):
             ordered[to] = each[part][order]
@@ -138,9 +139,9 @@ def _narrowest(values: Ints) -> np.dtype[Any]:
     return np.dtype(np.uint32) if fits else values.dtype
 
 
-def _in_order(number: Numbers) -> tuple[Ints, Ints, Ints]:
+def in_order(number: Numbers) -> tuple[Ints, Ints, Ints]:
     """Spans in the order of their numbers, which numbers these are, and where each begins among them."""
     order = np.argsort(number, kind="stable")  # numpy's is a radix sort for keys of 16 bits
     ordered = number[order]
-    begins = np.flatnonzero(np.append(True, ordered[1:] != ordered[:-1])[: len(number)])
+    begins = begins_of_runs(ordered)
     return order, ordered[begins].astype(np.int64), begins
