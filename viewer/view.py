@@ -49,20 +49,24 @@ def show(options: argparse.Namespace) -> None:
         show_screen(trace, selection, whole, profile, options, unit)
 
 
+def _selection(options: argparse.Namespace) -> Selection:
+    return Selection(**{each.name: getattr(options, each.name) for each in fields(Selection)})
+
+
 def _is_ready(options: argparse.Namespace) -> bool:
     """Whether Perfetto reads the trace's file as it is, and all of it is asked for."""
     path = Path(options.trace)
     return (
         path.name.endswith((".pftrace", ".pftrace.gz"))
         and path.is_file()
-        and Selection(**{each.name: getattr(options, each.name) for each in fields(Selection)}) == Selection()
+        and _selection(options).is_all
     )
 
 
 def _chosen(options: argparse.Namespace) -> tuple[Trace, Selection, Profile, Profile]:
     """The trace, what the command line asks for of it, the launches of which that is a part, whole where a
     view judges them, and that alone."""
-    selection = Selection(**{each.name: getattr(options, each.name) for each in fields(Selection)})
+    selection = _selection(options)
     judges = options.view in ("", "show", "report") and options.format != "collapsed"
     needed = selection.of_launches if judges else selection
     trace = read(options.trace, verify=options.verify, only=needed)
