@@ -56,11 +56,7 @@ def _selection(options: argparse.Namespace) -> Selection:
 def _is_ready(options: argparse.Namespace) -> bool:
     """Whether Perfetto reads the trace's file as it is, and all of it is asked for."""
     path = Path(options.trace)
-    return (
-        path.name.endswith((".pftrace", ".pftrace.gz"))
-        and path.is_file()
-        and _selection(options).is_all
-    )
+    return path.name.endswith((".pftrace", ".pftrace.gz")) and path.is_file() and _selection(options).is_all
 
 
 def _chosen(options: argparse.Namespace) -> tuple[Trace, Selection, Profile, Profile]:

@@ -69,7 +69,9 @@ class OfLaunches(Generic[Row]):
 
 def begins_of_runs(values: NDArray[np.integer]) -> Ints:
     """Where values begin that differ from those before them."""
-    return np.flatnonzero(np.append(True, values[1:] != values[:-1])[: len(values)])
+    begins = np.ones(len(values), np.bool_)
+    np.not_equal(values[1:], values[:-1], out=begins[1:])
+    return np.flatnonzero(begins)
 
 
 def outermost(df: pd.DataFrame) -> Ints:
@@ -125,9 +127,10 @@ def narrow_numbers(key: NDArray[np.integer], size: int) -> tuple[Numbers, Ints]:
         rows = np.arange(part.start, min(part.stop, len(key)))
         first_of[key[part][::-1]] = rows[::-1]  # the last one put there stays
     first = np.sort(first_of[first_of < len(key)])
-    number_of = np.zeros(size, np.min_scalar_type(len(first)))
+    narrowest = np.min_scalar_type(len(first))
+    number_of: Numbers = np.zeros(size, narrowest)
     number_of[key[first]] = np.arange(len(first))
-    number = np.empty(len(key), number_of.dtype)
+    number: Numbers = np.empty(len(key), narrowest)
     for part in parts:
         number[part] = number_of[key[part]]
     return number, first
@@ -154,7 +157,7 @@ def launch_groups(tables: Tables) -> tuple[Ints, pd.DataFrame]:
 def numbers_of_groups(launches: pd.DataFrame) -> tuple[OfLaunches[np.int64], pd.DataFrame]:
     """As `launch_groups`, the numbers to be asked for."""
     key = launches[list(GROUP_COLUMNS)]
-    number = key.groupby(list(GROUP_COLUMNS), sort=False).ngroup().to_numpy(np.int64)
+    number = key.groupby(list(GROUP_COLUMNS), sort=False).ngroup().to_numpy().astype(np.int64)
     return OfLaunches(launches, number, 0), key.drop_duplicates().reset_index(drop=True)
 
 
