@@ -76,8 +76,9 @@ def begins_of_runs(values: NDArray[np.integer]) -> Ints:
 
 def outermost(df: pd.DataFrame) -> Ints:
     """The rows of spans that are of whole warps."""
-    rows = np.flatnonzero(df["depth"].to_numpy() == 0)
-    return rows[np.asarray(df["kind"].array[rows] != "async")]
+    rows: Ints = np.flatnonzero(df["depth"].to_numpy() == 0)
+    synchronous: Flags = np.asarray(df["kind"].array[rows] != "async")
+    return rows[synchronous]
 
 
 def sites(df: pd.DataFrame) -> tuple[Ints, pd.DataFrame]:
