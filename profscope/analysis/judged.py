@@ -364,7 +364,7 @@ def _spans(part: pd.DataFrame, cta: Ints, rows: Ints, metadata: dict[str, Any]) 
 
 def _is_range(rows: Ints) -> bool:
     """Whether ascending numbers leave none out."""
-    return len(rows) > rows[-1] - rows[0]
+    return len(rows) > int(rows[-1]) - int(rows[0])
 
 
 def _gaps(start: Ints, end: Ints, warp: Ints, parent: Ints) -> Ints:

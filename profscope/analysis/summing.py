@@ -75,21 +75,25 @@ def sums_of(spans: SummedSpans, scale: OfLaunches[np.float64] | None) -> dict[st
     durations = {unit: df[f"duration_{unit}"].to_numpy() for unit in UNITS}
 
     def values(part: slice) -> dict[str, Ints | Floats]:
-        weight = 1 if scale is None else scale.of(launch[part])
+        weight = np.ones(part.stop - part.start, np.int64) if scale is None else scale.of(launch[part])
         synchronous = np.asarray(kind[part] != "async")
         parent = np.where(parents[part] < 0, -1, parents[part] - part.start)
-        ones = np.ones(part.stop - part.start, np.int64)
-        found = {"seen": ones, "count": ones * weight}
+        found: dict[str, Ints | Floats] = {"count": weight}
         for unit, duration in durations.items():
             took = duration[part]
-            found[f"seen_{unit}"] = took
             found[f"total_{unit}"] = took * weight
             found[f"self_{unit}"] = own_times(took, parent, synchronous) * weight
-        is_root = (depth[part] == 0) & synchronous
-        found["root_ns"] = found["total_ns"] * is_root
+            if scale is not None:
+                found[f"seen_{unit}"] = took
+        if scale is not None:
+            found["seen"] = np.ones(len(weight), np.int64)
+        found["root_ns"] = found["total_ns"] * ((depth[part] == 0) & synchronous)
         return found
 
-    return sums_by(spans.row, len(spans.rows), spans.parts, values)
+    sums = sums_by(spans.row, len(spans.rows), spans.parts, values)
+    if scale is None:
+        sums |= {"seen": sums["count"]} | {f"seen_{unit}": sums[f"total_{unit}"] for unit in UNITS}
+    return sums
 
 
 def sums_by(
