@@ -109,7 +109,8 @@ def sums_by(
     sums: dict[str, Ints | Floats] = {}
     for there, of_part in each_piece(of_piece, parts):
         for name, each in of_part.items():
-            sums.setdefault(name, np.zeros(count, each.dtype))[there] += each
+            none: NDArray[Any] = np.zeros(count, each.dtype)
+            sums.setdefault(name, none)[there] += each
     return {name: np.rint(each).astype(np.int64) for name, each in sums.items()}
 
 
