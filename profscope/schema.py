@@ -363,7 +363,7 @@ def _series(values: Sequence[Any] | pd.Series, dtype: str) -> pd.Series:
     if dtype == "category":
         # Through str first: an empty or all-text column must have text categories on every pandas.
         if isinstance(getattr(values, "dtype", None), pd.CategoricalDtype):
-            return pd.Series(values)
+            return pd.Series(values, copy=False)
         return pd.Series(values, dtype="str").astype("category")
     return pd.Series(values, dtype=dtype, copy=False)
 

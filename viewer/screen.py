@@ -8,9 +8,12 @@ from typing import Any
 from rich.console import Console
 from rich.text import Text
 
-from profscope.analysis.summary import summary_of, summed_spans
+from profscope.analysis.span_rows import outermost
+from profscope.analysis.summary import summary_of
+from profscope.analysis.summing import summed_spans
 from profscope.errors import TraceError
 from profscope.profiles import Profile
+from profscope.threads import worker_pool
 from viewer.cells import wrap
 from viewer.drawing import LABEL_WIDTH, render_timeline
 from viewer.filters import Rows
@@ -117,38 +120,40 @@ def _view(
     width: int,
     shown: Collection[str],
 ) -> View:
-    top = _most_rows(options)
-    first_lines = FIRST_LINES if options.top is None and not options.show else top
-    rows = Rows(options.line, options.scope)
-    kernels = make_kernels(profile, unit)
-    # What several parts add up is worked out once.
-    adds_up = bool({*shown} - {"findings", "kernels"}) or not rows.are_all
-    spans = summed_spans(profile.tables) if adds_up else None
-    summary = None if spans is None else summary_of(profile.tables, spans)
-    # Everything below a kernel's own row goes by these.
-    wants_tables = bool({*shown} - {"findings", "kernels", "lines"}) or not rows.are_all
-    tables = make_tables(profile, unit, top, kernels, rows, options.sort, summary) if wants_tables else []
-    most_kernels = 0 if options.format in TABLES else DETAILED_KERNELS
-    detailed = tables[: most_kernels or None]
-    disk = source_lines(trace.written_s)
-    choice = _choose(profile, kernels) if "timeline" in shown else None
-    view = View(
-        header=make_header(profile, trace.name, selection, trace.spans, whole),
-        findings=rows.findings(make_findings(profile, selection)) if "findings" in shown else [],
-        kernels=kernels,
-        bare=bare_kernels(profile, list(dict.fromkeys(row.kernel for row in kernels))),
-        advice=advice(profile.metadata.get("options") or {}),
-        tables=detailed,
-        trees=make_trees(profile, detailed, unit, top, disk, rows, options.depth, spans)
-        if "tree" in shown
-        else [],
-        numbers=[make_numbers(profile, table, top) for table in detailed] if "numbers" in shown else [],
-        lines=make_lines(profile, first_lines, most_kernels, rows, summary) if "lines" in shown else [],
-        omitted=len(tables) - len(detailed),
-        timeline=None
-        if choice is None
-        else make_timeline(profile, choice, unit, width - LABEL_WIDTH, options.zoom),
-    )
+    with worker_pool(1) as beside:  # findings need nothing of the rest, and take as long
+        found = beside.submit(make_findings, profile, selection) if "findings" in shown else None
+        top = _most_rows(options)
+        first_lines = FIRST_LINES if options.top is None and not options.show else top
+        rows = Rows(options.line, options.scope)
+        kernels = make_kernels(profile, unit)
+        # What several parts add up is worked out once.
+        adds_up = bool({*shown} - {"findings", "kernels"}) or not rows.are_all
+        spans = summed_spans(profile.tables) if adds_up else None
+        summary = None if spans is None else summary_of(profile.tables, spans)
+        # Everything below a kernel's own row goes by these.
+        wants_tables = bool({*shown} - {"findings", "kernels", "lines"}) or not rows.are_all
+        tables = make_tables(profile, unit, top, kernels, rows, options.sort, summary) if wants_tables else []
+        most_kernels = 0 if options.format in TABLES else DETAILED_KERNELS
+        detailed = tables[: most_kernels or None]
+        disk = source_lines(trace.written_s)
+        choice = _choose(profile, kernels) if "timeline" in shown else None
+        view = View(
+            header=make_header(profile, trace.name, selection, trace.spans, whole),
+            findings=[] if found is None else rows.findings(found.result()),
+            kernels=kernels,
+            bare=bare_kernels(profile, list(dict.fromkeys(row.kernel for row in kernels))),
+            advice=advice(profile.metadata.get("options") or {}),
+            tables=detailed,
+            trees=make_trees(profile, detailed, unit, top, disk, rows, options.depth, spans)
+            if "tree" in shown
+            else [],
+            numbers=[make_numbers(profile, table, top) for table in detailed] if "numbers" in shown else [],
+            lines=make_lines(profile, first_lines, most_kernels, rows, summary) if "lines" in shown else [],
+            omitted=len(tables) - len(detailed),
+            timeline=None
+            if choice is None
+            else make_timeline(profile, choice, unit, width - LABEL_WIDTH, options.zoom),
+        )
     rows.check(profile)
     return view
 
@@ -178,10 +183,11 @@ def _check_shown(view: View, asked: Sequence[str]) -> None:
 
 def _choose(profile: Profile, groups: Sequence[Group]) -> Choice | None:
     """The CTA to draw: of the first group that has any."""
-    launches = profile.launches
+    launches, df = profile.launches, profile.tables.df
+    roots = df.iloc[outermost(df)]
     for group in groups:
         is_own = (launches["variant"] == group.variant) & (launches["trial"] == group.trial)
-        own = profile.tables.df[profile.tables.df["launch"].isin(launches["launch"][is_own])]
+        own = roots[roots["launch"].isin(launches["launch"][is_own])]
         if choice := choose_cta(own, [group.kernel]):
             return choice
     return None

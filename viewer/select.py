@@ -7,6 +7,7 @@ from dataclasses import dataclass
 
 import pandas as pd
 
+from profscope.analysis.span_rows import outermost
 from profscope.profiles import Profile
 from profscope.traces.only import Only as Selection
 from profscope.traces.selecting import selected
@@ -32,7 +33,8 @@ class Choice:
 
 def choose_cta(df: pd.DataFrame, kernels: Sequence[str]) -> Choice | None:
     """The CTA of median duration of the first of these kernels that has any; None if none has."""
-    roots = df[(df["depth"] == 0) & (df["kind"] != "async") & (df["cta"] >= 0)]
+    roots = df[["kernel", "launch", "cta", "start_ns", "duration_ns"]].iloc[outermost(df)]
+    roots = roots[roots["cta"] >= 0]
     present = set(roots["kernel"].astype("str"))
     kernel = next((name for name in kernels if name in present), None)
     if kernel is None:

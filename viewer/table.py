@@ -4,11 +4,10 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
-import numpy as np
 import pandas as pd
 from rich.text import Text
 
-from profscope.analysis.span_rows import GROUP_COLUMNS, counted, launch_groups, not_samples
+from profscope.analysis.span_rows import GROUP_COLUMNS, counted, launch_groups, not_samples, outermost
 from profscope.profiles import Profile
 from viewer.cells import wrap
 from viewer.filters import Rows
@@ -140,8 +139,7 @@ def make_tables(
 def _roots(profile: Profile) -> pd.DataFrame:
     """Of the spans that are of whole warps the CTA, and GROUP_COLUMNS."""
     df = profile.tables.df
-    rows = np.flatnonzero((df["depth"] == 0).to_numpy() & (df["kind"] != "async").to_numpy())
-    roots = df[["kernel", "launch", "cta"]].iloc[rows]
+    roots = df[["kernel", "launch", "cta"]].iloc[outermost(df)]
     number, groups = launch_groups(replace(profile.tables, df=roots))
     own = groups.iloc[number]
     return roots.assign(variant=own["variant"].to_numpy(), trial=own["trial"].to_numpy())

@@ -6,11 +6,18 @@ from typing import Any
 
 import numpy as np
 import pandas as pd
-from numpy.typing import NDArray
 from rich.text import Text
 
-from profscope.analysis.span_rows import GROUP_COLUMNS, SITE_COLUMNS, numbered, row_scales
-from profscope.analysis.summary import SummedSpans, summed_spans
+from profscope.analysis.pieces import each_piece
+from profscope.analysis.span_rows import (
+    GROUP_COLUMNS,
+    SITE_COLUMNS,
+    Ints,
+    Numbers,
+    narrow_numbers,
+    scales,
+)
+from profscope.analysis.summing import SummedSpans, summed_spans, sums_by
 from profscope.profiles import Profile
 from viewer.cells import fit
 from viewer.filters import Rows
@@ -143,19 +150,23 @@ def _of_spans(profile: Profile, unit: str, spans: SummedSpans | None) -> list[_S
         return []
     spans = summed_spans(profile.tables) if spans is None else spans
     node, parent, first_row = _paths(spans)
-    duration = spans.df[f"duration_{unit}"].to_numpy()
-    scale = row_scales(profile)
-    count = np.bincount(node)
-    total = np.zeros(len(count), np.int64)
-    np.add.at(total, node, duration)
-    if scale is not None:  # estimates for the whole grid, as in the summary
-        count = np.rint(np.bincount(node, scale)).astype(np.int64)
-        total = np.rint(np.bincount(node, duration * scale)).astype(np.int64)
+    duration, launch = spans.df[f"duration_{unit}"].to_numpy(), spans.df["launch"].to_numpy()
+    scale = scales(profile.tables)  # estimates for the whole grid, as in the summary
+
+    def values(part: slice) -> dict[str, Any]:
+        weight = np.ones(part.stop - part.start, np.int64) if scale is None else scale.of(launch[part])
+        return {"count": weight, "total": duration[part] * weight}
+
+    sums = sums_by(node, len(parent), spans.parts, values)
     places, groups = _places(spans.rows), _groups(spans.rows)
     return [
         _Scope(groups[at], above, places[at], times, took)
         for at, above, times, took in zip(
-            spans.row[first_row].tolist(), parent.tolist(), count.tolist(), total.tolist(), strict=True
+            spans.row[first_row].tolist(),
+            parent.tolist(),
+            sums["count"].tolist(),
+            sums["total"].tolist(),
+            strict=True,
         )
     ]
 
@@ -186,19 +197,27 @@ def _places(table: pd.DataFrame) -> list[tuple[str, str, str, int, str]]:
     return list(zip(*columns, strict=True))
 
 
-def _paths(spans: SummedSpans) -> tuple[NDArray[np.int64], NDArray[np.int64], NDArray[np.int64]]:
+def _paths(spans: SummedSpans) -> tuple[Numbers, Ints, Ints]:
     """Number the distinct paths of the summary's rows from the root, in order of first appearance.
 
     Returns each span's path, and each path's parent (-1 at the root) and first span.
     """
-    row, above, size = spans.row, spans.df["parent"].to_numpy(), len(spans.rows)
-    node = row
+    above, size = spans.df["parent"].to_numpy(), len(spans.rows)
+    node, count = spans.row, size
     while True:  # a path is a row inside of a path: once a round finds no more, all steps are told apart
-        outer = np.where(above >= 0, node[above], -1)
-        told_apart, first = numbered((outer + 1) * size + row, (int(node.max()) + 2) * size)
-        if len(first) == int(node.max()) + 1:
-            return node, outer[first], first
-        node = told_apart
+        most = (count + 1) * size
+        key = np.empty(len(node), np.min_scalar_type(most))
+
+        def step(part: slice, node: Numbers = node, key: Numbers = key) -> None:
+            inside = above[part] >= 0
+            outer = node[part][np.where(inside, above[part] - part.start, 0)].astype(np.int64) + 1
+            key[part] = outer * inside * size + spans.row[part]
+
+        each_piece(step, spans.parts)
+        told_apart, first = narrow_numbers(key, most)
+        if len(first) == count:
+            return node, key[first].astype(np.int64) // size - 1, first
+        node, count = told_apart, len(first)
 
 
 def _preorder(roots: list[int], children: dict[int, list[int]]) -> list[tuple[int, int]]:

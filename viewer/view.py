@@ -1,15 +1,11 @@
 """What `profscope view` shows: the trace is read, and handed to the view that was asked for."""
 
 import argparse
-import json
-import sys
 from dataclasses import fields
 from importlib import import_module
 from pathlib import Path
 
-from profscope.analysis.report import report
 from profscope.profiles import Profile
-from profscope.traces.saving import save
 from viewer.input import Trace, read
 from viewer.select import Selection, select
 from viewer.source import source_lines
@@ -30,9 +26,12 @@ def show(options: argparse.Namespace) -> None:
     trace, selection, whole, profile = _chosen(options)
     unit = options.unit or ("cycles" if profile.emulated else "ns")
     if options.view == "report":
-        json.dump(report(profile.tables, whole.tables), sys.stdout, indent=1)
-        sys.stdout.write("\n")
+        from viewer.report_view import show_report
+
+        show_report(profile, whole)
     elif options.view == "html":
+        from profscope.traces.saving import save
+
         save(profile.tables, options.html, format_name="html")
     elif options.view == "source":
         from viewer.source_view import show_source
@@ -50,20 +49,20 @@ def show(options: argparse.Namespace) -> None:
         show_screen(trace, selection, whole, profile, options, unit)
 
 
+def _selection(options: argparse.Namespace) -> Selection:
+    return Selection(**{each.name: getattr(options, each.name) for each in fields(Selection)})
+
+
 def _is_ready(options: argparse.Namespace) -> bool:
     """Whether Perfetto reads the trace's file as it is, and all of it is asked for."""
     path = Path(options.trace)
-    return (
-        path.name.endswith((".pftrace", ".pftrace.gz"))
-        and path.is_file()
-        and Selection(**{each.name: getattr(options, each.name) for each in fields(Selection)}) == Selection()
-    )
+    return path.name.endswith((".pftrace", ".pftrace.gz")) and path.is_file() and _selection(options).is_all
 
 
 def _chosen(options: argparse.Namespace) -> tuple[Trace, Selection, Profile, Profile]:
     """The trace, what the command line asks for of it, the launches of which that is a part, whole where a
     view judges them, and that alone."""
-    selection = Selection(**{each.name: getattr(options, each.name) for each in fields(Selection)})
+    selection = _selection(options)
     judges = options.view in ("", "show", "report") and options.format != "collapsed"
     needed = selection.of_launches if judges else selection
     trace = read(options.trace, verify=options.verify, only=needed)

@@ -6,7 +6,17 @@ import numpy as np
 import pandas as pd
 from numpy.typing import NDArray
 
-from profscope.analysis.span_rows import GROUP_COLUMNS, SITE_COLUMNS, Floats, Ints, launch_groups, sites
+from profscope.analysis.pieces import each_piece, pieces
+from profscope.analysis.span_rows import (
+    GROUP_COLUMNS,
+    SITE_COLUMNS,
+    Floats,
+    Ints,
+    Numbers,
+    narrow_sites,
+    numbers_of_groups,
+)
+from profscope.analysis.summing import in_order
 from profscope.schema import SPREAD_DTYPES, Tables, spreads_frame
 
 __all__ = ["balance", "spreads_together"]
@@ -93,27 +103,49 @@ def _variation(table: pd.DataFrame) -> Floats:
 def _of_spans(tables: Tables) -> pd.DataFrame:
     """A row per launch that kept spans, scope and `by`, with `squares`."""
     df = tables.df
-    site, places = sites(df)
-    group, groups = launch_groups(tables)
-    duration = df["duration_cycles"].to_numpy()
+    site, places = narrow_sites(df)
+    group, groups = numbers_of_groups(tables.launches)
+    row, took = _by_warp(df, site, len(places))
+    launch, of_site = df["launch"].to_numpy()[row], site[row].astype(np.int64)
     parts = []
     for by, columns in _BY.items():
-        item, first = _numbered([df["launch"].to_numpy(), site, *(df[name].to_numpy() for name in columns)])
+        item, first = _numbered([launch, of_site, *(df[name].to_numpy()[row] for name in columns)])
         parts.append(
-            _spread(by, np.bincount(item, duration).astype(np.float64), first, df["launch"].to_numpy(), site)
+            _spread(by, np.bincount(item, took).astype(np.float64), launch[first], of_site[first], row[first])
         )
     table = pd.concat(parts, ignore_index=True)
     at = table.pop("first").to_numpy()
     for name in SITE_COLUMNS:
-        table[name] = places[name].astype("int64" if name == "line" else "str").to_numpy()[site[at]]
+        of_sites = places[name].astype("int64" if name == "line" else "str").to_numpy()
+        table[name] = of_sites[site[at]]
+    number = group.of(df["launch"].to_numpy()[at])
     for name in ("variant", "trial"):
-        table[name] = groups[name].to_numpy()[group[at]]
+        table[name] = groups[name].to_numpy()[number]
     return table
 
 
-def _spread(by: str, took: Floats, first: Ints, launch: NDArray[np.int32], site: Ints) -> pd.DataFrame:
-    """Per launch and site the spread of what items took. first: by item, a row of the span table."""
-    key, first_item = _numbered([launch[first], site[first]])
+def _by_warp(df: pd.DataFrame, site: Numbers, sites: int) -> tuple[Ints, Ints]:
+    """What each warp spent in each site, and the row of its first span there; in the order of these. A warp
+    whose spans stand apart is there more than once."""
+    duration = df["duration_cycles"].to_numpy()
+    warps = [df[name].to_numpy() for name in ("launch", "cta", "warp")]
+
+    def of_piece(part: slice) -> tuple[Ints, Ints]:
+        same = np.logical_and.reduce([of[part][1:] == of[part][:-1] for of in warps])
+        warp = np.cumsum(np.append(False, ~same)[: part.stop - part.start])
+        key = warp * sites + site[part]
+        order, _, begins = in_order(key.astype(np.min_scalar_type(int(key.max(initial=0)))))
+        return order[begins] + part.start, np.add.reduceat(duration[part][order], begins)
+
+    found = each_piece(of_piece, pieces(df))
+    row, took = (np.concatenate(each) for each in zip(*found, strict=True))
+    order = np.argsort(row)
+    return row[order], took[order]
+
+
+def _spread(by: str, took: Floats, launch: NDArray[np.int32], site: Ints, first: Ints) -> pd.DataFrame:
+    """Per launch and site the spread of what items took; first: a row of each in the span table."""
+    key, first_item = _numbered([launch, site])
     count = np.bincount(key)
     mean = np.bincount(key, took) / count
     away = took - mean[key]
@@ -122,7 +154,7 @@ def _spread(by: str, took: Floats, first: Ints, launch: NDArray[np.int32], site:
     np.maximum.at(greatest, key, took)
     table = pd.DataFrame(
         {
-            "launch": launch[first[first_item]].astype(np.int64),
+            "launch": launch[first_item].astype(np.int64),
             "by": by,
             "count": count,
             "least_cycles": least,

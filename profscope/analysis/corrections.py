@@ -8,21 +8,20 @@ of a loop's iteration its row is stored, in the loop's own time, or in the itera
 
 from __future__ import annotations
 
-from typing import Any, Final, NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 import pandas as pd
 
 from instrument_passes.span_columns import CORRECTED_COLUMNS
 from profscope.analysis.clock_cost import Cost, record_cost
+from profscope.analysis.pieces import each_piece, pieces
 from profscope.analysis.span_rows import Flags, Floats, Ints
 from profscope.schema import Tables
-from profscope.threads import worker_pool
 
 __all__ = ["CORRECTED", "are_corrected", "weighed", "with_corrected"]
 
 CORRECTED = tuple(CORRECTED_COLUMNS)
-_ROWS: Final = 1 << 18
 
 
 def with_corrected(df: pd.DataFrame, metadata: dict[str, Any]) -> pd.DataFrame:
@@ -66,18 +65,17 @@ class _Rows(NamedTuple):
     is_iteration: Flags
     is_loop: Flags
 
-    def part(self, begin: int, end: int) -> _Rows:
+    def part(self, part: slice) -> _Rows:
         """Some of them, in which all are that are inside of one."""
-        part = slice(begin, end)
         return _Rows(
-            self.parent[part] - begin, self.depth[part], self.iteration[part], self.start[part],
+            self.parent[part] - part.start, self.depth[part], self.iteration[part], self.start[part],
             self.cycles[part], self.ns[part], self.asynchronous[part], self.is_iteration[part],
             self.is_loop[part],
         )  # fmt: skip
 
 
 def _corrected(df: pd.DataFrame, cost: Cost) -> tuple[Ints, Ints]:
-    """Cycles and nanoseconds by row, a hundred thousand rows at a time: so many fit a core's caches."""
+    """Cycles and nanoseconds by row."""
     kind = df["kind"].array
     code_of = {name: code for code, name in enumerate(kind.categories)}
     rows = _Rows(
@@ -89,21 +87,15 @@ def _corrected(df: pd.DataFrame, cost: Cost) -> tuple[Ints, Ints]:
         df["duration_ns"].to_numpy(),
         *(kind.codes == code_of.get(name, -2) for name in ("async", "iteration", "loop")),
     )
-    roots = np.flatnonzero(rows.depth == 0)  # what is inside of one stands behind it
-    near = np.searchsorted(roots, np.arange(_ROWS, len(df), _ROWS))
-    begins = np.unique(np.append(0, roots[near[near < len(roots)]]))
-    ends = np.append(begins[1:], len(df))
-
-    if len(begins) == 1:  # where threads would only cost their beginning
+    parts = pieces(df)
+    if len(parts) == 1:
         return _of_rows(rows, cost)
     cycles, ns = np.empty(len(df), np.int64), np.empty(len(df), np.int64)
 
-    def part(begin: int, end: int) -> None:
-        cycles[begin:end], ns[begin:end] = _of_rows(rows.part(begin, end), cost)
+    def correct(part: slice) -> None:
+        cycles[part], ns[part] = _of_rows(rows.part(part), cost)
 
-    with worker_pool() as pool:  # more threads than these wait for each other: numpy's steps are short
-        for _ in pool.map(part, begins.tolist(), ends.tolist()):
-            pass
+    each_piece(correct, parts)
     return cycles, ns
 
 

@@ -6,7 +6,7 @@ import importlib
 import pkgutil
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import replace
-from functools import cache
+from functools import cache, partial
 from typing import Any, Final, NamedTuple
 
 import pandas as pd
@@ -20,6 +20,7 @@ from profscope.analysis.roof import Roof, roof_of
 from profscope.analysis.stalls import stalled_on
 from profscope.analysis.sum_findings import sum_findings
 from profscope.schema import Tables
+from profscope.threads import in_order, worker_pool
 
 __all__ = ["FINDING_DTYPES", "OF_THE_EMULATOR", "FindingsOf", "findings", "findings_frame", "findings_of"]
 
@@ -107,7 +108,9 @@ def findings(tables: Tables) -> pd.DataFrame:
     attrs["not_measured"]: list of str, what could not be judged and why. attrs["clean"]: by kernel, or
     "kernel #variant" where it has several, what is known of those without a finding.
     """
-    return findings_frame([findings_of(tables, each) for each in judged_kernels(tables)])
+    _causes()  # imported before there are threads
+    with worker_pool() as pool:  # a configuration is judged while the next one's spans are taken
+        return findings_frame(list(in_order(pool, partial(findings_of, tables), judged_kernels(tables))))
 
 
 class FindingsOf(NamedTuple):

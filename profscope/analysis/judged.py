@@ -243,11 +243,11 @@ def judged_kernels(
     launches, df = tables.launches, tables.df
     launches = launches[~launches["trial"]]
     # What is asked of each launch, once for all: a profile may have hundreds of kernels.
-    of_launch, of_cta = df["launch"].to_numpy(), np.append(df["cta"].to_numpy(), -1)
+    of_launch, of_cta = df["launch"].to_numpy(), df["cta"].to_numpy()
     begin = np.searchsorted(of_launch, launches["launch"].to_numpy(), "left")
     end = np.searchsorted(of_launch, launches["launch"].to_numpy(), "right")
-    inside = of_cta[begin] >= 0  # other tools' spans may be of whole launches
-    rows = (end - begin) * inside
+    rows = end - begin
+    rows[rows > 0] *= of_cta[begin[rows > 0]] >= 0  # other tools' spans may be of whole launches
     lossless = ((launches["dropped"] == 0) & (launches["unfinished"] == 0)).to_numpy()
     launches = launches.assign(
         begin=begin, rows=rows, sound=(rows > 0) & lossless, scale=grid_scales(launches)
@@ -292,8 +292,7 @@ def _judged(tables: Tables, kernel: str, variant: int, launches: pd.DataFrame) -
     cta = np.repeat(chosen, lengths)
     offset = np.repeat(np.cumsum(lengths) - lengths, lengths)
     rows = first[cta] + np.arange(len(cta)) - offset
-    has_gaps = len(rows) <= rows[-1] - rows[0]
-    part = df.iloc[rows] if has_gaps else df.iloc[int(rows[0]) : int(rows[-1]) + 1]
+    part = df.iloc[int(rows[0]) : int(rows[-1]) + 1] if _is_range(rows) else df.iloc[rows]
     spans, table = _spans(part, cta, rows, tables.metadata)
     whole = bool((launches["scale"] == 1).all()) and kernel not in not_samples(tables.metadata)
     return Judged(kernel, variant, tables, launches, table, spans, ctas, whole)
@@ -333,8 +332,8 @@ def _spans(part: pd.DataFrame, cta: Ints, rows: Ints, metadata: dict[str, Any]) 
         cls=[op_class(s) if k == "op" else "" for s, k in zip(table["scope"], table["kind"], strict=True)]
     )
     parent = part["parent"].to_numpy()
-    has_gaps = len(rows) <= rows[-1] - rows[0]
-    inside = np.where(parent >= 0, np.searchsorted(rows, parent) if has_gaps else parent - rows[0], -1)
+    place = parent - rows[0] if _is_range(rows) else np.searchsorted(rows, parent)
+    inside = np.where(parent >= 0, place, -1)
     taken = weighed(part.assign(parent=inside), metadata)
     own = self_times(taken, DURATION)
     kept = ~table["kind"].isin(("async", "mark")).to_numpy()[site]
@@ -361,6 +360,11 @@ def _spans(part: pd.DataFrame, cta: Ints, rows: Ints, metadata: dict[str, Any]) 
         row=rows[kept],
     )
     return spans, table.reset_index(drop=True)
+
+
+def _is_range(rows: Ints) -> bool:
+    """Whether ascending numbers leave none out."""
+    return len(rows) > int(rows[-1]) - int(rows[0])
 
 
 def _gaps(start: Ints, end: Ints, warp: Ints, parent: Ints) -> Ints:

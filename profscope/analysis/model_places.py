@@ -62,7 +62,9 @@ def _added(
 ) -> pd.DataFrame:
     """at: of the table's rows which of `rows` is theirs; None: each has its own."""
     columns = {}
-    for name, values in zip(MODEL, zip(*rows, strict=True), strict=True):
+    known = list(rows)
+    for place, name in enumerate(MODEL):
+        values = [row[place] for row in known]  # zip(*) has no columns where there are no rows
         if MODEL_COLUMNS[name] != "category":
             numbers = np.array(values, MODEL_COLUMNS[name])
             columns[name] = numbers if at is None else numbers[at]

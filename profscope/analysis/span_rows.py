@@ -1,6 +1,6 @@
 """What several analyses ask of a span table: which site a row is of, its own time, what it stands for."""
 
-from typing import Any
+from typing import Any, Generic, TypeVar
 
 import numpy as np
 import pandas as pd
@@ -14,16 +14,23 @@ __all__ = [
     "Flags",
     "Floats",
     "Ints",
+    "Numbers",
+    "OfLaunches",
+    "begins_of_runs",
     "counted",
     "ended",
     "grid_ctas",
     "grid_scales",
     "launch_groups",
+    "narrow_numbers",
+    "narrow_sites",
     "not_samples",
     "numbered",
-    "of_launches",
+    "numbers_of_groups",
+    "outermost",
     "own_times",
     "row_scales",
+    "scales",
     "self_times",
     "sites",
 ]
@@ -39,6 +46,41 @@ _EXACT = 2.0**53
 Ints = NDArray[np.int64]
 Floats = NDArray[np.float64]
 Flags = NDArray[np.bool_]
+Numbers = NDArray[np.unsignedinteger[Any]]
+Row = TypeVar("Row", bound=np.generic)
+
+
+class OfLaunches(Generic[Row]):
+    """A number for each launch, found by the launch that a span is of."""
+
+    def __init__(self, launches: pd.DataFrame, values: NDArray[Row], otherwise: Row | float) -> None:
+        """values: by row of the table of launches; otherwise: that of spans of no launch in it."""
+        launch = launches["launch"].to_numpy()
+        order = np.argsort(launch, kind="stable")
+        self._launch = launch[order]
+        self._values = np.append(values[order], np.array([otherwise], values.dtype))
+
+    def of(self, launch: NDArray[np.integer]) -> NDArray[Row]:
+        """By span. launch: the span table's column, or a piece of it."""
+        begins = begins_of_runs(launch)
+        first = launch[begins]
+        at = np.searchsorted(self._launch, first)
+        known = np.append(self._launch, -1)[at] == first
+        return np.repeat(self._values[np.where(known, at, -1)], np.diff(begins, append=len(launch)))
+
+
+def begins_of_runs(values: NDArray[np.integer]) -> Ints:
+    """Where values begin that differ from those before them."""
+    begins = np.ones(len(values), np.bool_)
+    np.not_equal(values[1:], values[:-1], out=begins[1:])
+    return np.flatnonzero(begins)
+
+
+def outermost(df: pd.DataFrame) -> Ints:
+    """The rows of spans that are of whole warps."""
+    rows: Ints = np.flatnonzero(df["depth"].to_numpy() == 0)
+    synchronous: Flags = np.asarray(df["kind"].array[rows] != "async")
+    return rows[synchronous]
 
 
 def sites(df: pd.DataFrame) -> tuple[Ints, pd.DataFrame]:
@@ -46,6 +88,12 @@ def sites(df: pd.DataFrame) -> tuple[Ints, pd.DataFrame]:
 
     Returns one site number per row, int64 of shape (rows,), and the table of sites.
     """
+    site, table = narrow_sites(df)
+    return site.astype(np.int64), table
+
+
+def narrow_sites(df: pd.DataFrame) -> tuple[Numbers, pd.DataFrame]:
+    """As `sites`, with the numbers in the narrowest unsigned dtype that holds them."""
     key: NDArray[np.integer] = np.zeros(len(df), np.int32)
     size = 1
     for name in SITE_COLUMNS:
@@ -59,24 +107,36 @@ def sites(df: pd.DataFrame) -> tuple[Ints, pd.DataFrame]:
         np.add(key, codes, out=key)
         np.subtract(key, least, out=key)
         size *= count
-    site, first = numbered(key, size)
+    site, first = narrow_numbers(key, size)
     table = df[list(SITE_COLUMNS)].iloc[first].reset_index(drop=True)
     return site, table
 
 
 def numbered(key: NDArray[np.integer], size: int) -> tuple[Ints, Ints]:
     """Keys below `size` numbered in order of first appearance; and the row where each first appears."""
+    number, first = narrow_numbers(key, size)
+    return number.astype(np.int64), first
+
+
+def narrow_numbers(key: NDArray[np.integer], size: int) -> tuple[Numbers, Ints]:
+    """As `numbered`, with the numbers in the narrowest unsigned dtype that holds them."""
     if size > 1 << 22:
-        site, _ = pd.factorize(key)
-        return site.astype(np.int64, copy=False), pd.Series(site).drop_duplicates().index.to_numpy()
+        found, _ = pd.factorize(key)
+        first = pd.Series(found).drop_duplicates().index.to_numpy()
+        return found.astype(np.min_scalar_type(len(first))), first
+    parts = [slice(begin, begin + _SOME_ROWS) for begin in range(0, len(key), _SOME_ROWS)]
     first_of = np.full(size, len(key))
-    for begin in range((len(key) - 1) // _SOME_ROWS * _SOME_ROWS, -1, -_SOME_ROWS):
-        part = key[begin : begin + _SOME_ROWS]
-        first_of[part[::-1]] = np.arange(begin + len(part) - 1, begin - 1, -1)  # the last one put there stays
+    for part in reversed(parts):
+        rows = np.arange(part.start, min(part.stop, len(key)))
+        first_of[key[part][::-1]] = rows[::-1]  # the last one put there stays
     first = np.sort(first_of[first_of < len(key)])
-    number = np.empty(size, np.int64)
-    number[key[first]] = np.arange(len(first))
-    return number[key], first
+    narrowest = np.min_scalar_type(len(first))
+    number_of: Numbers = np.zeros(size, narrowest)
+    number_of[key[first]] = np.arange(len(first))
+    number: Numbers = np.empty(len(key), narrowest)
+    for part in parts:
+        number[part] = number_of[key[part]]
+    return number, first
 
 
 def _codes(column: "pd.Series[Any]") -> tuple[NDArray[np.integer], int, int]:
@@ -93,24 +153,15 @@ def launch_groups(tables: Tables) -> tuple[Ints, pd.DataFrame]:
 
     Returns the group of each span, int64 of shape (rows,), and the table of groups.
     """
-    launches = tables.launches
+    number, groups = numbers_of_groups(tables.launches)
+    return number.of(tables.df["launch"].to_numpy()), groups
+
+
+def numbers_of_groups(launches: pd.DataFrame) -> tuple[OfLaunches[np.int64], pd.DataFrame]:
+    """As `launch_groups`, the numbers to be asked for."""
     key = launches[list(GROUP_COLUMNS)]
-    number = key.groupby(list(GROUP_COLUMNS), sort=False).ngroup().to_numpy(np.int64)
-    group = of_launches(tables, number, 0).astype(np.int64, copy=False)
-    return group, key.drop_duplicates().reset_index(drop=True)
-
-
-def of_launches(tables: Tables, values: NDArray[Any], otherwise: float) -> NDArray[Any]:
-    """By span, what its launch has of `values`, which are by launch; `otherwise` where that is not known.
-
-    Asked once for each run of rows of one launch, of which there are few beside the rows.
-    """
-    launch = tables.df["launch"].to_numpy()
-    first = np.flatnonzero(np.append(True, launch[1:] != launch[:-1])[: len(launch)])
-    numbers, at = np.unique(tables.launches["launch"].to_numpy(), return_index=True)
-    known = np.append(values[at], np.array([otherwise], values.dtype))  # behind them that of -1
-    of_runs = known[pd.Index(numbers).get_indexer(launch[first])]
-    return np.repeat(of_runs, np.diff(first, append=len(launch)))
+    number = key.groupby(list(GROUP_COLUMNS), sort=False).ngroup().to_numpy().astype(np.int64)
+    return OfLaunches(launches, number, 0), key.drop_duplicates().reset_index(drop=True)
 
 
 def self_times(df: pd.DataFrame, column: str) -> Ints:
@@ -142,10 +193,16 @@ def row_scales(tables: Tables) -> Floats | None:
 
     float64 of shape (rows,). Where the recorded CTAs do not speak for the grid (see `not_samples`), it is 1.
     """
+    scale = scales(tables)
+    return None if scale is None else scale.of(tables.df["launch"].to_numpy())
+
+
+def scales(tables: Tables) -> OfLaunches[np.float64] | None:
+    """As `row_scales`, to be asked for."""
     launches = tables.launches
-    alone = launches["kernel"].isin(not_samples(tables.metadata))
+    alone = launches["kernel"].isin(not_samples(tables.metadata)).to_numpy()
     scale = np.where(alone, 1.0, grid_scales(launches))
-    return of_launches(tables, scale, 1.0) if (scale != 1).any() else None
+    return OfLaunches(launches, scale, 1.0) if (scale != 1).any() else None
 
 
 def counted(launches: pd.DataFrame) -> NDArray[np.bool_]:

@@ -1,13 +1,12 @@
 """Sum a span table up: one row per kernel and scope."""
 
 from dataclasses import replace
-from typing import NamedTuple
 
 import numpy as np
 import pandas as pd
 from numpy.typing import NDArray
 
-from profscope.analysis.corrections import are_corrected, weighed
+from profscope.analysis.corrections import are_corrected
 from profscope.analysis.host_paths import scope_paths
 from profscope.analysis.model_places import with_model
 from profscope.analysis.overhead import bare_times
@@ -18,18 +17,16 @@ from profscope.analysis.span_rows import (
     Ints,
     counted,
     grid_scales,
-    launch_groups,
-    numbered,
-    row_scales,
-    self_times,
-    sites,
+    scales,
 )
 from profscope.analysis.sum_rows import KEY_COLUMNS, UNITS, summed
+from profscope.analysis.summing import SummedSpans, by_row, summed_spans, sums_of
 from profscope.analysis.work import with_work
 from profscope.errors import OptionError
 from profscope.schema import Tables, sums_frame
+from profscope.threads import worker_pool
 
-__all__ = ["PERCENTILES", "SummedSpans", "summary", "summary_of", "summed_spans"]
+__all__ = ["PERCENTILES", "summary", "summary_of"]
 
 PERCENTILES = {"p50": 0.50, "p90": 0.90, "p99": 0.99}
 
@@ -67,31 +64,6 @@ def summary(tables: Tables, by: str | None = None) -> pd.DataFrame:
     if by is not None:
         return _by_host(tables, by)
     return summary_of(tables, summed_spans(tables))
-
-
-class SummedSpans(NamedTuple):
-    """df: spans with the durations that are added up, as they were read or corrected. row: of each span, that
-    of `rows`, int64; rows: GROUP_COLUMNS and SITE_COLUMNS, in the order of their first spans, which stand at
-    `first`."""
-
-    df: pd.DataFrame
-    row: Ints
-    rows: pd.DataFrame
-    first: Ints
-
-
-def summed_spans(tables: Tables) -> SummedSpans:
-    """What a summary adds up, for whoever asks for more of it than the summary."""
-    df = weighed(tables.df, tables.metadata) if are_corrected(tables) else tables.df
-    site, places = sites(tables.df)
-    group, groups = launch_groups(tables)
-    each = max(1, len(groups))
-    row, first = numbered(site * each + group, max(1, len(places)) * each)
-    chosen = groups.iloc[group[first]]
-    rows = places.iloc[site[first]].reset_index(drop=True)
-    rows.insert(1, "variant", chosen["variant"].to_numpy(np.int32))
-    rows.insert(2, "trial", chosen["trial"].to_numpy(np.bool_))
-    return SummedSpans(df, row, rows, first)
 
 
 def summary_of(tables: Tables, spans: SummedSpans) -> pd.DataFrame:
@@ -155,26 +127,17 @@ def _summed(tables: Tables, spans: SummedSpans) -> pd.DataFrame:
 
 def _of_spans(tables: Tables, spans: SummedSpans) -> pd.DataFrame:
     """The rows of the launches that kept spans, and _BESIDE."""
-    df, row, table, _ = spans
-    each = row_scales(tables)
-    seen = np.bincount(row, minlength=len(table))
-    table = table.assign(count=seen if each is None else _sums(row, len(table), np.ones(len(df)), each))
-    order = np.argsort(_narrow(row, len(table)), kind="stable")
-    ends = np.cumsum(seen)
-    for unit in UNITS:
-        column = f"duration_{unit}"
-        duration, own = df[column].to_numpy(), self_times(df, column)
-        table[f"total_{unit}"] = _sums(row, len(table), duration, each)
-        table[f"self_{unit}"] = _sums(row, len(table), own, each)
-        for name, values in _statistics(duration[order], ends - seen, ends).items():
+    figures = sums_of(spans, scales(tables))
+    table = spans.rows.assign(count=figures["count"])
+    durations = by_row(spans, [f"duration_{unit}" for unit in UNITS], figures["seen"])
+    for unit, of_rows in zip(UNITS, durations, strict=True):
+        table[f"total_{unit}"] = figures[f"total_{unit}"]
+        table[f"self_{unit}"] = figures[f"self_{unit}"]
+        table[f"mean_{unit}"] = figures[f"seen_{unit}"] / figures["seen"]
+        for name, values in _percentiles(of_rows).items():
             table[f"{name}_{unit}"] = values
-        table[f"seen_{unit}"] = (
-            table[f"total_{unit}"] if each is None else _sums(row, len(table), duration, None)
-        )
-    root = ((df["depth"] == 0) & (df["kind"] != "async")).to_numpy()
-    scale = None if each is None else each[root]
-    root_ns = _sums(row[root], len(table), df["duration_ns"].to_numpy()[root], scale)
-    return table.assign(seen=seen, root_ns=root_ns)
+        table[f"seen_{unit}"] = figures[f"seen_{unit}"]
+    return table.assign(seen=figures["seen"], root_ns=figures["root_ns"])
 
 
 def _with_sums(spans: pd.DataFrame, sums: pd.DataFrame) -> pd.DataFrame:
@@ -249,32 +212,20 @@ def _launches_seen(groups: pd.DataFrame, tables: Tables) -> list[int]:
     return seen
 
 
-def _sums(key: NDArray[np.integer], count: int, values: Ints | Floats, scale: Floats | None) -> Ints:
-    """Sums of values by key: exact, or, scaled, rounded; int64 of shape (count,)."""
-    if scale is not None:
-        return np.rint(np.bincount(key, values * scale, minlength=count)).astype(np.int64)
-    total = np.zeros(count, np.int64)
-    np.add.at(total, key, values)
-    return total
+def _percentiles(parts: list[NDArray[np.integer]]) -> dict[str, Ints]:
+    """PERCENTILES and "max" of some durations each, which are put in order."""
+    result = {name: np.zeros(len(parts), np.int64) for name in (*PERCENTILES, "max")}
 
-
-def _narrow(site: Ints, count: int) -> NDArray[np.integer]:
-    # numpy's stable sort is a radix sort for 16-bit keys: 20 times faster than for 64-bit ones.
-    return site.astype(np.uint16) if count <= 1 << 16 else site
-
-
-def _statistics(duration: Ints, begins: Ints, ends: Ints) -> dict[str, NDArray[np.generic]]:
-    shape = len(begins)
-    result: dict[str, NDArray[np.generic]] = {
-        name: np.zeros(shape, np.float64 if name == "mean" else np.int64)
-        for name in ("mean", *PERCENTILES, "max")
-    }
-    for at, (begin, end) in enumerate(zip(begins, ends, strict=True)):
-        ordered = np.sort(duration[begin:end])
-        result["mean"][at] = ordered.sum() / len(ordered)
+    def look(at: int) -> None:
+        ordered = parts[at]
+        ordered.sort()
         for name, fraction in PERCENTILES.items():
             result[name][at] = ordered[int(np.ceil(fraction * len(ordered))) - 1]
         result["max"][at] = ordered[-1]
+
+    with worker_pool() as pool:
+        for _ in pool.map(look, range(len(parts))):
+            pass
     return result
 
 

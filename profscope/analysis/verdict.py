@@ -13,7 +13,8 @@ from profscope.analysis.clock_cost import record_cost
 from profscope.analysis.distances import distances
 from profscope.analysis.markup import tag
 from profscope.analysis.overhead import overhead, variant_entry
-from profscope.analysis.span_rows import not_samples
+from profscope.analysis.pieces import each_piece, pieces
+from profscope.analysis.span_rows import Ints, begins_of_runs, not_samples
 from profscope.analysis.trust_rules import CARE, DISTRUST, NEAR_RECORDS, RULES, Facts, Reason
 from profscope.schema import Tables
 
@@ -170,17 +171,22 @@ def _short_spans(tables: Tables) -> pd.DataFrame:
     df, cost = tables.df, record_cost(tables.metadata)
     if cost is None or not len(df):
         return pd.DataFrame({"short": [], "all": []})
-    parent, duration = df["parent"].to_numpy(), df["duration_cycles"].to_numpy()
-    leaf = (df["kind"] != "async").to_numpy(copy=True)
-    root = leaf & (parent < 0)
-    leaf[parent[leaf & (parent >= 0)]] = False
-    launch, most = df["launch"].to_numpy(), int(df["launch"].max()) + 1
-    short = leaf & (duration < NEAR_RECORDS * cost.each)
-    sums = {
-        name: np.bincount(launch[rows], duration[rows], most)
-        for name, rows in (("short", short), ("all", root))
-    }
-    return pd.DataFrame(sums)
+    kind, parents = df["kind"].array, df["parent"].to_numpy()
+    durations, launches = df["duration_cycles"].to_numpy(), df["launch"].to_numpy()
+    most = NEAR_RECORDS * cost.each
+
+    def of_piece(part: slice) -> tuple[Ints, ...]:
+        parent, duration = parents[part], durations[part]
+        leaf = np.array(kind[part] != "async")
+        root = leaf & (parent < 0)
+        leaf[parent[leaf & (parent >= 0)] - part.start] = False
+        begins = begins_of_runs(launches[part])
+        sums = (np.add.reduceat(duration * rows, begins) for rows in (leaf & (duration < most), root))
+        return launches[part][begins], *sums
+
+    found = [np.concatenate(each) for each in zip(*each_piece(of_piece, pieces(df)), strict=True)]
+    table = pd.DataFrame(dict(zip(("launch", "short", "all"), found, strict=True)))
+    return table.groupby("launch").sum().astype(np.float64)
 
 
 def _mean(short: pd.DataFrame, launches: pd.DataFrame) -> float | None:
@@ -192,8 +198,10 @@ def _clock_changes(tables: Tables) -> pd.Series[float]:
     """By launch: how much faster than at its slowest the clock ran, from outermost spans that last long
     enough to tell, the hundredth at either end left out."""
     df = tables.df
-    root = ((df["parent"] < 0) & (df["duration_ns"] > _LONG_NS) & (df["kind"] != "async")).to_numpy()
-    rates = (df["duration_cycles"] / df["duration_ns"])[root].groupby(df["launch"][root])
+    rows = np.flatnonzero(df["parent"].to_numpy() < 0)
+    roots = df[["launch", "kind", "duration_ns", "duration_cycles"]].iloc[rows]
+    roots = roots[(roots["duration_ns"] > _LONG_NS) & (roots["kind"] != "async")]
+    rates = (roots["duration_cycles"] / roots["duration_ns"]).groupby(roots["launch"])
     return rates.quantile(0.99) / rates.quantile(0.01) - 1
 
 

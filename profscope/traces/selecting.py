@@ -79,7 +79,7 @@ def _chosen_launches(launches: pd.DataFrame, only: Only) -> pd.DataFrame:
         value = getattr(only, name)
         if value is None:
             continue
-        if name not in launches.columns:
+        if name not in launches.columns or (launches[name] < 0).all():
             raise TraceError(f"{name} {value}: this trace does not tell the {name}s of a kernel apart")
         if not (launches[name] == value).any():
             raise TraceError(f"no {name} {value}; there are: {_ranges(launches[name].to_numpy())}")
@@ -89,6 +89,8 @@ def _chosen_launches(launches: pd.DataFrame, only: Only) -> pd.DataFrame:
 
 def _kept_spans(df: pd.DataFrame, kept: NDArray[np.bool_]) -> pd.DataFrame:
     """The rows to keep; the rows that they name are numbered as in the new table, -1 for one that goes."""
+    if kept.all():  # as of a file that was read in part
+        return df
     row = np.append(np.where(kept, np.cumsum(kept) - 1, -1), -1)  # the last is where -1 looks
     rows = df[kept].reset_index(drop=True)
     return rows.assign(**{name: row[rows[name].to_numpy()] for name in ("parent", "wait")})

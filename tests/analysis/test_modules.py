@@ -77,3 +77,10 @@ def test_files_keep_them(tmp_path: Path, kernel: str, suffix: str) -> None:
     loaded = profscope.load(tmp_path / f"trace{suffix}")
     assert loaded.df.equals(profile.df)
     assert loaded.metadata["variants"] == profile.metadata["variants"]
+
+
+def test_launches_without_spans_have_an_empty_summary(kernel: str) -> None:
+    tables = with_models({kernel: UP}).tables
+    empty = Profile.of(replace(tables, df=tables.df.iloc[:0])).summary()
+    assert empty.empty
+    assert list(empty[list(MODEL)].columns) == list(MODEL)

@@ -54,8 +54,9 @@ def _bimodal(judged: Judged) -> Iterator[_Bimodal]:
     cost = record_cost(judged.tables.metadata)
     least = 0.0 if cost is None else cost.read + cost.row
     own = judged.of_kind(*_KINDS)
-    order = np.argsort(spans.site, kind="stable")
-    bounds = np.searchsorted(spans.site[order], np.arange(len(judged.sites) + 1))
+    # numpy's stable sort is a radix sort for keys of 16 bits.
+    order = np.argsort(spans.site.astype(np.min_scalar_type(len(judged.sites))), kind="stable")
+    bounds = np.cumsum(np.bincount(spans.site + 1, minlength=len(judged.sites) + 1))
     for site in range(len(judged.sites)):
         rows = order[bounds[site] : bounds[site + 1]]
         if not len(rows) or not own[rows[0]]:

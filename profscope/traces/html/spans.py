@@ -8,7 +8,7 @@ import numpy as np
 import pandas as pd
 from numpy.typing import NDArray
 
-from profscope.analysis.span_rows import Ints, of_launches
+from profscope.analysis.span_rows import Ints, OfLaunches
 from profscope.schema import Tables
 from profscope.traces.html.ctas import MOST_SPANS, Ctas
 from profscope.traces.runs import run_starts
@@ -23,11 +23,14 @@ def times(tables: Tables) -> tuple[Ints, Ints]:
     its cycles.
     """
     df, launches = tables.df, tables.launches
-    since: Ints = df["start_ns"].to_numpy() - of_launches(tables, launches["start_ns"].to_numpy(), 0)
+    launch = df["launch"].to_numpy()
+    since: Ints = df["start_ns"].to_numpy() - OfLaunches(launches, launches["start_ns"].to_numpy(), 0).of(
+        launch
+    )
     if not tables.emulated:
         return since, df["duration_ns"].to_numpy()
-    ghz = of_launches(tables, launches["clock_ghz"].fillna(1.0).to_numpy(), 1.0)
-    key, _ = pd.factorize(df["launch"].to_numpy().astype(np.int64) * (1 << 20) + df["sm"].to_numpy())
+    ghz = OfLaunches(launches, launches["clock_ghz"].fillna(1.0).to_numpy(), 1.0).of(launch)
+    key, _ = pd.factorize(launch.astype(np.int64) * (1 << 20) + df["sm"].to_numpy())
     cycle = df["start_cycle"].to_numpy()
     anchor = np.unique(key, return_index=True)[1]
     placed: Ints = np.rint(since[anchor] * ghz[anchor]).astype(np.int64)[key] + cycle - cycle[anchor][key]

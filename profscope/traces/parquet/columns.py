@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
+from functools import partial
 from typing import Any, Final
 
 import numpy as np
@@ -26,7 +27,7 @@ __all__ = [
     "write_options",
 ]
 
-GROUP_ROWS: Final = 1 << 20
+GROUP_ROWS: Final = 1 << 18
 """Rows of a row group: what is read at least where a part is asked for."""
 
 SELECTED: Final = ("kernel", "launch", "cta", "sm", "warp", "start_ns")
@@ -102,9 +103,13 @@ def _array(column: pd.Series[Any], kind: pa.DataType) -> pa.Array:
     return pa.DictionaryArray.from_arrays(pa.array(codes, mask=codes < 0), texts)
 
 
-def read_columns(read: Callable[[str], pa.ChunkedArray], about: dict[str, Any]) -> dict[str, Any]:
-    """The columns of a file, by name, each read and then made what the table has, side by side in threads: so
-    hardly more than the table itself is in memory. about: what `described` said of all of the file.
+def read_columns(
+    read: Callable[[str], Iterable[pa.Array]], rows: int, about: dict[str, Any]
+) -> dict[str, Any]:
+    """The columns of a file, by name, each read and made what the table has, side by side in threads.
+
+    read: the parts of a column, in order; no more than one of them is held beside what the table has.
+    rows: how many values all parts have. about: what `described` said of all of the file.
 
     Raises KeyError, TypeError or ValueError where they are not as `about` says, and what `read` raises.
     """
@@ -114,40 +119,81 @@ def read_columns(read: Callable[[str], pa.ChunkedArray], about: dict[str, Any]) 
             raise ValueError(f"a payload {name} of dtype {payload['dtype']}")
         kinds[name] = (payload["dtype"], payload.get("categories"))
     with worker_pool() as pool:
-        values = pool.map(lambda name: _values(read(name), name, *kinds[name]), kinds)
+        values = pool.map(lambda name: _values(read(name), rows, name, *kinds[name]), kinds)
         return dict(zip(kinds, values, strict=True))
 
 
-def _values(column: pa.ChunkedArray, name: str, dtype: str, known: dict[str, Any] | None) -> Any:
+def _values(parts: Iterable[pa.Array], rows: int, name: str, dtype: str, known: dict[str, Any] | None) -> Any:
     if dtype == "category":
-        return _categorical(column, name, known)
-    if column.type != _ARROW[dtype]:
-        raise ValueError(f"{name} is of type {column.type}")
-    if dtype == "float64":
-        return column.to_numpy()
+        if known is None:
+            raise ValueError(f"{name} has no categories")
+        codes = _Codes(name, known)
+        return categorical(_filled(parts, rows, name, codes.dtype, codes.of), known)
     if dtype == "Int32":
-        missing = column.is_null().to_numpy()
-        return pd.arrays.IntegerArray(column.fill_null(0).to_numpy().astype(np.int32), missing)
-    if column.null_count:
+        missing = np.zeros(rows, np.bool_)
+        values = _filled(parts, rows, name, np.dtype(np.int32), partial(_integers, missing, name))
+        return pd.arrays.IntegerArray(values, missing)
+    return _filled(parts, rows, name, np.dtype(dtype), partial(_plain, name, dtype))
+
+
+def _filled(
+    parts: Iterable[pa.Array],
+    rows: int,
+    name: str,
+    dtype: np.dtype[Any],
+    values_of: Callable[[pa.Array, slice], NDArray[Any]],
+) -> NDArray[Any]:
+    """The values of all parts, put where they belong as they are read: so each is copied once."""
+    values, end = np.empty(rows, dtype), 0
+    for part in parts:
+        place = slice(end, end + len(part))
+        if place.stop > rows:
+            break
+        values[place] = values_of(part, place)
+        end = place.stop
+    else:
+        if end == rows:
+            return values
+    raise ValueError(f"{name} does not have {rows} values")
+
+
+def _plain(name: str, dtype: str, part: pa.Array, _: slice) -> NDArray[Any]:
+    """Numbers; a float that is missing is NaN."""
+    if part.type != _ARROW[dtype]:
+        raise ValueError(f"{name} is of type {part.type}")
+    if part.null_count and dtype != "float64":
         raise ValueError(f"{name} lacks values")
-    return column.to_numpy()
+    return np.asarray(part.to_numpy(zero_copy_only=False))
 
 
-def _categorical(column: pa.ChunkedArray, name: str, known: dict[str, Any] | None) -> pd.Categorical:
+def _integers(missing: NDArray[np.bool_], name: str, part: pa.Array, place: slice) -> NDArray[Any]:
+    """Integers, 0 where one is `missing`, which is noted."""
+    if part.type != _ARROW["Int32"]:
+        raise ValueError(f"{name} is of type {part.type}")
+    if part.null_count:
+        missing[place] = part.is_null().to_numpy(zero_copy_only=False)
+        part = part.fill_null(0)
+    return np.asarray(part.to_numpy())
+
+
+class _Codes:
     """Codes of the whole file's categories, whatever dictionary each part of it was written with."""
-    if known is None or not pa.types.is_dictionary(column.type):
-        raise ValueError(f"{name} is of type {column.type}")
-    place = pd.Index([str(value) for value in known["values"]], dtype=object)
-    narrow = np.min_scalar_type(-max(1, len(place)))  # as pandas has them
-    parts: list[NDArray[np.integer]] = [np.zeros(0, narrow)]
-    for chunk in column.chunks:
-        places = place.get_indexer(pd.Index(chunk.dictionary.to_pylist(), dtype=object)).astype(narrow)
-        indices = chunk.indices.fill_null(len(places)) if chunk.null_count else chunk.indices
-        codes = np.append(places, narrow.type(-1))[indices.to_numpy(zero_copy_only=False)]
-        if (places < 0).any() and (codes < 0).sum() != chunk.null_count:
-            raise ValueError(f"{name} has values that are none of its categories")
-        parts.append(codes)
-    return categorical(np.concatenate(parts), known)
+
+    def __init__(self, name: str, known: dict[str, Any]) -> None:
+        self._name = name
+        self._place = pd.Index([str(value) for value in known["values"]], dtype=object)
+        self.dtype = np.min_scalar_type(-max(1, len(self._place)))  # as pandas has them
+
+    def of(self, part: pa.Array, _: slice) -> NDArray[Any]:
+        """-1 where a value is missing."""
+        if not pa.types.is_dictionary(part.type):
+            raise ValueError(f"{self._name} is of type {part.type}")
+        places = self._place.get_indexer(pd.Index(part.dictionary.to_pylist(), dtype=object))
+        indices = part.indices.fill_null(len(places)) if part.null_count else part.indices
+        codes = np.append(places, -1).astype(self.dtype)[indices.to_numpy(zero_copy_only=False)]
+        if (places < 0).any() and (codes < 0).sum() != part.null_count:
+            raise ValueError(f"{self._name} has values that are none of its categories")
+        return np.asarray(codes)
 
 
 def selected(file: pq.ParquetFile, columns: list[str], wanted: Mapping[str, NDArray[np.int64]]) -> list[int]:

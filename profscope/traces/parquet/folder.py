@@ -16,8 +16,8 @@ from numpy.typing import NDArray
 
 from profscope.errors import TraceError
 from profscope.schema import Tables
-from profscope.traces.parquet.columns import no_rows, read_columns
-from profscope.traces.parquet.reading import check_size, frame, opened, read_rows, stated
+from profscope.traces.parquet.columns import no_rows
+from profscope.traces.parquet.reading import check_size, columns_of, frame, opened, read_rows, stated
 from profscope.traces.parquet.writing import launch_bytes, parquet_bytes
 from profscope.traces.parquet_names import PROFILE, SPANS, launch_folder
 from profscope.traces.profscope_object import OBJECT, object_tables
@@ -82,9 +82,7 @@ def _spans(file: TraceFile, tables: Tables, about: Any) -> pd.DataFrame:
         parts, rows = _parts(file, about, ranks, None, {})
     file.left_out = about["rows"] - sum(map(len, rows))
     table = pa.concat_tables(parts) if parts else no_rows(about)
-    return frame(
-        read_columns(table.column, about), np.concatenate([np.zeros(0, np.int64), *rows]), about["rows"]
-    )
+    return frame(columns_of(table, about), np.concatenate([np.zeros(0, np.int64), *rows]), about["rows"])
 
 
 def _parts(

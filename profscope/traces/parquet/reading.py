@@ -24,7 +24,7 @@ from profscope.traces.profscope_object import object_tables
 from profscope.traces.room import check_room
 from profscope.traces.trace_file import TraceFile
 
-__all__ = ["check_size", "frame", "opened", "read_rows", "stated", "tables_in_file"]
+__all__ = ["check_size", "columns_of", "frame", "opened", "read_rows", "stated", "tables_in_file"]
 
 Ints = NDArray[np.int64]
 _REFERENCES = ("parent", "wait")
@@ -77,22 +77,29 @@ def tables_in_file(file: TraceFile) -> Tables:
                 table, rows = read_rows(read, wanted | file.only.columns())
                 if len(rows):
                     file.left_out = about["rows"] - len(rows)
-                    return frame(read_columns(table.column, about), rows, about["rows"])
+                    return frame(columns_of(table, about), rows, about["rows"])
             check_room(str(file), about["rows"], len(about["payloads"]))
-            columns = read_columns(lambda name: _column(file, read, name), about)
-            return frame(columns, np.arange(about["rows"]), about["rows"])
+            columns = read_columns(lambda name: _parts(file, read, name), about["rows"], about)
+            return frame(columns, None, about["rows"])
 
         return object_tables(file, stated(file, read), spans)
 
 
-def _column(file: TraceFile, read: pq.ParquetFile, name: str) -> pa.ChunkedArray:
-    """One column of a file that others are read of meanwhile. Raises KeyError where it has none, and
-    ValueError where it is not of all rows: readers pass over pages of a kind they do not know."""
+def _parts(file: TraceFile, read: pq.ParquetFile, name: str) -> Iterator[pa.Array]:
+    """One column of a file that others are read of meanwhile, a row group at a time: so the memory of one
+    serves for the next.
+
+    Raises KeyError where the file has no such column, and ValueError where it is not of all rows: readers
+    pass over pages of a kind they do not know.
+    """
+    if name not in read.schema_arrow.names:
+        raise KeyError(name)
     with opened(file, file.path, read.metadata) as own:
-        column = own.read(columns=[name], use_threads=False).column(name)
-    if len(column) != read.metadata.num_rows:
-        raise ValueError(f"{name} has {len(column)} values in {read.metadata.num_rows} rows")
-    return column
+        for group in range(read.metadata.num_row_groups):
+            column = own.read_row_group(group, columns=[name], use_threads=False).column(name)
+            if len(column) != read.metadata.row_group(group).num_rows:
+                raise ValueError(f"{name} has {len(column)} values where it should have more")
+            yield from column.chunks
 
 
 def check_size(read: pq.ParquetFile, size: int) -> None:
@@ -120,15 +127,21 @@ def read_rows(read: pq.ParquetFile, wanted: Mapping[str, Ints]) -> tuple[pa.Tabl
     return pa.concat_tables(parts), np.concatenate(rows)
 
 
-def frame(columns: dict[str, Any], rows: Ints, of: int) -> pd.DataFrame:
-    """The span table of these rows, of so many; rows that it names are numbered anew, those left out -1."""
-    if len(rows) < of:
+def columns_of(table: pa.Table, about: dict[str, Any]) -> dict[str, Any]:
+    """The columns of what was read; see `read_columns`."""
+    return read_columns(lambda name: table.column(name).chunks, len(table), about)
+
+
+def frame(columns: dict[str, Any], rows: Ints | None, of: int) -> pd.DataFrame:
+    """The span table of these rows, of so many, None for all; rows that it names are numbered anew, those
+    left out -1."""
+    if rows is not None and len(rows) < of:
         for name in _REFERENCES:
             columns[name] = _renumbered(columns[name], rows)
     df = spans_frame(columns)
-    for name in columns.keys() - SPAN_DTYPES.keys():
-        df[name] = columns[name]
-    return df[[*SPAN_DTYPES, *(name for name in columns if name not in SPAN_DTYPES)]]
+    for name in (name for name in columns if name not in SPAN_DTYPES):
+        df[name] = columns[name]  # df[[...]] would copy all of it
+    return df
 
 
 def _renumbered(references: Ints, rows: Ints) -> Ints:

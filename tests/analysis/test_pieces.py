@@ -1,0 +1,58 @@
+"""Large profiles are looked at a piece at a time: what comes out is what comes of all rows together."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import replace
+
+import pandas as pd
+import pytest
+
+from profscope.analysis import pieces as module
+from profscope.analysis.balance import balance
+from profscope.analysis.pieces import pieces
+from profscope.analysis.summary import summary
+from profscope.analysis.verdict import verdict
+from profscope.schema import Tables
+from tests.support.profiles import profile_metadata, regular_profile
+
+CLOCK = {"clock": {"read_cycles": 2.0, "row_cycles": 17.5, "basis": "measured"}}
+
+
+@pytest.fixture(scope="module", params=["corrected", "raw"])
+def tables(request: pytest.FixtureRequest) -> Tables:
+    plain = regular_profile(launches=3, ctas=4, warps=2, iterations=3).tables
+    return replace(plain, metadata=profile_metadata(**CLOCK if request.param == "corrected" else {}))
+
+
+@pytest.mark.parametrize("ask", [summary, balance], ids=["summary", "balance"])
+@pytest.mark.parametrize("grid", [4, 10], ids=["whole", "scaled"])
+def test_figures_are_those_of_all_rows_together(
+    tables: Tables, monkeypatch: pytest.MonkeyPatch, ask: Callable[[Tables], pd.DataFrame], grid: int
+) -> None:
+    tables = replace(tables, launches=tables.launches.assign(grid_x=grid))
+    expected, believed = ask(tables), str(verdict(tables))
+    monkeypatch.setattr(module, "_ROWS", 50)
+    assert len(pieces(tables.df)) > 3
+    pd.testing.assert_frame_equal(ask(tables), expected, check_exact=True)
+    assert str(verdict(tables)) == believed
+
+
+def test_no_span_is_in_another_piece_than_its_parent(tables: Tables, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(module, "_ROWS", 50)
+    df = tables.df
+    cut = pieces(df)
+    assert [part.start for part in cut] == [0, *(part.stop for part in cut[:-1])]
+    assert cut[-1].stop == len(df)
+    for part in cut:
+        parent = df["parent"].to_numpy()[part]
+        assert ((parent < 0) | ((parent >= part.start) & (parent < part.stop))).all()
+
+
+def test_rows_that_name_others_far_away_are_one_piece(
+    tables: Tables, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(module, "_ROWS", 50)
+    df = tables.df.copy()
+    df.loc[len(df) - 1, "parent"] = 0
+    assert pieces(df) == [slice(0, len(df))]
