@@ -19,7 +19,7 @@ __all__ = [
 ]
 
 UNITS = ("ns", "cycles")
-NO_TIME = "A time of 0: no longer than what recording it costs."
+NO_TIME = "A time of 0: that of a mark, or of what took no longer than recording it does."
 """What is left of such a span, once the cost is taken off."""
 BYTES = (("GiB", 1 << 30), ("MiB", 1 << 20), ("KiB", 1 << 10))
 

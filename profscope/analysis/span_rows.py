@@ -1,5 +1,7 @@
 """What several analyses ask of a span table: which site a row is of, its own time, what it stands for."""
 
+from __future__ import annotations
+
 from typing import Any
 
 import numpy as np
@@ -19,8 +21,10 @@ __all__ = [
     "grid_ctas",
     "grid_scales",
     "launch_groups",
+    "launch_scales",
     "not_samples",
     "numbered",
+    "of_which_shares_are",
     "own_times",
     "row_scales",
     "self_times",
@@ -76,7 +80,7 @@ def numbered(key: NDArray[np.integer], size: int) -> tuple[Ints, Ints]:
     return number[key], first
 
 
-def _codes(column: "pd.Series[Any]") -> tuple[NDArray[np.integer], int, int]:
+def _codes(column: pd.Series[Any]) -> tuple[NDArray[np.integer], int, int]:
     """A column's values as numbers, the least that there may be, and how many."""
     if isinstance(column.dtype, pd.CategoricalDtype):
         return column.cat.codes.to_numpy(), -1, len(column.cat.categories) + 1
@@ -122,17 +126,29 @@ def row_scales(tables: Tables) -> Floats | None:
 
     float64 of shape (rows,). Where the recorded CTAs do not speak for the grid (see `not_samples`), it is 1.
     """
-    launches = tables.launches
-    alone = launches["kernel"].isin(not_samples(tables.metadata))
-    scale = pd.Series(np.where(alone, 1.0, grid_scales(launches)), launches["launch"])
+    scale = launch_scales(tables)
     if not (scale != 1).any():
         return None
-    return np.asarray(scale.reindex(tables.df["launch"]).fillna(1.0), np.float64)
+    of_launch = pd.Series(scale, tables.launches["launch"])
+    return np.asarray(of_launch.reindex(tables.df["launch"]).fillna(1.0), np.float64)
+
+
+def launch_scales(tables: Tables) -> Floats:
+    """By row of the table of launches: for how many CTAs of its grid each recorded one stands, see
+    `row_scales`."""
+    alone = tables.launches["kernel"].isin(not_samples(tables.metadata))
+    return np.where(alone, 1.0, grid_scales(tables.launches))
 
 
 def counted(launches: pd.DataFrame) -> NDArray[np.bool_]:
     """By launch: whether it counts as one. Not where CTAs were to record and none came to its end."""
     return ((launches["ctas"] > 0) | (launches["unfinished"] == 0)).to_numpy()
+
+
+def of_which_shares_are(rows: pd.DataFrame) -> pd.Series[bool]:
+    """By row with a column "trial": whether it counts where kernels share what all took. An autotuner's
+    trials stand apart, and do not, unless there is nothing else."""
+    return ~rows["trial"] | bool(rows["trial"].all())
 
 
 def ended(launches: pd.DataFrame) -> pd.DataFrame:
