@@ -12,7 +12,13 @@ from rich.text import Text
 
 from profscope.analysis.corrections import are_corrected
 from profscope.analysis.line_rows import GAP
-from profscope.analysis.span_rows import GROUP_COLUMNS, launch_scales, not_samples, of_which_shares_are
+from profscope.analysis.span_rows import (
+    GROUP_COLUMNS,
+    launch_scales,
+    not_samples,
+    of_which_shares_are,
+    only_trials,
+)
 from profscope.errors import OptionError
 from profscope.profiles import Profile
 from viewer.filters import Rows
@@ -178,7 +184,7 @@ def _sums(profile: Profile, unit: str) -> pd.DataFrame:
         length=("length", "sum"), estimate=("estimate", "sum"), longest=("longest", "max")
     )
     table = table.merge(counts, on=list(GROUP_COLUMNS))
-    table = table[~table["trial"] | bool(profile.launches["trial"].all())]
+    table = table[~table["trial"] | only_trials(profile.launches)]
     return table.assign(launch=-1 - np.arange(len(table)), cta=0)
 
 

@@ -170,7 +170,7 @@ def render_table(table: KernelTable, width: int) -> list[Text]:
     columns = [Column("scope", "name"), Column("line", spare=1), Column("count"), Column("total", spare=2)]
     columns += [
         Column("self"),
-        Column("share"),
+        Column("self %"),
         *(Column(name, spare=spare) for name, spare in SPARE.items()),
     ]
     columns += [Column(RATES[name], spare=8) for name in rates]

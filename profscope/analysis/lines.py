@@ -4,6 +4,7 @@ from typing import Any
 
 import pandas as pd
 
+from profscope.analysis.answers import ONLY_TRIALS
 from profscope.analysis.counters import measured
 from profscope.analysis.distances import compared
 from profscope.analysis.estimates import FEWEST_SAMPLES, shares_between
@@ -21,6 +22,7 @@ from profscope.analysis.line_rows import (
 from profscope.analysis.line_waits import stall_counts, stall_text, wait_counts, wait_text
 from profscope.analysis.op_labels import with_global_bytes
 from profscope.analysis.sources import Sources
+from profscope.analysis.span_rows import only_trials
 from profscope.schema import Tables
 
 __all__ = ["lines", "lines_of"]
@@ -217,7 +219,7 @@ def _instructions(rows: pd.DataFrame, metadata: dict[str, Any]) -> list[dict[str
 
 
 def _not_measured(tables: Tables, rows: pd.DataFrame, spans: pd.DataFrame) -> list[str]:
-    texts = []
+    texts = [ONLY_TRIALS] if only_trials(tables.launches) else []
     if not len(tables.samples):
         why = (tables.metadata.get("sampler") or {}).get("why")
         why = why or ("the emulator has no sampler" if tables.emulated else "session(samples=) takes some")

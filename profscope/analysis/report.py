@@ -10,7 +10,7 @@ import numpy as np
 import pandas as pd
 
 from profscope.analysis import report_sections as sections
-from profscope.analysis.answers import Answer, joined_frame
+from profscope.analysis.answers import ONLY_TRIALS, Answer, joined_frame
 from profscope.analysis.clock_cost import record_cost
 from profscope.analysis.critical_path import PATH_DTYPES, path_of
 from profscope.analysis.devices import peak_of
@@ -24,7 +24,7 @@ from profscope.analysis.overlap import OVERLAP_DTYPES, overlap_of
 from profscope.analysis.quantities import count_text
 from profscope.analysis.report_sections import clipped, number
 from profscope.analysis.sources import Sources
-from profscope.analysis.span_rows import ended
+from profscope.analysis.span_rows import ended, only_trials
 from profscope.analysis.summary import summary
 from profscope.analysis.verdict import Verdict, verdict_of
 from profscope.schema import Tables
@@ -306,7 +306,8 @@ def _findings_of(findings: pd.DataFrame, kernel: str, variant: int, identity: st
 def _not_measured(parts: _Parts) -> list[str]:
     """What is None everywhere, and why. What is so in one kernel only, its verdict and overhead say."""
     metadata, launches = parts.tables.metadata, parts.tables.launches
-    said = [line for name, answer in parts.judgement._asdict().items() for line in _told(name, answer)]
+    said = [f"kernels: {ONLY_TRIALS.removeprefix('all: ')}"] if only_trials(launches) else []
+    said += [line for name, answer in parts.judgement._asdict().items() for line in _told(name, answer)]
     if _peaks(metadata) is None:
         said.append("gpu.peaks: those of the device are not known")
     if parts.lines is None or not (parts.lines["samples"] > 0).any():

@@ -25,6 +25,7 @@ __all__ = [
     "not_samples",
     "numbered",
     "of_which_shares_are",
+    "only_trials",
     "own_times",
     "row_scales",
     "self_times",
@@ -149,6 +150,11 @@ def of_which_shares_are(rows: pd.DataFrame) -> pd.Series[bool]:
     """By row with a column "trial": whether it counts where kernels share what all took. An autotuner's
     trials stand apart, and do not, unless there is nothing else."""
     return ~rows["trial"] | bool(rows["trial"].all())
+
+
+def only_trials(launches: pd.DataFrame) -> bool:
+    """Whether an autotuner's trials are all that was recorded."""
+    return len(launches) > 0 and bool(launches["trial"].all())
 
 
 def ended(launches: pd.DataFrame) -> pd.DataFrame:

@@ -8,7 +8,7 @@ import numpy as np
 import pandas as pd
 
 from profscope.analysis.corrections import are_corrected, weighed
-from profscope.analysis.span_rows import of_which_shares_are, row_scales, self_times
+from profscope.analysis.span_rows import of_which_shares_are, only_trials, row_scales, self_times
 from profscope.schema import Tables
 
 __all__ = ["Frame", "unit", "weights"]
@@ -81,7 +81,7 @@ def _spans(tables: Tables, named: str) -> pd.DataFrame:
 
 def _sums(tables: Tables, named: str) -> pd.DataFrame:
     sums = tables.sums
-    counts = (sums["kind"] != "async") & (~sums["trial"] | bool(tables.launches["trial"].all()))
+    counts = (sums["kind"] != "async") & (~sums["trial"] | only_trials(tables.launches))
     own = self_times(sums, f"grid_{named}")
     rows = sums.assign(own=own, above=sums["parent"], number=np.arange(len(sums)))[counts]
     return rows[["scope", "file", "line", "above", "own", "number"]]

@@ -5,6 +5,8 @@ from __future__ import annotations
 from concurrent.futures import Executor
 from typing import Final
 
+from profscope.analysis.corrections import are_corrected
+from profscope.analysis.span_rows import only_trials
 from profscope.schema import Tables
 from profscope.traces.html.bundle import script, style
 from profscope.traces.html.facts import best_places, page_facts, shown_ctas
@@ -29,6 +31,11 @@ _NAVIGATION: Final[tuple[tuple[str, str], ...]] = (
 )
 _NO_FORMS: Final = "base-uri 'none'; form-action 'none'"
 _NO_LAUNCHES: Final = "No launches were recorded."
+_TRIALS: Final = "Only an autotuner's trials were recorded, which stand in the timeline alone."
+_CORRECTED: Final = (
+    "Times of scopes and lines are without what recording took; those of launches, of copies in flight, of the "
+    "timeline and of the distributions are as they were read."
+)
 _NO_SPANS: Final = "No spans were recorded in these launches."
 _SUMS: Final = "These launches kept sums, which have no single spans: there is no timeline to draw."
 
@@ -59,12 +66,13 @@ def document(tables: Tables, pool: Executor) -> str:
         )
         sections.append(tag("article", *parts, class_="of-kernel", data_kernel=number))
     if not kernels:
-        sections.append(tag("p", _NO_LAUNCHES, class_="none"))
+        sections.append(tag("p", _TRIALS if only_trials(tables.launches) else _NO_LAUNCHES, class_="none"))
     around = program_of(tables, is_drawn=bool(facts["around"]["tracks"]))
     sections += [around, _timeline(tables), _distributions(tables)]
     missing = [str(text) for text in said.lines.attrs.get("not_measured") or ()]
     missing += [str(text) for text in said.roofline.attrs.get("not_measured") or ()]
     sections.append(tag("section", about(tables, missing, selection), id="about"))
+    missing += [_CORRECTED] if len(tables.df) and are_corrected(tables) else []
     title = f"{kernels[0].kernel} · profscope" if kernels else "profscope"
     links = tuple(link for link in _NAVIGATION if around is not None or link[0] != "program")
     return page_of(title, links, sections, json_block("facts", facts), packed, emulated=tables.emulated)
