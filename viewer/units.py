@@ -3,7 +3,7 @@
 The command line reads its options with this: so it imports nothing heavy.
 """
 
-from profscope.analysis.quantities import STEPS, count_text, three_digits
+from profscope.analysis.quantities import NO_TIME, STEPS, count_text, three_digits
 
 __all__ = [
     "NO_TIME",
@@ -19,8 +19,6 @@ __all__ = [
 ]
 
 UNITS = ("ns", "cycles")
-NO_TIME = "A time of 0: that of a mark, or of what took no longer than recording it does."
-"""What is left of such a span, once the cost is taken off."""
 BYTES = (("GiB", 1 << 30), ("MiB", 1 << 20), ("KiB", 1 << 10))
 
 

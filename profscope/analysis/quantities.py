@@ -2,7 +2,10 @@
 
 from typing import Final
 
-__all__ = ["STEPS", "count_text", "three_digits"]
+__all__ = ["NO_TIME", "STEPS", "count_text", "three_digits"]
+
+NO_TIME: Final = "A time of 0: that of a mark, or of what took no longer than recording it does."
+"""What is left of such a span, once the cost is taken off; a remark below a view that shows one."""
 
 STEPS: Final = {
     "ns": (("ns", 1), ("us", 10**3), ("ms", 10**6), ("s", 10**9)),

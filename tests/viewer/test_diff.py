@@ -46,7 +46,10 @@ def test_a_slower_kernel_is_told_first(traces: dict[str, str]) -> None:
     done = run("diff", traces["before"], traces["slower"])
     assert (done.returncode, done.stderr) == (0, "")
     lines = done.stdout.splitlines()
-    assert lines[:2] == ["A     before.json.gz", "B     slower.json.gz"]
+    assert lines[:2] == [
+        "A     before.json.gz: trust with care",
+        "B     slower.json.gz: trust with care",
+    ]
     told = next(at for at, line in enumerate(lines) if line.startswith("matmul_kernel: "))
     sentence = " ".join(lines[told : told + 2])
     assert "% slower (" in sentence

@@ -33,8 +33,8 @@ _NO_FORMS: Final = "base-uri 'none'; form-action 'none'"
 _NO_LAUNCHES: Final = "No launches were recorded."
 _TRIALS: Final = "Only an autotuner's trials were recorded, which stand in the timeline alone."
 _CORRECTED: Final = (
-    "Times of scopes and lines are without what recording took; those of launches, of copies in flight, of the "
-    "timeline and of the distributions are as they were read."
+    "Times of scopes and lines are without what recording took; those of launches, of copies in flight, of "
+    "the timeline and of the distributions are as they were read."
 )
 _NO_SPANS: Final = "No spans were recorded in these launches."
 _SUMS: Final = "These launches kept sums, which have no single spans: there is no timeline to draw."

@@ -9,7 +9,6 @@ from typing import Any
 import pandas as pd
 
 from profscope.analysis.line_rows import GAP
-from profscope.traces.html.figures import count_text, duration_text
 from profscope.traces.html.kernels import Kernel
 from profscope.traces.html.sites import Pairing, Sites
 
@@ -42,9 +41,9 @@ class LineFigures:
     def share(self) -> float:
         return next((self.shares[name] for name in self.order if name in self.shares), 0.0)
 
-    def count_and_self(self, unit: str) -> tuple[str, str]:
+    def count_and_self(self, unit: str) -> tuple[int, float]:
         """Of the scope with most self time, all call paths to it together: how many spans there are in all
-        launches, and the self time of one."""
+        launches, and the self time of one; 0, 0 where there is none."""
         sums: dict[tuple[str, str], list[int]] = {}
         for each in self.scopes:
             if each.row["kind"] not in ("async", GAP):
@@ -52,7 +51,7 @@ class LineFigures:
                 own[0] += int(each.row["count"])
                 own[1] += int(each.row[f"self_{unit}"] or 0)
         count, took = max(sums.values(), key=lambda own: own[1], default=[0, 0])
-        return (count_text(count), duration_text(took / count, unit)) if count else ("", "")
+        return (count, took / count) if count else (0, 0.0)
 
     @property
     def wait_text(self) -> str:

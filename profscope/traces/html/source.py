@@ -11,9 +11,10 @@ from typing import Final
 
 import pandas as pd
 
+from profscope.analysis.quantities import NO_TIME
 from profscope.analysis.sources import file_with_source
 from profscope.schema import Tables
-from profscope.traces.html.figures import place_text
+from profscope.traces.html.figures import count_text, duration_text, place_text
 from profscope.traces.html.kernels import Kernel
 from profscope.traces.html.line_details import details_of
 from profscope.traces.html.line_figures import LineFigures, figures_of
@@ -82,6 +83,8 @@ def source_of(kernel: Kernel, tables: Tables, sites: Sites, unit: str) -> Markup
         )
         block = tag("div", tag("p", title, class_="file"), *rows, class_=f"source w{min(2, len(witnesses))}")
         blocks.append(block if rows else None)
+    if any(count and not took for count, took in (own.count_and_self(unit) for own in figures)):
+        blocks.append(tag("p", NO_TIME, class_="dim"))
     return joined(blocks)
 
 
@@ -166,7 +169,9 @@ def _line(
     if own is None:
         empty = [tag("span", ""), tag("span", ""), tag("span", "")]
         return tag("div", *shares, place, code, *empty, class_="line bare", **identity)  # type: ignore[arg-type]
-    cells = [tag("span", each, class_="n") for each in own.count_and_self(unit)]
+    count, took = own.count_and_self(unit)
+    texts = (count_text(count), duration_text(took, unit)) if count else ("", "")
+    cells = [tag("span", each, class_="n") for each in texts]
     summary = tag(
         "summary", *shares, place, code, *cells, tag("span", own.wait_text, class_="wait"), class_="line"
     )
