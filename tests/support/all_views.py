@@ -10,7 +10,6 @@ from collections import Counter, defaultdict
 from pathlib import Path
 from typing import Any
 
-import numpy as np
 import pandas as pd
 
 from profscope.analysis.corrections import are_corrected
@@ -18,7 +17,7 @@ from profscope.analysis.span_rows import grid_ctas, not_samples
 from profscope.profiles import Profile
 from tests.support.command_line import run
 
-__all__ = ["Views", "plain_sums"]
+__all__ = ["Views", "by_line", "margins", "of_group", "plain_sums", "warps_of"]
 
 Key = tuple[Any, ...]
 
@@ -27,6 +26,9 @@ def plain_sums(profile: Profile, unit: str) -> pd.DataFrame:
     """By kernel, variant, trial and site: count, total and self time, of plain Python over `prof.df` and
     `prof.sums`. What the summary says of them, worked out another way."""
     launches = profile.launches.set_index("launch")
+    group_of = dict(
+        zip(launches.index, zip(launches["variant"], launches["trial"], strict=True), strict=True)
+    )
     whole = grid_ctas(profile.launches) / (profile.launches["ctas"] + profile.launches["unfinished"]).clip(1)
     scales = dict(zip(launches.index, whole.clip(1), strict=True))
     column = f"corrected_{unit}" if are_corrected(profile.tables) else f"duration_{unit}"
@@ -36,7 +38,7 @@ def plain_sums(profile: Profile, unit: str) -> pd.DataFrame:
     rows = list(zip(*(df[name].tolist() for name in names), df[column].tolist(), strict=True))
     key_of: list[tuple[Key, float]] = []
     for kernel, scope, kind, file, line, path, launch, parent, took in rows:
-        variant, trial = launches.loc[launch, ["variant", "trial"]]
+        variant, trial = group_of[launch]
         key = (kernel, int(variant), bool(trial), scope, kind, file, line, path)
         scale = 1.0 if kernel in alone else scales[launch]
         key_of.append((key, scale))
@@ -108,5 +110,7 @@ def warps_of(profile: Profile) -> int:
     return len(df.loc[df["kind"] != "async", ["launch", "cta", "warp"]].drop_duplicates())
 
 
-def share_sum(values: Any) -> float:
-    return float(np.sum([each for each in values if each is not None]))
+def of_group(table: pd.DataFrame, key: tuple[str, int, bool]) -> pd.DataFrame:
+    """The rows of a kernel, variant and trial."""
+    kernel, variant, trial = key
+    return table[(table["kernel"] == kernel) & (table["variant"] == variant) & (table["trial"] == trial)]
