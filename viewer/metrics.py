@@ -108,8 +108,8 @@ def frames_of(profile: Profile, names: list[str]) -> list[Frame]:
     totals = {name: sum(frame.values.get(name, 0.0) for frame in roots) for name in MEASURED}
     for frame, is_shared in zip(frames, shared, strict=True):
         of_all = totals if is_shared else dict.fromkeys(MEASURED, 0.0)
-        values = {name: _value(name, frame.values, of_all) for name in names}
-        frame.values = {name: value for name, value in values.items() if value is not None}
+        told = {name: _value(name, frame.values, of_all) for name in names}
+        frame.values = {name: value for name, value in told.items() if value is not None}
     return frames
 
 

@@ -11,7 +11,6 @@ from profscope.analysis.estimates import FEWEST_SAMPLES, shares_between
 from profscope.analysis.line_rows import (
     CONFIGURATION,
     GAP,
-    PLACE,
     ROW,
     Witnesses,
     folded_path,
@@ -143,7 +142,8 @@ def _shares(rows: pd.DataFrame, table: pd.DataFrame, weight: str) -> tuple[pd.Se
     own = table[table["kind"] != GAP] if "kind" in table else table
     weights = own.groupby(ROW)[weight].sum().reindex(rows.index, fill_value=0).astype("int64")
     whole = table.groupby(CONFIGURATION)[weight].sum()
-    total = pd.Series(rows.index.droplevel(PLACE).map(whole), rows.index, dtype="float64")
+    keys = pd.MultiIndex.from_frame(rows.reset_index()[CONFIGURATION])
+    total = pd.Series(whole.reindex(keys).to_numpy(), rows.index, dtype="float64")
     return (weights / total.where(total > 0)).astype("Float64"), weights
 
 

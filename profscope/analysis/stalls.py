@@ -37,7 +37,7 @@ def most_blamed(tables: Tables, kernel: str, variant: int, file: str, lines: Seq
     nobody sampled them, or none is."""
     blamed, _ = _blamed(tables, kernel, variant, file, lines)
     by_line = blamed.groupby("blamed_line")["samples"].sum()
-    return int(by_line.idxmax()) if len(by_line) else None
+    return int(str(by_line.idxmax())) if len(by_line) else None
 
 
 def _blamed(
