@@ -1,21 +1,39 @@
 """`profscope view TRACE --by cta`: a table with a row for each launch, SM, CTA, warp, line, scope, ..."""
 
 import argparse
+from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any
 
+import numpy as np
 import pandas as pd
 from rich.console import Console
 from rich.text import Text
 
-from profscope.analysis.corrections import are_corrected, weighed
+from profscope.analysis.corrections import are_corrected
+from profscope.analysis.line_rows import GAP
+from profscope.analysis.span_rows import (
+    GROUP_COLUMNS,
+    launch_scales,
+    not_samples,
+    of_which_shares_are,
+    only_trials,
+)
 from profscope.errors import OptionError
 from profscope.profiles import Profile
 from viewer.filters import Rows
 from viewer.grid import Column, grid, heading
 from viewer.header import EMULATED
 from viewer.outlet import TABLES, noted, print_json, print_lines, print_rows
-from viewer.units import count_text, duration_text, printable, share_text, source_text
+from viewer.units import (
+    NO_TIME,
+    count_text,
+    duration_text,
+    printable,
+    share_text,
+    source_text,
+)
+from viewer.warps import recorded_in_sums, whole_warps
 
 __all__ = ["ByRow", "make_rows", "show"]
 
@@ -23,14 +41,22 @@ OF_SCOPES = ("line", "scope", "kind")
 """Rows of these are sums of the summary's rows; of the others sums over whole warps. Both are without what
 recording took, where that is known."""
 
+OF_LAUNCHES = ("kernel", "variant", "launch", "rank")
+"""What whole launches have a part in: where some of their CTAs recorded, the time of all is estimated."""
+
+OF_GROUPS = ("kernel", "variant")
+"""Of these it is known what launches took that kept sums."""
+
 MOST_ROWS = 20
+NOT_RECORDED = "not recorded"
 
 
 @dataclass(frozen=True)
 class ByRow:
-    """total: warp time, of scopes their durations; self: of scopes that less what is inside. count: of warps,
-    or of spans. share: of the warp time of all that is shown. took: from first start to last end as they were
-    read, None where that means nothing.
+    """total: warp time, of scopes their durations; self: of scopes that less what is inside. scaled: whether
+    both, and the count of spans, are estimates for whole grids. count: of the warps that recorded, or of
+    spans. share: of the warp time of all that is shown. mean, max: of a warp, or of a span. took: from first
+    start to last end as they were read, None where that means nothing.
     """
 
     kernel: str
@@ -41,6 +67,7 @@ class ByRow:
     count: int
     total: int
     self: int
+    scaled: bool
     share: float
     mean: float
     max: int | None
@@ -65,17 +92,29 @@ def show(profile: Profile, options: argparse.Namespace, unit: str) -> None:
     top = MOST_ROWS if options.top is None else options.top
     corrected = are_corrected(profile.tables)
     lines += _render(rows, options.by, unit, top, width, corrected=corrected)
-    sums = int((profile.launches["keeps"] == "sums").sum())
-    if sums and options.by not in OF_SCOPES:
-        kept = "launch that kept sums is" if sums == 1 else "launches that kept sums are"
-        lines += noted(f"{count_text(sums)} {kept} not among these: sums are of no single warp.", width)
-    if options.by not in OF_SCOPES and len(profile.tables.df) and (profile.summary()["sampled"] < 1).any():
-        lines += noted("Of the CTAs that recorded alone: nothing is scaled up to the grid.", width)
+    for note in _notes(profile, options.by):
+        lines += noted(note, width)
     print_lines(lines, width)
 
 
+def _notes(profile: Profile, by: str) -> Iterator[str]:
+    """What the rows are not of."""
+    launches = profile.launches
+    sums = int((launches["keeps"] == "sums").sum())
+    if sums and by not in (*OF_SCOPES, *OF_GROUPS):
+        kept = "launch that kept sums is" if sums == 1 else "launches that kept sums are"
+        yield f"{count_text(sums)} {kept} not among these: sums are of no single warp."
+    is_part = len(profile.tables.df) and (profile.summary()["sampled"] < 1).any()
+    if by not in (*OF_SCOPES, *OF_LAUNCHES) and is_part:
+        yield "Of the CTAs that recorded alone: nothing is scaled up to the grid."
+    trials = int(launches["trial"].sum())
+    if trials and trials < len(launches):
+        yield f"{count_text(trials, 'trial')} of an autotuner left out."
+
+
 def make_rows(profile: Profile, by: str, unit: str, chosen: Rows, sort: str | None) -> list[ByRow]:
-    """All rows, the one of most time first: of CTAs the slowest, of scopes that of most self time."""
+    """All rows, the one of most time first: of CTAs the slowest, of scopes that of most self time. An
+    autotuner's trials are left out, unless there is nothing else."""
     rows = _of_scopes(profile, by, unit, chosen) if by in OF_SCOPES else _of_warps(profile, by, unit)
     if sort == "name":
         return sorted(rows, key=lambda row: (row.kernel, len(row.key) if row.key.isdecimal() else 0, row.key))
@@ -84,68 +123,86 @@ def make_rows(profile: Profile, by: str, unit: str, chosen: Rows, sort: str | No
 
 
 def _of_warps(profile: Profile, by: str, unit: str) -> list[ByRow]:
-    """Sums over spans that are of whole warps."""
-    df, launches = profile.tables.df, profile.launches
-    start, length = ("start_ns" if unit == "ns" else "start_cycle"), f"duration_{unit}"
-    is_root = ((df["depth"] == 0) & (df["kind"] != "async")).to_numpy()
-    roots = df[is_root]
-    weighs = are_corrected(profile.tables)  # as the summary does
-    weighed_roots = weighed(df, profile.metadata)[is_root] if weighs else roots
-    known = launches.drop_duplicates("launch").set_index("launch")
-    table = pd.DataFrame(
-        {
-            "kernel": roots["kernel"].astype("str").to_numpy(),
-            "launch": roots["launch"].to_numpy(),
-            **{name: roots[name].to_numpy() for name in ("sm", "cta", "warp")},
-            **{name: known[name].reindex(roots["launch"]).to_numpy() for name in ("variant", "rank")},
-            "start": roots[start].to_numpy(),
-            "end": (roots[start] + roots[length]).to_numpy(),
-            "length": weighed_roots[length].to_numpy(),
-        }
-    )
-    everything = int(table["length"].sum())
+    """Sums over whole warps."""
+    table = _warps(profile, by, unit)
+    everything = float(table["estimate"].sum())
     # A launch's or a CTA's; and SMs have clocks of their own, so cycles are compared within a CTA alone.
     key = {"cta": ["kernel", "launch", "cta"], "launch": ["kernel", "launch"]}.get(by, ["kernel", by])
     rows = []
     for names, own in table.groupby(list(dict.fromkeys(key)), sort=True):
-        took = (
-            int(own["end"].max() - own["start"].min())
-            if by == "cta" or (by == "launch" and unit == "ns")
-            else None
-        )
+        took = None
+        if by == "cta" or (by == "launch" and unit == "ns"):
+            took = int(own["end"].max() - own["start"].min())
         label: Any = names if isinstance(names, tuple) else (names,)
+        total, warps = round(own["estimate"].sum()), int(own["warps"].sum())
+        longest = own["longest"].max(skipna=False)
+        ctas = int((~own[["launch", "cta"]].duplicated() * own["ctas"]).sum())
         rows.append(
             ByRow(
                 kernel=str(label[0]),
                 key=str(label[-1]),
                 launch=int(own["launch"].iloc[0]) if by in ("cta", "launch") else None,
                 sm=int(own["sm"].iloc[0]) if by in ("cta", "sm") else None,
-                ctas=None if by == "cta" or (own["cta"] < 0).all() else _ctas(own),
-                count=len(own),
-                total=int(own["length"].sum()),
-                self=int(own["length"].sum()),
-                share=float(own["length"].sum() / everything) if everything else 0.0,
-                mean=float(own["length"].mean()),
-                max=int(own["length"].max()),
+                ctas=None if by == "cta" or (own["cta"] < 0).all() else ctas,
+                count=warps,
+                total=total,
+                self=total,
+                scaled=bool((own["estimate"] != own["length"]).any()),
+                share=total / everything if everything else 0.0,
+                mean=float(own["length"].sum() / warps) if warps else 0.0,
+                max=None if pd.isna(longest) else int(longest),
                 took=took,
             )
         )
     return rows
 
 
-def _ctas(rows: pd.DataFrame) -> int:
-    return len(rows[["launch", "cta"]].drop_duplicates())
+def _warps(profile: Profile, by: str, unit: str) -> pd.DataFrame:
+    """What rows add up: whole warps, one a row; and of launches that kept sums all warps of a kernel's
+    variant, where rows are of these. length: in all; longest: of a warp; estimate: length, for `OF_LAUNCHES`
+    that of the whole grid; warps and ctas: how many, those of a CTA by each of its warps.
+    """
+    launches = profile.launches[of_which_shares_are(profile.launches)]
+    scale = pd.Series(launch_scales(profile.tables), profile.launches["launch"])
+    table = whole_warps(profile, unit)
+    table = table[table["launch"].isin(launches["launch"])]
+    of_launch = launches.drop_duplicates("launch").set_index("launch")[["variant", "rank"]]
+    table = table.join(of_launch, on="launch").assign(warps=1, longest=table["length"].astype("float64"))
+    table["estimate"] = table["length"] * (table["launch"].map(scale) if by in OF_LAUNCHES else 1.0)
+    table["ctas"] = 1
+    return pd.concat([table, _sums(profile, unit)]) if by in OF_GROUPS and len(profile.sums) else table
+
+
+def _sums(profile: Profile, unit: str) -> pd.DataFrame:
+    """Of launches that kept sums."""
+    sums, counts = profile.sums, recorded_in_sums(profile)
+    roots = sums[(sums["parent"] < 0) & (sums["kind"] != "async")]
+    figures = {f"total_{unit}": "length", f"grid_{unit}": "estimate", f"longest_{unit}": "longest"}
+    roots = roots[[*GROUP_COLUMNS, *figures]].rename(columns=figures)
+    roots["longest"] = roots["longest"].where(roots["longest"] >= 0)
+    table = roots.groupby(list(GROUP_COLUMNS), as_index=False).agg(
+        length=("length", "sum"), estimate=("estimate", "sum"), longest=("longest", "max")
+    )
+    table = table.merge(counts, on=list(GROUP_COLUMNS))
+    table = table[~table["trial"] | only_trials(profile.launches)]
+    return table.assign(launch=-1 - np.arange(len(table)), cta=0)
 
 
 def _of_scopes(profile: Profile, by: str, unit: str, chosen: Rows) -> list[ByRow]:
-    """Sums over rows of the summary, autotuners' trials left out."""
+    """Sums over rows of the summary."""
     summary = profile.summary()
-    summary = summary[~summary["trial"] & (summary["kind"] != "async")]
+    summary = summary[of_which_shares_are(summary) & (summary["kind"] != "async")]
     everything = int(summary[f"self_{unit}"].sum())
     if not chosen.are_all:
         places = zip(summary["file"], summary["line"], summary["scope"], strict=True)
         summary = summary[[chosen.has(str(file), int(line), str(scope)) for file, line, scope in places]]
         chosen.check(profile)
+    if by == "line":  # time that no record covers is at none
+        summary = summary.assign(
+            file=summary["file"].astype("str").mask(summary["kind"] == GAP, NOT_RECORDED),
+            line=summary["line"].mask(summary["kind"] == GAP, 0),
+        )
+    unscaled = not_samples(profile.metadata)
     key = ["kernel", "file", "line"] if by == "line" else ["kernel", by]
     rows = []
     for names, own in summary.groupby(key, observed=True, sort=False):
@@ -164,6 +221,7 @@ def _of_scopes(profile: Profile, by: str, unit: str, chosen: Rows) -> list[ByRow
                 count=count,
                 total=total,
                 self=self_time,
+                scaled=bool((own["sampled"] < 1).any()) and str(label[0]) not in unscaled,
                 share=self_time / everything if everything else 0.0,
                 mean=total / count if count else 0.0,
                 max=None if pd.isna(longest) else int(longest),
@@ -212,18 +270,21 @@ def _render(rows: list[ByRow], by: str, unit: str, top: int, width: int, *, corr
         for name, cells in columns.items()
     ]
     cells = [list(row) for row in zip(*columns.values(), strict=True)]
+    whose = "of all kernels" if len({row.kernel for row in rows}) > 1 else "of the kernel"
     about = [
-        "share: self time over all warp time" if of_scopes else "whole warps",
+        f"share: {'self time over' if of_scopes else 'of'} the warp time {whose}",
         "cycles" if unit == "cycles" else "times of the GPU",
         "without what recording took" if corrected else "as they were read",
+        *(["scaled up to the grid from the CTAs that recorded"] if any(row.scaled for row in rows) else []),
+        *(["took: as it was read"] if corrected and any(row.took is not None for row in rows) else []),
     ]
-    if corrected and any(row.took is not None for row in rows):
-        about.append("took: as it was read")
     lines = heading(f"by {by}", about, width)
     lines += grid(heads, cells, [""] * len(cells), width)
     if len(shown) < len(rows):
         more = count_text(len(rows) - len(shown), "more row")
         lines.append(Text(f"{more}; --top 0 shows them", style="dim"))
+    if any(row.self == 0 for row in shown):
+        lines += noted(NO_TIME, width)
     return lines
 
 

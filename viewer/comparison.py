@@ -12,6 +12,7 @@ from rich.console import Console
 from rich.text import Text
 
 from profscope.analysis.comparing.operands import LAUNCH
+from profscope.analysis.trust_rules import CARE, DISTRUST
 from profscope.errors import DiffError, OptionError
 from profscope.profiles import diff
 from profscope.traces.html.comparison import comparison_page
@@ -27,6 +28,7 @@ from viewer.units import count_text, duration_text, printable
 __all__ = ["Comparison", "KernelDiff", "RowDiff", "show"]
 
 PAIR = ["kernel", "variant_a", "variant_b"]
+JUDGED = "--fail-above judges launches that recording has changed"
 
 
 @dataclass(frozen=True)
@@ -75,10 +77,13 @@ class KernelDiff:
 
 @dataclass(frozen=True)
 class Comparison:
-    """All that is shown. fail_above: in per cent, None where nothing was asked for."""
+    """All that is shown. verdict_a, verdict_b: whether each side can be believed, in one line. fail_above: in
+    per cent, None where nothing was asked for."""
 
     a: str
     b: str
+    verdict_a: str
+    verdict_b: str
     unit: str
     emulated: bool
     notes: list[str]
@@ -117,15 +122,19 @@ def _comparison(options: argparse.Namespace) -> Comparison:
     traces = [read(name, verify=options.verify) for name in (options.a, options.b)]
     profiles = [select(trace.profile, Selection(kernel=options.kernel)) for trace in traces]
     table = diff(profiles[0], profiles[1])
+    verdicts = [profile.verdict.headline for profile in profiles]
     if options.html:
         sources = (profiles[0].metadata.get("sources") or [], profiles[1].metadata.get("sources") or [])
-        page = comparison_page(table, (traces[0].name, traces[1].name), sources)
+        named = [_named(trace.name, verdict) for trace, verdict in zip(traces, verdicts, strict=True)]
+        page = comparison_page(table, (named[0], named[1]), sources)
         write_page(options.html, page)
     unit = table.attrs["unit"]
     groups = table.groupby(PAIR, sort=False, dropna=False)
     return Comparison(
         a=options.a if traces[0].name == traces[1].name else traces[0].name,
         b=options.b if traces[0].name == traces[1].name else traces[1].name,
+        verdict_a=verdicts[0],
+        verdict_b=verdicts[1],
         unit=unit,
         emulated=table.attrs["emulated"],
         notes=table.attrs["notes"],
@@ -179,17 +188,40 @@ def _says(launch: RowDiff | None, unit: str) -> str:
 
 def _render(comparison: Comparison, width: int) -> list[Text]:
     lines = [Text(EMULATED, style="bold black on yellow")] if comparison.emulated else []
-    facts = [("A", comparison.a), ("B", comparison.b)]
+    facts = [
+        ("A", _named(comparison.a, comparison.verdict_a)),
+        ("B", _named(comparison.b, comparison.verdict_b)),
+    ]
     facts += [("Note", note) for note in comparison.notes]
     facts += [("Untested", missing) for missing in comparison.not_measured]
     label = max(len(name) for name, _ in facts) + 2
     for name, text in facts:
         style = "dim" if name in "AB" else "bold yellow"
+        is_doubtful = name in "AB" and f": {DISTRUST}" in text
         for at, line in enumerate(wrap(printable(text).split(" "), width - label)):
-            lines.append(Text.assemble((pad("" if at else name, label), style), line))
+            lines.append(
+                Text.assemble((pad("" if at else name, label), style), (line, "bold red" * is_doubtful))
+            )
     for kernel in comparison.kernels:
         lines += [Text(), *_render_kernel(kernel, comparison, width)]
+    doubtful = _distrusted(comparison)
+    if comparison.fail_above is not None and doubtful:
+        said = f'The verdict of {" and of ".join(doubtful)} is "{DISTRUST}": {JUDGED}.'
+        lines += [Text(), *(Text(line, style="bold red") for line in wrap(said.split(), width))]
     return lines
+
+
+def _named(name: str, verdict: str) -> str:
+    """A side with its verdict where that asks for care, and with the reasons where it forbids trust."""
+    if verdict.startswith(DISTRUST):
+        return f"{name}: {verdict}"
+    return f"{name}: {CARE}" if verdict.startswith(CARE) else name
+
+
+def _distrusted(comparison: Comparison) -> list[str]:
+    """The sides that are another kernel than the one that runs without a session."""
+    verdicts = {"A": comparison.verdict_a, "B": comparison.verdict_b}
+    return [side for side, verdict in verdicts.items() if verdict.startswith(DISTRUST)]
 
 
 def _render_kernel(kernel: KernelDiff, comparison: Comparison, width: int) -> list[Text]:

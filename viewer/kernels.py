@@ -2,10 +2,9 @@
 
 from dataclasses import dataclass
 
-import pandas as pd
 from rich.text import Text
 
-from profscope.analysis.span_rows import GROUP_COLUMNS
+from profscope.analysis.span_rows import GROUP_COLUMNS, ended, of_which_shares_are
 from profscope.profiles import Profile
 from viewer.cells import wrap
 from viewer.grid import Column, grid, heading
@@ -17,15 +16,16 @@ __all__ = ["KernelRow", "make_kernels", "render_kernels"]
 
 @dataclass(frozen=True, kw_only=True)
 class KernelRow(Group):
-    """A group's launches, each from first recorded time to last, in `unit`; share is of all launches.
+    """A group's launches, each from first recorded time to last, in `unit`. share: of all launches but an
+    autotuner's trials, which have none; of these where there are no others.
 
-    unrecorded: launches without records, whose times nobody knows. They count as launches, and in no time;
-    mean, min and max are None where there are no others.
+    untimed: launches without records, or with CTAs that did not come to their end, whose times nobody knows.
+    They count as launches, and in no time; mean, min and max are None where there are no others.
     """
 
     unit: str
     launches: int
-    unrecorded: int
+    untimed: int
     ctas: int
     total: float
     mean: float | None
@@ -44,8 +44,9 @@ def make_kernels(profile: Profile, unit: str) -> list[KernelRow]:
     duration = (launches["end_ns"] - launches["start_ns"]).astype("float64")
     if unit == "cycles":
         duration = duration * launches["clock_ghz"].fillna(0.0)
-    timed = duration[~_unrecorded(launches)]
-    everything = float(timed.sum())
+    timed = duration[launches.index.isin(ended(launches).index)]
+    have_shares = of_which_shares_are(launches)
+    everything = float(timed[have_shares[timed.index]].sum())
     groups = make_groups(profile).values()
     rows = []
     for group, (_, of_group) in zip(groups, launches.groupby(list(GROUP_COLUMNS), sort=False), strict=True):
@@ -55,22 +56,18 @@ def make_kernels(profile: Profile, unit: str) -> list[KernelRow]:
                 **group.identity,
                 unit=unit,
                 launches=len(of_group),
-                unrecorded=len(of_group) - len(mine),
+                untimed=len(of_group) - len(mine),
                 ctas=int(of_group["ctas"].sum()),
                 total=float(mine.sum()),
                 mean=float(mine.mean()) if len(mine) else None,
                 min=float(mine.min()) if len(mine) else None,
                 max=float(mine.max()) if len(mine) else None,
-                share=float(mine.sum() / everything) if everything else None,
+                share=float(mine.sum() / everything)
+                if everything and have_shares[of_group.index[0]]
+                else None,
             )
         )
     return sorted(rows, key=lambda row: (row.trial, -row.total, row.kernel, row.variant))
-
-
-def _unrecorded(launches: pd.DataFrame) -> "pd.Series[bool]":
-    """By launch, whether nothing of it was recorded. Other tools' launches have no records, but times."""
-    has_time = (launches["start_ns"] != 0) | (launches["end_ns"] != 0)
-    return ~has_time & ((launches["records"] == 0) | (launches["ctas"] == 0))
 
 
 def render_kernels(rows: list[KernelRow], width: int, most: int) -> list[Text]:
@@ -96,7 +93,8 @@ def render_kernels(rows: list[KernelRow], width: int, most: int) -> list[Text]:
     if len(shown) < len(rows):
         lines.append(Text(f"{len(rows) - len(shown)} more kernels; --top 0 shows them", style="dim"))
     for row in shown:
-        if row.unrecorded:
-            note = f"{row.heading}: {count_text(row.unrecorded)} without records, in no mean, min or max."
+        if row.untimed:
+            said = "without records or without an end, in no total, mean, min or max."
+            note = f"{row.heading}: {count_text(row.untimed)} {said}"
             lines += [Text(line) for line in wrap(note.split(" "), width)]
     return lines

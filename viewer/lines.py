@@ -135,7 +135,11 @@ def render_lines(table: LineTable, width: int) -> list[Text]:
     ]
     name = printable(table.kernel) + table.label
     lines = [
-        *heading(name, ["lines by their own time", f"share of warp time{_sampled(table.samples)}"], width),
+        *heading(
+            name,
+            ["lines by their own time", f"share of warp time{_sampled(table.samples)}"],
+            width,
+        ),
         *grid(columns, rows, [""] * len(rows), width),
     ]
     if table.omitted:

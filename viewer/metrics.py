@@ -6,6 +6,7 @@ from dataclasses import dataclass, field
 
 import pandas as pd
 
+from profscope.analysis.span_rows import only_trials
 from profscope.errors import OptionError
 from profscope.profiles import Profile
 from viewer.kernels import make_kernels
@@ -19,7 +20,8 @@ RATES = {
     **{f"{prefix}flop/s": ("flops", scale) for prefix, scale in (("", 1.0), ("g", 1e9), ("t", 1e12))},
 }
 MEASURED = ("time", "cycles", "count", "bytes", "flops")
-"""What frames have; a `/%` behind the name is the share of all kernels together."""
+"""What frames have; a `/%` behind the name is the share of all kernels together. An autotuner's trials stand
+apart, and have none, unless there is nothing else."""
 
 MOST_METRICS = 2
 
@@ -54,7 +56,7 @@ def available(profile: Profile) -> dict[str, str]:
                 }
     for name in MEASURED:
         if name in known or f"{name}/ns" in known:
-            known[f"{name}/%"] = f"{name}, of all kernels together"
+            known[f"{name}/%"] = f"{name}, of all kernels together, an autotuner's trials left out"
     return known
 
 
@@ -100,12 +102,14 @@ def frames_of(profile: Profile, names: list[str]) -> list[Frame]:
             if times[_group(tree), _place(node)] == 1:
                 values |= work.get((*_group(tree), *(_place(node) if node.depth else ())), {})
             frames.append(Frame(name, node.depth, tuple(way), values))
-    roots = [frame for frame in frames if not frame.depth]
+    whole = only_trials(profile.launches)
+    shared = [whole or not tree.trial for tree in trees for _ in tree.nodes]
+    roots = [frame for frame, is_shared in zip(frames, shared, strict=True) if is_shared and not frame.depth]
     totals = {name: sum(frame.values.get(name, 0.0) for frame in roots) for name in MEASURED}
-    for frame in frames:
-        frame.values = {
-            name: value for name in names if (value := _value(name, frame.values, totals)) is not None
-        }
+    for frame, is_shared in zip(frames, shared, strict=True):
+        of_all = totals if is_shared else dict.fromkeys(MEASURED, 0.0)
+        told = {name: _value(name, frame.values, of_all) for name in names}
+        frame.values = {name: value for name, value in told.items() if value is not None}
     return frames
 
 

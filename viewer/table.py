@@ -1,13 +1,13 @@
 """The table: one row per kernel, variant and scope, heaviest first; trials apart."""
 
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import Any
 
 import pandas as pd
 from rich.text import Text
 
-from profscope.analysis.span_rows import GROUP_COLUMNS, counted, launch_groups, not_samples, outermost
+from profscope.analysis.span_rows import not_samples
 from profscope.profiles import Profile
 from viewer.cells import wrap
 from viewer.filters import Rows
@@ -16,6 +16,7 @@ from viewer.groups import Group, differs_text
 from viewer.paths import told_apart
 from viewer.uncovered import FRAMES, MOSTLY, advice
 from viewer.units import count_text, duration_text, printable, rate_text, share_text
+from viewer.warps import recorded
 
 __all__ = ["KernelTable", "ScopeRow", "make_tables", "render_heading", "render_table", "render_uncovered"]
 
@@ -103,7 +104,7 @@ def make_tables(
         column = {"name": "scope", "count": "count"}.get(sort, f"{sort}_{unit}")
         summary = summary.sort_values(column, ascending=sort == "name", kind="stable")
     chosen = chosen or Rows()
-    roots, folded = _roots(profile), _folded(profile)
+    counts = recorded(profile)
     unscaled = not_samples(profile.metadata)
     options = profile.metadata.get("options") or {}
     tables = []
@@ -111,7 +112,7 @@ def make_tables(
         rows = _of(summary, group)
         if rows.empty or (len(rows) == 1 and rows["kind"].iloc[0] == "kernel"):
             continue
-        own, of_sums = _of(roots, group), _of(folded, group)[["launches", "ctas", "warps"]].sum()
+        own = _of(counts, group).iloc[0]
         warp_time = int(rows[f"self_{unit}"].sum())
         frames = int(rows.loc[rows["kind"].isin(FRAMES), f"self_{unit}"].sum())
         uncovered = frames / warp_time if warp_time else 0.0
@@ -121,9 +122,9 @@ def make_tables(
             KernelTable(
                 **group.identity,
                 unit=unit,
-                launches=int(own["launch"].nunique() + of_sums["launches"]),
-                ctas=len(own[["launch", "cta"]].drop_duplicates()) + int(of_sums["ctas"]),
-                warps=len(own) + int(of_sums["warps"]),
+                launches=int(own["launches"]),
+                ctas=int(own["ctas"]),
+                warps=int(own["warps"]),
                 warp_time=warp_time,
                 sampled=sampled,
                 scaled=sampled < 1 and group.kernel not in unscaled,
@@ -134,25 +135,6 @@ def make_tables(
             )
         )
     return tables
-
-
-def _roots(profile: Profile) -> pd.DataFrame:
-    """Of the spans that are of whole warps the CTA, and GROUP_COLUMNS."""
-    df = profile.tables.df
-    roots = df[["kernel", "launch", "cta"]].iloc[outermost(df)]
-    number, groups = launch_groups(replace(profile.tables, df=roots))
-    own = groups.iloc[number]
-    return roots.assign(variant=own["variant"].to_numpy(), trial=own["trial"].to_numpy())
-
-
-def _folded(profile: Profile) -> pd.DataFrame:
-    """Of the launches that kept sums, by group: how many there are, and the CTAs and warps that recorded."""
-    launches, sums = profile.launches, profile.sums
-    kept = launches[counted(launches) & (launches["keeps"] == "sums").to_numpy()]
-    roots = sums[(sums["parent"] < 0) & (sums["kind"] != "async")]
-    key = list(GROUP_COLUMNS)
-    parts = [kept[[*key, "ctas"]].assign(launches=1), roots[key].assign(warps=roots["count"])]
-    return pd.concat(parts).groupby(key, as_index=False)[["launches", "ctas", "warps"]].sum()
 
 
 def _of(table: pd.DataFrame, group: Group) -> pd.DataFrame:
@@ -188,7 +170,7 @@ def render_table(table: KernelTable, width: int) -> list[Text]:
     columns = [Column("scope", "name"), Column("line", spare=1), Column("count"), Column("total", spare=2)]
     columns += [
         Column("self"),
-        Column("share"),
+        Column("self %"),
         *(Column(name, spare=spare) for name, spare in SPARE.items()),
     ]
     columns += [Column(RATES[name], spare=8) for name in rates]

@@ -231,7 +231,7 @@ def _preorder(roots: list[int], children: dict[int, list[int]]) -> list[tuple[in
 
 
 def render_tree(tree: ScopeTree, width: int) -> list[Text]:
-    """The tree's lines: scope, source, count, total, share of warp time, mean, source text."""
+    """The tree's lines: scope, source, count, total, its share of warp time, mean, source text."""
     rows = []
     apart = told_apart([((node.scope, node.file, node.line), node.call_path) for node in tree.nodes])
     for at, node in enumerate(tree.nodes):
@@ -246,9 +246,9 @@ def render_tree(tree: ScopeTree, width: int) -> list[Text]:
         rows.append([name, source, count_text(node.count), *figures, printable(node.text)])
     styles = ["bold" if node.depth == 0 else "dim" if (node.share or 0) < 0.01 else "" for node in tree.nodes]
     columns = [Column("scope", "name"), Column("source", "path", spare=1), Column("count"), Column("total")]
-    columns += [Column("share"), Column("mean", spare=2), Column("", "name", spare=3)]
+    columns += [Column("total %"), Column("mean", spare=2), Column("", "name", spare=3)]
     lines = grid(columns, rows, styles, width)
-    if any(not node.total for node in tree.nodes):
+    if any(not node.total and node.kind != "mark" for node in tree.nodes):
         lines.append(Text(fit(NO_TIME, width), style="dim"))
     if tree.omitted:
         lines.append(Text(f"{tree.omitted} more scopes with less time; --top 0 shows them", style="dim"))

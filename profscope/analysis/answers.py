@@ -9,7 +9,10 @@ import pandas as pd
 
 from profscope.schema import empty_frame
 
-__all__ = ["Answer", "answer_frame", "joined_frame"]
+__all__ = ["ONLY_TRIALS", "Answer", "answer_frame", "joined_frame"]
+
+ONLY_TRIALS = "all: only an autotuner's trials were recorded, which are not judged"
+"""What questions say that leave trials aside, where there is nothing else."""
 
 
 class Answer(NamedTuple):

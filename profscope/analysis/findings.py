@@ -11,12 +11,13 @@ from typing import Any, Final, NamedTuple
 
 import pandas as pd
 
-from profscope.analysis.answers import Answer, joined_frame
+from profscope.analysis.answers import ONLY_TRIALS, Answer, joined_frame
 from profscope.analysis.cause import NOISE_PCT, Finding, NotMeasured
 from profscope.analysis.judged import Judged, Unjudged, judged_kernels
 from profscope.analysis.overhead import known_noise
 from profscope.analysis.probed import seen_by_sums
 from profscope.analysis.roof import Roof, roof_of
+from profscope.analysis.span_rows import only_trials
 from profscope.analysis.stalls import stalled_on
 from profscope.analysis.sum_findings import sum_findings
 from profscope.schema import Tables
@@ -110,7 +111,10 @@ def findings(tables: Tables) -> pd.DataFrame:
     """
     _causes()  # imported before there are threads
     with worker_pool() as pool:  # a configuration is judged while the next one's spans are taken
-        return findings_frame(list(in_order(pool, partial(findings_of, tables), judged_kernels(tables))))
+        table = findings_frame(list(in_order(pool, partial(findings_of, tables), judged_kernels(tables))))
+    if only_trials(tables.launches):
+        table.attrs["not_measured"].append(ONLY_TRIALS)
+    return table
 
 
 class FindingsOf(NamedTuple):

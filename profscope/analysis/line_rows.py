@@ -57,7 +57,9 @@ def witnesses(tables: Tables, table: pd.DataFrame | None = None) -> Witnesses:
     table = of_spans = summary(tables) if table is None else table
     if len(tables.sums):
         kept = tables.launches[tables.launches["keeps"] == "spans"].reset_index(drop=True)
-        of_spans = summary(replace(tables, launches=kept, sums=sums_frame()))
+        raw = {name: told for name, told in tables.metadata.items() if name != "clock"}
+        # As they were read, since sums are, and the summary beside them.
+        of_spans = summary(replace(tables, launches=kept, sums=sums_frame(), metadata=raw))
     columns = [*ROW, "call_path", "kind", "scope", "self_ns"]
     times = {
         source: placed(rows[~rows["trial"] & (rows["kind"] != "async")])[columns]

@@ -4,6 +4,7 @@ from typing import Any
 
 import pandas as pd
 
+from profscope.analysis.answers import ONLY_TRIALS
 from profscope.analysis.counters import measured
 from profscope.analysis.distances import compared
 from profscope.analysis.estimates import FEWEST_SAMPLES, shares_between
@@ -20,6 +21,7 @@ from profscope.analysis.line_rows import (
 from profscope.analysis.line_waits import stall_counts, stall_text, wait_counts, wait_text
 from profscope.analysis.op_labels import with_global_bytes
 from profscope.analysis.sources import Sources
+from profscope.analysis.span_rows import only_trials
 from profscope.schema import Tables
 
 __all__ = ["lines", "lines_of"]
@@ -63,7 +65,7 @@ def lines(tables: Tables) -> pd.DataFrame:
     | `kernel`, `variant` | str, int32 | as in the summary; an autotuner's trials are left out |
     | `file`, `line`, `call_path` | str, int32, str | the line; "" and 0 for what no line is known of |
     | `source` | str | its text, "" where it is not known |
-    | `self_share` | Float64 | self time of the spans there, over the kernel's warp time |
+    | `self_share` | Float64 | self time of the spans there, over all warp time of launches with spans |
     | `share_sums` | Float64 | the same of launches that kept sums |
     | `share_samples` | Float64 | of the samples of the bare binary; missing below 200 of a kernel |
     | `share_samples_low`, `share_samples_high` | Float64 | the interval of 95 % for it (`shares_between`) |
@@ -82,6 +84,8 @@ def lines(tables: Tables) -> pd.DataFrame:
     `distances()` compares them over what both can tell.
 
     Shares are missing (NA) where there is no such witness, and 0 where there is one that saw nothing there.
+    Time whose records were overwritten stands at no line, and is in the warp time: so `self_share` is what
+    the summary's `share` says of the scopes there, and where launches kept both it is that of some of them.
     Stalls, waits and instructions are of the bare binary; where it was not sampled, of the recorded one.
 
     attrs["not_measured"]: a list of texts, what could not be told and why. attrs["distances"] and
@@ -98,7 +102,7 @@ def lines_of(tables: Tables, known: Witnesses) -> pd.DataFrame:
     paths = [table[[*ROW, "call_path"]] for table in (*inside.values(), bare, recorded)]
     rows = pd.concat(paths).drop_duplicates(ROW).set_index(ROW)
     for name, source in (("self_share", "spans"), ("share_sums", "sums")):
-        rows[name], _ = _shares(rows, inside[source], "self_ns")
+        rows[name], _ = _shares(rows, known.times[source], "self_ns")
     for name, table in (("samples", bare), ("samples_recorded", recorded)):
         share, rows[name] = _shares(rows, table, "samples")
         enough = rows.groupby(CONFIGURATION)[name].transform("sum") >= FEWEST_SAMPLES
@@ -133,9 +137,13 @@ def _recorded(known: Witnesses) -> pd.DataFrame:
 
 
 def _shares(rows: pd.DataFrame, table: pd.DataFrame, weight: str) -> tuple[pd.Series, pd.Series]:
-    """By row its share of the configuration's weight, missing where that is 0, and its weight."""
-    weights = table.groupby(ROW)[weight].sum().reindex(rows.index, fill_value=0).astype("int64")
-    total = weights.groupby(CONFIGURATION).transform("sum")
+    """By row its share of all that the table has of its configuration, missing where that is 0, and its
+    weight. What no record covers is at no line, and counts in the whole."""
+    own = table[table["kind"] != GAP] if "kind" in table else table
+    weights = own.groupby(ROW)[weight].sum().reindex(rows.index, fill_value=0).astype("int64")
+    whole = table.groupby(CONFIGURATION)[weight].sum()
+    keys = pd.MultiIndex.from_frame(rows.reset_index()[CONFIGURATION])
+    total = pd.Series(whole.reindex(keys).to_numpy(), rows.index, dtype="float64")
     return (weights / total.where(total > 0)).astype("Float64"), weights
 
 
@@ -211,7 +219,7 @@ def _instructions(rows: pd.DataFrame, metadata: dict[str, Any]) -> list[dict[str
 
 
 def _not_measured(tables: Tables, rows: pd.DataFrame, spans: pd.DataFrame) -> list[str]:
-    texts = []
+    texts = [ONLY_TRIALS] if only_trials(tables.launches) else []
     if not len(tables.samples):
         why = (tables.metadata.get("sampler") or {}).get("why")
         why = why or ("the emulator has no sampler" if tables.emulated else "session(samples=) takes some")
@@ -229,6 +237,6 @@ def _not_measured(tables: Tables, rows: pd.DataFrame, spans: pd.DataFrame) -> li
         gap = own.loc[own["kind"] == GAP, "self_ns"].sum() / max(own["self_ns"].sum(), 1)
         if gap > 0:
             texts.append(
-                f"{name}: no record covers {100 * gap:.0f} % of its warps' time, which is in no share"
+                f"{name}: no record covers {100 * gap:.0f} % of its warps' time, which is at no line"
             )
     return texts

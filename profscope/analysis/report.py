@@ -10,7 +10,7 @@ import numpy as np
 import pandas as pd
 
 from profscope.analysis import report_sections as sections
-from profscope.analysis.answers import Answer, joined_frame
+from profscope.analysis.answers import ONLY_TRIALS, Answer, joined_frame
 from profscope.analysis.clock_cost import record_cost
 from profscope.analysis.critical_path import PATH_DTYPES, path_of
 from profscope.analysis.devices import peak_of
@@ -24,6 +24,7 @@ from profscope.analysis.overlap import OVERLAP_DTYPES, overlap_of
 from profscope.analysis.quantities import count_text
 from profscope.analysis.report_sections import clipped, number
 from profscope.analysis.sources import Sources
+from profscope.analysis.span_rows import ended, only_trials
 from profscope.analysis.summary import summary
 from profscope.analysis.verdict import Verdict, verdict_of
 from profscope.schema import Tables
@@ -37,6 +38,7 @@ MOST_CHARACTERS: Final = 20_000
 
 
 _MISSING: Final = 4  # of what a question could not tell
+_PLACE: Final = ["file", "line", "call_path"]
 
 
 class _Size(NamedTuple):
@@ -130,7 +132,8 @@ def _heaviest(tables: Tables) -> pd.Series[int]:
     """By kernel and variant, an autotuner's trials left aside, how long its launches took, the longest
     first."""
     own = tables.launches[~tables.launches["trial"]]
-    took = (own["end_ns"] - own["start_ns"]).groupby([own["kernel"], own["variant"]], sort=False).sum()
+    took = (own["end_ns"] - own["start_ns"]).where(own.index.isin(ended(own).index), 0)
+    took = took.groupby([own["kernel"], own["variant"]], sort=False).sum()
     return took.sort_values(ascending=False, kind="stable")
 
 
@@ -259,7 +262,7 @@ def _kernel(parts: _Parts, kernel: str, variant: int, size: _Size) -> dict[str, 
         "work": sections.work(rows, launches),
         "records": sections.records(launches, cost),
         "left_out": {
-            "lines": max(0, rows[["file", "line", "call_path"]].drop_duplicates().shape[0] - len(lines)),
+            "lines": max(0, len(sections.recorded_rows(rows)[_PLACE].drop_duplicates()) - len(lines)),
             "findings": max(0, len(findings) - size.findings),
         },
     }
@@ -303,7 +306,8 @@ def _findings_of(findings: pd.DataFrame, kernel: str, variant: int, identity: st
 def _not_measured(parts: _Parts) -> list[str]:
     """What is None everywhere, and why. What is so in one kernel only, its verdict and overhead say."""
     metadata, launches = parts.tables.metadata, parts.tables.launches
-    said = [line for name, answer in parts.judgement._asdict().items() for line in _told(name, answer)]
+    said = [f"kernels: {ONLY_TRIALS.removeprefix('all: ')}"] if only_trials(launches) else []
+    said += [line for name, answer in parts.judgement._asdict().items() for line in _told(name, answer)]
     if _peaks(metadata) is None:
         said.append("gpu.peaks: those of the device are not known")
     if parts.lines is None or not (parts.lines["samples"] > 0).any():

@@ -10,13 +10,14 @@ from typing import Any, Final
 import numpy as np
 import pandas as pd
 
+from profscope.analysis.line_rows import GAP
 from profscope.analysis.sources import Sources
 from profscope.analysis.span_rows import ended, grid_ctas
 from profscope.schema import Tables
 
 __all__ = [
-    "clipped", "configuration", "critical_path", "ctas", "kernel_id", "lines", "number", "overlap", "records",
-    "resources", "source", "tail", "times", "work",
+    "clipped", "configuration", "critical_path", "ctas", "kernel_id", "lines", "number", "overlap",
+    "recorded_rows", "records", "resources", "source", "tail", "times", "work",
 ]  # fmt: skip
 
 _CHARACTERS: Final = 160  # of a text
@@ -145,15 +146,17 @@ def lines(
     summary: pd.DataFrame, sources: Sources, identity: str, most: int, samples: pd.DataFrame | None
 ) -> list[dict[str, Any]]:
     """The source lines with most self time. summary: the rows of one variant; samples: its rows of
-    prof.lines(), whose figures stand where one row alone has the line."""
+    prof.lines(), whose figures stand where one row alone has the line. Time that no record covers is at no
+    line."""
     if not len(summary):
         if samples is None:
             return []
         names = _names(samples["file"])
         return [_sampled(names, identity, row) for row in samples.head(most).to_dict("records")]
     names = _names(summary["file"])
-    texts = {name: summary[name].astype("str") for name in ("file", "call_path", "scope")}
-    rows = summary.assign(**texts)
+    rows = recorded_rows(summary)
+    rows = rows.assign(count=rows["count"].where(rows["kind"] != "async", 0))
+    rows = rows.astype(dict.fromkeys(("file", "call_path", "scope"), "str"))
     total = rows.groupby(["file", "line", "call_path"], sort=False, as_index=False)
     table = total[["self_ns", "count"]].sum()
     unknown = ["share", "bytes", "flops"]  # of some rows; of a line where it is of all
@@ -167,6 +170,11 @@ def lines(
         _line(sources, names, identity, row) | _samples(samples, str(row["file"]), int(row["line"]))
         for row in table.to_dict("records")
     ]
+
+
+def recorded_rows(summary: pd.DataFrame) -> pd.DataFrame:
+    """Those of a summary that stand for a line: not the time that no record covers."""
+    return summary[summary["kind"] != GAP]
 
 
 def _names(files: pd.Series[str]) -> dict[str, str]:

@@ -1,5 +1,7 @@
 """What several analyses ask of a span table: which site a row is of, its own time, what it stands for."""
 
+from __future__ import annotations
+
 from typing import Any, Generic, TypeVar
 
 import numpy as np
@@ -22,11 +24,14 @@ __all__ = [
     "grid_ctas",
     "grid_scales",
     "launch_groups",
+    "launch_scales",
     "narrow_numbers",
     "narrow_sites",
     "not_samples",
     "numbered",
     "numbers_of_groups",
+    "of_which_shares_are",
+    "only_trials",
     "outermost",
     "own_times",
     "row_scales",
@@ -139,7 +144,7 @@ def narrow_numbers(key: NDArray[np.integer], size: int) -> tuple[Numbers, Ints]:
     return number, first
 
 
-def _codes(column: "pd.Series[Any]") -> tuple[NDArray[np.integer], int, int]:
+def _codes(column: pd.Series[Any]) -> tuple[NDArray[np.integer], int, int]:
     """A column's values as numbers, the least that there may be, and how many."""
     if isinstance(column.dtype, pd.CategoricalDtype):
         return column.cat.codes.to_numpy(), -1, len(column.cat.categories) + 1
@@ -199,15 +204,31 @@ def row_scales(tables: Tables) -> Floats | None:
 
 def scales(tables: Tables) -> OfLaunches[np.float64] | None:
     """As `row_scales`, to be asked for."""
-    launches = tables.launches
-    alone = launches["kernel"].isin(not_samples(tables.metadata)).to_numpy()
-    scale = np.where(alone, 1.0, grid_scales(launches))
-    return OfLaunches(launches, scale, 1.0) if (scale != 1).any() else None
+    scale = launch_scales(tables)
+    return OfLaunches(tables.launches, scale, 1.0) if (scale != 1).any() else None
+
+
+def launch_scales(tables: Tables) -> Floats:
+    """By row of the table of launches: for how many CTAs of its grid each recorded one stands, see
+    `row_scales`."""
+    alone = tables.launches["kernel"].isin(not_samples(tables.metadata)).to_numpy()
+    return np.where(alone, 1.0, grid_scales(tables.launches))
 
 
 def counted(launches: pd.DataFrame) -> NDArray[np.bool_]:
     """By launch: whether it counts as one. Not where CTAs were to record and none came to its end."""
     return ((launches["ctas"] > 0) | (launches["unfinished"] == 0)).to_numpy()
+
+
+def of_which_shares_are(rows: pd.DataFrame) -> pd.Series[bool]:
+    """By row with a column "trial": whether it counts where kernels share what all took. An autotuner's
+    trials stand apart, and do not, unless there is nothing else."""
+    return ~rows["trial"] | bool(rows["trial"].all())
+
+
+def only_trials(launches: pd.DataFrame) -> bool:
+    """Whether an autotuner's trials are all that was recorded."""
+    return len(launches) > 0 and bool(launches["trial"].all())
 
 
 def ended(launches: pd.DataFrame) -> pd.DataFrame:

@@ -5,9 +5,11 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Final
 
+import pandas as pd
+
 from profscope.schema import Tables
 
-__all__ = ["stalled_on"]
+__all__ = ["most_blamed", "stalled_on"]
 
 # A warp that issues, and one that could and was not chosen: neither is a stall.
 _NO_STALL: Final = ("selected", "not_selected")
@@ -19,23 +21,35 @@ def stalled_on(tables: Tables, kernel: str, variant: int, file: str, lines: Sequ
     lines: all whose time is in the finding. The samples of the bare binary are taken where there are some. ""
     where nobody sampled it, or the lines are to blame for less than 1 %.
     """
-    samples = tables.samples
-    if samples.empty:
-        return ""
-    mine = samples[(samples["kernel"] == kernel) & (samples["variant"] == variant)]
-    bare = mine[mine["binary"] == "bare"]
-    mine = bare if len(bare) else mine
-    blamed = mine[
-        (mine["blamed_file"] == file) & mine["blamed_line"].isin(lines) & ~mine["stall"].isin(_NO_STALL)
-    ]
-    every, here = int(mine["samples"].sum()), int(blamed["samples"].sum())
-    if not every or here < every / 100:
+    blamed, every = _blamed(tables, kernel, variant, file, lines)
+    here = int(blamed["samples"].sum())
+    if here < max(1, every / 100):
         return ""
     by_stall = blamed.groupby("stall")["samples"].sum().sort_values()
     return (
         f"; {100 * here / every:.0f} % of {every:,} hardware samples are stalls that {_named(lines)} "
         f"to blame for, most of them {by_stall.index[-1]}"
     )
+
+
+def most_blamed(tables: Tables, kernel: str, variant: int, file: str, lines: Sequence[int]) -> int | None:
+    """Of some lines the one that is to blame for most of the sampled stalls, see `stalled_on`; None where
+    nobody sampled them, or none is."""
+    blamed, _ = _blamed(tables, kernel, variant, file, lines)
+    by_line = blamed.groupby("blamed_line")["samples"].sum()
+    return int(str(by_line.idxmax())) if len(by_line) else None
+
+
+def _blamed(
+    tables: Tables, kernel: str, variant: int, file: str, lines: Sequence[int]
+) -> tuple[pd.DataFrame, int]:
+    """The samples that are stalls for which some lines are to blame, and how many samples there are."""
+    samples = tables.samples
+    mine = samples[(samples["kernel"] == kernel) & (samples["variant"] == variant)]
+    bare = mine[mine["binary"] == "bare"]
+    mine = bare if len(bare) else mine
+    at_fault = (mine["blamed_file"] == file) & mine["blamed_line"].isin(lines)
+    return mine[at_fault & ~mine["stall"].isin(_NO_STALL)], int(mine["samples"].sum())
 
 
 def _named(lines: Sequence[int]) -> str:

@@ -14,7 +14,7 @@ from profscope.analysis.distances import distances
 from profscope.analysis.markup import tag
 from profscope.analysis.overhead import overhead, variant_entry
 from profscope.analysis.pieces import each_piece, pieces
-from profscope.analysis.span_rows import Ints, begins_of_runs, not_samples
+from profscope.analysis.span_rows import Ints, begins_of_runs, not_samples, only_trials
 from profscope.analysis.trust_rules import CARE, DISTRUST, NEAR_RECORDS, RULES, Facts, Reason
 from profscope.schema import Tables
 
@@ -73,8 +73,10 @@ class Verdict(Mapping[tuple[str, int], KernelVerdict]):
     prof.verdict["add_kernel", 0].reasons
     """
 
-    def __init__(self, verdicts: Mapping[tuple[str, int], KernelVerdict]) -> None:
+    def __init__(self, verdicts: Mapping[tuple[str, int], KernelVerdict], *, trials: bool = False) -> None:
+        """trials: whether an autotuner's are all that was recorded."""
         self._verdicts = dict(verdicts)
+        self._trials = trials
 
     def __getitem__(self, key: tuple[str, int]) -> KernelVerdict:
         return self._verdicts[key]
@@ -93,6 +95,8 @@ class Verdict(Mapping[tuple[str, int], KernelVerdict]):
     @property
     def headline(self) -> str:
         """One line: the label and, where there are some, the reasons in short."""
+        if self._trials:
+            return f"{self.label} but an autotuner's trials, which are not judged"
         worst = [each for each in self.values() if each.reasons]
         worst.sort(key=lambda each: -LABELS.index(each.label))
         told = [f"{each.kernel}: {', '.join(reason.rule for reason in each.reasons)}" for each in worst]
@@ -100,7 +104,7 @@ class Verdict(Mapping[tuple[str, int], KernelVerdict]):
         return "; ".join([self.label, *told[:_SHOWN], *more])
 
     def __str__(self) -> str:
-        return "\n".join([self.label, *map(str, self.values())])
+        return "\n".join([self.headline if self._trials else self.label, *map(str, self.values())])
 
     __repr__ = __str__
 
@@ -111,10 +115,10 @@ class Verdict(Mapping[tuple[str, int], KernelVerdict]):
             for each in self.values()
             for reason in each.reasons
         ]
+        head = "Verdict: ", tag("b", self.label), self.headline.removeprefix(self.label)
         if not items:
-            return tag("p", "Verdict: ", tag("b", self.label))
-        head = tag("summary", "Verdict: ", tag("b", self.label), self.headline.removeprefix(self.label))
-        return tag("details", head, tag("ul", *items), open=len(self) == 1)
+            return tag("p", *head)
+        return tag("details", tag("summary", *head), tag("ul", *items), open=len(self) == 1)
 
 
 def verdict(tables: Tables) -> Verdict:
@@ -154,7 +158,7 @@ def verdict_of(tables: Tables, costs: pd.DataFrame, apart: list[dict[Any, Any]])
         verdicts[kernel, variant] = KernelVerdict(
             kernel, variant, max(labels, key=LABELS.index), tuple(reasons), tuple(missing)
         )
-    return Verdict(verdicts)
+    return Verdict(verdicts, trials=only_trials(tables.launches))
 
 
 def is_open_to_doubt(tables: Tables) -> bool:

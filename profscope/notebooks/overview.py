@@ -47,7 +47,8 @@ def overview(tables: Tables, held: str) -> Markup:
         parts.append(tag("p", "prof.findings() and prof.lines() say more, and take a while.", style=_QUIET))
     else:
         said = findings(tables)
-        parts += [_findings(said, several=len(kernels) > 1), _lines(tables, str(kernels.index[0]))]
+        parts.append(_findings(said, several=len(kernels) > 1))
+        parts += [_lines(tables, kernels.iloc[0])] if len(kernels) else []
         parts.append(_missing(said.attrs["not_measured"]))
     parts.append(
         tag("p", tag("code", "prof.show()"), " has the whole report, ", tag("code", "prof.plot"), " figures.",
@@ -63,23 +64,29 @@ def _device(tables: Tables) -> str:
 
 
 def _heaviest(tables: Tables) -> pd.DataFrame:
-    """By kernel, the greatest first: launches, total_ns, median_ns; trials left out."""
+    """Kernels and variants, the greatest first: kernel, variant, name, launches, total_ns, median_ns; trials
+    left out."""
+    key = ["kernel", "variant"]
     launches = tables.launches[~tables.launches["trial"]]
     timed = ended(launches)
-    took = (timed["end_ns"] - timed["start_ns"]).groupby(timed["kernel"])
-    counts = launches.groupby("kernel", sort=False).size()
+    took = (timed["end_ns"] - timed["start_ns"]).groupby([timed[name] for name in key])
+    counts = launches.groupby(key, sort=False).size()
     table = pd.DataFrame({"launches": counts, "total_ns": took.sum(), "median_ns": took.median()})
+    table = table.rename_axis(key).reset_index()
+    several = table["kernel"].duplicated(keep=False)
+    numbered = table["kernel"] + " #" + table["variant"].astype("str")
+    table["name"] = table["kernel"].mask(several, numbered)
     return table.sort_values("total_ns", ascending=False, kind="stable")
 
 
 def _kernels(kernels: pd.DataFrame, tables: Tables) -> Markup:
     whole = float(kernels["total_ns"].sum()) or 1.0
     rows = []
-    for name, row in kernels[:_KERNELS].iterrows():
+    for row in kernels[:_KERNELS].to_dict("records"):
         total = row["total_ns"]
         median = "" if tables.emulated or pd.isna(row["median_ns"]) else duration_text(row["median_ns"], "ns")
         share = "" if pd.isna(total) else percent_text(total / whole)
-        rows.append((share, clipped(name, _LETTERS), count_text(int(row["launches"])), median))
+        rows.append((share, clipped(row["name"], _LETTERS), count_text(int(row["launches"])), median))
     left = len(kernels) - len(rows)
     heads = ("share of time", "kernel", "launches", "median launch")
     return joined([_table(heads, rows), tag("p", f"and {left} more", style=_QUIET) if left > 0 else None])
@@ -109,10 +116,10 @@ def _findings(said: pd.DataFrame, *, several: bool) -> Markup:
     )
 
 
-def _lines(tables: Tables, kernel: str) -> Markup:
-    """The lines of the kernel that took longest, by the witness that there is."""
+def _lines(tables: Tables, kernel: pd.Series[Any]) -> Markup:
+    """The lines of a kernel, a row of `_heaviest`, that take most time, by the witness that there is."""
     table = lines(tables)
-    table = table[table["kernel"] == kernel]
+    table = table[(table["kernel"] == kernel["kernel"]) & (table["variant"] == kernel["variant"])]
     column, by = next(
         ((name, by) for name, by in _SHARES if name in table and (table[name].fillna(0) > 0).any()), ("", "")
     )
@@ -125,7 +132,7 @@ def _lines(tables: Tables, kernel: str) -> Markup:
         (percent_text(float(row[column])), _place(row), clipped(str(row["source"]).strip(), _LETTERS))
         for row in top[:_LINES].to_dict("records")
     ]
-    return _table((by, "line", clipped(kernel, _LETTERS)), rows, code=2)
+    return _table((by, "line", clipped(kernel["name"], _LETTERS)), rows, code=2)
 
 
 def _place(row: dict[Any, Any]) -> str:

@@ -8,6 +8,7 @@ import numpy as np
 import pandas as pd
 
 from profscope.analysis.corrections import are_corrected, weighed
+from profscope.analysis.span_rows import of_which_shares_are, only_trials, row_scales, self_times
 from profscope.schema import Tables
 
 __all__ = ["Frame", "unit", "weights"]
@@ -31,13 +32,14 @@ def unit(tables: Tables) -> str:
 def weights(tables: Tables) -> dict[tuple[Frame, ...], int]:
     """By stack, outermost first, what warps spent in it and in no scope inside it, all of them together.
 
-    The first frame is the kernel. Spans in flight overlap others and are left out, as marks are; launches
-    that kept sums count with these. Durations are corrected where those of the summary are.
+    The first frame is the kernel. Spans in flight overlap others and are left out, as marks are, and so are
+    an autotuner's trials, unless there is nothing else. Otherwise it is what the summary adds up: launches
+    that kept sums count, durations are corrected, and what some CTAs of a launch recorded is scaled up to its
+    grid, where the summary does so. What no record covers is a frame of its own.
     """
     named = unit(tables)
     together: dict[tuple[Frame, ...], int] = {}
-    df = weighed(tables.df, tables.metadata) if are_corrected(tables) else tables.df
-    for table in (_spans(df, named), _sums(tables.sums, named)):
+    for table in (_spans(tables, named), _sums(tables, named)):
         stacks: dict[int, tuple[Frame, ...]] = {-1: ()}
         rows: list[dict[Any, Any]] = table.to_dict("records")
         for row in rows:
@@ -47,12 +49,14 @@ def weights(tables: Tables) -> dict[tuple[Frame, ...], int]:
     return {stack: weight for stack, weight in together.items() if weight > 0}
 
 
-def _spans(df: pd.DataFrame, named: str) -> pd.DataFrame:
+def _spans(tables: Tables, named: str) -> pd.DataFrame:
     """One row for each distinct stack: number, above, its place, and what its spans spent in themselves."""
-    duration, parent = df[f"duration_{named}"].to_numpy(), df["parent"].to_numpy()
-    counts = ~df["kind"].isin(["async", "mark"]).to_numpy()
-    inside = counts & (parent >= 0)
-    own = duration - np.bincount(parent[inside], duration[inside], len(df)).astype(np.int64)
+    df = weighed(tables.df, tables.metadata) if are_corrected(tables) else tables.df
+    launches = tables.launches["launch"][of_which_shares_are(tables.launches)]
+    counts = ~df["kind"].isin(["async", "mark"]).to_numpy() & df["launch"].isin(launches).to_numpy()
+    parent = df["parent"].to_numpy()
+    scale = row_scales(tables)
+    own = self_times(df, f"duration_{named}") * (1.0 if scale is None else scale)
     place = df.groupby(["scope", "file", "line"], observed=True, sort=False).ngroup().to_numpy()
     depth = df["depth"].to_numpy()
     number = np.full(len(df), -1)
@@ -62,7 +66,7 @@ def _spans(df: pd.DataFrame, named: str) -> pd.DataFrame:
         above = np.where(parent[at] >= 0, number[parent[at]], -1)
         keys = pd.MultiIndex.from_arrays([above, place[at]])
         codes, distinct = pd.factorize(keys)
-        totals = np.bincount(codes, own[at], len(distinct)).astype(np.int64)
+        totals = np.rint(np.bincount(codes, own[at], len(distinct))).astype(np.int64)
         first = np.zeros(len(distinct), np.int64)
         first[codes[::-1]] = at[::-1]
         number[at] = codes + len(rows)
@@ -75,10 +79,9 @@ def _spans(df: pd.DataFrame, named: str) -> pd.DataFrame:
     return table.assign(number=np.arange(len(table)))
 
 
-def _sums(sums: pd.DataFrame, named: str) -> pd.DataFrame:
-    total, parent = sums[f"total_{named}"].to_numpy(), sums["parent"].to_numpy()
-    counts = (sums["kind"] != "async").to_numpy()
-    inside = counts & (parent >= 0)
-    own = total - np.bincount(parent[inside], total[inside], len(sums)).astype(np.int64)
-    rows = sums.assign(own=own, above=parent, number=np.arange(len(sums)))[counts]
+def _sums(tables: Tables, named: str) -> pd.DataFrame:
+    sums = tables.sums
+    counts = (sums["kind"] != "async") & (~sums["trial"] | only_trials(tables.launches))
+    own = self_times(sums, f"grid_{named}")
+    rows = sums.assign(own=own, above=sums["parent"], number=np.arange(len(sums)))[counts]
     return rows[["scope", "file", "line", "above", "own", "number"]]

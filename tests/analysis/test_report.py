@@ -117,6 +117,7 @@ def test_files_of_one_name_have_lines_of_different_ids() -> None:
             "line": 7,
             "call_path": "",
             "scope": "load",
+            "kind": "op",
             "self_ns": [9, 8, 7][: len(files)],
         }
         table = pd.DataFrame(rows | {"share": 0.3, "count": 1, "bytes": 0, "flops": 0})

@@ -2,8 +2,8 @@
 
 import numpy as np
 
-from profscope.analysis.span_rows import of_launches, own_times
-from profscope.schema import Tables, launches_frame
+from profscope.analysis.span_rows import OfLaunches, own_times
+from profscope.schema import launches_frame, spans_frame
 from tests.support.profiles import launch_table, regular_profile
 
 
@@ -20,7 +20,8 @@ def test_each_span_has_what_its_launch_has() -> None:
     tables = regular_profile(3, 1, 1, 1).tables
     table = launch_table([2, 0], ["a", "b"])
     values = np.array([1_700_000_000_000_000_003, 1_700_000_000_000_000_001])
-    told = of_launches(Tables(df=tables.df, launches=table), values, 0)
+    told = OfLaunches(table, values, 0).of(tables.df["launch"].to_numpy())
     known = {2: int(values[0]), 0: int(values[1]), 1: 0}
     assert told.tolist() == [known[launch] for launch in tables.df["launch"]]
-    assert not len(of_launches(Tables(launches=launches_frame()), np.zeros(0), 1.0))
+    none = spans_frame()["launch"].to_numpy()
+    assert not len(OfLaunches(launches_frame(), np.zeros(0), 1.0).of(none))

@@ -58,7 +58,7 @@ def test_ctas_stand_from_the_slowest_to_the_fastest(trace: str) -> None:
 def test_rows_of_whole_warps_are_without_what_recording_took_too() -> None:
     profile = load(DATA / "events" / "gpt.pftrace.gz")
     assert are_corrected(profile.tables)
-    told = {by: make_rows(profile, by, "ns", Rows(), None) for by in ("cta", "warp", "launch")}
+    told = {by: make_rows(profile, by, "ns", Rows(), None) for by in ("cta", "warp", "sm")}
     df = profile.df[(profile.df["depth"] == 0) & (profile.df["kind"] != "async")]
     for by, rows in told.items():
         assert sum(row.self for row in rows) == df["corrected_ns"].sum(), by

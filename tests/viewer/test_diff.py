@@ -46,7 +46,10 @@ def test_a_slower_kernel_is_told_first(traces: dict[str, str]) -> None:
     done = run("diff", traces["before"], traces["slower"])
     assert (done.returncode, done.stderr) == (0, "")
     lines = done.stdout.splitlines()
-    assert lines[:2] == ["A     before.json.gz", "B     slower.json.gz"]
+    assert lines[:2] == [
+        "A     before.json.gz: trust with care",
+        "B     slower.json.gz: trust with care",
+    ]
     told = next(at for at, line in enumerate(lines) if line.startswith("matmul_kernel: "))
     sentence = " ".join(lines[told : told + 2])
     assert "% slower (" in sentence
@@ -193,3 +196,22 @@ def test_it_runs_without_triton_and_torch(traces: dict[str, str]) -> None:
 def test_help_loads_nothing_heavy() -> None:
     command = [sys.executable, "-c", WITHOUT.format("'pandas'", "'rich'"), "diff", "--help"]
     assert subprocess.run(command, capture_output=True, check=False).returncode == 0
+
+
+def test_a_side_that_is_not_to_be_trusted_is_named(traces: dict[str, str], tmp_path: Path) -> None:
+    profile = profscope.load(traces["before"])
+    takes = {"registers": 32, "spills": 0, "shared_bytes": 0, "instructions": 100}
+    builds = [
+        {"build": "bare", "ctas_per_sm": 8, **takes},
+        {"build": "instrumented", "keeps": "spans", "ctas_per_sm": 2, **takes},
+    ]
+    variants = {"matmul_kernel": [{"variant": 0, "key": "", "builds": builds}]}
+    metadata = profile.metadata | {"variants": variants}
+    profscope.Profile.of(replace(profile.tables, metadata=metadata)).save(tmp_path / "b.json")
+    arguments = ("diff", traces["again"], str(tmp_path / "b.json"), "--fail-above", "5%")
+    done = run(*arguments, "--width", "200")
+    assert done.stdout.splitlines()[1].startswith("B     b.json: do not trust; matmul_kernel: ")
+    assert 'The verdict of B is "do not trust"' in done.stdout.splitlines()[-1]
+    told = json.loads(run(*arguments, "--json").stdout)
+    assert told["verdict_a"].startswith("trust with care")
+    assert told["verdict_b"].startswith("do not trust")

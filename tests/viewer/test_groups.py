@@ -135,9 +135,9 @@ def with_silent(silent: list[bool]) -> Profile:
 def test_launches_without_records_are_in_no_mean_or_minimum() -> None:
     rows = make_kernels(with_silent([False, False, True]), "ns")
     (row,) = rows
-    assert (row.launches, row.unrecorded, row.total, row.mean, row.min) == (3, 1, 200, 100, 100)
-    assert render_kernels(rows, 80, 0)[-1].plain == (
-        "matmul_kernel: 1 without records, in no mean, min or max."
+    assert (row.launches, row.untimed, row.total, row.mean, row.min) == (3, 1, 200, 100, 100)
+    assert render_kernels(rows, 100, 0)[-1].plain == (
+        "matmul_kernel: 1 without records or without an end, in no total, mean, min or max."
     )
 
 
@@ -149,4 +149,4 @@ def test_a_kernel_of_which_nothing_was_recorded_has_no_times() -> None:
 
 def test_other_tools_launches_have_no_records_but_times() -> None:
     view = json.loads(run(str(Path(__file__).parents[1] / "traces/samples/kineto.json"), "--json"))
-    assert all(row["unrecorded"] == 0 and row["min"] > 0 for row in view["kernels"])
+    assert all(row["untimed"] == 0 and row["min"] > 0 for row in view["kernels"])

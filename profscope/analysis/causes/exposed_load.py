@@ -10,7 +10,8 @@ import numpy as np
 from profscope.analysis.cause import Finding, NotMeasured
 from profscope.analysis.judged import Judged
 from profscope.analysis.loops import loop_of
-from profscope.analysis.span_rows import Ints
+from profscope.analysis.span_rows import Floats, Ints
+from profscope.analysis.stalls import most_blamed
 
 __all__ = ["causes", "exposed_cycles"]
 
@@ -46,7 +47,8 @@ def causes(judged: Judged) -> Iterator[Finding | NotMeasured]:
     of it could be hidden. Of loads outside of loops it is divided by the CTAs that an SM runs at once, or by
     the waves of the grid if these are fewer: CTAs of later waves begin beside others that work. Other CTAs
     may hide some of the loops' waits, too. Loads of one loop are one finding, at the line of the one that
-    waits most. Confidence: high where the load's own span or a record
+    waits most; where the hardware was sampled, of the one that most stalls are blamed on.
+    Confidence: high where the load's own span or a record
     behind it bounds the wait on both sides; medium where arithmetic without spans may be in it.
     """
     sites = judged.sites
@@ -58,7 +60,7 @@ def causes(judged: Judged) -> Iterator[Finding | NotMeasured]:
     around = loop_of(judged)
     for loop in np.unique(around[sites["cls"] == "load"]):
         chosen = np.flatnonzero((sites["cls"] == "load").to_numpy() & (around == loop))
-        first = int(chosen[np.argmax(by_site[chosen])])
+        first = _first(judged, chosen, by_site)
         cycles = float(by_site[chosen].sum())
         here = np.isin(judged.spans.site, chosen)
         file, line = judged.at(first)
@@ -83,6 +85,17 @@ def causes(judged: Judged) -> Iterator[Finding | NotMeasured]:
             "high" if sure else "medium",
             also=tuple(int(sites["line"].iloc[each]) for each in chosen),
         )
+
+
+def _first(judged: Judged, loads: Ints, waits: Floats) -> int:
+    """The site of the load that waits most. Of loads that are under way together samples know it better than
+    spans. waits: by site."""
+    first = int(loads[np.argmax(waits[loads])])
+    file, _ = judged.at(first)
+    lines = judged.sites["line"].to_numpy()[loads]
+    blamed = most_blamed(judged.tables, judged.kernel, judged.variant, file, lines.tolist())
+    at_line = loads[lines == blamed]
+    return int(at_line[np.argmax(waits[at_line])]) if len(at_line) else first
 
 
 def _beside(judged: Judged) -> float:

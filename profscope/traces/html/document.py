@@ -7,6 +7,7 @@ from typing import Final
 
 import pandas as pd
 
+from profscope.analysis.corrections import are_corrected
 from profscope.analysis.markup import Child, Markup, joined, tag
 from profscope.analysis.span_rows import Ints
 from profscope.schema import Tables
@@ -39,6 +40,10 @@ _TRIALS: Final = (
     "All launches here are an autotuner's trials, which are not judged: there are no findings, and no source "
     "with its time. "
     "Launch the kernel once more in the session, and its configuration is judged."
+)
+_CORRECTED: Final = (
+    "Times of scopes and lines are without what recording took; those of launches, of copies in flight, of "
+    "the timeline and of the distributions are as they were read."
 )
 _NO_SPANS: Final = "No spans were recorded in these launches: there is no timeline to draw."
 _SUMS: Final = (
@@ -83,6 +88,7 @@ def document(tables: Tables, pool: Executor) -> str:
     told = {text for kernel in kernels for text in kernel.lines_missing}
     missing = [str(text) for text in said.lines.attrs.get("not_measured") or ()]
     missing = [text for text in missing if text.partition(": ")[2] not in told]
+    missing += [_CORRECTED] if len(tables.df) and are_corrected(tables) else []
     sections.append(tag("section", about(tables, missing, selection), id="about"))
     title = f"{kernels[0].kernel} · profscope" if kernels else "profscope"
     has = {"findings": bool(kernels), "source": bool(kernels), "program": around is not None}

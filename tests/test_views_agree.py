@@ -1,0 +1,386 @@
+"""All views of one profile say the same of it: kernels, scopes, lines, warps and launches, one by one."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+from functools import cached_property
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pandas as pd
+import pytest
+
+from profscope.analysis.corrections import are_corrected
+from profscope.analysis.span_rows import ended
+from profscope.profiles import Profile, diff, load
+from tests.support.all_views import Views, by_line, margins, of_group, plain_sums, warps_of
+from tests.support.captured import captured
+from tests.support.folded import with_sums
+from tests.support.processor import SPAN_KINDS, Processor
+from tests.support.sessions import CASES, count, keeping, launch_add, launch_collatz, session
+
+ROOT = Path(__file__).parents[1]
+DATA, RESULTS = ROOT / "tests/data", ROOT / "bench/results"
+approx = pytest.approx
+GROUP = ["kernel", "variant", "trial"]
+PLACE = ["kernel", "variant", "trial", "scope", "kind", "file", "line", "call_path"]
+CLOCK = {"read_cycles": 2, "row_cycles": 18, "basis": "measured"}
+
+
+def some_trials() -> Profile:
+    """Launches of two kernels, of which one is an autotuner's trial, and some kept sums."""
+    profile = captured(
+        "liger_rms_norm-heavy-0", "liger_rms_norm-heavy-1", "noinline-heavy-0", "noinline-light-0"
+    )
+    launches = profile.launches.assign(trial=profile.launches["launch"] == 3)
+    return with_sums(Profile.of(replace(profile.tables, launches=launches)), [1])
+
+
+def with_cost() -> Profile:
+    """Launches of one configuration and of two grids, of which it is known what a record costs."""
+    profile = captured("layer_norm-heavy-0", "attention-light-0")
+    return Profile.of(replace(profile.tables, metadata=profile.metadata | {"clock": CLOCK}))
+
+
+def recorded_as(*names: str, **options: Any) -> Profile:
+    with session(**options) as prof:
+        for name in names:
+            CASES[name].launch(CASES[name].inputs("cpu"))
+    return Profile.of(prof.tables)
+
+
+def of_sums(**options: Any) -> Profile:
+    with keeping("sums", instrument="heavy", **options) as prof:
+        launch_add(20000)
+        count(40, 3)
+    return Profile.of(prof.tables)
+
+
+def of_both() -> Profile:
+    with session(instrument="heavy", keep="sums", spans_every=2) as prof:
+        for length in (2500, 9000, 2500, 9000):
+            launch_add(length)
+        launch_collatz(9)
+    return Profile.of(prof.tables)
+
+
+FEW: dict[str, Callable[[], Profile]] = {
+    "records overwritten, partitions": lambda: captured("gluon_ws_loop-heavy-16-0", "while-heavy-16-0"),
+    "some CTAs": lambda: load(DATA / "diff/matmul-1-stage.pftrace.gz"),
+    "trials and sums": some_trials,
+    "corrected": with_cost,
+}
+MORE: dict[str, Callable[[], Profile]] = {
+    "fla": lambda: load(next(RESULTS.glob("*fla-before.pftrace.gz"))),
+    "fla, mended": lambda: load(next(RESULTS.glob("*fla-after.pftrace.gz"))),
+    "warp-specialised": lambda: load(DATA / "findings/starving-partition.json.gz"),
+    "a whole launch": lambda: load(DATA / "plotting/waves.pftrace.gz"),
+    "calls and clusters": lambda: captured(
+        "call_paths-heavy-0", "matmul_cluster-heavy-0", "matmul_ws-heavy-0"
+    ),
+    "heavy": lambda: recorded_as("matmul", "noinline", "call_paths", "nested_loops", instrument="heavy"),
+    "default": lambda: recorded_as("matmul", "softmax", "attention"),
+    "light": lambda: recorded_as("matmul", "noinline", instrument="light"),
+    "overwritten": lambda: recorded_as("nested_loops", "softmax", instrument="heavy", buffer=16),
+    "ctas": lambda: recorded_as("matmul", "call_paths", instrument="heavy", ctas=2),
+    "ctas, listed": lambda: recorded_as("matmul", "call_paths", ctas=[0, 3]),
+    "sms": lambda: recorded_as("layer_norm", instrument="heavy", sms=2),
+    "warps": lambda: recorded_as("layer_norm", instrument="heavy", warps=[0, 2]),
+    "sums": of_sums,
+    "sums of some CTAs": lambda: of_sums(ctas=2),
+    "both": of_both,
+}
+
+
+@dataclass(frozen=True)
+class Told:
+    """A profile, and its views. unit: that of the views."""
+
+    profile: Profile
+    views: Views
+
+    @property
+    def unit(self) -> str:
+        return "cycles" if self.profile.emulated else "ns"
+
+    @cached_property
+    def summary(self) -> pd.DataFrame:
+        return self.profile.summary()
+
+    @cached_property
+    def own(self) -> pd.DataFrame:
+        """The summary without an autotuner's trials and what is in flight."""
+        return self.summary[~self.summary["trial"] & (self.summary["kind"] != "async")]
+
+    @property
+    def warp_time(self) -> int:
+        return int(self.own[f"self_{self.unit}"].sum())
+
+    @cached_property
+    def screen(self) -> dict[str, Any]:
+        told: dict[str, Any] = self.views.ask("--show", "kernels,lines,scopes,tree", "--top", "0")
+        return told
+
+
+def told_of(make: Callable[[], Profile], folder: Path, *choice: str) -> Told:
+    profile = make()
+    views = Views(profile, folder, *choice)
+    named = {
+        name.removeprefix("--"): int(value) for name, value in zip(choice[::2], choice[1::2], strict=True)
+    }
+    return Told(load(views.path, **named) if named else profile, views)  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize("name", ["trials and sums", "some CTAs"])
+def test_the_first_screen_has_the_figures_of_the_summary(name: str, tmp_path: Path) -> None:
+    agree_on_the_screen(told_of(FEW[name], tmp_path))
+
+
+def test_the_summary_adds_up_what_was_corrected(tmp_path: Path) -> None:
+    agree_on_the_summary(told_of(FEW["corrected"], tmp_path))
+
+
+def test_lines_have_one_share_where_records_were_overwritten(tmp_path: Path) -> None:
+    agree_on_lines(told_of(FEW["records overwritten, partitions"], tmp_path))
+
+
+def test_rows_by_anything_add_up_to_the_same_where_some_ctas_recorded(tmp_path: Path) -> None:
+    agree_on_rows(told_of(FEW["some CTAs"], tmp_path))
+
+
+def test_other_forms_leave_out_trials_and_have_sums(tmp_path: Path) -> None:
+    agree_in_other_forms(told_of(FEW["trials and sums"], tmp_path))
+
+
+@pytest.mark.exhaustive
+@pytest.mark.parametrize("name", [*FEW, *MORE])
+def test_all_views_of_many_profiles(name: str, tmp_path: Path, processor: Processor) -> None:
+    told = told_of({**FEW, **MORE}[name], tmp_path)
+    for agree in (
+        agree_on_the_summary,
+        agree_on_the_screen,
+        agree_on_lines,
+        agree_on_rows,
+        agree_in_other_forms,
+    ):
+        agree(told)
+    agree_in_files(told, processor)
+
+
+@pytest.mark.exhaustive
+@pytest.mark.parametrize("choice", [("--launch", "1"), ("--cta", "0"), ("--launch", "1", "--warp", "1")])
+@pytest.mark.parametrize("name", ["some CTAs", "corrected", "a whole launch"])
+def test_a_part_says_the_same_of_itself(name: str, choice: tuple[str, ...], tmp_path: Path) -> None:
+    make = {**FEW, **MORE}[name]
+    if name == "a whole launch":
+        choice = ("--launch", str(make().launches["launch"].iloc[0]), *choice[2:])
+    told = told_of(make, tmp_path, *choice)
+    for agree in (agree_on_the_summary, agree_on_the_screen, agree_on_lines, agree_on_rows):
+        agree(told)
+
+
+def agree_on_the_summary(told: Told) -> None:
+    for unit in ("ns", "cycles"):
+        plain = plain_sums(told.profile, unit)
+        rows = told.summary.astype(
+            {name: "str" for name in PLACE if name not in ("variant", "trial", "line")}
+        )
+        rows = rows.set_index(
+            pd.Index(list(rows[PLACE].itertuples(index=False, name=None)), tupleize_cols=False)
+        )
+        assert {*rows.index} == {*map(tuple, plain.index)}
+        for name, column in (("count", "count"), ("total", f"total_{unit}"), ("self", f"self_{unit}")):
+            found = rows[column].reindex(plain.index).to_numpy(np.float64)
+            np.testing.assert_allclose(found, plain[name].to_numpy(), atol=1, err_msg=column)
+
+
+def agree_on_the_screen(told: Told) -> None:
+    screen, launches = told.screen, told.profile.launches
+    rows = {tuple(row[name] for name in GROUP): row for row in screen["kernels"]}
+    for key, own in launches.groupby(GROUP, sort=False):
+        row = rows[key]
+        timed = ended(own)
+        assert (row["launches"], row["untimed"]) == (len(own), len(own) - len(timed))
+        assert row["ctas"] == own["ctas"].sum()
+        if told.unit == "ns":
+            assert row["total"] == (timed["end_ns"] - timed["start_ns"]).sum()
+    assert sum(row["share"] for row in rows.values() if not row["trial"]) == approx(1)
+    assert all(row["share"] is None for row in rows.values() if row["trial"])
+    assert screen["header"]["dropped"] == launches["dropped"].sum()
+    assert screen["header"]["ctas"] == launches["ctas"].sum()
+    if not len(told.profile.sums):
+        tables = screen["tables"]
+        inside = {(table["kernel"], table["variant"], table["trial"]) for table in tables}
+        if len(inside) == len(rows):
+            assert sum(table["warps"] for table in tables) == warps_of(told.profile)
+    for table, tree in zip(screen["tables"], screen["trees"], strict=True):
+        key = tuple(table[name] for name in GROUP)
+        own = of_group(told.summary, key)
+        mine = of_group(launches, key)
+        assert table["launches"] == own["launches"].max()
+        assert table["ctas"] == mine["ctas"].sum()
+        assert table["warp_time"] == own[f"self_{told.unit}"].sum()
+        assert sum(row["self"] for row in table["rows"]) == table["warp_time"]
+        roots = sum(node["total"] for node in tree["nodes"] if not node["depth"])
+        assert roots == approx(table["warp_time"], abs=len(own))
+        of_tree: dict[tuple[Any, ...], list[int]] = {}
+        for node in tree["nodes"]:
+            sums = of_tree.setdefault(tuple(node[name] for name in PLACE[3:]), [0, 0])
+            sums[0] += node["count"]
+            sums[1] += node["total"]
+        for row in table["rows"]:
+            at = tuple(row[name] for name in PLACE[3:])
+            assert of_tree[at] == approx([row["count"], row["total"]], abs=len(tree["nodes"])), at
+
+
+def agree_on_lines(told: Told) -> None:
+    profile = told.profile
+    lines, warp_time = (
+        profile.lines(),
+        told.own.groupby(["kernel", "variant"], observed=True)["self_ns"].sum(),
+    )
+    at_lines = told.own[told.own["kind"] != "gap"]
+    assert (lines["self_share"].fillna(0) <= 1).all()
+    mixed = {*map(str, profile.sums["kernel"])} & {*map(str, profile.df["kernel"])}
+    shares = by_line(lines, "self_share") | by_line(lines[lines["self_share"].isna()], "share_sums")
+    for (kernel, variant, line), self_ns in by_line(at_lines, "self_ns").items():
+        if kernel not in mixed and warp_time[kernel, variant]:
+            assert shares[kernel, variant, line] == approx(self_ns / warp_time[kernel, variant], abs=1e-9)
+    # The report's are of all launches, those that kept sums too.
+    of_summary = by_line(at_lines, "share")
+    for entry in profile.report()["kernels"]:
+        rows = pd.DataFrame(entry["lines"]).assign(kernel=entry["kernel"], variant=entry["variant"])
+        if not entry["left_out"]["lines"]:
+            for key, share in by_line(rows, "self_share").items():
+                assert share == approx(of_summary[key], rel=1e-3, abs=1e-4), key
+    # The source, as text, as a table, and in a browser.
+    best = {"samples": "share_samples", "sums": "share_sums", "spans": "self_share"}
+    shown: dict[tuple[str, int, int], float] = {}
+    for source in told.views.ask("--source"):
+        for line in (each for block in source["blocks"] for each in block["lines"]):
+            if line["share"] is not None:
+                of_line = by_line(lines, best[source["witness"]])
+                key = source["kernel"], source["variant"], line["line"]
+                shown[key] = shown.get(key, 0.0) + line["share"]
+                if key[2]:
+                    assert line["share"] <= of_line[key] + 1e-9
+    for key, share in shown.items():
+        of_line = lines[
+            (lines["kernel"] == key[0]) & (lines["variant"] == key[1]) & (lines["line"] == key[2])
+        ]
+        name = next(name for name in best.values() if lines.loc[of_line.index, name].notna().any())
+        assert share == approx(float(of_line[name].sum()))
+    of_view = pd.DataFrame([{**row, **table} for table in told.screen["lines"] for row in table["rows"]])
+    assert by_line(of_view, "self_share") == approx(by_line(lines, "self_share"))
+
+
+def agree_on_rows(told: Told) -> None:
+    profile, unit = told.profile, told.unit
+    everything = told.warp_time
+    for what in ("line", "scope", "kind", "kernel", "variant"):
+        rows = told.views.by(what)
+        assert sum(row["self"] for row in rows) == approx(everything, abs=len(rows)), what
+        assert sum(row["share"] for row in rows) == approx(1), what
+    by_kernel = {row["kernel"]: row["self"] for row in told.views.by("kernel")}
+    assert by_kernel == approx(
+        told.own.groupby("kernel", observed=True)[f"self_{unit}"].sum().to_dict(), abs=9
+    )
+    at_lines: dict[int, int] = {}
+    for row in told.views.by("line"):
+        at_lines[int(row["key"].rpartition(":")[2] or 0) if ":" in row["key"] else 0] = 0
+    expected = {*told.own.loc[told.own["kind"] != "gap", "line"]} | (
+        {0} if (told.own["kind"] == "gap").any() else set()
+    )
+    assert {*at_lines} == expected
+    kept_spans = profile.launches[(profile.launches["keeps"] == "spans") & ~profile.launches["trial"]]
+    if len(kept_spans) == (~profile.launches["trial"]).sum():
+        for what in ("launch", "rank"):
+            rows = told.views.by(what)
+            assert sum(row["self"] for row in rows) == approx(everything, abs=len(rows)), what
+    df = profile.df
+    mine = df[(df["depth"] == 0) & (df["kind"] != "async") & df["launch"].isin(kept_spans["launch"])]
+    column = f"corrected_{unit}" if are_corrected(profile.tables) else f"duration_{unit}"
+    warps = len(mine[["launch", "cta", "warp"]].drop_duplicates())
+    for what in ("sm", "cta", "warp"):
+        rows = told.views.by(what)
+        assert sum(row["self"] for row in rows) == mine[column].sum(), what
+        assert sum(row["count"] for row in rows) == warps, what
+    metric = "time" if unit == "ns" else "cycles"
+    frames = told.views.ask("-m", f"{metric},{metric}/%")
+    trials = int(told.summary.loc[told.summary["trial"], f"self_{unit}"].sum())
+    roots = [frame for frame in frames if len(frame["path"]) == 1]
+    assert sum(
+        next(iter(set(frame) - {"path", f"{metric}/%"}), 0)
+        and frame.get(f"{metric}/ns", frame.get(metric, 0))
+        for frame in roots
+    ) == approx(everything + trials, abs=99)
+    assert sum(frame.get(f"{metric}/%", 0.0) for frame in roots) == approx(100)
+
+
+def agree_in_other_forms(told: Told) -> None:
+    profile, views, unit = told.profile, told.views, told.unit
+    weights = views.collapsed()
+    assert sum(weights.values()) == approx(told.warp_time, abs=len(told.summary) * 9)
+    profile.save(views.path.with_name("x.speedscope.json"))
+    document = json.loads(views.path.with_name("x.speedscope.json").read_text())
+    assert {each["name"]: each["endValue"] for each in document["profiles"]} == dict(weights)
+    scopes = views.ask("--show", "scopes", form="csv") if told.screen["tables"] else []
+    self_time = sum(int(row["self"]) for row in scopes if row["trial"] == "False")
+    with_inside = {(table["kernel"], table["variant"]) for table in told.screen["tables"]}
+    own = told.own[[key in with_inside for key in zip(told.own["kernel"], told.own["variant"], strict=True)]]
+    assert self_time == own[f"self_{unit}"].sum()
+    for entry in profile.report()["kernels"]:
+        launches = of_group(profile.launches, (entry["kernel"], entry["variant"], False))
+        assert (entry["launches"], entry["ctas"]["recorded"]) == (len(launches), launches["ctas"].sum())
+        assert entry["records"]["dropped"] == launches["dropped"].sum()
+        timed = entry["time"]["instrumented"]
+        if timed and unit == "ns":
+            row = next(
+                row
+                for row in told.screen["kernels"]
+                if [row[name] for name in GROUP] == [entry["kernel"], entry["variant"], False]
+            )
+            assert (timed["launches"], timed["total_ns"]) == (
+                row["launches"] - row["untimed"],
+                approx(row["total"], rel=1e-5),
+            )
+    profile.save(views.path.with_name("x.html"))
+    page = views.path.with_name("x.html").read_text()
+    seen = margins(page)
+    lines = profile.lines()
+    best = next(name for name in ("share_samples", "share_sums", "self_share") if lines[name].notna().any())
+    alone = lines.groupby(["kernel", "variant"]).ngroups == 1
+    if alone:
+        for line, share in seen:
+            known = lines.loc[lines["line"] == line, best]
+            assert share == approx(100 * float(known.fillna(0).sum()), abs=0.06), line
+    assert len(seen) > 0
+    side = diff(profile, profile)
+    assert not side["significant"].any()
+    assert (side["self_a"] == side["self_b"]).all()
+
+
+def agree_in_files(told: Told, processor: Processor) -> None:
+    """What databases say of a profile's files: spans as they were read."""
+    duckdb = pytest.importorskip("duckdb")
+    df, path = told.profile.tables.df, told.views.path
+    counts = df.groupby("scope", observed=True)["duration_ns"].agg(["size", "sum"])
+    told.profile.save(path.with_suffix(".parquet"))
+    rows = duckdb.sql(
+        f"select scope, count(*), sum(duration_ns) from '{path.with_suffix('.parquet')}' group by scope"
+    ).fetchall()
+    if len(df):
+        known = {str(scope): (int(row["size"]), int(row["sum"])) for scope, row in counts.iterrows()}
+        assert {scope: (number, total) for scope, number, total in rows if scope is not None} == known
+    for suffix in (".pftrace", ".json"):
+        told.profile.save(path.with_suffix(suffix))
+        processor.load(path.with_suffix(suffix))
+        assert processor.errors() == []
+        spans = f"from slice where category in {SPAN_KINDS} and category not in ('gap')"
+        ((number, total),) = processor.query(f"select count(*), sum(dur) {spans}")
+        own = df[df["kind"] != "gap"]
+        assert number == len(own)
+        assert (total or 0) == own["duration_ns"].sum()

@@ -1,0 +1,65 @@
+"""Whole warps: how long each took, and how many of a kernel's recorded."""
+
+from dataclasses import replace
+
+import pandas as pd
+
+from profscope.analysis.corrections import are_corrected, weighed
+from profscope.analysis.span_rows import GROUP_COLUMNS, counted, launch_groups, outermost
+from profscope.profiles import Profile
+
+__all__ = ["WARP", "recorded", "recorded_in_sums", "whole_warps"]
+
+WARP = ["launch", "cta", "warp"]
+
+
+def whole_warps(profile: Profile, unit: str) -> pd.DataFrame:
+    """One row for each warp that kept spans: kernel, WARP, sm; start and end as they were read; and length,
+    of all its outermost spans together, without what recording took where the summary leaves that out.
+
+    A warp that runs several partitions one after the other has several such spans.
+    """
+    df = profile.tables.df
+    rows = outermost(df)
+    roots = df.iloc[rows]
+    weighs = are_corrected(profile.tables)
+    lengths = (weighed(df, profile.metadata).iloc[rows] if weighs else roots)[f"duration_{unit}"]
+    start = roots["start_ns" if unit == "ns" else "start_cycle"]
+    table = pd.DataFrame(
+        {
+            "kernel": roots["kernel"].astype("str"),
+            **{name: roots[name] for name in (*WARP, "sm")},
+            "start": start,
+            "end": start + roots[f"duration_{unit}"],
+            "length": lengths,
+        }
+    )
+    of_warp = table.groupby(["kernel", *WARP], as_index=False, sort=False)
+    return of_warp.agg(
+        sm=("sm", "first"), start=("start", "min"), end=("end", "max"), length=("length", "sum")
+    )
+
+
+def recorded(profile: Profile) -> pd.DataFrame:
+    """By GROUP_COLUMNS, how many launches, ctas and warps there are figures of; int64."""
+    df, key = profile.tables.df, list(GROUP_COLUMNS)
+    roots = df[["kernel", *WARP]].iloc[outermost(df)].astype({"kernel": "str"})
+    number, groups = launch_groups(replace(profile.tables, df=roots))
+    of_launch = {name: groups[name].to_numpy()[number] for name in ("variant", "trial")}
+    warps = roots.assign(**of_launch).drop_duplicates([*key, *WARP])
+    ctas = warps.drop_duplicates([*key, "launch", "cta"])
+    launches = ctas.drop_duplicates([*key, "launch"])
+    parts = {"launches": launches, "ctas": ctas, "warps": warps}
+    of_spans = [rows[key].assign(**{name: 1}) for name, rows in parts.items()]
+    both = pd.concat([*of_spans, recorded_in_sums(profile)]).groupby(key, as_index=False).sum()
+    return both.astype(dict.fromkeys(("launches", "ctas", "warps"), "int64"))
+
+
+def recorded_in_sums(profile: Profile) -> pd.DataFrame:
+    """The same of launches that kept sums. Partitions say for themselves how many warps ran them."""
+    launches, sums, key = profile.launches, profile.sums, list(GROUP_COLUMNS)
+    kept = launches[counted(launches) & (launches["keeps"] == "sums").to_numpy()]
+    kept = kept[[*key, "ctas"]].assign(launches=1, most=kept["ctas"] * kept["num_warps"])
+    roots = sums[(sums["parent"] < 0) & (sums["kind"] != "async")]
+    table = pd.concat([kept, roots[[*key, "warps"]]]).groupby(key, as_index=False).sum()
+    return table.assign(warps=table[["warps", "most"]].min(axis=1)).drop(columns="most")
