@@ -95,7 +95,7 @@ def main(argv: Sequence[str] | None = None) -> int:
         making = f"bench.viewer --of {folder} --do make --spans {options.spans}"
         about = json.loads(_run(making.split())[1].splitlines()[-1])
         _run(f"profscope view {folder}/small.json".split())  # so that its modules are compiled
-        _run(f"profscope view {folder}/t/ --launch 7 --cta 17".split())
+        _run(f"profscope view {folder}/t/ --launch 7".split())
         rows, dump_cpu_s = about["spans"], about["dump_cpu_s"]
         print(f"{rows:,} spans; json.dump of them takes {dump_cpu_s:.1f} s of CPU time")
         load = os.getloadavg()[0]
