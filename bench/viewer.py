@@ -90,12 +90,10 @@ def main(argv: Sequence[str] | None = None) -> int:
         return 0
     with tempfile.TemporaryDirectory() as temporary:
         folder = options.keep or Path(temporary)
-        os.environ.pop("PYTHONDONTWRITEBYTECODE", None)
-        os.environ["PYTHONPYCACHEPREFIX"] = str(folder / "bytecode")
         making = f"bench.viewer --of {folder} --do make --spans {options.spans}"
-        about = json.loads(_run(making.split())[1].splitlines()[-1])
-        _run(f"profscope view {folder}/small.json".split())  # so that its modules are compiled
-        _run(f"profscope view {folder}/t/ --launch 7".split())
+        about = json.loads(_run(making.split(), folder)[1].splitlines()[-1])
+        _run(f"profscope view {folder}/small.json".split(), folder)  # so that its modules are compiled
+        _run(f"profscope view {folder}/t/ --launch 7".split(), folder)
         rows, dump_cpu_s = about["spans"], about["dump_cpu_s"]
         print(f"{rows:,} spans; json.dump of them takes {dump_cpu_s:.1f} s of CPU time")
         load = os.getloadavg()[0]
@@ -108,7 +106,7 @@ def main(argv: Sequence[str] | None = None) -> int:
         for name, step in STEPS.items():
             if options.only not in name:
                 continue
-            took = _took(step.command.format(folder=folder).split())
+            took = _took(step.command.format(folder=folder).split(), folder)
             missed = _misses(step, took)
             target = "" if step.target_s is None else f"{step.target_s:g} s"
             target += "" if step.target_bytes is None else f", {step.target_bytes / _GB:g} GB"
@@ -134,19 +132,24 @@ def _misses(step: Step, took: Took) -> bool | None:
     )
 
 
-def _took(words: list[str]) -> Took:
-    took, printed = _run(words)
+def _took(words: list[str], folder: Path) -> Took:
+    took, printed = _run(words, folder)
     if words[0] != "bench.viewer":
         return took
     within = Took(**json.loads(printed.splitlines()[-1]))  # of what it does besides its beginning
     return Took(within.wall_s, within.cpu_s, took.peak_bytes, within.start_s, within.start_cpu_s)
 
 
-def _run(words: list[str]) -> tuple[Took, str]:
-    """What a command took, and what it printed. Raises RuntimeError where it fails."""
+def _run(words: list[str], folder: Path) -> tuple[Took, str]:
+    """What a command took, and what it printed; its compiled modules are kept in the folder. Raises
+    RuntimeError where it fails."""
+    environment = os.environ | {
+        "PYTHONDONTWRITEBYTECODE": "",
+        "PYTHONPYCACHEPREFIX": str(folder / "bytecode"),
+    }
     begin = time.perf_counter()
     with tempfile.TemporaryFile("w+") as printed:
-        process = subprocess.Popen([sys.executable, "-m", *words], stdout=printed)
+        process = subprocess.Popen([sys.executable, "-m", *words], stdout=printed, env=environment)
         _, status, usage = os.wait4(process.pid, 0)
         wall_s = time.perf_counter() - begin
         process.returncode = os.waitstatus_to_exitcode(status)
