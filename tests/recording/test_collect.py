@@ -15,6 +15,7 @@ from tests.support.foreign import UserAllocator
 from tests.support.sessions import CASES, count, launch_add, session
 
 
+@pytest.mark.usefixtures("alone")
 def test_a_grid_that_needs_more_than_the_memory_is_recorded_in_part() -> None:
     with session(instrument="light", memory=1) as prof:
         out = count(2, ctas=20_000)

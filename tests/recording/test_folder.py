@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
@@ -26,7 +25,6 @@ from profscope.recording.host_memory import HeldRecords
 from profscope.recording.journal import Journal
 from profscope.recording.launch_log import LaunchLog, Plan, Route
 from profscope.recording.programs import PROGRAMS
-from tests.kernels.loops import count_kernel
 from tests.support.quick import quick
 from tests.support.round_trips import SUFFIXES, assert_same
 from tests.support.sessions import CASES, assert_equal, count, keeping, launch_add
@@ -125,16 +123,6 @@ def test_a_trace_holds_sums(profiles: dict[str, Profile], suffix: str, tmp_path:
         assert_same(loaded, profiles[name])
         pd.testing.assert_frame_equal(loaded.balance(), profiles[name].balance())
         pd.testing.assert_frame_equal(loaded.summary(), profiles[name].summary())
-
-
-@pytest.fixture
-def alone(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
-    """No program of another test shares the tag of `count_kernel`: it would have a say in how much memory the
-    launches get."""
-    monkeypatch.setattr(PROGRAMS, "_by_tag", {})
-    count_kernel.device_caches.clear()
-    yield
-    count_kernel.device_caches.clear()  # so that it is loaded again into the table of all tests
 
 
 @pytest.mark.usefixtures("alone")
