@@ -1,11 +1,13 @@
 """Threads that share the work of decoding, writing and reading; zlib and numpy let them run side by side."""
 
 import os
+import threading
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator
 from concurrent.futures import Executor, Future, ThreadPoolExecutor
 from contextlib import contextmanager
-from typing import ParamSpec, TypeVar
+from functools import partial
+from typing import Generic, ParamSpec, TypeVar
 
 P = ParamSpec("P")
 S = TypeVar("S")
@@ -20,19 +22,36 @@ class WorkerPool(ThreadPoolExecutor):
     """Where no thread can be started, as in what `atexit` calls, the calling thread does the work."""
 
     def submit(self, work: Callable[P, T], /, *args: P.args, **options: P.kwargs) -> Future[T]:
+        once = _Once(partial(work, *args, **options))
         try:
-            return super().submit(work, *args, **options)
+            return super().submit(once)
         except RuntimeError:  # which is all that says so; `work` itself never raises here
-            return _done(work, *args, **options)
+            once.run()
+            return once.future
 
 
-def _done(work: Callable[P, T], *args: P.args, **options: P.kwargs) -> Future[T]:
-    future: Future[T] = Future()
-    try:
-        future.set_result(work(*args, **options))
-    except Exception as error:  # noqa: BLE001  whatever it is, result() raises it
-        future.set_exception(error)
-    return future
+class _Once(Generic[T]):
+    """Work that is done once, by who comes first: where no thread can be started it is in the pool's queue
+    all the same, and a thread that the pool has already may take it."""
+
+    def __init__(self, work: Callable[[], T]) -> None:
+        self.future: Future[T] = Future()
+        self._work = work
+        self._taken = threading.Lock()
+
+    def __call__(self) -> T:
+        self.run()
+        return self.future.result()
+
+    def run(self) -> None:
+        if not self._taken.acquire(blocking=False):
+            return
+        try:
+            self.future.set_result(self._work())
+        except BaseException as error:  # whatever it is, result() raises it
+            self.future.set_exception(error)
+            if not isinstance(error, Exception):  # Ctrl-C: nothing more of this thread's
+                raise
 
 
 @contextmanager

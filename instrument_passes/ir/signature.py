@@ -9,6 +9,7 @@ from instrument_passes.ir.header import Header
 
 __all__ = [
     "element_type",
+    "elements",
     "for_types",
     "label_args",
     "rank",

@@ -15,7 +15,7 @@ import pandas as pd
 from profscope.analysis.quantities import count_text
 from profscope.analysis.span_rows import grid_ctas
 
-__all__ = ["CARE", "DISTRUST", "RULES", "Facts", "Reason", "Rule"]
+__all__ = ["CARE", "DISTRUST", "NEAR_RECORDS", "RULES", "Facts", "Reason", "Rule"]
 
 CARE: Final = "trust with care"
 DISTRUST: Final = "do not trust"

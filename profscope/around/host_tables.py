@@ -11,7 +11,7 @@ import numpy.typing as npt
 
 from profscope.schema import HOST_DTYPES, Tables, host_frame
 
-__all__ = ["innermost", "with_host"]
+__all__ = ["NONE", "innermost", "with_host"]
 
 Ints = npt.NDArray[np.int64]
 NONE = -1

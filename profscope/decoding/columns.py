@@ -14,7 +14,7 @@ from profscope.decoding.areas import CTA
 from profscope.decoding.patterns import Patterns
 from profscope.decoding.shapes import words_of
 
-__all__ = ["BLOCK_SPANS", "Clocks", "Columns", "Recorded", "empty_columns", "fill", "spread"]
+__all__ = ["BLOCK_SPANS", "WRAP_NS", "Clocks", "Columns", "Recorded", "empty_columns", "fill", "spread"]
 
 Ints = npt.NDArray[np.int64]
 Small = npt.NDArray[np.int32]

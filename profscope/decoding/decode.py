@@ -46,7 +46,6 @@ __all__ = [
 
 Ints = npt.NDArray[np.int64]
 Small = npt.NDArray[np.int32]
-Narrow = npt.NDArray[np.integer[Any]]
 Words = npt.NDArray[np.uint32]
 
 

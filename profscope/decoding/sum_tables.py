@@ -7,7 +7,6 @@ from functools import reduce
 from typing import Any, Final, NamedTuple
 
 import numpy as np
-import numpy.typing as npt
 import pandas as pd
 
 from profscope.decoding.clocks import Clocks
@@ -19,8 +18,6 @@ from profscope.decoding.timebase import session_slope
 from profscope.schema import launches_frame, numbers_frame, spreads_frame, sums_frame
 
 __all__ = ["SumTables", "in_launch_order", "sum_tables"]
-
-Ints = npt.NDArray[np.int64]
 
 _ALL_LAUNCHES: Final = -1  # in the table of spreads, what stands for all of them
 

@@ -23,6 +23,7 @@ import numpy.typing as npt
 from profscope.decoding.clocks import NO_CLOCKS, Clocks, LaunchClocks
 
 __all__ = [
+    "MAX_RELATIVE_ERROR",
     "Readings",
     "TimeBase",
     "fit",

@@ -29,7 +29,7 @@ from profscope.options import Options
 from profscope.recording.messages import one_line
 from profscope.recording.processes import begun, ended, write
 
-__all__ = ["BARE", "GIVEN_UP", "OWN", "SPANS", "Beside", "Job", "Made", "Session"]
+__all__ = ["BARE", "GIVEN_UP", "OWN", "SPANS", "Answer", "Beside", "Job", "Made", "Session"]
 
 # What is built of a kernel: what it is launched by, and what may be launched in its place.
 OWN: Final = "own"

@@ -15,7 +15,7 @@ from profscope.launching.turns import Turns
 from profscope.recording.launch_path import LaunchPath
 from profscope.recording.programs import PROGRAMS
 
-__all__ = ["quick_launch"]
+__all__ = ["quick_launch", "quick_run", "run_in_turn"]
 
 # Of a tuner: that each launch is to be shown to someone.
 _SHOWS: Final = ("triton_interpret", "dump_launch_params", "dump_launch_tensors", "_plugins")

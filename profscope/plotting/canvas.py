@@ -22,6 +22,7 @@ __all__ = [
     "Drawing",
     "axes_for",
     "label_time",
+    "legend_below",
     "set_text",
     "short_name",
     "title",

@@ -29,7 +29,7 @@ def heatmap(tables: Tables, launch: int | None, kernel: str | None, *, ax: Axes 
     ctas = chosen.ctas
     if (ctas.sm < 0).all():
         raise DrawError("prof.plot.heatmap(): nobody says which SM a CTA ran on")
-    longest = float((ctas.start + ctas.duration).max())
+    longest = chosen.longest
     scale, unit = unit_scale(longest, chosen.unit)
     cells = at_once(chosen, longest)
     sms = len(cells)

@@ -43,6 +43,12 @@ class Picked:
         return ctas_of(self.tables, self.start, self.duration)
 
     @property
+    def longest(self) -> float:
+        """From the begin of the launch to the end of its last CTA; one unit of time at least, since a clock
+        may have stood still meanwhile."""
+        return max(1.0, float((self.ctas.start + self.ctas.duration).max()))
+
+    @property
     def grid(self) -> int:
         """The CTAs of the launch, 0 where nobody says."""
         return max(0, int(grid_ctas(self.tables.launches)[0]))

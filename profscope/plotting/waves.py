@@ -44,7 +44,7 @@ def waves(tables: Tables, launch: int | None, kernel: str | None, *, ax: Axes | 
     shape = _shape(chosen)
     wave = wave_of_cta(ctas.sm, ctas.start, shape.per_sm)
     end = ctas.start + ctas.duration
-    longest = float(end.max())
+    longest = chosen.longest
     scale, unit = unit_scale(longest, chosen.unit)
     edges = np.unique(np.concatenate([np.linspace(0, longest, _POINTS), [0.0]]))
     count = int(wave.max()) + 1
@@ -139,7 +139,7 @@ def _legend(ax: Axes, wave: Ints, count: int) -> None:
             edgecolor=LINE,
             hatch="////",
             linewidth=0,
-            label="empty after the last CTA began",
+            label=_EMPTY,
         )
     )
     ax.legend(

@@ -104,7 +104,7 @@ class Kineto:
         except RuntimeError as error:  # the device has faulted, or a profiler of the program's is in the way
             self.notes = [f"events are missing: {str(error).splitlines()[0]}"]
             return
-        self._parts.append(_columns(watching.kineto_results))
+        self._parts.append(_columns(watching.kineto_results, self.notes))
         if not self._on_gpu and not self.notes:
             self.notes = ["events are of the host only: there is no GPU, and the emulator is none to Kineto"]
 
@@ -133,15 +133,21 @@ def process_group(said: str) -> str:
     return f"{'group' if description == 'undefined' else description} {known['name']}: ranks {known['ranks']}"
 
 
-def _groups(results: Any, events: list[Any], names: list[str]) -> list[str]:
-    """By event the process group that it communicates in, "" for others. results: of Kineto, whose events."""
+def _groups(results: Any, events: list[Any], names: list[str], notes: list[str]) -> list[str]:
+    """By event the process group that it communicates in, "" for others. results: of Kineto, whose events;
+    notes: where it is said that nobody knows them."""
     communicate = [at for at, name in enumerate(names) if name == _COMMUNICATES]
     groups = [""] * len(names)
     for at in communicate:
         said: dict[str, str] = getattr(events[at], "extra_meta", dict)()
         groups[at] = process_group(", ".join(f'"{name}": {value}' for name, value in said.items()))
     if communicate and not any(groups):  # before torch 2.13 only Kineto's own file says it
-        saved = _saved_groups(results)
+        try:
+            saved = _saved_groups(results)
+        except OSError as error:  # what was recorded is to be kept, whatever the disk has room for
+            saved = {}
+            why = f"process groups are missing: Kineto's file could not be written, {error.strerror or error}"
+            notes += [why] * (why not in notes)
         for at in communicate:
             groups[at] = saved.get(events[at].correlation_id(), "")
     return groups
@@ -166,8 +172,8 @@ def _is_active() -> bool:
     return bool(torch.autograd._profiler_enabled() or autograd_profiler._is_profiler_enabled)
 
 
-def _columns(results: Any) -> dict[str, list[Any]]:
-    """The columns of Kineto's events, less those that _KINDS leaves out."""
+def _columns(results: Any, notes: list[str]) -> dict[str, list[Any]]:
+    """The columns of Kineto's events, less those that _KINDS leaves out. notes: gets what is missing."""
     events = results.events()
     kinds = ["" if event.name().startswith(_OWN) else _kind(event) for event in events]
     kept = [(event, kind) for event, kind in zip(events, kinds, strict=True) if kind]
@@ -186,7 +192,7 @@ def _columns(results: Any) -> dict[str, list[Any]]:
         "end_unix_ns": [event.end_ns() for event, _ in kept],
         "correlation": [event.correlation_id() for event, _ in kept],
         "bytes": [event.nbytes() if kind in ("copy", "set") else -1 for event, kind in kept],
-        "group": _groups(results, [event for event, _ in kept], names),
+        "group": _groups(results, [event for event, _ in kept], names, notes),
     }
 
 

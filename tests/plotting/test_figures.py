@@ -134,6 +134,17 @@ def test_waves_are_those_of_the_findings(regular: Profile) -> None:
     assert legend(figure)[:-1] == [f"wave {n + 1}: {size} CTAs" for n, size in enumerate(sizes)]
 
 
+@pytest.mark.filterwarnings("error")
+def test_a_launch_that_took_no_time_can_be_drawn(regular: Profile) -> None:
+    """Its clock stood still: all times are the same."""
+    still = dict.fromkeys(("start_ns", "start_cycle", "duration_ns", "duration_cycles"), 0)
+    launches = regular.launches.assign(start_ns=0, end_ns=0)
+    prof = Profile.of(replace(regular.tables, df=regular.tables.df.assign(**still), launches=launches))
+    assert not at_once(picked(prof.tables, None, None, "heatmap"), 1.0).any()
+    for figure in (prof.plot.heatmap(), prof.plot.waves()):
+        assert "24 CTAs" in said(figure)
+
+
 def test_the_tail_is_that_of_the_findings() -> None:
     """141 CTAs for 132 SMs, on an H200."""
     prof = load(DATA / "plotting" / "waves.pftrace.gz")

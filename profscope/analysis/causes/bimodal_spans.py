@@ -26,8 +26,6 @@ _FEW: Final = 8
 _SHOWN: Final = 4
 _SEVERAL: Final = {"launch": "launches"}
 
-_Bools = NDArray[np.bool_]
-
 
 def causes(judged: Judged) -> Iterator[Finding | NotMeasured]:
     """The durations of a scope, step, loop or op fall into two clear groups (`levels_of`).

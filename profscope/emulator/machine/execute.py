@@ -15,7 +15,7 @@ from profscope.emulator.machine.batch import Batch, compact
 from profscope.emulator.machine.block import TranslatedBlock
 from profscope.errors import EmulatorError
 
-__all__ = ["run"]
+__all__ = ["QUANTUM", "check_length", "release", "run", "step", "step_or_split"]
 
 QUANTUM = 256  # blocks a batch runs before another has its turn; CTAs that wait for each other need turns
 

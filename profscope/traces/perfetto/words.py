@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 
 from profscope.traces.perfetto.protobuf import padded_varint
 
-__all__ = ["Words", "constant", "fixed64", "long_varint", "short_varint", "word_table"]
+__all__ = ["SHORT_BITS", "Words", "constant", "fixed64", "long_varint", "short_varint", "word_table"]
 
 Ints = NDArray[np.int64]
 Words = NDArray[np.uint32]
