@@ -9,7 +9,7 @@ import pandas as pd
 from rich.text import Text
 
 from profscope.analysis.line_rows import configurations, witnesses
-from profscope.analysis.lines import lines_of
+from profscope.analysis.lines import lines_alone
 from profscope.profiles import Profile
 from viewer.cells import wrap
 from viewer.filters import Rows
@@ -77,7 +77,7 @@ def make_lines(
     known.
     """
     chosen = chosen or Rows()
-    lines = lines_of(profile.tables, witnesses(profile.tables, summary))
+    lines, _ = lines_alone(profile.tables, witnesses(profile.tables, summary))
     texts = lines.attrs["not_measured"]
     lines.attrs = {}  # pandas copies them, deeply, with whatever is asked of a table
     groups = make_groups(profile)

@@ -141,7 +141,7 @@ def _view(
             header=make_header(profile, trace.name, selection, trace.spans, whole),
             findings=[] if found is None else rows.findings(found.result()),
             kernels=kernels,
-            bare=bare_kernels(profile, list(dict.fromkeys(row.kernel for row in kernels))),
+            bare=bare_kernels(profile, list(dict.fromkeys(row.kernel for row in kernels)), spans),
             advice=advice(profile.metadata.get("options") or {}),
             tables=detailed,
             trees=make_trees(profile, detailed, unit, top, disk, rows, options.depth, spans)

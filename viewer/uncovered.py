@@ -3,6 +3,8 @@
 from collections.abc import Sequence
 from typing import Any, Final
 
+from profscope.analysis.span_rows import narrow_sites
+from profscope.analysis.summing import SummedSpans
 from profscope.profiles import Profile
 
 __all__ = ["FRAMES", "MOSTLY", "advice", "bare_kernels"]
@@ -31,10 +33,12 @@ def advice(options: dict[str, Any]) -> str:
     return ", ".join(steps or [REST])
 
 
-def bare_kernels(profile: Profile, kernels: Sequence[str]) -> list[str]:
-    """Those of some kernels that have spans, but none inside their own."""
-    df, sums = profile.tables.df, profile.sums[profile.sums["count"] > 0]
-    seen = {*df["kernel"].unique(), *sums["kernel"]}
-    inside = {*df.loc[df["kind"] != "kernel", "kernel"].unique()}
+def bare_kernels(profile: Profile, kernels: Sequence[str], spans: SummedSpans | None = None) -> list[str]:
+    """Those of some kernels that have spans, but none inside their own. spans: what the summary adds up,
+    where that is known."""
+    sites = narrow_sites(profile.tables.df)[1] if spans is None else spans.rows
+    sums = profile.sums[profile.sums["count"] > 0]
+    seen = {*sites["kernel"], *sums["kernel"]}
+    inside = {*sites.loc[sites["kind"] != "kernel", "kernel"]}
     inside |= {*sums.loc[sums["kind"] != "kernel", "kernel"]}
     return [name for name in kernels if name in seen - inside]

@@ -24,7 +24,7 @@ from profscope.analysis.sources import Sources
 from profscope.analysis.span_rows import only_trials
 from profscope.schema import Tables
 
-__all__ = ["lines", "lines_of"]
+__all__ = ["lines", "lines_alone", "lines_of"]
 
 _DTYPES = {
     "kernel": "str",
@@ -97,6 +97,13 @@ def lines(tables: Tables) -> pd.DataFrame:
 
 def lines_of(tables: Tables, known: Witnesses) -> pd.DataFrame:
     """`lines` of tables whose witnesses are known."""
+    result, apart = lines_alone(tables, known)
+    result.attrs |= {"distances": _plain(apart), "counters": _plain(measured(known.summary, tables))}
+    return result
+
+
+def lines_alone(tables: Tables, known: Witnesses) -> tuple[pd.DataFrame, pd.DataFrame]:
+    """`lines` with attrs["not_measured"] alone, and what `distances` returns."""
     bare, recorded = known.counts["bare"], _recorded(known)
     inside = {source: table[table["kind"] != GAP] for source, table in known.times.items()}
     paths = [table[[*ROW, "call_path"]] for table in (*inside.values(), bare, recorded)]
@@ -113,12 +120,11 @@ def lines_of(tables: Tables, known: Witnesses) -> pd.DataFrame:
     columns |= _work(rows, known.summary) | {"instructions": _instructions(rows, tables.metadata)}
     result = pd.DataFrame({name: pd.Series(columns[name], dtype=dtype) for name, dtype in _DTYPES.items()})
     apart = compared(known, tables.metadata)
-    result.attrs |= {"distances": _plain(apart), "counters": _plain(measured(known.summary, tables))}
     result.attrs["not_measured"] = [
         *_not_measured(tables, rows, known.times["spans"]),
         *apart.attrs["not_measured"],
     ]
-    return result
+    return result, apart
 
 
 def _plain(table: pd.DataFrame) -> list[dict[str, Any]]:
