@@ -1,7 +1,6 @@
 """What kind of op a scope is, by the label that its name begins with."""
 
 from collections.abc import Iterable
-from functools import cache
 
 import pandas as pd
 
@@ -50,7 +49,6 @@ def hides_copies(scopes: Iterable[str]) -> bool:
     return not labels.isdisjoint(_COPY_WAITS) and not any(_CLASSES.get(label) == _COPY for label in labels)
 
 
-@cache
 def label_of(scope: str) -> str:
     """The longest that the name begins with, "" if none."""
     return max((label for label in _CLASSES if f"{scope} ".startswith(f"{label} ")), key=len, default="")
