@@ -80,7 +80,8 @@ def show(profile: Profile, options: argparse.Namespace, unit: str) -> None:
         raise OptionError(
             f"--by {options.by} is of whole warps; --line and --scope go with --by {', '.join(OF_SCOPES)}"
         )
-    rows = make_rows(profile, options.by, unit, Rows(options.line, options.scope), options.sort)
+    chosen = Rows(options.line, options.scope)
+    rows = make_rows(profile, options.by, unit, chosen, options.sort)
     if options.format == "json":
         print_json([vars(row) for row in rows[: options.top or None]])
         return
@@ -91,10 +92,26 @@ def show(profile: Profile, options: argparse.Namespace, unit: str) -> None:
     lines = [Text(EMULATED, style="bold black on yellow")] if profile.emulated else []
     top = MOST_ROWS if options.top is None else options.top
     corrected = are_corrected(profile.tables)
-    lines += _render(rows, options.by, unit, top, width, corrected=corrected)
+    whole = rows if chosen.are_all else make_rows(profile, options.by, unit, Rows(), None)
+    about = [
+        f"share: {'self time over' if options.by in OF_SCOPES else 'of'} the warp time {_whose(whole)}",
+        _times(unit, emulated=profile.emulated),
+    ]
+    lines += _render(rows, options.by, unit, top, width, about, corrected=corrected)
     for note in _notes(profile, options.by):
         lines += noted(note, width)
     print_lines(lines, width)
+
+
+def _whose(rows: list[ByRow]) -> str:
+    """Of which kernels the shares are: of those of all rows, also where --line or --scope shows a few."""
+    return "of all kernels" if len({row.kernel for row in rows}) > 1 else "of the kernel"
+
+
+def _times(unit: str, *, emulated: bool) -> str:
+    if unit == "cycles":
+        return "cycles"
+    return "times of the cost model" if emulated else "times of the GPU"
 
 
 def _notes(profile: Profile, by: str) -> Iterator[str]:
@@ -231,7 +248,10 @@ def _of_scopes(profile: Profile, by: str, unit: str, chosen: Rows) -> list[ByRow
     return rows
 
 
-def _render(rows: list[ByRow], by: str, unit: str, top: int, width: int, *, corrected: bool) -> list[Text]:
+def _render(
+    rows: list[ByRow], by: str, unit: str, top: int, width: int, about: list[str], *, corrected: bool
+) -> list[Text]:
+    """about: what the shares and the times are."""
     of_scopes = by in OF_SCOPES
     kernels = len({row.kernel for row in rows}) > 1 and by != "kernel"
     shown = rows[: top or None]
@@ -270,10 +290,8 @@ def _render(rows: list[ByRow], by: str, unit: str, top: int, width: int, *, corr
         for name, cells in columns.items()
     ]
     cells = [list(row) for row in zip(*columns.values(), strict=True)]
-    whose = "of all kernels" if len({row.kernel for row in rows}) > 1 else "of the kernel"
     about = [
-        f"share: {'self time over' if of_scopes else 'of'} the warp time {whose}",
-        "cycles" if unit == "cycles" else "times of the GPU",
+        *about,
         "without what recording took" if corrected else "as they were read",
         *(["scaled up to the grid from the CTAs that recorded"] if any(row.scaled for row in rows) else []),
         *(["took: as it was read"] if corrected and any(row.took is not None for row in rows) else []),

@@ -143,7 +143,7 @@ def render_lines(table: LineTable, width: int) -> list[Text]:
         *grid(columns, rows, [""] * len(rows), width),
     ]
     if table.omitted:
-        lines.append(Text(f"{table.omitted} more lines; --top 0 shows them", style="dim"))
+        lines.append(Text(f"{count_text(table.omitted, 'more line')}; --top 0 shows them", style="dim"))
     for text in table.not_measured:
         lines += [Text(line, style="dim") for line in wrap(printable(text).split(" "), width)]
     return lines

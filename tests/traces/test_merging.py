@@ -13,6 +13,7 @@ import pytest
 from pandas.testing import assert_frame_equal
 
 import profscope
+from profscope.analysis.overhead import bare_times
 from profscope.errors import TraceError
 from profscope.profiles import Profile
 from profscope.schema import Tables
@@ -223,3 +224,36 @@ def test_a_merged_profile_is_saved_like_any(job: Path, tmp_path: Path, name: str
     assert_frame_equal(again.df, profile.df)
     assert_frame_equal(again.launches, profile.launches)
     assert again.metadata == profile.metadata
+
+
+def timed(key: str, bare_ns: list[float], pairs: list[dict[str, Any]]) -> dict[str, Any]:
+    entry = {
+        "key": key, "bare_ns": bare_ns, "instrumented_ns": {"spans": [2 * ns for ns in bare_ns]},
+        "pairs": pairs, "unrecorded": len(bare_ns), "waited": 1,
+    }  # fmt: skip
+    return {"every": 2, "kernels": {"matmul_kernel": [entry]}}
+
+
+def test_each_configuration_keeps_its_bare_times(whole: Profile) -> None:
+    parts = [
+        Part(part(whole, launches, baseline=baseline), "", rank)
+        for rank, (launches, baseline) in enumerate(
+            [([0], timed("a", [9.0], [])), ([1, 2], timed("b", [5.0, 6.0], [])), ([3], {})]
+        )
+    ]
+    together = merged(parts).metadata
+    assert bare_times(together, "matmul_kernel", 0)["bare_ns"] == [9.0]
+    assert bare_times(together, "matmul_kernel", 1)["bare_ns"] == [5.0, 6.0]
+
+
+def test_bare_times_of_one_configuration_in_two_ranks_are_one_list(whole: Profile) -> None:
+    pair = {"keeps": "spans", "shift": 0, "bare_ns": 9.0, "instrumented_ns": 18.0}
+    parts = [
+        Part(part(whole, [launch], baseline=timed("a", [ns], [pair])), "", rank)
+        for rank, (launch, ns) in enumerate([(0, 9.0), (3, 8.0)])
+    ]
+    both = bare_times(merged(parts).metadata, "matmul_kernel", 0)
+    assert both == {
+        "key": "a", "bare_ns": [9.0, 8.0], "instrumented_ns": {"spans": [18.0, 16.0]},
+        "pairs": [pair, pair], "unrecorded": 2, "waited": 2,
+    }  # fmt: skip

@@ -186,3 +186,26 @@ def test_markdown_escapes_what_names_have_of_marks(trace: str) -> None:
     assert head.startswith("| kernel | variant | trial | unit | scope |")
     assert set(rule) <= set("| -")
     assert rows[0].startswith("| matmul\\_kernel | 0 | False | ns | wait |")
+
+
+def test_the_heading_says_of_which_kernels_the_shares_of_a_chosen_line_are(tmp_path: Path) -> None:
+    launches = PROFILE.launches
+    other = PROFILE.df["launch"] == 1
+    names = PROFILE.df["kernel"].astype("str").mask(other, "other").astype("category")
+    scopes = PROFILE.df["scope"].astype("str").mask(other & (PROFILE.df["depth"] == 0), "other")
+    two = Profile(
+        PROFILE.df.assign(kernel=names, scope=scopes.astype("category")),
+        launches.assign(kernel=launches["kernel"].mask(launches["launch"] == 1, "other")),
+        PROFILE.metadata,
+    )
+    two.save(tmp_path / "two.json")
+    shown = run(str(tmp_path / "two.json"), "--by", "scope", "--scope", "^other$", "--width", "100").stdout
+    assert "share: self time over the warp time of all kernels" in shown
+    alone = run(str(tmp_path / "two.json"), "--by", "scope", "--kernel", "other", "--width", "100").stdout
+    assert "share: self time over the warp time of the kernel" in alone
+
+
+def test_nanoseconds_of_the_emulator_are_not_called_times_of_the_gpu(emulated: str) -> None:
+    shown = run(emulated, "--by", "kernel", "--unit", "ns", "--width", "100").stdout
+    assert "times of the cost model" in shown
+    assert "times of the GPU" not in shown

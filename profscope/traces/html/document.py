@@ -87,9 +87,9 @@ def document(tables: Tables, pool: Executor) -> str:
         sections += [_timeline(tables), _distributions(tables, bool(kernels))]
     told = {text for kernel in kernels for text in kernel.lines_missing}
     missing = [str(text) for text in said.lines.attrs.get("not_measured") or ()]
-    missing = [text for text in missing if text.partition(": ")[2] not in told]
-    missing += [_CORRECTED] if len(tables.df) and are_corrected(tables) else []
-    sections.append(tag("section", about(tables, missing, selection), id="about"))
+    notes = [f"not measured: {text}" for text in missing if text.partition(": ")[2] not in told]
+    notes += [_CORRECTED] if len(tables.df) and are_corrected(tables) else []
+    sections.append(tag("section", about(tables, notes, selection), id="about"))
     title = f"{kernels[0].kernel} · profscope" if kernels else "profscope"
     has = {"findings": bool(kernels), "source": bool(kernels), "program": around is not None}
     has |= dict.fromkeys(("timeline", "distributions"), bool(len(tables.launches)))

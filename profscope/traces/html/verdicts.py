@@ -205,7 +205,7 @@ def about(tables: Tables, said: list[str], selection: str) -> Markup:
     ]
     notes = [
         *(str(note) for note in metadata.get("notes") or ()),
-        *(f"not measured: {text}" for text in said),
+        *said,
     ]
     return joined(
         [
