@@ -25,6 +25,7 @@ from profscope.schema import (
     spans_frame,
 )
 from profscope.traces.merging_around import around_together, numbered_around
+from profscope.traces.merging_measured import merged_baseline, merged_sampler
 from profscope.traces.merging_sums import merged_numbers, merged_sums
 from profscope.traces.rank_times import Aligned, OnRank0, aligned
 
@@ -32,7 +33,8 @@ __all__ = ["Part", "merged"]
 
 Ints = NDArray[np.int64]
 _OWN: Final = (
-    "notes", "kernels", "variants", "sources", "code", "baseline", "program", "job", "host_clock", "ranks",
+    "notes", "kernels", "variants", "sources", "code", "baseline", "sampler", "program", "job", "host_clock",
+    "ranks",
 )  # fmt: skip
 """Entries of the metadata that are merged or kept for each rank; of the others the first part's stand."""
 
@@ -248,38 +250,9 @@ def _metadata(
         "variants": described,
         "sources": list(sources.values()),
         "code": list(code.values()),
-        **_baseline(parts),
+        **merged_baseline([part.tables.metadata for part in parts]),
+        **merged_sampler([(part.rank, part.tables.metadata) for part in parts], variants),
         "ranks": ranks,
-    }
-
-
-def _baseline(parts: Sequence[Part]) -> dict[str, Any]:
-    """The entry "baseline" of the parts that timed bare launches; those of one key are one entry."""
-    told = [part.tables.metadata["baseline"] for part in parts if part.tables.metadata.get("baseline")]
-    if not told:
-        return {}
-    kernels: dict[str, dict[str, dict[str, Any]]] = {}
-    for each in told:
-        for name, entries in each["kernels"].items():
-            of_kernel = kernels.setdefault(name, {})
-            for entry in entries:
-                known = of_kernel.get(entry["key"])
-                of_kernel[entry["key"]] = entry if known is None else _timed(known, entry)
-    return {"baseline": told[0] | {"kernels": {name: list(own.values()) for name, own in kernels.items()}}}
-
-
-def _timed(one: dict[str, Any], other: dict[str, Any]) -> dict[str, Any]:
-    """The times of one configuration's launches in two parts."""
-    kinds = {**one["instrumented_ns"], **other["instrumented_ns"]}
-    return {
-        **one,
-        "bare_ns": [*one["bare_ns"], *other["bare_ns"]],
-        "instrumented_ns": {
-            kind: [*one["instrumented_ns"].get(kind, ()), *other["instrumented_ns"].get(kind, ())]
-            for kind in kinds
-        },
-        "pairs": [*one.get("pairs", ()), *other.get("pairs", ())],
-        **{name: one.get(name, 0) + other.get(name, 0) for name in ("unrecorded", "waited")},
     }
 
 

@@ -257,3 +257,32 @@ def test_bare_times_of_one_configuration_in_two_ranks_are_one_list(whole: Profil
         "key": "a", "bare_ns": [9.0, 8.0], "instrumented_ns": {"spans": [18.0, 16.0]},
         "pairs": [pair, pair], "unrecorded": 2, "waited": 2,
     }  # fmt: skip
+
+
+def sampled(
+    binary: str, variant: int, samples: int, period: int, apart: list[float] | None
+) -> dict[str, Any]:
+    entry = {
+        "kernel": "matmul_kernel", "variant": variant, "key": "ab"[variant], "binary": binary, "launches": 1,
+        "samples": samples, "dropped": 0, "period_cycles": [period], "apart": apart,
+    }  # fmt: skip
+    counts = {"launches": 1, "samples": samples, "dropped": 0, "period_cycles": [period], "notes": ["cold"]}
+    return {"kernels": {"matmul_kernel": {binary: 1}}, "binaries": [entry], **counts}
+
+
+def test_what_is_known_of_samples_is_of_all_parts(whole: Profile) -> None:
+    """In the numbers that configurations have in the whole, as the samples themselves."""
+    other = own_variants(part(whole, [2, 3], sampler=sampled("bare", 0, 30, 64, [0.2, 0.1])))
+    parts = [
+        Part(part(whole, [0], sampler=sampled("bare", 0, 10, 32, None)), "", 0),
+        Part(other, "", 1),  # its 0 is the whole's 1
+        Part(part(whole, [1], sampler=sampled("bare", 1, 5, 64, [0.3, 0.3])), "", 2),
+        Part(part(whole, [3]), "", 3),
+    ]
+    told = merged(parts).metadata["sampler"]
+    assert (told["launches"], told["samples"], told["period_cycles"]) == (3, 45, [32, 64])
+    assert (told["kernels"], told["notes"]) == ({"matmul_kernel": {"bare": 3}}, ["cold"])
+    binaries = [
+        (each["variant"], each["launches"], each["samples"], each["apart"]) for each in told["binaries"]
+    ]
+    assert binaries == [(0, 1, 10, None), (1, 2, 35, [0.2, 0.1])]
