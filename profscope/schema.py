@@ -397,3 +397,8 @@ class Tables:
     def emulated(self) -> bool:
         """Whether the cycles come from the emulator's cost model; then no figure here is GPU time."""
         return self.metadata.get("backend") == "emulator"
+
+    @property
+    def unit(self) -> str:
+        """In which their times are shown where nothing else is asked for: the emulator's cycles are no ns."""
+        return "cycles" if self.emulated else "ns"

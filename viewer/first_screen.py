@@ -20,7 +20,7 @@ MOST_KERNELS = 10
 def show_first_screen(profile: Profile, name: str, stream: TextIO) -> None:
     """Print it. name: of the trace, for its first line."""
     console = Console(file=stream, highlight=False)
-    kernels = make_kernels(profile, "cycles" if profile.emulated else "ns")
+    kernels = make_kernels(profile, profile.tables.unit)
     header = make_header(profile, name, Selection(), len(profile.tables.df))
     lines = render_first(header, make_findings(profile, Selection()), kernels, console.width, MOST_KERNELS)
     console.print(Text("\n").join([Text(), *lines]), soft_wrap=True)

@@ -24,7 +24,7 @@ def show(options: argparse.Namespace) -> None:
         serve_file(Path(options.trace), browse=options.browser)
         return
     trace, selection, whole, profile = _chosen(options)
-    unit = options.unit or ("cycles" if profile.emulated else "ns")
+    unit = options.unit or profile.tables.unit
     if options.view == "report":
         from viewer.report_view import show_report
 

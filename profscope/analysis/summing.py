@@ -109,8 +109,10 @@ def sums_by(
     sums: dict[str, Ints | Floats] = {}
     for there, of_part in each_piece(of_piece, parts):
         for name, each in of_part.items():
-            none: NDArray[Any] = np.zeros(count, each.dtype)
-            sums.setdefault(name, none)[there] += each
+            if name not in sums:
+                none: NDArray[Any] = np.zeros(count, each.dtype)
+                sums[name] = none
+            sums[name][there] += each
     return {name: np.rint(each).astype(np.int64) for name, each in sums.items()}
 
 

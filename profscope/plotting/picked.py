@@ -35,7 +35,7 @@ class Picked:
 
     @property
     def unit(self) -> str:
-        return "cycles" if self.tables.emulated else "ns"
+        return self.tables.unit
 
     @cached_property
     def ctas(self) -> Ctas:

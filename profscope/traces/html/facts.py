@@ -101,7 +101,7 @@ def page_facts(
     device = tables.metadata.get("device")
     peak = peak_of(tables.metadata)
     facts = {
-        "unit": "cycles" if tables.emulated else "ns",
+        "unit": tables.unit,
         "emulated": tables.emulated,
         "sms": device.get("sm_count") if isinstance(device, dict) else None,
         "columns": index,

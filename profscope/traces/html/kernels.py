@@ -112,7 +112,7 @@ def _kernels(tables: Tables, said: Answers) -> Iterator[Kernel]:
             variant=variant,
             label=_label(tables, kernel, variant) if variants[kernel] > 1 else "",
             launches=own,
-            unit="cycles" if tables.emulated else "ns",
+            unit=tables.unit,
             launch_time=float(took.median()) if len(took) else None,
             total_time=float(took.sum()),
             verdict=said.verdict.get((kernel, variant)),
