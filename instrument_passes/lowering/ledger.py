@@ -157,7 +157,14 @@ class Ledger:
             count, times = self.ran[key], 1
         total, longest = self._new("sum"), self._new("longest") if self._longest else None
         self.sites[record_id(op)] = Site(total, longest, count, times)
-        loop = block.parent_op
-        if op.attributes.get("kind") == '"iteration"' and loop is not None:
-            self.iterations[loop] = record_id(op)
-            self.last[loop] = -1 - len(self.last)
+        if op.attributes.get("kind") == '"iteration"':
+            self._iteration(op, block.parent_op)
+
+    def _iteration(self, op: Op, loop: Op | None) -> None:
+        """Its clock flows from one iteration to the next, so there must be a loop, and one such span in it."""
+        if loop is None or loop not in self._plan.loops:
+            raise op.error("expected the span of an iteration in the body of a loop")
+        if loop in self.iterations:
+            raise op.error(f"span {self.iterations[loop]} is of the iterations of the same loop already")
+        self.iterations[loop] = record_id(op)
+        self.last[loop] = -1 - len(self.last)

@@ -103,8 +103,12 @@ def _around(raw: pd.DataFrame, host: pd.DataFrame, on_gpu: npt.NDArray[np.bool_]
 
 
 def _launchers(raw: pd.DataFrame, on_gpu: npt.NDArray[np.bool_], scopes: int) -> Ints:
-    """For each event on a GPU the call that launched it, as numbers of `_around`."""
-    called = raw["correlation"].where(raw["kind"] == "call")
+    """For each event on a GPU the host's call that launched it, as numbers of `_around`.
+
+    Of the host's alone: what is around those began before them, so that no way outwards comes back to where
+    it began.
+    """
+    called = raw["correlation"].where((raw["kind"] == "call") & ~raw["on_gpu"])
     of_call = _row_of(called, raw["correlation"][on_gpu])
     return np.where(of_call >= 0, of_call + scopes, -1)
 

@@ -25,6 +25,7 @@ from profscope.around.host_tables import with_host
 from profscope.profiles import Profile
 from profscope.recording import kineto
 from profscope.schema import events_frame, host_frame
+from tests.support.around import kineto as kineto_columns
 from tests.support.sessions import launch_add, session
 
 CAPTURE = Path(__file__).parents[1] / "data" / "events"
@@ -53,6 +54,14 @@ def test_tables_of_a_real_run(gpt: Profile, rebuilt: Profile) -> None:
     assert rebuilt.events.loc[unseen, "kind"].tolist() == ["set"]
     pd.testing.assert_frame_equal(rebuilt.events[~unseen], gpt.events[~unseen])
     assert rebuilt.launches["host"].tolist() == gpt.launches["host"].tolist()
+
+
+def test_a_call_on_a_gpu_launches_nothing(gpt: Profile) -> None:
+    """Nothing that Kineto says, so that no capture, however damaged, has events around each other."""
+    columns = kineto_columns(("odd", "call", 7, 0, 10, 5), ("work", "kernel", 7, 20, 30, 5))
+    columns["on_gpu"] = [True, True]
+    bare = replace(gpt.tables, host=host_frame(), events=events_frame())
+    assert with_events(bare, columns).events["parent"].tolist() == [-1, -1]
 
 
 def test_each_launch_is_one_of_the_kernels(gpt: Profile) -> None:
