@@ -11,6 +11,7 @@ from typing import Any
 
 from instrument_passes.analyses.async_roles import roles
 from instrument_passes.analyses.awaited import awaited
+from instrument_passes.analyses.landing import landing_bytes, phase_bytes
 from instrument_passes.analyses.loop_stages import stages
 from instrument_passes.analyses.metrics import bytes_of, flops_of
 from instrument_passes.analyses.names import op_name
@@ -33,6 +34,7 @@ class Spans:
         self._stages = stages(kernel_of(module))
         self._places = Places(context.functions)
         self._awaited = awaited(module)
+        self._phases = phase_bytes(self._roles)
 
     def new_id(self) -> int:
         """For a span that the pass itself writes, with `dialect.begin` and `dialect.end`."""
@@ -42,12 +44,16 @@ class Spans:
         """What a span on the op is called unless it is given a name."""
         return op_name(op, self._places, self._awaited)
 
+    def landing_at(self, op: Op) -> int:
+        """Bytes of copies that arrive with an op that waits for them, 0 for others: see `analyses.landing`."""
+        return self._phases.get(op) or landing_bytes(op)
+
     def around(self, op: Op, name: str = "", landing: int = 0) -> int:
         """Put a span around an op, called `name` or else after the op; returns its id.
 
         The span has the op's bytes and flops, its predicate (there is no span where that is false), its role
         in asynchronous work and its stage of a pipelined loop. `landing` are bytes of copies that have no
-        spans themselves and arrive with this op: see `analyses.landing`. What is inserted before the op
+        spans themselves and arrive with this op (`landing_at`). What is inserted before the op
         afterwards, such as a payload, stands in the span.
         """
         span, known = self.new_id(), self._known_of(op)

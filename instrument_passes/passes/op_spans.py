@@ -5,7 +5,6 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import ClassVar, Final
 
-from instrument_passes.analyses.landing import landing_bytes
 from instrument_passes.analyses.opclasses import DEFAULT_CLASSES, SPANNABLE, info_of
 from instrument_passes.analyses.walk import kernel_of, recordable_blocks
 from instrument_passes.ir import Module, Op, Value
@@ -58,7 +57,7 @@ class OpSpans(Pass):
                 if target is not None and data is not None and target.waitable(data.type):
                     spans.until_arrival(op, data)
                 else:
-                    spans.around(op, landing=0 if "async_copy" in self.classes else landing_bytes(op))
+                    spans.around(op, landing=0 if "async_copy" in self.classes else spans.landing_at(op))
                     if data is not None and not data.type.startswith("!"):
                         not_waited[_not_waited(op, data)] = None
         add_notes(module, list(not_waited))

@@ -14,6 +14,7 @@ from profscope.traces.importers import Importer
 from profscope.traces.misfits import misfit
 from profscope.traces.only import Only
 from profscope.traces.selecting import selected
+from profscope.traces.soundness import unsound
 from profscope.traces.trace_file import TraceFile, printable
 
 __all__ = ["Loaded", "load", "load_part", "load_selected"]
@@ -61,9 +62,11 @@ def load_part(path: str | Path, only: Only, *, verify: bool = True) -> Loaded:
     file = TraceFile(Path(path), verify=verify, only=only)
     with working(f"loading {printable(file.path.name)}"):
         tables = _read(file)
-    wrong = misfit(tables)
+    wrong = misfit(tables) or unsound(tables)
     if wrong:
-        raise TraceError(f"{file} is no trace that can be read: it has {wrong}")
+        raise TraceError(
+            f"{file} is no trace that can be read: it has {wrong}; take a copy that is as it was saved"
+        )
     return Loaded(tables, file.left_out)
 
 
