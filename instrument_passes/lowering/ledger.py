@@ -161,7 +161,7 @@ class Ledger:
             self._iteration(op, block.parent_op)
 
     def _iteration(self, op: Op, loop: Op | None) -> None:
-        """Its clock flows from one iteration to the next, so there must be a loop, and one such span in it."""
+        """Its clock flows from one iteration to the next: there must be a loop, and one such span in it."""
         if loop is None or loop not in self._plan.loops:
             raise op.error("expected the span of an iteration in the body of a loop")
         if loop in self.iterations:

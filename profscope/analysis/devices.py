@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, Final
 
-__all__ = ["Peak", "peak_of"]
+__all__ = ["Peak", "peak_of", "sm_count_of"]
 
 
 @dataclass(frozen=True)
@@ -39,3 +39,10 @@ def peak_of(metadata: Mapping[str, Any]) -> Peak | None:
     """The peaks of the device that a profile was taken on; None for one that is not in the table."""
     device = metadata.get("device")
     return _PEAKS.get(str(device.get("name", ""))) if isinstance(device, Mapping) else None
+
+
+def sm_count_of(metadata: Mapping[str, Any]) -> int:
+    """SMs of the device that a profile was taken on; 0 where nobody says."""
+    device = metadata.get("device")
+    told = device.get("sm_count") if isinstance(device, Mapping) else None
+    return told if isinstance(told, int) and told > 0 else 0

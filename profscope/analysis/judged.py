@@ -19,8 +19,8 @@ from instrument_passes.ops.info import OpInfo
 from instrument_passes.ops.table import OPS
 from profscope.analysis.answers import Answer
 from profscope.analysis.corrections import weighed
-from profscope.analysis.devices import Peak, peak_of
-from profscope.analysis.launch_shape import Shape, shape_of
+from profscope.analysis.devices import Peak, peak_of, sm_count_of
+from profscope.analysis.launch_shape import Shape, shape_kept, shape_of
 from profscope.analysis.sources import Sources
 from profscope.analysis.span_rows import Floats, Ints, grid_ctas, grid_scales, not_samples, self_times, sites
 from profscope.analysis.work import works
@@ -96,14 +96,15 @@ class Judged:
     @property
     def sm_count(self) -> int:
         """SMs of the device; where nobody says, those that were seen."""
-        device = self.tables.metadata.get("device")
-        told = device.get("sm_count") if isinstance(device, dict) else None
-        return told if isinstance(told, int) and told > 0 else int(self.ctas["sm"].nunique())
+        return sm_count_of(self.tables.metadata) or int(self.ctas["sm"].nunique())
 
     @cached_property
     def shape(self) -> Shape | None:
-        """How launches filled the device; None where some of their CTAs were not recorded."""
-        return shape_of(self.ctas, self.sm_count) if self.whole else None
+        """How launches filled the device; where not all of their CTAs were recorded, how those did that kept
+        sums. None where nobody knows."""
+        if self.whole:
+            return shape_of(self.ctas, self.sm_count)
+        return shape_kept(self.tables.metadata, self.kernel, self.variant, self.sm_count)
 
     @cached_property
     def place(self) -> tuple[str, int]:

@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import Any, Final
 
 import numpy as np
 import pandas as pd
 
-__all__ = ["ALIKE", "UNLIKE", "Shape", "shape_of"]
+__all__ = ["ALIKE", "SHAPE_FIGURES", "UNLIKE", "Shape", "shape_kept", "shape_of"]
 
 ALIKE = 0.05
 """CTAs are alike if the standard deviation of their cycles is less than this part of the mean."""
@@ -17,6 +18,13 @@ UNLIKE = 0.35
 deviation over the mean they do not do the same (an H200's like CTAs: up to 0.3)."""
 
 
+SHAPE_FIGURES: Final = (
+    "launches", "ctas", "sms", "per_sm", "mean", "longest", "deviation", "mean_ns", "longest_ns", "whole_ns",
+    "last_ns", "busy_ns", "step_ns",
+)  # fmt: skip
+"""What is known of a configuration's launches that kept sums; see `decoding.cta_shapes`."""
+
+
 @dataclass(frozen=True)
 class Shape:
     """Medians over launches.
@@ -24,7 +32,8 @@ class Shape:
     ctas: of a launch; sms: how many of them ran one; per_sm: CTAs that an SM ran at once, at most; slots:
     per_sm times the SMs of the device; waves: ctas over slots. mean_ns, longest_ns, mean_cycles,
     longest_cycles: of a CTA; variation: the standard deviation of their cycles over the mean. imbalance_pct
-    and tail_pct: see `shape_of`.
+    and tail_pct: see `shape_of`; error_pct: how far steps of the GPU's timer may put these off. told_by: what
+    kept the figures where that is no spans, in words for a sentence.
     """
 
     ctas: int
@@ -39,6 +48,8 @@ class Shape:
     variation: float
     imbalance_pct: float
     tail_pct: float
+    error_pct: float = 0.0
+    told_by: str = ""
 
 
 def shape_of(ctas: pd.DataFrame, sm_count: int) -> Shape:
@@ -55,35 +66,53 @@ def shape_of(ctas: pd.DataFrame, sm_count: int) -> Shape:
     figures = []
     for _, each in ctas.groupby("launch", sort=False):
         start, end = each["start_ns"].to_numpy(), each["end_ns"].to_numpy()
-        whole = max(1, int(end.max() - start.min()))
-        length = end - start
-        mean = float(length.mean())
-        even = np.ceil(len(each) / slots) * mean
+        length, last = end - start, int(start.max())
         cycles = each["cycles"].to_numpy()
-        variation = float(cycles.std() / max(1.0, cycles.mean()))
-        imbalance = max(0.0, 1 - even / whole) if variation >= ALIKE else 0.0
-        last = int(start.max())
-        busy = np.maximum(end - np.maximum(start, last), 0).sum()
-        tail = max(0.0, (slots * (int(end.max()) - last) - busy) / (slots * whole) - imbalance)
-        waves = len(each) / slots
-        tail = min(tail, 1 - waves / np.ceil(waves))
-        took = mean, length.max(), cycles.mean(), cycles.max()
-        figures.append((len(each), each["sm"].nunique(), *took, variation, imbalance, tail))
-    count, sms, *times, variation, imbalance, tail = np.median(np.array(figures, np.float64), axis=0)
-    return Shape(
-        ctas=int(count),
-        sms=int(sms),
-        per_sm=per_sm,
-        slots=slots,
-        waves=float(count) / slots,
-        mean_ns=float(times[0]),
-        longest_ns=float(times[1]),
-        mean_cycles=float(times[2]),
-        longest_cycles=float(times[3]),
-        variation=float(variation),
-        imbalance_pct=100 * float(imbalance),
-        tail_pct=100 * float(tail),
+        lost = _lost(
+            len(each) / slots,
+            variation := float(cycles.std() / max(1.0, cycles.mean())),
+            float(length.mean()),
+            max(1, int(end.max() - start.min())),
+            slots * (int(end.max()) - last) - int(np.maximum(end - np.maximum(start, last), 0).sum()),
+            slots,
+        )
+        took = length.mean(), length.max(), cycles.mean(), cycles.max()
+        figures.append((len(each), each["sm"].nunique(), *took, variation, *lost))
+    count, sms, *rest = np.median(np.array(figures, np.float64), axis=0).tolist()
+    return Shape(int(count), int(sms), per_sm, slots, count / slots, *rest)
+
+
+def shape_kept(metadata: dict[str, Any], kernel: str, variant: int, sm_count: int) -> Shape | None:
+    """The same of launches that kept sums, from what folding noted of some of them (`decoding.cta_shapes`).
+    None where it noted nothing: not all of their CTAs recorded, or the profile is an older one."""
+    about = (metadata.get("kernels") or {}).get(kernel) or {}
+    known = next((each for each in about.get("shapes") or () if each["variant"] == variant), None)
+    if known is None:
+        return None
+    launches, count, per_sm, whole = (
+        max(1, known[name]) for name in ("launches", "ctas", "per_sm", "whole_ns")
     )
+    slots = int(per_sm) * max(1, sm_count, int(known["sms"]))
+    variation = known["deviation"] / max(1.0, known["mean"])
+    empty = slots * known["last_ns"] - known["busy_ns"]
+    imbalance_pct, tail_pct = _lost(count / slots, variation, known["mean_ns"], whole, empty, slots)
+    return Shape(
+        int(count), int(known["sms"]), int(per_sm), slots, count / slots,
+        known["mean_ns"], known["longest_ns"], known["mean"], known["longest"],
+        variation, imbalance_pct, tail_pct,
+        # The launch and what comes behind the begin of its last CTA may be off by a step each.
+        error_pct=min(100.0, 200 * known["step_ns"] / whole),
+        told_by=f" (median of {launches:,} launch{'es' * (launches != 1)} that kept sums)",
+    )  # fmt: skip
+
+
+def _lost(
+    waves: float, variation: float, mean_ns: float, whole_ns: float, empty_ns: float, slots: int
+) -> tuple[float, float]:
+    """imbalance_pct and tail_pct of a launch. empty_ns: of all slots, behind the begin of the last CTA."""
+    imbalance = max(0.0, 1 - np.ceil(waves) * mean_ns / whole_ns) if variation >= ALIKE else 0.0
+    tail = max(0.0, empty_ns / (slots * whole_ns) - imbalance)
+    return 100 * float(imbalance), 100 * float(min(tail, 1 - waves / np.ceil(waves)))
 
 
 def _most_at_once(ctas: pd.DataFrame) -> int:

@@ -9,8 +9,11 @@ from typing import NamedTuple
 import pandas as pd
 
 from profscope.analysis.cause import Finding, NotMeasured
+from profscope.analysis.causes.idle_sms import idle_sms
+from profscope.analysis.causes.tail import tail
+from profscope.analysis.devices import sm_count_of
 from profscope.analysis.judged import op_class
-from profscope.analysis.launch_shape import UNLIKE
+from profscope.analysis.launch_shape import UNLIKE, Shape, shape_kept
 from profscope.analysis.span_rows import self_times
 from profscope.schema import Tables
 
@@ -28,8 +31,10 @@ def sum_findings(tables: Tables, kernel: str, variant: int) -> Iterator[Finding 
     """Findings of a configuration none of whose launches kept spans.
 
     few-stages, atomics and layout-conversion: the self time of waits for copies (less 30 cycles each),
-    atomics and layout conversions over the time of all warps. load-imbalance: one minus the mean CTA over
-    the longest of its launch. Confidence: medium throughout. What needs single spans is not measured.
+    atomics and layout conversions over the time of all warps. tail, idle-sms, load-imbalance: as of launches
+    that kept spans, by what the clocks of all CTAs of some launches say (`launch_shape.shape_kept`); where
+    not all of them recorded, load-imbalance is one minus the mean CTA over the longest of its launch, of
+    the recorded ones. Confidence: medium, of idle-sms as there. What needs single spans is not measured.
     """
     launches = tables.launches
     mine = (launches["kernel"] == kernel) & (launches["variant"] == variant) & ~launches["trial"]
@@ -38,15 +43,27 @@ def sum_findings(tables: Tables, kernel: str, variant: int) -> Iterator[Finding 
     sums = tables.sums
     sums = sums.assign(own=self_times(sums, "total_cycles"))
     sums = sums[(sums["kernel"] == kernel) & (sums["variant"] == variant) & ~sums["trial"]]
+    sm_count = sm_count_of(tables.metadata)
+    shape = shape_kept(tables.metadata, kernel, variant, sm_count)
+    others = "tail, idle-sms, " if shape is None else ""
     yield NotMeasured(
-        "exposed-load, tail, late-warp, serial-stage, outliers and what else needs single spans: its "
+        f"exposed-load, {others}late-warp, serial-stage, outliers and what else needs single spans: its "
         "launches kept sums"
     )
+    if shape is not None:
+        yield from _of_shape(shape, sm_count or shape.sms, sums)
     whole = float(sums.loc[(sums["parent"] < 0) & (sums["kind"] != "async"), "total_cycles"].sum())
     if not whole:
         return
     yield from _shares(sums[sums["kind"] == "op"], whole)
-    yield from _imbalance(tables.spreads, kernel, variant)
+    yield from _imbalance(tables.spreads, kernel, variant, shape)
+
+
+def _of_shape(shape: Shape, sm_count: int, sums: pd.DataFrame) -> Iterator[Finding | NotMeasured]:
+    kernels = sums[(sums["kind"] == "kernel") & (sums["line"] > 0)]
+    place = next(zip(kernels["file"].tolist(), kernels["line"].tolist(), strict=True), ("", 0))
+    yield from tail(shape, sm_count, place)
+    yield from idle_sms(shape, sm_count, place)
 
 
 def _shares(ops: pd.DataFrame, whole: float) -> Iterator[Finding]:
@@ -75,7 +92,7 @@ def _shares(ops: pd.DataFrame, whole: float) -> Iterator[Finding]:
         )
 
 
-def _imbalance(spreads: pd.DataFrame, kernel: str, variant: int) -> Iterator[Finding]:
+def _imbalance(spreads: pd.DataFrame, kernel: str, variant: int, shape: Shape | None) -> Iterator[Finding]:
     """Of CTAs of one launch with each other: launches may be of other sizes."""
     mine = spreads[
         (spreads["kernel"] == kernel)
@@ -96,16 +113,22 @@ def _imbalance(spreads: pd.DataFrame, kernel: str, variant: int) -> Iterator[Fin
         if (each := _within(rows)) is not None and each.variation > whole.variation / 2
     ]
     place = max(loops, key=lambda each: each.mean_cycles, default=whole)
+    mean, longest, variation = whole.mean_cycles, whole.longest_cycles, whole.variation
+    gain_pct = 100 * (1 - mean / longest)
     launches = f", of {whole.launches:,} launches" if whole.launches > 1 else ""
+    if shape is not None:  # of CTAs rather than of their warps together
+        mean, longest, variation = shape.mean_cycles, shape.longest_cycles, shape.variation
+        gain_pct, launches = shape.imbalance_pct, ""
     yield Finding(
         "load-imbalance",
         place.file,
         place.line,
-        f"the mean CTA takes {whole.mean_cycles:,.0f} cycles, the longest {whole.longest_cycles:,.0f} "
-        f"(standard deviation {100 * whole.variation:.0f} % of the mean){launches}",
+        f"the mean CTA takes {mean:,.0f} cycles, the longest {longest:,.0f} "
+        f"(standard deviation {100 * variation:.0f} % of the mean{launches})"
+        f"{shape.told_by if shape is not None else ''}",
         "spread the work evenly: sort or interleave long and short tiles, or let programs fetch the next "
         "tile from a counter",
-        100 * (1 - whole.mean_cycles / whole.longest_cycles),
+        gain_pct,
         "medium",
     )
 

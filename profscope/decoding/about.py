@@ -17,6 +17,8 @@ import numpy.typing as npt
 from instrument_passes.analyses.opclasses import OPS
 from instrument_passes.dialect import PROBED
 from instrument_passes.manifest import Span
+from profscope.decoding.clocks import Clocks
+from profscope.decoding.cta_shapes import about_shapes
 from profscope.decoding.executions import folded_executions
 from profscope.decoding.folding import FoldedProgram, are_whole
 from profscope.decoding.gaps import KIND as GAP
@@ -40,14 +42,18 @@ _SHOWN_SCOPES: Final = 4
 
 
 def about_kernel(
-    launches: Sequence[TimedBundle], programs: Sequence[FoldedProgram], variants: Mapping[int, int]
+    launches: Sequence[TimedBundle],
+    programs: Sequence[FoldedProgram],
+    variants: Mapping[int, int],
+    clocks: Mapping[int, Clocks],
 ) -> dict[str, Any]:
     """A kernel's entry in the metadata, from its launches; JSON-able. programs: those of its launches that
-    are folded; variants: by launch, and by the first launch of each program.
+    are folded; variants: by launch, and by the first launch of each program; clocks: by device.
 
     sites: how many sites its programs have. measure: what spans on loads end with, "issue" or "latency".
     in_flight: asynchronous operations paired with the wait that ended them; unpaired: those without one.
-    work: see `_work`, one for each variant, its trials apart; recorded: see `_recorded`.
+    work: see `_work`, one for each variant, its trials apart; recorded: see `_recorded`. shapes: see
+    `cta_shapes.about_shapes`, one for each variant that has some.
     """
     manifests = dict.fromkeys(each.manifest for each in _both(launches, programs))
     spans = [span for manifest in manifests for section in manifest.sections for span in section.spans]
@@ -69,7 +75,18 @@ def about_kernel(
             for (variant, trial), of_group in groups.items()
         ],
         "recorded": _recorded(launches, programs),
+        "shapes": [
+            {"variant": variant, **shape}
+            for (variant, trial), (_, folded) in groups.items()
+            if not trial and (shape := _shape(folded, clocks)) is not None
+        ],
     }
+
+
+def _shape(programs: Sequence[FoldedProgram], clocks: Mapping[int, Clocks]) -> dict[str, Any] | None:
+    """Of one configuration."""
+    step_ns = max((clocks[program.device].step for program in programs), default=0)
+    return about_shapes((shape for program in programs for shape in program.shapes), step_ns)
 
 
 def _both(

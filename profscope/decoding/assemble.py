@@ -93,7 +93,8 @@ def assemble(
     said = [*notes, *(note for _, note in damaged), *folded.notes]
     for kernel in sorted(kernels):
         said += _notes(kernel, *kernels[kernel])
-    tables = sum_tables(programs, variants, _clocks(bundles, readings, folded, programs), metadata["backend"])
+    clocks = _clocks(bundles, readings, folded, programs)
+    tables = sum_tables(programs, variants, clocks, metadata["backend"])
     own = launches_frame(_launch_columns(timed, variants, metadata["backend"]) if timed else None)
     frame = in_launch_order([own, *tables.launches])
     frame["rank"] = np.int32((metadata.get("job") or {}).get("rank", -1))
@@ -102,7 +103,9 @@ def assemble(
         said.append(_NO_SPANS)
     said += rounding_notes(described) + text_notes(described)
     about = {
-        "kernels": {kernel: about_kernel(*of_kernel, variants) for kernel, of_kernel in kernels.items()},
+        "kernels": {
+            kernel: about_kernel(*of_kernel, variants, clocks) for kernel, of_kernel in kernels.items()
+        },
         "variants": described,
         "sources": about_sources(told_apart),
         "code": about_code(told_apart),

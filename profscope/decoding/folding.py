@@ -22,6 +22,7 @@ from instrument_passes.manifest import Manifest
 from profscope.decoding.alike import Alike
 from profscope.decoding.build import Build
 from profscope.decoding.clocks import NO_CLOCKS, Clocks
+from profscope.decoding.cta_shapes import KEPT, CtaShape
 from profscope.decoding.launch_rows import ROW, LaunchRows
 from profscope.decoding.numbers import NumberFigures
 from profscope.decoding.raw import Mark
@@ -90,8 +91,8 @@ class FoldedProgram:
     the recorded ones speak for the grid. longest: of each site, -1 where it was not kept; longest_ns: of
     launches that know their clock; untimed_longest: of the others. left_out: of each site of asynchronous
     work, warps that do not tell for how long it was in flight. spread: of each place among what BY names,
-    over all launches; newest: of some launches, by their index. numbers: of each payload, of the recorded
-    CTAs.
+    over all launches; newest: of some launches, by their index. shapes: of some launches, in their order.
+    stacks: how many were added. numbers: of each payload, of the recorded CTAs.
     """
 
     layout: Layout
@@ -112,13 +113,15 @@ class FoldedProgram:
         self.left_out: Ints = np.zeros(sites, np.int64)
         self.spread = no_spread((len(self.layout.places), len(BY)))
         self.newest: list[tuple[int, Spread]] = []
+        self.shapes: list[CtaShape] = []
+        self.stacks = 0
         self.numbers = NumberFigures.none(len(self.layout.payloads))
 
     def copy(self) -> FoldedProgram:
         """As it is now."""
         other = FoldedProgram(self.layout, self.build, self.trial, self.device, self.index)
         other.launches = self.rows.whole()
-        for name in (*_FIGURES, "newest"):
+        for name in (*_FIGURES, "newest", "shapes"):
             setattr(other, name, getattr(self, name).copy())
         other.spread, other.numbers = self.spread, self.numbers
         return other
@@ -131,6 +134,11 @@ class FoldedProgram:
     def launches(self) -> npt.NDArray[np.void]:
         """A row each, in order, of dtype ROW; of a copy, to which nothing is added."""
         return self.rows.whole()
+
+    @property
+    def wants_shapes(self) -> bool:
+        """Of the next stack: once there are enough, of some alone, as each takes 0.1 ms."""
+        return len(self.shapes) < KEPT or self.stacks % KEPT == 0
 
     def add(self, stack: Stack, sums: StackSums) -> None:
         clocks = sums.clocks
@@ -160,6 +168,8 @@ class FoldedProgram:
         ]
         self.newest.sort(key=itemgetter(0))
         del self.newest[:-NEWEST]
+        self.shapes = sorted([*self.shapes, *sums.shapes])[-KEPT:]
+        self.stacks += 1
 
 
 class Folded:
@@ -201,17 +211,24 @@ class Folded:
         return self._clocks.get(device, NO_CLOCKS)
 
     def _summed_up(self, stack: Stack) -> tuple[Stack, StackSums]:
-        return stack, sum_up(stack, self._layouts[id(stack.manifest)])
+        program = self._programs.get(_key(stack))
+        wanted = program is None or program.wants_shapes
+        return stack, sum_up(stack, self._layouts[id(stack.manifest)], shapes=wanted)
 
     def _add(self, stack: Stack, sums: StackSums) -> None:
-        them = stack.launches
-        key = id(them.manifest), id(them.build), them.trial, them.device
+        them, key = stack.launches, _key(stack)
         if key not in self._programs:
             layout, first = self._layouts[id(them.manifest)], int(them.indices[0])
             self._programs[key] = FoldedProgram(layout, them.build, them.trial, them.device, first)
         so_far = self._clocks.get(them.device, NO_CLOCKS)
         self._clocks[them.device] = so_far.with_launches(sums.clocks)
         self._programs[key].add(stack, sums)
+
+
+def _key(stack: Stack) -> tuple[Any, ...]:
+    """Of its program."""
+    them = stack.launches
+    return id(them.manifest), id(them.build), them.trial, them.device
 
 
 def _rows(stack: Stack, slope: Floats) -> npt.NDArray[np.void]:

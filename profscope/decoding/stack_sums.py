@@ -14,6 +14,7 @@ import numpy.typing as npt
 from instrument_passes.manifest import Manifest, Span
 from instrument_passes.records import WORD
 from profscope.decoding.clocks import LaunchClocks, clocks_of
+from profscope.decoding.cta_shapes import CtaShape, shapes_of
 from profscope.decoding.numbers import NumberFigures, Payload, number_words, payloads_of
 from profscope.decoding.spread import Spread, no_spread, spread_of
 from profscope.decoding.stacks import Stack
@@ -107,7 +108,7 @@ class StackSums:
     each site, shape (sites, L); the longest is -1 where it was not kept or is not known. left_out: by site of
     asynchronous work, warps of which it tells nothing, shape (sites,). spreads: of the cycles of each place
     among what BY names, shape (places, 3, L). numbers: of all these launches together. clocks: of the
-    launches."""
+    launches. shapes: of some of them, how their CTAs filled the device."""
 
     warps: Ints
     count: Ints
@@ -117,10 +118,12 @@ class StackSums:
     spreads: Spread
     numbers: NumberFigures
     clocks: LaunchClocks
+    shapes: list[CtaShape]
 
 
-def sum_up(stack: Stack, layout: Layout) -> StackSums:
-    """The figures of all launches of a stack, less CTAs that did not end, or that wrapped."""
+def sum_up(stack: Stack, layout: Layout, *, shapes: bool = True) -> StackSums:
+    """The figures of all launches of a stack, less CTAs that did not end, or that wrapped. shapes: whether
+    those are wanted, too."""
     valid = stack.ended & ~stack.wrapped
     launches, sites, places = len(valid), len(layout.sites), len(layout.places)
     words = _by_word(stack.words)
@@ -161,7 +164,8 @@ def sum_up(stack: Stack, layout: Layout) -> StackSums:
             cycles[numbers[0]] = spreads.total[place, BY.index("cta")]
     kept = _numbers(words, layout, rans, count)
     clocks = clocks_of(stack.sm, stack.times, valid)
-    return StackSums(warps, count, cycles, longest, left_out, spreads, kept, clocks)
+    of_ctas = shapes_of(stack) if shapes else []
+    return StackSums(warps, count, cycles, longest, left_out, spreads, kept, clocks, of_ctas)
 
 
 def _without_less_than_nothing(took: npt.NDArray[Any], of_ctas: Ints) -> npt.NDArray[Any]:

@@ -62,7 +62,7 @@ def load_part(path: str | Path, only: Only, *, verify: bool = True) -> Loaded:
     file = TraceFile(Path(path), verify=verify, only=only)
     with working(f"loading {printable(file.path.name)}"):
         tables = _read(file)
-    wrong = misfit(tables) or unsound(tables)
+    wrong = unsound(tables) or misfit(tables)
     if wrong:
         raise TraceError(
             f"{file} is no trace that can be read: it has {wrong}; take a copy that is as it was saved"

@@ -261,11 +261,14 @@ def _kernels(parts: Sequence[Part], variants: dict[tuple[int, str, int], int]) -
     kernels: dict[str, Any] = {}
     for part in parts:
         for name, about in (part.tables.metadata.get("kernels") or {}).items():
-            work = [
-                entry | {"variant": variants.get((part.rank, name, entry["variant"]), entry["variant"])}
-                for entry in about.get("work", ())
-            ]
-            own = about | ({"work": work} if "work" in about else {})
+            own = {**about}
+            for each in ("work", "shapes"):
+                if each in about:
+                    own[each] = [
+                        entry
+                        | {"variant": variants.get((part.rank, name, entry["variant"]), entry["variant"])}
+                        for entry in about[each]
+                    ]
             kernels[name] = _both(kernels[name], own) if name in kernels else own
     return kernels
 
@@ -277,6 +280,8 @@ def _both(one: dict[str, Any], other: dict[str, Any]) -> dict[str, Any]:
             together[name] = one[name] + other[name]
     if "work" in one and "work" in other:
         together["work"] = _work([*one["work"], *other["work"]])
+    if "shapes" in one and "shapes" in other:
+        together["shapes"] = _shapes([*one["shapes"], *other["shapes"]])
     if "recorded" in one and "recorded" in other:
         counts = ("ctas", "unfinished", "grid_ctas")
         a, b = one["recorded"], other["recorded"]
@@ -286,6 +291,15 @@ def _both(one: dict[str, Any], other: dict[str, Any]) -> dict[str, Any]:
             "sample": bool(a.get("sample")) and bool(b.get("sample")),
         }
     return together
+
+
+def _shapes(entries: Sequence[dict[str, Any]]) -> list[dict[str, Any]]:
+    """Of a configuration those of the part that knows it from most launches, the first of several: medians of
+    medians are none."""
+    most: dict[int, dict[str, Any]] = {}
+    for entry in sorted(entries, key=lambda each: -each["launches"]):
+        most.setdefault(entry["variant"], entry)
+    return [most[variant] for variant in sorted(most)]
 
 
 def _work(entries: Sequence[dict[str, Any]]) -> list[dict[str, Any]]:

@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Any, Final
 
+from profscope.analysis.launch_shape import SHAPE_FIGURES
+
 __all__ = ["misshapen"]
 
 _NUMBER: Final = (int, float)
@@ -13,6 +15,7 @@ _EACH: Final = "*"
 """The key of what all entries of a dict are."""
 
 _BINARY: Final = {"kernel": str, "variant": int, "binary": str}
+_SHAPE: Final = {"variant": int, **dict.fromkeys(SHAPE_FIGURES, _NUMBER)}
 _FORM: Final[dict[str, Any]] = {
     "tool": str,
     "backend": str,
@@ -20,7 +23,7 @@ _FORM: Final[dict[str, Any]] = {
     "options": {},
     "notes": [_ANY],
     "clock": {"read_cycles": _NUMBER, "row_cycles": _NUMBER, "basis": str},
-    "kernels": {_EACH: {"measure": str, "recorded": {}, "work": [{}]}},
+    "kernels": {_EACH: {"measure": str, "recorded": {}, "work": [{}], "shapes": [_SHAPE]}},
     "variants": {_EACH: [{"variant": int, "key": str, "builds": [{}]}]},
     "sources": [{"file": str, "line": int, "name": str, "text": str}],
     "code": [{"kernel": str, "variant": int}],
@@ -34,7 +37,11 @@ _FORM: Final[dict[str, Any]] = {
     "keeping": {"kernels": {_EACH: {}}},
     "part": {},
 }
-_NEEDED: Final = {"sources": frozenset({"file", "line", "name", "text"}), "ranks": frozenset({"rank"})}
+_NEEDED: Final = {
+    "sources": frozenset({"file", "line", "name", "text"}),
+    "ranks": frozenset({"rank"}),
+    "shapes": frozenset({"variant", *SHAPE_FIGURES}),
+}
 
 
 def misshapen(metadata: dict[str, Any]) -> Iterator[str]:

@@ -119,6 +119,7 @@ def _metadata(
         kernels[name] = dict(about.get(name) or {})
         if not is_whole:
             kernels[name]["work"] = [_nothing_moved(work) for work in works(kernels[name])]
+            kernels[name].pop("shapes", None)
         if parts:
             kernels[name]["recorded"] = {**(kernels[name].get("recorded") or {}), "sample": False}
     gone = set(tables.launches["kernel"].astype("str")) - set(kernels)

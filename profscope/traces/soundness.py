@@ -23,7 +23,18 @@ _MOST = {"sm": 1 << 16, "warp": 1 << 16, "depth": 1 << 16, "variant": 1 << 20, "
 _LEAST = {"iteration": -1, "device": -1, "stream": None, "thread": None, "start_cycle": None, "bytes": -1}
 """Other integers are 0 or more; None: they may be anything."""
 
-_MAY_LACK = ("graph", "replay", "rank", "host", "parent", "wait", "launch", "blamed_pc", "longest_cycles", "longest_ns")
+_MAY_LACK = (
+    "graph",
+    "replay",
+    "rank",
+    "host",
+    "parent",
+    "wait",
+    "launch",
+    "blamed_pc",
+    "longest_cycles",
+    "longest_ns",
+)
 """-1 where there is none."""
 
 
@@ -37,10 +48,10 @@ def unsound(tables: Tables) -> str | None:
 
 def _problems(tables: Tables) -> Iterator[str]:
     yield from misshapen(tables.metadata)
-    yield from _texts(tables.df, "spans")
-    yield from _texts(tables.events, "events")
-    for table in ("df", "launches", "sums", "spreads", "numbers", "samples", "host", "events"):
-        yield from _numbers(getattr(tables, table), "spans" if table == "df" else table)
+    for name in ("df", "launches", "sums", "spreads", "numbers", "samples", "host", "events"):
+        table, what = getattr(tables, name), "spans" if name == "df" else name
+        yield from _texts(table, what)
+        yield from _numbers(table, what)
     yield from _rows_of(tables.df, "wait", len(tables.df), "spans")
     for table in ("launches", "events"):
         yield from _rows_of(getattr(tables, table), "host", len(tables.host), table)
@@ -65,18 +76,21 @@ def _launches(tables: Tables) -> Iterator[str]:
 
 
 def _texts(table: pd.DataFrame, what: str) -> Iterator[str]:
-    """Categories are texts, and every row has one."""
+    """Categories are texts, and every row has one; a payload's may lack."""
     for name, dtype in table.dtypes.items():
-        if not isinstance(dtype, pd.CategoricalDtype) or (what == "spans" and name not in SPAN_DTYPES):
+        if not isinstance(dtype, pd.CategoricalDtype):
+            if not isinstance(dtype, np.dtype) and dtype == "str" and table[name].isna().any():
+                yield f"{what} without a {name}"
             continue
         if not all(isinstance(value, str) for value in dtype.categories):
             yield f"{what} whose {name} is no text"
-        if int(table[name].cat.codes.to_numpy().min(initial=0)) < 0:
+        if name in SPAN_DTYPES and int(table[name].cat.codes.to_numpy().min(initial=0)) < 0:
             yield f"{what} without a {name}"
-    kinds = EVENT_KINDS if what == "events" else KINDS
-    unknown = sorted(set(table["kind"].cat.categories) - {*kinds, ""}) if len(table) else []
-    if unknown:
-        yield f"{what} of kind {unknown[0]}"
+    if "kind" in table and isinstance(table["kind"].dtype, pd.CategoricalDtype):
+        known = {*(EVENT_KINDS if what == "events" else KINDS), ""}
+        unknown = sorted(set(table["kind"].cat.categories) - known)
+        if unknown and len(table):
+            yield f"{what} of kind {unknown[0]}"
 
 
 def _numbers(table: pd.DataFrame, what: str) -> Iterator[str]:

@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterator
 
-from profscope.analysis.cause import Finding, NotMeasured
+from profscope.analysis.cause import NOISE_PCT, Finding, NotMeasured
 from profscope.analysis.judged import Judged
+from profscope.analysis.launch_shape import Shape
 from profscope.analysis.quantities import count_text
 
-__all__ = ["causes"]
+__all__ = ["causes", "tail"]
 
 
 def causes(judged: Judged) -> Iterator[Finding | NotMeasured]:
@@ -19,22 +21,34 @@ def causes(judged: Judged) -> Iterator[Finding | NotMeasured]:
     fills its last wave would save, or one whose work can be cut into smaller pieces. Confidence: high up to
     four waves; medium beyond, where a tail is part of how unevenly CTAs end.
     """
-    shape = judged.shape
-    if shape is None:
+    if judged.shape is None:
         yield NotMeasured("tail, idle-sms, load-imbalance: only some of the CTAs were recorded")
         return
-    if shape.sms < judged.sm_count and shape.ctas < judged.sm_count:
+    yield from tail(judged.shape, judged.sm_count, judged.place)
+
+
+def tail(shape: Shape, sm_count: int, place: tuple[str, int]) -> Iterator[Finding | NotMeasured]:
+    """place: file and line of the kernel."""
+    if shape.sms < sm_count and shape.ctas < sm_count:
         return
-    file, line = judged.place
+    if shape.error_pct and shape.tail_pct - shape.error_pct < NOISE_PCT:
+        lacks_pct = 100 * (1 - shape.waves / math.ceil(shape.waves))  # there is no more of a tail than that
+        if min(shape.tail_pct + shape.error_pct, lacks_pct) >= NOISE_PCT:
+            yield NotMeasured(
+                f"tail: a step of the GPU's timer is {shape.error_pct / 2:.0f} % of a launch{shape.told_by}"
+            )
+        return
+    file, line = place
+    known = f" +- {shape.error_pct:.0f}" if shape.error_pct >= 1 else ""
     yield Finding(
         "tail",
         file,
         line,
         f"{count_text(shape.ctas, 'CTA')}: {shape.waves:.2f} waves of {shape.slots:,} ({shape.per_sm} on "
-        f"each of {judged.sm_count} SMs at once); {shape.tail_pct:.0f} % of the device's slots stand empty "
-        "behind the begin of the last CTA",
+        f"each of {sm_count} SMs at once); {shape.tail_pct:.0f}{known} % of the device's slots stand empty "
+        f"behind the begin of the last CTA{shape.told_by}",
         "choose tiles or a grid that fill the last wave, split K (stream-K), or let as many programs as "
         "fit loop over the tiles",
         shape.tail_pct,
-        "high" if shape.waves <= 4 else "medium",
+        "high" if shape.waves <= 4 and not shape.told_by else "medium",
     )
