@@ -58,7 +58,7 @@ def phase_bytes(roles: Mapping[Op, Role]) -> dict[Op, int]:
         root = barrier_of(op) if op.name == _INIT else None
         if root in channel_of:
             arrivals.setdefault(channel_of[root], set()).add(_number(op))
-    landed = {}
+    landed: dict[Op, int] = {}
     for channel, sizes in expected.items():
         size = sizes.pop() if len(sizes) == 1 and arrivals.get(channel) == {1} else None
         mine = waits.get(channel, [])
