@@ -24,17 +24,9 @@ _LEAST = {"iteration": -1, "device": -1, "stream": None, "thread": None, "start_
 """Other integers are 0 or more; None: they may be anything."""
 
 _MAY_LACK = (
-    "graph",
-    "replay",
-    "rank",
-    "host",
-    "parent",
-    "wait",
-    "launch",
-    "blamed_pc",
-    "longest_cycles",
-    "longest_ns",
-)
+    "graph", "replay", "rank", "host", "parent", "wait", "launch", "cta", "sm", "warp", "blamed_pc",
+    "longest_cycles", "longest_ns",
+)  # fmt: skip
 """-1 where there is none."""
 
 
@@ -102,7 +94,7 @@ def _numbers(table: pd.DataFrame, what: str) -> Iterator[str]:
         low, high = (int(values.min(initial=0)), int(values.max(initial=0)))
         if least is not None and low < least:
             yield f"{what} with a {name} of {low}"
-        if high >= _MOST.get(str(name), 1 << 62):
+        if name in _MOST and high >= _MOST[str(name)]:
             yield f"{what} with a {name} of {high}"
 
 

@@ -9,6 +9,7 @@ import os
 import tracemalloc
 import zlib
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -18,9 +19,11 @@ import pytest
 import profscope
 from profscope.errors import OptionError, TraceError
 from profscope.traces.compact import ROW_STREAMS, RUN_STREAMS
-from profscope.traces.packing import pack
+from profscope.traces.packing import pack, unpack
 from profscope.traces.perfetto.layout import DATA_FIELD, END
 from profscope.traces.perfetto.protobuf import LENGTH_DELIMITED, field, varint
+from profscope.traces.soundness import unsound
+from tests.support.around import program
 from tests.support.profiles import regular_profile
 from tests.support.trace_documents import changed
 
@@ -197,6 +200,64 @@ def test_payloads_of_no_row(
     change = lambda ours: ours["spans"].update(payloads={"x": payload(rows, bits)})  # noqa: E731
     (tmp_path / "t.json").write_bytes(changed(trace, change))
     assert message in refused(tmp_path / "t.json")
+
+
+# Data that can be read, and no analysis can work with. Their digest is right.
+
+
+def in_stream(name: str, at: int, value: int) -> Callable[[dict[str, Any]], object]:
+    """A change of one value in a stream of the first piece."""
+
+    def change(ours: dict[str, Any]) -> None:
+        streams = ours["spans"]["pieces"][0]["streams"]
+        values = unpack(streams[name], 1 << 20) if name in streams else -np.ones(528, np.int64)
+        values[at] = value
+        streams[name] = pack(values)
+
+    return change
+
+
+def in_metadata(**entries: Any) -> Callable[[dict[str, Any]], object]:
+    return lambda ours: ours["metadata"].update(entries)
+
+
+@pytest.mark.parametrize(
+    ("change", "message"),
+    [
+        (in_stream("parent", 3, 5), "row 3 of its spans in row 8, which does not stand before it"),
+        (in_stream("parent", 3, 0), "row 3 of its spans in row 3, which"),
+        (in_stream("run_launch", 0, 7), "spans of launch 7, which is not in its table of launches"),
+        (in_stream("run_sm", 0, 1 << 20), "spans with a sm of 104857"),
+        (in_stream("depth", 2, 1 << 30), "spans with a depth of 1073741824"),
+        (lambda ours: ours["launches"].update(launch=[1, 1]), "launch 1 twice"),
+        (lambda ours: ours["launches"].update(grid_x=[-4, 4]), "launches with a grid_x of -4"),
+        (
+            lambda ours: ours["launches"].update(keeps=["spans", "all"]),
+            "launches that keep neither spans nor",
+        ),
+        (in_metadata(notes=5), "metadata['notes'] that is no list"),
+        (in_metadata(kernels={"k": 1.5}), "metadata['kernels']['k'] that is no object"),
+        (in_metadata(sources=[{"file": "a.py", "line": "x", "name": "k", "text": ""}]), "that is 'x'"),
+        (in_metadata(sources=[{"file": "a.py"}]), "metadata['sources'][0] without line, name, text"),
+    ],
+)
+def test_what_no_analysis_can_work_with(
+    change: Callable[[dict[str, Any]], object], message: str, trace: Path, tmp_path: Path
+) -> None:
+    (tmp_path / "t.json").write_bytes(changed(trace, change))
+    for verify in (True, False):
+        said = refused(tmp_path / "t.json", verify=verify)
+        assert message in said
+        assert said.endswith("take a copy that is as it was saved")
+
+
+def test_events_around_each_other_in_a_circle() -> None:
+    profile = program()
+    assert unsound(profile.tables) is None
+    parent = profile.events["parent"].to_numpy().copy()
+    parent[[2, 3, 4]] = [3, 4, 2]
+    events = profile.events.assign(parent=parent)
+    assert unsound(replace(profile.tables, events=events)) == "events around each other in a circle"
 
 
 # Times and texts that tables cannot hold.
