@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import abc
 import importlib
+import inspect
 import pkgutil
 from dataclasses import fields
 from functools import cache
@@ -30,8 +31,9 @@ class Questions(abc.ABC):
 
         prof.summary()
 
-    Every file of `profscope/analysis/` that has a public function of its own name is a question: it is asked
-    with the tables, and answers with plain data. It is imported when it is first asked.
+    Every file of `profscope/analysis/` that has a public function of its own name is a question, if `tables`
+    is all that it must be given: it is asked with these, and answers with plain data. It is imported when it
+    is first asked.
     """
 
     @property
@@ -290,8 +292,14 @@ def _questions() -> frozenset[str]:
 
 @cache
 def _question(name: str) -> Any:
-    """The function that answers a question, None if there is no such question."""
+    """The function that answers a question, None if there is no such question: what else has its file's name
+    needs more than tables, and serves those that answer."""
     module = f"profscope.analysis.{name}"
     if name.startswith("_") or not name.isidentifier() or importlib.util.find_spec(module) is None:
         return None
-    return vars(importlib.import_module(module)).get(name)
+    function = vars(importlib.import_module(module)).get(name)
+    if function is None:
+        return None
+    first, *others = inspect.signature(function).parameters.values()
+    alone = first.name == "tables" and all(each.default is not each.empty for each in others)
+    return function if alone else None
