@@ -223,7 +223,7 @@ def load(
         profscope.load("spans.parquet", launch=3, cta=17)
 
     verify: refuse a trace saved by profscope whose data are no longer those that were saved, by the digest in
-    it. With False they are taken as they are, where they can be read at all.
+    it. With False they are taken as they are, where they can be read at all, and worked with.
 
     The others ask for a part, as the options of `profscope view` do: a profile of these launches, or of what
     a CTA, an SM or a warp of each recorded; its notes say which part it is. Of Parquet no more row groups are

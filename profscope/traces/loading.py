@@ -34,7 +34,8 @@ class Loaded(NamedTuple):
 def load(path: str | Path, *, verify: bool = True) -> Tables:
     """The profile in a trace file of whatever suffix; or in a spool, or its folder.
 
-    verify: refuse a trace of profscope's whose data are not those it was saved with, by their digest.
+    verify: refuse a trace of profscope's whose data are not those it was saved with, by their digest. Where
+    that is not asked for, data are refused that no analysis can work with.
 
     Raises TraceError, in one line saying what the file is, when it holds none that can be read. That takes
     time and memory in proportion to the file's size, whatever the file says.
@@ -62,10 +63,14 @@ def load_part(path: str | Path, only: Only, *, verify: bool = True) -> Loaded:
     file = TraceFile(Path(path), verify=verify, only=only)
     with working(f"loading {printable(file.path.name)}"):
         tables = _read(file)
-    wrong = unsound(tables) or misfit(tables)
+    wrong = misfit(tables)
+    if wrong:
+        raise TraceError(f"{file} is no trace that can be read: it has {wrong}")
+    wrong = None if verify else unsound(tables)
     if wrong:
         raise TraceError(
-            f"{file} is no trace that can be read: it has {wrong}; take a copy that is as it was saved"
+            f"{file} has {wrong}, and nothing can work with that; take a copy that loads with verify=True "
+            "(without --no-verify)"
         )
     return Loaded(tables, file.left_out)
 

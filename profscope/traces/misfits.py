@@ -37,7 +37,7 @@ def _far_time(tables: Tables) -> str | None:
 def _odd_text(tables: Tables) -> str | None:
     for name, texts in _texts(tables):
         try:
-            "".join(texts).encode()
+            "".join(text for text in texts if isinstance(text, str)).encode()
         except UnicodeEncodeError:
             return f"a {name} with a lone surrogate, which UTF-8 cannot spell"
     return None

@@ -1,6 +1,8 @@
-"""What no analysis can work with, so that it is not taken from a file: rows that are not there, circles of
-parents, metadata of another form. A digest says that data are those that were saved; this, that they can be
-read."""
+"""What no analysis can work with: rows that are not there, circles of parents, metadata of another form.
+
+It is asked of files whose digest nobody asks for. What was saved loads, whatever it is: a table of some rows
+may have lost their parents.
+"""
 
 from __future__ import annotations
 
