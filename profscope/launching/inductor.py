@@ -30,7 +30,7 @@ from triton.compiler import CompiledKernel
 from instrument_passes.toolchain import triton_version
 from profscope.launching.bare import BareLaunches
 from profscope.launching.beside import GIVEN_UP, OWN, Answer, Beside, Made
-from profscope.launching.quick import quick_launch, quick_run, run_in_turn
+from profscope.launching.quick import quick_launch, quick_run, run_in_turn, written_run
 from profscope.launching.sampling import Sampling
 from profscope.launching.turns import Turns
 from profscope.options import Options
@@ -343,7 +343,8 @@ class InductorLaunches:
             )
             return
         long = MethodType(self._any_run, kernel.tuner)
-        kernel.run = kernel.quick = quick_run(self._module, kernel.tuner, launch, self._path, long)
+        run = None if self._path.hooked else written_run(self._module, kernel.tuner, built, long)
+        kernel.run = kernel.quick = run or quick_run(self._module, kernel.tuner, launch, self._path, long)
         self._take_over(kernel)
 
 

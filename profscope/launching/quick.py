@@ -1,8 +1,8 @@
 """Launches of a recorded kernel of torch.compile's without its tuner, where that would do nothing else.
 
 Once a tuner has chosen, its `run` prepares each launch anew; Inductor's own launcher of a binary needs none
-of that. While torch's profiler or a debug mode looks on, or someone else has launch hooks, launches go the
-long way.
+of that, and what it does, which is to find the grid, can stand in the function that records the launch. While
+torch's profiler or a debug mode looks on, or someone else has launch hooks, launches go the long way.
 """
 
 from __future__ import annotations
@@ -12,13 +12,15 @@ from types import ModuleType, SimpleNamespace
 from typing import Any, Final
 
 from profscope.launching.turns import Turns
+from profscope.recording.direct_launches import written
 from profscope.recording.launch_path import LaunchPath
 from profscope.recording.programs import PROGRAMS
 
-__all__ = ["quick_launch", "quick_run", "run_in_turn"]
+__all__ = ["quick_launch", "quick_run", "run_in_turn", "written_run"]
 
 # Of a tuner: that each launch is to be shown to someone.
 _SHOWS: Final = ("triton_interpret", "dump_launch_params", "dump_launch_tensors", "_plugins")
+_GRID_AND_BINARY: Final = ["grid_0", "grid_1", "grid_2", "stream", "function"]
 
 
 def quick_launch(module: ModuleType, tuner: Any, built: Any, path: LaunchPath) -> Callable[..., None] | None:
@@ -61,6 +63,49 @@ def quick_run(
         return launch(*args, stream=stream)
 
     return run_quickly
+
+
+def written_run(
+    module: ModuleType, tuner: Any, built: Any, run: Callable[..., Any]
+) -> Callable[..., Any] | None:
+    """As `quick_run`, in one function with the launch itself. None where launches are others' to record, or
+    Inductor makes its launchers otherwise than is known here."""
+    make, grids = getattr(built, "_gen_launcher_code", None), getattr(module, "GridExpr", None)
+    if make is None or grids is None:
+        return None
+    seen: list[tuple[dict[str, Any], list[str], list[str]]] = []
+
+    def see(scope: dict[str, Any], names: list[str], arguments: list[str]) -> Any:
+        seen.append((scope, names, arguments))
+        return make(scope, names, arguments)
+
+    built._gen_launcher_code = see
+    try:
+        built.make_launcher()
+    finally:
+        del built._gen_launcher_code
+    if len(seen) != 1:
+        return None
+    ((scope, names, arguments),) = seen
+    if arguments[:5] != _GRID_AND_BINARY:
+        return None
+    grid = grids.from_meta(built.inductor_meta, built.config)
+    passed = "".join(f"{name}, " for name in names)
+    before = [
+        "if our_options or our_tuner.launchers is not our_launchers"
+        " or our_profiler._is_profiler_enabled or our_debugging():",
+        f"    return our_long_way({passed}stream=stream, **our_options)",
+        *grid.prefix,
+        *(f"grid_{axis} = {each}" for axis, each in enumerate((grid.x_grid, grid.y_grid, grid.z_grid))),
+    ]
+    scope = scope | {
+        "our_tuner": tuner,
+        "our_launchers": tuner.launchers,
+        "our_profiler": module.autograd_profiler,
+        "our_debugging": getattr(module, "get_active_debug_mode", bool),
+        "our_long_way": run,
+    }
+    return written(scope["runner"], names, f"{passed}*, stream, **our_options", before, arguments, scope)
 
 
 def run_in_turn(

@@ -18,6 +18,7 @@ from profscope import emulator
 from profscope.launching import running
 from tests.support.fake_sampler import FakeGpu, FakeProbe
 from tests.support.forks import Forks
+from tests.support.like_tritons import LikeTritons
 from tests.support.sessions import session
 
 _GENERATED = """\
@@ -247,3 +248,45 @@ def test_launches_pass_the_tuner_by_unless_someone_looks_on(
     assert prof.launches["kernel"].tolist() == ["triton_poi_double"] * recorded
     assert prof.metadata["notes"] == [] or keep == "sums"
     monkeypatch.setattr(inductor.heuristics.CachingAutotuner, "run", run)
+
+
+@pytest.mark.parametrize("spans_every", [0, 3])
+def test_a_recorded_launch_is_one_function(
+    inductor: Any, spans_every: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """What it records is what the long way does, and it takes that where something has changed."""
+
+    def figures() -> list[Any]:
+        tuner = inductor.Tuner()
+        with session(keep="sums", spans_every=spans_every) as prof:
+            for n in (1000, 700, 1000, 700, 1000):
+                tuner.launch(n)
+            ways.append(vars(tuner)["run"].__name__)
+            if ways[-1] == "our_launch":
+                with pytest.raises(TypeError, match="out_ptr0"):
+                    vars(tuner)["run"](None, stream=0)
+            tuner.launchers = list(tuner.launchers)
+            tuner.launch(1000)
+        assert prof.profile.validate() == []
+        summary = prof.summary()[["scope", "launches", "count"]]
+        return [prof.launches[["ctas", "keeps"]].to_dict("list"), summary.to_dict("list")]
+
+    ways: list[str] = []
+    expected = figures()
+    monkeypatch.setattr(LikeTritons, "direct", 0)
+    with mock.patch("profscope.emulator.launcher.Launcher", LikeTritons):
+        assert figures() == expected
+    assert ways == ["run_quickly", "our_launch"]
+    # The first launch of each size finds no route, which those that keep spans do not take either.
+    assert LikeTritons.direct == (4 if spans_every == 0 else 2)
+
+
+def test_a_parameter_may_have_any_name_but_ours(inductor: Any) -> None:
+    from profscope.recording.direct_launches import DirectCall, Written, written
+
+    program, call = mock.Mock(), DirectCall(lambda arguments: f"our_call({', '.join(arguments)})", {})
+    launcher: Any = mock.Mock(written=Written(call, {"our_program": program}))
+    grid = ["1", "1", "1"]
+    assert written(launcher, ["next", "x"], "next, x, *, stream", ["pass"], [*grid, "x"], {}) is not None
+    assert written(launcher, ["our_x"], "our_x, *, stream", ["pass"], [*grid, "our_x"], {}) is None
+    assert written(print, ["x"], "x, *, stream", ["pass"], [*grid, "x"], {}) is None
