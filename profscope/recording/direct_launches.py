@@ -138,7 +138,7 @@ def direct_launcher(
         "our_ctas_of_cluster": ctas_of_cluster, "our_next": next, "our_exception": Exception,
     }  # fmt: skip
     parts = Written(call, scope)
-    launch = _made(parts, ", ".join(_ARGUMENTS), "", _ARGUMENTS)
+    launch = _made(parts, ", ".join(_ARGUMENTS), "", _ARGUMENTS, _ARGUMENTS)
     setattr(launch, _WRITTEN, parts)
     return launch
 
@@ -149,10 +149,12 @@ def written(
     parameters: str,
     before: Sequence[str],
     arguments: Sequence[str],
+    instead: Mapping[str, str],
     scope: Mapping[str, Any],
 ) -> Callable[..., Any] | None:
     """What does `before` and then what a launcher of `direct_launcher` does, with these texts of the
-    arguments that this takes. names: of its parameters; scope: the values of names in all of them.
+    arguments that this takes. names: of its parameters; instead: what the call itself is given in place of
+    some arguments; scope: the values of names in all of them.
 
     None where the launcher is another's, or a parameter has a name that must not be one.
     """
@@ -160,13 +162,16 @@ def written(
     if parts is None or any(name.startswith(_NAMES_OF_OURS) for name in names):
         return None
     parts = parts._replace(scope={**scope, **parts.scope})
-    return _made(parts, parameters, "\n".join(f"    {line}" for line in before), arguments)
+    lines = "\n".join(f"    {line}" for line in before)
+    return _made(parts, parameters, lines, arguments, [instead.get(each, each) for each in arguments])
 
 
-def _made(parts: Written, parameters: str, before: str, arguments: Sequence[str]) -> Callable[..., Any]:
+def _made(
+    parts: Written, parameters: str, before: str, arguments: Sequence[str], called: Sequence[str]
+) -> Callable[..., Any]:
     text = _LAUNCH.format(
         parameters=parameters, before=before, arguments=", ".join(arguments),
-        ctas=" * ".join(arguments[:3]), call=parts.call.text(arguments),
+        ctas=" * ".join(arguments[:3]), call=parts.call.text(called),
     )  # fmt: skip
     scope = {**parts.scope, **parts.call.scope}
     exec(compile(text, f"<launches of {parts.scope['our_program'].manifest.kernel}>", "exec"), scope)

@@ -10,6 +10,7 @@ from typing import Any
 from unittest import mock
 
 import pytest
+import torch
 import triton
 from triton import knobs
 from triton.runtime import _allocation
@@ -281,12 +282,39 @@ def test_a_recorded_launch_is_one_function(
     assert LikeTritons.direct == (4 if spans_every == 0 else 2)
 
 
+class _OnGpu(torch.Tensor):
+    """Says so."""
+
+    is_cuda = True
+
+
+def test_a_launch_is_handed_addresses_of_a_gpus_tensors(
+    inductor: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    given: list[tuple[Any, ...]] = []
+
+    def launch(self: LikeTritons, *args: Any) -> None:
+        given.append(args[-1])
+
+    monkeypatch.setattr(LikeTritons, "launch", launch)
+    x = torch.arange(1000.0)
+    with mock.patch("profscope.emulator.launcher.Launcher", LikeTritons), session(keep="sums", spans_every=0):
+        tuner = inductor.Tuner()
+        tuner.launch()
+        run = vars(tuner)["run"]
+        assert run.__name__ == "our_launch"
+        for each in (x, x.as_subclass(_OnGpu)):
+            run(each, each, 1000, stream=0)
+        run(x, None, 1000, stream=0)  # by Inductor's way, which takes that
+    assert [args[:2] for args in given] == [(x, x), (x.data_ptr(), x.data_ptr()), (x, None)]
+
+
 def test_a_parameter_may_have_any_name_but_ours(inductor: Any) -> None:
     from profscope.recording.direct_launches import DirectCall, Written, written
 
     program, call = mock.Mock(), DirectCall(lambda arguments: f"our_call({', '.join(arguments)})", {})
     launcher: Any = mock.Mock(written=Written(call, {"our_program": program}))
     grid = ["1", "1", "1"]
-    assert written(launcher, ["next", "x"], "next, x, *, stream", ["pass"], [*grid, "x"], {}) is not None
-    assert written(launcher, ["our_x"], "our_x, *, stream", ["pass"], [*grid, "our_x"], {}) is None
-    assert written(print, ["x"], "x, *, stream", ["pass"], [*grid, "x"], {}) is None
+    assert written(launcher, ["next", "x"], "next, x, *, stream", ["pass"], [*grid, "x"], {}, {}) is not None
+    assert written(launcher, ["our_x"], "our_x, *, stream", ["pass"], [*grid, "our_x"], {}, {}) is None
+    assert written(print, ["x"], "x, *, stream", ["pass"], [*grid, "x"], {}, {}) is None
