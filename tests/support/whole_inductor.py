@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import contextlib
 import os
+import tempfile
 from collections.abc import Iterator
 from typing import Any
 from unittest import mock
@@ -31,8 +32,8 @@ __all__ = ["compiling_for_the_emulator"]
 
 @contextlib.contextmanager
 def compiling_for_the_emulator() -> Iterator[None]:
-    """In the body of a with statement torch.compile makes Triton kernels of what runs on the CPU, without
-    Inductor's caches and workers."""
+    """In the body of a with statement torch.compile makes Triton kernels of what runs on the CPU, anew,
+    without workers."""
     properties = hints.DeviceProperties(
         type=BACKEND_NAME,
         index=0,
@@ -45,9 +46,10 @@ def compiling_for_the_emulator() -> Iterator[None]:
     )
     with contextlib.ExitStack() as stack:
         enter = stack.enter_context
-        enter(mock.patch.dict(os.environ, PROFSCOPE_EMULATOR="1"))
+        folder = enter(tempfile.TemporaryDirectory(prefix="inductor-"))
+        enter(mock.patch.dict(os.environ, PROFSCOPE_EMULATOR="1", TORCHINDUCTOR_CACHE_DIR=folder))
         enter(emulator.activate())
-        enter(config.patch(cpu_backend="triton", compile_threads=1, force_disable_caches=True))
+        enter(config.patch(cpu_backend="triton", compile_threads=1))
         enter(mock.patch.object(hints.DeviceProperties, "create", return_value=properties))
         # It times nothing by the emulator: the first configuration is the best.
         enter(mock.patch.object(heuristics.CachingAutotuner, "bench", return_value=1.0))
