@@ -92,4 +92,4 @@ def test_what_was_compiled_before_the_session_is_recorded(step: Any) -> None:
     assert set(prof.launches["kernel"].value_counts()) == {2}
     assert not [note for note in prof.metadata["notes"] if "bare" in note]
     assert ops_of(prof) >= {"aten.gelu", "aten.gelu_backward"}
-    assert "module" not in prof.summary()  # nobody looked at the graphs
+    assert set(prof.summary()["module"]) == {""}  # nobody looked at the graphs
