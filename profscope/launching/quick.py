@@ -16,7 +16,7 @@ from profscope.recording.direct_launches import written
 from profscope.recording.launch_path import LaunchPath
 from profscope.recording.programs import PROGRAMS
 
-__all__ = ["quick_launch", "quick_run", "run_in_turn", "written_run"]
+__all__ = ["quick_in_turn", "quick_launch", "quick_run", "run_in_turn", "written_run"]
 
 # Of a tuner: that each launch is to be shown to someone.
 _SHOWS: Final = ("triton_interpret", "dump_launch_params", "dump_launch_tensors", "_plugins")
@@ -47,8 +47,7 @@ def quick_run(
     """A tuner's own `run` while it has the launchers of now: launches by `launch`. run: the long way, by
     which launches go while anybody looks on."""
     launchers = tuner.launchers
-    profiler = module.autograd_profiler
-    debugging = getattr(module, "get_active_debug_mode", bool)
+    profiler, debugging = _onlookers(module)
     hooked, others_hook = path.hooked, path.others_hook
 
     def run_quickly(*args: Any, stream: Any, **options: Any) -> Any:
@@ -63,6 +62,30 @@ def quick_run(
         return launch(*args, stream=stream)
 
     return run_quickly
+
+
+def quick_in_turn(
+    module: ModuleType, tuner: Any, turns: Turns, due: Callable[..., Any], run: Callable[..., Any]
+) -> Callable[..., Any]:
+    """As `run_in_turn`, and launches that are left out go by Inductor's own launcher, too. run: the long
+    way."""
+    launchers = tuner.launchers
+    (bare,) = launchers
+    profiler, debugging = _onlookers(module)
+
+    def run_if_due(*args: Any, stream: Any, **options: Any) -> Any:
+        if options or tuner.launchers is not launchers or profiler._is_profiler_enabled or debugging():
+            return run(*args, stream=stream, **options)
+        if turns.draw() is None and turns.take():
+            return due(*args, stream=stream)
+        return bare(*args, stream=stream)
+
+    return run_if_due
+
+
+def _onlookers(module: ModuleType) -> tuple[Any, Callable[[], Any]]:
+    """torch's profiler, and what returns a debug mode that is active."""
+    return module.autograd_profiler, getattr(module, "get_active_debug_mode", bool)
 
 
 def written_run(
@@ -105,11 +128,12 @@ def written_run(
         *grid.prefix,
         *(f"grid_{axis} = {each}" for axis, each in enumerate((grid.x_grid, grid.y_grid, grid.z_grid))),
     ]
+    profiler, debugging = _onlookers(module)
     scope = scope | {
         "our_tuner": tuner,
         "our_launchers": tuner.launchers,
-        "our_profiler": module.autograd_profiler,
-        "our_debugging": getattr(module, "get_active_debug_mode", bool),
+        "our_profiler": profiler,
+        "our_debugging": debugging,
         "our_long_way": run,
         "our_attribute_error": AttributeError,
     }
@@ -130,8 +154,8 @@ def _addresses(arguments: Sequence[str], signature: Mapping[str, str]) -> list[t
 def run_in_turn(
     turns: Turns, bare: Callable[..., Any], due: Callable[..., Any], run: Callable[..., Any]
 ) -> Callable[..., Any]:
-    """A tuner's own `run` where only some launches are recorded: `due` launches these, `bare` the others.
-    run: for launches with options."""
+    """A tuner's own `run` where only some launches are recorded, before the first one is: `due` launches
+    these, `bare` the others. run: for launches with options."""
 
     def run_if_due(*args: Any, stream: Any, **options: Any) -> Any:
         if options:

@@ -251,6 +251,30 @@ def test_launches_pass_the_tuner_by_unless_someone_looks_on(
     monkeypatch.setattr(inductor.heuristics.CachingAutotuner, "run", run)
 
 
+def test_launches_that_are_left_out_pass_the_tuner_by(inductor: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    tuner, by_tuner = inductor.Tuner(), []
+    run = inductor.heuristics.CachingAutotuner.run
+
+    def counted(*args: Any, **options: Any) -> Any:
+        by_tuner.append(args)
+        return run(*args, **options)
+
+    with monkeypatch.context() as patch:
+        patch.setattr(inductor.heuristics.CachingAutotuner, "run", counted)
+        with session(keep="sums", every=3) as prof:
+            for _ in range(5):
+                tuner.launch()
+            assert len(by_tuner) == 1  # the first, which is recorded
+            with mock.patch.object(inductor.heuristics.autograd_profiler, "_is_profiler_enabled", True):
+                tuner.launch()
+            assert len(by_tuner) == 2
+            tuner.launchers = []  # and one is chosen anew
+            for _ in range(3):
+                tuner.launch()
+            assert len(by_tuner) == 3
+    assert prof.metadata["sampling"]["kernels"] == {"triton_poi_double": {"launches": 9, "recorded": 3}}
+
+
 @pytest.mark.parametrize("spans_every", [0, 3])
 def test_a_recorded_launch_is_one_function(
     inductor: Any, spans_every: int, monkeypatch: pytest.MonkeyPatch
