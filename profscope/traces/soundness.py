@@ -73,8 +73,8 @@ def _texts(table: pd.DataFrame, what: str) -> Iterator[str]:
     """Categories are texts, and every row has one; a payload's may lack."""
     for name, dtype in table.dtypes.items():
         if not isinstance(dtype, pd.CategoricalDtype):
-            if not isinstance(dtype, np.dtype) and dtype == "str" and table[name].isna().any():
-                yield f"{what} without a {name}"
+            if dtype in ("str", "object") and not all(isinstance(value, str) for value in table[name]):
+                yield f"{what} with a {name} that is no text or no number"
             continue
         if not all(isinstance(value, str) for value in dtype.categories):
             yield f"{what} whose {name} is no text"

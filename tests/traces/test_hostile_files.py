@@ -235,6 +235,7 @@ def in_metadata(**entries: Any) -> Callable[[dict[str, Any]], object]:
             lambda ours: ours["launches"].update(keeps=["spans", "all"]),
             "launches that keep neither spans nor",
         ),
+        (lambda ours: ours["launches"].update(host=[[], []]), "launches with a host that is no text or no"),
         (in_metadata(notes=5), "metadata['notes'] that is no list"),
         (in_metadata(kernels={"k": 1.5}), "metadata['kernels']['k'] that is no object"),
         (in_metadata(sources=[{"file": "a.py", "line": "x", "name": "k", "text": ""}]), "that is 'x'"),
