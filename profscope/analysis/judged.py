@@ -20,7 +20,7 @@ from instrument_passes.ops.table import OPS
 from profscope.analysis.answers import Answer
 from profscope.analysis.corrections import weighed
 from profscope.analysis.devices import Peak, peak_of
-from profscope.analysis.launch_shape import Shape, shape_of
+from profscope.analysis.launch_shape import Shape, shape_of, told_sms
 from profscope.analysis.sources import Sources
 from profscope.analysis.span_rows import Floats, Ints, grid_ctas, grid_scales, not_samples, self_times, sites
 from profscope.analysis.work import works
@@ -96,9 +96,7 @@ class Judged:
     @property
     def sm_count(self) -> int:
         """SMs of the device; where nobody says, those that were seen."""
-        device = self.tables.metadata.get("device")
-        told = device.get("sm_count") if isinstance(device, dict) else None
-        return told if isinstance(told, int) and told > 0 else int(self.ctas["sm"].nunique())
+        return told_sms(self.tables) or int(self.ctas["sm"].nunique())
 
     @cached_property
     def shape(self) -> Shape | None:

@@ -7,7 +7,9 @@ from dataclasses import dataclass
 import numpy as np
 import pandas as pd
 
-__all__ = ["ALIKE", "UNLIKE", "Shape", "shape_of"]
+from profscope.schema import Tables
+
+__all__ = ["ALIKE", "UNLIKE", "Shape", "shape_of", "told_sms"]
 
 ALIKE = 0.05
 """CTAs are alike if the standard deviation of their cycles is less than this part of the mean."""
@@ -39,6 +41,13 @@ class Shape:
     variation: float
     imbalance_pct: float
     tail_pct: float
+
+
+def told_sms(tables: Tables) -> int | None:
+    """How many SMs the device has; None where nobody says."""
+    device = tables.metadata.get("device")
+    told = device.get("sm_count") if isinstance(device, dict) else None
+    return told if isinstance(told, int) and told > 0 else None
 
 
 def shape_of(ctas: pd.DataFrame, sm_count: int) -> Shape:
