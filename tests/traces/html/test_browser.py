@@ -12,6 +12,9 @@ import pandas as pd
 import pytest
 
 from profscope.profiles import Profile, load
+from profscope.traces.html.figures import duration_text
+from profscope.traces.merging import Part, merged
+from tests.support.all_views import Views
 from tests.support.around import program
 from tests.support.browser import NEEDED, opened, why_no_browser, window
 from tests.support.profiles import regular_profile
@@ -250,6 +253,65 @@ def test_the_head_leads_to_the_source_of_the_kernel_that_is_shown(driver: Any, t
         shown = driver.find_element("id", "source")
         assert shown.is_displayed()
         assert shown.find_element("xpath", "..").get_attribute("data-kernel") == str(number)
+
+
+_FIGURES = """
+const text = (element) => (element ? element.textContent.trim() : null);
+const kernels = [...document.querySelectorAll('nav.kernels tbody tr')].map((row) => [...row.cells].map(text));
+const articles = [...document.querySelectorAll('article.of-kernel')].map((article) => ({
+  kernel: text(article.querySelector('h1')),
+  facts: Object.fromEntries([...article.querySelectorAll('dl.facts > div')].map((each) => [...each.children].map(text))),
+  findings: [...article.querySelectorAll('ol.findings > li')].map((card) => [
+    card.querySelector('h3').firstChild.textContent.trim(), text(card.querySelector('.gain')),
+    Number(card.querySelector('.go-line').dataset.line),
+  ]),
+  lines: [...article.querySelectorAll('details.row')].map((row) => [
+    row.dataset.line, text(row.querySelector('.share')), ...[...row.querySelectorAll('summary > .n')].map(text),
+  ]),
+}));
+return { kernels, articles };
+"""
+
+
+def test_the_page_has_the_figures_of_the_other_views(driver: Any, tmp_path: Path) -> None:
+    """Three kernels that an H200 ran, as `profscope view` tells of them."""
+    names = ("starving-partition", "bank-conflict", "uncoalesced-load")
+    parts = [
+        Part(load(DATA / "findings" / f"{name}.json.gz").tables, name, rank)
+        for rank, name in enumerate(names)
+    ]
+    profile = Profile.of(merged(parts))
+    views = Views(profile, tmp_path)
+    profile.save(tmp_path / "t.html")
+    found = opened(driver, tmp_path / "t.html").execute_script(_FIGURES)
+    screen = views.ask("--show", "kernels,findings", "--top", "0")
+    rows = {row["kernel"]: row for row in screen["kernels"]}
+    assert [cells[1] for cells in found["kernels"]] == list(rows)
+    findings = {row["kernel"]: row for row in screen["findings"]}
+    for share, kernel, launches, median, finding, _ in found["kernels"]:
+        assert share == f"{100 * rows[kernel]['share']:.1f} %"
+        assert launches == str(rows[kernel]["launches"])
+        assert median == duration_text(rows[kernel]["mean"], "ns")  # one launch
+        assert finding == f"{findings[kernel]['finding']}, {findings[kernel]['gain_pct']:.0f} %"
+    sources = {
+        source["kernel"]: [line for block in source["blocks"] for line in block["lines"] if line["scopes"]]
+        for source in views.ask("--source")
+    }
+    launch_of = dict(zip(profile.launches["kernel"], profile.launches["launch"], strict=True))
+    for article in found["articles"]:
+        kernel, one = article["kernel"], findings[article["kernel"]]
+        assert article["findings"] == [[one["finding"], f"{one['gain_pct']:.0f} %", one["line"]]]
+        assert article["facts"]["CTAs recorded"].startswith(f"{rows[kernel]['ctas']} of ")
+        lines = sources[kernel]
+        assert len(lines) == len(article["lines"]) > 3
+        of_view = {str(line["line"]): line for line in lines}
+        for number, share, count, self_time in article["lines"]:
+            known = of_view[number]
+            assert share in ("", "<0.1", f"{100 * known['share']:.1f}")
+            assert count == f"{known['count']:,}"
+            assert self_time == duration_text(known["self_mean"], "ns")
+        drawn = ask(driver, f"t.profile.launches.ctas[t.profile.launches.number.indexOf({launch_of[kernel]})].length")
+        assert drawn == rows[kernel]["ctas"]
 
 
 def test_what_covers_little_of_its_row_is_seen(driver: Any, tmp_path: Path) -> None:
