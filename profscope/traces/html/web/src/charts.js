@@ -164,18 +164,18 @@ export class Charts {
       series: [{}, { stroke: this.theme.accent, fill: this.theme.soft, width: 1, paths: uPlot.paths.stepped({ align: 1 }), points: { show: false } }],
       axes: [this.axis(`since the launch began${inUnit}`, time), { ...this.axis("CTAs", words.count, true), incrs: WHOLE }],
     });
-    this.drawHeat(own);
+    this.drawHeat(own, own.length >= all);
   }
 
-  drawHeat(own) {
+  drawHeat(own, all) {
     const { ctas, facts, unit } = this.profile;
     if (own.every((cta) => ctas.sm[cta] < 0)) return this.none("heat", "Nobody says which SM a CTA ran on.");
     const place = this.boxes.heat.querySelector(".plot");
     const width = Math.max(280, place.clientWidth || 480);
-    const sms = Math.max(...own.map((cta) => ctas.sm[cta])) + 1;
-    const rows = Math.max(sms, facts.sms && sms > facts.sms / 2 ? facts.sms : sms);
+    const sms = own.reduce((most, cta) => Math.max(most, ctas.sm[cta]), 0) + 1;
+    const rows = Math.max(sms, all ? facts.sms ?? 0 : 0);
     const left = 54, bottom = 20, count = 160;
-    const end = Math.max(...own.map((cta) => ctas.start[cta] + ctas.duration[cta]), 1);
+    const end = own.reduce((most, cta) => Math.max(most, ctas.start[cta] + ctas.duration[cta]), 1);
     const cells = new Float32Array(rows * count);
     for (const cta of own) {
       const low = (Math.max(0, ctas.start[cta]) / end) * count, high = ((ctas.start[cta] + ctas.duration[cta]) / end) * count;

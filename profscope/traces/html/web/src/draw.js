@@ -52,7 +52,7 @@ function drawRow(g, view, row, y, labels) {
     const size = Math.max(1, right - left - (right - left > 4 ? 1 : 0));
     const item = row.items[i];
     const colour = colours[row.paint[i]] || colours[0];
-    g.globalAlpha = (row.isAsync ? 0.55 : 1) * (isDim(view, row, item) ? 0.18 : 1);
+    g.globalAlpha = (row.isAsync ? view.theme.flight : 1) * (isDim(view, row, item) ? 0.18 : 1);
     g.fillStyle = colour.fill;
     g.fillRect(left, y, size, row.height);
     if (size > 34 && row.height >= 9 && texts < labels) {

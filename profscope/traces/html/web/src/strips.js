@@ -57,7 +57,7 @@ export class Strips {
     const { paint, cover, size } = detail;
     const colours = view.pixels[row.what];
     const matches = row.what === "span" ? view.search.matches : null;
-    const strong = 255 * (row.isAsync ? 0.55 : 1);
+    const strong = 255 * (row.isAsync ? view.theme.flight : 1);
     const step = (view.to - view.from) / width / detail.step;
     let bucket = (view.from - detail.from) / detail.step + step / 2;
     for (let x = line; x < line + width; x++, bucket += step) {
