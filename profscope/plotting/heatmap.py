@@ -56,7 +56,7 @@ def heatmap(tables: Tables, launch: int | None, kernel: str | None, *, ax: Axes 
 
 
 def sms_of(chosen: Picked) -> int:
-    """The rows of the map: SMs of the device, or as many as the numbers of those that were seen say at least."""
+    """The rows of the map: SMs of the device, or as many as the numbers of those that were seen say."""
     seen = int(chosen.ctas.sm.max()) + 1
     return max(seen, (told_sms(chosen.tables) or 0) if chosen.is_whole else 0)
 

@@ -65,7 +65,7 @@ def roofs(tables: Tables, kernel: str | None, *, ax: Axes | None) -> Figure:
 
 
 def _why(rows: pd.DataFrame, missing: list[str]) -> str:
-    """The one reason why there is no point: of what is missing what stands first, where it is bytes or flops."""
+    """The one reason why there is no point: the first that is about bytes or flops."""
     if len(rows) and not (rows["flops"] > 0).any():
         return "only dots count as flops, and no dot was recorded"
     left_out = set(rows.loc[rows["flops_per_byte"].notna(), "kernel"])

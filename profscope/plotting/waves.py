@@ -113,8 +113,8 @@ def _shape(chosen: Picked) -> Shape:
 
 
 def _bands(wave: Ints, count: int) -> tuple[Ints, int]:
-    """By CTA the band that it is drawn in, from 0, and how many waves a band is of: one, or as many as leave no
-    more than `_MOST_BANDS`. The last wave is a band of its own."""
+    """By CTA the band that it is drawn in, from 0, and how many waves are in a band: one, or as many as leave
+    no more than `_MOST_BANDS`. The last wave is a band of its own."""
     size = -(-count // _MOST_BANDS)
     return np.where(wave == count - 1, -(-(count - 1) // size), wave // size), size
 
@@ -168,7 +168,10 @@ def _legend(ax: Axes, wave: Ints, count: int, in_band: int) -> None:
 
 
 def _note(shape: Shape, sms: int | None) -> str:
-    """What the launch loses, as in the findings `idle-sms`, `tail` and `load-imbalance`. sms: of the device."""
+    """What the launch loses, as the findings `idle-sms`, `tail` and `load-imbalance` have it.
+
+    sms: those of the device.
+    """
     if sms is not None and shape.sms < sms:
         return f"{sms - shape.sms:,} of {sms:,} SMs ran no CTA"
     parts = [("tail", shape.tail_pct), ("load imbalance", shape.imbalance_pct)]

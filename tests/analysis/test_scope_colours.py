@@ -6,7 +6,6 @@ from itertools import combinations
 from typing import Any
 
 import numpy as np
-import pytest
 from numpy.typing import NDArray
 
 from profscope.analysis.scope_colours import FAMILIES, colour_of

@@ -258,16 +258,20 @@ def test_the_head_leads_to_the_source_of_the_kernel_that_is_shown(driver: Any, t
 _FIGURES = """
 const text = (element) => (element ? element.textContent.trim() : null);
 const kernels = [...document.querySelectorAll('nav.kernels tbody tr')].map((row) => [...row.cells].map(text));
+const facts = (article) =>
+  [...article.querySelectorAll('dl.facts > div')].map((each) => [...each.children].map(text));
+const finding = (card) => [
+  card.querySelector('h3').firstChild.textContent.trim(), text(card.querySelector('.gain')),
+  Number(card.querySelector('.go-line').dataset.line),
+];
+const line = (row) => [
+  row.dataset.line, text(row.querySelector('.share')), ...[...row.querySelectorAll('summary > .n')].map(text),
+];
 const articles = [...document.querySelectorAll('article.of-kernel')].map((article) => ({
   kernel: text(article.querySelector('h1')),
-  facts: Object.fromEntries([...article.querySelectorAll('dl.facts > div')].map((each) => [...each.children].map(text))),
-  findings: [...article.querySelectorAll('ol.findings > li')].map((card) => [
-    card.querySelector('h3').firstChild.textContent.trim(), text(card.querySelector('.gain')),
-    Number(card.querySelector('.go-line').dataset.line),
-  ]),
-  lines: [...article.querySelectorAll('details.row')].map((row) => [
-    row.dataset.line, text(row.querySelector('.share')), ...[...row.querySelectorAll('summary > .n')].map(text),
-  ]),
+  facts: Object.fromEntries(facts(article)),
+  findings: [...article.querySelectorAll('ol.findings > li')].map(finding),
+  lines: [...article.querySelectorAll('details.row')].map(line),
 }));
 return { kernels, articles };
 """
@@ -310,7 +314,9 @@ def test_the_page_has_the_figures_of_the_other_views(driver: Any, tmp_path: Path
             assert share in ("", "<0.1", f"{100 * known['share']:.1f}")
             assert count == f"{known['count']:,}"
             assert self_time == duration_text(known["self_mean"], "ns")
-        drawn = ask(driver, f"t.profile.launches.ctas[t.profile.launches.number.indexOf({launch_of[kernel]})].length")
+        drawn = ask(
+            driver, f"t.profile.launches.ctas[t.profile.launches.number.indexOf({launch_of[kernel]})].length"
+        )
         assert drawn == rows[kernel]["ctas"]
 
 
