@@ -179,6 +179,14 @@ def test_the_wave_of_a_cta() -> None:
     assert wave_of_cta(sm, start, 1).tolist() == [0, 0, 1, 1, 2, 3, 2]
 
 
+def test_the_legend_of_a_low_figure_is_below_its_axis() -> None:
+    figure = regular_profile(launches=1, ctas=1, warps=1, iterations=2).plot.timeline()
+    figure.draw_without_rendering()
+    shown = axes(figure).get_legend()
+    assert shown is not None
+    assert shown.get_window_extent().y1 < axes(figure).xaxis.label.get_window_extent().y0
+
+
 def test_many_waves_share_bands() -> None:
     """350 waves in 118 bands: what runs at once stays what it was, and the last wave is seen."""
     prof = regular_profile(launches=1, ctas=700, warps=1, iterations=0, sms=1)

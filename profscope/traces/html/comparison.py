@@ -23,8 +23,8 @@ _PAIR: Final = ["kernel", "variant_a", "variant_b"]
 _LAUNCH: Final = "launch"
 _CHANGE: Final = "of self time of a launch, all warps together; what is more than noise"
 _BESIDE: Final = (
-    "Beside a line stands what it takes more or less in a launch, added up over all warps, where that is more "
-    "than noise: many times what the launch as a whole gained or lost."
+    "Beside a line stands what it takes more or less in a launch, added up over all warps, where that is "
+    "more than noise. So it may be many times what the launch as a whole gained or lost."
 )
 _MOST_ROWS: Final = 30
 _AROUND: Final = 4  # lines that stay open before and behind a changed one
