@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import re
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 from functools import cached_property
@@ -15,12 +14,12 @@ import pandas as pd
 import pytest
 
 from profscope.analysis.corrections import are_corrected
-from profscope.analysis.span_rows import ended, grid_ctas
-from profscope.errors import DrawError
+from profscope.analysis.span_rows import ended
 from profscope.profiles import Profile, diff, load
 from profscope.traces.merging import Part, merged
 from tests.support.all_views import Views, by_line, margins, of_group, plain_sums, warps_of
 from tests.support.captured import captured
+from tests.support.figures_agree import figures_agree
 from tests.support.folded import with_sums
 from tests.support.processor import SPAN_KINDS, Processor
 from tests.support.sessions import CASES, count, keeping, launch_add, launch_collatz, session
@@ -362,55 +361,7 @@ def agree_on_ranks(told: Told) -> None:
 
 
 def agree_on_figures(told: Told) -> None:
-    """The launch, CTA and counts that figures are of; each says by itself why it cannot be drawn."""
-    profile, views = told.profile, told.views
-    if not len(profile.df):
-        return
-    spans = profile.launches[(profile.launches["keeps"] == "spans") & ~profile.launches["trial"]]
-    took = (spans["end_ns"] - spans["start_ns"]).groupby(spans["kernel"]).sum()
-    axes = profile.plot.timeline().axes[0]
-    title = axes.get_title(loc="left")
-    told_by = re.fullmatch(r"(.*), launch (\d+), CTA (\d+) on SM \d+", title)
-    assert told_by is not None
-    kernel, launch, cta = told_by.groups()
-    assert took[kernel] == took.max()
-    chosen = "--launch", launch, "--cta", cta
-    warps = views.ask(*chosen, "--by", "warp")
-    assert len(axes.get_yticklabels()) == len(warps)
-    df = profile.df[(profile.df["launch"] == int(launch)) & (profile.df["kind"] != "async")]
-    whose = df.groupby("cta")
-    begin, end = whose["start_ns"].min(), (df["start_ns"] + df["duration_ns"]).groupby(df["cta"]).max()
-    if told.unit == "ns":
-        # The CTAs of the heat map take what their spans do, and the timeline is one of them.
-        sm, x0, x1 = profile.plot.heatmap().axes[0], *axes.get_xlim()
-        (image,) = sm.get_images()
-        cells = np.asarray(image.get_array())
-        width = np.diff(sm.get_xlim())[0] / cells.shape[1]
-        unit_ns = {"ns": 1, "µs": 1e3, "ms": 1e6}
-        scale = unit_ns[re.findall(r"\((\S+)\)", sm.get_xlabel())[0]]
-        assert cells.sum() * width * scale == approx((end - begin).sum(), rel=1e-6)
-        scale = unit_ns[re.findall(r"\((\S+)\)", axes.get_xlabel())[0]]
-        assert (x1 - x0) * scale >= (end - begin)[int(cta)] * (1 - 1e-9)
-    row = profile.launches.set_index("launch").loc[int(launch)]
-    if row["ctas"] < grid_ctas(profile.launches[profile.launches["launch"] == int(launch)])[0]:
-        with pytest.raises(DrawError, match="needs all CTAs of the launch"):
-            profile.plot.waves()
-        return
-    waves = profile.plot.waves().axes[0]
-    said = re.search(r": ([\d,]+) CTAs?, ([\d.]+) waves", waves.get_title(loc="left"))
-    assert said is not None
-    count, waves_said = said.groups()
-    assert int(count.replace(",", "")) == row["ctas"] == len(whose)
-    legend = waves.get_legend()
-    assert legend is not None
-    in_legend = [re.search(r": (\d+) CTA", text.get_text()) for text in legend.get_texts()]
-    assert sum(int(each[1]) for each in in_legend if each) <= row["ctas"]
-    findings = profile.findings()
-    tail = findings[(findings["finding"] == "tail") & (findings["kernel"] == kernel)]
-    for evidence in tail["evidence"] if len(spans) == 1 else ():
-        assert f"{waves_said} waves" in evidence
-        note = " ".join(text.get_text() for text in waves.texts)
-        assert re.search(r"tail (\d+) %", note)[1] == re.search(r"(\d+) % of the device's slots", evidence)[1]  # type: ignore[index]
+    figures_agree(told.profile, told.views, told.unit)
 
 
 def agree_in_other_forms(told: Told) -> None:

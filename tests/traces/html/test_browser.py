@@ -217,6 +217,27 @@ def test_letters_on_bars_are_readable_on_a_light_and_a_dark_page(page: Any) -> N
         page.find_element("id", "theme").click()
 
 
+def test_paper_and_narrow_screens_leave_nothing_out(page: Any) -> None:
+    closed = (
+        "return document.querySelectorAll('details.verdict:not([open]), details.row.hot:not([open])').length"
+    )
+    before = page.execute_script(closed)
+    page.execute_script("window.dispatchEvent(new Event('beforeprint'))")
+    assert page.execute_script(closed) == 0 < before
+    assert ask(page, "document.documentElement.dataset.theme") == "light"
+    assert ask(page, "t.width === t.canvas.width && t.width <= 700")
+    page.execute_script("window.dispatchEvent(new Event('afterprint'))")
+    assert page.execute_script(closed) == before
+    assert ask(page, "t.width") > 1000
+    size = page.get_window_size()
+    page.set_window_size(600, 900)
+    seen = [each.text for each in page.find_elements("css selector", ".row > summary > .n")]
+    page.set_window_size(size["width"], size["height"])
+    assert len(seen) > 4
+    assert all(seen)
+    assert ask(page, "document.documentElement.scrollWidth <= window.innerWidth")
+
+
 def test_hostile_names_are_only_names(driver: Any, tmp_path: Path) -> None:
     profile = regular_profile(2, 6, 2, 3)
     df, launches = profile.tables.df, profile.launches
