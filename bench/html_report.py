@@ -3,7 +3,8 @@
     python -m bench.html_report [--spans 10000000]
 
 The ratio to one pass over the spans is what to compare between machines. Frames are of panning the timeline
-of as many spans as a page holds, all on one SM, drawn without a GPU; without a browser they are left out.
+of as many spans as a page holds, all on one SM, at several zooms, drawn without a GPU; without a browser they
+are left out. A frame is what its script takes; at 60 frames/s there are 16.7 ms for that and for the browser.
 """
 
 from __future__ import annotations
@@ -26,9 +27,10 @@ __all__ = ["main"]
 _LAUNCHES: Final = 10
 _ITERATIONS: Final = 25
 _FRAMES: Final = """
-    const [level, done] = arguments, t = profscope.timeline, took = [];
-    t.show(level === "sm" ? t.levelOf("sm", 0, 0) : t.levelOf("launch", 0));
-    t.zoom(0.3);
+    const [level, zoom, done] = arguments, t = profscope.timeline, took = [];
+    const { from, to } = t.levelOf(...level);
+    t.show(t.levelOf(...level), (from + to - zoom * (to - from)) / 2, (from + to + zoom * (to - from)) / 2);
+    t.paint();
     function step() {
         t.pan(took.length % 40 < 20 ? 0.02 : -0.02);
         const begin = performance.now();
@@ -40,6 +42,7 @@ _FRAMES: Final = """
     }
     requestAnimationFrame(step);
 """
+_ZOOMS: Final = (1.0, 0.3, 0.1, 0.03, 0.01, 0.003, 0.001)  # of the level
 _PER_CTA: Final = 4 * (3 + 5 * _ITERATIONS)  # spans
 
 
@@ -62,9 +65,12 @@ def main(argv: Sequence[str] | None = None) -> int:
         regular_profile(1, ctas, 4, _ITERATIONS, sms=1).save(page)
         with window(1400, 900) as driver:
             opened(driver, page)
-            for level in ("launch", "sm"):
-                middle, slow = driver.execute_async_script(_FRAMES, level)
-                print(f"a frame of the {level}: median {middle:.1f} ms, 95 % {slow:.1f} ms")
+            for level in (["launch", 0], ["sm", 0, 0], ["cta", 0]):
+                took = {zoom: driver.execute_async_script(_FRAMES, level, zoom) for zoom in _ZOOMS}
+                for zoom, (middle, slow) in took.items():
+                    print(
+                        f"a frame of {zoom:.2%} of the {level[0]}: median {middle:.1f} ms, 95 % {slow:.1f} ms"
+                    )
     return 0
 
 

@@ -16,8 +16,10 @@ import pytest
 from profscope.analysis.corrections import are_corrected
 from profscope.analysis.span_rows import ended
 from profscope.profiles import Profile, diff, load
+from profscope.traces.merging import Part, merged
 from tests.support.all_views import Views, by_line, margins, of_group, plain_sums, warps_of
 from tests.support.captured import captured
+from tests.support.figures_agree import figures_agree
 from tests.support.folded import with_sums
 from tests.support.processor import SPAN_KINDS, Processor
 from tests.support.sessions import CASES, count, keeping, launch_add, launch_collatz, session
@@ -43,6 +45,15 @@ def with_cost() -> Profile:
     """Launches of one configuration and of two grids, of which it is known what a record costs."""
     profile = captured("layer_norm-heavy-0", "attention-light-0")
     return Profile.of(replace(profile.tables, metadata=profile.metadata | {"clock": CLOCK}))
+
+
+def of_two_ranks() -> Profile:
+    """What two ranks of a job recorded, merged: of one kernel both have a launch."""
+    parts = [
+        captured("layer_norm-heavy-0", "attention-light-0"),
+        with_sums(captured("softmax-heavy-0", "layer_norm-heavy-0", "noinline-heavy-0"), [0]),
+    ]
+    return Profile.of(merged([Part(each.tables, f"part {rank}", rank) for rank, each in enumerate(parts)]))
 
 
 def recorded_as(*names: str, **options: Any) -> Profile:
@@ -72,12 +83,13 @@ FEW: dict[str, Callable[[], Profile]] = {
     "some CTAs": lambda: load(DATA / "diff/matmul-1-stage.pftrace.gz"),
     "trials and sums": some_trials,
     "corrected": with_cost,
+    "two ranks": of_two_ranks,
+    "a whole launch": lambda: load(DATA / "plotting/waves.pftrace.gz"),
 }
 MORE: dict[str, Callable[[], Profile]] = {
     "fla": lambda: load(next(RESULTS.glob("*fla-before.pftrace.gz"))),
     "fla, mended": lambda: load(next(RESULTS.glob("*fla-after.pftrace.gz"))),
     "warp-specialised": lambda: load(DATA / "findings/starving-partition.json.gz"),
-    "a whole launch": lambda: load(DATA / "plotting/waves.pftrace.gz"),
     "calls and clusters": lambda: captured(
         "call_paths-heavy-0", "matmul_cluster-heavy-0", "matmul_ws-heavy-0"
     ),
@@ -155,6 +167,14 @@ def test_other_forms_leave_out_trials_and_have_sums(tmp_path: Path) -> None:
     agree_in_other_forms(told_of(FEW["trials and sums"], tmp_path))
 
 
+def test_each_rank_of_a_job_has_the_figures_of_its_part(tmp_path: Path) -> None:
+    agree_on_ranks(told_of(FEW["two ranks"], tmp_path))
+
+
+def test_figures_are_of_what_the_other_views_say(tmp_path: Path) -> None:
+    agree_on_figures(told_of(FEW["a whole launch"], tmp_path))
+
+
 @pytest.mark.exhaustive
 @pytest.mark.parametrize("name", [*FEW, *MORE])
 def test_all_views_of_many_profiles(name: str, tmp_path: Path, processor: Processor) -> None:
@@ -164,6 +184,8 @@ def test_all_views_of_many_profiles(name: str, tmp_path: Path, processor: Proces
         agree_on_the_screen,
         agree_on_lines,
         agree_on_rows,
+        agree_on_ranks,
+        agree_on_figures,
         agree_in_other_forms,
     ):
         agree(told)
@@ -253,7 +275,7 @@ def agree_on_lines(told: Told) -> None:
     of_summary = by_line(at_lines, "share")
     for entry in profile.report()["kernels"]:
         rows = pd.DataFrame(entry["lines"]).assign(kernel=entry["kernel"], variant=entry["variant"])
-        if not entry["left_out"]["lines"]:
+        if len(rows) and not entry["left_out"]["lines"]:
             for key, share in by_line(rows, "self_share").items():
                 assert share == approx(of_summary[key], rel=1e-3, abs=1e-4), key
     # The source, as text, as a table, and in a browser.
@@ -318,6 +340,28 @@ def agree_on_rows(told: Told) -> None:
         for frame in roots
     ) == approx(everything + trials, abs=99)
     assert sum(frame.get(f"{metric}/%", 0.0) for frame in roots) == approx(100)
+
+
+def agree_on_ranks(told: Told) -> None:
+    """What a rank launched and what its warps took: in the table of ranks, by rank, of that rank alone."""
+    launches, ranks = told.profile.launches, told.profile.ranks()
+    took = launches["end_ns"] - launches["start_ns"]
+    for row in ranks.to_dict("records"):
+        own = launches["rank"] == row["rank"]
+        assert (row["launches"], row["busy_ns"]) == (own.sum(), took[own].sum())
+        alone = load(told.views.path, rank=row["rank"])
+        assert alone.launches["kernel"].tolist() == launches.loc[own, "kernel"].tolist()
+        of_spans = Profile.of(replace(alone.tables, sums=alone.sums[:0])).summary()
+        of_spans = of_spans[(of_spans["kind"] != "async") & ~of_spans["trial"]]
+        rows = [each for each in told.views.by("rank") if each["key"] == str(row["rank"])]
+        assert sum(each["self"] for each in rows) == of_spans[f"self_{told.unit}"].sum()
+    if len(ranks):
+        assert sum(row["launches"] for row in told.screen["kernels"]) == ranks["launches"].sum()
+        assert sum(row["total"] for row in told.screen["kernels"]) == ranks["busy_ns"].sum()
+
+
+def agree_on_figures(told: Told) -> None:
+    figures_agree(told.profile, told.views, told.unit)
 
 
 def agree_in_other_forms(told: Told) -> None:

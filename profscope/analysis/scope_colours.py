@@ -12,30 +12,30 @@ __all__ = ["FAMILIES", "FRAMES", "IN_FLIGHT", "Family", "colour_of", "site_colou
 
 
 class Family(NamedTuple):
-    """Scopes that do alike. pattern: what their names hold; light, dark: hue in degrees, saturation and
-    lightness in percent, on a light and on a dark page."""
+    """Scopes that do alike. pattern: what their names hold; colour: hue in degrees, saturation and lightness
+    in percent."""
 
     pattern: re.Pattern[str]
-    light: tuple[int, int, int]
-    dark: tuple[int, int, int]
+    colour: tuple[int, int, int]
 
 
-def _family(pattern: str, light: tuple[int, int, int], dark: tuple[int, int, int]) -> Family:
-    return Family(re.compile(pattern), light, dark)
+def _family(pattern: str, *colour: int) -> Family:
+    hue, saturation, light = colour
+    return Family(re.compile(pattern), (hue, saturation, light))
 
 
 # The first that fits is taken. Searched for by machine: to whoever cannot see red, green or blue (Machado,
-# Oliveira and Fernandes 2009) any two are at least 20 apart on a light page and 12 on a dark one (CIE76 in
-# CIELAB), and letters on them are read.
+# Oliveira and Fernandes 2009) any two are at least 20 apart (CIE76 in CIELAB), and black letters on them are
+# read. Dark pages have the same: fills that bear white letters are hardly seen there.
 FAMILIES: Final = (
-    _family(r"wait|barrier|\bsync", (20, 79, 58), (16, 88, 40)),
-    _family(r"dot|mma|wgmma", (145, 67, 49), (159, 52, 28)),
-    _family(r"async copy|tma|copy", (204, 87, 79), (204, 88, 37)),
-    _family(r"load|gather", (208, 73, 55), (226, 57, 20)),
-    _family(r"store|scatter", (56, 83, 84), (57, 26, 34)),
-    _family(r"atomic", (350, 63, 84), (325, 36, 47)),
-    _family(r"reduce|sum|max|scan|exchange", (294, 17, 60), (270, 79, 29)),
-    _family(r"convert|layout|trans", (39, 88, 53), (44, 82, 14)),
+    _family(r"wait|barrier|\bsync", 20, 79, 58),
+    _family(r"dot|mma|wgmma", 145, 67, 49),
+    _family(r"async copy|tma|copy", 204, 87, 79),
+    _family(r"load|gather", 208, 73, 55),
+    _family(r"store|scatter", 56, 83, 84),
+    _family(r"atomic", 350, 63, 84),
+    _family(r"reduce|sum|max|scan|exchange", 294, 17, 60),
+    _family(r"convert|layout|trans", 39, 88, 53),
 )
 IN_FLIGHT: Final = " in flight"
 """Behind the name of a scope whose asynchronous work it is."""
@@ -46,7 +46,7 @@ _STEPS: Final = (-4, -2, 0, 2, 4)  # of lightness: neighbours of one family diff
 def site_colours(sites: pd.DataFrame, *, dark: bool = False) -> list[str]:
     """By site, the fill of its bars as "#rrggbb"; columns scope, kind and line are read.
 
-    dark: for white letters on a dark page, else for black ones on a light page.
+    dark: for a dark page, where kernels, loops and iterations are dark, too, and bear white letters.
     """
     rows = sites[["scope", "kind", "line"]].itertuples(index=False, name=None)
     return [colour_of(str(scope), str(kind), int(line), dark=dark) for scope, kind, line in rows]
@@ -61,9 +61,9 @@ def colour_of(scope: str, kind: str, line: int, *, dark: bool = False) -> str:
     family = next((each for each in FAMILIES if each.pattern.search(scope.lower())), None)
     shift = _STEPS[_hash(f"{scope}{line}") % len(_STEPS)]
     if family is None:
-        return _hex(_hash(scope) % 360, 22, 38 if dark else 76 + shift)
-    hue, saturation, light = family.dark if dark else family.light
-    return _hex(hue, saturation, light + (shift / 2 if dark else shift))
+        return _hex(_hash(scope) % 360, 22, 76 + shift)
+    hue, saturation, light = family.colour
+    return _hex(hue, saturation, light + shift)
 
 
 def _hash(text: str) -> int:

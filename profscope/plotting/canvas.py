@@ -11,6 +11,7 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from matplotlib.text import Text
 from matplotlib.ticker import FuncFormatter, MaxNLocator
+from matplotlib.transforms import ScaledTranslation
 
 from profscope.analysis.markup import plain
 from profscope.analysis.report_sections import clipped
@@ -34,7 +35,7 @@ DIM: Final = "#5a6474"
 LINE: Final = "#d5d9e0"
 _DPI: Final = 110
 _LETTERS: Final = 48
-_BELOW: Final = 50.0  # dots from the axes to the legend, for the axis of time
+_BELOW: Final = 0.45  # inches from the axes to the legend, for the axis of time
 _SCALES: Final = {
     "ns": ((1.0, "ns"), (1e3, "µs"), (1e6, "ms"), (1e9, "s")),
     "cycles": ((1.0, "cycles"), (1e3, "thousand cycles"), (1e6, "million cycles"), (1e9, "billion cycles")),
@@ -104,9 +105,13 @@ def label_time(ax: Axes, unit: str, said: str = "time since the launch began") -
 
 def legend_below(ax: Axes, handles: Sequence[Artist], names: Sequence[str], *, columns: int) -> None:
     """A legend under the axis of time."""
+    figure = ax.get_figure(root=True)
+    assert figure is not None
+    # In inches: the axes get their height when the figure is laid out.
+    below = ax.transAxes + ScaledTranslation(0, -_BELOW, figure.dpi_scale_trans)
     # A label of its own would be left out where a name begins with an underscore.
     legend = ax.legend(
-        handles, [" "] * len(names), loc="upper left", bbox_to_anchor=(0, -_BELOW / ax.bbox.height),
+        handles, [" "] * len(names), loc="upper left", bbox_to_anchor=(0, 0), bbox_transform=below,
         ncols=columns, fontsize=8, frameon=False, handlelength=1.2, borderaxespad=0, labelcolor=INK,
         columnspacing=1.6,
     )  # fmt: skip

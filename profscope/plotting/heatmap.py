@@ -10,11 +10,13 @@ from matplotlib.colors import LinearSegmentedColormap
 from matplotlib.figure import Figure
 from matplotlib.ticker import MaxNLocator
 
+from profscope.analysis.devices import sm_count_of
 from profscope.analysis.span_rows import Floats
 from profscope.errors import DrawError
 from profscope.plotting.canvas import DIM, INK, axes_for, label_time, short_name, title, unit_scale
 from profscope.plotting.picked import Picked, picked
 from profscope.schema import Tables
+from profscope.traces.html.figures import count_text
 
 __all__ = ["at_once", "heatmap", "sms_of"]
 
@@ -46,19 +48,17 @@ def heatmap(tables: Tables, launch: int | None, kernel: str | None, *, ax: Axes 
         axis.set_major_locator(MaxNLocator(8, integer=True))
     ax.set_ylabel("SM", fontsize=9, color=INK)
     label_time(ax, unit)
-    idle = int((cells.sum(axis=1) == 0).sum())
+    idle = int((cells.sum(axis=1) == 0).sum()) if sm_count_of(tables.metadata) else 0
     note = chosen.part or (f"{idle} of {sms} SMs ran no CTA" if idle else "")
-    said = f"{short_name(chosen.kernel)}, launch {chosen.launch}: {len(ctas):,} CTAs"
+    said = f"{short_name(chosen.kernel)}, launch {chosen.launch}: {count_text(len(ctas), 'CTA')}"
     title(ax, said, note, emulated=tables.emulated)
     return figure
 
 
 def sms_of(chosen: Picked) -> int:
-    """SMs of the device; where nobody says, or all that ran have greater numbers, those that were seen."""
-    device = chosen.tables.metadata.get("device")
-    told = device.get("sm_count") if isinstance(device, dict) else None
+    """The rows of the map: SMs of the device, or as many as the numbers of those that were seen say."""
     seen = int(chosen.ctas.sm.max()) + 1
-    return max(seen, told if isinstance(told, int) and chosen.is_whole else 0)
+    return max(seen, sm_count_of(chosen.tables.metadata) if chosen.is_whole else 0)
 
 
 def at_once(chosen: Picked, longest: float) -> Floats:

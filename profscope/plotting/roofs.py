@@ -43,8 +43,7 @@ def roofs(tables: Tables, kernel: str | None, *, ax: Axes | None) -> Figure:
         rows = rows[rows["of"] == "kernel"]
     points = rows[(rows["tflop_per_s"] > 0) & (rows["flops_per_byte"] > 0)]
     if points.empty:
-        why = "; ".join(missing[:2]) or "only dots count as flops, and no dot with known bytes was recorded"
-        raise DrawError(f"{_WHAT}: nobody counted both bytes and flops: {why}")
+        raise DrawError(f"{_WHAT}: nobody counted both bytes and flops: {_why(rows, missing)}")
     left_out = max(0, len(points) - _MOST)
     points = points[:_MOST]
     peak = peak_of(tables.metadata)
@@ -63,6 +62,15 @@ def roofs(tables: Tables, kernel: str | None, *, ax: Axes | None) -> Figure:
     where = "" if peak is None else f", {tables.metadata['device']['name']}"
     title(ax, f"Roofline of {said}{where}", _note(points, peak, left_out))
     return figure
+
+
+def _why(rows: pd.DataFrame, missing: list[str]) -> str:
+    """The one reason why there is no point: the first that is about bytes or flops."""
+    if len(rows) and not (rows["flops"] > 0).any():
+        return "only dots count as flops, and no dot was recorded"
+    left_out = set(rows.loc[rows["flops_per_byte"].notna(), "kernel"])
+    own = [text for text in missing if text.partition(": ")[0] not in left_out]
+    return own[0] if own else "only dots count as flops, and no dot with known bytes was recorded"
 
 
 def _note(points: pd.DataFrame, peak: Peak | None, left_out: int) -> str:

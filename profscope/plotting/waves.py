@@ -11,11 +11,11 @@ from matplotlib.figure import Figure
 from matplotlib.patches import Patch
 from matplotlib.ticker import MaxNLocator
 
+from profscope.analysis.devices import sm_count_of
 from profscope.analysis.launch_shape import Shape, shape_of
 from profscope.analysis.span_rows import Floats, Ints
 from profscope.errors import DrawError
 from profscope.plotting.canvas import DIM, INK, LINE, axes_for, label_time, short_name, title, unit_scale
-from profscope.plotting.heatmap import sms_of
 from profscope.plotting.picked import Picked, picked
 from profscope.schema import Tables
 from profscope.traces.html.figures import count_text
@@ -26,6 +26,8 @@ _SHADES: Final = ("#2f6db5", "#8fbbe8", "#1d8a6f", "#8fd3bf", "#b4530a", "#f0b07
 _LAST: Final = "#d1495b"
 _MOST: Final = 6
 """Waves with shades of their own: beyond, two shades take turns."""
+_MOST_BANDS: Final = 150
+"""More would be narrower than a dot of print: beyond, several waves share a shade."""
 _POINTS: Final = 1200
 _EMPTY: Final = "empty after the last CTA began"
 _ABOVE: Final = 1.18  # of the axis, in slots
@@ -48,12 +50,14 @@ def waves(tables: Tables, launch: int | None, kernel: str | None, *, ax: Axes | 
     scale, unit = unit_scale(longest, chosen.unit)
     edges = np.unique(np.concatenate([np.linspace(0, longest, _POINTS), [0.0]]))
     count = int(wave.max()) + 1
-    layers = [_running(edges, ctas.start[wave == each], end[wave == each]) for each in range(count)]
+    band, in_band = _bands(wave, count)
+    layers = _running(edges, ctas.start, end, band)
     figure, ax = axes_for(ax, 8.0, 3.4)
-    ax.stackplot(edges / scale, layers, colors=_colours(count), linewidth=0, step="post")
+    ax.stackplot(edges / scale, layers, colors=_colours(len(layers)), linewidth=0, step="post")
+    ran = "" if sm_count_of(tables.metadata) else " that ran one"
     ax.axhline(shape.slots, color=INK, linewidth=0.9, linestyle=(0, (5, 3)))
     ax.annotate(
-        f"{shape.slots:,} slots: {shape.slots // shape.per_sm:,} SMs x {shape.per_sm}",
+        f"{shape.slots:,} slots: {count_text(shape.slots // shape.per_sm, 'SM')}{ran} x {shape.per_sm}",
         (longest / scale, shape.slots), xytext=(-2, 3), textcoords="offset points", ha="right", va="bottom",
         fontsize=8, color=INK,
     )  # fmt: skip
@@ -68,9 +72,14 @@ def waves(tables: Tables, launch: int | None, kernel: str | None, *, ax: Axes | 
     ax.set_ylabel("CTAs at once", fontsize=9, color=INK)
     ax.yaxis.set_major_locator(MaxNLocator(8, integer=True))
     label_time(ax, unit)
-    _legend(ax, wave, count)
-    said = f"{short_name(chosen.kernel)}, launch {chosen.launch}: {len(ctas):,} CTAs, {shape.waves:.2f} waves"
-    title(ax, said, _note(shape, sms_of(chosen)), emulated=tables.emulated)
+    _legend(ax, wave, count, in_band)
+    said = f"{short_name(chosen.kernel)}, launch {chosen.launch}: {count_text(len(ctas), 'CTA')}"
+    title(
+        ax,
+        f"{said}, {shape.waves:.2f} waves",
+        _note(shape, sm_count_of(tables.metadata)),
+        emulated=tables.emulated,
+    )
     return figure
 
 
@@ -106,13 +115,24 @@ def _shape(chosen: Picked) -> Shape:
             "cycles": ends - begins,
         }
     )
-    return shape_of(table, sms_of(chosen))
+    return shape_of(table, sm_count_of(chosen.tables.metadata))
 
 
-def _running(edges: Floats, start: Ints, end: Ints) -> Floats:
-    """How many run at each moment."""
-    begun = np.searchsorted(np.sort(start), edges, "right")
-    return (begun - np.searchsorted(np.sort(end), edges, "right")).astype(np.float64)
+def _bands(wave: Ints, count: int) -> tuple[Ints, int]:
+    """By CTA the band that it is drawn in, from 0, and how many waves are in a band: one, or as many as leave
+    no more than `_MOST_BANDS`. The last wave is a band of its own."""
+    size = -(-count // _MOST_BANDS)
+    return np.where(wave == count - 1, -(-(count - 1) // size), wave // size), size
+
+
+def _running(edges: Floats, start: Ints, end: Ints, band: Ints) -> Floats:
+    """How many CTAs of each band run at each edge; float64 of shape (bands, edges)."""
+    bands, width = int(band.max()) + 1, len(edges) + 1
+    change = np.zeros(bands * width)
+    for moment, by in ((start, 1), (end, -1)):
+        at = band * width + np.searchsorted(edges, moment)
+        change += by * np.bincount(at, minlength=len(change))
+    return np.asarray(np.cumsum(change.reshape(bands, width), axis=1)[:, :-1])
 
 
 def _colours(count: int) -> list[str]:
@@ -121,16 +141,17 @@ def _colours(count: int) -> list[str]:
     return [*(_SHADES[each % 2] for each in range(count - 1)), _LAST]
 
 
-def _legend(ax: Axes, wave: Ints, count: int) -> None:
+def _legend(ax: Axes, wave: Ints, count: int, in_band: int) -> None:
     sizes = np.bincount(wave, minlength=count)
     colours = _colours(count)
+    turns = "waves in turn" if in_band == 1 else f"waves in turn, {in_band} by {in_band}"
     if count <= _MOST:
         entries = [
             (f"wave {each + 1}: {count_text(int(sizes[each]), 'CTA')}", colours[each])
             for each in range(count)
         ]
     else:
-        entries = [("waves in turn", colours[0]), ("", colours[1])]
+        entries = [(turns, colours[0]), ("", colours[1])]
         entries.append((f"the last, wave {count}: {count_text(int(sizes[-1]), 'CTA')}", colours[-1]))
     handles = [Patch(facecolor=colour, label=text or " ") for text, colour in entries]
     handles.append(
@@ -152,9 +173,12 @@ def _legend(ax: Axes, wave: Ints, count: int) -> None:
     )
 
 
-def _note(shape: Shape, sms: int) -> str:
-    """What the launch loses, as in the findings `idle-sms`, `tail` and `load-imbalance`."""
-    if shape.sms < sms:
+def _note(shape: Shape, sms: int | None) -> str:
+    """What the launch loses, as the findings `idle-sms`, `tail` and `load-imbalance` have it.
+
+    sms: those of the device.
+    """
+    if sms is not None and shape.sms < sms:
         return f"{sms - shape.sms:,} of {sms:,} SMs ran no CTA"
     parts = [("tail", shape.tail_pct), ("load imbalance", shape.imbalance_pct)]
     return ", ".join(f"{name} {value:.0f} % of the launch" for name, value in parts if value >= 1)

@@ -179,12 +179,43 @@ def test_the_wave_of_a_cta() -> None:
     assert wave_of_cta(sm, start, 1).tolist() == [0, 0, 1, 1, 2, 3, 2]
 
 
+def test_the_legend_of_a_low_figure_is_below_its_axis() -> None:
+    figure = regular_profile(launches=1, ctas=1, warps=1, iterations=2).plot.timeline()
+    figure.draw_without_rendering()
+    shown = axes(figure).get_legend()
+    assert shown is not None
+    assert shown.get_window_extent().y1 < axes(figure).xaxis.label.get_window_extent().y0
+
+
+def test_many_waves_share_bands() -> None:
+    """350 waves in 118 bands: what runs at once stays what it was, and the last wave is seen."""
+    prof = regular_profile(launches=1, ctas=700, warps=1, iterations=0, sms=1)
+    figure = Profile.of(replace(prof.tables, metadata={"backend": "gpu"})).plot.waves()
+    layers = [area for area in axes(figure).collections if area.get_paths()][:-1]
+    assert len(layers) == 118
+    assert legend(figure)[0] == "waves in turn, 3 by 3"
+    assert legend(figure)[2] == "the last, wave 350: 2 CTAs"
+    assert "2 slots: 1 SM that ran one x 2" in said(figure)
+    top = max(path.get_extents().y1 for area in layers for path in area.get_paths())
+    assert top == 2
+
+
 def test_figures_of_part_of_a_launch_say_so(specialised: Profile) -> None:
     assert "1 of 256 CTAs were recorded" in said(specialised.plot.heatmap())
     with pytest.raises(DrawError, match=r"needs all CTAs of the launch: 1 of 256 .* records all"):
         specialised.plot.waves()
     with pytest.raises(DrawError, match="nobody counted both bytes and flops: matmul_ws_kernel: only some"):
         specialised.plot.roofline()
+
+
+def test_a_roofline_without_points_has_one_reason() -> None:
+    prof = load(DATA / "plotting" / "matmul.pftrace.gz")
+    unknown = prof.metadata | {"device": {"name": "another"}, "kernels": {}}
+    with pytest.raises(DrawError, match=r"flops: matmul_kernel: nobody says what its ops move and compute$"):
+        Profile.of(replace(prof.tables, metadata=unknown)).plot.roofline()
+    of_copies = load(DATA / "plotting" / "waves.pftrace.gz")
+    with pytest.raises(DrawError, match=r"flops: only dots count as flops, and no dot was recorded$"):
+        of_copies.plot.roofline()
 
 
 def emulated(profile: Profile) -> Profile:

@@ -22,6 +22,10 @@ __all__ = ["comparison_page", "side_by_side"]
 _PAIR: Final = ["kernel", "variant_a", "variant_b"]
 _LAUNCH: Final = "launch"
 _CHANGE: Final = "of self time of a launch, all warps together; what is more than noise"
+_BESIDE: Final = (
+    "Beside a line stands what it takes more or less in a launch, added up over all warps, where that is "
+    "more than noise. So it may be many times what the launch as a whole gained or lost."
+)
 _MOST_ROWS: Final = 30
 _AROUND: Final = 4  # lines that stay open before and behind a changed one
 _FEW: Final = 3  # unchanged ones that are not worth a fold
@@ -58,6 +62,7 @@ def _kernel(
     parts: list[Child] = [tag("h2", f"{records[0]['kernel']}{variants}")]
     parts += [tag("p", _headline(row, unit), class_=f"verdict {_tone(row)}") for row in launch]
     beside = [_side_by_side(others, unit, pair) for pair in _functions(records[0]["kernel"], others, sources)]
+    parts += [tag("p", _BESIDE, class_="lead")] if beside else []
     parts += [*beside, _table(others, unit, is_open=not beside) if others else None]
     return joined(parts)
 

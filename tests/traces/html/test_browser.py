@@ -12,6 +12,9 @@ import pandas as pd
 import pytest
 
 from profscope.profiles import Profile, load
+from profscope.traces.html.figures import duration_text
+from profscope.traces.merging import Part, merged
+from tests.support.all_views import Views
 from tests.support.around import program
 from tests.support.browser import NEEDED, opened, why_no_browser, window
 from tests.support.profiles import regular_profile
@@ -214,6 +217,27 @@ def test_letters_on_bars_are_readable_on_a_light_and_a_dark_page(page: Any) -> N
         page.find_element("id", "theme").click()
 
 
+def test_paper_and_narrow_screens_leave_nothing_out(page: Any) -> None:
+    closed = (
+        "return document.querySelectorAll('details.verdict:not([open]), details.row.hot:not([open])').length"
+    )
+    before = page.execute_script(closed)
+    page.execute_script("window.dispatchEvent(new Event('beforeprint'))")
+    assert page.execute_script(closed) == 0 < before
+    assert ask(page, "document.documentElement.dataset.theme") == "light"
+    assert ask(page, "t.width === t.canvas.width && t.width <= 700")
+    page.execute_script("window.dispatchEvent(new Event('afterprint'))")
+    assert page.execute_script(closed) == before
+    assert ask(page, "t.width") > 1000
+    size = page.get_window_size()
+    page.set_window_size(600, 900)
+    seen = [each.text for each in page.find_elements("css selector", ".row > summary > .n")]
+    page.set_window_size(size["width"], size["height"])
+    assert len(seen) > 4
+    assert all(seen)
+    assert ask(page, "document.documentElement.scrollWidth <= window.innerWidth")
+
+
 def test_hostile_names_are_only_names(driver: Any, tmp_path: Path) -> None:
     profile = regular_profile(2, 6, 2, 3)
     df, launches = profile.tables.df, profile.launches
@@ -250,6 +274,71 @@ def test_the_head_leads_to_the_source_of_the_kernel_that_is_shown(driver: Any, t
         shown = driver.find_element("id", "source")
         assert shown.is_displayed()
         assert shown.find_element("xpath", "..").get_attribute("data-kernel") == str(number)
+
+
+_FIGURES = """
+const text = (element) => (element ? element.textContent.trim() : null);
+const kernels = [...document.querySelectorAll('nav.kernels tbody tr')].map((row) => [...row.cells].map(text));
+const facts = (article) =>
+  [...article.querySelectorAll('dl.facts > div')].map((each) => [...each.children].map(text));
+const finding = (card) => [
+  card.querySelector('h3').firstChild.textContent.trim(), text(card.querySelector('.gain')),
+  Number(card.querySelector('.go-line').dataset.line),
+];
+const line = (row) => [
+  row.dataset.line, text(row.querySelector('.share')), ...[...row.querySelectorAll('summary > .n')].map(text),
+];
+const articles = [...document.querySelectorAll('article.of-kernel')].map((article) => ({
+  kernel: text(article.querySelector('h1')),
+  facts: Object.fromEntries(facts(article)),
+  findings: [...article.querySelectorAll('ol.findings > li')].map(finding),
+  lines: [...article.querySelectorAll('details.row')].map(line),
+}));
+return { kernels, articles };
+"""
+
+
+def test_the_page_has_the_figures_of_the_other_views(driver: Any, tmp_path: Path) -> None:
+    """Three kernels that an H200 ran, as `profscope view` tells of them."""
+    names = ("starving-partition", "bank-conflict", "uncoalesced-load")
+    parts = [
+        Part(load(DATA / "findings" / f"{name}.json.gz").tables, name, rank)
+        for rank, name in enumerate(names)
+    ]
+    profile = Profile.of(merged(parts))
+    views = Views(profile, tmp_path)
+    profile.save(tmp_path / "t.html")
+    found = opened(driver, tmp_path / "t.html").execute_script(_FIGURES)
+    screen = views.ask("--show", "kernels,findings", "--top", "0")
+    rows = {row["kernel"]: row for row in screen["kernels"]}
+    assert [cells[1] for cells in found["kernels"]] == list(rows)
+    findings = {row["kernel"]: row for row in screen["findings"]}
+    for share, kernel, launches, median, finding, _ in found["kernels"]:
+        assert share == f"{100 * rows[kernel]['share']:.1f} %"
+        assert launches == str(rows[kernel]["launches"])
+        assert median == duration_text(rows[kernel]["mean"], "ns")  # one launch
+        assert finding == f"{findings[kernel]['finding']}, {findings[kernel]['gain_pct']:.0f} %"
+    sources = {
+        source["kernel"]: [line for block in source["blocks"] for line in block["lines"] if line["scopes"]]
+        for source in views.ask("--source")
+    }
+    launch_of = dict(zip(profile.launches["kernel"], profile.launches["launch"], strict=True))
+    for article in found["articles"]:
+        kernel, one = article["kernel"], findings[article["kernel"]]
+        assert article["findings"] == [[one["finding"], f"{one['gain_pct']:.0f} %", one["line"]]]
+        assert article["facts"]["CTAs recorded"].startswith(f"{rows[kernel]['ctas']} of ")
+        lines = sources[kernel]
+        assert len(lines) == len(article["lines"]) > 3
+        of_view = {str(line["line"]): line for line in lines}
+        for number, share, count, self_time in article["lines"]:
+            known = of_view[number]
+            assert share in ("", "<0.1", f"{100 * known['share']:.1f}")
+            assert count == f"{known['count']:,}"
+            assert self_time == duration_text(known["self_mean"], "ns")
+        drawn = ask(
+            driver, f"t.profile.launches.ctas[t.profile.launches.number.indexOf({launch_of[kernel]})].length"
+        )
+        assert drawn == rows[kernel]["ctas"]
 
 
 def test_what_covers_little_of_its_row_is_seen(driver: Any, tmp_path: Path) -> None:

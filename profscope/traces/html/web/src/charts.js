@@ -8,6 +8,14 @@ const BINS = 8; // of a histogram, for each doubling: see sites.py
 const TALL = 220;
 const WHOLE = Array.from({ length: 30 }, (_, i) => [1, 2, 5][i % 3] * 10 ** Math.floor(i / 3)); // steps of an axis that counts
 
+/** Round numbers between two, for an axis of logarithms: a few, about as far from each other. */
+function roundOnes(low, high) {
+  const digits = [[1], [1, 3], [1, 2, 5], [1, 1.5, 2, 3, 5, 7], [1, 1.2, 1.4, 1.6, 1.8, 2, 2.5, 3, 3.5, 4, 4.5, 5, 6, 7, 8, 9]];
+  const powers = Array.from({ length: 30 }, (_, i) => 10 ** (i - 9));
+  const found = digits.map((each) => powers.flatMap((power) => each.map((digit) => digit * power)).filter((value) => value >= low && value <= high));
+  return found.find((each) => each.length >= 3) || found[found.length - 1];
+}
+
 export class Charts {
   constructor(root, profile) {
     Object.assign(this, { root, profile, drawn: [] });
@@ -98,9 +106,9 @@ export class Charts {
     this.boxes.histogram.dataset.total = String(total);
     this.plot("histogram", [x, y], {
       title: undefined,
-      scales: { x: { time: false, distr: 3, log: 2 }, y: { range: (_, low, high) => [0, high * 1.05 || 1] } },
+      scales: { x: { time: false, distr: 3, log: 2, range: (_, low, high) => [low, high] }, y: { range: (_, low, high) => [0, high * 1.05 || 1] } },
       series: [{}, { stroke: this.theme.accent, fill: this.theme.soft, width: 1.5, paths: uPlot.paths.stepped({ align: 0 }), points: { show: false } }],
-      axes: [this.axis(`duration${unit === "cycles" ? " in cycles" : ""}, ${words.count(total)} spans`, (v) => words.tick(v, unit)), { ...this.axis("spans", words.count, true), incrs: WHOLE }],
+      axes: [{ ...this.axis(`duration${unit === "cycles" ? " in cycles" : ""}, ${words.count(total)} spans`, (v) => words.tick(v, unit)), splits: (_, __, low, high) => roundOnes(low, high), filter: (_, splits) => splits }, { ...this.axis("spans", words.count, true), incrs: WHOLE }],
     });
   }
 
@@ -124,7 +132,7 @@ export class Charts {
       series: [{}, { stroke: this.theme.dim, width: 1.5, points: { show: false } }, { stroke: this.theme.accent, paths: () => null, points: { show: true, size: 9, fill: this.theme.accent } }],
       axes: [this.axis("flops per byte", (v) => String(+v.toPrecision(2))), this.axis("TFLOP/s", (v) => String(+v.toPrecision(2)), true)],
     });
-    const list = make("ul", { class: "rows" }, ...points.slice(0, 8).map(([, rate, row]) => make("li", {}, `${row.of} ${row.scope}${row.line ? `, line ${row.line}` : ""}: ${rate.toFixed(1)} TFLOP/s${row.peak_pct == null ? "" : `, ${row.peak_pct.toFixed(0)} % of the roof (${row.bound})`}`)));
+    const list = make("ul", { class: "rows" }, ...points.slice(0, 8).map(([, rate, row]) => make("li", {}, `${row.scope.startsWith(`${row.of} `) ? "" : `${row.of} `}${row.scope}${row.line ? `, line ${row.line}` : ""}: ${rate.toFixed(1)} TFLOP/s${row.peak_pct == null ? "" : `, ${row.peak_pct.toFixed(0)} % of the roof (${row.bound})`}`)));
     this.boxes.roofline.querySelector(".plot").append(list, make("p", { class: "dim" }, facts.peak ? `Roof: ${facts.peak.source}. Bytes as the types of ops say: caches may have held them.` : "No peaks of this device are known."));
   }
 
@@ -164,18 +172,18 @@ export class Charts {
       series: [{}, { stroke: this.theme.accent, fill: this.theme.soft, width: 1, paths: uPlot.paths.stepped({ align: 1 }), points: { show: false } }],
       axes: [this.axis(`since the launch began${inUnit}`, time), { ...this.axis("CTAs", words.count, true), incrs: WHOLE }],
     });
-    this.drawHeat(own);
+    this.drawHeat(own, own.length >= all);
   }
 
-  drawHeat(own) {
+  drawHeat(own, all) {
     const { ctas, facts, unit } = this.profile;
     if (own.every((cta) => ctas.sm[cta] < 0)) return this.none("heat", "Nobody says which SM a CTA ran on.");
     const place = this.boxes.heat.querySelector(".plot");
     const width = Math.max(280, place.clientWidth || 480);
-    const sms = Math.max(...own.map((cta) => ctas.sm[cta])) + 1;
-    const rows = Math.max(sms, facts.sms && sms > facts.sms / 2 ? facts.sms : sms);
+    const sms = own.reduce((most, cta) => Math.max(most, ctas.sm[cta]), 0) + 1;
+    const rows = Math.max(sms, all ? facts.sms ?? 0 : 0);
     const left = 54, bottom = 20, count = 160;
-    const end = Math.max(...own.map((cta) => ctas.start[cta] + ctas.duration[cta]), 1);
+    const end = own.reduce((most, cta) => Math.max(most, ctas.start[cta] + ctas.duration[cta]), 1);
     const cells = new Float32Array(rows * count);
     for (const cta of own) {
       const low = (Math.max(0, ctas.start[cta]) / end) * count, high = ((ctas.start[cta] + ctas.duration[cta]) / end) * count;

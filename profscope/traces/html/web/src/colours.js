@@ -1,5 +1,6 @@
 // One colour for what a scope does, the same everywhere on the page.
 
+const FRAMES = new Set(["kernel", "loop", "iteration", "gap"]); // as in profscope/analysis/scope_colours.py
 const LEAST = 4.5; // contrast of small letters, by WCAG's level AA
 
 /** A fill, as light as asked for or, where letters on it would be hard to read, so much lighter or darker; and their ink. */
@@ -23,9 +24,10 @@ function luminance(hue, saturation, light) {
   return 0.2126 * channel(0) + 0.7152 * channel(8) + 0.0722 * channel(4);
 }
 
-/** By site: the fill and the ink of its bars, for a light or a dark page; figures have the same fills. */
+/** By site: the fill and the ink of its bars, for a light or a dark page; figures have the same fills. Those of
+ * kernels, loops and iterations alone are dark on a dark page: what stands in them is to be seen before them. */
 export function siteColours(sites, dark) {
-  return sites[dark ? "dark" : "light"].map((fill) => ({ fill, ink: dark ? "#ffffff" : "#10151f" }));
+  return sites[dark ? "dark" : "light"].map((fill, i) => ({ fill, ink: dark && FRAMES.has(sites.kind[i]) ? "#ffffff" : "#10151f" }));
 }
 
 /** For CTAs, from much shorter than the median to much longer. */

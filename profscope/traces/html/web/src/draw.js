@@ -5,7 +5,7 @@ import { itemText } from "./levels.js";
 
 export const GUTTER = 128, AXIS = 24, MINIMAP = 40;
 const RUNNING = { launch: "CTAs at once", cta: "warps at once" };
-const NARROW = 2; // pixels: bars that are shorter on average are drawn from a level of detail
+const NARROW = 4, FEW = 64; // pixels: bars that are shorter on average are drawn as pixels, where they are not few
 
 /** view: {profile, level, from, to, scroll, width, height, theme, paints, pixels, strips, search, hover, chosen, range}. */
 export function drawFrame(g, view) {
@@ -18,11 +18,14 @@ export function drawFrame(g, view) {
   g.rect(0, AXIS, width, height - AXIS);
   g.clip();
   let labels = 500;
+  view.strips.begin(GUTTER, width - GUTTER);
   for (const row of view.level.rows) {
     const y = AXIS + row.y - view.scroll;
     if (y + row.height < AXIS || y > height) continue;
     labels -= drawRow(g, view, row, y, labels);
   }
+  view.strips.draw(g);
+  drawMarks(g, view);
   drawArcs(g, view);
   drawGutter(g, view);
   g.restore();
@@ -37,10 +40,9 @@ function drawRow(g, view, row, y, labels) {
   const [low, high] = row.seen(view.from, view.to);
   if (high <= low) return 0;
   const colours = view.paints[row.what];
-  const narrow = ((high - low) * NARROW > (Math.min(row.ends[high - 1], view.to) - Math.max(row.starts[low], view.from)) * scale);
-  const detail = narrow ? row.detail(1 / scale) : null;
-  if (detail) {
-    view.strips.draw(g, view, row, detail, { left: GUTTER, size: view.width - GUTTER, y });
+  const size = (Math.min(row.ends[high - 1], view.to) - Math.max(row.starts[low], view.from)) * scale;
+  if (high - low > FEW && (high - low) * NARROW > size) {
+    view.strips.add(view, row, low, high, y);
     return 0;
   }
   let texts = 0;
@@ -50,15 +52,9 @@ function drawRow(g, view, row, y, labels) {
     const size = Math.max(1, right - left - (right - left > 4 ? 1 : 0));
     const item = row.items[i];
     const colour = colours[row.paint[i]] || colours[0];
-    g.globalAlpha = (row.isAsync ? 0.55 : 1) * (isDim(view, row, item) ? 0.18 : 1);
+    g.globalAlpha = (row.isAsync ? view.theme.flight : 1) * (isDim(view, row, item) ? 0.18 : 1);
     g.fillStyle = colour.fill;
     g.fillRect(left, y, size, row.height);
-    if (isMarked(view, row, item)) {
-      g.globalAlpha = 1;
-      g.strokeStyle = theme(view).mark;
-      g.lineWidth = 2;
-      g.strokeRect(left + 1, y + 1, Math.max(1, size - 2), row.height - 2);
-    }
     if (size > 34 && row.height >= 9 && texts < labels) {
       texts++;
       if (!isDim(view, row, item)) g.globalAlpha = 1;
@@ -71,8 +67,6 @@ function drawRow(g, view, row, y, labels) {
   g.globalAlpha = 1;
   return texts;
 }
-
-const theme = (view) => view.theme;
 
 function labelOf(view, row, item) {
   const { profile } = view;
@@ -94,9 +88,15 @@ function isDim(view, row, item) {
   return Boolean(view.search.matches) && (row.what === "span" || row.what === "around") && !view.search.isMatch(row, item);
 }
 
-function isMarked(view, row, item) {
-  const { chosen, hover } = view;
-  return (chosen && chosen.row.what === row.what && chosen.item === item) || (hover && hover.row.what === row.what && hover.item === item);
+/** The bar that is chosen and the one below the pointer have a frame, however narrow they are. */
+function drawMarks(g, view) {
+  g.strokeStyle = view.theme.mark;
+  g.lineWidth = 2;
+  for (const { row, i } of [view.hover, view.chosen].filter(Boolean)) {
+    const left = Math.max(GUTTER, toX(view, row.starts[i])), right = Math.min(view.width, toX(view, row.ends[i]));
+    if (right < left) continue;
+    g.strokeRect(left + 1, AXIS + row.y - view.scroll + 1, Math.max(1, right - left - 3), row.height - 2);
+  }
 }
 
 function drawArcs(g, view) {
@@ -197,14 +197,9 @@ export function drawMinimap(g, view) {
   const size = width - GUTTER;
   g.fillStyle = colours.panel;
   g.fillRect(0, 0, width, MINIMAP);
-  level.density ??= densityOf(level, 400);
-  const most = Math.max(1e-9, ...level.density);
   g.fillStyle = colours.dim;
   g.globalAlpha = 0.5;
-  level.density.forEach((value, i) => {
-    const tall = (value / most) * (MINIMAP - 10);
-    g.fillRect(GUTTER + (i / 400) * size, MINIMAP - 3 - tall, size / 400 + 0.5, tall);
-  });
+  g.fill(densityPath(level, size));
   g.globalAlpha = 1;
   const at = (time) => GUTTER + ((time - level.from) / (level.to - level.from)) * size;
   const left = Math.max(GUTTER, at(view.from)), right = Math.min(width, at(view.to));
@@ -220,6 +215,23 @@ export function drawMinimap(g, view) {
   g.font = "11px system-ui, sans-serif";
   g.textBaseline = "middle";
   g.fillText(RUNNING[level.kind] || "bars at once", 10, MINIMAP / 2);
+}
+
+/** Made once for a level and a width. */
+function densityPath(level, size) {
+  if (level.densityPath?.size === size) return level.densityPath.path;
+  level.density ??= densityOf(level, 400);
+  const most = level.density.reduce((a, b) => Math.max(a, b), 1e-9);
+  const path = new Path2D();
+  path.moveTo(GUTTER, MINIMAP - 3);
+  level.density.forEach((value, i) => {
+    const y = MINIMAP - 3 - (value / most) * (MINIMAP - 10);
+    path.lineTo(GUTTER + (i / 400) * size, y);
+    path.lineTo(GUTTER + ((i + 1) / 400) * size, y);
+  });
+  path.lineTo(GUTTER + size, MINIMAP - 3);
+  level.densityPath = { size, path };
+  return path;
 }
 
 function densityOf(level, count) {

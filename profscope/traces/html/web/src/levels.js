@@ -149,7 +149,8 @@ function partitions(profile, cta) {
 /** From the issue of each asynchronous work to the wait that ended it, with the rows of both. */
 function arcsOf(profile, cta, rows) {
   const { ctas, spans, isFlight } = profile;
-  const rowOfSpan = (i) => rows.find((row) => row.warp === spans.warp[i] && !row.isAsync && row.depth === Math.min(62, spans.depth[i]));
+  const places = new Map(rows.filter((row) => !row.isAsync).map((row) => [row.warp * 64 + row.depth, row]));
+  const rowOfSpan = (i) => places.get(spans.warp[i] * 64 + Math.min(62, spans.depth[i]));
   const arcs = [];
   for (let i = ctas.first[cta]; i >= 0 && i < ctas.first[cta] + ctas.spans[cta]; i++) {
     if (!isFlight[spans.site[i]] || spans.issue[i] < 0 || spans.wait[i] < 0) continue;

@@ -16,19 +16,25 @@ function isDark() {
   return chosen ? chosen === "dark" : matchMedia("(prefers-color-scheme: dark)").matches;
 }
 
-/** Paper is light. */
-function printLight(repaint) {
-  let before;
-  const turn = (name) => {
-    if (name) setTheme(name);
-    else delete document.documentElement.dataset.theme;
-    repaint();
-  };
+/** Paper is light, narrower than most screens, and cannot be clicked: what is said of the figures stands open. */
+function printWell(repaint) {
+  const root = document.documentElement.dataset;
+  let theme, closed = [];
   window.addEventListener("beforeprint", () => {
-    before = document.documentElement.dataset.theme;
-    turn("light");
+    theme = root.theme;
+    closed = all("details.verdict, details.quiet, details.row.hot").filter((each) => !each.open);
+    for (const each of closed) each.open = true;
+    root.printing = "";
+    setTheme("light");
+    repaint();
   });
-  window.addEventListener("afterprint", () => turn(before));
+  window.addEventListener("afterprint", () => {
+    for (const each of closed) each.open = false;
+    delete root.printing;
+    if (theme) setTheme(theme);
+    else delete root.theme;
+    repaint();
+  });
 }
 
 function showKernel(number) {
@@ -64,6 +70,7 @@ async function start() {
   const state = { kernel: 0, timeline: null, charts: null };
   const repaint = () => {
     state.timeline?.repaint();
+    state.timeline?.resize();
     state.timeline?.paint();
     state.charts?.redraw();
   };
@@ -72,7 +79,7 @@ async function start() {
     repaint();
   });
   matchMedia("(prefers-color-scheme: dark)").addEventListener("change", repaint);
-  printLight(repaint);
+  printWell(repaint);
   document.addEventListener("click", (event) => {
     const button = event.target.closest("button");
     if (!button) return;

@@ -51,16 +51,26 @@ export class Row {
   }
 }
 
-/** From the finest to the coarsest: by bucket the paint that takes most of it, EMPTY where most is empty. */
-function levelsOf(row) {
-  const from = row.starts[0];
-  const length = Math.max(1, row.ends[row.count - 1] - from);
-  let size = 1 << Math.max(4, Math.ceil(Math.log2(row.count)) - 1);
-  let step = length / size;
-  let paint = new Uint16Array(size).fill(EMPTY);
-  let weight = new Float32Array(size);
-  let cover = new Float32Array(size);
-  for (let i = 0; i < row.count; i++) {
+/** A stretch of time in equal parts. By part: the paint that takes most of it, EMPTY where most is empty; how
+ * much time that paint takes, and how much all do, in parts. */
+export class Bins {
+  constructor(size, from = 0, step = 1) {
+    Object.assign(this, { size, from, step, paint: new Uint16Array(size).fill(EMPTY), weight: new Float32Array(size), cover: new Float32Array(size) });
+  }
+
+  /** Empty again, for another stretch. */
+  of(from, step) {
+    this.paint.fill(EMPTY);
+    this.weight.fill(0);
+    this.cover.fill(0);
+    return Object.assign(this, { from, step });
+  }
+}
+
+/** The bars from `first` to before `last`, put into bins. */
+export function binned(row, first, last, bins) {
+  const { size, from, step, paint, weight, cover } = bins;
+  for (let i = first; i < last; i++) {
     const low = Math.min((row.starts[i] - from) / step, size - LEAST), high = Math.max((row.ends[i] - from) / step, low + LEAST);
     for (let b = Math.max(0, Math.floor(low)); b < Math.min(size, Math.ceil(high)); b++) {
       const part = Math.min(high, b + 1) - Math.max(low, b);
@@ -72,6 +82,16 @@ function levelsOf(row) {
       }
     }
   }
+  return bins;
+}
+
+/** From the finest to the coarsest: by bucket the paint that takes most of it, EMPTY where most is empty. */
+function levelsOf(row) {
+  const from = row.starts[0];
+  const length = Math.max(1, row.ends[row.count - 1] - from);
+  let size = 1 << Math.max(4, Math.ceil(Math.log2(row.count)) - 1);
+  let step = length / size;
+  let { paint, weight, cover } = binned(row, 0, row.count, new Bins(size, from, step));
   const levels = [];
   for (;;) {
     levels.push({ from, step, size, paint, cover });

@@ -248,6 +248,7 @@ export class Timeline {
     const names = { paper: "--paper", panel: "--panel", ink: "--ink", dim: "--dim", line: "--line", range: "--accent", mark: "--accent", arc: "--arc" };
     this.theme = Object.fromEntries(Object.entries(names).map(([key, name]) => [key, style.getPropertyValue(name).trim()]));
     const dark = style.getPropertyValue("--is-dark").trim() === "1";
+    this.theme.flight = dark ? 0.4 : 0.55; // how strong bars of what is in flight are: letters on them have the page's colour
     this.paints = { span: siteColours(this.profile.sites, dark), cta: speedColours(dark), launch: kernelColours(dark), around: kernelColours(dark) };
     this.pixels = Object.fromEntries(Object.entries(this.paints).map(([what, paints]) => [what, pixelsOf(paints)]));
     if (!this.level) return;

@@ -5,6 +5,9 @@ const STEPS = {
   cycles: [["cycles", 1], ["k cycles", 1e3], ["M cycles", 1e6], ["G cycles", 1e9]],
 };
 
+/** By the number of digits behind the point. Each frame formats a few: making a formatter takes longer than that. */
+const WITH_DIGITS = Array.from({ length: 7 }, (_, digits) => new Intl.NumberFormat("en", { minimumFractionDigits: digits, maximumFractionDigits: digits }));
+
 export function duration(value, unit) {
   const steps = STEPS[unit];
   const [name, scale] = steps.find(([, s]) => Math.abs(value) / s < 999.5) || steps[steps.length - 1];
@@ -21,7 +24,7 @@ export function moment(value, step, unit, most) {
   const digits = Math.max(0, Math.min(6, -Math.floor(Math.log10(step / scale) + 1e-9)));
   const shown = value / scale || 0; // never -0
   if (!shown) return "0";
-  return `${shown.toLocaleString("en", { minimumFractionDigits: digits, maximumFractionDigits: digits })} ${name}`;
+  return `${WITH_DIGITS[digits].format(shown)} ${name}`;
 }
 
 /** A duration on an axis that names the unit itself where that is long. */
