@@ -3,20 +3,28 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from typing import Final, TypeVar
+from typing import TYPE_CHECKING, Final, TypeVar
 
 import numpy as np
 import pandas as pd
 
-from profscope.analysis.span_rows import Ints
 from profscope.threads import worker_pool
 
-__all__ = ["each_piece", "pieces"]
+if TYPE_CHECKING:  # whose numbering is by pieces, too
+    from profscope.analysis.span_rows import Ints
+
+__all__ = ["each_piece", "even_pieces", "pieces"]
 
 _ROWS: Final = 1 << 16
+"""Rows of a piece; a few more where a warp's spans do not end there."""
 
 S = TypeVar("S")
 T = TypeVar("T")
+
+
+def even_pieces(count: int) -> list[slice]:
+    """So many rows, cut wherever it may be."""
+    return [slice(at, min(at + _ROWS, count)) for at in range(0, count, _ROWS)] or [slice(0, 0)]
 
 
 def pieces(df: pd.DataFrame) -> list[slice]:

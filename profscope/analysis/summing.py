@@ -10,15 +10,17 @@ import pandas as pd
 from numpy.typing import NDArray
 
 from profscope.analysis.corrections import are_corrected, weighed
+from profscope.analysis.numbering import numbers_by
 from profscope.analysis.pieces import each_piece, pieces
 from profscope.analysis.span_rows import (
+    SITE_COLUMNS,
     Floats,
     Ints,
     Numbers,
     OfLaunches,
     begins_of_runs,
-    narrow_numbers,
     narrow_sites,
+    numbered,
     numbers_of_groups,
     own_times,
 )
@@ -39,25 +41,27 @@ class SummedSpans(NamedTuple):
     first: Ints
     parts: list[slice]
 
+    def sites(self, chosen: slice | Ints) -> tuple[Ints, pd.DataFrame]:
+        """`sites` of some of the spans, all of one kernel and variant."""
+        row = self.row[chosen]
+        site, first = numbered(row, len(self.rows))
+        return site, self.rows[list(SITE_COLUMNS)].iloc[row[first]].reset_index(drop=True)
+
 
 def summed_spans(tables: Tables) -> SummedSpans:
     """What a summary adds up, for whoever asks for more of it than the summary."""
     df = weighed(tables.df, tables.metadata) if are_corrected(tables) else tables.df
     site, places = narrow_sites(tables.df)
     group, groups = numbers_of_groups(tables.launches)
-    launch, parts = tables.df["launch"].to_numpy(), pieces(df)
-    each = max(1, len(groups))
-    size = max(1, len(places)) * each
-    key = np.empty(len(site), np.min_scalar_type(size))
+    launch, each = tables.df["launch"].to_numpy(), max(1, len(groups))
+    parts = pieces(df)
 
-    def number(part: slice) -> None:
-        key[part] = site[part].astype(np.int64) * each + group.of(launch[part])
+    def key_of(part: slice) -> Ints:
+        return site[part].astype(np.int64) * each + group.of(launch[part])
 
-    each_piece(number, parts)
-    row, first = narrow_numbers(key, size)
-    at_first = key[first].astype(np.int64)
-    chosen = groups.iloc[at_first % each]
-    rows = places.iloc[at_first // each].reset_index(drop=True)
+    row, first, key = numbers_by(key_of, parts, max(1, len(places)) * each)
+    chosen = groups.iloc[key % each]
+    rows = places.iloc[key // each].reset_index(drop=True)
     rows.insert(1, "variant", chosen["variant"].to_numpy(np.int32))
     rows.insert(2, "trial", chosen["trial"].to_numpy(np.bool_))
     return SummedSpans(df, row, rows, first, parts)
