@@ -102,15 +102,15 @@ def sites(df: pd.DataFrame) -> tuple[Ints, pd.DataFrame]:
 def narrow_sites(df: pd.DataFrame) -> tuple[Numbers, pd.DataFrame]:
     """As `sites`, with the numbers in the narrowest unsigned dtype that holds them."""
     columns = [_codes(df[name]) for name in SITE_COLUMNS]
-    if math.prod(count for _, _, count in columns) >= 1 << 62:
+    if math.prod(column.kinds for column in columns) >= 1 << 62:
         columns = [_together(columns)]
-    size = math.prod(count for _, _, count in columns)
+    size = math.prod(column.kinds for column in columns)
 
     def key_of(part: slice) -> NDArray[np.integer]:
         key = np.zeros(part.stop - part.start, np.int32 if size < 1 << 31 else np.int64)
-        for codes, least, count in columns:
-            np.multiply(key, count, out=key)
-            np.add(key, codes[part], out=key)
+        for values, least, kinds in columns:
+            np.multiply(key, kinds, out=key)
+            np.add(key, values[part], out=key)
             np.subtract(key, least, out=key)
         return key
 
@@ -120,14 +120,14 @@ def narrow_sites(df: pd.DataFrame) -> tuple[Numbers, pd.DataFrame]:
 
 def _together(columns: Sequence[_Codes]) -> _Codes:
     """Columns as one, where a key of all their values would not do: combinations that are there are fewer."""
-    key: NDArray[np.integer] = np.zeros(len(columns[0].codes), np.int64)
+    key: NDArray[np.integer] = np.zeros(len(columns[0].values), np.int64)
     size = 1
-    for codes, least, count in columns:
-        if size * count >= 1 << 62:
+    for values, least, kinds in columns:
+        if size * kinds >= 1 << 62:
             key, distinct = pd.factorize(key)
             size = len(distinct)
-        key = key * count + codes - least
-        size *= count
+        key = key * kinds + values - least
+        size *= kinds
     return _Codes(key, 0, size)
 
 
@@ -140,9 +140,9 @@ def numbered(key: NDArray[np.integer], size: int) -> tuple[Ints, Ints]:
 class _Codes(NamedTuple):
     """A column's values as numbers, the least that there may be, and how many."""
 
-    codes: NDArray[np.integer]
+    values: NDArray[np.integer]
     least: int
-    count: int
+    kinds: int
 
 
 def _codes(column: pd.Series[Any]) -> _Codes:
