@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from typing import TYPE_CHECKING, Any, Final, NamedTuple
+from typing import Any, Final, NamedTuple
 
 import numpy as np
 import pandas as pd
@@ -11,10 +11,10 @@ from numpy.typing import NDArray
 
 from profscope.analysis.pieces import each_piece
 
-if TYPE_CHECKING:
-    from profscope.analysis.span_rows import Ints, Numbers
+__all__ = ["Numbered", "Numbers", "numbers_by"]
 
-__all__ = ["Numbered", "numbers_by"]
+Ints = NDArray[np.int64]
+Numbers = NDArray[np.unsignedinteger[Any]]
 
 _MOST_KEYS: Final = 1 << 22
 """Up to here a table with a place for each key is faster than one of hashes."""

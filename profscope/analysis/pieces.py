@@ -3,16 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from typing import TYPE_CHECKING, Any, Final, TypeVar
+from typing import Any, Final, TypeVar
 
 import numpy as np
 import pandas as pd
 from numpy.typing import NDArray
 
 from profscope.threads import worker_pool
-
-if TYPE_CHECKING:  # whose numbering is by pieces, too
-    from profscope.analysis.span_rows import Ints
 
 __all__ = ["each_piece", "even_pieces", "pieces"]
 
@@ -21,6 +18,7 @@ _NEAR: Final = 1 << 10
 """Rows in which an outermost span is looked for at a time."""
 """Rows of a piece; a few more where a warp's spans do not end there."""
 
+Ints = NDArray[np.int64]
 S = TypeVar("S")
 T = TypeVar("T")
 

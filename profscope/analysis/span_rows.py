@@ -10,7 +10,7 @@ import numpy as np
 import pandas as pd
 from numpy.typing import NDArray
 
-from profscope.analysis.numbering import numbers_by
+from profscope.analysis.numbering import Numbers, numbers_by
 from profscope.analysis.pieces import even_pieces
 from profscope.schema import Tables
 
@@ -53,7 +53,6 @@ _EXACT = 2.0**53
 Ints = NDArray[np.int64]
 Floats = NDArray[np.float64]
 Flags = NDArray[np.bool_]
-Numbers = NDArray[np.unsignedinteger[Any]]
 Row = TypeVar("Row", bound=np.generic)
 
 

@@ -231,12 +231,13 @@ def _percentiles(parts: list[NDArray[np.integer]]) -> dict[str, Ints]:
     return result
 
 
-def _of_ranks(values: NDArray[np.integer], ranks: list[int]) -> list[int]:
+def _of_ranks(values: NDArray[np.integer], ranks: list[int]) -> NDArray[np.integer]:
     """The values with these ranks, from 0. values: one at least; they may be put in order."""
     if values.min() >= 0 and values.max() < _COUNTED * len(values):  # then counting takes a tenth of sorting
-        return np.searchsorted(np.cumsum(np.bincount(values)), ranks, "right").tolist()
+        return np.searchsorted(np.cumsum(np.bincount(values)), ranks, "right")
     values.sort()
-    return values[ranks].tolist()
+    found: NDArray[np.integer] = values[ranks]
+    return found
 
 
 def _warp_time(table: pd.DataFrame) -> Floats:
