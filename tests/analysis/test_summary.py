@@ -5,6 +5,7 @@ import pandas as pd
 import pytest
 from hypothesis import given, settings
 
+from profscope.analysis import summary as module
 from profscope.analysis.span_rows import GROUP_COLUMNS, SITE_COLUMNS, self_times, sites
 from profscope.analysis.work import WORK_COLUMNS
 from profscope.profiles import Profile
@@ -32,6 +33,13 @@ def test_counts_totals_and_percentiles_match_pandas(profile: Profile) -> None:
             for name, fraction in (("p50", 0.5), ("p90", 0.9), ("p99", 0.99)):
                 nearest = np.quantile(durations, fraction, method="inverted_cdf")
                 assert getattr(row, f"{name}_{unit}") == nearest
+
+
+def test_percentiles_are_the_same_counted_and_sorted(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(module, "_COUNTED", 0)
+    by_sorting = regular_profile(2, 3, 2, 5).summary()
+    monkeypatch.setattr(module, "_COUNTED", 1 << 30)
+    pd.testing.assert_frame_equal(regular_profile(2, 3, 2, 5).summary(), by_sorting)
 
 
 @given(profiles())
