@@ -149,12 +149,12 @@ def _of_spans(profile: Profile, unit: str, spans: SummedSpans | None) -> list[_S
         return []
     spans = summed_spans(profile.tables) if spans is None else spans
     node, parent, first_row = _paths(spans)
-    duration, launch = spans.df[f"duration_{unit}"].to_numpy(), spans.df["launch"].to_numpy()
+    duration, launch = spans.durations._asdict()[unit], spans.df["launch"].to_numpy()
     scale = scales(profile.tables)  # estimates for the whole grid, as in the summary
 
     def values(part: slice) -> dict[str, Any]:
         weight = np.ones(part.stop - part.start, np.int64) if scale is None else scale.of(launch[part])
-        return {"count": weight, "total": duration[part] * weight}
+        return {"count": weight, "total": duration[part].astype(np.int64) * weight}
 
     sums = sums_by(node, len(parent), spans.parts, values)
     places, groups = _places(spans.rows), _groups(spans.rows)

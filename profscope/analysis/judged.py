@@ -340,7 +340,7 @@ def _spans(tables: Tables, cta: Ints, rows: Ints, known: SummedSpans | None) -> 
     inside = np.where(parent >= 0, place, -1)
     if known is not None and (are_corrected(tables) or record_cost(tables.metadata) is None):
         site, table = known.sites(chosen)
-        taken = known.df[DURATION].to_numpy()[chosen]
+        taken = known.durations.cycles[chosen].astype(np.int64)
     else:
         site, table = sites(part)
         taken = weighed(part.assign(parent=inside), tables.metadata)[DURATION].to_numpy()

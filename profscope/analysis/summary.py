@@ -132,12 +132,12 @@ def _of_spans(tables: Tables, spans: SummedSpans) -> pd.DataFrame:
     """The rows of the launches that kept spans, and _BESIDE."""
     figures = sums_of(spans, scales(tables))
     table = spans.rows.assign(count=figures["count"])
-    durations = by_row(spans, [f"duration_{unit}" for unit in UNITS], figures["seen"])
-    for unit, of_rows in zip(UNITS, durations, strict=True):
+    durations = by_row(spans, figures["seen"])
+    for unit in UNITS:
         table[f"total_{unit}"] = figures[f"total_{unit}"]
         table[f"self_{unit}"] = figures[f"self_{unit}"]
         table[f"mean_{unit}"] = figures[f"seen_{unit}"] / figures["seen"]
-        for name, values in _percentiles(of_rows).items():
+        for name, values in _percentiles(durations[unit]).items():
             table[f"{name}_{unit}"] = values
         table[f"seen_{unit}"] = figures[f"seen_{unit}"]
     return table.assign(seen=figures["seen"], root_ns=figures["root_ns"])

@@ -9,7 +9,7 @@ import numpy as np
 import pandas as pd
 from numpy.typing import NDArray
 
-from profscope.analysis.corrections import are_corrected, weighed
+from profscope.analysis.corrections import Durations, are_corrected, narrow_durations
 from profscope.analysis.numbering import numbers_by
 from profscope.analysis.pieces import each_piece, pieces
 from profscope.analysis.span_rows import (
@@ -31,11 +31,12 @@ __all__ = ["SummedSpans", "by_row", "in_order", "summed_spans", "sums_by", "sums
 
 
 class SummedSpans(NamedTuple):
-    """df: spans with the durations that are added up, as they were read or corrected. row: of each span, that
-    of `rows`, of an unsigned dtype as narrow as can be; rows: GROUP_COLUMNS and SITE_COLUMNS, in the order of
-    their first spans, which stand at `first`. parts: `pieces` of the spans."""
+    """df: the spans; durations: those that are added up, as they were read or corrected. row: of each span,
+    that of `rows`, of an unsigned dtype as narrow as can be; rows: GROUP_COLUMNS and SITE_COLUMNS, in the
+    order of their first spans, which stand at `first`. parts: `pieces` of the spans."""
 
     df: pd.DataFrame
+    durations: Durations
     row: Numbers
     rows: pd.DataFrame
     first: Ints
@@ -50,10 +51,14 @@ class SummedSpans(NamedTuple):
 
 def summed_spans(tables: Tables) -> SummedSpans:
     """What a summary adds up, for whoever asks for more of it than the summary."""
-    df = weighed(tables.df, tables.metadata) if are_corrected(tables) else tables.df
-    site, places = narrow_sites(tables.df)
+    df = tables.df
+    if are_corrected(tables):
+        durations = narrow_durations(df, tables.metadata)
+    else:
+        durations = Durations(df["duration_cycles"].to_numpy(), df["duration_ns"].to_numpy())
+    site, places = narrow_sites(df)
     group, groups = numbers_of_groups(tables.launches)
-    launch, each = tables.df["launch"].to_numpy(), max(1, len(groups))
+    launch, each = df["launch"].to_numpy(), max(1, len(groups))
     parts = pieces(df)
 
     def key_of(part: slice) -> Ints:
@@ -64,7 +69,7 @@ def summed_spans(tables: Tables) -> SummedSpans:
     rows = places.iloc[key // each].reset_index(drop=True)
     rows.insert(1, "variant", chosen["variant"].to_numpy(np.int32))
     rows.insert(2, "trial", chosen["trial"].to_numpy(np.bool_))
-    return SummedSpans(df, row, rows, first, parts)
+    return SummedSpans(df, durations, row, rows, first, parts)
 
 
 def sums_of(spans: SummedSpans, scale: OfLaunches[np.float64] | None) -> dict[str, Ints]:
@@ -76,7 +81,7 @@ def sums_of(spans: SummedSpans, scale: OfLaunches[np.float64] | None) -> dict[st
     df = spans.df
     kind, depth = df["kind"].array, df["depth"].to_numpy()
     parents, launch = df["parent"].to_numpy(), df["launch"].to_numpy()
-    durations = {unit: df[f"duration_{unit}"].to_numpy() for unit in UNITS}
+    durations = spans.durations._asdict()
 
     def values(part: slice) -> dict[str, Ints | Floats]:
         weight = np.ones(part.stop - part.start, np.int64) if scale is None else scale.of(launch[part])
@@ -84,7 +89,7 @@ def sums_of(spans: SummedSpans, scale: OfLaunches[np.float64] | None) -> dict[st
         parent = np.where(parents[part] < 0, -1, parents[part] - part.start)
         found: dict[str, Ints | Floats] = {"count": weight}
         for unit, duration in durations.items():
-            took = duration[part]
+            took = duration[part].astype(np.int64)
             found[f"total_{unit}"] = took * weight
             found[f"self_{unit}"] = own_times(took, parent, synchronous) * weight
             if scale is not None:
@@ -120,9 +125,9 @@ def sums_by(
     return {name: np.rint(each).astype(np.int64) for name, each in sums.items()}
 
 
-def by_row(spans: SummedSpans, columns: list[str], counts: Ints) -> list[list[NDArray[np.integer]]]:
-    """The values of each of some columns, by row of the summary. counts: how many a row has, one at least."""
-    values = [spans.df[name].to_numpy() for name in columns]
+def by_row(spans: SummedSpans, counts: Ints) -> dict[str, list[NDArray[np.integer]]]:
+    """The durations of each unit, by row of the summary. counts: how many a row has, one at least."""
+    values = spans.durations
     together = [np.empty(len(each), _narrowest(each)) for each in values]
     ends = np.cumsum(counts)
     # Where the values of each piece go: behind those of the pieces before.
@@ -141,11 +146,14 @@ def by_row(spans: SummedSpans, columns: list[str], counts: Ints) -> list[list[ND
             ordered[to] = each[part][order]
 
     each_piece(put, places)
-    return [np.split(each, ends[:-1]) if len(ends) else [] for each in together]
+    parts = [np.split(each, ends[:-1]) if len(ends) else [] for each in together]
+    return dict(zip(Durations._fields, parts, strict=True))
 
 
-def _narrowest(values: Ints) -> np.dtype[Any]:
+def _narrowest(values: NDArray[np.integer[Any]]) -> np.dtype[Any]:
     """A dtype that holds them: durations of four seconds need 32 bits, and are sorted twice as fast then."""
+    if values.dtype == np.uint32:
+        return values.dtype
     fits = not len(values) or (values.min() >= 0 and values.max() <= np.iinfo(np.uint32).max)
     return np.dtype(np.uint32) if fits else values.dtype
 

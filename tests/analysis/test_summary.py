@@ -1,5 +1,7 @@
 """The summary against plain pandas."""
 
+from dataclasses import replace
+
 import numpy as np
 import pandas as pd
 import pytest
@@ -40,6 +42,20 @@ def test_percentiles_are_the_same_counted_and_sorted(monkeypatch: pytest.MonkeyP
     by_sorting = regular_profile(2, 3, 2, 5).summary()
     monkeypatch.setattr(module, "_COUNTED", 1 << 30)
     pd.testing.assert_frame_equal(regular_profile(2, 3, 2, 5).summary(), by_sorting)
+
+
+def test_corrected_durations_may_be_longer_than_32_bits_tell() -> None:
+    tables = regular_profile(1, 2, 2, 3).tables
+    times = ["start_cycle", "duration_cycles", "start_ns", "duration_ns"]
+    clock = {"clock": {"read_cycles": 2.0, "row_cycles": 17.5, "basis": "measured"}}
+    df = tables.df.assign(**{name: tables.df[name] * (1 << 24) for name in times})
+    profile = Profile.of(replace(tables, df=df, metadata=profile_metadata(**clock)))
+    summary = profile.summary().set_index("scope")
+    for unit in ("ns", "cycles"):
+        own = profile.df.groupby("scope", observed=True)[f"corrected_{unit}"]
+        assert own.max().max() > 1 << 32
+        assert (summary[f"total_{unit}"] == own.sum()).all()
+        assert (summary[f"max_{unit}"] == own.max()).all()
 
 
 @given(profiles())
