@@ -117,6 +117,8 @@ def read_rows(read: pq.ParquetFile, wanted: Mapping[str, Ints]) -> tuple[pa.Tabl
         kept = np.ones(lengths[group], np.bool_)
         for name, values in wanted.items():
             kept &= np.isin(_column(read, group, name).to_numpy(), values)
+        if not kept.any():  # its least and greatest values did not tell
+            continue
         # A column at a time: what is not kept of one is memory for the next.
         columns = [_column(read, group, name).filter(pa.array(kept)) for name in names]
         parts.append(pa.table(columns, schema=read.schema_arrow))
