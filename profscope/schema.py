@@ -354,9 +354,15 @@ def empty_frame(dtypes: Mapping[str, str]) -> pd.DataFrame:
 
 @cache
 def _empty(dtypes: tuple[tuple[str, str], ...]) -> pd.DataFrame:
-    """Made once, to be copied: pandas takes a millisecond for each column, and most profiles have some such
+    """Made once, to be copied: pandas takes its time for each column, and most profiles have some such
     tables."""
-    return pd.DataFrame({name: _series((), dtype) for name, dtype in dtypes})
+    return pd.DataFrame({name: _nothing(dtype) for name, dtype in dtypes})
+
+
+@cache
+def _nothing(dtype: str) -> Any:
+    """The array of a column without rows."""
+    return _series((), dtype).array
 
 
 def _series(values: Sequence[Any] | pd.Series, dtype: str) -> pd.Series:

@@ -6,7 +6,8 @@ from typing import Any
 
 from rich.text import Text
 
-from profscope.analysis.findings import OF_THE_EMULATOR
+from profscope.analysis.findings import OF_THE_EMULATOR, findings_with
+from profscope.analysis.summing import SummedSpans
 from profscope.profiles import Profile
 from viewer.cells import words, wrap
 from viewer.select import Selection
@@ -38,12 +39,14 @@ class FindingRow:
     confidence: str
 
 
-def make_findings(profile: Profile, selection: Selection) -> list[FindingRow]:
+def make_findings(
+    profile: Profile, selection: Selection, spans: SummedSpans | None = None
+) -> list[FindingRow]:
     """All of them, the largest gain first; none where parts of launches were chosen, which say nothing of the
-    whole."""
+    whole. spans: what the summary adds up, where that is known."""
     if any(name in selection.chosen for name in _OF_WHOLE_CTAS):
         return []
-    rows: list[dict[str, Any]] = profile.findings().to_dict("records")  # type: ignore[assignment]
+    rows: list[dict[str, Any]] = findings_with(profile.tables, spans).to_dict("records")  # type: ignore[assignment]
     return [FindingRow(**row) for row in rows]
 
 

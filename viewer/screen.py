@@ -120,15 +120,15 @@ def _view(
     width: int,
     shown: Collection[str],
 ) -> View:
-    with worker_pool(1) as beside:  # findings need nothing of the rest, and take as long
-        found = beside.submit(make_findings, profile, selection) if "findings" in shown else None
+    rows = Rows(options.line, options.scope)
+    # What several parts add up is worked out once.
+    adds_up = bool({*shown} - {"findings", "kernels"}) or not rows.are_all
+    spans = summed_spans(profile.tables) if adds_up else None
+    with worker_pool(1) as beside:  # findings need nothing of what follows, and take as long
+        found = beside.submit(make_findings, profile, selection, spans) if "findings" in shown else None
         top = _most_rows(options)
         first_lines = FIRST_LINES if options.top is None and not options.show else top
-        rows = Rows(options.line, options.scope)
         kernels = make_kernels(profile, unit)
-        # What several parts add up is worked out once.
-        adds_up = bool({*shown} - {"findings", "kernels"}) or not rows.are_all
-        spans = summed_spans(profile.tables) if adds_up else None
         summary = None if spans is None else summary_of(profile.tables, spans)
         # Everything below a kernel's own row goes by these.
         wants_tables = bool({*shown} - {"findings", "kernels", "lines"}) or not rows.are_all

@@ -8,13 +8,12 @@ import numpy as np
 import pandas as pd
 from rich.text import Text
 
-from profscope.analysis.pieces import each_piece
+from profscope.analysis.numbering import numbers_by
 from profscope.analysis.span_rows import (
     GROUP_COLUMNS,
     SITE_COLUMNS,
     Ints,
     Numbers,
-    narrow_numbers,
     scales,
 )
 from profscope.analysis.summing import SummedSpans, summed_spans, sums_by
@@ -150,12 +149,12 @@ def _of_spans(profile: Profile, unit: str, spans: SummedSpans | None) -> list[_S
         return []
     spans = summed_spans(profile.tables) if spans is None else spans
     node, parent, first_row = _paths(spans)
-    duration, launch = spans.df[f"duration_{unit}"].to_numpy(), spans.df["launch"].to_numpy()
+    duration, launch = spans.durations._asdict()[unit], spans.df["launch"].to_numpy()
     scale = scales(profile.tables)  # estimates for the whole grid, as in the summary
 
     def values(part: slice) -> dict[str, Any]:
         weight = np.ones(part.stop - part.start, np.int64) if scale is None else scale.of(launch[part])
-        return {"count": weight, "total": duration[part] * weight}
+        return {"count": weight, "total": duration[part].astype(np.int64) * weight}
 
     sums = sums_by(node, len(parent), spans.parts, values)
     places, groups = _places(spans.rows), _groups(spans.rows)
@@ -205,19 +204,16 @@ def _paths(spans: SummedSpans) -> tuple[Numbers, Ints, Ints]:
     above, size = spans.df["parent"].to_numpy(), len(spans.rows)
     node, count = spans.row, size
     while True:  # a path is a row inside of a path: once a round finds no more, all steps are told apart
-        most = (count + 1) * size
-        key = np.empty(len(node), np.min_scalar_type(most))
 
-        def step(part: slice, node: Numbers = node, key: Numbers = key) -> None:
+        def key_of(part: slice, node: Numbers = node) -> Ints:
             inside = above[part] >= 0
             outer = node[part][np.where(inside, above[part] - part.start, 0)].astype(np.int64) + 1
-            key[part] = outer * inside * size + spans.row[part]
+            return outer * inside * size + spans.row[part]
 
-        each_piece(step, spans.parts)
-        told_apart, first = narrow_numbers(key, most)
-        if len(first) == count:
-            return node, key[first].astype(np.int64) // size - 1, first
-        node, count = told_apart, len(first)
+        numbered = numbers_by(key_of, spans.parts, (count + 1) * size)
+        if len(numbered.first) == count:
+            return node, numbered.key // size - 1, numbered.first
+        node, count = numbered.number, len(numbered.first)
 
 
 def _preorder(roots: list[int], children: dict[int, list[int]]) -> list[tuple[int, int]]:

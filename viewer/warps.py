@@ -43,16 +43,21 @@ def whole_warps(profile: Profile, unit: str) -> pd.DataFrame:
 def recorded(profile: Profile) -> pd.DataFrame:
     """By GROUP_COLUMNS, how many launches, ctas and warps there are figures of; int64."""
     df, key = profile.tables.df, list(GROUP_COLUMNS)
-    roots = df[["kernel", *WARP]].iloc[outermost(df)].astype({"kernel": "str"})
+    roots = df[["kernel", *WARP]].iloc[outermost(df)]
     number, groups = launch_groups(replace(profile.tables, df=roots))
-    of_launch = {name: groups[name].to_numpy()[number] for name in ("variant", "trial")}
-    warps = roots.assign(**of_launch).drop_duplicates([*key, *WARP])
-    ctas = warps.drop_duplicates([*key, "launch", "cta"])
-    launches = ctas.drop_duplicates([*key, "launch"])
+    # Numbers in place of names, which take pandas long to tell apart; a launch has one variant.
+    warps = roots.assign(kernel=roots["kernel"].cat.codes, group=number).drop_duplicates()
+    ctas = warps.drop_duplicates(["kernel", "group", "launch", "cta"])
+    launches = ctas.drop_duplicates(["kernel", "group", "launch"])
     parts = {"launches": launches, "ctas": ctas, "warps": warps}
-    of_spans = [rows[key].assign(**{name: 1}) for name, rows in parts.items()]
-    both = pd.concat([*of_spans, recorded_in_sums(profile)]).groupby(key, as_index=False).sum()
-    return both.astype(dict.fromkeys(("launches", "ctas", "warps"), "int64"))
+    counts = pd.DataFrame({name: rows.groupby(["kernel", "group"]).size() for name, rows in parts.items()})
+    counts = counts.reset_index()
+    names = roots["kernel"].cat.categories[counts["kernel"]].astype("str")
+    of_launch = {name: groups[name].to_numpy()[counts["group"]] for name in ("variant", "trial")}
+    both = counts[[*parts]].assign(kernel=names, **of_launch)
+    if len(profile.sums):
+        both = pd.concat([both, recorded_in_sums(profile)])
+    return both.groupby(key, as_index=False).sum().astype(dict.fromkeys(parts, "int64"))
 
 
 def recorded_in_sums(profile: Profile) -> pd.DataFrame:

@@ -12,6 +12,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 import pandas as pd
+from numpy.typing import NDArray
 
 from instrument_passes.span_columns import CORRECTED_COLUMNS
 from profscope.analysis.clock_cost import Cost, record_cost
@@ -19,7 +20,7 @@ from profscope.analysis.pieces import each_piece, pieces
 from profscope.analysis.span_rows import Flags, Floats, Ints
 from profscope.schema import Tables
 
-__all__ = ["CORRECTED", "are_corrected", "weighed", "with_corrected"]
+__all__ = ["CORRECTED", "Durations", "are_corrected", "narrow_durations", "weighed", "with_corrected"]
 
 CORRECTED = tuple(CORRECTED_COLUMNS)
 
@@ -41,7 +42,7 @@ def with_corrected(df: pd.DataFrame, metadata: dict[str, Any]) -> pd.DataFrame:
         nothing = np.ones(len(df), np.bool_)
         columns = [pd.arrays.IntegerArray(np.zeros(len(df), np.int64), nothing.copy()) for _ in CORRECTED]
     else:
-        columns = [pd.arrays.IntegerArray(each, np.zeros(len(df), np.bool_)) for each in _corrected(df, cost)]
+        columns = [pd.arrays.IntegerArray(each, np.zeros(len(df), np.bool_)) for each in _wide(df, cost)]
     return _with_columns(df, dict(zip(CORRECTED, columns, strict=True)))
 
 
@@ -50,6 +51,13 @@ def _with_columns(df: pd.DataFrame, columns: dict[str, Any]) -> pd.DataFrame:
     table = pd.DataFrame({str(name): df[name] for name in df} | columns, df.index, copy=False)
     table.attrs |= df.attrs
     return table
+
+
+class Durations(NamedTuple):
+    """By span; integers."""
+
+    cycles: NDArray[np.integer[Any]]
+    ns: NDArray[np.integer[Any]]
 
 
 class _Rows(NamedTuple):
@@ -74,8 +82,23 @@ class _Rows(NamedTuple):
         )  # fmt: skip
 
 
-def _corrected(df: pd.DataFrame, cost: Cost) -> tuple[Ints, Ints]:
-    """Cycles and nanoseconds by row."""
+def narrow_durations(df: pd.DataFrame, metadata: dict[str, Any]) -> Durations:
+    """`corrected_cycles` and `corrected_ns` as arrays, of 32 bits where all fit, durations of four seconds:
+    memory that is new costs more than what is done with it. Raises ValueError where they are not known."""
+    cost = record_cost(metadata)
+    if cost is None:
+        raise ValueError("nobody knows what a record costs")
+    return _corrected(df, cost, np.dtype(np.uint32)) or _wide(df, cost)
+
+
+def _wide(df: pd.DataFrame, cost: Cost) -> Durations:
+    corrected = _corrected(df, cost, np.dtype(np.int64))
+    assert corrected is not None  # as that dtype has all there are
+    return corrected
+
+
+def _corrected(df: pd.DataFrame, cost: Cost, dtype: np.dtype[Any]) -> Durations | None:
+    """Of a dtype; None where it does not hold all."""
     kind = df["kind"].array
     code_of = {name: code for code, name in enumerate(kind.categories)}
     rows = _Rows(
@@ -87,16 +110,16 @@ def _corrected(df: pd.DataFrame, cost: Cost) -> tuple[Ints, Ints]:
         df["duration_ns"].to_numpy(),
         *(kind.codes == code_of.get(name, -2) for name in ("async", "iteration", "loop")),
     )
-    parts = pieces(df)
-    if len(parts) == 1:
-        return _of_rows(rows, cost)
-    cycles, ns = np.empty(len(df), np.int64), np.empty(len(df), np.int64)
+    durations = Durations(np.empty(len(df), dtype), np.empty(len(df), dtype))
+    least, most = np.iinfo(dtype).min, np.iinfo(dtype).max
 
-    def correct(part: slice) -> None:
-        cycles[part], ns[part] = _of_rows(rows.part(part), cost)
+    def correct(part: slice) -> bool:
+        found = _of_rows(rows.part(part), cost)
+        for each, values in zip(durations, found, strict=True):
+            each[part] = values.astype(dtype)
+        return all(values.min(initial=0) >= least and values.max(initial=0) <= most for values in found)
 
-    each_piece(correct, parts)
-    return cycles, ns
+    return durations if all(each_piece(correct, pieces(df))) else None
 
 
 class _Level(NamedTuple):
@@ -178,5 +201,5 @@ def weighed(df: pd.DataFrame, metadata: dict[str, Any]) -> pd.DataFrame:
     cost = record_cost(metadata)
     if cost is None:
         return df
-    cycles, ns = _corrected(df, cost)
+    cycles, ns = _wide(df, cost)
     return _with_columns(df, {"duration_cycles": cycles, "duration_ns": ns})

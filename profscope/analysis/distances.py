@@ -80,6 +80,8 @@ def distances(tables: Tables) -> pd.DataFrame:
 
 def compared(known: Witnesses, metadata: dict[str, Any]) -> pd.DataFrame:
     """What `distances` returns, of witnesses that are known."""
+    if not any(len(counts) for counts in known.counts.values()):  # and every pair has samples in it
+        return answer_frame([], _DTYPES, {})
     tables: dict[tuple[str, int], dict[str, pd.DataFrame]] = {}
     for binary, counts in known.counts.items():
         for key, rows in configurations(counts):
@@ -88,7 +90,6 @@ def compared(known: Witnesses, metadata: dict[str, Any]) -> pd.DataFrame:
         for key, rows in configurations(times[times["kind"] != GAP]):
             if rows["self_ns"].sum() > 0 and (rows["kind"] == "op").any():
                 tables.setdefault(key, {})[source] = rows.rename(columns={"self_ns": "weight"})
-    was_sampled = any(len(counts) for counts in known.counts.values())
     spread, timed = _spread(metadata), _timed(metadata)
     rows_of: list[dict[str, Any]] = []
     missing: dict[str, None] = {}
@@ -109,7 +110,7 @@ def compared(known: Witnesses, metadata: dict[str, Any]) -> pd.DataFrame:
             seen = [factor for factor in factors if factor is not None]
             row["noise_seen"] = row["noise"] * max(seen) if seen else None
             rows_of.append({"kernel": kernel, "variant": variant, "first": first, "second": second, **row})
-        if "bare samples" not in of_key and was_sampled:
+        if "bare samples" not in of_key:
             missing[f"{name}: the bare binary was not sampled enough to say what recording changed"] = None
     return answer_frame(rows_of, _DTYPES, missing)
 

@@ -20,10 +20,19 @@ from profscope.analysis.roof import Roof, roof_of
 from profscope.analysis.span_rows import only_trials
 from profscope.analysis.stalls import stalled_on
 from profscope.analysis.sum_findings import sum_findings
+from profscope.analysis.summing import SummedSpans
 from profscope.schema import Tables
 from profscope.threads import in_order, worker_pool
 
-__all__ = ["FINDING_DTYPES", "OF_THE_EMULATOR", "FindingsOf", "findings", "findings_frame", "findings_of"]
+__all__ = [
+    "FINDING_DTYPES",
+    "OF_THE_EMULATOR",
+    "FindingsOf",
+    "findings",
+    "findings_frame",
+    "findings_of",
+    "findings_with",
+]
 
 FINDING_DTYPES: Final = {
     "kernel": "str",
@@ -109,9 +118,15 @@ def findings(tables: Tables) -> pd.DataFrame:
     attrs["not_measured"]: list of str, what could not be judged and why. attrs["clean"]: by kernel, or
     "kernel #variant" where it has several, what is known of those without a finding.
     """
+    return findings_with(tables, None)
+
+
+def findings_with(tables: Tables, known: SummedSpans | None) -> pd.DataFrame:
+    """`findings`, with what the summary adds up, where that is known."""
     _causes()  # imported before there are threads
+    judged = judged_kernels(tables, known=known)
     with worker_pool() as pool:  # a configuration is judged while the next one's spans are taken
-        table = findings_frame(list(in_order(pool, partial(findings_of, tables), judged_kernels(tables))))
+        table = findings_frame(list(in_order(pool, partial(findings_of, tables), judged)))
     if only_trials(tables.launches):
         table.attrs["not_measured"].append(ONLY_TRIALS)
     return table

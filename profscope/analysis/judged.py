@@ -18,11 +18,13 @@ from numpy.typing import NDArray
 from instrument_passes.ops.info import OpInfo
 from instrument_passes.ops.table import OPS
 from profscope.analysis.answers import Answer
-from profscope.analysis.corrections import weighed
+from profscope.analysis.clock_cost import record_cost
+from profscope.analysis.corrections import are_corrected, weighed
 from profscope.analysis.devices import Peak, peak_of, sm_count_of
 from profscope.analysis.launch_shape import Shape, shape_kept, shape_of
 from profscope.analysis.sources import Sources
-from profscope.analysis.span_rows import Floats, Ints, grid_ctas, grid_scales, not_samples, self_times, sites
+from profscope.analysis.span_rows import Floats, Ints, grid_ctas, grid_scales, not_samples, own_times, sites
+from profscope.analysis.summing import SummedSpans
 from profscope.analysis.work import works
 from profscope.schema import Tables
 
@@ -238,9 +240,12 @@ class Unjudged(NamedTuple):
 
 
 def judged_kernels(
-    tables: Tables, only: Collection[tuple[str, int]] | None = None
+    tables: Tables, only: Collection[tuple[str, int]] | None = None, known: SummedSpans | None = None
 ) -> Iterator[Judged | Unjudged]:
-    """Each configuration of each kernel, or of these kernels and variants only; trials left out."""
+    """Each configuration of each kernel, or of these kernels and variants only; trials left out.
+
+    known: what the summary adds up; what is in it is not worked out again.
+    """
     launches, df = tables.launches, tables.df
     launches = launches[~launches["trial"]]
     # What is asked of each launch, once for all: a profile may have hundreds of kernels.
@@ -265,7 +270,7 @@ def judged_kernels(
         warm = sound[~sound["cold"]]
         chosen = (warm if len(warm) else sound).iloc[::-1]
         chosen = chosen[(chosen["rows"].cumsum() <= MOST_SPANS) | (np.arange(len(chosen)) == 0)].iloc[::-1]
-        yield _judged(tables, kernel, variant, chosen)
+        yield _judged(tables, kernel, variant, chosen, known)
 
 
 def _why_none(every: pd.DataFrame, spans: pd.DataFrame) -> str:
@@ -276,7 +281,9 @@ def _why_none(every: pd.DataFrame, spans: pd.DataFrame) -> str:
     return "all its launches lost records, or CTAs that did not come to their end"
 
 
-def _judged(tables: Tables, kernel: str, variant: int, launches: pd.DataFrame) -> Judged:
+def _judged(
+    tables: Tables, kernel: str, variant: int, launches: pd.DataFrame, known: SummedSpans | None
+) -> Judged:
     df = tables.df
     begins, counts = launches["begin"].to_numpy(), launches["rows"].to_numpy()
     ctas, first = _ctas(df, begins, counts)
@@ -293,8 +300,7 @@ def _judged(tables: Tables, kernel: str, variant: int, launches: pd.DataFrame) -
     cta = np.repeat(chosen, lengths)
     offset = np.repeat(np.cumsum(lengths) - lengths, lengths)
     rows = first[cta] + np.arange(len(cta)) - offset
-    part = df.iloc[int(rows[0]) : int(rows[-1]) + 1] if _is_range(rows) else df.iloc[rows]
-    spans, table = _spans(part, cta, rows, tables.metadata)
+    spans, table = _spans(tables, cta, rows, known)
     whole = bool((launches["scale"] == 1).all()) and kernel not in not_samples(tables.metadata)
     return Judged(kernel, variant, tables, launches, table, spans, ctas, whole)
 
@@ -326,17 +332,24 @@ def _ctas(df: pd.DataFrame, begins: Ints, counts: Ints) -> tuple[pd.DataFrame, I
     return table, rows[at]
 
 
-def _spans(part: pd.DataFrame, cta: Ints, rows: Ints, metadata: dict[str, Any]) -> tuple[Spans, pd.DataFrame]:
-    """The synchronous spans of the rows `rows` of the table, which `part` is, and their sites."""
-    site, table = sites(part)
-    table = table.assign(
-        cls=[op_class(s) if k == "op" else "" for s, k in zip(table["scope"], table["kind"], strict=True)]
-    )
+def _spans(tables: Tables, cta: Ints, rows: Ints, known: SummedSpans | None) -> tuple[Spans, pd.DataFrame]:
+    """The synchronous spans of the rows `rows` of the table, and their sites."""
+    chosen = slice(int(rows[0]), int(rows[-1]) + 1) if _is_range(rows) else rows
+    part = tables.df.iloc[chosen]
     parent = part["parent"].to_numpy()
     place = parent - rows[0] if _is_range(rows) else np.searchsorted(rows, parent)
     inside = np.where(parent >= 0, place, -1)
-    taken = weighed(part.assign(parent=inside), metadata)
-    own = self_times(taken, DURATION)
+    if known is not None and (are_corrected(tables) or record_cost(tables.metadata) is None):
+        site, table = known.sites(chosen)
+        taken = known.durations.cycles[chosen].astype(np.int64)
+    else:
+        site, table = sites(part)
+        taken = weighed(part.assign(parent=inside), tables.metadata)[DURATION].to_numpy()
+    table = table.assign(
+        cls=[op_class(s) if k == "op" else "" for s, k in zip(table["scope"], table["kind"], strict=True)]
+    )
+    synchronous = (table["kind"] != "async").to_numpy()
+    own = own_times(taken, inside, synchronous[site])
     kept = ~table["kind"].isin(("async", "mark")).to_numpy()[site]
     number = np.cumsum(kept) - 1
     inside = np.where(inside >= 0, number[inside], -1)[kept]
@@ -345,7 +358,7 @@ def _spans(part: pd.DataFrame, cta: Ints, rows: Ints, metadata: dict[str, Any]) 
     new = np.ones(len(cta), np.bool_)
     new[1:] = (warp_of[1:] != warp_of[:-1]) | (cta[1:] != cta[:-1])
     warp = np.cumsum(new) - 1
-    start, duration = part["start_cycle"].to_numpy()[kept], taken[DURATION].to_numpy()[kept]
+    start, duration = part["start_cycle"].to_numpy()[kept], taken[kept]
     end = start + part[DURATION].to_numpy()[kept]
     spans = Spans(
         site=site[kept],

@@ -8,6 +8,7 @@ from typing import cast
 
 import numpy as np
 import pandas as pd
+from numpy.typing import NDArray
 
 from instrument_passes.span_columns import PATH_SEPARATOR
 from profscope.analysis.span_rows import launch_groups, self_times, sites
@@ -35,6 +36,8 @@ ROW = [*CONFIGURATION, *PLACE]
 
 GAP = "gap"
 
+_BINARIES = ("bare", "spans", "sums")
+
 
 @dataclass(frozen=True, eq=False)
 class Witnesses:
@@ -60,21 +63,28 @@ def witnesses(tables: Tables, table: pd.DataFrame | None = None) -> Witnesses:
         raw = {name: told for name, told in tables.metadata.items() if name != "clock"}
         # As they were read, since sums are, and the summary beside them.
         of_spans = summary(replace(tables, launches=kept, sums=sums_frame(), metadata=raw))
-    columns = [*ROW, "call_path", "kind", "scope", "self_ns"]
-    times = {
-        source: placed(rows[~rows["trial"] & (rows["kind"] != "async")])[columns]
-        for source, rows in (("spans", of_spans), ("sums", summed(tables.sums)))
-    }
+    spans = _times(of_spans)
+    sums = _times(summed(tables.sums)) if len(tables.sums) else spans.iloc[:0]
     binary = tables.samples["binary"]
-    counts = {name: placed(tables.samples[binary == name]) for name in ("bare", "spans", "sums")}
+    if len(tables.samples):
+        counts = {name: placed(tables.samples[binary == name]) for name in _BINARIES}
+    else:  # as in most profiles: pandas takes its time for tables without rows, too
+        counts = dict.fromkeys(_BINARIES, placed(tables.samples))
+    chosen = tables.samples.loc[binary == "spans", "launch"].unique()
+    sampled = _times(_sampled_spans(tables, chosen)) if len(chosen) else spans.iloc[:0]
     own = table[~table["trial"]].reset_index(drop=True)
-    return Witnesses(times, counts, own, placed(_sampled_spans(tables))[columns])
+    return Witnesses({"spans": spans, "sums": sums}, counts, own, sampled)
 
 
-def _sampled_spans(tables: Tables) -> pd.DataFrame:
-    """CONFIGURATION, SITE_COLUMNS and self_ns by scope, of launches with spans that ran under the sampler."""
-    chosen = tables.samples.loc[tables.samples["binary"] == "spans", "launch"].unique()
-    tables = tables if len(chosen) else Tables()  # so that none of many spans are looked at
+def _times(rows: pd.DataFrame) -> pd.DataFrame:
+    """Rows of scopes as those of `Witnesses.times`."""
+    if "trial" in rows:
+        rows = rows[~rows["trial"] & (rows["kind"] != "async")]
+    return placed(rows)[[*ROW, "call_path", "kind", "scope", "self_ns"]]
+
+
+def _sampled_spans(tables: Tables, chosen: NDArray[np.integer]) -> pd.DataFrame:
+    """CONFIGURATION, SITE_COLUMNS and self_ns by scope, of some launches with spans."""
     df = tables.df
     rows = np.flatnonzero(df["launch"].isin(chosen).to_numpy() & (df["kind"] != "async").to_numpy())
     site, places = sites(df)

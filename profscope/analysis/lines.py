@@ -145,6 +145,9 @@ def _recorded(known: Witnesses) -> pd.DataFrame:
 def _shares(rows: pd.DataFrame, table: pd.DataFrame, weight: str) -> tuple[pd.Series, pd.Series]:
     """By row its share of all that the table has of its configuration, missing where that is 0, and its
     weight. What no record covers is at no line, and counts in the whole."""
+    if not len(table):
+        nothing = pd.Series(0, rows.index, dtype="int64")
+        return pd.Series(pd.NA, rows.index, dtype="Float64"), nothing
     own = table[table["kind"] != GAP] if "kind" in table else table
     weights = own.groupby(ROW)[weight].sum().reindex(rows.index, fill_value=0).astype("int64")
     whole = table.groupby(CONFIGURATION)[weight].sum()
@@ -154,6 +157,9 @@ def _shares(rows: pd.DataFrame, table: pd.DataFrame, weight: str) -> tuple[pd.Se
 
 
 def _with_intervals(rows: pd.DataFrame) -> pd.DataFrame:
+    if not rows["samples"].any():
+        nothing = pd.Series(pd.NA, rows.index, dtype="Float64")
+        return rows.assign(share_samples_low=nothing, share_samples_high=nothing)
     total = rows.groupby(CONFIGURATION)["samples"].transform("sum")
     low, high = shares_between(rows["samples"].to_numpy(), total.clip(lower=1).to_numpy())
     known = rows["share_samples"].notna()
@@ -205,6 +211,8 @@ def _reasons(
 
 def _work(rows: pd.DataFrame, summary: pd.DataFrame) -> dict[str, Any]:
     """bytes and flops by row, missing where no op there has any."""
+    if not (summary["bytes"].notna() | summary["flops"].notna()).any():
+        return dict.fromkeys(("bytes", "flops"), pd.array([pd.NA] * len(rows), "Int64"))
     table = with_global_bytes(summary)
     table = placed(table[table["bytes"].notna() | table["flops"].notna()])
     by_row = table.groupby(ROW)[["bytes", "flops"]].sum(min_count=1)

@@ -3,37 +3,62 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from typing import Final, TypeVar
+from typing import Any, Final, TypeVar
 
 import numpy as np
 import pandas as pd
+from numpy.typing import NDArray
 
-from profscope.analysis.span_rows import Ints
 from profscope.threads import worker_pool
 
-__all__ = ["each_piece", "pieces"]
+__all__ = ["each_piece", "even_pieces", "pieces"]
 
 _ROWS: Final = 1 << 16
+_NEAR: Final = 1 << 10
+"""Rows in which an outermost span is looked for at a time."""
+"""Rows of a piece; a few more where a warp's spans do not end there."""
 
+Ints = NDArray[np.int64]
 S = TypeVar("S")
 T = TypeVar("T")
+
+
+def even_pieces(count: int) -> list[slice]:
+    """So many rows, cut wherever it may be."""
+    return [slice(at, min(at + _ROWS, count)) for at in range(0, count, _ROWS)] or [slice(0, 0)]
 
 
 def pieces(df: pd.DataFrame) -> list[slice]:
     """The rows of a span table, cut where a warp's outermost span begins: so no span is in another piece than
     its parent. One piece where spans do stand elsewhere, as in other tools' traces."""
-    parent, count = df["parent"].to_numpy(), len(df)
+    parent, depth, count = df["parent"].to_numpy(), df["depth"].to_numpy(), len(df)
     if count <= _ROWS:
         return [slice(0, count)]
-    roots = np.flatnonzero((df["depth"].to_numpy() == 0) & (parent < 0))
-    near = np.searchsorted(roots, np.arange(_ROWS, count, _ROWS))
-    begins = np.unique(np.append(0, roots[near[near < len(roots)]])).tolist()
-    cut = [slice(begin, end) for begin, end in zip(begins, [*begins[1:], count], strict=True)]
-    return cut if all(_is_whole(parent[part], part) for part in cut) else [slice(0, count)]
+    begins = [0]
+    for at in range(_ROWS, count, _ROWS):
+        begin = _next_root(parent, depth, max(at, begins[-1]))
+        if begin > begins[-1]:
+            begins.append(begin)
+    ends = [*begins[1:], count]
+    cut = [slice(begin, end) for begin, end in zip(begins, ends, strict=True) if begin < end]
+    whole = each_piece(lambda part: _is_whole(parent[part], part), cut)
+    return cut if all(whole) else [slice(0, count)]
+
+
+def _next_root(parent: Ints, depth: NDArray[np.integer[Any]], at: int) -> int:
+    """The first outermost span from row `at` on, the count of rows where there is none."""
+    while at < len(parent):
+        near = slice(at, at + _NEAR)
+        roots = np.flatnonzero((depth[near] == 0) & (parent[near] < 0))
+        if len(roots):
+            return at + int(roots[0])
+        at += _NEAR
+    return len(parent)
 
 
 def _is_whole(parent: Ints, part: slice) -> bool:
-    return not ((parent >= part.stop) | ((parent >= 0) & (parent < part.start))).any()
+    before = parent[parent < part.start]
+    return parent.max() < part.stop and not (before >= 0).any()
 
 
 def each_piece(work: Callable[[S], T], parts: Sequence[S]) -> list[T]:

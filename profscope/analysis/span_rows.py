@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
-from typing import Any, Generic, TypeVar
+import math
+from collections.abc import Sequence
+from typing import Any, Generic, NamedTuple, TypeVar
 
 import numpy as np
 import pandas as pd
 from numpy.typing import NDArray
 
+from profscope.analysis.numbering import Numbers, numbers_by
+from profscope.analysis.pieces import even_pieces
 from profscope.schema import Tables
 
 __all__ = [
@@ -25,7 +29,6 @@ __all__ = [
     "grid_scales",
     "launch_groups",
     "launch_scales",
-    "narrow_numbers",
     "narrow_sites",
     "not_samples",
     "numbered",
@@ -44,14 +47,12 @@ SITE_COLUMNS = ("kernel", "scope", "kind", "file", "line", "call_path")
 GROUP_COLUMNS = ("kernel", "variant", "trial")
 """Launches that are alike in these are summed up together."""
 
-_SOME_ROWS = 1 << 16
 _EXACT = 2.0**53
 """Up to here float64 has every whole number."""
 
 Ints = NDArray[np.int64]
 Floats = NDArray[np.float64]
 Flags = NDArray[np.bool_]
-Numbers = NDArray[np.unsignedinteger[Any]]
 Row = TypeVar("Row", bound=np.generic)
 
 
@@ -99,58 +100,56 @@ def sites(df: pd.DataFrame) -> tuple[Ints, pd.DataFrame]:
 
 def narrow_sites(df: pd.DataFrame) -> tuple[Numbers, pd.DataFrame]:
     """As `sites`, with the numbers in the narrowest unsigned dtype that holds them."""
-    key: NDArray[np.integer] = np.zeros(len(df), np.int32)
+    columns = [_codes(df[name]) for name in SITE_COLUMNS]
+    if math.prod(column.kinds for column in columns) >= 1 << 62:
+        columns = [_together(columns)]
+    size = math.prod(column.kinds for column in columns)
+
+    def key_of(part: slice) -> NDArray[np.integer]:
+        key = np.zeros(part.stop - part.start, np.int32 if size < 1 << 31 else np.int64)
+        for values, least, kinds in columns:
+            np.multiply(key, kinds, out=key)
+            np.add(key, values[part], out=key)
+            np.subtract(key, least, out=key)
+        return key
+
+    site, first, _ = numbers_by(key_of, even_pieces(len(df)), size)
+    return site, df[list(SITE_COLUMNS)].iloc[first].reset_index(drop=True)
+
+
+def _together(columns: Sequence[_Codes]) -> _Codes:
+    """Columns as one, where a key of all their values would not do: combinations that are there are fewer."""
+    key: NDArray[np.integer] = np.zeros(len(columns[0].values), np.int64)
     size = 1
-    for name in SITE_COLUMNS:
-        codes, least, count = _codes(df[name])
-        if size * count >= 1 << 62:  # renumbered, the sites seen so far are fewer than the rows
+    for values, least, kinds in columns:
+        if size * kinds >= 1 << 62:
             key, distinct = pd.factorize(key)
             size = len(distinct)
-        if size * count >= 1 << 31:
-            key = key.astype(np.int64, copy=False)
-        np.multiply(key, count, out=key)
-        np.add(key, codes, out=key)
-        np.subtract(key, least, out=key)
-        size *= count
-    site, first = narrow_numbers(key, size)
-    table = df[list(SITE_COLUMNS)].iloc[first].reset_index(drop=True)
-    return site, table
+        key = key * kinds + values - least
+        size *= kinds
+    return _Codes(key, 0, size)
 
 
 def numbered(key: NDArray[np.integer], size: int) -> tuple[Ints, Ints]:
     """Keys below `size` numbered in order of first appearance; and the row where each first appears."""
-    number, first = narrow_numbers(key, size)
+    number, first, _ = numbers_by(lambda part: key[part], even_pieces(len(key)), size)
     return number.astype(np.int64), first
 
 
-def narrow_numbers(key: NDArray[np.integer], size: int) -> tuple[Numbers, Ints]:
-    """As `numbered`, with the numbers in the narrowest unsigned dtype that holds them."""
-    if size > 1 << 22:
-        found, _ = pd.factorize(key)
-        first = pd.Series(found).drop_duplicates().index.to_numpy()
-        return found.astype(np.min_scalar_type(len(first))), first
-    parts = [slice(begin, begin + _SOME_ROWS) for begin in range(0, len(key), _SOME_ROWS)]
-    first_of = np.full(size, len(key))
-    for part in reversed(parts):
-        rows = np.arange(part.start, min(part.stop, len(key)))
-        first_of[key[part][::-1]] = rows[::-1]  # the last one put there stays
-    first = np.sort(first_of[first_of < len(key)])
-    narrowest = np.min_scalar_type(len(first))
-    number_of: Numbers = np.zeros(size, narrowest)
-    number_of[key[first]] = np.arange(len(first))
-    number: Numbers = np.empty(len(key), narrowest)
-    for part in parts:
-        number[part] = number_of[key[part]]
-    return number, first
-
-
-def _codes(column: pd.Series[Any]) -> tuple[NDArray[np.integer], int, int]:
+class _Codes(NamedTuple):
     """A column's values as numbers, the least that there may be, and how many."""
+
+    values: NDArray[np.integer]
+    least: int
+    kinds: int
+
+
+def _codes(column: pd.Series[Any]) -> _Codes:
     if isinstance(column.dtype, pd.CategoricalDtype):
-        return column.cat.codes.to_numpy(), -1, len(column.cat.categories) + 1
+        return _Codes(column.cat.codes.to_numpy(), -1, len(column.cat.categories) + 1)
     values = column.to_numpy()
     least = int(values.min()) if len(values) else 0
-    return values, least, int(values.max(initial=least)) - least + 1
+    return _Codes(values, least, int(values.max(initial=least)) - least + 1)
 
 
 def launch_groups(tables: Tables) -> tuple[Ints, pd.DataFrame]:

@@ -21,6 +21,8 @@ def stalled_on(tables: Tables, kernel: str, variant: int, file: str, lines: Sequ
     lines: all whose time is in the finding. The samples of the bare binary are taken where there are some. ""
     where nobody sampled it, or the lines are to blame for less than 1 %.
     """
+    if not len(tables.samples):  # as of most profiles, and this is asked of every finding
+        return ""
     blamed, every = _blamed(tables, kernel, variant, file, lines)
     here = int(blamed["samples"].sum())
     if here < max(1, every / 100):
@@ -35,6 +37,8 @@ def stalled_on(tables: Tables, kernel: str, variant: int, file: str, lines: Sequ
 def most_blamed(tables: Tables, kernel: str, variant: int, file: str, lines: Sequence[int]) -> int | None:
     """Of some lines the one that is to blame for most of the sampled stalls, see `stalled_on`; None where
     nobody sampled them, or none is."""
+    if not len(tables.samples):
+        return None
     blamed, _ = _blamed(tables, kernel, variant, file, lines)
     by_line = blamed.groupby("blamed_line")["samples"].sum()
     return int(str(by_line.idxmax())) if len(by_line) else None

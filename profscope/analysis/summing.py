@@ -9,16 +9,18 @@ import numpy as np
 import pandas as pd
 from numpy.typing import NDArray
 
-from profscope.analysis.corrections import are_corrected, weighed
+from profscope.analysis.corrections import Durations, are_corrected, narrow_durations
+from profscope.analysis.numbering import numbers_by
 from profscope.analysis.pieces import each_piece, pieces
 from profscope.analysis.span_rows import (
+    SITE_COLUMNS,
     Floats,
     Ints,
     Numbers,
     OfLaunches,
     begins_of_runs,
-    narrow_numbers,
     narrow_sites,
+    numbered,
     numbers_of_groups,
     own_times,
 )
@@ -29,38 +31,45 @@ __all__ = ["SummedSpans", "by_row", "in_order", "summed_spans", "sums_by", "sums
 
 
 class SummedSpans(NamedTuple):
-    """df: spans with the durations that are added up, as they were read or corrected. row: of each span, that
-    of `rows`, of an unsigned dtype as narrow as can be; rows: GROUP_COLUMNS and SITE_COLUMNS, in the order of
-    their first spans, which stand at `first`. parts: `pieces` of the spans."""
+    """df: the spans; durations: those that are added up, as they were read or corrected. row: of each span,
+    that of `rows`, of an unsigned dtype as narrow as can be; rows: GROUP_COLUMNS and SITE_COLUMNS, in the
+    order of their first spans, which stand at `first`. parts: `pieces` of the spans."""
 
     df: pd.DataFrame
+    durations: Durations
     row: Numbers
     rows: pd.DataFrame
     first: Ints
     parts: list[slice]
 
+    def sites(self, chosen: slice | Ints) -> tuple[Ints, pd.DataFrame]:
+        """`sites` of some of the spans, all of one kernel and variant."""
+        row = self.row[chosen]
+        site, first = numbered(row, len(self.rows))
+        return site, self.rows[list(SITE_COLUMNS)].iloc[row[first]].reset_index(drop=True)
+
 
 def summed_spans(tables: Tables) -> SummedSpans:
     """What a summary adds up, for whoever asks for more of it than the summary."""
-    df = weighed(tables.df, tables.metadata) if are_corrected(tables) else tables.df
-    site, places = narrow_sites(tables.df)
+    df = tables.df
+    if are_corrected(tables):
+        durations = narrow_durations(df, tables.metadata)
+    else:
+        durations = Durations(df["duration_cycles"].to_numpy(), df["duration_ns"].to_numpy())
+    site, places = narrow_sites(df)
     group, groups = numbers_of_groups(tables.launches)
-    launch, parts = tables.df["launch"].to_numpy(), pieces(df)
-    each = max(1, len(groups))
-    size = max(1, len(places)) * each
-    key = np.empty(len(site), np.min_scalar_type(size))
+    launch, each = df["launch"].to_numpy(), max(1, len(groups))
+    parts = pieces(df)
 
-    def number(part: slice) -> None:
-        key[part] = site[part].astype(np.int64) * each + group.of(launch[part])
+    def key_of(part: slice) -> Ints:
+        return site[part].astype(np.int64) * each + group.of(launch[part])
 
-    each_piece(number, parts)
-    row, first = narrow_numbers(key, size)
-    at_first = key[first].astype(np.int64)
-    chosen = groups.iloc[at_first % each]
-    rows = places.iloc[at_first // each].reset_index(drop=True)
+    row, first, key = numbers_by(key_of, parts, max(1, len(places)) * each)
+    chosen = groups.iloc[key % each]
+    rows = places.iloc[key // each].reset_index(drop=True)
     rows.insert(1, "variant", chosen["variant"].to_numpy(np.int32))
     rows.insert(2, "trial", chosen["trial"].to_numpy(np.bool_))
-    return SummedSpans(df, row, rows, first, parts)
+    return SummedSpans(df, durations, row, rows, first, parts)
 
 
 def sums_of(spans: SummedSpans, scale: OfLaunches[np.float64] | None) -> dict[str, Ints]:
@@ -72,7 +81,7 @@ def sums_of(spans: SummedSpans, scale: OfLaunches[np.float64] | None) -> dict[st
     df = spans.df
     kind, depth = df["kind"].array, df["depth"].to_numpy()
     parents, launch = df["parent"].to_numpy(), df["launch"].to_numpy()
-    durations = {unit: df[f"duration_{unit}"].to_numpy() for unit in UNITS}
+    durations = spans.durations._asdict()
 
     def values(part: slice) -> dict[str, Ints | Floats]:
         weight = np.ones(part.stop - part.start, np.int64) if scale is None else scale.of(launch[part])
@@ -80,7 +89,7 @@ def sums_of(spans: SummedSpans, scale: OfLaunches[np.float64] | None) -> dict[st
         parent = np.where(parents[part] < 0, -1, parents[part] - part.start)
         found: dict[str, Ints | Floats] = {"count": weight}
         for unit, duration in durations.items():
-            took = duration[part]
+            took = duration[part].astype(np.int64)
             found[f"total_{unit}"] = took * weight
             found[f"self_{unit}"] = own_times(took, parent, synchronous) * weight
             if scale is not None:
@@ -116,9 +125,9 @@ def sums_by(
     return {name: np.rint(each).astype(np.int64) for name, each in sums.items()}
 
 
-def by_row(spans: SummedSpans, columns: list[str], counts: Ints) -> list[list[NDArray[np.integer]]]:
-    """The values of each of some columns, by row of the summary. counts: how many a row has, one at least."""
-    values = [spans.df[name].to_numpy() for name in columns]
+def by_row(spans: SummedSpans, counts: Ints) -> dict[str, list[NDArray[np.integer]]]:
+    """The durations of each unit, by row of the summary. counts: how many a row has, one at least."""
+    values = spans.durations
     together = [np.empty(len(each), _narrowest(each)) for each in values]
     ends = np.cumsum(counts)
     # Where the values of each piece go: behind those of the pieces before.
@@ -137,11 +146,14 @@ def by_row(spans: SummedSpans, columns: list[str], counts: Ints) -> list[list[ND
             ordered[to] = each[part][order]
 
     each_piece(put, places)
-    return [np.split(each, ends[:-1]) if len(ends) else [] for each in together]
+    parts = [np.split(each, ends[:-1]) if len(ends) else [] for each in together]
+    return dict(zip(Durations._fields, parts, strict=True))
 
 
-def _narrowest(values: Ints) -> np.dtype[Any]:
+def _narrowest(values: NDArray[np.integer[Any]]) -> np.dtype[Any]:
     """A dtype that holds them: durations of four seconds need 32 bits, and are sorted twice as fast then."""
+    if values.dtype == np.uint32:
+        return values.dtype
     fits = not len(values) or (values.min() >= 0 and values.max() <= np.iinfo(np.uint32).max)
     return np.dtype(np.uint32) if fits else values.dtype
 

@@ -61,7 +61,7 @@ def assemble(
 
     A launch whose buffer cannot be decoded is left out, and a note says why.
     """
-    with worker_pool(os.cpu_count()) as pool:
+    with worker_pool(os.cpu_count()) as pool, worker_pool(os.cpu_count()) as of_blocks:
         if folded is None:
             folded = Folded()
             folded.add(alike(raw for raw in launches if raw.manifest.keeps == "sums"), pool)
@@ -74,7 +74,7 @@ def assemble(
         readings = list(pool.map(Bundle.readings, bundles))
         bases = _time_bases(bundles, readings, folded)
         bundles = _without_gaps(bundles, len(launches))
-        spans = span_table(list(zip(bundles, bases, strict=True)), pool)
+        spans = span_table(list(zip(bundles, bases, strict=True)), pool, of_blocks)
     timed = [_timed(bundle, base, spans) for bundle, base in zip(bundles, bases, strict=True)]
     programs = folded.programs()
     # A program stands where its first launch does.

@@ -34,8 +34,10 @@ class SpanTable(NamedTuple):
     end_ns: Ints
 
 
-def span_table(bundles: Sequence[tuple[Bundle, TimeBase]], pool: Executor) -> SpanTable:
-    """The spans of all launches. Bundles are sorted and filled in side by side, into their own rows."""
+def span_table(bundles: Sequence[tuple[Bundle, TimeBase]], pool: Executor, of_blocks: Executor) -> SpanTable:
+    """The spans of all launches. Bundles are sorted and filled in side by side, into their own rows, and the
+    blocks of each: so a few large launches, too, use all cores. of_blocks: another pool than `pool`, whose
+    threads wait for it."""
     every = [bundle for bundle, _ in bundles]
     sizes = list(pool.map(_spans_each, every))
     launches = sum(map(len, every))
@@ -83,7 +85,7 @@ def span_table(bundles: Sequence[tuple[Bundle, TimeBase]], pool: Executor) -> Sp
             mine = {name: values[target] for name, values in columns.items()}
         else:
             mine = {name: np.empty(len(target), values.dtype) for name, values in columns.items()}
-        rank = _fill_bundle(mine, known, bundle, base, sizes[index], target)
+        rank = _fill_bundle(mine, known, bundle, base, sizes[index], target, of_blocks)
         some = np.flatnonzero(sizes[index])
         begins = (np.cumsum(sizes[index]) - sizes[index])[some]
         if len(some):
@@ -128,7 +130,13 @@ def _rows(first: Ints, sizes: Ints) -> Ints | slice:
 
 
 def _fill_bundle(
-    mine: Arrays, of_site: Arrays, bundle: Bundle, base: TimeBase, sizes: Ints, target: Ints | slice
+    mine: Arrays,
+    of_site: Arrays,
+    bundle: Bundle,
+    base: TimeBase,
+    sizes: Ints,
+    target: Ints | slice,
+    of_blocks: Executor,
 ) -> Ints:
     """All rows of a bundle, in order of launch, CTA, warp and time. mine: the columns' parts; of_site: what
     sites say; sizes: by launch, its rows; target: where they go in the table.
@@ -140,10 +148,15 @@ def _fill_bundle(
     rank = np.empty(spans + 1, np.int64)
     rank[:-1][order] = np.arange(target.start, target.stop) if isinstance(target, slice) else target
     rank[-1] = -1
-    for begin in range(0, spans, BLOCK_SPANS):
+
+    def fill_block(begin: int) -> None:
         block = slice(begin, min(begin + BLOCK_SPANS, spans))
         here = {name: values[block] for name, values in mine.items()}
         _fill(here, of_site, decoded, base, block if isinstance(order, slice) else order[block], rank)
+
+    begins = range(0, spans, BLOCK_SPANS)
+    for _ in of_blocks.map(fill_block, begins) if len(begins) > 1 else map(fill_block, begins):
+        pass
     mine["launch"][:] = np.repeat(np.array([raw.index for raw in bundle.raws], np.int32), sizes)
     if decoded.several:
         apart = decoded.several.apart

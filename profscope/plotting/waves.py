@@ -173,12 +173,12 @@ def _legend(ax: Axes, wave: Ints, count: int, in_band: int) -> None:
     )
 
 
-def _note(shape: Shape, sms: int | None) -> str:
+def _note(shape: Shape, sms: int) -> str:
     """What the launch loses, as the findings `idle-sms`, `tail` and `load-imbalance` have it.
 
-    sms: those of the device.
+    sms: those of the device; 0 where nobody says.
     """
-    if sms is not None and shape.sms < sms:
+    if shape.sms < sms:
         return f"{sms - shape.sms:,} of {sms:,} SMs ran no CTA"
     parts = [("tail", shape.tail_pct), ("load imbalance", shape.imbalance_pct)]
     return ", ".join(f"{name} {value:.0f} % of the launch" for name, value in parts if value >= 1)

@@ -8,10 +8,14 @@ from dataclasses import replace
 import pandas as pd
 import pytest
 
+from profscope.analysis import judged as judged_module
 from profscope.analysis import pieces as module
 from profscope.analysis.balance import balance
+from profscope.analysis.findings import findings, findings_with
+from profscope.analysis.judged import Judged, judged_kernels
 from profscope.analysis.pieces import pieces
 from profscope.analysis.summary import summary
+from profscope.analysis.summing import summed_spans
 from profscope.analysis.verdict import verdict
 from profscope.schema import Tables
 from tests.support.profiles import profile_metadata, regular_profile
@@ -36,6 +40,22 @@ def test_figures_are_those_of_all_rows_together(
     assert len(pieces(tables.df)) > 3
     pd.testing.assert_frame_equal(ask(tables), expected, check_exact=True)
     assert str(verdict(tables)) == believed
+
+
+@pytest.mark.parametrize("most", [300_000, 20], ids=["all", "some SMs"])
+def test_findings_are_the_same_where_the_summary_is_known(
+    tables: Tables, monkeypatch: pytest.MonkeyPatch, most: int
+) -> None:
+    monkeypatch.setattr(judged_module, "MOST_SPANS", most)
+    told = findings_with(tables, summed_spans(tables))
+    pd.testing.assert_frame_equal(told, findings(tables))
+    assert told.attrs == findings(tables).attrs
+    known = judged_kernels(tables, known=summed_spans(tables))
+    for judged, again in zip(judged_kernels(tables), known, strict=True):
+        assert isinstance(judged, Judged)
+        assert isinstance(again, Judged)
+        pd.testing.assert_frame_equal(again.sites, judged.sites)
+        assert all((getattr(again.spans, name) == each).all() for name, each in vars(judged.spans).items())
 
 
 def test_no_span_is_in_another_piece_than_its_parent(tables: Tables, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -1,8 +1,11 @@
 """What analyses ask of a span table: own times, and what launches have."""
 
 import numpy as np
+import pandas as pd
+import pytest
 
-from profscope.analysis.span_rows import OfLaunches, own_times
+from profscope.analysis import pieces
+from profscope.analysis.span_rows import SITE_COLUMNS, OfLaunches, narrow_sites, numbered, own_times
 from profscope.schema import launches_frame, spans_frame
 from tests.support.profiles import launch_table, regular_profile
 
@@ -25,3 +28,26 @@ def test_each_span_has_what_its_launch_has() -> None:
     assert told.tolist() == [known[launch] for launch in tables.df["launch"]]
     none = spans_frame()["launch"].to_numpy()
     assert not len(OfLaunches(launches_frame(), np.zeros(0), 1.0).of(none))
+
+
+@pytest.mark.parametrize("size", [1, 40, 5000, 1 << 22, 1 << 40])
+def test_numbers_are_in_order_of_first_appearance(size: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Over all pieces, by a table of keys as by their hashes."""
+    monkeypatch.setattr(pieces, "_ROWS", 100)
+    key = np.random.default_rng(0).integers(0, size, 1050)
+    number, first = numbered(key, size)
+    expected, distinct = pd.factorize(key)
+    assert number.tolist() == expected.tolist()
+    assert key[first].tolist() == distinct.tolist()
+    assert [at for at in range(len(key)) if expected[at] not in expected[:at]] == first.tolist()
+
+
+def test_sites_are_told_apart_whatever_their_columns_could_hold() -> None:
+    """More combinations of texts and lines than 64 bits number."""
+    df = regular_profile(1, 2, 1, 3).tables.df
+    many = pd.Index([f"scope {number}" for number in range(1 << 13)])
+    wide = df.assign(line=df["line"].where(df.index != 1, 1 << 30).astype("int32"))
+    for name in ("kernel", "scope", "file", "call_path"):
+        wide[name] = wide[name].cat.add_categories(many)
+    rows = list(zip(*(wide[name].tolist() for name in SITE_COLUMNS), strict=True))
+    assert narrow_sites(wide)[0].tolist() == pd.factorize(pd.Index(rows, tupleize_cols=False))[0].tolist()

@@ -1,10 +1,13 @@
 """The summary against plain pandas."""
 
+from dataclasses import replace
+
 import numpy as np
 import pandas as pd
 import pytest
 from hypothesis import given, settings
 
+from profscope.analysis import summary as module
 from profscope.analysis.span_rows import GROUP_COLUMNS, SITE_COLUMNS, self_times, sites
 from profscope.analysis.work import WORK_COLUMNS
 from profscope.profiles import Profile
@@ -32,6 +35,27 @@ def test_counts_totals_and_percentiles_match_pandas(profile: Profile) -> None:
             for name, fraction in (("p50", 0.5), ("p90", 0.9), ("p99", 0.99)):
                 nearest = np.quantile(durations, fraction, method="inverted_cdf")
                 assert getattr(row, f"{name}_{unit}") == nearest
+
+
+def test_percentiles_are_the_same_counted_and_sorted(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(module, "_COUNTED", 0)
+    by_sorting = regular_profile(2, 3, 2, 5).summary()
+    monkeypatch.setattr(module, "_COUNTED", 1 << 30)
+    pd.testing.assert_frame_equal(regular_profile(2, 3, 2, 5).summary(), by_sorting)
+
+
+def test_corrected_durations_may_be_longer_than_32_bits_tell() -> None:
+    tables = regular_profile(1, 2, 2, 3).tables
+    times = ["start_cycle", "duration_cycles", "start_ns", "duration_ns"]
+    clock = {"clock": {"read_cycles": 2.0, "row_cycles": 17.5, "basis": "measured"}}
+    df = tables.df.assign(**{name: tables.df[name] * (1 << 24) for name in times})
+    profile = Profile.of(replace(tables, df=df, metadata=profile_metadata(**clock)))
+    summary = profile.summary().set_index("scope")
+    for unit in ("ns", "cycles"):
+        own = profile.df.groupby("scope", observed=True)[f"corrected_{unit}"]
+        assert own.max().max() > 1 << 32
+        assert summary[f"total_{unit}"].to_dict() == own.sum().to_dict()
+        assert summary[f"max_{unit}"].to_dict() == own.max().to_dict()
 
 
 @given(profiles())

@@ -89,17 +89,13 @@ def _parts(file: TraceFile, read: pq.ParquetFile, name: str) -> Iterator[pa.Arra
     """One column of a file that others are read of meanwhile, a row group at a time: so the memory of one
     serves for the next.
 
-    Raises KeyError where the file has no such column, and ValueError where it is not of all rows: readers
-    pass over pages of a kind they do not know.
+    Raises KeyError where the file has no such column, and what `_column` raises.
     """
     if name not in read.schema_arrow.names:
         raise KeyError(name)
     with opened(file, file.path, read.metadata) as own:
         for group in range(read.metadata.num_row_groups):
-            column = own.read_row_group(group, columns=[name], use_threads=False).column(name)
-            if len(column) != read.metadata.row_group(group).num_rows:
-                raise ValueError(f"{name} has {len(column)} values where it should have more")
-            yield from column.chunks
+            yield from _column(own, group, name).chunks
 
 
 def check_size(read: pq.ParquetFile, size: int) -> None:
@@ -118,13 +114,25 @@ def read_rows(read: pq.ParquetFile, wanted: Mapping[str, Ints]) -> tuple[pa.Tabl
     begins = np.cumsum([0, *lengths])
     parts, rows = [read.schema_arrow.empty_table()], [np.zeros(0, np.int64)]
     for group in selected(read, names, wanted):
-        part = read.read_row_group(group)
-        kept = np.ones(len(part), np.bool_)
+        kept = np.ones(lengths[group], np.bool_)
         for name, values in wanted.items():
-            kept &= np.isin(part[name].to_numpy(), values)
+            kept &= np.isin(_column(read, group, name).to_numpy(), values)
+        if not kept.any():  # its least and greatest values did not tell
+            continue
+        # A column at a time: what is not kept of one is memory for the next.
+        columns = [_column(read, group, name).filter(pa.array(kept)) for name in names]
+        parts.append(pa.table(columns, schema=read.schema_arrow))
         rows.append(np.flatnonzero(kept) + begins[group])
-        parts.append(part.filter(pa.array(kept)))
     return pa.concat_tables(parts), np.concatenate(rows)
+
+
+def _column(read: pq.ParquetFile, group: int, name: str) -> pa.ChunkedArray:
+    """A column of a row group. Raises ValueError where it is not of all rows: readers pass over pages of a
+    kind they do not know."""
+    column = read.read_row_group(group, columns=[name], use_threads=False).column(name)
+    if len(column) != read.metadata.row_group(group).num_rows:
+        raise ValueError(f"{name} has {len(column)} values where it should have more")
+    return column
 
 
 def columns_of(table: pa.Table, about: dict[str, Any]) -> dict[str, Any]:
