@@ -17,6 +17,7 @@ from typing import Any, Final
 from profscope.recording.after_import import after_import
 from profscope.recording.origins import ORIGINS
 from profscope.recording.patches import gated
+from profscope.recording.unknown_torch import lacking
 
 __all__ = ["FirstLaunch"]
 
@@ -60,8 +61,9 @@ class FirstLaunch:
             stack.close()
 
     def _watch(self, owner: str, method: str, module: ModuleType) -> None:
-        if self._stack is not None:
-            self._stack.enter_context(gated(getattr(module, owner), method, partial(self._gate, method)))
+        if self._stack is None or lacking(module, f"{owner}.{method}"):
+            return  # of the latter a session says what is missing; it begins with another launch
+        self._stack.enter_context(gated(getattr(module, owner), method, partial(self._gate, method)))
 
     def _gate(self, method: str, original: Callable[..., Any]) -> Callable[..., Any]:
         def launch(launched: Any, *args: Any, **options: Any) -> Any:
