@@ -28,6 +28,11 @@ _DOORS: Final = (
     ("triton.compiler.compiler", "CompiledKernel", "__getitem__"),
     ("torch._inductor.runtime.triton_heuristics", "CachingAutotuner", "run"),
 )
+# And these launch from C++, some of them: a session counts their calls.
+_CPP_DOORS: Final = (
+    ("torch.export.pt2_archive._package", "AOTICompiledModel", "__call__"),
+    ("torch._inductor.output_code", "CompiledFxGraph", "__call__"),
+)
 
 
 class FirstLaunch:
@@ -47,7 +52,7 @@ class FirstLaunch:
                 return
             self._stack = contextlib.ExitStack()
             self._stack.enter_context(ORIGINS.watching())  # what is launched first is compiled before
-            for module, owner, method in _DOORS:
+            for module, owner, method in (*_DOORS, *_CPP_DOORS):
                 self._stack.enter_context(after_import(module, partial(self._watch, owner, method)))
 
     def stop(self) -> None:
@@ -70,6 +75,8 @@ class FirstLaunch:
             # Who kept a gate launches as without it, and so does what opens the session.
             if self._stack is None or self._opening == threading.get_ident():
                 return original(launched, *args, **options)
+            if method == "__call__" and not _launches_from_cpp(launched):
+                return original(launched, *args, **options)
             self._begin()
             return getattr(launched, method)(*args, **options)  # what the session has put there, if it has
 
@@ -89,3 +96,9 @@ class FirstLaunch:
                 finally:
                     self._opening = 0
                     self._close()
+
+
+def _launches_from_cpp(called: Any) -> bool:
+    from profscope.launching.aot_inductor import launches_from_cpp  # which imports torch
+
+    return launches_from_cpp(called)

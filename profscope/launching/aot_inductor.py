@@ -28,7 +28,7 @@ from profscope.recording.patches import patched
 from profscope.recording.processes import mapped_files
 from profscope.recording.unknown_torch import lacking
 
-__all__ = ["AheadOfTime", "kernels_in"]
+__all__ = ["AheadOfTime", "kernels_in", "launches_from_cpp"]
 
 _MODULE: Final = "torch.export.pt2_archive._package"
 _GRAPHS: Final = "torch._inductor.output_code"
@@ -80,7 +80,7 @@ class AheadOfTime:
     def _counting(self, run: Callable[..., Any]) -> Callable[..., Any]:
         def counted(model: Any, *args: Any, **options: Any) -> Any:
             result = run(model, *args, **options)
-            if _device(model) != "cpu":
+            if launches_from_cpp(model):
                 self.packages.add(0, lambda: kernels_in(mapped_files()))  # while the libraries are there
             return result
 
@@ -88,7 +88,7 @@ class AheadOfTime:
 
     def _counting_graphs(self, call: Callable[..., Any]) -> Callable[..., Any]:
         def counted(graph: Any, inputs: Any) -> Any:
-            if getattr(graph, "fx_kwargs", {}).get("cpp_wrapper") and _on_gpu(graph):
+            if launches_from_cpp(graph):
                 self.graphs.add(id(graph), lambda: _IN_TEXT.findall(getattr(graph, "source_code", "")))
             return call(graph, inputs)
 
@@ -136,11 +136,15 @@ def kernels_in(maps: str) -> list[str]:
     return sorted(name.decode() for name in names)
 
 
+def launches_from_cpp(called: Any) -> bool:
+    """Whether what is called, a model of AOTInductor's or a compiled graph, launches kernels on a GPU."""
+    options = getattr(called, "fx_kwargs", None)
+    if options is None:
+        return _device(called) != "cpu"
+    return bool(options.get("cpp_wrapper")) and any(device != "cpu" for device in called.device_types)
+
+
 def _device(model: Any) -> str:
     """Of a model: "cpu", "cuda"; "" where it does not say."""
     loader = getattr(model, "loader", None)
     return "" if loader is None else str(loader.get_metadata().get(_DEVICE, ""))
-
-
-def _on_gpu(graph: Any) -> bool:
-    return any(device != "cpu" for device in getattr(graph, "device_types", ()))
