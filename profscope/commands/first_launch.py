@@ -17,6 +17,7 @@ from typing import Any, Final
 from profscope.recording.after_import import after_import
 from profscope.recording.origins import ORIGINS
 from profscope.recording.patches import gated
+from profscope.recording.unknown_torch import lacking
 
 __all__ = ["FirstLaunch"]
 
@@ -26,6 +27,11 @@ _DOORS: Final = (
     ("triton.runtime.autotuner", "Autotuner", "run"),
     ("triton.compiler.compiler", "CompiledKernel", "__getitem__"),
     ("torch._inductor.runtime.triton_heuristics", "CachingAutotuner", "run"),
+)
+# And these launch from C++, some of them: a session counts their calls.
+_CPP_DOORS: Final = (
+    ("torch.export.pt2_archive._package", "AOTICompiledModel", "__call__"),
+    ("torch._inductor.output_code", "CompiledFxGraph", "__call__"),
 )
 
 
@@ -46,7 +52,7 @@ class FirstLaunch:
                 return
             self._stack = contextlib.ExitStack()
             self._stack.enter_context(ORIGINS.watching())  # what is launched first is compiled before
-            for module, owner, method in _DOORS:
+            for module, owner, method in (*_DOORS, *_CPP_DOORS):
                 self._stack.enter_context(after_import(module, partial(self._watch, owner, method)))
 
     def stop(self) -> None:
@@ -60,13 +66,16 @@ class FirstLaunch:
             stack.close()
 
     def _watch(self, owner: str, method: str, module: ModuleType) -> None:
-        if self._stack is not None:
-            self._stack.enter_context(gated(getattr(module, owner), method, partial(self._gate, method)))
+        if self._stack is None or lacking(module, f"{owner}.{method}"):
+            return  # of the latter a session says what is missing; it begins with another launch
+        self._stack.enter_context(gated(getattr(module, owner), method, partial(self._gate, method)))
 
     def _gate(self, method: str, original: Callable[..., Any]) -> Callable[..., Any]:
         def launch(launched: Any, *args: Any, **options: Any) -> Any:
             # Who kept a gate launches as without it, and so does what opens the session.
             if self._stack is None or self._opening == threading.get_ident():
+                return original(launched, *args, **options)
+            if method == "__call__" and not _launches_from_cpp(launched):
                 return original(launched, *args, **options)
             self._begin()
             return getattr(launched, method)(*args, **options)  # what the session has put there, if it has
@@ -87,3 +96,9 @@ class FirstLaunch:
                 finally:
                     self._opening = 0
                     self._close()
+
+
+def _launches_from_cpp(called: Any) -> bool:
+    from profscope.launching.aot_inductor import launches_from_cpp  # which imports torch
+
+    return launches_from_cpp(called)

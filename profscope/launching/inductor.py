@@ -30,6 +30,7 @@ from triton.compiler import CompiledKernel
 from instrument_passes.toolchain import triton_version
 from profscope.launching.bare import BareLaunches
 from profscope.launching.beside import GIVEN_UP, OWN, Answer, Beside, Made
+from profscope.launching.left_bare import BUILDING, FOR_CPP, described
 from profscope.launching.quick import (
     quick_in_turn,
     quick_launch,
@@ -41,23 +42,26 @@ from profscope.launching.sampling import Sampling
 from profscope.launching.turns import Turns
 from profscope.options import Options
 from profscope.recording.after_import import after_import
-from profscope.recording.journal import number_of_launches
 from profscope.recording.launch_path import LaunchPath
 from profscope.recording.messages import one_line
 from profscope.recording.origins import ORIGINS
 from profscope.recording.patches import patched
 from profscope.recording.programs import PROGRAMS
+from profscope.recording.unknown_torch import lacking
 
 __all__ = ["InductorLaunches"]
 
 _MODULE: Final = "torch._inductor.runtime.triton_heuristics"
 _NAMELESS: Final = "DESCRIPTIVE_NAME"
 _TREES: Final = "torch._inductor.cudagraph_trees"
-_BUILDING: Final = "its binary was being built"
+_USED: Final = tuple(
+    f"CachingAutotuner.{name}"
+    for name in ("run", "_precompile_config", "precompile", "autotune_to_one_config")
+)
+_USED_OF_A_TUNER: Final = ("fn.__name__", "launchers", "inductor_meta", "filename")
 _CAPTURED_BUILDING: Final = (
     "a CUDA graph captured it while its binary was being built; with wait=True launches wait for that"
 )
-_SHOWN_KERNELS: Final = 3
 
 
 class _Thread(threading.local):
@@ -109,6 +113,7 @@ class InductorLaunches:
         load_others: Callable[[CompiledKernel, Mapping[str, Made]], None] | None = None,
     ) -> None:
         self.left_bare: Counter[tuple[str, str]] = Counter()  # kernel and why -> launches
+        self.unknown = ""  # what this torch does not have
         self._options = options
         self._bare = bare
         self._sampling = sampling
@@ -124,31 +129,20 @@ class InductorLaunches:
         self._kernels: dict[int, _Kernel] = {}
 
     @property
+    def seen(self) -> bool:
+        """Whether any kernel of torch.compile was launched."""
+        return bool(self._kernels)
+
+    @property
     def passed_over(self) -> set[str]:
         """Kernels that were launched and that kernels= leaves out."""
         return {kernel.name for kernel in list(self._kernels.values()) if not kernel.matches}
 
     def describe(self) -> tuple[dict[str, Any], list[str]]:
-        """The metadata's entry "building", by kernel how many launches ran bare while its binary was being
-        built, and one line for each kernel with launches that ran bare although they should not have."""
+        """See `left_bare.described`."""
         with self._lock:
             left_bare = dict(self.left_bare)
-        building = {name: count for (name, why), count in sorted(left_bare.items()) if why == _BUILDING}
-        notes = [
-            f"{number_of_launches(count)} of {name} by torch.compile ran bare: {why}"
-            for (name, why), count in left_bare.items()
-            if why != _BUILDING
-        ]
-        if not building:
-            return {}, notes
-        kernels = ", ".join(list(building)[:_SHOWN_KERNELS]) + ", ..." * (len(building) > _SHOWN_KERNELS)
-        count = sum(building.values())
-        verb, whose = ("is", "its binary was") if count == 1 else ("are", "their binaries were")
-        notes.append(
-            f"{number_of_launches(count)} by torch.compile ran bare, and {verb} in no figure: "
-            f"{whose} being built ({kernels}); with wait=True launches wait for that"
-        )
-        return {"building": {"bare_launches": building}}, notes
+        return described(left_bare, self.unknown)
 
     @contextlib.contextmanager
     def installed(self) -> Iterator[None]:
@@ -156,6 +150,9 @@ class InductorLaunches:
         with contextlib.ExitStack() as stack:
 
             def patch(module: ModuleType) -> None:
+                self.unknown = lacking(module, "triton", *_USED)
+                if self.unknown:
+                    return
                 tuner, self._module = module.CachingAutotuner, module
                 stack.enter_context(patched(tuner, "_precompile_config", self._precompile))
                 stack.enter_context(patched(tuner, "run", self._run))
@@ -171,11 +168,11 @@ class InductorLaunches:
             yield
 
     def _precompile(self, precompile: Callable[..., Any]) -> Callable[..., Any]:
-        def compile_bare(tuner: Any, config: Any) -> Any:
+        def compile_bare(tuner: Any, config: Any, **options: Any) -> Any:
             if self._thread.recording:
-                return precompile(tuner, config)
+                return precompile(tuner, config, **options)
             with self._bare.tuning():  # not instrumented, whatever it is compiled for
-                return precompile(tuner, config)
+                return precompile(tuner, config, **options)
 
         return compile_bare
 
@@ -193,14 +190,14 @@ class InductorLaunches:
 
         def launch(tuner: Any, *args: Any, stream: Any, benchmark_run: bool = False, **kwargs: Any) -> Any:
             kernel = kernels.get(id(tuner)) or self._begin(tuner)
-            if benchmark_run or not kernel.matches:
+            if kernel is None or benchmark_run or not kernel.matches:
                 return run(tuner, *args, stream=stream, benchmark_run=benchmark_run, **kwargs)
             if not every_one:
                 if kernel.turns.draw() is not None or not kernel.turns.take():
                     return run(tuner, *args, stream=stream, **kwargs)
             elif kernel.is_being_built() and not self._path.capturing():
                 with self._lock:
-                    self.left_bare[kernel.name, _BUILDING] += 1
+                    self.left_bare[kernel.name, BUILDING] += 1
                 return run(tuner, *args, stream=stream, **kwargs)
             return self._record(kernel, *args, stream=stream, **kwargs)
 
@@ -233,8 +230,12 @@ class InductorLaunches:
             for kernel in self._kernels.values():
                 vars(kernel.tuner).pop("run", None)
 
-    def _begin(self, tuner: Any) -> _Kernel:
+    def _begin(self, tuner: Any) -> _Kernel | None:
+        """A tuner that is launched for the first time; None for one that is not as it should be."""
         with self._lock:
+            self.unknown = self.unknown or lacking(tuner, *_USED_OF_A_TUNER)
+            if self.unknown:
+                return None
             if id(tuner) not in self._kernels:  # another thread may have been quicker
                 name = tuner.fn.__name__
                 turns = self._sampling.turns(name, "left out")
@@ -271,7 +272,7 @@ class InductorLaunches:
             tuner.autotune_to_one_config(*args, **kwargs)
         meta, (bare,) = tuner.inductor_meta, tuner.launchers
         if meta.get("store_cubin"):
-            kernel.why = "its binary is written to a file, for C++"
+            kernel.why = FOR_CPP
         elif meta.get("coordinate_descent_tuning") and not getattr(bare.config, "found_by_coordesc", False):
             kernel.why = "it was still being tuned"
             return
@@ -287,7 +288,7 @@ class InductorLaunches:
             return True
         assert self._beside is not None
         if not build.done() or not self._beside.may_load():
-            kernel.why, kernel.launchers = _BUILDING, kernel.tuner.launchers
+            kernel.why, kernel.launchers = BUILDING, kernel.tuner.launchers
             return False
         made = build.result()
         if isinstance(made, str):
@@ -340,6 +341,8 @@ class InductorLaunches:
 
     def _shorten(self, kernel: _Kernel, built: Any) -> None:
         """Have launches pass the tuner by, where that can be."""
+        if lacking(self._module, "autograd_profiler._is_profiler_enabled"):
+            return
         launch = quick_launch(self._module, kernel.tuner, built, self._path)
         if launch is None:
             return
@@ -372,8 +375,10 @@ def _warms_up_a_graph() -> bool:
     trees: Any = sys.modules.get(_TREES)
     if trees is None or not torch.cuda.is_initialized():
         return False
+    if lacking(trees, "get_manager"):
+        return True  # it may be: then a launch waits
     manager = trees.get_manager(torch.cuda.current_device(), create_if_none_exists=False)
-    return manager is not None and bool(manager.in_warmup)
+    return manager is not None and bool(getattr(manager, "in_warmup", True))
 
 
 def _launch(tuner: Any, launcher: Any, run: Callable[[], Any]) -> Any:

@@ -31,6 +31,7 @@ from profscope.recording.host_scopes import HostScopes
 from profscope.recording.job import Job
 from profscope.recording.kineto import Kineto
 from profscope.recording.launch_path import LaunchPath
+from profscope.recording.origins import ORIGINS
 from profscope.recording.other_ranges import OtherRanges
 from profscope.recording.programs import PROGRAMS
 from profscope.recording.recorder import Recorder, recorder
@@ -112,6 +113,8 @@ class Running:
         baseline, timed = self.baseline.describe()
         building, left_bare = self.inductor.describe()
         left_bare += self.kept.notes() + self.ahead.notes()
+        if ORIGINS.unknown and self.inductor.seen:
+            left_bare.append(f"modules of compiled models are not known: {ORIGINS.unknown}")
         undescribed = [
             f"{kernel}: its configuration is not known: {why}"
             for kernel, why in sorted(PROGRAMS.undescribed.items())

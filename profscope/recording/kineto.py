@@ -73,9 +73,16 @@ class Kineto:
         """Kineto watches the body of a with statement. Raises SessionError where it cannot."""
         refuse_kineto(on_gpu=self._on_gpu)
         # Which operator a call lies in its time and thread tell: CUPTI need not be told of each.
-        config = torch._C._profiler._ExperimentalConfig(
-            profile_all_threads=True, disable_external_correlation=True
-        )
+        try:
+            config = torch._C._profiler._ExperimentalConfig(
+                profile_all_threads=True, disable_external_correlation=True
+            )
+        except (AttributeError, TypeError) as error:
+            why = str(error).partition("\n")[0]
+            raise SessionError(
+                f"events=True: torch {torch.__version__} has a Kineto that is asked in another way ({why}); "
+                "leave out events=True"
+            ) from error
         device = "cuda" if self._on_gpu else None
         watching = profile(
             use_kineto=True, use_cpu=self._operators, use_device=device, experimental_config=config
@@ -104,7 +111,11 @@ class Kineto:
         except RuntimeError as error:  # the device has faulted, or a profiler of the program's is in the way
             self.notes = [f"events are missing: {str(error).splitlines()[0]}"]
             return
-        self._parts.append(_columns(watching.kineto_results, self.notes))
+        try:
+            self._parts.append(_columns(watching.kineto_results, self.notes))
+        except AttributeError as error:  # what was recorded beside them is to be kept
+            self.notes = [f"events are missing: torch {torch.__version__} says them in another way: {error}"]
+            return
         if not self._on_gpu and not self.notes:
             self.notes = ["events are of the host only: there is no GPU, and the emulator is none to Kineto"]
 

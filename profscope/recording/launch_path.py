@@ -76,9 +76,8 @@ class LaunchPath:
         self._listeners = 0
         self._hook = ChainedHook("launch_exit_hook", self.launched)
         self._user_allocator: Callable[..., Any] | None = None
-        # The functions behind torch.cuda.current_device() and is_current_stream_capturing().
-        self._device: Callable[[], int] = torch._C._cuda_getDevice if cuda else int
-        self.capturing: Callable[[], bool] = torch._C._cuda_isCurrentStreamCapturing if cuda else bool
+        self._device: Callable[[], int] = _current_device() if cuda else int
+        self.capturing: Callable[[], bool] = _capturing() if cuda else bool
 
     @staticmethod
     def is_installed() -> bool:
@@ -383,3 +382,14 @@ class LaunchPath:
             graph.launches.append((program, lane.about, lane.offset))
             with self._lock:
                 self.captured[program.manifest.kernel] += 1
+
+
+def _current_device() -> Callable[[], int]:
+    """torch.cuda.current_device(), or the function behind it, which costs less, where torch has that."""
+    quick: Callable[[], int] | None = getattr(torch._C, "_cuda_getDevice", None)
+    return quick or torch.cuda.current_device
+
+
+def _capturing() -> Callable[[], bool]:
+    quick: Callable[[], bool] | None = getattr(torch._C, "_cuda_isCurrentStreamCapturing", None)
+    return quick or torch.cuda.is_current_stream_capturing

@@ -22,6 +22,7 @@ from types import ModuleType
 from typing import Any, Final, NamedTuple
 
 from profscope.recording.after_import import after_import
+from profscope.recording.unknown_torch import lacking
 
 __all__ = ["ORIGINS", "Launched", "OriginTable", "Place", "collapsed", "launched_in", "place_of"]
 
@@ -107,6 +108,7 @@ class OriginTable:
     """Where the kernels of generated files come from."""
 
     def __init__(self) -> None:
+        self.unknown = ""  # what this torch does not have: then no graph is looked at
         # By generated module and a kernel's file name: what it is launched for, and where that comes from.
         self._modules: dict[str, dict[str, list[tuple[Launched, tuple[Place, ...]]]]] = {}
         self._looked = _Looked()
@@ -141,6 +143,11 @@ class OriginTable:
                 setattr(owner, name, value)
 
             def patch(module: ModuleType) -> None:
+                self.unknown = lacking(module, "compile_fx", "compile_fx_inner") or lacking(
+                    sys.modules.get(_CACHE), "PyCodeCache.load_by_key_path"
+                )
+                if self.unknown:
+                    return
                 replace(module, "compile_fx", self._watched(module))
                 cache = sys.modules[_CACHE].PyCodeCache
                 replace(
@@ -260,7 +267,7 @@ def _nodes(graph: Any) -> dict[str, Place]:
     places: dict[str, Place] = {}
     for node in nodes:
         origin = node.meta.get("from_node")
-        name = origin[0].name if origin else node.name
+        name = getattr(origin[0], "name", node.name) if origin else node.name
         place = place_of(node.meta, folder)
         if place != Place():
             places.setdefault(name, place)

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import os
+import sys
 from pathlib import Path
-from types import SimpleNamespace
+from types import ModuleType, SimpleNamespace
 from typing import Any
 
 import pytest
@@ -37,6 +38,18 @@ class Model(AOTICompiledModel):  # type: ignore[misc]
         )
 
 
+class Graph:
+    """What of Inductor's own, which takes seconds to import, counts here."""
+
+    def __init__(self, device: str, cpp: bool, text: str) -> None:
+        self.fx_kwargs = {"cpp_wrapper": cpp}
+        self.device_types = {device}
+        self.source_code = text
+
+    def __call__(self, inputs: list[int]) -> list[int]:
+        return inputs
+
+
 @pytest.fixture
 def library(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> str:
     path = tmp_path / "data" / "aotinductor" / "model" / "abc.wrapper.so"
@@ -66,6 +79,39 @@ def test_calls_are_counted_and_kernels_named(library: str) -> None:
         launch_add()
         on_cpu(torch.zeros(2))
     assert not any("AOTInductor" in note for note in prof.metadata["notes"])
+
+
+@pytest.mark.parametrize("cpp", [True, False])
+def test_calls_of_graphs_with_the_cpp_wrapper_are_counted(cpp: bool, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The text as Inductor writes it for a GPU, shortened."""
+    text = 'static CUfunction triton_poi_fused_mul_0 = loadKernel("/c.cubin", "triton_poi_fused_mul_0", 0);'
+    graphs = ModuleType("torch._inductor.output_code")
+    vars(graphs)["CompiledFxGraph"] = Graph
+    monkeypatch.setitem(sys.modules, graphs.__name__, graphs)
+    on_gpu, on_cpu, before = Graph("cuda", cpp, text), Graph("cpu", cpp, text), Graph.__call__
+    with session() as prof:
+        launch_add()
+        assert [on_gpu([1]), on_gpu([2]), on_cpu([3])] == [[1], [2], [3]]
+    assert Graph.__call__ is before
+    said = [note for note in prof.metadata["notes"] if "cpp_wrapper" in note]
+    assert len(said) == cpp
+    for note in said:
+        assert note.startswith(
+            "2 calls of graphs that torch.compile made with cpp_wrapper=True went unrecorded"
+        )
+        assert "(triton_poi_fused_mul_0)" in note
+
+
+def test_a_torch_without_these_classes_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
+    graphs = ModuleType("torch._inductor.output_code")
+    monkeypatch.setitem(sys.modules, graphs.__name__, graphs)
+    with session() as prof:
+        launch_add()
+    version = torch.__version__
+    assert (
+        f"calls from C++ are not counted: torch {version} has no output_code.CompiledFxGraph"
+        in (prof.metadata["notes"])
+    )
 
 
 def test_a_library_that_is_gone_names_nothing(library: str, tmp_path: Path) -> None:

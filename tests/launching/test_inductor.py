@@ -16,6 +16,7 @@ from triton import knobs
 from triton.runtime import _allocation
 
 from profscope import emulator
+from profscope.launching import inductor as profscope_inductor
 from profscope.launching import running
 from tests.support.fake_sampler import FakeGpu, FakeProbe
 from tests.support.forks import Forks
@@ -139,8 +140,31 @@ def test_a_launch_that_has_to_run_bare_is_named(inductor: Any) -> None:
         tuner.launch()
         tuner.launch()
     assert prof.metadata["notes"] == [
-        "2 launches of triton_poi_double by torch.compile ran bare: its binary is written to a file, for C++"
+        "2 launches by torch.compile ran bare, and are in no figure: their binaries were written to a file, "
+        "for C++ to launch (triton_poi_double)"
     ]
+
+
+@pytest.mark.filterwarnings("ignore::profscope.errors.EmptyProfileWarning")
+def test_another_inductor_launches_as_without_a_session(inductor: Any) -> None:
+    tuner = inductor.Tuner()
+    used = (*profscope_inductor._USED, "CachingAutotuner.renamed")
+    with mock.patch.object(profscope_inductor, "_USED", used), session() as prof:
+        tuner.launch()
+    assert prof.metadata["notes"] == [
+        "torch.compile's kernels ran bare, and are in no figure: "
+        f"torch {torch.__version__} has no triton_heuristics.CachingAutotuner.renamed"
+    ]
+
+
+@pytest.mark.filterwarnings("ignore::profscope.errors.EmptyProfileWarning")
+def test_a_tuner_of_another_inductor_launches_as_without_a_session(inductor: Any) -> None:
+    tuner = inductor.Tuner()
+    with session() as prof:
+        with mock.patch.object(profscope_inductor, "_USED_OF_A_TUNER", ("launchers", "renamed.too")):
+            tuner.launch()
+        assert prof.launches.empty
+    assert [note.rpartition(" ")[2] for note in prof.metadata["notes"]] == ["Tuner.renamed.too"]
 
 
 def test_ops_in_functions_of_inductor_name_the_calls(inductor: Any, tmp_path: Path) -> None:

@@ -179,6 +179,17 @@ def test_of_what_was_compiled_before_the_operations_are_known(inductor: Any, tmp
     }  # fmt: skip
 
 
+def test_another_inductor_compiles_as_it_does(inductor: Any) -> None:
+    table = OriginTable()
+    load: Any = sys.modules[origins._CACHE].PyCodeCache  # type: ignore[attr-defined]
+    with pytest.MonkeyPatch.context() as patch:
+        patch.delattr(load, "load_by_key_path")
+        compile_fx = inductor.compile_fx
+        with table.watching():
+            assert inductor.compile_fx is compile_fx
+    assert table.unknown.endswith(" has no codecache.PyCodeCache.load_by_key_path")
+
+
 def test_a_compilation_that_fails_fails_as_it_does(inductor: Any) -> None:
     table = OriginTable()
     with table.watching(), pytest.raises(KeyError, match="the user's"):
