@@ -10,7 +10,7 @@ from viewer.option_types import BY, FORMATS, SECTIONS, SORTS, count, pattern, pl
 from viewer.units import UNITS
 from viewer.zoom import Zoom, parse_zoom
 
-__all__ = ["parsed"]
+__all__ = ["add_parts", "parsed"]
 
 EPILOG = """\
 The first screen has the verdict, what holds the kernels back, the lines that
@@ -30,17 +30,17 @@ examples:
   profscope view trace.json --zoom 1us:2us --warp 0
   zcat trace.json.gz | profscope view - --json
 
-`profscope diff A B` shows what has changed from one trace to another;
-profscope diff --help has more. (A trace called diff is ./diff.)
+`profscope diff A B` shows what has changed from one trace to another, and
+`profscope report` is --report alone. (A trace called diff is ./diff.)
 
 exit status: 0 shown; 1 the trace cannot be read or has nothing of what was
 asked for; 2 wrong usage
 """
 
 
-def parsed(arguments: Sequence[str]) -> argparse.Namespace:
-    """What the command line says; ends the process, as argparse does, where it says nothing that is known."""
-    parser = _parser()
+def parsed(arguments: Sequence[str], tool: str) -> argparse.Namespace:
+    """What the command line of `tool` says; ends the process, as argparse does, where that is no usage."""
+    parser = _parser(tool)
     options = parser.parse_args(arguments)
     if options.trace is None and options.source and Path(options.source).exists():
         options.trace, options.source = options.source, ""  # "view --source trace.json"
@@ -107,10 +107,10 @@ def _check_tables(parser: argparse.ArgumentParser, options: argparse.Namespace) 
         parser.error("--format collapsed is of the whole trace: leave other views out")
 
 
-def _parser() -> argparse.ArgumentParser:
+def _parser(tool: str) -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(
-        prog="profscope-view",
-        usage="profscope-view [options] TRACE\n       profscope-view diff [options] A B",
+        prog=tool,
+        usage=f"{tool} [options] TRACE\n       profscope diff [options] A B",
         description="Show a trace: what holds its kernels back, lines by time, scopes, a CTA's timeline.",
         epilog=EPILOG,
         formatter_class=argparse.RawDescriptionHelpFormatter,
@@ -186,6 +186,13 @@ def _add_serving(views: argparse._ArgumentGroup) -> None:
 
 def _add_selection(parser: argparse.ArgumentParser) -> None:
     chosen = parser.add_argument_group("selection", "restricts all that is shown")
+    add_parts(chosen)
+    _add_rows(chosen)
+    _add_timeline(parser)
+
+
+def add_parts(chosen: argparse._ArgumentGroup) -> None:
+    """The parts of a trace that can be asked for: the fields of a Selection."""
     chosen.add_argument("--kernel", type=pattern, metavar="REGEX", help="kernels whose name matches")
     chosen.add_argument("--variant", type=count, metavar="N", help="launches of this configuration")
     chosen.add_argument("--rank", type=count, metavar="N", help="launches of this process of a job")
@@ -193,6 +200,9 @@ def _add_selection(parser: argparse.ArgumentParser) -> None:
     chosen.add_argument("--cta", type=count, metavar="N", help="this CTA (linear id) of each launch")
     chosen.add_argument("--sm", type=count, metavar="N", help="what ran on this SM")
     chosen.add_argument("--warp", type=count, metavar="N", help="this warp of each CTA")
+
+
+def _add_rows(chosen: argparse._ArgumentGroup) -> None:
     chosen.add_argument(
         "--line",
         type=place,
@@ -202,6 +212,9 @@ def _add_selection(parser: argparse.ArgumentParser) -> None:
     chosen.add_argument(
         "--scope", type=pattern, metavar="REGEX", help="rows of scopes whose name matches; likewise"
     )
+
+
+def _add_timeline(parser: argparse.ArgumentParser) -> None:
     drawn = parser.add_argument_group(
         "timeline", "of the median CTA of the first kernel in the list; --launch and --cta choose another"
     )

@@ -1,4 +1,4 @@
-"""What `profscope-view diff` shows: computed as plain data, then printed as text or JSON."""
+"""What `profscope diff` shows: computed as plain data, then printed as text or JSON."""
 
 import argparse
 import json

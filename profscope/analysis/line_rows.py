@@ -41,9 +41,10 @@ class Witnesses:
     """What each says of a profile's lines.
 
     times: by "spans" and "sums", of the launches that kept these, one row per scope: ROW, call_path, kind,
-    scope and self_ns. Asynchronous work takes no time of a warp and has no row. counts: by "bare", "spans"
-    and "sums", the rows of `samples` of that binary, with ROW. summary: of the profile. An autotuner's trials
-    are in none. sampled: as times["spans"], of those launches alone that were sampled meanwhile.
+    scope and self_time, in the tables' unit. Asynchronous work takes no time of a warp and has no row.
+    counts: by "bare", "spans" and "sums", the rows of `samples` of that binary, with ROW. summary: of the
+    profile. An autotuner's trials are in none. sampled: as times["spans"], of those launches alone that were
+    sampled meanwhile.
     """
 
     times: Mapping[str, pd.DataFrame]
@@ -60,10 +61,13 @@ def witnesses(tables: Tables, table: pd.DataFrame | None = None) -> Witnesses:
         raw = {name: told for name, told in tables.metadata.items() if name != "clock"}
         # As they were read, since sums are, and the summary beside them.
         of_spans = summary(replace(tables, launches=kept, sums=sums_frame(), metadata=raw))
-    columns = [*ROW, "call_path", "kind", "scope", "self_ns"]
+    columns = [*ROW, "call_path", "kind", "scope", "self_time"]
+    both = {"spans": of_spans, "sums": summed(tables.sums, tables.unit)}
     times = {
-        source: placed(rows[~rows["trial"] & (rows["kind"] != "async")])[columns]
-        for source, rows in (("spans", of_spans), ("sums", summed(tables.sums)))
+        source: placed(rows[~rows["trial"] & (rows["kind"] != "async")]).rename(
+            columns={f"self_{tables.unit}": "self_time"}
+        )[columns]
+        for source, rows in both.items()
     }
     binary = tables.samples["binary"]
     counts = {name: placed(tables.samples[binary == name]) for name in ("bare", "spans", "sums")}
@@ -72,7 +76,7 @@ def witnesses(tables: Tables, table: pd.DataFrame | None = None) -> Witnesses:
 
 
 def _sampled_spans(tables: Tables) -> pd.DataFrame:
-    """CONFIGURATION, SITE_COLUMNS and self_ns by scope, of launches with spans that ran under the sampler."""
+    """CONFIGURATION, SITE_COLUMNS, self_time by scope, of launches with spans that ran under the sampler."""
     chosen = tables.samples.loc[tables.samples["binary"] == "spans", "launch"].unique()
     tables = tables if len(chosen) else Tables()  # so that none of many spans are looked at
     df = tables.df
@@ -84,7 +88,9 @@ def _sampled_spans(tables: Tables) -> pd.DataFrame:
     variants = groups["variant"].to_numpy()[keys % max(1, len(groups))]
     return table.assign(
         variant=variants.astype(np.int32),
-        self_ns=np.bincount(key, self_times(df, "duration_ns")[rows], minlength=len(keys)).astype(np.int64),
+        self_time=np.bincount(
+            key, self_times(df, f"duration_{tables.unit}")[rows], minlength=len(keys)
+        ).astype(np.int64),
     )
 
 
