@@ -126,7 +126,8 @@ def test_the_help_of_a_subcommand_speaks_of_that(name: str, capsys: pytest.Captu
         overview.main([name, "--help"])
     said = capsys.readouterr().out
     assert said.startswith(f"usage: profscope {name} ")
-    assert "profscope-view" not in said and "profscope-opt" not in said
+    assert "profscope-view" not in said
+    assert "profscope-opt" not in said
     with pytest.raises(SystemExit, match="2"):
         overview.main([name, "--no-such-option"])
     assert f"profscope {name}: error: " in capsys.readouterr().err

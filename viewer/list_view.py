@@ -5,6 +5,7 @@ import argparse
 from rich.console import Console
 from rich.text import Text
 
+from profscope.errors import TraceError
 from profscope.profiles import Profile
 from viewer.grid import Column, grid
 from viewer.metrics import available
@@ -14,9 +15,12 @@ __all__ = ["show"]
 
 
 def show(profile: Profile, options: argparse.Namespace, unit: str) -> None:
-    """Print them, each with what it says."""
+    """Print them, each with what it says. Raises TraceError where there is none."""
     width = Console(width=options.width).width
     known = available(profile)
+    if not known:
+        raise TraceError("no metrics: nothing was recorded of any kernel")
     rows = [[name, what] for name, what in known.items()]
     lines = grid([Column("metric", "name"), Column("what it is", "name")], rows, [""] * len(rows), width)
-    print_lines([*lines, Text(f"-m takes two of them: -m {next(iter(known))},count", style="dim")], width)
+    example = ",".join(dict.fromkeys([next(iter(known)), "count"]))
+    print_lines([*lines, Text(f"-m takes two of them: -m {example}", style="dim")], width)

@@ -38,7 +38,14 @@ class Frame:
 
 
 def available(profile: Profile) -> dict[str, str]:
-    """What each metric is, of those that a trace has."""
+    """What each metric is, of those that a frame of the trace has."""
+    known = _conceivable(profile)
+    frames = frames_of(profile, list(known))
+    return {name: what for name, what in known.items() if any(name in frame.values for frame in frames)}
+
+
+def _conceivable(profile: Profile) -> dict[str, str]:
+    """What each metric is that the tables have a column of."""
     known: dict[str, str] = {}
     if not profile.emulated:
         known |= {f"time/{unit}": "warp time, of all warps together" for unit in TIMES}
@@ -62,12 +69,12 @@ def available(profile: Profile) -> dict[str, str]:
 
 def metric_names(profile: Profile, asked: str | None) -> list[str]:
     """What -m names. Raises OptionError for more than two, and for what the trace does not have."""
-    known = available(profile)
     if asked is None:
         return ["cycles", "cycles/%"] if profile.emulated else ["time/ns", "time/%"]
     names = [name.strip().lower() for name in asked.split(",")]
     if len(names) > MOST_METRICS:
         raise OptionError(f"-m takes two metrics at most, not {len(names)}")
+    known = available(profile)
     for at, name in enumerate(names):
         names[at] = f"{name}/ns" if name in ("time", "avg_time") else name
         if names[at] in known:

@@ -148,7 +148,13 @@ def _view(
             if "tree" in shown
             else [],
             numbers=[make_numbers(profile, table, top) for table in detailed] if "numbers" in shown else [],
-            lines=make_lines(profile, first_lines, most_kernels, rows, summary) if "lines" in shown else [],
+            lines=[
+                table
+                for table in make_lines(profile, first_lines, most_kernels, rows, summary)
+                if options.show or any(row.line for row in table.rows)  # another tool's trace has none
+            ]
+            if "lines" in shown
+            else [],
             omitted=len(tables) - len(detailed),
             timeline=None
             if choice is None
