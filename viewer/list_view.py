@@ -8,7 +8,7 @@ from rich.text import Text
 from profscope.errors import TraceError
 from profscope.profiles import Profile
 from viewer.grid import Column, grid
-from viewer.metrics import available
+from viewer.metrics import NO_METRICS, available
 from viewer.outlet import print_lines
 
 __all__ = ["show"]
@@ -19,7 +19,7 @@ def show(profile: Profile, options: argparse.Namespace, unit: str) -> None:
     width = Console(width=options.width).width
     known = available(profile)
     if not known:
-        raise TraceError("no metrics: nothing was recorded of any kernel")
+        raise TraceError(NO_METRICS)
     rows = [[name, what] for name, what in known.items()]
     lines = grid([Column("metric", "name"), Column("what it is", "name")], rows, [""] * len(rows), width)
     example = ",".join(dict.fromkeys([next(iter(known)), "count"]))

@@ -7,12 +7,12 @@ from dataclasses import dataclass, field
 import pandas as pd
 
 from profscope.analysis.span_rows import only_trials
-from profscope.errors import OptionError
+from profscope.errors import OptionError, TraceError
 from profscope.profiles import Profile
 from viewer.kernels import make_kernels
 from viewer.tree import Node, ScopeTree, make_trees
 
-__all__ = ["Frame", "available", "frames_of", "metric_names"]
+__all__ = ["NO_METRICS", "Frame", "available", "frames_of", "metric_names"]
 
 TIMES = {"s": 1e9, "ms": 1e6, "us": 1e3, "ns": 1.0}
 RATES = {
@@ -24,6 +24,8 @@ MEASURED = ("time", "cycles", "count", "bytes", "flops")
 apart, and have none, unless there is nothing else."""
 
 MOST_METRICS = 2
+
+NO_METRICS = "no metrics: nothing was recorded of any kernel"
 
 
 @dataclass
@@ -68,13 +70,16 @@ def _conceivable(profile: Profile) -> dict[str, str]:
 
 
 def metric_names(profile: Profile, asked: str | None) -> list[str]:
-    """What -m names. Raises OptionError for more than two, and for what the trace does not have."""
+    """What -m names. Raises OptionError for more than two, and for what the trace does not have,
+    TraceError where it has none."""
     if asked is None:
         return ["cycles", "cycles/%"] if profile.emulated else ["time/ns", "time/%"]
     names = [name.strip().lower() for name in asked.split(",")]
     if len(names) > MOST_METRICS:
         raise OptionError(f"-m takes two metrics at most, not {len(names)}")
     known = available(profile)
+    if not known:
+        raise TraceError(NO_METRICS)
     for at, name in enumerate(names):
         names[at] = f"{name}/ns" if name in ("time", "avg_time") else name
         if names[at] in known:

@@ -19,6 +19,7 @@ from profscope.launching.aot_inductor import AheadOfTime
 from profscope.launching.bare import BareLaunches
 from profscope.launching.baseline import Baseline
 from profscope.launching.beside import Beside
+from profscope.launching.cpp_kernels import FOR_A_CPU, cpp_kernels
 from profscope.launching.hook import CompileHook
 from profscope.launching.inductor import InductorLaunches
 from profscope.launching.keeping import Keeping
@@ -93,6 +94,7 @@ class Running:
     job: Job
     scopes: HostScopes
     kineto: Kineto | None
+    cpp_kernels_before: int
 
     def pause(self) -> None:
         """Record nothing until `resume()`."""
@@ -161,6 +163,8 @@ class Running:
             return [f"kernels={self.options.kernels!r} matches none of those that were launched: {kernels}"]
         if bare and not said:
             return [f"only an autotuner launched {', '.join(sorted(bare))}; trials=True records its trials"]
+        if cpp_kernels() > self.cpp_kernels_before and not said:
+            return [FOR_A_CPU]
         return [] if said else [UNSEEN]
 
 
@@ -176,6 +180,7 @@ def running(
     created.
     """
     _refuse_another()
+    cpp_kernels_before = cpp_kernels()
     with contextlib.ExitStack() as stack:
         machine = stack.enter_context(backend.select(options.backend))
         metadata = _describe(options, machine.metadata()) | dict(told)
@@ -227,6 +232,7 @@ def running(
             job,
             scopes,
             kineto,
+            cpp_kernels_before,
         )
 
 

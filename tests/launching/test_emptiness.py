@@ -9,6 +9,7 @@ import sys
 import warnings
 from collections.abc import Callable
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -17,6 +18,7 @@ import triton
 
 import profscope
 from profscope.errors import EmptyProfileWarning
+from profscope.launching.cpp_kernels import cpp_kernels
 from profscope.recording.journal import Journal
 from tests.kernels.add import add_kernel
 from tests.support.sessions import launch_add, session
@@ -83,6 +85,25 @@ def test_a_session_that_saw_no_launch_says_so_without_a_warning() -> None:
     with session() as prof:
         pass
     assert prof.metadata["notes"] == ["no launch of a Triton kernel was seen"]
+
+
+def test_a_session_around_a_model_compiled_for_a_cpu_says_so(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Kernels in C++ that there were before are no reason."""
+    cache = {"before": 1}
+    inductor = SimpleNamespace(CppPythonBindingsCodeCache=SimpleNamespace(cache=cache))
+    monkeypatch.setitem(sys.modules, "torch._inductor.codecache", inductor)
+    with session() as prof:
+        pass
+    assert prof.metadata["notes"] == ["no launch of a Triton kernel was seen"]
+    with pytest.warns(EmptyProfileWarning, match="Inductor makes Triton kernels on GPUs only"), session():
+        cache["made"] = 2
+
+
+@pytest.mark.exhaustive
+def test_inductor_keeps_the_kernels_that_it_made_for_a_cpu_where_they_are_counted() -> None:
+    before = cpp_kernels()
+    torch.compile(lambda x: (x + 1).sum())(torch.ones(8))
+    assert cpp_kernels() > before
 
 
 def test_no_warning_beside_an_error() -> None:
