@@ -6,7 +6,7 @@ from pathlib import Path
 
 from profscope.errors import OptionError
 from profscope.version import __version__
-from viewer.option_types import BY, FORMATS, SECTIONS, SORTS, count, pattern, place, sections, width
+from viewer.option_types import BY, FIRST, FORMATS, SECTIONS, SORTS, count, pattern, place, sections, width
 from viewer.units import UNITS
 from viewer.zoom import Zoom, parse_zoom
 
@@ -91,7 +91,32 @@ def _agreeing(parser: argparse.ArgumentParser, options: argparse.Namespace) -> a
     if options.sort is not None and not sorts:
         parser.error("--sort goes with --show scopes and --by")
     _check_tables(parser, options)
+    _check_effect(parser, options)
     return options
+
+
+def _check_effect(parser: argparse.ArgumentParser, options: argparse.Namespace) -> None:
+    """What would change nothing in the view that is asked for is refused."""
+    view = options.view if options.format != "collapsed" else "collapsed"
+    shown = FIRST if options.show is None else options.show
+    parts = [] if view not in ("", "show") else shown
+    effects = {
+        "--line": view in ("by", "source") or bool({*parts} - {"kernels", "timeline"}),
+        "--scope": view == "by" or bool({*parts} - {"kernels", "timeline", "lines"}),
+        "--zoom": "timeline" in parts,
+        "--depth": view == "metrics" or "tree" in parts,
+        "--top": view in ("by", "source") or bool(parts),
+        "--unit": view in ("by", "source", "interactive") or bool({*parts} - {"lines", "findings"}),
+    }
+    for name, has_effect in effects.items():
+        if getattr(options, name[2:]) is not None and not has_effect:
+            parser.error(f"{name} changes nothing in {_called(view, shown)}: leave it out")
+
+
+def _called(view: str, shown: Sequence[str]) -> str:
+    if view == "collapsed":
+        return "--format collapsed"
+    return {"metrics": "a tree of metrics", "show": f"--show {','.join(shown)}"}.get(view, f"--{view}")
 
 
 def _check_tables(parser: argparse.ArgumentParser, options: argparse.Namespace) -> None:
@@ -253,7 +278,7 @@ def _add_form(parser: argparse.ArgumentParser) -> None:
         "--top",
         type=count,
         metavar="N",
-        help="rows of each table (default 20; 0, CSV and md: all)",
+        help="rows of each table (default 20; 0, CSV and md: all); --source sass: instructions of each line",
     )
     form.add_argument("--sort", choices=SORTS, help="--show scopes and --by: by this column")
     form.add_argument(

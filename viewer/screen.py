@@ -252,6 +252,8 @@ def _render(view: View, options: argparse.Namespace, width: int, shown: Collecti
     for of_kernel in view.lines:
         lines += [Text(), *render_lines(of_kernel, width)]
     for at, table in enumerate(view.tables):
+        if not (table.rows or (view.trees and view.trees[at].nodes)):
+            continue  # none of its scopes was asked for
         if "scopes" in shown:
             lines += [Text(), *render_table(table, width)]
         if view.trees:

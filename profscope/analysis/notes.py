@@ -5,7 +5,10 @@ from __future__ import annotations
 import re
 from typing import Final
 
-__all__ = ["kernel_of_note"]
+__all__ = ["UNSEEN", "kernel_of_note"]
+
+UNSEEN: Final = "no launch of a Triton kernel was seen"
+"""A session's note that says no more than that."""
 
 
 _RANKS: Final = re.compile(r"(?:rank [\d, ]+|each of \d+ ranks): ")

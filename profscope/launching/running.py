@@ -14,6 +14,7 @@ import torch
 import triton
 from triton import knobs
 
+from profscope.analysis.notes import UNSEEN
 from profscope.errors import SessionError
 from profscope.launching.aot_inductor import AheadOfTime
 from profscope.launching.bare import BareLaunches
@@ -37,9 +38,8 @@ from profscope.recording.programs import PROGRAMS
 from profscope.recording.recorder import Recorder, recorder
 from profscope.version import __version__
 
-__all__ = ["UNSEEN", "Running", "running"]
+__all__ = ["Running", "running"]
 
-UNSEEN: Final = "no launch of a Triton kernel was seen"
 _SHOWN_KERNELS: Final = 8
 
 
