@@ -9,6 +9,7 @@ import numpy as np
 from rich.text import Text
 
 from profscope.analysis.corrections import are_corrected
+from profscope.analysis.notes import UNSEEN
 from profscope.options import Options
 from profscope.profiles import Profile
 from viewer.cells import pad, wrap
@@ -28,8 +29,8 @@ MEASURED = {
 }
 NO_LAUNCHES = "No launches recorded."
 TO_CHECK = (
-    "Check that a Triton kernel was launched inside the session, that kernels= matches its name, and that the "
-    "session's backend is the one it ran on."
+    "Check that a Triton kernel was launched inside the session, that kernels= matches its name, and that "
+    "the session's backend is the one it ran on."
 )
 
 

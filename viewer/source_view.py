@@ -55,7 +55,7 @@ def parse_line(text: str) -> Wanted:
 
 
 def show_source(profile: Profile, options: argparse.Namespace, unit: str, disk: SourceLines) -> None:
-    """Print it. Raises TraceError where there is no such file or line, naming what there is, or where nothing is."""
+    """Print it. Raises TraceError where there is no such file or line, naming what there is."""
     asked = wanted(options.source, options.line)
     made, omitted = annotate(profile, unit, disk, asked.form, 0 if asked.file else MOST_KERNELS)
     if not made:
