@@ -148,7 +148,11 @@ def render_lines(table: LineTable, width: int) -> list[Text]:
     lines = [
         *heading(
             name,
-            ["lines by their own time", f"share of warp time{_sampled(table.samples)}"],
+            [
+                "lines by their own time",
+                f"share of warp time{_sampled(table.samples)}",
+                *(["recorded: by samples of launches that recorded"] * ("share_samples_recorded" in shares)),
+            ],
             width,
         ),
         *grid(columns, rows, [""] * len(rows), width),
