@@ -11,6 +11,7 @@ import platform
 import sys
 from collections.abc import Sequence
 from importlib import import_module
+from pathlib import Path
 from typing import Final, NamedTuple
 
 from instrument_passes.command import run
@@ -69,7 +70,16 @@ def main(arguments: Sequence[str] | None = None) -> int:
         door = _DOORS[words[0]]
         called = {"tool": f"profscope {words[0]}"} if door.renamed else {}
         return int(import_module(door.module).main([*door.before, *words[1:]], **called))
-    return run("profscope", lambda: _main(_parser().parse_args(words)))
+    return run("profscope", lambda: _main(_parsed(words)))
+
+
+def _parsed(words: Sequence[str]) -> argparse.Namespace:
+    """Ends the process at a wrong word; where that is a file, it says which commands take one."""
+    parser = _parser()
+    if words and Path(words[0]).exists():
+        does = "run" if words[0].endswith(".py") else "view"
+        parser.error(f"{words[0]!r} is a file and no command: profscope {does} {words[0]}")
+    return parser.parse_args(words)
 
 
 def _parser() -> argparse.ArgumentParser:

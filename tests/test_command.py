@@ -139,6 +139,18 @@ def test_an_unknown_subcommand_is_wrong_usage(capsys: pytest.CaptureFixture[str]
     assert "invalid choice: 'veiw'" in capsys.readouterr().err
 
 
+def test_a_file_in_place_of_a_subcommand_gets_one(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    for name, command_line in (("train.py", "run train.py"), ("t.json", "view t.json")):
+        Path(name).touch()
+        with pytest.raises(SystemExit, match="2"):
+            overview.main([name])
+        said = f"error: {name!r} is a file and no command: profscope {command_line}"
+        assert said in capsys.readouterr().err
+
+
 def test_the_demo_writes_a_trace_of_two_kernels(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(demo, "GPU_SIZES", (64, 64, 64, 32))
     monkeypatch.setattr(demo, "EMULATOR_SIZES", (64, 64, 64, 32))
