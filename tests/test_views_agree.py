@@ -237,18 +237,18 @@ def agree_on_the_screen(told: Told) -> None:
 
 
 def agree_on_lines(told: Told) -> None:
-    profile = told.profile
+    profile, self_time = told.profile, f"self_{told.unit}"
     lines, warp_time = (
         profile.lines(),
-        told.own.groupby(["kernel", "variant"], observed=True)["self_ns"].sum(),
+        told.own.groupby(["kernel", "variant"], observed=True)[self_time].sum(),
     )
     at_lines = told.own[told.own["kind"] != "gap"]
     assert (lines["self_share"].fillna(0) <= 1).all()
     mixed = {*map(str, profile.sums["kernel"])} & {*map(str, profile.df["kernel"])}
     shares = by_line(lines, "self_share") | by_line(lines[lines["self_share"].isna()], "share_sums")
-    for (kernel, variant, line), self_ns in by_line(at_lines, "self_ns").items():
+    for (kernel, variant, line), own in by_line(at_lines, self_time).items():
         if kernel not in mixed and warp_time[kernel, variant]:
-            assert shares[kernel, variant, line] == approx(self_ns / warp_time[kernel, variant], abs=1e-9)
+            assert shares[kernel, variant, line] == approx(own / warp_time[kernel, variant], abs=1e-9)
     # The report's are of all launches, those that kept sums too.
     of_summary = by_line(at_lines, "share")
     for entry in profile.report()["kernels"]:
