@@ -14,7 +14,7 @@ import contextlib
 import gc
 import itertools
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from typing import Any, Final
 from unittest import mock
@@ -28,7 +28,7 @@ from profscope.decoding.raw import RawLaunch
 from profscope.options import Options
 from profscope.recording import arenas, cuda_driver
 from profscope.recording.backend import Backend, Machine
-from profscope.recording.direct_launches import OthersTurns
+from profscope.recording.direct_launches import POINTER, DirectCall, OthersTurns
 from profscope.recording.host_pages import HostPages
 from profscope.recording.launch_log import Plan, Route
 from profscope.recording.programs import Program
@@ -148,12 +148,13 @@ def parts(kernels: int = 25, ctas: int = 64, launches: int = 15_000) -> dict[str
         buffers._piece_bytes = _L2_PIECE_BYTES
         _fill(buffers, raws, slot)
         launchers = []
+        call = DirectCall(_call_of, {"our_call": _nothing})
         for raw in raws:
             plan = Plan(raw.buffer.nbytes, LaunchBits().encode(), LaunchBits(), raw.ctas)
             settled = Route.of(buffers, plan, 0, 0, (raw.manifest,))
             records.routes.settled[raw.ctas, ~raw.manifest.digest, 0, 0] = settled
             turns = OthersTurns((), None, itertools.count(1), 1 << 60, 0, _nothing)
-            launchers.append(path.direct(_Launcher(), Program(raw.manifest, ""), _nothing, turns))
+            launchers.append(path.direct(_Launcher(), Program(raw.manifest, ""), call, turns))
 
         def of(run: Callable[[], object], count: int = 1) -> float:
             begin = time.thread_time()
@@ -161,7 +162,7 @@ def parts(kernels: int = 25, ctas: int = 64, launches: int = 15_000) -> dict[str
             return (time.thread_time() - begin) * 1e6 / count
 
         in_turn = itertools.cycle(launchers)
-        grid = ctas, 1, 1, 0, None
+        grid = ctas, 1, 1, 0, None, None, None, None, None, None, None, None, None  # and four arguments
 
         def launch() -> None:
             for one in itertools.islice(in_turn, _AT_ONCE):
@@ -208,6 +209,10 @@ class _Launcher:
 
 
 def _nothing(*args: Any, **options: Any) -> None: ...
+
+
+def _call_of(arguments: Sequence[str]) -> str:
+    return f"our_call({', '.join([POINTER, *arguments])})"
 
 
 def main() -> None:

@@ -13,7 +13,6 @@ from __future__ import annotations
 
 import contextlib
 import gc
-import itertools
 import os
 import statistics
 import threading
@@ -26,13 +25,12 @@ from pathlib import Path
 from typing import Any, Final
 from unittest import mock
 
-import torch
 from torch.profiler import ProfilerActivity, profile
 
 import profscope
 from bench.events import NOTHING
 from bench.model import compiled_step
-from bench.rounds import rounds_parser
+from bench.rounds import rounds_parser, steps_ms
 from profscope.recording import arenas, arrivals, cuda_driver, folder, folding_process
 
 __all__ = ["VARIANTS", "main"]
@@ -85,19 +83,19 @@ def main() -> None:
     for turn in range(asked.rounds):
         if time.monotonic() - begin > asked.limit_s:
             break
-        before = _steps_ms(step, asked.steps)
+        before = steps_ms(step, asked.steps)
         for name in asked.only:
             with VARIANTS[name]() as prof:
-                first = _steps_ms(step, asked.warm_up)
+                first = steps_ms(step, asked.warm_up)
                 recorded, left = _launches(prof)
                 cpu = _launching_ms()
-                took = _steps_ms(step, asked.steps)
+                took = steps_ms(step, asked.steps)
                 cpu = (_launching_ms() - cpu) / asked.steps
                 now, now_left = _launches(prof)
                 ended = time.monotonic()
             end_s = time.monotonic() - ended
             bare_cpu = _launching_ms()
-            after = _steps_ms(step, asked.steps)
+            after = steps_ms(step, asked.steps)
             bare_cpu = (_launching_ms() - bare_cpu) / asked.steps
             cpus[name].append(cpu / bare_cpu)
             bare = statistics.fmean([*before, *after])
@@ -123,18 +121,6 @@ def main() -> None:
                 f"{name:28}{statistics.median(figures):10.3f} {statistics.median(of_bare):8.3f} "
                 f"{statistics.median(of_cpu):8.3f}   {min(of_bare):.3f} to {max(of_bare):.3f}"
             )
-
-
-def _steps_ms(step: Callable[[], None], count: int) -> list[float]:
-    """ms of each step, what the GPU has still to do at the end with the last."""
-    torch.cuda.synchronize()
-    at = [time.perf_counter()]
-    for _ in range(count):
-        step()
-        at.append(time.perf_counter())
-    torch.cuda.synchronize()
-    at[-1] = time.perf_counter()
-    return [(end - begin) * 1e3 for begin, end in itertools.pairwise(at)]
 
 
 def _launching_ms() -> float:
@@ -191,10 +177,10 @@ def _counted(step: Callable[[], None], warm_up: int, steps: int) -> None:
 
         looking = threading.Thread(target=look, name="profscope-bench")
         looking.start()
-        first = _steps_ms(step, warm_up)
+        first = steps_ms(step, warm_up)
         warm, figures_then = len(seen), {key: list(each) for key, each in figures.items()}
         own, before = os.times(), _thread_times()
-        took = _steps_ms(step, steps)
+        took = steps_ms(step, steps)
         own_then, after = os.times(), _thread_times()
         going.set()
         looking.join()
@@ -247,10 +233,10 @@ def _gpu_times(step: Callable[[], None], steps: int = 4) -> None:
     ):
         with contextlib.ExitStack() as stack:
             prof = None if variant is None else stack.enter_context(VARIANTS[variant]())
-            _steps_ms(step, warm_up)
+            steps_ms(step, warm_up)
             begun = (0, 0) if prof is None else _launches(prof)
             with profile(activities=[ProfilerActivity.CUDA]) as watching:
-                _steps_ms(step, steps)
+                steps_ms(step, steps)
             if prof is not None:
                 recorded, left = (now - then for now, then in zip(_launches(prof), begun, strict=True))
                 print(f"GPU time, {name}: {recorded} launches recorded, {left} left out")

@@ -131,7 +131,11 @@ def test_pictures_are_small_and_shown() -> None:
 
 _OF_A_MACHINE = re.compile(r"/(?:home|opt|root|tmp|work)/[\w.-]+/")
 _TEXTS = [*PAGES, *(ROOT / "examples").rglob("*.ipynb")]
-_RECORDINGS = [*(ROOT / "bench/results").glob("*.pftrace.gz"), *(ROOT / "tests/data/plotting").iterdir()]
+_RECORDINGS = [
+    *(ROOT / "bench/results").glob("*.pftrace.gz"),
+    *(ROOT / "tests/data/plotting").iterdir(),
+    ROOT / "tests/data/compiled_model.pftrace.gz",
+]
 
 
 def _code(metadata: dict[str, Any]) -> Iterator[str]:

@@ -10,11 +10,7 @@ import torch
 from tests.support.tutorials import is_like, steps, taken
 
 ROOT = Path(__file__).parents[1]
-TUTORIALS = sorted(
-    page
-    for page in (ROOT / "docs/tutorials").glob("*.md")
-    if page.name != "torch-compile.md"  # needs a GPU
-)
+TUTORIALS = sorted((ROOT / "docs/tutorials").glob("*.md"))
 # The views of the terminal have tests of their own; here it is seen that a page shows them as they are.
 PAGES = [*TUTORIALS, pytest.param(ROOT / "docs/terminal.md", marks=pytest.mark.exhaustive)]
 

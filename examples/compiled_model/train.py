@@ -17,9 +17,9 @@ class Block(nn.Module):
         return x + self.down(nn.functional.gelu(self.up(self.norm(x))))
 
 
-model = nn.Sequential(*(Block(1024) for _ in range(3))).cuda().bfloat16()
+model = nn.Sequential(*(Block(512) for _ in range(3))).cuda().bfloat16()
 step = torch.compile(lambda x: model(x).float().square().mean())
-x = torch.randn(8192, 1024, device="cuda", dtype=torch.bfloat16)
+x = torch.randn(1024, 512, device="cuda", dtype=torch.bfloat16)
 
 for n in range(20):
     with profscope.scope("step", n=n):

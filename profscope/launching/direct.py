@@ -7,20 +7,24 @@ to find out of which binary the launch is. Who launches one binary knows, and ha
 from __future__ import annotations
 
 import inspect
-from collections.abc import Callable
-from typing import Any, Final
+from collections.abc import Sequence
+from typing import Final
 
 from triton.compiler import CompiledKernel
 
-__all__ = ["direct_launch"]
+from profscope.recording.direct_launches import POINTER, DirectCall
+
+__all__ = ["direct_call"]
 
 # The arguments of its `__call__` behind the first six, by version.
 _SINCE_3_7: Final = ("kernel_metadata", "launch_metadata", "launch_enter_hook", "launch_exit_hook", "args")
 _OF_3_6: Final = ("args",)
+_PACKED: Final = 5  # the first that stands behind the binary's function
+_OTHERS: Final = 9  # the first of the kernel's own
 
 
-def direct_launch(kernel: CompiledKernel) -> Callable[..., None] | None:
-    """What launches a loaded binary with a pointer that it records to, before the arguments of its launcher.
+def direct_call(kernel: CompiledKernel) -> DirectCall | None:
+    """What launches a loaded binary with a pointer that it records to.
 
     None where its launcher does more than is known here.
     """
@@ -33,27 +37,25 @@ def direct_launch(kernel: CompiledKernel) -> Callable[..., None] | None:
         return None
     if launcher.global_scratch_size or getattr(launcher, "gsan_enabled", False):
         return None
-    launch = launcher.launch
-    cooperative, pdl = launcher.launch_cooperative_grid, launcher.launch_pdl
+    scope = {
+        "our_call": launcher.launch,
+        "our_cooperative": launcher.launch_cooperative_grid,
+        "our_pdl": launcher.launch_pdl,
+    }
     if names[6:] == _OF_3_6:
-
-        def launch_it(
-            pointer: Any, x: int, y: int, z: int, stream: int, function: Any, *args: Any
-        ) -> None:  # fmt: skip
-            launch(x, y, z, stream, function, cooperative, pdl, None, pointer, *args)
-
-        return launch_it
+        return DirectCall(_call_of_3_6, scope)
     if names[6:] != _SINCE_3_7:
         return None
-    annotations, signature = launcher.arg_annotations, launcher.kernel_signature
+    scope |= {"our_annotations": launcher.arg_annotations, "our_signature": launcher.kernel_signature}
+    return DirectCall(_call_since_3_7, scope)
 
-    def launch_new(
-        pointer: Any, x: int, y: int, z: int, stream: int, function: Any, packed: Any, about: Any,
-        enter: Any, leave: Any, *args: Any,
-    ) -> None:  # fmt: skip
-        launch(
-            x, y, z, stream, function, cooperative, pdl, packed, about, enter, leave, None, pointer,
-            annotations, signature, args,
-        )  # fmt: skip
 
-    return launch_new
+def _call_of_3_6(arguments: Sequence[str]) -> str:
+    own = "our_cooperative", "our_pdl", "None", POINTER
+    return f"our_call({', '.join([*arguments[:_PACKED], *own, *arguments[_PACKED:]])})"
+
+
+def _call_since_3_7(arguments: Sequence[str]) -> str:
+    before = *arguments[:_PACKED], "our_cooperative", "our_pdl", *arguments[_PACKED:_OTHERS]
+    others = f"({''.join(f'{each}, ' for each in arguments[_OTHERS:])})"
+    return f"our_call({', '.join([*before, 'None', POINTER, 'our_annotations', 'our_signature', others])})"

@@ -30,7 +30,13 @@ from triton.compiler import CompiledKernel
 from instrument_passes.toolchain import triton_version
 from profscope.launching.bare import BareLaunches
 from profscope.launching.beside import GIVEN_UP, OWN, Answer, Beside, Made
-from profscope.launching.quick import quick_launch, quick_run, run_in_turn
+from profscope.launching.quick import (
+    quick_in_turn,
+    quick_launch,
+    quick_run,
+    run_in_turn,
+    written_run,
+)
 from profscope.launching.sampling import Sampling
 from profscope.launching.turns import Turns
 from profscope.options import Options
@@ -341,9 +347,14 @@ class InductorLaunches:
             kernel.quick = quick_run(
                 self._module, kernel.tuner, launch, self._path, partial(self._record, kernel)
             )
+            kernel.run = quick_in_turn(
+                self._module, kernel.tuner, kernel.turns, partial(self._record_in_turn, kernel), kernel.run
+            )
+            self._take_over(kernel)
             return
         long = MethodType(self._any_run, kernel.tuner)
-        kernel.run = kernel.quick = quick_run(self._module, kernel.tuner, launch, self._path, long)
+        run = None if self._path.hooked else written_run(self._module, kernel.tuner, built, long)
+        kernel.run = kernel.quick = run or quick_run(self._module, kernel.tuner, launch, self._path, long)
         self._take_over(kernel)
 
 

@@ -24,7 +24,7 @@ from profscope.decoding.about import kept_notes
 from profscope.launching.bare import BareLaunches
 from profscope.launching.baseline import Baseline, Timed
 from profscope.launching.beside import Made
-from profscope.launching.direct import direct_launch
+from profscope.launching.direct import direct_call
 from profscope.launching.hook import CompileHook
 from profscope.launching.null_builds import SHIFTS, NullBuilds
 from profscope.launching.other_binaries import (
@@ -217,7 +217,7 @@ class Keeping:
         if not sampled and not timed:
             every, rest = (due.step, 0) if due else (1, 1)  # quicker than to look the number up in a range
             turns = OthersTurns(apart, thread, numbers, every, rest, launch_spans)
-            return self._path.direct(kernel._run, loaded, direct_launch(kernel), turns)
+            return self._path.direct(kernel._run, loaded, direct_call(kernel), turns)
 
         plain = self._plain(kernel)
 

@@ -98,7 +98,7 @@ class Arrivals:
             manifest, self._kept(group.program.build), route.device, route.plan.ctas, size, group.indices,
             np.full(len(group.indices), route.stream), marks, [(memory, group.offsets)],
         )  # fmt: skip
-        wrote = np.any(launches.beginnings(LAUNCH_HEADER.itemsize), axis=1)
+        wrote = np.any(launches.beginnings(LAUNCH_HEADER.itemsize).view(np.uint64), axis=1)
         notes += [wrote_nothing(index, manifest) for index in group.indices[~wrote].tolist()]
         return launches.where(wrote)
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from operator import itemgetter
-from typing import Any, NamedTuple
+from typing import Any, Final, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
@@ -14,6 +14,12 @@ from profscope.decoding.raw import ORDINARY, Mark
 __all__ = ["Group", "grouped"]
 
 Ints = npt.NDArray[np.int64]
+_FACTORS: Final = (
+    0x9E3779B97F4A7C15,
+    0xC2B2AE3D27D4EB4F,
+    0x165667B19E3779F9,
+    0x27D4EB2F165667C5,
+)  # odd, of xxHash
 
 
 class Group(NamedTuple):
@@ -44,12 +50,12 @@ def grouped(entries: Sequence[tuple[Any, Any, Any, int, Mark]], first: int) -> I
 
 def _alike(*columns: Ints) -> list[Ints]:
     """Positions with the same numbers in all columns, those of each kind in order."""
-    code = np.zeros(len(columns[0]), np.int64)
-    for column in columns:
-        if (column != column[0]).any():
-            numbers, inverse = np.unique(column, return_inverse=True)
-            _, code = np.unique(code * len(numbers) + inverse, return_inverse=True)
-    if not code.any():
-        return [np.arange(len(code))]
+    code = np.zeros(len(columns[0]), np.uint64)
+    for column, factor in zip(columns, _FACTORS, strict=True):  # one sort, and not one a column
+        code += column.astype(np.uint64) * np.uint64(factor)
     order = np.argsort(code, kind="stable")
-    return np.split(order, np.flatnonzero(np.diff(code[order])) + 1)
+    other = np.zeros(len(order) - 1, np.bool_)
+    for column in columns:  # whatever has the same code
+        there = column[order]
+        other |= there[1:] != there[:-1]
+    return np.split(order, np.flatnonzero(other) + 1)

@@ -20,7 +20,7 @@ from triton.runtime import _allocation, driver
 from instrument_passes.manifest import Manifest
 from instrument_passes.records import BASE_ALIGNMENT
 from profscope.decoding.raw import ORDINARY, Mark
-from profscope.recording.direct_launches import Inside, OthersTurns, direct_launcher
+from profscope.recording.direct_launches import DirectCall, Inside, OthersTurns, direct_launcher
 from profscope.recording.graphs import Graphs
 from profscope.recording.hook_chain import ChainedHook
 from profscope.recording.journal import Journal
@@ -149,17 +149,16 @@ class LaunchPath:
         self,
         run: Callable[..., Any],
         program: Program,
-        launch: Callable[..., Any] | None,
+        call: DirectCall | None,
         turns: OthersTurns,
     ) -> Callable[..., Any]:
         """Triton's launcher `run` of a loaded program, and the launch is recorded, but where it is the turn
-        of others. launch: does what `run` does once it has the launch's memory, which goes first among its
-        arguments; None if there is no such thing."""
+        of others. call: what `run` does once it has the launch's memory; None if there is no such thing."""
         inside = Inside(
             self._log.entries, self._thread, self._settled, self._routes.remember, self._device(),
             self.enqueued, self.capturing, self._leave_out, self._fail,
         )  # fmt: skip
-        return direct_launcher(inside, run, program, launch if self._every_launch else None, turns)
+        return direct_launcher(inside, run, program, call if self._every_launch else None, turns)
 
     def recording(self, launch: Callable[..., Any], program: Program | None) -> Callable[..., Any]:
         """`launch`, and what it launches is recorded; with no hook. program: what that is, None where

@@ -11,16 +11,16 @@ from unittest import mock
 
 import pytest
 from triton import knobs
-from triton.runtime import _allocation
 
 from instrument_passes.selection import TAGS
 from profscope import emulator
-from profscope.emulator.launcher import Launcher
-from profscope.launching.direct import direct_launch
+from profscope.launching.direct import direct_call
 from profscope.recording.buffers import HostBuffers
+from profscope.recording.direct_launches import POINTER
 from profscope.recording.programs import PROGRAMS
 from tests.kernels.add import add_kernel
 from tests.kernels.loops import count_kernel
+from tests.support.like_tritons import LikeTritons
 from tests.support.sessions import count, launch_add, session
 
 
@@ -45,65 +45,22 @@ def test_it_calls_what_tritons_launcher_calls() -> None:
         profile_scratch_size=0, profile_scratch_align=1, launch_cooperative_grid="a", launch_pdl="b",
         arg_annotations="c", kernel_signature="d", gsan_enabled=False,
     )  # fmt: skip
-    launch = direct_launch(SimpleNamespace(_run=run))  # type: ignore[arg-type]
-    assert launch is not None
+    call = direct_call(SimpleNamespace(_run=run))  # type: ignore[arg-type]
+    assert call is not None
     args = (1, 2, 3, "stream", "function", "packed", "about", "enter", "leave", "x", "y")
     with emulator.activate():  # later versions ask the driver
         run(*args)
-    launch(None, *args)
-    launch("pointer", *args)
+    for texts in ([*"abcdefghi", "*args"], [*"abcdefghi", *(f"args[{at}]" for at in range(2))]):
+        names = dict(zip("abcdefghi", args, strict=False)) | {"args": args[9:]}
+        for pointer in (None, "pointer"):
+            eval(call.text(texts), {**call.scope, **names, POINTER: pointer})
+    assert calls[1:3] == calls[3:5]
     assert calls[0] == calls[1]
     assert [(one, other) for one, other in zip(calls[1], calls[2], strict=True) if one != other] == [
         (None, "pointer")
     ]
     run.global_scratch_size = 1
-    assert direct_launch(SimpleNamespace(_run=run)) is None  # type: ignore[arg-type]
-
-
-class _LikeTritons:
-    """The emulator's launcher in the shape of Triton's."""
-
-    direct = 0
-    failing = False
-    num_ctas = 1
-    global_scratch_size = 0
-    launch_cooperative_grid = launch_pdl = False
-    arg_annotations = kernel_signature = None
-
-    def __init__(self, src: Any, metadata: Any) -> None:
-        self._emulators = Launcher(src, metadata)
-
-    @property
-    def profile_scratch_size(self) -> int:
-        return self._emulators.profile_scratch_size
-
-    @profile_scratch_size.setter
-    def profile_scratch_size(self, size: int) -> None:
-        self._emulators.profile_scratch_size = size
-
-    def __call__(
-        self, gridX: int, gridY: int, gridZ: int, stream: int, function: Any, kernel_metadata: Any,  # noqa: N803
-        launch_metadata: Any, launch_enter_hook: Any, launch_exit_hook: Any, *args: Any,
-    ) -> None:  # fmt: skip
-        self._emulators(
-            gridX, gridY, gridZ, stream, function, kernel_metadata, launch_metadata, launch_enter_hook,
-            launch_exit_hook, *args,
-        )  # fmt: skip
-
-    def launch(
-        self, x: int, y: int, z: int, stream: int, function: Any, cooperative: bool, pdl: bool, packed: Any,
-        about: Any, enter: Any, leave: Any, scratch: Any, pointer: Any, annotations: Any, signature: Any,
-        args: tuple[Any, ...],
-    ) -> None:  # fmt: skip
-        type(self).direct += 1
-        if type(self).failing:
-            raise ValueError("a wrong argument")
-        before = _allocation._profile_allocator.get()
-        _allocation._profile_allocator.set(lambda *need: pointer)
-        try:
-            self._emulators(x, y, z, stream, function, packed, about, enter, leave, *args)
-        finally:
-            _allocation._profile_allocator.set(before)
+    assert direct_call(SimpleNamespace(_run=run)) is None  # type: ignore[arg-type]
 
 
 @pytest.mark.parametrize("spans_every", [0, 3])
@@ -120,8 +77,8 @@ def test_launches_are_recorded_as_by_tritons_launcher(
         return [prof.launches["kernel"].tolist(), prof.launches["keeps"].tolist(), summary.to_dict("list")]
 
     expected = figures()
-    monkeypatch.setattr(_LikeTritons, "direct", 0)
-    with mock.patch("profscope.emulator.launcher.Launcher", _LikeTritons):
+    monkeypatch.setattr(LikeTritons, "direct", 0)
+    with mock.patch("profscope.emulator.launcher.Launcher", LikeTritons):
         for kernel in (count_kernel, add_kernel):
             kernel.device_caches.clear()
         try:
@@ -130,16 +87,16 @@ def test_launches_are_recorded_as_by_tritons_launcher(
             for kernel in (count_kernel, add_kernel):
                 kernel.device_caches.clear()
     # The first launch of each kernel finds no route yet; those that keep spans go by Triton's launcher.
-    assert _LikeTritons.direct == (4 if spans_every == 0 else 2)
+    assert LikeTritons.direct == (4 if spans_every == 0 else 2)
 
 
 def test_programs_that_share_a_tag_are_planned_apart(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     """The allocator could not tell them apart, and would give each what the other may need."""
     monkeypatch.setitem(TAGS, "spread", (0, 1))
-    monkeypatch.setattr(_LikeTritons, "direct", 0)
+    monkeypatch.setattr(LikeTritons, "direct", 0)
     with (
         knobs.cache.scope(),
-        mock.patch("profscope.emulator.launcher.Launcher", _LikeTritons),
+        mock.patch("profscope.emulator.launcher.Launcher", LikeTritons),
         mock.patch.object(HostBuffers, "place", autospec=True, side_effect=HostBuffers.place) as place,
     ):
         knobs.cache.dir = str(tmp_path)
@@ -151,7 +108,7 @@ def test_programs_that_share_a_tag_are_planned_apart(monkeypatch: pytest.MonkeyP
             waits = [call.args[6] for call in place.call_args_list]
     assert len(PROGRAMS.tagged(3)) == 4
     assert prof.launches["keeps"].tolist() == ["spans"] * 2 + ["sums"] * 4
-    assert _LikeTritons.direct == 2  # the last two
+    assert LikeTritons.direct == 2  # the last two
     assert waits == [True] * 2 + [False] * 4
     assert max(sizes[4:]) < max(sizes[2:4])
     assert prof.profile.validate() == []
@@ -184,15 +141,15 @@ def test_what_is_left_out_is_counted_said_and_scaled(monkeypatch: pytest.MonkeyP
 def test_a_launch_that_fails_is_given_up_and_the_next_ones_are_recorded(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    with mock.patch("profscope.emulator.launcher.Launcher", _LikeTritons):
+    with mock.patch("profscope.emulator.launcher.Launcher", LikeTritons):
         add_kernel.device_caches.clear()
         try:
             with session(keep="sums", spans_every=0) as prof:
                 launch_add()
-                monkeypatch.setattr(_LikeTritons, "failing", True)
+                monkeypatch.setattr(LikeTritons, "failing", True)
                 with pytest.raises(ValueError, match="a wrong argument"):
                     launch_add()
-                monkeypatch.setattr(_LikeTritons, "failing", False)
+                monkeypatch.setattr(LikeTritons, "failing", False)
                 for _ in range(2):
                     launch_add()
         finally:

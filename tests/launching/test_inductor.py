@@ -10,6 +10,7 @@ from typing import Any
 from unittest import mock
 
 import pytest
+import torch
 import triton
 from triton import knobs
 from triton.runtime import _allocation
@@ -18,6 +19,7 @@ from profscope import emulator
 from profscope.launching import running
 from tests.support.fake_sampler import FakeGpu, FakeProbe
 from tests.support.forks import Forks
+from tests.support.like_tritons import LikeTritons
 from tests.support.sessions import session
 
 _GENERATED = """\
@@ -247,3 +249,96 @@ def test_launches_pass_the_tuner_by_unless_someone_looks_on(
     assert prof.launches["kernel"].tolist() == ["triton_poi_double"] * recorded
     assert prof.metadata["notes"] == [] or keep == "sums"
     monkeypatch.setattr(inductor.heuristics.CachingAutotuner, "run", run)
+
+
+def test_launches_that_are_left_out_pass_the_tuner_by(inductor: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    tuner, by_tuner = inductor.Tuner(), []
+    run = inductor.heuristics.CachingAutotuner.run
+
+    def counted(*args: Any, **options: Any) -> Any:
+        by_tuner.append(args)
+        return run(*args, **options)
+
+    with monkeypatch.context() as patch:
+        patch.setattr(inductor.heuristics.CachingAutotuner, "run", counted)
+        with session(keep="sums", every=3) as prof:
+            for _ in range(5):
+                tuner.launch()
+            assert len(by_tuner) == 1  # the first, which is recorded
+            with mock.patch.object(inductor.heuristics.autograd_profiler, "_is_profiler_enabled", True):
+                tuner.launch()
+            assert len(by_tuner) == 2
+            tuner.launchers = []  # and one is chosen anew
+            for _ in range(3):
+                tuner.launch()
+            assert len(by_tuner) == 3
+    assert prof.metadata["sampling"]["kernels"] == {"triton_poi_double": {"launches": 9, "recorded": 3}}
+
+
+@pytest.mark.parametrize("spans_every", [0, 3])
+def test_a_recorded_launch_is_one_function(
+    inductor: Any, spans_every: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """What it records is what the long way does, and it takes that where something has changed."""
+
+    def figures() -> list[Any]:
+        tuner = inductor.Tuner()
+        with session(keep="sums", spans_every=spans_every) as prof:
+            for n in (1000, 700, 1000, 700, 1000):
+                tuner.launch(n)
+            ways.append(vars(tuner)["run"].__name__)
+            if ways[-1] == "our_launch":
+                with pytest.raises(TypeError, match="out_ptr0"):
+                    vars(tuner)["run"](None, stream=0)
+            tuner.launchers = list(tuner.launchers)
+            tuner.launch(1000)
+        assert prof.profile.validate() == []
+        summary = prof.summary()[["scope", "launches", "count"]]
+        return [prof.launches[["ctas", "keeps"]].to_dict("list"), summary.to_dict("list")]
+
+    ways: list[str] = []
+    expected = figures()
+    monkeypatch.setattr(LikeTritons, "direct", 0)
+    with mock.patch("profscope.emulator.launcher.Launcher", LikeTritons):
+        assert figures() == expected
+    assert ways == ["run_quickly", "our_launch"]
+    # The first launch of each size finds no route, which those that keep spans do not take either.
+    assert LikeTritons.direct == (4 if spans_every == 0 else 2)
+
+
+class _OnGpu(torch.Tensor):
+    """Says so."""
+
+    is_cuda = True
+
+
+def test_a_launch_is_handed_addresses_of_a_gpus_tensors(
+    inductor: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    given: list[tuple[Any, ...]] = []
+
+    def launch(self: LikeTritons, *args: Any) -> None:
+        given.append(args[-1])
+
+    monkeypatch.setattr(LikeTritons, "launch", launch)
+    x = torch.arange(1000.0)
+    with mock.patch("profscope.emulator.launcher.Launcher", LikeTritons), session(keep="sums", spans_every=0):
+        tuner = inductor.Tuner()
+        tuner.launch()
+        run = vars(tuner)["run"]
+        assert run.__name__ == "our_launch"
+        for each in (x, x.as_subclass(_OnGpu)):
+            run(each, each, 1000, stream=0)
+        run(x, None, 1000, stream=0)  # by Inductor's way, which takes that
+    assert [args[:2] for args in given] == [(x, x), (x.data_ptr(), x.data_ptr()), (x, None)]
+
+
+def test_a_parameter_may_have_any_name_but_ours(inductor: Any) -> None:
+    from profscope.recording.direct_launches import DirectCall, Written, written
+
+    program, call = mock.Mock(), DirectCall(lambda arguments: f"our_call({', '.join(arguments)})", {})
+    launcher: Any = mock.Mock(written=Written(call, {"our_program": program}))
+    grid = ["1", "1", "1"]
+    assert written(launcher, ["next", "x"], "next, x, *, stream", ["pass"], [*grid, "x"], {}, {}) is not None
+    assert written(launcher, ["our_x"], "our_x, *, stream", ["pass"], [*grid, "our_x"], {}, {}) is None
+    assert written(print, ["x"], "x, *, stream", ["pass"], [*grid, "x"], {}, {}) is None

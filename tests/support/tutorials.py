@@ -6,7 +6,7 @@ A page has three kinds of blocks. `python title="NAME.py"` is a file. `console` 
 run in the folder of these files, and what they print. `pycon` has Python behind ">>> ", which is one
 program for the whole page, and what it prints. A line "..." of an output stands for any lines. All runs
 in this process: `python NAME.py`, `profscope ...`, each also with `| head -N`, and `echo $?`. The folder
-has the recordings of bench/results by short names (`RECORDINGS`).
+has recordings of the repository by short names (`RECORDINGS`).
 """
 
 from __future__ import annotations
@@ -36,8 +36,9 @@ _BLOCK: Final = re.compile(
     r'^```(python|console|pycon)(?: title="([\w.]+)")?\n(.*?)^```$', re.DOTALL | re.MULTILINE
 )
 RECORDINGS: Final = {
-    "delta-rule.pftrace.gz": "nvidia-h200-3.6.0-2026-11-23-fla-before.pftrace.gz",
-    "delta-rule-3-stages.pftrace.gz": "nvidia-h200-3.6.0-2026-11-23-fla-after.pftrace.gz",
+    "delta-rule.pftrace.gz": "bench/results/nvidia-h200-3.6.0-2026-11-23-fla-before.pftrace.gz",
+    "delta-rule-3-stages.pftrace.gz": "bench/results/nvidia-h200-3.6.0-2026-11-23-fla-after.pftrace.gz",
+    "model.pftrace.gz": "tests/data/compiled_model.pftrace.gz",
 }
 _HEAD: Final = re.compile(r"(.*?)\s*\| head -(\d+)$")
 
@@ -74,7 +75,7 @@ def taken(page: str, folder: Path) -> Iterator[tuple[Step, str]]:
     names: dict[str, Any] = {"__name__": "__main__"}
     status = 0
     for name, recording in RECORDINGS.items():
-        (folder / name).symlink_to(ROOT / "bench/results" / recording)
+        (folder / name).symlink_to(ROOT / recording)
     with contextlib.chdir(folder):
         for step in steps(page):
             if step.kind == "file":
