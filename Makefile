@@ -36,7 +36,7 @@ export PYTHONDONTWRITEBYTECODE :=
 
 demo: $(RUNTIME)
 	$(BIN)/python -m profscope.demo trace.json
-	$(BIN)/profscope-view trace.json
+	$(BIN)/profscope view trace.json
 
 # One process uses the GPU, if there is one; the rest of the tests have a process for each core.
 PYTEST := -m pytest -q -p no:cacheprovider

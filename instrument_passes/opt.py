@@ -1,6 +1,6 @@
-"""profscope-opt: run passes on a file of printed TTGIR, as mlir-opt does on MLIR.
+"""`profscope opt`, of old profscope-opt: run passes on a file of printed TTGIR, as mlir-opt does on MLIR.
 
-    profscope-opt kernel.ttgir -p 'kernel-span,op-spans{classes=load;store},lower-records,allocate-buffer'
+    profscope opt kernel.ttgir -p 'kernel-span,op-spans{classes=load;store},lower-records,allocate-buffer'
 
 Needs no GPU, and no Triton except for --verify, --cost and --map. `--help` has examples and the exit codes.
 """
@@ -38,11 +38,11 @@ _VERSION: Final = re.compile(r"(\d+)\.(\d+)(?=\.|$)")
 _SPLIT: Final = re.compile(r"^(// -----[ \t]*\r?\n)", re.MULTILINE)
 _EPILOG: Final = """\
 examples:
-  profscope-opt kernel.ttgir -p 'kernel-span,op-spans{classes=load;store}'
-  profscope-opt kernel.ttgir -p heavy,lower-records,allocate-buffer --verify -o out.ttgir
-  profscope-opt kernel.ttgir -p light --cost
-  cat kernel.ttgir | profscope-opt --coverage
-  profscope-opt --map kernel.cubin kernel.ptx
+  profscope opt kernel.ttgir -p 'kernel-span,op-spans{classes=load;store}'
+  profscope opt kernel.ttgir -p heavy,lower-records,allocate-buffer --verify -o out.ttgir
+  profscope opt kernel.ttgir -p light --cost
+  cat kernel.ttgir | profscope opt --coverage
+  profscope opt --map kernel.cubin kernel.ptx
 
 A pipeline may name a level of a session, light, default or heavy, for its passes.
 A TTGIR file comes from kernel.asm["ttgir"] of a compiled kernel, or from Triton's
@@ -53,24 +53,24 @@ an unknown pass or passes in an order that cannot be; 130 interrupted
 """
 
 
-def main(argv: Sequence[str] | None = None) -> int:
-    """Run the command line; returns the exit code, errors are one line each on stderr."""
-    return run("profscope-opt", lambda: _main(_arguments(argv)))
+def main(argv: Sequence[str] | None = None, tool: str = "profscope-opt") -> int:
+    """Run the command line of `tool`; returns the exit code, errors are one line each on stderr."""
+    return run(tool, lambda: _main(_arguments(argv, tool)))
 
 
 def _main(arguments: argparse.Namespace) -> int:
     if arguments.list:
         load_installed()
-        return _emit(_listing(), "-")
+        return _emit(_listing(), arguments)
     if arguments.map and arguments.file.endswith(".cubin"):
         ptx = None if arguments.ptx is None else Path(arguments.ptx)
-        return _emit(render_map(map_cubin(Path(arguments.file), ptx)), arguments.output)
+        return _emit(render_map(map_cubin(Path(arguments.file), ptx)), arguments)
     return _transform(arguments, parse_pipeline(arguments.passes or ""))
 
 
-def _arguments(argv: Sequence[str] | None) -> argparse.Namespace:
+def _arguments(argv: Sequence[str] | None, tool: str) -> argparse.Namespace:
     """Exits with 2 at options of which one would have no effect, or that name two Tritons."""
-    parser = _parser()
+    parser = _parser(tool)
     arguments = parser.parse_args(argv)
     if arguments.list and (arguments.file != "-" or arguments.passes is not None):
         parser.error("--list is about all passes; leave the file and -p out")
@@ -89,13 +89,14 @@ def _arguments(argv: Sequence[str] | None) -> argparse.Namespace:
     return arguments
 
 
-def _parser() -> argparse.ArgumentParser:
+def _parser(tool: str) -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(
-        prog="profscope-opt",
+        prog=tool,
         description="Run passes on a printed TTGIR module.",
         epilog=_EPILOG,
         formatter_class=argparse.RawDescriptionHelpFormatter,
     )
+    parser.set_defaults(tool=tool)
     default = PassContext()
     parser.add_argument(
         "file", nargs="?", default="-", help="the .ttgir file; - (the default) is standard input"
@@ -215,8 +216,8 @@ def _transform(arguments: argparse.Namespace, pipeline: list[Pass]) -> int:
     if arguments.verify_diagnostics:
         raised = mismatches(expected_errors(text, file), raised, file)
     for problem in raised:
-        _complain(problem)
-    return 1 if raised else _emit("".join(pieces), arguments.output)
+        _complain(arguments.tool, problem)
+    return 1 if raised else _emit("".join(pieces), arguments)
 
 
 def _one_module(text: str, line: int, file: str, arguments: argparse.Namespace, pipeline: list[Pass]) -> str:
@@ -249,7 +250,8 @@ def _read(path: str, file: str) -> str:
         raise IRError("not text, so not TTGIR", file, data.count(b"\n", 0, error.start) + 1) from error
 
 
-def _emit(text: str, path: str) -> int:
+def _emit(text: str, arguments: argparse.Namespace) -> int:
+    path = "-" if arguments.list else arguments.output
     if path == "-":
         sys.stdout.buffer.write(text.encode())
         sys.stdout.buffer.flush()
@@ -257,13 +259,13 @@ def _emit(text: str, path: str) -> int:
         try:
             Path(path).write_bytes(text.encode())
         except OSError as error:
-            _complain(f"cannot write -o {path}: {error.strerror or error}")
+            _complain(arguments.tool, f"cannot write -o {path}: {error.strerror or error}")
             return 1
     return 0
 
 
-def _complain(error: Exception | str) -> None:
-    sys.stderr.write(f"profscope-opt: {' '.join(str(error).split())}\n")
+def _complain(tool: str, error: Exception | str) -> None:
+    sys.stderr.write(f"{tool}: {' '.join(str(error).split())}\n")
 
 
 if __name__ == "__main__":

@@ -5,7 +5,7 @@ In short:
     with profscope.session() as prof:
         kernel[grid](...)
     prof.df                      # one row per span, per warp, per CTA, with source lines
-    prof.save("trace.json")      # opens in Perfetto and in profscope-view
+    prof.save("trace.json")      # opens in Perfetto and in profscope view
     profscope.diff(old, prof)    # what has changed, line by line, and what of it is more than noise
     with profscope.scope("step"):    # a part of the program: prof.host has when it ran and what it launched
         ...

@@ -11,7 +11,8 @@ import platform
 import sys
 from collections.abc import Sequence
 from importlib import import_module
-from typing import Final
+from pathlib import Path
+from typing import Final, NamedTuple
 
 from instrument_passes.command import run
 from profscope.errors import SessionError
@@ -22,23 +23,33 @@ __all__ = ["main"]
 
 _COMMANDS: Final = (
     ("profscope run SCRIPT ARGUMENTS", "run a program and record its kernels"),
-    ("profscope view TRACE", "show a trace in the terminal, as profscope-view does"),
-    ("profscope report TRACE", "say what a trace shows, as profscope-view --report does"),
-    ("profscope diff TRACE TRACE", "compare two traces, as profscope-view diff does"),
+    ("profscope view TRACE", "show a trace in the terminal; profscope-view is the same"),
+    ("profscope report TRACE", "say what a trace shows, for programs: JSON"),
+    ("profscope diff TRACE TRACE", "compare two traces"),
     ("profscope convert IN OUT", "write a trace in another format"),
     ("profscope merge TRACE TRACE -o OUT", "write the traces of several ranks as one"),
-    ("profscope opt FILE.ttgir -p PASSES", "run passes on a printed TTGIR module, as profscope-opt does"),
+    ("profscope opt FILE.ttgir -p PASSES", "run passes on a printed TTGIR module; profscope-opt is the same"),
     ("python -m profscope.demo TRACE.json", "profile two kernels and save their trace"),
 )
-# By subcommand: the module whose `main` takes the words behind it, and the words that it gets before them.
-_DOORS: Final[dict[str, tuple[str, tuple[str, ...]]]] = {
-    "run": ("profscope.commands.run", ()),
-    "view": ("viewer.cli", ()),
-    "report": ("viewer.cli", ("--report",)),
-    "diff": ("viewer.cli", ("diff",)),
-    "convert": ("profscope.commands.convert", ("convert",)),
-    "merge": ("profscope.commands.convert", ("merge",)),
-    "opt": ("instrument_passes.opt", ()),
+
+
+class _Door(NamedTuple):
+    """The module whose `main` takes the words behind a subcommand, and the words that it gets before them.
+    renamed: it is a command by itself, too, so it is told by which name it is called."""
+
+    module: str
+    before: tuple[str, ...] = ()
+    renamed: bool = False
+
+
+_DOORS: Final = {
+    "run": _Door("profscope.commands.run"),
+    "view": _Door("viewer.cli", (), renamed=True),
+    "report": _Door("viewer.report_command"),
+    "diff": _Door("viewer.cli", ("diff",), renamed=True),
+    "convert": _Door("profscope.commands.convert", ("convert",)),
+    "merge": _Door("profscope.commands.convert", ("merge",)),
+    "opt": _Door("instrument_passes.opt", (), renamed=True),
 }
 _PURPOSES: Final = {
     "triton": "to record kernels",
@@ -56,9 +67,19 @@ def main(arguments: Sequence[str] | None = None) -> int:
     """Run the command; returns the exit code."""
     words = sys.argv[1:] if arguments is None else list(arguments)
     if words and words[0] in _DOORS:
-        module, before = _DOORS[words[0]]
-        return int(import_module(module).main([*before, *words[1:]]))
-    return run("profscope", lambda: _main(_parser().parse_args(words)))
+        door = _DOORS[words[0]]
+        called = {"tool": f"profscope {words[0]}"} if door.renamed else {}
+        return int(import_module(door.module).main([*door.before, *words[1:]], **called))
+    return run("profscope", lambda: _main(_parsed(words)))
+
+
+def _parsed(words: Sequence[str]) -> argparse.Namespace:
+    """Ends the process at a wrong word; where that is a file, it says which commands take one."""
+    parser = _parser()
+    if words and Path(words[0]).exists():
+        does = "run" if words[0].endswith(".py") else "view"
+        parser.error(f"{words[0]!r} is a file and no command: profscope {does} {words[0]}")
+    return parser.parse_args(words)
 
 
 def _parser() -> argparse.ArgumentParser:

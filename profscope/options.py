@@ -60,7 +60,7 @@ class Options:
         "default",
         "What is recorded: 'light' (kernel, loops and the scopes of profscope.language), 'default' (also "
         "loads, stores, atomics, waits, MMAs and calls), 'heavy' (also every iteration and every other op), "
-        "or a list of passes with their options, as `profscope-opt --list` shows them",
+        "or a list of passes with their options, as `profscope opt --list` shows them",
         "instrument=['kernel-span', 'op-spans{classes=load;wait}']",
     )
     measure: str = _option(
@@ -296,7 +296,7 @@ class Options:
         if not isinstance(given, Sequence) or not given or not all(isinstance(name, str) for name in given):
             raise OptionError(
                 f"instrument={given!r} must be a level ({', '.join(LEVELS)}) or a list of passes, as "
-                "`profscope-opt --list` shows them"
+                "`profscope opt --list` shows them"
             )
         return ",".join(given)
 

@@ -139,7 +139,7 @@ class Session(Questions):
 
     def _warn(self) -> None:
         """Say why the profile is empty, if kernels were launched."""
-        from profscope.launching.running import UNSEEN
+        from profscope.analysis.notes import UNSEEN
 
         notes = self.metadata["notes"]
         if UNSEEN not in notes:

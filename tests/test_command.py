@@ -105,7 +105,7 @@ def test_the_overview_says_what_there_is(capsys: pytest.CaptureFixture[str]) -> 
     ("words", "module", "handed_over"),
     [
         (["view", "t.json", "--json"], "viewer.cli", ["t.json", "--json"]),
-        (["report", "t.json"], "viewer.cli", ["--report", "t.json"]),
+        (["report", "t.json"], "viewer.report_command", ["t.json"]),
         (["diff", "a.json", "b.json"], "viewer.cli", ["diff", "a.json", "b.json"]),
         (["opt", "--list"], "instrument_passes.opt", ["--list"]),
         (["run", "a.py", "view"], "profscope.commands.run", ["a.py", "view"]),
@@ -115,15 +115,40 @@ def test_a_subcommand_hands_over(
     words: list[str], module: str, handed_over: list[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     seen: list[list[str]] = []
-    monkeypatch.setattr(import_module(module), "main", lambda words: seen.append(words) or 5)
+    monkeypatch.setattr(import_module(module), "main", lambda words, tool="": seen.append(words) or 5)
     assert overview.main(words) == 5
     assert seen == [handed_over]
+
+
+@pytest.mark.parametrize("name", ["run", "view", "report", "diff", "convert", "merge", "opt"])
+def test_the_help_of_a_subcommand_speaks_of_that(name: str, capsys: pytest.CaptureFixture[str]) -> None:
+    with pytest.raises(SystemExit, match="0"):
+        overview.main([name, "--help"])
+    said = capsys.readouterr().out
+    assert said.startswith(f"usage: profscope {name} ")
+    assert "profscope-view" not in said
+    assert "profscope-opt" not in said
+    with pytest.raises(SystemExit, match="2"):
+        overview.main([name, "--no-such-option"])
+    assert f"profscope {name}: error: " in capsys.readouterr().err
 
 
 def test_an_unknown_subcommand_is_wrong_usage(capsys: pytest.CaptureFixture[str]) -> None:
     with pytest.raises(SystemExit, match="2"):
         overview.main(["veiw"])
     assert "invalid choice: 'veiw'" in capsys.readouterr().err
+
+
+def test_a_file_in_place_of_a_subcommand_gets_one(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    for name, command_line in (("train.py", "run train.py"), ("t.json", "view t.json")):
+        Path(name).touch()
+        with pytest.raises(SystemExit, match="2"):
+            overview.main([name])
+        said = f"error: {name!r} is a file and no command: profscope {command_line}"
+        assert said in capsys.readouterr().err
 
 
 def test_the_demo_writes_a_trace_of_two_kernels(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -31,7 +31,7 @@ def test_a_level_and_its_passes_written_out_are_the_same_pipeline(level: str) ->
         ({"instrument": [1]}, "a level (light, default, heavy) or a list of passes"),
         ({"instrument": 3}, "a level (light, default, heavy) or a list of passes"),
         ({"instrument": b"light"}, "a level (light, default, heavy) or a list of passes"),
-        ({"instrument": {"kernel-span"}}, "profscope-opt --list"),
+        ({"instrument": {"kernel-span"}}, "profscope opt --list"),
         ({"instrument": ["no-such-pass"]}, "no-such-pass"),
         ({"instrument": ["op-spans{classes=lood}"]}, "lood"),
         ({"instrument": ["op-spans{colour=red}"]}, "colour"),

@@ -12,7 +12,7 @@ from viewer.grid import heading
 from viewer.uncovered import FRAMES
 from viewer.units import NO_TIME, count_text, duration_text, printable, share_text, source_text
 
-__all__ = ["AROUND", "render_annotated"]
+__all__ = ["AROUND", "MOST_CODE", "render_annotated"]
 
 AROUND = 4
 """Lines that are shown before and behind one that was asked for."""
@@ -24,7 +24,7 @@ _WITH_BAR, _WITH_COUNTS = 72, 52
 _WORTH_A_NOTE = 0.01
 _WORTH_A_ROW = 0.0005
 """Of what is of no line: less is shown as 0.0 %."""
-_MOST_CODE = 12
+MOST_CODE = 12
 """Instructions that are shown of a line, unless it is asked for."""
 
 _HOT, _WARM = 0.2, 0.05
@@ -40,7 +40,7 @@ class _Form:
 
 
 def render_annotated(
-    source: Annotated, width: int, *, unfold: bool = False, at: int = 0, top: int = _MOST_CODE
+    source: Annotated, width: int, *, unfold: bool = False, at: int = 0, top: int = MOST_CODE
 ) -> list[Text]:
     """The lines, the first a title. unfold: show what was inlined below each call. at: a line that is asked
     for, which is shown with those around it; 0: all. top: instructions of a line, the first ones; 0: all."""

@@ -6,11 +6,11 @@ from pathlib import Path
 
 from profscope.errors import OptionError
 from profscope.version import __version__
-from viewer.option_types import BY, FORMATS, SECTIONS, SORTS, count, pattern, place, sections, width
+from viewer.option_types import BY, FIRST, FORMATS, SECTIONS, SORTS, count, pattern, place, sections, width
 from viewer.units import UNITS
 from viewer.zoom import Zoom, parse_zoom
 
-__all__ = ["parsed"]
+__all__ = ["add_parts", "parsed"]
 
 EPILOG = """\
 The first screen has the verdict, what holds the kernels back, the lines that
@@ -30,17 +30,17 @@ examples:
   profscope view trace.json --zoom 1us:2us --warp 0
   zcat trace.json.gz | profscope view - --json
 
-`profscope diff A B` shows what has changed from one trace to another;
-profscope diff --help has more. (A trace called diff is ./diff.)
+`profscope diff A B` shows what has changed from one trace to another, and
+`profscope report` is --report alone. (A trace called diff is ./diff.)
 
 exit status: 0 shown; 1 the trace cannot be read or has nothing of what was
 asked for; 2 wrong usage
 """
 
 
-def parsed(arguments: Sequence[str]) -> argparse.Namespace:
-    """What the command line says; ends the process, as argparse does, where it says nothing that is known."""
-    parser = _parser()
+def parsed(arguments: Sequence[str], tool: str) -> argparse.Namespace:
+    """What the command line of `tool` says; ends the process, as argparse does, where that is no usage."""
+    parser = _parser(tool)
     options = parser.parse_args(arguments)
     if options.trace is None and options.source and Path(options.source).exists():
         options.trace, options.source = options.source, ""  # "view --source trace.json"
@@ -91,7 +91,32 @@ def _agreeing(parser: argparse.ArgumentParser, options: argparse.Namespace) -> a
     if options.sort is not None and not sorts:
         parser.error("--sort goes with --show scopes and --by")
     _check_tables(parser, options)
+    _check_effect(parser, options)
     return options
+
+
+def _check_effect(parser: argparse.ArgumentParser, options: argparse.Namespace) -> None:
+    """What would change nothing in the view that is asked for is refused."""
+    view = options.view if options.format != "collapsed" else "collapsed"
+    shown = FIRST if options.show is None else options.show
+    parts = [] if view not in ("", "show") else shown
+    effects = {
+        "--line": view in ("by", "source") or bool({*parts} - {"kernels", "timeline"}),
+        "--scope": view == "by" or bool({*parts} - {"kernels", "timeline", "lines"}),
+        "--zoom": "timeline" in parts,
+        "--depth": view == "metrics" or "tree" in parts,
+        "--top": view in ("by", "source") or bool(parts),
+        "--unit": view in ("by", "source", "interactive") or bool({*parts} - {"lines", "findings"}),
+    }
+    for name, has_effect in effects.items():
+        if getattr(options, name[2:]) is not None and not has_effect:
+            parser.error(f"{name} changes nothing in {_called(view, shown)}: leave it out")
+
+
+def _called(view: str, shown: Sequence[str]) -> str:
+    if view == "collapsed":
+        return "--format collapsed"
+    return {"metrics": "a tree of metrics", "show": f"--show {','.join(shown)}"}.get(view, f"--{view}")
 
 
 def _check_tables(parser: argparse.ArgumentParser, options: argparse.Namespace) -> None:
@@ -107,10 +132,10 @@ def _check_tables(parser: argparse.ArgumentParser, options: argparse.Namespace) 
         parser.error("--format collapsed is of the whole trace: leave other views out")
 
 
-def _parser() -> argparse.ArgumentParser:
+def _parser(tool: str) -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(
-        prog="profscope-view",
-        usage="profscope-view [options] TRACE\n       profscope-view diff [options] A B",
+        prog=tool,
+        usage=f"{tool} [options] TRACE\n       profscope diff [options] A B",
         description="Show a trace: what holds its kernels back, lines by time, scopes, a CTA's timeline.",
         epilog=EPILOG,
         formatter_class=argparse.RawDescriptionHelpFormatter,
@@ -186,6 +211,13 @@ def _add_serving(views: argparse._ArgumentGroup) -> None:
 
 def _add_selection(parser: argparse.ArgumentParser) -> None:
     chosen = parser.add_argument_group("selection", "restricts all that is shown")
+    add_parts(chosen)
+    _add_rows(chosen)
+    _add_timeline(parser)
+
+
+def add_parts(chosen: argparse._ArgumentGroup) -> None:
+    """The parts of a trace that can be asked for: the fields of a Selection."""
     chosen.add_argument("--kernel", type=pattern, metavar="REGEX", help="kernels whose name matches")
     chosen.add_argument("--variant", type=count, metavar="N", help="launches of this configuration")
     chosen.add_argument("--rank", type=count, metavar="N", help="launches of this process of a job")
@@ -193,6 +225,9 @@ def _add_selection(parser: argparse.ArgumentParser) -> None:
     chosen.add_argument("--cta", type=count, metavar="N", help="this CTA (linear id) of each launch")
     chosen.add_argument("--sm", type=count, metavar="N", help="what ran on this SM")
     chosen.add_argument("--warp", type=count, metavar="N", help="this warp of each CTA")
+
+
+def _add_rows(chosen: argparse._ArgumentGroup) -> None:
     chosen.add_argument(
         "--line",
         type=place,
@@ -202,6 +237,9 @@ def _add_selection(parser: argparse.ArgumentParser) -> None:
     chosen.add_argument(
         "--scope", type=pattern, metavar="REGEX", help="rows of scopes whose name matches; likewise"
     )
+
+
+def _add_timeline(parser: argparse.ArgumentParser) -> None:
     drawn = parser.add_argument_group(
         "timeline", "of the median CTA of the first kernel in the list; --launch and --cta choose another"
     )
@@ -240,7 +278,7 @@ def _add_form(parser: argparse.ArgumentParser) -> None:
         "--top",
         type=count,
         metavar="N",
-        help="rows of each table (default 20; 0, CSV and md: all)",
+        help="rows of each table (default 20; 0, CSV and md: all); --source sass: instructions of each line",
     )
     form.add_argument("--sort", choices=SORTS, help="--show scopes and --by: by this column")
     form.add_argument(

@@ -19,7 +19,7 @@ from profscope.analysis.span_rows import (
     of_which_shares_are,
     only_trials,
 )
-from profscope.errors import OptionError
+from profscope.errors import OptionError, TraceError
 from profscope.profiles import Profile
 from viewer.filters import Rows
 from viewer.grid import Column, grid, heading
@@ -46,6 +46,14 @@ OF_LAUNCHES = ("kernel", "variant", "launch", "rank")
 
 OF_GROUPS = ("kernel", "variant")
 """Of these it is known what launches took that kept sums."""
+
+OF_PLACES = {
+    "sm": "a span is of",
+    "cta": "a span is of",
+    "warp": "a span is of",
+    "rank": "a launch is of: it is of one process, or of a job whose ranks are not known",
+}
+"""What a trace need not know, and then has as -1."""
 
 MOST_ROWS = 20
 NOT_RECORDED = "not recorded"
@@ -75,13 +83,15 @@ class ByRow:
 
 
 def show(profile: Profile, options: argparse.Namespace, unit: str) -> None:
-    """Print it. Raises OptionError for a choice of rows that whole warps know nothing of."""
+    """Print it. Raises OptionError for a choice of rows that whole warps know nothing of, TraceError where
+    there is no row, or none that says of what it is."""
     if options.by not in OF_SCOPES and (options.line or options.scope):
         raise OptionError(
             f"--by {options.by} is of whole warps; --line and --scope go with --by {', '.join(OF_SCOPES)}"
         )
     chosen = Rows(options.line, options.scope)
     rows = make_rows(profile, options.by, unit, chosen, options.sort)
+    _check_told(rows, profile, options.by)
     if options.format == "json":
         print_json([vars(row) for row in rows[: options.top or None]])
         return
@@ -101,6 +111,18 @@ def show(profile: Profile, options: argparse.Namespace, unit: str) -> None:
     for note in _notes(profile, options.by):
         lines += noted(note, width)
     print_lines(lines, width)
+
+
+def _check_told(rows: list[ByRow], profile: Profile, by: str) -> None:
+    sums, one = int((profile.launches["keeps"] == "sums").sum()), by.upper() if by in ("sm", "cta") else by
+    if not rows and sums and by not in (*OF_SCOPES, *OF_GROUPS):
+        others = ", ".join((*OF_GROUPS, *OF_SCOPES))
+        of_what = f"{count_text(sums, 'launch', 'launches')} kept sums, which tell no {one} from another"
+        raise TraceError(f"--by {by} has no row: {of_what}; these have rows: --by {others}")
+    if not rows:
+        raise TraceError(f"--by {by} has no row: no spans were recorded")
+    if by in OF_PLACES and all(row.key == "-1" for row in rows):
+        raise TraceError(f"--by {by}: this trace does not say which {one} {OF_PLACES[by]}")
 
 
 def _whose(rows: list[ByRow]) -> str:
@@ -260,10 +282,13 @@ def _render(
         return "-" if value is None else duration_text(value, unit)
 
     columns = {
-        by: [printable(row.key) or "(none known)" for row in shown],
+        by: [_key_text(row.key, by) for row in shown],
         **({"kernel": [printable(row.kernel) for row in shown]} if kernels else {}),
         **(
-            {"launch": [str(row.launch) for row in shown], "SM": [str(row.sm) for row in shown]}
+            {
+                "launch": [str(row.launch) for row in shown],
+                "SM": [_key_text(str(row.sm), "sm") for row in shown],
+            }
             if by == "cta"
             else {}
         ),
@@ -304,6 +329,10 @@ def _render(
     if any(row.self == 0 for row in shown):
         lines += noted(NO_TIME, width)
     return lines
+
+
+def _key_text(key: str, by: str) -> str:
+    return "-" if by in OF_PLACES and key == "-1" else printable(key) or "(none known)"
 
 
 def _is_number(cells: list[str]) -> bool:

@@ -1,4 +1,4 @@
-"""What `profscope-view diff` shows: computed as plain data, then printed as text or JSON."""
+"""What `profscope diff` shows: computed as plain data, then printed as text or JSON."""
 
 import argparse
 import json
@@ -12,6 +12,7 @@ from rich.console import Console
 from rich.text import Text
 
 from profscope.analysis.comparing.operands import LAUNCH
+from profscope.analysis.comparing.status import status_text
 from profscope.analysis.trust_rules import CARE, DISTRUST
 from profscope.errors import DiffError, OptionError
 from profscope.profiles import diff
@@ -260,9 +261,8 @@ def _table(rows: Sequence[RowDiff], unit: str, width: int) -> list[Text]:
         percent = "-" if row.percent is None else f"{row.percent:+.1f}"
         counts = dict.fromkeys(count_text(round(each)) for each in (row.count_a, row.count_b) if each)
         place = [printable(row.scope + path), _lines(row)]
-        cells.append(
-            [*place, before, after, changes[0], percent, *changes[1:], ">".join(counts), _status(row)]
-        )
+        told = status_text(row.status, row.change, significant=row.significant)
+        cells.append([*place, before, after, changes[0], percent, *changes[1:], ">".join(counts), told])
     styles = [_style(row) for row in rows]
     return grid(columns, cells, styles, width)
 
@@ -271,12 +271,6 @@ def _style(row: RowDiff) -> str:
     if not row.significant:
         return "dim"
     return "" if row.kind == "async" else "red" if row.change > 0 else "green"
-
-
-def _status(row: RowDiff) -> str:
-    if row.significant:
-        return row.status
-    return "noise" if row.change else "same"
 
 
 def _lines(row: RowDiff) -> str:

@@ -1,4 +1,4 @@
-"""profscope-view diff: what has changed from one trace to another.
+"""`profscope diff`, of old profscope-view diff: what has changed from one trace to another.
 
 Only the command line is here, and it imports little: `--help` answers at once.
 """
@@ -22,9 +22,9 @@ vary by, and more than what two builds or two sessions of the same code differ
 by; cycles of the emulator have no noise. docs/diff.md says how that is told.
 
 examples:
-  profscope-view diff before.json after.json
-  profscope-view diff before.json after.json --fail-above 5%
-  profscope-view diff before.json after.json --kernel matmul --json
+  profscope diff before.json after.json
+  profscope diff before.json after.json --fail-above 5%
+  profscope diff before.json after.json --kernel matmul --json
 
 exit status: 0 shown; 1 a trace cannot be read, nothing in them can be compared,
 or --fail-above finds nothing to judge; 2 wrong usage; 3 the launches of a
@@ -32,23 +32,23 @@ kernel have become slower by more than --fail-above, and that is no noise
 """
 
 
-def diff_main(arguments: Sequence[str]) -> int:
-    """Run the command with the arguments behind "diff"; returns the exit code."""
-    options = _parser().parse_args(arguments)
+def diff_main(arguments: Sequence[str], tool: str) -> int:
+    """Run the command, called `tool`, with the arguments behind that; returns the exit code."""
+    options = _parser(tool).parse_args(arguments)
     check_there(options.a, options.b)
     from viewer.comparison import show  # behind the command line: pandas and rich take their time
 
     return REGRESSED if show(options) else 0
 
 
-def _parser() -> argparse.ArgumentParser:
+def _parser(tool: str) -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(
-        prog="profscope-view diff",
+        prog=tool,
         description="Show what has changed from trace A to trace B, and which changes are noise.",
         epilog=EPILOG,
         formatter_class=argparse.RawDescriptionHelpFormatter,
     )
-    parser.add_argument("a", metavar="A", help="a trace, as `profscope-view` takes it; - is standard input")
+    parser.add_argument("a", metavar="A", help="a trace, as `profscope view` takes it; - is standard input")
     parser.add_argument("b", metavar="B", help="the one to compare with it")
     parser.add_argument(
         "--fail-above",

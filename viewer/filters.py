@@ -51,9 +51,8 @@ class Rows:
         if self._line is not None:
             lines = sorted({int(line) for line in summary["line"] if line})
             asked = f"{self._line.file}:{self._line.line}" if self._line.file else f"line {self._line.line}"
-            raise TraceError(
-                f"nothing is known of {asked}; there are lines {', '.join(map(str, lines[:20])) or 'none'}"
-            )
+            there = ", ".join(map(str, lines[:20])) or "none"
+            raise TraceError(f"no scope stands at {asked}; there are scopes at lines {there}")
         names = list(dict.fromkeys(printable(str(name)) for name in summary["scope"]))
         raise TraceError(f"no scope matches {self._scope!r}; there are: {', '.join(names[:20]) or 'none'}")
 

@@ -9,6 +9,7 @@ import numpy as np
 from rich.text import Text
 
 from profscope.analysis.corrections import are_corrected
+from profscope.analysis.notes import UNSEEN
 from profscope.options import Options
 from profscope.profiles import Profile
 from viewer.cells import pad, wrap
@@ -26,9 +27,10 @@ MEASURED = {
     "latency": "spans on loads end when their data has arrived; loads do not overlap",
     "issue": "spans on loads end at their issue; measure=latency ends them with their data",
 }
-NO_LAUNCHES = (
-    "No launches recorded. Check that a Triton kernel was launched inside the session, that kernels= matches "
-    "its name, and that the session's backend is the one it ran on."
+NO_LAUNCHES = "No launches recorded."
+TO_CHECK = (
+    "Check that a Triton kernel was launched inside the session, that kernels= matches its name, and that "
+    "the session's backend is the one it ran on."
 )
 
 
@@ -156,7 +158,8 @@ def render_header(header: Header, width: int) -> list[Text]:
         for at, line in enumerate(wrap([printable(part) for part in parts], width - label, separator)):
             lines.append(Text.assemble((pad("" if at else name, label), head), (line, style)))
     if header.launches == 0:
-        lines += [Text(), *map(Text, wrap(NO_LAUNCHES.split(), width))]
+        why = TO_CHECK if not header.notes or UNSEEN in header.notes else "The notes say why."
+        lines += [Text(), *map(Text, wrap(f"{NO_LAUNCHES} {why}".split(), width))]
     return lines
 
 

@@ -4,7 +4,8 @@ from dataclasses import dataclass
 
 from rich.text import Text
 
-from profscope.analysis.span_rows import GROUP_COLUMNS, ended, of_which_shares_are
+from profscope.analysis.launch_durations import took
+from profscope.analysis.span_rows import GROUP_COLUMNS, of_which_shares_are
 from profscope.profiles import Profile
 from viewer.cells import wrap
 from viewer.grid import Column, grid, heading
@@ -36,15 +37,12 @@ class KernelRow(Group):
 
 def make_kernels(profile: Profile, unit: str) -> list[KernelRow]:
     """A row per kernel, variant and trial, the one whose launches took longest first, trials behind the
-    others; cycles follow from each launch's clock.
+    others.
 
     All views have their kernels in this order.
     """
     launches = profile.launches
-    duration = (launches["end_ns"] - launches["start_ns"]).astype("float64")
-    if unit == "cycles":
-        duration = duration * launches["clock_ghz"].fillna(0.0)
-    timed = duration[launches.index.isin(ended(launches).index)]
+    timed = took(profile.tables, unit).dropna()
     have_shares = of_which_shares_are(launches)
     everything = float(timed[have_shares[timed.index]].sum())
     groups = make_groups(profile).values()

@@ -11,11 +11,11 @@ from rich.text import Text
 from profscope.analysis.line_rows import configurations, witnesses
 from profscope.analysis.lines import lines_alone
 from profscope.profiles import Profile
-from viewer.cells import wrap
+from viewer.cells import fit_end, wrap
 from viewer.filters import Rows
 from viewer.grid import Column, grid, heading
 from viewer.groups import make_groups
-from viewer.units import count_text, printable, share_text
+from viewer.units import count_text, printable, share_text, source_text
 
 __all__ = ["LineRow", "LineTable", "make_lines", "render_lines"]
 
@@ -28,6 +28,9 @@ _SHARES = {
 
 _WIDE = 120
 """Below this, the text of a line is worth more than its stalls and what recording has changed."""
+
+
+_LONGEST_PLACE = 20
 
 
 @dataclass(frozen=True)
@@ -105,6 +108,13 @@ def _sampled(samples: int) -> str:
     return f" by spans, and by {count_text(samples)} samples" if samples else ""
 
 
+def _place(row: LineRow, own_files: set[str]) -> str:
+    """The line, and its file where that is not the kernel's: "16", "standard.py:290"."""
+    if not row.line or row.file in own_files:
+        return str(row.line or "")
+    return fit_end(source_text(row.file, row.line), _LONGEST_PLACE)
+
+
 def render_lines(table: LineTable, width: int) -> list[Text]:
     """The table's lines, the first a title."""
     shares = {
@@ -113,6 +123,7 @@ def render_lines(table: LineTable, width: int) -> list[Text]:
         if any(getattr(row, name) is not None for row in table.rows)
         and (width >= _WIDE or name != "share_samples_recorded")
     }
+    own_files = {row.file for row in table.rows if not row.call_path}
     columns = [
         Column("line"),
         *(Column(head) for head in shares.values()),
@@ -126,7 +137,7 @@ def render_lines(table: LineTable, width: int) -> list[Text]:
     columns += [Column(name.replace("_", " "), "name", spare=spare) for name, spare in why.items()]
     rows = [
         [
-            str(row.line or ""),
+            _place(row, own_files),
             *(share_text(getattr(row, name)) for name in shares),
             printable(row.source or row.call_path or ("" if row.line else "(of no line)")),
             *(printable(getattr(row, name)) for name in why),
@@ -137,7 +148,11 @@ def render_lines(table: LineTable, width: int) -> list[Text]:
     lines = [
         *heading(
             name,
-            ["lines by their own time", f"share of warp time{_sampled(table.samples)}"],
+            [
+                "lines by their own time",
+                f"share of warp time{_sampled(table.samples)}",
+                *(["recorded: by samples of launches that recorded"] * ("share_samples_recorded" in shares)),
+            ],
             width,
         ),
         *grid(columns, rows, [""] * len(rows), width),

@@ -7,12 +7,12 @@ from dataclasses import dataclass, field
 import pandas as pd
 
 from profscope.analysis.span_rows import only_trials
-from profscope.errors import OptionError
+from profscope.errors import OptionError, TraceError
 from profscope.profiles import Profile
 from viewer.kernels import make_kernels
 from viewer.tree import Node, ScopeTree, make_trees
 
-__all__ = ["Frame", "available", "frames_of", "metric_names"]
+__all__ = ["NO_METRICS", "Frame", "available", "frames_of", "metric_names"]
 
 TIMES = {"s": 1e9, "ms": 1e6, "us": 1e3, "ns": 1.0}
 RATES = {
@@ -24,6 +24,8 @@ MEASURED = ("time", "cycles", "count", "bytes", "flops")
 apart, and have none, unless there is nothing else."""
 
 MOST_METRICS = 2
+
+NO_METRICS = "no metrics: nothing was recorded of any kernel"
 
 
 @dataclass
@@ -38,7 +40,14 @@ class Frame:
 
 
 def available(profile: Profile) -> dict[str, str]:
-    """What each metric is, of those that a trace has."""
+    """What each metric is, of those that a frame of the trace has."""
+    known = _conceivable(profile)
+    frames = frames_of(profile, list(known))
+    return {name: what for name, what in known.items() if any(name in frame.values for frame in frames)}
+
+
+def _conceivable(profile: Profile) -> dict[str, str]:
+    """What each metric is that the tables have a column of."""
     known: dict[str, str] = {}
     if not profile.emulated:
         known |= {f"time/{unit}": "warp time, of all warps together" for unit in TIMES}
@@ -61,13 +70,16 @@ def available(profile: Profile) -> dict[str, str]:
 
 
 def metric_names(profile: Profile, asked: str | None) -> list[str]:
-    """What -m names. Raises OptionError for more than two, and for what the trace does not have."""
-    known = available(profile)
+    """What -m names. Raises OptionError for more than two, and for what the trace does not have,
+    TraceError where it has none."""
     if asked is None:
         return ["cycles", "cycles/%"] if profile.emulated else ["time/ns", "time/%"]
     names = [name.strip().lower() for name in asked.split(",")]
     if len(names) > MOST_METRICS:
         raise OptionError(f"-m takes two metrics at most, not {len(names)}")
+    known = available(profile)
+    if not known:
+        raise TraceError(NO_METRICS)
     for at, name in enumerate(names):
         names[at] = f"{name}/ns" if name in ("time", "avg_time") else name
         if names[at] in known:

@@ -148,7 +148,13 @@ def _view(
             if "tree" in shown
             else [],
             numbers=[make_numbers(profile, table, top) for table in detailed] if "numbers" in shown else [],
-            lines=make_lines(profile, first_lines, most_kernels, rows, summary) if "lines" in shown else [],
+            lines=[
+                table
+                for table in make_lines(profile, first_lines, most_kernels, rows, summary)
+                if options.show or any(row.line for row in table.rows)  # another tool's trace has none
+            ]
+            if "lines" in shown
+            else [],
             omitted=len(tables) - len(detailed),
             timeline=None
             if choice is None
@@ -246,6 +252,8 @@ def _render(view: View, options: argparse.Namespace, width: int, shown: Collecti
     for of_kernel in view.lines:
         lines += [Text(), *render_lines(of_kernel, width)]
     for at, table in enumerate(view.tables):
+        if not (table.rows or (view.trees and view.trees[at].nodes)):
+            continue  # none of its scopes was asked for
         if "scopes" in shown:
             lines += [Text(), *render_table(table, width)]
         if view.trees:

@@ -11,7 +11,7 @@ from rich.text import Text
 from profscope.errors import OptionError, TraceError
 from profscope.profiles import Profile
 from viewer.annotated import Annotated, annotate
-from viewer.annotated_text import render_annotated
+from viewer.annotated_text import MOST_CODE, render_annotated
 from viewer.filters import ends_with
 from viewer.header import EMULATED
 from viewer.listings import FORMS
@@ -58,7 +58,9 @@ def show_source(profile: Profile, options: argparse.Namespace, unit: str, disk: 
     """Print it. Raises TraceError where there is no such file or line, naming what there is."""
     asked = wanted(options.source, options.line)
     made, omitted = annotate(profile, unit, disk, asked.form, 0 if asked.file else MOST_KERNELS)
-    if made and asked.form and all(source.no_code for source in made):
+    if not made:
+        raise TraceError("nothing was recorded of any line; `profscope view` prints notes that may say why")
+    if asked.form and all(source.no_code for source in made):
         raise TraceError(made[0].no_code)
     sources = _chosen(made, asked)
     if options.format == "json":
@@ -73,13 +75,8 @@ def show_source(profile: Profile, options: argparse.Namespace, unit: str, disk: 
             if source.no_code:
                 lines += noted(source.no_code, width)
                 continue
-            lines += render_annotated(
-                source, width, unfold=options.unfold, at=asked.line, top=0 if options.top == 0 else 12
-            )
-        if not made:
-            lines += noted(
-                "Nothing was recorded of any line; see the notes that `profscope view` prints.", width
-            )
+            top = MOST_CODE if options.top is None else options.top
+            lines += render_annotated(source, width, unfold=options.unfold, at=asked.line, top=top)
         if omitted and not asked.file:
             lines += [Text(), *noted(f"{omitted} more kernels; --kernel shows one of them.", width)]
         print_lines(lines, width)

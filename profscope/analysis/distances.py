@@ -88,8 +88,8 @@ def compared(known: Witnesses, metadata: dict[str, Any]) -> pd.DataFrame:
             tables.setdefault(key, {})[f"{binary} samples"] = rows.rename(columns={"samples": "weight"})
     for source, times in {**known.times, _SAMPLED_SPANS: known.sampled}.items():
         for key, rows in configurations(times[times["kind"] != GAP]):
-            if rows["self_ns"].sum() > 0 and (rows["kind"] == "op").any():
-                tables.setdefault(key, {})[source] = rows.rename(columns={"self_ns": "weight"})
+            if rows["self_time"].sum() > 0 and (rows["kind"] == "op").any():
+                tables.setdefault(key, {})[source] = rows.rename(columns={"self_time": "weight"})
     spread, timed = _spread(metadata), _timed(metadata)
     rows_of: list[dict[str, Any]] = []
     missing: dict[str, None] = {}

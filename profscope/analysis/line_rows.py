@@ -44,9 +44,10 @@ class Witnesses:
     """What each says of a profile's lines.
 
     times: by "spans" and "sums", of the launches that kept these, one row per scope: ROW, call_path, kind,
-    scope and self_ns. Asynchronous work takes no time of a warp and has no row. counts: by "bare", "spans"
-    and "sums", the rows of `samples` of that binary, with ROW. summary: of the profile. An autotuner's trials
-    are in none. sampled: as times["spans"], of those launches alone that were sampled meanwhile.
+    scope and self_time, in the tables' unit. Asynchronous work takes no time of a warp and has no row.
+    counts: by "bare", "spans" and "sums", the rows of `samples` of that binary, with ROW. summary: of the
+    profile. An autotuner's trials are in none. sampled: as times["spans"], of those launches alone that were
+    sampled meanwhile.
     """
 
     times: Mapping[str, pd.DataFrame]
@@ -63,28 +64,29 @@ def witnesses(tables: Tables, table: pd.DataFrame | None = None) -> Witnesses:
         raw = {name: told for name, told in tables.metadata.items() if name != "clock"}
         # As they were read, since sums are, and the summary beside them.
         of_spans = summary(replace(tables, launches=kept, sums=sums_frame(), metadata=raw))
-    spans = _times(of_spans)
-    sums = _times(summed(tables.sums)) if len(tables.sums) else spans.iloc[:0]
+    spans = _times(of_spans, tables.unit)
+    sums = _times(summed(tables.sums, tables.unit), tables.unit) if len(tables.sums) else spans.iloc[:0]
     binary = tables.samples["binary"]
     if len(tables.samples):
         counts = {name: placed(tables.samples[binary == name]) for name in _BINARIES}
     else:  # as in most profiles: pandas takes its time for tables without rows, too
         counts = dict.fromkeys(_BINARIES, placed(tables.samples))
     chosen = tables.samples.loc[binary == "spans", "launch"].unique()
-    sampled = _times(_sampled_spans(tables, chosen)) if len(chosen) else spans.iloc[:0]
+    sampled = _times(_sampled_spans(tables, chosen), tables.unit) if len(chosen) else spans.iloc[:0]
     own = table[~table["trial"]].reset_index(drop=True)
     return Witnesses({"spans": spans, "sums": sums}, counts, own, sampled)
 
 
-def _times(rows: pd.DataFrame) -> pd.DataFrame:
+def _times(rows: pd.DataFrame, unit: str) -> pd.DataFrame:
     """Rows of scopes as those of `Witnesses.times`."""
     if "trial" in rows:
         rows = rows[~rows["trial"] & (rows["kind"] != "async")]
-    return placed(rows)[[*ROW, "call_path", "kind", "scope", "self_ns"]]
+    rows = placed(rows).rename(columns={f"self_{unit}": "self_time"})
+    return rows[[*ROW, "call_path", "kind", "scope", "self_time"]]
 
 
 def _sampled_spans(tables: Tables, chosen: NDArray[np.integer]) -> pd.DataFrame:
-    """CONFIGURATION, SITE_COLUMNS and self_ns by scope, of some launches with spans."""
+    """CONFIGURATION, SITE_COLUMNS and self time by scope, of some launches with spans."""
     df = tables.df
     rows = np.flatnonzero(df["launch"].isin(chosen).to_numpy() & (df["kind"] != "async").to_numpy())
     site, places = sites(df)
@@ -92,10 +94,8 @@ def _sampled_spans(tables: Tables, chosen: NDArray[np.integer]) -> pd.DataFrame:
     key, keys = pd.factorize(site[rows] * max(1, len(groups)) + group[rows])
     table = places.iloc[keys // max(1, len(groups))].reset_index(drop=True)
     variants = groups["variant"].to_numpy()[keys % max(1, len(groups))]
-    return table.assign(
-        variant=variants.astype(np.int32),
-        self_ns=np.bincount(key, self_times(df, "duration_ns")[rows], minlength=len(keys)).astype(np.int64),
-    )
+    took = np.bincount(key, self_times(df, f"duration_{tables.unit}")[rows], minlength=len(keys))
+    return table.assign(variant=variants.astype(np.int32), **{f"self_{tables.unit}": took.astype(np.int64)})
 
 
 def configurations(rows: pd.DataFrame) -> Iterator[tuple[tuple[str, int], pd.DataFrame]]:

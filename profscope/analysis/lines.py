@@ -8,6 +8,7 @@ from profscope.analysis.answers import ONLY_TRIALS
 from profscope.analysis.counters import measured
 from profscope.analysis.distances import compared
 from profscope.analysis.estimates import FEWEST_SAMPLES, shares_between
+from profscope.analysis.launch_durations import took
 from profscope.analysis.line_rows import (
     CONFIGURATION,
     GAP,
@@ -57,8 +58,8 @@ def lines(tables: Tables) -> pd.DataFrame:
     """One row per kernel, variant and source line, with the call path to it: where its time goes, and why.
 
     The line is the innermost one outside of Triton's own package: what `tl.sum` and the like do counts as the
-    line that calls them. Kernels stand in the order of their time, lines in that of their share by samples;
-    where a kernel has too few of them by sums; else by spans.
+    line that calls them. Kernels stand in the order of their launches' time, lines in that of their share by
+    samples; where a kernel has too few of them by sums; else by spans.
 
     | column | dtype | |
     |---|---|---|
@@ -109,13 +110,13 @@ def lines_alone(tables: Tables, known: Witnesses) -> tuple[pd.DataFrame, pd.Data
     paths = [table[[*ROW, "call_path"]] for table in (*inside.values(), bare, recorded)]
     rows = pd.concat(paths).drop_duplicates(ROW).set_index(ROW)
     for name, source in (("self_share", "spans"), ("share_sums", "sums")):
-        rows[name], _ = _shares(rows, known.times[source], "self_ns")
+        rows[name], _ = _shares(rows, known.times[source], "self_time")
     for name, table in (("samples", bare), ("samples_recorded", recorded)):
         share, rows[name] = _shares(rows, table, "samples")
         enough = rows.groupby(CONFIGURATION)[name].transform("sum") >= FEWEST_SAMPLES
         rows[f"share_{name}"] = share.where(enough)
     rows = _with_intervals(rows)
-    rows = _ranked(rows, pd.concat(list(inside.values())))
+    rows = _ranked(rows, tables, pd.concat(list(inside.values())))
     columns = {**rows.reset_index(), **_reasons(rows, bare, recorded, Sources(tables.metadata))}
     columns |= _work(rows, known.summary) | {"instructions": _instructions(rows, tables.metadata)}
     result = pd.DataFrame({name: pd.Series(columns[name], dtype=dtype) for name, dtype in _DTYPES.items()})
@@ -172,20 +173,24 @@ def _with_intervals(rows: pd.DataFrame) -> pd.DataFrame:
     )
 
 
-def _ranked(rows: pd.DataFrame, times: pd.DataFrame) -> pd.DataFrame:
-    """Kernels by their time, then by their samples; lines by share, and by their place."""
-    ns = times.groupby(CONFIGURATION)["self_ns"].sum()
+def _ranked(rows: pd.DataFrame, tables: Tables, times: pd.DataFrame) -> pd.DataFrame:
+    """Kernels by the time of their launches, as everywhere, then of their warps, then by their samples; lines
+    by share, and by their place."""
+    launches = tables.launches.assign(took=took(tables, tables.unit))
+    of_launches = launches[~launches["trial"]].groupby(CONFIGURATION)["took"].sum()
+    of_warps = times.groupby(CONFIGURATION)["self_time"].sum()
     order = rows.reset_index()
     keys = pd.MultiIndex.from_frame(order[CONFIGURATION])
-    order["ns"] = ns.reindex(keys).fillna(0).to_numpy()
+    order["took"] = of_launches.reindex(keys).fillna(0).to_numpy()
+    order["time"] = of_warps.reindex(keys).fillna(0).to_numpy()
     order["all"] = order.groupby(CONFIGURATION)["samples"].transform("sum")
     rank = rows[_SHARES[0]]
     for name in _SHARES[1:]:
         of_first = rank.groupby(CONFIGURATION).transform("count") > 0
         rank = rank.where(of_first, rows[name])
     order["rank"] = rank.fillna(0).astype("float64").to_numpy()
-    by = ["ns", "all", *CONFIGURATION, "rank", "file", "line", "way"]
-    ascending = [False, False, True, True, False, True, True, True]
+    by = ["took", "time", "all", *CONFIGURATION, "rank", "file", "line", "way"]
+    ascending = [False, False, False, True, True, False, True, True, True]
     return rows.iloc[order.sort_values(by, ascending=ascending, kind="stable").index]
 
 
@@ -248,7 +253,7 @@ def _not_measured(tables: Tables, rows: pd.DataFrame, spans: pd.DataFrame) -> li
         if group["self_share"].isna().all() and group["share_sums"].isna().all():
             texts.append(f"{name}: no launch was recorded, so there are samples alone")
         own = spans[(spans["kernel"] == kernel) & (spans["variant"] == variant)]
-        gap = own.loc[own["kind"] == GAP, "self_ns"].sum() / max(own["self_ns"].sum(), 1)
+        gap = own.loc[own["kind"] == GAP, "self_time"].sum() / max(own["self_time"].sum(), 1)
         if gap > 0:
             texts.append(
                 f"{name}: no record covers {100 * gap:.0f} % of its warps' time, which is at no line"

@@ -16,6 +16,7 @@ from profscope.analysis.critical_path import PATH_DTYPES, path_of
 from profscope.analysis.devices import peak_of
 from profscope.analysis.findings import FindingsOf, findings_frame, findings_of
 from profscope.analysis.judged import judged_kernels
+from profscope.analysis.launch_durations import took
 from profscope.analysis.lines import lines
 from profscope.analysis.notes import kernel_of_note
 from profscope.analysis.op_labels import hides_copies
@@ -24,7 +25,7 @@ from profscope.analysis.overlap import OVERLAP_DTYPES, overlap_of
 from profscope.analysis.quantities import count_text
 from profscope.analysis.report_sections import clipped, number
 from profscope.analysis.sources import Sources
-from profscope.analysis.span_rows import ended, only_trials
+from profscope.analysis.span_rows import only_trials
 from profscope.analysis.summary import summary
 from profscope.analysis.verdict import Verdict, verdict_of
 from profscope.schema import Tables
@@ -128,13 +129,13 @@ def _judgement(tables: Tables, shown: list[tuple[str, int]]) -> _Judgement:
     )
 
 
-def _heaviest(tables: Tables) -> pd.Series[int]:
-    """By kernel and variant, an autotuner's trials left aside, how long its launches took, the longest
+def _heaviest(tables: Tables) -> pd.Series[float]:
+    """By kernel and variant, an autotuner's trials left aside, how long its launches took in ns, the longest
     first."""
     own = tables.launches[~tables.launches["trial"]]
-    took = (own["end_ns"] - own["start_ns"]).where(own.index.isin(ended(own).index), 0)
-    took = took.groupby([own["kernel"], own["variant"]], sort=False).sum()
-    return took.sort_values(ascending=False, kind="stable")
+    key = [own["kernel"], own["variant"]]
+    shown, ns = (took(tables, unit)[own.index].groupby(key, sort=False).sum() for unit in (tables.unit, "ns"))
+    return ns[shown.sort_values(ascending=False, kind="stable").index]
 
 
 def _report(parts: _Parts, kernels: list[dict[str, Any]], size: _Size) -> dict[str, Any]:

@@ -12,15 +12,16 @@ KEY_COLUMNS = (*GROUP_COLUMNS, *SITE_COLUMNS[1:])
 """What tells the rows of a summary apart."""
 
 
-def summed(sums: pd.DataFrame) -> pd.DataFrame:
+def summed(sums: pd.DataFrame, unit_of_root: str) -> pd.DataFrame:
     """One row per KEY_COLUMNS of the sites that ran, with int64 figures.
 
     seen: how often it ran in recorded CTAs, for `seen_ns` and `seen_cycles`; count, total and self: scaled up
-    to whole grids; root_ns: total_ns where it is all of a warp's time; longest: -1 where it was not kept.
+    to whole grids; root: the total in `unit_of_root` where it is all of a warp's time; longest: -1
+    where it was not kept.
     """
     root = ((sums["parent"] < 0) & (sums["kind"] != "async")).to_numpy()
     table = sums[list(KEY_COLUMNS)].assign(
-        seen=sums["count"], count=sums["grid_count"], root_ns=np.where(root, sums["grid_ns"], 0)
+        seen=sums["count"], count=sums["grid_count"], root=np.where(root, sums[f"grid_{unit_of_root}"], 0)
     )
     for unit in UNITS:
         table[f"seen_{unit}"] = sums[f"total_{unit}"]

@@ -35,7 +35,7 @@ _COUNTED = 4
 
 # What rows are made with and do not show: how often a scope ran in recorded CTAs, for how long, and how much
 # of that is all of a warp's time.
-_BESIDE = ("seen", "seen_ns", "seen_cycles", "root_ns")
+_BESIDE = ("seen", "seen_ns", "seen_cycles", "root")
 _MISSING = {f"{name}_{unit}": "Int64" for unit in UNITS for name in (*PERCENTILES, "max")}
 
 
@@ -46,8 +46,8 @@ def summary(tables: Tables, by: str | None = None) -> pd.DataFrame:
     stand apart), scope, kind, file, line, count; then for ns and for cycles total, self, mean, p50, p90,
     p99 and max (`total_ns`, ..., `max_cycles`); share; sampled; launches, launches_seen and
     percentile_launches; those of `with_work`; of kernels of torch.compile those of `with_model`. Percentiles
-    are nearest-rank: durations that were seen. `share` is self_ns over the total warp time of the kernel's
-    variant (the sum of its depth-0 spans), 0..1.
+    are nearest-rank: durations that were seen. `share` is the self time over the total warp time of the
+    kernel's variant (the sum of its depth-0 spans), 0..1; by ns, on the emulator by cycles.
     Durations are the corrected ones of `prof.df`, without what records took; as they were read where nobody
     knows that, and where launches of the profile kept sums: `attrs["durations"]` is "corrected" or "raw".
     Launches that kept sums count like the others, in all but percentiles: these are of the
@@ -116,12 +116,13 @@ def _of_launches(tables: Tables, launches: pd.DataFrame) -> Tables:
 def _summed(tables: Tables, spans: SummedSpans) -> pd.DataFrame:
     """The columns that spans and sums give."""
     table = _of_spans(tables, spans)
-    table = _with_sums(table, summed(tables.sums)) if len(tables.sums) else table
-    table["share"] = table["self_ns"] / _warp_time(table)
+    table = _with_sums(table, summed(tables.sums, tables.unit)) if len(tables.sums) else table
+    own = f"self_{tables.unit}"
+    table["share"] = table[own] / _warp_time(table)
     table = _with_groups(table, tables)
-    weight = table.groupby(list(GROUP_COLUMNS), observed=True)["self_ns"].transform("sum")
+    weight = table.groupby(list(GROUP_COLUMNS), observed=True)[own].transform("sum")
     ranked = table.assign(weight=weight).sort_values(
-        ["weight", *GROUP_COLUMNS, "self_ns", "total_ns"],
+        ["weight", *GROUP_COLUMNS, own, f"total_{tables.unit}"],
         ascending=[False, True, True, True, False, False],
         kind="stable",
     )
@@ -130,7 +131,7 @@ def _summed(tables: Tables, spans: SummedSpans) -> pd.DataFrame:
 
 def _of_spans(tables: Tables, spans: SummedSpans) -> pd.DataFrame:
     """The rows of the launches that kept spans, and _BESIDE."""
-    figures = sums_of(spans, scales(tables))
+    figures = sums_of(spans, scales(tables), tables.unit)
     table = spans.rows.assign(count=figures["count"])
     durations = by_row(spans, figures["seen"])
     for unit in UNITS:
@@ -140,7 +141,7 @@ def _of_spans(tables: Tables, spans: SummedSpans) -> pd.DataFrame:
         for name, values in _percentiles(durations[unit]).items():
             table[f"{name}_{unit}"] = values
         table[f"seen_{unit}"] = figures[f"seen_{unit}"]
-    return table.assign(seen=figures["seen"], root_ns=figures["root_ns"])
+    return table.assign(seen=figures["seen"], root=figures["root"])
 
 
 def _with_sums(spans: pd.DataFrame, sums: pd.DataFrame) -> pd.DataFrame:
@@ -242,6 +243,6 @@ def _of_ranks(values: NDArray[np.integer], ranks: list[int]) -> NDArray[np.integ
 
 def _warp_time(table: pd.DataFrame) -> Floats:
     """By row of the summary, the warp time of its group: the sum of the depth-0 spans."""
-    total = table.groupby(list(GROUP_COLUMNS), observed=True, sort=False)["root_ns"].transform("sum")
-    ns = total.to_numpy().astype(np.float64)
-    return np.where(ns > 0, ns, np.nan)
+    total = table.groupby(list(GROUP_COLUMNS), observed=True, sort=False)["root"].transform("sum")
+    time = total.to_numpy().astype(np.float64)
+    return np.where(time > 0, time, np.nan)

@@ -72,9 +72,9 @@ def summed_spans(tables: Tables) -> SummedSpans:
     return SummedSpans(df, durations, row, rows, first, parts)
 
 
-def sums_of(spans: SummedSpans, scale: OfLaunches[np.float64] | None) -> dict[str, Ints]:
-    """By row of the summary: count; by unit total, self and seen (total_ns, ...); root_ns, the total of
-    outermost spans; and seen, how many spans there are.
+def sums_of(spans: SummedSpans, scale: OfLaunches[np.float64] | None, unit_of_shares: str) -> dict[str, Ints]:
+    """By row of the summary: count; by unit total, self and seen (total_ns, ...); root, the total in
+    `unit_of_shares` of outermost spans; and seen, how many spans there are.
 
     scale: what each span stands for, None for itself; seen, seen_ns and seen_cycles are never scaled.
     """
@@ -96,7 +96,7 @@ def sums_of(spans: SummedSpans, scale: OfLaunches[np.float64] | None) -> dict[st
                 found[f"seen_{unit}"] = took
         if scale is not None:
             found["seen"] = np.ones(len(weight), np.int64)
-        found["root_ns"] = found["total_ns"] * ((depth[part] == 0) & synchronous)
+        found["root"] = found[f"total_{unit_of_shares}"] * ((depth[part] == 0) & synchronous)
         return found
 
     sums = sums_by(spans.row, len(spans.rows), spans.parts, values)

@@ -46,16 +46,18 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
 def _convert(words: Sequence[str]) -> int:
     parser = _parser("convert", "Write a trace in another format.", _CONVERT)
-    parser.add_argument("trace", metavar="IN", help="whatever profscope view takes: a file or a folder")
+    parser.add_argument(
+        "trace", metavar="IN", help="whatever profscope view takes: a file, a folder, - for standard input"
+    )
     parser.add_argument(
         "output", metavar="OUT", help="its suffix says the format; trace/ is a folder of Parquet"
     )
     given = parser.parse_args(words)
     _check(given)
-    from profscope.traces.loading import load
     from profscope.traces.saving import save
+    from viewer.input import read
 
-    save(load(given.trace, verify=given.verify), given.output, format_name=given.format)
+    save(read(given.trace, verify=given.verify).profile.tables, given.output, format_name=given.format)
     return 0
 
 
@@ -65,11 +67,11 @@ def _merge(words: Sequence[str]) -> int:
     parser.add_argument("-o", "--output", required=True, metavar="OUT", help="the trace to write")
     given = parser.parse_args(words)
     _check(given)
-    from profscope.traces.loading import load
     from profscope.traces.merging import Part, merged
     from profscope.traces.saving import save
+    from viewer.input import read
 
-    loaded = [load(trace, verify=given.verify) for trace in given.traces]
+    loaded = [read(trace, verify=given.verify).profile.tables for trace in given.traces]
     stated = [(tables.metadata.get("job") or {}).get("rank") for tables in loaded]
     told = None not in stated and len(set(stated)) == len(stated)
     ranks = [int(rank if told and rank is not None else place) for place, rank in enumerate(stated)]

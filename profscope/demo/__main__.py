@@ -20,7 +20,7 @@ _EPILOG = """\
 It runs on the GPU where there is one, else on the emulator, with smaller inputs.
 Then look at the trace:
 
-    profscope-view trace.json
+    profscope view trace.json
 """
 
 

@@ -168,8 +168,8 @@ class Baseline:
         waited = sum(timed.waited for timed in variants)
         if waited:
             notes.append(
-                f"the times of {number_of_launches(waited)} are not known: the GPU was idle and waited for "
-                "the host"
+                f"no time is known of {number_of_launches(waited)} that ran to be timed (baseline=): "
+                "the GPU was idle and waited for the host"
             )
         return {"baseline": {"every": self._options.baseline, "kernels": told}}, notes
 

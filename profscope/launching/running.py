@@ -14,11 +14,13 @@ import torch
 import triton
 from triton import knobs
 
+from profscope.analysis.notes import UNSEEN
 from profscope.errors import SessionError
 from profscope.launching.aot_inductor import AheadOfTime
 from profscope.launching.bare import BareLaunches
 from profscope.launching.baseline import Baseline
 from profscope.launching.beside import Beside
+from profscope.launching.cpp_kernels import FOR_A_CPU, cpp_kernels
 from profscope.launching.hook import CompileHook
 from profscope.launching.inductor import InductorLaunches
 from profscope.launching.keeping import Keeping
@@ -37,9 +39,8 @@ from profscope.recording.programs import PROGRAMS
 from profscope.recording.recorder import Recorder, recorder
 from profscope.version import __version__
 
-__all__ = ["UNSEEN", "Running", "running"]
+__all__ = ["Running", "running"]
 
-UNSEEN: Final = "no launch of a Triton kernel was seen"
 _SHOWN_KERNELS: Final = 8
 
 
@@ -94,6 +95,7 @@ class Running:
     job: Job
     scopes: HostScopes
     kineto: Kineto | None
+    cpp_kernels_before: int
 
     def pause(self) -> None:
         """Record nothing until `resume()`."""
@@ -164,6 +166,8 @@ class Running:
             return [f"kernels={self.options.kernels!r} matches none of those that were launched: {kernels}"]
         if bare and not said:
             return [f"only an autotuner launched {', '.join(sorted(bare))}; trials=True records its trials"]
+        if cpp_kernels() > self.cpp_kernels_before and not said:
+            return [FOR_A_CPU]
         return [] if said else [UNSEEN]
 
 
@@ -179,6 +183,7 @@ def running(
     created.
     """
     _refuse_another()
+    cpp_kernels_before = cpp_kernels()
     with contextlib.ExitStack() as stack:
         machine = stack.enter_context(backend.select(options.backend))
         metadata = _describe(options, machine.metadata()) | dict(told)
@@ -230,6 +235,7 @@ def running(
             job,
             scopes,
             kineto,
+            cpp_kernels_before,
         )
 
 

@@ -12,10 +12,10 @@ from typing import Any, Final
 import pandas as pd
 
 from profscope.analysis.findings import findings
+from profscope.analysis.launch_durations import took
 from profscope.analysis.lines import lines
 from profscope.analysis.markup import Child, Markup, joined, tag
 from profscope.analysis.report_sections import clipped
-from profscope.analysis.span_rows import ended
 from profscope.analysis.verdict import verdict
 from profscope.schema import Tables
 from profscope.traces.html.figures import count_text, duration_text, percent_text, place_text
@@ -64,27 +64,28 @@ def _device(tables: Tables) -> str:
 
 
 def _heaviest(tables: Tables) -> pd.DataFrame:
-    """Kernels and variants, the greatest first: kernel, variant, name, launches, total_ns, median_ns; trials
+    """Kernels and variants, the greatest first: kernel, variant, name, launches, total, median; trials
     left out."""
     key = ["kernel", "variant"]
     launches = tables.launches[~tables.launches["trial"]]
-    timed = ended(launches)
-    took = (timed["end_ns"] - timed["start_ns"]).groupby([timed[name] for name in key])
+    durations = took(tables, tables.unit)[launches.index].groupby([launches[name] for name in key])
     counts = launches.groupby(key, sort=False).size()
-    table = pd.DataFrame({"launches": counts, "total_ns": took.sum(), "median_ns": took.median()})
+    table = pd.DataFrame(
+        {"launches": counts, "total": durations.sum(min_count=1), "median": durations.median()}
+    )
     table = table.rename_axis(key).reset_index()
     several = table["kernel"].duplicated(keep=False)
     numbered = table["kernel"] + " #" + table["variant"].astype("str")
     table["name"] = table["kernel"].mask(several, numbered)
-    return table.sort_values("total_ns", ascending=False, kind="stable")
+    return table.sort_values("total", ascending=False, kind="stable")
 
 
 def _kernels(kernels: pd.DataFrame, tables: Tables) -> Markup:
-    whole = float(kernels["total_ns"].sum()) or 1.0
+    whole = float(kernels["total"].sum()) or 1.0
     rows = []
     for row in kernels[:_KERNELS].to_dict("records"):
-        total = row["total_ns"]
-        median = "" if tables.emulated or pd.isna(row["median_ns"]) else duration_text(row["median_ns"], "ns")
+        total = row["total"]
+        median = "" if tables.emulated or pd.isna(row["median"]) else duration_text(row["median"], "ns")
         share = "" if pd.isna(total) else percent_text(total / whole)
         rows.append((share, clipped(row["name"], _LETTERS), count_text(int(row["launches"])), median))
     left = len(kernels) - len(rows)

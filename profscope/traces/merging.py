@@ -26,6 +26,7 @@ from profscope.schema import (
 )
 from profscope.traces.merging_around import around_together, numbered_around
 from profscope.traces.merging_measured import merged_baseline, merged_sampler
+from profscope.traces.merging_notes import merged_notes
 from profscope.traces.merging_sums import merged_numbers, merged_sums
 from profscope.traces.rank_times import Aligned, OnRank0, aligned
 
@@ -55,7 +56,7 @@ def merged(parts: Sequence[Part], notes: Sequence[str] = ()) -> Tables:
     """
     parts = sorted(parts, key=lambda part: part.rank)
     _check(parts)
-    times = aligned([part.tables for part in parts])
+    times = aligned({part.rank: part.tables for part in parts})
     variants, numbers = _variants(parts)
     offsets = _launch_offsets(parts)
     own = [
@@ -220,14 +221,7 @@ def _metadata(
     notes: Sequence[str],
 ) -> dict[str, Any]:
     first = parts[0].tables.metadata
-    said: dict[str, list[int]] = {}
-    for part in parts:
-        for note in part.tables.metadata.get("notes", ()):
-            said.setdefault(note, []).append(part.rank)
-    own_notes = [
-        note if len(ranks) == len(parts) else f"rank {', '.join(map(str, ranks))}: {note}"
-        for note, ranks in said.items()
-    ]
+    own_notes = merged_notes({part.rank: part.tables.metadata.get("notes", ()) for part in parts})
     sources = {str(each): each for part in parts for each in part.tables.metadata.get("sources", ())}
     code = {
         (each["kernel"], each["key"], each["keeps"]): each

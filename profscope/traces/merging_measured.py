@@ -62,13 +62,25 @@ def merged_sampler(
             binaries[key] = _sampled(binaries[key], own) if key in binaries else own
     every = [sampler for _, sampler in told]
     together = {
-        **every[0],
+        **_why(told),
         "kernels": {kernel: dict(counts) for kernel, counts in sorted(kernels.items())},
         "binaries": [binaries[key] for key in sorted(binaries)],
         "notes": list(dict.fromkeys(note for each in every for note in each.get("notes") or ())),
         **_figures(every),
     }
     return {"sampler": together}
+
+
+def _why(told: Sequence[tuple[int, Mapping[str, Any]]]) -> dict[str, str]:
+    """Why parts were not sampled, or from some moment on no more: once, or with the ranks that say so."""
+    ranks: dict[str, list[int]] = {}
+    for rank, sampler in told:
+        if sampler.get("why"):
+            ranks.setdefault(sampler["why"], []).append(rank)
+    if len(ranks) == 1 and len(told) == len(*ranks.values()):
+        return {"why": next(iter(ranks))}
+    texts = [f"rank {', '.join(map(str, own))}: {why}" for why, own in ranks.items()]
+    return {"why": "; ".join(texts)} if texts else {}
 
 
 def _sampled(one: dict[str, Any], other: dict[str, Any]) -> dict[str, Any]:

@@ -139,7 +139,7 @@ def _check_digest(file: TraceFile, ours: dict[str, Any], schema: int, stated: An
     if stated != _digest(ours):
         what = "its digest is missing" if stated is None else "its data do not have the digest it states"
         raise file.damaged(
-            f"{what}; load(path, verify=False) and profscope-view --no-verify take the data as they are"
+            f"{what}; load(path, verify=False) and profscope view --no-verify take the data as they are"
         )
 
 

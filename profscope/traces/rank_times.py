@@ -10,7 +10,7 @@ host's clock were read together, and "job", moments at which the host's clock wa
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any, Final, NamedTuple
 
 import numpy as np
@@ -59,19 +59,20 @@ class _Known(NamedTuple):
     error_ns: float
 
 
-def aligned(tables: Sequence[Tables]) -> Aligned:
-    """Where not all parts say how, times stay as they are, and a note says so."""
+def aligned(parts: Mapping[int, Tables]) -> Aligned:
+    """parts: by rank. Where not all say how, times stay as they are, and a note says so."""
+    tables, ranks = list(parts.values()), list(parts)
     if len(tables) == 1:
         return Aligned([_zeros(tables[0])], [_AS_IT_IS], [{}], [])
     same = _same_clock(tables)
-    hosts, of_hosts, host_notes = _hosts(tables, same)
-    shifts, of_launches, notes = _launches(tables, same)
+    hosts, of_hosts, host_notes = _hosts(tables, same, ranks)
+    shifts, of_launches, notes = _launches(tables, same, ranks)
     clocks = [launch | host for launch, host in zip(of_launches, of_hosts, strict=True)]
     return Aligned(shifts, hosts, clocks, [*notes, *host_notes])
 
 
 def _launches(
-    tables: Sequence[Tables], same_clock: Sequence[bool]
+    tables: Sequence[Tables], same_clock: Sequence[bool], ranks: Sequence[int]
 ) -> tuple[list[Ints], list[dict[str, Any]], list[str]]:
     """What is added to launches' times, what the metadata say of that, and notes."""
     nothing = [_zeros(each) for each in tables]
@@ -81,8 +82,8 @@ def _launches(
     known = [_on_rank_0(each, same) for each, same in zip(tables, same_clock, strict=True)]
     shifts = [each.shift for each in known if each is not None]
     if len(shifts) < len(known):
-        missing = ", ".join(str(rank) for rank, each in enumerate(known) if each is None)
-        why = [f"times of ranks are those of their GPUs, and not aligned: nothing is known of part {missing}"]
+        missing = [rank for rank, each in zip(ranks, known, strict=True) if each is None]
+        why = [f"times of ranks are those of their GPUs, and not aligned: {_untold(missing, len(ranks))}"]
         return nothing, [{"clock": "unknown"}] * len(tables), why
     errors = [each.error_ns for each in known if each is not None]
     clocks: list[dict[str, Any]] = [{"clock": "aligned", "clock_error_ns": error} for error in errors]
@@ -91,17 +92,16 @@ def _launches(
 
 
 def _hosts(
-    tables: Sequence[Tables], same_clock: Sequence[bool]
+    tables: Sequence[Tables], same_clock: Sequence[bool], ranks: Sequence[int]
 ) -> tuple[list[OnRank0], list[dict[str, Any]], list[str]]:
     """The same of host scopes and events."""
     has_any = any(len(each.host) or len(each.events) for each in tables)
     moments = [(each.metadata.get("job") or {}).get("clock") or [] for each in tables]
     unknown = [
-        rank for rank, (same, told) in enumerate(zip(same_clock, moments, strict=True)) if not (same or told)
+        rank for rank, same, told in zip(ranks, same_clock, moments, strict=True) if not (same or told)
     ]
     if unknown:
-        missing = ", ".join(map(str, unknown))
-        why = f"host scopes and events are of each host's own clock: nothing is known of part {missing}"
+        why = f"host scopes and events are of each host's own clock: {_untold(unknown, len(ranks))}"
         return [_AS_IT_IS] * len(tables), [{} for _ in tables], [why] if has_any else []
     hosts, errors = [], []
     for part, same, told in zip(tables, same_clock, moments, strict=True):
@@ -116,6 +116,13 @@ def _hosts(
         return hosts, clocks, []
     note = f"host scopes and events are on the clock of rank 0's host, each to {worst / 1e3:,.1f} us"
     return hosts, clocks, [note]
+
+
+def _untold(ranks: Sequence[int], count: int) -> str:
+    """Which of all ranks cannot be put on a clock with the others."""
+    if len(ranks) == count:
+        return "no part says how its clocks stand to the others'"
+    return f"nothing says how the clocks of rank {', '.join(map(str, ranks))} stand to rank 0's"
 
 
 def _zeros(tables: Tables) -> Ints:

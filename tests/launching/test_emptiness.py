@@ -9,6 +9,7 @@ import sys
 import warnings
 from collections.abc import Callable
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -83,6 +84,31 @@ def test_a_session_that_saw_no_launch_says_so_without_a_warning() -> None:
     with session() as prof:
         pass
     assert prof.metadata["notes"] == ["no launch of a Triton kernel was seen"]
+
+
+def test_a_session_around_a_model_compiled_for_a_cpu_says_so(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Kernels in C++ that there were before are no reason."""
+    cache = {"before": 1}
+    inductor = SimpleNamespace(CppPythonBindingsCodeCache=SimpleNamespace(cache=cache))
+    monkeypatch.setitem(sys.modules, "torch._inductor.codecache", inductor)
+    with session() as prof:
+        pass
+    assert prof.metadata["notes"] == ["no launch of a Triton kernel was seen"]
+    with pytest.warns(EmptyProfileWarning, match="Inductor makes Triton kernels on GPUs only"), session():
+        cache["made"] = 2
+
+
+@pytest.mark.exhaustive
+def test_inductor_keeps_the_kernels_that_it_made_for_a_cpu_where_they_are_counted() -> None:
+    code = """
+import torch
+from profscope.launching.cpp_kernels import cpp_kernels
+assert cpp_kernels() == 0
+torch.compile(lambda x: (x + 1).sum())(torch.ones(8))
+assert cpp_kernels() == 1
+"""
+    ran = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False)
+    assert ran.returncode == 0, ran.stderr
 
 
 def test_no_warning_beside_an_error() -> None:

@@ -20,7 +20,7 @@ from tests.support.quick import quick
 from tests.support.round_trips import SUFFIXES, assert_same
 from tests.support.trace_documents import signed
 
-ASK = r"; load\(path, verify=False\) and profscope-view --no-verify take the data as they are$"
+ASK = r"; load\(path, verify=False\) and profscope view --no-verify take the data as they are$"
 
 
 def tricky_profile() -> Profile:

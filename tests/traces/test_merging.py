@@ -13,11 +13,13 @@ import pytest
 from pandas.testing import assert_frame_equal
 
 import profscope
+from profscope.analysis.notes import kernel_of_note
 from profscope.analysis.overhead import bare_times
 from profscope.errors import TraceError
 from profscope.profiles import Profile
 from profscope.schema import Tables
 from profscope.traces.merging import Part, merged
+from profscope.traces.merging_notes import merged_notes
 from tests.support.folded import with_sums
 from tests.support.profiles import profile_metadata, regular_profile
 
@@ -286,3 +288,30 @@ def test_what_is_known_of_samples_is_of_all_parts(whole: Profile) -> None:
         (each["variant"], each["launches"], each["samples"], each["apart"]) for each in told["binaries"]
     ]
     assert binaries == [(0, 1, 10, None), (1, 2, 35, [0.2, 0.1])]
+
+
+def test_equal_notes_are_one_with_how_many_ranks_say_so() -> None:
+    ran = "k2: {} launches ran bare, see k.py:{}"
+    notes = {
+        0: [ran.format(7, 3), "k #1: odd", "everywhere"],
+        2: ["everywhere", ran.format("1,000", 3)],
+        3: [ran.format(7, 3), "k #2: odd", "k3: 2 launches", "k3: 3 launches", "everywhere"],
+    }
+    assert merged_notes(notes) == [
+        "each of 3 ranks: k2: 7 to 1,000 launches ran bare, see k.py:3",
+        "rank 0: k #1: odd",
+        "each of 3 ranks: everywhere",
+        "rank 3: k #2: odd",
+        "rank 3: k3: 2 launches",
+        "rank 3: k3: 3 launches",
+    ]
+    assert merged_notes({4: ["alone"]}) == ["alone"]
+    kernels = [kernel_of_note(note) for note in merged_notes(notes)]
+    assert kernels == ["k2", "k", "everywhere", "k", "k3", "k3"]
+
+
+def test_why_parts_were_not_sampled_is_said_of_each(whole: Profile) -> None:
+    whys = [{"why": "no CUPTI", "kernels": {}}, {"why": "no CUPTI", "kernels": {}}, {"kernels": {}}]
+    parts = [Part(part(whole, [at], sampler=why), "", at) for at, why in enumerate(whys)]
+    assert merged(parts[:2]).metadata["sampler"]["why"] == "no CUPTI"
+    assert merged(parts[1:]).metadata["sampler"]["why"] == "rank 1: no CUPTI"

@@ -12,6 +12,7 @@ import pytest
 from profscope.analysis.corrections import are_corrected
 from profscope.profiles import Profile, load
 from tests.support.command_line import run
+from tests.support.folded import with_sums
 from tests.support.profiles import profile_metadata, regular_profile
 from viewer.by_view import make_rows
 from viewer.filters import Rows
@@ -91,7 +92,7 @@ def test_lines_and_scopes_can_be_chosen(trace: str) -> None:
     failed = run(trace, "--scope", "nope")
     assert failed.stderr.startswith("profscope-view: no scope matches 'nope'; there are: wait, dot, ")
     assert run(trace, "--line", "5").stderr.startswith(
-        "profscope-view: nothing is known of line 5; there are lines "
+        "profscope-view: no scope stands at line 5; there are scopes at lines "
     )
     assert run(trace, "--by", "sm", "--scope", "dot").returncode == 2
 
@@ -209,3 +210,36 @@ def test_nanoseconds_of_the_emulator_are_not_called_times_of_the_gpu(emulated: s
     shown = run(emulated, "--by", "kernel", "--unit", "ns", "--width", "100").stdout
     assert "times of the cost model" in shown
     assert "times of the GPU" not in shown
+
+
+@pytest.mark.parametrize("form", ["table", "csv", "json"])
+def test_rows_that_nothing_is_known_of_are_refused(form: str, trace: str, tmp_path: Path) -> None:
+    """No empty table, and no row of rank -1."""
+    of_sums = str(tmp_path / "sums.json")
+    with_sums(PROFILE, [0, 1]).save(of_sums)
+    failed = run(of_sums, "--by", "sm", "--format", form)
+    assert (failed.returncode, failed.stdout) == (1, "")
+    assert failed.stderr == (
+        "profscope-view: --by sm has no row: 2 launches kept sums, which tell no SM from another; "
+        "these have rows: --by kernel, variant, line, scope, kind\n"
+    )
+    failed = run(trace, "--by", "rank", "--format", form)
+    assert (failed.returncode, failed.stdout) == (1, "")
+    assert "--by rank: this trace does not say which rank a launch is of" in failed.stderr
+
+
+def test_metrics_that_no_frame_has_are_not_listed(tmp_path: Path) -> None:
+    """Bytes that nobody can put over a time have no rate."""
+    load = {"scope": "load A", "kind": "op", "file": "/src/kernels/matmul.py", "line": 23, "call_path": ""}
+    load |= {"measures": "issue", "bytes": 4096, "flops": 0}
+    work = {"variant": 0, "trial": False, "launches": 2, "ns": 0, "scopes": [load]}
+    trace = str(tmp_path / "t.json")
+    metadata = profile_metadata(kernels={"matmul_kernel": {"work": [work]}})
+    Profile(PROFILE.df, PROFILE.launches, metadata).save(trace)
+    listed = [line.split()[0] for line in run(trace, "-l").stdout.splitlines()[1:-1]]
+    assert "bytes" in listed
+    assert not [name for name in listed if name.endswith("byte/s")]
+    for at in range(0, len(listed), 2):
+        names = listed[at : at + 2]
+        frames = json.loads(run(trace, "-m", ",".join(names), "--json").stdout)
+        assert all(any(name in frame for frame in frames) for name in names)

@@ -111,6 +111,26 @@ def test_an_empty_profile_says_what_to_check(tmp_path: Path) -> None:
     assert done.returncode == 0
     assert "No launches recorded. Check that" in done.stdout
     assert json.loads(run(str(tmp_path / "empty.json"), "--json").stdout)["timeline"] is None
+    Profile(metadata=profile_metadata(notes=["all of it was left out"])).save(tmp_path / "empty.json")
+    assert "No launches recorded. The notes say why." in run(str(tmp_path / "empty.json")).stdout
+
+
+@pytest.mark.parametrize(
+    ("words", "what"),
+    [
+        (["--lines", "--zoom", "1us:2us"], "--zoom changes nothing in --show lines"),
+        (["--report", "--line", "5"], "--line changes nothing in --report"),
+        (["--by", "cta", "--depth", "2"], "--depth changes nothing in --by"),
+        (["-m", "count", "--unit", "ns"], "--unit changes nothing in a tree of metrics"),
+        (["--format", "collapsed", "--top", "2"], "--top changes nothing in --format collapsed"),
+    ],
+)
+def test_an_option_without_effect_is_refused(
+    words: list[str], what: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    with pytest.raises(SystemExit, match="2"):
+        main(["t.json", *words])
+    assert f"profscope-view: error: {what}: leave it out" in capsys.readouterr().err
 
 
 def test_launches_without_spans(tmp_path: Path) -> None:

@@ -98,7 +98,7 @@ def test_a_trace_whose_digest_is_wrong_is_shown_where_asked_for(
     edited = (folder / "t.json").read_bytes().replace(b"NVIDIA H200", b"NVIDIA H100")
     (tmp_path / "t.json").write_bytes(edited)
     assert main([str(tmp_path / "t.json")]) == 1
-    assert "profscope-view --no-verify" in capsys.readouterr().err
+    assert "profscope view --no-verify" in capsys.readouterr().err
     assert main([str(tmp_path / "t.json"), "--no-verify"]) == 0
     assert "NVIDIA H100" in capsys.readouterr().out
     read_end, write_end = os.pipe()

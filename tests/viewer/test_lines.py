@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from dataclasses import replace
+from dataclasses import fields, replace
 from pathlib import Path
 
 import pytest
@@ -12,6 +12,7 @@ from profscope.profiles import Profile
 from tests.support.profiles import regular_profile
 from tests.support.samples import sample_rows
 from viewer.cli import main
+from viewer.lines import LineRow, LineTable, render_lines
 from viewer.select import Selection, select
 
 SPANS = regular_profile(launches=2, ctas=2, warps=2, iterations=2)
@@ -56,3 +57,14 @@ def test_what_was_not_measured_is_said(tmp_path: Path, capsys: pytest.CaptureFix
     SPANS.save(tmp_path / "t.json")
     assert main([str(tmp_path / "t.json"), "--lines"]) == 0
     assert "no samples: session(samples=) takes some" in capsys.readouterr().out
+
+
+def test_a_line_of_another_file_says_so() -> None:
+    nothing = dict.fromkeys(field.name for field in fields(LineRow))
+    places = [("/a/kernel.py", 45, ""), ("/a/helpers.py", 45, "kernel kernel.py:9 > half helpers.py:45")]
+    rows = [
+        LineRow(**nothing | {"file": file, "line": line, "call_path": path, "self_share": 0.5, "source": "x"})
+        for file, line, path in places
+    ]
+    text = [line.plain.split() for line in render_lines(LineTable("kernel", 0, "", 0, rows, 0, []), 80)[2:]]
+    assert [words[0] for words in text] == ["45", "helpers.py:45"]

@@ -1,6 +1,7 @@
 """The data each view computes, before anything is drawn."""
 
 import os
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -11,6 +12,7 @@ from rich.cells import cell_len
 
 from profscope.analysis.findings import OF_THE_EMULATOR
 from profscope.profiles import Profile
+from profscope.traces.merging import Part, merged
 from tests.support.one_warp import story
 from tests.support.profiles import profile_metadata, profiles, regular_profile
 from viewer.cells import fit, fit_end
@@ -291,6 +293,40 @@ def test_the_table_is_ordered_by_the_unit_shown() -> None:
         for unit in ("ns", "cycles")
     }
     assert orders == {"ns": ["b", "a", "k"], "cycles": ["a", "b", "k"]}
+
+
+def test_shares_and_launches_of_an_emulated_profile_are_of_its_cycles() -> None:
+    """Its ns are what a coarse timer makes of them."""
+    profile = story([("k", "kernel", 0, -1, 0, 70), ("a", "op", 1, 0, 0, 30), ("b", "op", 1, 0, 30, 70)])
+    df = profile.df.assign(duration_cycles=[700, 600, 60], line=[7, 8, 9])
+    launches = profile.launches.assign(end_ns=profile.launches["start_ns"] + 64, clock_ghz=10.0)
+    profile = Profile(df, launches, profile_metadata("emulator"))
+    assert make_kernels(profile, "cycles")[0].total == 700
+    shares = {"a": 600 / 700, "b": 60 / 700, "k": 40 / 700}
+    summary = profile.summary()
+    assert summary["scope"].tolist() == ["a", "b", "k"]
+    assert dict(zip(summary["scope"], summary["share"], strict=True)) == pytest.approx(shares)
+    assert sorted(profile.lines()["self_share"]) == pytest.approx(sorted(shares.values()))
+
+
+def test_lines_have_their_kernels_in_the_order_of_all_views() -> None:
+    """By the time of their launches, not of their warps."""
+    one, several = regular_profile(launches=1, ctas=1), regular_profile(launches=1, ctas=8)
+    tables = [
+        replace(
+            part.tables,
+            df=part.df.assign(kernel=pd.Categorical([name] * len(part.df))),
+            launches=part.launches.assign(kernel=name),
+        )
+        for part, name in ((one, "of long launches"), (several, "of many warps"))
+    ]
+    both = merged([Part(part, "", rank) for rank, part in enumerate(tables)])
+    launches = both.launches.assign(end_ns=both.launches["start_ns"] + [10**9, 10**6])
+    profile = Profile.of(replace(both, launches=launches))
+    assert profile.summary()["kernel"].iloc[0] == "of many warps"
+    order = ["of long launches", "of many warps"]
+    assert list(dict.fromkeys(profile.lines()["kernel"])) == order
+    assert [row.kernel for row in make_kernels(profile, "ns")] == order
 
 
 def advised(options: dict[str, object], share: int) -> str:

@@ -10,6 +10,7 @@ import numpy as np
 import pandas as pd
 
 from profscope.analysis.corrections import weighed
+from profscope.analysis.launch_durations import busiest_sms
 from profscope.analysis.span_rows import (
     SITE_COLUMNS,
     Floats,
@@ -124,14 +125,7 @@ class Side:
 
     @cached_property
     def _busiest_sms(self) -> pd.Series[float]:
-        """By launch, the cycles of the SM that was busy longest: exact where all begin at once."""
-        df = self.tables.df
-        roots = df.loc[
-            (df["depth"] == 0) & (df["kind"] != "async"), ["launch", "sm", "start_cycle", "duration_cycles"]
-        ]
-        roots = roots.assign(end=roots["start_cycle"] + roots["duration_cycles"])
-        of_sm = roots.groupby(["launch", "sm"]).agg(start=("start_cycle", "min"), end=("end", "max"))
-        return (of_sm["end"] - of_sm["start"]).groupby("launch").max().astype("float64")
+        return busiest_sms(self.tables.df)
 
     def figures(self, kernel: str, variant: int, launches: pd.DataFrame) -> Figures:
         """Of launches of a variant, all of which keep the same; without rows where they keep none."""

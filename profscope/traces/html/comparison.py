@@ -11,6 +11,7 @@ from typing import Any, Final
 import pandas as pd
 
 from profscope.analysis.comparing.alignment import aligned
+from profscope.analysis.comparing.status import status_text
 from profscope.analysis.markup import Child, Markup, joined, tag
 from profscope.traces.html.document import page_of
 from profscope.traces.html.figures import count_text, duration_text, place_text
@@ -242,7 +243,7 @@ def _cells(row: dict[str, Any], unit: str) -> list[str]:
     bounds = [
         "" if pd.isna(row[name]) else _signed(float(row[name]), unit) for name in ("change", "low", "high")
     ]
-    status = str(row["status"]) if row["significant"] else "noise" if row["change"] else "same"
+    status = status_text(str(row["status"]), float(row["change"]), significant=bool(row["significant"]))
     return [*lines, *sides, *bounds, status]
 
 

@@ -12,10 +12,10 @@ import pandas as pd
 from profscope.analysis.answers import Answer
 from profscope.analysis.findings import FindingsOf, findings_frame, findings_of
 from profscope.analysis.judged import Judged, Unjudged, judged_kernels
+from profscope.analysis.launch_durations import took
 from profscope.analysis.line_rows import witnesses
 from profscope.analysis.lines import lines_of
 from profscope.analysis.roofline import roofline_frame, roofline_of
-from profscope.analysis.span_rows import ended
 from profscope.analysis.variant_texts import differing
 from profscope.analysis.verdict import KernelVerdict, Verdict, verdict
 from profscope.schema import Tables
@@ -99,22 +99,20 @@ def kernels_of(tables: Tables, said: Answers) -> list[Kernel]:
 def _kernels(tables: Tables, said: Answers) -> Iterator[Kernel]:
     launches = tables.launches[~tables.launches["trial"]]
     variants = launches.groupby("kernel")["variant"].nunique()
+    durations = took(tables, tables.unit)
     lines = said.lines.copy(deep=False)
     lines.attrs = {}  # pandas copies them, deeply, with whatever is asked of a table
     for key, own in launches.groupby(["kernel", "variant"], sort=False):
         kernel, variant = str(key[0]), int(own["variant"].iloc[0])
-        timed = ended(own)
-        took = (timed["end_ns"] - timed["start_ns"]).astype("float64")
-        if tables.emulated:
-            took = took * timed["clock_ghz"].fillna(0.0)
+        timed = durations[own.index].dropna()
         yield Kernel(
             kernel=kernel,
             variant=variant,
             label=_label(tables, kernel, variant) if variants[kernel] > 1 else "",
             launches=own,
             unit=tables.unit,
-            launch_time=float(took.median()) if len(took) else None,
-            total_time=float(took.sum()),
+            launch_time=float(timed.median()) if len(timed) else None,
+            total_time=float(timed.sum()),
             verdict=said.verdict.get((kernel, variant)),
             findings=_own(said.findings, kernel, variant),
             lines=_own(lines, kernel, variant),
