@@ -65,16 +65,20 @@ def witnesses(tables: Tables, table: pd.DataFrame | None = None) -> Witnesses:
         source: placed(rows[~rows["trial"] & (rows["kind"] != "async")])[columns]
         for source, rows in (("spans", of_spans), ("sums", summed(tables.sums)))
     }
-    binary = tables.samples["binary"]
-    counts = {name: placed(tables.samples[binary == name]) for name in ("bare", "spans", "sums")}
+    samples = placed(tables.samples)
+    binary = samples["binary"]
+    counts = {
+        name: samples[binary == name].reset_index(drop=True) if len(samples) else samples
+        for name in ("bare", "spans", "sums")
+    }
     own = table[~table["trial"]].reset_index(drop=True)
-    return Witnesses(times, counts, own, placed(_sampled_spans(tables))[columns])
+    sampled = placed(_sampled_spans(tables))[columns] if (binary == "spans").any() else times["spans"].head(0)
+    return Witnesses(times, counts, own, sampled)
 
 
 def _sampled_spans(tables: Tables) -> pd.DataFrame:
     """CONFIGURATION, SITE_COLUMNS and self_ns by scope, of launches with spans that ran under the sampler."""
     chosen = tables.samples.loc[tables.samples["binary"] == "spans", "launch"].unique()
-    tables = tables if len(chosen) else Tables()  # so that none of many spans are looked at
     df = tables.df
     rows = np.flatnonzero(df["launch"].isin(chosen).to_numpy() & (df["kind"] != "async").to_numpy())
     site, places = sites(df)

@@ -1,9 +1,12 @@
 """What several analyses ask of a table of sums: the figures of each scope and its own time."""
 
+from functools import cache
+
 import numpy as np
 import pandas as pd
 
 from profscope.analysis.span_rows import GROUP_COLUMNS, SITE_COLUMNS, self_times
+from profscope.schema import sums_frame
 
 __all__ = ["KEY_COLUMNS", "UNITS", "summed"]
 
@@ -18,6 +21,16 @@ def summed(sums: pd.DataFrame) -> pd.DataFrame:
     seen: how often it ran in recorded CTAs, for `seen_ns` and `seen_cycles`; count, total and self: scaled up
     to whole grids; root_ns: total_ns where it is all of a warp's time; longest: -1 where it was not kept.
     """
+    return _summed(sums) if len(sums) else _of_none().copy()
+
+
+@cache
+def _of_none() -> pd.DataFrame:
+    """Made once, to be copied: most profiles have no sums, and no rows take pandas as long as some."""
+    return _summed(sums_frame())
+
+
+def _summed(sums: pd.DataFrame) -> pd.DataFrame:
     root = ((sums["parent"] < 0) & (sums["kind"] != "async")).to_numpy()
     table = sums[list(KEY_COLUMNS)].assign(
         seen=sums["count"], count=sums["grid_count"], root_ns=np.where(root, sums["grid_ns"], 0)

@@ -33,6 +33,7 @@ PERCENTILES = {"p50": 0.50, "p90": 0.90, "p99": 0.99}
 # What rows are made with and do not show: how often a scope ran in recorded CTAs, for how long, and how much
 # of that is all of a warp's time.
 _BESIDE = ("seen", "seen_ns", "seen_cycles", "root_ns")
+_FEW = 1 << 16
 _MISSING = {f"{name}_{unit}": "Int64" for unit in UNITS for name in (*PERCENTILES, "max")}
 
 
@@ -223,6 +224,10 @@ def _percentiles(parts: list[NDArray[np.integer]]) -> dict[str, Ints]:
             result[name][at] = ordered[int(np.ceil(fraction * len(ordered))) - 1]
         result["max"][at] = ordered[-1]
 
+    if sum(map(len, parts)) < _FEW:  # where threads would only cost their beginning
+        for at in range(len(parts)):
+            look(at)
+        return result
     with worker_pool() as pool:
         for _ in pool.map(look, range(len(parts))):
             pass

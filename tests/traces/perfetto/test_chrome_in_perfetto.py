@@ -114,6 +114,7 @@ def test_regular_profile(suffix: str, tmp_path: Path, processor: Processor) -> N
     assert_read_exactly(processor, tmp_path / f"trace{suffix}", profile)
 
 
+@pytest.mark.hypothesis
 @pytest.mark.exhaustive
 def test_random_profiles(tmp_path: Path, processor: Processor) -> None:
     @given(profiles())
