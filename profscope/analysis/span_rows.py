@@ -23,6 +23,7 @@ __all__ = [
     "ended",
     "grid_ctas",
     "grid_scales",
+    "group_numbers",
     "launch_groups",
     "launch_scales",
     "narrow_numbers",
@@ -164,9 +165,19 @@ def launch_groups(tables: Tables) -> tuple[Ints, pd.DataFrame]:
 
 def numbers_of_groups(launches: pd.DataFrame) -> tuple[OfLaunches[np.int64], pd.DataFrame]:
     """As `launch_groups`, the numbers to be asked for."""
-    key = launches[list(GROUP_COLUMNS)]
-    number = key.groupby(list(GROUP_COLUMNS), sort=False).ngroup().to_numpy().astype(np.int64)
-    return OfLaunches(launches, number, 0), key.drop_duplicates().reset_index(drop=True)
+    number, groups = group_numbers(launches)
+    return OfLaunches(launches, number, 0), groups
+
+
+def group_numbers(launches: pd.DataFrame) -> tuple[Ints, pd.DataFrame]:
+    """By launch the number of its group, in order of first appearance; and the table of groups."""
+    key = launches[list(GROUP_COLUMNS)].reset_index(drop=True)
+    number = np.zeros(len(key), np.int64)
+    for name in GROUP_COLUMNS:
+        codes, values = pd.factorize(key[name])
+        number, _ = pd.factorize(number * max(1, len(values)) + codes)
+    _, first = np.unique(number, return_index=True)
+    return number, key.iloc[first].reset_index(drop=True)
 
 
 def self_times(df: pd.DataFrame, column: str) -> Ints:
