@@ -249,8 +249,8 @@ def ended(launches: pd.DataFrame) -> pd.DataFrame:
 
 def grid_ctas(launches: pd.DataFrame) -> Floats:
     """By launch: the CTAs of its grid."""
-    sizes = launches[["grid_x", "grid_y", "grid_z", "num_ctas"]].to_numpy(np.float64)
-    return np.asarray(sizes.prod(axis=1), np.float64)
+    sizes = [launches[name].to_numpy(np.float64) for name in ("grid_x", "grid_y", "grid_z", "num_ctas")]
+    return np.asarray(np.multiply.reduce(sizes), np.float64)
 
 
 def grid_scales(launches: pd.DataFrame) -> Floats:

@@ -109,8 +109,8 @@ def assert_read_exactly(processor: Processor, path: Path, profile: Profile, *, n
 def test_several_blocks(
     suffix: str, tmp_path: Path, processor: Processor, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(packets, "BLOCK_ROWS", 3000)
-    profile = regular_profile(launches=2, ctas=20, warps=4, iterations=20)
+    monkeypatch.setattr(packets, "BLOCK_ROWS", 500)
+    profile = regular_profile(launches=2, ctas=5, warps=4, iterations=12)
     assert len(profile.df) > 4 * packets.BLOCK_ROWS
     assert_read_exactly(processor, tmp_path / f"trace{suffix}", profile)
 
