@@ -63,9 +63,9 @@ bench: $(RUNTIME)
 
 matrix: exhaustive $(MATRIX:%=matrix-%)
 
-# What `make test` leaves out, to take less than ten minutes.
+# What `make test` leaves out, to take less than ten minutes; and all examples of Hypothesis's tests.
 exhaustive: $(DEV)
-	$(BIN)/python $(PYTEST) $(PARALLEL) -m 'not gpu and exhaustive'
+	$(BIN)/python $(PYTEST) $(PARALLEL) -m 'not gpu and (exhaustive or hypothesis)' --hypothesis-profile=thorough
 
 # What knows neither Triton's IR nor its runtime is tested once, by `make test`.
 ANY_TRITON := tests/sampler tests/traces tests/viewer tests/bench tests/notebooks tests/plotting \

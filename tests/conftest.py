@@ -14,17 +14,20 @@ import pytest
 import torch
 import triton
 
+from tests.support.examples import THOROUGH
 from tests.support.forks import Forks
 from tests.support.processor import Processor
 from tests.support.triton_globals import triton_globals
 
 # A deadline would make a busy machine fail a right program. Each run tries other examples, so a quarter of
-# the usual number does; tests of the decoder, where cases are many and cheap, ask for more. What decides
-# whether a change goes in (.ci/run) tries the same ones each time.
-hypothesis.settings.register_profile(
-    "profscope", deadline=None, print_blob=True, max_examples=25, derandomize="CI" in os.environ
-)
-hypothesis.settings.load_profile("profscope")
+# the usual number does; tests of the decoder, where cases are many and cheap, ask for more. `make test` tries
+# fewer of all (tests/support/examples.py). What decides whether a change goes in (.ci/run) tries the same
+# ones each time.
+for profile, most in (("quick", 10), (THOROUGH, 25)):
+    hypothesis.settings.register_profile(
+        profile, deadline=None, print_blob=True, max_examples=most, derandomize="CI" in os.environ
+    )
+hypothesis.settings.load_profile("quick")
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
@@ -40,9 +43,13 @@ def pytest_configure(config: pytest.Config) -> None:
 
 
 def pytest_collection_finish() -> None:
-    """Torch, Triton and thousands of tests stay: looking for garbage in them takes a tenth of the time."""
+    """Torch, Triton and thousands of tests stay: looking for garbage in them takes a tenth of the time.
+
+    So does looking every few hundred objects in what tables and modules of one test are made of.
+    """
     gc.collect()
     gc.freeze()
+    gc.set_threshold(50_000, 20, 20)
 
 
 def pytest_unconfigure() -> None:

@@ -51,8 +51,7 @@ class Header:
                 self.pieces.append(Piece("region", "", number, 0, 0))
             else:
                 self.pieces.extend(
-                    Piece(token.kind, token.text, number, token.start, token.end)
-                    for token in significant(part)
+                    Piece(kind, text, number, start, end) for kind, text, start, end in significant(part)
                 )
 
     @cached_property

@@ -146,9 +146,8 @@ def _recorded(known: Witnesses) -> pd.DataFrame:
 def _shares(rows: pd.DataFrame, table: pd.DataFrame, weight: str) -> tuple[pd.Series, pd.Series]:
     """By row its share of all that the table has of its configuration, missing where that is 0, and its
     weight. What no record covers is at no line, and counts in the whole."""
-    if not len(table):
-        nothing = pd.Series(0, rows.index, dtype="int64")
-        return pd.Series(pd.NA, rows.index, dtype="Float64"), nothing
+    if table.empty:
+        return pd.Series(pd.NA, rows.index, dtype="Float64"), pd.Series(0, rows.index, dtype="int64")
     own = table[table["kind"] != GAP] if "kind" in table else table
     weights = own.groupby(ROW)[weight].sum().reindex(rows.index, fill_value=0).astype("int64")
     whole = table.groupby(CONFIGURATION)[weight].sum()

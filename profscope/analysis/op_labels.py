@@ -1,6 +1,7 @@
 """What kind of op a scope is, by the label that its name begins with."""
 
 from collections.abc import Iterable
+from functools import lru_cache
 
 import pandas as pd
 
@@ -49,6 +50,7 @@ def hides_copies(scopes: Iterable[str]) -> bool:
     return not labels.isdisjoint(_COPY_WAITS) and not any(_CLASSES.get(label) == _COPY for label in labels)
 
 
+@lru_cache(maxsize=4096)
 def label_of(scope: str) -> str:
     """The longest that the name begins with, "" if none."""
     return max((label for label in _CLASSES if f"{scope} ".startswith(f"{label} ")), key=len, default="")

@@ -27,6 +27,7 @@ __all__ = [
     "ended",
     "grid_ctas",
     "grid_scales",
+    "group_numbers",
     "launch_groups",
     "launch_scales",
     "narrow_sites",
@@ -163,9 +164,19 @@ def launch_groups(tables: Tables) -> tuple[Ints, pd.DataFrame]:
 
 def numbers_of_groups(launches: pd.DataFrame) -> tuple[OfLaunches[np.int64], pd.DataFrame]:
     """As `launch_groups`, the numbers to be asked for."""
-    key = launches[list(GROUP_COLUMNS)]
-    number = key.groupby(list(GROUP_COLUMNS), sort=False).ngroup().to_numpy().astype(np.int64)
-    return OfLaunches(launches, number, 0), key.drop_duplicates().reset_index(drop=True)
+    number, groups = group_numbers(launches)
+    return OfLaunches(launches, number, 0), groups
+
+
+def group_numbers(launches: pd.DataFrame) -> tuple[Ints, pd.DataFrame]:
+    """By launch the number of its group, in order of first appearance; and the table of groups."""
+    key = launches[list(GROUP_COLUMNS)].reset_index(drop=True)
+    number = np.zeros(len(key), np.int64)
+    for name in GROUP_COLUMNS:
+        codes, values = pd.factorize(key[name])
+        number, _ = pd.factorize(number * max(1, len(values)) + codes)
+    _, first = np.unique(number, return_index=True)
+    return number, key.iloc[first].reset_index(drop=True)
 
 
 def self_times(df: pd.DataFrame, column: str) -> Ints:
@@ -237,8 +248,8 @@ def ended(launches: pd.DataFrame) -> pd.DataFrame:
 
 def grid_ctas(launches: pd.DataFrame) -> Floats:
     """By launch: the CTAs of its grid."""
-    sizes = launches[["grid_x", "grid_y", "grid_z", "num_ctas"]].to_numpy(np.float64)
-    return np.asarray(sizes.prod(axis=1), np.float64)
+    sizes = [launches[name].to_numpy(np.float64) for name in ("grid_x", "grid_y", "grid_z", "num_ctas")]
+    return np.asarray(np.multiply.reduce(sizes), np.float64)
 
 
 def grid_scales(launches: pd.DataFrame) -> Floats:

@@ -13,10 +13,12 @@ from profscope.analysis.overhead import bare_times
 from profscope.analysis.span_rows import (
     GROUP_COLUMNS,
     SITE_COLUMNS,
+    Flags,
     Floats,
     Ints,
     counted,
     grid_scales,
+    group_numbers,
     scales,
 )
 from profscope.analysis.sum_rows import KEY_COLUMNS, UNITS, summed
@@ -36,6 +38,7 @@ _COUNTED = 4
 # What rows are made with and do not show: how often a scope ran in recorded CTAs, for how long, and how much
 # of that is all of a warp's time.
 _BESIDE = ("seen", "seen_ns", "seen_cycles", "root")
+_FEW = 1 << 16
 _MISSING = {f"{name}_{unit}": "Int64" for unit in UNITS for name in (*PERCENTILES, "max")}
 
 
@@ -174,28 +177,30 @@ def _with_groups(table: pd.DataFrame, tables: Tables) -> pd.DataFrame:
     launches = tables.launches
     recorded = launches["ctas"].to_numpy().astype(np.float64)
     spans = counted(launches) & (launches["keeps"] == "spans").to_numpy()
-    ctas = launches[list(GROUP_COLUMNS)].assign(
-        recorded=recorded,
-        grid=recorded * grid_scales(launches),
-        launches=counted(launches),
-        percentile_launches=spans,
-        listed=1,
-    )
-    total = ctas.groupby(list(GROUP_COLUMNS), as_index=False).sum()
-    total["sampled"] = (total["recorded"] / total["grid"].replace(0, np.nan)).fillna(1.0)
-    total["launches_seen"] = _launches_seen(total, tables)
-    key = table[list(GROUP_COLUMNS)].astype({"kernel": "str"})
-    columns = key.merge(total, how="left", on=list(GROUP_COLUMNS))
+    number, groups = group_numbers(launches)
+
+    def added(of_launches: Flags | Floats) -> Floats:
+        """By group; behind them that of rows of no launch."""
+        return np.append(np.bincount(number, of_launches, len(groups)), 0.0)
+
+    keys = list(zip(*(groups[name].tolist() for name in GROUP_COLUMNS), strict=True))
+    place = {key: at for at, key in enumerate(keys)}
+    rows = zip(*(table[name].tolist() for name in GROUP_COLUMNS), strict=True)
+    at = np.array([place.get(key, -1) for key in rows], np.int64)
+    grid = added(recorded * grid_scales(launches))
+    sampled = np.divide(added(recorded), grid, out=np.ones(len(grid)), where=grid > 0)
+    listed = np.bincount(number, minlength=len(groups)).tolist()
+    seen = np.array([*_launches_seen(keys, listed, tables), 0], np.int64)
     return table.assign(
-        sampled=columns["sampled"].fillna(1.0).to_numpy(),
-        launches=columns["launches"].fillna(0).to_numpy(np.int64),
-        launches_seen=columns["launches_seen"].fillna(0).to_numpy(np.int64),
-        percentile_launches=columns["percentile_launches"].fillna(0).to_numpy(np.int64),
+        sampled=sampled[at],
+        launches=added(counted(launches))[at].astype(np.int64),
+        launches_seen=seen[at],
+        percentile_launches=added(spans)[at].astype(np.int64),
     )
 
 
-def _launches_seen(groups: pd.DataFrame, tables: Tables) -> list[int]:
-    """By group: the launches that there were, those included that no CTA finished.
+def _launches_seen(groups: list[tuple[str, int, bool]], listed: list[int], tables: Tables) -> list[int]:
+    """By group: the launches that there were, those included that no CTA finished. listed: in the table.
 
     Where `session(every=...)` left some of a kernel out, nobody knows of which configuration these were: then
     it is the count of the kernel. Trials and replays of graphs are never left out. Those that ran bare to be
@@ -204,15 +209,14 @@ def _launches_seen(groups: pd.DataFrame, tables: Tables) -> list[int]:
     launches = tables.launches
     replays = launches.loc[launches["graph"] >= 0, "kernel"].value_counts()
     seen = []
-    columns = (groups[name] for name in ("kernel", "variant", "trial", "listed"))
-    for kernel, variant, trial, listed in zip(*columns, strict=True):
+    for (kernel, variant, trial), count in zip(groups, listed, strict=True):
         turns = tables.metadata.get("sampling", {}).get("kernels", {}).get(kernel)
         left_out = turns is not None and turns["recorded"] < turns["launches"]
         if left_out and not trial:
             seen.append(turns["launches"] + int(replays.get(kernel, 0)))
             continue
         timed = {} if trial else bare_times(tables.metadata, kernel, variant)
-        seen.append(int(listed) + int(timed.get("unrecorded") or 0))
+        seen.append(count + int(timed.get("unrecorded") or 0))
     return seen
 
 
@@ -226,6 +230,10 @@ def _percentiles(parts: list[NDArray[np.integer]]) -> dict[str, Ints]:
         for name, value in zip(result, values, strict=True):
             result[name][at] = value
 
+    if sum(map(len, parts)) < _FEW:  # where threads would only cost their beginning
+        for at in range(len(parts)):
+            look(at)
+        return result
     with worker_pool() as pool:
         for _ in pool.map(look, range(len(parts))):
             pass

@@ -66,29 +66,30 @@ def column_problems(tables: Tables) -> list[str]:
 
 
 def _columns(table: str, frame: pd.DataFrame, dtypes: dict[str, str]) -> Iterator[str]:
-    for name in frame.columns.difference(list(dtypes)):
+    known = dict(zip(frame.columns, frame.dtypes, strict=True))
+    for name in sorted(known.keys() - dtypes.keys()):
         kinds = {"df": PAYLOAD_DTYPES, "host": ("float64",)}.get(table, ())
-        if str(frame[name].dtype) not in kinds:
+        if str(known[name]) not in kinds:
             yield f"{table}: unknown column {name!r}"
     for name, dtype in dtypes.items():
-        if name not in frame.columns:
+        is_text = dtype in ("category", "str")
+        if name not in known:
             yield f"{table}: no column {name!r}"
-        elif not _fits(frame[name], dtype):
-            yield f"{table}: column {name!r} is {frame[name].dtype}, not {dtype}"
-        elif dtype in ("category", "str") and frame[name].isna().any():
+        elif not (_fits(frame[name], dtype) if is_text else str(known[name]) == dtype):
+            yield f"{table}: column {name!r} is {known[name]}, not {dtype}"
+        elif is_text and frame[name].isna().any():
             yield f"{table}: column {name!r} has missing values"
     if not isinstance(frame.index, pd.RangeIndex) or (len(frame) and frame.index[0] != 0):
         yield f"{table}: the index must be a RangeIndex from 0"
 
 
 def _fits(column: "pd.Series[Any]", dtype: str) -> bool:
+    """Whether it holds text and nothing else. dtype: "category" or "str"."""
     if dtype == "category":
         return isinstance(column.dtype, pd.CategoricalDtype) and all(
             isinstance(c, str) for c in column.cat.categories
         )
-    if dtype == "str":
-        return column.dtype in ("str", "object") and all(isinstance(text, str) for text in column)
-    return str(column.dtype) == dtype
+    return column.dtype in ("str", "object") and all(isinstance(text, str) for text in column)
 
 
 def _metadata(metadata: dict[str, Any]) -> Iterator[str]:

@@ -11,7 +11,14 @@ from typing import Any, Final
 import numpy as np
 import pandas as pd
 
-from profscope.analysis.span_rows import GROUP_COLUMNS, SITE_COLUMNS, counted, grid_scales
+from profscope.analysis.span_rows import (
+    GROUP_COLUMNS,
+    SITE_COLUMNS,
+    Flags,
+    counted,
+    grid_scales,
+    group_numbers,
+)
 
 __all__ = ["WORK_COLUMNS", "with_work", "works"]
 
@@ -38,8 +45,15 @@ def with_work(summary: pd.DataFrame, launches: pd.DataFrame, metadata: dict[str,
                 key = kernel, work["variant"], work["trial"], *place
                 known[key] = row, work
     timed = metadata.get("backend") == "gpu"
-    count = launches.loc[counted(launches), list(GROUP_COLUMNS)].value_counts()
-    partial = launches.loc[grid_scales(launches) > 1, list(GROUP_COLUMNS)].value_counts()
+    number, groups = group_numbers(launches)
+    keys = list(zip(*(groups[name].tolist() for name in GROUP_COLUMNS), strict=True))
+
+    def counts(chosen: Flags) -> dict[tuple[Any, ...], int]:
+        """By group with any: how many of these launches it has."""
+        of_groups = np.bincount(number[chosen], minlength=len(groups)).tolist()
+        return {key: of_group for key, of_group in zip(keys, of_groups, strict=True) if of_group}
+
+    count, partial = counts(counted(launches)), counts(grid_scales(launches) > 1)
     columns: dict[str, list[Any]] = {name: [] for name in WORK_COLUMNS}
     named = (*GROUP_COLUMNS, *SITE_COLUMNS[1:])
     for key in zip(*(summary[name].tolist() for name in named), strict=True):

@@ -128,6 +128,8 @@ class ProgramTable:
         self._programs: weakref.WeakKeyDictionary[CompiledKernel, Program] = weakref.WeakKeyDictionary()
         # By the id of what Triton tells of a kernel that it loads, which the kernel holds.
         self._by_group: weakref.WeakValueDictionary[int, CompiledKernel] = weakref.WeakValueDictionary()
+        # Each session asks for those of all programs again.
+        self._builds: weakref.WeakKeyDictionary[CompiledKernel, Build] = weakref.WeakKeyDictionary()
         self.bare: dict[str, Build] = {}  # by key
         self.undescribed: dict[str, str] = {}  # by kernel, why its configuration is not known
         self._by_function: dict[int, Program] = {}
@@ -258,12 +260,16 @@ class ProgramTable:
 
     def _build_of(self, kernel: CompiledKernel, warps: int | None = None) -> Build | None:
         """As `build_of`; None where that fails, since this runs inside of a user's launch."""
+        known = self._builds.get(kernel)
+        if known is not None:
+            return known
         try:
             build = build_of(kernel, warps)
         except Exception as error:  # noqa: BLE001  constexprs are users' objects, whose methods may raise anything
             self.undescribed[kernel.name] = one_line(error)
             return None
         self.undescribed.pop(kernel.name, None)
+        self._builds[kernel] = build
         return build
 
 

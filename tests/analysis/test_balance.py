@@ -8,13 +8,14 @@ from hypothesis import given, settings
 
 from profscope.analysis.span_rows import SITE_COLUMNS
 from profscope.profiles import Profile
+from tests.support.examples import examples
 from tests.support.profiles import profiles, regular_profile
 
 KEY = list(SITE_COLUMNS)
 ITEMS = {"cta": ["cta"], "warp": ["cta", "warp"], "sm": ["sm"]}
 
 
-@settings(max_examples=10)
+@settings(max_examples=examples(10))
 @given(profiles(max_actions=6))
 def test_balance_of_spans_is_that_of_a_groupby(profile: Profile) -> None:
     balance = profile.balance()

@@ -19,6 +19,7 @@ from profscope.analysis.stalls import stalled_on
 from profscope.profiles import Profile
 from profscope.schema import spans_frame, spreads_frame, sums_frame
 from tests.support.captured import captured
+from tests.support.examples import examples
 from tests.support.made_up_spans import Row, made_up
 from tests.support.profiles import launch_table, profiles, regular_profile
 
@@ -196,7 +197,7 @@ def test_what_was_left_out_is_not_judged() -> None:
     )
 
 
-@settings(suppress_health_check=[HealthCheck.too_slow], max_examples=20)
+@settings(suppress_health_check=[HealthCheck.too_slow], max_examples=examples(20))
 @given(profiles())
 def test_any_profile_is_judged(profile: Profile) -> None:
     table = profile.findings()
@@ -348,7 +349,7 @@ def told(draw: st.DrawFn) -> dict[str, Any]:
     }
 
 
-@settings(suppress_health_check=[HealthCheck.too_slow], max_examples=15, deadline=None)
+@settings(suppress_health_check=[HealthCheck.too_slow], max_examples=examples(15), deadline=None)
 @given(profiles(names=OPS), told())
 def test_no_cause_raises_on_any_profile_of_ops(profile: Profile, told: dict[str, Any]) -> None:
     kernels = profile.launches["kernel"].unique().tolist()

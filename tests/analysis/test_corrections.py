@@ -16,6 +16,7 @@ from profscope.analysis.span_rows import self_times
 from profscope.analysis.validate import validate
 from profscope.profiles import Profile
 from profscope.schema import spans_frame
+from tests.support.examples import examples
 from tests.support.profiles import profile_metadata, profiles, regular_profile
 
 READ, ROW = 2.0, 20.0
@@ -103,7 +104,7 @@ def test_unknown_where_the_cost_is() -> None:
 
 
 @given(profiles())
-@settings(max_examples=25, deadline=None)
+@settings(max_examples=examples(25), deadline=None)
 def test_any_profile(profile: Profile) -> None:
     df = with_corrected(profile.tables.df, METADATA)
     raw, left = (df[name].to_numpy(np.int64) for name in ("duration_cycles", "corrected_cycles"))
@@ -118,7 +119,7 @@ def test_any_profile(profile: Profile) -> None:
 
 
 @given(profiles())
-@settings(max_examples=25, deadline=None)
+@settings(max_examples=examples(25), deadline=None)
 def test_parts_of_cycles_make_no_span_shorter_than_what_is_in_it(profile: Profile) -> None:
     """Each span is rounded with its own time, so that the sums stay sums."""
     clock = {"clock": {"read_cycles": 2.4, "row_cycles": 17.52, "basis": "measured"}}

@@ -8,11 +8,12 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from profscope.analysis.estimates import expected_distance, shares_between, variation_distance
+from tests.support.examples import examples
 
 WEIGHTS = st.lists(st.integers(0, 1000), min_size=1, max_size=60).filter(any)
 
 
-@settings(max_examples=25)
+@settings(max_examples=examples(25))
 @given(WEIGHTS, st.integers(200, 100_000), st.none() | st.integers(200, 100_000), st.integers(0, 9))
 def test_two_samples_are_as_far_apart_as_expected(
     weights: list[int], first: int, second: int | None, seed: int

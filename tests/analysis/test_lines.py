@@ -17,6 +17,7 @@ from profscope.analysis.sources import Sources
 from profscope.profiles import Profile
 from profscope.sampler.tables import sample_tables
 from tests.support.captures import captured
+from tests.support.examples import examples
 from tests.support.folded import with_sums
 from tests.support.profiles import profiles, regular_profile
 from tests.support.samples import sample_rows
@@ -284,7 +285,7 @@ def test_paths_lead_to_the_line(place: tuple[str, int, str], path: str) -> None:
     assert folded_path(*place) == path
 
 
-@settings(max_examples=6)
+@settings(max_examples=examples(6))
 @given(profiles(), st.booleans(), st.data())
 def test_shares_of_any_profile_add_up(spans: Profile, sums: bool, data: st.DataObject) -> None:
     launches = spans.launches["launch"].tolist()

@@ -17,6 +17,7 @@ from profscope.analysis import report_sections as sections
 from profscope.analysis.sources import Sources
 from profscope.profiles import Profile
 from profscope.schema import launches_frame, spans_frame
+from tests.support.examples import examples
 from tests.support.made_up_spans import made_up
 from tests.support.profiles import launch_table, profile_metadata, profiles, regular_profile
 from tests.support.samples import sample_rows
@@ -36,7 +37,7 @@ def test_the_schema_is_one() -> None:
 
 
 @given(profiles())
-@settings(max_examples=10, deadline=None)
+@settings(max_examples=examples(10), deadline=None)
 def test_any_profile_has_a_report(profile: Profile) -> None:
     check(profile.report())
 

@@ -11,6 +11,7 @@ from profscope.analysis import summary as module
 from profscope.analysis.span_rows import GROUP_COLUMNS, SITE_COLUMNS, self_times, sites
 from profscope.analysis.work import WORK_COLUMNS
 from profscope.profiles import Profile
+from tests.support.examples import examples
 from tests.support.profiles import profile_metadata, profiles, regular_profile
 
 
@@ -59,7 +60,7 @@ def test_corrected_durations_may_be_longer_than_32_bits_tell() -> None:
 
 
 @given(profiles())
-@settings(max_examples=15)
+@settings(max_examples=examples(15))
 def test_figures_are_without_what_records_took_where_that_is_known(profile: Profile) -> None:
     clock = {"clock": {"read_cycles": 2.0, "row_cycles": 17.5, "basis": "measured"}}
     known = Profile(profile.tables.df, profile.launches, profile.metadata | clock)

@@ -11,6 +11,7 @@ from hypothesis import strategies as st
 from profscope.analysis.span_rows import SITE_COLUMNS
 from profscope.profiles import Profile
 from profscope.schema import spreads_frame, sums_frame
+from tests.support.examples import examples
 from tests.support.folded import with_sums
 from tests.support.profiles import profiles, regular_profile
 
@@ -25,7 +26,7 @@ def in_order(table: pd.DataFrame) -> pd.DataFrame:
     )
 
 
-@settings(max_examples=8)
+@settings(max_examples=examples(8))
 @given(profiles(max_actions=6), st.data())
 def test_figures_are_exact_whatever_launches_kept(profile: Profile, data: st.DataObject) -> None:
     every = profile.launches["launch"].tolist()
@@ -45,7 +46,7 @@ def test_figures_are_exact_whatever_launches_kept(profile: Profile, data: st.Dat
         assert pd.isna(row[-1]) if alone is None else row[-2:] == (alone["p50_ns"], alone["p99_cycles"])
 
 
-@settings(max_examples=6)
+@settings(max_examples=examples(6))
 @given(profiles(max_actions=6), st.data())
 def test_balance_is_exact_whatever_launches_kept(profile: Profile, data: st.DataObject) -> None:
     folded = [launch for launch in profile.launches["launch"] if data.draw(st.booleans())]

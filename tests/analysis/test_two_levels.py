@@ -12,6 +12,7 @@ from hypothesis import strategies as st
 
 from profscope.analysis.two_levels import dip_of, error_left_out, levels_of
 from profscope.profiles import Profile
+from tests.support.examples import examples
 from tests.support.made_up_spans import Row, made_up
 
 numbers = st.lists(st.integers(0, 1000), min_size=2, max_size=60)
@@ -32,7 +33,7 @@ def test_the_dip_is_that_of_the_reference_implementation(values: list[float], di
     assert dip_of(np.array(values, np.float64)) == pytest.approx(dip)
 
 
-@settings(max_examples=40)
+@settings(max_examples=examples(40))
 @given(numbers, st.integers(1, 100), st.integers(-1000, 1000))
 def test_the_dip_depends_on_the_shape_alone(values: list[int], scale: int, away: int) -> None:
     ordered = np.sort(np.array(values, np.float64))

@@ -12,6 +12,7 @@ from hypothesis import strategies as st
 from instrument_passes.sass.classes import class_of
 from instrument_passes.sass.listing import split
 from profscope.binaries.blame import blame
+from tests.support.examples import examples
 
 LINES = {
     0x00: ("LDG.E R2, [R8.64]", []),
@@ -110,7 +111,7 @@ REASONS = ["long_scoreboard", "short_scoreboard", "wait", "barrier", "selected",
 STALLS = st.tuples(st.sampled_from([*LINES, 0x1000]), st.sampled_from(REASONS), st.integers(0, 1000))
 
 
-@settings(max_examples=20)
+@settings(max_examples=examples(20))
 @given(st.lists(STALLS, max_size=8))
 def test_no_sample_is_lost_or_made(stalls: list[tuple[int, str, int]]) -> None:
     before: Counter[tuple[int, str]] = Counter()

@@ -11,6 +11,7 @@ from hypothesis import strategies as st
 from profscope.decoding.alike import Alike, alike, united
 from profscope.decoding.raw import ORDINARY, Mark, RawLaunch
 from profscope.recording.grouping import Group, grouped
+from tests.support.examples import examples
 from tests.support.synth.sums import site, sum_manifest
 
 MANIFESTS = [sum_manifest([[site()]], kernel=name) for name in ("one", "other")]
@@ -42,7 +43,7 @@ def seen(raw: RawLaunch) -> tuple[object, ...]:
     return raw.index, id(raw.manifest), raw.stream, raw.ctas, raw.mark, raw.buffer.tobytes()
 
 
-@settings(max_examples=40)
+@settings(max_examples=examples(40))
 @given(launches, st.integers(1, 200), st.integers(0, 12))
 def test_what_goes_in_comes_out(drawn: list[tuple[object, int, Mark, int]], limit: int, cut: int) -> None:
     raws = raw_launches(drawn)
@@ -56,7 +57,7 @@ def test_what_goes_in_comes_out(drawn: list[tuple[object, int, Mark, int]], limi
     assert one_by_one(odd) == [seen(raw) for raw in raws if raw.index % 2]
 
 
-@settings(max_examples=40)
+@settings(max_examples=examples(40))
 @given(
     st.lists(
         st.tuples(st.integers(0, 2), st.integers(0, 2), st.integers(0, 2), st.sampled_from(MARKS)), min_size=1

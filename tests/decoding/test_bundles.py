@@ -21,6 +21,7 @@ from profscope.decoding.areas import packed_headers, read_buffer
 from profscope.decoding.assemble import assemble
 from profscope.decoding.raw import Mark, RawLaunch
 from profscope.schema import Tables
+from tests.support.examples import examples
 from tests.support.programs import BODY, bodies, launches
 from tests.support.synth import Loop, Program, Scope, Work, launch
 
@@ -64,7 +65,7 @@ def faulty(buffer: npt.NDArray[np.uint8], manifest: Manifest, ctas: int, fault: 
         buffer[4] ^= 1
 
 
-@settings(max_examples=15)
+@settings(max_examples=examples(15))
 @example(  # damaged launches in front of sound ones, and trials beside others
     body=(),
     options={"ctas": 4, "ring_log2": 2, "stride_log2": 0, "start_clock": 1 << 40, "seed": 0},

@@ -16,6 +16,7 @@ from profscope.decoding import columns, shapes
 from profscope.decoding.columns import WRAP_NS
 from profscope.decoding.decode import DecodedLaunch, decode, ring_rows
 from profscope.errors import RecordError
+from tests.support.examples import examples
 from tests.support.programs import BODY, bodies, launches, seen
 from tests.support.slow_decode import slow_decode
 from tests.support.synth import Launch, Loop, Node, Program, Scope, Work, launch
@@ -37,7 +38,7 @@ def check(made: Launch) -> DecodedLaunch:
 # Whole programs.
 
 
-@settings(max_examples=150)
+@settings(max_examples=examples(150))
 @given(body=bodies, warps=st.integers(1, 3), options=launches)
 def test_any_program(body: tuple[Node, ...], warps: int, options: dict[str, int]) -> None:
     check(launch([Program(body, warps)], **options))
@@ -66,7 +67,7 @@ def test_any_warp_specialised_program(
     check(launch([Program(body, 2), *renumbered], **options))
 
 
-@settings(max_examples=100)
+@settings(max_examples=examples(100))
 @given(
     body=bodies,
     warps=st.integers(1, 3),
@@ -88,7 +89,7 @@ def test_any_program_in_blocks_of_any_size(
         check(made)
 
 
-@settings(max_examples=25)  # each makes up as many launches as it has CTAs
+@settings(max_examples=examples(25))  # each makes up as many launches as it has CTAs
 @given(trips=st.lists(st.integers(9, 40), min_size=2, max_size=4), ring_log2=st.integers(4, 5))
 def test_ctas_of_one_launch_may_loop_differently(trips: list[int], ring_log2: int) -> None:
     """Those that lost rows beside those that did not, each with the spans that it has alone."""

@@ -20,6 +20,7 @@ from profscope.decoding.raw import Mark, RawLaunch
 from profscope.decoding.timebase import fit, readings
 from profscope.profiles import Profile
 from profscope.threads import worker_pool
+from tests.support.examples import examples
 from tests.support.synth.sums import site, sum_launch, sum_manifest
 from tests.support.warp_sums import read_sums
 
@@ -82,7 +83,7 @@ launches = st.builds(
 )  # fmt: skip
 
 
-@settings(max_examples=12)
+@settings(max_examples=examples(12))
 @given(launches)
 def test_sums_are_those_of_all_launches(raws: list[RawLaunch]) -> None:
     expected, sums = by_hand(raws), profile(raws).sums
@@ -108,7 +109,7 @@ def test_sums_are_those_of_all_launches(raws: list[RawLaunch]) -> None:
         row += len(section.spans)
 
 
-@settings(max_examples=12)
+@settings(max_examples=examples(12))
 @given(launches)
 def test_numbers_are_those_of_all_warps(raws: list[RawLaunch]) -> None:
     """Of CTAs that ended in time: as `read_sums` has them, warp by warp."""
@@ -136,7 +137,7 @@ def test_numbers_are_those_of_all_warps(raws: list[RawLaunch]) -> None:
         np.testing.assert_array_equal(row.mean, row.total / row.count if row.count else np.nan)
 
 
-@settings(max_examples=12)
+@settings(max_examples=examples(12))
 @given(launches)
 def test_balance_is_that_of_a_groupby(raws: list[RawLaunch]) -> None:
     ran, balance = by_hand(raws), profile(raws).balance()
@@ -161,7 +162,7 @@ def test_balance_is_that_of_a_groupby(raws: list[RawLaunch]) -> None:
     np.testing.assert_allclose(told["variation"], took.std(ddof=0) / took.mean(), atol=1e-7)
 
 
-@settings(max_examples=8)
+@settings(max_examples=examples(8))
 @given(launches, st.permutations(range(4)), st.integers(0, 4))
 def test_the_order_of_folding_does_not_matter(raws: list[RawLaunch], order: list[int], cut: int) -> None:
     folded = Folded()

@@ -19,6 +19,7 @@ from profscope.decoding.decode import decode
 from profscope.decoding.raw import RawLaunch
 from profscope.profiles import Profile
 from profscope.schema import Tables
+from tests.support.examples import examples
 from tests.support.processor import Processor
 from tests.support.programs import bodies, gaps, launches, nodes, seen
 from tests.support.synth import Branch, Launch, Loop, Node, Program, Scope, Seen, Work, launch
@@ -140,7 +141,7 @@ def test_loops_without_spans_share_a_gap_up_to_the_next_record() -> None:
     assert gap.start == made.spans[1].end
 
 
-@settings(max_examples=30)
+@settings(max_examples=examples(30))
 @given(trips=st.lists(st.integers(1, 60), min_size=2, max_size=6))
 def test_warps_that_lost_rows_beside_those_that_did_not(trips: list[int]) -> None:
     body = (Loop(tuple(trips), (Scope((Work(30),)),)),)

@@ -20,6 +20,7 @@ from profscope.decoding.decode import DecodedLaunch, decode
 from profscope.decoding.in_flight import with_transactions
 from profscope.schema import Tables
 from tests.kernels.cases import cases, check
+from tests.support.examples import examples
 
 ISSUE, MEMBER, OPEN, CLOSE, WAIT0, WAIT1, WAIT2, PHASE, OTHER = range(9)
 PARTS = ("issue", "member", "open", "close", "wait", "wait", "wait", "phase", "")
@@ -88,7 +89,7 @@ def queue(sites: list[int]) -> list[tuple[int, int]]:
     return sorted(done)
 
 
-@settings(max_examples=200, deadline=None)
+@settings(max_examples=examples(200), deadline=None)
 @given(
     kinds=st.sampled_from([(MEMBER, CLOSE), (ISSUE,)]),
     picks=st.lists(st.integers(0, 5), min_size=1, max_size=60),
@@ -101,7 +102,7 @@ def test_queues_of_a_warp(kinds: tuple[int, ...], picks: list[int]) -> None:
     assert in_flight(launch([(0, 0, site) for site in sites], used)) == queue(sites)
 
 
-@settings(max_examples=100, deadline=None)
+@settings(max_examples=examples(100), deadline=None)
 @given(st.lists(st.tuples(st.integers(0, 1), st.integers(0, 2), st.integers(0, 3)), min_size=1, max_size=80))
 def test_warps_do_not_mix(events: list[tuple[int, int, int]]) -> None:
     allowed = [MEMBER, CLOSE, WAIT0, WAIT1]
@@ -146,7 +147,7 @@ def test_a_producer_warp_and_its_consumers() -> None:
     assert in_flight(launch(elsewhere + producer + consumers, used)) == [(20, 55), (40, 75)]
 
 
-@settings(max_examples=100, deadline=None)
+@settings(max_examples=examples(100), deadline=None)
 @given(st.integers(0, 3), st.lists(st.booleans(), max_size=40))
 def test_a_producer_that_first_finds_free_buffers(depth: int, turns: list[bool]) -> None:
     """Warp 0 waits for buffers that warp 1 frees; its first `depth` waits return at once."""

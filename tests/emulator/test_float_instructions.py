@@ -10,6 +10,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from hypothesis.extra import numpy as arrays
 
+from tests.support.examples import examples
 from tests.support.instructions import LANES, execute, words
 
 FLOAT: dict[str, Callable[..., np.ndarray]] = {
@@ -25,7 +26,7 @@ def same(got: np.ndarray, expected: np.ndarray) -> bool:
 
 @pytest.mark.parametrize("opcode", FLOAT)
 @pytest.mark.parametrize("kind", ["f32", "f64"])
-@settings(max_examples=15)
+@settings(max_examples=examples(15))
 @given(data=st.data())
 def test_float(opcode: str, kind: str, data: st.DataObject) -> None:
     dtype = np.dtype(f"f{int(kind[1:]) // 8}")
@@ -59,7 +60,7 @@ def round_fraction(value: Fraction) -> np.float32:
     return min(finite, key=lambda c: (abs(Fraction(float(c)) - value), int(c.view(np.uint32)) & 1))
 
 
-@settings(max_examples=25)
+@settings(max_examples=examples(25))
 @given(a=words(np.float32), b=words(np.float32), c=words(np.float32))
 def test_fma_has_one_rounding(a: np.ndarray, b: np.ndarray, c: np.ndarray) -> None:
     with np.errstate(all="ignore"):
@@ -70,7 +71,7 @@ def test_fma_has_one_rounding(a: np.ndarray, b: np.ndarray, c: np.ndarray) -> No
 
 @pytest.mark.parametrize("direction", ["rm", "rp", "rz"])
 @pytest.mark.parametrize("opcode", ["add", "sub", "mul", "fma", "div"])
-@settings(max_examples=10)
+@settings(max_examples=examples(10))
 @given(data=st.data())
 def test_directed_rounding(opcode: str, direction: str, data: st.DataObject) -> None:
     """Against exact fractions: the result is the neighbour of the true value on the right side."""
@@ -96,7 +97,7 @@ def test_directed_rounding(opcode: str, direction: str, data: st.DataObject) -> 
         )
 
 
-@settings(max_examples=25)
+@settings(max_examples=examples(25))
 @given(
     values=arrays.arrays(np.float64, (3, LANES), elements=st.floats(-1e100, 1e100, allow_subnormal=False)),
 )
@@ -107,7 +108,7 @@ def test_fma_in_float64(values: np.ndarray) -> None:
     np.testing.assert_array_max_ulp(got, expected, maxulp=1)
 
 
-@settings(max_examples=15)
+@settings(max_examples=examples(15))
 @given(a=words(np.float32), b=words(np.float32))
 def test_float_min_and_max(a: np.ndarray, b: np.ndarray) -> None:
     for opcode, sign in (("min.f32", 1), ("max.f32", -1)):
@@ -121,7 +122,7 @@ def test_float_min_and_max(a: np.ndarray, b: np.ndarray) -> None:
                 assert math.copysign(1, result) == math.copysign(1, first)
 
 
-@settings(max_examples=15)
+@settings(max_examples=examples(15))
 @given(a=words(np.float32))
 def test_approximations_and_flushing(a: np.ndarray) -> None:
     f32 = np.dtype(np.float32)
@@ -143,7 +144,7 @@ def test_approximations_and_flushing(a: np.ndarray) -> None:
             np.testing.assert_allclose(got[~near_the_edge], expected[~near_the_edge], rtol=3e-7)
 
 
-@settings(max_examples=20)
+@settings(max_examples=examples(20))
 @given(a=words(np.float32))
 def test_float_to_integer_saturates(a: np.ndarray) -> None:
     rounding = {"rni": round, "rzi": math.trunc, "rmi": math.floor, "rpi": math.ceil}
@@ -159,7 +160,7 @@ def test_float_to_integer_saturates(a: np.ndarray) -> None:
                     assert result == min(max(whole, info.min), info.max)
 
 
-@settings(max_examples=20)
+@settings(max_examples=examples(20))
 @given(a=words(np.float32))
 def test_float_narrowing(a: np.ndarray) -> None:
     with np.errstate(all="ignore"):

@@ -10,11 +10,12 @@ from hypothesis import strategies as st
 from hypothesis.extra import numpy as arrays
 
 from profscope.errors import EmulatorError
+from tests.support.examples import examples
 from tests.support.instructions import INTEGER, LANES, ONE_OPERAND, execute, words
 
 
 @pytest.mark.parametrize("opcode", INTEGER)
-@settings(max_examples=15)
+@settings(max_examples=examples(15))
 @given(data=st.data())
 def test_integer(opcode: str, data: st.DataObject) -> None:
     dtype, reference = INTEGER[opcode]
@@ -31,7 +32,7 @@ SHIFTS = [f"shl.{kind}" for kind in ("b16", "b32", "b64")] + [
 
 
 @pytest.mark.parametrize("opcode", SHIFTS)
-@settings(max_examples=10)
+@settings(max_examples=examples(10))
 @given(data=st.data())
 def test_shifts_clamp_their_count(opcode: str, data: st.DataObject) -> None:
     direction, kind = opcode.split(".")
@@ -46,7 +47,7 @@ def test_shifts_clamp_their_count(opcode: str, data: st.DataObject) -> None:
         assert result % 2**width == shifted % 2**width
 
 
-@settings(max_examples=15)
+@settings(max_examples=examples(15))
 @given(a=words(np.uint32), b=words(np.uint32), c=words(np.uint32))
 def test_three_operand_bit_instructions(a: np.ndarray, b: np.ndarray, c: np.ndarray) -> None:
     u32 = np.dtype(np.uint32)
@@ -77,7 +78,7 @@ def permuted(a: int, b: int, selector: int) -> int:
     return int(struct.unpack("<I", bytes(out))[0])
 
 
-@settings(max_examples=15)
+@settings(max_examples=examples(15))
 @given(
     a=words(np.uint32),
     start=arrays.arrays(np.uint32, LANES, elements=st.integers(0, 40)),
@@ -96,7 +97,7 @@ def test_bit_fields(a: np.ndarray, start: np.ndarray, length: np.ndarray) -> Non
         assert signed_value == expected
 
 
-@settings(max_examples=10)
+@settings(max_examples=examples(10))
 @given(a=words(np.uint32), b=words(np.uint32), c=words(np.uint32))
 def test_carries(a: np.ndarray, b: np.ndarray, c: np.ndarray) -> None:
     """A 64-bit product and sum made of 32-bit halves with carries."""
@@ -111,7 +112,7 @@ def test_carries(a: np.ndarray, b: np.ndarray, c: np.ndarray) -> None:
 
 
 @pytest.mark.parametrize("opcode", ONE_OPERAND)
-@settings(max_examples=10)
+@settings(max_examples=examples(10))
 @given(data=st.data())
 def test_one_operand(opcode: str, data: st.DataObject) -> None:
     source, target, reference = ONE_OPERAND[opcode]

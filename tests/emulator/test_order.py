@@ -18,6 +18,7 @@ from profscope.emulator.ptx.parser import parse
 from profscope.emulator.translation.flow import build
 from tests.kernels.add import add_kernel
 from tests.kernels.atomics import atomic_kernel, lock_kernel
+from tests.support.examples import examples
 from tests.support.ptx_kernel import assemble, run
 
 # ruff: noqa: N803
@@ -108,7 +109,7 @@ $delay:
 """
 
 
-@settings(max_examples=15)
+@settings(max_examples=examples(15))
 @given(data=st.data())
 def test_tickets_are_in_the_order_of_clocks(data: st.DataObject) -> None:
     """Also of more CTAs than run at a time: one that starts late must not come before those that run."""

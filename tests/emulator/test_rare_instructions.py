@@ -14,6 +14,7 @@ from hypothesis import strategies as st
 from hypothesis.extra import numpy as arrays
 
 from profscope.errors import EmulatorError
+from tests.support.examples import examples
 from tests.support.instructions import LANES, execute, words
 from tests.support.ptx_kernel import run
 
@@ -41,7 +42,7 @@ def find_nth_set(mask: int, base: int, offset: int) -> int:
     return -1
 
 
-@settings(max_examples=20)
+@settings(max_examples=examples(20))
 @given(
     mask=words(np.uint32),
     base=arrays.arrays(np.int32, LANES, elements=st.integers(0, 31)),
@@ -74,7 +75,7 @@ def bit_mask(a: int, b: int, clamp: bool) -> int:
 
 
 @pytest.mark.parametrize("mode", ["clamp", "wrap"])
-@settings(max_examples=20)
+@settings(max_examples=examples(20))
 @given(a=near(0, 40), b=near(0, 40))
 def test_bmsk(mode: str, a: Words, b: Words) -> None:
     got = execute(f"bmsk.{mode}.b32 {{d}}, {{a}}, {{b}}", [a, b], U32)
@@ -83,7 +84,7 @@ def test_bmsk(mode: str, a: Words, b: Words) -> None:
 
 
 @pytest.mark.parametrize("kind", ["u16", "s16", "u32", "s32", "u64", "s64"])
-@settings(max_examples=10)
+@settings(max_examples=examples(10))
 @given(data=st.data())
 def test_sad(kind: str, data: st.DataObject) -> None:
     bits = int(kind[1:])
@@ -101,7 +102,7 @@ def split(word: int, size: int, signed: bool) -> list[int]:
 
 @pytest.mark.parametrize("second", ["u32", "s32"])
 @pytest.mark.parametrize("first", ["u32", "s32"])
-@settings(max_examples=10)
+@settings(max_examples=examples(10))
 @given(a=words(np.uint32), b=words(np.uint32), c=words(np.uint32))
 def test_dot_products(first: str, second: str, a: Words, b: Words, c: Words) -> None:
     rows = list(zip(a.tolist(), b.tolist(), c.tolist(), strict=True))
@@ -126,7 +127,7 @@ def smaller(a: float, b: float, sign: int, nan_wins: bool) -> float:
 
 @pytest.mark.parametrize("nan", ["", ".NaN"])
 @pytest.mark.parametrize("name", ["min", "max"])
-@settings(max_examples=15)
+@settings(max_examples=examples(15))
 @given(a=words(np.float32), b=words(np.float32))
 def test_min_and_max_of_magnitudes(name: str, nan: str, a: Words, b: Words) -> None:
     got = execute(f"{name}{nan}.xorsign.abs.f32 {{d}}, {{a}}, {{b}}", [a, b], np.dtype(np.float32))
@@ -138,7 +139,7 @@ def test_min_and_max_of_magnitudes(name: str, nan: str, a: Words, b: Words) -> N
             assert (result, np.signbit(result)) == (wanted, np.signbit(wanted))
 
 
-@settings(max_examples=10)
+@settings(max_examples=examples(10))
 @given(a=words(np.uint32), b=words(np.uint32))
 def test_min_of_magnitudes_of_pairs(a: Words, b: Words) -> None:
     """Two float16 in a register, each on its own."""

@@ -12,12 +12,13 @@ from tests.kernels.dot import dot_kernel
 from tests.kernels.matmul import matmul_kernel
 from tests.kernels.reductions import argmax_kernel, cumsum_kernel, reduce_kernel
 from tests.kernels.softmax import softmax_kernel
+from tests.support.examples import examples
 
 FLOATS = st.sampled_from([torch.float32, torch.float16, torch.bfloat16])
 WARPS = st.sampled_from([1, 2, 4, 8])
 
 
-@settings(max_examples=15)
+@settings(max_examples=examples(15))
 @given(n=st.integers(1, 5000), block=st.sampled_from([32, 128, 1024]), dtype=FLOATS, warps=WARPS)
 def test_add(n: int, block: int, dtype: torch.dtype, warps: int) -> None:
     x, y = torch.randn(n).to(dtype), torch.randn(n).to(dtype)
@@ -27,7 +28,7 @@ def test_add(n: int, block: int, dtype: torch.dtype, warps: int) -> None:
     assert (out[n:] == 42).all()
 
 
-@settings(max_examples=10)
+@settings(max_examples=examples(10))
 @given(rows=st.integers(1, 20), cols=st.integers(1, 500), programs=st.integers(1, 30), warps=WARPS)
 def test_softmax(rows: int, cols: int, programs: int, warps: int) -> None:
     x = torch.randn(rows, cols)
@@ -36,7 +37,7 @@ def test_softmax(rows: int, cols: int, programs: int, warps: int) -> None:
     torch.testing.assert_close(out, x.softmax(1), rtol=1e-5, atol=1e-7)
 
 
-@settings(max_examples=8)
+@settings(max_examples=examples(8))
 @given(
     m=st.integers(1, 150), n=st.integers(1, 150), k=st.integers(1, 150),
     tile=st.sampled_from([(16, 16, 16), (32, 64, 32), (64, 32, 16)]), stages=st.integers(1, 4),
@@ -53,7 +54,7 @@ def test_matmul(m: int, n: int, k: int, tile: tuple[int, int, int], stages: int)
 
 
 @pytest.mark.exhaustive
-@settings(max_examples=8)
+@settings(max_examples=examples(8))
 @given(
     m=st.sampled_from([16, 32, 64, 128]), n=st.sampled_from([16, 32, 64]), k=st.sampled_from([32, 64, 128]),
     dtype=st.sampled_from([torch.float16, torch.bfloat16, torch.float32, torch.int8]), warps=WARPS,
@@ -66,7 +67,7 @@ def test_dot(m: int, n: int, k: int, dtype: torch.dtype, warps: int) -> None:
     assert torch.equal(c.double(), a.double() @ b.double())  # small whole numbers: exact in every type
 
 
-@settings(max_examples=6)
+@settings(max_examples=examples(6))
 @given(blocks=st.integers(1, 4), heads=st.integers(1, 3), causal=st.booleans(), warps=st.sampled_from([2, 4]))
 def test_attention(blocks: int, heads: int, causal: bool, warps: int) -> None:
     length = 64 * blocks
@@ -81,7 +82,7 @@ def test_attention(blocks: int, heads: int, causal: bool, warps: int) -> None:
     torch.testing.assert_close(out.float(), scores.softmax(-1) @ v.float(), rtol=2e-2, atol=3e-3)
 
 
-@settings(max_examples=10)
+@settings(max_examples=examples(10))
 @given(cols=st.integers(1, 256), warps=WARPS, reverse=st.booleans())
 def test_reductions_and_scans(cols: int, warps: int, reverse: bool) -> None:
     x = torch.randint(-1000, 1000, (3, cols)).float()

@@ -14,6 +14,7 @@ from instrument_passes.ir import Location, Module, Op, for_op, parse, warp_speci
 from instrument_passes.ir.tokens import quote, tokenize, unquote
 from tests.kernels.spec import CUDA90
 from tests.support.corpus import printed, triton_module
+from tests.support.examples import examples
 
 TRICKY = [
     "{",
@@ -111,7 +112,7 @@ def test_what_is_quoted_reads_back(text: str) -> None:
     assert unquote(token.text) == text
 
 
-@settings(max_examples=40)
+@settings(max_examples=examples(40))
 @given(st.lists(st.text(max_size=10) | file_names, min_size=1, max_size=8))
 def test_mlir_reads_what_is_quoted_and_prints_what_is_read(texts: list[str]) -> None:
     listed = ", ".join(map(quote, texts))
@@ -180,7 +181,7 @@ def _snippets() -> list[str]:
     return found
 
 
-@settings(deadline=None, max_examples=150)
+@settings(deadline=None, max_examples=examples(150))
 @given(data=st.data())
 def test_damaged_modules(data: st.DataObject) -> None:
     text = data.draw(st.sampled_from(_snippets()))
@@ -195,7 +196,7 @@ def test_damaged_modules(data: st.DataObject) -> None:
     _check(text)
 
 
-@settings(deadline=None, max_examples=150)
+@settings(deadline=None, max_examples=examples(150))
 @given(
     st.lists(st.sampled_from(TRICKY) | st.sampled_from(["a.b", " ", "%0 = ", "i32"]), max_size=40).map(
         "".join

@@ -15,6 +15,7 @@ from profscope.analysis.findings import FindingsOf, findings_frame
 from profscope.errors import DrawError
 from profscope.notebooks import overview as overviews
 from profscope.profiles import Profile, load
+from tests.support.examples import examples
 from tests.support.profiles import profile_metadata, profiles, regular_profile
 
 DATA = Path(__file__).parents[1] / "data"
@@ -133,7 +134,7 @@ def test_no_name_becomes_markup() -> None:
 
 @pytest.mark.exhaustive
 @given(profiles())
-@settings(max_examples=10)
+@settings(max_examples=examples(10))
 def test_whatever_is_in_it(profile: Profile) -> None:
     shown(profile)
 

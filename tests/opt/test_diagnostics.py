@@ -11,6 +11,7 @@ from hypothesis import strategies as st
 from instrument_passes.diagnostics import Expected, expected_errors
 from instrument_passes.errors import IRError
 from instrument_passes.opt import main
+from tests.support.examples import examples
 
 GOOD = """module attributes {"ttg.num-warps" = 4 : i32, ttg.target = "cuda:90"} {
   tt.func public @good() {
@@ -45,7 +46,7 @@ def test_split_modules_are_joined_as_they_were(tmp_path: Path, capfd: pytest.Cap
     assert "expected one module, found 3 top-level ops" in capfd.readouterr().err
 
 
-@settings(max_examples=30, deadline=None)
+@settings(max_examples=examples(30), deadline=None)
 @given(blank=st.lists(st.integers(0, 3), min_size=1, max_size=4))
 def test_lines_are_those_of_the_whole_file(
     blank: list[int], tmp_path_factory: pytest.TempPathFactory

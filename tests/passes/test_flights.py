@@ -15,6 +15,7 @@ from instrument_passes.attributes import SpanAttributes
 from instrument_passes.dialect import BEGIN, attributes_of, record_id
 from instrument_passes.ir import Block, parse
 from instrument_passes.lowering.flights import find_flights
+from tests.support.examples import examples
 from tests.support.made_up_kernels import Group, Kernel, Node, Repeat, Side, While, text_of
 
 COPIES = Group(("member", "close")), Group(("member", "member", "close"))
@@ -86,7 +87,7 @@ def simulated(events: list[tuple[int, SpanAttributes]]) -> Counter[int]:
 
 
 @pytest.mark.exhaustive
-@settings(max_examples=30)
+@settings(max_examples=examples(30))
 @given(st.sampled_from(CHANNELS).flatmap(nests), st.randoms(use_true_random=False))
 def test_two_registers_tell_the_time_in_flight(kernel: Kernel, noise: random.Random) -> None:
     drain = Group(()) if "phase" in str(kernel) else WAITS[0]

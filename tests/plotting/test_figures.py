@@ -25,6 +25,7 @@ from profscope.plotting.picked import picked
 from profscope.plotting.waves import wave_of_cta
 from profscope.profiles import Profile, load
 from profscope.schema import launches_frame
+from tests.support.examples import examples
 from tests.support.profiles import profile_metadata, profiles, regular_profile
 
 DATA = Path(__file__).parents[1] / "data"
@@ -284,7 +285,7 @@ def test_pyplot_is_left_alone(regular: Profile) -> None:
 @pytest.mark.exhaustive
 @pytest.mark.filterwarnings("ignore:Glyph")  # a name may have letters that the font has not
 @given(profiles())
-@settings(max_examples=10)
+@settings(max_examples=examples(10))
 def test_whatever_the_names_and_spans(profile: Profile) -> None:
     for draw in (profile.plot.timeline, profile.plot.heatmap, profile.plot.waves):
         try:

@@ -20,6 +20,7 @@ from profscope.recording.programs import PROGRAMS
 from profscope.recording.sizing import Blocks, must_be_zero, ring_log2_for_rows
 from profscope.recording.trimming import trimmed
 from tests.kernels.cases import Case
+from tests.support.examples import examples
 from tests.support.programs import bodies, launches, seen
 from tests.support.sessions import CASES, count, session
 from tests.support.synth import Node, Program, launch
@@ -27,7 +28,7 @@ from tests.support.synth import Node, Program, launch
 ANYTHING = 0xA5
 
 
-@settings(max_examples=150)
+@settings(max_examples=examples(150))
 @given(body=bodies, warps=st.integers(1, 3), partition=st.none() | bodies, options=launches)
 def test_a_trimmed_buffer_has_the_same_records(
     body: tuple[Node, ...], warps: int, partition: tuple[Node, ...] | None, options: dict[str, int]

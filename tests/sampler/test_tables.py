@@ -20,6 +20,7 @@ from profscope.sampler import tables as module
 from profscope.sampler.tables import sample_tables, with_samples
 from profscope.schema import samples_frame
 from tests.support.captures import CAPTURES, captured
+from tests.support.examples import examples
 from tests.support.profiles import launch_table
 
 
@@ -208,7 +209,7 @@ def test_nothing_sampled() -> None:
 ROWS = st.lists(st.tuples(st.integers(0, 80), st.integers(0, 18), st.integers(0, 40)), max_size=12)
 
 
-@settings(max_examples=15, deadline=None)
+@settings(max_examples=examples(15), deadline=None)
 @given(st.lists(st.tuples(ROWS, st.sampled_from([-1, 3, 4])), max_size=4))
 def test_whatever_is_sampled_is_in_the_table_once(
     launches: list[tuple[list[tuple[int, int, int]], int]],

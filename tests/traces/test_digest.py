@@ -15,6 +15,7 @@ from hypothesis import strategies as st
 import profscope
 from profscope.errors import TraceError
 from profscope.profiles import Profile
+from tests.support.examples import examples
 from tests.support.profiles import payloads, regular_profile
 from tests.support.quick import quick
 from tests.support.round_trips import SUFFIXES, assert_same
@@ -44,13 +45,14 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return folder
 
 
+@pytest.mark.hypothesis
 @pytest.mark.parametrize("suffix", quick(SUFFIXES, (".json.gz", ".pftrace.gz", ".parquet")))
 def test_a_mutated_byte_never_loads_as_other_data(suffix: str, folder: Path) -> None:
     content = (folder / f"t{suffix}").read_bytes()
     data_end = content.find(b"traceEvents") if suffix == ".json" else len(content)
 
     @given(st.data())
-    @settings(max_examples=150)
+    @settings(max_examples=examples(150))
     def check(data: st.DataObject) -> None:
         last = data.draw(
             st.sampled_from([40, data_end, len(content)])
@@ -138,7 +140,7 @@ JSON_VALUES = st.recursive(
 
 
 @given(JSON_VALUES, st.sampled_from([".json", ".pftrace"]))
-@settings(max_examples=30)
+@settings(max_examples=examples(30))
 def test_any_metadata_has_the_digest_it_was_saved_with(folder: Path, value: Any, suffix: str) -> None:
     profile = Profile(PROFILE.df, PROFILE.launches, PROFILE.metadata | {"odd": value})
     profile.save(folder / f"odd{suffix}")

@@ -23,6 +23,7 @@ from profscope.profiles import Profile
 from profscope.traces.loading import load_part
 from profscope.traces.only import Only
 from profscope.traces.parquet import columns, writing
+from tests.support.examples import examples
 from tests.support.profiles import profiles, regular_profile
 from tests.support.round_trips import assert_same
 from viewer.cli import main as view
@@ -60,8 +61,9 @@ def test_it_loads_exactly(saved: Path, profile: Profile, name: str) -> None:
     assert_same(profscope.load(saved / name), profile)
 
 
+@pytest.mark.hypothesis
 def test_any_profile_is_a_folder(tmp_path: Path) -> None:
-    @settings(max_examples=15)
+    @settings(max_examples=examples(15))
     @given(profiles(max_actions=5))
     def check(profile: Profile) -> None:
         profile.save(f"{tmp_path}/t/")

@@ -10,6 +10,7 @@ from hypothesis import given, settings
 import profscope.profiles
 from profscope.errors import OptionError, TraceError
 from profscope.profiles import Profile
+from tests.support.examples import examples
 from tests.support.profiles import profile_metadata, profiles, regular_profile
 from tests.support.quick import quick
 from tests.support.round_trips import SUFFIXES, assert_same
@@ -23,6 +24,7 @@ def test_generated_profiles_are_valid(profile: Profile) -> None:
 @pytest.mark.parametrize(
     "suffix", quick((".json", ".json.gz", ".pftrace", ".parquet"), (".json", ".pftrace", ".parquet"))
 )
+@pytest.mark.hypothesis
 def test_round_trip_is_lossless(suffix: str, tmp_path_factory: pytest.TempPathFactory) -> None:
     path = tmp_path_factory.mktemp("traces") / f"trace{suffix}"
 
@@ -44,7 +46,7 @@ def test_regular_profile_round_trips(suffix: str, tmp_path: Path) -> None:
 
 
 @given(profiles(max_actions=5))
-@settings(max_examples=8)
+@settings(max_examples=examples(8))
 def test_a_reformatted_file_still_loads(tmp_path_factory: pytest.TempPathFactory, profile: Profile) -> None:
     path = tmp_path_factory.mktemp("reformatted") / "trace.json"
     profile.save(path)

@@ -24,6 +24,7 @@ from profscope.analysis.judged import Judged
 from profscope.errors import OptionError, TraceError
 from profscope.profiles import Profile
 from profscope.traces.leftovers import held
+from tests.support.examples import examples
 from tests.support.profiles import profiles, regular_profile
 from tests.support.quick import quick
 from tests.support.round_trips import SUFFIXES, assert_same
@@ -196,11 +197,12 @@ TIMES = st.integers(-(2**63), 2**63 - 1) | st.integers(0, 2**60)
 DURATIONS = st.integers(-1, 2**63 - 1) | st.integers(0, 2**60)
 
 
+@pytest.mark.hypothesis
 @pytest.mark.parametrize("suffix", quick([".json", ".pftrace"], [".pftrace"]))
 def test_any_times_are_saved_or_refused(suffix: str, tmp_path_factory: pytest.TempPathFactory) -> None:
     path = tmp_path_factory.mktemp("times") / f"t{suffix}"
 
-    @settings(max_examples=20)
+    @settings(max_examples=examples(20))
     @given(profiles(max_actions=6), st.lists(TIMES, min_size=2), st.lists(DURATIONS, min_size=2))
     def check(profile: Profile, starts: list[int], durations: list[int]) -> None:
         df = profile.tables.df

@@ -13,6 +13,7 @@ from rich.cells import cell_len
 from profscope.analysis.findings import OF_THE_EMULATOR
 from profscope.profiles import Profile
 from profscope.traces.merging import Part, merged
+from tests.support.examples import examples
 from tests.support.one_warp import story
 from tests.support.profiles import profile_metadata, profiles, regular_profile
 from viewer.cells import fit, fit_end
@@ -157,7 +158,7 @@ def test_the_legend_explains_every_symbol_with_shares() -> None:
 
 
 @given(profiles(max_actions=10))
-@settings(max_examples=15)
+@settings(max_examples=examples(15))
 def test_any_profile_can_be_shown(profile: Profile) -> None:
     width = 80
     lines = render_header(make_header(profile, "t.json", Selection(), len(profile.df)), width)

@@ -14,6 +14,7 @@ from hypothesis import example, given, settings
 from profscope.profiles import Profile
 from profscope.schema import KINDS
 from profscope.traces.drawn_names import drawn_name
+from tests.support.examples import examples
 from tests.support.profiles import profile_metadata, profiles, regular_profile
 
 TIME = re.compile(r'"(?:ts|dur)": *(\d+)\.(\d+)[,}]')
@@ -150,7 +151,7 @@ def test_one_long_name_does_not_widen_every_line(tmp_path: Path) -> None:
 
 @given(profiles())
 @example(regular_profile())
-@settings(max_examples=20)
+@settings(max_examples=examples(20))
 def test_numbers_stay_integers(tmp_path_factory: pytest.TempPathFactory, profile: Profile) -> None:
     text, _ = saved(profile, tmp_path_factory.mktemp("chrome"))
     document = json.loads(text)

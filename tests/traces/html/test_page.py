@@ -33,6 +33,7 @@ from profscope.traces.html.packed import pack, unpack
 from profscope.traces.html.spans import times
 from tests.support.around import program
 from tests.support.captures import captured
+from tests.support.examples import examples
 from tests.support.folded import with_sums
 from tests.support.profiles import launch_table, profile_metadata, profiles, regular_profile
 from viewer.annotated import annotate
@@ -126,7 +127,7 @@ def test_no_name_becomes_markup(profile: Profile, tmp_path_factory: pytest.TempP
 
 
 @pytest.mark.exhaustive
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=examples(60), deadline=None)
 @given(profile=profiles(names=HOSTILE, max_actions=6))
 def test_no_name_of_many_becomes_markup(profile: Profile, tmp_path_factory: pytest.TempPathFactory) -> None:
     is_harmless(page_of(profile, tmp_path_factory.mktemp("hostile")))
@@ -183,7 +184,7 @@ def test_spans_are_read_back_as_they_were(tmp_path: Path) -> None:
     np.testing.assert_array_equal(flights + columns["wait"], df["wait"].to_numpy()[flights])
 
 
-@settings(max_examples=30, deadline=None)
+@settings(max_examples=examples(30), deadline=None)
 @given(
     st.dictionaries(
         st.text(max_size=3), st.lists(st.integers(-(2**31), 2**32 - 1) | st.integers(-5, 300), max_size=9)

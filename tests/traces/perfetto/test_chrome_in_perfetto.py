@@ -110,10 +110,11 @@ def assert_read_exactly(processor: Processor, path: Path, profile: Profile) -> N
 
 @pytest.mark.parametrize("suffix", quick([".json", ".json.gz"], [".json"]))
 def test_regular_profile(suffix: str, tmp_path: Path, processor: Processor) -> None:
-    profile = regular_profile(launches=2, ctas=40, warps=4, iterations=20)
+    profile = regular_profile(launches=2, ctas=10, warps=4, iterations=10)
     assert_read_exactly(processor, tmp_path / f"trace{suffix}", profile)
 
 
+@pytest.mark.hypothesis
 @pytest.mark.exhaustive
 def test_random_profiles(tmp_path: Path, processor: Processor) -> None:
     @given(profiles())

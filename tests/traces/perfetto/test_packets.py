@@ -15,6 +15,7 @@ from profscope.traces.drawn_names import drawn_name
 from profscope.traces.perfetto import packets
 from profscope.traces.perfetto.layout import DATA_FIELD
 from profscope.traces.perfetto.packets import event_places
+from tests.support.examples import examples
 from tests.support.profiles import payloads, profile_metadata, profiles, regular_profile
 from tests.support.slow_packets import Slice, read_trace
 
@@ -66,6 +67,7 @@ def waits_of(profile: Profile) -> Counter[Any]:
     return Counter((*begin, *end) for begin, end in pairs if begin[0] < end[0])
 
 
+@pytest.mark.hypothesis
 @pytest.mark.parametrize("block_rows", [1, 7])
 def test_every_row_is_drawn_once_at_its_time(
     block_rows: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
@@ -73,7 +75,7 @@ def test_every_row_is_drawn_once_at_its_time(
     monkeypatch.setattr(packets, "BLOCK_ROWS", block_rows)  # cut everywhere
 
     @given(profiles())
-    @settings(max_examples=12)
+    @settings(max_examples=examples(12))
     def check(profile: Profile) -> None:
         slices = saved(profile, tmp_path)
         assert drawn(slices) == rows_of(profile)
@@ -87,7 +89,7 @@ def test_every_row_is_drawn_once_at_its_time(
 
 
 @given(profiles(), st.data())
-@settings(max_examples=12)
+@settings(max_examples=examples(12))
 def test_any_selection_of_rows_is_drawn(
     tmp_path_factory: pytest.TempPathFactory, profile: Profile, data: st.DataObject
 ) -> None:

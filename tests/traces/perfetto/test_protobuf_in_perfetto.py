@@ -19,6 +19,7 @@ from profscope.traces.drawn_names import drawn_name, root_spans, warp_name
 from profscope.traces.perfetto import packets
 from profscope.traces.perfetto.protobuf import field
 from profscope.traces.tracks import assign_tracks, row_devices
+from tests.support.examples import examples
 from tests.support.processor import SPAN_KINDS, Processor
 from tests.support.profiles import payloads, profile_metadata, profiles, regular_profile
 from tests.support.quick import quick
@@ -108,15 +109,16 @@ def assert_read_exactly(processor: Processor, path: Path, profile: Profile, *, n
 def test_several_blocks(
     suffix: str, tmp_path: Path, processor: Processor, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(packets, "BLOCK_ROWS", 3000)
-    profile = regular_profile(launches=2, ctas=20, warps=4, iterations=20)
+    monkeypatch.setattr(packets, "BLOCK_ROWS", 500)
+    profile = regular_profile(launches=2, ctas=5, warps=4, iterations=12)
     assert len(profile.df) > 4 * packets.BLOCK_ROWS
     assert_read_exactly(processor, tmp_path / f"trace{suffix}", profile)
 
 
+@pytest.mark.hypothesis
 def test_random_profiles(tmp_path: Path, processor: Processor) -> None:
     @given(profiles())
-    @settings(max_examples=15)
+    @settings(max_examples=examples(15))
     def check(profile: Profile) -> None:
         assert_read_exactly(processor, tmp_path / "trace.pftrace", profile)
 

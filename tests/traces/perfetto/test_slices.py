@@ -7,6 +7,7 @@ from hypothesis import strategies as st
 from profscope.profiles import Profile
 from profscope.traces.perfetto.slices import draw, nested_depth
 from profscope.traces.tracks import assign_tracks, nesting_lanes, row_devices
+from tests.support.examples import examples
 from tests.support.profiles import profiles
 
 
@@ -24,7 +25,7 @@ def test_depth_counts_the_spans_around(spans: list[tuple[int, int]]) -> None:
 
 
 @given(profiles())
-@settings(max_examples=20)
+@settings(max_examples=examples(20))
 def test_all_rows_are_drawn_track_by_track_in_time(profile: Profile) -> None:
     df = profile.df
     tracks = assign_tracks(df, row_devices(df, profile.launches))
