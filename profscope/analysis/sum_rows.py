@@ -22,16 +22,16 @@ def summed(sums: pd.DataFrame, unit_of_root: str) -> pd.DataFrame:
     to whole grids; root: the total in `unit_of_root` where it is all of a warp's time; longest: -1
     where it was not kept.
     """
-    return _summed(sums) if len(sums) else _of_none().copy()
+    return _summed(sums, unit_of_root) if len(sums) else _of_none().copy()
 
 
 @cache
 def _of_none() -> pd.DataFrame:
     """Made once, to be copied: most profiles have no sums, and no rows take pandas as long as some."""
-    return _summed(sums_frame())
+    return _summed(sums_frame(), "ns")
 
 
-def _summed(sums: pd.DataFrame) -> pd.DataFrame:
+def _summed(sums: pd.DataFrame, unit_of_root: str) -> pd.DataFrame:
     root = ((sums["parent"] < 0) & (sums["kind"] != "async")).to_numpy()
     table = sums[list(KEY_COLUMNS)].assign(
         seen=sums["count"], count=sums["grid_count"], root=np.where(root, sums[f"grid_{unit_of_root}"], 0)
