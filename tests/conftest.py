@@ -35,6 +35,8 @@ def pytest_addoption(parser: pytest.Parser) -> None:
 
 
 def pytest_configure(config: pytest.Config) -> None:
+    # Python looks for garbage whenever some hundred objects are new, which takes another tenth.
+    gc.set_threshold(50_000, 20, 20)
     expected = config.getoption("--expect-triton")
     if expected and triton.__version__ != expected:
         raise pytest.UsageError(
@@ -43,13 +45,9 @@ def pytest_configure(config: pytest.Config) -> None:
 
 
 def pytest_collection_finish() -> None:
-    """Torch, Triton and thousands of tests stay: looking for garbage in them takes a tenth of the time.
-
-    So does looking every few hundred objects in what tables and modules of one test are made of.
-    """
+    """Torch, Triton and thousands of tests stay: looking for garbage in them takes a tenth of the time."""
     gc.collect()
     gc.freeze()
-    gc.set_threshold(50_000, 20, 20)
 
 
 def pytest_unconfigure() -> None:

@@ -21,7 +21,7 @@ from instrument_passes.ir import (
     while_op,
 )
 from tests.kernels import aot
-from tests.support.corpus import each_module, printed, triton_module
+from tests.support.corpus import printed, third_of_modules, triton_module
 
 
 class Counter:
@@ -92,7 +92,7 @@ def _signature_lines(module: Module) -> set[int]:
     return {op.line for op in module.walk() if op.name in rewritten}
 
 
-@each_module
+@third_of_modules(1)
 def test_counter_through_all_control_flow(text: str, module: Module, target: str) -> None:
     rewritten = _signature_lines(module)
     loops = [op for op in module.walk() if op.name in ("scf.for", "scf.while")]
@@ -143,7 +143,7 @@ def test_counted_kernels_build(name: str, tmp_path: Path, monkeypatch: pytest.Mo
     assert len(built.asm["cubin"]) > 0
 
 
-@each_module
+@third_of_modules(2)
 def test_more_than_one_value_at_a_time(module: Module, target: str) -> None:
     for op in [op for op in module.walk() if op.name in ("scf.for", "scf.if", "scf.while")]:
         i32, i64 = module.fresh(), module.fresh()

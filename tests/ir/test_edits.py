@@ -8,7 +8,7 @@ import pytest
 
 from instrument_passes.errors import IRError
 from instrument_passes.ir import Module, Op, parse
-from tests.support.corpus import each_module, printed, triton_module
+from tests.support.corpus import printed, third_of_modules, triton_module
 
 
 def _inserted(before: str, after: str) -> list[str]:
@@ -37,7 +37,7 @@ def _changes(before: str, after: str) -> tuple[list[str], list[str]]:
     return removed, added
 
 
-@each_module
+@third_of_modules(0)
 def test_op_in_front_of_every_load_and_store(text: str, module: Module, target: str) -> None:
     sites = [op for op in module.walk() if op.name in ("tt.load", "tt.store", "tt.atomic_rmw", "tt.dot")]
     expected = []
@@ -54,7 +54,7 @@ def test_op_in_front_of_every_load_and_store(text: str, module: Module, target: 
     triton_module(str(module), target)
 
 
-@each_module
+@third_of_modules(1)
 def test_several_ops_behind_an_op(text: str, module: Module, target: str) -> None:
     for op in list(module.walk())[::5]:
         if op.results:
@@ -78,7 +78,7 @@ def test_several_ops_behind_an_op(text: str, module: Module, target: str) -> Non
     triton_module(str(module), target)
 
 
-@each_module
+@third_of_modules(2)
 def test_first_and_last_op_of_every_block(text: str, module: Module, target: str) -> None:
     for region in [region for op in module.walk() for region in op.regions]:
         if region.parent.name in ("tt.reduce", "tt.scan"):  # their regions take arithmetic only
@@ -95,7 +95,7 @@ def test_first_and_last_op_of_every_block(text: str, module: Module, target: str
     triton_module(str(module), target)
 
 
-@each_module
+@third_of_modules(0)
 def test_manifest_changes_the_module_line_only(text: str, module: Module, target: str) -> None:
     manifest = r'"{\22sites\22: [\22a } > b\22], \22\\\22: 1}"'
     module.set_attr("profscope.manifest", '"first"')

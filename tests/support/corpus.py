@@ -14,7 +14,7 @@ from triton._C.libtriton import ir
 from tests.kernels import aot, corpus
 from tests.kernels.spec import CUDA80, CUDA90, TARGETS, Spec
 
-__all__ = ["MODULES", "each_module", "modules", "printed", "triton_module"]
+__all__ = ["MODULES", "each_module", "modules", "printed", "third_of_modules", "triton_module"]
 
 _SPECS: dict[str, Spec] = {spec.name: spec for spec in corpus.specs()}
 MODULES = [
@@ -28,24 +28,32 @@ def printed(name: str, target: str) -> str:
     return aot.ttgir(_SPECS[name], target)
 
 
-def modules(large: Collection[str] = ()) -> Any:
+def modules(large: Collection[str] = (), third: int | None = None) -> Any:
     """Every kernel and target for parametrize; those that cannot be compiled are reported with the reason.
 
-    One target of a kernel is enough for a quick run. large: kernels that it leaves out.
+    One target of a kernel is enough for a quick run. large: kernels that it leaves out; third: 0, 1 or 2, the
+    third of the kernels that it tries.
     """
     found = []
-    for name, spec in _SPECS.items():
+    for number, (name, spec) in enumerate(_SPECS.items()):
+        is_left_out = name in large or third not in (None, number % 3)
         quick = CUDA90 if CUDA90 not in spec.unsupported else CUDA80
         for target in TARGETS:
             reason = spec.unsupported.get(target)
             marks = [pytest.mark.skip(reason=f"{name} on {target}: {reason}")] if reason else []
-            marks += [pytest.mark.exhaustive] if target != quick or name in large else []
+            marks += [pytest.mark.exhaustive] if target != quick or is_left_out else []
             found.append(pytest.param(name, target, id=f"{name}-{target}", marks=marks))
     return pytest.mark.parametrize(("name", "target"), found)
 
 
 # A test takes `name` and `target`, or the fixtures `text` and `module` made of them.
 each_module = modules()
+
+
+def third_of_modules(number: int) -> Any:
+    """For tests of one kind that write ops in several ways: each kernel is written to in some of them, and in
+    all by the exhaustive tests. number: 0, 1 or 2, by turns."""
+    return modules(third=number)
 
 
 def triton_module(text: str, target: str) -> Any:
