@@ -4,8 +4,7 @@
 
 One thread launches a small kernel again and again and notes the longest time between two launches. Meanwhile
 another does what a session does beside a program: it pins memory of the host, and allocates on the device.
-Where pinning holds launches for long, a session had better pin before its first launch, or in
-smaller pieces.
+Pinning holds launches for as long as it takes itself, so a session does it in small pieces, with pauses.
 """
 
 from __future__ import annotations
@@ -47,6 +46,12 @@ def longest_ms(beside: Callable[[], Any]) -> tuple[float, float]:
     return 1e3 * longest_s, 1e3 * took_s
 
 
+def _pinned_and_paused() -> torch.Tensor:
+    pinned = torch.empty(8 * MIB, dtype=torch.uint8, pin_memory=True)
+    time.sleep(0.002)
+    return pinned
+
+
 def things() -> Mapping[str, Callable[[], Any]]:
     """What is done beside the launches."""
     return {
@@ -55,6 +60,7 @@ def things() -> Mapping[str, Callable[[], Any]]:
         "pin 8 MiB, 16 times": lambda: [
             torch.empty(8 * MIB, dtype=torch.uint8, pin_memory=True) for _ in range(16)
         ],
+        "pin 8 MiB, 16 times, with pauses": lambda: [_pinned_and_paused() for _ in range(16)],
         "allocate 128 MiB on the device": lambda: torch.empty(128 * MIB, dtype=torch.uint8, device="cuda"),
     }
 

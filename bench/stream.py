@@ -114,8 +114,8 @@ def _fill(buffers: arenas.DeviceBuffers, raws: list[RawLaunch], slot: int) -> No
         content[begin : begin + raw.buffer.nbytes] = raw.buffer
     buffers._arenas.append(buffers._new_arena())
     for arena in buffers._arenas:
-        pinned: Future[torch.Tensor] = Future()
-        pinned.set_result(torch.from_numpy(content))
+        pinned: Future[list[torch.Tensor]] = Future()
+        pinned.set_result([torch.from_numpy(content)])
         arena.pinned = pinned
     copied = arenas.torch.empty
 
@@ -192,7 +192,7 @@ def parts(kernels: int = 25, ctas: int = 64, launches: int = 15_000) -> dict[str
         times = []
         for _ in range(5):
             begin = time.process_time()
-            moved = arenas.move(content, pages or HostPages(len(content)), bool, one, 1)
+            moved = arenas.move([content], pages or HostPages(len(content)), bool, one, 1)
             times.append((time.process_time() - begin) * 1e3 / _MOVED_MB)
             del moved
         figures[f"behind: move to {name} pages, ms a MB"] = min(times)

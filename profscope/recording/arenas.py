@@ -1,7 +1,7 @@
 """Memory that launches record into: zeroed slices of device arenas, drained without stopping anything.
 
 A launch costs a bump of a pointer. Two arenas alternate: when one is full, a side stream waits for the
-launches that used it and copies its used bytes to pinned host memory in one copy, while launches record into
+launches that used it and copies its used bytes to pinned host memory, while launches record into
 the other; a thread moves them on from there, so that pinned memory is allocated once. Where the host cannot
 keep up, nothing grows: the launching thread waits, or the launch goes without memory if it may.
 
@@ -14,6 +14,7 @@ from __future__ import annotations
 import contextlib
 import os
 import threading
+import time
 from collections.abc import Callable, Collection, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from typing import Any
@@ -42,27 +43,51 @@ _BELOW = BASE_ALIGNMENT - 1
 _PIECES_OF_L2 = 16
 _COLD_PART_OF_L2 = 4
 _PAGE_BYTES = 4096
+_PINNED_BYTES = 8 << 20  # at a time
+_BETWEEN_PIECES_S = 0.002  # for those who wait to launch
 
 
 def move(
-    pinned: Bytes,
+    pinned: Sequence[Bytes],
     pages: HostPages,
     wait: Callable[[], None],
     movers: ThreadPoolExecutor,
     pieces: int = MOVERS,
 ) -> Bytes:
-    """A copy of pinned memory in pages, which are made while `wait` waits for what is to be copied.
+    """A copy of pinned memory, one piece after the other, in pages, which are made while `wait` waits for
+    what is to be copied.
 
-    pieces: as many as threads, of which each takes the interpreter from the others for a moment.
+    pieces: of the copy, as many as threads, of which each takes the interpreter from the others for a moment.
     """
-    host, is_new = pages.take(len(pinned))
-    piece = align(-(-len(host) // pieces), _PAGE_BYTES)
-    parts = [slice(at, at + piece) for at in range(0, len(host), piece)]
+    host, is_new = pages.take(sum(map(len, pinned)))
+    step = align(-(-len(host) // pieces), _PAGE_BYTES)
+    parts = [slice(at, min(at + step, len(host))) for at in range(0, len(host), step)]
     if is_new:
         list(movers.map(lambda part: np.copyto(host[part][::_PAGE_BYTES], 0), parts))
     wait()
-    list(movers.map(lambda part: np.copyto(host[part], pinned[part]), parts))
+    list(movers.map(lambda part: _copy(host, pinned, part), parts))
     return host
+
+
+def _copy(host: Bytes, pinned: Sequence[Bytes], part: slice) -> None:
+    """Copy what belongs into a part of the host's pages."""
+    at = 0
+    for piece in pinned:
+        begin, end = max(part.start, at), min(part.stop, at + len(piece))
+        if begin < end:
+            np.copyto(host[begin:end], piece[begin - at : end - at])
+        at += len(piece)
+
+
+def _first(pieces: Sequence[torch.Tensor], size: int) -> list[torch.Tensor]:
+    """The first so many bytes of them."""
+    firsts = []
+    for piece in pieces:
+        firsts.append(piece[:size])
+        size -= len(firsts[-1])
+        if not size:
+            break
+    return firsts
 
 
 def _l2_bytes(device: int) -> int:
@@ -121,7 +146,7 @@ class _Arena:
         self.ready = torch.cuda.Event()
         self.drained = torch.cuda.Event()
         self.generation = _Generation(self, idle)
-        self.pinned: Future[torch.Tensor] | None = None
+        self.pinned: Future[list[torch.Tensor]] | None = None
         self.moved: Future[Bytes] | None = None  # the last move out of `pinned`
 
 
@@ -279,11 +304,21 @@ class DeviceBuffers:
         self._zeroing.wait_stream(torch.cuda.default_stream(self._device))  # that thread's current one
         return arena
 
-    def _pin(self) -> torch.Tensor:
-        try:
-            return torch.empty(self.limit_bytes, dtype=torch.uint8, pin_memory=True)
-        except RuntimeError:  # no memory can be locked: draining then waits for its copies
-            return torch.empty(self.limit_bytes, dtype=torch.uint8)
+    def _pin(self) -> list[torch.Tensor]:
+        """As many bytes of the host as an arena has.
+
+        While the driver locks memory no thread can launch: 128 MiB at once hold launches for 42 to 57 ms
+        (`python -m bench.held`, NVIDIA H200, torch 2.11.0, 2026-11-23).
+        """
+        pieces = []
+        for begin in range(0, self.limit_bytes, _PINNED_BYTES):
+            size = min(_PINNED_BYTES, self.limit_bytes - begin)
+            try:
+                pieces.append(torch.empty(size, dtype=torch.uint8, pin_memory=True))
+            except RuntimeError:  # no memory can be locked: draining then waits for its copies
+                pieces.append(torch.empty(size, dtype=torch.uint8))
+            time.sleep(_BETWEEN_PIECES_S)
+        return pieces
 
     def _has_room(self, size: int) -> bool:
         """Whether a launch of this size can be placed at once: nothing is behind."""
@@ -362,21 +397,29 @@ class DeviceBuffers:
                 arena.pinned = self._threads.submit(self._pin)
             if arena.moved is not None:
                 arena.moved.result()  # back-pressure
-            host = arena.pinned.result()[: generation.used]
+            pieces = _first(arena.pinned.result(), generation.used)
         else:
-            host = torch.empty(generation.used, dtype=torch.uint8)
+            pieces = [torch.empty(generation.used, dtype=torch.uint8)]
         arena.drained = drained = torch.cuda.Event()
         with self._on_device(self._side):
-            cuda_driver.copy(host.data_ptr(), arena.address, generation.used, self._side.cuda_stream)
+            address = arena.address
+            for piece in pieces:
+                cuda_driver.copy(piece.data_ptr(), address, len(piece), self._side.cuda_stream)
+                address += len(piece)
             drained.record(self._side)
         if pinned:
             arena.moved = generation.host = self._threads.submit(
-                move, host.numpy(), self._pages, drained.synchronize, self._movers, self._pieces
+                move,
+                [each.numpy() for each in pieces],
+                self._pages,
+                drained.synchronize,
+                self._movers,
+                self._pieces,
             )
         else:
             drained.synchronize()
             generation.host = Future()
-            generation.host.set_result(host.numpy())
+            generation.host.set_result(pieces[0].numpy())
         arena.generation = _Generation(arena, self._idle)
         if self._current is generation:
             self._current = arena.generation
