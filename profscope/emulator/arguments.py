@@ -112,15 +112,12 @@ def live_tensors() -> list[Allocation]:
     """The memory of all CPU tensors of this process that Python knows."""
     import torch
 
-    is_tensor: dict[type, bool] = {}
+    things = gc.get_objects()
+    # isinstance would run code of proxies
+    tensors = {kind for kind in set(map(type, things)) if issubclass(kind, torch.Tensor)}
     allocations = []
     with torch._C.DisableTorchFunctionSubclass():
-        for thing in gc.get_objects():
-            kind = type(thing)  # isinstance would run code of proxies
-            if kind not in is_tensor:
-                is_tensor[kind] = issubclass(kind, torch.Tensor)
-            if not is_tensor[kind]:
-                continue
+        for thing in [thing for thing in things if type(thing) in tensors]:
             with contextlib.suppress(RuntimeError):  # sparse ones and wrapper subclasses have none themselves
                 if thing.untyped_storage().device.type == "cpu":  # that of a fake tensor is not
                     name = f"{str(thing.dtype).removeprefix('torch.')} tensor {list(thing.shape)}"

@@ -28,6 +28,7 @@ def test_lines_are_where_the_ops_are(text: str, module: Module) -> None:
     lines = text.splitlines()
     for op in module.walk():
         assert lines[op.line - 1].strip().startswith(op.first_line)
+        assert op.name == op.header.name  # which is known without reading all of the text
 
 
 @dataclass

@@ -10,6 +10,7 @@ Values and their kinds are those of `arrays.py`.
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from functools import cache
 from typing import Any
 
 from profscope.emulator.arrays import Array
@@ -105,21 +106,28 @@ def op(
 
 def lookup(instruction: Instruction) -> tuple[Op, Form]:
     """The table's row for an instruction. Raises EmulatorError for an unknown opcode or modifier."""
-    parts = instruction.opcode.split(".")
+    name, kinds, modifiers = _read(instruction.opcode)
+    row = TABLE.get(name)
+    unknown = [m for m in modifiers if row is not None and m not in row.modifiers]
+    if row is None or unknown:
+        detail = f": modifier .{unknown[0]} is unknown" if unknown else ": unknown opcode"
+        raise EmulatorError(f"the emulator cannot execute {instruction}{detail}")
+    return row, Form(instruction, name, modifiers, kinds or ("i32",))
+
+
+@cache
+def _read(opcode: str) -> tuple[str, tuple[str, ...], tuple[str, ...]]:
+    """The name of its row, its types and its modifiers."""
+    parts = opcode.split(".")
     name, rest = parts[0], parts[1:]
     for length in (3, 2):  # cp.async.commit_group, call.vprintf: the longest name in the table
         joined = ".".join(parts[:length])
         if joined in TABLE:
             name, rest = joined, parts[length:]
             break
-    row = TABLE.get(name)
     kinds = tuple(_TYPES[part] for part in rest if part in _TYPES)
     modifiers = tuple(part.split("::")[0] for part in rest if part not in _TYPES)
-    unknown = [m for m in modifiers if row is not None and m not in row.modifiers]
-    if row is None or unknown:
-        detail = f": modifier .{unknown[0]} is unknown" if unknown else ": unknown opcode"
-        raise EmulatorError(f"the emulator cannot execute {instruction}{detail}")
-    return row, Form(instruction, name, modifiers, kinds or ("i32",))
+    return name, kinds, modifiers
 
 
 def elementwise(form: Form, function: Callable[..., Array], result: str, *arguments: str) -> Meaning:
