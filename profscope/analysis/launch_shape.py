@@ -60,11 +60,14 @@ def shape_of(ctas: pd.DataFrame, sm_count: int) -> Shape:
     the CTAs are `ALIKE`. From the begin of the last CTA on no CTA waits for a slot: the time from there to
     the end in which slots are empty, over slots times T, less imbalance_pct, is tail_pct; at most what the
     last wave lacks, 1 - waves / ceil(waves).
+
+    Where the grids of launches differ, the shape is that of launches with one number of CTAs: together they
+    took longest. A median over all of them would be that of no launch at all.
     """
     per_sm = _most_at_once(ctas)
     slots = per_sm * max(sm_count, ctas["sm"].nunique())
     figures = []
-    for _, each in ctas.groupby("launch", sort=False):
+    for _, each in _of_one_grid(ctas).groupby("launch", sort=False):
         start, end = each["start_ns"].to_numpy(), each["end_ns"].to_numpy()
         length, last = end - start, int(start.max())
         cycles = each["cycles"].to_numpy()
@@ -113,6 +116,18 @@ def _lost(
     imbalance = max(0.0, 1 - np.ceil(waves) * mean_ns / whole_ns) if variation >= ALIKE else 0.0
     tail = max(0.0, empty_ns / (slots * whole_ns) - imbalance)
     return 100 * float(imbalance), 100 * float(min(tail, 1 - waves / np.ceil(waves)))
+
+
+def _of_one_grid(ctas: pd.DataFrame) -> pd.DataFrame:
+    """The CTAs of those launches that have one number of them, and together took longest."""
+    launches = ctas.groupby("launch", sort=False).agg(
+        count=("sm", "size"), start=("start_ns", "min"), end=("end_ns", "max")
+    )
+    if launches["count"].nunique() < 2:
+        return ctas
+    took = (launches["end"] - launches["start"]).groupby(launches["count"]).sum()
+    alike = launches.index[launches["count"] == took.iloc[::-1].idxmax()]  # of several the most CTAs
+    return ctas[ctas["launch"].isin(alike)]
 
 
 def _most_at_once(ctas: pd.DataFrame) -> int:

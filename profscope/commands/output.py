@@ -20,6 +20,7 @@ from typing import Final
 
 from profscope.errors import OptionError, SessionError
 from profscope.traces.formats import GZIP, own_suffix
+from profscope.traces.output import check_folder
 from profscope.traces.parquet_names import is_folder_name, rank_of
 
 __all__ = ["DEFAULT", "Output", "claim", "free_for_ranks", "with_rank"]
@@ -115,6 +116,11 @@ def _claim(path: Path, whole: Path, is_folder: bool, *, force: bool, must: bool)
         raise OptionError(f"cannot write {str(path)!r}: it is a folder")
     if path.exists() and not force:
         raise OptionError(f"{str(path)!r} exists; -f overwrites it")
+    if is_folder and path.exists():
+        try:
+            check_folder(path)
+        except OSError as error:
+            raise OptionError(f"cannot write {str(path)!r}: {error.strerror}") from error
     folder = _folder(path)
     try:
         if whole != path:

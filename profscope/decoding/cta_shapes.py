@@ -6,6 +6,7 @@ time as in memory, however many launches there are.
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterable
 from typing import Any, Final, NamedTuple
 
@@ -92,12 +93,18 @@ def _most_at_once(sm: npt.NDArray[np.int64], clock: npt.NDArray[Any], cycles: np
 
 def about_shapes(shapes: Iterable[CtaShape], step_ns: int) -> dict[str, Any] | None:
     """Medians over the newest launches, the cold ones left out where there are others; of `per_sm` the most.
+    Where their grids differ, medians are of those with one number of CTAs: together they took longest.
     JSON-able; None for no launches. `profscope.analysis.launch_shape` works with them. step_ns: of the
     timer."""
     every = sorted(shapes)
     newest = ([shape for shape in every if not shape.cold] or every)[-KEPT:]
     if not newest:
         return None
-    columns = np.array([shape[2:] for shape in newest], np.float64)
+    took: Counter[int] = Counter()
+    for shape in newest:
+        took[shape.ctas] += shape.whole_ns
+    most = max(took, key=lambda ctas: (took[ctas], ctas))
+    alike = [shape for shape in newest if shape.ctas == most]
+    columns = np.array([shape[2:] for shape in alike], np.float64)
     medians = dict(zip(CtaShape._fields[2:], np.median(columns, axis=0).tolist(), strict=True))
-    return {"launches": len(newest), **medians, "per_sm": max(s.per_sm for s in newest), "step_ns": step_ns}
+    return {"launches": len(alike), **medians, "per_sm": max(s.per_sm for s in newest), "step_ns": step_ns}

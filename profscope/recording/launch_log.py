@@ -33,7 +33,8 @@ Bytes = npt.NDArray[np.uint8]
 class Plan(NamedTuple):
     """What launches of a kernel with a given grid get; it stays once the rings' length is settled.
 
-    zero: what of the memory must be zero where the rings' length is a guess; None for all of it.
+    guessed: whether the rings' length is a guess, for want of a launch to learn it from. zero: what of the
+    memory must be zero where it is one, of one program; None for all of it.
     """
 
     needed: int  # bytes
@@ -41,6 +42,7 @@ class Plan(NamedTuple):
     bits: LaunchBits
     ctas: int
     zero: tuple[Blocks, ...] | None = None
+    guessed: bool = False
 
 
 class Route(NamedTuple):
@@ -165,7 +167,7 @@ class LaunchLog:
         plan = route.plan
         return Launch(
             index, program, route.device, route.stream, plan.ctas, plan.bits, slice_, mark,
-            plan.zero is not None,
+            plan.guessed and program.manifest.ring_bytes > 0,
         )  # fmt: skip
 
     def launches_of(self, digest: int, ctas: int) -> Iterator[Launch]:
@@ -303,7 +305,7 @@ class LaunchLog:
             entry = self.entries[launch.index]
             if entry is not None:
                 program, route, _, _, mark = entry
-                plan = route.plan._replace(needed=len(buffer), bits=bits, zero=None)
+                plan = route.plan._replace(needed=len(buffer), bits=bits, zero=None, guessed=False)
                 route = route._replace(plan=plan, needed=len(buffer), buffers=_TRIMMED)
                 self.entries[launch.index] = program, route, _Trimmed(buffer, launch.slice.cold), 0, mark
 

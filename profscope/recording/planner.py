@@ -168,7 +168,8 @@ class Planner:
         zero = None
         if [ring_log2 for _, ring_log2 in rings] == [None]:  # one program, of which nothing is known yet
             zero = must_be_zero(rings[0][0], ctas, chosen)
-        return Plan(needed, chosen.encode(), chosen, ctas, zero)
+        guessed = any(ring_log2 is None for _, ring_log2 in likely)
+        return Plan(needed, chosen.encode(), chosen, ctas, zero, guessed)
 
     def _wanted_log2(self, manifest: Manifest, ctas: int) -> int:
         """LaunchBits.stride_log2 of a launch for which there is memory enough."""

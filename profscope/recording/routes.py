@@ -110,10 +110,10 @@ class Routes:
     def kept_spans(self, route: Route) -> None:
         """A launch keeps spans where others keep sums."""
         assert self.spans is not None
-        plan, manifest = route.plan, route.programs[0]
-        size = plan.needed
-        if plan.zero is not None:  # a guess, of which little is kept
-            size = needed_bytes(manifest, plan.ctas, LaunchBits(plan.bits.stride_log2))
+        plan, size = route.plan, route.plan.needed
+        if plan.guessed:  # little of it is kept
+            shortest = LaunchBits(plan.bits.stride_log2)
+            size = max(needed_bytes(manifest, plan.ctas, shortest) for manifest in route.programs)
         if self.spans.add(size):
             self._planner.forget()
             self.settled.clear()

@@ -13,7 +13,7 @@ from profscope.traces.exporters import Piece
 from profscope.traces.leftovers import held, new_part, old_of, sweep
 from profscope.traces.parquet_names import PROFILE, is_part
 
-__all__ = ["GzipFile", "PlainFile", "gzip_end", "whole_file", "whole_folder"]
+__all__ = ["GzipFile", "PlainFile", "check_folder", "gzip_end", "whole_file", "whole_folder"]
 
 GZIP_LEVEL = 5
 """zlib's level: event lines come out a fifth smaller than at 3, for two thirds more time; 6 doubles it."""
@@ -47,12 +47,8 @@ def whole_file(path: Path) -> Iterator[IO[bytes]]:
         raise
 
 
-@contextmanager
-def whole_folder(path: Path) -> Iterator[Path]:
-    """An empty folder that takes `path`'s place when the body succeeds, and vanishes when it raises.
-
-    Raises OSError where that cannot be, and where something is there that is no part of a trace in Parquet.
-    """
+def check_folder(path: Path) -> None:
+    """Raises OSError where `whole_folder` would: for what is there that is no part of a trace."""
     _check_name(path)
     if path.exists() and not (path / PROFILE).exists() and not (path.is_dir() and not any(path.iterdir())):
         raise OSError(errno.EEXIST, "it exists, and is no trace in Parquet that could be replaced")
@@ -60,6 +56,15 @@ def whole_folder(path: Path) -> Iterator[Path]:
         raise OSError(
             errno.EEXIST, f"it has {str(stranger.relative_to(path))!r}, no part of the trace to be replaced"
         )
+
+
+@contextmanager
+def whole_folder(path: Path) -> Iterator[Path]:
+    """An empty folder that takes `path`'s place when the body succeeds, and vanishes when it raises.
+
+    Raises OSError where that cannot be, and where something is there that is no part of a trace in Parquet.
+    """
+    check_folder(path)
     sweep(path.parent)
     part = new_part(path)
     old = old_of(part)

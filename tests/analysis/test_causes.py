@@ -16,6 +16,7 @@ from profscope.analysis.findings import FINDING_DTYPES, merged
 from profscope.analysis.launch_shape import shape_of
 from profscope.analysis.source_loads import loads_of
 from profscope.analysis.stalls import stalled_on
+from profscope.decoding.cta_shapes import CtaShape, about_shapes
 from profscope.profiles import Profile
 from profscope.schema import spans_frame, spreads_frame, sums_frame
 from tests.support.captured import captured
@@ -76,6 +77,21 @@ def test_the_shape_of_launches() -> None:
     assert skewed.tail_pct == pytest.approx(0)
     even = shape_of(ctas([100] * 8, sms=4), 4)
     assert (even.tail_pct, even.imbalance_pct) == (0, 0)
+
+
+def test_the_shape_of_grids_that_differ_is_that_of_one_of_them() -> None:
+    """Not of 12 CTAs on 12 SMs, where some launches had 8 and others 17."""
+    lengths = ([100] * 8, [100] * 8, [100] * 17, [100] * 17)
+    each = [ctas(of_launch, sms=16).assign(launch=index) for index, of_launch in enumerate(lengths)]
+    shape = shape_of(pd.concat(each), 16)
+    assert (shape.ctas, shape.sms, shape.waves) == (17, 16, 17 / 16)
+    shapes = [
+        CtaShape(index, False, number, min(number, 16), 1, 100.0, 100, 0.0, 100.0, 100, whole, whole, whole)
+        for index, (number, whole) in enumerate([(8, 100), (8, 100), (17, 200), (17, 200)])
+    ]
+    known = about_shapes(shapes, 1)
+    assert known is not None
+    assert (known["launches"], known["ctas"], known["sms"], known["whole_ns"]) == (2, 17, 16, 200)
 
 
 def test_a_clean_kernel_is_told_so() -> None:

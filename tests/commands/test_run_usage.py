@@ -38,6 +38,12 @@ def script(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
         (["-o", "there.json", "never.py"], 2, "'there.json' exists; -f overwrites it"),
         (["--spool", "there.json/x", "never.py"], 1, "--spool 'there.json/x' is no place for a spool"),
         (["-o", "folder.json", "never.py"], 2, "cannot write 'folder.json': it is a folder"),
+        (
+            ["-f", "-o", "folder/", "never.py"],
+            2,
+            "cannot write 'folder': it exists, and is no trace in Parquet",
+        ),
+        (["-f", "-o", "there.json/", "never.py"], 2, "cannot write 'there.json': it exists, and is no trace"),
         (["-o", "no/such/t.json", "never.py"], 1, "cannot write 'no/such/t.json': No such file"),
         (["-o", "/proc/t.json", "never.py"], 1, "cannot write '/proc/t.json': "),
         (["-o", "cut.json", "never.py"], 2, "'cut.json.partial' has what a run that was cut short recorded"),
@@ -48,6 +54,8 @@ def test_what_cannot_be_is_one_line(
 ) -> None:
     Path("there.json").write_text("precious")
     Path("folder.json").mkdir()
+    Path("folder").mkdir()
+    Path("folder/notes.txt").write_text("precious")
     Path("cut.json.partial").mkdir()
     Path("cut.json.partial/x.spool").write_text("precious")
     before = sorted(Path().rglob("*"))

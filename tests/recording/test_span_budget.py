@@ -8,6 +8,7 @@ import pytest
 
 import profscope
 from profscope.recording import routes
+from profscope.recording.programs import PROGRAMS
 from profscope.recording.span_budget import MOST_CTAS, SpanBudget
 from tests.support.sessions import count, launch_add, session
 
@@ -83,3 +84,19 @@ def test_a_large_grid_keeps_the_spans_of_some_ctas(monkeypatch: pytest.MonkeyPat
 def test_it_is_no_option_of_sessions_that_keep_all_spans() -> None:
     with pytest.raises(profscope.OptionError, match="add keep='sums', or leave spans_memory= out"):
         profscope.session(spans_memory=8)
+
+
+@pytest.mark.parametrize("keep", ["spans", "sums"])
+def test_programs_that_share_a_tag_keep_no_rings_that_were_a_guess(
+    keep: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Two of 50 programs share one as often as not. The first launch of one with a loop gets long rings."""
+    of_tag = PROGRAMS.tagged
+    monkeypatch.setattr(PROGRAMS, "tagged", lambda tag: of_tag(tag) * 2)
+    with session(keep=keep) as prof:
+        for _ in range(3):
+            count(3, ctas=100)
+    assert prof.launches["profile_bytes"].max() < 1 << 18
+    assert not [note for note in prof.metadata["notes"] if "spans_memory" in note]
+    assert prof.df.query("kind == 'kernel'").groupby("launch")["cta"].nunique().eq(100).all()
+    assert prof.profile.validate() == []
