@@ -48,8 +48,7 @@ def no_waits(tables: Tables, kernel: str, variant: int, pct: float) -> str:
     if every < FEWEST_SAMPLES or 100 * waits / every >= pct / 2:
         return ""
     return (
-        f"; but only {100 * waits / every:.0f} % of {every:,} hardware samples are {_FOR_LOADS}, waits for "
-        "memory: most of this may be no wait, or one that recording has made"
+        f"; but only {100 * waits / every:.0f} % of {every:,} hardware samples are such waits ({_FOR_LOADS})"
     )
 
 

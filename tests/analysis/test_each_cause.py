@@ -219,7 +219,7 @@ def test_samples_may_speak_against_a_wait(waiting: int, every: int, doubted: boo
     object.__setattr__(profile, "samples", samples)
     (row,) = named(profile, "exposed-load").to_dict("records")
     assert row["gain_pct"] == before["gain_pct"]
-    assert ("; but only 2 % of 1,000 hardware samples are long_scoreboard" in row["evidence"]) == doubted
+    assert ("; but only 2 % of 1,000 hardware samples are such waits" in row["evidence"]) == doubted
     assert row["confidence"] == ("low" if doubted else before["confidence"])
     assert before["confidence"] != "low"
 
