@@ -9,7 +9,8 @@ __all__ = ["NOISE_PCT", "Confidence", "Finding", "NotMeasured"]
 
 Confidence = Literal["high", "medium", "low"]
 """high: the time was measured as what the finding says it is. medium: it was measured, and a rule says what
-it was spent on. low: the gain rests on a model of the hardware, or on few instances."""
+it was spent on. low: the gain rests on a model of the hardware, or on few instances, or hardware samples
+speak against it."""
 
 NOISE_PCT = 5.0
 """A gain below this is no finding. Where a compiler puts code moves a kernel by up to 3 % on an H100 and H200

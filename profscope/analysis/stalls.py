@@ -7,12 +7,15 @@ from typing import Final
 
 import pandas as pd
 
+from profscope.analysis.estimates import FEWEST_SAMPLES
 from profscope.schema import Tables
 
-__all__ = ["most_blamed", "stalled_on"]
+__all__ = ["most_blamed", "no_waits", "stalled_on"]
 
 # A warp that issues, and one that could and was not chosen: neither is a stall.
 _NO_STALL: Final = ("selected", "not_selected")
+# What a warp that needs a load's data is seen in.
+_FOR_LOADS: Final = "long_scoreboard"
 
 
 def stalled_on(tables: Tables, kernel: str, variant: int, file: str, lines: Sequence[int]) -> str:
@@ -34,6 +37,21 @@ def stalled_on(tables: Tables, kernel: str, variant: int, file: str, lines: Sequ
     )
 
 
+def no_waits(tables: Tables, kernel: str, variant: int, pct: float) -> str:
+    """A clause against a finding that `pct` % of warp time goes to waits for loads: that the samples saw less
+    than half as much, at any line. "" where they saw more, or are fewer than FEWEST_SAMPLES."""
+    if not len(tables.samples):
+        return ""
+    mine = _sampled(tables, kernel, variant)
+    every = int(mine["samples"].sum())
+    waits = int(mine.loc[mine["stall"] == _FOR_LOADS, "samples"].sum())
+    if every < FEWEST_SAMPLES or 100 * waits / every >= pct / 2:
+        return ""
+    return (
+        f"; but only {100 * waits / every:.0f} % of {every:,} hardware samples are such waits ({_FOR_LOADS})"
+    )
+
+
 def most_blamed(tables: Tables, kernel: str, variant: int, file: str, lines: Sequence[int]) -> int | None:
     """Of some lines the one that is to blame for most of the sampled stalls, see `stalled_on`; None where
     nobody sampled them, or none is."""
@@ -48,12 +66,17 @@ def _blamed(
     tables: Tables, kernel: str, variant: int, file: str, lines: Sequence[int]
 ) -> tuple[pd.DataFrame, int]:
     """The samples that are stalls for which some lines are to blame, and how many samples there are."""
+    mine = _sampled(tables, kernel, variant)
+    at_fault = (mine["blamed_file"] == file) & mine["blamed_line"].isin(lines)
+    return mine[at_fault & ~mine["stall"].isin(_NO_STALL)], int(mine["samples"].sum())
+
+
+def _sampled(tables: Tables, kernel: str, variant: int) -> pd.DataFrame:
+    """The samples of the bare binary where there are some, else those of the others."""
     samples = tables.samples
     mine = samples[(samples["kernel"] == kernel) & (samples["variant"] == variant)]
     bare = mine[mine["binary"] == "bare"]
-    mine = bare if len(bare) else mine
-    at_fault = (mine["blamed_file"] == file) & mine["blamed_line"].isin(lines)
-    return mine[at_fault & ~mine["stall"].isin(_NO_STALL)], int(mine["samples"].sum())
+    return bare if len(bare) else mine
 
 
 def _named(lines: Sequence[int]) -> str:

@@ -37,7 +37,9 @@ def _parser() -> argparse.ArgumentParser:
         formatter_class=argparse.RawDescriptionHelpFormatter,
     )
     parser.add_argument(
-        "trace", type=Path, help="the file to write: .json, .json.gz, .pftrace or .pftrace.gz"
+        "trace",
+        type=Path,
+        help="the file to write; its suffix says the format: .pftrace.gz, .json.gz, .parquet, .html, ...",
     )
     return parser
 

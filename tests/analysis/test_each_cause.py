@@ -204,6 +204,26 @@ def test_loads_under_way_together_wait_together() -> None:
     assert "100 % of it in first steps" in row["evidence"]
 
 
+@pytest.mark.parametrize(
+    ("waiting", "every", "doubted"), [(25, 1000, True), (800, 1000, False), (2, 100, False)]
+)
+def test_samples_may_speak_against_a_wait(waiting: int, every: int, doubted: bool) -> None:
+    rows: list[Row] = [("k", "kernel", 1, -1, -1, 0, 4000), ("loop L5", "loop", 5, -1, 0, 0, 4000)]
+    for at in range(4):
+        rows.append(("load a", "op", 6, at, 1, 1000 * at, 10))
+    profile = made_up(rows)
+    same = {"kernel": "k", "variant": 0, "binary": "bare", "blamed_file": "", "blamed_line": 0}
+    seen = {"long_scoreboard": waiting, "wait": every - waiting}
+    samples = pd.DataFrame([same | {"stall": stall, "samples": count} for stall, count in seen.items()])
+    (before,) = named(profile, "exposed-load").to_dict("records")
+    object.__setattr__(profile, "samples", samples)
+    (row,) = named(profile, "exposed-load").to_dict("records")
+    assert row["gain_pct"] == before["gain_pct"]
+    assert ("; but only 2 % of 1,000 hardware samples are such waits" in row["evidence"]) == doubted
+    assert row["confidence"] == ("low" if doubted else before["confidence"])
+    assert before["confidence"] != "low"
+
+
 def test_few_ctas_may_be_uneven_too() -> None:
     rows = loop([1000] * 4)
     profile = made_up(rows, ctas=4, device={"name": "NVIDIA H200", "arch": "sm_90", "sm_count": 8})

@@ -103,7 +103,7 @@ def test_the_keys_do_what_they_say() -> None:
             await pilot.press("m")
             assert app.explorer.whole_sm
             await pilot.press("f")
-            assert "neither issued a copy" in shown(app, "#about")
+            assert "no copy that it issued or waited for" in shown(app, "#about")
             await pilot.press("q")
 
     asyncio.run(walk())

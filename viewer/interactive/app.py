@@ -107,7 +107,7 @@ class ExplorerApp(App[None]):
         self._draw()
 
     def action_follow(self) -> None:
-        self._said = "" if self.explorer.follow() else "this span neither issued a copy nor waited for one"
+        self._said = "" if self.explorer.follow() else "no copy that it issued or waited for was recorded"
         self._draw()
 
     def action_ask_filter(self) -> None:

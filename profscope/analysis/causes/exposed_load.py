@@ -11,7 +11,7 @@ from profscope.analysis.cause import Finding, NotMeasured
 from profscope.analysis.judged import Judged
 from profscope.analysis.loops import loop_of
 from profscope.analysis.span_rows import Floats, Ints
-from profscope.analysis.stalls import most_blamed
+from profscope.analysis.stalls import most_blamed, no_waits
 
 __all__ = ["causes", "exposed_cycles"]
 
@@ -49,7 +49,8 @@ def causes(judged: Judged) -> Iterator[Finding | NotMeasured]:
     may hide some of the loops' waits, too. Loads of one loop are one finding, at the line of the one that
     waits most; where the hardware was sampled, of the one that most stalls are blamed on.
     Confidence: high where the load's own span or a record
-    behind it bounds the wait on both sides; medium where arithmetic without spans may be in it.
+    behind it bounds the wait on both sides; medium where arithmetic without spans may be in it; low where
+    hardware samples saw less than half of it as waits for memory.
     """
     sites = judged.sites
     loads = judged.of_class("load")
@@ -72,6 +73,7 @@ def causes(judged: Judged) -> Iterator[Finding | NotMeasured]:
         hidden = 1 - each / latency
         names = ", ".join(dict.fromkeys(sites["scope"].iloc[chosen]))
         sure = float(bounded[here].mean()) > 0.5
+        doubt = no_waits(judged.tables, judged.kernel, judged.variant, pct)
         where = _where(judged, waits, here) if loop >= 0 else "a time, before anything else can be done"
         yield Finding(
             "exposed-load",
@@ -79,10 +81,10 @@ def causes(judged: Judged) -> Iterator[Finding | NotMeasured]:
             line,
             f"{names}: {pct:.0f} % of warp time is spent waiting for the data, "
             f"{each:,.0f} cycles {where}; {max(0.0, 100 * hidden):.0f} % of a memory latency "
-            f"({latency} cycles) is hidden",
+            f"({latency} cycles) is hidden{doubt}",
             _IN_LOOPS if loop >= 0 else _OUTSIDE,
             pct / beside,
-            "high" if sure else "medium",
+            "low" if doubt else "high" if sure else "medium",
             also=tuple(int(sites["line"].iloc[each]) for each in chosen),
         )
 

@@ -39,6 +39,8 @@ def tail(shape: Shape, sm_count: int, place: tuple[str, int]) -> Iterator[Findin
             )
         return
     file, line = place
+    uneven = round(shape.imbalance_pct)
+    beside = f", beside the {uneven} % of a launch that uneven CTAs cost" if uneven else ""
     known = f" +- {shape.error_pct:.0f}" if shape.error_pct >= 1 else ""
     yield Finding(
         "tail",
@@ -46,7 +48,7 @@ def tail(shape: Shape, sm_count: int, place: tuple[str, int]) -> Iterator[Findin
         line,
         f"{count_text(shape.ctas, 'CTA')}: {shape.waves:.2f} waves of {shape.slots:,} ({shape.per_sm} on "
         f"each of {sm_count} SMs at once); {shape.tail_pct:.0f}{known} % of the device's slots stand empty "
-        f"behind the begin of the last CTA{shape.told_by}",
+        f"behind the begin of the last CTA{beside}{shape.told_by}",
         "choose tiles or a grid that fill the last wave, split K (stream-K), or let as many programs as "
         "fit loop over the tiles",
         shape.tail_pct,

@@ -9,6 +9,7 @@ import numpy as np
 import pandas as pd
 
 from profscope.analysis.devices import peak_of
+from profscope.analysis.launch_durations import took
 from profscope.analysis.scope_colours import site_colours
 from profscope.analysis.span_rows import Ints, grid_ctas
 from profscope.schema import Tables
@@ -97,7 +98,8 @@ def page_facts(
     index, text = pack(columns | spans | bars)
     table = sites.table
     rate = _rate(tables)
-    took = launches["end_ns"] - launches["start_ns"]
+    known = took(tables, tables.unit)[kept_launches(tables)].reset_index(drop=True)
+    lasted = known.fillna((launches["end_ns"] - launches["start_ns"]) * rate)
     device = tables.metadata.get("device")
     peak = peak_of(tables.metadata)
     facts = {
@@ -110,7 +112,7 @@ def page_facts(
             "name": launches["kernel"].astype("str").tolist(),
             "kernel": of_launch,
             "start": [number((ns - first_ns) * rate, 12) for ns in launches["start_ns"].tolist()],
-            "duration": [number(max(ns, 0) * rate, 12) for ns in took.tolist()],
+            "duration": [number(max(each, 0), 12) for each in lasted.tolist()],
             "device": launches["device"].tolist(),
             "keeps": launches["keeps"].astype("str").tolist(),
             "rank": launches["rank"].tolist(),

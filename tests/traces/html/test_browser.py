@@ -235,7 +235,12 @@ def test_paper_and_narrow_screens_leave_nothing_out(page: Any) -> None:
     page.set_window_size(size["width"], size["height"])
     assert len(seen) > 4
     assert all(seen)
-    assert ask(page, "document.documentElement.scrollWidth <= window.innerWidth")
+    phone = {"width": 340, "height": 800, "deviceScaleFactor": 1, "mobile": False}  # no window is as narrow
+    page.execute_cdp_cmd("Emulation.setDeviceMetricsOverride", phone)
+    try:
+        assert ask(page, "document.documentElement.scrollWidth <= 340")
+    finally:
+        page.execute_cdp_cmd("Emulation.clearDeviceMetricsOverride", {})
 
 
 def test_hostile_names_are_only_names(driver: Any, tmp_path: Path) -> None:

@@ -362,6 +362,7 @@ def test_an_emulated_page_has_cycles_and_every_grid(tmp_path: Path) -> None:
     whole = Profile(profile.df, launches, profile_metadata("emulator"))
     median = float(took(whole.tables, "cycles").median())
     assert f"median launch {duration_text(median, 'cycles')} grid 8, 4" in page.text
+    assert page.facts["launches"]["duration"] == took(whole.tables, "cycles").round().tolist()
     assert "Program" not in page.text
     assert "#program" not in page.links
 
