@@ -14,9 +14,10 @@ from profscope.threads import worker_pool
 __all__ = ["each_piece", "even_pieces", "pieces"]
 
 _ROWS: Final = 1 << 16
+"""Rows of a piece; a few more where a warp's spans do not end there."""
+
 _NEAR: Final = 1 << 10
 """Rows in which an outermost span is looked for at a time."""
-"""Rows of a piece; a few more where a warp's spans do not end there."""
 
 Ints = NDArray[np.int64]
 S = TypeVar("S")
