@@ -30,7 +30,7 @@ def longest_ms(beside: Callable[[], Any]) -> tuple[float, float]:
     def run() -> None:
         nonlocal took_s
         began_s = time.perf_counter()
-        kept = beside()  # freed when this thread ends
+        kept = beside()  # freeing it is not timed
         took_s = time.perf_counter() - began_s
         del kept
 

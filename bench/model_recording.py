@@ -29,7 +29,7 @@ from instrument_passes.kept_text import packed, unpacked
 from profscope.profiles import Profile
 from profscope.traces.saving import save
 
-__all__ = ["LARGEST", "OPTIONS", "main"]
+__all__ = ["OPTIONS", "main"]
 
 ROOT: Final = Path(__file__).parents[1]
 PROGRAM: Final = ROOT / "examples/compiled_model/train.py"

@@ -11,7 +11,7 @@ import re
 
 from instrument_passes.errors import IRError
 from instrument_passes.ir.model import Alias, Block, Module, Op, Region
-from instrument_passes.ir.tokens import Token, without_space
+from instrument_passes.ir.tokens import Token, tokenize
 
 __all__ = ["parse", "parse_ops"]
 
@@ -38,7 +38,7 @@ class _Parser:
         self._text = text
         self._file = filename
         self._fixed_line = line
-        self._tokens = list(without_space(text, filename))
+        self._tokens = list(tokenize(text, filename))
         self._tokens.append(Token("end", "", len(text), len(text)))
         self._next = 0
         self._depth = 0

@@ -8,11 +8,14 @@ from typing import NamedTuple
 
 from instrument_passes.errors import IRError
 
-__all__ = ["Token", "quote", "significant", "tokenize", "unquote", "without_space"]
+__all__ = ["Token", "quote", "significant", "tokenize", "unquote"]
 
 _NAME = r"(?:\d+|[A-Za-z$._](?:[\w$.]|-(?!>))*|-(?!>)(?:[\w$.]|-(?!>))*)"
 _STRING = r'"(?:[^"\\\n]|\\[^\n])*"'
-_NO_SPACE = rf"""
+# White space and the token behind it; no token at the end, and where a string has none.
+_TOKEN = re.compile(
+    rf"""
+    [ \t\r]*+(?:
       (?P<value>%{_NAME}(?:\#\d+)?)
     | (?P<word>[A-Za-z_][\w$.]*)
     | (?P<newline>\n)
@@ -26,9 +29,11 @@ _NO_SPACE = rf"""
     | (?P<arrow>->)
     | (?P<compare>[<>=]=)
     | (?P<punctuation>[^"])
-    """
-_TOKEN = re.compile(rf"(?P<space>[ \t\r]+) | {_NO_SPACE}", re.VERBOSE | re.ASCII)
-_BEHIND_SPACE = re.compile(rf"[ \t\r]*(?:{_NO_SPACE})", re.VERBOSE | re.ASCII)
+    | (?="|\Z)
+    )
+    """,
+    re.VERBOSE | re.ASCII,
+)
 _ESCAPE = re.compile(rb"\\([0-9A-Fa-f]{2}|.)", re.DOTALL)
 _ESCAPED = {b"n": b"\n", b"t": b"\t"}
 _UNPRINTABLE = re.compile("[\x00-\x1f\x7f\ud800-\udfff]")
@@ -45,32 +50,23 @@ class Token(NamedTuple):
 
 
 def tokenize(text: str, file: str = "") -> Iterator[Token]:
-    """All tokens of `text`, white space and comments too. Raises IRError at a string without its end."""
-    return _scan(_TOKEN, text, file)
-
-
-def without_space(text: str, file: str = "") -> Iterator[Token]:
-    """All tokens of `text` but white space. Raises IRError at a string without its end."""
-    return _scan(_BEHIND_SPACE, text, file)
+    """All tokens of `text`, line ends and comments too; white space is none. Raises IRError at a string
+    without its end."""
+    made = tuple.__new__  # half the time that Token() takes: reading modules is mostly this
+    for match in _TOKEN.finditer(text):
+        group = match.lastindex
+        if group is None:
+            if match.end() < len(text):
+                line = text.count("\n", 0, match.end()) + 1
+                raise IRError("expected the closing quote of a string", file, line)
+            return
+        start, end = match.span(group)
+        yield made(Token, (match.lastgroup, match[group], start, end))
 
 
 def significant(text: str, file: str = "") -> list[Token]:
     """The tokens of `text` without white space, line ends and comments."""
-    return [token for token in without_space(text, file) if token.kind not in ("newline", "comment")]
-
-
-def _scan(pattern: re.Pattern[str], text: str, file: str) -> Iterator[Token]:
-    made = tuple.__new__  # half the time that Token() takes: reading modules is mostly this
-    position = 0
-    for match in pattern.finditer(text):
-        if match.start() != position:  # what is no token was left out
-            break
-        group = match.lastindex or 0
-        start, position = match.span(group)
-        yield made(Token, (match.lastgroup, match[group], start, position))
-    if text[position:].strip(" \t\r"):
-        line = text.count("\n", 0, position) + 1
-        raise IRError("expected the closing quote of a string", file, line)
+    return [token for token in tokenize(text, file) if token.kind not in ("newline", "comment")]
 
 
 def unquote(text: str) -> str:

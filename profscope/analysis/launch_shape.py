@@ -17,10 +17,9 @@ UNLIKE = 0.35
 """CTAs that do the same still differ, by where their data is and what runs beside them; beyond this standard
 deviation over the mean they do not do the same (an H200's like CTAs: up to 0.3)."""
 
-
 SHAPE_FIGURES: Final = (
-    "launches", "ctas", "sms", "per_sm", "mean", "longest", "deviation", "mean_ns", "longest_ns", "whole_ns",
-    "last_ns", "busy_ns", "step_ns",
+    "launches", "ctas", "sms", "per_sm", "mean_cycles", "longest_cycles", "deviation_cycles", "mean_ns",
+    "longest_ns", "whole_ns", "last_ns", "busy_ns", "step_ns",
 )  # fmt: skip
 """What is known of a configuration's launches that kept sums; see `decoding.cta_shapes`."""
 
@@ -96,12 +95,12 @@ def shape_kept(metadata: dict[str, Any], kernel: str, variant: int, sm_count: in
         max(1, known[name]) for name in ("launches", "ctas", "per_sm", "whole_ns")
     )
     slots = int(per_sm) * max(1, sm_count, int(known["sms"]))
-    variation = known["deviation"] / max(1.0, known["mean"])
+    variation = known["deviation_cycles"] / max(1.0, known["mean_cycles"])
     empty = slots * known["last_ns"] - known["busy_ns"]
     imbalance_pct, tail_pct = _lost(count / slots, variation, known["mean_ns"], whole, empty, slots)
     return Shape(
         int(count), int(known["sms"]), int(per_sm), slots, count / slots,
-        known["mean_ns"], known["longest_ns"], known["mean"], known["longest"],
+        known["mean_ns"], known["longest_ns"], known["mean_cycles"], known["longest_cycles"],
         variation, imbalance_pct, tail_pct,
         # The launch and what comes behind the begin of its last CTA may be off by a step each.
         error_pct=min(100.0, 200 * known["step_ns"] / whole),

@@ -10,7 +10,6 @@ __all__ = ["UNSEEN", "kernel_of_note"]
 UNSEEN: Final = "no launch of a Triton kernel was seen"
 """A session's note that says no more than that."""
 
-
 _RANKS: Final = re.compile(r"(?:rank [\d, ]+|each of \d+ ranks): ")
 
 

@@ -1,12 +1,9 @@
 """What several analyses ask of a table of sums: the figures of each scope and its own time."""
 
-from functools import cache
-
 import numpy as np
 import pandas as pd
 
 from profscope.analysis.span_rows import GROUP_COLUMNS, SITE_COLUMNS, self_times
-from profscope.schema import sums_frame
 
 __all__ = ["KEY_COLUMNS", "UNITS", "summed"]
 
@@ -22,16 +19,6 @@ def summed(sums: pd.DataFrame, unit_of_root: str) -> pd.DataFrame:
     to whole grids; root: the total in `unit_of_root` where it is all of a warp's time; longest: -1
     where it was not kept.
     """
-    return _summed(sums, unit_of_root) if len(sums) else _of_none().copy()
-
-
-@cache
-def _of_none() -> pd.DataFrame:
-    """Made once, to be copied: most profiles have no sums, and no rows take pandas as long as some."""
-    return _summed(sums_frame(), "ns")
-
-
-def _summed(sums: pd.DataFrame, unit_of_root: str) -> pd.DataFrame:
     root = ((sums["parent"] < 0) & (sums["kind"] != "async")).to_numpy()
     table = sums[list(KEY_COLUMNS)].assign(
         seen=sums["count"], count=sums["grid_count"], root=np.where(root, sums[f"grid_{unit_of_root}"], 0)

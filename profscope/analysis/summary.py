@@ -33,12 +33,14 @@ __all__ = ["PERCENTILES", "summary", "summary_of"]
 PERCENTILES = {"p50": 0.50, "p90": 0.90, "p99": 0.99}
 
 _COUNTED = 4
-"""Durations are counted, not sorted, where there are no more than so many kinds of each."""
+"""Durations are counted, not sorted, where the longest is less than so many times their number."""
+
+_FEW = 1 << 16
+"""Durations that are put in order sooner than threads for them begin."""
 
 # What rows are made with and do not show: how often a scope ran in recorded CTAs, for how long, and how much
 # of that is all of a warp's time.
 _BESIDE = ("seen", "seen_ns", "seen_cycles", "root")
-_FEW = 1 << 16
 _MISSING = {f"{name}_{unit}": "Int64" for unit in UNITS for name in (*PERCENTILES, "max")}
 
 

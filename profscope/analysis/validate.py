@@ -67,7 +67,7 @@ def column_problems(tables: Tables) -> list[str]:
 
 def _columns(table: str, frame: pd.DataFrame, dtypes: dict[str, str]) -> Iterator[str]:
     known = dict(zip(frame.columns, frame.dtypes, strict=True))
-    for name in sorted(known.keys() - dtypes.keys()):
+    for name in sorted(known.keys() - dtypes.keys(), key=str):
         kinds = {"df": PAYLOAD_DTYPES, "host": ("float64",)}.get(table, ())
         if str(known[name]) not in kinds:
             yield f"{table}: unknown column {name!r}"

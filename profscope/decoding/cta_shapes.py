@@ -29,18 +29,18 @@ _COLD: Final = Mark._fields.index("cold")
 
 class CtaShape(NamedTuple):
     """Of a launch all of whose CTAs recorded. sms: how many ran one; per_sm: the most that one of them ran at
-    once. mean, longest, deviation: of a CTA's cycles; mean_ns, longest_ns: of its time. whole_ns: of the
-    launch; last_ns: from the begin of its last CTA to its end; busy_ns: what CTAs took in that time, added
-    up. Times in ns may be off by a step of the GPU's timer."""
+    once. mean, longest and (standard) deviation: of what a CTA took. whole_ns: of the launch; last_ns: from
+    the begin of its last CTA to its end; busy_ns: what CTAs took in that time, added up. Times in ns may be
+    off by a step of the GPU's timer."""
 
     launch: int
     cold: bool
     ctas: int
     sms: int
     per_sm: int
-    mean: float
-    longest: int
-    deviation: float
+    mean_cycles: float
+    longest_cycles: int
+    deviation_cycles: float
     mean_ns: float
     longest_ns: int
     whole_ns: int
@@ -68,9 +68,9 @@ def _shape(stack: Stack, at: int) -> CtaShape:
         ctas=len(sm),
         sms=int(np.count_nonzero(np.bincount(sm))),
         per_sm=_most_at_once(sm, clock, cycles),
-        mean=float(cycles.mean()),
-        longest=int(cycles.max()),
-        deviation=float(cycles.std()),
+        mean_cycles=float(cycles.mean()),
+        longest_cycles=int(cycles.max()),
+        deviation_cycles=float(cycles.std()),
         mean_ns=float(took.mean()),
         longest_ns=int(took.max()),
         whole_ns=max(1, int(end.max() - start.min())),

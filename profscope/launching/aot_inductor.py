@@ -141,7 +141,8 @@ def launches_from_cpp(called: Any) -> bool:
     options = getattr(called, "fx_kwargs", None)
     if options is None:
         return _device(called) != "cpu"
-    return bool(options.get("cpp_wrapper")) and any(device != "cpu" for device in called.device_types)
+    devices = getattr(called, "device_types", ())
+    return bool(options.get("cpp_wrapper")) and any(device != "cpu" for device in devices)
 
 
 def _device(model: Any) -> str:

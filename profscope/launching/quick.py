@@ -8,7 +8,7 @@ torch's profiler or a debug mode looks on, or someone else has launch hooks, lau
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from types import ModuleType, SimpleNamespace
+from types import FunctionType, ModuleType, SimpleNamespace
 from typing import Any, Final
 
 from profscope.launching.turns import Turns
@@ -110,9 +110,13 @@ def written_run(
     if len(seen) != 1:
         return None
     ((scope, names, arguments),) = seen
-    if arguments[:5] != _GRID_AND_BINARY:
-        return None
     grid = grids.from_meta(built.inductor_meta, built.config)
+    to_grid = [
+        *grid.prefix,
+        *(f"grid_{axis} = {each}" for axis, each in enumerate((grid.x_grid, grid.y_grid, grid.z_grid))),
+    ]
+    if arguments[:5] != _GRID_AND_BINARY or not _does_no_more(scope["launcher"], names, to_grid, arguments):
+        return None
     passed = "".join(f"{name}, " for name in names)
     long_way = f"    return our_long_way({passed}stream=stream, **our_options)"
     addresses = _addresses(arguments, built.compile_meta["signature"])
@@ -125,8 +129,7 @@ def written_run(
         "    pass",
         "except our_attribute_error:  # no tensor",
         long_way,
-        *grid.prefix,
-        *(f"grid_{axis} = {each}" for axis, each in enumerate((grid.x_grid, grid.y_grid, grid.z_grid))),
+        *to_grid,
     ]
     profiler, debugging = _onlookers(module)
     scope = scope | {
@@ -139,6 +142,20 @@ def written_run(
     }
     parameters = f"{passed}*, stream, **our_options"
     return written(scope["runner"], names, parameters, before, arguments, dict(addresses), scope)
+
+
+def _does_no_more(
+    launcher: FunctionType, names: Sequence[str], to_grid: Sequence[str], arguments: Sequence[str]
+) -> bool:
+    """Whether Inductor's launcher finds the grid and launches, and nothing else: another version's may."""
+    lines = [f"def launcher({', '.join([*names, 'stream'])}):", *to_grid, f"runner({', '.join(arguments)})"]
+    known: dict[str, Any] = {}
+    exec("\n    ".join(lines), known)
+    one, other = (
+        (code.co_code, code.co_consts, code.co_names, code.co_varnames)
+        for code in (known["launcher"].__code__, launcher.__code__)
+    )
+    return one == other
 
 
 def _addresses(arguments: Sequence[str], signature: Mapping[str, str]) -> list[tuple[str, str]]:

@@ -18,7 +18,7 @@ from profscope.plotting.picked import Picked, picked
 from profscope.schema import Tables
 from profscope.traces.html.figures import count_text
 
-__all__ = ["at_once", "heatmap", "sms_of"]
+__all__ = ["at_once", "heatmap"]
 
 _BINS: Final = 320
 # White where nothing ran; in one hue, darker with each CTA, so that it is read without seeing colours.
@@ -55,7 +55,7 @@ def heatmap(tables: Tables, launch: int | None, kernel: str | None, *, ax: Axes 
     return figure
 
 
-def sms_of(chosen: Picked) -> int:
+def _sms_of(chosen: Picked) -> int:
     """The rows of the map: SMs of the device, or as many as the numbers of those that were seen say."""
     seen = int(chosen.ctas.sm.max()) + 1
     return max(seen, sm_count_of(chosen.tables.metadata) if chosen.is_whole else 0)
@@ -65,7 +65,7 @@ def at_once(chosen: Picked, longest: float) -> Floats:
     """CTAs at once, on average, by SM and bin of the launch's time; float64 of shape (SMs, bins)."""
     ctas = chosen.ctas
     own = ctas.sm >= 0
-    sm, sms = ctas.sm[own], sms_of(chosen)
+    sm, sms = ctas.sm[own], _sms_of(chosen)
     bins = int(min(_BINS, max(1.0, longest)))
     low = np.clip(ctas.start[own] / longest * bins, 0, bins)
     high = np.clip((ctas.start + ctas.duration)[own] / longest * bins, 0, bins)

@@ -9,7 +9,7 @@ from typing import Final
 
 __all__ = ["merged_notes"]
 
-_NUMBER: Final = re.compile(r"(?<![\w.#:])\d[\d,]*(?:\.\d+)?(?![\w:])")
+_NUMBER: Final = re.compile(r"(?<![\w.#:])\d+(?:,\d{3})*(?:\.\d+)?(?![\w:])")
 """What counts something: not a part of a name, the number of a variant, nor the line of a place."""
 
 

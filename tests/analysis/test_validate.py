@@ -27,6 +27,7 @@ def at(row: int, column: str, value: object) -> Callable[[pd.DataFrame], pd.Data
 FAULTS = {
     "df: no column 'line'": lambda df: df.drop(columns="line"),
     "df: unknown column 'colour'": lambda df: df.assign(colour=1),
+    "df: unknown column 7": lambda df: df.assign(colour=1, number=1).rename(columns={"number": 7}),
     "df: column 'line' is int64, not int32": lambda df: df.astype({"line": "int64"}),
     "df: column 'scope' has missing values": at(3, "scope", None),
     "df: the index must be a RangeIndex from 0": lambda df: df.iloc[1:],

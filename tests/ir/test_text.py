@@ -6,7 +6,7 @@ import contextlib
 from functools import cache
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from instrument_passes.errors import IRError
@@ -54,14 +54,18 @@ TRICKY += [
 
 
 @given(st.text() | st.lists(st.sampled_from(TRICKY) | st.text(max_size=3)).map("".join))
-def test_tokens_joined_are_the_text(text: str) -> None:
+@example("a \t")
+@example(" ")
+def test_tokens_and_the_space_between_them_are_the_text(text: str) -> None:
     try:
         tokens = list(tokenize(text))
     except IRError:
         text = text.replace('"', "")  # the only thing that can be wrong
         tokens = list(tokenize(text))
-    assert "".join(token.text for token in tokens) == text
     assert all(text[token.start : token.end] == token.text for token in tokens)
+    assert all(token.text.strip(" \t\r") for token in tokens)
+    ends, starts = [0, *(token.end for token in tokens)], [*(token.start for token in tokens), len(text)]
+    assert not "".join(text[end:start] for end, start in zip(ends, starts, strict=True)).strip(" \t\r")
 
 
 @pytest.mark.parametrize(
@@ -78,7 +82,7 @@ def test_tokens_joined_are_the_text(text: str) -> None:
         ("-1.5e-07", ["punctuation", "number"]),
         ("0x7F80", ["number"]),
         ("64x1xf32", ["number", "word"]),
-        ('"a\\"b" "\\\\"', ["string", "space", "string"]),
+        ('"a\\"b" "\\\\"', ["string", "string"]),
         ("a>=b", ["word", "compare", "word"]),
     ],
 )

@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import linecache
 from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 from unittest import mock
@@ -328,6 +329,56 @@ def test_a_recorded_launch_is_one_function(
     assert ways == ["run_quickly", "our_launch"]
     # The first launch of each size finds no route, which those that keep spans do not take either.
     assert LikeTritons.direct == (4 if spans_every == 0 else 2)
+
+
+def test_a_launcher_that_does_more_is_not_written_anew(
+    inductor: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """As another version of torch may make it."""
+    result, done = inductor.heuristics.CompileResult, []
+    make = result._gen_launcher_code
+
+    def with_more(self: Any, scope: dict[str, Any], names: list[str], arguments: list[str]) -> Any:
+        scope |= {"plain": make(self, scope, names, arguments), "done": done}
+        passed = ", ".join([*names, "stream"])
+        exec(f"def launcher({passed}):\n    done.append(1)\n    plain({passed})", scope)
+        return scope["launcher"]
+
+    monkeypatch.setattr(result, "_gen_launcher_code", with_more)
+    with mock.patch("profscope.emulator.launcher.Launcher", LikeTritons), session(keep="sums") as prof:
+        tuner = inductor.Tuner()
+        for _ in range(3):
+            tuner.launch()
+        assert vars(tuner)["run"].__name__ == "run_quickly"
+    assert (len(done), len(prof.launches)) == (3, 3)
+
+
+def test_a_launch_in_one_function_fails_is_paused_and_comes_from_many_threads(
+    inductor: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    tuner = inductor.Tuner()
+    with mock.patch("profscope.emulator.launcher.Launcher", LikeTritons):
+        with session(keep="sums", spans_every=0) as prof:
+            for _ in range(2):
+                tuner.launch()
+            written = vars(tuner)["run"]
+            assert written.__name__ == "our_launch"
+            prof.pause()
+            tuner.launch()  # counts nowhere
+            prof.resume()
+            assert vars(tuner)["run"] is written
+            with monkeypatch.context() as patch:
+                patch.setattr(LikeTritons, "failing", True)
+                with pytest.raises(ValueError, match="a wrong argument"):
+                    tuner.launch()
+            with ThreadPoolExecutor(4) as pool:
+                for launched in [pool.submit(tuner.launch) for _ in range(12)]:
+                    launched.result()
+            tuner.launch()
+        assert "run" not in vars(tuner)
+    assert len(prof.launches) == 15
+    assert any("wrote nothing: it did not run" in note for note in prof.metadata["notes"])
+    assert prof.profile.validate() == []
 
 
 class _OnGpu(torch.Tensor):

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import threading
 from typing import Any
 
 from triton.runtime import _allocation
@@ -20,6 +21,7 @@ class LikeTritons:
     global_scratch_size = 0
     launch_cooperative_grid = launch_pdl = False
     arg_annotations = kernel_signature = None
+    _lock = threading.RLock()  # `launch` hands its pointer over by the allocator that all threads have
 
     def __init__(self, src: Any, metadata: Any) -> None:
         self._emulators = Launcher(src, metadata)
@@ -36,22 +38,24 @@ class LikeTritons:
         self, gridX: int, gridY: int, gridZ: int, stream: int, function: Any, kernel_metadata: Any,  # noqa: N803
         launch_metadata: Any, launch_enter_hook: Any, launch_exit_hook: Any, *args: Any,
     ) -> None:  # fmt: skip
-        self._emulators(
-            gridX, gridY, gridZ, stream, function, kernel_metadata, launch_metadata, launch_enter_hook,
-            launch_exit_hook, *args,
-        )  # fmt: skip
+        with self._lock:
+            self._emulators(
+                gridX, gridY, gridZ, stream, function, kernel_metadata, launch_metadata, launch_enter_hook,
+                launch_exit_hook, *args,
+            )  # fmt: skip
 
     def launch(
         self, x: int, y: int, z: int, stream: int, function: Any, cooperative: bool, pdl: bool, packed: Any,
         about: Any, enter: Any, leave: Any, scratch: Any, pointer: Any, annotations: Any, signature: Any,
         args: tuple[Any, ...],
     ) -> None:  # fmt: skip
-        type(self).direct += 1
-        if type(self).failing:
-            raise ValueError("a wrong argument")
-        before = _allocation._profile_allocator.get()
-        _allocation._profile_allocator.set(lambda *need: pointer)
-        try:
-            self._emulators(x, y, z, stream, function, packed, about, enter, leave, *args)
-        finally:
-            _allocation._profile_allocator.set(before)
+        with self._lock:
+            type(self).direct += 1
+            if type(self).failing:
+                raise ValueError("a wrong argument")
+            before = _allocation._profile_allocator.get()
+            _allocation._profile_allocator.set(lambda *need: pointer)
+            try:
+                self._emulators(x, y, z, stream, function, packed, about, enter, leave, *args)
+            finally:
+                _allocation._profile_allocator.set(before)

@@ -306,6 +306,8 @@ def test_equal_notes_are_one_with_how_many_ranks_say_so() -> None:
         "rank 3: k3: 3 launches",
     ]
     assert merged_notes({4: ["alone"]}) == ["alone"]
+    listed = {0: ["lines 3, 4"], 1: ["lines 5, 4"]}  # a comma behind a number is none of its
+    assert merged_notes(listed) == ["each of 2 ranks: lines 3 to 5, 4"]
     kernels = [kernel_of_note(note) for note in merged_notes(notes)]
     assert kernels == ["k2", "k", "everywhere", "k", "k3", "k3"]
 
