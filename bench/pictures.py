@@ -40,7 +40,6 @@ from viewer.source import source_lines
 __all__ = ["main"]
 
 _ROOT: Final = Path(__file__).parents[1]
-_RESULTS: Final = _ROOT / "bench/results"
 _KEPT: Final = {"before": "delta-rule.pftrace.gz", "after": "delta-rule-3-stages.pftrace.gz"}
 _COLUMNS: Final = 100
 _SIZE: Final = (1200, 760)
@@ -122,7 +121,7 @@ def _traces(folder: Path) -> Iterator[dict[str, str]]:
 
     demo([str(folder / "trace.pftrace.gz")])
     for short, name in RECORDINGS.items():
-        (folder / short).symlink_to(_RESULTS / name)
+        (folder / short).symlink_to(_ROOT / name)
     kept = {name: str(folder / short) for name, short in _KEPT.items()}
     yield {"demo": str(folder / "trace.pftrace.gz"), **kept, "folder": str(folder)}
 
