@@ -14,7 +14,6 @@ from __future__ import annotations
 import gc
 import statistics
 import time
-import warnings
 from collections.abc import Callable
 from itertools import chain
 from typing import Any, Final
@@ -46,11 +45,8 @@ def main() -> None:
     parser = rounds_parser(__doc__, VARIANTS, rounds=30, steps=20, limit_s=200.0)
     parser.add_argument("--batch", type=int, default=8)
     asked = parser.parse_args()
-    for category in (profscope.EmptyProfileWarning, profscope.DistrustWarning):
-        warnings.simplefilter("ignore", category)
     begin = time.monotonic()
     step = compiled_step(asked.batch)
-    print(f"GPT, batch {asked.batch}: compiled in {time.monotonic() - begin:.1f} s", flush=True)
     print(f"{'':24}{'bare ms':>9}{'of bare':>9}{'quartiles':>16}{'steps':>9}{'recorded':>10}{'left out':>10}")
     for name in asked.only:
         if time.monotonic() - begin > asked.limit_s:

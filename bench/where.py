@@ -17,7 +17,6 @@ import os
 import statistics
 import threading
 import time
-import warnings
 from collections import defaultdict
 from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager
@@ -68,11 +67,8 @@ def main() -> None:
     parser.add_argument("--no-counters", action="store_true")
     parser.add_argument("--no-gpu-times", action="store_true")
     asked = parser.parse_args()
-    for category in (profscope.EmptyProfileWarning, profscope.DistrustWarning):
-        warnings.simplefilter("ignore", category)
     begin = time.monotonic()
     step = compiled_step(asked.batch)
-    print(f"GPT, batch {asked.batch}: compiled in {time.monotonic() - begin:.1f} s", flush=True)
     if not asked.no_counters:
         _counted(step, asked.warm_up, asked.steps)
     if not asked.no_gpu_times:
