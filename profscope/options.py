@@ -136,6 +136,12 @@ class Options:
         "and CUDA's calls around them, which costs less",
         "operators=False",
     )
+    event_details: bool = _option(
+        False,
+        "With events=True: all that torch.profiler has: also what torch.compile says of each of its graphs and "
+        "launches, which then go its long way, and CUDA's calls that only ask CUDA something",
+        "event_details=True",
+    )
     trials: bool = _option(
         False,
         "Also record one launch of each configuration that an autotuner tries; what the autotuner times is "
@@ -225,7 +231,7 @@ class Options:
             # A record an iteration is the least, and a ring has room for so many.
             _check_int("buffer", self.buffer, _MIN_BUFFER, _MAX_BUFFER, "a number of records per warp")
         _check_int("every", self.every, 1, 1 << 31, "a number of launches")
-        for name in ("events", "operators", "trials", "wait", "sources"):
+        for name in ("events", "operators", "event_details", "trials", "wait", "sources"):
             if not isinstance(getattr(self, name), bool):
                 raise OptionError(f"{name}={getattr(self, name)!r} must be True or False")
         _check_int("memory", self.memory, 1, 1 << 20, "a number of MiB")
@@ -244,6 +250,8 @@ class Options:
             _check_int("samples", self.samples, 1, _MOST_SAMPLES, "True, False or a number of launches")
         if not self.operators and not self.events:
             raise OptionError("operators=False leaves some events out; add events=True, or leave it out")
+        if self.event_details and not self.events:
+            raise OptionError("event_details=True adds to events; add events=True, or leave it out")
         if self.samples and self.events:
             raise OptionError(
                 "events= and samples= both need CUPTI, which does one at a time; give one of them"

@@ -243,7 +243,9 @@ def _kineto(options: Options, machine: backend.Backend) -> Kineto | None:
     """What records events, where they are asked for."""
     if not options.events:
         return None
-    return Kineto(on_gpu=machine.device_type == "cuda", operators=options.operators)
+    return Kineto(
+        on_gpu=machine.device_type == "cuda", operators=options.operators, details=options.event_details
+    )
 
 
 def builds_beside(options: Options, hook: CompileHook, machine: backend.Backend) -> Beside | None:

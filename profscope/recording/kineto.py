@@ -2,6 +2,10 @@
 
 Kineto asks CUPTI on a GPU, and torch's operators on the host. It is asked once a session, without stacks and
 shapes, which would cost several times as much; its own Python objects for events are not made.
+
+torch says in a flag of its module that a profiler is on. Where it is up, torch.compile tells the profiler of
+each of its launches, in Python, before it makes it, and launches take its longest way, and ours (`launching/quick.py`).
+Kineto itself needs no flag, so it is down unless details are asked for.
 """
 
 from __future__ import annotations
@@ -19,6 +23,8 @@ from torch.autograd.profiler import profile
 from torch.profiler import ProfilerActivity, supported_activities
 
 from profscope.errors import SessionError
+from profscope.recording.cupti_calls import note_no_questions
+from profscope.recording.patches import Method, patched
 
 __all__ = ["Kineto", "groups_in", "process_group", "refuse_kineto"]
 
@@ -50,6 +56,7 @@ _OVERHEAD: Final = (
 )  # fmt: skip
 """Times that CUPTI itself took: "overhead", where an event says of what activity it is."""
 
+_BEGINS: Final = "_run_on_profiler_start"  # of torch's module: what puts the flag up
 _OWN: Final = "profscope_"  # kernels that ask a GPU for its clock
 _TAKEN: Final = (
     "events are missing: the program ran a torch.profiler of its own, and there is only one at a time; "
@@ -59,13 +66,16 @@ _TAKEN: Final = (
 
 class Kineto:
     """Of a session with `events=True`. on_gpu: its launches run on a GPU. operators: torch's are recorded.
+    details: also what torch.compile says of each graph and launch, and CUDA's calls that only ask.
     changes: how often there was something new."""
 
-    def __init__(self, *, on_gpu: bool, operators: bool = True) -> None:
+    def __init__(self, *, on_gpu: bool, operators: bool = True, details: bool = False) -> None:
         self.changes = 0
         self.notes: list[str] = []
         self._on_gpu = on_gpu
         self._operators = operators or not on_gpu
+        self._details = details
+        self._others = 0  # profilers of the program's that have begun since
         self._parts: list[dict[str, list[Any]]] = []
 
     @contextlib.contextmanager
@@ -77,6 +87,7 @@ class Kineto:
             config = torch._C._profiler._ExperimentalConfig(
                 profile_all_threads=True, disable_external_correlation=True
             )
+            getattr(autograd_profiler, _BEGINS)
         except (AttributeError, TypeError) as error:
             why = str(error).partition("\n")[0]
             raise SessionError(
@@ -87,11 +98,25 @@ class Kineto:
         watching = profile(
             use_kineto=True, use_cpu=self._operators, use_device=device, experimental_config=config
         )
-        watching.__enter__()
-        try:
+        with contextlib.ExitStack() as stack:
+            watching.__enter__()
+            stack.callback(self._end, watching)
+            self._others = 0
+            stack.enter_context(patched(autograd_profiler, _BEGINS, self._counting))
+            if not self._details:
+                autograd_profiler._is_profiler_enabled = False
+                if self._on_gpu:
+                    note_no_questions()
             yield
-        finally:
-            self._end(watching)
+
+    def _counting(self, begins: Method) -> Method:
+        """Another profiler would put the flag up, and down when it ends: then ours has ended, too."""
+
+        def counted() -> None:
+            self._others += 1
+            begins()
+
+        return counted
 
     def columns(self) -> dict[str, list[Any]] | None:
         """All that was seen, None where nothing was: name, kind, on_gpu, device, resource (a stream, or a
@@ -103,7 +128,7 @@ class Kineto:
 
     def _end(self, watching: Any) -> None:
         self.changes += 1
-        if not _is_active():  # another one has begun and ended since
+        if self._others and not _is_active():  # which has ended since
             self.notes = [_TAKEN]
             return
         try:
@@ -179,7 +204,7 @@ def groups_in(trace: str) -> dict[int, str]:
 
 
 def _is_active() -> bool:
-    """Whether a torch.profiler is: one that watches all threads is known by the flag alone."""
+    """Whether a torch.profiler of the program's is: one that watches all threads is known by the flag alone."""
     return bool(torch.autograd._profiler_enabled() or autograd_profiler._is_profiler_enabled)
 
 
