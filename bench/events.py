@@ -1,186 +1,150 @@
-"""What `events=True` costs beside Proton and torch.profiler: 10,000 small launches, and a GPT's steps.
+"""What `events=True` costs beside Proton, Kineto alone and torch.profiler: small launches, and a GPT's steps.
 
-    python -m bench.events [--launches 10000] [--rounds 3] [--steps 30] [--trace gpt.pftrace.gz]
+    python -m bench.events [--launches 10000] [--rounds 9] [--steps 30] [--limit-s 150] [--only NAME ...]
+        [--trace gpt.pftrace.gz]
 
-Proton and Kineto both take CUPTI for themselves until their process ends: use a process for each (--only).
-Every tool's runs stand between bare ones; figures are medians over rounds. `launch` is the host's time per
-launch while the tool records, `end` what it takes to end it and have its table or its file. `events` is a
-session that instruments no kernel, `events and sums` one that keeps sums of all.
---trace: a session with everything around two steps, with the forward and backward pass as scopes.
+One run, in turn: in each round every tool runs once, between two bare blocks of the same process; what it
+adds is its block less the mean of these two. Medians over rounds, with quartiles. Proton has a process of its
+own, which does nothing while the other works (bench/event_tools.py says why); `first` is a bare block before
+any tool was in a process. `events` is a session that instruments no kernel; `Kineto as events ask` is what of
+that is Kineto's. CPU: of the process, waiting for the GPU included. `end` is what it takes to end a tool and
+have its table or file. Without a GPU: an operator of torch's and a small model as it is, to see that it runs.
+--trace: then a session with everything around two steps, with the forward and backward pass as scopes.
 """
 
 from __future__ import annotations
 
 import contextlib
+import multiprocessing
 import statistics
-import tempfile
 import time
-import warnings
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator, Sequence
+from multiprocessing.connection import Connection
 from pathlib import Path
-from typing import Any, Final
-
-import torch
-import triton
-import triton.language as tl
+from typing import Final
 
 import profscope
-from bench.model import GPT
+from bench.event_tools import BARE, OF_PROTON, PROGRAMS, TOOLS, gpt_step, serve
 from bench.rounds import rounds_parser
 
-__all__ = ["TOOLS", "main"]
+__all__ = ["main"]
 
-NOTHING: Final = "^no kernel$"
+_LEFT_OUT: Final = ("Proton, Python call paths", "sums", "events and sums")  # unless they are asked for
+_SHARE_OF_LAUNCHES: Final = 0.3  # of the time; compiling is the GPT's
+_UNITS: Final = {"launches": ("us", 1e6), "steps of the GPT": ("ms", 1e3)}
 
-
-@triton.jit
-def small_kernel(x_ptr, n, BLOCK: tl.constexpr):  # type: ignore[no-untyped-def]  # noqa: N803
-    at = tl.program_id(0) * BLOCK + tl.arange(0, BLOCK)
-    tl.store(x_ptr + at, tl.load(x_ptr + at, mask=at < n) + 1.0, mask=at < n)
-
-
-@contextlib.contextmanager
-def _bare() -> Iterator[None]:
-    yield
+Block = tuple[float, float, float]
+"""Seconds: as `event_tools.serve` sends them."""
 
 
-@contextlib.contextmanager
-def _ours(**options: Any) -> Iterator[None]:
-    with profscope.session(events=True, wait=True, **options) as prof:
-        yield
-    assert len(prof.events)
+class _Turns:
+    """Of one program: what each tool's blocks were, and the bare ones before and behind."""
 
-
-@contextlib.contextmanager
-def _proton(**options: Any) -> Iterator[None]:
-    import triton.profiler as proton
-
-    with tempfile.TemporaryDirectory() as folder:
-        session = proton.start(str(Path(folder) / "proton"), **options)
-        try:
-            yield
-        finally:
-            proton.finalize(session)
-
-
-@contextlib.contextmanager
-def _torch_profiler() -> Iterator[None]:
-    activities = [torch.profiler.ProfilerActivity.CPU, torch.profiler.ProfilerActivity.CUDA]
-    with torch.profiler.profile(activities=activities) as prof:
-        yield
-    assert len(prof.events())
-
-
-TOOLS: Final[dict[str, Callable[[], Any]]] = {
-    "Proton": _proton,
-    "Proton, Python call paths": lambda: _proton(context="python"),
-    "torch.profiler": _torch_profiler,
-    "events": lambda: _ours(kernels=NOTHING),
-    "events, no operators": lambda: _ours(kernels=NOTHING, operators=False),
-    "sums": lambda: profscope.session(wait=True, keep="sums", instrument="light"),
-    "events and sums": lambda: _ours(keep="sums", instrument="light"),
-}
+    def __init__(self) -> None:
+        self.blocks: dict[str, list[tuple[Block, Block, Block]]] = {}
+        self.failed: dict[str, str] = {}
 
 
 def main() -> None:
-    parser = rounds_parser(__doc__, TOOLS, rounds=3, steps=30, limit_s=100.0)
+    parser = rounds_parser(__doc__, TOOLS, rounds=9, steps=30, limit_s=150.0)
+    parser.set_defaults(only=[name for name in TOOLS if name not in _LEFT_OUT])
     parser.add_argument("--launches", type=int, default=10_000)
     parser.add_argument("--trace", type=Path)
     asked = parser.parse_args()
-    for category in (profscope.EmptyProfileWarning, profscope.DistrustWarning):
-        warnings.simplefilter("ignore", category)
-    until = time.monotonic() + asked.limit_s
-    x = torch.zeros(64 * 128, device="cuda")
-
-    def launch() -> None:
-        small_kernel[(64,)](x, x.numel(), BLOCK=128)
-
-    tools = {name: TOOLS[name] for name in asked.only}
-    what = f"{asked.launches} launches of 64 CTAs"
-    _compare(tools, what, "us", launch, asked.launches, asked.rounds, until)
-    step = gpt_step()
+    begin = time.monotonic()
+    ends = begin + _SHARE_OF_LAUNCHES * asked.limit_s, begin + asked.limit_s
+    with _process() as kineto, _process() as proton:
+        processes = {name: proton if name in OF_PROTON else kineto for name in asked.only}
+        for program, count, until in zip(PROGRAMS, (asked.launches, asked.steps), ends, strict=True):
+            started = time.monotonic()
+            unit, factor = _UNITS[program]
+            for process in dict.fromkeys(processes.values()):  # the second one finds what the first compiled
+                _ask(process, BARE, program, 1)
+            first = [_ask(process, BARE, program, count) for process in dict.fromkeys(processes.values())]
+            said = ", ".join(each if isinstance(each, str) else f"{each[0] * factor:.3f}" for each in first)
+            print(f"{program}: ready in {time.monotonic() - started:.1f} s; first {said} {unit}", flush=True)
+            _print(_in_turn(processes, program, count, asked.rounds, until), program, count)
     if asked.trace is not None:
-        _trace(step, asked.trace)
-    _compare(tools, "steps of the GPT", "ms", step, asked.steps, asked.rounds, until)
+        _trace(asked.trace)
 
 
-def gpt_step(blocks: int = 6, batch: int = 8) -> Callable[[], None]:
-    """A step of bench/model.py's GPT, compiled, with its passes as scopes."""
-    torch.manual_seed(0)
-    model = GPT(blocks=blocks).to("cuda", torch.bfloat16)
-    tokens = torch.randint(0, 8192, (batch, 256), device="cuda")
-    compiled = torch.compile(model)
-
-    def step() -> None:
-        with profscope.scope("step"):
-            model.zero_grad(set_to_none=True)
-            with profscope.scope("forward"):
-                loss = compiled(tokens)
-            with profscope.scope("backward"):
-                loss.backward()
-
-    for _ in range(5):
-        step()
-    return step
+@contextlib.contextmanager
+def _process() -> Iterator[Connection]:
+    """A process that serves, for the body of a with statement."""
+    spawning = multiprocessing.get_context("spawn")
+    ours, theirs = spawning.Pipe()
+    process = spawning.Process(target=serve, args=(theirs,), daemon=True)
+    process.start()
+    theirs.close()
+    try:
+        yield ours
+        with contextlib.suppress(OSError):  # it has died
+            ours.send(None)
+        process.join(10)
+    finally:
+        process.kill()
 
 
-def _compare(
-    tools: dict[str, Callable[[], Any]],
-    what: str,
-    unit: str,
-    work: Callable[[], None],
-    count: int,
-    rounds: int,
-    until: float,
-) -> None:
-    """Print a table: by tool the time of one, and what it is beside bare runs right before."""
-    times: dict[str, list[float]] = {name: [] for name in ("bare", *tools)}
-    ends: dict[str, list[float]] = {name: [] for name in tools}
-    _timed(_bare, work, count)
+def _ask(process: Connection, tool: str, program: str, count: int) -> Block | str:
+    """What it says of a block, or why there is none."""
+    try:
+        process.send((tool, program, count))
+        answer: Block | str = process.recv()
+    except (EOFError, OSError) as error:
+        return f"its process has died: {type(error).__name__}"
+    return answer
+
+
+def _in_turn(processes: dict[str, Connection], program: str, count: int, rounds: int, until: float) -> _Turns:
+    """Rounds of all tools; none begins that would end after `until`, by the monotonic clock."""
+    turns, longest = _Turns(), 0.0
     for _ in range(rounds):
-        if time.monotonic() > until:
+        begin = time.monotonic()
+        if begin + longest > until:
             break
-        for name, tool in tools.items():
-            times["bare"].append(_timed(_bare, work, count)[0])
-            try:
-                each_s, end_s = _timed(tool, work, count)
-            except Exception as error:  # noqa: BLE001  another tool may fail: the others are still of interest
-                print(f"{name}: {type(error).__name__}: {str(error)[:200]}", flush=True)
+        for name, process in processes.items():
+            if name in turns.failed:
                 continue
-            times[name].append(each_s)
-            ends[name].append(end_s)
-    if not times["bare"]:
-        print(f"{what}: no time was left for these")
-        return
-    factor = {"us": 1e6, "ms": 1e3}[unit]
-    print(f"{what}: {unit} each, beside bare, end in s", flush=True)
-    bare = statistics.median(times["bare"])
-    for name, figures in times.items():
-        if not figures:
-            continue
-        each = statistics.median(figures)
-        end = f"{statistics.median(ends[name]):9.3f}" if name in ends else f"{'':9}"
+            before, block, behind = (_ask(process, each, program, count) for each in (BARE, name, BARE))
+            if isinstance(block, str):
+                turns.failed[name] = block
+            elif isinstance(before, str) or isinstance(behind, str):
+                turns.failed[name] = f"bare: {before if isinstance(before, str) else behind}"
+            else:
+                turns.blocks.setdefault(name, []).append((before, block, behind))
+        longest = max(longest, time.monotonic() - begin)
+    return turns
+
+
+def _print(turns: _Turns, program: str, count: int) -> None:
+    unit, factor = _UNITS[program]
+    rounds = max(map(len, turns.blocks.values()), default=0)
+    print(f"{program}, {count} in a block, {rounds} rounds: {unit} each; end in s", flush=True)
+    print(f"  {'':28}{'bare':>9}{'added':>9}{'quartiles':>18}{'CPU bare':>10}{'CPU added':>11}{'end':>8}")
+    for name, blocks in turns.blocks.items():
+        bare, cpu_bare = ([(before[at] + behind[at]) / 2 for before, _, behind in blocks] for at in (0, 1))
+        added = [(block[0] - each) * factor for (_, block, _), each in zip(blocks, bare, strict=True)]
+        cpu = [(block[1] - each) * factor for (_, block, _), each in zip(blocks, cpu_bare, strict=True)]
+        low, high = _quartiles(added)
         print(
-            f"  {name:28}{each * factor:10.3f}{(each - bare) * factor:+10.3f}{each / bare:8.3f}{end}",
+            f"  {name:28}{statistics.median(bare) * factor:9.3f}{statistics.median(added):+9.3f}"
+            f"{f'{low:+.3f} {high:+.3f}':>18}{statistics.median(cpu_bare) * factor:10.3f}"
+            f"{statistics.median(cpu):+11.3f}{statistics.median(block[2] for _, block, _ in blocks):8.3f}",
             flush=True,
         )
+    for name, why in turns.failed.items():
+        print(f"  {name}: {why}", flush=True)
 
 
-def _timed(tool: Callable[[], Any], work: Callable[[], None], count: int) -> tuple[float, float]:
-    """Seconds of one, and of the tool's end."""
-    with tool():
-        for _ in range(8):
-            work()
-        torch.cuda.synchronize()
-        begin = time.perf_counter()
-        for _ in range(count):
-            work()
-        torch.cuda.synchronize()
-        worked = time.perf_counter()
-    return (worked - begin) / count, time.perf_counter() - worked
+def _quartiles(figures: Sequence[float]) -> tuple[float, float]:
+    if len(figures) < 2:
+        return figures[0], figures[0]
+    low, _, high = statistics.quantiles(figures)
+    return low, high
 
 
-def _trace(step: Callable[[], None], path: Path) -> None:
+def _trace(path: Path) -> None:
+    step = gpt_step()
     with profscope.session(events=True, wait=True, instrument="light", ctas=256) as prof:
         for _ in range(2):
             step()

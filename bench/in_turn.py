@@ -19,7 +19,7 @@ from itertools import chain
 from typing import Any, Final
 
 import profscope
-from bench.events import NOTHING
+from bench.event_tools import NOTHING
 from bench.model import compiled_step
 from bench.rounds import rounds_parser, steps_ms
 

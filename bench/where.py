@@ -27,7 +27,7 @@ from unittest import mock
 from torch.profiler import ProfilerActivity, profile
 
 import profscope
-from bench.events import NOTHING
+from bench.event_tools import NOTHING
 from bench.model import compiled_step
 from bench.rounds import rounds_parser, steps_ms
 from profscope.recording import arenas, arrivals, cuda_driver, folder, folding_process

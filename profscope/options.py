@@ -138,8 +138,8 @@ class Options:
     )
     event_details: bool = _option(
         False,
-        "With events=True: all that torch.profiler has: also what torch.compile says of each of its graphs and "
-        "launches, which then go its long way, and CUDA's calls that only ask CUDA something",
+        "With events=True: all that torch.profiler has, that is also what torch.compile says of each of its "
+        "graphs and launches, which costs these more, and CUDA's calls that only ask CUDA something",
         "event_details=True",
     )
     trials: bool = _option(

@@ -5,8 +5,8 @@ of memory, and of the runtime's it leaves some out. The rest still cost the thre
 asks the driver about each pointer that it passes to a kernel, torch for the device and the last error around
 each of its own.
 
-CUPTI takes calls by number, and tells the name of each. Its choice lasts until Kineto ends: where one switches
-on the next time all are noted again (`cuptiActivityEnableDriverApi` in cupti_activity.h).
+CUPTI takes calls by number, and tells the name of each. The choice lasts until Kineto ends: when it begins
+the next time all are noted again (`cuptiActivityEnableDriverApi` in cupti_activity.h).
 """
 
 from __future__ import annotations
@@ -63,10 +63,9 @@ def note_no_questions() -> None:
 def named_calls(library: Any, domain: int) -> Iterator[tuple[int, str]]:
     """The calls of a domain of CUPTI's, by number."""
     number = last = 0
-    name = ctypes.c_char_p()
     while number - last < _GAP:
         number += 1
-        name.value = None
+        name = ctypes.c_char_p()
         if not library.cuptiGetCallbackName(domain, number, ctypes.byref(name)) and name.value:
             last = number
             yield number, name.value.decode()

@@ -3,9 +3,9 @@
 Kineto asks CUPTI on a GPU, and torch's operators on the host. It is asked once a session, without stacks and
 shapes, which would cost several times as much; its own Python objects for events are not made.
 
-torch says in a flag of its module that a profiler is on. Where it is up, torch.compile tells the profiler of
-each of its launches, in Python, before it makes it, and launches take its longest way, and ours (`launching/quick.py`).
-Kineto itself needs no flag, so it is down unless details are asked for.
+torch says in a flag of its module that a profiler is on. While it is up, torch.compile tells the profiler of
+each of its launches, in Python, and those that are recorded go the long way (`launching/quick.py`). Kineto
+itself needs no flag, so it is down unless details are asked for.
 """
 
 from __future__ import annotations
@@ -204,7 +204,7 @@ def groups_in(trace: str) -> dict[int, str]:
 
 
 def _is_active() -> bool:
-    """Whether a torch.profiler of the program's is: one that watches all threads is known by the flag alone."""
+    """Whether one of the program's is: one that watches all threads is known by the flag alone."""
     return bool(torch.autograd._profiler_enabled() or autograd_profiler._is_profiler_enabled)
 
 
