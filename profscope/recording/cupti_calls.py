@@ -41,23 +41,26 @@ def only_asks(call: str) -> bool:
     return _ASKS.match(call) is not None
 
 
-def note_no_questions() -> None:
-    """Have CUPTI leave out calls that only ask, from now on; Kineto has begun. Does nothing where it is not
-    clear which library is Kineto's, or where that cannot choose: then they are noted, which only costs."""
+def note_no_questions() -> int:
+    """Have CUPTI leave out calls that only ask, from now on; Kineto has begun. Returns how many that are:
+    none where it is not clear which library is Kineto's, or where that cannot choose; then all are noted,
+    which only costs."""
     path = loaded_library()
     if path is None:
-        return
+        return 0
     try:
         library = ctypes.CDLL(str(path))
     except OSError:  # its file is no longer there
-        return
+        return 0
+    left_out = 0
     for domain, name in _DOMAINS:
         choose: Callable[[int, int], int] | None = getattr(library, name, None)
         if choose is None:
             continue
         for number, call in named_calls(library, domain):
             if only_asks(call):
-                choose(number, 0)
+                left_out += not choose(number, 0)  # 0: CUPTI_SUCCESS
+    return left_out
 
 
 def named_calls(library: Any, domain: int) -> Iterator[tuple[int, str]]:

@@ -59,13 +59,18 @@ def test_they_are_left_out_of_the_library_that_is_loaded(
     cupti: ctypes.CDLL, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     chosen: list[tuple[int, int]] = []
+
+    def choose(number: int, on: int) -> int:
+        chosen.append((number, on))
+        return 0 if len(chosen) > 1 else 1  # CUPTI_ERROR_INVALID_PARAMETER
+
     library = SimpleNamespace(  # one from before runtime calls could be chosen
         cuptiGetCallbackName=cupti.cuptiGetCallbackName,
-        cuptiActivityEnableDriverApi=lambda number, on: chosen.append((number, on)),
+        cuptiActivityEnableDriverApi=choose,
     )
     monkeypatch.setattr(cupti_calls, "loaded_library", lambda: Path("libcupti.so"))
     monkeypatch.setattr(cupti_calls.ctypes, "CDLL", lambda path: library)
-    cupti_calls.note_no_questions()
+    assert cupti_calls.note_no_questions() == len(chosen) - 1
     calls = dict(cupti_calls.named_calls(cupti, 1))
     assert {on for _, on in chosen} == {0}
     names = {calls[number] for number, _ in chosen}
@@ -85,4 +90,4 @@ def test_only_where_one_library_is_loaded(monkeypatch: pytest.MonkeyPatch) -> No
 
     monkeypatch.setattr(cupti_calls, "loaded_library", lambda: Path("gone"))
     monkeypatch.setattr(cupti_calls.ctypes, "CDLL", refuse)
-    cupti_calls.note_no_questions()
+    assert cupti_calls.note_no_questions() == 0
