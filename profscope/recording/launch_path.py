@@ -243,8 +243,7 @@ class LaunchPath:
                 if stream and self.capturing():  # stream 0, the default one, cannot be captured
                     return self._capture(PROGRAMS.tagged(alignment), size // alignment)
                 lane.about = route
-                place, needed, stream, bits, waits, _, _, _, _ = route
-                pointer = place(lane, needed, stream, bits, None, waits)
+                pointer = route.place(lane, route.needed, route.stream, route.bits, None, route.waits)
                 return pointer if pointer is not None else self._leave_out(route.programs[0])
             programs = PROGRAMS.tagged(alignment)
             if programs:
