@@ -195,10 +195,10 @@ class DeviceBuffers:
         waits: bool = True,
     ) -> int | None:
         # Nearly every launch comes through here, or does the same inline (`direct_launches.py`): it takes the
-        # next bytes of its thread's claim. That needs no lock, for `_drain` takes a claim away before it looks
-        # at `filling`, and here it is the other way about; nor can anything of this thread's come in between,
-        # for nothing is called. The address is a plain int, since for an object the launcher asks the driver
-        # whether its pointer is one of the device's.
+        # next bytes of its thread's claim. That needs no lock, for `_drain` takes a claim away before it
+        # looks at `filling`, and here it is the other way about; nor can anything of this thread's come in
+        # between, for nothing is called. The address is a plain int, since for an object the launcher asks
+        # the driver whether its pointer is one of the device's.
         claimant = self._streams.get(stream)
         room = size + _BELOW & ~_BELOW  # align(), inlined
         offset = lane.next
@@ -281,7 +281,7 @@ class DeviceBuffers:
 
     def _new_arena(self) -> _Arena:
         # In another thread: this one may be allocating from the pool of a CUDA graph, as torch.compile does.
-        with ThreadPoolExecutor(1, "profscope-arena") as aside:
+        with ThreadPoolExecutor(1, "profscope-arena", cuda_driver.allow_capture) as aside:
             arena = aside.submit(_Arena, self.limit_bytes, self._device, self._idle).result()
         self._zeroing.wait_stream(torch.cuda.default_stream(self._device))  # that thread's current one
         return arena
@@ -302,7 +302,8 @@ class DeviceBuffers:
     ) -> _Generation | None:
         """The generation that takes a launch, at `lane.next`: the lane claims this, and what has been zeroed
         behind it, too, so that launches to come need not ask. None where there is no room."""
-        generation, room = self._current, align(size, BASE_ALIGNMENT)
+        generation: _Generation = self._current
+        room = align(size, BASE_ALIGNMENT)
         if lane.claim is generation:
             if lane.end == generation.used:  # nobody has claimed what follows
                 lane.end = generation.used = lane.next

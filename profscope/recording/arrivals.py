@@ -63,8 +63,8 @@ class Arrivals:
         return launches
 
     def take_sums(self) -> tuple[list[Alike], list[str]]:
-        """Launches that keep sums and have drained, out of the log, and notes on those that were lost; some may
-        have written nothing."""
+        """Launches that keep sums and have drained, out of the log, and notes on those that were lost. Some
+        may have written nothing."""
         taken: list[Alike] = []
         notes: list[str] = []
         groups = self._log.take_sums()

@@ -6,8 +6,8 @@ the interpreter from the threads that launch.
     Aside.programs -> "state" -> what it has folded, on its stdout
 
 All launches of a program go to one process. Buffers are in memory that the processes map (see `HostPages`);
-where they are not, they go the same way as what is said of them. A message is its length, a pickle, and behind
-some pickles as many bytes as they say.
+where they are not, they go the same way as what is said of them. A message is its length, a pickle, and
+behind some pickles as many bytes as they say.
 """
 
 from __future__ import annotations
@@ -269,9 +269,9 @@ def _area(file: int, size: int) -> npt.NDArray[np.uint8]:
 
 
 def _received(
-    pipe: Any, manifests: Sequence[Manifest], areas: Sequence[npt.NDArray[np.uint8]], number: int, device: int,
-    ctas: int, size: int, indices: npt.NDArray[np.int64], streams: npt.NDArray[np.int64], marks: Any,
-    mapped: Sequence[_Mapped] | None,
+    pipe: Any, manifests: Sequence[Manifest], areas: Sequence[npt.NDArray[np.uint8]], number: int,
+    device: int, ctas: int, size: int, indices: npt.NDArray[np.int64], streams: npt.NDArray[np.int64],
+    marks: Any, mapped: Sequence[_Mapped] | None,
 ) -> Alike:  # fmt: skip
     if mapped is None:
         buffers = np.empty(size * len(indices), np.uint8)

@@ -38,7 +38,7 @@ class _Area(NamedTuple):
 
 
 class HostPages:
-    """Pieces of up to so many bytes. shared: as many of them can be mapped by other processes. Thread-safe."""
+    """Pieces of up to so many bytes. shared: so many of them other processes can map. Thread-safe."""
 
     def __init__(self, most_bytes: int, shared: int = 0) -> None:
         self._most_bytes = most_bytes

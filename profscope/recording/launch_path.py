@@ -11,6 +11,7 @@ import threading
 import time
 from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
+from functools import partial
 from typing import Any, Final
 
 import torch
@@ -174,6 +175,12 @@ class LaunchPath:
                 enqueued(program)
 
         return launch if self._every_launch and program is None else record
+
+    def preparation(self) -> Callable[[], object]:
+        """What has memory ready on this thread's current device before a launch asks for it: to allocate it,
+        and to compare the clocks of device and host, takes tens of milliseconds once. Any thread may call it.
+        """
+        return partial(self._routes.buffers, self._device())
 
     def spans_are_due(self, turn: int) -> bool:
         """Whether a launch that `spans_every=` has chosen keeps spans; see `SpanBudget.is_due`."""
