@@ -31,6 +31,7 @@ from profscope.recording.backend import Backend, Machine
 from profscope.recording.direct_launches import POINTER, DirectCall, OthersTurns
 from profscope.recording.host_pages import HostPages
 from profscope.recording.launch_log import Plan, Route
+from profscope.recording.pinned import move
 from profscope.recording.programs import Program
 from profscope.recording.recorder import Recorder, recorder
 from tests.support import standin
@@ -181,7 +182,7 @@ def parts(kernels: int = 25, ctas: int = 64, launches: int = 15_000) -> dict[str
         taken = list[Any]()
         arrivals = records.arrivals
         figures["behind: find their memory"] = of(
-            lambda: taken.extend(arrivals._fetched(each, []) for each in groups), count
+            lambda: taken.extend(arrivals._fetched(each) for each in groups), count
         )
         folded = folder.folded
         figures["behind: hand over"] = of(lambda: folded.add(united(taken), folder._workers), count)
@@ -192,7 +193,7 @@ def parts(kernels: int = 25, ctas: int = 64, launches: int = 15_000) -> dict[str
         times = []
         for _ in range(5):
             begin = time.process_time()
-            moved = arenas.move([content], pages or HostPages(len(content)), bool, one, 1)
+            moved = move([content], pages or HostPages(len(content)), bool, one, 1)
             times.append((time.process_time() - begin) * 1e3 / _MOVED_MB)
             del moved
         figures[f"behind: move to {name} pages, ms a MB"] = min(times)

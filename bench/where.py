@@ -48,7 +48,7 @@ _WATCHED: Final = (
     (arenas.DeviceBuffers, "_make_room"),
     (arenas.DeviceBuffers, "_rotate"),
     (arenas.DeviceBuffers, "_zero"),
-    (arenas.DeviceBuffers, "_pin"),
+    (arenas, "pin"),
     (arenas, "move"),
     (cuda_driver, "zero"),
     (cuda_driver, "copy"),

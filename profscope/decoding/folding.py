@@ -30,6 +30,7 @@ from profscope.decoding.spread import Spread, no_spread, together, united
 from profscope.decoding.stack_sums import BY, Layout, StackSums, sum_up
 from profscope.decoding.stacks import Stack, stacks
 from profscope.decoding.timebase import MAX_RELATIVE_ERROR, slope_errors
+from profscope.decoding.unwritten import those_that_wrote
 from profscope.errors import RecordError
 from profscope.threads import in_order
 
@@ -186,16 +187,17 @@ class Folded:
         self._lock = threading.Lock()
 
     def add(self, launches: Sequence[Alike], pool: Executor) -> None:
-        """Fold launches; their order does not matter. pool: whose threads share the work."""
+        """Fold launches, but for those that wrote nothing; their order does not matter. pool: whose threads
+        share the work."""
+        launches, notes = those_that_wrote(launches)
         damaged: list[tuple[int, RecordError]] = []
         for group in launches:
             self._layouts.setdefault(id(group.manifest), Layout(group.manifest))
         for stack, sums in in_order(pool, self._summed_up, stacks(launches, damaged)):
             with self._lock:
                 self._add(stack, sums)
-        self.notes += [
-            f"launch {index}: {error}" for index, error in sorted(damaged, key=lambda each: each[0])
-        ]
+        notes += [f"launch {index}: {error}" for index, error in sorted(damaged, key=lambda each: each[0])]
+        self.notes += notes
 
     def close(self) -> None:
         """Nothing is added any more."""

@@ -16,7 +16,7 @@ import os
 import pickle
 import threading
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from concurrent.futures import Future, ThreadPoolExecutor
 from pathlib import Path
 from typing import Any, Final, NamedTuple
@@ -26,6 +26,7 @@ from triton.compiler import CompiledKernel
 
 from profscope.launching.hook import CompileHook
 from profscope.options import Options
+from profscope.recording.cuda_driver import allow_capture
 from profscope.recording.messages import one_line
 from profscope.recording.processes import begun, ended, write
 
@@ -95,7 +96,8 @@ class Beside:
     def installed(self) -> Iterator[None]:
         """Install for the body of a with statement; what is being built at its end is given up."""
         cpus = len(os.sched_getaffinity(0))
-        pool = ThreadPoolExecutor(min(_MOST_WORKERS, max(1, cpus // 2)), "profscope-build")
+        threads = min(_MOST_WORKERS, max(1, cpus // 2))
+        pool = ThreadPoolExecutor(threads, "profscope-build", allow_capture)
         self._pool = pool
         # Of all the objects that Inductor has made it takes a third of a second or more. What is built and
         # loaded would soon bring it about in a step; here nobody waits for one.
@@ -112,13 +114,15 @@ class Beside:
             for worker in workers:
                 worker.end()
 
-    def begin(self, tuner: Any, config: Any) -> Future[Answer] | None:
-        """Have a kernel of torch.compile built; None where no other process can do it as this one would."""
+    def begin(self, tuner: Any, config: Any, prepare: Callable[[], object]) -> Future[Answer] | None:
+        """Have a kernel of torch.compile built; None where no other process can do it as this one would.
+        prepare: whatever else its launches need, which takes time; called by another thread.
+        """
         pool, file = self._pool, tuner.filename
         if pool is None or file is None or not Path(file).is_file() or not self._hook.portable:
             return None
         try:
-            return pool.submit(self._build, Job(file, tuner.fn.__name__, config))
+            return pool.submit(self._build, Job(file, tuner.fn.__name__, config), prepare)
         except RuntimeError:  # the session ends
             return None
 
@@ -136,7 +140,7 @@ class Beside:
             ended_s = time.perf_counter()
             self._next_load_s = ended_s + (ended_s - began_s) * (1 / _LOADING_PART - 1)
 
-    def _build(self, job: Job) -> Answer:
+    def _build(self, job: Job, prepare: Callable[[], object]) -> Answer:
         """By one of the workers, or a new one."""
         try:
             with self._lock:
@@ -144,6 +148,8 @@ class Beside:
             if worker is None:
                 worker = self._started()
             answer = worker.build(job)
+            if not isinstance(answer, str):
+                prepare()
         except Exception as error:  # noqa: BLE001  whatever it is, launches go on, bare
             why = f"no process could build it: {one_line(error)}"
             return GIVEN_UP if self._pool is None else why

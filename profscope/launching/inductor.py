@@ -305,7 +305,7 @@ class InductorLaunches:
         begun, build = kernel.build
         given_up = build is not None and build.done() and (build.cancelled() or build.result() == GIVEN_UP)
         if begun is not bare or given_up:  # the session was paused meanwhile
-            kernel.build = bare, self._beside.begin(kernel.tuner, bare.config)
+            kernel.build = bare, self._beside.begin(kernel.tuner, bare.config, self._path.preparation())
         return kernel.build[1]
 
     def compiled(self, tuner: Any, config: Any) -> Any:

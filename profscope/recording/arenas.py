@@ -14,7 +14,6 @@ from __future__ import annotations
 import contextlib
 import os
 import threading
-import time
 from collections.abc import Callable, Collection, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from typing import Any
@@ -27,67 +26,28 @@ from instrument_passes.records import BASE_ALIGNMENT, align
 from profscope.recording import cuda_driver
 from profscope.recording.buffers import Full, Lane, Slice
 from profscope.recording.host_pages import HostPages
+from profscope.recording.pinned import first, move, pin
 from profscope.recording.sizing import Blocks
 
-__all__ = ["MOVERS", "DeviceBuffers", "cold_bytes", "move"]
+__all__ = ["MOVERS", "DeviceBuffers", "arena_bytes", "cold_bytes"]
 
 Bytes = npt.NDArray[np.uint8]
 # A launch that another thread has begun must be enqueued before its arena can be drained. A launch that
 # failed in a thread that never launches again would hold it up for ever; after this long it is given up.
 _ENQUEUE_TIMEOUT_S = 10.0
-# Threads that copy from pinned memory: one alone moves less than PCIe delivers, and half of its time goes to
-# the first touch of new pages.
+# One thread that copies from pinned memory moves less than PCIe delivers, and half of its time goes to the
+# first touch of new pages.
 MOVERS = min(12, max(2, (os.cpu_count() or 2) * 3 // 4))
 _BELOW = BASE_ALIGNMENT - 1
 # Zeroing displaces a sixteenth of the L2 cache at a time; a launch behind more than a quarter is called cold.
 _PIECES_OF_L2 = 16
 _COLD_PART_OF_L2 = 4
-_PAGE_BYTES = 4096
-_PINNED_BYTES = 8 << 20  # at a time
-_BETWEEN_PIECES_S = 0.002  # for those who wait to launch
+_CLAIM_BYTES = 1 << 20
 
 
-def move(
-    pinned: Sequence[Bytes],
-    pages: HostPages,
-    wait: Callable[[], None],
-    movers: ThreadPoolExecutor,
-    pieces: int = MOVERS,
-) -> Bytes:
-    """A copy of pinned memory, one piece after the other, in pages, which are made while `wait` waits for
-    what is to be copied.
-
-    pieces: of the copy, as many as threads, of which each takes the interpreter from the others for a moment.
-    """
-    host, is_new = pages.take(sum(map(len, pinned)))
-    step = align(-(-len(host) // pieces), _PAGE_BYTES)
-    parts = [slice(at, min(at + step, len(host))) for at in range(0, len(host), step)]
-    if is_new:
-        list(movers.map(lambda part: np.copyto(host[part][::_PAGE_BYTES], 0), parts))
-    wait()
-    list(movers.map(lambda part: _copy(host, pinned, part), parts))
-    return host
-
-
-def _copy(host: Bytes, pinned: Sequence[Bytes], part: slice) -> None:
-    """Copy what belongs into a part of the host's pages."""
-    at = 0
-    for piece in pinned:
-        begin, end = max(part.start, at), min(part.stop, at + len(piece))
-        if begin < end:
-            np.copyto(host[begin:end], piece[begin - at : end - at])
-        at += len(piece)
-
-
-def _first(pieces: Sequence[torch.Tensor], size: int) -> list[torch.Tensor]:
-    """The first so many bytes of them."""
-    firsts = []
-    for piece in pieces:
-        firsts.append(piece[:size])
-        size -= len(firsts[-1])
-        if not size:
-            break
-    return firsts
+def arena_bytes(budget_bytes: int) -> int:
+    """What each of two arenas has of a budget."""
+    return budget_bytes // 2 // BASE_ALIGNMENT * BASE_ALIGNMENT
 
 
 def _l2_bytes(device: int) -> int:
@@ -115,7 +75,7 @@ class _Generation:
     """
 
     __slots__ = (
-        "address", "arena", "awaited", "cold", "host", "idle", "open", "ready", "streams", "used", "zeroed",
+        "address", "arena", "awaited", "cold", "host", "idle", "lanes", "ready", "streams", "used", "zeroed",
     )  # fmt: skip
 
     def __init__(self, arena: _Arena, idle: threading.Condition) -> None:
@@ -127,13 +87,24 @@ class _Generation:
         self.streams: set[int] = set()
         self.ready: set[int] = set()  # those of the streams that have waited for what was zeroed last
         self.host: Future[Bytes] | None = None
-        self.open: set[Lane] = set()
-        self.awaited = False  # someone waits on `idle` for `open` to be empty
+        self.lanes: set[Lane] = set()  # that had memory of it
+        self.awaited = False  # someone waits on `idle` until no launch is `open`
         self.idle = idle
 
     def wake(self) -> None:
         with self.idle:
             self.idle.notify_all()
+
+    def take_claims(self) -> None:
+        """Nobody takes memory of it unasked any more, and it can go once nobody wants its bytes."""
+        for lane in self.lanes:
+            if lane.claim is self:
+                lane.end = -1
+                lane.claim = None
+
+    def open(self) -> bool:
+        """Whether a launch with memory of it may not be enqueued yet."""
+        return any(lane.filling is self for lane in self.lanes)
 
 
 class _Arena:
@@ -177,7 +148,8 @@ class _DeviceSlice:
 
 class DeviceBuffers:
     """Arenas of one GPU. budget_bytes: device memory for all of them; behind: whether those who are told that
-    an arena is full have enough of them already; movers: threads that copy from pinned memory. Thread-safe.
+    an arena is full have enough of them already; movers: threads that copy from pinned memory; pages: what
+    they copy to. Thread-safe.
 
     Raises torch.OutOfMemoryError when the first arena does not fit; without the second, launches wait for the
     first to be drained.
@@ -190,8 +162,9 @@ class DeviceBuffers:
         full: Full,
         behind: Callable[[], bool] = bool,
         movers: int = MOVERS,
+        pages: HostPages | None = None,
     ) -> None:
-        self.limit_bytes = budget_bytes // 2 // BASE_ALIGNMENT * BASE_ALIGNMENT
+        self.limit_bytes = arena_bytes(budget_bytes)
         self._device = device
         self._full = full
         self._behind = behind
@@ -204,7 +177,7 @@ class DeviceBuffers:
         self._idle = threading.Condition(self._lock)  # no launch of some generation is open any more
         self._threads = ThreadPoolExecutor(2, "profscope-drain", cuda_driver.allow_capture)
         self._pieces = movers
-        self._pages = HostPages(self.limit_bytes)
+        self._pages = pages or HostPages(self.limit_bytes)
         self._movers = ThreadPoolExecutor(movers, "profscope-move")
         self._arenas = [self._new_arena()]
         self._current = self._arenas[0].generation
@@ -221,24 +194,31 @@ class DeviceBuffers:
         zero: Sequence[Blocks] | None = None,
         waits: bool = True,
     ) -> int | None:
-        # Every launch comes through here. The address is a plain int, since for an object the launcher asks
+        # Nearly every launch comes through here, or does the same inline (`direct_launches.py`): it takes the
+        # next bytes of its thread's claim. That needs no lock, for `_drain` takes a claim away before it
+        # looks at `filling`, and here it is the other way about; nor can anything of this thread's come in
+        # between, for nothing is called. The address is a plain int, since for an object the launcher asks
         # the driver whether its pointer is one of the device's.
-        with self._lock:
-            generation = self._current
-            offset = generation.used
-            end = offset + size + _BELOW & ~_BELOW  # align(), inlined
-            if end > generation.zeroed or stream not in generation.ready:
-                if self._closed or not (waits or self._has_room(size)):
+        claimant = self._streams.get(stream)
+        room = size + _BELOW & ~_BELOW  # align(), inlined
+        offset = lane.next
+        lane.filling = generation = lane.claim
+        if offset + room <= lane.end and lane.claimant is claimant and zero is None:
+            lane.next = offset + room
+        else:
+            with self._lock:
+                lane.filling = None
+                self._idle.notify_all()  # who waits for it
+                generation = self._with_room(lane, size, stream, zero, waits)
+                if generation is None:
                     return None
-                generation = self._make_room(size, stream, zero)
-                offset = generation.used
-                end = align(offset + size, BASE_ALIGNMENT)
-            generation.used = end
-            generation.open.add(lane)
-        lane.filling = generation
+                offset = lane.next
+                lane.next = offset + room
+                lane.filling = generation
         lane.offset = offset
         lane.launches += 1
-        return generation.address + offset | bits
+        address: int = generation.address
+        return address + offset | bits
 
     def slice(self, filling: _Generation, offset: int, size: int) -> Slice:
         return _DeviceSlice(self, filling, offset, size)
@@ -275,12 +255,14 @@ class DeviceBuffers:
                     arena.generation.zeroed = -1
         self._threads.shutdown()
         self._movers.shutdown()
-        self._pages.close()
         self._side.synchronize()
         self._zeroing.synchronize()
         for arena in self._arenas:  # slices keep their arenas alive, for their bytes on the host
             arena.memory = torch.empty(0)
             arena.pinned = None
+
+    def claimant(self, stream: int) -> Any:
+        return self._stream(stream)
 
     def _stream(self, handle: int) -> torch.cuda.Stream:
         if handle not in self._streams:
@@ -299,26 +281,10 @@ class DeviceBuffers:
 
     def _new_arena(self) -> _Arena:
         # In another thread: this one may be allocating from the pool of a CUDA graph, as torch.compile does.
-        with ThreadPoolExecutor(1, "profscope-arena") as aside:
+        with ThreadPoolExecutor(1, "profscope-arena", cuda_driver.allow_capture) as aside:
             arena = aside.submit(_Arena, self.limit_bytes, self._device, self._idle).result()
         self._zeroing.wait_stream(torch.cuda.default_stream(self._device))  # that thread's current one
         return arena
-
-    def _pin(self) -> list[torch.Tensor]:
-        """As many bytes of the host as an arena has.
-
-        While the driver locks memory no thread can launch: 128 MiB at once hold launches for 42 to 57 ms
-        (`python -m bench.held`, NVIDIA H200, torch 2.11.0, 2026-11-23).
-        """
-        pieces = []
-        for begin in range(0, self.limit_bytes, _PINNED_BYTES):
-            size = min(_PINNED_BYTES, self.limit_bytes - begin)
-            try:
-                pieces.append(torch.empty(size, dtype=torch.uint8, pin_memory=True))
-            except RuntimeError:  # no memory can be locked: draining then waits for its copies
-                pieces.append(torch.empty(size, dtype=torch.uint8))
-            time.sleep(_BETWEEN_PIECES_S)
-        return pieces
 
     def _has_room(self, size: int) -> bool:
         """Whether a launch of this size can be placed at once: nothing is behind."""
@@ -331,6 +297,31 @@ class DeviceBuffers:
         self._awaited = next((each for each in under_way if each is not None and not each.done()), None)
         return self._awaited is None and not self._behind()
 
+    def _with_room(
+        self, lane: Lane, size: int, stream: int, zero: Sequence[Blocks] | None, waits: bool
+    ) -> _Generation | None:
+        """The generation that takes a launch, at `lane.next`: the lane claims this, and what has been zeroed
+        behind it, too, so that launches to come need not ask. None where there is no room."""
+        generation: _Generation = self._current
+        room = align(size, BASE_ALIGNMENT)
+        if lane.claim is generation:
+            if lane.end == generation.used:  # nobody has claimed what follows
+                lane.end = generation.used = lane.next
+            elif lane.next + room <= lane.end and zero is None:  # the claim is for another stream
+                self._await_zeroed(generation, stream)
+                lane.claimant = self._stream(stream)
+                return generation
+        if generation.used + room > generation.zeroed or stream not in generation.ready:
+            if self._closed or not (waits or self._has_room(size)):
+                return None
+            generation = self._make_room(size, stream, zero)
+        lane.next = generation.used
+        most = room if zero is not None or generation.awaited else max(room, _CLAIM_BYTES)
+        generation.used = max(lane.next + room, min(lane.next + most, generation.zeroed))
+        generation.lanes.add(lane)
+        lane.claim, lane.claimant, lane.end = generation, self._stream(stream), generation.used
+        return generation
+
     def _make_room(self, size: int, stream: int, zero: Sequence[Blocks] | None) -> _Generation:
         """The generation that takes a launch of this size: rotated to, zeroed, waited for by the stream."""
         while self._current.used + size > self.limit_bytes:
@@ -340,13 +331,17 @@ class DeviceBuffers:
         end = align(generation.used + size, BASE_ALIGNMENT)
         if end > generation.zeroed:
             self._zero(generation, end, zero)
+        self._await_zeroed(generation, stream)
+        if end > self.limit_bytes // 2 and arena.pinned is None:  # half full: it will be drained
+            arena.pinned = self._threads.submit(pin, self.limit_bytes)
+        return generation
+
+    def _await_zeroed(self, generation: _Generation, stream: int) -> None:
+        """Have a stream wait until all that was zeroed is zero."""
         if stream not in generation.ready:
-            self._stream(stream).wait_event(arena.ready)
+            self._stream(stream).wait_event(generation.arena.ready)
             generation.ready.add(stream)
             generation.streams.add(stream)
-        if end > self.limit_bytes // 2 and arena.pinned is None:  # half full: it will be drained
-            arena.pinned = self._threads.submit(self._pin)
-        return generation
 
     def _zero(self, generation: _Generation, end: int, zero: Sequence[Blocks] | None) -> None:
         """Zero what follows the memory used so far: `zero` of it, or all up to `end` and a piece ahead."""
@@ -386,18 +381,20 @@ class DeviceBuffers:
     def _drain(self, generation: _Generation, *, pinned: bool) -> None:
         """Copy a generation to the host, on the side stream; a new one begins."""
         arena = generation.arena
-        generation.awaited = True  # before the look at `open`
-        self._idle.wait_for(lambda: not generation.open, _ENQUEUE_TIMEOUT_S)
+        generation.take_claims()  # before the look at `open`
+        generation.awaited = True
+        self._idle.wait_for(lambda: not generation.open(), _ENQUEUE_TIMEOUT_S)
+        generation.take_claims()
         if generation.host is not None:
             return  # by another thread, while this one waited
         for stream in generation.streams:
             self._side.wait_event(self._stream(stream).record_event())
         if pinned:
             if arena.pinned is None:
-                arena.pinned = self._threads.submit(self._pin)
+                arena.pinned = self._threads.submit(pin, self.limit_bytes)
             if arena.moved is not None:
                 arena.moved.result()  # back-pressure
-            pieces = _first(arena.pinned.result(), generation.used)
+            pieces = first(arena.pinned.result(), generation.used)
         else:
             pieces = [torch.empty(generation.used, dtype=torch.uint8)]
         arena.drained = drained = torch.cuda.Event()

@@ -8,14 +8,14 @@ from dataclasses import replace
 
 import numpy as np
 
-from instrument_passes.records import LAUNCH_HEADER
 from profscope.decoding.alike import Alike, united
 from profscope.decoding.areas import has_records
 from profscope.decoding.build import Build
 from profscope.decoding.raw import ORDINARY, RawLaunch
+from profscope.decoding.unwritten import those_that_wrote
 from profscope.recording.grouping import Group
 from profscope.recording.journal import number_of_launches
-from profscope.recording.launch_log import LaunchLog, fetched, wrote_nothing
+from profscope.recording.launch_log import LaunchLog, fetched
 from profscope.recording.sizing import needed_bytes
 
 __all__ = ["Arrivals"]
@@ -63,7 +63,8 @@ class Arrivals:
         return launches
 
     def take_sums(self) -> tuple[list[Alike], list[str]]:
-        """Launches that keep sums and have drained, out of the log, and notes on those that were lost."""
+        """Launches that keep sums and have drained, out of the log, and notes on those that were lost. Some
+        may have written nothing."""
         taken: list[Alike] = []
         notes: list[str] = []
         groups = self._log.take_sums()
@@ -71,7 +72,7 @@ class Arrivals:
             self.taken[group.program.manifest.kernel] += group.marks.count(ORDINARY)
         for group in groups:
             try:
-                taken.append(self._fetched(group, notes))
+                taken.append(self._fetched(group))
             except RuntimeError as error:
                 kernel, why = group.program.manifest.kernel, str(error).splitlines()[0]
                 many = number_of_launches(len(group.indices))
@@ -79,12 +80,10 @@ class Arrivals:
                     f"{many} of {kernel} lost, from launch {group.indices[0]} on: the device has faulted: "
                     f"{why}"
                 )
-        taken = [launches for launches in taken if len(launches)]
-        self.written = self.written or bool(taken)
+        self.written = self.written or bool(those_that_wrote(taken)[0])  # who folds them looks at each
         return united(taken), notes
 
-    def _fetched(self, group: Group, notes: list[str]) -> Alike:
-        """The launches of a group that have written records."""
+    def _fetched(self, group: Group) -> Alike:
         route, manifest = group.route, group.program.manifest
         memory, cold = route.buffers.memory(group.filling), route.buffers.cold(group.filling)
         marks = group.marks
@@ -94,13 +93,10 @@ class Arrivals:
                 for mark, offset in zip(marks, group.offsets.tolist(), strict=True)
             ]
         size = needed_bytes(manifest, route.plan.ctas, route.plan.bits)
-        launches = Alike(
+        return Alike(
             manifest, self._kept(group.program.build), route.device, route.plan.ctas, size, group.indices,
             np.full(len(group.indices), route.stream), marks, [(memory, group.offsets)],
         )  # fmt: skip
-        wrote = np.any(launches.beginnings(LAUNCH_HEADER.itemsize).view(np.uint64), axis=1)
-        notes += [wrote_nothing(index, manifest) for index in group.indices[~wrote].tolist()]
-        return launches.where(wrote)
 
     def _kept(self, build: Build | None) -> Build | None:
         if build is None or self._sources:

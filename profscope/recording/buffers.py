@@ -46,13 +46,30 @@ class Slice(Protocol):
 
 class Lane:
     """One launching thread: the launch that it has been given memory for and that may not be in its stream
-    yet. Only its thread writes it, so that nothing in the launch path needs a lock for it."""
+    yet, and its claim, memory for launches to come. Only its thread writes it, so that nothing in the launch
+    path needs a lock for it; but who drains a filling takes the claims on it away.
+    """
 
-    __slots__ = ("about", "captured", "filling", "launches", "mark", "offset")
+    __slots__ = (
+        "about",
+        "captured",
+        "claim",
+        "claimant",
+        "end",
+        "filling",
+        "launches",
+        "mark",
+        "next",
+        "offset",
+    )
 
     def __init__(self) -> None:
         self.filling: Filling | None = None
         self.offset = 0
+        self.claim: Any = None  # a filling
+        self.claimant: Any = None  # the stream in whose launches it may be used
+        self.next = 0  # where in the claim the next launch's memory begins
+        self.end = -1  # of the claim; the last thing that is read of it
         self.launches = 0  # that have been given memory
         self.about: Any = None  # what the caller wants to know when the launch begins
         self.mark: Any = None  # and what it wants to remember of all launches for a while
@@ -62,16 +79,14 @@ class Lane:
         """The launch is in its stream, or has failed."""
         filling = self.filling
         if filling is not None:
-            self.filling = None
-            filling.open.discard(self)  # atomic, and before the look at `awaited`
+            self.filling = None  # before the look at `awaited`
             if filling.awaited:
                 filling.wake()
 
 
 class Filling(Protocol):
-    """What a launch's memory is part of; `open` holds the lanes whose launch is not enqueued yet."""
+    """What a launch's memory is part of. awaited: someone waits until it is no lane's `filling`."""
 
-    open: set[Lane]
     awaited: bool
 
     def wake(self) -> None:
@@ -82,6 +97,9 @@ class Buffers(Protocol):
     """Where slices come from."""
 
     limit_bytes: int
+
+    def claimant(self, stream: int) -> Any:
+        """What `Lane.claimant` is while its claim may be used by launches of this stream."""
 
     def place(
         self,
@@ -130,8 +148,8 @@ class _HostSlice:
     shares = False
     cold = False  # new pages of the host's are in no GPU's cache
 
-    def __init__(self, size: int, bits: int) -> None:
-        self.open: set[Lane] = set()
+    def __init__(self, size: int, bits: int, lane: Lane) -> None:
+        self._lane = lane
         memory = np.zeros(size + BASE_ALIGNMENT, np.uint8)
         start = -memory.ctypes.data % BASE_ALIGNMENT
         self._bytes = memory[start : start + size]
@@ -146,7 +164,7 @@ class _HostSlice:
 
     @property
     def drained(self) -> bool:
-        return not self.open
+        return self._lane.filling is not self
 
     def wake(self) -> None:
         """Nobody waits: the launcher returns when the launch is over."""
@@ -164,6 +182,9 @@ class HostBuffers:
         self._used = 0
         self._closed = False
 
+    def claimant(self, stream: int) -> Any:
+        return self  # which no lane's is
+
     def place(
         self,
         lane: Lane,
@@ -179,8 +200,7 @@ class HostBuffers:
         if self._used > self.limit_bytes // 2:
             self._full(self._used)
             self._used = size
-        slice_ = _HostSlice(size, bits)
-        slice_.open.add(lane)
+        slice_ = _HostSlice(size, bits, lane)
         lane.filling = slice_
         lane.offset = 0
         lane.launches += 1

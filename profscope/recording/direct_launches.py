@@ -32,19 +32,26 @@ def our_launch({parameters}):
     if our_route is None or our_captured or our_lane.filling is not None or our_lane.captured is not None:
         return our_first({arguments})
     our_lane.about = our_route  # if the launch fails, who gives it up looks here
-    our_pointer = None  # nowhere, as in `launch_path`; it never waits for memory
-    try:
-        our_pointer = our_route[0](our_lane, our_route[1], stream, our_route[3], None, False)
-        if our_pointer is None:
-            our_leave_out(our_program.manifest)
-    except our_exception as our_error:  # as in `LaunchPath.allocate`
-        our_fail(our_error)
+    our_at = our_lane.next  # of its thread's claim, as in `DeviceBuffers.place`
+    our_lane.filling = our_filling = our_lane.claim
+    if our_at + our_route[{room}] <= our_lane.end and our_lane.claimant is our_route[{claimant}]:
+        our_lane.next = our_at + our_route[{room}]
+        our_lane.offset = our_at
+        our_lane.launches += 1
+        our_pointer = our_filling.address + our_at | our_route[3]
+    else:
+        our_pointer = None  # nowhere, as in `launch_path`; it never waits for memory
+        try:
+            our_pointer = our_route[0](our_lane, our_route[1], stream, our_route[3], None, False)
+            if our_pointer is None:
+                our_leave_out(our_program.manifest)
+        except our_exception as our_error:  # as in `LaunchPath.allocate`
+            our_fail(our_error)
     {call}
     our_filling = our_lane.filling
     if our_filling is not None:
         our_entries.append((our_program, our_route, our_filling, our_lane.offset, our_lane.mark))
         our_lane.filling = None  # as Lane.enqueued does
-        our_filling.open.discard(our_lane)
         if our_filling.awaited:
             our_filling.wake()
 """
@@ -172,6 +179,7 @@ def _made(
     text = _LAUNCH.format(
         parameters=parameters, before=before, arguments=", ".join(arguments),
         ctas=" * ".join(arguments[:3]), call=parts.call.text(called),
+        room=Route._fields.index("room"), claimant=Route._fields.index("claimant"),
     )  # fmt: skip
     scope = {**parts.scope, **parts.call.scope}
     exec(compile(text, f"<launches of {parts.scope['our_program'].manifest.kernel}>", "exec"), scope)

@@ -1,17 +1,20 @@
 """Launches that kept sums, folded in processes of their own: in this one, numpy's many small steps would take
 the interpreter from the threads that launch.
 
-    Aside.add -> [about the launches, their buffers] -> stdin of a process, which folds
+    Aside.add -> [about the launches, where their buffers are] -> stdin of a process, which folds
+              -> "done" -> None on its stdout, once it has
     Aside.programs -> "state" -> what it has folded, on its stdout
 
-All launches of a program go to one process. A message is its length, a pickle, and behind some pickles as
-many bytes as they say.
+All launches of a program go to one process. Buffers are in memory that the processes map (see `HostPages`);
+where they are not, they go the same way as what is said of them. A message is its length, a pickle, and
+behind some pickles as many bytes as they say.
 """
 
 from __future__ import annotations
 
 import contextlib
 import math
+import mmap
 import os
 import pickle
 import subprocess
@@ -32,6 +35,7 @@ from profscope.decoding.clocks import Clocks
 from profscope.decoding.folding import Folded, FoldedProgram
 from profscope.decoding.raw import ORDINARY, Mark
 from profscope.decoding.stack_sums import Layout
+from profscope.recording.host_pages import HostPages
 from profscope.recording.processes import begun, ended, write
 from profscope.threads import WorkerPool
 
@@ -45,16 +49,19 @@ _SET_PIPE_SIZE: Final = 1031  # fcntl's F_SETPIPE_SZ, of Linux
 _ENDING_S: Final = 10.0
 _GONE: Final = "launches that kept sums are missing: the process that folded them has died"
 
+_GONE_ERRORS: Final = (OSError, EOFError, pickle.UnpicklingError)
+
 _Source = tuple[int, int]  # ids of a manifest and a build
+_Mapped = tuple[int, npt.NDArray[np.int64]]  # an area, and where in it launches begin
 
 
 class Aside(Folded):
     """As `Folded`. The processes begin with the first launches; where there can be none, or one is gone, this
-    one folds what it would have."""
+    one folds what it would have. pages: where launches may be."""
 
-    def __init__(self, processes: int = _PROCESSES) -> None:
+    def __init__(self, processes: int = _PROCESSES, pages: HostPages | None = None) -> None:
         super().__init__()
-        self._helpers = [_Helper() for _ in range(processes)]
+        self._helpers = [_Helper(pages) for _ in range(processes)]
         self._helper_of: dict[_Source, _Helper] = {}
 
     def add(self, launches: Sequence[Alike], pool: Executor) -> None:
@@ -112,7 +119,7 @@ class _Helper:
     """A process that folds. bytes: that it was given, or should have been; clocks: by device, what its
     launches said of the clocks when it was last asked. Thread-safe."""
 
-    def __init__(self) -> None:
+    def __init__(self, pages: HostPages | None) -> None:
         self.bytes = 0
         self.clocks: dict[int, Clocks] = {}
         self._notes: list[str] = []
@@ -121,23 +128,27 @@ class _Helper:
         self._process: subprocess.Popen[bytes] | None = None
         self._pid = os.getpid()
         self._begun = False
+        self._pages = pages
+        self._areas = 0  # of the pages, that it has mapped
         self._news = False  # launches that nobody was told of
         self._numbers: dict[_Source, int] = {}
         self._sources: list[tuple[Manifest, Build | None]] = []  # by number; kept, so that ids stay theirs
 
     def send(self, launches: Sequence[Alike]) -> Sequence[Alike]:
-        """Have it fold launches; those that it cannot."""
+        """Have it fold launches, and wait until it has; those that it has not."""
         with self._pipe:
             self._begin()
             if self._process is None:
                 return launches
-            for at, group in enumerate(launches):
-                try:
+            try:
+                for group in launches:
                     self._send(group)
-                    self._news = True
-                except OSError:
-                    self._lose()
-                    return launches[at:]
+                _write(self._input, ("done",))
+                _read(self._process.stdout)
+            except _GONE_ERRORS:
+                self._lose()
+                return launches
+            self._news = True
         return ()
 
     def state(self) -> list[FoldedProgram]:
@@ -148,7 +159,7 @@ class _Helper:
             try:
                 _write(self._input, ("state",))
                 programs, self.clocks, notes = _read(self._process.stdout)
-            except (OSError, EOFError, pickle.UnpicklingError):
+            except _GONE_ERRORS:
                 self._lose()
                 return []
             self._news = False
@@ -175,9 +186,12 @@ class _Helper:
         if self._begun or not sys.executable:
             return
         self._begun = True
+        areas = [] if self._pages is None else self._pages.files
         with contextlib.suppress(OSError):
-            self._process = begun(f"{__name__}:main")
+            self._process = begun(f"{__name__}:main", [file for file, _ in areas])
             _widen(self._input)
+            _write(self._input, ("areas", areas))
+            self._areas = len(areas)
 
     @property
     def _input(self) -> Any:
@@ -191,11 +205,25 @@ class _Helper:
             self._numbers[source] = len(self._sources)
             self._sources.append((group.manifest, group.build))
             _write(pipe, ("program", group.manifest.to_json()))
-        for part in group.parts(_BATCH_BYTES):
+        mapped = self._mapped(group)
+        for part in [group] if mapped else group.parts(_BATCH_BYTES):
             ordinary = part.marks.count(ORDINARY) == len(part)
             marks = None if ordinary else [tuple(mark) for mark in part.marks]
-            about = part.device, part.ctas, part.size, part.indices, part.streams, marks
-            _write(pipe, ("launches", self._numbers[source], *about), part.buffers())
+            about = part.device, part.ctas, part.size, part.indices, part.streams, marks, mapped
+            buffers = None if mapped else part.buffers()
+            _write(pipe, ("launches", self._numbers[source], *about), buffers)
+
+    def _mapped(self, group: Alike) -> list[_Mapped] | None:
+        """Where launches are, in areas that the process has mapped, too; None where they are elsewhere."""
+        if self._pages is None:
+            return None
+        places = [self._pages.place_of(memory) for memory, _ in group.memory]
+        found = [
+            (place[0], offsets + place[1])
+            for place, (_, offsets) in zip(places, group.memory, strict=True)
+            if place is not None and place[0] < self._areas
+        ]
+        return found if len(found) == len(places) else None
 
     def _lose(self) -> None:
         """The process has died."""
@@ -212,36 +240,49 @@ def _bytes_of(group: Alike) -> int:
 
 def main() -> None:
     """The process: folds what comes in, until nothing does."""
-    folded, manifests = Folded(), list[Manifest]()
+    folded, manifests, areas = Folded(), list[Manifest](), list[npt.NDArray[np.uint8]]()
     pipe, answers = open(0, "rb", 0, closefd=False), open(1, "wb", 0, closefd=False)  # noqa: SIM115
     pool, folder = WorkerPool(FOLDING_THREADS, "profscope-fold"), WorkerPool(1, "profscope-folder")
     ahead: deque[Future[None]] = deque()
     with contextlib.suppress(EOFError, BrokenPipeError):
         while True:
             kind, *about = _read(pipe)
-            if kind == "program":
+            if kind == "areas":
+                areas += [_area(*area) for area in about[0]]
+            elif kind == "program":
                 manifests.append(Manifest.from_json(about[0]))
             elif kind == "launches":
-                ahead.append(folder.submit(folded.add, [_received(pipe, manifests, *about)], pool))
+                ahead.append(folder.submit(folded.add, [_received(pipe, manifests, areas, *about)], pool))
             while len(ahead) > (kind == "launches"):  # one is folded while the next is read
                 ahead.popleft().result()
             if kind == "end":
                 return
+            if kind == "done":
+                _write(answers, None)
             if kind == "state":
                 _write(answers, ([*folded._programs.values()], folded._clocks, folded.notes))
 
 
+def _area(file: int, size: int) -> npt.NDArray[np.uint8]:
+    """Memory that another process writes."""
+    return np.frombuffer(mmap.mmap(file, size, prot=mmap.PROT_READ), np.uint8)
+
+
 def _received(
-    pipe: Any, manifests: Sequence[Manifest], number: int, device: int, ctas: int, size: int,
-    indices: npt.NDArray[np.int64], streams: npt.NDArray[np.int64], marks: Any,
+    pipe: Any, manifests: Sequence[Manifest], areas: Sequence[npt.NDArray[np.uint8]], number: int,
+    device: int, ctas: int, size: int, indices: npt.NDArray[np.int64], streams: npt.NDArray[np.int64],
+    marks: Any, mapped: Sequence[_Mapped] | None,
 ) -> Alike:  # fmt: skip
-    buffers = np.empty(size * len(indices), np.uint8)
-    _fill(pipe, buffers.data)
+    if mapped is None:
+        buffers = np.empty(size * len(indices), np.uint8)
+        _fill(pipe, buffers.data)
+        memory = [(buffers, np.arange(len(indices)) * size)]
+    else:
+        memory = [(areas[area], offsets) for area, offsets in mapped]
     kept = [ORDINARY] * len(indices) if marks is None else [Mark(*mark) for mark in marks]
     build: Any = number
     return Alike(
-        manifests[number], build, device, ctas, size, indices, streams, kept,
-        [(buffers, np.arange(len(indices)) * size)],
+        manifests[number], build, device, ctas, size, indices, streams, kept, memory
     )  # fmt: skip
 
 

@@ -13,10 +13,11 @@ import numpy as np
 import numpy.typing as npt
 
 from instrument_passes.manifest import Manifest
-from instrument_passes.records import LaunchBits
+from instrument_passes.records import BASE_ALIGNMENT, LaunchBits, align
 from profscope.decoding.areas import has_records, launch_header
 from profscope.decoding.build import Build
 from profscope.decoding.raw import ORDINARY, Mark, RawLaunch
+from profscope.decoding.unwritten import wrote_nothing
 from profscope.errors import RecordError
 from profscope.recording.buffers import Buffers, Slice
 from profscope.recording.grouping import Group, grouped
@@ -25,7 +26,7 @@ from profscope.recording.programs import Program
 from profscope.recording.sizing import Blocks, needed_bytes
 from profscope.recording.trimming import needed_ring_log2, trimmed
 
-__all__ = ["Launch", "LaunchLog", "Plan", "Route", "fetched", "wrote_nothing"]
+__all__ = ["Launch", "LaunchLog", "Plan", "Route", "fetched"]
 
 Bytes = npt.NDArray[np.uint8]
 
@@ -49,7 +50,8 @@ class Route(NamedTuple):
     """What is known beforehand of launches of one program and grid, on one stream of one device.
 
     waits: for memory; else they go unrecorded where the host is behind. programs: those it may be of, which
-    the allocator cannot tell apart.
+    the allocator cannot tell apart. room: what a launch takes of a claim (see `Lane`), and claimant: whose
+    claim that must be.
     """
 
     place: Any  # Buffers.place
@@ -61,12 +63,17 @@ class Route(NamedTuple):
     device: int
     buffers: Buffers | _TrimmedBuffers
     programs: Sequence[Manifest]
+    room: int
+    claimant: Any
 
     @staticmethod
     def of(buffers: Buffers, plan: Plan, stream: int, device: int, programs: Sequence[Manifest]) -> Route:
         """With what every launch needs of the plan and the buffers in reach."""
         bits, waits = plan.pointer_bits, any(manifest.keeps != "sums" for manifest in programs)
-        return Route(buffers.place, plan.needed, stream, bits, waits, plan, device, buffers, programs)
+        return Route(
+            buffers.place, plan.needed, stream, bits, waits, plan, device, buffers, programs,
+            align(plan.needed, BASE_ALIGNMENT), buffers.claimant(stream),
+        )  # fmt: skip
 
 
 @dataclass(frozen=True, slots=True)
@@ -313,13 +320,6 @@ class LaunchLog:
 def _is_drained(group: Group) -> bool:
     route = group.route
     return bool(route.buffers.slice(group.filling, int(group.offsets[0]), route.needed).drained)
-
-
-def wrote_nothing(index: int, manifest: Manifest) -> str:
-    """A note on such a launch."""
-    by_sm = manifest.selection.ctas == "sms"
-    why = "no CTA ran on the SMs of sms=" if by_sm else "it did not run"
-    return f"launch {index} ({manifest.kernel}) wrote nothing: {why}"
 
 
 def fetched(

@@ -11,6 +11,7 @@ import threading
 import time
 from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
+from functools import partial
 from typing import Any, Final
 
 import torch
@@ -175,6 +176,12 @@ class LaunchPath:
 
         return launch if self._every_launch and program is None else record
 
+    def preparation(self) -> Callable[[], object]:
+        """What has memory ready on this thread's current device before a launch asks for it: to allocate it,
+        and to compare the clocks of device and host, takes tens of milliseconds once. Any thread may call it.
+        """
+        return partial(self._routes.buffers, self._device())
+
     def spans_are_due(self, turn: int) -> bool:
         """Whether a launch that `spans_every=` has chosen keeps spans; see `SpanBudget.is_due`."""
         spans = self._routes.spans
@@ -243,8 +250,7 @@ class LaunchPath:
                 if stream and self.capturing():  # stream 0, the default one, cannot be captured
                     return self._capture(PROGRAMS.tagged(alignment), size // alignment)
                 lane.about = route
-                place, needed, stream, bits, waits, _, _, _, _ = route
-                pointer = place(lane, needed, stream, bits, None, waits)
+                pointer = route.place(lane, route.needed, route.stream, route.bits, None, route.waits)
                 return pointer if pointer is not None else self._leave_out(route.programs[0])
             programs = PROGRAMS.tagged(alignment)
             if programs:

@@ -13,21 +13,22 @@ import contextlib
 import os
 import subprocess
 import sys
+from collections.abc import Sequence
 from pathlib import Path
 from typing import IO
 
 __all__ = ["begun", "ended", "mapped_files", "write"]
 
 
-def begun(function: str) -> subprocess.Popen[bytes]:
+def begun(function: str, files: Sequence[int] = ()) -> subprocess.Popen[bytes]:
     """A new interpreter that calls "package.module:function", with the path of this one; its pipes have no
-    buffer. Raises OSError where there can be none."""
+    buffer. files: descriptors that it gets, too. Raises OSError where there can be none."""
     module, _, name = function.partition(":")
     start = f"import sys; sys.path[:] = {sys.path!r}; from {module} import {name}; sys.exit({name}())"
     return subprocess.Popen(
         [sys.executable, "-c", start],
         stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, bufsize=0,
-        start_new_session=True,  # a Ctrl-C is the program's
+        pass_fds=files, start_new_session=True,  # a Ctrl-C is the program's
     )  # fmt: skip
 
 

@@ -9,13 +9,17 @@ import weakref
 from collections import Counter
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import Any
+
+import torch
 
 from profscope.decoding.folding import Folded
 from profscope.decoding.raw import RawLaunch
 from profscope.errors import SessionError
 from profscope.options import Options
+from profscope.recording.arenas import arena_bytes
 from profscope.recording.arrivals import Arrivals
 from profscope.recording.backend import Backend
 from profscope.recording.buffers import Full
@@ -23,6 +27,7 @@ from profscope.recording.folder import Folder
 from profscope.recording.folding_process import Aside
 from profscope.recording.graphs import Graphs
 from profscope.recording.host_memory import HeldRecords
+from profscope.recording.host_pages import HostPages
 from profscope.recording.journal import Journal
 from profscope.recording.lanes import Lanes
 from profscope.recording.launch_log import LaunchLog
@@ -38,7 +43,8 @@ __all__ = ["Recorder", "recorder"]
 @dataclass(frozen=True, eq=False)
 class Recorder:
     """Records the launches of a session. spooler: None without `spool=`; folder: None where no launch keeps
-    sums, and with a spool, which folds them itself. pid: of the session's process."""
+    sums, and with a spool, which folds them itself. pages: of the host, that launches come to. pid: of the
+    session's process."""
 
     backend: Backend
     journal: Journal
@@ -50,6 +56,7 @@ class Recorder:
     spooler: Spooler | None
     folder: Folder | None
     graphs: Graphs | None
+    pages: HostPages | None
     limit_s: float | None
     pid: int
 
@@ -139,6 +146,8 @@ class Recorder:
             self.routes.close()
         if self.folder is not None:
             self.folder.close()
+        if self.pages is not None:
+            self.pages.close()
 
 
 def recorder(
@@ -152,7 +161,10 @@ def recorder(
     """
     journal, log = Journal(), LaunchLog()
     lanes, arrivals = Lanes(log, journal), Arrivals(log, sources=options.sources)
-    folds = Aside if backend.device_type == "cuda" else Folded  # on the emulator time means nothing
+    cuda = backend.device_type == "cuda"
+    shared = 0 if options.keep == "spans" else 2 * max(1, torch.cuda.device_count())
+    pages = HostPages(arena_bytes(options.memory << 20), shared) if cuda else None
+    folds = partial(Aside, pages=pages) if cuda else Folded  # on the emulator time means nothing
     spooler = None
     if options.spool is not None:
         folded = None if options.keep == "spans" else folds()
@@ -163,8 +175,7 @@ def recorder(
     behind: Callable[[], bool] = bool if folder is None else folder.behind
     if spooler is not None:
         full, behind = _spooling(spooler, journal), spooler.behind
-    routes = Routes(options, backend, log, journal, full, behind)
-    cuda = backend.device_type == "cuda"
+    routes = Routes(options, backend, log, journal, full, behind, pages)
     # A graph's memory comes in pieces of an eighth of what sessions may take, beside that.
     keep = Replays(lanes, log, routes, journal, wait=options.keep == "spans").keep
     graphs = Graphs(options.memory << 17, options.every, routes.settle, keep) if cuda else None
@@ -173,7 +184,7 @@ def recorder(
         modes=modes_of(options), every_launch=options.every == 1, hooked=options.keep == "spans", cuda=cuda,
     )  # fmt: skip
     return Recorder(
-        backend, journal, log, lanes, routes, path, arrivals, spooler, folder, graphs, options.limit_s,
+        backend, journal, log, lanes, routes, path, arrivals, spooler, folder, graphs, pages, options.limit_s,
         os.getpid(),
     )  # fmt: skip
 

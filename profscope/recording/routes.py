@@ -13,6 +13,7 @@ from profscope.options import Options
 from profscope.recording.arenas import MOVERS, DeviceBuffers
 from profscope.recording.backend import Backend
 from profscope.recording.buffers import Buffers, Full, HostBuffers
+from profscope.recording.host_pages import HostPages
 from profscope.recording.journal import Journal
 from profscope.recording.launch_log import LaunchLog, Plan, Route
 from profscope.recording.planner import Planner
@@ -23,7 +24,7 @@ __all__ = ["Routes"]
 
 
 class Routes:
-    """Thread-safe. full: told when an arena of any device is on its way to the host; behind: see
+    """Thread-safe. full: told when an arena of any device is on its way to the host; behind, pages: see
     `DeviceBuffers`.
 
     settled: routes that every such launch takes, by size and tag asked for, stream and device, or as
@@ -39,6 +40,7 @@ class Routes:
         journal: Journal,
         full: Full,
         behind: Callable[[], bool],
+        pages: HostPages | None = None,
     ) -> None:
         self.settled: dict[tuple[int, int, int | None, int], Route] = {}
         self._spans_wait = options.keep == "spans"
@@ -51,6 +53,7 @@ class Routes:
         self._told_full = full
         self._any_left_out = False  # since an arena was full
         self._behind = behind
+        self._pages = pages
         self.spans = None if self._spans_wait else SpanBudget(options.spans_memory << 20)
         self._planner = Planner(options, backend, log, journal.skip, self.spans)
         self._lock = threading.Lock()
@@ -158,7 +161,7 @@ class Routes:
                 # What keeps sums is folded more slowly than one thread copies.
                 full, movers = self._full, MOVERS if self._spans_wait else 1
                 made = (
-                    DeviceBuffers(device, budget_bytes, full, self._behind, movers)
+                    DeviceBuffers(device, budget_bytes, full, self._behind, movers, self._pages)
                     if self._cuda
                     else HostBuffers(budget_bytes, full)
                 )

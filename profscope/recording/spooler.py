@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any, Final
 from profscope.decoding.alike import Alike
 from profscope.decoding.folding import Folded
 from profscope.decoding.raw import RawLaunch
+from profscope.decoding.unwritten import those_that_wrote
 from profscope.recording.arrivals import Arrivals
 from profscope.recording.folder import is_behind
 from profscope.recording.folding_process import FOLDING_THREADS
@@ -152,11 +153,12 @@ class Spooler:
     def _write(self) -> None:
         with self._lock:
             if self.folded is not None:
-                sums, notes = self._arrivals.take_sums()
-                self.notes += notes
+                drained, notes = self._arrivals.take_sums()
+                sums, of_nothing = those_that_wrote(drained)
+                self.notes += notes + of_nothing
                 self._write_sums(sums)
                 self.folded.add(sums, self._workers)
-                del sums  # and with it what it holds on the host
+                del drained, sums  # and with it what it holds on the host
             while (taken := self._arrivals.take(_BATCH_BYTES, spans=self.folded is not None)) is not None:
                 launches, notes = taken
                 self.notes += notes

@@ -6,6 +6,7 @@ import ctypes
 import random
 import threading
 from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
 import numpy as np
@@ -24,7 +25,7 @@ LIMIT = 64 * BASE_ALIGNMENT
 
 @pytest.fixture
 def arenas(monkeypatch: pytest.MonkeyPatch) -> Iterator[DeviceBuffers]:
-    monkeypatch.setattr("profscope.recording.arenas._PINNED_BYTES", LIMIT // 5 + 24)  # several pieces
+    monkeypatch.setattr("profscope.recording.pinned._PINNED_BYTES", LIMIT // 5 + 24)  # several pieces
     with standin.gpu():
         yield DeviceBuffers(0, 2 * LIMIT, lambda drained_bytes: None)
 
@@ -199,6 +200,85 @@ def test_every_stream_waits_for_what_was_zeroed_last(arenas: DeviceBuffers) -> N
             lane.enqueued()
             waits.append([at[0] for at in now if at])
     assert waits == [[7], [8], [7], [8], [8], [], [7]]
+
+
+def test_a_launch_on_another_stream_stays_in_the_claim_of_its_thread(arenas: DeviceBuffers) -> None:
+    """And waits there for what was zeroed, as a launch behind another thread's claim does."""
+    waits: list[int] = []
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(standin._Stream, "__init__", lambda stream, *at: setattr(stream, "at", at))
+        patch.setattr(standin._Stream, "at", (), raising=False)
+        patch.setattr(standin._Stream, "wait_event", lambda stream, event: waits.extend(stream.at[:1]))
+        patch.setattr("profscope.recording.arenas._CLAIM_BYTES", 3 * BASE_ALIGNMENT)
+        arenas._piece_bytes = 16 * BASE_ALIGNMENT
+        one, other = Lane(), Lane()
+        offsets = []
+        for lane, stream in (
+            (one, 7),
+            (other, 7),
+            (one, 8),
+            (one, 8),
+            (one, 8),
+            (other, 7),
+            (other, 7),
+            (one, 8),
+        ):
+            arenas.place(lane, 100, stream, 1)
+            lane.enqueued()
+            offsets.append(lane.offset // BASE_ALIGNMENT)
+    assert offsets == [0, 3, 1, 2, 6, 4, 5, 7]
+    assert waits == [7, 8]
+
+
+def test_what_a_thread_has_not_used_of_its_claim_is_the_next_ones(arenas: DeviceBuffers) -> None:
+    lane, offsets = Lane(), []
+    arenas._piece_bytes = LIMIT
+    for size in (BASE_ALIGNMENT, 10 * BASE_ALIGNMENT, 40 * BASE_ALIGNMENT, BASE_ALIGNMENT):
+        with pytest.MonkeyPatch.context() as patch:
+            patch.setattr("profscope.recording.arenas._CLAIM_BYTES", 4 * BASE_ALIGNMENT)
+            arenas.place(lane, size, 0, 1)
+        lane.enqueued()
+        offsets.append(lane.offset // BASE_ALIGNMENT)
+    assert offsets == [0, 1, 11, 51]
+
+
+def test_no_claim_outlives_a_drain(arenas: DeviceBuffers) -> None:
+    """It would keep the drained bytes on the host, where its thread launches no more."""
+    lanes = Lane(), Lane()
+    slices = [launch(arenas, lane, 100, 0, number) for number, lane in enumerate(lanes)]
+    for number, slice_ in enumerate(slices):
+        assert slice_.fetch().tolist() == [number] * 100
+    assert [(lane.claim, lane.end) for lane in lanes] == [(None, -1)] * 2
+    assert launch(arenas, lanes[0], 100, 0, 6).fetch().tolist() == [6] * 100
+
+
+def test_threads_launch_while_another_drains(arenas: DeviceBuffers) -> None:
+    """All that was written is fetched, and nothing twice."""
+    kept: list[tuple[int, Slice]] = []
+    newest: list[Slice] = []
+    done = threading.Event()
+
+    def drain() -> None:
+        while not done.wait(0.0005):
+            for slice_ in newest[-1:]:
+                slice_.fetch()
+
+    def work(number: int) -> None:
+        lane = Lane()
+        for index in range(400):
+            value = (number * 400 + index) % 255 + 1
+            newest[:] = [launch(arenas, lane, 1 + index % 700, number, value)]
+            kept.append((value, newest[0]))
+
+    with ThreadPoolExecutor(3) as pool:
+        draining = pool.submit(drain)
+        for work_done in [pool.submit(work, number) for number in range(2)]:
+            work_done.result()
+        done.set()
+        draining.result()
+    arenas.close()
+    assert len(kept) == 800
+    assert all(holds_only(slice_, value) for value, slice_ in kept)
 
 
 class _Operators(TorchDispatchMode):

@@ -207,6 +207,8 @@ class _Shared:
 
     place = None
 
+    def claimant(self, stream: int) -> None: ...
+
     def slice(self, filling: Bytes, offset: int, size: int) -> _SharedSlice:
         return _SharedSlice(filling[offset : offset + size])
 

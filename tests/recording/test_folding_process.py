@@ -5,16 +5,18 @@ from __future__ import annotations
 import os
 import signal
 from collections.abc import Sequence
+from dataclasses import replace
 
 import pandas as pd
 import pytest
 
-from profscope.decoding.alike import alike
+from profscope.decoding.alike import Alike, alike
 from profscope.decoding.assemble import assemble
 from profscope.decoding.folding import Folded
 from profscope.decoding.raw import Mark, RawLaunch
 from profscope.profiles import Profile
 from profscope.recording.folding_process import Aside
+from profscope.recording.host_pages import HostPages
 from profscope.threads import worker_pool
 from tests.support.synth.sums import site, sum_launch, sum_manifest
 
@@ -52,6 +54,39 @@ def test_it_folds_as_this_process_does() -> None:
     assert len(Profile.of(assemble([], {"backend": "gpu"}, (), aside)).launches) == len(RAWS)  # once closed
 
 
+def in_pages(pages: HostPages, launches: Sequence[RawLaunch]) -> list[Alike]:
+    """Launches whose buffers are side by side in memory that other processes map."""
+    memory, _ = pages.take(sum(raw.buffer.nbytes for raw in launches))
+    moved, at = [], 0
+    for raw in launches:
+        part = memory[at : at + raw.buffer.nbytes]
+        part[:] = raw.buffer
+        moved.append(replace(raw, buffer=part))
+        at += len(part)
+    return alike(moved)
+
+
+def test_launches_in_memory_that_it_maps_are_not_handed_over(monkeypatch: pytest.MonkeyPatch) -> None:
+    expected = folded_by(Folded(), RAWS[:4], RAWS[4:])
+    pages = HostPages(1 << 20, 2)
+    aside = Aside(2, pages)
+    places = [in_pages(pages, RAWS[:4]), in_pages(pages, RAWS[4:6]) + alike(RAWS[6:])]  # one is elsewhere
+    handed_over: list[int] = []
+    buffers = Alike.buffers
+    monkeypatch.setattr(
+        Alike, "buffers", lambda self: handed_over.extend(self.indices.tolist()) or buffers(self)
+    )
+    with worker_pool(2) as pool:
+        for launches in places:
+            aside.add(launches, pool)
+            for memory, _ in launches[0].memory:  # once they are folded, it is used again
+                memory[:] = 0xEE
+    assert_alike(Profile.of(assemble([], {"backend": "gpu"}, (), aside)), expected)
+    aside.close()
+    pages.close()
+    assert handed_over == [6]
+
+
 def test_damage_is_told_and_launches_can_follow_a_look() -> None:
     aside = Aside()
     damaged = sum_launch(ONE, 7, 6)
@@ -61,9 +96,14 @@ def test_damage_is_told_and_launches_can_follow_a_look() -> None:
         assert sum(len(program.launches) for program in aside.programs()) == 2
         aside.add(alike(RAWS[2:]), pool)
         assert sum(len(program.launches) for program in aside.programs()) == len(RAWS)
-    (note,) = aside.notes
-    assert note.startswith("launch 7: ")
+        empty = sum_launch(OTHER, 8, 5)
+        empty.buffer[:] = 0
+        aside.add(alike([empty]), pool)
     aside.close()
+    assert sum(len(program.launches) for program in aside.programs()) == len(RAWS)
+    damage, nothing = aside.notes
+    assert damage.startswith("launch 7: ")
+    assert nothing == "launch 8 (other) wrote nothing: it did not run"
 
 
 @pytest.mark.parametrize("looked", [False, True])

@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import mmap
+
 import numpy as np
+import pytest
 
 from profscope.recording.host_pages import HostPages
 
@@ -13,8 +16,9 @@ def address(memory: np.ndarray) -> int:
     return int(memory.ctypes.data)
 
 
-def test_what_a_view_holds_is_not_used_again() -> None:
-    pages = HostPages(SIZE)
+@pytest.mark.parametrize("shared", [0, 2])
+def test_what_a_view_holds_is_not_used_again(shared: int) -> None:
+    pages = HostPages(SIZE, shared)
     memory, is_new = pages.take(SIZE)
     assert (len(memory), is_new) == (SIZE, True)
     memory[:] = 7
@@ -30,8 +34,33 @@ def test_what_a_view_holds_is_not_used_again() -> None:
     assert (address(again), is_new) == (where, False)
 
 
-def test_no_more_is_kept_than_there_are_arenas_and_nothing_once_closed() -> None:
-    pages = HostPages(SIZE)
+def test_shared_memory_is_where_its_file_has_it() -> None:
+    pages = HostPages(SIZE, 2)
+    taken = [pages.take(SIZE)[0] for _ in range(3)]
+    for number, memory in enumerate(taken):
+        memory[:] = number + 1
+    places = [pages.place_of(memory[100:]) for memory in taken]
+    assert sorted(places[:2]) == [(0, 100), (1, 100)]  # type: ignore[type-var]
+    assert places[2] is None  # no more are shared than was asked for
+    for place, memory in zip(places[:2], taken, strict=False):
+        assert place is not None
+        file, size = pages.files[place[0]]
+        with mmap.mmap(file, size, prot=mmap.PROT_READ) as other:
+            assert other[place[1]] == memory[0]
+    pages.close()
+    assert pages.files == []
+
+
+def test_without_shared_memory_there_is_memory_all_the_same(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delattr("os.memfd_create")
+    pages = HostPages(SIZE, 2)
+    memory, _ = pages.take(SIZE)
+    assert (len(memory), pages.place_of(memory), pages.files) == (SIZE, None, [])
+
+
+@pytest.mark.parametrize("shared", [0, 2])
+def test_no_more_is_kept_than_there_are_arenas_and_nothing_once_closed(shared: int) -> None:
+    pages = HostPages(SIZE, shared)
     taken = [pages.take(SIZE)[0] for _ in range(4)]
     taken.clear()
     assert [pages.take(SIZE)[1] for _ in range(3)] == [False, False, False]  # each goes back at once
