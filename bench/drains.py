@@ -22,8 +22,9 @@ import torch
 import profscope
 from bench.kernels import Workload, matmul
 from bench.timing import host_us, synchronize
-from profscope.recording.arenas import MOVERS, move
+from profscope.recording.arenas import MOVERS
 from profscope.recording.host_pages import HostPages
+from profscope.recording.pinned import move
 
 __all__ = ["main"]
 
@@ -39,12 +40,12 @@ def host_stages(size: int, rounds: int) -> dict[str, float]:
     kept: list[object] = []  # a session keeps the spans that it moves: no page is used twice
     stages: dict[str, Callable[[], object]] = {
         "copy to old pages, 1 thread": lambda: np.copyto(target, source),
-        "copy to new pages, 1 thread": lambda: kept.append(move([source], pages, lambda: None, one)),
+        "copy to new pages, 1 thread": lambda: kept.append(move([source], pages, bool, one, MOVERS)),
         "copy to numpy's new pages, 1 thread": lambda: kept.append(source.copy()),
         f"copy to new pages, {MOVERS} threads": lambda: kept.append(
-            move([source], pages, lambda: None, some)
+            move([source], pages, bool, some, MOVERS)
         ),
-        "copy to pages of sums, 1 thread": lambda: move([source], of_sums, lambda: None, one, 1),
+        "copy to pages of sums, 1 thread": lambda: move([source], of_sums, bool, one, 1),
     }
     target, of_sums = np.empty(size, np.uint8), HostPages(size)
     np.copyto(target, source)

@@ -31,6 +31,7 @@ from instrument_passes.toolchain import triton_version
 from profscope.launching.bare import BareLaunches
 from profscope.launching.beside import GIVEN_UP, OWN, Answer, Beside, Made
 from profscope.launching.left_bare import BUILDING, FOR_CPP, described
+from profscope.launching.other_binaries import spans_of
 from profscope.launching.quick import (
     quick_in_turn,
     quick_launch,
@@ -330,8 +331,10 @@ class InductorLaunches:
                 return
             with self._bare.recording():
                 kernel.own = built.make_launcher()
-            if made and self._load_others is not None:
-                self._load_others(built.kernel, made)
+            if made:
+                if self._load_others is not None:
+                    self._load_others(built.kernel, made)
+                self._path.hurry(built.kernel, spans_of(built.kernel))
             if not self._options.samples and not self._options.baseline:
                 self._shorten(kernel, built)
         except Exception as error:  # noqa: BLE001  whatever it is, the user's launch goes on, bare

@@ -18,7 +18,16 @@ from profscope.launching.hook import CompileHook
 from profscope.recording.messages import one_line
 from profscope.recording.programs import PROGRAMS
 
-__all__ = ["ITS_BARE", "ITS_NULL", "ITS_SPANS", "RECORDED", "SAMPLED", "Binaries", "OtherBinaries"]
+__all__ = [
+    "ITS_BARE",
+    "ITS_NULL",
+    "ITS_SPANS",
+    "RECORDED",
+    "SAMPLED",
+    "Binaries",
+    "OtherBinaries",
+    "spans_of",
+]
 
 # Attributes of a binary: the others stay with it, for later sessions, too.
 ITS_SPANS: Final = "_profscope_spans"
@@ -88,6 +97,11 @@ class Binaries:
         if program is None or program.manifest.failure:
             raise CompileError("compiled again, it does not record")
         return again
+
+
+def spans_of(kernel: CompiledKernel) -> CompiledKernel | None:
+    """The binary that keeps spans in place of this one, where it has been made."""
+    return vars(kernel).get(ITS_SPANS)
 
 
 class OtherBinaries:

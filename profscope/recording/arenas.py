@@ -43,6 +43,7 @@ _BELOW = BASE_ALIGNMENT - 1
 _PIECES_OF_L2 = 16
 _COLD_PART_OF_L2 = 4
 _CLAIM_BYTES = 1 << 20
+_PINNED_FROM = 8  # the part of an arena from which on memory is pinned for it, which takes a while
 
 
 def arena_bytes(budget_bytes: int) -> int:
@@ -302,9 +303,9 @@ class DeviceBuffers:
     ) -> _Generation | None:
         """The generation that takes a launch, at `lane.next`: the lane claims this, and what has been zeroed
         behind it, too, so that launches to come need not ask. None where there is no room."""
-        generation: _Generation = self._current
-        room = align(size, BASE_ALIGNMENT)
-        if lane.claim is generation:
+        generation, room = self._current, align(size, BASE_ALIGNMENT)
+        has_claim = lane.claim is generation
+        if has_claim:
             if lane.end == generation.used:  # nobody has claimed what follows
                 lane.end = generation.used = lane.next
             elif lane.next + room <= lane.end and zero is None:  # the claim is for another stream
@@ -332,7 +333,7 @@ class DeviceBuffers:
         if end > generation.zeroed:
             self._zero(generation, end, zero)
         self._await_zeroed(generation, stream)
-        if end > self.limit_bytes // 2 and arena.pinned is None:  # half full: it will be drained
+        if end > self.limit_bytes // _PINNED_FROM and arena.pinned is None:  # it will be drained
             arena.pinned = self._threads.submit(pin, self.limit_bytes)
         return generation
 

@@ -16,6 +16,7 @@ from typing import Any, Final
 
 import torch
 from triton import knobs
+from triton.compiler import CompiledKernel
 from triton.runtime import _allocation, driver
 
 from instrument_passes.manifest import Manifest
@@ -181,6 +182,12 @@ class LaunchPath:
         and to compare the clocks of device and host, takes tens of milliseconds once. Any thread may call it.
         """
         return partial(self._routes.buffers, self._device())
+
+    def hurry(self, *kernels: CompiledKernel | None) -> None:
+        """See `Routes.hurry`: these were built while launches went bare, and some more of them may."""
+        for program in map(PROGRAMS.program, filter(None, kernels)):
+            if program is not None:
+                self._routes.hurry(program.manifest)
 
     def spans_are_due(self, turn: int) -> bool:
         """Whether a launch that `spans_every=` has chosen keeps spans; see `SpanBudget.is_due`."""

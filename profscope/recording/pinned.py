@@ -22,15 +22,16 @@ __all__ = ["first", "move", "pin"]
 
 Bytes = npt.NDArray[np.uint8]
 _PAGE_BYTES: Final = 4096
-_PINNED_BYTES: Final = 8 << 20  # at a time
-_BETWEEN_PIECES_S: Final = 0.002  # for those who wait to launch
+_PINNED_BYTES: Final = 4 << 20  # at a time
+_BETWEEN_PIECES_S: Final = 0.004  # for those who wait to launch
 
 
 def pin(size: int) -> list[torch.Tensor]:
     """So many bytes of the host, in pieces.
 
-    While the driver locks memory no thread can launch: 128 MiB at once hold launches for 42 to 57 ms
-    (`python -m bench.held`, NVIDIA H200, torch 2.11.0, 2026-11-23).
+    While the driver locks memory no thread can launch: 128 MiB at once hold launches for 42 to 57 ms, and
+    pieces without pauses for as long, since who pins has the lock again first (`python -m bench.held`, NVIDIA
+    H200, torch 2.11.0, 2026-11-23). So a piece takes 2 ms, and launches have twice as long to themselves.
     """
     pieces = []
     for begin in range(0, size, _PINNED_BYTES):
@@ -46,7 +47,7 @@ def pin(size: int) -> list[torch.Tensor]:
 def move(
     pinned: Sequence[Bytes],
     pages: HostPages,
-    wait: Callable[[], None],
+    wait: Callable[[], object],
     movers: Executor,
     parts: int,
 ) -> Bytes:

@@ -15,20 +15,30 @@ import subprocess
 import sys
 from collections.abc import Sequence
 from pathlib import Path
-from typing import IO
+from typing import IO, Final
 
 __all__ = ["begun", "ended", "mapped_files", "write"]
+
+_NICE: Final = 10
+_ONE_THREAD: Final = dict.fromkeys(("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS"), "1")
 
 
 def begun(function: str, files: Sequence[int] = ()) -> subprocess.Popen[bytes]:
     """A new interpreter that calls "package.module:function", with the path of this one; its pipes have no
-    buffer. files: descriptors that it gets, too. Raises OSError where there can be none."""
+    buffer. files: descriptors that it gets, too. Raises OSError where there can be none.
+
+    It gives way to this one: it runs at a lower priority, and libraries of its start no threads of theirs.
+    """
     module, _, name = function.partition(":")
-    start = f"import sys; sys.path[:] = {sys.path!r}; from {module} import {name}; sys.exit({name}())"
+    start = (
+        f"import os, sys; os.nice({_NICE}); sys.path[:] = {sys.path!r}; from {module} import {name}; "
+        f"sys.exit({name}())"
+    )
     return subprocess.Popen(
         [sys.executable, "-c", start],
         stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, bufsize=0,
-        pass_fds=files, start_new_session=True,  # a Ctrl-C is the program's
+        env={**os.environ, **_ONE_THREAD}, pass_fds=files,
+        start_new_session=True,  # a Ctrl-C is the program's
     )  # fmt: skip
 
 

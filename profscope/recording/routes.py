@@ -45,6 +45,7 @@ class Routes:
         self.settled: dict[tuple[int, int, int | None, int], Route] = {}
         self._spans_wait = options.keep == "spans"
         self._met: set[tuple[int, int]] = set()  # tags and sizes of launches so far
+        self._hurried: set[int] = set()  # digests
         self._memory_mib = options.memory
         self._cuda = backend.device_type == "cuda"
         self._host_clocks = backend.host_clocks
@@ -72,7 +73,8 @@ class Routes:
         if buffers is None:
             return None
         route = Route.of(buffers, plan, stream or 0, device, programs)
-        if not self._spans_wait and (tag, size) in self._met:
+        known = (tag, size) in self._met or all(each.digest in self._hurried for each in programs)
+        if known and not self._spans_wait:
             route = route._replace(waits=False)
         self._met.add((tag, size))
         if self._planner.is_settled(tag, size):
@@ -89,6 +91,10 @@ class Routes:
             self.settled[ctas, own, stream, device] = Route.of(buffers, plan, stream, device, (manifest,))
             if self._journal.stopped:  # meanwhile
                 self.settled.clear()
+
+    def hurry(self, manifest: Manifest) -> None:
+        """Not even the first launches of a program wait for memory, where later ones do not."""
+        self._hurried.add(manifest.digest)
 
     def plan_captured(self, programs: Sequence[Manifest], ctas: int, free_bytes: int) -> Plan | None:
         """The plan of a launch that is captured into a CUDA graph; waits for nothing."""

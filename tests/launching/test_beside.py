@@ -13,6 +13,7 @@ from triton import knobs
 import profscope
 from profscope.launching import running
 from profscope.launching.beside import GIVEN_UP, Beside, Made
+from profscope.recording.buffers import HostBuffers
 from tests.support.sessions import session
 
 _GENERATED = """\
@@ -90,9 +91,18 @@ def test_workers_build_all_that_a_launch_needs(
     tuner: Any, beside: list[Beside], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     cache_hits: list[bool] = []
+    waited: list[bool] = []
+    place = HostBuffers.place
+
+    def placed(self: HostBuffers, *args: Any) -> Any:
+        waited.append(args[-1])
+        return place(self, *args)
+
+    monkeypatch.setattr(HostBuffers, "place", placed)
     with session(keep="sums", spans_every=2) as prof:
         tuner.launch()
         assert building(prof).result(timeout=300).keys() == {"own", "spans"}
+        assert prof._parts().recorder.routes._buffers  # before any launch asks for memory
         monkeypatch.setattr(
             knobs.compilation, "listener", lambda cache_hit, **_: cache_hits.append(cache_hit)
         )
@@ -100,6 +110,7 @@ def test_workers_build_all_that_a_launch_needs(
             tuner.launch()
         workers = list(beside[0]._workers)
     assert cache_hits == []  # what was built is only loaded
+    assert waited == [False] * 3  # not even a kernel's first launch waits for memory
     assert prof.launches["keeps"].tolist() == ["spans", "sums", "spans"]
     assert prof.metadata["building"] == {"bare_launches": {"triton_poi_beside": 1}}
     assert prof.metadata["notes"][0] == (
