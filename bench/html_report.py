@@ -71,10 +71,8 @@ def main(argv: Sequence[str] | None = None) -> int:
             for level in (["launch", 0], ["sm", 0, 0], ["cta", 0]):
                 took = {zoom: driver.execute_async_script(_FRAMES, level, zoom) for zoom in _ZOOMS}
                 for zoom, (middle, slow, rate) in took.items():
-                    print(
-                        f"a frame of {zoom:.2%} of the {level[0]}: median {middle:.1f} ms, 95 % {slow:.1f} ms; "
-                        f"{rate:.0f} frames/s"
-                    )
+                    script = f"median {middle:.1f} ms, 95 % {slow:.1f} ms"
+                    print(f"a frame of {zoom:.2%} of the {level[0]}: {script}; {rate:.0f} a second")
     return 0
 
 

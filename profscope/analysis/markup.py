@@ -1,4 +1,7 @@
-"""HTML in which no text can become markup: whatever is not `Markup` is escaped where it goes in."""
+"""HTML in which no text can become markup: whatever is not `Markup` is escaped where it goes in.
+
+Here stands, too, what all views make of characters that would not be seen: names may be anybody's.
+"""
 
 from __future__ import annotations
 
@@ -6,7 +9,7 @@ import html
 from collections.abc import Iterable
 from typing import TypeAlias
 
-__all__ = ["Child", "Markup", "joined", "plain", "tag"]
+__all__ = ["Child", "Markup", "joined", "plain", "printable", "tag"]
 
 
 class Markup(str):
@@ -43,13 +46,23 @@ def joined(children: Iterable[Child]) -> Markup:
     )
 
 
+def printable(text: str, keep: str = "") -> str:
+    r"""Text with each character that would not be seen written as Python does, ESC as `\x1b`.
+
+    Such are control characters, which could steer a terminal or which HTML cannot hold, and those that change
+    the direction in which text is read, as U+202E does. keep: those that stay, as line breaks of a source.
+    """
+    if text.isprintable():
+        return text
+    return "".join(
+        char if char.isprintable() or char in keep else char.encode("unicode_escape").decode("ascii")
+        for char in text
+    )
+
+
 def plain(text: str) -> str:
-    """Text without characters that HTML cannot hold, or that change the direction in which it is read."""
-    return "".join(char if char.isprintable() or char in "\n\t" else _spelled(char) for char in text)
-
-
-def _spelled(char: str) -> str:
-    return char.encode("unicode_escape").decode("ascii")
+    """`printable` text that may have lines."""
+    return printable(text, "\n\t")
 
 
 def _escaped(text: str) -> str:

@@ -1,77 +1,103 @@
-"""One colour for what a scope does, the same in reports and in figures."""
+"""One colour for what a scope does, the same in the terminal, in reports and in figures."""
 
 from __future__ import annotations
 
 import colorsys
 import re
-from typing import Final, NamedTuple
+from typing import Final, NamedTuple, TypeAlias
 
 import pandas as pd
 
-__all__ = ["FAMILIES", "FRAMES", "IN_FLIGHT", "Family", "colour_of", "site_colours"]
+__all__ = ["FAMILIES", "FRAMES", "INK", "IN_FLIGHT", "OTHERS", "Family", "frame_colour", "site_colours"]
+
+Hsl: TypeAlias = "tuple[int, int, int]"
+"""Hue in degrees, saturation and lightness in percent."""
 
 
 class Family(NamedTuple):
-    """Scopes that do alike. pattern: what their names hold; colour: hue in degrees, saturation and lightness
-    in percent."""
+    """Scopes that do alike. pattern: what their names hold; colours: of the first such scope of a kernel, of
+    its second, and so on."""
 
     pattern: re.Pattern[str]
-    colour: tuple[int, int, int]
+    colours: tuple[Hsl, ...]
 
 
-def _family(pattern: str, *colour: int) -> Family:
-    hue, saturation, light = colour
-    return Family(re.compile(pattern), (hue, saturation, light))
+def _family(pattern: str, *colours: Hsl) -> Family:
+    return Family(re.compile(pattern), colours)
 
 
 # The first that fits is taken. Searched for by machine: to whoever cannot see red, green or blue (Machado,
-# Oliveira and Fernandes 2009) any two are at least 20 apart (CIE76 in CIELAB), and black letters on them are
-# read. Dark pages have the same: fills that bear white letters are hardly seen there.
+# Oliveira and Fernandes 2009) the first colours of any two families are at least 20 apart (CIE76 in CIELAB; 2
+# can just be seen), any others at least 8, and black letters on all of them are read. Dark pages have the
+# same: fills that bear white letters are hardly seen there.
 FAMILIES: Final = (
-    _family(r"wait|barrier|\bsync", 20, 79, 58),
-    _family(r"dot|mma|wgmma", 145, 67, 49),
-    _family(r"async copy|tma|copy", 204, 87, 79),
-    _family(r"load|gather", 208, 73, 55),
-    _family(r"store|scatter", 56, 83, 84),
-    _family(r"atomic", 350, 63, 84),
-    _family(r"reduce|sum|max|scan|exchange", 294, 17, 60),
-    _family(r"convert|layout|trans", 39, 88, 53),
+    _family(r"wait|barrier|\bsync", (20, 79, 58), (4, 91, 55), (20, 79, 64), (12, 55, 55)),
+    _family(r"dot|mma|wgmma", (145, 67, 49), (137, 67, 67), (129, 79, 37), (157, 79, 58)),
+    _family(r"async copy|tma|copy", (204, 87, 79), (196, 99, 61), (188, 99, 79), (220, 99, 61)),
+    _family(r"load|gather", (208, 73, 55), (204, 49, 64), (200, 85, 55), (220, 49, 64)),
+    _family(r"store|scatter", (56, 83, 84), (64, 59, 66), (72, 95, 66), (40, 95, 66)),
+    _family(r"atomic", (350, 63, 84), (354, 51, 66), (338, 51, 90), (354, 51, 75)),
+    _family(r"reduce|sum|max|scan|exchange", (294, 17, 60), (278, 29, 78), (290, 29, 57), (278, 8, 66)),
+    _family(r"convert|layout|trans", (39, 88, 53), (55, 100, 50), (23, 100, 50), (55, 100, 44)),
+)
+OTHERS: Final = Family(
+    re.compile(""), ((72, 34, 84), (12, 34, 56), (144, 16, 56), (72, 24, 64), (336, 24, 56), (36, 34, 56))
 )
 IN_FLIGHT: Final = " in flight"
 """Behind the name of a scope whose asynchronous work it is."""
 FRAMES: Final = {"kernel": 0, "loop": 1, "iteration": 2, "gap": 4}
-_STEPS: Final = (-4, -2, 0, 2, 4)  # of lightness: neighbours of one family differ
+INK: Final = "#10151f"
+"""Of letters on these colours."""
 
 
-def site_colours(sites: pd.DataFrame, *, dark: bool = False) -> list[str]:
-    """By site, the fill of its bars as "#rrggbb"; columns scope, kind and line are read.
+def site_colours(sites: pd.DataFrame, among: pd.DataFrame | None = None, *, dark: bool = False) -> list[str]:
+    """By site, the fill of its bars as "#rrggbb". Columns kernel, scope, kind and line are read.
 
-    dark: for a dark page, where kernels, loops and iterations are dark, too, and bear white letters.
+    Scopes of one family take its colours in turn, by line; so each of a kernel has one of its own until they
+    are used up, and neighbours never share one. among: all sites of the profile, where `sites` are some of
+    them: colours are the same in every view then. dark: for a dark page, where kernels, loops and iterations
+    are dark, too, and bear white letters.
     """
-    rows = sites[["scope", "kind", "line"]].itertuples(index=False, name=None)
-    return [colour_of(str(scope), str(kind), int(line), dark=dark) for scope, kind, line in rows]
+    turns = _turns(sites if among is None else among)
+    colours = []
+    for kernel, scope, kind, line in _rows(sites):
+        if kind in FRAMES:
+            colours.append(frame_colour(kind, dark=dark))
+            continue
+        shown = _family_of(scope).colours
+        colours.append(_hex(*shown[turns.get((kernel, scope, line), 0) % len(shown)]))
+    return colours
 
 
-def colour_of(scope: str, kind: str, line: int, *, dark: bool = False) -> str:
-    """The fill of one site's bars as "#rrggbb"."""
-    if kind in FRAMES:
-        step = FRAMES[kind]
-        return _hex(222, 12, 26 + 5 * step if dark else 90 - 4 * step)
-    scope = scope.removesuffix(IN_FLIGHT)
-    family = next((each for each in FAMILIES if each.pattern.search(scope.lower())), None)
-    shift = _STEPS[_hash(f"{scope}{line}") % len(_STEPS)]
-    if family is None:
-        return _hex(_hash(scope) % 360, 22, 76 + shift)
-    hue, saturation, light = family.colour
-    return _hex(hue, saturation, light + shift)
+def _turns(sites: pd.DataFrame) -> dict[tuple[str, str, int], int]:
+    """By kernel, scope and line: how many of the kernel's scopes of that family come before it."""
+    known = {(kernel, line, scope) for kernel, scope, kind, line in _rows(sites) if kind not in FRAMES}
+    taken: dict[tuple[str, Family], int] = {}
+    turns = {}
+    for kernel, line, scope in sorted(known):
+        of = (kernel, _family_of(scope))
+        turns[kernel, scope, line] = taken.get(of, 0)
+        taken[of] = turns[kernel, scope, line] + 1
+    return turns
 
 
-def _hash(text: str) -> int:
-    """The same in every process."""
-    value = 7
-    for char in text:
-        value = (value * 31 + ord(char)) & 0xFFFFFFFF
-    return value
+def _rows(sites: pd.DataFrame) -> list[tuple[str, str, str, int]]:
+    """Kernel, scope, kind and line; what is in flight has the name of what started it."""
+    rows = sites[["kernel", "scope", "kind", "line"]].itertuples(index=False, name=None)
+    return [
+        (str(kernel), str(scope).removesuffix(IN_FLIGHT), str(kind), int(line))
+        for kernel, scope, kind, line in rows
+    ]
+
+
+def _family_of(scope: str) -> Family:
+    return next((each for each in FAMILIES if each.pattern.search(scope.lower())), OTHERS)
+
+
+def frame_colour(kind: str, *, dark: bool = False) -> str:
+    """The fill of a kernel, a loop, an iteration or a gap."""
+    step = FRAMES[kind]
+    return _hex(222, 12, 26 + 5 * step if dark else 90 - 4 * step)
 
 
 def _hex(hue: float, saturation: float, light: float) -> str:
