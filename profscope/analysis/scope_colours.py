@@ -28,20 +28,36 @@ def _family(pattern: str, *colours: Hsl) -> Family:
 
 # The first that fits is taken. Searched for by machine: to whoever cannot see red, green or blue (Machado,
 # Oliveira and Fernandes 2009) the first colours of any two families are at least 20 apart (CIE76 in CIELAB; 2
-# can just be seen), any others at least 8, and black letters on all of them are read. Dark pages have the
+# can just be seen), any others at least 6, and black letters on all of them are read. Dark pages have the
 # same: fills that bear white letters are hardly seen there.
 FAMILIES: Final = (
-    _family(r"wait|barrier|\bsync", (20, 79, 58), (4, 91, 55), (20, 79, 64), (12, 55, 55)),
-    _family(r"dot|mma|wgmma", (145, 67, 49), (137, 67, 67), (129, 79, 37), (157, 79, 58)),
-    _family(r"async copy|tma|copy", (204, 87, 79), (196, 99, 61), (188, 99, 79), (220, 99, 61)),
-    _family(r"load|gather", (208, 73, 55), (204, 49, 64), (200, 85, 55), (220, 49, 64)),
-    _family(r"store|scatter", (56, 83, 84), (64, 59, 66), (72, 95, 66), (40, 95, 66)),
-    _family(r"atomic", (350, 63, 84), (354, 51, 66), (338, 51, 90), (354, 51, 75)),
-    _family(r"reduce|sum|max|scan|exchange", (294, 17, 60), (278, 29, 78), (290, 29, 57), (278, 8, 66)),
-    _family(r"convert|layout|trans", (39, 88, 53), (55, 100, 50), (23, 100, 50), (55, 100, 44)),
+    _family(
+        r"wait|\bsync|barrier(?! (init|expect|arrive|inval))",
+        (20, 79, 58),
+        (12, 67, 55),
+        (40, 55, 58),
+        (16, 43, 52),
+        (28, 95, 60),
+        (16, 88, 76),
+    ),
+    _family(r"dot|mma|wgmma", (145, 67, 49), (141, 55, 67), (137, 43, 49), (133, 31, 46)),
+    _family(r"async copy|tma|copy", (204, 87, 79), (220, 87, 73), (188, 87, 88), (212, 51, 73)),
+    _family(
+        r"load|gather",
+        (208, 73, 55),
+        (228, 73, 64),
+        (212, 37, 58),
+        (196, 73, 52),
+        (200, 95, 68),
+        (196, 40, 58),
+    ),
+    _family(r"store|scatter", (56, 83, 84), (52, 83, 66), (56, 47, 69), (76, 71, 69)),
+    _family(r"atomic", (350, 63, 84), (2, 51, 69), (10, 27, 72), (342, 63, 66)),
+    _family(r"reduce|sum|max|scan|exchange", (294, 17, 60), (298, 17, 75), (282, 17, 54), (278, 8, 66)),
+    _family(r"convert|layout|trans", (39, 88, 53), (39, 76, 62), (27, 76, 44), (35, 76, 47)),
 )
 OTHERS: Final = Family(
-    re.compile(""), ((72, 34, 84), (12, 34, 56), (144, 16, 56), (72, 24, 64), (336, 24, 56), (36, 34, 56))
+    re.compile(""), ((252, 34, 60), (72, 34, 84), (108, 34, 64), (300, 34, 84), (0, 24, 56), (156, 34, 88))
 )
 IN_FLIGHT: Final = " in flight"
 """Behind the name of a scope whose asynchronous work it is."""
