@@ -34,11 +34,11 @@ FAMILIES: Final = (
     _family(
         r"wait|\bsync|barrier(?! (init|expect|arrive|inval))",
         (20, 79, 58),
-        (12, 67, 55),
-        (40, 55, 58),
-        (16, 43, 52),
-        (28, 95, 60),
         (16, 88, 76),
+        (12, 67, 55),
+        (28, 95, 60),
+        (16, 43, 52),
+        (40, 55, 58),
     ),
     _family(r"dot|mma|wgmma", (145, 67, 49), (141, 55, 67), (137, 43, 49), (133, 31, 46)),
     _family(r"async copy|tma|copy", (204, 87, 79), (220, 87, 73), (188, 87, 88), (212, 51, 73)),
@@ -46,9 +46,9 @@ FAMILIES: Final = (
         r"load|gather",
         (208, 73, 55),
         (228, 73, 64),
+        (200, 95, 68),
         (212, 37, 58),
         (196, 73, 52),
-        (200, 95, 68),
         (196, 40, 58),
     ),
     _family(r"store|scatter", (56, 83, 84), (52, 83, 66), (56, 47, 69), (76, 71, 69)),
@@ -62,6 +62,8 @@ OTHERS: Final = Family(
 IN_FLIGHT: Final = " in flight"
 """Behind the name of a scope whose asynchronous work it is."""
 FRAMES: Final = {"kernel": 0, "loop": 1, "iteration": 2, "gap": 4}
+_DRAIN: Final = "(drain)"
+"""Ends the name of a wait behind a loop, which stands at the loop's line: the waits in it come first."""
 INK: Final = "#10151f"
 """Of letters on these colours."""
 
@@ -90,7 +92,7 @@ def _turns(sites: pd.DataFrame) -> dict[tuple[str, str, int], int]:
     known = {(kernel, line, scope) for kernel, scope, kind, line in _rows(sites) if kind not in FRAMES}
     taken: dict[tuple[str, Family], int] = {}
     turns = {}
-    for kernel, line, scope in sorted(known):
+    for kernel, line, scope in sorted(known, key=lambda row: (row[2].endswith(_DRAIN), row)):
         of = (kernel, _family_of(scope))
         turns[kernel, scope, line] = taken.get(of, 0)
         taken[of] = turns[kernel, scope, line] + 1
