@@ -1,7 +1,7 @@
 """`profscope view TRACE --by cta`: a table with a row for each launch, SM, CTA, warp, line, scope, ..."""
 
 import argparse
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any, Literal
 
@@ -324,7 +324,7 @@ def _render(
     return lines
 
 
-def _holds(name: str, by: str, cells: Sequence[str]) -> Literal["name", "kernel", "number"]:
+def _holds(name: str, by: str, cells: list[str]) -> Literal["name", "kernel", "number"]:
     """What a column has; of what rows are grouped by, numbers or names."""
     if name == "kernel":
         return "kernel"
