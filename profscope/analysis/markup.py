@@ -1,7 +1,4 @@
-"""HTML in which no text can become markup: whatever is not `Markup` is escaped where it goes in.
-
-Here stands, too, what all views make of characters that would not be seen: names may be anybody's.
-"""
+"""HTML in which no text can become markup: whatever is not `Markup` is escaped where it goes in."""
 
 from __future__ import annotations
 
@@ -9,7 +6,9 @@ import html
 from collections.abc import Iterable
 from typing import TypeAlias
 
-__all__ = ["Child", "Markup", "joined", "plain", "printable", "tag"]
+from profscope.analysis.quantities import printable
+
+__all__ = ["Child", "Markup", "joined", "plain", "tag"]
 
 
 class Markup(str):
@@ -43,20 +42,6 @@ def joined(children: Iterable[Child]) -> Markup:
             for child in children
             if child is not None
         )
-    )
-
-
-def printable(text: str, keep: str = "") -> str:
-    r"""Text with each character that would not be seen written as Python does, ESC as `\x1b`.
-
-    Such are control characters, which could steer a terminal or which HTML cannot hold, and those that change
-    the direction in which text is read, as U+202E does. keep: those that stay, as line breaks of a source.
-    """
-    if text.isprintable():
-        return text
-    return "".join(
-        char if char.isprintable() or char in keep else char.encode("unicode_escape").decode("ascii")
-        for char in text
     )
 
 

@@ -9,7 +9,7 @@ from functools import cached_property
 from pathlib import Path
 from typing import Any
 
-from profscope.analysis.markup import printable
+from profscope.analysis.quantities import printable
 from profscope.errors import TraceError
 from profscope.traces.limits import most_content_bytes
 from profscope.traces.only import Only

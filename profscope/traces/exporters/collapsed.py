@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from concurrent.futures import Executor
 from pathlib import PurePath
 
-from profscope.analysis.markup import printable
+from profscope.analysis.quantities import printable
 from profscope.schema import Tables
 from profscope.traces.exporters import Piece
 from profscope.traces.flame import Frame, weights
