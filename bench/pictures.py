@@ -42,6 +42,7 @@ __all__ = ["main"]
 _ROOT: Final = Path(__file__).parents[1]
 _KEPT: Final = {"before": "delta-rule.pftrace.gz", "after": "delta-rule-3-stages.pftrace.gz"}
 _COLUMNS: Final = 100
+_COLOURS: Final = {"FORCE_COLOR": "1", "TERM": "xterm-256color", "COLORTERM": "truecolor"}
 _SIZE: Final = (1200, 760)
 _DRAWN_S: Final = 0.6
 _FONT: Final = re.compile(r"@font-face\s*\{.*?\}", re.DOTALL)
@@ -131,7 +132,7 @@ def _terminal(words: Sequence[str], lines: tuple[int, int] | None) -> str:
     out = io.TextIOWrapper(io.BytesIO(), "utf-8")
     shown = [Path(word).name if "/" in word else word for word in words]
     command = " ".join(["profscope", *([] if words[0] == "diff" else ["view"]), *shown])
-    with patch.dict("os.environ", FORCE_COLOR="1", TERM="xterm-256color"), redirect_stdout(out):
+    with patch.dict("os.environ", _COLOURS), redirect_stdout(out):
         view([*words, "--width", str(_COLUMNS)])
         out.seek(0)
         rows = out.read().splitlines()
@@ -152,7 +153,7 @@ def _between(rows: Sequence[str], first: int, last: int) -> list[str]:
 
 
 async def _interactive(trace: str) -> str:
-    app = ExplorerApp(profscope.load(trace), "ns", source_lines(0.0))
+    app = ExplorerApp(profscope.load(trace), "cycles", source_lines(0.0))
     async with app.run_test(size=(_COLUMNS, 34)) as pilot:
         for key in ("w", "w", "w", "tab", "tab", "tab"):
             await pilot.press(key)
@@ -186,7 +187,7 @@ def _browser(shots: Mapping[str, Shot], traces: Mapping[str, str], out: Path) ->
             time.sleep(_DRAWN_S)
             path = out / f"{name}.png"
             driver.save_screenshot(str(path))
-            Image.open(path).convert("RGB").quantize(64).save(path, optimize=True)
+            Image.open(path).convert("RGB").quantize(256).save(path, optimize=True)
             print(name, f"{path.stat().st_size:,} bytes", driver.get_log("browser") or "")
 
 

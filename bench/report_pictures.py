@@ -55,7 +55,8 @@ def main(argv: Sequence[str] | None = None) -> int:
             for width in _WIDTHS:
                 _whole(driver, width, options.out / f"{name}-{width}.png")
             driver.set_window_size(1400, 900)
-            for zoom, code in (("cta", _CTA), ("close", _CLOSE)):
+            has_timeline = driver.execute_script("return Boolean(profscope.timeline)")
+            for zoom, code in (("cta", _CTA), ("close", _CLOSE)) if has_timeline else ():
                 driver.execute_script(code)
                 _taken(driver, options.out / f"{name}-{zoom}.png")
             driver.execute_script(_OPEN)

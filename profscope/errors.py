@@ -16,7 +16,7 @@
         ├── ManifestError    a manifest is not one, or of another version
         └── ToolchainError   Triton, or a tool it ships, is missing or too old for what was asked
 
-An InstrumentError reaches whoever uses `instrument_passes` itself: a pass of your own, profscope-opt. A
+An InstrumentError reaches whoever uses `instrument_passes` itself: a pass of your own, `profscope opt`. A
 session turns it into an OptionError where its options are wrong, and into a CompileError or a note where a
 kernel cannot be instrumented.
 

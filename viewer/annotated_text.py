@@ -156,7 +156,7 @@ def _notes(line: Line, every: bool) -> Iterator[str]:
         shares = [
             f"{share_text(share)} by {name}" for name, share in line.shares.items() if share is not None
         ]
-        yield "share: " + ", ".join(shares or ["none"])
+        yield f"share: {', '.join(shares)}" if shares else "no time was seen at this line"
 
 
 def _scope(scope: LineScope) -> str:

@@ -3,7 +3,7 @@
 import argparse
 from collections.abc import Iterator
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, Literal
 
 import numpy as np
 import pandas as pd
@@ -306,14 +306,7 @@ def _render(
         "max": [text(row.max) for row in shown],
     }
     spare = {"kernel": 4, "mean": 1, "max": 2, "total": 3}
-    heads = [
-        Column(
-            name,
-            "name" if name in ("kernel", "scope", "line", by) and not _is_number(cells) else "number",
-            spare.get(name, 0),
-        )
-        for name, cells in columns.items()
-    ]
+    heads = [Column(name, _holds(name, by, cells), spare.get(name, 0)) for name, cells in columns.items()]
     cells = [list(row) for row in zip(*columns.values(), strict=True)]
     about = [
         *about,
@@ -329,6 +322,13 @@ def _render(
     if any(row.self == 0 for row in shown):
         lines += noted(NO_TIME, width)
     return lines
+
+
+def _holds(name: str, by: str, cells: list[str]) -> Literal["name", "kernel", "number"]:
+    """What a column has; of what rows are grouped by, numbers or names."""
+    if name == "kernel":
+        return "kernel"
+    return "name" if name in ("scope", "line", by) and not _is_number(cells) else "number"
 
 
 def _key_text(key: str, by: str) -> str:

@@ -7,7 +7,7 @@ from rich.cells import cell_len, set_cell_size
 
 from viewer.units import printable
 
-__all__ = ["fit", "fit_end", "pad", "words", "wrap"]
+__all__ = ["fit", "fit_end", "fit_middle", "pad", "words", "wrap"]
 
 
 def fit(text: str, width: int) -> str:
@@ -20,6 +20,14 @@ def fit_end(text: str, width: int) -> str:
     while cell_len(text) > width:
         text = "…" + text.lstrip("…")[1:]
     return text
+
+
+def fit_middle(text: str, width: int) -> str:
+    """Text cut in its middle to a width in terminal cells: of names that are alike both ends tell."""
+    if cell_len(text) <= width:
+        return text
+    head = set_cell_size(text, width // 2)
+    return head + fit_end("…" + text[len(head.rstrip()) :], width - cell_len(head))
 
 
 def pad(text: str, width: int, right: bool = False) -> str:

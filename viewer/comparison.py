@@ -127,7 +127,7 @@ def _comparison(options: argparse.Namespace) -> Comparison:
     if options.html:
         sources = (profiles[0].metadata.get("sources") or [], profiles[1].metadata.get("sources") or [])
         named = [_named(trace.name, verdict) for trace, verdict in zip(traces, verdicts, strict=True)]
-        page = comparison_page(table, (named[0], named[1]), sources)
+        page = comparison_page(table, (named[0], named[1]), sources, _distrusted(*verdicts))
         write_page(options.html, page)
     unit = table.attrs["unit"]
     groups = table.groupby(PAIR, sort=False, dropna=False)
@@ -205,7 +205,7 @@ def _render(comparison: Comparison, width: int) -> list[Text]:
             )
     for kernel in comparison.kernels:
         lines += [Text(), *_render_kernel(kernel, comparison, width)]
-    doubtful = _distrusted(comparison)
+    doubtful = _distrusted(comparison.verdict_a, comparison.verdict_b)
     if comparison.fail_above is not None and doubtful:
         said = f'The verdict of {" and of ".join(doubtful)} is "{DISTRUST}": {JUDGED}.'
         lines += [Text(), *(Text(line, style="bold red") for line in wrap(said.split(), width))]
@@ -219,9 +219,9 @@ def _named(name: str, verdict: str) -> str:
     return f"{name}: {CARE}" if verdict.startswith(CARE) else name
 
 
-def _distrusted(comparison: Comparison) -> list[str]:
+def _distrusted(verdict_a: str, verdict_b: str) -> list[str]:
     """The sides that are another kernel than the one that runs without a session."""
-    verdicts = {"A": comparison.verdict_a, "B": comparison.verdict_b}
+    verdicts = {"A": verdict_a, "B": verdict_b}
     return [side for side, verdict in verdicts.items() if verdict.startswith(DISTRUST)]
 
 
@@ -230,7 +230,9 @@ def _render_kernel(kernel: KernelDiff, comparison: Comparison, width: int) -> li
     numbers = [f"#{each}" for each in (kernel.variant_a, kernel.variant_b) if each is not None]
     label = " " + " and ".join(dict.fromkeys(numbers)) if several or len(set(numbers)) > 1 else ""
     style = "bold"
-    if kernel.launch is not None and kernel.launch.significant and kernel.launch.status == "changed":
+    is_doubtful = bool(_distrusted(comparison.verdict_a, comparison.verdict_b))
+    is_change = kernel.launch is not None and kernel.launch.significant and kernel.launch.status == "changed"
+    if kernel.launch is not None and is_change and not is_doubtful:
         style += " red" if kernel.launch.change > 0 else " green"
     sentence = f"{printable(kernel.kernel)}{label}: {kernel.says}"
     lines = [Text(line, style=style) for line in wrap(sentence.split(" "), width)]

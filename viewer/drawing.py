@@ -6,15 +6,13 @@ from itertools import groupby
 from rich.cells import cell_len
 from rich.text import Text
 
+from profscope.analysis.scope_colours import INK
 from viewer.cells import fit, pad
 from viewer.grid import heading
 from viewer.timeline import LegendEntry, Timeline
 from viewer.units import STEPS, duration_text, printable, share_text
 
 __all__ = ["LABEL_WIDTH", "beside", "render_timeline", "symbol_styles"]
-
-COLORS = ("green", "blue", "magenta", "cyan", "yellow", "red")
-"""For letters, in the order of the legend, repeating with the bright variants."""
 
 LABEL_WIDTH = 10
 TICK_CELLS = 12
@@ -71,10 +69,12 @@ def _round_numbers() -> Iterable[int]:
 
 
 def symbol_styles(legend: list[LegendEntry]) -> dict[str, str]:
-    """The style of each letter of a legend."""
-    letters = [entry.symbol for entry in legend if entry.symbol.isalnum()]
-    tones = [f"black on {color}" for color in COLORS] + [f"black on bright_{color}" for color in COLORS]
-    return {symbol: tones[at % len(tones)] for at, symbol in enumerate(letters)}
+    """The style of each letter of a legend; a terminal of few colours shows the nearest of its own."""
+    return {
+        entry.symbol: f"{INK} on {entry.colour}"
+        for entry in legend
+        if entry.colour and entry.symbol.isalnum()
+    }
 
 
 def _legend(legend: list[LegendEntry], styles: dict[str, str], width: int) -> list[Text]:

@@ -8,6 +8,7 @@ import numpy as np
 import pandas as pd
 from numpy.typing import NDArray
 
+from profscope.analysis.span_rows import narrow_sites
 from profscope.errors import TraceError
 from profscope.profiles import Profile
 from viewer.timeline import Lane, LegendEntry, draw_lanes
@@ -48,6 +49,7 @@ class Explorer:
     def __init__(self, profile: Profile, unit: str) -> None:
         self._df, self.unit = profile.tables.df, unit
         self._start, self._length = ("start_ns" if unit == "ns" else "start_cycle"), f"duration_{unit}"
+        self._sites = narrow_sites(self._df)[1]
         self.ctas = self._slowest_first()
         if not self.ctas:
             raise TraceError("there are no spans of CTAs to look at; launches that kept sums have none")
@@ -143,7 +145,9 @@ class Explorer:
 
     def drawn(self, cells: int) -> Drawn:
         """What is in the window, in so many cells; what the filter leaves out is a dot."""
-        lanes, legend = draw_lanes(self.rows, self._starts, self._ends, self.begin, self.end, cells)
+        lanes, legend = draw_lanes(
+            self.rows, self._starts, self._ends, self.begin, self.end, cells, self._sites
+        )
         kept = [entry for entry in legend if not self.pattern or re.search(self.pattern, entry.scope)]
         symbols = {entry.symbol for entry in kept} | {" "}
         if self.pattern:

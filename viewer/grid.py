@@ -7,7 +7,7 @@ from typing import Literal
 from rich.cells import cell_len
 from rich.text import Text
 
-from viewer.cells import fit, fit_end, pad, wrap
+from viewer.cells import fit, fit_end, fit_middle, pad, wrap
 
 __all__ = ["Column", "grid", "heading"]
 
@@ -21,10 +21,11 @@ LEAST_WIDTH = 10
 @dataclass(frozen=True)
 class Column:
     """A column's head, and what it holds: a "number" keeps its width, a "name" is cut at its end, a "path" at
-    its start. Where lines are too short the column of the highest `spare` is left out first, of 0 never."""
+    its start, a "kernel" at its end or, where kernels would look the same then, in its middle. Where lines
+    are too short the column of the highest `spare` is left out first, of 0 never."""
 
     head: str
-    holds: Literal["name", "path", "number"] = "number"
+    holds: Literal["name", "kernel", "path", "number"] = "number"
     spare: int = 0
 
 
@@ -47,9 +48,19 @@ def grid(
         widths[widest] -= 1
     gap = "  " if sum(widths) + 2 * (len(widths) - 1) <= width else " "
     lines = [Text(_line([column.head for column in columns], columns, widths, gap), style="dim")]
-    for row, style in zip(rows, styles, strict=True):
-        lines.append(Text(_line([row[at] for at in shown], columns, widths, gap), style=style))
+    cut = [
+        _apart([row[at] for row in rows], size) if column.holds == "kernel" else [row[at] for row in rows]
+        for at, column, size in zip(shown, columns, widths, strict=True)
+    ]
+    for row, style in enumerate(styles):
+        lines.append(Text(_line([cells[row] for cells in cut], columns, widths, gap), style=style))
     return lines
+
+
+def _apart(names: Sequence[str], width: int) -> list[str]:
+    """Names cut to a width, so that those that differ look different if that can be."""
+    cut = [fit(name, width) for name in names]
+    return cut if len({*cut}) == len({*names}) else [fit_middle(name, width) for name in names]
 
 
 def _shown(columns: Sequence[Column], natural: Sequence[int], width: int) -> list[int]:
@@ -74,7 +85,7 @@ def _line(cells: Sequence[str], columns: Sequence[Column], widths: Sequence[int]
 def _cell(text: str, column: Column, width: int) -> str:
     if column.holds == "number":
         return pad(text, width, right=True)
-    return pad(fit(text, width) if column.holds == "name" else fit_end(text, width), width)
+    return pad(fit_end(text, width) if column.holds == "path" else fit(text, width), width)
 
 
 def heading(name: str, parts: Sequence[str], width: int) -> list[Text]:

@@ -70,7 +70,7 @@ def make_kernels(profile: Profile, unit: str) -> list[KernelRow]:
 
 def render_kernels(rows: list[KernelRow], width: int, most: int) -> list[Text]:
     """The table's lines; the `most` longest-running kernels (0: all)."""
-    columns = [Column("kernel", "name"), Column("launches"), Column("CTAs", spare=3), Column("total")]
+    columns = [Column("kernel", "kernel"), Column("launches"), Column("CTAs", spare=3), Column("total")]
     columns += [Column("share"), Column("mean", spare=1), Column("min", spare=4), Column("max", spare=2)]
     shown = rows[: most or None]
     with_label = any(row.label for row in shown)

@@ -58,7 +58,7 @@ def _cell(value: Any) -> str:
         return ""
     if isinstance(value, list | dict):
         return json.dumps(value)
-    return str(value)
+    return printable(str(value))
 
 
 _ESCAPES = str.maketrans({mark: "\\" + mark for mark in "\\|`*_<>[]"})
@@ -66,4 +66,4 @@ _ESCAPES = str.maketrans({mark: "\\" + mark for mark in "\\|`*_<>[]"})
 
 def _markdown(text: str) -> str:
     """What a name has of marks is not read as such."""
-    return printable(text).translate(_ESCAPES)
+    return text.translate(_ESCAPES)

@@ -158,7 +158,9 @@ def _view(
             omitted=len(tables) - len(detailed),
             timeline=None
             if choice is None
-            else make_timeline(profile, choice, unit, width - LABEL_WIDTH, options.zoom),
+            else make_timeline(
+                profile, choice, unit, width - LABEL_WIDTH, options.zoom, spans and spans.rows
+            ),
         )
     rows.check(profile)
     return view

@@ -7,7 +7,8 @@ import numpy as np
 import pandas as pd
 from numpy.typing import NDArray
 
-from profscope.analysis.span_rows import sites
+from profscope.analysis.scope_colours import FRAMES, site_colours
+from profscope.analysis.span_rows import narrow_sites, sites
 from profscope.profiles import Profile
 from viewer.groups import label_of
 from viewer.select import Choice
@@ -25,7 +26,8 @@ LAST_SYMBOL = "?"
 
 @dataclass(frozen=True)
 class LegendEntry:
-    """A scope that is drawn; share is of the drawn warps' time, None for what is in flight and for marks."""
+    """A scope that is drawn; share is of the drawn warps' time, None for what is in flight and for marks.
+    colour: as reports and figures have it, "" for what is around other scopes."""
 
     symbol: str
     scope: str
@@ -33,6 +35,7 @@ class LegendEntry:
     file: str
     line: int
     share: float | None
+    colour: str
 
 
 @dataclass(frozen=True)
@@ -64,8 +67,17 @@ class Timeline:
     legend: list[LegendEntry]
 
 
-def make_timeline(profile: Profile, choice: Choice, unit: str, cells: int, zoom: Zoom | None) -> Timeline:
+def make_timeline(
+    profile: Profile,
+    choice: Choice,
+    unit: str,
+    cells: int,
+    zoom: Zoom | None,
+    known: pd.DataFrame | None = None,
+) -> Timeline:
     """Draw a CTA's warps in `cells` cells: all of its time, or the part in `zoom`.
+
+    known: the profile's sites, where the caller has them.
 
     Raises TraceError where that is no part of it.
     """
@@ -80,7 +92,8 @@ def make_timeline(profile: Profile, choice: Choice, unit: str, cells: int, zoom:
     if zoom is not None:
         clocks = profile.launches["clock_ghz"][profile.launches["launch"] == choice.launch]
         begin, finish = zoom.within(duration, unit, float(clocks.iloc[0]))
-    lanes, legend = draw_lanes(rows, start, end, begin, finish, cells)
+    known = narrow_sites(df)[1] if known is None else known
+    lanes, legend = draw_lanes(rows, start, end, begin, finish, cells, known)
     return Timeline(
         kernel=choice.kernel,
         label=label_of(profile, choice.launch),
@@ -105,10 +118,12 @@ def draw_lanes(
     begin: int,
     finish: int,
     cells: int,
+    known: pd.DataFrame,
 ) -> tuple[list[tuple[int, Lane]], list[LegendEntry]]:
     """Draw the warps of some CTAs of one launch: each lane with its CTA, and what the symbols mean.
 
     rows: of the span table; start and end: theirs, in the time of begin and finish, which `cells` show.
+    known: the profile's sites, by which scopes have their colours.
     """
     canvas = _Canvas(begin, finish, cells)
     site, table = sites(rows)
@@ -130,7 +145,9 @@ def draw_lanes(
             weights = canvas.weigh(((start[i], max(end[i], start[i] + 1), beside) for i in at), len(table))
             lane = Lane(number, str(table["scope"].iloc[beside]), _text(weights, symbols))
             lanes.append((cta, lane))
-    return lanes, _legend(table, symbols, busy, "".join(lane.cells for _, lane in lanes))
+    return lanes, _legend(
+        table, symbols, site_colours(table, known), busy, "".join(lane.cells for _, lane in lanes)
+    )
 
 
 @dataclass(frozen=True)
@@ -198,7 +215,7 @@ def _symbols(table: pd.DataFrame) -> list[str]:
 
 
 def _legend(
-    table: pd.DataFrame, symbols: list[str], busy: NDArray[np.float64], drawn: str
+    table: pd.DataFrame, symbols: list[str], colours: list[str], busy: NDArray[np.float64], drawn: str
 ) -> list[LegendEntry]:
     total = busy.sum()
     entries = []
@@ -208,5 +225,6 @@ def _legend(
         if busy[at] or (beside and symbol in drawn):
             share = None if beside else float(busy[at] / total)
             source = {name: str(place[name]) for name in ("scope", "kind", "file")}
-            entries.append(LegendEntry(symbol, **source, line=int(place["line"]), share=share))
+            colour = "" if place["kind"] in FRAMES else colours[at]
+            entries.append(LegendEntry(symbol, **source, line=int(place["line"]), share=share, colour=colour))
     return sorted(entries, key=lambda entry: -(entry.share or 0))

@@ -3,7 +3,7 @@
 The command line reads its options with this: so it imports nothing heavy.
 """
 
-from profscope.analysis.quantities import NO_TIME, STEPS, count_text, three_digits
+from profscope.analysis.quantities import NO_TIME, STEPS, count_text, printable, three_digits
 
 __all__ = [
     "NO_TIME",
@@ -51,10 +51,3 @@ def source_text(file: str, line: int) -> str:
     """ "matmul.py:26", or "" when the source is unknown."""
     name = printable(file.replace("\\", "/").rsplit("/", 1)[-1])
     return f"{name}:{line}" if file and line else name or (f":{line}" if line else "")
-
-
-def printable(text: str) -> str:
-    """Text with control characters written as escapes: a name in a trace must not steer the terminal."""
-    return "".join(
-        char if char.isprintable() else char.encode("unicode_escape").decode("ascii") for char in text
-    )

@@ -3,7 +3,7 @@
 A span around an op covers its issue: the warp goes on as soon as the instructions are issued, unless the op
 itself waits (`OpInfo.completes`). The table knows every op of Triton's dialects from 3.6 to 3.9, also those
 without time of their own, so that an op without a row is news: `lower-records` notes it in the manifest, and
-`profscope-opt --coverage` lists it.
+`profscope opt --coverage` lists it.
 """
 
 from __future__ import annotations

@@ -23,7 +23,7 @@ the op itself waits. An op that starts asynchronous work names the ops that fini
 (2 M N K of a dot, in whatever types); masks are not known, so both are those of a full tile. Triton has no op
 for sparse products; a product of packed 4-bit floats counts its values, not its bytes.
 
-`profscope-opt --coverage file.ttgir` counts the ops of a module by these classes and names those that have no
+`profscope opt --coverage file.ttgir` counts the ops of a module by these classes and names those that have no
 row here; a kernel that has any carries a note about it in its profile.
 
 Arithmetic on scalars is of class scalar whatever its row says; `ttg.local_alloc` and `ttng.tmem_alloc`

@@ -27,7 +27,7 @@ class OpInfo:
     flops: str = ""
 
 
-# Class -> what it covers, for `op-spans{classes=...}` and `profscope-opt --coverage`.
+# Class -> what it covers, for `op-spans{classes=...}` and `profscope opt --coverage`.
 CLASSES: Final[Mapping[str, str]] = {
     "load": "global loads",
     "store": "global stores",

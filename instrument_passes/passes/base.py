@@ -42,7 +42,7 @@ class Pass:
 
     Option fields are bool, int, str or tuple[str, ...] and have defaults. The docstring becomes the pass's
     row in docs/passes.md. Its first paragraph says in one sentence what the pass does, for
-    `profscope-opt --list`; a paragraph that begins with an option's name and a colon explains that option.
+    `profscope opt --list`; a paragraph that begins with an option's name and a colon explains that option.
 
     `rank` says where in a pipeline a pass may stand: what CHOOSES records comes before what LOWERS them, and
     that before what ALLOCATES the memory for them.

@@ -1,4 +1,4 @@
-"""The table of a binary's instructions as text, for `profscope-opt --map`."""
+"""The table of a binary's instructions as text, for `profscope opt --map`."""
 
 from __future__ import annotations
 

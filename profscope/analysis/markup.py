@@ -6,6 +6,8 @@ import html
 from collections.abc import Iterable
 from typing import TypeAlias
 
+from profscope.analysis.quantities import printable
+
 __all__ = ["Child", "Markup", "joined", "plain", "tag"]
 
 
@@ -44,12 +46,8 @@ def joined(children: Iterable[Child]) -> Markup:
 
 
 def plain(text: str) -> str:
-    """Text without characters that HTML cannot hold, or that change the direction in which it is read."""
-    return "".join(char if char.isprintable() or char in "\n\t" else _spelled(char) for char in text)
-
-
-def _spelled(char: str) -> str:
-    return char.encode("unicode_escape").decode("ascii")
+    """`printable` text that may have lines."""
+    return printable(text, "\n\t")
 
 
 def _escaped(text: str) -> str:

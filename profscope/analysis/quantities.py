@@ -1,8 +1,11 @@
-"""Numbers as a reader wants them, whoever shows them: three digits and a unit. Nothing heavy is imported."""
+"""Numbers as a reader wants them, whoever shows them: three digits and a unit; and names.
+
+Nothing heavy is imported.
+"""
 
 from typing import Final
 
-__all__ = ["NO_TIME", "STEPS", "count_text", "three_digits"]
+__all__ = ["NO_TIME", "STEPS", "count_text", "printable", "three_digits"]
 
 STEPS: Final = {
     "ns": (("ns", 1), ("us", 10**3), ("ms", 10**6), ("s", 10**9)),
@@ -29,3 +32,17 @@ def count_text(value: int, one: str = "", many: str = "") -> str:
     """A whole number with commas, and of what: "1 launch", "1,024 launches"."""
     word = (one if value == 1 else many or f"{one}s") if one else ""
     return f"{value:,} {word}".rstrip()
+
+
+def printable(text: str, keep: str = "") -> str:
+    r"""Text with each character that would not be seen written as Python does, ESC as `\x1b`.
+
+    Such are control characters, which could steer a terminal or which HTML cannot hold, and those that change
+    the direction in which text is read, as U+202E does. keep: those that stay, as line breaks of a source.
+    """
+    if text.isprintable():
+        return text
+    return "".join(
+        char if char.isprintable() or char in keep else char.encode("unicode_escape").decode("ascii")
+        for char in text
+    )

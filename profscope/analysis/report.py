@@ -130,12 +130,12 @@ def _judgement(tables: Tables, shown: list[tuple[str, int]]) -> _Judgement:
 
 
 def _heaviest(tables: Tables) -> pd.Series[float]:
-    """By kernel and variant, an autotuner's trials left aside, how long its launches took in ns, the longest
-    first."""
+    """By kernel and variant, an autotuner's trials left aside, how long its launches took in the unit of the
+    tables, the longest first."""
     own = tables.launches[~tables.launches["trial"]]
-    key = [own["kernel"], own["variant"]]
-    shown, ns = (took(tables, unit)[own.index].groupby(key, sort=False).sum() for unit in (tables.unit, "ns"))
-    return ns[shown.sort_values(ascending=False, kind="stable").index]
+    lasted = took(tables, tables.unit)[own.index]
+    times = lasted.groupby([own["kernel"], own["variant"]], sort=False).sum()
+    return times.sort_values(ascending=False, kind="stable")
 
 
 def _report(parts: _Parts, kernels: list[dict[str, Any]], size: _Size) -> dict[str, Any]:
@@ -153,7 +153,8 @@ def _report(parts: _Parts, kernels: list[dict[str, Any]], size: _Size) -> dict[s
         "kernels": kernels,
         "left_out": {
             "kernels": len(rest),
-            "kernels_ns": int(rest.sum()),
+            "kernels_ns": None if parts.tables.emulated else int(rest.sum()),
+            "kernels_cycles": int(rest.sum()) if parts.tables.emulated else None,
             "trials": int(launches["trial"].sum()),
             "notes": max(0, len(notes) - size.notes),
         },
@@ -186,8 +187,8 @@ def _tool(metadata: Mapping[str, Any]) -> dict[str, Any]:
 def _gpu(tables: Tables) -> dict[str, Any]:
     device = tables.metadata.get("device") or {}
     sms = device.get("sm_count")
-    clocks = tables.launches["clock_ghz"].dropna()
-    uncertainty = tables.launches["ns_uncertainty"].dropna()
+    timed = tables.launches.iloc[:0] if tables.emulated else tables.launches
+    clocks, uncertainty = timed["clock_ghz"].dropna(), timed["ns_uncertainty"].dropna()
     cost = record_cost(tables.metadata)
     return {
         "name": clipped(device.get("name") or "", 80) or None,
@@ -233,7 +234,7 @@ def _kernel(parts: _Parts, kernel: str, variant: int, size: _Size) -> dict[str, 
     identity = sections.kernel_id(about, kernel, variant)
     findings = _findings_of(parts.judgement.findings, kernel, variant, identity)
     samples = None if parts.lines is None else _of(parts.lines, kernel, variant)
-    lines = sections.lines(rows, parts.sources, identity, size.lines, samples)
+    lines = sections.lines(rows, parts.sources, identity, size.lines, samples, tables.unit)
     path = _of(parts.judgement.critical_path, kernel, variant)
     bare = {} if tables.emulated else bare_times(tables.metadata, kernel, variant)
     first = launches.iloc[0]
@@ -252,7 +253,7 @@ def _kernel(parts: _Parts, kernel: str, variant: int, size: _Size) -> dict[str, 
         "launches": len(launches),
         "launches_seen": int(seen),
         "ctas": sections.ctas(launches),
-        "time": sections.times(launches, cost, bare),
+        "time": sections.times(took(tables, tables.unit)[launches.index], tables.unit, cost, bare),
         "resources": sections.resources(cost),
         "verdict": _verdict(parts.verdict, kernel, variant),
         "findings": findings[: size.findings],
@@ -330,7 +331,7 @@ def _not_measured(parts: _Parts) -> list[str]:
         named = clipped(", ".join(hiding))
         said.append(f"work.bytes_by_op: copies were not recorded (instrument='heavy' does): {named}")
     if parts.tables.emulated:
-        said.append("resources, rates: the emulator has none; its times are those of a cost model")
+        said.append("resources, rates, clocks, ns: the emulator has none; its cycles are of a cost model")
     elif np.isnan(launches["clock_ghz"].to_numpy(np.float64)).all():
         said.append("gpu.*_clock_ghz: no launch was long enough to tell, or its tool does not say")
     if not metadata.get("sources"):

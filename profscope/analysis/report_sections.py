@@ -12,7 +12,7 @@ import pandas as pd
 
 from profscope.analysis.line_rows import GAP
 from profscope.analysis.sources import Sources
-from profscope.analysis.span_rows import ended, grid_ctas
+from profscope.analysis.span_rows import grid_ctas
 from profscope.schema import Tables
 
 __all__ = [
@@ -23,6 +23,7 @@ __all__ = [
 _CHARACTERS: Final = 160  # of a text
 _MOST_ARGUMENTS: Final = 24
 _STALLS: Final = 3
+_CLOCKS: Final = "records: from the first to the last clock of each launch"
 _RESOURCES: Final = ("registers", "spills", "shared_bytes", "ctas_per_sm", "instructions")
 
 
@@ -82,10 +83,10 @@ def source(tables: Tables, kernel: str, summary: pd.DataFrame) -> dict[str, Any]
     return {"file": clipped(own["file"], 200), "line": int(own["line"]), "sha256": own["sha256"]}
 
 
-def times(launches: pd.DataFrame, cost: dict[str, Any], timed: dict[str, Any]) -> dict[str, Any]:
-    """How long a variant's instrumented launches took, and bare ones. cost: its row of `overhead`."""
-    usable = ended(launches)
-    took = (usable["end_ns"] - usable["start_ns"]).to_numpy()
+def times(lasted: pd.Series[float], unit: str, cost: dict[str, Any], timed: dict[str, Any]) -> dict[str, Any]:
+    """How long a variant's instrumented launches took, and bare ones. lasted: `took` of its launches, in
+    unit; cost: its row of `overhead`."""
+    usable = lasted.dropna().round().to_numpy(np.int64)
     bare = np.asarray(timed.get("bare_ns") or (), np.float64)
     slowdown = {
         "ratio": number(cost["slowdown"], 4),
@@ -94,24 +95,25 @@ def times(launches: pd.DataFrame, cost: dict[str, Any], timed: dict[str, Any]) -
         "basis": cost["basis"],
     }
     return {
-        "instrumented": _spread(took, "records: from the first to the last clock of each launch"),
-        "bare": _spread(bare, "CUDA events around bare launches") if len(bare) else None,
+        "instrumented": _spread(usable, "ns", _CLOCKS) if unit == "ns" else None,
+        "instrumented_cycles": _spread(usable, "cycles", _CLOCKS) if unit == "cycles" else None,
+        "bare": _spread(bare, "ns", "CUDA events around bare launches"),
         "instrumented_over_bare": slowdown,
     }
 
 
-def _spread(ns: Any, provenance: str) -> dict[str, Any] | None:
-    if not len(ns):
+def _spread(times: Any, unit: str, provenance: str) -> dict[str, Any] | None:
+    if not len(times):
         return None
-    low, median, high = np.quantile(ns, (0.25, 0.5, 0.75))
+    low, median, high = np.quantile(times, (0.25, 0.5, 0.75))
     return {
-        "launches": len(ns),
-        "median_ns": number(median),
-        "p25_ns": number(low),
-        "p75_ns": number(high),
-        "min_ns": number(ns.min()),
-        "max_ns": number(ns.max()),
-        "total_ns": number(ns.sum()),
+        "launches": len(times),
+        f"median_{unit}": number(median),
+        f"p25_{unit}": number(low),
+        f"p75_{unit}": number(high),
+        f"min_{unit}": number(times.min()),
+        f"max_{unit}": number(times.max()),
+        f"total_{unit}": number(times.sum()),
         "provenance": provenance,
     }
 
@@ -143,11 +145,16 @@ def records(launches: pd.DataFrame, cost: dict[str, Any]) -> dict[str, Any]:
 
 
 def lines(
-    summary: pd.DataFrame, sources: Sources, identity: str, most: int, samples: pd.DataFrame | None
+    summary: pd.DataFrame,
+    sources: Sources,
+    identity: str,
+    most: int,
+    samples: pd.DataFrame | None,
+    unit: str,
 ) -> list[dict[str, Any]]:
     """The source lines with most self time. summary: the rows of one variant; samples: its rows of
-    prof.lines(), whose figures stand where one row alone has the line. Time that no record covers is at no
-    line."""
+    prof.lines(), whose figures stand where one row alone has the line; unit: "cycles" where these are no
+    time. Time that no record covers is at no line."""
     if not len(summary):
         if samples is None:
             return []
@@ -158,14 +165,16 @@ def lines(
     rows = rows.assign(count=rows["count"].where(rows["kind"] != "async", 0))
     rows = rows.astype(dict.fromkeys(("file", "call_path", "scope"), "str"))
     total = rows.groupby(["file", "line", "call_path"], sort=False, as_index=False)
-    table = total[["self_ns", "count"]].sum()
+    table = total[["self_ns", "self_cycles", "count"]].sum()
     unknown = ["share", "bytes", "flops"]  # of some rows; of a line where it is of all
     table[unknown] = total[unknown].sum(min_count=1)[unknown]
-    heaviest = rows.sort_values("self_ns", ascending=False, kind="stable")
+    heaviest = rows.sort_values(f"self_{unit}", ascending=False, kind="stable")
     table = table.merge(
         heaviest.drop_duplicates(["file", "line", "call_path"])[["file", "line", "call_path", "scope"]]
     )
-    table = table.sort_values("self_ns", ascending=False, kind="stable").head(most)
+    table = table.sort_values(f"self_{unit}", ascending=False, kind="stable").head(most)
+    if unit == "cycles":
+        table["self_ns"] = None
     return [
         _line(sources, names, identity, row) | _samples(samples, str(row["file"]), int(row["line"]))
         for row in table.to_dict("records")
@@ -193,8 +202,8 @@ def _names(files: pd.Series[str]) -> dict[str, str]:
 def _sampled(names: dict[str, str], identity: str, row: dict[Any, Any]) -> dict[str, Any]:
     """A line of a kernel without spans and sums, of a row of prof.lines()."""
     place = {name: row[name] for name in ("file", "line", "call_path")}
-    nothing = {"scope": "", "share": None, "self_ns": None, "count": 0, "bytes": None, "flops": None}
-    known = _line(Sources({}), names, identity, place | nothing)
+    unknown = dict.fromkeys(("share", "self_ns", "self_cycles", "bytes", "flops"))
+    known = _line(Sources({}), names, identity, place | unknown | {"scope": "", "count": 0})
     return known | {"text": clipped(row["source"], 120) or None} | _samples_of(row)
 
 
@@ -253,6 +262,7 @@ def _line(sources: Sources, names: dict[str, str], identity: str, row: dict[Any,
         "scope": clipped(row["scope"], 80),
         "self_share": number(row["share"], 4),
         "self_ns": number(row["self_ns"]),
+        "self_cycles": number(row["self_cycles"]),
         "spans": int(row["count"]),
         "bytes": number(row["bytes"]),
         "flops": number(row["flops"]),
@@ -285,18 +295,19 @@ def tail(tables: Tables, launches: pd.DataFrame) -> dict[str, Any] | None:
     whole = whole[whole["ctas"] == grid_ctas(whole)]
     if not len(whole):
         return None
-    took_ns = (whole["end_ns"] - whole["start_ns"]).to_numpy()
-    longest = whole.iloc[int(took_ns.argmax())]
+    longest = whole.iloc[int((whole["end_ns"] - whole["start_ns"]).to_numpy().argmax())]
     df = tables.df
     mine = ((df["launch"] == longest["launch"]) & (df["parent"] < 0) & (df["kind"] != "async")).to_numpy()
     end = (df["start_ns"] + df["duration_ns"])[mine].groupby(df["sm"][mine]).max()
     if not len(end):
         return None
-    took = int(longest["end_ns"] - longest["start_ns"])
+    took_ns = int(longest["end_ns"] - longest["start_ns"])
     idle = (int(longest["end_ns"]) - end).to_numpy()
+    cycles = number(idle.max() * longest["clock_ghz"], 4) if tables.emulated else None
     return {
-        "idle_share": number(idle.mean() / took, 4),
-        "longest_idle_ns": int(idle.max()),
+        "idle_share": number(idle.mean() / took_ns, 4),
+        "longest_idle_ns": None if tables.emulated else int(idle.max()),
+        "longest_idle_cycles": cycles,
         "sms_used": len(end),
         "launch": int(longest["launch"]),
         "provenance": "records: the end of the launch less that of each SM's last CTA",

@@ -15,7 +15,7 @@ from matplotlib.patches import Patch
 from numpy.typing import NDArray
 
 from profscope.analysis.markup import plain
-from profscope.analysis.scope_colours import FRAMES, IN_FLIGHT, colour_of, site_colours
+from profscope.analysis.scope_colours import FRAMES, IN_FLIGHT, frame_colour, site_colours
 from profscope.analysis.span_rows import Floats, Ints, sites
 from profscope.errors import DrawError
 from profscope.plotting.canvas import (
@@ -42,7 +42,7 @@ _IN_LEGEND: Final = 14
 _WIDTH: Final = 10.0
 _LETTER: Final = 0.0062  # of the width of the axes, for a letter in a bar
 _FEWEST_LETTERS, _MOST_NAMES = 3, 400
-_GREY: Final = colour_of("", "loop", 0)
+_GREY: Final = frame_colour("loop")
 
 
 @dataclass(frozen=True, eq=False)
@@ -77,9 +77,9 @@ def timeline(
     begin, end = start / scale, (start + duration) / scale
     window = _window(between, float(begin.min()), float(end.max()))
     site, table = sites(df)
+    colours = np.array(site_colours(table, sites(tables.df)[1]))
     lay = _rows(df, start, duration)
     figure, ax = axes_for(ax, _WIDTH, 1.6 + _INCHES * min(_MOST_ROWS, lay.whole))
-    colours = np.array(site_colours(table))
     solid = (df["kind"] != "mark").to_numpy()
     bars = drawn_bars(lay.row[solid], begin[solid], end[solid], site[solid], window)
     ax.add_collection(_rectangles(lay, bars, colours))

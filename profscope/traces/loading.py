@@ -15,7 +15,7 @@ from profscope.traces.misfits import misfit
 from profscope.traces.only import Only
 from profscope.traces.selecting import selected
 from profscope.traces.soundness import unsound
-from profscope.traces.trace_file import TraceFile, printable
+from profscope.traces.trace_file import TraceFile, one_line
 
 __all__ = ["Loaded", "load", "load_part", "load_selected"]
 
@@ -61,7 +61,7 @@ def load_part(path: str | Path, only: Only, *, verify: bool = True) -> Loaded:
     The spans that are asked for are there, and others may be. Where there are none, all are.
     """
     file = TraceFile(Path(path), verify=verify, only=only)
-    with working(f"loading {printable(file.path.name)}"):
+    with working(f"loading {one_line(file.path.name)}"):
         tables = _read(file)
     wrong = misfit(tables)
     if wrong:
@@ -86,6 +86,6 @@ def _read(file: TraceFile) -> Tables:
         except FOREIGN_DAMAGE as error:
             if name in importers.OWN:
                 raise  # these say themselves what is damaged: it is a fault of ours
-            why = printable(repr(error))
+            why = one_line(repr(error))
             raise TraceError(f"{file} is a damaged trace of another tool: {why}") from error
     raise TraceError(f"{file} is {file.describe()}")

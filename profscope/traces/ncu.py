@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from profscope.errors import TraceError
-from profscope.traces.trace_file import printable
+from profscope.traces.trace_file import one_line
 
 __all__ = ["Measured", "read_ncu"]
 
@@ -46,31 +46,31 @@ def read_ncu(path: str | Path) -> list[Measured]:
     rows = _rows(path)
     at = next((at for at, row in enumerate(rows) if set(FIRST) <= set(row)), None)
     if at is None:
-        raise TraceError(f"{printable(path)} is no CSV of Nsight Compute's raw page; {HOW}")
+        raise TraceError(f"{one_line(path)} is no CSV of Nsight Compute's raw page; {HOW}")
     header = rows[at]
     if "Metric Name" in header:
-        raise TraceError(f"{printable(path)} has one row a metric, and not Nsight Compute's raw page; {HOW}")
+        raise TraceError(f"{one_line(path)} has one row a metric, and not Nsight Compute's raw page; {HOW}")
     body = [dict(zip(header, row, strict=True)) for row in rows[at + 1 :] if len(row) == len(header)]
     units = body[0] if body and not body[0]["ID"] else {}
     launches = [_launch(row, units) for row in body if row["ID"].isdigit()]
     if not launches:
-        raise TraceError(f"{printable(path)} has no launch: Nsight Compute measured none")
+        raise TraceError(f"{one_line(path)} has no launch: Nsight Compute measured none")
     return launches
 
 
 def _rows(path: Path) -> list[list[str]]:
     try:
         if path.stat().st_size > MOST_BYTES:
-            raise TraceError(f"{printable(path)} is larger than any CSV of Nsight Compute's")
+            raise TraceError(f"{one_line(path)} is larger than any CSV of Nsight Compute's")
         text = path.read_text(encoding="utf-8-sig")
     except OSError as error:
-        raise TraceError(f"cannot read {printable(path)}: {error.strerror or error}") from error
+        raise TraceError(f"cannot read {one_line(path)}: {error.strerror or error}") from error
     except UnicodeDecodeError as error:
-        raise TraceError(f"{printable(path)} is not text but, if anything, a report; {HOW}") from error
+        raise TraceError(f"{one_line(path)} is not text but, if anything, a report; {HOW}") from error
     try:  # line by line: what a program prints in between may have quotes that are never closed
         return [row for line in text.splitlines() for row in csv.reader([line])]
     except csv.Error as error:
-        raise TraceError(f"{printable(path)} is no CSV: {error}; {HOW}") from error
+        raise TraceError(f"{one_line(path)} is no CSV: {error}; {HOW}") from error
 
 
 def _launch(row: dict[str, str], units: dict[str, str]) -> Measured:

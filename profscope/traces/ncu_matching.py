@@ -10,7 +10,7 @@ import pandas as pd
 from profscope.errors import TraceError
 from profscope.schema import Tables
 from profscope.traces.ncu import Measured, read_ncu
-from profscope.traces.trace_file import printable
+from profscope.traces.trace_file import one_line
 
 __all__ = ["with_ncu"]
 
@@ -44,7 +44,7 @@ def with_ncu(tables: Tables, path: str | Path) -> Tables:
                 found.setdefault((kernel, variant), []).append(launch)
     if not found:
         raise TraceError(
-            f"{printable(path)} has no kernel of this profile: it has {_named(list(unmatched))}; "
+            f"{one_line(path)} has no kernel of this profile: it has {_named(list(unmatched))}; "
             f"the profile has {_named(listed['kernel'].unique().tolist())}"
         )
     before = (tables.metadata.get("ncu") or {}).get("kernels") or []
@@ -88,4 +88,4 @@ def _means(launches: Sequence[Measured]) -> dict[str, list[Any]]:
 
 def _named(names: list[str]) -> str:
     more = f" and {len(names) - _SHOWN} more" * (len(names) > _SHOWN)
-    return ", ".join(map(printable, names[:_SHOWN])) + more if names else "none"
+    return ", ".join(map(one_line, names[:_SHOWN])) + more if names else "none"

@@ -17,7 +17,7 @@ from profscope.traces.formats import GZIP, exporter_named
 from profscope.traces.misfits import misfit
 from profscope.traces.output import GzipFile, PlainFile, whole_file, whole_folder
 from profscope.traces.parquet_names import is_folder_name, rank_of
-from profscope.traces.trace_file import printable
+from profscope.traces.trace_file import one_line
 
 __all__ = ["save", "write_page"]
 
@@ -46,10 +46,10 @@ def save(tables: Tables, path: str | Path, *, format_name: str | None = None) ->
     if wrong:
         raise TraceError(f"cannot save {given!r}: no trace can hold {wrong}")
     try:
-        with working(f"saving {printable(path.name)}"):
+        with working(f"saving {one_line(path.name)}"):
             _write(tables, path, name, is_folder=is_folder)
     except OSError as error:
-        raise TraceError(f"cannot write {printable(path)}: {error.strerror or error}") from error
+        raise TraceError(f"cannot write {one_line(path)}: {error.strerror or error}") from error
 
 
 def _write(tables: Tables, path: Path, name: str, *, is_folder: bool) -> None:
@@ -75,7 +75,7 @@ def write_page(path: str | Path, text: str) -> None:
         with whole_file(Path(path)) as file:
             file.write(text.encode())
     except OSError as error:
-        raise TraceError(f"cannot write {printable(Path(path))}: {error.strerror or error}") from error
+        raise TraceError(f"cannot write {one_line(Path(path))}: {error.strerror or error}") from error
 
 
 def _with_last(pieces: Iterator[Piece]) -> Iterator[tuple[Piece, bool]]:

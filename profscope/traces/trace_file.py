@@ -9,12 +9,13 @@ from functools import cached_property
 from pathlib import Path
 from typing import Any
 
+from profscope.analysis.quantities import printable
 from profscope.errors import TraceError
 from profscope.traces.limits import most_content_bytes
 from profscope.traces.only import Only
 from profscope.traces.output import gzip_end
 
-__all__ = ["TraceFile", "printable"]
+__all__ = ["TraceFile", "one_line"]
 
 GZIP_MAGIC = b"\x1f\x8b"
 GZIP_CHECKS_BYTES = 8
@@ -80,11 +81,11 @@ class TraceFile:
         self.size = status.st_size
 
     def __str__(self) -> str:
-        return printable(self.path)
+        return one_line(self.path)
 
     def damaged(self, why: object) -> TraceError:
         """The error to raise for a file of profscope's whose data cannot be read."""
-        return TraceError(f"{self} is damaged: {printable(why)[:LONGEST_REASON]}")
+        return TraceError(f"{self} is damaged: {one_line(why)[:LONGEST_REASON]}")
 
     @cached_property
     def head(self) -> bytes:
@@ -205,10 +206,9 @@ class TraceFile:
             raise TraceError(f"{self} is cut off: its gzip data ends in the middle")
 
 
-def printable(text: object) -> str:
+def one_line(text: object) -> str:
     """A path or another tool's words in one line that any terminal can show."""
-    line = " ".join(str(text).split("\n"))
-    return line if line.isprintable() else line.encode("unicode_escape").decode("ascii")
+    return printable(str(text).replace("\n", " "))
 
 
 def _json_documents(text: str) -> list[Any]:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -120,9 +121,10 @@ def test_files_of_one_name_have_lines_of_different_ids() -> None:
             "scope": "load",
             "kind": "op",
             "self_ns": [9, 8, 7][: len(files)],
+            "self_cycles": [18, 16, 14][: len(files)],
         }
         table = pd.DataFrame(rows | {"share": 0.3, "count": 1, "bytes": 0, "flops": 0})
-        told = sections.lines(table, Sources({}), "kernel", 12, None)
+        told = sections.lines(table, Sources({}), "kernel", 12, None, "ns")
         return [each["id"] for each in told]
 
     assert ids("/here/main.py") == ids("/elsewhere/main.py") == ids("/main.py")
@@ -255,6 +257,38 @@ def test_the_emulators_times_between_events_are_no_bare_time() -> None:
     told = profile.report()
     assert told["kernels"][0]["time"]["bare"] is None
     assert any(text.startswith("time.bare: the emulator's") for text in told["not_measured"])
+
+
+def keys_of(told: Any) -> Iterator[tuple[str, Any]]:
+    """Every key with a value that is no object and no array."""
+    for key, value in told.items() if isinstance(told, dict) else ():
+        yield from keys_of(value) if isinstance(value, dict | list) else [(key, value)]
+    for value in told if isinstance(told, list) else ():
+        yield from keys_of(value)
+
+
+def test_cycles_of_the_emulator_are_no_ns() -> None:
+    """What is in ns on a GPU is unknown, beside the cycles; and lines stand by these."""
+    real = regular_profile(launches=3, ctas=4, warps=2)
+    assert not {key for key, value in keys_of(real.report()) if value is not None} & {
+        "median_cycles",
+        "kernels_cycles",
+        "longest_idle_cycles",
+    }
+    df = real.df.assign(duration_ns=real.df["duration_ns"].to_numpy()[::-1])  # of no order that cycles have
+    profile = Profile(df, real.launches, {**real.metadata, "backend": "emulator"})
+    told = profile.report()
+    check(told)
+    assert {value for key, value in keys_of(told) if key.endswith(("_ns", "_ghz"))} == {None}
+    (kernel,) = told["kernels"]
+    cycles = [line["self_cycles"] for line in kernel["lines"]]
+    assert cycles == sorted(cycles, reverse=True)
+    summary = profile.summary()
+    summary = summary[summary["kind"] != "async"]
+    by_line = summary.groupby("line")["self_cycles"].sum()
+    assert {line["line"]: line["self_cycles"] for line in kernel["lines"]} == by_line.to_dict()
+    assert kernel["time"]["instrumented"] is None
+    assert kernel["time"]["instrumented_cycles"]["launches"] == 3
 
 
 def test_of_whole_launches_alone_nothing_inside_is_judged() -> None:

@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
-from itertools import combinations
-from typing import Any
+from itertools import combinations, pairwise
 
 import numpy as np
+import pandas as pd
+import pytest
 from numpy.typing import NDArray
 
-from profscope.analysis.scope_colours import FAMILIES, colour_of
+from profscope.analysis.scope_colours import FAMILIES, FRAMES, INK, OTHERS, Family, frame_colour, site_colours
+from profscope.analysis.span_rows import sites
+from tests.support.captured import captured
 
 Floats = NDArray[np.float64]
 
@@ -59,33 +62,82 @@ def contrast(one: str, other: str) -> float:
     return (light + 0.05) / (dark + 0.05)
 
 
+def colours(*sites: tuple[str, int], kind: str = "op", dark: bool = False) -> list[str]:
+    """Of scopes of one kernel, each with its line."""
+    rows = [("k", scope, kind, line) for scope, line in sites]
+    return site_colours(pd.DataFrame(rows, columns=["kernel", "scope", "kind", "line"]), dark=dark)
+
+
 def of_family(name: str) -> list[str]:
-    """The colours that scopes of one family have, on whatever lines."""
-    return sorted({colour_of(name, "op", line) for line in range(40)})
+    """All that the scopes of one family have, the first one's first."""
+    return list(dict.fromkeys(colours(*((name, line) for line in range(12)))))
+
+
+def of_colours(family: Family) -> set[str]:
+    """As "#rrggbb"."""
+    example = dict(zip((*FAMILIES, OTHERS), (*EXAMPLES, "exp"), strict=True))[family]
+    return set(of_family(example))
+
+
+def apart(one: str, other: str) -> float:
+    """The distance of two colours to whoever can tell them least."""
+    return min(
+        float(
+            np.linalg.norm(np.subtract(*(lab(np.clip(seen @ linear(each), 0, 1)) for each in (one, other))))
+        )
+        for seen in SEEN.values()
+    )
 
 
 def test_families_are_told_apart_by_everybody() -> None:
-    middles = [of_family(name) for name in EXAMPLES]
-    assert len(middles) == len(FAMILIES)
-    for name, seen in SEEN.items():
-        for one, other in combinations(middles, 2):
-            far = [lab(np.clip(seen @ linear(each[len(each) // 2]), 0, 1)) for each in (one, other)]
-            assert np.linalg.norm(far[0] - far[1]) > 19, (name, one, other)
+    first = [of_family(name)[0] for name in EXAMPLES]
+    assert len(first) == len(FAMILIES)
+    for one, other in combinations(first, 2):
+        assert apart(one, other) > 19, (one, other)
+
+
+def test_any_two_colours_are_told_apart_by_everybody() -> None:
+    """A distance of 2 can just be seen."""
+    known = [colour for name in (*EXAMPLES, "exp") for colour in of_family(name)]
+    assert len(known) == sum(len(each.colours) for each in (*FAMILIES, OTHERS))
+    assert min(apart(one, other) for one, other in combinations(known, 2)) > 6
 
 
 def test_letters_on_every_colour_are_read_and_bars_are_seen_on_a_dark_page() -> None:
     """Contrasts that WCAG's level AA wants, of letters and of parts of a picture."""
-    names: list[Any] = [*EXAMPLES, "elementwise", "exp", "my own scope", "call helper"]
-    for name in names:
+    for name in (*EXAMPLES, "exp"):
+        assert colours((name, 1), (name, 2), dark=True) == of_family(name)[:2]
         for colour in of_family(name):
-            assert contrast(colour, "#10151f") >= 4.5, (name, colour)
+            assert contrast(colour, INK) >= 4.5, (name, colour)
             assert contrast(colour, "#14171d") >= 3, (name, colour)
-            assert colour in {colour_of(name, "op", line, dark=True) for line in range(40)}
-    for dark, ink in ((False, "#10151f"), (True, "#ffffff")):
+    for dark, ink in ((False, INK), (True, "#ffffff")):
         for kind in ("kernel", "loop", "iteration", "gap"):
-            assert contrast(colour_of("k", kind, 1, dark=dark), ink) >= 4.5
+            assert contrast(frame_colour(kind, dark=dark), ink) >= 4.5
 
 
 def test_a_scope_and_what_it_has_in_flight_have_one_colour() -> None:
-    assert colour_of("async copy a in flight", "async", 7) == colour_of("async copy a", "op", 7)
-    assert len(of_family("load")) > 1
+    copy, flight, other = colours(("async copy a", 7), ("async copy a in flight", 7), ("async copy b", 7))
+    assert copy == flight != other
+
+
+@pytest.mark.parametrize("name", ["attention-heavy-0", "matmul_ws-heavy-0", "matmul_tma-heavy-0"])
+def test_each_scope_that_an_h200_recorded_has_a_colour_of_its_own(name: str) -> None:
+    """Up to as many as its family has; and from then on neighbours differ."""
+    known = sites(captured(name).df)[1]
+    seen = {}
+    for row, colour in zip(known.itertuples(), site_colours(known), strict=True):
+        if row.kind not in FRAMES:
+            seen[int(str(row.line)), str(row.scope).removesuffix(" in flight")] = colour
+    ordered = [seen[place] for place in sorted(seen, key=lambda each: (each[1].endswith("(drain)"), each))]
+    assert len(ordered) > 4
+    assert all(one != other for one, other in pairwise(ordered))
+    for family in (*FAMILIES, OTHERS):
+        own = [colour for colour in ordered if colour in of_colours(family)]
+        assert len(set(own)) == min(len(own), len(family.colours))
+
+
+def test_a_part_of_the_sites_has_the_colours_of_all() -> None:
+    known = sites(captured("attention-heavy-0").df)[1]
+    whole = site_colours(known)
+    for at in range(len(known)):
+        assert site_colours(known.iloc[[at]], known) == [whole[at]]

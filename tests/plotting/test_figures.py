@@ -17,7 +17,8 @@ from matplotlib.figure import Figure
 
 import profscope
 from profscope import installed
-from profscope.analysis.scope_colours import FRAMES, colour_of
+from profscope.analysis.scope_colours import FRAMES, site_colours
+from profscope.analysis.span_rows import sites
 from profscope.errors import DrawError
 from profscope.plotting.detail import DOTS
 from profscope.plotting.heatmap import at_once
@@ -76,16 +77,16 @@ def test_a_timeline_has_every_span_of_the_cta(specialised: Profile) -> None:
 
 def test_a_timeline_has_the_colours_of_the_report(specialised: Profile) -> None:
     figure = specialised.plot.timeline()
-    table = specialised.df[["scope", "kind", "line"]].drop_duplicates()
-    known = {colour_of(str(s), str(k), int(line)) for s, k, line in table.itertuples(index=False)}
+    table = sites(specialised.df)[1]
+    known = dict(zip(zip(table["scope"], table["line"], strict=True), site_colours(table), strict=True))
     drawn = {to_hex(colour) for colour in axes(figure).collections[0].get_facecolor()}
-    assert drawn <= known
+    assert drawn <= set(known.values())
     shown = axes(figure).get_legend()
     assert shown is not None
     handles = [to_hex(each.get_facecolor()) for each in shown.get_patches()]
     dots = next(at for at, name in enumerate(legend(figure)) if name.startswith("dot acc, line"))
     line = int(legend(figure)[dots].rpartition(" ")[2])
-    assert handles[dots] == colour_of("dot acc", "op", line)
+    assert handles[dots] == known["dot acc", line]
     assert "kernel, loops, iterations" in legend(figure)
 
 

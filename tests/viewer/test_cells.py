@@ -6,7 +6,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from rich.cells import cell_len
 
-from viewer.cells import wrap
+from viewer.cells import fit_middle, wrap
 from viewer.grid import Column, grid, heading
 
 
@@ -52,3 +52,16 @@ def test_a_heading_goes_on_below_where_the_line_is_short() -> None:
     short = [line.plain for line in heading("k", parts, 24)]
     assert short == ["k", "  1 launch, 16 CTAs,", "  3.5us of warp time"]
     assert [line.plain for line in heading("k" * 50, ["x"], 20)] == ["k" * 19 + "…", "  x"]
+
+
+def test_kernels_that_begin_alike_look_different() -> None:
+    """As those of torch.compile do."""
+    names = [f"triton_per_fused_add_native_layer_norm_{number}" for number in range(12)]
+    columns = [Column("kernel", "kernel"), Column("line")]
+    lines = grid(columns, [[name, "7"] for name in names], [""] * 12, 30)
+    assert len({line.plain for line in lines}) == 13
+    assert lines[2].plain == "triton_per_f…layer_norm_1    7"
+    assert grid(columns, [[names[3], "7"]], [""], 30)[1].plain == "triton_per_fused_add_nat…    7"
+    wide = fit_middle("矩阵乘法矩阵乘法kernel_1", 11)
+    assert wide.endswith("el_1")
+    assert cell_len(wide) <= 11

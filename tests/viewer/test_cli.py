@@ -16,6 +16,7 @@ import pytest
 import profscope
 from profscope.options import Options
 from profscope.profiles import Profile, load
+from tests.support.captured import captured
 from tests.support.command_line import run
 from tests.support.profiles import profile_metadata, regular_profile
 from tests.support.quick import quick
@@ -278,6 +279,26 @@ def test_no_color_is_heeded(trace: str) -> None:
     assert not colour.search(coloured(trace, NO_COLOR="1"))
 
 
+def test_a_scope_has_the_colour_that_it_has_in_the_report(tmp_path: Path) -> None:
+    path = tmp_path / "t.json"
+    profile = captured("attention-heavy-0")
+    profile.save(path)
+    seen = {
+        f"#{int(red):02x}{int(green):02x}{int(blue):02x}"
+        for red, green, blue in re.findall(
+            r"48;2;(\d+);(\d+);(\d+)", coloured(str(path), COLORTERM="truecolor")
+        )
+    }
+    profile.save(tmp_path / "t.html")
+    facts = re.search(r'id="facts">(.*?)</script>', (tmp_path / "t.html").read_text())
+    assert facts
+    sites = json.loads(facts[1])["sites"]
+    assert len(seen) > 4
+    assert seen <= {
+        colour for colour, kind in zip(sites["light"], sites["kind"], strict=True) if kind == "op"
+    }
+
+
 def test_the_header_shows_the_options_that_were_set(tmp_path: Path) -> None:
     profile = regular_profile()
     shown = {}
@@ -338,14 +359,29 @@ def test_the_zooms_of_the_help_work_in_either_unit(zoom: str, trace: str) -> Non
         assert (done.returncode, done.stderr) == (0, "")
 
 
-def test_names_cannot_steer_the_terminal(tmp_path: Path) -> None:
+@pytest.mark.parametrize(
+    "asked",
+    [
+        ("--width", "160"),
+        ("--show", "scopes", "--width", "160"),
+        ("--show", "scopes", "--format", "csv"),
+        ("--show", "scopes", "--format", "md"),
+        ("--by", "scope", "--format", "csv"),
+        ("--format", "collapsed"),
+        ("-m", "time/us"),
+    ],
+    ids=" ".join,
+)
+def test_names_cannot_steer_the_terminal(asked: tuple[str, ...], tmp_path: Path) -> None:
     profile = regular_profile()
-    evil = "\x1b[31mred\x07\nnext [bold]rich[/bold]"
+    evil = "\x1b[31mred\x07\nnext\u202e [bold]rich[/bold]"
     df = profile.df.assign(scope=profile.df["scope"].cat.rename_categories({"wait": evil}))
     Profile(df, profile.launches, profile.metadata).save(tmp_path / "t.json")
-    done = run(str(tmp_path / "t.json"), "--width", "160")
-    assert "\\x1b[31mred\\x07\\nnext [bold]rich[/bold]" in done.stdout
-    assert "\x1b" not in done.stdout
+    done = run(str(tmp_path / "t.json"), *asked)
+    shown = done.stdout.replace("\\\\", "\\").replace("\\[", "[")  # Markdown's
+    assert "\\x1b[31mred\\x07" in shown
+    assert "next\\u202e" in shown
+    assert not {"\x1b", "\u202e"} & {*done.stdout}
 
 
 def test_a_page_for_a_browser_is_of_what_was_chosen(

@@ -187,6 +187,7 @@ class ExplorerApp(App[None]):
             return Text(f"at {moment}: no span{said}", style="dim")
         row: Any = explorer.rows.loc[chosen]
         took = duration_text(int(row[f"duration_{explorer.unit}"]), explorer.unit)
+        took += " cycles" * (explorer.unit == "cycles")
         place = source_text(str(row["file"]), int(row["line"]))
         step = f", iteration {row['iteration']}" if int(row["iteration"]) >= 0 else ""
         return Text.assemble(

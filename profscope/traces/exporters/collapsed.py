@@ -7,6 +7,7 @@ from collections.abc import Iterator
 from concurrent.futures import Executor
 from pathlib import PurePath
 
+from profscope.analysis.quantities import printable
 from profscope.schema import Tables
 from profscope.traces.exporters import Piece
 from profscope.traces.flame import Frame, weights
@@ -26,4 +27,4 @@ def text_of(tables: Tables) -> str:
 
 def _text(frame: Frame) -> str:
     place = f" ({PurePath(frame.file).name}:{frame.line})" if frame.line else ""
-    return " ".join(f"{frame.scope}{place}".replace(";", ",").split()) or "?"
+    return printable(" ".join(f"{frame.scope}{place}".replace(";", ",").split())) or "?"

@@ -13,6 +13,7 @@ import pandas as pd
 from profscope.analysis.comparing.alignment import aligned
 from profscope.analysis.comparing.status import status_text
 from profscope.analysis.markup import Child, Markup, joined, tag
+from profscope.analysis.trust_rules import DISTRUST
 from profscope.traces.html.document import page_of
 from profscope.traces.html.figures import count_text, duration_text, place_text
 from profscope.traces.html.json_block import json_block
@@ -29,21 +30,32 @@ _BESIDE: Final = (
 )
 _MOST_ROWS: Final = 30
 _AROUND: Final = 4  # lines that stay open before and behind a changed one
+_CHANGED: Final = (
+    "recording has changed what its launches take, and with that perhaps the difference. Times of bare "
+    "launches (session(baseline=)) tell."
+)
 _FEW: Final = 3  # unchanged ones that are not worth a fold
 _HEADS: Final = ("scope", "line A", "line B", "A", "B", "change", "least", "most", "status")
 
 
 def comparison_page(
-    table: pd.DataFrame, names: tuple[str, str], sources: tuple[list[dict[str, Any]], list[dict[str, Any]]]
+    table: pd.DataFrame,
+    names: tuple[str, str],
+    sources: tuple[list[dict[str, Any]], list[dict[str, Any]]],
+    distrusted: Sequence[str] = (),
 ) -> str:
-    """The whole file. table: what `profscope.diff` returns; sources: `metadata["sources"]` of either side."""
+    """The whole file. table: what `profscope.diff` returns; sources: `metadata["sources"]` of either side;
+    distrusted: the sides, "A" and "B", whose verdict forbids trust."""
     unit = str(table.attrs["unit"])
     sections: list[Child] = [
         tag("h1", "What has changed"),
         tag("p", tag("b", "A"), f" {names[0]} · ", tag("b", "B"), f" {names[1]}", class_="lead"),
     ]
+    if distrusted:
+        told = f'The verdict of {" and of ".join(distrusted)} is "{DISTRUST}": {_CHANGED}'
+        sections.append(tag("p", told, class_="verdict bad"))
     for _, rows in table.groupby(_PAIR, sort=False, dropna=False):
-        sections.append(tag("section", _kernel(rows, unit, sources)))
+        sections.append(tag("section", _kernel(rows, unit, sources, is_doubtful=bool(distrusted))))
     said = [*table.attrs["notes"], *table.attrs["not_measured"]]
     notes = tag("ul", *(tag("li", text) for text in dict.fromkeys(said)), class_="notes")
     sections.append(tag("section", tag("h2", "Notes"), notes, id="notes"))
@@ -54,14 +66,18 @@ def comparison_page(
 
 
 def _kernel(
-    rows: pd.DataFrame, unit: str, sources: tuple[list[dict[str, Any]], list[dict[str, Any]]]
+    rows: pd.DataFrame,
+    unit: str,
+    sources: tuple[list[dict[str, Any]], list[dict[str, Any]]],
+    *,
+    is_doubtful: bool,
 ) -> Markup:
     records: list[dict[str, Any]] = rows.to_dict("records")  # type: ignore[assignment]
     launch = [row for row in records if row["kind"] == _LAUNCH]
     others = [row for row in records if row["kind"] != _LAUNCH]
     variants = "" if rows["variant_a"].isna().all() or rows["variant_b"].isna().all() else _variants(rows)
     parts: list[Child] = [tag("h2", f"{records[0]['kernel']}{variants}")]
-    parts += [tag("p", _headline(row, unit), class_=f"verdict {_tone(row)}") for row in launch]
+    parts += [tag("p", _headline(row, unit), class_=f"verdict {_tone(row, is_doubtful)}") for row in launch]
     beside = [_side_by_side(others, unit, pair) for pair in _functions(records[0]["kernel"], others, sources)]
     parts += [tag("p", _BESIDE, class_="lead")] if beside else []
     parts += [*beside, _table(others, unit, is_open=not beside) if others else None]
@@ -87,8 +103,8 @@ def _headline(row: dict[str, Any], unit: str) -> str:
     return f"{abs(change):.1f} % {'slower' if change > 0 else 'faster'}, {told}: {times}{between}."
 
 
-def _tone(row: dict[str, Any]) -> str:
-    if not row["significant"]:
+def _tone(row: dict[str, Any], is_doubtful: bool) -> str:
+    if not row["significant"] or is_doubtful:
         return "plain"
     return "bad" if row["change"] > 0 else "good"
 

@@ -13,6 +13,7 @@ from profscope.analysis.launch_durations import took
 from profscope.analysis.scope_colours import site_colours
 from profscope.analysis.span_rows import Ints, grid_ctas
 from profscope.schema import Tables
+from profscope.traces.drawn_names import drawn_name
 from profscope.traces.html.ctas import Ctas, chosen_ctas, ctas_of, kept_launches
 from profscope.traces.html.figures import count_text, number
 from profscope.traces.html.kernels import Kernel
@@ -120,6 +121,7 @@ def page_facts(
         },
         "sites": {
             "scope": table["scope"].astype("str").tolist(),
+            "narrow": list(map(drawn_name, table["scope"], table["kind"])),
             "kind": table["kind"].astype("str").tolist(),
             "file": table["file"].astype("str").tolist(),
             "line": table["line"].tolist(),

@@ -21,6 +21,8 @@ from tests.support.profiles import regular_profile
 
 DATA = Path(__file__).parents[2] / "data"
 EVIL = "</script><img src=x onerror=\"document.title='evil'\"><script>document.title='evil'</script>"
+UNSEEN = "\u202eb\x1b[31m"
+SEEN = "\\u202eb\\x1b[31m"
 
 if why_no_browser() and not os.environ.get(NEEDED):
     pytest.skip(f"the page is not tried in a browser: {why_no_browser()}", allow_module_level=True)
@@ -162,6 +164,31 @@ def test_histograms_count_every_span(page: Any, profile: Profile) -> None:
     assert all(charts)
 
 
+WRITTEN = """
+const [scope, pixels] = arguments, t = profscope.timeline, texts = [];
+t.goTo("cta", 0, 0);
+const site = t.profile.sites.scope.indexOf(scope), paints = (row) => Array.from(row.paint);
+const row = t.level.rows.find((each) => each.what === "span" && paints(each).includes(site));
+const at = paints(row).indexOf(site), from = row.starts[at], took = row.ends[at] - from;
+t.setWindow(from - took / 8, from - took / 8 + (took * (t.width - 128)) / pixels);
+const canvas = CanvasRenderingContext2D.prototype, draw = canvas.fillText;
+canvas.fillText = (text) => texts.push(text);
+t.paint();
+canvas.fillText = draw;
+return texts;
+"""
+
+
+def test_a_narrow_bar_says_the_variable_first(page: Any) -> None:
+    """As Perfetto's do; a bar that has room says what the other views do."""
+    scope = "barrier wait a"
+    assert scope in page.execute_script(WRITTEN, scope, 200)
+    cut = [text for text in page.execute_script(WRITTEN, scope, 66) if text.startswith("a: bar")]
+    assert cut
+    assert all(text.endswith("…") for text in cut)
+    assert "a" in page.execute_script(WRITTEN, scope, 22)
+
+
 def test_the_program_stands_around_the_launches(driver: Any, tmp_path: Path) -> None:
     """Scopes and events of the host, and streams of the GPU: named, searched, and a kernel leads inside."""
     from selenium.webdriver.common.keys import Keys
@@ -247,18 +274,26 @@ def test_hostile_names_are_only_names(driver: Any, tmp_path: Path) -> None:
     profile = regular_profile(2, 6, 2, 3)
     df, launches = profile.tables.df, profile.launches
     named = {
-        name: df[name].cat.rename_categories(lambda old: old + EVIL) for name in ("scope", "kernel", "file")
+        name: df[name].cat.rename_categories(lambda old: old + EVIL + UNSEEN)
+        for name in ("scope", "kernel", "file")
     }
     evil = Profile(
         df.assign(**named),
-        launches.assign(kernel=launches["kernel"] + EVIL),
-        {**profile.metadata, "notes": [EVIL]},
+        launches.assign(kernel=launches["kernel"] + EVIL + UNSEEN),
+        {**profile.metadata, "notes": [EVIL + UNSEEN]},
     )
     evil.save(tmp_path / "evil.html")
     opened(driver, tmp_path / "evil.html")
     ask(driver, "(t.goTo('cta', 0, 23), t.step(1, 0))")
+    panel = driver.find_element("css selector", ".panel").text
     ask(driver, "(t.range = [0, 1e9], t.panel.show())")
     ask(driver, "t.goTo('launch', 1, 0)")
+    written = driver.execute_script("return document.title + document.body.textContent")
+    assert not {"\u202e", "\x1b"} & {*written}
+    assert SEEN in panel
+    options = [each.text for each in driver.find_elements("css selector", "#distributions option")]
+    assert any(EVIL in each for each in options)
+    assert [each for each in options if EVIL in each and SEEN not in each] == []
     assert driver.execute_script("return document.images.length") == 0
     assert "evil" not in driver.title.replace(EVIL, "")
     assert EVIL in driver.find_element("css selector", "h1").text

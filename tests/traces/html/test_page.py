@@ -33,12 +33,15 @@ from profscope.traces.html.packed import pack, unpack
 from profscope.traces.html.spans import times
 from tests.support.around import program
 from tests.support.captures import captured
+from tests.support.command_line import run
 from tests.support.examples import examples
 from tests.support.folded import with_sums
 from tests.support.profiles import launch_table, profile_metadata, profiles, regular_profile
 from viewer.annotated import annotate
 
 DATA = Path(__file__).parents[2] / "data"
+RESULTS = Path(__file__).parents[3] / "bench" / "results"
+SIDES = ("before", "after")
 HOSTILE = st.sampled_from(
     ["</script><script>alert(1)</script>", "<img src=x onerror=alert(1)>", '" onmouseover="alert(1)', "<!--",
      "javascript:alert(1)", "&lt;b&gt;", "]]>", "\u202eevil", "\x00", "http://evil.example/x"]
@@ -150,7 +153,7 @@ def is_harmless(page: Page) -> None:
 def test_no_text_becomes_markup(text: str) -> None:
     page = Page(tag("p", text, title=text, data_x=text) + json_block("facts", [text]))
     assert page.elements == {("p", "title", "data-x"): 1, ("script", "type", "id"): 1}
-    assert page.facts == [text]
+    assert page.facts == [plain(text)]
     assert plain(text).isprintable() or set(plain(text)) & {"\n", "\t"}
 
 
@@ -304,6 +307,20 @@ def test_a_diff_stands_side_by_side(tmp_path: Path) -> None:
     assert re.sub(r"\s+", "", "".join(page.texts)).count("acc=tl.dot(a,b,acc)") == 2
     assert source["name"] in page.text
     assert all(link.startswith("#") for link in page.links)
+    assert "do not trust" not in page.text
+
+
+def test_a_gain_of_launches_that_recording_has_changed_is_not_praised(tmp_path: Path) -> None:
+    """Two recordings of an H200: the kernel of the second takes 1.66 times as long recorded as bare."""
+    before, after = (str(RESULTS / f"nvidia-h200-3.6.0-2026-11-23-fla-{when}.pftrace.gz") for when in SIDES)
+    path = tmp_path / "diff.html"
+    assert run("diff", before, after, "--html", str(path)).returncode == 0
+    page = path.read_text()
+    assert (
+        "The verdict of B is &quot;do not trust&quot;: recording has changed what its launches take" in page
+    )
+    assert 'class="verdict plain">40.2 % faster, significant' in page
+    assert "verdict good" not in page
 
 
 def test_the_margin_says_what_the_terminal_does(tmp_path: Path) -> None:

@@ -32,7 +32,7 @@ export class Charts {
       ),
       this.launchHead,
       make("div", { class: "charts" },
-        box("heat", "CTAs on each SM over time", "dark: more at once; pale: no CTA that was recorded"),
+        box("heat", "CTAs on each SM over time", "the stronger the colour, the more at once; grey: no CTA that was recorded"),
         box("waves", "CTAs at once", "how the launch fills the device, wave by wave, and its tail"),
         box("sorted", "CTA durations, sorted", "a flat line: all CTAs do the same"),
       ),
@@ -54,7 +54,7 @@ export class Charts {
     scopes.sort((a, b) => (sites.kind[a] === "kernel") - (sites.kind[b] === "kernel") || total(b) - total(a));
     this.scopePicker.hidden = !scopes.length;
     this.launchHead.hidden = !own.length;
-    this.scopePicker.replaceChildren(...scopes.map((i) => make("option", { value: i }, sites.scope[i] + (sites.line[i] ? `, line ${sites.line[i]}` : ""))));
+    this.scopePicker.replaceChildren(...scopes.map((i) => make("option", { value: i }, words.placed(sites, i))));
     this.redraw();
   }
 

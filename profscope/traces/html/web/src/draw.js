@@ -5,6 +5,7 @@ import { itemText } from "./levels.js";
 
 export const GUTTER = 128, AXIS = 24, MINIMAP = 40;
 const RUNNING = { launch: "CTAs at once", cta: "warps at once" };
+const LEAST_LABEL = 14; // pixels: a letter has room
 const NARROW = 4, FEW = 64; // pixels: bars that are shorter on average are drawn as pixels, where they are not few
 
 /** view: {profile, level, from, to, scroll, width, height, theme, paints, pixels, strips, search, hover, chosen, range}. */
@@ -55,13 +56,13 @@ function drawRow(g, view, row, y, labels) {
     g.globalAlpha = (row.isAsync ? view.theme.flight : 1) * (isDim(view, row, item) ? 0.18 : 1);
     g.fillStyle = colour.fill;
     g.fillRect(left, y, size, row.height);
-    if (size > 34 && row.height >= 9 && texts < labels) {
+    if (size > LEAST_LABEL && row.height >= 9 && texts < labels) {
       texts++;
       if (!isDim(view, row, item)) g.globalAlpha = 1;
       g.fillStyle = row.isAsync ? view.theme.ink : colour.ink;
       g.font = `${row.height >= 14 ? 11 : 9}px system-ui, sans-serif`;
       g.textBaseline = "middle";
-      g.fillText(fitted(g, labelOf(view, row, item), size - 6), left + 3, y + row.height / 2 + 0.5);
+      g.fillText(fitted(g, labelOf(view, row, item), narrowOf(view, row, item), size - 6), left + 3, y + row.height / 2 + 0.5);
     }
   }
   g.globalAlpha = 1;
@@ -75,8 +76,25 @@ function labelOf(view, row, item) {
   return row.what === "cta" ? String(profile.ctas.number[item]) : itemText(profile, row, item);
 }
 
-/** A text in the font that is set, cut so that it stays inside its bar; "" where three letters have no room. */
-function fitted(g, text, width) {
+/** What a bar says that has no room for its label: the variable first, "x: async wait"; "" where it has no other name. */
+function narrowOf(view, row, item) {
+  const { sites, spans } = view.profile;
+  if (row.what !== "span") return "";
+  const narrow = sites.narrow[spans.site[item]];
+  return narrow === sites.scope[spans.site[item]] ? "" : narrow;
+}
+
+/** A text in the font that is set, so that it stays inside its bar: whole, or the narrow one cut, or its variable alone;
+ * "" where three letters of any other have no room. */
+function fitted(g, text, narrow, width) {
+  if (g.measureText(text).width <= width) return text;
+  const variable = narrow.slice(0, narrow.indexOf(": "));
+  const short = cut(g, narrow || text, width);
+  const saysMore = short.length > variable.length + 3;
+  return variable && !saysMore && g.measureText(variable).width <= width ? variable : short;
+}
+
+function cut(g, text, width) {
   const whole = g.measureText(text).width;
   if (whole <= width) return text;
   let most = Math.floor((text.length * width) / whole);

@@ -210,6 +210,5 @@ export function itemText(profile, row, item) {
   if (row.what === "around") return `${around.names[around.name[item]]}, ${words.duration(around.duration[item], unit)}`;
   if (row.what === "cta") return `CTA ${ctas.number[item]}, ${words.duration(ctas.duration[item], unit)}`;
   const site = spans.site[item];
-  const line = sites.line[site] ? `, line ${sites.line[site]}` : "";
-  return `${sites.scope[site]}${line}, ${words.duration(spans.end[item] - spans.start[item], unit)}`;
+  return `${words.placed(sites, site)}, ${words.duration(spans.end[item] - spans.start[item], unit)}`;
 }

@@ -49,7 +49,7 @@ export class Panel {
 
   name(site) {
     const { sites } = this.timeline.profile;
-    return sites.scope[site] + (sites.line[site] ? `, line ${sites.line[site]}` : "");
+    return words.placed(sites, site);
   }
 
   bar({ row, item }) {

@@ -34,6 +34,12 @@ export const count = (value) => value.toLocaleString("en");
 
 export const percent = (share) => `${(100 * share).toFixed(1)} %`;
 
+/** A scope and its line, which a loop's name has already. */
+export function placed(sites, site) {
+  const scope = sites.scope[site], line = sites.line[site];
+  return line && !scope.endsWith(` L${line}`) ? `${scope}, line ${line}` : scope;
+}
+
 /** An element with text or elements in it; text never becomes markup. */
 export function make(name, attributes = {}, ...children) {
   const element = document.createElement(name);
