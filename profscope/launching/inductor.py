@@ -32,6 +32,8 @@ from profscope.launching.bare import BareLaunches
 from profscope.launching.beside import GIVEN_UP, OWN, Answer, Beside, Made
 from profscope.launching.left_bare import BUILDING, FOR_CPP, described
 from profscope.launching.quick import (
+    Launcher,
+    made_launcher,
     quick_in_turn,
     quick_launch,
     quick_run,
@@ -329,21 +331,22 @@ class InductorLaunches:
                 kernel.why = "Inductor loaded a binary that does not record"
                 return
             with self._bare.recording():
-                kernel.own = built.make_launcher()
+                launcher = made_launcher(built)
+            kernel.own = launcher.launch
             if made and self._load_others is not None:
                 self._load_others(built.kernel, made)
             if not self._options.samples and not self._options.baseline:
-                self._shorten(kernel, built)
+                self._shorten(kernel, built, launcher)
         except Exception as error:  # noqa: BLE001  whatever it is, the user's launch goes on, bare
             kernel.why = one_line(error)
         finally:
             self._thread.made = None
 
-    def _shorten(self, kernel: _Kernel, built: Any) -> None:
+    def _shorten(self, kernel: _Kernel, built: Any, launcher: Launcher) -> None:
         """Have launches pass the tuner by, where that can be."""
         if lacking(self._module, "autograd_profiler._is_profiler_enabled"):
             return
-        launch = quick_launch(self._module, kernel.tuner, built, self._path)
+        launch = quick_launch(kernel.tuner, built, launcher.launch, self._path)
         if launch is None:
             return
         if self._options.every > 1:
@@ -356,7 +359,7 @@ class InductorLaunches:
             self._take_over(kernel)
             return
         long = MethodType(self._any_run, kernel.tuner)
-        run = None if self._path.hooked else written_run(self._module, kernel.tuner, built, long)
+        run = None if self._path.hooked else written_run(self._module, kernel.tuner, built, launcher, long)
         kernel.run = kernel.quick = run or quick_run(self._module, kernel.tuner, launch, self._path, long)
         self._take_over(kernel)
 

@@ -331,6 +331,21 @@ def test_a_recorded_launch_is_one_function(
     assert LikeTritons.direct == (4 if spans_every == 0 else 2)
 
 
+@pytest.mark.parametrize("keep", ["spans", "sums"])
+def test_inductor_makes_one_launcher_of_a_binary(
+    inductor: Any, keep: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    result, made = inductor.heuristics.TritonCompileResult, []
+    make = result.make_launcher
+    monkeypatch.setattr(result, "make_launcher", lambda self: made.append(self) or make(self))
+    with mock.patch("profscope.emulator.launcher.Launcher", LikeTritons), session(keep=keep):
+        tuner = inductor.Tuner()
+        for _ in range(3):
+            tuner.launch()
+        assert vars(tuner)["run"].__name__ == ("our_launch" if keep == "sums" else "run_quickly")
+    assert len(made) == 2  # the tuner's own, and the session's
+
+
 def test_a_launcher_that_does_more_is_not_written_anew(
     inductor: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
