@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Any, Final
 
-from profscope.analysis.launch_shape import SHAPE_FIGURES
+from profscope.analysis.launch_shape import LATER_FIGURES, SHAPE_FIGURES
 
 __all__ = ["misshapen"]
 
@@ -15,7 +15,7 @@ _EACH: Final = "*"
 """The key of what all entries of a dict are."""
 
 _BINARY: Final = {"kernel": str, "variant": int, "binary": str}
-_SHAPE: Final = {"variant": int, **dict.fromkeys(SHAPE_FIGURES, _NUMBER)}
+_SHAPE: Final = {"variant": int, **dict.fromkeys((*SHAPE_FIGURES, *LATER_FIGURES), _NUMBER)}
 _FORM: Final[dict[str, Any]] = {
     "tool": str,
     "backend": str,
