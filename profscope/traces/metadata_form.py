@@ -6,6 +6,7 @@ from collections.abc import Iterator
 from typing import Any, Final
 
 from profscope.analysis.launch_shape import LATER_FIGURES, SHAPE_FIGURES
+from profscope.traces.only import SUMS_OF_RANK
 
 __all__ = ["misshapen"]
 
@@ -29,6 +30,7 @@ _FORM: Final[dict[str, Any]] = {
     "code": [{"kernel": str, "variant": int}],
     "job": {"rank": int, "world_size": int, "id": str, "began_unix_ns": int, "clock": [_ANY]},
     "ranks": [{"rank": int}],
+    SUMS_OF_RANK: int,
     "host_clock": {"devices": {_EACH: [{"timer_ns": int, "unix_ns": int, "error_ns": _NUMBER}]}},
     "sampler": {"binaries": [_BINARY]},
     "baseline": {"kernels": {_EACH: [{"variant": int}]}},
