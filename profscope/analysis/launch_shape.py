@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, Final, NamedTuple
 
 import numpy as np
@@ -124,7 +124,8 @@ def shape_of(ctas: pd.DataFrame, sm_count: int, room: int = 0) -> Shape:
             (len(each), np.unique(sm).size, *took, filled.variation, *_lost(filled, slots, sms, room))
         )
     count, ran, *rest = np.median(np.array(figures, np.float64), axis=0).tolist()
-    return Shape(int(count), int(ran), min(per_sm, room or per_sm), slots, count / slots, *rest, room=room)
+    shape = Shape(int(count), int(ran), min(per_sm, room or per_sm), slots, count / slots, *rest)
+    return replace(shape, room=room)
 
 
 def shape_kept(

@@ -16,7 +16,7 @@ def room_on_sm(metadata: Mapping[str, Any], kernel: str, variant: int) -> int:
     (`emulator.device.Model.slots_per_sm`).
     """
     entries = (metadata.get("variants") or {}).get(kernel) or ()
-    configuration = next((each for each in entries if each.get("variant") == variant), {})
+    configuration: Mapping[str, Any] = next((each for each in entries if each.get("variant") == variant), {})
     device = metadata.get("device")
     model = device if metadata.get("backend") == "emulator" and isinstance(device, dict) else {}
     warps = configuration.get("num_warps")
@@ -36,8 +36,8 @@ def _by_model(model: Mapping[str, Any], warps: Any, shared_bytes: Any) -> int:
     )
     if not (most_warps and most_ctas and most_shared and _positive(warps)):
         return 0
-    by_shared = most_shared // (shared_bytes + 1024) if _positive(shared_bytes) else most_ctas
-    return max(1, min(most_ctas, most_warps // warps, by_shared))
+    by_shared = most_shared // (_positive(shared_bytes) + 1024) if shared_bytes else most_ctas
+    return max(1, min(most_ctas, most_warps // _positive(warps), by_shared))
 
 
 def _positive(value: Any) -> int:
