@@ -155,8 +155,8 @@ def test_a_pass_that_fails_is_a_row_and_an_error_of_a_launch_is_raised(
     table = profscope.explain(copied, X, X.clone(), 2048, grid=(1,), options=options)
     assert table["failed"].tolist() == ["RuntimeError: PassManager::run failed"] * 2
     monkeypatch.setattr(EmulatorBackend, "make_llir", make)
-    with pytest.raises(TypeError):
-        profscope.explain(copied, X, X.clone(), 2048, grid=(1, ""), options=options)
+    with pytest.raises(ZeroDivisionError):
+        profscope.explain(copied, X, X.clone(), 2048, grid=lambda meta: (1 // 0,), options=options)
 
 
 @pytest.mark.parametrize(
