@@ -11,6 +11,8 @@ from typing import TYPE_CHECKING, Any, Final
 from instrument_passes.command import run
 from profscope.errors import OptionError
 from profscope.traces.formats import exporter_named, format_names
+from profscope.traces.output import is_empty_folder
+from profscope.traces.parquet_names import is_folder_name
 from profscope.version import __version__
 
 if TYPE_CHECKING:  # the commands' words are checked before pandas is loaded
@@ -140,5 +142,7 @@ def _formats() -> list[str]:
 def _check(given: argparse.Namespace) -> None:
     """What is wrong with the output, before anything is read. Raises OptionError."""
     exporter_named(given.output, given.format)
-    if Path(given.output).exists() and not given.force:
+    path = Path(given.output)
+    empty = is_folder_name(given.output) and is_empty_folder(path)
+    if path.exists() and not given.force and not empty:
         raise OptionError(f"{given.output!r} exists; -f overwrites it")
