@@ -90,6 +90,7 @@ class _Kernel:
         self.own: Any = None
         self.quick: Any = None  # launches without the tuner, see `quick_run`
         self.run: Any = None  # the tuner's own `run`, in place of its class's
+        self.in_turn: Any = None  # what that is before the first launch is recorded, where only some are
         self.launchers: Any = None  # of the tuner, for which these stand
         self.why = ""  # there is none
         self.build: tuple[Any, Future[Answer] | None] = None, None
@@ -249,7 +250,9 @@ class InductorLaunches:
             kernel.run = bare
         elif self._options.every > 1:
             due = partial(self._record_in_turn, kernel)
-            kernel.run = run_in_turn(kernel.turns, bare, due, MethodType(self._any_run, tuner))
+            kernel.run = kernel.in_turn = run_in_turn(
+                kernel.turns, bare, due, MethodType(self._any_run, tuner)
+            )
         self._take_over(kernel)
         return kernel
 
@@ -354,7 +357,11 @@ class InductorLaunches:
                 self._module, kernel.tuner, launch, self._path, partial(self._record, kernel)
             )
             kernel.run = quick_in_turn(
-                self._module, kernel.tuner, kernel.turns, partial(self._record_in_turn, kernel), kernel.run
+                self._module,
+                kernel.tuner,
+                kernel.turns,
+                partial(self._record_in_turn, kernel),
+                kernel.in_turn,
             )
             self._take_over(kernel)
             return

@@ -7,6 +7,7 @@ import linecache
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
+from types import FunctionType
 from typing import Any
 from unittest import mock
 
@@ -298,6 +299,27 @@ def test_launches_that_are_left_out_pass_the_tuner_by(inductor: Any, monkeypatch
                 tuner.launch()
             assert len(by_tuner) == 3
     assert prof.metadata["sampling"]["kernels"] == {"triton_poi_double": {"launches": 9, "recorded": 3}}
+
+
+def test_a_tuner_that_chooses_anew_has_no_longer_way_for_that(inductor: Any) -> None:
+    def ways(run: Any) -> list[Any]:
+        """Its own `run`, and those that it goes to where it does not launch itself."""
+        found = []
+        while isinstance(run, FunctionType):
+            found.append(run)
+            cells = dict(zip(run.__code__.co_freevars, run.__closure__ or (), strict=True))
+            run = cells["run"].cell_contents
+        return found
+
+    with session(keep="sums", every=2) as prof:
+        tuner, lengths = inductor.Tuner(), []
+        for _ in range(4):
+            for _ in range(2):
+                tuner.launch()
+            lengths.append(len(ways(vars(tuner)["run"])))
+            tuner.launchers = []
+    assert lengths == [2] * 4
+    assert prof.metadata["sampling"]["kernels"] == {"triton_poi_double": {"launches": 8, "recorded": 4}}
 
 
 @pytest.mark.parametrize("spans_every", [0, 3])
