@@ -36,7 +36,7 @@ class Launcher(NamedTuple):
     """What Inductor makes to launch a binary. names: of its parameters; arguments: the texts of what it hands
     Triton's launcher; both None where Inductor makes its launchers otherwise than is known here."""
 
-    launch: FunctionType
+    launch: Any  # a function, which mypy would take for a method
     names: Sequence[str] | None
     arguments: Sequence[str] | None
 

@@ -57,8 +57,13 @@ def whole_file(path: Path) -> Iterator[IO[bytes]]:
 
 def is_empty_folder(path: Path) -> bool:
     """Whether there is a folder with nothing in it, which a trace may take the place of; not one that nobody
-    may look into."""
-    return path.is_dir() and os.access(path, os.R_OK | os.X_OK) and not any(path.iterdir())
+    may look into, nor a link to one, which would go."""
+    return (
+        path.is_dir()
+        and not path.is_symlink()
+        and os.access(path, os.R_OK | os.X_OK)
+        and not any(path.iterdir())
+    )
 
 
 def check_folder(path: Path) -> None:

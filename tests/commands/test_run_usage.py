@@ -155,6 +155,9 @@ def test_an_empty_folder_is_not_in_the_way(script: Path) -> None:
     assert (output.target, output.is_folder) == (f"{script.parent}/empty/", True)
     output.release()
     assert Path("empty").is_dir()
+    Path("link").symlink_to("empty")
+    with pytest.raises(OptionError, match="'link' exists; -f overwrites it"):
+        claim("link/", force=False, number=None)
     Path("empty/notes.txt").touch()
     with pytest.raises(OptionError, match="'empty' exists; -f overwrites it"):
         claim("empty/", force=False, number=None)
