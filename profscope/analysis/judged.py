@@ -22,6 +22,7 @@ from profscope.analysis.clock_cost import record_cost
 from profscope.analysis.corrections import are_corrected, weighed
 from profscope.analysis.devices import Peak, peak_of, sm_count_of
 from profscope.analysis.launch_shape import Shape, shape_kept, shape_of
+from profscope.analysis.room import room_on_sm
 from profscope.analysis.sources import Sources
 from profscope.analysis.span_rows import Floats, Ints, grid_ctas, grid_scales, not_samples, own_times, sites
 from profscope.analysis.summing import SummedSpans
@@ -100,13 +101,18 @@ class Judged:
         """SMs of the device; where nobody says, those that were seen."""
         return sm_count_of(self.tables.metadata) or int(self.ctas["sm"].nunique())
 
+    @property
+    def room(self) -> int:
+        """CTAs that fit on an SM; 0 where nobody says."""
+        return room_on_sm(self.tables.metadata, self.kernel, self.variant)
+
     @cached_property
     def shape(self) -> Shape | None:
         """How launches filled the device; where not all of their CTAs were recorded, how those did that kept
         sums. None where nobody knows."""
         if self.whole:
-            return shape_of(self.ctas, self.sm_count)
-        return shape_kept(self.tables.metadata, self.kernel, self.variant, self.sm_count)
+            return shape_of(self.ctas, self.sm_count, self.room)
+        return shape_kept(self.tables.metadata, self.kernel, self.variant, self.sm_count, self.room)
 
     @cached_property
     def place(self) -> tuple[str, int]:

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-from typing import Any, Final
+import math
+from dataclasses import dataclass, replace
+from typing import Any, Final, NamedTuple
 
 import numpy as np
 import pandas as pd
 
-__all__ = ["ALIKE", "SHAPE_FIGURES", "UNLIKE", "Shape", "shape_kept", "shape_of"]
+__all__ = ["ALIKE", "LATER_FIGURES", "SHAPE_FIGURES", "UNLIKE", "Shape", "shape_kept", "shape_of"]
 
 ALIKE = 0.05
 """CTAs are alike if the standard deviation of their cycles is less than this part of the mean."""
@@ -23,13 +24,17 @@ SHAPE_FIGURES: Final = (
 )  # fmt: skip
 """What is known of a configuration's launches that kept sums; see `decoding.cta_shapes`."""
 
+LATER_FIGURES: Final = ("sms_busy_ns", "fullest_ns")
+"""What older profiles do not have of them."""
+
 
 @dataclass(frozen=True)
 class Shape:
     """Medians over launches.
 
-    ctas: of a launch; sms: how many of them ran one; per_sm: CTAs that an SM ran at once, at most; slots:
-    per_sm times the SMs of the device; waves: ctas over slots. mean_ns, longest_ns, mean_cycles,
+    ctas: of a launch; sms: how many of them ran one; per_sm: CTAs that an SM ran at once, at most; room:
+    those that fit on one, 0 where nobody says; slots: room, or else per_sm, times the SMs of the device;
+    waves: ctas over slots. mean_ns, longest_ns, mean_cycles,
     longest_cycles: of a CTA; variation: the standard deviation of their cycles over the mean. imbalance_pct
     and tail_pct: see `shape_of`; error_pct: how far steps of the GPU's timer may put these off. told_by: what
     kept the figures where that is no spans, in words for a sentence.
@@ -49,10 +54,37 @@ class Shape:
     tail_pct: float
     error_pct: float = 0.0
     told_by: str = ""
+    room: int = 0
+
+    @property
+    def at_once(self) -> bool:
+        """Whether all CTAs fit on the device at once, so that none waits for another to end."""
+        return bool(self.room) and self.ctas <= self.slots
+
+    @property
+    def lacks_pct(self) -> float:
+        """What the last wave lacks; there is no more of a tail than that."""
+        waves = self.waves * self.room if self.at_once else self.waves
+        return 100 * (1 - waves / math.ceil(waves))
 
 
-def shape_of(ctas: pd.DataFrame, sm_count: int) -> Shape:
-    """The shape of launches all of whose CTAs were recorded.
+class _Filled(NamedTuple):
+    """What a launch took, in ns. mean: of its CTAs; last: from the begin of the last CTA to its end; of_sms:
+    how long SMs ran any CTA in that time, added up; of_ctas: that of CTAs; fullest: the mean of CTAs on the
+    SMs that ran most of them."""
+
+    ctas: float
+    variation: float
+    mean: float
+    whole: float
+    last: float
+    of_ctas: float
+    of_sms: float
+    fullest: float
+
+
+def shape_of(ctas: pd.DataFrame, sm_count: int, room: int = 0) -> Shape:
+    """The shape of launches all of whose CTAs were recorded. room: see `Shape`.
 
     A launch takes T, from its first CTA's begin to its last one's end. If all CTAs took the mean,
     ceil(waves) of them in turn would take E. imbalance_pct is what T exceeds E by, in percent of T; 0 where
@@ -60,31 +92,45 @@ def shape_of(ctas: pd.DataFrame, sm_count: int) -> Shape:
     the end in which slots are empty, over slots times T, less imbalance_pct, is tail_pct; at most what the
     last wave lacks, 1 - waves / ceil(waves).
 
+    Where all CTAs fit on the device at once, more slots would bring nothing: then tail_pct is about SMs, each
+    a slot that is empty when it runs no CTA, and as many waves of SMs as it takes. CTAs that share an SM may
+    take longer for that, which is no imbalance: E is then of CTAs on the SMs that ran most.
+
     Where the grids of launches differ, the shape is that of launches with one number of CTAs: together they
     took longest. A median over all of them would be that of no launch at all.
     """
     per_sm = _most_at_once(ctas)
-    slots = per_sm * max(sm_count, ctas["sm"].nunique())
+    sms = max(sm_count, ctas["sm"].nunique())
+    slots = (room or per_sm) * sms
     figures = []
     for _, each in _of_one_grid(ctas).groupby("launch", sort=False):
         start, end = each["start_ns"].to_numpy(), each["end_ns"].to_numpy()
         length, last = end - start, int(start.max())
-        cycles = each["cycles"].to_numpy()
-        lost = _lost(
-            len(each) / slots,
-            variation := float(cycles.std() / max(1.0, cycles.mean())),
+        cycles, sm = each["cycles"].to_numpy(), each["sm"].to_numpy()
+        of_sm = each.groupby("sm", sort=False)
+        on_sm = of_sm["sm"].transform("size").to_numpy()
+        filled = _Filled(
+            len(each),
+            float(cycles.std() / max(1.0, cycles.mean())),
             float(length.mean()),
             max(1, int(end.max() - start.min())),
-            slots * (int(end.max()) - last) - int(np.maximum(end - np.maximum(start, last), 0).sum()),
-            slots,
+            int(end.max()) - last,
+            int(np.maximum(end - np.maximum(start, last), 0).sum()),
+            int((of_sm["end_ns"].max() - last).clip(lower=0).sum()),
+            float(length[on_sm == on_sm.max()].mean()),
         )
         took = length.mean(), length.max(), cycles.mean(), cycles.max()
-        figures.append((len(each), each["sm"].nunique(), *took, variation, *lost))
-    count, sms, *rest = np.median(np.array(figures, np.float64), axis=0).tolist()
-    return Shape(int(count), int(sms), per_sm, slots, count / slots, *rest)
+        figures.append(
+            (len(each), np.unique(sm).size, *took, filled.variation, *_lost(filled, slots, sms, room))
+        )
+    count, ran, *rest = np.median(np.array(figures, np.float64), axis=0).tolist()
+    shape = Shape(int(count), int(ran), min(per_sm, room or per_sm), slots, count / slots, *rest)
+    return replace(shape, room=room)
 
 
-def shape_kept(metadata: dict[str, Any], kernel: str, variant: int, sm_count: int) -> Shape | None:
+def shape_kept(
+    metadata: dict[str, Any], kernel: str, variant: int, sm_count: int, room: int = 0
+) -> Shape | None:
     """The same of launches that kept sums, from what folding noted of some of them (`decoding.cta_shapes`).
     None where it noted nothing: not all of their CTAs recorded, or the profile is an older one."""
     about = (metadata.get("kernels") or {}).get(kernel) or {}
@@ -94,26 +140,33 @@ def shape_kept(metadata: dict[str, Any], kernel: str, variant: int, sm_count: in
     launches, count, per_sm, whole = (
         max(1, known[name]) for name in ("launches", "ctas", "per_sm", "whole_ns")
     )
-    slots = int(per_sm) * max(1, sm_count, int(known["sms"]))
+    room = room if all(name in known for name in LATER_FIGURES) else 0
+    sms = max(1, sm_count, int(known["sms"]))
+    slots = (room or int(per_sm)) * sms
     variation = known["deviation_cycles"] / max(1.0, known["mean_cycles"])
-    empty = slots * known["last_ns"] - known["busy_ns"]
-    imbalance_pct, tail_pct = _lost(count / slots, variation, known["mean_ns"], whole, empty, slots)
+    later = (known.get(name, 0.0) for name in LATER_FIGURES)
+    filled = _Filled(count, variation, known["mean_ns"], whole, known["last_ns"], known["busy_ns"], *later)
+    imbalance_pct, tail_pct = _lost(filled, slots, sms, room)
     return Shape(
-        int(count), int(known["sms"]), int(per_sm), slots, count / slots,
+        int(count), int(known["sms"]), min(int(per_sm), room or int(per_sm)), slots, count / slots,
         known["mean_ns"], known["longest_ns"], known["mean_cycles"], known["longest_cycles"],
         variation, imbalance_pct, tail_pct,
         # The launch and what comes behind the begin of its last CTA may be off by a step each.
         error_pct=min(100.0, 200 * known["step_ns"] / whole),
         told_by=f" (median of {launches:,} launch{'es' * (launches != 1)} that kept sums)",
+        room=room,
     )  # fmt: skip
 
 
-def _lost(
-    waves: float, variation: float, mean_ns: float, whole_ns: float, empty_ns: float, slots: int
-) -> tuple[float, float]:
-    """imbalance_pct and tail_pct of a launch. empty_ns: of all slots, behind the begin of the last CTA."""
-    imbalance = max(0.0, 1 - np.ceil(waves) * mean_ns / whole_ns) if variation >= ALIKE else 0.0
-    tail = max(0.0, empty_ns / (slots * whole_ns) - imbalance)
+def _lost(filled: _Filled, slots: int, sms: int, room: int) -> tuple[float, float]:
+    """imbalance_pct and tail_pct of a launch."""
+    mean, busy = filled.mean, filled.of_ctas
+    waves = turns = filled.ctas / slots
+    if room and waves <= 1:
+        mean, busy, slots = filled.fullest, filled.of_sms, sms
+        waves, turns = filled.ctas / sms, 1.0
+    imbalance = max(0.0, 1 - np.ceil(turns) * mean / filled.whole) if filled.variation >= ALIKE else 0.0
+    tail = max(0.0, (slots * filled.last - busy) / (slots * filled.whole) - imbalance)
     return 100 * float(imbalance), 100 * float(min(tail, 1 - waves / np.ceil(waves)))
 
 

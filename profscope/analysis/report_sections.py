@@ -80,7 +80,8 @@ def source(tables: Tables, kernel: str, summary: pd.DataFrame) -> dict[str, Any]
     own = texts[0] if len(texts) == 1 else next((each for each in texts if each["file"] in files), None)
     if own is None:
         return None
-    return {"file": clipped(own["file"], 200), "line": int(own["line"]), "sha256": own["sha256"]}
+    digest = str(own.get("sha256") or "")
+    return {"file": clipped(own["file"], 200), "line": int(own["line"]), "sha256": digest}
 
 
 def times(lasted: pd.Series[float], unit: str, cost: dict[str, Any], timed: dict[str, Any]) -> dict[str, Any]:

@@ -14,6 +14,7 @@ from profscope.analysis.causes.tail import tail
 from profscope.analysis.devices import sm_count_of
 from profscope.analysis.judged import op_class
 from profscope.analysis.launch_shape import UNLIKE, Shape, shape_kept
+from profscope.analysis.room import room_on_sm
 from profscope.analysis.span_rows import self_times
 from profscope.schema import Tables
 
@@ -44,7 +45,8 @@ def sum_findings(tables: Tables, kernel: str, variant: int) -> Iterator[Finding 
     sums = sums.assign(own=self_times(sums, "total_cycles"))
     sums = sums[(sums["kernel"] == kernel) & (sums["variant"] == variant) & ~sums["trial"]]
     sm_count = sm_count_of(tables.metadata)
-    shape = shape_kept(tables.metadata, kernel, variant, sm_count)
+    room = room_on_sm(tables.metadata, kernel, variant)
+    shape = shape_kept(tables.metadata, kernel, variant, sm_count, room)
     others = "tail, idle-sms, " if shape is None else ""
     yield NotMeasured(
         f"exposed-load, {others}late-warp, serial-stage, outliers and what else needs single spans: its "

@@ -6,12 +6,17 @@ import argparse
 import sys
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Final
+from typing import TYPE_CHECKING, Any, Final
 
 from instrument_passes.command import run
 from profscope.errors import OptionError
 from profscope.traces.formats import exporter_named, format_names
+from profscope.traces.output import is_empty_folder
+from profscope.traces.parquet_names import is_folder_name
 from profscope.version import __version__
+
+if TYPE_CHECKING:  # the commands' words are checked before pandas is loaded
+    from profscope.schema import Tables
 
 __all__ = ["main"]
 
@@ -71,13 +76,42 @@ def _merge(words: Sequence[str]) -> int:
     from profscope.traces.saving import save
     from viewer.input import read
 
+    _check_apart(given.traces)
     loaded = [read(trace, verify=given.verify).profile.tables for trace in given.traces]
     stated = [(tables.metadata.get("job") or {}).get("rank") for tables in loaded]
+    _check_different(given.traces, loaded)
     told = None not in stated and len(set(stated)) == len(stated)
     ranks = [int(rank if told and rank is not None else place) for place, rank in enumerate(stated)]
     parts = [Part(*each) for each in zip(loaded, given.traces, ranks, strict=True)]
     save(merged(parts), given.output, format_name=given.format)
     return 0
+
+
+def _check_apart(traces: Sequence[str]) -> None:
+    """Raises OptionError where two traces are one file."""
+    seen: dict[Path, str] = {}
+    for trace in traces:
+        path = Path(trace).resolve()
+        if path in seen:
+            raise OptionError(f"{seen[path]!r} and {trace!r} are one trace: its launches would count twice")
+        seen[path] = trace
+
+
+def _check_different(traces: Sequence[str], loaded: Sequence[Tables]) -> None:
+    """Raises OptionError where two traces are copies of one recording. Two sessions of the emulator may have
+    launched the same at the same cycles, and only the job that they are of tells them apart."""
+    seen: dict[tuple[Any, ...], str] = {}
+    for trace, tables in zip(traces, loaded, strict=True):
+        job = tables.metadata.get("job") or {}
+        launches = tables.launches[["kernel", "start_ns", "end_ns"]].to_numpy().tolist()
+        key = (str(job.get("id")), job.get("rank"), job.get("began_unix_ns"), str(launches))
+        if not launches or (tables.emulated and not job.get("id")):
+            continue
+        if key in seen:
+            raise OptionError(
+                f"{seen[key]!r} and {trace!r} hold one recording: its launches would count twice"
+            )
+        seen[key] = trace
 
 
 def _parser(name: str, description: str, epilog: str) -> argparse.ArgumentParser:
@@ -108,5 +142,7 @@ def _formats() -> list[str]:
 def _check(given: argparse.Namespace) -> None:
     """What is wrong with the output, before anything is read. Raises OptionError."""
     exporter_named(given.output, given.format)
-    if Path(given.output).exists() and not given.force:
+    path = Path(given.output)
+    empty = is_folder_name(given.output) and is_empty_folder(path)
+    if path.exists() and not given.force and not empty:
         raise OptionError(f"{given.output!r} exists; -f overwrites it")

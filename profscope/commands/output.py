@@ -20,7 +20,7 @@ from typing import Final
 
 from profscope.errors import OptionError, SessionError
 from profscope.traces.formats import GZIP, own_suffix
-from profscope.traces.output import check_folder
+from profscope.traces.output import check_folder, is_empty_folder
 from profscope.traces.parquet_names import is_folder_name, rank_of
 
 __all__ = ["DEFAULT", "Output", "claim", "free_for_ranks", "with_rank"]
@@ -114,7 +114,7 @@ def _claim(path: Path, whole: Path, is_folder: bool, *, force: bool, must: bool)
         return None
     if path.is_dir() and not is_folder:
         raise OptionError(f"cannot write {str(path)!r}: it is a folder")
-    if path.exists() and not force:
+    if path.exists() and not force and not (is_folder and is_empty_folder(path)):
         raise OptionError(f"{str(path)!r} exists; -f overwrites it")
     if is_folder and path.exists():
         try:

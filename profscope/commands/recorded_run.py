@@ -20,7 +20,7 @@ from profscope.commands.output import Output
 from profscope.commands.program import Program, without_ours
 from profscope.commands.switch import Switch
 from profscope.errors import ProfscopeError
-from profscope.launching.cpp_kernels import FOR_A_CPU, cpp_kernels
+from profscope.launching.cpp_kernels import CppKernels, cpp_kernels
 from profscope.options import Options
 from profscope.recording.open_sessions import OPEN
 
@@ -245,7 +245,8 @@ class RecordedRun:
 
     def _write(self) -> None:
         if self._session is None:
-            why = [*self._notes] or ["no Triton kernel was launched", *([FOR_A_CPU] if cpp_kernels() else [])]
+            unseen = CppKernels().why_unseen(cpp_kernels())
+            why = [*self._notes] or ["no Triton kernel was launched", *([unseen] if unseen else [])]
             if not self._failed:
                 self._say(f"{'; '.join(why)}; nothing is written")
             self._output.release()

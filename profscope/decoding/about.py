@@ -6,7 +6,6 @@ share them. Masks are not known: where lanes are masked off, the figures are upp
 
 from __future__ import annotations
 
-import math
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from typing import Any, Final, NamedTuple
@@ -23,7 +22,7 @@ from profscope.decoding.executions import folded_executions
 from profscope.decoding.folding import FoldedProgram, are_whole
 from profscope.decoding.gaps import KIND as GAP
 from profscope.decoding.launch import TimedBundle
-from profscope.decoding.stack_sums import BY
+from profscope.decoding.left_out_ctas import how_far_off
 
 __all__ = [
     "about_kernel",
@@ -113,10 +112,8 @@ def selection_notes(launches: Sequence[TimedBundle], programs: Sequence[FoldedPr
             "list": f"those that ctas= lists: {ids}",
             "sms": f"those that ran on SM {ids}",
         }[selection.ctas]
-        error = _sampling_error(launches, programs) if selection.ctas == "spread" else None
-        estimated = f"; a launch's totals are off by about {error:.1%}" if error is not None else ""
-        if error == math.inf:
-            estimated = "; how far a launch's totals are off one CTA of it does not tell"
+        off = how_far_off(launches, programs) if selection.ctas == "spread" else ""
+        estimated = f"; {off}" if off else ""
         notes.append(f"{kernel}: {recorded} of {grid} CTAs were recorded, {which}{estimated}")
     refused = sum(launch.decoded.refused for launch in launches) + _sum(rows, "refused")
     if refused:
@@ -128,43 +125,6 @@ def selection_notes(launches: Sequence[TimedBundle], programs: Sequence[FoldedPr
             "bytes and flops are missing"
         )
     return notes
-
-
-def _sampling_error(launches: Sequence[TimedBundle], programs: Sequence[FoldedProgram]) -> float | None:
-    """The standard error of what the recorded CTAs of a launch say of the time of all, relative to it: the
-    worst of these; infinite where there is one with a single recorded CTA of several, None without any.
-
-    As of CTAs drawn at random: variation * sqrt((1 - sampled) / recorded) (Cochran, Sampling Techniques,
-    1977, equation 2.20, whose variation divides by one less than there are). More launches do not make it
-    less: the same CTAs record in each of one grid.
-    """
-    errors = []
-    for bundle in launches:
-        headers = bundle.decoded.headers
-        cycles = (headers["end_clock"] - headers["start_clock"])[headers["end_clock"] != 0].astype(np.float64)
-        if len(cycles):
-            spread = np.std(cycles) / max(1.0, float(np.mean(cycles)))
-            errors.append(_error(float(spread), len(headers), bundle.grid_ctas, len(bundle)))
-    for program in programs:
-        places = [at for at, place in enumerate(program.layout.places) if place.kind == "kernel"]
-        rows, by_cta = program.launches, BY.index("cta")
-        ctas, total, squares = (
-            float(part[places, by_cta].sum())
-            for part in (program.spread.items, program.spread.total, program.spread.squares)
-        )
-        if total:
-            spread = float(np.sqrt(squares * ctas)) / total
-            recorded, grid = int(rows["chosen"].sum()), int(rows["grid_ctas"].sum())
-            errors.append(_error(spread, recorded, grid, len(rows)))
-    return max(errors, default=None)
-
-
-def _error(variation: float, recorded: int, grid: int, launches: int) -> float:
-    """Of launches with so many CTAs altogether, whose times' variation divides by as many as there are."""
-    if recorded >= grid:
-        return 0.0
-    each = recorded / launches
-    return variation * float(np.sqrt((1 - recorded / grid) / (each - 1))) if each > 1 else math.inf
 
 
 class _CutShort(NamedTuple):

@@ -30,8 +30,9 @@ _COLD: Final = Mark._fields.index("cold")
 class CtaShape(NamedTuple):
     """Of a launch all of whose CTAs recorded. sms: how many ran one; per_sm: the most that one of them ran at
     once. mean, longest and (standard) deviation: of what a CTA took. whole_ns: of the launch; last_ns: from
-    the begin of its last CTA to its end; busy_ns: what CTAs took in that time, added up. Times in ns may be
-    off by a step of the GPU's timer."""
+    the begin of its last CTA to its end; busy_ns: what CTAs took in that time, added up; sms_busy_ns: how
+    long SMs ran any of them in it, likewise; fullest_ns: the mean of the CTAs on SMs that ran most. Times in
+    ns may be off by a step of the GPU's timer."""
 
     launch: int
     cold: bool
@@ -46,6 +47,8 @@ class CtaShape(NamedTuple):
     whole_ns: int
     last_ns: int
     busy_ns: int
+    sms_busy_ns: int
+    fullest_ns: float
 
 
 def shapes_of(stack: Stack) -> list[CtaShape]:
@@ -62,11 +65,14 @@ def _shape(stack: Stack, at: int) -> CtaShape:
     clock, end_clock, start, end = (times[at] for times in stack.times)
     cycles, sm = end_clock - clock, stack.sm[at].astype(np.int64)
     took, last = end - start, start.max()
+    on_sm = np.bincount(sm)
+    until = np.full(len(on_sm), last)
+    np.maximum.at(until, sm, end)
     return CtaShape(
         launch=int(stack.launches.indices[at]),
         cold=bool(stack.launches.marks[at][_COLD]),
         ctas=len(sm),
-        sms=int(np.count_nonzero(np.bincount(sm))),
+        sms=int(np.count_nonzero(on_sm)),
         per_sm=_most_at_once(sm, clock, cycles),
         mean_cycles=float(cycles.mean()),
         longest_cycles=int(cycles.max()),
@@ -76,6 +82,8 @@ def _shape(stack: Stack, at: int) -> CtaShape:
         whole_ns=max(1, int(end.max() - start.min())),
         last_ns=int(end.max() - last),
         busy_ns=int(np.maximum(end - np.maximum(start, last), 0).sum()),
+        sms_busy_ns=int((until - last).sum()),
+        fullest_ns=float(took[on_sm[sm] == on_sm.max()].mean()),
     )
 
 

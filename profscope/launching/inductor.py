@@ -33,6 +33,8 @@ from profscope.launching.beside import GIVEN_UP, OWN, Answer, Beside, Made
 from profscope.launching.left_bare import BUILDING, FOR_CPP, described
 from profscope.launching.other_binaries import spans_of
 from profscope.launching.quick import (
+    Launcher,
+    made_launcher,
     quick_in_turn,
     quick_launch,
     quick_run,
@@ -89,6 +91,7 @@ class _Kernel:
         self.own: Any = None
         self.quick: Any = None  # launches without the tuner, see `quick_run`
         self.run: Any = None  # the tuner's own `run`, in place of its class's
+        self.in_turn: Any = None  # what that is before the first launch is recorded, where only some are
         self.launchers: Any = None  # of the tuner, for which these stand
         self.why = ""  # there is none
         self.build: tuple[Any, Future[Answer] | None] = None, None
@@ -248,7 +251,9 @@ class InductorLaunches:
             kernel.run = bare
         elif self._options.every > 1:
             due = partial(self._record_in_turn, kernel)
-            kernel.run = run_in_turn(kernel.turns, bare, due, MethodType(self._any_run, tuner))
+            kernel.run = kernel.in_turn = run_in_turn(
+                kernel.turns, bare, due, MethodType(self._any_run, tuner)
+            )
         self._take_over(kernel)
         return kernel
 
@@ -330,23 +335,24 @@ class InductorLaunches:
                 kernel.why = "Inductor loaded a binary that does not record"
                 return
             with self._bare.recording():
-                kernel.own = built.make_launcher()
+                launcher = made_launcher(built)
+            kernel.own = launcher.launch
             if made:
                 if self._load_others is not None:
                     self._load_others(built.kernel, made)
                 self._path.hurry(built.kernel, spans_of(built.kernel))
             if not self._options.samples and not self._options.baseline:
-                self._shorten(kernel, built)
+                self._shorten(kernel, built, launcher)
         except Exception as error:  # noqa: BLE001  whatever it is, the user's launch goes on, bare
             kernel.why = one_line(error)
         finally:
             self._thread.made = None
 
-    def _shorten(self, kernel: _Kernel, built: Any) -> None:
+    def _shorten(self, kernel: _Kernel, built: Any, launcher: Launcher) -> None:
         """Have launches pass the tuner by, where that can be."""
         if lacking(self._module, "autograd_profiler._is_profiler_enabled"):
             return
-        launch = quick_launch(self._module, kernel.tuner, built, self._path)
+        launch = quick_launch(kernel.tuner, built, launcher.launch, self._path)
         if launch is None:
             return
         if self._options.every > 1:
@@ -354,12 +360,16 @@ class InductorLaunches:
                 self._module, kernel.tuner, launch, self._path, partial(self._record, kernel)
             )
             kernel.run = quick_in_turn(
-                self._module, kernel.tuner, kernel.turns, partial(self._record_in_turn, kernel), kernel.run
+                self._module,
+                kernel.tuner,
+                kernel.turns,
+                partial(self._record_in_turn, kernel),
+                kernel.in_turn,
             )
             self._take_over(kernel)
             return
         long = MethodType(self._any_run, kernel.tuner)
-        run = None if self._path.hooked else written_run(self._module, kernel.tuner, built, long)
+        run = None if self._path.hooked else written_run(self._module, kernel.tuner, built, launcher, long)
         kernel.run = kernel.quick = run or quick_run(self._module, kernel.tuner, launch, self._path, long)
         self._take_over(kernel)
 

@@ -9,36 +9,73 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from types import FunctionType, ModuleType, SimpleNamespace
-from typing import Any, Final
+from typing import Any, Final, NamedTuple
 
 from profscope.launching.turns import Turns
 from profscope.recording.direct_launches import written
 from profscope.recording.launch_path import LaunchPath
 from profscope.recording.programs import PROGRAMS
 
-__all__ = ["quick_in_turn", "quick_launch", "quick_run", "run_in_turn", "written_run"]
+__all__ = [
+    "Launcher",
+    "made_launcher",
+    "quick_in_turn",
+    "quick_launch",
+    "quick_run",
+    "run_in_turn",
+    "written_run",
+]
 
 # Of a tuner: that each launch is to be shown to someone.
 _SHOWS: Final = ("triton_interpret", "dump_launch_params", "dump_launch_tensors", "_plugins")
 _GRID_AND_BINARY: Final = ["grid_0", "grid_1", "grid_2", "stream", "function"]
+_HOOKS: Final = ("launch_enter_hook", "launch_exit_hook")
 
 
-def quick_launch(module: ModuleType, tuner: Any, built: Any, path: LaunchPath) -> Callable[..., None] | None:
-    """What launches `built`, the compiled binary of a tuner of Inductor's, where `may_be_quick`. module:
-    Inductor's, of the tuner. None where launches always go the long way."""
+class Launcher(NamedTuple):
+    """What Inductor makes to launch a binary. names: of its parameters; arguments: the texts of what it hands
+    Triton's launcher; both None where Inductor makes its launchers otherwise than is known here."""
+
+    launch: Any  # a function, which mypy would take for a method
+    names: Sequence[str] | None
+    arguments: Sequence[str] | None
+
+
+def made_launcher(built: Any) -> Launcher:
+    """The launcher of `built`, the compiled binary of a tuner of Inductor's. Raises what making one does."""
+    make = getattr(built, "_gen_launcher_code", None)
+    if make is None:
+        return Launcher(built.make_launcher(), None, None)
+    seen: list[tuple[list[str], list[str]]] = []
+
+    def see(scope: dict[str, Any], names: list[str], arguments: list[str]) -> Any:
+        seen.append((names, arguments))
+        return make(scope, names, arguments)
+
+    built._gen_launcher_code = see
+    try:
+        launch = built.make_launcher()
+    finally:
+        del built._gen_launcher_code
+    return Launcher(launch, *(seen[0] if len(seen) == 1 else (None, None)))
+
+
+def quick_launch(
+    tuner: Any, built: Any, launcher: FunctionType, path: LaunchPath
+) -> Callable[..., None] | None:
+    """What launches `built`, as `launcher` does, without the tuner. None where launches always go the long
+    way."""
     meta = tuner.inductor_meta
     shown = any(getattr(tuner, name, None) for name in _SHOWS) or not getattr(tuner, "_cache_eligible", True)
     if shown or meta.get("combo_tuning_groups") or built.kernel.metadata.global_scratch_size:
         return None
-    launcher = built.make_launcher()
+    if not path.hooked:
+        return path.recording(launcher, None)
     program = PROGRAMS.of(built.kernel.function)
-    if path.hooked:
-        if program is None:
-            return None
-        scope = launcher.__globals__  # of this launcher alone
-        scope["launch_enter_hook"] = scope["launch_exit_hook"] = None
-        scope["bin"] = SimpleNamespace(launch_metadata=_nothing)
-    return path.recording(launcher, program if path.hooked else None)
+    if program is None or not set(_HOOKS) <= set(launcher.__code__.co_names):
+        return None
+    unhooked = dict.fromkeys(_HOOKS) | {"bin": SimpleNamespace(launch_metadata=_nothing)}
+    return path.recording(FunctionType(launcher.__code__, launcher.__globals__ | unhooked), program)
 
 
 def quick_run(
@@ -89,33 +126,20 @@ def _onlookers(module: ModuleType) -> tuple[Any, Callable[[], Any]]:
 
 
 def written_run(
-    module: ModuleType, tuner: Any, built: Any, run: Callable[..., Any]
+    module: ModuleType, tuner: Any, built: Any, launcher: Launcher, run: Callable[..., Any]
 ) -> Callable[..., Any] | None:
     """As `quick_run`, in one function with the launch itself. None where launches are others' to record, or
     Inductor makes its launchers otherwise than is known here."""
-    make, grids = getattr(built, "_gen_launcher_code", None), getattr(module, "GridExpr", None)
-    if make is None or grids is None:
+    launch, names, arguments = launcher
+    grids = getattr(module, "GridExpr", None)
+    if names is None or arguments is None or grids is None:
         return None
-    seen: list[tuple[dict[str, Any], list[str], list[str]]] = []
-
-    def see(scope: dict[str, Any], names: list[str], arguments: list[str]) -> Any:
-        seen.append((scope, names, arguments))
-        return make(scope, names, arguments)
-
-    built._gen_launcher_code = see
-    try:
-        built.make_launcher()
-    finally:
-        del built._gen_launcher_code
-    if len(seen) != 1:
-        return None
-    ((scope, names, arguments),) = seen
     grid = grids.from_meta(built.inductor_meta, built.config)
     to_grid = [
         *grid.prefix,
         *(f"grid_{axis} = {each}" for axis, each in enumerate((grid.x_grid, grid.y_grid, grid.z_grid))),
     ]
-    if arguments[:5] != _GRID_AND_BINARY or not _does_no_more(scope["launcher"], names, to_grid, arguments):
+    if arguments[:5] != _GRID_AND_BINARY or not _does_no_more(launch, names, to_grid, arguments):
         return None
     passed = "".join(f"{name}, " for name in names)
     long_way = f"    return our_long_way({passed}stream=stream, **our_options)"
@@ -132,7 +156,7 @@ def written_run(
         *to_grid,
     ]
     profiler, debugging = _onlookers(module)
-    scope = scope | {
+    scope = launch.__globals__ | {
         "our_tuner": tuner,
         "our_launchers": tuner.launchers,
         "our_profiler": profiler,

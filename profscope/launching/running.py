@@ -20,7 +20,7 @@ from profscope.launching.aot_inductor import AheadOfTime
 from profscope.launching.bare import BareLaunches
 from profscope.launching.baseline import Baseline
 from profscope.launching.beside import Beside
-from profscope.launching.cpp_kernels import FOR_A_CPU, cpp_kernels
+from profscope.launching.cpp_kernels import CppKernels, cpp_kernels
 from profscope.launching.hook import CompileHook
 from profscope.launching.inductor import InductorLaunches
 from profscope.launching.keeping import Keeping
@@ -95,7 +95,7 @@ class Running:
     job: Job
     scopes: HostScopes
     kineto: Kineto | None
-    cpp_kernels_before: int
+    cpp_kernels_before: CppKernels
 
     def pause(self) -> None:
         """Record nothing until `resume()`."""
@@ -166,9 +166,7 @@ class Running:
             return [f"kernels={self.options.kernels!r} matches none of those that were launched: {kernels}"]
         if bare and not said:
             return [f"only an autotuner launched {', '.join(sorted(bare))}; trials=True records its trials"]
-        if cpp_kernels() > self.cpp_kernels_before and not said:
-            return [FOR_A_CPU]
-        return [] if said else [UNSEEN]
+        return [] if said else [self.cpp_kernels_before.why_unseen(cpp_kernels()) or UNSEEN]
 
 
 @contextlib.contextmanager

@@ -13,6 +13,7 @@ from matplotlib.ticker import MaxNLocator
 
 from profscope.analysis.devices import sm_count_of
 from profscope.analysis.launch_shape import Shape, shape_of
+from profscope.analysis.room import room_on_sm
 from profscope.analysis.span_rows import Floats, Ints
 from profscope.errors import DrawError
 from profscope.plotting.canvas import DIM, INK, LINE, axes_for, label_time, short_name, title, unit_scale
@@ -44,7 +45,8 @@ def waves(tables: Tables, launch: int | None, kernel: str | None, *, ax: Axes | 
     if (ctas.sm < 0).any():
         raise DrawError("prof.plot.waves(): nobody says which SM a CTA ran on")
     shape = _shape(chosen)
-    wave = wave_of_cta(ctas.sm, ctas.start, shape.per_sm)
+    each = shape.room or shape.per_sm
+    wave = wave_of_cta(ctas.sm, ctas.start, each)
     end = ctas.start + ctas.duration
     longest = chosen.longest
     scale, unit = unit_scale(longest, chosen.unit)
@@ -57,7 +59,7 @@ def waves(tables: Tables, launch: int | None, kernel: str | None, *, ax: Axes | 
     ran = "" if sm_count_of(tables.metadata) else " that ran one"
     ax.axhline(shape.slots, color=INK, linewidth=0.9, linestyle=(0, (5, 3)))
     ax.annotate(
-        f"{shape.slots:,} slots: {count_text(shape.slots // shape.per_sm, 'SM')}{ran} x {shape.per_sm}",
+        f"{shape.slots:,} slots: {count_text(shape.slots // each, 'SM')}{ran} x {each}",
         (longest / scale, shape.slots), xytext=(-2, 3), textcoords="offset points", ha="right", va="bottom",
         fontsize=8, color=INK,
     )  # fmt: skip
@@ -115,7 +117,9 @@ def _shape(chosen: Picked) -> Shape:
             "cycles": ends - begins,
         }
     )
-    return shape_of(table, sm_count_of(chosen.tables.metadata))
+    metadata = chosen.tables.metadata
+    (variant,) = chosen.tables.launches["variant"].unique().tolist()
+    return shape_of(table, sm_count_of(metadata), room_on_sm(metadata, chosen.kernel, variant))
 
 
 def _bands(wave: Ints, count: int) -> tuple[Ints, int]:

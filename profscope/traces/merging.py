@@ -6,6 +6,7 @@ configurations are those of the same key, and what launches summed up in registe
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import Any, Final
@@ -28,14 +29,16 @@ from profscope.traces.merging_around import around_together, numbered_around
 from profscope.traces.merging_measured import merged_baseline, merged_sampler
 from profscope.traces.merging_notes import merged_notes
 from profscope.traces.merging_sums import merged_numbers, merged_sums
+from profscope.traces.only import SUMS_OF_RANK
 from profscope.traces.rank_times import Aligned, OnRank0, aligned
 
 __all__ = ["Part", "merged"]
 
 Ints = NDArray[np.int64]
+_SHAPE_COUNTS: Final = ("variant", "launches", "per_sm", "step_ns")
 _OWN: Final = (
     "notes", "kernels", "variants", "sources", "code", "baseline", "sampler", "program", "job", "host_clock",
-    "ranks",
+    "ranks", SUMS_OF_RANK,
 )  # fmt: skip
 """Entries of the metadata that are merged or kept for each rank; of the others the first part's stand."""
 
@@ -49,13 +52,17 @@ class Part:
     rank: int
 
 
-def merged(parts: Sequence[Part], notes: Sequence[str] = ()) -> Tables:
+def merged(parts: Sequence[Part], notes: Sequence[str] = (), sums_of: int | None = None) -> Tables:
     """One profile of one or more parts, of different ranks. notes: what is to be said of them besides.
+    sums_of: the rank that all is of which is known of its launches together only, like sums and samples, and
+    the metadata say so; None for that of all ranks.
 
     Raises TraceError where some were emulated and others not.
     """
     parts = sorted(parts, key=lambda part: part.rank)
     _check(parts)
+    if sums_of not in {part.rank for part in parts}:
+        sums_of = None
     times = aligned({part.rank: part.tables for part in parts})
     variants, numbers = _variants(parts)
     offsets = _launch_offsets(parts)
@@ -63,16 +70,21 @@ def merged(parts: Sequence[Part], notes: Sequence[str] = ()) -> Tables:
         _renumbered(part, each, on_rank_0, variants, offset)
         for part, each, on_rank_0, offset in zip(parts, times.parts, times.hosts, offsets, strict=True)
     ]
-    samples = pd.concat([tables.samples for tables in own], ignore_index=True)
     host, events, own = around_together(own)
+    summed = [part for part in parts if sums_of in (None, part.rank)]
+    of_ranks = [tables for part, tables in zip(parts, own, strict=True) if part in summed]
+    samples = pd.concat([tables.samples for tables in of_ranks], ignore_index=True)
     metadata = _metadata(parts, times, numbers, variants, [*notes, *times.notes])
+    metadata["kernels"] = _kernels(parts, variants) | _kernels(summed, variants)
+    if sums_of is not None:
+        metadata[SUMS_OF_RANK] = sums_of
     return Tables(
         _spans([tables.df for tables in own]),
         launches_frame(_columns([tables.launches for tables in own])),
         metadata,
-        merged_sums([tables.sums for tables in own]),
-        spreads_together([tables.spreads for tables in own]),
-        merged_numbers([tables.numbers for tables in own]),
+        merged_sums([tables.sums for tables in of_ranks]),
+        spreads_together([tables.spreads for tables in of_ranks]),
+        merged_numbers([tables.numbers for tables in of_ranks]),
         samples_frame(_columns([_added_up(samples)])),
         host,
         events,
@@ -240,7 +252,6 @@ def _metadata(
     return {
         **{name: value for name, value in first.items() if name not in _OWN},
         "notes": [*notes, *own_notes],
-        "kernels": _kernels(parts, variants),
         "variants": described,
         "sources": list(sources.values()),
         "code": list(code.values()),
@@ -288,12 +299,28 @@ def _both(one: dict[str, Any], other: dict[str, Any]) -> dict[str, Any]:
 
 
 def _shapes(entries: Sequence[dict[str, Any]]) -> list[dict[str, Any]]:
-    """Of a configuration those of the part that knows it from most launches, the first of several: medians of
-    medians are none."""
-    most: dict[int, dict[str, Any]] = {}
-    for entry in sorted(entries, key=lambda each: -each["launches"]):
-        most.setdefault(entry["variant"], entry)
-    return [most[variant] for variant in sorted(most)]
+    """Of a configuration one: the mean of the parts' medians, each with the weight of the launches that it is
+    of. Where their grids differ, of those with one number of CTAs: together they took longest."""
+    of_variant: dict[int, list[dict[str, Any]]] = {}
+    for entry in entries:
+        of_variant.setdefault(entry["variant"], []).append(entry)
+    return [_shape(of_variant[variant]) for variant in sorted(of_variant)]
+
+
+def _shape(entries: Sequence[dict[str, Any]]) -> dict[str, Any]:
+    took: Counter[float] = Counter()
+    for entry in entries:
+        took[entry["ctas"]] += entry["launches"] * entry["whole_ns"]
+    most = max(took, key=lambda ctas: (took[ctas], ctas))
+    alike = [entry for entry in entries if entry["ctas"] == most]
+    launches = sum(entry["launches"] for entry in alike)
+    figures = [name for name in alike[0] if name not in _SHAPE_COUNTS and all(name in each for each in alike)]
+    return {
+        "variant": alike[0]["variant"],
+        "launches": launches,
+        **{name: sum(each["launches"] * each[name] for each in alike) / max(1, launches) for name in figures},
+        **{name: max(each[name] for each in entries) for name in ("per_sm", "step_ns")},
+    }
 
 
 def _work(entries: Sequence[dict[str, Any]]) -> list[dict[str, Any]]:

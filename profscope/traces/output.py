@@ -13,7 +13,15 @@ from profscope.traces.exporters import Piece
 from profscope.traces.leftovers import held, new_part, old_of, sweep
 from profscope.traces.parquet_names import PROFILE, is_part
 
-__all__ = ["GzipFile", "PlainFile", "check_folder", "gzip_end", "whole_file", "whole_folder"]
+__all__ = [
+    "GzipFile",
+    "PlainFile",
+    "check_folder",
+    "gzip_end",
+    "is_empty_folder",
+    "whole_file",
+    "whole_folder",
+]
 
 GZIP_LEVEL = 5
 """zlib's level: event lines come out a fifth smaller than at 3, for two thirds more time; 6 doubles it."""
@@ -47,10 +55,21 @@ def whole_file(path: Path) -> Iterator[IO[bytes]]:
         raise
 
 
+def is_empty_folder(path: Path) -> bool:
+    """Whether there is a folder with nothing in it, which a trace may take the place of; not one that nobody
+    may look into, nor a link to one, which would go."""
+    return (
+        path.is_dir()
+        and not path.is_symlink()
+        and os.access(path, os.R_OK | os.X_OK)
+        and not any(path.iterdir())
+    )
+
+
 def check_folder(path: Path) -> None:
     """Raises OSError where `whole_folder` would: for what is there that is no part of a trace."""
     _check_name(path)
-    if path.exists() and not (path / PROFILE).exists() and not (path.is_dir() and not any(path.iterdir())):
+    if path.exists() and not (path / PROFILE).exists() and not is_empty_folder(path):
         raise OSError(errno.EEXIST, "it exists, and is no trace in Parquet that could be replaced")
     if stranger := next((file for file in path.rglob("*") if not is_part(file.relative_to(path))), None):
         raise OSError(

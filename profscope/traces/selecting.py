@@ -13,7 +13,7 @@ from profscope.analysis.notes import kernel_of_note
 from profscope.analysis.work import works
 from profscope.errors import TraceError
 from profscope.schema import LAUNCH_DTYPES, Tables
-from profscope.traces.only import Only
+from profscope.traces.only import SUMS_OF_RANK, Only
 
 __all__ = ["selected"]
 
@@ -24,7 +24,8 @@ def selected(tables: Tables, only: Only) -> Tables:
     Where a part of each launch is asked for, launches without a span in it go, and the others have its times
     and its count of CTAs; their records, drops and bytes stay those of the whole launch. Such figures are
     never scaled up to the grid, and metadata["part"] says which part it is. Sums and samples are of all
-    launches of a variant together, so there are none where a launch or a part of one is asked for.
+    launches of a variant together, so there are none where a launch or a part of one is asked for, nor where
+    a rank is, unless they were read of that one (`SUMS_OF_RANK`).
 
     Raises TraceError where there is nothing of the sort, naming what there is.
     """
@@ -42,10 +43,11 @@ def selected(tables: Tables, only: Only) -> Tables:
     df = _kept_spans(tables.df, kept)
     if parts:
         launches = _cut_to(launches, df)
-    is_whole = not parts and only.launch is only.rank is only.variant is None
+    of_all = only.rank is None or only.rank == tables.metadata.get(SUMS_OF_RANK)
+    is_whole = not parts and of_all and only.launch is only.variant is None
     metadata = _metadata(tables, launches, is_whole, parts)
     launches = launches.reset_index(drop=True).assign(host=np.int64(-1))  # host scopes are of all launches
-    if parts or only.launch is not None or only.rank is not None:
+    if parts or only.launch is not None or not of_all:
         return Tables(df, launches, metadata)
     return Tables(df, launches, metadata, *_chosen_sums(tables, launches))
 

@@ -1,4 +1,4 @@
-"""What no analysis can work with: rows that are not there, circles of parents, metadata of another form.
+"""What no analysis can work with: rows that are not there, circles of parents.
 
 It is asked of files whose digest nobody asks for. What was saved loads, whatever it is: a table of some rows
 may have lost their parents.
@@ -14,7 +14,6 @@ import pandas as pd
 from numpy.typing import NDArray
 
 from profscope.schema import EVENT_KINDS, KINDS, SPAN_DTYPES, Tables
-from profscope.traces.metadata_form import misshapen
 
 __all__ = ["unsound"]
 
@@ -41,7 +40,6 @@ def unsound(tables: Tables) -> str | None:
 
 
 def _problems(tables: Tables) -> Iterator[str]:
-    yield from misshapen(tables.metadata)
     for name in ("df", "launches", "sums", "spreads", "numbers", "samples", "host", "events"):
         table, what = getattr(tables, name), "spans" if name == "df" else name
         yield from _texts(table, what)

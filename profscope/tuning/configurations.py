@@ -5,19 +5,14 @@ from __future__ import annotations
 import contextlib
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import fields
-from typing import Any, Final, NamedTuple
+from typing import Any, NamedTuple
 
-from triton.compiler.errors import CompileTimeAssertionFailure
 from triton.runtime.autotuner import Autotuner, Heuristics
-from triton.runtime.errors import OutOfResources, PTXASError
 
 from profscope.errors import OptionError
 from profscope.options import Options
 
-__all__ = ["IMPOSSIBLE", "Configuration", "configurations"]
-
-# What an autotuner takes for "this configuration cannot be built here".
-IMPOSSIBLE: Final = (OutOfResources, CompileTimeAssertionFailure, PTXASError)
+__all__ = ["Configuration", "configurations"]
 
 
 class Configuration(NamedTuple):

@@ -11,7 +11,6 @@ from profscope.errors import OptionError
 from profscope.installed import require
 from profscope.options import Options
 from profscope.profiles import Profile
-from profscope.recording.messages import one_line
 from profscope.sessions import Session
 from profscope.tuning.reasons import why
 
@@ -62,7 +61,8 @@ def explain(
     """
     require("triton", "profscope.explain()")
     from profscope.recording.backend import uses_gpu
-    from profscope.tuning.configurations import IMPOSSIBLE, configurations
+    from profscope.tuning.configurations import configurations
+    from profscope.tuning.failures import why_not_built
 
     chosen = dict(options or {})
     Options.check_names((), chosen)
@@ -76,8 +76,11 @@ def explain(
             try:
                 times = tuple(1e3 * ms for ms in each.bench()) if on_gpu else None
                 profile = _recorded(each.launch, session_options)
-            except IMPOSSIBLE as error:
-                rows.append({"configuration": each.name, "failed": one_line(error, 200)})
+            except Exception as error:
+                failed = why_not_built(error)
+                if not failed:
+                    raise
+                rows.append({"configuration": each.name, "failed": failed})
                 continue
             rows.append({"configuration": each.name, **_row(profile, times or _emulated_us(profile))})
     table = _table(rows)
@@ -125,5 +128,5 @@ def _table(rows: list[dict[str, Any]]) -> pd.DataFrame:
     table = table.sort_values("time_us", kind="stable", na_position="last", ignore_index=True)
     table["best"] = [at == 0 and not pd.isna(time) for at, time in enumerate(table["time_us"])]
     for name in ("finding", "failed"):
-        table[name] = table[name].fillna("")
+        table[name] = table[name].astype("object").fillna("")  # of none that was built all are missing
     return table.astype(_COLUMNS)

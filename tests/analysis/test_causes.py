@@ -79,6 +79,23 @@ def test_the_shape_of_launches() -> None:
     assert (even.tail_pct, even.imbalance_pct) == (0, 0)
 
 
+def test_ctas_that_all_fit_at_once_have_a_tail_only_where_sms_stand_empty() -> None:
+    """17 on 16 SMs with room for 16 each: what else would fit brings nothing, SMs that are idle would."""
+    free = ctas([100] * 17, sms=16, per_sm=16)
+    assert (seen := shape_of(free, 16)).tail_pct == pytest.approx(100 * 15 / 32)
+    assert (seen.room, seen.slots) == (0, 32)
+    known = shape_of(free, 16, room=16)
+    assert (known.per_sm, known.slots, known.waves) == (2, 256, 17 / 256)
+    assert (known.tail_pct, known.imbalance_pct, known.at_once) == (0, 0, True)
+    shared = free.assign(end_ns=[200, *[100] * 15, 200], cycles=[200, *[100] * 15, 200])  # they take turns
+    for shape, sms in ((shape_of(shared, 16, room=16), 16), (shape_of(shared, 20, room=16), 20)):
+        assert shape.tail_pct == pytest.approx(min(100 * (1 - 17 / sms), 100) if sms == 20 else 100 * 15 / 32)
+        assert shape.imbalance_pct == 0
+    uneven = free.assign(end_ns=[100, 300, *[100] * 15], cycles=[100, 300, *[100] * 15])
+    shape = shape_of(uneven, 16, room=16)
+    assert (shape.tail_pct, shape.imbalance_pct) == (0, pytest.approx(100 * 2 / 3))
+
+
 def test_the_shape_of_grids_that_differ_is_that_of_one_of_them() -> None:
     """Not of 12 CTAs on 12 SMs, where some launches had 8 and others 17."""
     lengths = ([100] * 8, [100] * 8, [100] * 17, [100] * 17)
@@ -86,7 +103,23 @@ def test_the_shape_of_grids_that_differ_is_that_of_one_of_them() -> None:
     shape = shape_of(pd.concat(each), 16)
     assert (shape.ctas, shape.sms, shape.waves) == (17, 16, 17 / 16)
     shapes = [
-        CtaShape(index, False, number, min(number, 16), 1, 100.0, 100, 0.0, 100.0, 100, whole, whole, whole)
+        CtaShape(
+            index,
+            False,
+            number,
+            min(number, 16),
+            1,
+            100.0,
+            100,
+            0.0,
+            100.0,
+            100,
+            whole,
+            whole,
+            whole,
+            whole,
+            100.0,
+        )
         for index, (number, whole) in enumerate([(8, 100), (8, 100), (17, 200), (17, 200)])
     ]
     known = about_shapes(shapes, 1)

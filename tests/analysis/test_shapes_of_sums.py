@@ -6,11 +6,13 @@ from dataclasses import replace
 from functools import cache
 
 import pytest
+import torch
 
 from bench.planted import PAIRS
 from profscope.analysis.causes.tail import tail
 from profscope.analysis.judged import Judged, judged_kernels
-from profscope.analysis.launch_shape import SHAPE_FIGURES, Shape, shape_kept
+from profscope.analysis.launch_shape import LATER_FIGURES, SHAPE_FIGURES, Shape, shape_kept
+from profscope.analysis.room import room_on_sm
 from profscope.profiles import Profile, load
 from profscope.traces.merging import Part, merged
 from tests.support.sessions import keeping
@@ -40,7 +42,7 @@ def of_spans(name: str, which: str) -> Judged:
 def of_sums(name: str, which: str) -> Shape:
     judged = of_spans(name, which)
     metadata = recorded(name, which, "sums").metadata
-    shape = shape_kept(metadata, judged.kernel, judged.variant, judged.sm_count)
+    shape = shape_kept(metadata, judged.kernel, judged.variant, judged.sm_count, judged.room)
     assert shape is not None
     return shape
 
@@ -75,6 +77,35 @@ def test_figures_are_those_of_spans(name: str) -> None:
         assert off <= 1 + sums.error_pct, figure
 
 
+def test_a_few_more_ctas_than_sms_are_no_tail_where_all_run_at_once() -> None:
+    """17 CTAs on the emulator's 16 SMs, where each has room for 32 and none slows another down."""
+    kernel = PAIR["tail"].faulty.__globals__["waves_kernel"]
+    x, out, found = torch.ones(64), torch.empty(17 * 64), []
+    for keep in ("spans", "sums"):
+        with keeping(keep) as prof:
+            kernel[(17,)](x, out, 200, BLOCK=64, num_warps=2)
+        assert "tail" not in set(prof.findings()["finding"])
+        (variant,) = prof.metadata["variants"]["waves_kernel"]
+        room = room_on_sm(prof.metadata, "waves_kernel", variant["variant"])
+        found.append((room, room_on_sm(prof.metadata | {"device": None}, "waves_kernel", 0)))
+        shape = shape_kept(prof.metadata, "waves_kernel", 0, 16, room)
+    assert found == [(32, 0)] * 2
+    assert shape is not None
+    assert (shape.slots, shape.at_once, shape.tail_pct < 5) == (512, True, True)
+
+
+def test_an_older_profile_says_that_the_room_is_not_known() -> None:
+    profile = recorded("tail", "faulty", "sums")
+    (name,) = profile.metadata["kernels"]
+    about = profile.metadata["kernels"][name]
+    older = [{key: each[key] for key in ("variant", *SHAPE_FIGURES)} for each in about["shapes"]]
+    metadata = profile.metadata | {"kernels": {name: about | {"shapes": older}}}
+    findings = Profile.of(replace(profile.tables, metadata=metadata)).findings()
+    (evidence,) = findings.loc[findings["finding"] == "tail", "evidence"]
+    assert "what an SM has room for is not known" in evidence
+    assert "not known" not in profile.findings().set_index("finding").loc["tail", "evidence"]
+
+
 def test_spans_of_some_ctas_are_judged_with_what_sums_tell() -> None:
     """As `profscope run` keeps them: sums of all launches, and spans of a few CTAs now and then."""
     spans, sums = (recorded("tail", "faulty", keep) for keep in ("spans", "sums"))
@@ -106,7 +137,7 @@ def test_it_is_kept_in_files_parts_and_wholes(tmp_path: object) -> None:
     profile = recorded("tail", "faulty", "sums")
     (kernel,) = profile.metadata["kernels"]
     (known,) = profile.metadata["kernels"][kernel]["shapes"]
-    assert set(known) == {"variant", *SHAPE_FIGURES}
+    assert set(known) == {"variant", *SHAPE_FIGURES, *LATER_FIGURES}
     profile.save(f"{tmp_path}/sums.pftrace")
     assert load(f"{tmp_path}/sums.pftrace").metadata["kernels"][kernel]["shapes"] == [known]
     more = {**profile.metadata["kernels"][kernel], "shapes": [known | {"launches": 5, "ctas": 99.0}]}

@@ -36,6 +36,13 @@ def test_there_and_back_through_every_format_that_loads(profile: Profile) -> Non
     assert sorted(os.listdir()) == sorted(name.rstrip("/") for name in names)
 
 
+def test_an_empty_folder_is_not_in_the_way(profile: Profile) -> None:
+    Path("u").mkdir()
+    assert main(["convert", "t.json", "u/"]) == 0
+    assert main(["convert", "t.json", "u/"]) == 2
+    assert_same(profscope.load("u"), profile)
+
+
 def collapsed(path: str) -> dict[str, int]:
     lines = [line.rsplit(" ", 1) for line in Path(path).read_text().splitlines()]
     return {stack: int(weight) for stack, weight in lines}

@@ -149,6 +149,20 @@ def test_without_a_name_the_first_free_one_is_taken(script: Path) -> None:
     second.release()
 
 
+def test_an_empty_folder_is_not_in_the_way(script: Path) -> None:
+    Path("empty").mkdir()
+    output = claim("empty/", force=False, number=None)
+    assert (output.target, output.is_folder) == (f"{script.parent}/empty/", True)
+    output.release()
+    assert Path("empty").is_dir()
+    Path("link").symlink_to("empty")
+    with pytest.raises(OptionError, match="'link' exists; -f overwrites it"):
+        claim("link/", force=False, number=None)
+    Path("empty/notes.txt").touch()
+    with pytest.raises(OptionError, match="'empty' exists; -f overwrites it"):
+        claim("empty/", force=False, number=None)
+
+
 def test_two_runs_do_not_write_one_trace(script: Path) -> None:
     first = claim("t.json", force=False, number=None)
     for force in (False, True):

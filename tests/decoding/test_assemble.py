@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -10,6 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from instrument_passes.records import LAUNCH_HEADER
+from instrument_passes.selection import Selection
 from profscope.decoding.areas import packed_headers, read_buffer
 from profscope.decoding.assemble import assemble
 from profscope.decoding.raw import Mark, RawLaunch
@@ -101,6 +103,22 @@ def test_a_cta_that_wrote_nothing_is_reported() -> None:
     assert profile.metadata["notes"] == [
         "made_up: launch 0: 1 of 3 CTAs wrote nothing, or did not come to their end; "
         "they are not in the figures"
+    ]
+
+
+def test_ctas_that_took_equally_long_are_not_said_to_tell_all_of_the_others() -> None:
+    made = launch([Program((Work(20_000_000), *BODY))], ctas=64, stride_log2=2)
+    manifest = replace(made.manifest, selection=Selection("spread"))
+    made.buffer[: LAUNCH_HEADER.itemsize].view(LAUNCH_HEADER)["digest"] = manifest.digest
+    headers = packed_headers(made.buffer, 16, manifest.cta_bytes(4))
+    headers["cta"] = manifest.selection.cta(np.arange(16), 2)
+    raw = RawLaunch(0, manifest, 0, 7, 64, made.buffer)
+    profile = Profile.of(assemble([raw], {"backend": "gpu"}))
+    assert profile.df.query("kind == 'kernel'")["duration_cycles"].std() < 1000
+    assert profile.metadata["notes"] == [
+        "made_up: 16 of 64 CTAs were recorded, spread over the grid; by how these differ, a launch's totals "
+        "have a standard error below 0.1%; up to 15.6% of its CTAs may be unlike all of these (95% "
+        "confidence), and longer"
     ]
 
 

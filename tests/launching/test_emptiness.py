@@ -88,14 +88,19 @@ def test_a_session_that_saw_no_launch_says_so_without_a_warning() -> None:
 
 def test_a_session_around_a_model_compiled_for_a_cpu_says_so(monkeypatch: pytest.MonkeyPatch) -> None:
     """Kernels in C++ that there were before are no reason."""
-    cache = {"before": 1}
-    inductor = SimpleNamespace(CppPythonBindingsCodeCache=SimpleNamespace(cache=cache))
+    cache, wrapped = {"before": 1}, {"before": 1}
+    inductor = SimpleNamespace(
+        CppPythonBindingsCodeCache=SimpleNamespace(cache=cache),
+        CppWrapperCodeCache=SimpleNamespace(cache=wrapped),
+    )
     monkeypatch.setitem(sys.modules, "torch._inductor.codecache", inductor)
     with session() as prof:
         pass
     assert prof.metadata["notes"] == ["no launch of a Triton kernel was seen"]
     with pytest.warns(EmptyProfileWarning, match="Inductor makes Triton kernels on GPUs only"), session():
         cache["made"] = 2
+    with pytest.warns(EmptyProfileWarning, match="GPUs only.*leave cpp_wrapper=True out"), session():
+        wrapped["made"] = 2
 
 
 @pytest.mark.exhaustive
@@ -103,9 +108,11 @@ def test_inductor_keeps_the_kernels_that_it_made_for_a_cpu_where_they_are_counte
     code = """
 import torch
 from profscope.launching.cpp_kernels import cpp_kernels
-assert cpp_kernels() == 0
+assert cpp_kernels() == (0, 0)
 torch.compile(lambda x: (x + 1).sum())(torch.ones(8))
-assert cpp_kernels() == 1
+assert cpp_kernels() == (1, 0)
+torch.compile(lambda x: (x + 2).sum(), options={"cpp_wrapper": True})(torch.ones(8))
+assert cpp_kernels() == (1, 1)
 """
     ran = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False)
     assert ran.returncode == 0, ran.stderr

@@ -7,6 +7,7 @@ import linecache
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
+from types import FunctionType
 from typing import Any
 from unittest import mock
 
@@ -300,6 +301,25 @@ def test_launches_that_are_left_out_pass_the_tuner_by(inductor: Any, monkeypatch
     assert prof.metadata["sampling"]["kernels"] == {"triton_poi_double": {"launches": 9, "recorded": 3}}
 
 
+def test_a_tuner_that_chooses_anew_has_no_longer_way_for_that(inductor: Any) -> None:
+    def ways(run: Any) -> int:
+        """Its own `run`, and those that it goes to where it does not launch itself."""
+        if not isinstance(run, FunctionType):
+            return 0
+        cells = dict(zip(run.__code__.co_freevars, run.__closure__ or (), strict=True))
+        return 1 + ways(cells["run"].cell_contents)
+
+    with session(keep="sums", every=2) as prof:
+        tuner, lengths = inductor.Tuner(), []
+        for _ in range(4):
+            tuner.launch()
+            tuner.launch()
+            lengths.append(ways(vars(tuner)["run"]))
+            tuner.launchers = []
+    assert lengths == [2] * 4
+    assert len(prof.launches) == 4
+
+
 @pytest.mark.parametrize("spans_every", [0, 3])
 def test_a_recorded_launch_is_one_function(
     inductor: Any, spans_every: int, monkeypatch: pytest.MonkeyPatch
@@ -331,10 +351,21 @@ def test_a_recorded_launch_is_one_function(
     assert LikeTritons.direct == (4 if spans_every == 0 else 2)
 
 
+@pytest.mark.parametrize("keep", ["spans", "sums"])
+def test_one_launcher_of_a_binary_is_made(inductor: Any, keep: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    result, made = inductor.heuristics.TritonCompileResult, []
+    make = result.make_launcher
+    monkeypatch.setattr(result, "make_launcher", lambda self: made.append(self) or make(self))
+    with mock.patch("profscope.emulator.launcher.Launcher", LikeTritons), session(keep=keep):
+        tuner = inductor.Tuner()
+        tuner.launch()
+        assert vars(tuner)["run"].__name__ == ("our_launch" if keep == "sums" else "run_quickly")
+    assert len(made) == 2  # the tuner's own, and the session's
+
+
 def test_a_launcher_that_does_more_is_not_written_anew(
     inductor: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """As another version of torch may make it."""
     result, done = inductor.heuristics.CompileResult, []
     make = result._gen_launcher_code
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import functools
+import math
 import re
 
 import numpy as np
@@ -16,6 +17,7 @@ from hypothesis import strategies as st
 
 from instrument_passes.selection import Selection
 from profscope import Profile
+from profscope.decoding.left_out_ctas import most_unseen
 from tests.support.sessions import session
 
 GRIDS = [(16, 64), (8, 16, 8), (128, 3)]
@@ -91,20 +93,60 @@ def test_ctas_are_spread_over_columns_as_over_rows(columns: int, most: int) -> N
             assert place.mean() == pytest.approx((count - 1) / 2, abs=0.05 * count)
 
 
+_STANDARD_ERROR = re.compile(r"totals have a standard error (?:of|below) ([0-9.]+)%")
+
+
+def note_of(profile: Profile) -> str:
+    (note,) = (note for note in profile.metadata["notes"] if "CTAs were recorded" in note)
+    return note
+
+
 def test_a_note_says_how_far_off_the_totals_are() -> None:
-    told = re.compile(
-        "columns_kernel: 64 of 1024 CTAs were recorded, spread over the grid; a launch's totals "
-    )
     for keep in ("sums", "spans"):
-        (note,) = filter(told.match, recorded(GRIDS[0], keep, 16).metadata["notes"])
-        error = float(note.split()[-1].rstrip("%")) / 100
+        note = note_of(recorded(GRIDS[0], keep, 16))
+        assert note.startswith("columns_kernel: 64 of 1024 CTAs were recorded, spread over the grid; ")
+        (error,) = _STANDARD_ERROR.findall(note)
         cycles = recorded(GRIDS[0], "spans", 16).df.query("kind == 'kernel'")["duration_cycles"]
         expected = cycles.std(ddof=1) / cycles.mean() * np.sqrt((1 - 64 / 1024) / 64)
-        assert error == pytest.approx(expected, rel=0.3)  # sums and spans are two binaries
+        assert float(error) / 100 == pytest.approx(expected, rel=0.3)  # sums and spans are two binaries
+
+
+@triton.jit
+def one_heavy_kernel(out_ptr, heavy, steps, others, BLOCK: tl.constexpr):  # noqa: N803
+    total = tl.zeros([BLOCK], dtype=tl.int32)
+    for step in range(tl.where(tl.program_id(0) == heavy, steps, others)):
+        total += step
+    tl.store(out_ptr + tl.program_id(0) * BLOCK + tl.arange(0, BLOCK), total)
 
 
 @pytest.mark.parametrize("keep", ["sums", "spans"])
-def test_one_cta_does_not_tell_how_far_off_the_totals_are(keep: str) -> None:
-    notes = " ".join(recorded((16,), keep, 16).metadata["notes"])
-    assert "1 of 16 CTAs were recorded" in notes
-    assert "one CTA of it does not tell" in notes
+def test_a_note_does_not_hide_the_one_heavy_cta_that_was_left_out(keep: str) -> None:
+    ctas, one_in, steps = 256, 16, 4000
+    recorded = Selection("spread").cta(np.arange(ctas // one_in), 4).tolist()
+    heavy, out = min(set(range(ctas)) - set(recorded)), torch.zeros(ctas * 32, dtype=torch.int32)
+    with session(keep=keep, ctas=one_in) as prof:
+        one_heavy_kernel[(ctas,)](out, heavy, steps, 1, BLOCK=32, num_warps=1)
+    note = note_of(prof.profile)
+    (error,) = map(float, _STANDARD_ERROR.findall(note))
+    assert (
+        0.1 <= error < 2
+    )  # a heavy CTA makes the launch's time many times as long; none that recorded knows
+    assert "up to 18.0% of its CTAs may be unlike all of these (95% confidence)" in note
+
+
+@given(grid=st.integers(2, 5000), part=st.floats(0, 1))
+def test_no_more_ctas_than_said_are_missed_more_often_than_one_time_in_twenty(grid: int, part: float) -> None:
+    recorded = max(1, int(part * (grid - 1)))
+    most = most_unseen(recorded, grid)
+    assert 0 <= most <= grid - recorded
+    assert 20 * math.comb(grid - most - 1, recorded) <= math.comb(grid, recorded)  # drawn one after the other
+    assert (1 - recorded / grid) ** most > 0.05 * (1 - 1e-9)  # each with the same chance
+    assert most_unseen(grid, grid) == 0
+
+
+@pytest.mark.parametrize("keep", ["sums", "spans"])
+@pytest.mark.parametrize(("ctas", "told"), [(16, "one CTA of it does"), (64, "4 CTAs of it do")])
+def test_a_few_ctas_do_not_tell_how_far_off_the_totals_are(keep: str, ctas: int, told: str) -> None:
+    notes = " ".join(recorded((ctas,), keep, 16).metadata["notes"])
+    assert f"{ctas // 16} of {ctas} CTAs were recorded" in notes
+    assert f"how far a launch's totals are off {told} not tell" in notes

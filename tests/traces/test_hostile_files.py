@@ -236,10 +236,6 @@ def in_metadata(**entries: Any) -> Callable[[dict[str, Any]], object]:
             "launches that keep neither spans nor",
         ),
         (lambda ours: ours["launches"].update(host=[[], []]), "launches with a host that is no text or no"),
-        (in_metadata(notes=5), "metadata['notes'] that is no list"),
-        (in_metadata(kernels={"k": 1.5}), "metadata['kernels']['k'] that is no object"),
-        (in_metadata(sources=[{"file": "a.py", "line": "x", "name": "k", "text": ""}]), "that is 'x'"),
-        (in_metadata(sources=[{"file": "a.py"}]), "metadata['sources'][0] without line, name, text"),
     ],
 )
 def test_what_no_analysis_can_work_with(
@@ -249,6 +245,25 @@ def test_what_no_analysis_can_work_with(
     said = refused(tmp_path / "t.json", verify=False)
     assert message in said
     assert said.endswith("take a copy that loads with verify=True (without --no-verify)")
+
+
+@pytest.mark.parametrize(
+    ("change", "message"),
+    [
+        (in_metadata(notes=5), "metadata['notes'] that is no list"),
+        (in_metadata(kernels={"k": 1.5}), "metadata['kernels']['k'] that is no object"),
+        (in_metadata(sources=[{"file": "a.py", "line": "x", "name": "k", "text": ""}]), "that is 'x'"),
+        (in_metadata(sources=[{"file": "a.py"}]), "metadata['sources'][0] without line, name, text"),
+    ],
+)
+@pytest.mark.parametrize("verify", [True, False])
+def test_metadata_that_no_analysis_can_work_with(
+    change: Callable[[dict[str, Any]], object], message: str, verify: bool, trace: Path, tmp_path: Path
+) -> None:
+    (tmp_path / "t.json").write_bytes(changed(trace, change))
+    said = refused(tmp_path / "t.json", verify=verify)
+    assert message in said
+    assert said.startswith(f"{tmp_path / 't.json'} is no trace that can be read: it has metadata[")
 
 
 def test_events_around_each_other_in_a_circle() -> None:

@@ -13,8 +13,10 @@ import pytest
 from pandas.testing import assert_frame_equal
 
 import profscope
+from profscope.analysis.launch_shape import LATER_FIGURES, SHAPE_FIGURES
 from profscope.analysis.notes import kernel_of_note
 from profscope.analysis.overhead import bare_times
+from profscope.commands.convert import main as convert
 from profscope.errors import TraceError
 from profscope.profiles import Profile
 from profscope.schema import Tables
@@ -77,6 +79,63 @@ def test_sums_of_two_parts_are_those_of_all(whole: Profile) -> None:
     assert_frame_equal(together.sums, all_sums.sums)
     for question in ("summary", "balance"):
         assert_frame_equal(getattr(together, question)(), getattr(all_sums, question)(), check_exact=False)
+
+
+def test_one_rank_of_a_folder_has_its_own_sums(whole: Profile, tmp_path: Path) -> None:
+    parts = [with_sums(Profile.of(part(whole, launches)), [1]) for launches in ([0, 1], [2, 3])]
+    for rank, each in enumerate(parts):
+        (tmp_path / f"rank={rank}").mkdir()
+        each.save(tmp_path / f"rank={rank}" / "t.json")
+    for rank, each in enumerate(parts):
+        one = profscope.load(tmp_path, rank=rank)
+        assert one.validate() == []
+        assert len(one.sums) == len(each.sums) > 0
+        columns = ["scope", "launches", "count", "total_cycles"]
+        assert_frame_equal(one.summary()[columns], each.summary()[columns], check_exact=False)
+    one.save(tmp_path / "one.json")
+    assert len(profscope.load(tmp_path / "one.json").sums) == len(one.sums)
+    profscope.load(tmp_path).save(tmp_path / "all.json")
+    assert profscope.load(tmp_path / "all.json", rank=1).sums.empty  # where they are added up already
+
+
+def shaped(whole: Profile, launches: int, **figures: float) -> Tables:
+    known = dict.fromkeys((*SHAPE_FIGURES, *LATER_FIGURES), 10.0)
+    known |= {"variant": 0, "launches": launches, **figures}
+    kernels = {"matmul_kernel": {"recorded": {}, "shapes": [known]}}
+    return part(whole, [0], kernels=kernels)
+
+
+def test_shapes_of_ranks_are_their_mean_and_of_one_grid(whole: Profile) -> None:
+    told = [
+        shaped(whole, 16, ctas=32.0, per_sm=2, whole_ns=100.0, mean_ns=40.0),
+        shaped(whole, 4, ctas=32.0, per_sm=3, whole_ns=200.0, mean_ns=90.0),
+        shaped(whole, 16, ctas=8.0, per_sm=1, whole_ns=50.0),
+    ]
+    together = merged([Part(tables, "", rank) for rank, tables in enumerate(told)])
+    (shape,) = together.metadata["kernels"]["matmul_kernel"]["shapes"]
+    assert [shape[name] for name in ("launches", "ctas", "per_sm", "whole_ns", "mean_ns")] == [
+        20,
+        32,
+        3,
+        120,
+        50,
+    ]
+    assert set(shape) == {"variant", *SHAPE_FIGURES, *LATER_FIGURES}
+
+
+def test_merge_refuses_one_part_twice(
+    whole: Profile, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    for name, launches in (("a.json", [0, 1]), ("copy.pftrace", [0, 1]), ("b.json", [2, 3])):
+        Profile.of(part(whole, launches)).save(tmp_path / name)
+    (tmp_path / "link.json").symlink_to("a.json")
+    for twice, why in (("a", "are one trace"), ("link", "are one trace"), ("copy", "hold one recording")):
+        name = f"{twice}.pftrace" if twice == "copy" else f"{twice}.json"
+        words = ["merge", str(tmp_path / "a.json"), str(tmp_path / name), "-o", str(tmp_path / "o.json")]
+        assert convert(words) == 2
+        assert why in capsys.readouterr().err
+        assert not (tmp_path / "o.json").exists()
+    assert convert([*words[:2], str(tmp_path / "b.json"), *words[3:]]) == 0
 
 
 def test_payloads_that_one_part_has(whole: Profile) -> None:

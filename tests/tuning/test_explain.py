@@ -12,6 +12,7 @@ import triton.language as tl
 from triton.runtime.errors import OutOfResources
 
 import profscope
+from profscope.emulator.compiler import EmulatorBackend
 from profscope.errors import OptionError, SessionError
 from profscope.tuning.reasons import why
 
@@ -100,6 +101,62 @@ def test_what_cannot_be_built_is_a_row(monkeypatch: pytest.MonkeyPatch) -> None:
     assert "shared memory" in table["failed"][1]
     assert pd.isna(table["time_us"][1])
     assert "the only configuration that can be built" in table.attrs["why"]
+
+
+@triton.jit
+def halves(x, STEP: tl.constexpr):  # noqa: N803
+    tl.static_assert(STEP != 64, "no halves of 64")
+    return tl.reshape(x, (2, STEP // 2))
+
+
+@triton.autotune([triton.Config({"STEP": step}, num_warps=1) for step in (32, 48, 64, 128)], key=["count"])
+@triton.jit
+def some_compile(x_ptr, out_ptr, count, STEP: tl.constexpr):  # noqa: N803
+    at = tl.arange(0, STEP)
+    x = halves(tl.load(x_ptr + at), STEP)
+    if STEP == 128:
+        x = tl.dot(x, x)
+    tl.store(out_ptr + at, tl.reshape(x, (STEP,)))
+
+
+def test_what_does_not_compile_is_a_row_and_the_others_stand() -> None:
+    table = profscope.explain(some_compile, X, X.clone(), 1, grid=(1,), options={"backend": "emulator"})
+    failed = table.set_index("configuration")["failed"]
+    assert failed.pop("STEP=32, num_warps=1, num_stages=3") == ""
+    assert all("\n" not in text for text in failed)
+    assert failed["STEP=48, num_warps=1, num_stages=3"].startswith(
+        "CompilationError: at `at = tl.arange(0, STEP)`: "
+    )
+    assert failed["STEP=64, num_warps=1, num_stages=3"] == (
+        'CompileTimeAssertionFailure: at `tl.static_assert(STEP != 64, "no halves of 64")`: no halves of 64'
+    )
+    assert failed["STEP=128, num_warps=1, num_stages=3"].startswith(
+        "CompilationError: at `x = tl.dot(x, x)`: "
+    )
+    assert "STEP=32, num_warps=1, num_stages=3 is the only configuration" in table.attrs["why"]
+
+
+@triton.autotune(CONFIGS, key=["count"])
+@triton.jit
+def copied(x_ptr, out_ptr, count, STEP: tl.constexpr):  # noqa: N803
+    at = tl.arange(0, STEP)
+    tl.store(out_ptr + at, tl.load(x_ptr + at, at < count), at < count)
+
+
+def test_a_pass_that_fails_is_a_row_and_an_error_of_a_launch_is_raised(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    def failing(self: Any, *args: Any) -> Any:
+        raise RuntimeError("PassManager::run failed")
+
+    options, make = {"backend": "emulator"}, EmulatorBackend.make_llir
+    monkeypatch.setattr(triton.knobs.compilation, "always_compile", True)
+    monkeypatch.setattr(EmulatorBackend, "make_llir", failing)
+    table = profscope.explain(copied, X, X.clone(), 2048, grid=(1,), options=options)
+    assert table["failed"].tolist() == ["RuntimeError: PassManager::run failed"] * 2
+    monkeypatch.setattr(EmulatorBackend, "make_llir", make)
+    with pytest.raises(ZeroDivisionError):
+        profscope.explain(copied, X, X.clone(), 2048, grid=lambda meta: (1 // 0,), options=options)
 
 
 @pytest.mark.parametrize(

@@ -1,0 +1,44 @@
+"""How many CTAs of a configuration's binary fit on an SM at once, by what it takes of one."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+__all__ = ["room_on_sm"]
+
+
+def room_on_sm(metadata: Mapping[str, Any], kernel: str, variant: int) -> int:
+    """Of the binary that recorded; of several, as one for spans and one for sums, of that with most room. 0
+    where nobody says.
+
+    Of a GPU's binaries the profile says it. The emulator's follows from its model, which knows no registers
+    (`emulator.device.Model.slots_per_sm`).
+    """
+    entries = (metadata.get("variants") or {}).get(kernel) or ()
+    configuration: Mapping[str, Any] = next((each for each in entries if each.get("variant") == variant), {})
+    device = metadata.get("device")
+    model = device if metadata.get("backend") == "emulator" and isinstance(device, dict) else {}
+    warps = configuration.get("num_warps")
+    return max(
+        (
+            _positive(build.get("ctas_per_sm")) or _by_model(model, warps, build.get("shared_bytes"))
+            for build in configuration.get("builds") or ()
+            if build.get("build") == "instrumented"
+        ),
+        default=0,
+    )
+
+
+def _by_model(model: Mapping[str, Any], warps: Any, shared_bytes: Any) -> int:
+    most_warps, most_ctas, most_shared = (
+        _positive(model.get(name)) for name in ("warps_per_sm", "ctas_per_sm", "shared_bytes_per_sm")
+    )
+    if not (most_warps and most_ctas and most_shared and _positive(warps)):
+        return 0
+    by_shared = most_shared // (_positive(shared_bytes) + 1024) if shared_bytes else most_ctas
+    return max(1, min(most_ctas, most_warps // _positive(warps), by_shared))
+
+
+def _positive(value: Any) -> int:
+    return value if isinstance(value, int) and value > 0 else 0
