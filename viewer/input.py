@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import IO
 
 from profscope.errors import TraceError
+from profscope.freed_memory import keep_freed_memory
 from profscope.profiles import Profile, load
 from profscope.traces.loading import load_part
 from profscope.traces.only import Only
@@ -35,6 +36,7 @@ def read(argument: str, *, verify: bool = True, only: Only | None = None) -> Tra
 
     Raises TraceError, naming what the command line names, when there is none that can be read.
     """
+    keep_freed_memory()
     path = Path(argument)
     if argument == "-":
         if sys.stdin is None:
