@@ -18,7 +18,7 @@ PACKAGES = ("instrument_passes", "profscope", "viewer")
 # From the bottom up. A room is a folder, or a module that stands by itself.
 FLOORS = (
     ("instrument_passes",),
-    ("profscope.errors", "profscope.version", "profscope.threads", "profscope.progress", "profscope.freed_memory"),
+    ("profscope.errors", "profscope.version", "profscope.threads", "profscope.progress"),
     ("profscope.emulator",),
     ("profscope.schema", "profscope.options", "profscope.language", "profscope.installed"),
     ("profscope.decoding", "profscope.analysis", "profscope.binaries"),

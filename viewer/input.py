@@ -12,10 +12,10 @@ from pathlib import Path
 from typing import IO
 
 from profscope.errors import TraceError
-from profscope.freed_memory import keep_freed_memory
 from profscope.profiles import Profile, load
 from profscope.traces.loading import load_part
 from profscope.traces.only import Only
+from viewer.freed_memory import keep_freed_memory
 
 __all__ = ["Trace", "read"]
 
