@@ -15,7 +15,7 @@ from profscope.errors import TraceError
 from profscope.profiles import Profile, load
 from profscope.traces.loading import load_part
 from profscope.traces.only import Only
-from viewer.freed_memory import keep_freed_memory
+from viewer.own_process import keep_freed_memory
 
 __all__ = ["Trace", "read"]
 

@@ -21,7 +21,7 @@ FIRST = ("findings", "kernels", "lines", "tree", "timeline")
 FAULTS = """
 import resource, sys
 import numpy as np
-from viewer.freed_memory import keep_freed_memory
+from viewer.own_process import keep_freed_memory
 if sys.argv[1] == "kept":
     keep_freed_memory()
 arrays = []
@@ -29,6 +29,16 @@ for _ in range(20):
     arrays = [np.ones(1 << 18) for _ in range(8)]  # 2 MB each
     arrays = []
 print(resource.getrusage(resource.RUSAGE_SELF).ru_minflt)
+"""
+IMPORTS = """
+import gc
+from viewer.own_process import imports_that_stay
+for _ in range(2):
+    with imports_that_stay():
+        import numpy
+    print(gc.isenabled(), gc.get_freeze_count() > 10_000)
+    gc.unfreeze()
+    gc.disable()
 """
 
 
@@ -67,3 +77,9 @@ def test_memory_is_asked_for_once() -> None:
         int(subprocess.check_output([sys.executable, "-c", FAULTS, how])) for how in ("kept", "given back")
     )
     assert kept < given_back / 2
+
+
+def test_what_is_imported_is_not_looked_through() -> None:
+    """Unless garbage is not collected at all, by the choice of whoever calls."""
+    printed = subprocess.check_output([sys.executable, "-c", IMPORTS], text=True)
+    assert printed.splitlines() == ["True True", "False False"]
