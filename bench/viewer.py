@@ -22,7 +22,7 @@ import sys
 import tempfile
 import time
 from collections.abc import Callable, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import Any, Final
 
@@ -44,12 +44,14 @@ _VERDICTS: Final = {None: "", True: "  missed", False: "  met"}
 
 @dataclass(frozen=True)
 class Took:
-    """Of one step: seconds, seconds of CPU time over all threads, and bytes. start_s, start_cpu_s: of what
-    came before it in its process and is not counted."""
+    """Of one step: seconds, seconds of CPU time over all threads, and bytes. system_s: of the CPU time, what
+    the system took in the whole process, most of it to hand out memory. start_s, start_cpu_s: of what came
+    before it in its process and is not counted."""
 
     wall_s: float
     cpu_s: float
     peak_bytes: int
+    system_s: float = 0.0
     start_s: float = 0.0
     start_cpu_s: float = 0.0
 
@@ -106,7 +108,7 @@ def main(argv: Sequence[str] | None = None) -> int:
         load = os.getloadavg()[0]
         print(f"load of the machine: {load:.1f} on {len(os.sched_getaffinity(0))} cores\n")
         print(
-            f"{'':28}{'s':>8}{'CPU s':>8}{'of json.dump':>14}{'peak MB':>9}{'target':>16}",
+            f"{'':28}{'s':>8}{'CPU s':>8}{'system s':>10}{'of json.dump':>14}{'peak MB':>9}{'target':>16}",
             flush=True,
         )
         figures: list[dict[str, Any]] = []
@@ -118,8 +120,9 @@ def main(argv: Sequence[str] | None = None) -> int:
             target = "" if step.target_s is None else f"{step.target_s:g} s"
             target += "" if step.target_bytes is None else f", {step.target_bytes / _GB:g} GB"
             print(
-                f"{name:28}{took.wall_s:8.2f}{took.cpu_s:8.2f}{took.cpu_s / dump_cpu_s:14.3f}"
-                f"{took.peak_bytes / 1e6:9,.0f}{target:>16}{_VERDICTS[missed]}",
+                f"{name:28}{took.wall_s:8.2f}{took.cpu_s:8.2f}{took.system_s:10.2f}"
+                f"{took.cpu_s / dump_cpu_s:14.3f}{took.peak_bytes / 1e6:9,.0f}{target:>16}"
+                f"{_VERDICTS[missed]}",
                 flush=True,
             )
             figures.append({"step": name, **asdict(step), **asdict(took), "missed": missed})
@@ -144,7 +147,7 @@ def _took(words: list[str], folder: Path) -> Took:
     if words[0] != "bench.viewer":
         return took
     within = Took(**json.loads(printed.splitlines()[-1]))  # of what it does besides its beginning
-    return Took(within.wall_s, within.cpu_s, took.peak_bytes, within.start_s, within.start_cpu_s)
+    return replace(within, peak_bytes=took.peak_bytes, system_s=took.system_s)
 
 
 def _run(words: list[str], folder: Path) -> tuple[Took, str]:
@@ -165,7 +168,8 @@ def _run(words: list[str], folder: Path) -> tuple[Took, str]:
             raise RuntimeError(f"{' '.join(words)} ends with {process.returncode}")
         printed.seek(0)
         text = printed.read()
-    return Took(wall_s, usage.ru_utime + usage.ru_stime, usage.ru_maxrss << 10), text
+    cpu_s = usage.ru_utime + usage.ru_stime
+    return Took(wall_s, cpu_s, usage.ru_maxrss << 10, usage.ru_stime), text
 
 
 def _make(folder: Path, spans_m: float) -> dict[str, Any]:
@@ -189,8 +193,6 @@ def _make(folder: Path, spans_m: float) -> dict[str, Any]:
 
 def _profile(ctas: int) -> Any:
     """Launches of several kernels by turns, whose records are known to have cost something."""
-    from dataclasses import replace
-
     import numpy as np
     import pandas as pd
 
@@ -245,7 +247,7 @@ def _within(step: Callable[[], object]) -> dict[str, Any]:
     begin = time.perf_counter()
     step()
     wall_s = time.perf_counter() - begin
-    return asdict(Took(wall_s, time.process_time() - start_cpu_s, 0, start_s, start_cpu_s))
+    return asdict(Took(wall_s, time.process_time() - start_cpu_s, 0, 0.0, start_s, start_cpu_s))
 
 
 def _began_s() -> float:

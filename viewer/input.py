@@ -15,6 +15,7 @@ from profscope.errors import TraceError
 from profscope.profiles import Profile, load
 from profscope.traces.loading import load_part
 from profscope.traces.only import Only
+from viewer.own_process import keep_freed_memory
 
 __all__ = ["Trace", "read"]
 
@@ -35,6 +36,7 @@ def read(argument: str, *, verify: bool = True, only: Only | None = None) -> Tra
 
     Raises TraceError, naming what the command line names, when there is none that can be read.
     """
+    keep_freed_memory()
     path = Path(argument)
     if argument == "-":
         if sys.stdin is None:

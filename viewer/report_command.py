@@ -36,7 +36,10 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
 def _main(options: argparse.Namespace) -> int:
     check_there(options.trace)
-    from viewer.view import show  # behind the command line: pandas and rich take their time
+    from viewer.own_process import imports_that_stay
+
+    with imports_that_stay():
+        from viewer.view import show  # behind the command line: pandas and rich take their time
 
     show(options)
     return 0

@@ -129,7 +129,9 @@ def _view(
         top = _most_rows(options)
         first_lines = FIRST_LINES if options.top is None and not options.show else top
         kernels = make_kernels(profile, unit)
-        summary = None if spans is None else summary_of(profile.tables, spans)
+        # Percentiles are in the table of scopes alone.
+        has_scopes = "scopes" in shown
+        summary = None if spans is None else summary_of(profile.tables, spans, ordered=has_scopes)
         # Everything below a kernel's own row goes by these.
         wants_tables = bool({*shown} - {"findings", "kernels", "lines"}) or not rows.are_all
         tables = make_tables(profile, unit, top, kernels, rows, options.sort, summary) if wants_tables else []

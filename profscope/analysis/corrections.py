@@ -8,7 +8,7 @@ of a loop's iteration its row is stored, in the loop's own time, or in the itera
 
 from __future__ import annotations
 
-from typing import Any, NamedTuple
+from typing import Any, Final, NamedTuple
 
 import numpy as np
 import pandas as pd
@@ -23,6 +23,9 @@ from profscope.schema import Tables
 __all__ = ["CORRECTED", "Durations", "are_corrected", "narrow_durations", "weighed", "with_corrected"]
 
 CORRECTED = tuple(CORRECTED_COLUMNS)
+
+_ROWS: Final = 1 << 14
+"""Rows that are corrected at a time: some twenty arrays of them are at hand together."""
 
 
 def with_corrected(df: pd.DataFrame, metadata: dict[str, Any]) -> pd.DataFrame:
@@ -119,7 +122,7 @@ def _corrected(df: pd.DataFrame, cost: Cost, dtype: np.dtype[Any]) -> Durations 
             each[part] = values.astype(dtype)
         return all(values.min(initial=0) >= least and values.max(initial=0) <= most for values in found)
 
-    return durations if all(each_piece(correct, pieces(df))) else None
+    return durations if all(each_piece(correct, pieces(df, _ROWS))) else None
 
 
 class _Level(NamedTuple):

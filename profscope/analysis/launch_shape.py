@@ -172,11 +172,11 @@ def _lost(filled: _Filled, slots: int, sms: int, room: int) -> tuple[float, floa
 
 def _of_one_grid(ctas: pd.DataFrame) -> pd.DataFrame:
     """The CTAs of those launches that have one number of them, and together took longest."""
+    if ctas["launch"].value_counts().nunique() < 2:
+        return ctas
     launches = ctas.groupby("launch", sort=False).agg(
         count=("sm", "size"), start=("start_ns", "min"), end=("end_ns", "max")
     )
-    if launches["count"].nunique() < 2:
-        return ctas
     took = (launches["end"] - launches["start"]).groupby(launches["count"]).sum()
     alike = launches.index[launches["count"] == took.iloc[::-1].idxmax()]  # of several the most CTAs
     return ctas[ctas["launch"].isin(alike)]

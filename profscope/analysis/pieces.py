@@ -28,14 +28,16 @@ def even_pieces(count: int) -> list[slice]:
     return [slice(at, min(at + _ROWS, count)) for at in range(0, count, _ROWS)] or [slice(0, 0)]
 
 
-def pieces(df: pd.DataFrame) -> list[slice]:
+def pieces(df: pd.DataFrame, most: int | None = None) -> list[slice]:
     """The rows of a span table, cut where a warp's outermost span begins: so no span is in another piece than
-    its parent. One piece where spans do stand elsewhere, as in other tools' traces."""
+    its parent. One piece where spans do stand elsewhere, as in other tools' traces. most: rows of a piece,
+    where that is less than elsewhere: for many arrays at a time, which fit the caches then."""
+    rows = min(most or _ROWS, _ROWS)
     parent, depth, count = df["parent"].to_numpy(), df["depth"].to_numpy(), len(df)
-    if count <= _ROWS:
+    if count <= rows:
         return [slice(0, count)]
     begins = [0]
-    for at in range(_ROWS, count, _ROWS):
+    for at in range(rows, count, rows):
         begin = _next_root(parent, depth, max(at, begins[-1]))
         if begin > begins[-1]:
             begins.append(begin)

@@ -192,7 +192,7 @@ def self_times(df: pd.DataFrame, column: str) -> Ints:
 def own_times(duration: Ints, parent: Ints, synchronous: Flags) -> Ints:
     """As `self_times`, of columns."""
     around = np.where((parent >= 0) & synchronous, parent, len(duration))
-    if np.abs(duration).sum(dtype=np.float64) < _EXACT:
+    if _sum_is_exact(duration):
         inside = np.bincount(around, duration, len(duration) + 1)[:-1].astype(np.int64)
     else:  # five times slower
         inside = np.zeros(len(duration) + 1, np.int64)
@@ -201,6 +201,12 @@ def own_times(duration: Ints, parent: Ints, synchronous: Flags) -> Ints:
     own: Ints = duration - inside
     own *= synchronous
     return own
+
+
+def _sum_is_exact(values: Ints) -> bool:
+    """Whether float64 has all sums of some of them."""
+    most = max(int(values.max(initial=0)), -int(values.min(initial=0)))
+    return most * len(values) < _EXACT or bool(np.abs(values).sum(dtype=np.float64) < _EXACT)
 
 
 def row_scales(tables: Tables) -> Floats | None:

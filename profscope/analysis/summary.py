@@ -74,9 +74,10 @@ def summary(tables: Tables, by: str | None = None) -> pd.DataFrame:
     return summary_of(tables, summed_spans(tables))
 
 
-def summary_of(tables: Tables, spans: SummedSpans) -> pd.DataFrame:
-    """`summary` where it is known what it adds up."""
-    table = with_work(_summed(tables, spans), tables.launches, tables.metadata)
+def summary_of(tables: Tables, spans: SummedSpans, *, ordered: bool = True) -> pd.DataFrame:
+    """`summary` where it is known what it adds up. ordered: whether single durations are put in order, which
+    takes longer than all the rest; else percentiles and maxima are missing."""
+    table = with_work(_summed(tables, spans, ordered), tables.launches, tables.metadata)
     table = with_model(table, tables.metadata)
     table.attrs["durations"] = "corrected" if are_corrected(tables) else "raw"
     return table.rename_axis(index="EMULATED" if tables.emulated else None)
@@ -118,9 +119,9 @@ def _of_launches(tables: Tables, launches: pd.DataFrame) -> Tables:
     return replace(tables, df=df, launches=launches)
 
 
-def _summed(tables: Tables, spans: SummedSpans) -> pd.DataFrame:
+def _summed(tables: Tables, spans: SummedSpans, ordered: bool) -> pd.DataFrame:
     """The columns that spans and sums give."""
-    table = _of_spans(tables, spans)
+    table = _of_spans(tables, spans, ordered)
     table = _with_sums(table, summed(tables.sums, tables.unit)) if len(tables.sums) else table
     own = f"self_{tables.unit}"
     table["share"] = table[own] / _warp_time(table)
@@ -134,18 +135,20 @@ def _summed(tables: Tables, spans: SummedSpans) -> pd.DataFrame:
     return ranked.drop(columns=["weight", *_BESIDE]).reset_index(drop=True)
 
 
-def _of_spans(tables: Tables, spans: SummedSpans) -> pd.DataFrame:
+def _of_spans(tables: Tables, spans: SummedSpans, ordered: bool) -> pd.DataFrame:
     """The rows of the launches that kept spans, and _BESIDE."""
     figures = sums_of(spans, scales(tables), tables.unit)
     table = spans.rows.assign(count=figures["count"])
-    durations = by_row(spans, figures["seen"])
+    durations = by_row(spans, figures["seen"]) if ordered else {}
     for unit in UNITS:
         table[f"total_{unit}"] = figures[f"total_{unit}"]
         table[f"self_{unit}"] = figures[f"self_{unit}"]
         table[f"mean_{unit}"] = figures[f"seen_{unit}"] / figures["seen"]
-        for name, values in _percentiles(durations[unit]).items():
-            table[f"{name}_{unit}"] = values
+        known = _percentiles(durations[unit]) if ordered else {}
+        for name in (*PERCENTILES, "max"):
+            table[f"{name}_{unit}"] = known.get(name, pd.NA)
         table[f"seen_{unit}"] = figures[f"seen_{unit}"]
+    table = table if ordered else table.astype(_MISSING)
     return table.assign(seen=figures["seen"], root=figures["root"])
 
 

@@ -143,7 +143,8 @@ def _filled(
     dtype: np.dtype[Any],
     values_of: Callable[[pa.Array, slice], NDArray[Any]],
 ) -> NDArray[Any]:
-    """The values of all parts, put where they belong as they are read: so each is copied once."""
+    """The values of all parts, put where they belong as they are read: so each is copied once. values_of:
+    those of a part, or one for all of it."""
     values, end = np.empty(rows, dtype), 0
     for part in parts:
         place = slice(end, end + len(part))
@@ -185,10 +186,12 @@ class _Codes:
         self.dtype = np.min_scalar_type(-max(1, len(self._place)))  # as pandas has them
 
     def of(self, part: pa.Array, _: slice) -> NDArray[Any]:
-        """-1 where a value is missing."""
+        """-1 where a value is missing; one code where it is that of all."""
         if not pa.types.is_dictionary(part.type):
             raise ValueError(f"{self._name} is of type {part.type}")
         places = self._place.get_indexer(pd.Index(part.dictionary.to_pylist(), dtype=object))
+        if len(places) == 1 and places[0] >= 0 and not part.null_count:
+            return places.astype(self.dtype)
         indices = part.indices.fill_null(len(places)) if part.null_count else part.indices
         codes = np.append(places, -1).astype(self.dtype)[indices.to_numpy(zero_copy_only=False)]
         if (places < 0).any() and (codes < 0).sum() != part.null_count:
