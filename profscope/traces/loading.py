@@ -11,6 +11,7 @@ from profscope.schema import Tables
 from profscope.traces import importers
 from profscope.traces.formats import format_names
 from profscope.traces.importers import Importer
+from profscope.traces.metadata_form import misshapen
 from profscope.traces.misfits import misfit
 from profscope.traces.only import Only
 from profscope.traces.selecting import selected
@@ -63,7 +64,7 @@ def load_part(path: str | Path, only: Only, *, verify: bool = True) -> Loaded:
     file = TraceFile(Path(path), verify=verify, only=only)
     with working(f"loading {one_line(file.path.name)}"):
         tables = _read(file)
-    wrong = misfit(tables)
+    wrong = next(misshapen(tables.metadata), None) or misfit(tables)
     if wrong:
         raise TraceError(f"{file} is no trace that can be read: it has {wrong}")
     wrong = None if verify else unsound(tables)

@@ -49,7 +49,7 @@ _FORM: Final[dict[str, Any]] = {
     "tool": str,
     "backend": str,
     "device": {"name": str, "arch": str, "sm_count": int},
-    "options": dict.fromkeys(("instrument", "measure", "keep", "kernels"), str) | {"every": int},
+    "options": {"every": int},
     "notes": [_ANY],
     "clock": {"read_cycles": _NUMBER, "row_cycles": _NUMBER, "basis": str},
     "kernels": {

@@ -6,7 +6,6 @@ from dataclasses import fields
 import pandas as pd
 
 from profscope.schema import Tables
-from profscope.traces.metadata_form import misshapen
 
 __all__ = ["misfit"]
 
@@ -15,12 +14,11 @@ LONGEST_NS = (1 << 63) - 1
 
 
 def misfit(tables: Tables) -> str | None:
-    """What no trace file can hold, in a few words: metadata of another form than analyses read, times too far
-    to count with, text that is no Unicode.
+    """What no trace file can hold, in a few words: times too far to count with, text that is no Unicode.
 
     None for tables that fit. Takes about a millisecond a million rows.
     """
-    return next(misshapen(tables.metadata), None) or _far_time(tables) or _odd_text(tables)
+    return _far_time(tables) or _odd_text(tables)
 
 
 def _far_time(tables: Tables) -> str | None:
