@@ -49,7 +49,7 @@ _FORM: Final[dict[str, Any]] = {
     "tool": str,
     "backend": str,
     "device": {"name": str, "arch": str, "sm_count": int},
-    "options": {"every": int},
+    "options": {"every": int, "baseline": _NUMBER},
     "notes": [_ANY],
     "clock": {"read_cycles": _NUMBER, "row_cycles": _NUMBER, "basis": str},
     "kernels": {
