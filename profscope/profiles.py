@@ -43,7 +43,10 @@ class Questions(abc.ABC):
 
     @property
     def verdict(self) -> Verdict:
-        """Whether the figures can be believed, by kernel and variant; its `str()` says why."""
+        """Whether the figures can be believed: a mapping from (kernel, variant) to a label and its reasons.
+
+        Its own `label` is the worst of these, and its `str()` has all of them (docs/verdict.md).
+        """
         from profscope.analysis.verdict import verdict
 
         return verdict(self.tables)
@@ -56,11 +59,16 @@ class Questions(abc.ABC):
         return Plots(self.tables)
 
     def save(self, path: str | Path) -> None:
-        """Write a trace from which `load` rebuilds this profile exactly, in the format that the suffix names.
+        """Write this profile in the format that the suffix names.
 
-        `.pftrace` and `.pftrace.gz` are Perfetto's protobuf, smaller and faster to write; `.json` and
-        `.json.gz` are a Chrome trace, which other tools read, too. `.html` is a report for a browser, which
-        cannot be loaded again (docs/html-report.md). The file appears whole or not at all.
+            prof.save("trace.pftrace.gz")
+
+        From these `load` rebuilds it exactly: `.pftrace` and `.pftrace.gz`, Perfetto's protobuf, smaller and
+        faster to write; `.json` and `.json.gz`, a Chrome trace, which other tools read, too; `.parquet`, or a
+        folder of Parquet files, whose path ends in `/` (docs/parquet.md). These cannot be loaded again:
+        `.html`, a report for a browser (docs/html-report.md); `.report.json`, what `report()` returns;
+        `.collapsed` and `.speedscope.json`, for flame graphs. The file appears whole or not at all.
+
         Raises OptionError for another suffix, TraceError when it cannot be written.
         """
         from profscope.traces.saving import save

@@ -115,9 +115,31 @@ def test_the_reference_has_all_that_is_public(reference: ModuleType) -> None:
     names = [name for name in profscope.__all__ if name != "__version__"]
     missing = [name for name in names if not re.search(rf"^## (profscope\.)?{name}$", pages, re.MULTILINE)]
     questions = [name for name in profiles._questions() if f"### prof.{name}\n" not in pages]
-    assert (missing, questions) == ([], ["verdict"])
+    assert (missing, questions) == ([], [])
     for name in Options.__dataclass_fields__:
         assert f"**`{name}`**" in pages or name == "pipeline"
+
+
+def test_the_reference_has_what_profiles_have_besides_questions(reference: ModuleType) -> None:
+    page = reference.profile()
+    for name in ("save", "show", "add_ncu", "verdict", "plot", "plot.timeline", "plot.waves"):
+        assert f"### prof.{name}\n" in page
+    assert "`start_cycle` int64" in page
+    assert "### scope.begin" not in reference.recording()
+
+
+def test_the_reference_reads_as_docstrings_do(reference: ModuleType) -> None:
+    assert reference._prose("a, b: one.\nc: two,\nthat is: three.\nRaises X.") == (
+        "\n- **a, b**: one.\n- **c**: two,\n  that is: three.\n\nRaises X."
+    )
+    assert reference._prose("What was kept, none where it is not\nknown: then it says so.") == (
+        "What was kept, none where it is not\nknown: then it says so."
+    )
+    assert reference._prose("a <b> | `c|d`") == "a &lt;b> \\| `c|d`"
+    assert reference._prose("| `a` | b |\n|---|---|") == "| `a` | b |\n|---|---|"
+    assert "profscope.stop() -> Session" in reference.recording()
+    assert "prof.steps(scope: str = 'step')" in reference.profile()
+    assert "_semantic" not in reference.in_kernels()
 
 
 def test_pictures_are_small_and_shown() -> None:
