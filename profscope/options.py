@@ -72,7 +72,7 @@ class Options:
     keep: str = _option(
         "spans",
         "What a recorded launch keeps: its 'spans', or their 'sums' (with the longest of each site) or "
-        "'totals' (without), which stay in registers until a warp returns, and cost far less",
+        "'totals' (without), which stay in registers until a warp returns, and mostly cost less",
         "keep='sums'",
     )
     spans_every: int = _option(
