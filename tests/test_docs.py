@@ -95,7 +95,7 @@ def test_every_page_is_in_the_list_of_pages() -> None:
 def test_the_site_leads_to_every_page_and_to_no_other(reference: ModuleType) -> None:
     named = re.findall(r"^ +- (?:[^:\n]+: )?([\w/-]+\.md)$", MKDOCS[MKDOCS.index("\nnav:") :], re.MULTILINE)
     pages = {str(page.relative_to(ROOT / "docs")) for page in DOCS} - {"README.md"}
-    assert sorted(named) == sorted(pages | set(reference.PAGES) | {"index.md", "CHANGELOG.md"})
+    assert sorted(named) == sorted(pages | set(reference.PAGES) | {"index.md", "pages.md", "CHANGELOG.md"})
 
 
 def test_links_of_the_site_lead_to_pages_and_copies_and_code_has_none() -> None:
@@ -107,6 +107,8 @@ def test_links_of_the_site_lead_to_pages_and_copies_and_code_has_none() -> None:
         f"[a](index.md) [b](tables.md#spans) [c](files/{example[3:]}) [d](https://x.org/y)\n{code}"
     )
     assert links.pointed("tutorials/x.md", "[a](../../README.md)") == "[a](../index.md)"
+    assert links.pointed("index.md", "[a](docs/README.md)") == "[a](pages.md)"
+    assert links.pointed("pages.md", "[a](../README.md) [b](ops.md)") == "[a](index.md) [b](ops.md)"
     assert list(links.copied("lines.md", text)) == ["examples/own_pass/own_pass.py"]
 
 
