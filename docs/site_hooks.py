@@ -32,7 +32,7 @@ _FETCHED: Final = re.compile(
 
 
 def on_files(files: Files, *, config: Any) -> Files:
-    """Add what has another name or place, the reference, and every file outside of docs/ that a page links to."""
+    """Add what has another name or place, the reference, and files outside of docs/ that pages link to."""
     for source, name in _UNDER_OTHER_NAMES.items():
         files.append(File.generated(config, name, content=(ROOT / source).read_text()))
     for name, page_of in REFERENCE.items():
