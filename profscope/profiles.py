@@ -236,11 +236,13 @@ def load(
     The others ask for a part, as the options of `profscope view` do: a profile of these launches, or of what
     a CTA, an SM or a warp of each recorded; its notes say which part it is. Of Parquet no more row groups are
     read than may have some of it. All figures are of the part: of a part of each launch nothing is scaled up
-    to its grid, and nobody knows what recording cost it. It has no host scopes and no events, and no sums and
-    samples where a launch, a rank or a part of each launch is asked for.
+    to its grid, and nobody knows what recording cost it. It has no host scopes and no events. Nor has it sums
+    and samples where a launch or a part of each launch is asked for, or a rank, unless that is one of a folder
+    with a file for each.
 
-    Raises TraceError, in one line saying what the file is, for anything else, and where there is no such
-    part, saying what there is; OptionError for a part that cannot be, and for what is no path.
+    Raises TraceError, in one line saying what the file is, for anything else, where more spans are asked for
+    than fit into the free memory, and where there is no such part, saying what there is; OptionError for a
+    part that cannot be, and for what is no path.
     """
     from profscope.traces.loading import load_selected
     from profscope.traces.only import Only
