@@ -237,8 +237,8 @@ def load(
     a CTA, an SM or a warp of each recorded; its notes say which part it is. Of Parquet no more row groups are
     read than may have some of it. All figures are of the part: of a part of each launch nothing is scaled up
     to its grid, and nobody knows what recording cost it. It has no host scopes and no events. Nor has it sums
-    and samples where a launch or a part of each launch is asked for, or a rank, unless that is one of a folder
-    with a file for each.
+    and samples where a launch or a part of each launch is asked for, or a rank, unless each rank is a file
+    of a folder.
 
     Raises TraceError, in one line saying what the file is, for anything else, where more spans are asked for
     than fit into the free memory, and where there is no such part, saying what there is; OptionError for a
