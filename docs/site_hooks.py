@@ -21,15 +21,19 @@ from site_reference import PAGES as REFERENCE
 __all__ = ["on_files", "on_page_markdown", "on_post_page"]
 
 ROOT: Final = Path(__file__).parents[1]
-_FROM_THE_ROOT: Final = {"README.md": "index.md", "CHANGELOG.md": "CHANGELOG.md"}
+_UNDER_OTHER_NAMES: Final = {
+    "README.md": "index.md",
+    "docs/README.md": "pages.md",
+    "CHANGELOG.md": "CHANGELOG.md",
+}
 _FETCHED: Final = re.compile(
     r"<(?:script|link|img|iframe|source)\b[^>]*\b(?:src|href)=[\"']?(?:https?:)?//[^>]*>"
 )
 
 
 def on_files(files: Files, *, config: Any) -> Files:
-    """Add the README, the changelog, the reference, and every file outside of docs/ that a page links to."""
-    for source, name in _FROM_THE_ROOT.items():
+    """Add what has another name or place, the reference, and files outside of docs/ that pages link to."""
+    for source, name in _UNDER_OTHER_NAMES.items():
         files.append(File.generated(config, name, content=(ROOT / source).read_text()))
     for name, page_of in REFERENCE.items():
         files.append(File.generated(config, name, content=page_of()))

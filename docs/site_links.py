@@ -16,7 +16,8 @@ __all__ = ["COPIES", "copied", "pointed"]
 
 ROOT: Final = Path(__file__).parents[1]
 COPIES: Final = "files"
-_PAGES: Final = {"README.md": "index.md", "docs/README.md": "index.md", "CHANGELOG.md": "CHANGELOG.md"}
+_PAGES: Final = {"README.md": "index.md", "docs/README.md": "pages.md", "CHANGELOG.md": "CHANGELOG.md"}
+_SOURCES: Final = {page: source for source, page in _PAGES.items()}
 _LINK_OR_CODE: Final = re.compile(
     r"^```.*?^```|^ {4}.*?$|`[^`\n]*`|(?P<before>\]\()(?P<target>[^)#\s]+)(?P<after>(?:#[^)\s]*)?\))",
     re.DOTALL | re.MULTILINE,
@@ -57,6 +58,6 @@ def _place(page: str, target: str) -> str | None:
 
 def _in_repository(page: str, target: str) -> str:
     """The path of a link's target, from the root of the repository."""
-    folder = ROOT if page in _PAGES.values() else (ROOT / "docs" / page).parent
-    resolved = (folder / target).resolve()
+    source = ROOT / _SOURCES.get(page, f"docs/{page}")
+    resolved = (source.parent / target).resolve()
     return resolved.relative_to(ROOT).as_posix() if resolved.is_relative_to(ROOT) else target

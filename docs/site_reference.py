@@ -14,10 +14,37 @@ from typing import Any, Final
 import profscope
 from profscope import language, profiles
 from profscope.options import Options
+from profscope.plotting.plots import Plots
+from profscope.schema import (
+    EVENT_DTYPES,
+    HOST_DTYPES,
+    LAUNCH_DTYPES,
+    NUMBER_DTYPES,
+    SAMPLE_DTYPES,
+    SPAN_DTYPES,
+    SPREAD_DTYPES,
+    SUM_DTYPES,
+    Tables,
+)
 
 __all__ = ["PAGES"]
 
-_FIELD: Final = re.compile(r"[a-z_][\w, *]*: ")
+_NAME: Final = r"[a-z_]\w*"
+_FIELD: Final = re.compile(rf"{_NAME}(?:, {_NAME})*: ")
+_ANNOTATION: Final = re.compile(r"(: |-> )'([^']*)'")
+_OF_BOTH: Final = ("save", "show", "add_ncu", "verdict", "plot")
+"""What a profile and a session have besides questions."""
+_DTYPES: Final = {
+    "df": SPAN_DTYPES,
+    "launches": LAUNCH_DTYPES,
+    "sums": SUM_DTYPES,
+    "spreads": SPREAD_DTYPES,
+    "numbers": NUMBER_DTYPES,
+    "samples": SAMPLE_DTYPES,
+    "host": HOST_DTYPES,
+    "events": EVENT_DTYPES,
+}
+_FOR_SESSIONS: Final = ("begin",)  # what sessions call of a scope
 _OPENED: Final = ("Session", "start", "stop", "pause", "resume", "profile", "scope")
 _OTHER_WAYS: Final = ("explain", "export", "decode", "instructions")
 
@@ -41,6 +68,12 @@ def profile() -> str:
     ]
     for name in ("load", "diff", "Profile"):
         parts += _entry(f"profscope.{name}", getattr(profscope, name))
+    parts += ["## Tables", _prose(inspect.getdoc(Tables) or ""), *_dtypes()]
+    parts += ["## Kept, shown and judged", "A profile and a session have these."]
+    for name in _OF_BOTH:
+        parts += _entry(f"prof.{name}", getattr(profiles.Questions, name), level=3, hide=("self",))
+    for name, method in _methods(Plots):
+        parts += _entry(f"prof.plot.{name}", method, level=3, hide=("self",))
     parts += ["## Questions", "Each is a method of a profile and of a session: `prof.summary()`."]
     for name in sorted(profiles._questions() - {"verdict"}):
         parts += _entry(f"prof.{name}", profiles._question(name), level=3, hide=("tables",))
@@ -51,7 +84,7 @@ def in_kernels() -> str:
     """profscope.language."""
     parts = ["# In kernels", _prose(inspect.getdoc(language) or "")]
     for name in language.__all__:
-        parts += _entry(f"profscope.language.{name}", getattr(language, name))
+        parts += _entry(f"profscope.language.{name}", getattr(language, name), hide=("_semantic",))
     return _page(parts)
 
 
@@ -80,6 +113,14 @@ def _options() -> Iterator[str]:
             yield f"{_escaped(each.metadata['says'])}. Example: `{each.metadata['example']}`"
 
 
+def _dtypes() -> Iterator[str]:
+    """The columns of each table that all profiles have, with their dtypes."""
+    yield "### Dtypes"
+    for table, dtypes in _DTYPES.items():
+        columns = ", ".join(f"`{name}` {dtype}" for name, dtype in dtypes.items())
+        yield f"**`prof.{table}`**: {columns}."
+
+
 def _entry(title: str, item: Any, level: int = 2, hide: Sequence[str] = ()) -> list[str]:
     """A heading, the signature, the docstring, and the public methods of a class."""
     parts = [f"{'#' * level} {title}"]
@@ -95,7 +136,9 @@ def _entry(title: str, item: Any, level: int = 2, hide: Sequence[str] = ()) -> l
 def _methods(kind: type) -> Iterator[tuple[str, Any]]:
     """What a class defines for its users, in the order of the source; properties included."""
     for name, member in vars(kind).items():
-        if not name.startswith("_") and (callable(member) or isinstance(member, property | staticmethod)):
+        if name.startswith("_") or name in _FOR_SESSIONS:
+            continue
+        if callable(member) or isinstance(member, property | staticmethod):
             yield name, getattr(kind, name) if isinstance(member, staticmethod) else member
 
 
@@ -106,46 +149,50 @@ def _signature(item: Any, hide: Sequence[str]) -> str:
         signature = inspect.signature(item)
     except (TypeError, ValueError):
         return ""
-    if item is profscope.session or signature.return_annotation == "Session":
+    if item in (profscope.session, profscope.start):
         return "(**options) -> Session"
     kept = [each for name, each in signature.parameters.items() if name not in hide]
-    return str(signature.replace(parameters=kept)).replace("'", "").replace("<factory>", "...")
+    return _ANNOTATION.sub(r"\1\2", str(signature.replace(parameters=kept))).replace("<factory>", "...")
 
 
 def _prose(text: str) -> str:
     """A docstring as Markdown: indented blocks are code, lines such as "name: what it is" a list."""
     blocks = []
     for block in re.split(r"\n\s*\n", text):
-        if all(line.startswith("    ") or not line for line in block.splitlines()):
+        lines = block.splitlines()
+        if all(line.startswith("    ") or not line for line in lines):
             blocks.append(block)
-            continue
-        blocks.append("\n".join(_escaped(line) for line in _lines(block)))
+        elif all(line.startswith("|") for line in lines):
+            blocks.append(_escaped(block, "<"))
+        else:
+            blocks.append("\n".join(_escaped(line) for line in _lines(lines)))
     return "\n\n".join(blocks)
 
 
-def _lines(block: str) -> Iterator[str]:
-    in_list = False
-    for line in block.splitlines():
-        if _FIELD.match(line):
+def _lines(lines: Sequence[str]) -> Iterator[str]:
+    """The lines of a paragraph, those that begin a list's item or a sentence on errors told apart."""
+    in_list, before = False, "."
+    for line in lines:
+        if _FIELD.match(line) and before.endswith((".", ";")):  # else it is a sentence that goes on
             if not in_list:
                 yield ""
             in_list = True
             names, _, says = line.partition(": ")
             yield f"- **{names}**: {says}"
-        elif line.startswith("Raises "):
+        elif line.startswith("Raises ") and before.endswith("."):
             in_list = False
             yield ""
             yield line
         else:
             yield f"  {line}" if in_list else line
+        before = line
 
 
-def _escaped(text: str) -> str:
-    """Text in which nothing but code in backticks could be markup."""
-    return "`".join(
-        part if at % 2 else part.replace("<", "&lt;").replace("|", "\\|")
-        for at, part in enumerate(text.split("`"))
-    )
+def _escaped(text: str, marks: str = "<|") -> str:
+    """Text in which none of the marks is markup but in code in backticks."""
+    escapes = str.maketrans({mark: {"<": "&lt;", "|": "\\|"}[mark] for mark in marks})
+    parts = text.split("`")
+    return "`".join(part if at % 2 else part.translate(escapes) for at, part in enumerate(parts))
 
 
 def _page(parts: Sequence[str]) -> str:

@@ -72,7 +72,7 @@ class Options:
     keep: str = _option(
         "spans",
         "What a recorded launch keeps: its 'spans', or their 'sums' (with the longest of each site) or "
-        "'totals' (without), which stay in registers until a warp returns, and cost far less",
+        "'totals' (without), which stay in registers until a warp returns, and mostly cost less",
         "keep='sums'",
     )
     spans_every: int = _option(
@@ -89,9 +89,9 @@ class Options:
     )
     buffer: int | None = _option(
         None,
-        "Records that one warp's rings hold at most, but for 16 iterations, which they always hold; a loop "
-        "with more keeps its newest ones, and the profile says how many it dropped. By default the rings fit "
-        "the kernel: its first launch shows what it needs, and the second waits for that once",
+        "Records that one warp's rings hold at most, though never fewer than 16 iterations; a loop with more "
+        "keeps its newest ones, and the profile says how many it dropped. By default the rings fit the "
+        "kernel: its first launch shows what it needs, and the second waits for that once",
         "buffer=4096",
     )
     ctas: int | str | Sequence[int] = _option(
@@ -132,14 +132,14 @@ class Options:
     )
     operators: bool = _option(
         True,
-        "With events=True: record torch's operators, too; False: kernels and copies, with the host scopes "
-        "and CUDA's calls around them, which costs less",
+        "False leaves torch's operators out of events=True, which costs less: kernels and copies are left, "
+        "with the host scopes and CUDA's calls around them",
         "operators=False",
     )
     event_details: bool = _option(
         False,
-        "With events=True: all that torch.profiler has, that is also what torch.compile says of each of its "
-        "graphs and launches, which costs these more, and CUDA's calls that only ask CUDA something",
+        "With events=True: record all that torch.profiler has. That adds what torch.compile says of each of "
+        "its graphs and launches, which makes these slower, and CUDA's calls that only ask CUDA something",
         "event_details=True",
     )
     trials: bool = _option(
@@ -172,8 +172,8 @@ class Options:
     )
     sources: bool = _option(
         True,
-        "Keep the texts of kernels, and of the functions they call, in the profile, so that views need no "
-        "file on disk and cannot show another version; False leaves them out",
+        "False leaves the texts of kernels, and of the functions they call, out of the profile. With them "
+        "views need no file on disk, and cannot show another version of it",
         "sources=False",
     )
     backend: str = _option(

@@ -43,7 +43,10 @@ class Questions(abc.ABC):
 
     @property
     def verdict(self) -> Verdict:
-        """Whether the figures can be believed, by kernel and variant; its `str()` says why."""
+        """Whether the figures can be believed: a mapping from (kernel, variant) to a label and its reasons.
+
+        Its own `label` is the worst of these, and its `str()` has all of them (docs/verdict.md).
+        """
         from profscope.analysis.verdict import verdict
 
         return verdict(self.tables)
@@ -56,11 +59,16 @@ class Questions(abc.ABC):
         return Plots(self.tables)
 
     def save(self, path: str | Path) -> None:
-        """Write a trace from which `load` rebuilds this profile exactly, in the format that the suffix names.
+        """Write this profile in the format that the suffix names.
 
-        `.pftrace` and `.pftrace.gz` are Perfetto's protobuf, smaller and faster to write; `.json` and
-        `.json.gz` are a Chrome trace, which other tools read, too. `.html` is a report for a browser, which
-        cannot be loaded again (docs/html-report.md). The file appears whole or not at all.
+            prof.save("trace.pftrace.gz")
+
+        From these `load` rebuilds it exactly: `.pftrace` and `.pftrace.gz`, Perfetto's protobuf, smaller and
+        faster to write; `.json` and `.json.gz`, a Chrome trace, which other tools read, too; `.parquet`, or a
+        folder of Parquet files, whose path ends in `/` (docs/parquet.md). These cannot be loaded again:
+        `.html`, a report for a browser (docs/html-report.md); `.report.json`, what `report()` returns;
+        `.collapsed` and `.speedscope.json`, for flame graphs. The file appears whole or not at all.
+
         Raises OptionError for another suffix, TraceError when it cannot be written.
         """
         from profscope.traces.saving import save
@@ -228,11 +236,13 @@ def load(
     The others ask for a part, as the options of `profscope view` do: a profile of these launches, or of what
     a CTA, an SM or a warp of each recorded; its notes say which part it is. Of Parquet no more row groups are
     read than may have some of it. All figures are of the part: of a part of each launch nothing is scaled up
-    to its grid, and nobody knows what recording cost it. It has no host scopes and no events, and no sums and
-    samples where a launch, a rank or a part of each launch is asked for.
+    to its grid, and nobody knows what recording cost it. It has no host scopes and no events. Nor has it sums
+    and samples where a launch or a part of each launch is asked for, or a rank, unless each rank is a file
+    of a folder.
 
-    Raises TraceError, in one line saying what the file is, for anything else, and where there is no such
-    part, saying what there is; OptionError for a part that cannot be, and for what is no path.
+    Raises TraceError, in one line saying what the file is, for anything else, where more spans are asked for
+    than fit into the free memory, and where there is no such part, saying what there is; OptionError for a
+    part that cannot be, and for what is no path.
     """
     from profscope.traces.loading import load_selected
     from profscope.traces.only import Only

@@ -378,15 +378,15 @@ def _series(values: Sequence[Any] | pd.Series, dtype: str) -> pd.Series:
 class Tables:
     """A profile as plain data: all that decoding and importing make, and all that analyses and files read.
 
-    df        one row per span, the columns of SPAN_DTYPES, in order of launch, cta, warp and time
-    launches  one row per launch, the columns of LAUNCH_DTYPES
-    metadata  a JSON-able dict: tool, versions, device, options, notes to the user
-    sums      one row per site of the launches that kept sums, the columns of SUM_DTYPES
-    spreads   what balance() says of those launches, the columns of SPREAD_DTYPES
-    numbers   one row per site and payload of those launches, the columns of NUMBER_DTYPES
-    samples   where launches under the sampler stood, and why, the columns of SAMPLE_DTYPES
-    host      one row per scope of the host's code, the columns of HOST_DTYPES and metrics
-    events    one row per event that Kineto saw on host and GPUs, the columns of EVENT_DTYPES
+    df: one row per span, the columns of SPAN_DTYPES, in order of launch, cta, warp and time.
+    launches: one row per launch, the columns of LAUNCH_DTYPES.
+    metadata: a JSON-able dict: tool, versions, device, options, notes to the user.
+    sums: one row per site of the launches that kept sums, the columns of SUM_DTYPES.
+    spreads: what balance() says of those launches, the columns of SPREAD_DTYPES.
+    numbers: one row per site and payload of those launches, the columns of NUMBER_DTYPES.
+    samples: where launches under the sampler stood, and why, the columns of SAMPLE_DTYPES.
+    host: one row per scope of the host's code, the columns of HOST_DTYPES and metrics.
+    events: one row per event that Kineto saw on host and GPUs, the columns of EVENT_DTYPES.
     """
 
     df: pd.DataFrame = field(default_factory=spans_frame)

@@ -95,7 +95,7 @@ def test_every_page_is_in_the_list_of_pages() -> None:
 def test_the_site_leads_to_every_page_and_to_no_other(reference: ModuleType) -> None:
     named = re.findall(r"^ +- (?:[^:\n]+: )?([\w/-]+\.md)$", MKDOCS[MKDOCS.index("\nnav:") :], re.MULTILINE)
     pages = {str(page.relative_to(ROOT / "docs")) for page in DOCS} - {"README.md"}
-    assert sorted(named) == sorted(pages | set(reference.PAGES) | {"index.md", "CHANGELOG.md"})
+    assert sorted(named) == sorted(pages | set(reference.PAGES) | {"index.md", "pages.md", "CHANGELOG.md"})
 
 
 def test_links_of_the_site_lead_to_pages_and_copies_and_code_has_none() -> None:
@@ -107,6 +107,8 @@ def test_links_of_the_site_lead_to_pages_and_copies_and_code_has_none() -> None:
         f"[a](index.md) [b](tables.md#spans) [c](files/{example[3:]}) [d](https://x.org/y)\n{code}"
     )
     assert links.pointed("tutorials/x.md", "[a](../../README.md)") == "[a](../index.md)"
+    assert links.pointed("index.md", "[a](docs/README.md)") == "[a](pages.md)"
+    assert links.pointed("pages.md", "[a](../README.md) [b](ops.md)") == "[a](index.md) [b](ops.md)"
     assert list(links.copied("lines.md", text)) == ["examples/own_pass/own_pass.py"]
 
 
@@ -115,9 +117,31 @@ def test_the_reference_has_all_that_is_public(reference: ModuleType) -> None:
     names = [name for name in profscope.__all__ if name != "__version__"]
     missing = [name for name in names if not re.search(rf"^## (profscope\.)?{name}$", pages, re.MULTILINE)]
     questions = [name for name in profiles._questions() if f"### prof.{name}\n" not in pages]
-    assert (missing, questions) == ([], ["verdict"])
+    assert (missing, questions) == ([], [])
     for name in Options.__dataclass_fields__:
         assert f"**`{name}`**" in pages or name == "pipeline"
+
+
+def test_the_reference_has_what_profiles_have_besides_questions(reference: ModuleType) -> None:
+    page = reference.profile()
+    for name in ("save", "show", "add_ncu", "verdict", "plot", "plot.timeline", "plot.waves"):
+        assert f"### prof.{name}\n" in page
+    assert "`start_cycle` int64" in page
+    assert "### scope.begin" not in reference.recording()
+
+
+def test_the_reference_reads_as_docstrings_do(reference: ModuleType) -> None:
+    assert reference._prose("a, b: one.\nc: two,\nthat is: three.\nRaises X.") == (
+        "\n- **a, b**: one.\n- **c**: two,\n  that is: three.\n\nRaises X."
+    )
+    assert reference._prose("What was kept, none where it is not\nknown: then it says so.") == (
+        "What was kept, none where it is not\nknown: then it says so."
+    )
+    assert reference._prose("a <b> | `c|d`") == "a &lt;b> \\| `c|d`"
+    assert reference._prose("| `a` | b |\n|---|---|") == "| `a` | b |\n|---|---|"
+    assert "profscope.stop() -> Session" in reference.recording()
+    assert "prof.steps(scope: str = 'step')" in reference.profile()
+    assert "_semantic" not in reference.in_kernels()
 
 
 def test_pictures_are_small_and_shown() -> None:

@@ -50,9 +50,10 @@ def explain(
     launched once in a session. Tensors of `reset_to_zero` and `restore_value` are copied: the copies are
     written.
 
-    configuration: what it chooses; best: the quickest. time_us: median of the bare times; low_us, high_us: 20
-    and 80 percent of them. On the emulator these are the recorded launch's, in emulated time; attrs["basis"]
-    says which. registers, spills, shared_bytes, ctas_per_sm: of the bare binary, missing where nobody says.
+    configuration: what it chooses; best: the quickest. time_us: median of the bare times; low_us, high_us:
+    their 20th and 80th percentiles. On the emulator these are the recorded launch's, in emulated time;
+    attrs["basis"] says which. registers, spills, shared_bytes, ctas_per_sm: of the bare binary, missing where
+    nobody says.
     exposed_pct: the largest gain of the findings that say warps wait, 0 where there is none. tail_pct: of the
     SMs' time, what stood empty behind their last CTA. finding, line, gain_pct: the top finding. failed: why a
     configuration cannot be built, else "". attrs["why"]: one line.
