@@ -18,7 +18,7 @@ from profscope.analysis.notes import UNSEEN
 from profscope.analysis.trust_rules import DISTRUST
 from profscope.options import Options
 from profscope.profiles import Profile
-from viewer.cells import pad, wrap
+from viewer.cells import fit_middle, pad, wrap
 from viewer.select import Selection
 from viewer.units import bytes_text, count_text, duration_text, printable, share_text
 
@@ -45,6 +45,9 @@ MEASURED = {
 }
 _LABEL = 10
 """Cells of a row's name and what stands between it and the row."""
+
+_LONGEST_NAME = 40
+"""Cells of a kernel's name in front of a reason."""
 
 _Row = tuple[str, Sequence[str], str]
 """Its name, its parts, and what stands between these."""
@@ -113,7 +116,7 @@ def make_header(
     judged = (whole or profile).verdict if len(launches) else None
     return Header(
         verdict=judged.headline if judged else "",
-        in_brief=judged.in_brief(_longest(profile)) if judged else "",
+        in_brief=judged.in_brief(_longest(profile), _short) if judged else "",
         kernel=str(names[0]) if len(names) == 1 else "",
         trace=trace,
         tool=str(metadata.get("tool", "")),
@@ -171,6 +174,10 @@ def _longest(profile: Profile) -> list[tuple[str, int]]:
     return [(str(kernel), int(variant)) for kernel, variant in totals.sort_values(ascending=False).index]
 
 
+def _short(kernel: str) -> str:
+    return fit_middle(kernel, _LONGEST_NAME)
+
+
 def render_header(header: Header, width: int) -> list[Text]:
     """All of it: lines of at most `width` cells; what is too long for one goes on in the next."""
     size = _size(header)
@@ -198,7 +205,7 @@ def render_top(header: Header, width: int) -> list[Text]:
     ctas = [part for part in size if part.endswith((" CTA", " CTAs"))]
     kernels = header.kernel or count_text(header.kernels, "kernel")
     on = f" on {header.device.split(', ')[0]}" if header.device else ""
-    on += f" of {header.ranks} ranks" if header.ranks > 1 else ""
+    kernels += f" of {header.ranks} ranks" if header.ranks > 1 else ""
     rows: list[_Row] = [
         ("Recorded", f"{kernels}{on}: {', '.join([size[0], *ctas])}".split(" "), " "),
         ("Shown", _shown(header), ", "),

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any, Final
 
@@ -104,11 +104,12 @@ class Verdict(Mapping[tuple[str, int], KernelVerdict]):
         more = [f"{len(told) - _SHOWN} more"] if len(told) > _SHOWN else []
         return "; ".join([self.label, *told[:_SHOWN], *more])
 
-    def in_brief(self, longest: Iterable[tuple[str, int]] = ()) -> str:
+    def in_brief(self, longest: Iterable[tuple[str, int]] = (), called: Callable[[str], str] = str) -> str:
         """One sentence for who reads no more: the label, and of the worst kernel the reason that comes first
         among those for its label, with its figures; other reasons and kernels by name and number.
 
         longest: kernels and variants, the one first that matters most; among the worst ones that is told of.
+        called: how a kernel's name is written.
         """
         worst = [key for key, each in self.items() if each.reasons and each.label == self.label]
         if self._trials or not worst:
@@ -118,7 +119,7 @@ class Verdict(Mapping[tuple[str, int], KernelVerdict]):
         reason = next((each for each in told.reasons if each.label == told.label), told.reasons[0])
         others = [each.rule for each in told.reasons if each is not reason]
         more = sum(bool(each.reasons) for each in self.values()) - 1
-        said = f"{self.label}: {f'{told.kernel}: ' * (len(self) > 1)}{reason.text}"
+        said = f"{self.label}: {f'{called(told.kernel)}: ' * (len(self) > 1)}{reason.text}"
         said += f"; also {', '.join(others)}" if others else ""
         return said + (f"; {count_text(more, 'more kernel')} with reasons" if more else "")
 
