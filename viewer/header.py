@@ -224,7 +224,7 @@ def of_launches(header: Header, unit: str) -> list[str]:
     """What is to be known of launches' times, beside them."""
     read = of_ctas(header)
     if unit == "ns" and header.backend != "emulator" and header.ns_uncertainty:
-        read.append(f"+-{header.ns_uncertainty[1]:.0f} ns")
+        read.append(f"timestamps +-{header.ns_uncertainty[1]:.0f} ns")
     return read
 
 
