@@ -118,10 +118,13 @@ class Verdict(Mapping[tuple[str, int], KernelVerdict]):
         told = self[min(worst, key=lambda key: ranked.get(key, len(ranked)))]
         reason = next((each for each in told.reasons if each.label == told.label), told.reasons[0])
         others = [each.rule for each in told.reasons if each is not reason]
+        of_its_own = sum(kernel == told.kernel for kernel, _ in self) > 1
+        name = called(told.kernel) + f" #{told.variant}" * of_its_own
         more = sum(bool(each.reasons) for each in self.values()) - 1
-        said = f"{self.label}: {f'{called(told.kernel)}: ' * (len(self) > 1)}{reason.text}"
+        whose = "configuration" if len({kernel for kernel, _ in self}) < len(self) else "kernel"
+        said = f"{self.label}: {f'{name}: ' * (len(self) > 1)}{reason.text}"
         said += f"; also {', '.join(others)}" if others else ""
-        return said + (f"; {count_text(more, 'more kernel')} with reasons" if more else "")
+        return said + (f"; {count_text(more, f'more {whose}')} with reasons" if more else "")
 
     def __str__(self) -> str:
         return "\n".join([self.headline if self._trials else self.label, *map(str, self.values())])
