@@ -6,7 +6,19 @@ from pathlib import Path
 
 from profscope.errors import OptionError
 from profscope.version import __version__
-from viewer.option_types import BY, FIRST, FORMATS, SECTIONS, SORTS, count, pattern, place, sections, width
+from viewer.option_types import (
+    BY,
+    FIRST,
+    FORMATS,
+    NO_TABLE,
+    SECTIONS,
+    SORTS,
+    count,
+    pattern,
+    place,
+    sections,
+    width,
+)
 from viewer.units import UNITS
 from viewer.zoom import Zoom, parse_zoom
 
@@ -15,11 +27,12 @@ __all__ = ["add_parts", "parsed"]
 EPILOG = """\
 The first screen has the verdict, what holds the kernels back, the lines that
 take most time, the scopes in program order, and one CTA's timeline. Everything
-else comes on request. Kernels stand in the order of the time that their
-launches took. Self time is what a span's synchronous children leave of it;
-share is self time over the kernel's warp time, which is the sum of all its
-warps' run times. Durations have three significant digits; --json has them
-exact. Short lines leave columns out; --width 120 has all.
+else comes on request: --show header has clocks, versions and options. Kernels
+stand in the order of the time that their launches took. Self time is what a
+span's synchronous children leave of it; share is self time over the kernel's
+warp time, which is the sum of all its warps' run times. Durations have three
+significant digits; --json has them exact. Short lines leave columns out;
+--width 120 has all.
 
 examples:
   profscope view trace.json --source
@@ -101,12 +114,12 @@ def _check_effect(parser: argparse.ArgumentParser, options: argparse.Namespace) 
     shown = FIRST if options.show is None else options.show
     parts = [] if view not in ("", "show") else shown
     effects = {
-        "--line": view in ("by", "source") or bool({*parts} - {"kernels", "timeline"}),
-        "--scope": view == "by" or bool({*parts} - {"kernels", "timeline", "lines"}),
+        "--line": view in ("by", "source") or bool({*parts} - {"header", "kernels", "timeline"}),
+        "--scope": view == "by" or bool({*parts} - {"header", "kernels", "timeline", "lines"}),
         "--zoom": "timeline" in parts,
         "--depth": view == "metrics" or "tree" in parts,
-        "--top": view in ("by", "source") or bool(parts),
-        "--unit": view in ("by", "source", "interactive") or bool({*parts} - {"lines", "findings"}),
+        "--top": view in ("by", "source") or bool({*parts} - {"header"}),
+        "--unit": view in ("by", "source", "interactive") or bool({*parts} - {"header", "lines", "findings"}),
     }
     for name, has_effect in effects.items():
         if getattr(options, name[2:]) is not None and not has_effect:
@@ -122,8 +135,8 @@ def _called(view: str, shown: Sequence[str]) -> str:
 def _check_tables(parser: argparse.ArgumentParser, options: argparse.Namespace) -> None:
     """CSV and Markdown are one table."""
     if options.format in ("csv", "md") and options.view in ("", "show"):
-        tables = [name for name in SECTIONS if name != "timeline"]
-        if options.view == "" or len(options.show) != 1 or options.show == ["timeline"]:
+        tables = [name for name in SECTIONS if name not in NO_TABLE]
+        if options.view == "" or len(options.show) != 1 or options.show[0] in NO_TABLE:
             names = ", ".join(tables)
             parser.error(
                 f"--format {options.format} prints one table: add --show NAME ({names}), --by or --source"

@@ -1,6 +1,6 @@
 """Draw a timeline's data as terminal text: title, scale, lanes, legend."""
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from itertools import groupby
 
 from rich.cells import cell_len
@@ -18,10 +18,10 @@ LABEL_WIDTH = 10
 TICK_CELLS = 12
 
 
-def render_timeline(timeline: Timeline, width: int) -> list[Text]:
-    """Lines of a timeline whose lanes have `width - LABEL_WIDTH` cells."""
+def render_timeline(timeline: Timeline, width: int, said: Sequence[str] = ()) -> list[Text]:
+    """Lines of a timeline whose lanes have `width - LABEL_WIDTH` cells. said: of its times, in the title."""
     styles = symbol_styles(timeline.legend)
-    lines = heading(printable(timeline.kernel) + timeline.label, _title(timeline), width)
+    lines = heading(printable(timeline.kernel) + timeline.label, [*_title(timeline), *said], width)
     lines.append(Text(" " * LABEL_WIDTH + _scale(timeline, width - LABEL_WIDTH), style="dim"))
     for lane in timeline.lanes:
         label = f"  {beside(lane.scope)}" if lane.scope else f"warp {lane.warp}"

@@ -1,4 +1,4 @@
-"""What one wants to see first of a profile: its header, what holds its kernels back, and what took most."""
+"""What one wants to see first of a profile: the verdict, what holds its kernels back, and what took most."""
 
 from typing import TextIO
 
@@ -8,7 +8,7 @@ from rich.text import Text
 from profscope.profiles import Profile
 from viewer.findings import FindingRow, make_findings, render_findings
 from viewer.groups import several_variants
-from viewer.header import Header, make_header, render_header
+from viewer.header import Header, make_header, of_launches, render_foot, render_top
 from viewer.kernels import KernelRow, make_kernels, render_kernels
 from viewer.select import Selection
 
@@ -23,6 +23,8 @@ def show_first_screen(profile: Profile, name: str, stream: TextIO) -> None:
     kernels = make_kernels(profile, profile.tables.unit)
     header = make_header(profile, name, Selection(), len(profile.tables.df))
     lines = render_first(header, make_findings(profile, Selection()), kernels, console.width, MOST_KERNELS)
+    foot = render_foot(header, console.width)
+    lines += [Text(), *foot] if foot else []
     console.print(Text("\n").join([Text(), *lines]), soft_wrap=True)
 
 
@@ -30,9 +32,10 @@ def render_first(
     header: Header, findings: list[FindingRow], kernels: list[KernelRow], width: int, most: int
 ) -> list[Text]:
     """The lines of what comes first, whatever else is shown. most: of the kernels."""
-    lines = render_header(header, width)
+    lines = render_top(header, width)
     if findings:
         lines += [Text(), *render_findings(findings, several_variants(kernels), width)]
     if kernels:
-        lines += [Text(), *render_kernels(kernels, width, most)]
+        said = of_launches(header, kernels[0].unit)
+        lines += [Text(), *render_kernels(kernels, width, most, said)]
     return lines

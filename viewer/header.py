@@ -1,4 +1,8 @@
-"""The header: what was profiled, with what, how much was recorded and what was lost."""
+"""The header: what was profiled, with what, how much was recorded and what was lost.
+
+The first screen has what one must know to read its figures, above them (`render_top`) or beside them, and
+below them what was noted (`render_foot`); `--show header` has all of it (`render_header`).
+"""
 
 import re
 from collections.abc import Sequence
@@ -9,14 +13,26 @@ import numpy as np
 from rich.text import Text
 
 from profscope.analysis.corrections import are_corrected
+from profscope.analysis.launch_durations import took
 from profscope.analysis.notes import UNSEEN
+from profscope.analysis.trust_rules import DISTRUST
 from profscope.options import Options
 from profscope.profiles import Profile
-from viewer.cells import pad, wrap
+from viewer.cells import fit_middle, pad, wrap
 from viewer.select import Selection
 from viewer.units import bytes_text, count_text, duration_text, printable, share_text
 
-__all__ = ["EMULATED", "Header", "make_header", "render_header"]
+__all__ = [
+    "EMULATED",
+    "Header",
+    "make_header",
+    "of_ctas",
+    "of_launches",
+    "of_scopes",
+    "render_foot",
+    "render_header",
+    "render_top",
+]
 
 EMULATED = "EMULATED: cycles of a cost model, not GPU time"
 CORRECTED = (
@@ -27,6 +43,15 @@ MEASURED = {
     "latency": "spans on loads end when their data has arrived; loads do not overlap",
     "issue": "spans on loads end at their issue; measure=latency ends them with their data",
 }
+_LABEL = 10
+"""Cells of a row's name and what stands between it and the row."""
+
+_LONGEST_NAME = 40
+"""Cells of a kernel's name in front of a reason."""
+
+_Row = tuple[str, Sequence[str], str]
+"""Its name, its parts, and what stands between these."""
+
 NO_LAUNCHES = "No launches recorded."
 TO_CHECK = (
     "Check that a Triton kernel was launched inside the session, that kernels= matches its name, and that "
@@ -38,15 +63,18 @@ TO_CHECK = (
 class Header:
     """The facts about what is shown of a profile, which is all of it unless `chosen` says otherwise.
 
-    verdict: whether its figures can be believed, in one line; "" where there is nothing to judge.
-    sums: how many of the launches kept sums. samples: of the hardware's sampler, over all binaries. chosen:
-    what was asked for, by name; all_spans: those of the whole profile. clock_ghz and ns_uncertainty are
-    (least, greatest), None when unknown. options: those of the session that were set. measure: what spans on
-    loads end with, "issue" or "latency"; "" when unknown.
+    verdict: whether its figures can be believed, in one line; "" where there is nothing to judge; in_brief:
+    the same with the reason that weighs most. kernel: its name, "" where there are several. ranks: processes
+    of a job. sums: how many of the launches kept sums. samples: of the hardware's sampler, over all binaries.
+    chosen: what was asked for, by name; all_spans: those of the whole profile. clock_ghz and ns_uncertainty
+    are (least, greatest), None when unknown. options: those of the session that were set. measure: what spans
+    on loads end with, "issue" or "latency"; "" when unknown.
     records, dropped, profile_bytes: of whole launches, also where a part of each is shown.
     program: of all that ran around the kernels, where it was recorded."""
 
     verdict: str
+    in_brief: str
+    kernel: str
     trace: str
     tool: str
     backend: str
@@ -59,6 +87,7 @@ class Header:
     corrected: bool
     chosen: dict[str, Any]
     kernels: int
+    ranks: int
     launches: int
     sums: int
     samples: int
@@ -83,8 +112,12 @@ def make_header(
     versions = {
         name: str(metadata[name]) for name in ("profscope", "triton", "torch", "python") if metadata.get(name)
     }
+    names = launches["kernel"].unique()
+    judged = (whole or profile).verdict if len(launches) else None
     return Header(
-        verdict=(whole or profile).verdict.headline if len(launches) else "",
+        verdict=judged.headline if judged else "",
+        in_brief=judged.in_brief(_longest(profile), _short) if judged else "",
+        kernel=str(names[0]) if len(names) == 1 else "",
         trace=trace,
         tool=str(metadata.get("tool", "")),
         backend=str(metadata.get("backend", "")),
@@ -96,7 +129,8 @@ def make_header(
         measure=_measure(metadata),
         corrected=len(profile.tables.df) > 0 and are_corrected(profile.tables),
         chosen=selection.chosen,
-        kernels=int(launches["kernel"].nunique()),
+        kernels=len(names),
+        ranks=int(launches["rank"].nunique()),
         launches=len(launches),
         sums=int((launches["keeps"] == "sums").sum()),
         samples=int(profile.samples["samples"].sum()),
@@ -132,11 +166,24 @@ def _program(profile: Profile) -> list[str]:
     return said
 
 
+def _longest(profile: Profile) -> list[tuple[str, int]]:
+    """Kernels and variants, the one first whose launches took longest."""
+    launches = profile.launches
+    keys = [launches[name] for name in ("kernel", "variant")]
+    totals = took(profile.tables, profile.tables.unit).groupby(keys, sort=False, observed=True).sum()
+    return [(str(kernel), int(variant)) for kernel, variant in totals.sort_values(ascending=False).index]
+
+
+def _short(kernel: str) -> str:
+    return fit_middle(kernel, _LONGEST_NAME)
+
+
 def render_header(header: Header, width: int) -> list[Text]:
-    """Lines of at most `width` cells; what is too long for one goes on in the next."""
-    rows: list[tuple[str, Sequence[str], str]] = [
+    """All of it: lines of at most `width` cells; what is too long for one goes on in the next."""
+    size = _size(header)
+    rows: list[_Row] = [
         ("Verdict", header.verdict.split(), " "),
-        ("Trace", _size(header), ", "),
+        ("Trace", [f"{header.trace}: {size[0]}", *size[1:]], ", "),
         ("Shown", _shown(header), ", "),
         ("Device", [part for part in (header.device or "unknown", *_clock(header)) if part], ", "),
         ("Versions", [f"{name} {version}" for name, version in header.versions.items()], "  "),
@@ -144,23 +191,82 @@ def render_header(header: Header, width: int) -> list[Text]:
         ("Measured", MEASURED.get(header.measure, "").split(), " "),
         ("Times", CORRECTED.split() if header.corrected else [], " "),
         ("Records", _records(header), ", "),
-        ("Program", header.program, "; "),
-        *(("Note", note.split(" "), " ") for note in _alike_once(header.notes)),
+        *_noted(header),
     ]
-    label = max(len(name) for name, _, _ in rows) + 2
-    lines = [Text(EMULATED, style="bold black on yellow")] if header.backend == "emulator" else []
+    return [*_banner(header), *_render(header, rows, width), *_nothing(header, width)]
+
+
+def render_top(header: Header, width: int) -> list[Text]:
+    """What one must know before the first figure: what was recorded, what is shown of it, whether to believe
+    it, and what was lost. Where nothing was recorded, all of the header: it says why."""
+    if header.launches == 0:
+        return render_header(header, width)
+    size = _size(header)
+    ctas = [part for part in size if part.endswith((" CTA", " CTAs"))]
+    kernels = header.kernel or count_text(header.kernels, "kernel")
+    on = f" on {header.device.split(', ')[0]}" if header.device else ""
+    kernels += f" of {header.ranks} ranks" if header.ranks > 1 else ""
+    rows: list[_Row] = [
+        ("Recorded", f"{kernels}{on}: {', '.join([size[0], *ctas])}".split(" "), " "),
+        ("Shown", _shown(header), ", "),
+        ("Verdict", header.in_brief.split(), " "),
+        ("Records", _records(header) if header.dropped else [], ", "),
+    ]
+    return [*_banner(header), *_render(header, rows, width)]
+
+
+def render_foot(header: Header, width: int) -> list[Text]:
+    """What was noted, and the program around the kernels; nothing where `render_top` has said it."""
+    return _render(header, _noted(header), width) if header.launches else []
+
+
+def of_launches(header: Header, unit: str) -> list[str]:
+    """What is to be known of launches' times, beside them."""
+    read = of_ctas(header)
+    if unit == "ns" and header.backend != "emulator" and header.ns_uncertainty:
+        read.append(f"timestamps +-{header.ns_uncertainty[1]:.0f} ns")
+    return read
+
+
+def of_ctas(header: Header) -> list[str]:
+    """What is to be known of the times of CTAs as a whole, beside them."""
+    return ["as read"] if header.corrected else []
+
+
+def of_scopes(header: Header) -> list[str]:
+    """What is to be known of the times of scopes and warps, beside them."""
+    return ["without what recording took"] if header.corrected else []
+
+
+def _banner(header: Header) -> list[Text]:
+    return [Text(EMULATED, style="bold black on yellow")] if header.backend == "emulator" else []
+
+
+def _noted(header: Header) -> list[_Row]:
+    notes: list[_Row] = [("Note", note.split(" "), " ") for note in _alike_once(header.notes)]
+    return [("Program", header.program, "; "), *notes]
+
+
+def _render(header: Header, rows: Sequence[_Row], width: int) -> list[Text]:
+    lines = []
     for name, parts, separator in rows:
         if not parts:
             continue
-        alarming = (name == "Records" and header.dropped) or parts[0:3] == ["do", "not", "trust"]
+        alarming = (name == "Records" and header.dropped) or (
+            name == "Verdict" and header.verdict.startswith(DISTRUST)
+        )
         style = "bold red" if alarming else ""
         head = "bold yellow" if name == "Note" else "dim"
-        for at, line in enumerate(wrap([printable(part) for part in parts], width - label, separator)):
-            lines.append(Text.assemble((pad("" if at else name, label), head), (line, style)))
-    if header.launches == 0:
-        why = TO_CHECK if not header.notes or UNSEEN in header.notes else "The notes say why."
-        lines += [Text(), *map(Text, wrap(f"{NO_LAUNCHES} {why}".split(), width))]
+        for at, line in enumerate(wrap([printable(part) for part in parts], width - _LABEL, separator)):
+            lines.append(Text.assemble((pad("" if at else name, _LABEL), head), (line, style)))
     return lines
+
+
+def _nothing(header: Header, width: int) -> list[Text]:
+    if header.launches:
+        return []
+    why = TO_CHECK if not header.notes or UNSEEN in header.notes else "The notes say why."
+    return [Text(), *map(Text, wrap(f"{NO_LAUNCHES} {why}".split(), width))]
 
 
 def _alike_once(notes: Sequence[str]) -> list[str]:
@@ -189,7 +295,7 @@ def _size(header: Header) -> list[str]:
     kept = header.launches - header.sums
     if header.sums:
         size[0] += f" ({count_text(kept)} kept spans, {count_text(header.sums)} sums)"
-    return [f"{header.trace}: {size[0]}", *size[1:]]
+    return size
 
 
 def _shown(header: Header) -> list[str]:

@@ -1,5 +1,6 @@
 """The kernels: how often each was launched and how long its launches took."""
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 from rich.text import Text
@@ -68,8 +69,8 @@ def make_kernels(profile: Profile, unit: str) -> list[KernelRow]:
     return sorted(rows, key=lambda row: (row.trial, -row.total, row.kernel, row.variant))
 
 
-def render_kernels(rows: list[KernelRow], width: int, most: int) -> list[Text]:
-    """The table's lines; the `most` longest-running kernels (0: all)."""
+def render_kernels(rows: list[KernelRow], width: int, most: int, said: Sequence[str] = ()) -> list[Text]:
+    """The table's lines; the `most` longest-running kernels (0: all). said: of their times, in the title."""
     columns = [Column("kernel", "kernel"), Column("launches"), Column("CTAs", spare=3), Column("total")]
     columns += [Column("share"), Column("mean", spare=1), Column("min", spare=4), Column("max", spare=2)]
     shown = rows[: most or None]
@@ -86,7 +87,7 @@ def render_kernels(rows: list[KernelRow], width: int, most: int) -> list[Text]:
         names = [printable(row.kernel), *([row.label.strip(), differs_text(row)] if with_label else [])]
         cells.append([*names, *counts, *total, *times])
     unit = ["cycles"] if any(row.unit == "cycles" for row in shown) else []
-    lines = heading("kernels", ["launches from their first record to their last", *unit], width)
+    lines = heading("kernels", ["launches from their first record to their last", *unit, *said], width)
     lines += grid(columns, cells, [""] * len(cells), width)
     if len(shown) < len(rows):
         lines.append(Text(f"{len(rows) - len(shown)} more kernels; --top 0 shows them", style="dim"))

@@ -8,6 +8,7 @@ __all__ = [
     "BY",
     "FIRST",
     "FORMATS",
+    "NO_TABLE",
     "SECTIONS",
     "SORTS",
     "Place",
@@ -17,7 +18,10 @@ __all__ = [
     "sections",
     "width",
 ]
-SECTIONS = ("findings", "kernels", "lines", "scopes", "tree", "numbers", "timeline")
+NO_TABLE = ("header", "timeline")
+"""Of SECTIONS, those that are no table."""
+
+SECTIONS = ("header", "findings", "kernels", "lines", "scopes", "tree", "numbers", "timeline")
 """What --show shows, one or several."""
 
 FIRST = ("findings", "kernels", "lines", "tree", "numbers", "timeline")

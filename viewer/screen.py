@@ -20,7 +20,16 @@ from viewer.filters import Rows
 from viewer.findings import FindingRow, make_findings, render_findings
 from viewer.first_screen import render_first
 from viewer.groups import Group, several_variants
-from viewer.header import EMULATED, Header, make_header
+from viewer.header import (
+    EMULATED,
+    Header,
+    make_header,
+    of_ctas,
+    of_launches,
+    of_scopes,
+    render_foot,
+    render_header,
+)
 from viewer.input import Trace
 from viewer.kernels import KernelRow, make_kernels, render_kernels
 from viewer.lines import LineTable, make_lines, render_lines
@@ -57,7 +66,10 @@ NOTHING = {
 }
 """What is said where nothing is there of what --show names."""
 NO_SPANS = "No spans were recorded in these launches; see the notes and dropped records."
-MORE = "More: --source (the code with its time in the margin), --show scopes (percentiles), --by cta, --help"
+MORE = (
+    "More: --source (the code with its time in the margin), --show scopes (percentiles), --by cta, "
+    "--show header (clocks, versions, options), --help"
+)
 
 
 @dataclass(frozen=True)
@@ -122,7 +134,7 @@ def _view(
 ) -> View:
     rows = Rows(options.line, options.scope)
     # What several parts add up is worked out once.
-    adds_up = bool({*shown} - {"findings", "kernels"}) or not rows.are_all
+    adds_up = bool({*shown} - {"header", "findings", "kernels"}) or not rows.are_all
     spans = summed_spans(profile.tables) if adds_up else None
     with worker_pool(1) as beside:  # findings need nothing of what follows, and take as long
         found = beside.submit(make_findings, profile, selection, spans) if "findings" in shown else None
@@ -133,7 +145,7 @@ def _view(
         has_scopes = "scopes" in shown
         summary = None if spans is None else summary_of(profile.tables, spans, ordered=has_scopes)
         # Everything below a kernel's own row goes by these.
-        wants_tables = bool({*shown} - {"findings", "kernels", "lines"}) or not rows.are_all
+        wants_tables = bool({*shown} - {"header", "findings", "kernels", "lines"}) or not rows.are_all
         tables = make_tables(profile, unit, top, kernels, rows, options.sort, summary) if wants_tables else []
         most_kernels = 0 if options.format in TABLES else DETAILED_KERNELS
         detailed = tables[: most_kernels or None]
@@ -179,6 +191,7 @@ def _most_rows(options: argparse.Namespace) -> int:
 def _check_shown(view: View, asked: Sequence[str]) -> None:
     """Raise TraceError where there is nothing of all that --show names. No findings: that is an answer."""
     there = {
+        "header": True,
         "findings": True,
         "kernels": bool(view.kernels),
         "lines": any(table.rows for table in view.lines),
@@ -242,6 +255,8 @@ def _render(view: View, options: argparse.Namespace, width: int, shown: Collecti
             lines += [Text(line) for line in wrap(_bare(view), width)]
     else:
         lines = [Text(EMULATED, style="bold black on yellow")] if view.header.backend == "emulator" else []
+        if "header" in shown:
+            lines = [*render_header(view.header, width), *[Text()] * ("findings" in shown)]
         if "findings" in shown:
             lines += (
                 render_findings(view.findings, several_variants(view.kernels), width, _most_rows(options))
@@ -249,9 +264,10 @@ def _render(view: View, options: argparse.Namespace, width: int, shown: Collecti
                 else [Text("no findings")]
             )
         if "kernels" in shown:
+            unit = view.kernels[0].unit if view.kernels else ""
             lines += [
                 Text(),
-                *render_kernels(view.kernels, width, _most_rows(options)),
+                *render_kernels(view.kernels, width, _most_rows(options), of_launches(view.header, unit)),
             ]
     for of_kernel in view.lines:
         lines += [Text(), *render_lines(of_kernel, width)]
@@ -259,9 +275,10 @@ def _render(view: View, options: argparse.Namespace, width: int, shown: Collecti
         if not (table.rows or (view.trees and view.trees[at].nodes)):
             continue  # none of its scopes was asked for
         if "scopes" in shown:
-            lines += [Text(), *render_table(table, width)]
+            lines += [Text(), *render_table(table, width, of_scopes(view.header))]
         if view.trees:
-            lines += [Text(), *([] if "scopes" in shown else render_heading(table, width))]
+            said = of_scopes(view.header)
+            lines += [Text(), *([] if "scopes" in shown else render_heading(table, width, said))]
             lines += [*render_tree(view.trees[at], width)]
         if "scopes" in shown or view.trees:
             lines += render_uncovered(table, width)
@@ -275,13 +292,15 @@ def _render(view: View, options: argparse.Namespace, width: int, shown: Collecti
     if "timeline" in shown:
         lines += _timeline(view, width)
     if options.show is None and view.header.launches:
+        foot = render_foot(view.header, width)
+        lines += [Text(), *foot] if foot else []
         lines += [Text(), *(Text(line, style="dim") for line in wrap(MORE.split(), width))]
     return lines[1:] if lines and not lines[0].plain else lines
 
 
 def _timeline(view: View, width: int) -> list[Text]:
     if view.timeline is not None:
-        lines = [Text(), *render_timeline(view.timeline, width)]
+        lines = [Text(), *render_timeline(view.timeline, width, of_ctas(view.header))]
         if view.header.sums:
             drawn, kept = view.header.launches - view.header.sums, count_text(view.header.sums)
             those = "launch" if drawn == 1 else f"{count_text(drawn)} launches"

@@ -24,6 +24,7 @@ WORK = ("bytes", "flops")
 RATES = {"gb_per_s": "GB/s", "tflop_per_s": "TFLOP/s"}
 STATISTICS = ("total", "self", "mean", "p50", "p90", "p99", "max")
 LONGEST = ("p50", "p90", "p99", "max")
+LOADS = {"issue": "spans on loads end at their issue", "data": "spans on loads end with their data"}
 SPARE = {"mean": 3, "p50": 6, "p90": 7, "p99": 5, "max": 4}
 """The statistics behind the share, and which of them short lines leave out first: see `Column`."""
 
@@ -164,8 +165,8 @@ def _row(row: dict[Any, Any], unit: str, warp_time: int) -> ScopeRow:
     )
 
 
-def render_table(table: KernelTable, width: int) -> list[Text]:
-    """The table's lines, the first a title."""
+def render_table(table: KernelTable, width: int, said: Sequence[str] = ()) -> list[Text]:
+    """The table's lines, the first a title. said: of all times in it, in the title."""
     rates = [name for name in RATES if any(getattr(row, name) is not None for row in table.rows)]
     columns = [Column("scope", "name"), Column("line", spare=1), Column("count"), Column("total", spare=2)]
     columns += [
@@ -188,7 +189,7 @@ def render_table(table: KernelTable, width: int) -> list[Text]:
         rows.append([*place, count_text(row.count), *durations[:2], share_text(row.share), *durations[2:]])
         rows[-1] += [rate_text(getattr(row, name)) for name in rates]
     styles = ["" if row.share is None or row.share >= 0.01 else "dim" for row in table.rows]
-    lines = [*render_heading(table, width), *grid(columns, rows, styles, width)]
+    lines = [*render_heading(table, width, said), *grid(columns, rows, styles, width)]
     if table.omitted:
         lines.append(
             Text(f"{table.omitted} more scopes with less self time; --top 0 shows them", style="dim")
@@ -196,9 +197,12 @@ def render_table(table: KernelTable, width: int) -> list[Text]:
     return lines
 
 
-def render_heading(table: KernelTable, width: int) -> list[Text]:
-    """The kernel, how many launches, CTAs and warps there were of it, and their time."""
-    return heading(table.heading, _title(table), width)
+def render_heading(table: KernelTable, width: int, said: Sequence[str] = ()) -> list[Text]:
+    """The kernel, how many launches, CTAs and warps there were of it, and their time; what is `said` of it;
+    and with what spans on its loads end."""
+    ends = {row.measures for row in table.rows if row.kind == "op" and row.scope.startswith("load ")}
+    loads = [text for measures, text in LOADS.items() if measures in ends]
+    return heading(table.heading, [*_title(table), *said, *loads], width)
 
 
 def render_uncovered(table: KernelTable, width: int) -> list[Text]:

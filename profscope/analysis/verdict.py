@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any, Final
 
@@ -14,6 +14,7 @@ from profscope.analysis.distances import distances
 from profscope.analysis.markup import tag
 from profscope.analysis.overhead import overhead, variant_entry
 from profscope.analysis.pieces import each_piece, pieces
+from profscope.analysis.quantities import count_text
 from profscope.analysis.span_rows import Ints, begins_of_runs, not_samples, only_trials
 from profscope.analysis.trust_rules import CARE, DISTRUST, NEAR_RECORDS, RULES, Facts, Reason
 from profscope.schema import Tables
@@ -102,6 +103,28 @@ class Verdict(Mapping[tuple[str, int], KernelVerdict]):
         told = [f"{each.kernel}: {', '.join(reason.rule for reason in each.reasons)}" for each in worst]
         more = [f"{len(told) - _SHOWN} more"] if len(told) > _SHOWN else []
         return "; ".join([self.label, *told[:_SHOWN], *more])
+
+    def in_brief(self, longest: Iterable[tuple[str, int]] = (), called: Callable[[str], str] = str) -> str:
+        """One sentence for who reads no more: the label, and of the worst kernel the reason that comes first
+        among those for its label, with its figures; other reasons and kernels by name and number.
+
+        longest: kernels and variants, the one first that matters most; among the worst ones that is told of.
+        called: how a kernel's name is written.
+        """
+        worst = [key for key, each in self.items() if each.reasons and each.label == self.label]
+        if self._trials or not worst:
+            return self.headline
+        ranked = {key: at for at, key in enumerate(longest)}
+        told = self[min(worst, key=lambda key: ranked.get(key, len(ranked)))]
+        reason = next((each for each in told.reasons if each.label == told.label), told.reasons[0])
+        others = [each.rule for each in told.reasons if each is not reason]
+        of_its_own = sum(kernel == told.kernel for kernel, _ in self) > 1
+        name = called(told.kernel) + f" #{told.variant}" * of_its_own
+        more = sum(bool(each.reasons) for each in self.values()) - 1
+        whose = "configuration" if len({kernel for kernel, _ in self}) < len(self) else "kernel"
+        said = f"{self.label}: {f'{name}: ' * (len(self) > 1)}{reason.text}"
+        said += f"; also {', '.join(others)}" if others else ""
+        return said + (f"; {count_text(more, f'more {whose}')} with reasons" if more else "")
 
     def __str__(self) -> str:
         return "\n".join([self.headline if self._trials else self.label, *map(str, self.values())])

@@ -126,6 +126,20 @@ def test_the_worst_kernel_gives_the_label_and_comes_first() -> None:
     assert of.verdict.label == DISTRUST
     assert of.verdict.headline.startswith("do not trust; worse: ")
     assert [key[0] for key in of.verdict] == ["good", "bad", "worse"]
+    reason = next(each for each in of.verdict["worse", 0].reasons if each.label == DISTRUST)
+    assert of.verdict.in_brief().startswith(f"do not trust: worse: {reason.text}; also cold, ")
+
+
+def test_in_brief_tells_of_the_kernel_that_matters_most() -> None:
+    launches = launch_table([0, 1, 2, 3], ["a", "b", "a", "b"], dropped=[10, 20, 10, 20], ctas=4)
+    of = Profile(spans_frame(), launches.assign(cold=True), profile_metadata()).verdict
+    for kernel, longest in (("a", []), ("b", [("b", 0), ("a", 0)])):
+        assert of.in_brief(longest).startswith(
+            f"trust with care: {kernel}: {of[kernel, 0].reasons[0].text}; also "
+        )
+    assert of.in_brief([("b", 0)], str.upper).startswith("trust with care: B: ")
+    assert Profile().verdict.in_brief() == "nothing recorded"
+    assert profile().verdict.in_brief() == "trust"
 
 
 def test_nothing_was_launched() -> None:

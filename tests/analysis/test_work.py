@@ -164,7 +164,7 @@ def test_a_sampled_summary_is_scaled_up_to_the_grid() -> None:
 def test_the_viewer_says_that_it_scaled() -> None:
     profile = add(8 * 1024, ctas=2).profile
     (table,) = make_tables(profile, "cycles", 0, [Group("add_kernel")])
-    title = render_table(table, 120)[0].plain
+    title = render_table(table, 200)[0].plain
     assert "4 CTAs" in title
     assert "scaled up from 50.0% of its CTAs" in title
     assert sum(row.share or 0 for row in table.rows) == pytest.approx(1)

@@ -72,7 +72,7 @@ def test_a_program_runs_as_by_itself(run: Run, tmp_path: Path) -> None:
     assert profile.launches["keeps"].tolist() == ["spans", "sums"]
     assert profile.metadata["program"] == {"command": ["program.py", "a", "-o"], "exit_code": 7}
     assert profile.metadata["notes"] == [ONE_KEPT_SPANS]
-    for said in ("t.json: 2 launches (1 kept spans, 1 sums)", "\nkernel ", "\nadd_kernel ", "wrote t.json; "):
+    for said in (": 2 launches (1 kept spans, 1 sums)", "\nkernel ", "\nadd_kernel ", "wrote t.json; "):
         assert said in ran.stderr
     assert sorted(path.name for path in Path().iterdir()) == ["program.py", "t.json"]
 

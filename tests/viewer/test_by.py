@@ -155,7 +155,7 @@ def test_cycles_of_the_emulator_are_never_time(emulated: str) -> None:
     ("flags", "said"),
     [
         (["--by", "nope"], "invalid choice: 'nope' (choose from"),
-        (["--show", "nope"], "there is no 'nope'; there are: findings, kernels, lines, scopes, tree"),
+        (["--show", "nope"], "there is no 'nope'; there are: header, findings, kernels, lines, scopes, tree"),
         (["--by", "sm", "--source"], "--source and --by are two views: ask for one"),
         (["--format", "csv"], "--format csv prints one table: add --show NAME (findings, kernels, lines"),
         (["-i", "a", "-e", "b"], "only one of them can be given"),

@@ -59,15 +59,12 @@ def test_piped_output_is_plain_80_columns_and_complete(trace: str) -> None:
     assert all(len(line) <= 80 for line in done.stdout.splitlines())
     first = run(trace).stdout
     assert all(len(line) <= 80 for line in first.splitlines())
+    for text in ("lines by their own time", "More: --source"):
+        assert text in first
     for text in (
         "NVIDIA H200, sm_90, 132 SMs, clock 1.980 GHz",
         "triton 3.7.1",
         "4,224 in 8.0 KiB of profile memory, none dropped",
-        "lines by their own time",
-        "More: --source",
-    ):
-        assert text in first
-    for text in (
         "scope         line count",
         "│   ├ wait     matmul.py:26",
         "warp 3",
@@ -147,7 +144,7 @@ def test_drops_and_notes_are_shown(tmp_path: Path) -> None:
     metadata = profile_metadata(notes=["A note that is long. " * 10])
     Profile(profile.df, launches, metadata).save(tmp_path / "t.json")
     done = run(str(tmp_path / "t.json"))
-    assert "100 DROPPED (2.3%)" in done.stdout
+    assert "100 DROPPED (2.3%)" in done.stdout.partition("\nkernels ")[0], "they affect all that follows"
     assert "A note that is long. " * 9 in " ".join(done.stdout.split()), "notes are not cut"
     assert max(map(len, done.stdout.splitlines())) <= 80
 
@@ -178,11 +175,23 @@ def test_json_is_the_same_data(trace: str) -> None:
     assert len(view["timeline"]["lanes"]) == 4
 
 
-def test_the_verdict_comes_first(trace: str) -> None:
-    first = run(trace).stdout.splitlines()[0]
-    judged = json.loads(run(trace, "--json").stdout)["header"]["verdict"]
-    assert first.split() == ["Verdict", *judged.split()][: len(first.split())]
-    assert judged == profscope.load(trace).verdict.headline
+def test_what_was_recorded_and_the_verdict_come_first(trace: str) -> None:
+    first, second, *_ = run(trace, "--width", "200").stdout.splitlines()
+    assert first == "Recorded  matmul_kernel on NVIDIA H200: 2 launches, 16 CTAs"
+    verdict = profscope.load(trace).verdict
+    assert second == f"Verdict   {verdict.in_brief()}"
+    header = json.loads(run(trace, "--json", "--show", "header").stdout)["header"]
+    assert header["verdict"] == verdict.headline
+
+
+def test_all_of_the_header_is_shown_on_request(trace: str) -> None:
+    lines = run(trace, "--show", "header").stdout.splitlines()
+    names = [line[:10].rstrip() for line in lines if not line.startswith(" ")]
+    assert names == ["Verdict", "Trace", "Device", "Versions", "Options", "Records"]
+    assert "--show header" in " ".join(run(trace).stdout.split())
+    both = run(trace, "--show", "kernels,header").stdout
+    assert both.startswith("\n".join(lines) + "\n\nkernels  launches from their first")
+    assert run(trace, "--show", "header", "--format", "csv").returncode == 2
 
 
 def test_the_report_is_that_of_what_is_chosen(trace: str) -> None:
@@ -306,7 +315,7 @@ def test_the_header_shows_the_options_that_were_set(tmp_path: Path) -> None:
         every = Options().__dict__ | changes
         options = {option: every[option] for option in ("kernels", "instrument", "buffer", "every", "sms")}
         Profile(profile.df, profile.launches, profile_metadata(options=options)).save(tmp_path / "t.json")
-        lines = run(str(tmp_path / "t.json")).stdout.splitlines()
+        lines = run(str(tmp_path / "t.json"), "--show", "header").stdout.splitlines()
         shown[name] = [line for line in lines if line.startswith("Options")]
     assert shown == {"none": [], "two": ["Options   instrument=heavy  every=10"]}
 
@@ -332,10 +341,11 @@ def test_a_choice_restricts_all_that_is_shown(tmp_path: Path) -> None:
     done = run(str(tmp_path / "t.json"), "--kernel", "busy", "--warp", "1", "--cta", "0")
     assert "slow" not in done.stdout
     assert "Shown     kernel busy, cta 0, warp 1: " in done.stdout
-    assert "those of whole launches" in done.stdout
     assert "1 launch, 1 CTA, 1 warp, " in done.stdout
     assert "launch 0, CTA 0 on SM 0: " in done.stdout
     assert "warp 0" not in done.stdout
+    header = run(str(tmp_path / "t.json"), "--warp", "1", "--cta", "0", "--show", "header").stdout
+    assert "those of whole launches" in " ".join(header.split())
     view = json.loads(run(str(tmp_path / "t.json"), "--kernel", "busy", "--json").stdout)
     assert [row["kernel"] for row in view["kernels"]] == ["busy"]
     assert (view["header"]["kernels"], view["header"]["launches"]) == (1, 1)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 import subprocess
 import sys
 from collections.abc import Callable
@@ -69,6 +70,20 @@ def test_figures_are_those_of_a_screen_with_percentiles(tmp_path: Path, make: Ca
     assert with_scopes.pop("tables")[0]["rows"][0]["p99"] > 0
     assert {"header", "kernels", "lines", "trees", "timeline"} <= {name for name in first if first[name]}
     assert first == with_scopes
+
+
+def test_what_a_figure_is_of_stands_beside_it(tmp_path: Path) -> None:
+    file = str(tmp_path / "t.json")
+    of_two_ranks().save(file)
+    top, *parts = run(file, "--width", "200").stdout.split("\n\n")
+    assert top.startswith("Recorded  2 kernels of 2 ranks: 3 launches, ")
+    kernels, tree, timeline = (
+        next(part for part in parts if said in part.splitlines()[0])
+        for said in ("kernels  launches from", ", spans on loads end at their issue", " on SM ")
+    )
+    assert re.search(r"last, as read, timestamps \+-\d+ ns$", kernels.splitlines()[0])
+    assert " of warp time, without what recording took, " in tree.splitlines()[0]
+    assert timeline.splitlines()[0].endswith(", as read")
 
 
 @pytest.mark.skipif(sys.platform != "linux", reason="glibc's malloc")

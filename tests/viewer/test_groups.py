@@ -77,7 +77,11 @@ def test_each_variant_has_its_line_table_and_tree(two_variants: str) -> None:
 def test_variants_are_told_apart_in_the_text(two_variants: str) -> None:
     lines = [line.split() for line in run(two_variants, "--width", "120").splitlines()]
     assert ["add_kernel", "#1", "BLOCK=512", "2"] in [line[:4] for line in lines]
-    assert ["add_kernel", "#0", "BLOCK=256,", "1", "launch,"] in [line[:5] for line in lines], "the heading"
+    verdict = next(line for line in lines if line[:1] == ["Verdict"])
+    assert verdict[1:3] == ["emulated:", "add_kernel"]
+    assert verdict[3] in ("#0:", "#1:")
+    heading = lines.index(["add_kernel", "#0"])
+    assert lines[heading + 1][:3] == ["BLOCK=256,", "1", "launch,"]
     assert sum(line[:2] == ["add_kernel", "#0"] for line in lines) == 4, "list, lines, heading, tree"
     narrow = run(two_variants, "--width", "40")
     assert "configuration" not in narrow

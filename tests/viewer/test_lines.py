@@ -32,8 +32,8 @@ def shown(folder: Path, capsys: pytest.CaptureFixture[str], *options: str) -> st
 def test_samples_are_counted_and_lines_come_when_asked_for(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
+    assert "spans, 1,000 samples" in shown(tmp_path, capsys, "--show", "header")
     text = shown(tmp_path, capsys)
-    assert "spans, 1,000 samples" in text
     assert "waits for" in text, "the first screen has the lines that take most"
     text = shown(tmp_path, capsys, "--lines", "--top", "2")
     first = next(line for line in text.splitlines() if line.startswith("  26 "))

@@ -6,7 +6,7 @@ from dataclasses import replace
 
 from tests.support.around import program
 from tests.support.profiles import regular_profile
-from viewer.header import make_header, render_header
+from viewer.header import make_header, render_foot, render_header, render_top
 from viewer.select import Selection
 
 
@@ -21,7 +21,8 @@ def test_the_header_has_gpu_time_and_the_longest_scopes() -> None:
         "scope step", "scope step > backward", "scope step > forward",
     ]  # fmt: skip
     assert scopes[0].endswith(", 3 launches"), "once: neither 1 x nor each"
-    assert any("Program" in line.plain for line in render_header(header, 80))
+    for render, said in ((render_header, True), (render_foot, True), (render_top, False)):
+        assert any("Program" in line.plain for line in render(header, 80)) == said
 
 
 def test_without_any_it_says_nothing() -> None:
@@ -44,3 +45,6 @@ def test_notes_that_say_the_same_of_many_kernels_are_told_once() -> None:
     assert "k2: " not in text
     assert "Note alone: something else" in text
     assert header.notes == notes
+    foot = "\n".join(line.plain for line in render_foot(header, 200))
+    assert " ".join(foot.split()) in text
+    assert foot.count("Note") == 3

@@ -50,7 +50,7 @@ def test_table_and_tree_are_those_of_spans(profile: Profile, unit: str) -> None:
 
 def test_the_first_screen(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     text = shown(MIXED, tmp_path, capsys)
-    assert "t.json: 4 launches (1 kept spans, 3 sums), 1 kernel" in text
+    assert "matmul_kernel on NVIDIA H200: 4 launches (1 kept spans, 3 sums), 16 CTAs" in text
     assert "Drawn from the launch that kept spans; 3 kept sums." in text
     text = shown(ALL_SUMS, tmp_path, capsys)
     assert "4 launches (0 kept spans, 4 sums)" in text
