@@ -60,7 +60,8 @@ class Launches:
         begins = [arena.address for arena in self._buffers._arenas]
         assert any(0 <= address - begin <= self._buffers.limit_bytes - size for begin in begins)
         assert ctypes.string_at(address, size) == bytes(size)
-        np.frombuffer((ctypes.c_uint8 * size).from_address(address), np.uint64)[:] = value
+        memory = memoryview((ctypes.c_uint8 * size).from_address(address))
+        np.frombuffer(memory, np.uint64)[:] = value
         self.values.append(value)
 
 
@@ -104,6 +105,7 @@ def found(records: Recorder) -> list[tuple[Program, int]]:
     for entry in records.log.entries:
         assert entry is not None
         program, route, filling, offset, _ = entry
+        assert isinstance(route.buffers, DeviceBuffers)
         words = route.buffers.memory(filling)[offset : offset + route.needed].view(np.uint64)
         assert (words == words[0]).all()
         assert route.stream in filling.streams

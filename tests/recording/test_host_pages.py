@@ -67,7 +67,7 @@ def test_other_memory_is_in_no_area_wherever_it_is() -> None:
                 assert owner.place_of(other) is None
         for begin in (-8, 8):
             beyond = (ctypes.c_uint8 * SIZE).from_address(address(mine) + begin)  # nobody reads it
-            assert owner.place_of(np.frombuffer(beyond, np.uint8)) is None
+            assert owner.place_of(np.frombuffer(memoryview(beyond), np.uint8)) is None
     pages.close()
     around.close()
 
