@@ -105,9 +105,13 @@ class _Generation:
 
     def give_back(self, lane: Lane) -> None:
         """A lane goes on elsewhere: what it has not used is free where nobody has claimed what follows."""
-        with self.idle:
+        if not self.idle.acquire(blocking=False):
+            return  # a launch on another device is not to wait for this one
+        try:
             if lane.claim is self and lane.end == self.used:
                 lane.end = self.used = lane.next
+        finally:
+            self.idle.release()
 
     def open(self) -> bool:
         """Whether a launch with memory of it may not be enqueued yet."""

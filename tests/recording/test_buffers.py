@@ -268,6 +268,10 @@ def test_a_thread_that_launches_on_two_devices_in_turn_leaves_no_gaps(arenas: De
         launch(buffers, lane, 100, 0, 1)
         offsets.append(lane.offset // BASE_ALIGNMENT)
     assert offsets == [0, 0, 1, 1, 2, 2]
+    launch(arenas, lane, 100, 0, 1)
+    with arenas._lock:  # as while it is drained: the launch waits for the other's memory alone
+        launch(other, lane, 100, 0, 1)
+    assert lane.offset == 3 * BASE_ALIGNMENT
 
 
 def test_a_launch_on_another_device_holds_up_no_drain(
