@@ -103,6 +103,16 @@ class _Generation:
                 lane.end = -1
                 lane.claim = None
 
+    def give_back(self, lane: Lane) -> None:
+        """A lane goes on elsewhere: what it has not used is free where nobody has claimed what follows."""
+        if not self.idle.acquire(blocking=False):
+            return  # a launch on another device is not to wait for this one
+        try:
+            if lane.claim is self and lane.end == self.used:
+                lane.end = self.used = lane.next
+        finally:
+            self.idle.release()
+
     def open(self) -> bool:
         """Whether a launch with memory of it may not be enqueued yet."""
         return any(lane.filling is self for lane in self.lanes)
@@ -204,12 +214,14 @@ class DeviceBuffers:
         room = size + _BELOW & ~_BELOW  # align(), inlined
         offset = lane.next
         lane.filling = generation = lane.claim
-        if offset + room <= lane.end and lane.claimant is claimant and zero is None:
+        if offset + room <= lane.end and lane.claimant is claimant:
             lane.next = offset + room
         else:
+            lane.enqueued()  # with nothing of the claim, for which someone may wait
+            claim = lane.claim
+            if claim is not None and claim.idle is not self._idle:  # another device's
+                claim.give_back(lane)
             with self._lock:
-                lane.filling = None
-                self._idle.notify_all()  # who waits for it
                 generation = self._with_room(lane, size, stream, zero, waits)
                 if generation is None:
                     return None
@@ -268,11 +280,12 @@ class DeviceBuffers:
     def _stream(self, handle: int) -> torch.cuda.Stream:
         if handle not in self._streams:
             # ExternalStream(0) would not be the default stream but a new one.
-            self._streams[handle] = (
+            made = (
                 torch.cuda.ExternalStream(handle, self._device)
                 if handle
                 else torch.cuda.default_stream(self._device)
             )
+            return self._streams.setdefault(handle, made)  # another thread's, if that was quicker
         return self._streams[handle]
 
     def _on_device(self, stream: torch.cuda.Stream) -> contextlib.AbstractContextManager[Any]:
@@ -302,31 +315,40 @@ class DeviceBuffers:
         self, lane: Lane, size: int, stream: int, zero: Sequence[Blocks] | None, waits: bool
     ) -> _Generation | None:
         """The generation that takes a launch, at `lane.next`: the lane claims this, and what has been zeroed
-        behind it, too, so that launches to come need not ask. None where there is no room."""
+        behind it, too, so that launches to come need not ask. None where there is no room.
+
+        All of a claim is zero, but for the launch at its beginning: who zeroes less zeroes nothing behind it.
+        """
         generation, room = self._current, align(size, BASE_ALIGNMENT)
         has_claim = lane.claim is generation
         if has_claim:
             if lane.end == generation.used:  # nobody has claimed what follows
                 lane.end = generation.used = lane.next
-            elif lane.next + room <= lane.end and zero is None:  # the claim is for another stream
+            elif lane.next + room <= lane.end:  # the claim is for another stream
                 self._await_zeroed(generation, stream)
                 lane.claimant = self._stream(stream)
                 return generation
         if generation.used + room > generation.zeroed or stream not in generation.ready:
             if self._closed or not (waits or self._has_room(size)):
                 return None
-            generation = self._make_room(size, stream, zero)
+            made = self._make_room(size, stream, zero)
+            if made is None:
+                return None
+            generation = made
         lane.next = generation.used
-        most = room if zero is not None or generation.awaited else max(room, _CLAIM_BYTES)
-        generation.used = max(lane.next + room, min(lane.next + most, generation.zeroed))
+        most = room if generation.awaited else max(room, _CLAIM_BYTES)
+        generation.used = min(lane.next + most, generation.zeroed)
         generation.lanes.add(lane)
         lane.claim, lane.claimant, lane.end = generation, self._stream(stream), generation.used
         return generation
 
-    def _make_room(self, size: int, stream: int, zero: Sequence[Blocks] | None) -> _Generation:
-        """The generation that takes a launch of this size: rotated to, zeroed, waited for by the stream."""
+    def _make_room(self, size: int, stream: int, zero: Sequence[Blocks] | None) -> _Generation | None:
+        """The generation that takes a launch of this size: rotated to, zeroed, waited for by the stream. None
+        where the buffers were closed meanwhile."""
         while self._current.used + size > self.limit_bytes:
             self._rotate()
+            if self._closed:
+                return None
         generation = self._current
         arena = generation.arena
         end = align(generation.used + size, BASE_ALIGNMENT)
@@ -368,8 +390,8 @@ class DeviceBuffers:
         full = self._current
         if full.used:
             self._drain(full, pinned=True)
-        if self._current.arena is not full.arena:
-            return  # draining waits, and another thread has rotated meanwhile
+        if self._closed or self._current.arena is not full.arena:
+            return  # draining waits, and another thread has closed or rotated meanwhile
         if len(self._arenas) < 2 and self._may_grow:
             try:
                 self._arenas.append(self._new_arena())

@@ -76,7 +76,7 @@ class Lane:
         self.captured: Any = None  # the graph, in place of a filling, that a launch is captured into
 
     def enqueued(self) -> None:
-        """The launch is in its stream, or has failed."""
+        """The launch is in its stream, has failed, or has been given no memory after all."""
         filling = self.filling
         if filling is not None:
             self.filling = None  # before the look at `awaited`

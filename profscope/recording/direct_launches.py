@@ -42,6 +42,7 @@ def our_launch({parameters}):
     else:
         our_pointer = None  # nowhere, as in `launch_path`; it never waits for memory
         try:
+            our_lane.enqueued()  # with nothing of the claim, as in `place`
             our_pointer = our_route[0](our_lane, our_route[1], stream, our_route[3], None, False)
             if our_pointer is None:
                 our_leave_out(our_program.manifest)

@@ -44,10 +44,16 @@ class HostPages:
         self._most_bytes = most_bytes
         self._areas: list[_Area] = []
         with contextlib.suppress(OSError, AttributeError):  # a system without memfd_create
-            self._areas += [_shared(most_bytes) for _ in range(shared)]
+            for _ in range(shared):
+                self._areas.append(_shared(most_bytes))
+        # Also where nobody closes it, as where a session fails to begin.
+        self._close_files = weakref.finalize(self, _close, [area.file for area in self._areas])
+        self._close_files.atexit = False
         self._kept = max(_KEPT, len(self._areas))
         self._free = deque(area.memory for area in self._areas)
-        self._untouched = {id(area.memory) for area in self._areas}
+        self._free_private = deque[mmap.mmap]()
+        self._shared_ids = frozenset(map(id, self._free))
+        self._untouched = set(self._shared_ids)
         self._closed = False
 
     @property
@@ -57,12 +63,11 @@ class HostPages:
 
     def take(self, size: int) -> tuple[Bytes, bool]:
         """Memory, with anything in it, and whether it is new: then a page of it exists once it is touched."""
-        try:
-            whole = self._free.pop()
-            is_new = id(whole) in self._untouched
-            self._untouched.discard(id(whole))
-        except IndexError:
-            whole, is_new = _huge_pages(self._most_bytes), True
+        whole = _popped(self._free) or _popped(self._free_private)
+        is_new = whole is None or id(whole) in self._untouched
+        if whole is None:
+            whole = _huge_pages(self._most_bytes)
+        self._untouched.discard(id(whole))
         content = (ctypes.c_uint8 * len(whole)).from_buffer(whole)  # arrays of it keep it alive
         weakref.finalize(content, self._give_back, whole).atexit = False
         memory: Bytes = np.frombuffer(memoryview(content), np.uint8)
@@ -84,12 +89,32 @@ class HostPages:
             return
         self._closed = True
         self._free.clear()
-        for area in self._areas:
-            os.close(area.file)
+        self._free_private.clear()
+        self._close_files()
 
     def _give_back(self, whole: mmap.mmap) -> None:
-        if not self._closed and len(self._free) < self._kept:
+        """Keep it: what is shared in any case, for there will be no more of it, and before what is not."""
+        if self._closed:
+            return
+        if id(whole) in self._shared_ids:
             self._free.append(whole)
+            if len(self._free) + len(self._free_private) > self._kept:
+                _popped(self._free_private)
+        elif len(self._free) + len(self._free_private) < self._kept:
+            self._free_private.append(whole)
+
+
+def _popped(kept: deque[mmap.mmap]) -> mmap.mmap | None:
+    """The last one that was kept, None where there is none."""
+    try:
+        return kept.pop()
+    except IndexError:
+        return None
+
+
+def _close(files: list[int]) -> None:
+    for file in files:
+        os.close(file)
 
 
 def _shared(size: int) -> _Area:

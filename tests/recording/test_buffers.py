@@ -204,11 +204,12 @@ def test_every_stream_waits_for_what_was_zeroed_last(arenas: DeviceBuffers) -> N
 
 def test_a_launch_on_another_stream_stays_in_the_claim_of_its_thread(arenas: DeviceBuffers) -> None:
     """And waits there for what was zeroed, as a launch behind another thread's claim does."""
-    waits: list[int] = []
+    now: list[int] = []
+    waits: list[list[int]] = []
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(standin._Stream, "__init__", lambda stream, *at: setattr(stream, "at", at))
         patch.setattr(standin._Stream, "at", (), raising=False)
-        patch.setattr(standin._Stream, "wait_event", lambda stream, event: waits.extend(stream.at[:1]))
+        patch.setattr(standin._Stream, "wait_event", lambda stream, event: now.extend(stream.at[:1]))
         patch.setattr("profscope.recording.arenas._CLAIM_BYTES", 3 * BASE_ALIGNMENT)
         arenas._piece_bytes = 16 * BASE_ALIGNMENT
         one, other = Lane(), Lane()
@@ -225,9 +226,12 @@ def test_a_launch_on_another_stream_stays_in_the_claim_of_its_thread(arenas: Dev
         ):
             arenas.place(lane, 100, stream, 1)
             lane.enqueued()
+            assert lane.claimant is arenas.claimant(stream)  # the next one's needs no lock
             offsets.append(lane.offset // BASE_ALIGNMENT)
+            waits.append(now.copy())
+            now.clear()
     assert offsets == [0, 3, 1, 2, 6, 4, 5, 7]
-    assert waits == [7, 8]
+    assert waits == [[7], [], [8], [], [], [], [], []]
 
 
 def test_what_a_thread_has_not_used_of_its_claim_is_the_next_ones(arenas: DeviceBuffers) -> None:
@@ -240,6 +244,77 @@ def test_what_a_thread_has_not_used_of_its_claim_is_the_next_ones(arenas: Device
         lane.enqueued()
         offsets.append(lane.offset // BASE_ALIGNMENT)
     assert offsets == [0, 1, 11, 51]
+
+
+def test_a_claim_is_zero_also_where_a_launch_wants_little_zeroed(arenas: DeviceBuffers) -> None:
+    """It takes what is zero as it comes, and nothing is claimed of what it has left as it was."""
+    lane, blocks = Lane(), (Blocks(0, 1, 0, 1, 0, 8),)
+    launch(arenas, lane, 100, 0, 1)  # zeroes, and claims, a piece of two
+    for offset in range(1, 8):
+        size, zero = (100, None) if offset % 3 == 0 else (100, blocks)
+        arenas.place(lane, size, 0, 1, zero)
+        assert lane.offset == offset * BASE_ALIGNMENT
+        address = arenas.slice(lane.filling, lane.offset, size).extent[0]
+        found = ctypes.string_at(address, size)
+        assert found == bytes(size) if zero is None else found[:8] == bytes(8)
+        lane.enqueued()
+
+
+def test_a_thread_that_launches_on_two_devices_in_turn_leaves_no_gaps(arenas: DeviceBuffers) -> None:
+    lane, other = Lane(), DeviceBuffers(1, 2 * LIMIT, lambda drained_bytes: None)
+    offsets = []
+    for buffers in (arenas, other) * 3:
+        buffers._piece_bytes = 16 * BASE_ALIGNMENT
+        launch(buffers, lane, 100, 0, 1)
+        offsets.append(lane.offset // BASE_ALIGNMENT)
+    assert offsets == [0, 0, 1, 1, 2, 2]
+    launch(arenas, lane, 100, 0, 1)
+    with arenas._lock:  # as while it is drained: the launch waits for the other's memory alone
+        launch(other, lane, 100, 0, 1)
+    assert lane.offset == 3 * BASE_ALIGNMENT
+
+
+def test_a_launch_on_another_device_holds_up_no_drain(
+    arenas: DeviceBuffers, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Its thread has a claim on this one, and waits for memory of the other."""
+    monkeypatch.setattr("profscope.recording.arenas._ENQUEUE_TIMEOUT_S", None)
+    lane, other = Lane(), DeviceBuffers(1, 2 * LIMIT, lambda drained_bytes: None)
+    slice_ = launch(arenas, lane, 100, 0, 5)
+
+    class DrainedMeanwhile:
+        def __enter__(self) -> None:
+            draining = threading.Thread(target=slice_.fetch, daemon=True)
+            draining.start()
+            draining.join(20)
+            assert not draining.is_alive()
+
+        def __exit__(self, *error: object) -> None: ...
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(other, "_lock", DrainedMeanwhile())
+        other.place(lane, 100, 0, 1)
+    lane.enqueued()
+    assert holds_only(slice_, 5)
+
+
+def test_a_launch_that_waits_while_the_buffers_close_gets_no_memory(arenas: DeviceBuffers) -> None:
+    begun, waiting = Lane(), Lane()
+    arenas.place(begun, LIMIT, 0, 1)
+    full = begun.filling
+    assert full is not None
+    with ThreadPoolExecutor(2) as pool:
+        placed = pool.submit(arenas.place, waiting, 100, 0, 1)
+        while not full.awaited:
+            threading.Event().wait(0.001)
+        closed = pool.submit(arenas.close)
+        while not arenas._closed:
+            threading.Event().wait(0.001)
+        begun.enqueued()
+        closed.result()
+        assert placed.result() is None
+    assert waiting.filling is None
+    assert [arena.memory.nbytes for arena in arenas._arenas] == [0]
 
 
 def test_no_claim_outlives_a_drain(arenas: DeviceBuffers) -> None:

@@ -155,16 +155,18 @@ def test_questions_are_noted_where_details_are_asked_for(monkeypatch: pytest.Mon
 
 
 def test_nothing_stays_where_the_body_raises() -> None:
-    prof = session(events=True)
+    prof, begins = session(events=True), profiler._run_on_profiler_start
 
     def body() -> None:
         with prof:
+            assert profiler._run_on_profiler_start is not begins
             torch.ones(2).sum()
             _ = 1 // 0
 
     with pytest.raises(ZeroDivisionError):
         body()
     assert not profiler._is_profiler_enabled
+    assert profiler._run_on_profiler_start is begins
     assert "aten::sum" in set(prof.events["name"])
 
 

@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import ctypes
+import gc
 import mmap
+import os
 
 import numpy as np
 import pytest
@@ -49,6 +52,47 @@ def test_shared_memory_is_where_its_file_has_it() -> None:
             assert other[place[1]] == memory[0]
     pages.close()
     assert pages.files == []
+
+
+def test_other_memory_is_in_no_area_wherever_it_is() -> None:
+    """Also at higher addresses, and where it ends behind an area or begins in front of one."""
+    pages, around = HostPages(SIZE, 1), HostPages(SIZE, 1)
+    taken = sorted((each.take(SIZE)[0] for each in (pages, around)), key=address)
+    for mine in taken:
+        owner = next(each for each in (pages, around) if each.place_of(mine) is not None)
+        assert owner.place_of(mine) == (0, 0)
+        assert owner.place_of(mine[SIZE - 8 :]) == (0, SIZE - 8)
+        for other in taken:
+            if other is not mine:
+                assert owner.place_of(other) is None
+        for begin in (-8, 8):
+            beyond = (ctypes.c_uint8 * SIZE).from_address(address(mine) + begin)  # nobody reads it
+            assert owner.place_of(np.frombuffer(memoryview(beyond), np.uint8)) is None
+    pages.close()
+    around.close()
+
+
+def test_shared_memory_comes_back_also_where_more_was_in_use() -> None:
+    """What is not shared comes back first, and must not take its place."""
+    pages = HostPages(SIZE, 2)
+    taken = [pages.take(SIZE)[0] for _ in range(4)]
+    while taken:
+        taken.pop()
+    again = [pages.take(SIZE)[0] for _ in range(2)]
+    places = [place for memory in again if (place := pages.place_of(memory)) is not None]
+    assert sorted(places) == [(0, 0), (1, 0)]
+    pages.close()
+
+
+def test_files_are_closed_also_where_nobody_closes_them() -> None:
+    pages = HostPages(SIZE, 2)
+    files = [file for file, _ in pages.files]
+    assert [os.fstat(file).st_size for file in files] == [SIZE, SIZE]
+    del pages
+    gc.collect()
+    for file in files:
+        with pytest.raises(OSError, match="Bad file descriptor"):
+            os.fstat(file)
 
 
 def test_without_shared_memory_there_is_memory_all_the_same(monkeypatch: pytest.MonkeyPatch) -> None:
