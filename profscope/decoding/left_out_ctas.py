@@ -92,8 +92,6 @@ def _samples(launches: Sequence[TimedBundle], programs: Sequence[FoldedProgram])
         )
         if total:
             spread = math.sqrt(squares * ctas) / total
-            alike = np.unique(
-                rows[["chosen", "grid_ctas"]]
-            )  # the launches of one program may have many grids
+            alike = np.unique(rows[["chosen", "grid_ctas"]])  # a program may be launched with many grids
             samples += [_Sample(chosen, grid, spread) for chosen, grid in alike.tolist()]
     return [sample for sample in samples if 0 < sample.recorded < sample.grid]

@@ -42,7 +42,7 @@ _BELOW = BASE_ALIGNMENT - 1
 # Zeroing displaces a sixteenth of the L2 cache at a time; a launch behind more than a quarter is called cold.
 _PIECES_OF_L2 = 16
 _COLD_PART_OF_L2 = 4
-_CLAIM_BYTES = 1 << 18  # which a thread that goes over to another device leaves behind
+_CLAIM_BYTES = 1 << 18  # at most so much a thread leaves behind that goes over to another device
 _PINNED_FROM = 8  # the part of an arena from which on memory is pinned for it, which takes a while
 
 
