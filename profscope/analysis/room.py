@@ -12,8 +12,7 @@ def room_on_sm(metadata: Mapping[str, Any], kernel: str, variant: int) -> int:
     """Of the binary that recorded; of several, as one for spans and one for sums, of that with most room. 0
     where nobody says.
 
-    Of a GPU's binaries the profile says it. The emulator's follows from its model, which knows no registers
-    (`emulator.device.Model.slots_per_sm`).
+    Of a GPU's binaries the profile says it. The emulator's follows from its model, which knows no registers.
     """
     entries = (metadata.get("variants") or {}).get(kernel) or ()
     configuration: Mapping[str, Any] = next((each for each in entries if each.get("variant") == variant), {})
@@ -36,8 +35,10 @@ def _by_model(model: Mapping[str, Any], warps: Any, shared_bytes: Any) -> int:
     )
     if not (most_warps and most_ctas and most_shared and _positive(warps)):
         return 0
-    by_shared = most_shared // (_positive(shared_bytes) + 1024) if shared_bytes else most_ctas
-    return max(1, min(most_ctas, most_warps // _positive(warps), by_shared))
+    from profscope.emulator.device import Model  # for the emulator's profiles alone
+
+    limits = Model(warps_per_sm=most_warps, ctas_per_sm=most_ctas, shared_bytes_per_sm=most_shared)
+    return limits.slots_per_sm(warps, _positive(shared_bytes))
 
 
 def _positive(value: Any) -> int:
