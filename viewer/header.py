@@ -13,7 +13,7 @@ import numpy as np
 from rich.text import Text
 
 from profscope.analysis.corrections import are_corrected
-from profscope.analysis.launch_durations import took
+from profscope.analysis.launch_durations import longest_first
 from profscope.analysis.notes import UNSEEN
 from profscope.analysis.trust_rules import DISTRUST
 from profscope.options import Options
@@ -116,7 +116,7 @@ def make_header(
     judged = (whole or profile).verdict if len(launches) else None
     return Header(
         verdict=judged.headline if judged else "",
-        in_brief=judged.in_brief(_longest(profile), _short) if judged else "",
+        in_brief=judged.in_brief(longest_first(profile.tables, launches).index, _short) if judged else "",
         kernel=str(names[0]) if len(names) == 1 else "",
         trace=trace,
         tool=str(metadata.get("tool", "")),
@@ -164,14 +164,6 @@ def _program(profile: Profile) -> list[str]:
             launches = count_text(round(row["launches_each"]), "launch", "launches") + " each" * several
             said.append(f"scope {printable(row['path'])} {took}, {launches}")
     return said
-
-
-def _longest(profile: Profile) -> list[tuple[str, int]]:
-    """Kernels and variants, the one first whose launches took longest."""
-    launches = profile.launches
-    keys = [launches[name] for name in ("kernel", "variant")]
-    totals = took(profile.tables, profile.tables.unit).groupby(keys, sort=False, observed=True).sum()
-    return [(str(kernel), int(variant)) for kernel, variant in totals.sort_values(ascending=False).index]
 
 
 def _short(kernel: str) -> str:

@@ -5,7 +5,7 @@ import pandas as pd
 from profscope.analysis.span_rows import ended, outermost
 from profscope.schema import Tables
 
-__all__ = ["busiest_sms", "took"]
+__all__ = ["busiest_sms", "longest_first", "took"]
 
 
 def took(tables: Tables, unit: str) -> pd.Series:
@@ -25,6 +25,14 @@ def took(tables: Tables, unit: str) -> pd.Series:
         return cycles
     counted = launches["launch"].map(busiest_sms(tables.df))
     return counted.where(counted.notna() & ns.notna(), cycles)
+
+
+def longest_first(tables: Tables, launches: pd.DataFrame) -> "pd.Series[float]":
+    """By kernel and variant, how long some of the tables' launches took together in their unit, the longest
+    first."""
+    lasted = took(tables, tables.unit)[launches.index]
+    times = lasted.groupby([launches["kernel"], launches["variant"]], sort=False).sum()
+    return times.sort_values(ascending=False, kind="stable")
 
 
 def busiest_sms(df: pd.DataFrame) -> "pd.Series[float]":

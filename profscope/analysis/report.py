@@ -16,7 +16,7 @@ from profscope.analysis.critical_path import PATH_DTYPES, path_of
 from profscope.analysis.devices import peak_of
 from profscope.analysis.findings import FindingsOf, findings_frame, findings_of
 from profscope.analysis.judged import judged_kernels
-from profscope.analysis.launch_durations import took
+from profscope.analysis.launch_durations import longest_first, took
 from profscope.analysis.lines import lines
 from profscope.analysis.notes import kernel_of_note
 from profscope.analysis.op_labels import hides_copies
@@ -130,12 +130,8 @@ def _judgement(tables: Tables, shown: list[tuple[str, int]]) -> _Judgement:
 
 
 def _heaviest(tables: Tables) -> pd.Series[float]:
-    """By kernel and variant, an autotuner's trials left aside, how long its launches took in the unit of the
-    tables, the longest first."""
-    own = tables.launches[~tables.launches["trial"]]
-    lasted = took(tables, tables.unit)[own.index]
-    times = lasted.groupby([own["kernel"], own["variant"]], sort=False).sum()
-    return times.sort_values(ascending=False, kind="stable")
+    """`longest_first`, an autotuner's trials left aside."""
+    return longest_first(tables, tables.launches[~tables.launches["trial"]])
 
 
 def _report(parts: _Parts, kernels: list[dict[str, Any]], size: _Size) -> dict[str, Any]:
