@@ -8,6 +8,7 @@ folded.programs()
 from __future__ import annotations
 
 import threading
+from collections import Counter
 from collections.abc import Sequence
 from concurrent.futures import Executor
 from dataclasses import dataclass, field
@@ -176,11 +177,12 @@ class FoldedProgram:
 class Folded:
     """All launches of a session that kept sums. Thread-safe.
 
-    notes: what was lost.
+    notes: what was lost. lost: kernel -> ordinary launches that had been folded, and are gone.
     """
 
     def __init__(self) -> None:
         self.notes: list[str] = []
+        self.lost: Counter[str] = Counter()
         self._programs: dict[tuple[Any, ...], FoldedProgram] = {}
         self._layouts: dict[int, Layout] = {}
         self._clocks: dict[int, Clocks] = {}

@@ -28,7 +28,7 @@ from profscope.launching.hook import CompileHook
 from profscope.options import Options
 from profscope.recording.cuda_driver import allow_capture
 from profscope.recording.messages import one_line
-from profscope.recording.processes import begun, ended, write
+from profscope.recording.processes import begun, ended, gone, write
 
 __all__ = ["BARE", "GIVEN_UP", "OWN", "SPANS", "Answer", "Beside", "Job", "Made", "Session"]
 
@@ -110,6 +110,8 @@ class Beside:
                 workers, self._workers, self._free = self._workers, [], []
             for worker in workers:
                 worker.terminate()
+            for worker in workers:
+                worker.wait()
             pool.shutdown(cancel_futures=True)  # each of what is under way gives up
             for worker in workers:
                 worker.end()
@@ -142,20 +144,21 @@ class Beside:
 
     def _build(self, job: Job, prepare: Callable[[], object]) -> Answer:
         """By one of the workers, or a new one."""
+        failed = "no process could build it"
         try:
             with self._lock:
                 worker = self._free.pop() if self._free else None
             if worker is None:
                 worker = self._started()
             answer = worker.build(job)
+            with self._lock:
+                if worker in self._workers:
+                    self._free.append(worker)
             if not isinstance(answer, str):
+                failed = "its memory could not be prepared"
                 prepare()
         except Exception as error:  # noqa: BLE001  whatever it is, launches go on, bare
-            why = f"no process could build it: {one_line(error)}"
-            return GIVEN_UP if self._pool is None else why
-        with self._lock:
-            if worker in self._workers:
-                self._free.append(worker)
+            return GIVEN_UP if self._pool is None else f"{failed}: {one_line(error)}"
         return answer
 
     def _started(self) -> _Worker:
@@ -199,6 +202,10 @@ class _Worker:
     def terminate(self) -> None:
         self._process.terminate()
 
+    def wait(self) -> None:
+        """Until a process that was told to end is gone; one that does not is killed."""
+        gone(self._process, _END_S)
+
     def end(self) -> None:
-        """Wait until a process that was told to is gone."""
+        """As `wait`, and nobody reads its answers any more."""
         ended(self._process, _END_S)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import platform
 import threading
+from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from types import MappingProxyType
@@ -109,8 +110,10 @@ class Running:
         """Metadata and notes beyond what the launches themselves say."""
         journal = self.recorder.journal
         left_out = journal.left_out.copy()
-        sampling, notes = self.sampling.describe(self.recorder.recorded(), left_out)
-        keeping, kept = self.keeping.describe(left_out, journal.spans_left_out.copy())
+        folded = self.recorder.folded
+        lost = Counter[str]() if folded is None else folded.lost.copy()
+        sampling, notes = self.sampling.describe(self.recorder.recorded() - lost, left_out, lost)
+        keeping, kept = self.keeping.describe(left_out + lost, journal.spans_left_out.copy())
         sampler, sampled = self.samples.describe()
         baseline, timed = self.baseline.describe()
         building, left_bare = self.inductor.describe()

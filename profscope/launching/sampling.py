@@ -86,25 +86,28 @@ class Sampling:
         return launches
 
     def describe(
-        self, recorded: Mapping[str, int], left_out: Mapping[str, int]
+        self, recorded: Mapping[str, int], left_out: Mapping[str, int], lost: Mapping[str, int]
     ) -> tuple[dict[str, Any], Sequence[str]]:
         """The metadata's entry "sampling" where only some launches are recorded, and notes.
 
         recorded: by kernel, launches that were recorded, or captured into a CUDA graph to be recorded at its
         replays; trials and replays do not count, neither here nor among those that there were. left_out: by
         kernel, launches whose turn it was, and which went unrecorded because the host could not keep up.
+        lost: by kernel, launches that had been recorded, and are not among `recorded` any more.
         """
-        if self._options.every == 1 and not left_out:
+        if self._options.every == 1 and not left_out and not lost:
             return {}, []
         launches = self.launches
         if self._options.every == 1:
-            launches = Counter({name: n + recorded.get(name, 0) for name, n in left_out.items()})
+            without = Counter(left_out) + Counter(lost)
+            launches = Counter({name: n + recorded.get(name, 0) for name, n in without.items()})
         kernels = {
             name: {"launches": n, "recorded": recorded.get(name, 0)}
             for name, n in sorted(launches.items())
             if n and self._options.matches(name)
         }
-        why = dict.fromkeys(left_out, " (folding and writing could not keep up with more)")
+        why = {name: f" ({n} of them were lost again)" for name, n in lost.items()}
+        why |= dict.fromkeys(left_out, " (folding and writing could not keep up with more)")
         notes = [
             f"{name}: {counts['recorded']} of {counts['launches']} launches were recorded"
             f"{why.get(name, '')}; counts and totals are of those"

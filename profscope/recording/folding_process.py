@@ -20,8 +20,8 @@ import pickle
 import subprocess
 import sys
 import threading
-from collections import defaultdict, deque
-from collections.abc import Sequence
+from collections import Counter, defaultdict, deque
+from collections.abc import Callable, Sequence
 from concurrent.futures import Executor, Future
 from typing import Any, Final
 
@@ -36,6 +36,8 @@ from profscope.decoding.folding import Folded, FoldedProgram
 from profscope.decoding.raw import ORDINARY, Mark
 from profscope.decoding.stack_sums import Layout
 from profscope.recording.host_pages import HostPages
+from profscope.recording.journal import number_of_launches
+from profscope.recording.patience import PATIENCE_S, Patience, StoppedError
 from profscope.recording.processes import begun, ended, write
 from profscope.threads import WorkerPool
 
@@ -47,7 +49,8 @@ _BATCH_BYTES: Final = 16 << 20
 _PIPE_BYTES: Final = 1 << 20
 _SET_PIPE_SIZE: Final = 1031  # fcntl's F_SETPIPE_SZ, of Linux
 _ENDING_S: Final = 10.0
-_GONE: Final = "launches that kept sums are missing: the process that folded them has died"
+_DIED: Final = "has died"
+_STOPPED: Final = f"did nothing for {PATIENCE_S:g} s, and was killed"
 
 _GONE_ERRORS: Final = (OSError, EOFError, pickle.UnpicklingError)
 
@@ -57,7 +60,8 @@ _Mapped = tuple[int, npt.NDArray[np.int64]]  # an area, and where in it launches
 
 class Aside(Folded):
     """As `Folded`. The processes begin with the first launches; where there can be none, or one is gone, this
-    one folds what it would have. pages: where launches may be."""
+    one folds what it would have. One that has stopped, and does nothing, is killed. pages: where launches may
+    be."""
 
     def __init__(self, processes: int = _PROCESSES, pages: HostPages | None = None) -> None:
         super().__init__()
@@ -71,7 +75,7 @@ class Aside(Folded):
             helper.bytes += _bytes_of(group)
             shares[helper].append(group)
         left = [*pool.map(_Helper.send, shares, shares.values())]
-        self.notes += [note for helper in shares for note in helper.take_notes()]
+        self._take_losses()
         super().add([group for groups in left for group in groups], pool)
 
     def programs(self) -> list[FoldedProgram]:
@@ -105,7 +109,6 @@ class Aside(Folded):
         """Know what the processes have folded."""
         for helper in self._helpers:
             programs = helper.state()
-            self.notes += helper.take_notes()
             with self._lock:
                 for program in programs:
                     layout = self._layouts.setdefault(id(program.manifest), program.layout)
@@ -113,6 +116,15 @@ class Aside(Folded):
                     self._programs[id(program.manifest), id(program.build), program.trial, program.device] = (
                         program
                     )
+        self._take_losses()
+
+    def _take_losses(self) -> None:
+        """Know what is gone with a process."""
+        for helper in self._helpers:
+            notes, lost = helper.take_losses()
+            with self._lock:
+                self.notes += notes
+                self.lost += lost
 
 
 class _Helper:
@@ -123,6 +135,7 @@ class _Helper:
         self.bytes = 0
         self.clocks: dict[int, Clocks] = {}
         self._notes: list[str] = []
+        self._lost: Counter[str] = Counter()
         self._told = 0  # of the process's notes
         self._pipe = threading.Lock()
         self._process: subprocess.Popen[bytes] | None = None
@@ -130,7 +143,10 @@ class _Helper:
         self._begun = False
         self._pages = pages
         self._areas = 0  # of the pages, that it has mapped
-        self._news = False  # launches that nobody was told of
+        self._news: list[
+            tuple[str, int, int]
+        ] = []  # kernel, launches, ordinary ones: that nobody was told of
+        self._patience: Patience | None = None
         self._numbers: dict[_Source, int] = {}
         self._sources: list[tuple[Manifest, Build | None]] = []  # by number; kept, so that ids stay theirs
 
@@ -143,12 +159,13 @@ class _Helper:
             try:
                 for group in launches:
                     self._send(group)
-                _write(self._input, ("done",))
-                _read(self._process.stdout)
-            except _GONE_ERRORS:
-                self._lose()
+                self._asked("done")
+            except _GONE_ERRORS as error:
+                self._lose(error)
                 return launches
-            self._news = True
+            self._news += [
+                (group.manifest.kernel, len(group), group.marks.count(ORDINARY)) for group in launches
+            ]
         return ()
 
     def state(self) -> list[FoldedProgram]:
@@ -157,12 +174,11 @@ class _Helper:
             if self._process is None or not self._news or os.getpid() != self._pid:
                 return []
             try:
-                _write(self._input, ("state",))
-                programs, self.clocks, notes = _read(self._process.stdout)
-            except _GONE_ERRORS:
-                self._lose()
+                programs, self.clocks, notes = self._asked("state")
+            except _GONE_ERRORS as error:
+                self._lose(error)
                 return []
-            self._news = False
+            self._news.clear()
             self._notes += notes[self._told :]
             self._told = len(notes)
         for program in programs:
@@ -170,11 +186,12 @@ class _Helper:
             program.layout = Layout(manifest)
         return programs  # type: ignore[no-any-return]
 
-    def take_notes(self) -> list[str]:
-        """What was lost since one asked."""
+    def take_losses(self) -> tuple[list[str], Counter[str]]:
+        """Notes on what was lost since one asked, and how many ordinary launches of which kernels."""
         with self._pipe:
             notes, self._notes = self._notes, []
-        return notes
+            lost, self._lost = self._lost, Counter()
+        return notes, lost
 
     def close(self) -> None:
         with self._pipe:
@@ -189,29 +206,36 @@ class _Helper:
         areas = [] if self._pages is None else self._pages.files
         with contextlib.suppress(OSError):
             self._process = begun(f"{__name__}:main", [file for file, _ in areas])
-            _widen(self._input)
-            _write(self._input, ("areas", areas))
+            _widen(self._process.stdin)
+            self._patience = Patience(self._process)
+            self._tell("areas", areas)
             self._areas = len(areas)
 
-    @property
-    def _input(self) -> Any:
+    def _tell(self, *message: Any, buffers: npt.NDArray[np.uint8] | None = None) -> None:
         assert self._process is not None
-        return self._process.stdin
+        assert self._patience is not None
+        _write(self._process.stdin, message, buffers, self._patience.for_room)
+
+    def _asked(self, what: str) -> Any:
+        """Its answer."""
+        self._tell(what)
+        assert self._process is not None
+        assert self._patience is not None
+        return _read(self._process.stdout, self._patience.for_answer)
 
     def _send(self, group: Alike) -> None:
-        pipe = self._input
         source = id(group.manifest), id(group.build)
         if source not in self._numbers:
             self._numbers[source] = len(self._sources)
             self._sources.append((group.manifest, group.build))
-            _write(pipe, ("program", group.manifest.to_json()))
+            self._tell("program", group.manifest.to_json())
         mapped = self._mapped(group)
         for part in [group] if mapped else group.parts(_BATCH_BYTES):
             ordinary = part.marks.count(ORDINARY) == len(part)
             marks = None if ordinary else [tuple(mark) for mark in part.marks]
             about = part.device, part.ctas, part.size, part.indices, part.streams, marks, mapped
             buffers = None if mapped else part.buffers()
-            _write(pipe, ("launches", self._numbers[source], *about), buffers)
+            self._tell("launches", self._numbers[source], *about, buffers=buffers)
 
     def _mapped(self, group: Alike) -> list[_Mapped] | None:
         """Where launches are, in areas that the process has mapped, too; None where they are elsewhere."""
@@ -225,13 +249,23 @@ class _Helper:
         ]
         return found if len(found) == len(places) else None
 
-    def _lose(self) -> None:
-        """The process has died."""
+    def _lose(self, error: Exception) -> None:
+        """The process has died, or has stopped."""
         process, self._process = self._process, None
         if process is not None:
-            _end(process)
-        if self._news:
-            self._notes.append(_GONE)
+            process.kill()  # one that has stopped ends in no other way
+            ended(process, _ENDING_S)
+        why = _STOPPED if isinstance(error, StoppedError) else _DIED
+        held = Counter[str]()
+        for kernel, launches, ordinary in self._news:
+            held[kernel] += launches
+            self._lost[kernel] += ordinary
+        self._news.clear()
+        self._notes += [
+            f"{number_of_launches(count)} of {kernel} that kept sums missing: the process that folded them "
+            f"{why}"
+            for kernel, count in sorted(held.items())
+        ]
 
 
 def _bytes_of(group: Alike) -> int:
@@ -286,22 +320,30 @@ def _received(
     )  # fmt: skip
 
 
-def _write(pipe: Any, message: Any, buffers: npt.NDArray[np.uint8] | None = None) -> None:
+def _write(
+    pipe: Any,
+    message: Any,
+    buffers: npt.NDArray[np.uint8] | None = None,
+    ready: Callable[[], object] | None = None,
+) -> None:
     content = pickle.dumps(message, protocol=5)
     more = [] if buffers is None else [buffers.reshape(-1).data]
-    write(pipe, len(content).to_bytes(8, "little") + content, *more)
+    write(pipe, len(content).to_bytes(8, "little") + content, *more, ready=ready)
 
 
-def _read(pipe: Any) -> Any:
+def _read(pipe: Any, ready: Callable[[], object] | None = None) -> Any:
+    """A message. ready: waits until there is more of it."""
     length = bytearray(8)
-    _fill(pipe, memoryview(length))
+    _fill(pipe, memoryview(length), ready)
     content = bytearray(int.from_bytes(length, "little"))
-    _fill(pipe, memoryview(content))
+    _fill(pipe, memoryview(content), ready)
     return pickle.loads(content)
 
 
-def _fill(pipe: Any, view: memoryview) -> None:
+def _fill(pipe: Any, view: memoryview, ready: Callable[[], object] | None = None) -> None:
     while len(view):
+        if ready is not None:
+            ready()
         count = pipe.readinto(view)
         if not count:
             raise EOFError
@@ -317,6 +359,6 @@ def _widen(pipe: Any) -> None:
 
 
 def _end(process: subprocess.Popen[bytes]) -> None:
-    with contextlib.suppress(OSError):
+    with contextlib.suppress(OSError):  # it has answered all, so there is room
         _write(process.stdin, ("end",))  # to close its input is not enough: a forked child may have it, too
     ended(process, _ENDING_S)

@@ -13,11 +13,11 @@ import contextlib
 import os
 import subprocess
 import sys
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import IO, Final
 
-__all__ = ["begun", "ended", "mapped_files", "write"]
+__all__ = ["begun", "ended", "gone", "mapped_files", "write"]
 
 _NICE: Final = 10
 _ONE_THREAD: Final = dict.fromkeys(("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS"), "1")
@@ -42,11 +42,14 @@ def begun(function: str, files: Sequence[int] = ()) -> subprocess.Popen[bytes]:
     )  # fmt: skip
 
 
-def write(pipe: IO[bytes], *contents: bytes | memoryview) -> None:
+def write(pipe: IO[bytes], *contents: bytes | memoryview, ready: Callable[[], object] | None = None) -> None:
     """Write all of them, a few, in as few calls as can be: behind each a thread waits for the interpreter.
-    A pipe without a buffer may take less at a time. Raises OSError where nobody reads."""
+    A pipe without a buffer may take less at a time. ready: called before each write, to wait until there is
+    room. Raises OSError where nobody reads."""
     left = [view for each in contents if len(view := memoryview(each))]
     while left:
+        if ready is not None:
+            ready()
         taken = os.writev(pipe.fileno(), left)
         while left and taken >= len(left[0]):
             taken -= len(left.pop(0))
@@ -61,6 +64,12 @@ def ended(process: subprocess.Popen[bytes], patience_s: float) -> None:
         assert pipe is not None
         with contextlib.suppress(OSError):  # what was still to be written is of no use any more
             pipe.close()
+    gone(process, patience_s)
+
+
+def gone(process: subprocess.Popen[bytes], patience_s: float) -> None:
+    """Wait until a process that was told to end is gone: so long, then it is killed. One that is stopped
+    hears of no signal but that."""
     try:
         process.wait(patience_s)
     except subprocess.TimeoutExpired:

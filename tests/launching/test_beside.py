@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+import os
+import signal
 from collections.abc import Callable, Iterator
 from concurrent.futures import Future
 from pathlib import Path
 from typing import Any
+from unittest import mock
 
 import pytest
 from triton import knobs
@@ -169,6 +172,50 @@ def test_a_session_that_ends_gives_up_what_is_being_built(
         build = building(prof)
     assert build.cancelled() or build.result() == GIVEN_UP
     assert beside[0]._workers == []
+
+
+@pytest.mark.filterwarnings("ignore::profscope.errors.EmptyProfileWarning")
+def test_a_worker_that_has_stopped_holds_up_no_end(
+    tuner: Any, beside: list[Beside], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("profscope.launching.beside._PROGRAM", "signal:pause")
+    monkeypatch.setattr("profscope.launching.beside._END_S", 0.01)
+    with session() as prof:
+        tuner.launch()
+        building(prof)
+        while not beside[0]._workers:
+            pass
+        (worker,) = beside[0]._workers
+        os.kill(worker._process.pid, signal.SIGSTOP)
+        os.waitid(os.P_PID, worker._process.pid, os.WSTOPPED)
+    assert worker._process.returncode == -signal.SIGKILL
+
+
+@pytest.mark.filterwarnings("ignore::profscope.errors.EmptyProfileWarning")
+def test_memory_that_cannot_be_prepared_is_named(
+    tuner: Any, beside: list[Beside], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    workers: list[Any] = []
+
+    def started(self: Beside) -> Any:
+        workers.append(mock.Mock(build=lambda job: {}))
+        self._workers.append(workers[-1])
+        return workers[-1]
+
+    def faulted() -> None:
+        raise RuntimeError("CUDA error: an illegal memory access was encountered\nCompile with ...")
+
+    monkeypatch.setattr(Beside, "_started", started)
+    with session():
+        (builds,) = beside
+        for _ in range(2):
+            future = builds.begin(tuner, None, faulted)
+            assert future is not None
+            why = future.result()
+            assert str(why).startswith(
+                "its memory could not be prepared: RuntimeError: CUDA error: an illegal"
+            )
+    assert len(workers) == 1  # it goes on
 
 
 @pytest.mark.filterwarnings("ignore::profscope.errors.EmptyProfileWarning")

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import signal
+import subprocess
 from collections.abc import Sequence
 from dataclasses import replace
 
@@ -15,9 +16,11 @@ from profscope.decoding.assemble import assemble
 from profscope.decoding.folding import Folded
 from profscope.decoding.raw import Mark, RawLaunch
 from profscope.profiles import Profile
+from profscope.recording import patience, recorder
 from profscope.recording.folding_process import Aside
 from profscope.recording.host_pages import HostPages
 from profscope.threads import worker_pool
+from tests.support.sessions import launch_add, session
 from tests.support.synth.sums import site, sum_launch, sum_manifest
 
 ONE = sum_manifest([[site(), site(0, 2, counted=True, payloads={"n": "i32"})]], kernel="one")
@@ -119,9 +122,64 @@ def test_where_it_dies_this_process_goes_on(looked: bool) -> None:
         helper._process.wait()
         aside.add(alike(RAWS[2:]), pool)
     assert sum(len(program.launches) for program in aside.programs()) == len(RAWS) - (0 if looked else 2)
-    note = "launches that kept sums are missing: the process that folded them has died"
+    note = "2 launches of one that kept sums missing: the process that folded them has died"
     assert aside.notes == [note] * (not looked)
+    assert aside.lost == ({} if looked else {"one": 2})
     aside.close()
+
+
+def stopped(aside: Aside) -> subprocess.Popen[bytes]:
+    """Its only process, which was stopped and has not ended."""
+    (helper,) = aside._helpers
+    process = helper._process
+    assert process is not None
+    os.kill(process.pid, signal.SIGSTOP)
+    os.waitid(os.P_PID, process.pid, os.WSTOPPED)
+    return process
+
+
+def test_where_it_has_stopped_it_is_killed_and_this_process_goes_on(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(patience, "_LOOK_S", 0.005)
+    aside = Aside(1)
+    with worker_pool(1) as pool:
+        monkeypatch.setattr(patience, "_LOOKS", 10_000)  # it may be slow
+        aside.add(alike(RAWS[:4]), pool)  # the last of them is a replay
+        process = stopped(aside)
+        monkeypatch.setattr(patience, "_LOOKS", 2)
+        aside.add(alike(RAWS[4:]), pool)
+    aside.close()
+    assert process.returncode == -signal.SIGKILL
+    assert sum(len(program.launches) for program in aside.programs()) == 3
+    why = "that kept sums missing: the process that folded them did nothing for 5 s, and was killed"
+    assert aside.notes == [f"3 launches of one {why}", f"1 launch of other {why}"]
+    assert aside.lost == {"one": 3}
+
+
+def test_what_a_stopped_one_held_is_no_longer_counted_as_recorded(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(patience, "_LOOK_S", 0.005)
+    monkeypatch.setattr(patience, "_LOOKS", 10_000)
+    asides: list[Aside] = []
+    monkeypatch.setattr(recorder, "Folded", lambda: asides.append(Aside(1)) or asides[-1])
+    with session(keep="sums", spans_every=4) as prof:
+        for launches in (3, 2):
+            for _ in range(launches):
+                launch_add()
+            if launches == 3:
+                assert prof._running is not None
+                prof.flush()
+                prof._running.recorder.fetch()  # which folds
+                stopped(asides[0])
+                monkeypatch.setattr(patience, "_LOOKS", 2)
+    assert prof.launches["keeps"].tolist() == ["spans", "sums", "spans"]
+    assert prof.metadata["sampling"]["kernels"] == {"add_kernel": {"launches": 5, "recorded": 3}}
+    assert prof.metadata["keeping"]["kernels"] == {"add_kernel": {"spans": 2, "sums": 1}}
+    assert any(
+        note.startswith("add_kernel: 3 of 5 launches were recorded (2 of them were lost again); counts")
+        for note in prof.metadata["notes"]
+    )
+    assert prof.profile.validate() == []
 
 
 def test_without_an_interpreter_to_start_this_process_folds(monkeypatch: pytest.MonkeyPatch) -> None:
