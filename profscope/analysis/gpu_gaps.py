@@ -8,6 +8,7 @@ import numpy as np
 import pandas as pd
 
 from profscope.analysis.answers import answer_frame
+from profscope.analysis.host_paths import why_no_gpu_events
 from profscope.schema import GPU_KINDS, Tables
 
 __all__ = ["GPU_GAP_DTYPES", "gpu_gaps"]
@@ -51,8 +52,7 @@ def gpu_gaps(tables: Tables) -> pd.DataFrame:
         devices[rank, device] = {"busy_ns": busy_ns, "idle_ns": idle_ns, "idle_share": share}
         parts.append(part)
     if not parts:
-        reason = "gaps: no events on a GPU were recorded; session(events=True)"
-        empty = answer_frame([], GPU_GAP_DTYPES, [reason])
+        empty = answer_frame([], GPU_GAP_DTYPES, [f"gaps: {why_no_gpu_events(tables)}"])
         empty.attrs["devices"] = {}
         return empty
     table = pd.concat(parts).sort_values("duration_ns", ascending=False, kind="stable")

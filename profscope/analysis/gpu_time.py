@@ -7,7 +7,7 @@ from typing import Final
 import numpy as np
 import pandas as pd
 
-from profscope.analysis.host_paths import are_triton
+from profscope.analysis.host_paths import are_triton, why_no_gpu_events
 from profscope.schema import GPU_KINDS, Tables
 
 __all__ = ["GPU_TIME_DTYPES", "gpu_time"]
@@ -56,5 +56,5 @@ def gpu_time(tables: Tables) -> pd.DataFrame:
     table = table[list(GPU_TIME_DTYPES)].astype(GPU_TIME_DTYPES)
     of_triton = float(table.loc[table["what"] == "Triton", "share"].sum())
     table.attrs["triton_share"] = of_triton if len(rows) else None
-    table.attrs["not_measured"] = [] if len(rows) else ["GPU time: no events on a GPU; session(events=True)"]
+    table.attrs["not_measured"] = [] if len(rows) else [f"GPU time: {why_no_gpu_events(tables)}"]
     return table

@@ -8,7 +8,7 @@ from numpy.typing import NDArray
 
 from profscope.schema import CALL_ARROW, GPU_KINDS, Tables
 
-__all__ = ["are_triton", "gpu_work", "scope_paths", "without_events"]
+__all__ = ["are_triton", "gpu_work", "scope_paths", "why_no_gpu_events", "without_events"]
 
 
 def scope_paths(host: pd.DataFrame) -> list[str]:
@@ -47,6 +47,13 @@ def without_events(tables: Tables) -> list[str]:
     """Why figures of events are missing, where they are."""
     if tables.events["kind"].isin(GPU_KINDS).any():
         return []
-    return [
-        "only launches that were recorded are known: session(events=True) records all that ran on the GPU"
-    ]
+    return [f"only launches that were recorded are known: {why_no_gpu_events(tables)}"]
+
+
+def why_no_gpu_events(tables: Tables) -> str:
+    """Of tables without any, and what mends it where something does."""
+    if tables.metadata.get("backend") == "emulator":
+        return "the emulator runs kernels on the CPU, so there are no events of a GPU"
+    if (tables.metadata.get("options") or {}).get("events"):
+        return "events=True saw nothing run on a GPU"
+    return "there are no events of a GPU; session(events=True) records all that runs on one"

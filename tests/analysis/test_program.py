@@ -10,8 +10,9 @@ from hypothesis import strategies as st
 from profscope import OptionError
 from profscope.around.nesting import enclosing
 from profscope.profiles import Profile
+from profscope.schema import Tables
 from tests.support.around import KERNEL, MAIN, program
-from tests.support.profiles import regular_profile
+from tests.support.profiles import profile_metadata, regular_profile
 
 
 @pytest.fixture(scope="module")
@@ -88,6 +89,25 @@ def test_gpu_time(profile: Profile) -> None:
     assert table["recorded"][KERNEL] == 1
     assert table["share"].sum() == pytest.approx(1)
     assert profile.gpu_time().attrs["triton_share"] == pytest.approx(table["share"][KERNEL])
+
+
+@pytest.mark.parametrize(
+    ("backend", "events", "why"),
+    [
+        ("gpu", False, "there are no events of a GPU; session(events=True) records all that runs on one"),
+        ("gpu", True, "events=True saw nothing run on a GPU"),
+        ("emulator", False, "the emulator runs kernels on the CPU, so there are no events of a GPU"),
+        ("emulator", True, "the emulator runs kernels on the CPU, so there are no events of a GPU"),
+    ],
+)
+def test_why_there_are_no_events_of_a_gpu(backend: str, events: bool, why: str) -> None:
+    options = {"backend": backend, "events": events}
+    nothing = Profile.of(Tables(metadata=profile_metadata(backend=backend, options=options)))
+    assert nothing.gpu_time().attrs["not_measured"] == [f"GPU time: {why}"]
+    assert nothing.gpu_gaps().attrs["not_measured"] == [f"gaps: {why}"]
+    assert nothing.host_scopes().attrs["not_measured"] == [
+        f"only launches that were recorded are known: {why}"
+    ]
 
 
 def test_the_summary_by_scopes(profile: Profile) -> None:
