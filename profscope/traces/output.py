@@ -38,11 +38,14 @@ Prepared: TypeAlias = tuple[bytes, bytes]
 def whole_file(path: Path) -> Iterator[IO[bytes]]:
     """A file that takes `path`'s place when the body succeeds, and vanishes when it raises.
 
-    Raises OSError when `path`'s folder cannot be written.
+    Of a link, what it leads to is replaced. Raises OSError when `path`'s folder cannot be written.
     """
     _check_name(path)
+    path = _followed(path)
     if path.is_dir():
         raise IsADirectoryError(errno.EISDIR, "it is a folder")
+    if path.exists() and not path.is_file():
+        raise OSError(errno.EINVAL, "it is a device or a pipe")
     # Opened by name, not by tempfile, so that the file gets the permissions any new file would.
     sweep(path.parent)
     part = new_part(path)
@@ -57,18 +60,14 @@ def whole_file(path: Path) -> Iterator[IO[bytes]]:
 
 def is_empty_folder(path: Path) -> bool:
     """Whether there is a folder with nothing in it, which a trace may take the place of; not one that nobody
-    may look into, nor a link to one, which would go."""
-    return (
-        path.is_dir()
-        and not path.is_symlink()
-        and os.access(path, os.R_OK | os.X_OK)
-        and not any(path.iterdir())
-    )
+    may look into."""
+    return path.is_dir() and os.access(path, os.R_OK | os.X_OK) and not any(path.iterdir())
 
 
 def check_folder(path: Path) -> None:
     """Raises OSError where `whole_folder` would: for what is there that is no part of a trace."""
     _check_name(path)
+    path = _followed(path)
     if path.exists() and not (path / PROFILE).exists() and not is_empty_folder(path):
         raise OSError(errno.EEXIST, "it exists, and is no trace in Parquet that could be replaced")
     if stranger := next((file for file in path.rglob("*") if not is_part(file.relative_to(path))), None):
@@ -81,9 +80,10 @@ def check_folder(path: Path) -> None:
 def whole_folder(path: Path) -> Iterator[Path]:
     """An empty folder that takes `path`'s place when the body succeeds, and vanishes when it raises.
 
-    Raises OSError where that cannot be, and where something is there that is no part of a trace in Parquet.
+    Of a link, what it leads to is replaced. Raises OSError where that cannot be, and where something is there that is no part of a trace in Parquet.
     """
     check_folder(path)
+    path = _followed(path)
     sweep(path.parent)
     part = new_part(path)
     old = old_of(part)
@@ -102,6 +102,14 @@ def whole_folder(path: Path) -> Iterator[Path]:
     finally:
         if path.exists():
             shutil.rmtree(old, ignore_errors=True)
+
+
+def _followed(path: Path) -> Path:
+    """Where links lead, which stay; there may be nothing yet. Raises OSError where they go round in circles."""
+    real = Path(os.path.realpath(path)) if path.is_symlink() else path
+    if real.is_symlink():
+        raise OSError(errno.ELOOP, "its links go round in circles")
+    return real
 
 
 def _check_name(path: Path) -> None:

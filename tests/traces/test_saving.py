@@ -218,3 +218,34 @@ def test_any_times_are_saved_or_refused(suffix: str, tmp_path_factory: pytest.Te
             assert_same(profscope.load(path), profile)
 
     check()
+
+
+@pytest.mark.parametrize("there", [True, False])
+@pytest.mark.parametrize("name", ["link.json", "link/"])
+def test_a_link_stays_and_what_it_leads_to_is_written(there: bool, name: str, tmp_path: Path) -> None:
+    first, second = (regular_profile(launches=1, ctas=ctas) for ctas in (1, 2))
+    link, target = tmp_path / name, tmp_path / "disk" / name.replace("link", "trace")
+    target.parent.mkdir()
+    if there:
+        first.save(f"{target}/" if name.endswith("/") else target)
+    link.symlink_to(target.relative_to(tmp_path))
+    second.save(f"{link}/" if name.endswith("/") else link)
+    assert link.is_symlink()
+    assert [each.name for each in target.parent.iterdir()] == [target.name]
+    assert len(profscope.load(target).df) == len(second.df) > len(first.df)
+
+
+@pytest.mark.parametrize("name", ["trace.json", "trace/"])
+def test_what_is_no_file_is_not_replaced(name: str, tmp_path: Path) -> None:
+    profile, path = regular_profile(launches=1, ctas=1), tmp_path / name
+    given = f"{path}/" if name.endswith("/") else path
+    os.mkfifo(path)
+    with pytest.raises(TraceError, match="it is a device or a pipe|it exists, and is no trace in Parquet"):
+        profile.save(given)
+    assert path.is_fifo()
+    path.unlink()
+    path.symlink_to("other")
+    (tmp_path / "other").symlink_to(path)
+    with pytest.raises(TraceError, match="its links go round in circles"):
+        profile.save(given)
+    assert path.is_symlink()
