@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any, NamedTuple
 
 import pandas as pd
 
 from profscope.schema import empty_frame
 
-__all__ = ["ONLY_TRIALS", "Answer", "answer_frame", "joined_frame"]
+__all__ = ["ONLY_TRIALS", "Answer", "WholeTexts", "answer_frame", "joined_frame"]
 
 ONLY_TRIALS = "all: only an autotuner's trials were recorded, which are not judged"
 """What questions say that leave trials aside, where there is nothing else."""
@@ -20,6 +20,20 @@ class Answer(NamedTuple):
 
     rows: list[dict[str, Any]]
     not_measured: list[str]
+
+
+class WholeTexts(pd.DataFrame):
+    """A table whose sentences a notebook shows to their end; pandas cuts a cell at 50 characters. So is what
+    is made of it: copies, rows, columns, what was pickled."""
+
+    @property
+    def _constructor(self) -> Callable[..., WholeTexts]:
+        return WholeTexts
+
+    def _repr_html_(self) -> str | None:
+        with pd.option_context("display.max_colwidth", None):
+            shown: str | None = super()._repr_html_()  # type: ignore[misc]  # not in its stubs
+        return shown
 
 
 def answer_frame(

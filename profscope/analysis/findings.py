@@ -11,7 +11,7 @@ from typing import Any, Final, NamedTuple
 
 import pandas as pd
 
-from profscope.analysis.answers import ONLY_TRIALS, Answer, joined_frame
+from profscope.analysis.answers import ONLY_TRIALS, Answer, WholeTexts, joined_frame
 from profscope.analysis.cause import NOISE_PCT, Finding, NotMeasured
 from profscope.analysis.judged import Judged, Unjudged, judged_kernels
 from profscope.analysis.overhead import known_noise
@@ -161,13 +161,13 @@ def findings_of(tables: Tables, judged: Judged | Unjudged) -> FindingsOf:
     return FindingsOf(Answer(rows, list(missing)), name, "" if kept else clean)
 
 
-def findings_frame(told: Sequence[FindingsOf]) -> pd.DataFrame:
+def findings_frame(told: Sequence[FindingsOf]) -> WholeTexts:
     """The table that `findings` returns."""
     table = joined_frame((each.answer for each in told), FINDING_DTYPES)
     attrs = table.attrs | {"clean": {each.name: each.clean for each in told if each.clean}}
-    table = table.sort_values("gain_pct", ascending=False, kind="stable", ignore_index=True)
-    table.attrs = attrs
-    return table
+    shown = WholeTexts(table.sort_values("gain_pct", ascending=False, kind="stable", ignore_index=True))
+    shown.attrs = attrs
+    return shown
 
 
 def merged(said: Iterable[Finding], noise_pct: float = 0.0) -> list[Finding]:

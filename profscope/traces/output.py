@@ -80,7 +80,8 @@ def check_folder(path: Path) -> None:
 def whole_folder(path: Path) -> Iterator[Path]:
     """An empty folder that takes `path`'s place when the body succeeds, and vanishes when it raises.
 
-    Of a link, what it leads to is replaced. Raises OSError where that cannot be, and where something is there that is no part of a trace in Parquet.
+    Of a link, what it leads to is replaced. Raises OSError where that cannot be, and where something is there
+    that is no part of a trace in Parquet.
     """
     check_folder(path)
     path = _followed(path)
@@ -105,10 +106,10 @@ def whole_folder(path: Path) -> Iterator[Path]:
 
 
 def _followed(path: Path) -> Path:
-    """Where links lead, which stay; there may be nothing yet. Raises OSError where they go round in circles."""
+    """Where links lead, which stay; there may be nothing yet. Raises OSError where they go in circles."""
     real = Path(os.path.realpath(path)) if path.is_symlink() else path
     if real.is_symlink():
-        raise OSError(errno.ELOOP, "its links go round in circles")
+        raise OSError(errno.ELOOP, "its links go in circles")
     return real
 
 

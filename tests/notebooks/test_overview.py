@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import pickle
 from dataclasses import replace
 from html.parser import HTMLParser
 from pathlib import Path
 
+import pandas as pd
 import pytest
 from hypothesis import given, settings
 
@@ -75,6 +77,36 @@ def test_it_has_verdict_findings_and_lines() -> None:
     assert f"{100 * top['self_share']:.1f} %planted_kernels.py:{top['line']}" in text
     assert "What could not be judged" in text
     assert len(text) < 3000
+
+
+def test_findings_are_a_table_whose_sentences_are_whole() -> None:
+    row = {
+        "kernel": "k",
+        "finding": "idle-sms",
+        "evidence": "waits & waits " * 30,
+        "advice": "<more>",
+        "line": 1,
+    }
+    told = [
+        FindingsOf(
+            Answer([row | {"gain_pct": gain, "variant": 0, "file": "", "confidence": "high"}], []), "k", ""
+        )
+        for gain in (8.0, 9.0)
+    ]
+    findings = findings_frame(told)
+    findings.attrs["not_measured"] = ["something"]
+    assert findings["gain_pct"].tolist() == [9, 8]
+    made = [
+        findings, findings.copy(), findings[findings["gain_pct"] > 8], findings[["evidence"]],
+        findings.sort_values("gain_pct"), pickle.loads(pickle.dumps(findings)), pd.concat([findings] * 2),
+    ]  # fmt: skip
+    for each in made:
+        assert isinstance(each, pd.DataFrame)
+        assert ("waits &amp; waits " * 30).strip() in str(each._repr_html_())
+        assert each.attrs == findings.attrs
+    assert type(findings["evidence"]) is pd.Series
+    pd.testing.assert_frame_equal(findings, made[5])
+    assert pd.get_option("display.max_colwidth") == 50
 
 
 def test_several_kernels_are_a_table() -> None:

@@ -240,12 +240,12 @@ def test_what_is_no_file_is_not_replaced(name: str, tmp_path: Path) -> None:
     profile, path = regular_profile(launches=1, ctas=1), tmp_path / name
     given = f"{path}/" if name.endswith("/") else path
     os.mkfifo(path)
-    with pytest.raises(TraceError, match="it is a device or a pipe|it exists, and is no trace in Parquet"):
+    with pytest.raises(TraceError, match=r"it is a device or a pipe|it exists, and is no trace in Parquet"):
         profile.save(given)
     assert path.is_fifo()
     path.unlink()
     path.symlink_to("other")
     (tmp_path / "other").symlink_to(path)
-    with pytest.raises(TraceError, match="its links go round in circles"):
+    with pytest.raises(TraceError, match="its links go in circles"):
         profile.save(given)
     assert path.is_symlink()
