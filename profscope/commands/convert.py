@@ -99,13 +99,14 @@ def _check_apart(traces: Sequence[str]) -> None:
 
 def _check_different(traces: Sequence[str], loaded: Sequence[Tables]) -> None:
     """Raises OptionError where two traces are copies of one recording. Two sessions of the emulator may have
-    launched the same at the same cycles, and only the job that they are of tells them apart."""
+    launched the same at the same cycles: when they began tells them apart, of older ones only their job."""
     seen: dict[tuple[Any, ...], str] = {}
     for trace, tables in zip(traces, loaded, strict=True):
         job = tables.metadata.get("job") or {}
         launches = tables.launches[["kernel", "start_ns", "end_ns"]].to_numpy().tolist()
-        key = (str(job.get("id")), job.get("rank"), job.get("began_unix_ns"), str(launches))
-        if not launches or (tables.emulated and not job.get("id")):
+        began = tables.metadata.get("began_unix_ns", job.get("began_unix_ns"))
+        key = (str(job.get("id")), job.get("rank"), began, str(launches))
+        if not launches or (tables.emulated and began is None):
             continue
         if key in seen:
             raise OptionError(

@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import platform
 import threading
+import time
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
@@ -276,5 +277,6 @@ def _describe(options: Options, about_backend: dict[str, Any]) -> dict[str, Any]
         "triton": triton.__version__,
         "torch": torch.__version__,
         "python": platform.python_version(),
+        "began_unix_ns": time.time_ns(),
         "options": options.described(),
     }

@@ -48,6 +48,7 @@ _TIMED: Final = {
 _FORM: Final[dict[str, Any]] = {
     "tool": str,
     "backend": str,
+    "began_unix_ns": int,
     "device": {"name": str, "arch": str, "sm_count": int},
     "options": {"every": int, "baseline": _NUMBER},
     "notes": [_ANY],

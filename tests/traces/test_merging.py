@@ -138,6 +138,25 @@ def test_merge_refuses_one_part_twice(
     assert convert([*words[:2], str(tmp_path / "b.json"), *words[3:]]) == 0
 
 
+def test_emulated_launches_alike_are_one_recording_where_they_began_at_once(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    tables = regular_profile(launches=1, ctas=1).tables
+    about = tables.metadata | {"backend": "emulator"}
+    words = [
+        "merge",
+        *(str(tmp_path / name) for name in ("a.json", "b.json")),
+        "-fo",
+        str(tmp_path / "o.json"),
+    ]
+    for first, second, code in ((None, None, 0), (5, None, 0), (5, 6, 0), (5, 5, 2)):
+        for name, began in (("a.json", first), ("b.json", second)):
+            said = about if began is None else about | {"began_unix_ns": began}
+            Profile.of(replace(tables, metadata=said)).save(tmp_path / name)
+        assert convert(words) == code
+    assert "hold one recording: its launches would count twice" in capsys.readouterr().err
+
+
 def test_payloads_that_one_part_has(whole: Profile) -> None:
     with_payloads = part(whole, [0, 1])
     df = with_payloads.df.assign(
