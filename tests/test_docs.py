@@ -179,3 +179,10 @@ def test_no_recording_that_a_page_shows_has_a_path_of_a_machine(path: Path) -> N
     plain = gzip.decompress(path.read_bytes()).decode("latin-1")
     texts = [plain, *map(unpacked, filter(None, _code(profscope.load(path).metadata)))]
     assert [found for text in texts for found in _OF_A_MACHINE.findall(text)] == []
+
+
+def test_lists_go_on_with_their_numbers() -> None:
+    """Python-Markdown begins each list at 1, but for this extension."""
+    begins = [int(first) for page in PAGES for first in re.findall(r"\n\n(\d+)\. ", _prose(page))]
+    assert max(begins) > 1
+    assert re.search(r"^  - sane_lists\b", MKDOCS, re.MULTILINE)

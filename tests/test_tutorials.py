@@ -12,7 +12,11 @@ from tests.support.tutorials import is_like, steps, taken
 ROOT = Path(__file__).parents[1]
 TUTORIALS = sorted((ROOT / "docs/tutorials").glob("*.md"))
 # The views of the terminal have tests of their own; here it is seen that a page shows them as they are.
-PAGES = [*TUTORIALS, pytest.param(ROOT / "docs/terminal.md", marks=pytest.mark.exhaustive)]
+PAGES = [
+    *TUTORIALS,
+    *(ROOT / f"docs/{name}.md" for name in ("diff", "report")),
+    pytest.param(ROOT / "docs/terminal.md", marks=pytest.mark.exhaustive),
+]
 
 # What they print is of the emulator.
 pytestmark = pytest.mark.skipif(torch.cuda.is_available(), reason="the pages show the emulator")

@@ -7,6 +7,7 @@ from typing import Any, Final
 
 import pandas as pd
 
+from profscope.analysis.judged import Judged, judged_kernels
 from profscope.errors import OptionError
 from profscope.installed import require
 from profscope.options import Options
@@ -54,9 +55,10 @@ def explain(
     their 20th and 80th percentiles. On the emulator these are the recorded launch's, in emulated time;
     attrs["basis"] says which. registers, spills, shared_bytes, ctas_per_sm: of the bare binary, missing where
     nobody says.
-    exposed_pct: the largest gain of the findings that say warps wait, 0 where there is none. tail_pct: of the
-    SMs' time, what stood empty behind their last CTA. finding, line, gain_pct: the top finding. failed: why a
-    configuration cannot be built, else "". attrs["why"]: one line.
+    exposed_pct: the largest gain of the findings that say warps wait, 0 where there is none. tail_pct: what
+    the finding `tail` is about, of a launch, however little: the slots for CTAs that stand empty behind the
+    begin of the last CTA; missing where only some CTAs were recorded. finding, line, gain_pct: the top
+    finding. failed: why a configuration cannot be built, else "". attrs["why"]: one line.
 
     Raises OptionError for a kernel without autotuner and for bad options, SessionError inside a session.
     """
@@ -115,9 +117,8 @@ def _row(profile: Profile, times: tuple[float, ...]) -> dict[str, Any]:
             row[name] = cost[name] if pd.isna(bare) else bare
     waiting = findings["gain_pct"][findings["finding"].isin(_WAITING)]
     row["exposed_pct"] = float(waiting.max()) if len(waiting) else 0.0
-    kernels = profile.report()["kernels"]
-    tail = kernels[0]["tail"] if kernels else None
-    row["tail_pct"] = 100 * tail["idle_share"] if tail else None
+    shapes = [each.shape for each in judged_kernels(profile.tables) if isinstance(each, Judged)]
+    row["tail_pct"] = shapes[0].tail_pct if shapes and shapes[0] is not None else None
     if len(findings):
         top = findings.iloc[0]
         row |= {"finding": str(top["finding"]), "line": int(top["line"]), "gain_pct": float(top["gain_pct"])}

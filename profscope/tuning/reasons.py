@@ -40,7 +40,7 @@ def _reasons(best: dict[Any, Any], second: dict[Any, Any]) -> list[str]:
     reasons = []
     for name, says in (
         ("exposed_pct", "waits are {best:.0f} % of its time against {second:.0f} %"),
-        ("tail_pct", "its SMs stand empty at the end for {best:.0f} % of the launch against {second:.0f} %"),
+        ("tail_pct", "its tail leaves {best:.0f} % of the launch empty against {second:.0f} %"),
     ):
         if _more(second[name], best[name], _POINTS):
             reasons.append(says.format(best=best[name], second=second[name]))

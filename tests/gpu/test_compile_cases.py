@@ -82,7 +82,8 @@ def test_a_template_of_a_matmul() -> None:
         function = torch.compile(act)
         prof = recorded(lambda: function(x, w))
     assert any("mm" in kernel for kernel in kernels(prof))
-    assert len(prof.launches) == 3  # none of those that were timed
+    # Whether relu is fused into the template is Inductor's to choose. None of those that it timed is here.
+    assert set(prof.launches["kernel"].value_counts()) == {3}
 
 
 def test_flex_attention() -> None:
