@@ -18,20 +18,18 @@ from collections.abc import Callable, Collection, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from typing import Any
 
-import numpy as np
-import numpy.typing as npt
 import torch
 
 from instrument_passes.records import BASE_ALIGNMENT, align
 from profscope.recording import cuda_driver
 from profscope.recording.buffers import Full, Lane, Slice
+from profscope.recording.generations import Arena, Bytes, Generation
 from profscope.recording.host_pages import HostPages
 from profscope.recording.pinned import first, move, pin
 from profscope.recording.sizing import Blocks
 
 __all__ = ["MOVERS", "DeviceBuffers", "arena_bytes", "cold_bytes"]
 
-Bytes = npt.NDArray[np.uint8]
 # A launch that another thread has begun must be enqueued before its arena can be drained. A launch that
 # failed in a thread that never launches again would hold it up for ever; after this long it is given up.
 _ENQUEUE_TIMEOUT_S = 10.0
@@ -69,73 +67,10 @@ def _zero_blocks(address: int, blocks: Blocks, stream: int) -> None:
         cuda_driver.zero(start, blocks.size, stream, rows=many[0], step=many[1], at_once=True)
 
 
-class _Generation:
-    """One filling of an arena; `host` receives its bytes once it is drained.
-
-    The fields that every launch touches are here and not a hop away.
-    """
-
-    __slots__ = (
-        "address", "arena", "awaited", "cold", "host", "idle", "lanes", "ready", "streams", "used", "zeroed",
-    )  # fmt: skip
-
-    def __init__(self, arena: _Arena, idle: threading.Condition) -> None:
-        self.arena = arena
-        self.address: int = arena.address
-        self.used = 0
-        self.zeroed = 0  # bytes up to which all that is not used is zero
-        self.cold: set[int] = set()  # offsets of launches that began cold
-        self.streams: set[int] = set()
-        self.ready: set[int] = set()  # those of the streams that have waited for what was zeroed last
-        self.host: Future[Bytes] | None = None
-        self.lanes: set[Lane] = set()  # that had memory of it
-        self.awaited = False  # someone waits on `idle` until no launch is `open`
-        self.idle = idle
-
-    def wake(self) -> None:
-        with self.idle:
-            self.idle.notify_all()
-
-    def take_claims(self) -> None:
-        """Nobody takes memory of it unasked any more, and it can go once nobody wants its bytes."""
-        for lane in self.lanes:
-            if lane.claim is self:
-                lane.end = -1
-                lane.claim = None
-
-    def give_back(self, lane: Lane) -> None:
-        """A lane goes on elsewhere: what it has not used is free where nobody has claimed what follows."""
-        if not self.idle.acquire(blocking=False):
-            return  # a launch on another device is not to wait for this one
-        try:
-            if lane.claim is self and lane.end == self.used:
-                lane.end = self.used = lane.next
-        finally:
-            self.idle.release()
-
-    def open(self) -> bool:
-        """Whether a launch with memory of it may not be enqueued yet."""
-        return any(lane.filling is self for lane in self.lanes)
-
-
-class _Arena:
-    """Device memory. ready: what was zeroed last is zero; drained: what was in it before has been copied."""
-
-    def __init__(self, size: int, device: int, idle: threading.Condition) -> None:
-        self.memory = torch.empty(size + BASE_ALIGNMENT, dtype=torch.uint8, device=f"cuda:{device}")
-        self.start = -self.memory.data_ptr() % BASE_ALIGNMENT
-        self.address: int = self.memory.data_ptr() + self.start
-        self.ready = torch.cuda.Event()
-        self.drained = torch.cuda.Event()
-        self.generation = _Generation(self, idle)
-        self.pinned: Future[list[torch.Tensor]] | None = None
-        self.moved: Future[Bytes] | None = None  # the last move out of `pinned`
-
-
 class _DeviceSlice:
     shares = True
 
-    def __init__(self, buffers: DeviceBuffers, generation: _Generation, offset: int, size: int) -> None:
+    def __init__(self, buffers: DeviceBuffers, generation: Generation, offset: int, size: int) -> None:
         self._buffers = buffers
         self._generation = generation
         self._offset = offset
@@ -233,20 +168,20 @@ class DeviceBuffers:
         address: int = generation.address
         return address + offset | bits
 
-    def slice(self, filling: _Generation, offset: int, size: int) -> Slice:
+    def slice(self, filling: Generation, offset: int, size: int) -> Slice:
         return _DeviceSlice(self, filling, offset, size)
 
-    def memory(self, filling: _Generation) -> Bytes:
+    def memory(self, filling: Generation) -> Bytes:
         return self.fetch(filling)
 
-    def cold(self, filling: _Generation) -> Collection[int]:
+    def cold(self, filling: Generation) -> Collection[int]:
         return filling.cold
 
-    def copy(self, filling: _Generation, offset: int, source: torch.Tensor) -> None:
+    def copy(self, filling: Generation, offset: int, source: torch.Tensor) -> None:
         stream = torch.cuda.current_stream(self._device).cuda_stream
         cuda_driver.copy(filling.arena.address + offset, source.data_ptr(), source.nbytes, stream)
 
-    def fetch(self, generation: _Generation) -> Bytes:
+    def fetch(self, generation: Generation) -> Bytes:
         """The bytes of a generation; drains it if that has not happened, and waits."""
         host = generation.host
         if host is None:
@@ -293,10 +228,10 @@ class DeviceBuffers:
         is_current = torch._C._cuda_getDevice() == self._device
         return contextlib.nullcontext() if is_current else torch.cuda.stream(stream)
 
-    def _new_arena(self) -> _Arena:
+    def _new_arena(self) -> Arena:
         # In another thread: this one may be allocating from the pool of a CUDA graph, as torch.compile does.
         with ThreadPoolExecutor(1, "profscope-arena", cuda_driver.allow_capture) as aside:
-            arena = aside.submit(_Arena, self.limit_bytes, self._device, self._idle).result()
+            arena = aside.submit(Arena, self.limit_bytes, self._device, self._idle).result()
         self._zeroing.wait_stream(torch.cuda.default_stream(self._device))  # that thread's current one
         return arena
 
@@ -313,7 +248,7 @@ class DeviceBuffers:
 
     def _with_room(
         self, lane: Lane, size: int, stream: int, zero: Sequence[Blocks] | None, waits: bool
-    ) -> _Generation | None:
+    ) -> Generation | None:
         """The generation that takes a launch, at `lane.next`: the lane claims this, and what has been zeroed
         behind it, too, so that launches to come need not ask. None where there is no room.
 
@@ -342,7 +277,7 @@ class DeviceBuffers:
         lane.claim, lane.claimant, lane.end = generation, self._stream(stream), generation.used
         return generation
 
-    def _make_room(self, size: int, stream: int, zero: Sequence[Blocks] | None) -> _Generation | None:
+    def _make_room(self, size: int, stream: int, zero: Sequence[Blocks] | None) -> Generation | None:
         """The generation that takes a launch of this size: rotated to, zeroed, waited for by the stream. None
         where the buffers were closed meanwhile."""
         while self._current.used + size > self.limit_bytes:
@@ -359,14 +294,14 @@ class DeviceBuffers:
             arena.pinned = self._threads.submit(pin, self.limit_bytes)
         return generation
 
-    def _await_zeroed(self, generation: _Generation, stream: int) -> None:
+    def _await_zeroed(self, generation: Generation, stream: int) -> None:
         """Have a stream wait until all that was zeroed is zero."""
         if stream not in generation.ready:
             self._stream(stream).wait_event(generation.arena.ready)
             generation.ready.add(stream)
             generation.streams.add(stream)
 
-    def _zero(self, generation: _Generation, end: int, zero: Sequence[Blocks] | None) -> None:
+    def _zero(self, generation: Generation, end: int, zero: Sequence[Blocks] | None) -> None:
         """Zero what follows the memory used so far: `zero` of it, or all up to `end` and a piece ahead."""
         arena, begin = generation.arena, generation.zeroed
         if not begin:
@@ -401,7 +336,7 @@ class DeviceBuffers:
             return  # launches go on behind the draining of the one arena
         self._current = next(arena for arena in self._arenas if arena is not full.arena).generation
 
-    def _drain(self, generation: _Generation, *, pinned: bool) -> None:
+    def _drain(self, generation: Generation, *, pinned: bool) -> None:
         """Copy a generation to the host, on the side stream; a new one begins."""
         arena = generation.arena
         generation.take_claims()  # before the look at `open`
@@ -440,7 +375,7 @@ class DeviceBuffers:
             drained.synchronize()
             generation.host = Future()
             generation.host.set_result(pieces[0].numpy())
-        arena.generation = _Generation(arena, self._idle)
+        arena.generation = Generation(arena, self._idle)
         if self._current is generation:
             self._current = arena.generation
         if pinned:
