@@ -8,7 +8,8 @@ import numpy as np
 import pandas as pd
 
 from profscope.analysis.answers import Answer, joined_frame
-from profscope.analysis.judged import Judged, Unjudged, judged_kernels
+from profscope.analysis.judged import Judged, Unjudged
+from profscope.analysis.judging import judged_kernels
 from profscope.analysis.replay import replay_of
 from profscope.errors import OptionError
 from profscope.schema import Tables

@@ -13,7 +13,8 @@ import pandas as pd
 
 from profscope.analysis.answers import ONLY_TRIALS, Answer, WholeTexts, joined_frame
 from profscope.analysis.cause import NOISE_PCT, Finding, NotMeasured
-from profscope.analysis.judged import Judged, Unjudged, judged_kernels
+from profscope.analysis.judged import Judged, Unjudged
+from profscope.analysis.judging import judged_kernels
 from profscope.analysis.overhead import known_noise
 from profscope.analysis.probed import seen_by_sums
 from profscope.analysis.roof import Roof, roof_of

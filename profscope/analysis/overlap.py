@@ -11,7 +11,8 @@ from numpy.typing import NDArray
 
 from profscope.analysis.answers import Answer, joined_frame
 from profscope.analysis.intervals import covered, united
-from profscope.analysis.judged import DURATION, Judged, Unjudged, judged_kernels
+from profscope.analysis.judged import DURATION, Judged, Unjudged
+from profscope.analysis.judging import judged_kernels
 from profscope.analysis.replay import slices_of
 from profscope.analysis.roof import copies_unknown
 from profscope.analysis.span_rows import Ints

@@ -15,7 +15,7 @@ from profscope.analysis.clock_cost import record_cost
 from profscope.analysis.critical_path import PATH_DTYPES, path_of
 from profscope.analysis.devices import peak_of
 from profscope.analysis.findings import FindingsOf, findings_frame, findings_of
-from profscope.analysis.judged import judged_kernels
+from profscope.analysis.judging import judged_kernels
 from profscope.analysis.launch_durations import longest_first, took
 from profscope.analysis.lines import lines
 from profscope.analysis.notes import kernel_of_note

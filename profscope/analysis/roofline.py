@@ -9,7 +9,8 @@ import numpy as np
 import pandas as pd
 
 from profscope.analysis.answers import Answer, joined_frame
-from profscope.analysis.judged import Judged, Unjudged, judged_kernels
+from profscope.analysis.judged import Judged, Unjudged
+from profscope.analysis.judging import judged_kernels
 from profscope.analysis.loops import loop_of
 from profscope.analysis.roof import bytes_unknown, global_bytes, measured_bytes, narrowest_bits
 from profscope.analysis.span_rows import Floats

@@ -7,7 +7,8 @@ from typing import Any, Final
 
 import pandas as pd
 
-from profscope.analysis.judged import Judged, judged_kernels
+from profscope.analysis.judged import Judged
+from profscope.analysis.judging import judged_kernels
 from profscope.errors import OptionError
 from profscope.installed import require
 from profscope.options import Options

@@ -7,7 +7,8 @@ import torch
 
 import profscope
 from bench.planted_kernels import late_warp_kernel
-from profscope.analysis.judged import Judged, judged_kernels
+from profscope.analysis.judged import Judged
+from profscope.analysis.judging import judged_kernels
 from profscope.analysis.replay import replay_of
 from profscope.profiles import Profile
 from tests.support.captured import captured

@@ -8,11 +8,12 @@ from dataclasses import replace
 import pandas as pd
 import pytest
 
-from profscope.analysis import judged as judged_module
+from profscope.analysis import judging as judging_module
 from profscope.analysis import pieces as module
 from profscope.analysis.balance import balance
 from profscope.analysis.findings import findings, findings_with
-from profscope.analysis.judged import Judged, judged_kernels
+from profscope.analysis.judged import Judged
+from profscope.analysis.judging import judged_kernels
 from profscope.analysis.pieces import pieces
 from profscope.analysis.summary import summary
 from profscope.analysis.summing import summed_spans
@@ -46,7 +47,7 @@ def test_figures_are_those_of_all_rows_together(
 def test_findings_are_the_same_where_the_summary_is_known(
     tables: Tables, monkeypatch: pytest.MonkeyPatch, most: int
 ) -> None:
-    monkeypatch.setattr(judged_module, "MOST_SPANS", most)
+    monkeypatch.setattr(judging_module, "MOST_SPANS", most)
     told = findings_with(tables, summed_spans(tables))
     pd.testing.assert_frame_equal(told, findings(tables))
     assert told.attrs == findings(tables).attrs

@@ -10,7 +10,8 @@ import torch
 
 from bench.planted import PAIRS
 from profscope.analysis.causes.tail import tail
-from profscope.analysis.judged import Judged, judged_kernels
+from profscope.analysis.judged import Judged
+from profscope.analysis.judging import judged_kernels
 from profscope.analysis.launch_shape import LATER_FIGURES, SHAPE_FIGURES, Shape, shape_kept
 from profscope.analysis.room import room_on_sm
 from profscope.profiles import Profile, load

@@ -11,7 +11,8 @@ import pandas as pd
 
 from profscope.analysis.answers import Answer
 from profscope.analysis.findings import FindingsOf, findings_frame, findings_of
-from profscope.analysis.judged import Judged, Unjudged, judged_kernels
+from profscope.analysis.judged import Judged, Unjudged
+from profscope.analysis.judging import judged_kernels
 from profscope.analysis.launch_durations import took
 from profscope.analysis.line_rows import witnesses
 from profscope.analysis.lines import lines_of
