@@ -7,7 +7,7 @@ import argparse
 from collections.abc import Sequence
 
 from viewer.option_types import count, pattern, width
-from viewer.presence import check_there
+from viewer.presence import check_apart, check_there
 
 __all__ = ["REGRESSED", "diff_main"]
 
@@ -36,6 +36,7 @@ def diff_main(arguments: Sequence[str], tool: str) -> int:
     """Run the command, called `tool`, with the arguments behind that; returns the exit code."""
     options = _parser(tool).parse_args(arguments)
     check_there(options.a, options.b)
+    check_apart(options.html, options.a, options.b)
     from viewer.comparison import show  # behind the command line: pandas and rich take their time
 
     return REGRESSED if show(options) else 0

@@ -1,9 +1,10 @@
-"""Whether a trace is there at all: said before pandas and rich are loaded, which takes their time."""
+"""Whether a trace is there at all, and no page goes in its place: said before pandas and rich are loaded,
+which takes their time."""
 
 import os
 from pathlib import Path
 
-__all__ = ["check_there"]
+__all__ = ["check_apart", "check_there"]
 
 
 def check_there(*arguments: str) -> None:
@@ -13,3 +14,15 @@ def check_there(*arguments: str) -> None:
             from profscope.traces.trace_file import TraceFile
 
             TraceFile(Path(argument))  # which says why
+
+
+def check_apart(page: str | None, *traces: str) -> None:
+    """Raises OptionError where a page would take the place of one of these traces; None where none is
+    written."""
+    for trace in traces:
+        if page is not None and os.path.realpath(page) == os.path.realpath(trace):
+            from profscope.errors import OptionError
+
+            raise OptionError(
+                f"--html {page} is the trace itself, which it would overwrite; name another file"
+            )

@@ -20,7 +20,7 @@ from typing import Final
 
 from profscope.errors import OptionError, SessionError
 from profscope.traces.formats import GZIP, own_suffix
-from profscope.traces.output import check_folder, is_empty_folder
+from profscope.traces.output import check_folder, check_parent, is_empty_folder
 from profscope.traces.parquet_names import is_folder_name, rank_of
 
 __all__ = ["DEFAULT", "Output", "claim", "free_for_ranks", "with_rank"]
@@ -123,6 +123,7 @@ def _claim(path: Path, whole: Path, is_folder: bool, *, force: bool, must: bool)
             raise OptionError(f"cannot write {str(path)!r}: {error.strerror}") from error
     folder = _folder(path)
     try:
+        check_parent(whole)
         if whole != path:
             whole.mkdir(exist_ok=True)
             folder.parent.mkdir(exist_ok=True)

@@ -246,7 +246,8 @@ class RecordedRun:
     def _write(self) -> None:
         if self._session is None:
             unseen = CppKernels().why_unseen(cpp_kernels())
-            why = [*self._notes] or ["no Triton kernel was launched", *([unseen] if unseen else [])]
+            nothing = "no Triton kernel was launched" + " while --switch was on" * (self._switch is not None)
+            why = [*self._notes] or [nothing, *([unseen] if unseen else [])]
             if not self._failed:
                 self._say(f"{'; '.join(why)}; nothing is written")
             self._output.release()

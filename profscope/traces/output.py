@@ -17,6 +17,7 @@ __all__ = [
     "GzipFile",
     "PlainFile",
     "check_folder",
+    "check_parent",
     "gzip_end",
     "is_empty_folder",
     "whole_file",
@@ -42,6 +43,7 @@ def whole_file(path: Path) -> Iterator[IO[bytes]]:
     """
     _check_name(path)
     path = _followed(path)
+    check_parent(path)
     if path.is_dir():
         raise IsADirectoryError(errno.EISDIR, "it is a folder")
     if path.exists() and not path.is_file():
@@ -85,6 +87,7 @@ def whole_folder(path: Path) -> Iterator[Path]:
     """
     check_folder(path)
     path = _followed(path)
+    check_parent(path)
     sweep(path.parent)
     part = new_part(path)
     old = old_of(part)
@@ -103,6 +106,12 @@ def whole_folder(path: Path) -> Iterator[Path]:
     finally:
         if path.exists():
             shutil.rmtree(old, ignore_errors=True)
+
+
+def check_parent(path: Path) -> None:
+    """Raises OSError where there is no folder to put it in."""
+    if not path.parent.exists():
+        raise OSError(errno.ENOENT, f"there is no folder {str(path.parent)!r}")
 
 
 def _followed(path: Path) -> Path:

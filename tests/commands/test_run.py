@@ -275,11 +275,14 @@ def test_a_trace_that_cannot_be_written_leaves_the_spool(run: Run) -> None:
     loaded("t.json.partial")
 
 
-def test_no_launch_is_one_line_and_no_file(forks: Forks, tmp_path: Path) -> None:
+@pytest.mark.parametrize(("switch", "when"), [((), ""), (("--switch", "on"), " while --switch was on")])
+def test_no_launch_is_one_line_and_no_file(
+    forks: Forks, tmp_path: Path, switch: tuple[str, ...], when: str
+) -> None:
     code = f"import os; os.chdir({str(tmp_path)!r})\n{_RUN}"
-    ran = forks.run(code, "-c", "print('alone', __name__, __import__('sys').argv)", "x")
+    ran = forks.run(code, *switch, "-c", "print('alone', __name__, __import__('sys').argv)", "x")
     assert (ran.returncode, ran.stdout) == (0, "alone __main__ ['-c', 'x']\n")
-    assert ran.stderr == "profscope run: no Triton kernel was launched; nothing is written\n"
+    assert ran.stderr == f"profscope run: no Triton kernel was launched{when}; nothing is written\n"
     assert list(tmp_path.iterdir()) == []
 
 

@@ -44,7 +44,11 @@ def script(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
             "cannot write 'folder': it exists, and is no trace in Parquet",
         ),
         (["-f", "-o", "there.json/", "never.py"], 2, "cannot write 'there.json': it exists, and is no trace"),
-        (["-o", "no/such/t.json", "never.py"], 1, "cannot write 'no/such/t.json': No such file"),
+        (
+            ["-o", "no/such/t.json", "never.py"],
+            1,
+            "cannot write 'no/such/t.json': there is no folder 'no/such'",
+        ),
         (["-o", "/proc/t.json", "never.py"], 1, "cannot write '/proc/t.json': "),
         (["-o", "cut.json", "never.py"], 2, "'cut.json.partial' has what a run that was cut short recorded"),
     ],

@@ -405,3 +405,13 @@ def test_a_page_for_a_browser_is_of_what_was_chosen(
     assert "--html shows whole launches: leave --cta out" in capsys.readouterr().err
     assert run("diff", trace, trace, "--html", str(page)).returncode == 0
     assert "What has changed" in page.read_text()
+
+
+def test_no_page_takes_the_place_of_its_trace(trace: str, tmp_path: Path) -> None:
+    before = Path(trace).read_bytes()
+    (tmp_path / "link").symlink_to(trace)
+    for words in ((trace, "--html", trace), ("diff", trace, trace, "--html", str(tmp_path / "link"))):
+        told = run(*words)
+        assert told.returncode == 2
+        assert "is the trace itself, which it would overwrite; name another file" in told.stderr
+    assert Path(trace).read_bytes() == before
