@@ -164,6 +164,19 @@ def test_wrong_usage(words: list[str], said: str, trace: Path, capsys: pytest.Ca
     assert said in capsys.readouterr().err
 
 
+@pytest.mark.parametrize(
+    ("content", "why"), [(b"", "is empty"), (b"import triton\n", "is no trace that Perfetto reads")]
+)
+def test_what_perfetto_cannot_read_is_not_served(
+    content: bytes, why: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    path = tmp_path / "trace.pftrace"
+    path.write_bytes(content)
+    assert main([str(path), "--serve", "--no-browser"]) == 1
+    out, err = capsys.readouterr()
+    assert (out, err) == ("", f"profscope-view: {path} {why}\n")
+
+
 def test_what_is_not_there_is_one_error(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert main([str(tmp_path / "none.pftrace"), "--serve"]) == 1
     assert "no such file" in capsys.readouterr().err
