@@ -16,7 +16,7 @@ __all__ = ["framed", "show"]
 _LEAST, _MOST = 100, 10_000
 _ELSEWHERE: Final = (
     "prof.show() puts the report below a cell of a notebook, and this is none: prof.save('report.html') "
-    "writes it to a file for a browser, and print(prof.findings()) says the most of it here"
+    "writes it to a file for a browser, and print(prof.findings().to_string()) says the most of it here"
 )
 
 
