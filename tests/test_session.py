@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import gzip
 import threading
 import time
 from collections.abc import Callable, Mapping
@@ -10,24 +9,17 @@ from functools import cache
 from pathlib import Path
 from typing import Any, NamedTuple
 
-import numpy as np
 import pandas as pd
 import pytest
 import torch
-import triton
-import triton.language as tl
 
 import profscope
 from profscope import emulator
-from profscope.errors import OptionError, SessionError, TraceError
 from tests.kernels.loops import loop_in_branch_kernel
 from tests.support.forks import Forks
 from tests.support.processor import SPAN_KINDS, Processor
 from tests.support.quick import quick
 from tests.support.sessions import CASES, assert_equal, launch_add, launch_collatz, same_bits, session
-from tests.support.triton_globals import triton_globals
-
-# ruff: noqa: N803
 
 # Every kernel.
 
@@ -339,115 +331,3 @@ def test_threads_launch_side_by_side() -> None:
         assert torch.equal(out, torch.arange(n) * 2.0)
     assert sorted(prof.launches["grid_x"]) == [1, 1, 2, 3, 4]
     assert prof.profile.validate() == []
-
-
-# What goes wrong.
-
-
-def test_a_session_with_no_launches_is_an_empty_profile(tmp_path: Path) -> None:
-    with session() as prof:
-        pass
-    assert len(prof.df) == len(prof.launches) == len(prof.summary()) == 0
-    assert prof.profile.validate() == []
-    prof.save(tmp_path / "empty.json")
-    assert_equal(profscope.load(tmp_path / "empty.json"), prof.profile)
-
-
-def test_what_was_collected_survives_an_exception() -> None:
-    before = triton_globals()
-    prof = session()
-
-    def body() -> None:
-        with prof:
-            launch_add()
-            raise KeyError("the user's own")
-
-    with pytest.raises(KeyError, match="the user's own"):
-        body()
-    assert triton_globals() == before
-    assert prof.launches["kernel"].tolist() == ["add_kernel"]
-
-
-@triton.jit
-def broken_kernel(x_ptr, BLOCK: tl.constexpr):
-    tl.store(x_ptr + tl.arange(0, BLOCK), no_such_name)  # noqa: F821
-
-
-def test_a_kernel_that_does_not_compile_raises_what_triton_raises() -> None:
-    with session() as prof:
-        launch_add()
-        with pytest.raises(Exception, match="no_such_name"):
-            broken_kernel[(1,)](torch.zeros(16), BLOCK=16)
-        launch_add()
-    assert prof.launches["kernel"].tolist() == ["add_kernel", "add_kernel"]
-
-
-@pytest.mark.filterwarnings("ignore::profscope.errors.EmptyProfileWarning")
-def test_a_kernel_that_cannot_be_instrumented_runs_bare_and_says_why(monkeypatch: pytest.MonkeyPatch) -> None:
-    from instrument_passes.errors import PassError
-
-    def fail(*args: Any) -> None:
-        raise PassError("kernel.py:3: cannot instrument this")
-
-    monkeypatch.setattr("profscope.launching.hook.run_pipeline", fail)
-    with session(instrument=["kernel-span", "op-spans{classes=store}"]) as prof:  # compiled by no other test
-        out = launch_add()
-    assert torch.equal(out, torch.arange(2500) * 2.0)
-    assert prof.launches.empty
-    assert prof.metadata["notes"] == ["add_kernel runs bare: kernel.py:3: cannot instrument this"]
-
-
-def test_sessions_neither_nest_nor_run_twice() -> None:
-    with session() as outer:
-        with pytest.raises(SessionError, match="already active"), session():
-            pass
-        launch_add()
-    assert len(outer.launches) == 1
-    with pytest.raises(SessionError, match="has run already"), outer:
-        pass
-
-
-def test_a_session_that_has_not_started_has_no_tables() -> None:
-    with pytest.raises(SessionError, match="has not started"):
-        session().df  # noqa: B018
-
-
-@pytest.mark.skipif(torch.cuda.is_available(), reason="a GPU is there")
-def test_no_gpu() -> None:
-    with pytest.raises(SessionError, match="no GPU"), profscope.session(backend="gpu"):
-        pass
-
-
-@pytest.fixture
-def small() -> profscope.Profile:
-    with session() as prof:
-        launch_add(100)
-    return prof.profile
-
-
-def test_saving_where_nothing_can_be_saved(small: profscope.Profile, tmp_path: Path) -> None:
-    with pytest.raises(TraceError, match="no-such-folder"):
-        small.save(tmp_path / "no-such-folder" / "trace.json")
-    with pytest.raises(OptionError, match=r"trace\.png"):
-        small.save(tmp_path / "trace.png")
-    assert list(tmp_path.iterdir()) == []
-
-
-def test_loading_what_is_no_trace(small: profscope.Profile, tmp_path: Path) -> None:
-    path = tmp_path / "trace.json"
-    small.save(path)
-    whole = path.read_bytes()
-    for content in (b"", b"{", whole[: len(whole) // 2], b"\x00" * 100, gzip.compress(b"[1, 2"), b'{"a": 1}'):
-        path.write_bytes(content)
-        with pytest.raises(TraceError, match=r"trace\.json") as caught:
-            profscope.load(path)
-        assert "\n" not in str(caught.value)
-    with pytest.raises(TraceError, match=r"missing\.json"):
-        profscope.load(tmp_path / "missing.json")
-
-
-def test_summary_adds_up(small: profscope.Profile) -> None:
-    summary = small.summary()
-    roots = small.df[small.df["depth"] == 0]
-    assert summary["self_cycles"].sum() == roots["corrected_cycles"].sum()
-    assert np.isclose(summary["share"].sum(), 1.0)
