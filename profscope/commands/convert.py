@@ -9,9 +9,9 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
 from instrument_passes.command import run
+from profscope.commands.output import check_free
 from profscope.errors import OptionError
 from profscope.traces.formats import exporter_named, format_names
-from profscope.traces.output import is_empty_folder
 from profscope.traces.parquet_names import is_folder_name
 from profscope.version import __version__
 
@@ -143,7 +143,5 @@ def _formats() -> list[str]:
 def _check(given: argparse.Namespace) -> None:
     """What is wrong with the output, before anything is read. Raises OptionError."""
     exporter_named(given.output, given.format)
-    path = Path(given.output)
-    empty = is_folder_name(given.output) and is_empty_folder(path)
-    if path.exists() and not given.force and not empty:
-        raise OptionError(f"{given.output!r} exists; -f overwrites it")
+    is_folder = is_folder_name(given.output)
+    check_free(Path(given.output), given.output, is_folder=is_folder, force=given.force)

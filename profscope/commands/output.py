@@ -23,7 +23,7 @@ from profscope.traces.formats import GZIP, own_suffix
 from profscope.traces.output import check_folder, check_parent, is_empty_folder
 from profscope.traces.parquet_names import is_folder_name, rank_of
 
-__all__ = ["DEFAULT", "Output", "claim", "free_for_ranks", "with_rank"]
+__all__ = ["DEFAULT", "Output", "check_free", "claim", "free_for_ranks", "with_rank"]
 
 DEFAULT: Final = "profscope.pftrace.gz"
 
@@ -114,13 +114,7 @@ def _claim(path: Path, whole: Path, is_folder: bool, *, force: bool, must: bool)
         return None
     if path.is_dir() and not is_folder:
         raise OptionError(f"cannot write {str(path)!r}: it is a folder")
-    if path.exists() and not force and not (is_folder and is_empty_folder(path)):
-        raise OptionError(f"{str(path)!r} exists; -f overwrites it")
-    if is_folder and path.exists():
-        try:
-            check_folder(path)
-        except OSError as error:
-            raise OptionError(f"cannot write {str(path)!r}: {error.strerror}") from error
+    check_free(path, str(path), is_folder=is_folder, force=force)
     folder = _folder(path)
     try:
         check_parent(whole)
@@ -135,6 +129,17 @@ def _claim(path: Path, whole: Path, is_folder: bool, *, force: bool, must: bool)
         raise SessionError(f"cannot write {str(path)!r}: {error.strerror}") from error
     lock = _locked(path, folder, force=force)
     return Output(str(path), str(whole), path.absolute(), folder.absolute(), lock, is_folder)
+
+
+def check_free(path: Path, name: str, *, is_folder: bool, force: bool) -> None:
+    """Raises OptionError where something is in the way of a trace: for good, or unless `force`."""
+    if is_folder and path.exists():
+        try:
+            check_folder(path)
+        except OSError as error:
+            raise OptionError(f"cannot write {name!r}: {error.strerror}") from error
+    if path.exists() and not force and not (is_folder and is_empty_folder(path)):
+        raise OptionError(f"{name!r} exists; -f overwrites it")
 
 
 def _folder(path: Path) -> Path:

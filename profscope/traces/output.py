@@ -109,7 +109,8 @@ def whole_folder(path: Path) -> Iterator[Path]:
 
 
 def check_parent(path: Path) -> None:
-    """Raises OSError where there is no folder to put it in."""
+    """Raises OSError where there is no folder to put it in; of a link, to put what it leads to in."""
+    path = _followed(path)
     if not path.parent.exists():
         raise OSError(errno.ENOENT, f"there is no folder {str(path.parent)!r}")
 

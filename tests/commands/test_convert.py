@@ -98,7 +98,7 @@ def test_traces_are_merged_in_their_order(profile: Profile) -> None:
         (["convert", "t.json", "u", "--format", "svg"], 2, "there is no format 'svg'; there are: json, "),
         (["convert", "t.json", "u/", "--format", "json"], 2, "only Parquet is written as a folder\n"),
         (["convert", "none.json", "u.json"], 1, "profscope convert: no such file: none.json\n"),
-        (["convert", "t.json", "no/u.json"], 1, "cannot write no/u.json: No such file or directory\n"),
+        (["convert", "t.json", "no/u.json"], 1, "cannot write no/u.json: there is no folder 'no'\n"),
         (["merge", "t.json", "none.json", "-o", "u.json"], 1, "profscope merge: no such file: none.json\n"),
     ],
 )

@@ -49,6 +49,7 @@ def script(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
             1,
             "cannot write 'no/such/t.json': there is no folder 'no/such'",
         ),
+        (["-o", "link.json", "never.py"], 1, "cannot write 'link.json': there is no folder '"),
         (["-o", "/proc/t.json", "never.py"], 1, "cannot write '/proc/t.json': "),
         (["-o", "cut.json", "never.py"], 2, "'cut.json.partial' has what a run that was cut short recorded"),
     ],
@@ -62,6 +63,7 @@ def test_what_cannot_be_is_one_line(
     Path("folder/notes.txt").write_text("precious")
     Path("cut.json.partial").mkdir()
     Path("cut.json.partial/x.spool").write_text("precious")
+    Path("link.json").symlink_to("no/such/t.json")
     before = sorted(Path().rglob("*"))
     assert door.main(["run", *words]) == code
     out, err = capsys.readouterr()
@@ -162,8 +164,9 @@ def test_an_empty_folder_is_not_in_the_way(script: Path) -> None:
     Path("link").symlink_to("empty")
     claim("link/", force=False, number=None).release()
     Path("empty/notes.txt").touch()
-    with pytest.raises(OptionError, match="'empty' exists; -f overwrites it"):
-        claim("empty/", force=False, number=None)
+    for force in (False, True):  # -f would not help
+        with pytest.raises(OptionError, match="cannot write 'empty': it exists, and is no trace in Parquet"):
+            claim("empty/", force=force, number=None)
 
 
 def test_two_runs_do_not_write_one_trace(script: Path) -> None:
