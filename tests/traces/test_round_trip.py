@@ -128,7 +128,7 @@ def test_an_unknown_suffix_is_an_option_error(tmp_path: Path) -> None:
 
 
 def test_a_missing_folder_is_one_clear_error(tmp_path: Path) -> None:
-    with pytest.raises(TraceError, match=r"cannot write .*nowhere.trace\.json: No such file"):
+    with pytest.raises(TraceError, match=r"cannot write .*nowhere.trace\.json: there is no folder"):
         regular_profile().save(tmp_path / "nowhere" / "trace.json")
 
 
