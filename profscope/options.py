@@ -337,9 +337,11 @@ class Options:
 
     @property
     def _has_bare_ctas(self) -> bool:
-        """Whether CTAs that do not record run at the bare kernel's speed. Where sums are kept, launches may come
-        to record fewer CTAs, or none. But where bare launches are timed beside recorded ones, all CTAs shall
-        be slowed as those that record are; and samples shall be of these."""
+        """Whether CTAs that do not record run at the bare kernel's speed.
+
+        Where sums are kept, launches may come to record fewer CTAs, or none. But where bare launches are
+        timed beside recorded ones, all CTAs shall be slowed as those that record are, and sampled like them.
+        """
         if self.baseline or self.samples or self.sms is not None:
             return False
         return self.keep != "spans" or not isinstance(self.ctas, int) or self.ctas > 1

@@ -73,8 +73,8 @@ class LowerRecords(Pass):
     pinned: where sums are kept, keep the assembler from moving clock reads in loops, too. It takes an
     instruction or two a read; those outside of loops are always pinned.
 
-    twin: CTAs that do not record run a copy of the kernel without records, at the bare kernel's speed. A kernel
-    that is warp-specialised, or calls functions, has none.
+    twin: CTAs that do not record run a copy of the kernel without records, at the bare kernel's speed. There
+    is none of a kernel that is warp-specialised or clustered, calls functions or uses tensor memory.
     """
 
     name: ClassVar[str] = "lower-records"

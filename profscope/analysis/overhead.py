@@ -59,11 +59,12 @@ def overhead(tables: Tables) -> pd.DataFrame:
     """What recording cost: one row per kernel, variant and what its launches kept, autotuners' trials apart.
 
     Columns: kernel, variant, keeps ("spans" or "sums"), launches; registers, spills, shared_bytes,
-    ctas_per_sm and instructions of the instrumented binary, and `bare_*` of the bare one, each missing where
-    nobody says (where CTAs that do not record have a body of their own, it is not among the instructions); records_per_warp; instrumented_ns, the median of the launches: where the basis is "measured",
-    of those that were timed as bare ones were, else of all, from first recorded time to last; bare_ns, the
-    median of the `bare_launches` that were timed; layout_noise, the part of its time by which the kernel gets
-    slower or faster where its code stands elsewhere, as `null_builds` bare kernels with their code shifted
+    ctas_per_sm and instructions of the instrumented binary (a second body, for CTAs that do not record, is
+    not among these), and `bare_*` of the bare one, each missing where nobody says; records_per_warp;
+    instrumented_ns, the median of the launches: where the basis is "measured", of those that were timed as
+    bare ones were, else of all, from first recorded time to last; bare_ns, the median of the `bare_launches`
+    that were timed; layout_noise, the part of its time by which the kernel gets slower or faster where its
+    code stands elsewhere, as `null_builds` bare kernels with their code shifted
     have shown, or LAYOUT_NOISE; slowdown, slowdown_low, slowdown_high; and basis:
 
     - "measured": bare launches were timed, and instrumented ones in the same way (`session(baseline=)`).

@@ -56,8 +56,9 @@ def about_variants(
     `Build.configuration` has, `model` where torch.compile says what it made the kernel of, and `builds`: what
     each binary takes, "bare" or "instrumented". Of instrumented ones also `keeps`, what launches of it keep
     ("spans" or "sums"), `rounds_as_bare`: whether all floating-point arithmetic is that of the bare
-    binary, None where none is known, and, where it is so, `twin`: CTAs that do not record run a body of their own,
-    which is counted in its instructions. bare: by key, what bare binaries take, with their `arithmetic`.
+    binary, None where none is known, and, where it is so, `twin`: CTAs that do not record run a body of
+    their own, which is among its instructions. bare: by key, what bare binaries take, with their
+    `arithmetic`.
     """
     about: dict[str, list[dict[str, Any]]] = {}
     builds: dict[tuple[str, int], dict[int, tuple[Manifest, Build]]] = {}
