@@ -56,8 +56,8 @@ def test_partitions_and_calls_are_there_once(name: str) -> None:
     manifest = manifest_in(twin["ttgir"])
     assert manifest is not None
     assert not manifest.failure
-    assert not manifest.twin
-    assert twin["ttgir"] == alone["ttgir"]
+    assert manifest == manifest_in(alone["ttgir"])
+    assert len(twin["ptx"].splitlines()) == len(alone["ptx"].splitlines())
 
 
 @pytest.mark.parametrize(
