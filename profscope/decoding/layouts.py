@@ -1,4 +1,4 @@
-"""Where the clocks of spans are in a launch whose CTAs are of few kinds: rows are laid out once for each kind.
+"""Where clocks of spans are in a launch whose CTAs are of few kinds: rows are laid out once for each kind.
 
 Two CTAs are of one kind if their warps took the same ways. Then they have the same rows, but for clocks and
 ids, and the table is filled from words that the CTAs wrote, with nothing in between.
