@@ -26,7 +26,7 @@ class PayloadColumns:
         for decoded in launches:
             for payload in decoded.payloads:
                 kinds[payload.name] = kinds.get(payload.name, False) or payload.values.dtype == np.float32
-        self._values = {
+        self._values: dict[str, npt.NDArray[Any]] = {
             name: np.empty(rows, np.float64 if floating else np.int32)
             for name, floating in sorted(kinds.items())
         }

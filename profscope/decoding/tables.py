@@ -47,7 +47,7 @@ def span_table(bundles: Sequence[tuple[Bundle, TimeBase]], pool: Executor, of_bl
     for bundle, of_bundle in zip(every, sizes, strict=True):
         row_base[bundle.places + 1] = of_bundle
     np.cumsum(row_base, out=row_base)
-    rows = int(row_base[-1])
+    total = int(row_base[-1])
     decoded = [bundle.decoded for bundle in every]
     sites = [site for each in decoded for site in each.sites]
     site_base = np.cumsum([0, *(len(each.sites) for each in decoded)])
@@ -61,14 +61,14 @@ def span_table(bundles: Sequence[tuple[Bundle, TimeBase]], pool: Executor, of_bl
     coded = {name: _codes(values) for name, values in texts.items()}
     lines = np.array([site.line for site in sites], np.int32)
     columns: Arrays = {
-        name: np.empty(rows, coded[name][0].dtype if name in coded else dtype)
+        name: np.empty(total, coded[name][0].dtype if name in coded else dtype)
         for name, dtype in SPAN_DTYPES.items()
     }
 
-    payloads = PayloadColumns(decoded, rows)
+    payloads = PayloadColumns(decoded, total)
     stages = np.array([STAGES.index(site.stage) if site.stage else -1 for site in sites], np.int8)
     if (stages >= 0).any():
-        columns["stage"] = np.empty(rows, np.int8)
+        columns["stage"] = np.empty(total, np.int8)
     of_site: Arrays = {name: codes for name, (codes, _) in coded.items()} | {
         "line": lines,
         "stage": stages,
@@ -84,10 +84,9 @@ def span_table(bundles: Sequence[tuple[Bundle, TimeBase]], pool: Executor, of_bl
         }
         if bundle.decoded.layout is not None:
             (place,) = bundle.places
-            target = slice(int(row_base[place]), int(row_base[place + 1]))
-            start_ns[place], end_ns[place] = fill_laid_out(
-                columns, payloads, target, known, bundle, base, of_blocks
-            )
+            rows = slice(int(row_base[place]), int(row_base[place + 1]))
+            took = fill_laid_out(columns, payloads, rows, known, bundle, base, of_blocks)
+            start_ns[place], end_ns[place] = took
             return
         target = _rows(row_base[bundle.places], sizes[index])
         if isinstance(target, slice):
