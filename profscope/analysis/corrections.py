@@ -131,7 +131,7 @@ def _levels(rows: _Rows) -> list[_Level]:
         here = np.flatnonzero(depths == depth)
         if not len(here):
             continue
-        above = rows.parent[here]
+        above = rows.parent.take(here)
         opens = np.ones(len(here), np.bool_)
         np.not_equal(above[1:], above[:-1], out=opens[1:])
         first = np.flatnonzero(opens)
@@ -144,7 +144,7 @@ def _of_rows(rows: _Rows, cost: Cost) -> tuple[Ints, Ints]:
     own, own_ns = rows.cycles.copy(), rows.ns.copy()
     for took, left in ((rows.cycles, own), (rows.ns, own_ns)):
         for level in levels:
-            left[level.around] -= np.add.reduceat(took[level.rows], level.first)
+            left[level.around] -= np.add.reduceat(took.take(level.rows), level.first)
     taken = _lost(rows, levels, own, cost)
     lost = np.rint(taken, out=taken).astype(np.int64)
     share = np.maximum(taken, 0, out=taken)
@@ -153,7 +153,7 @@ def _of_rows(rows: _Rows, cost: Cost) -> tuple[Ints, Ints]:
     lost_ns = np.rint(share, out=share).astype(np.int64)
     for total in (lost, lost_ns):  # their own, and then with what those inside lost
         for level in levels:
-            total[level.around] += np.add.reduceat(total[level.rows], level.first)
+            total[level.around] += np.add.reduceat(total.take(level.rows), level.first)
     return np.subtract(rows.cycles, lost, out=lost), np.subtract(rows.ns, lost_ns, out=lost_ns)
 
 
@@ -170,17 +170,17 @@ def _lost(spans: _Rows, levels: list[_Level], own: Ints, cost: Cost) -> Floats:
     end = spans.start + spans.cycles
     for rows, first, around in levels:
         last = np.append(first[1:], len(rows)) - 1
-        begins, ends = spans.start[rows], end[rows]
+        begins, ends = spans.start.take(rows), end.take(rows)
         stretch = np.empty(len(rows), np.bool_)
         np.greater(begins[1:], ends[:-1], out=stretch[1:])
         stretch[first] = begins[first] > spans.start[around]
         stretches = np.add.reduceat(stretch, first, dtype=np.int64)
         stretches += ends[last] < end[around]
-        iteration = spans.iteration[rows]
+        iteration = spans.iteration.take(rows)
         stored = np.ones(len(rows), np.bool_)
         np.not_equal(iteration[1:], iteration[:-1], out=stored[1:])
         stored[first] = True
-        stored &= (iteration >= 0) & ~spans.is_iteration[rows]
+        stored &= (iteration >= 0) & ~spans.is_iteration.take(rows)
         stores = np.add.reduceat(stored, first, dtype=np.int64)
         records[around] = stretches * cost.read + stores * around_rows[around] * cost.row + fixed[around]
     return np.minimum(records, own)
