@@ -24,8 +24,8 @@ __all__ = ["decode_launch"]
 
 Ints = npt.NDArray[np.int64]
 
-# Below these, steps of numpy's have too little to do: spans of a CTA, and of CTAs of one kind that follow each
-# other, on average. They take 180 us however few spans there are, decoding span by span 80 ns for each.
+# Below these, steps of numpy's have too little to do: spans of a CTA, and of CTAs of one kind that follow
+# each other, on average. They take about 180 us however few spans there are; span by span, each takes 80 ns.
 _LEAST_OF_CTA: Final = 16
 _LEAST_ALIKE: Final = 4096
 
