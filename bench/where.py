@@ -220,11 +220,13 @@ def _thread_times() -> dict[str, float]:
 
 
 def _gpu_times(step: Callable[[], None], steps: int = 4) -> None:
-    """What the GPU did in a step: bare, with sums of all CTAs, and of those that come to be recorded."""
+    """What the GPU did in a step: bare, with sums of all CTAs, of one in 64, and of those that come to be
+    recorded."""
     figures: dict[str, dict[str, float]] = {}
     for name, variant, warm_up in (
         ("bare", None, 3),
         ("all CTAs", "sums, spans_every=0", 2),
+        ("one in 64", "sums, ctas=64", 2),
         ("later", "sums", 80),
     ):
         with contextlib.ExitStack() as stack:

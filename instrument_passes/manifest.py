@@ -133,6 +133,8 @@ class Manifest:
 
     A kernel that could not be instrumented carries a manifest with `failure` set and no sections: the
     binary is the bare one, and the reason stays with it in the cache.
+
+    twin: its CTAs that do not record run a body of their own, without records (`lowering/twin.py`).
     """
 
     kernel: str
@@ -144,6 +146,7 @@ class Manifest:
     notes: tuple[str, ...] = ()
     failure: str = ""
     selection: Selection = field(default=Selection())
+    twin: bool = False
     schema: int = field(default=SCHEMA)
 
     @cached_property

@@ -329,10 +329,22 @@ class Options:
         else:
             _check_int("warps", self.warps, 1, _MAX_WARPS, "a stride in warps")
             chosen += [f"every-warp={self.warps}"] * (self.warps > 1)
+        chosen += ["twin=true"] * self._has_bare_ctas
         if not chosen:
             return LOWERING
         lowering, rest = LOWERING.split(",")
         return f"{lowering}{{{' '.join(chosen)}}},{rest}"
+
+    @property
+    def _has_bare_ctas(self) -> bool:
+        """Whether CTAs that do not record run at the bare kernel's speed.
+
+        Where sums are kept, launches may come to record fewer CTAs, or none. But where bare launches are
+        timed beside recorded ones, all CTAs shall be slowed as those that record are, and sampled like them.
+        """
+        if self.baseline or self.samples or self.sms is not None:
+            return False
+        return self.keep != "spans" or not isinstance(self.ctas, int) or self.ctas > 1
 
     @property
     def sampled(self) -> int:

@@ -1,6 +1,7 @@
 """Kernels nobody here wrote: every Triton kernel of some libraries, bare and in a session, bit by bit.
 
-    python -m bench.libraries [--library NAME] [--ops REGEX] [--skip REGEX] [--configs N] [--json FILE]
+    python -m bench.libraries [--library NAME] [--ops REGEX] [--skip REGEX] [--configs N] [--ctas N]
+        [--json FILE]
 
 Each op runs three times bare and once in a session, from the same random numbers. Its outputs, the gradients
 of its inputs, and what it wrote over its inputs must be the same bits, every launch must be recorded, and the
@@ -67,7 +68,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     if not names:
         print("bench.libraries: nothing to run", file=sys.stderr)
         return 1
-    facts = about() | {"level": options.level, "keep": options.keep, "missing": missing}
+    facts = about() | {"level": options.level, "keep": options.keep, "ctas": options.ctas, "missing": missing}
     command = [
         sys.executable,
         "-m",
@@ -78,6 +79,8 @@ def main(argv: Sequence[str] | None = None) -> int:
         options.level,
         "--keep",
         options.keep,
+        "--ctas",
+        str(options.ctas),
         "--configs",
         str(options.configs),
         "--skip",
@@ -98,7 +101,12 @@ def _tasks(
 ) -> dict[str, Task]:
     device = "cuda" if torch.cuda.is_available() else "cpu"
     # What torch.compile launches is recorded from the first launch on.
-    wanted: dict[str, Any] = {"instrument": options.level, "keep": options.keep, "wait": True}
+    wanted: dict[str, Any] = {
+        "instrument": options.level,
+        "keep": options.keep,
+        "ctas": options.ctas,
+        "wait": True,
+    }
     if options.keep != "spans":
         wanted["spans_every"] = 0
 
@@ -169,6 +177,7 @@ def _arguments(argv: Sequence[str] | None) -> argparse.Namespace:
     )
     parser.add_argument("--level", default="light", help="what sessions record (default: light)")
     parser.add_argument("--keep", default="spans", help="what sessions keep: spans, sums or totals")
+    parser.add_argument("--ctas", type=int, default=1, metavar="N", help="one CTA in N records")
     parser.add_argument(
         "--configs", type=int, default=0, metavar="N", help="let autotuners try the first N only (0: all)"
     )

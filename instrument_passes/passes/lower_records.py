@@ -29,6 +29,7 @@ from instrument_passes.lowering.calls import expand_calls
 from instrument_passes.lowering.flights import find_flights
 from instrument_passes.lowering.program import Program
 from instrument_passes.lowering.sums import sum_kernel, sum_partition
+from instrument_passes.lowering.twin import can_have_one, join, without_records
 from instrument_passes.lowering.values import expand_values
 from instrument_passes.lowering.weave import weave_kernel, weave_partition
 from instrument_passes.manifest import ATTRIBUTE, Manifest, layout
@@ -71,6 +72,9 @@ class LowerRecords(Pass):
 
     pinned: where sums are kept, keep the assembler from moving clock reads in loops, too. It takes an
     instruction or two a read; those outside of loops are always pinned.
+
+    twin: CTAs that do not record run a copy of the kernel without records, at the bare kernel's speed. There
+    is none of a kernel that is warp-specialised or clustered, calls functions or uses tensor memory.
     """
 
     name: ClassVar[str] = "lower-records"
@@ -83,6 +87,7 @@ class LowerRecords(Pass):
     keep: str = "spans"
     fold: tuple[str, ...] = ()
     pinned: bool = False
+    twin: bool = False
 
     def __post_init__(self) -> None:
         if bool(self.ctas) + self.first + bool(self.sms) > 1:
@@ -119,6 +124,9 @@ class LowerRecords(Pass):
             raise PassError("sms= cannot choose among the CTAs of clusters; choose CTAs with ctas=")
         said = [_uncovered_note(op) for op in uncovered(module)]
         said += _folded(module, self.fold)
+        bare = (
+            without_records(module, kernel) if self.twin and can_have_one(module, kernel, selection) else []
+        )
         expand_values(module)
         calls, left_out = expand_calls(module, kernel, Places(context.functions))
         regions = [kernel.regions[0], *(region for op in specialised for region in op.regions[1:])]
@@ -148,6 +156,8 @@ class LowerRecords(Pass):
             flags = warp_specialize.add_capture(op, area.settled, "i32")
             for region, address, flag in zip(op.regions[1:], addresses, flags, strict=True):
                 of_partition(program, next(rest), Area(address, flag), region)
+        if bare:
+            join(module, target, kernel, bare, program.holes, selection, wide=program.wide)
         paths = call_paths((s.attributes.name, s.place) for each in sections for s in each.spans.values())
         placed, fixed_bytes, ring_bytes = layout([s.finish(paths) for s in sections], groups)
         manifest = Manifest(
@@ -159,6 +169,7 @@ class LowerRecords(Pass):
             placed,
             notes,
             selection=selection,
+            twin=bool(bare),
         )
         program.holes.fill(module, manifest)
         module.set_attr(ATTRIBUTE, quote(manifest.to_json()))

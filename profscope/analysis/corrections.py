@@ -8,7 +8,7 @@ of a loop's iteration its row is stored, in the loop's own time, or in the itera
 
 from __future__ import annotations
 
-from typing import Any, Final, NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 import pandas as pd
@@ -23,9 +23,6 @@ from profscope.schema import Tables
 __all__ = ["CORRECTED", "Durations", "are_corrected", "narrow_durations", "weighed", "with_corrected"]
 
 CORRECTED = tuple(CORRECTED_COLUMNS)
-
-_ROWS: Final = 1 << 14
-"""Rows that are corrected at a time: some twenty arrays of them are at hand together."""
 
 
 def with_corrected(df: pd.DataFrame, metadata: dict[str, Any]) -> pd.DataFrame:
@@ -76,14 +73,6 @@ class _Rows(NamedTuple):
     is_iteration: Flags
     is_loop: Flags
 
-    def part(self, part: slice) -> _Rows:
-        """Some of them, in which all are that are inside of one."""
-        return _Rows(
-            self.parent[part] - part.start, self.depth[part], self.iteration[part], self.start[part],
-            self.cycles[part], self.ns[part], self.asynchronous[part], self.is_iteration[part],
-            self.is_loop[part],
-        )  # fmt: skip
-
 
 def narrow_durations(df: pd.DataFrame, metadata: dict[str, Any]) -> Durations:
     """`corrected_cycles` and `corrected_ns` as arrays, of 32 bits where all fit, durations of four seconds:
@@ -104,25 +93,25 @@ def _corrected(df: pd.DataFrame, cost: Cost, dtype: np.dtype[Any]) -> Durations 
     """Of a dtype; None where it does not hold all."""
     kind = df["kind"].array
     code_of = {name: code for code, name in enumerate(kind.categories)}
-    rows = _Rows(
-        df["parent"].to_numpy(),
-        df["depth"].to_numpy(),
-        df["iteration"].to_numpy(),
-        df["start_cycle"].to_numpy(),
-        df["duration_cycles"].to_numpy(),
-        df["duration_ns"].to_numpy(),
-        *(kind.codes == code_of.get(name, -2) for name in ("async", "iteration", "loop")),
-    )
+    codes = [code_of.get(name, -2) for name in ("async", "iteration", "loop")]
+    columns = [
+        df[name].to_numpy()
+        for name in ("parent", "depth", "iteration", "start_cycle", "duration_cycles", "duration_ns")
+    ]
     durations = Durations(np.empty(len(df), dtype), np.empty(len(df), dtype))
     least, most = np.iinfo(dtype).min, np.iinfo(dtype).max
 
     def correct(part: slice) -> bool:
-        found = _of_rows(rows.part(part), cost)
+        parent, *others = (column[part] for column in columns)
+        rows = _Rows(parent - part.start, *others, *(kind.codes[part] == code for code in codes))
+        found = _of_rows(rows, cost)
         for each, values in zip(durations, found, strict=True):
-            each[part] = values.astype(dtype)
-        return all(values.min(initial=0) >= least and values.max(initial=0) <= most for values in found)
+            np.copyto(each[part], values, casting="unsafe")
+        return dtype == np.int64 or all(
+            values.min(initial=0) >= least and values.max(initial=0) <= most for values in found
+        )
 
-    return durations if all(each_piece(correct, pieces(df, _ROWS))) else None
+    return durations if all(each_piece(correct, pieces(df))) else None
 
 
 class _Level(NamedTuple):
@@ -137,11 +126,12 @@ class _Level(NamedTuple):
 def _levels(rows: _Rows) -> list[_Level]:
     """From the deepest to depth 1."""
     levels = []
-    for depth in range(int(rows.depth.max(initial=0)), 0, -1):
-        here = np.flatnonzero((rows.depth == depth) & ~rows.asynchronous)
+    depths = np.where(rows.asynchronous, 0, rows.depth)
+    for depth in range(int(depths.max(initial=0)), 0, -1):
+        here = np.flatnonzero(depths == depth)
         if not len(here):
             continue
-        above = rows.parent[here]
+        above = rows.parent.take(here)
         opens = np.ones(len(here), np.bool_)
         np.not_equal(above[1:], above[:-1], out=opens[1:])
         first = np.flatnonzero(opens)
@@ -154,13 +144,17 @@ def _of_rows(rows: _Rows, cost: Cost) -> tuple[Ints, Ints]:
     own, own_ns = rows.cycles.copy(), rows.ns.copy()
     for took, left in ((rows.cycles, own), (rows.ns, own_ns)):
         for level in levels:
-            left[level.around] -= np.add.reduceat(took[level.rows], level.first)
-    lost = np.rint(_lost(rows, levels, own, cost)).astype(np.int64)
-    lost_ns = np.rint(np.maximum(lost, 0) / np.maximum(own, 1) * own_ns).astype(np.int64)
+            left[level.around] -= np.add.reduceat(took.take(level.rows), level.first)
+    taken = _lost(rows, levels, own, cost)
+    lost = np.rint(taken, out=taken).astype(np.int64)
+    share = np.maximum(taken, 0, out=taken)
+    share /= np.maximum(own, 1, out=own)
+    share *= own_ns
+    lost_ns = np.rint(share, out=share).astype(np.int64)
     for total in (lost, lost_ns):  # their own, and then with what those inside lost
         for level in levels:
-            total[level.around] += np.add.reduceat(total[level.rows], level.first)
-    return rows.cycles - lost, rows.ns - lost_ns
+            total[level.around] += np.add.reduceat(total.take(level.rows), level.first)
+    return np.subtract(rows.cycles, lost, out=lost), np.subtract(rows.ns, lost_ns, out=lost_ns)
 
 
 def _lost(spans: _Rows, levels: list[_Level], own: Ints, cost: Cost) -> Floats:
@@ -176,17 +170,17 @@ def _lost(spans: _Rows, levels: list[_Level], own: Ints, cost: Cost) -> Floats:
     end = spans.start + spans.cycles
     for rows, first, around in levels:
         last = np.append(first[1:], len(rows)) - 1
-        begins, ends = spans.start[rows], end[rows]
+        begins, ends = spans.start.take(rows), end.take(rows)
         stretch = np.empty(len(rows), np.bool_)
         np.greater(begins[1:], ends[:-1], out=stretch[1:])
         stretch[first] = begins[first] > spans.start[around]
         stretches = np.add.reduceat(stretch, first, dtype=np.int64)
         stretches += ends[last] < end[around]
-        iteration = spans.iteration[rows]
+        iteration = spans.iteration.take(rows)
         stored = np.ones(len(rows), np.bool_)
         np.not_equal(iteration[1:], iteration[:-1], out=stored[1:])
         stored[first] = True
-        stored &= (iteration >= 0) & ~spans.is_iteration[rows]
+        stored &= (iteration >= 0) & ~spans.is_iteration.take(rows)
         stores = np.add.reduceat(stored, first, dtype=np.int64)
         records[around] = stretches * cost.read + stores * around_rows[around] * cost.row + fixed[around]
     return np.minimum(records, own)

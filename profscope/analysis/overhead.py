@@ -59,11 +59,12 @@ def overhead(tables: Tables) -> pd.DataFrame:
     """What recording cost: one row per kernel, variant and what its launches kept, autotuners' trials apart.
 
     Columns: kernel, variant, keeps ("spans" or "sums"), launches; registers, spills, shared_bytes,
-    ctas_per_sm and instructions of the instrumented binary, and `bare_*` of the bare one, each missing where
-    nobody says; records_per_warp; instrumented_ns, the median of the launches: where the basis is "measured",
-    of those that were timed as bare ones were, else of all, from first recorded time to last; bare_ns, the
-    median of the `bare_launches` that were timed; layout_noise, the part of its time by which the kernel gets
-    slower or faster where its code stands elsewhere, as `null_builds` bare kernels with their code shifted
+    ctas_per_sm and instructions of the instrumented binary (a second body, for CTAs that do not record, is
+    not among these), and `bare_*` of the bare one, each missing where nobody says; records_per_warp;
+    instrumented_ns, the median of the launches: where the basis is "measured", of those that were timed as
+    bare ones were, else of all, from first recorded time to last; bare_ns, the median of the `bare_launches`
+    that were timed; layout_noise, the part of its time by which the kernel gets slower or faster where its
+    code stands elsewhere, as `null_builds` bare kernels with their code shifted
     have shown, or LAYOUT_NOISE; slowdown, slowdown_low, slowdown_high; and basis:
 
     - "measured": bare launches were timed, and instrumented ones in the same way (`session(baseline=)`).
@@ -102,6 +103,8 @@ def _row(
     bare = _last([each for each in builds if each["build"] == "bare"])
     resources = {name: own.get(name) for name in _RESOURCES}
     resources |= {f"bare_{name}": bare.get(name) for name in _RESOURCES}
+    if own.get("twin"):
+        resources["instructions"] = _without(own.get("instructions"), bare.get("instructions"))
     timed = bare_times(tables.metadata, kernel, variant)
     # The emulator's events have its time between launches in them, which is longer than a small kernel.
     timed = {} if tables.emulated else timed
@@ -219,6 +222,10 @@ def _estimated(
         apart = max(alone, 1 / (1 - min(_KEPT_APART * share, 1 - 1 / _MOST_KEPT_APART)))
     fewer = max(1.0, bare_ctas / ctas) if ctas and bare_ctas else 1.0
     return _Slowdown(float(np.sqrt(alone * fewer)), 1 / noise, apart * fewer * noise, "estimated")
+
+
+def _without(both: int | None, bare: int | None) -> int | None:
+    return None if both is None or bare is None else max(0, both - bare)
 
 
 def _paired(pair: dict[str, Any], noise: float) -> _Slowdown:

@@ -13,8 +13,9 @@ import numpy as np
 import numpy.typing as npt
 
 from instrument_passes.manifest import Manifest
+from profscope.decoding.alike_ctas import decode_launch
 from profscope.decoding.build import Build
-from profscope.decoding.decode import DecodedLaunch, decode, decode_as_one
+from profscope.decoding.decode import DecodedLaunch, decode_as_one
 from profscope.decoding.in_flight import with_transactions
 from profscope.decoding.raw import RawLaunch
 from profscope.decoding.stacks import check_grid
@@ -97,10 +98,9 @@ class Bundle:
     def counts(self, spans: Ints | None = None) -> Ints:
         """How many spans each site has, or how many of those at some positions; shape (L, sites)."""
         sites, some = len(self.decoded.sites), self.decoded
-        site, cta = (some.span, some.cta) if spans is None else (some.span[spans], some.cta[spans])
         if not some.several:
-            of = some.counts if spans is None else np.bincount(site, minlength=sites)
-            return of[None]
+            return (some.counts if spans is None else some.counted(spans))[None]
+        site, cta = (some.span, some.cta) if spans is None else (some.span[spans], some.cta[spans])
         key = self.launch_of(cta).astype(np.int64) * sites + site
         return np.bincount(key, minlength=len(self) * sites).reshape(len(self), sites)
 
@@ -134,7 +134,7 @@ def decoded(group: Sequence[Placed]) -> tuple[list[Bundle], list[Damaged]]:
         if launch is not None:
             check_grid(raws[0], launch.grid_x, launch.grid_y)
             places = np.array([place for place, _ in group], np.int64)
-            return [Bundle(raws, places, with_transactions(launch))], []
+            return [Bundle(raws, places, launch)], []
     except RecordError as error:
         if len(group) == 1:
             return [], [(group[0], error)]
@@ -146,5 +146,6 @@ def decoded(group: Sequence[Placed]) -> tuple[list[Bundle], list[Damaged]]:
 def _as_one(raws: Sequence[RawLaunch]) -> DecodedLaunch | None:
     first = raws[0]
     if len(raws) == 1:
-        return decode(first.buffer, first.manifest)
-    return decode_as_one([raw.buffer for raw in raws], first.manifest, first.ctas)
+        return decode_launch(first.buffer, first.manifest)
+    several = decode_as_one([raw.buffer for raw in raws], first.manifest, first.ctas)
+    return None if several is None else with_transactions(several)

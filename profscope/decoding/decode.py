@@ -29,6 +29,7 @@ from profscope.decoding.areas import (
 )
 from profscope.decoding.columns import Clocks, Columns, Recorded, fill, spread
 from profscope.decoding.gaps import with_gaps
+from profscope.decoding.layouts import Layout
 from profscope.decoding.patterns import PAYLOAD_TYPES, Patterns, Values, find_patterns, join
 from profscope.decoding.rows import find_rows
 from profscope.decoding.shapes import Wrote, shapes, warps_of, without_unused
@@ -37,11 +38,14 @@ from profscope.decoding.zeros import INSTEAD, Zeros, find_zeros
 __all__ = [
     "Apart",
     "DecodedLaunch",
+    "Found",
     "Payload",
     "SeveralLaunches",
     "decode",
     "decode_as_one",
+    "find",
     "ring_rows",
+    "spans_of",
 ]
 
 Ints = npt.NDArray[np.int64]
@@ -51,11 +55,13 @@ Words = npt.NDArray[np.uint32]
 
 @dataclass(frozen=True)
 class Payload:
-    """The values of one name: column `name` of the spans at `rows` (positions), int32 or float32."""
+    """The values of one name: column `name` of the spans at `rows` (positions), int32 or float32. places: of
+    each its word's in the CTA's area, None where a number follows from the span."""
 
     name: str
     rows: Small
     values: npt.NDArray[Any]
+    places: Ints | None = None
 
 
 class Apart(NamedTuple):
@@ -98,7 +104,8 @@ class DecodedLaunch(Columns):
     intervals the position of the span whose return ended them, -1 for others; None if there are none. idle:
     positions of spans on ops of a pipelined loop for iterations that it did not have: those do nothing.
     recorded: the warps whose spans these are, and whose are alike; None where spans were added. several: what
-    each launch has, where these are several.
+    each launch has, where these are several. layout: where there is one, the spans, and all that has
+    positions of spans, are of one CTA of each kind only, and in order of the table.
     """
 
     sites: tuple[Span, ...]
@@ -116,18 +123,53 @@ class DecodedLaunch(Columns):
     grid_x: int = 1
     grid_y: int = 1
     several: SeveralLaunches | None = None
+    layout: Layout | None = None
+
+    @property
+    def total(self) -> int:
+        """How many spans there are in all."""
+        return len(self.span) if self.layout is None else len(self.layout)
 
     @cached_property
     def counts(self) -> Ints:
         """How many spans each site has."""
-        return np.bincount(self.span, minlength=len(self.sites))
+        return self.counted(slice(None))
+
+    def counted(self, spans: Ints | slice) -> Ints:
+        """How many spans each site has among those at some positions."""
+        times = None if self.layout is None else self.layout.times[spans]
+        return np.bincount(self.span[spans], times, len(self.sites)).astype(np.int64)
+
+
+@dataclass(frozen=True)
+class Found:
+    """What a launch recorded, but for the clocks of its spans. words: shape (CTAs, recorded warps, words);
+    ctas: their headers; of: the launch of each."""
+
+    header: np.void
+    manifest: Manifest
+    words: Words
+    ctas: npt.NDArray[np.void]
+    of: Ints
+    clocks: Clocks
+    zeros: list[Zeros]
+    sections: list[Wrote]
+    patterns: Patterns
+    recorded: Recorded
+    refused: int
 
 
 def decode(buffer: npt.NDArray[np.uint8], manifest: Manifest) -> DecodedLaunch:
     """Decode one launch. buffer: uint8, all its CTA areas. Raises RecordError (see `read_buffer`)."""
+    found = find(buffer, manifest)
+    return spans_of(found, found.recorded)
+
+
+def find(buffer: npt.NDArray[np.uint8], manifest: Manifest) -> Found:
+    """Which spans a launch recorded, and where their clocks are. Raises RecordError (see `read_buffer`)."""
     launch, words = _read(buffer, manifest)
     refused = max(0, tickets(launch.data) - len(launch.ctas)) if manifest.selection.ctas == "sms" else 0
-    return _decode(launch, words, manifest, np.zeros(len(launch.ctas), np.int64), refused)
+    return _find(launch, words, manifest, np.zeros(len(launch.ctas), np.int64), refused)
 
 
 def decode_as_one(
@@ -154,14 +196,13 @@ def decode_as_one(
     words = without_unused(words_of_areas(data, manifest, bits.ring_log2), manifest, bits.ring_log2)
     launch = LaunchBuffer(data, header, bits, headers.reshape(-1))
     of = np.repeat(np.arange(launches), each)
-    decoded = _decode(launch, words, manifest, of, 0, Apart(launches, ctas, sms))
+    found = _find(launch, words, manifest, of, 0)
+    decoded = spans_of(found, found.recorded, Apart(launches, ctas, sms))
     return None if decoded.several is None or decoded.anomalies else decoded
 
 
-def _decode(
-    launch: LaunchBuffer, words: Words, manifest: Manifest, of: Ints, refused: int, apart: Apart | None = None
-) -> DecodedLaunch:
-    """of: the launch of each area; apart: where there are several launches."""
+def _find(launch: LaunchBuffer, words: Words, manifest: Manifest, of: Ints, refused: int) -> Found:
+    """of: the launch of each area."""
     ctas, ring_log2 = launch.ctas, launch.bits.ring_log2
     if manifest.selection.ctas == "first":
         wave = first_wave(ctas)
@@ -174,22 +215,30 @@ def _decode(
         sections = _sections(words, ctas, manifest, ring_log2)
     patterns = join([with_gaps(part) for part in _patterns(sections, manifest)])
     recorded = _recorded(sections, ctas, manifest, patterns)
-    columns, backwards = fill(words, clocks.anchor, recorded, patterns)
+    return Found(
+        launch.header, manifest, words, ctas, of, clocks, zeros, sections, patterns, recorded, refused
+    )
+
+
+def spans_of(found: Found, recorded: Recorded, apart: Apart | None = None) -> DecodedLaunch:
+    """The spans of some warps; apart: where there are several launches."""
+    words, patterns, sections = found.words, found.patterns, found.sections
+    columns, backwards = fill(words, found.clocks.anchor, recorded, patterns)
     return DecodedLaunch(
         **vars(columns),
         sites=patterns.sites,
-        headers=ctas,
+        headers=found.ctas,
         records=sum(int(each.rows.records[each.shapes.of].sum()) for each in sections),
         dropped=sum(int(each.rows.dropped[each.shapes.of].sum()) for each in sections),
-        unmatched=int(patterns.unmatched[recorded.pattern].sum()),
-        anomalies=_anomalies(backwards, clocks, zeros, manifest),
+        unmatched=int(patterns.unmatched[found.recorded.pattern].sum()),
+        anomalies=_anomalies(backwards, found.clocks, found.zeros, found.manifest),
         payloads=tuple(_payload(words, recorded, values) for values in patterns.values),
-        refused=refused,
+        refused=found.refused,
         idle=_idle(recorded, patterns) if len(patterns.idle) else patterns.idle,
         recorded=recorded,
-        grid_x=int(launch.header["grid_x"]),
-        grid_y=int(launch.header["grid_y"]),
-        several=None if apart is None else _several(apart, of, sections, recorded, patterns),
+        grid_x=int(found.header["grid_x"]),
+        grid_y=int(found.header["grid_y"]),
+        several=None if apart is None else _several(apart, found.of, sections, recorded, patterns),
     )
 
 
@@ -312,8 +361,10 @@ def _payload(words: Words, recorded: Recorded, values: Values) -> Payload:
         source = values.source.take(at)
     if not values.kind:
         return Payload(values.name, rows, source)
-    taken = words[np.repeat(recorded.area, sizes), np.repeat(recorded.segment, sizes), source]
-    return Payload(values.name, rows, taken.view(PAYLOAD_TYPES[values.kind]))
+    segment = np.repeat(recorded.segment, sizes)
+    taken = words[np.repeat(recorded.area, sizes), segment, source]
+    places = segment * words.shape[2] + source
+    return Payload(values.name, rows, taken.view(PAYLOAD_TYPES[values.kind]), places)
 
 
 def _idle(recorded: Recorded, patterns: Patterns) -> Ints:

@@ -9,7 +9,6 @@ which is when the kernel knows; the hardware may have been done before.
 
 from __future__ import annotations
 
-import itertools
 from collections.abc import Sequence
 from dataclasses import replace
 from typing import Any
@@ -24,7 +23,7 @@ from profscope.decoding.decode import DecodedLaunch, Payload
 from profscope.decoding.order import time_order
 from profscope.decoding.patterns import FOR_ITERATION
 
-__all__ = ["with_transactions"]
+__all__ = ["kinds_of_ctas", "with_transactions"]
 
 Ints = npt.NDArray[np.int64]
 Flags = npt.NDArray[np.bool_]
@@ -34,8 +33,9 @@ _WAITS = ("wait", "phase")
 _GROUPS = ("issue", "open", "close")
 
 
-def with_transactions(decoded: DecodedLaunch) -> DecodedLaunch:
-    """The launch with a span of kind "async" for every start whose wait is known, behind the others.
+def with_transactions(decoded: DecodedLaunch, *, forward: bool = True) -> DecodedLaunch:
+    """The launch with a span of kind "async" for every start whose wait is known, behind the others. forward:
+    but for those that would end before they start.
 
     Each is a child of the span that started it; `wait` is the position of the span whose return ended it.
 
@@ -58,6 +58,9 @@ def with_transactions(decoded: DecodedLaunch) -> DecodedLaunch:
             copy[index] = len(sites)
             sites.append(replace(site, kind="async", name=site.name + IN_FLIGHT, part="", payloads=()))
     start, wait = _all_pairs(decoded, sorted(channels))
+    if forward:
+        lasts = decoded.end_cycle[wait] >= decoded.start_cycle[start]
+        start, wait = (start, wait) if lasts.all() else (start[lasts], wait[lasts])
     spans = len(decoded.span)
     columns = empty_columns(spans + len(start), len(sites))
     for name, column in vars(columns).items():
@@ -119,7 +122,7 @@ def _all_pairs(decoded: DecodedLaunch, channels: Sequence[int]) -> tuple[Ints, I
     site, cta, warp = (column[order] for column in (decoded.span, decoded.cta, decoded.warp))
     first = np.concatenate([[0], np.flatnonzero(cta[1:] != cta[:-1]) + 1, [len(cta)]])
     if isinstance(order, slice) and decoded.recorded is not None:
-        kind, chosen = _kinds(decoded.recorded)
+        kind, chosen = kinds_of_ctas(decoded.recorded)
     else:
         kind = chosen = np.arange(len(first) - 1)
     rows = spread(first, chosen)
@@ -136,24 +139,32 @@ def _all_pairs(decoded: DecodedLaunch, channels: Sequence[int]) -> tuple[Ints, I
         start, wait = start[at] + base, wait[at] + base
         if not isinstance(order, slice):
             start, wait = order[start], order[wait]
-        forward = decoded.end_cycle[wait] >= decoded.start_cycle[start]
-        pairs.append((start, wait) if forward.all() else (start[forward], wait[forward]))
+        pairs.append((start, wait))
     starts, waits = (np.concatenate(rows) for rows in zip(*pairs, strict=True))
     return starts, waits
 
 
-def _kinds(recorded: Recorded) -> tuple[Ints, Ints]:
-    """Per CTA that has spans its kind, from 0, and per kind the first CTA of it."""
+def kinds_of_ctas(recorded: Recorded) -> tuple[Ints, Ints]:
+    """Per CTA that has spans its kind, from 0, and per kind the first CTA of it. CTAs of a kind have the same
+    spans, in warps of the same numbers."""
     some = np.flatnonzero(recorded.spans)
     cta, warp, pattern = recorded.cta[some], recorded.warp[some], recorded.pattern[some]
     first = np.concatenate([[0], np.flatnonzero(cta[1:] != cta[:-1]) + 1, [len(cta)]])
+    # Most CTAs are like the one before them: as many warps, and each like that one's.
+    sizes = np.diff(first)
+    before = np.maximum(np.arange(len(cta)) - np.repeat(sizes, sizes), 0)
+    opens = np.logical_or.reduceat((warp != warp[before]) | (pattern != pattern[before]), first[:-1])
+    opens[1:] |= sizes[1:] != sizes[:-1]
+    opens[0] = True
+    heads = np.flatnonzero(opens)
     number_of: dict[bytes, int] = {}
     keys = [
         warp[begin:end].tobytes() + pattern[begin:end].tobytes()
-        for begin, end in itertools.pairwise(first.tolist())
+        for begin, end in zip(first[heads].tolist(), first[heads + 1].tolist(), strict=True)
     ]
-    kind = np.array([number_of.setdefault(key, len(number_of)) for key in keys], np.int64)
-    return kind, np.unique(kind, return_index=True)[1]
+    of_heads = np.array([number_of.setdefault(key, len(number_of)) for key in keys], np.int64)
+    kind = np.repeat(of_heads, np.diff(heads, append=len(sizes)))
+    return kind, heads[np.unique(of_heads, return_index=True)[1]]
 
 
 def _pairs(

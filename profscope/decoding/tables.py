@@ -14,7 +14,9 @@ from instrument_passes.analyses.loop_stages import STAGES
 from profscope.decoding.bundles import Bundle
 from profscope.decoding.columns import BLOCK_SPANS
 from profscope.decoding.decode import DecodedLaunch
+from profscope.decoding.laid_out import fill_laid_out
 from profscope.decoding.order import time_order
+from profscope.decoding.payloads import PayloadColumns
 from profscope.decoding.timebase import TimeBase
 from profscope.schema import SPAN_DTYPES
 
@@ -45,7 +47,7 @@ def span_table(bundles: Sequence[tuple[Bundle, TimeBase]], pool: Executor, of_bl
     for bundle, of_bundle in zip(every, sizes, strict=True):
         row_base[bundle.places + 1] = of_bundle
     np.cumsum(row_base, out=row_base)
-    rows = int(row_base[-1])
+    total = int(row_base[-1])
     decoded = [bundle.decoded for bundle in every]
     sites = [site for each in decoded for site in each.sites]
     site_base = np.cumsum([0, *(len(each.sites) for each in decoded)])
@@ -59,14 +61,14 @@ def span_table(bundles: Sequence[tuple[Bundle, TimeBase]], pool: Executor, of_bl
     coded = {name: _codes(values) for name, values in texts.items()}
     lines = np.array([site.line for site in sites], np.int32)
     columns: Arrays = {
-        name: np.empty(rows, coded[name][0].dtype if name in coded else dtype)
+        name: np.empty(total, coded[name][0].dtype if name in coded else dtype)
         for name, dtype in SPAN_DTYPES.items()
     }
 
-    payloads = _PayloadColumns(decoded, rows)
+    payloads = PayloadColumns(decoded, total)
     stages = np.array([STAGES.index(site.stage) if site.stage else -1 for site in sites], np.int8)
     if (stages >= 0).any():
-        columns["stage"] = np.empty(rows, np.int8)
+        columns["stage"] = np.empty(total, np.int8)
     of_site: Arrays = {name: codes for name, (codes, _) in coded.items()} | {
         "line": lines,
         "stage": stages,
@@ -80,6 +82,12 @@ def span_table(bundles: Sequence[tuple[Bundle, TimeBase]], pool: Executor, of_bl
             for name, values in of_site.items()
             if name in columns
         }
+        if bundle.decoded.layout is not None:
+            (place,) = bundle.places
+            rows = slice(int(row_base[place]), int(row_base[place + 1]))
+            took = fill_laid_out(columns, payloads, rows, known, bundle, base, of_blocks)
+            start_ns[place], end_ns[place] = took
+            return
         target = _rows(row_base[bundle.places], sizes[index])
         if isinstance(target, slice):
             mine = {name: values[target] for name, values in columns.items()}
@@ -95,7 +103,7 @@ def span_table(bundles: Sequence[tuple[Bundle, TimeBase]], pool: Executor, of_bl
         if not isinstance(target, slice):
             for name, values in columns.items():
                 values[target] = mine[name]
-        payloads.fill(bundle.decoded, rank)
+        payloads.fill(bundle.decoded, target, rank)
 
     for _ in pool.map(fill, range(len(bundles))):
         pass
@@ -116,7 +124,7 @@ def _spans_each(bundle: Bundle) -> Ints:
     """By launch, how many spans it has."""
     spans = bundle.decoded
     if len(bundle) == 1:
-        return np.array([len(spans.span)], np.int64)
+        return np.array([spans.total], np.int64)
     return np.bincount(bundle.launch_of(spans.cta), minlength=len(bundle))
 
 
@@ -187,35 +195,6 @@ def _fill(
     np.subtract(end, start, out=here["duration_cycles"])
     here["start_ns"][:] = base.to_ns(start, sm)
     np.subtract(base.to_ns(end, sm), here["start_ns"], out=here["duration_ns"])
-
-
-class _PayloadColumns:
-    """One column a name: Int32, missing where a span carries none; float64, NaN there, if a value is f32."""
-
-    def __init__(self, launches: Sequence[DecodedLaunch], rows: int) -> None:
-        kinds: dict[str, bool] = {}
-        for decoded in launches:
-            for payload in decoded.payloads:
-                kinds[payload.name] = kinds.get(payload.name, False) or payload.values.dtype == np.float32
-        self._values = {
-            name: np.full(rows, np.nan) if floating else np.zeros(rows, np.int32)
-            for name, floating in sorted(kinds.items())
-        }
-        self._missing = {name: np.ones(rows, np.bool_) for name, floating in kinds.items() if not floating}
-
-    def fill(self, decoded: DecodedLaunch, rank: Ints) -> None:
-        """Put a launch's values into the rows its spans got."""
-        for payload in decoded.payloads:
-            rows = rank.take(payload.rows)
-            self._values[payload.name][rows] = payload.values
-            if payload.name in self._missing:
-                self._missing[payload.name][rows] = False
-
-    def series(self) -> dict[str, Any]:
-        return {
-            name: pd.arrays.IntegerArray(values, self._missing[name]) if name in self._missing else values
-            for name, values in self._values.items()
-        }
 
 
 def _codes(values: Sequence[str]) -> tuple[npt.NDArray[np.signedinteger[npt.NBitBase]], list[str]]:

@@ -75,7 +75,14 @@ class TimeBase:
         opens = np.ones(len(sm), bool)
         np.not_equal(sm[1:], sm[:-1], out=opens[1:])
         first = np.flatnonzero(opens)
-        at = self._place[sm[first]]
+        return self.stretches_to_ns(cycle, sm[first], first)
+
+    def stretches_to_ns(self, cycle: Ints, sm: npt.NDArray[np.signedinteger[Any]], first: Ints) -> Ints:
+        """As `to_ns`, of rows that come in stretches of one SM each; sm, first: by stretch, the SM and the
+        first row."""
+        if not len(self.sms):
+            return np.zeros(len(cycle), np.int64)
+        at = self._place[sm]
         relative = self._relative(cycle, at, first)
         epoch: Any = self.epoch_ns[0]
         if len(self.clock_ghz) > 1:

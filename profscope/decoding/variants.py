@@ -55,11 +55,13 @@ def about_variants(
     known), what
     `Build.configuration` has, `model` where torch.compile says what it made the kernel of, and `builds`: what
     each binary takes, "bare" or "instrumented". Of instrumented ones also `keeps`, what launches of it keep
-    ("spans" or "sums"), and `rounds_as_bare`: whether all floating-point arithmetic is that of the bare
-    binary, None where none is known. bare: by key, what bare binaries take, with their `arithmetic`.
+    ("spans" or "sums"), `rounds_as_bare`: whether all floating-point arithmetic is that of the bare
+    binary, None where none is known, and, where it is so, `twin`: CTAs that do not record run a body of
+    their own, which is among its instructions. bare: by key, what bare binaries take, with their
+    `arithmetic`.
     """
     about: dict[str, list[dict[str, Any]]] = {}
-    builds: dict[tuple[str, int], dict[int, tuple[str, Build]]] = {}
+    builds: dict[tuple[str, int], dict[int, tuple[Manifest, Build]]] = {}
     for launch, variant, key in zip(launches, variants, _keys(launches), strict=True):
         of_kernel = about.setdefault(launch.manifest.kernel, [])
         if variant == len(of_kernel):
@@ -67,7 +69,7 @@ def about_variants(
             of_kernel.append({"variant": variant, "key": key, **configuration, "builds": []})
         if launch.build is not None:
             of_variant = builds.setdefault((launch.manifest.kernel, variant), {})
-            of_variant[id(launch.build)] = launch.manifest.keeps, launch.build
+            of_variant[id(launch.build)] = launch.manifest, launch.build
     for (kernel, variant), of_variant in builds.items():
         entry = about[kernel][variant]
         if model := _model([build for _, build in of_variant.values()]):
@@ -77,9 +79,10 @@ def about_variants(
         arithmetic = known.pop("arithmetic", "")
         if known:
             resources.append({"build": "bare", **known})
-        for keeps, build in of_variant.values():
+        for manifest, build in of_variant.values():
             alike = build.arithmetic == arithmetic if arithmetic and build.arithmetic else None
-            told = {"keeps": keeps, "rounds_as_bare": alike}
+            told = {"keeps": manifest.keeps, "rounds_as_bare": alike}
+            told |= {"twin": True} if manifest.twin else {}
             resource = {"build": "instrumented", **build.resources(), **told}
             if resource not in resources:
                 resources.append(resource)

@@ -27,7 +27,7 @@ _SCOPE: Final = {
 _WORK: Final = {"variant": int, "trial": bool, "launches": int, "ns": _NUMBER, "scopes": [_SCOPE]}
 _RECORDED: Final = {"ctas": int, "unfinished": int, "grid_ctas": int, "warps": [int], "sample": bool}
 _BUILD: Final = {
-    "build": str, "keeps": str, "rounds_as_bare": bool,
+    "build": str, "keeps": str, "rounds_as_bare": bool, "twin": bool,
     **dict.fromkeys(("registers", "spills", "shared_bytes", "ctas_per_sm", "instructions"), int),
 }  # fmt: skip
 _MODEL: Final = {

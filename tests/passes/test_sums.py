@@ -73,8 +73,10 @@ def test_sums_of_made_up_kernels(kernel: Kernel) -> None:
     with counting_clock():
         spans_out, *spans = run(kernel, f"{PASSES},allocate-buffer")
         sums_out, *sums = run(kernel, f"{PASSES}{{keep=sums}},allocate-buffer")
-    assert spans_out.tolist() == sums_out.tolist()
+        chosen_out, *chosen = run(kernel, f"{PASSES}{{keep=sums ctas=1 twin=true}},allocate-buffer")
+    assert spans_out.tolist() == sums_out.tolist() == chosen_out.tolist()
     assert kept_spans(*spans) == kept_sums(*sums)
+    assert kept_sums(*chosen) == {key: kept for key, kept in kept_sums(*sums).items() if key[0] == 1}
     _same_numbers(numbers_of_spans(*spans), numbers_of_sums(*sums))
 
 

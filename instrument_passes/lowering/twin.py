@@ -1,0 +1,97 @@
+"""A kernel's own code beside the one that records, for the CTAs that do not record.
+
+    ctas=64 of a grid of 4,096: 64 CTAs run the code with records, the others the code without
+
+The assembler moves nothing across a clock read. So loads that the bare kernel has in flight together wait for
+one another, in a CTA that records and in one that only skips the stores. Here the kernel begins with the
+question whether its CTA records, and has its body twice.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection
+from typing import Final
+
+from instrument_passes.dialect import BUFFER
+from instrument_passes.ir import Block, Module, Op, Region
+from instrument_passes.ir.tokens import tokenize
+from instrument_passes.lowering.area import Area
+from instrument_passes.lowering.builder import Placeholders
+from instrument_passes.lowering.prologue import allocate, find_area
+from instrument_passes.records import LaunchBits
+from instrument_passes.selection import Selection
+from instrument_passes.targets import Target
+
+__all__ = ["can_have_one", "join", "without_records"]
+
+# Partitions share registers and barriers by number; a call's callee would be there twice; tensor memory is
+# given out once; a CTA that draws a ticket does so in its prologue.
+_ONLY_ONCE: Final = ("ttg.warp_specialize", "tt.call", "ttng.tmem_")
+
+
+def can_have_one(module: Module, kernel: Op, selection: Selection) -> bool:
+    """Whether the kernel's body may stand there twice. In clusters CTAs reach into each other's shared
+    memory, where both bodies do not have the same things at the same place."""
+    if module.integer("ttg.num-ctas", 1) > 1 or selection.ctas == "sms":
+        return False
+    return not any(op.name.startswith(_ONLY_ONCE) for op in kernel.walk())
+
+
+def without_records(module: Module, kernel: Op) -> list[Block]:
+    """Copies of the blocks of a kernel whose records are not lowered yet, with names of their own."""
+    arguments = {value.name for value in kernel.regions[0].entry.args}
+    prefix = module.fresh("ps_bare").removeprefix("%")
+    text = _renamed(str(kernel), arguments, prefix)
+    (copy,) = module.parse_ops(text, module.filename, kernel.line)
+    copy.module_ref = module
+    for op in tuple(copy.walk()):
+        if op.name.startswith("profscope."):
+            op.erase()
+    return copy.regions[0].blocks
+
+
+def join(
+    module: Module, target: Target, kernel: Op, bare: list[Block], holes: Placeholders,
+    selection: Selection, *, wide: bool,
+) -> None:  # fmt: skip
+    """Put a prologue in front of the kernel, whose records are lowered, by which its CTAs choose."""
+    region, area = kernel.regions[0], Area.fresh(module)
+    (allocated,) = (op for op in kernel.walk() if op.name == BUFFER)
+    buffer = allocated.results[0].name
+    allocated.erase()
+    p = module.fresh("ps_choice")
+    records, leaves_out = (f"^{p.removeprefix('%')}_{name}" for name in ("records", "bare"))
+    indent = region.entry.indent
+    region.entry.set_header(f"\n{indent}{records}:")
+    _add(region, bare, f"\n{indent}{leaves_out}:")
+    prologue = Block("", [])
+    prologue.parent = region
+    region.blocks.insert(0, prologue)
+    found = find_area(module, target, area, buffer, holes, selection, wide=wide)
+    prologue.prepend(
+        f"{allocate(buffer)}\n{found}\n"
+        f"{p}_enable = arith.constant {LaunchBits.ENABLE} : i32\n"
+        f"{p}_none = arith.constant 0 : i32\n"
+        f"{p}_bits = arith.andi {area.settled}, {p}_enable : i32\n"
+        f"{p} = arith.cmpi ne, {p}_bits, {p}_none : i32\n"
+        f"cf.cond_br {p}, {records}, {leaves_out}"
+    )
+
+
+def _add(region: Region, blocks: list[Block], header: str) -> None:
+    for block in blocks:
+        block.parent = region
+        region.blocks.append(block)
+    blocks[0].set_header(header)
+
+
+def _renamed(text: str, arguments: Collection[str], prefix: str) -> str:
+    """The text with other names for all values but the arguments, and for all labels."""
+    pieces, at = [], 0
+    for token in tokenize(text):
+        if token.kind == "value" and token.text.partition("#")[0] in arguments:
+            continue
+        if token.kind in ("value", "label"):
+            pieces += [text[at : token.start + 1], prefix, "_"]
+            at = token.start + 1
+    return "".join([*pieces, text[at:]])
