@@ -27,7 +27,7 @@ from tests.support.sessions import launch_add
 def spooled():
     from pathlib import Path
     for _ in range(3000):
-        if any(b"so far" in file.read_bytes() for file in Path().glob("*.partial/*.spool")):
+        if any(b'"spans":1,"sums":1' in file.read_bytes() for file in Path().glob("*.partial/*.spool")):
             return
         time.sleep(0.01)
 
