@@ -13,7 +13,7 @@ from typing import Final
 
 from instrument_passes.analyses.occupancy import CuLimits, SmLimits
 
-__all__ = ["FOLDED", "STEPS", "Demand", "Step", "afford", "loses"]
+__all__ = ["FOLDED", "STEPS", "Demand", "Step", "afford", "loses", "loses_less"]
 
 # Classes of ops, the least interesting first.
 FOLDED: Final = ("debug", "elementwise", "convert", "math", "layout", "descriptor", "reduce", "local")
@@ -65,6 +65,11 @@ def loses(bare: Demand, built: Demand, limits: SmLimits | CuLimits | None) -> st
     return f"{ctas} of {_fit(bare, limits)} CTAs"
 
 
+def loses_less(bare: Demand, one: Demand, other: Demand, limits: SmLimits | CuLimits | None) -> bool:
+    """Whether one instrumented binary loses less against the bare one than another does."""
+    return _loss(bare, one, limits) < _loss(bare, other, limits)
+
+
 def afford(
     first: Step, bare: Demand, build: Callable[[Step], Demand], limits: SmLimits | CuLimits | None
 ) -> tuple[Step, str]:
@@ -77,7 +82,7 @@ def afford(
         if not loses(bare, least, limits):
             break
         demand = build(step)
-        if _loss(bare, demand, limits) < _loss(bare, least, limits):
+        if loses_less(bare, demand, least, limits):
             best, least = step, demand
     return best, loses(bare, least, limits)
 

@@ -344,7 +344,12 @@ class Options:
         """
         if self.baseline or self.samples or self.sms is not None:
             return False
-        return self.keep != "spans" or not isinstance(self.ctas, int) or self.ctas > 1
+        return self.keep != "spans" or self.chooses_ctas
+
+    @property
+    def chooses_ctas(self) -> bool:
+        """Whether `ctas` leaves CTAs out."""
+        return not isinstance(self.ctas, int) or self.ctas > 1
 
     @property
     def sampled(self) -> int:

@@ -290,7 +290,9 @@ class CompileHook:
         try:
             target = unquote(parse(text).attr("ttg.target") or "")
             for pipeline in (self.options.pipeline, pinned(self.options.pipeline)):
-                chosen = affordable(pipeline, write, tried, limits_of(target))
+                chosen = affordable(
+                    pipeline, write, tried, limits_of(target), all_record=not self.options.chooses_ctas
+                )
                 if chosen is not None and chosen not in trials:  # tried without its note
                     tried(chosen)
                 moved = chosen is not None and not trials.clocks_stay(chosen)

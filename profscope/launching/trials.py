@@ -19,7 +19,7 @@ from typing import Any, Final
 from triton import knobs
 
 from instrument_passes.analyses.occupancy import CuLimits, SmLimits
-from instrument_passes.economy import STEPS, Demand, Step, afford, loses
+from instrument_passes.economy import STEPS, Demand, Step, afford, loses, loses_less
 from instrument_passes.passes import Pass
 from instrument_passes.passes.lower_records import LowerRecords
 from instrument_passes.sass.clock_reads import moved_clock_reads
@@ -86,11 +86,14 @@ def affordable(
     write: Callable[[Sequence[Pass], tuple[str, ...]], str | None],
     tried: Callable[[str | None], Demand],
     limits: SmLimits | CuLimits | None,
+    *,
+    all_record: bool,
 ) -> str | None:
     """The kernel as these passes have it, with fewer sums where all of them cost too much.
 
     write: the kernel as passes have it, with notes; None: as it is. tried: what a kernel takes; of None, the
-    bare one.
+    bare one. all_record: launches begin with records of all their CTAs. Then a second body, which they run
+    only later, if at all, is not worth a CTA.
     """
     lowering = next(step for step in pipeline if isinstance(step, LowerRecords))
     first = Step(lowering.keep, lowering.fold)
@@ -105,6 +108,10 @@ def affordable(
     lost = loses(bare, demand, limits)
     if not lost:
         return everything
+    if lowering.twin and all_record:
+        alone = [replace(each, twin=False) if each is lowering else each for each in pipeline]
+        if loses_less(bare, tried(write(alone, ())), demand, limits):
+            return affordable(alone, write, tried, limits, all_record=all_record)
 
     def text_of(step: Step, notes: tuple[str, ...] = ()) -> str:
         fewer = replace(lowering, keep=step.keep, fold=step.fold)

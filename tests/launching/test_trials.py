@@ -72,14 +72,14 @@ def test_a_kernel_with_registers_to_spare_is_assembled_once(assembled: Assembled
 
 
 def test_what_costs_a_cta_is_left_out(assembled: Assembled, takes: Callable[..., None]) -> None:
-    takes(129, 128, 128)  # with everything, bare, without the longest
+    takes(129, 128, 129, 128)  # with everything, bare, with one body, without the longest
     kernel = compiled()
     told = manifest(kernel)
     assert told is not None
     assert told.notes == ("no longest durations are kept: with all of them sums cost 1 of 4 CTAs",)
     assert {column.kind for column in told.sections[0].frames[0].columns} == {"sum"}
     assert kernel.asm["cubin"] == assembled[-1]
-    assert len(assembled) == 4  # that with the note is another one
+    assert len(assembled) == 5  # that with the note is another one
 
 
 def test_nothing_is_left_out_in_vain(assembled: Assembled, takes: Callable[..., None]) -> None:
@@ -122,3 +122,14 @@ def test_spans_the_emulator_and_overridden_stages_try_nothing(
     assert Trials.possible(backend)
     monkeypatch.setattr(knobs.compilation, "override", True)
     assert not Trials.possible(backend)
+
+
+@pytest.mark.parametrize(("options", "has_one"), [({}, False), ({"ctas": 8}, True)])
+def test_a_second_body_that_costs_a_cta_is_for_those_who_choose_ctas(
+    options: dict[str, Any], has_one: bool, takes: Callable[..., None]
+) -> None:
+    takes(129, 128, 128)  # with it, bare, without it; with fewer sums, where it stays
+    told = manifest(compiled(Options(keep="sums", instrument="light", **options)))
+    assert told is not None
+    assert told.twin is has_one
+    assert bool(told.notes) is has_one
