@@ -17,7 +17,7 @@ from numpy.typing import NDArray
 from instrument_passes.span_columns import CORRECTED_COLUMNS
 from profscope.analysis.clock_cost import Cost, record_cost
 from profscope.analysis.pieces import each_piece, pieces
-from profscope.analysis.span_rows import Flags, Floats, Ints
+from profscope.analysis.span_rows import Flags, Floats, Ints, begins_of_runs
 from profscope.schema import Tables
 
 __all__ = ["CORRECTED", "Durations", "are_corrected", "narrow_durations", "weighed", "with_corrected"]
@@ -131,21 +131,27 @@ class _Level(NamedTuple):
 
     rows: Ints
     first: Ints  # of `rows`, where those of another one begin
+    last: Ints  # and where they end
     around: Ints  # by such a place the span around
+
+    def sums(self, values: NDArray[Any]) -> Ints:
+        """Of values by row, by the span around: a third of what np.add.reduceat takes for so few a group."""
+        ends = np.cumsum(values, dtype=np.int64).take(self.last)
+        ends[1:] -= ends[:-1].copy()
+        return ends
 
 
 def _levels(rows: _Rows) -> list[_Level]:
     """From the deepest to depth 1."""
-    levels = []
+    levels, synchronous = [], ~rows.asynchronous
     for depth in range(int(rows.depth.max(initial=0)), 0, -1):
-        here = np.flatnonzero((rows.depth == depth) & ~rows.asynchronous)
+        here = np.flatnonzero((rows.depth == depth) & synchronous)
         if not len(here):
             continue
-        above = rows.parent[here]
-        opens = np.ones(len(here), np.bool_)
-        np.not_equal(above[1:], above[:-1], out=opens[1:])
-        first = np.flatnonzero(opens)
-        levels.append(_Level(here, first, above[first]))
+        above = rows.parent.take(here)
+        first = begins_of_runs(above)
+        last = np.append(first[1:], len(here)) - 1
+        levels.append(_Level(here, first, last, above.take(first)))
     return levels
 
 
@@ -154,42 +160,55 @@ def _of_rows(rows: _Rows, cost: Cost) -> tuple[Ints, Ints]:
     own, own_ns = rows.cycles.copy(), rows.ns.copy()
     for took, left in ((rows.cycles, own), (rows.ns, own_ns)):
         for level in levels:
-            left[level.around] -= np.add.reduceat(took[level.rows], level.first)
-    lost = np.rint(_lost(rows, levels, own, cost)).astype(np.int64)
-    lost_ns = np.rint(np.maximum(lost, 0) / np.maximum(own, 1) * own_ns).astype(np.int64)
+            left[level.around] -= level.sums(took.take(level.rows))
+    own_cycles = own.astype(np.float64)
+    part = np.rint(np.minimum(_records(rows, levels, cost), own_cycles))  # never more than it has
+    lost = part.astype(np.int64)
+    np.maximum(part, 0.0, out=part)
+    part /= np.maximum(own_cycles, 1.0, out=own_cycles)
+    part *= own_ns
+    lost_ns = np.rint(part, out=part).astype(np.int64)
     for total in (lost, lost_ns):  # their own, and then with what those inside lost
         for level in levels:
-            total[level.around] += np.add.reduceat(total[level.rows], level.first)
+            total[level.around] += level.sums(total.take(level.rows))
     return rows.cycles - lost, rows.ns - lost_ns
 
 
-def _lost(spans: _Rows, levels: list[_Level], own: Ints, cost: Cost) -> Floats:
-    """By span the cycles that records took of its own time.
+def _records(spans: _Rows, levels: list[_Level], cost: Cost) -> Floats:
+    """By span the cycles that records took of its own time, if it had as many.
 
     A span loses one read for each stretch between two reads: before its first child, between
     any two and behind the last, but for those where neighbours share a read. It loses one row if it is an
-    iteration, and else one for each iteration among its children. It never loses more than it has.
+    iteration, and else one for each iteration among its children.
     """
-    around_rows = spans.is_loop | (spans.iteration < 0)
-    fixed = cost.row * spans.is_iteration
-    records: Floats = np.asarray(cost.read + fixed, np.float64)  # of a span with nothing inside
-    end = spans.start + spans.cycles
-    for rows, first, around in levels:
-        last = np.append(first[1:], len(rows)) - 1
-        begins, ends = spans.start[rows], end[rows]
+    records: Floats = cost.row * spans.is_iteration
+    records += cost.read  # of a span with nothing inside
+    for level in levels:
+        rows, first, last, around = level
+        begins = spans.start.take(rows)
+        ends = begins + spans.cycles.take(rows)
         stretch = np.empty(len(rows), np.bool_)
         np.greater(begins[1:], ends[:-1], out=stretch[1:])
-        stretch[first] = begins[first] > spans.start[around]
-        stretches = np.add.reduceat(stretch, first, dtype=np.int64)
-        stretches += ends[last] < end[around]
-        iteration = spans.iteration[rows]
-        stored = np.ones(len(rows), np.bool_)
-        np.not_equal(iteration[1:], iteration[:-1], out=stored[1:])
-        stored[first] = True
-        stored &= (iteration >= 0) & ~spans.is_iteration[rows]
-        stores = np.add.reduceat(stored, first, dtype=np.int64)
-        records[around] = stretches * cost.read + stores * around_rows[around] * cost.row + fixed[around]
-    return np.minimum(records, own)
+        begin = spans.start[around]
+        stretch[first] = begins[first] > begin
+        stretches = level.sums(stretch)
+        stretches += ends[last] < begin + spans.cycles[around]
+        lost = stretches * cost.read
+        of_rows = spans.is_loop[around] | (spans.iteration[around] < 0)
+        if of_rows.any():
+            lost += _stores(spans, level) * of_rows * cost.row
+        records[around] = lost + cost.row * spans.is_iteration[around]
+    return records
+
+
+def _stores(spans: _Rows, level: _Level) -> Ints:
+    """By the span around: how many iterations there are in a level that have no span of their own."""
+    iteration = spans.iteration.take(level.rows)
+    stored = np.ones(len(iteration), np.bool_)
+    np.not_equal(iteration[1:], iteration[:-1], out=stored[1:])
+    stored[level.first] = True
+    stored &= (iteration >= 0) & ~spans.is_iteration.take(level.rows)
+    return level.sums(stored)
 
 
 def are_corrected(tables: Tables) -> bool:
