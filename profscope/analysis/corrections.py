@@ -8,7 +8,7 @@ of a loop's iteration its row is stored, in the loop's own time, or in the itera
 
 from __future__ import annotations
 
-from typing import Any, Final, NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 import pandas as pd
@@ -23,9 +23,6 @@ from profscope.schema import Tables
 __all__ = ["CORRECTED", "Durations", "are_corrected", "narrow_durations", "weighed", "with_corrected"]
 
 CORRECTED = tuple(CORRECTED_COLUMNS)
-
-_ROWS: Final = 1 << 14
-"""Rows that are corrected at a time: some twenty arrays of them are at hand together."""
 
 
 def with_corrected(df: pd.DataFrame, metadata: dict[str, Any]) -> pd.DataFrame:
@@ -122,7 +119,7 @@ def _corrected(df: pd.DataFrame, cost: Cost, dtype: np.dtype[Any]) -> Durations 
             each[part] = values.astype(dtype)
         return all(values.min(initial=0) >= least and values.max(initial=0) <= most for values in found)
 
-    return durations if all(each_piece(correct, pieces(df, _ROWS))) else None
+    return durations if all(each_piece(correct, pieces(df))) else None
 
 
 class _Level(NamedTuple):
@@ -167,7 +164,7 @@ def _of_rows(rows: _Rows, cost: Cost) -> tuple[Ints, Ints]:
     np.maximum(part, 0.0, out=part)
     part /= np.maximum(own_cycles, 1.0, out=own_cycles)
     part *= own_ns
-    lost_ns = np.rint(part, out=part).astype(np.int64)
+    lost_ns = np.rint(part).astype(np.int64)
     for total in (lost, lost_ns):  # their own, and then with what those inside lost
         for level in levels:
             total[level.around] += level.sums(total.take(level.rows))
@@ -181,8 +178,8 @@ def _records(spans: _Rows, levels: list[_Level], cost: Cost) -> Floats:
     any two and behind the last, but for those where neighbours share a read. It loses one row if it is an
     iteration, and else one for each iteration among its children.
     """
-    records: Floats = cost.row * spans.is_iteration
-    records += cost.read  # of a span with nothing inside
+    # Of a span with nothing inside.
+    records: Floats = np.asarray(cost.read + cost.row * spans.is_iteration, np.float64)
     for level in levels:
         rows, first, last, around = level
         begins = spans.start.take(rows)

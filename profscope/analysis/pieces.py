@@ -14,7 +14,8 @@ from profscope.threads import worker_pool
 __all__ = ["each_piece", "even_pieces", "pieces"]
 
 _ROWS: Final = 1 << 16
-"""Rows of a piece; a few more where a warp's spans do not end there."""
+"""Rows of a piece; a few more where a warp's spans do not end there. With fewer, steps are so short
+that threads take turns more often than they work: the same corrections took twice the time."""
 _NEAR: Final = 1 << 10
 """Rows in which an outermost span is looked for at a time."""
 
@@ -28,16 +29,14 @@ def even_pieces(count: int) -> list[slice]:
     return [slice(at, min(at + _ROWS, count)) for at in range(0, count, _ROWS)] or [slice(0, 0)]
 
 
-def pieces(df: pd.DataFrame, most: int | None = None) -> list[slice]:
+def pieces(df: pd.DataFrame) -> list[slice]:
     """The rows of a span table, cut where a warp's outermost span begins: so no span is in another piece than
-    its parent. One piece where spans do stand elsewhere, as in other tools' traces. most: rows of a piece,
-    where that is less than elsewhere: for many arrays at a time, which fit the caches then."""
-    rows = min(most or _ROWS, _ROWS)
+    its parent. One piece where spans do stand elsewhere, as in other tools' traces."""
     parent, depth, count = df["parent"].to_numpy(), df["depth"].to_numpy(), len(df)
-    if count <= rows:
+    if count <= _ROWS:
         return [slice(0, count)]
     begins = [0]
-    for at in range(rows, count, rows):
+    for at in range(_ROWS, count, _ROWS):
         begin = _next_root(parent, depth, max(at, begins[-1]))
         if begin > begins[-1]:
             begins.append(begin)
