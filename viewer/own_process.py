@@ -4,13 +4,15 @@ from __future__ import annotations
 
 import gc
 import sys
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import Final
 
-__all__ = ["imports_that_stay", "keep_freed_memory"]
+from profscope.threads import worker_pool
 
-_TRIM_THRESHOLD, _MMAP_THRESHOLD = -1, -3  # of glibc's malloc.h
+__all__ = ["imported_beside", "imports_that_stay", "keep_freed_memory"]
+
+_TRIM_THRESHOLD, _MMAP_THRESHOLD, _ARENA_MAX = -1, -3, -8  # of glibc's malloc.h
 _KEPT_BYTES: Final = (1 << 31) - 1  # all that mallopt(3) can say
 _TOGETHER_BYTES: Final = 1 << 25
 """The most that glibc lets it be (DEFAULT_MMAP_THRESHOLD_MAX): larger arrays go back all the same."""
@@ -20,8 +22,8 @@ def keep_freed_memory() -> None:
     """Have the process keep what it frees, for what it asks for next.
 
     Numpy makes and frees an array with each step. glibc hands many of them back to the system, which clears
-    what it gives anew: of ten million spans, a fifth of what a first screen took. Where there is no glibc
-    nothing changes.
+    what it gives anew: of ten million spans, a fifth of what a first screen took. And it has an arena for
+    each thread: what one thread has freed another would not get. Where there is no glibc nothing changes.
     """
     import ctypes  # as numpy has by then, and --help has not
 
@@ -29,6 +31,18 @@ def keep_freed_memory() -> None:
     if mallopt is not None:
         mallopt(_TRIM_THRESHOLD, _KEPT_BYTES)
         mallopt(_MMAP_THRESHOLD, _TOGETHER_BYTES)
+        mallopt(_ARENA_MAX, 1)
+
+
+@contextmanager
+def imported_beside(work: Callable[[], object]) -> Iterator[None]:
+    """Import what is needed next in a thread, while the body reads a file: decoders let other threads run.
+
+    work: what imports it; what it raises is left to who imports it again.
+    """
+    with worker_pool(1) as beside:
+        beside.submit(work)
+        yield
 
 
 @contextmanager

@@ -2,11 +2,13 @@
 
 import argparse
 from dataclasses import fields
+from functools import partial
 from importlib import import_module
 from pathlib import Path
 
 from profscope.profiles import Profile
 from viewer.input import Trace, read
+from viewer.own_process import imported_beside
 from viewer.select import Selection, select
 from viewer.source import source_lines
 
@@ -23,7 +25,8 @@ def show(options: argparse.Namespace) -> None:
 
         serve_file(Path(options.trace), browse=options.browser)
         return
-    trace, selection, whole, profile = _chosen(options)
+    with imported_beside(partial(_prepare, options)):
+        trace, selection, whole, profile = _chosen(options)
     unit = options.unit or profile.tables.unit
     if options.view == "report":
         from viewer.report_view import show_report
@@ -47,6 +50,17 @@ def show(options: argparse.Namespace) -> None:
         from viewer.screen import show_screen
 
         show_screen(trace, selection, whole, profile, options, unit)
+
+
+def _prepare(options: argparse.Namespace) -> None:
+    """Import what a first screen needs besides the trace."""
+    if _shows_screen(options):
+        import_module("viewer.screen")
+        import_module("profscope.analysis.findings").causes_of_findings()
+
+
+def _shows_screen(options: argparse.Namespace) -> bool:
+    return options.view in ("", "show") and options.format != "collapsed"
 
 
 def _selection(options: argparse.Namespace) -> Selection:

@@ -17,7 +17,7 @@ from numpy.typing import NDArray
 from instrument_passes.span_columns import CORRECTED_COLUMNS
 from profscope.analysis.clock_cost import Cost, record_cost
 from profscope.analysis.pieces import each_piece, pieces
-from profscope.analysis.span_rows import Flags, Floats, Ints
+from profscope.analysis.span_rows import Flags, Floats, Ints, begins_of_runs
 from profscope.schema import Tables
 
 __all__ = ["CORRECTED", "Durations", "are_corrected", "narrow_durations", "weighed", "with_corrected"]
@@ -73,6 +73,14 @@ class _Rows(NamedTuple):
     is_iteration: Flags
     is_loop: Flags
 
+    def part(self, part: slice) -> _Rows:
+        """Some of them, in which all are that are inside of one."""
+        return _Rows(
+            self.parent[part] - part.start, self.depth[part], self.iteration[part], self.start[part],
+            self.cycles[part], self.ns[part], self.asynchronous[part], self.is_iteration[part],
+            self.is_loop[part],
+        )  # fmt: skip
+
 
 def narrow_durations(df: pd.DataFrame, metadata: dict[str, Any]) -> Durations:
     """`corrected_cycles` and `corrected_ns` as arrays, of 32 bits where all fit, durations of four seconds:
@@ -93,23 +101,23 @@ def _corrected(df: pd.DataFrame, cost: Cost, dtype: np.dtype[Any]) -> Durations 
     """Of a dtype; None where it does not hold all."""
     kind = df["kind"].array
     code_of = {name: code for code, name in enumerate(kind.categories)}
-    codes = [code_of.get(name, -2) for name in ("async", "iteration", "loop")]
-    columns = [
-        df[name].to_numpy()
-        for name in ("parent", "depth", "iteration", "start_cycle", "duration_cycles", "duration_ns")
-    ]
+    rows = _Rows(
+        df["parent"].to_numpy(),
+        df["depth"].to_numpy(),
+        df["iteration"].to_numpy(),
+        df["start_cycle"].to_numpy(),
+        df["duration_cycles"].to_numpy(),
+        df["duration_ns"].to_numpy(),
+        *(kind.codes == code_of.get(name, -2) for name in ("async", "iteration", "loop")),
+    )
     durations = Durations(np.empty(len(df), dtype), np.empty(len(df), dtype))
     least, most = np.iinfo(dtype).min, np.iinfo(dtype).max
 
     def correct(part: slice) -> bool:
-        parent, *others = (column[part] for column in columns)
-        rows = _Rows(parent - part.start, *others, *(kind.codes[part] == code for code in codes))
-        found = _of_rows(rows, cost)
+        found = _of_rows(rows.part(part), cost)
         for each, values in zip(durations, found, strict=True):
-            np.copyto(each[part], values, casting="unsafe")
-        return dtype == np.int64 or all(
-            values.min(initial=0) >= least and values.max(initial=0) <= most for values in found
-        )
+            each[part] = values.astype(dtype)
+        return all(values.min(initial=0) >= least and values.max(initial=0) <= most for values in found)
 
     return durations if all(each_piece(correct, pieces(df))) else None
 
@@ -120,22 +128,27 @@ class _Level(NamedTuple):
 
     rows: Ints
     first: Ints  # of `rows`, where those of another one begin
+    last: Ints  # and where they end
     around: Ints  # by such a place the span around
+
+    def sums(self, values: NDArray[Any]) -> Ints:
+        """Of values by row, by the span around: a third of what np.add.reduceat takes for so few a group."""
+        ends = np.cumsum(values, dtype=np.int64).take(self.last)
+        ends[1:] -= ends[:-1].copy()
+        return ends
 
 
 def _levels(rows: _Rows) -> list[_Level]:
     """From the deepest to depth 1."""
-    levels = []
-    depths = np.where(rows.asynchronous, 0, rows.depth)
-    for depth in range(int(depths.max(initial=0)), 0, -1):
-        here = np.flatnonzero(depths == depth)
+    levels, synchronous = [], ~rows.asynchronous
+    for depth in range(int(rows.depth.max(initial=0)), 0, -1):
+        here = np.flatnonzero((rows.depth == depth) & synchronous)
         if not len(here):
             continue
         above = rows.parent.take(here)
-        opens = np.ones(len(here), np.bool_)
-        np.not_equal(above[1:], above[:-1], out=opens[1:])
-        first = np.flatnonzero(opens)
-        levels.append(_Level(here, first, above[first]))
+        first = begins_of_runs(above)
+        last = np.append(first[1:], len(here)) - 1
+        levels.append(_Level(here, first, last, above.take(first)))
     return levels
 
 
@@ -144,46 +157,55 @@ def _of_rows(rows: _Rows, cost: Cost) -> tuple[Ints, Ints]:
     own, own_ns = rows.cycles.copy(), rows.ns.copy()
     for took, left in ((rows.cycles, own), (rows.ns, own_ns)):
         for level in levels:
-            left[level.around] -= np.add.reduceat(took.take(level.rows), level.first)
-    taken = _lost(rows, levels, own, cost)
-    lost = np.rint(taken, out=taken).astype(np.int64)
-    share = np.maximum(taken, 0, out=taken)
-    share /= np.maximum(own, 1, out=own)
-    share *= own_ns
-    lost_ns = np.rint(share, out=share).astype(np.int64)
+            left[level.around] -= level.sums(took.take(level.rows))
+    own_cycles = own.astype(np.float64)
+    part = np.rint(np.minimum(_records(rows, levels, cost), own_cycles))  # never more than it has
+    lost = part.astype(np.int64)
+    np.maximum(part, 0.0, out=part)
+    part /= np.maximum(own_cycles, 1.0, out=own_cycles)
+    part *= own_ns
+    lost_ns = np.rint(part).astype(np.int64)
     for total in (lost, lost_ns):  # their own, and then with what those inside lost
         for level in levels:
-            total[level.around] += np.add.reduceat(total.take(level.rows), level.first)
-    return np.subtract(rows.cycles, lost, out=lost), np.subtract(rows.ns, lost_ns, out=lost_ns)
+            total[level.around] += level.sums(total.take(level.rows))
+    return rows.cycles - lost, rows.ns - lost_ns
 
 
-def _lost(spans: _Rows, levels: list[_Level], own: Ints, cost: Cost) -> Floats:
-    """By span the cycles that records took of its own time.
+def _records(spans: _Rows, levels: list[_Level], cost: Cost) -> Floats:
+    """By span the cycles that records took of its own time, if it had as many.
 
     A span loses one read for each stretch between two reads: before its first child, between
     any two and behind the last, but for those where neighbours share a read. It loses one row if it is an
-    iteration, and else one for each iteration among its children. It never loses more than it has.
+    iteration, and else one for each iteration among its children.
     """
-    around_rows = spans.is_loop | (spans.iteration < 0)
-    fixed = cost.row * spans.is_iteration
-    records: Floats = np.asarray(cost.read + fixed, np.float64)  # of a span with nothing inside
-    end = spans.start + spans.cycles
-    for rows, first, around in levels:
-        last = np.append(first[1:], len(rows)) - 1
-        begins, ends = spans.start.take(rows), end.take(rows)
+    # Of a span with nothing inside.
+    records: Floats = np.asarray(cost.read + cost.row * spans.is_iteration, np.float64)
+    for level in levels:
+        rows, first, last, around = level
+        begins = spans.start.take(rows)
+        ends = begins + spans.cycles.take(rows)
         stretch = np.empty(len(rows), np.bool_)
         np.greater(begins[1:], ends[:-1], out=stretch[1:])
-        stretch[first] = begins[first] > spans.start[around]
-        stretches = np.add.reduceat(stretch, first, dtype=np.int64)
-        stretches += ends[last] < end[around]
-        iteration = spans.iteration.take(rows)
-        stored = np.ones(len(rows), np.bool_)
-        np.not_equal(iteration[1:], iteration[:-1], out=stored[1:])
-        stored[first] = True
-        stored &= (iteration >= 0) & ~spans.is_iteration.take(rows)
-        stores = np.add.reduceat(stored, first, dtype=np.int64)
-        records[around] = stretches * cost.read + stores * around_rows[around] * cost.row + fixed[around]
-    return np.minimum(records, own)
+        begin = spans.start[around]
+        stretch[first] = begins[first] > begin
+        stretches = level.sums(stretch)
+        stretches += ends[last] < begin + spans.cycles[around]
+        lost = stretches * cost.read
+        of_rows = spans.is_loop[around] | (spans.iteration[around] < 0)
+        if of_rows.any():
+            lost += _stores(spans, level) * of_rows * cost.row
+        records[around] = lost + cost.row * spans.is_iteration[around]
+    return records
+
+
+def _stores(spans: _Rows, level: _Level) -> Ints:
+    """By the span around: how many iterations there are in a level that have no span of their own."""
+    iteration = spans.iteration.take(level.rows)
+    stored = np.ones(len(iteration), np.bool_)
+    np.not_equal(iteration[1:], iteration[:-1], out=stored[1:])
+    stored[level.first] = True
+    stored &= (iteration >= 0) & ~spans.is_iteration.take(level.rows)
+    return level.sums(stored)
 
 
 def are_corrected(tables: Tables) -> bool:

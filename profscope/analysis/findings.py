@@ -29,6 +29,7 @@ __all__ = [
     "FINDING_DTYPES",
     "OF_THE_EMULATOR",
     "FindingsOf",
+    "causes_of_findings",
     "findings",
     "findings_frame",
     "findings_of",
@@ -124,7 +125,7 @@ def findings(tables: Tables) -> pd.DataFrame:
 
 def findings_with(tables: Tables, known: SummedSpans | None) -> pd.DataFrame:
     """`findings`, with what the summary adds up, where that is known."""
-    _causes()  # imported before there are threads
+    causes_of_findings()  # imported before there are threads
     judged = judged_kernels(tables, known=known)
     with worker_pool() as pool:  # a configuration is judged while the next one's spans are taken
         table = findings_frame(list(in_order(pool, partial(findings_of, tables), judged)))
@@ -210,13 +211,13 @@ def _explains(winner: Finding, other: Finding) -> bool:
 def _said(judged: Judged) -> Iterator[Finding | NotMeasured]:
     if judged.spans.own[judged.of_kind("gap")].sum() > 0.1 * judged.warp_cycles:
         yield NotMeasured("iterations whose records were overwritten (buffer= keeps more)")
-    for ask in _causes():
+    for ask in causes_of_findings():
         yield from ask(judged)
 
 
 @cache
-def _causes() -> tuple[Callable[[Judged], Iterator[Finding | NotMeasured]], ...]:
-    """The functions `causes` of the modules in the folder."""
+def causes_of_findings() -> tuple[Callable[[Judged], Iterator[Finding | NotMeasured]], ...]:
+    """The functions `causes` of the modules in the folder, imported when they are first asked for."""
     from profscope.analysis import causes
 
     names = sorted(module.name for module in pkgutil.iter_modules(causes.__path__, f"{causes.__name__}."))

@@ -138,8 +138,17 @@ class Judged:
 
     def _among(self, column: str, values: tuple[str, ...]) -> _Bools:
         """By span: whether its site has one of these values."""
-        of_sites = np.array([value in values for value in self._texts[column]], np.bool_)
-        return np.asarray(of_sites[self.spans.site], np.bool_)
+        found = self._asked.get((column, *values))
+        if found is None:
+            of_sites = np.array([value in values for value in self._texts[column]], np.bool_)
+            found = self._asked[column, *values] = of_sites.take(self.spans.site)
+            found.flags.writeable = False  # as the next who asks gets the same
+        return found
+
+    @cached_property
+    def _asked(self) -> dict[tuple[str, ...], _Bools]:
+        """What `_among` has said: causes ask the same again and again."""
+        return {}
 
     @cached_property
     def _texts(self) -> dict[str, list[str]]:

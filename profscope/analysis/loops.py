@@ -15,8 +15,8 @@ def loop_of(judged: Judged) -> Ints:
     spans, kinds = judged.spans, judged.sites["kind"].to_numpy()
     first = np.full(len(judged.sites), -1)
     # A copy of a pipelined loop starts in front of it as well: one in a step of the loop tells more.
-    order = np.argsort(spans.iteration < 0, kind="stable")[::-1]
-    first[spans.site[order]] = order
+    for rows in (np.arange(len(spans)), np.flatnonzero(spans.iteration >= 0)):
+        first[spans.site[rows[::-1]]] = rows[::-1]  # the last one put there stays
     result = np.full(len(judged.sites), -1)
     for site, row in enumerate(first):
         at = spans.parent[row] if row >= 0 else -1

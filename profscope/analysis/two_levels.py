@@ -50,7 +50,9 @@ def levels_of(values: NDArray[Any], independent: float) -> Levels | None:
     count = len(values)
     if count < _LEAST or independent < _LEAST:
         return None
-    ordered = np.sort(values).astype(np.float64)
+    ordered = np.sort(_narrow(values)).astype(np.float64)
+    if _are_near(ordered):
+        return None
     below = np.arange(1, count)
     sums = np.cumsum(ordered)
     low, high = sums[:-1] / below, (sums[-1] - sums[:-1]) / (count - below)
@@ -68,6 +70,21 @@ def levels_of(values: NDArray[Any], independent: float) -> Levels | None:
     if dip_of(few) * np.sqrt(size) < np.interp(size, _SIZES, _CRITICAL):
         return None
     return Levels(float(low[cut]), float(high[cut]), values > ordered[cut])
+
+
+def _narrow(values: NDArray[Any]) -> NDArray[Any]:
+    """In 32 bits, where they fit: these are sorted twice as fast."""
+    if values.dtype != np.int64 or values.min() < 0 or values.max() > np.iinfo(np.uint32).max:
+        return values
+    return values.astype(np.uint32)
+
+
+def _are_near(ordered: Floats) -> bool:
+    """Whether no two groups of ordered numbers, each of a tenth of them at least, can be `_APART`: of most
+    spans none are, and this is soon told."""
+    tenth = int(np.ceil(_SMALLER * len(ordered)))
+    low, high = ordered[:tenth].mean(), ordered[-tenth:].mean()
+    return bool(high < 0.999 * _APART * max(low, 1.0))  # well above what sums are rounded by
 
 
 def dip_of(ordered: Floats) -> float:

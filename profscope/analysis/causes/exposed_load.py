@@ -63,7 +63,7 @@ def causes(judged: Judged) -> Iterator[Finding | NotMeasured]:
         chosen = np.flatnonzero((sites["cls"] == "load").to_numpy() & (around == loop))
         first = _first(judged, chosen, by_site)
         cycles = float(by_site[chosen].sum())
-        here = np.isin(judged.spans.site, chosen)
+        here = np.isin(np.arange(len(sites)), chosen).take(judged.spans.site)
         file, line = judged.at(first)
         pct = judged.share_pct(cycles)
         beside = _beside(judged) if loop < 0 else 1.0

@@ -61,8 +61,17 @@ def described(df: pd.DataFrame) -> dict[str, Any]:
 
 
 def schema(df: pd.DataFrame) -> pa.Schema:
-    """The Arrow schema of a span table, or of some of its columns."""
-    return pa.schema([(str(name), _ARROW[str(dtype)]) for name, dtype in df.dtypes.items()])
+    """The Arrow schema of a span table, or of some of its columns.
+
+    Columns that all spans have are said to lack nothing where they do: to look in the file which values are
+    missing, to find that none is, would take readers as long as what is there.
+    """
+    return pa.schema(
+        [
+            pa.field(str(name), _ARROW[str(dtype)], name not in SPAN_DTYPES or bool(df[name].isna().any()))
+            for name, dtype in df.dtypes.items()
+        ]
+    )
 
 
 def no_rows(about: dict[str, Any]) -> pa.Table:

@@ -116,4 +116,6 @@ def _in_whole(table: pa.Table, launch: int, begin: int) -> pa.Table:
         table = table.set_column(
             table.column_names.index(name), name, pa.array(np.where(rows < 0, -1, rows + begin))
         )
-    return table.append_column("launch", pa.array(np.full(len(table), launch, np.int32)))
+    columns = dict(zip(table.column_names, table.columns, strict=True))
+    # Without what the file says of missing values: another launch's may say something else.
+    return pa.table(columns | {"launch": pa.array(np.full(len(table), launch, np.int32))})
