@@ -37,7 +37,7 @@ from profscope.decoding.raw import ORDINARY, Mark
 from profscope.decoding.stack_sums import Layout
 from profscope.recording.host_pages import HostPages
 from profscope.recording.journal import number_of_launches
-from profscope.recording.patience import PATIENCE_S, Patience, StoppedError
+from profscope.recording.patience import PATIENCE_S, Patience
 from profscope.recording.processes import begun, ended, write
 from profscope.threads import WorkerPool
 
@@ -255,7 +255,7 @@ class _Helper:
         if process is not None:
             process.kill()  # one that has stopped ends in no other way
             ended(process, _ENDING_S)
-        why = _STOPPED if isinstance(error, StoppedError) else _DIED
+        why = _STOPPED if isinstance(error, TimeoutError) else _DIED
         held = Counter[str]()
         for kernel, launches, ordinary in self._news:
             held[kernel] += launches

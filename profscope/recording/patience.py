@@ -12,16 +12,12 @@ import subprocess
 from pathlib import Path
 from typing import Any, Final
 
-__all__ = ["PATIENCE_S", "Patience", "StoppedError"]
+__all__ = ["PATIENCE_S", "Patience"]
 
 _LOOK_S: Final = 0.5
 _LOOKS: Final = 10
 PATIENCE_S: Final = _LOOK_S * _LOOKS
 _CPU_TIMES: Final = slice(11, 15)  # utime, stime, cutime and cstime, behind the name in parentheses
-
-
-class StoppedError(OSError):
-    """A process did nothing for a while, although it was to."""
 
 
 class Patience:
@@ -34,7 +30,7 @@ class Patience:
             os.set_blocking(pipe.fileno(), False)
 
     def for_room(self) -> None:
-        """Wait until it can be written to, or is gone. Raises StoppedError once it has done nothing for
+        """Wait until it can be written to, or is gone. Raises TimeoutError once it has done nothing for
         PATIENCE_S."""
         self._wait(self._process.stdin, select.POLLOUT)
 
@@ -53,7 +49,7 @@ class Patience:
             before, used = used, _cpu_times(self._process.pid)
             looks = looks + 1 if used == before else 0
             if looks >= _LOOKS:
-                raise StoppedError(f"did nothing for {PATIENCE_S:g} s")
+                raise TimeoutError(f"did nothing for {PATIENCE_S:g} s")
 
 
 def _cpu_times(pid: int) -> list[str]:

@@ -233,7 +233,7 @@ def _metadata(
     notes: Sequence[str],
 ) -> dict[str, Any]:
     first = parts[0].tables.metadata
-    own_notes = merged_notes({part.rank: part.tables.metadata.get("notes", ()) for part in parts})
+    own_notes = merged_notes({part.rank: part.tables.metadata.get("notes") or () for part in parts})
     sources = {str(each): each for part in parts for each in part.tables.metadata.get("sources", ())}
     code = {
         (each["kernel"], each["key"], each["keeps"]): each

@@ -51,7 +51,7 @@ _FORM: Final[dict[str, Any]] = {
     "began_unix_ns": int,
     "device": {"name": str, "arch": str, "sm_count": int},
     "options": {"every": int, "baseline": _NUMBER},
-    "notes": [_ANY],
+    "notes": [str],
     "clock": {"read_cycles": _NUMBER, "row_cycles": _NUMBER, "basis": str},
     "kernels": {
         _EACH: {"measure": str, "recorded": _RECORDED, "work": [_WORK], "shapes": [_SHAPE]}
@@ -66,7 +66,7 @@ _FORM: Final[dict[str, Any]] = {
     "host_clock": {"devices": {_EACH: [{"timer_ns": int, "unix_ns": int, "error_ns": _NUMBER}]}},
     "sampler": {"binaries": [_BINARY], "kernels": {_EACH: {_EACH: int}}, "period_cycles": [_NUMBER]}
     | dict.fromkeys(("launches", "samples", "dropped"), int)
-    | {"notes": [_ANY]},
+    | {"notes": [str]},
     "baseline": {"every": int, "kernels": {_EACH: [_TIMED]}},
     "ncu": {"kernels": [{"kernel": str}]},
     "sampling": {"every": int, "kernels": {_EACH: {"launches": int, "recorded": int}}},

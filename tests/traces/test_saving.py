@@ -91,7 +91,7 @@ def test_a_finding_that_fails_fails_no_save(
     def fails(judged: Judged) -> Iterator[Finding]:
         raise ZeroDivisionError(f"in {judged.kernel}")
 
-    monkeypatch.setattr(findings, "_causes", lambda: (fails,))
+    monkeypatch.setattr(findings, "causes_of_findings", lambda: (fails,))
     path = tmp_path / f"t{suffix}"
     profile.save(path)
     said = f"findings are left out: working them out failed, ZeroDivisionError: in {profile.df['kernel'][0]}"
