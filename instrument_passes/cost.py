@@ -31,7 +31,8 @@ _WORDS: Final = {"cuda": ("SASS", "SM"), "hip": ("AMDGCN", "CU")}
 
 @dataclass(frozen=True)
 class Cost:
-    """The bare binary, one with the CTA's header but no record, and the instrumented one.
+    """The bare binary, one with the CTA's header but no record, and the instrumented one. Both of these have
+    a second body, for CTAs that do not record, where the passes ask for one.
 
     records: clock reads in the program, however often they run. advice: where sums are kept and the binary
     loses by it, what to do; "" if there is nothing to say. moved: clock reads that the assembler has moved.
@@ -56,7 +57,9 @@ def cost(text: str, file: str, pipeline: list[Pass], context: PassContext) -> Co
     """Build a module as it is and with the passes. Raises PassError, ToolchainError."""
     lowering = parse_pipeline(LOWERING)
     header, module = parse(text, file), parse(text, file)
-    run_pipeline(header, lowering, context)
+    twin = any(isinstance(step, LowerRecords) and step.twin for step in pipeline)
+    alike = [replace(step, twin=twin) if isinstance(step, LowerRecords) else step for step in lowering]
+    run_pipeline(header, alike, context)
     lowered = any(step.name == "lower-records" for step in pipeline)
     run_pipeline(module, pipeline if lowered else [*pipeline, *lowering], context)
     manifest = manifest_of(module)
@@ -133,9 +136,10 @@ def render(cost: Cost) -> str:
         reads = "1 clock read" if cost.moved == 1 else f"{cost.moved} clock reads"
         lines.append(f"the assembler moves {reads}: a session builds with lower-records{{pinned=true}}")
     fixed = len(cost.header.instructions) - len(cost.bare.instructions)
+    what = "each CTA's header" + (" and a second body" if cost.manifest.twin else "")
     lines += [
         _buffer(cost.manifest),
-        f"{cost.records} records, {fixed} {language} instructions for each CTA's header",
+        f"{cost.records} records, {fixed} {language} instructions for {what}",
         f"{cost.instructions_per_record:.1f} {language} instructions per record",
     ]
     return "\n".join(lines) + "\n"

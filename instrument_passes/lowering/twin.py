@@ -9,12 +9,13 @@ question whether its CTA records, and has its body twice.
 
 from __future__ import annotations
 
+import re
 from collections.abc import Collection
 from typing import Final
 
 from instrument_passes.dialect import BUFFER
 from instrument_passes.ir import Block, Module, Op, Region
-from instrument_passes.ir.tokens import tokenize
+from instrument_passes.ir.tokens import tokenize, unquote
 from instrument_passes.lowering.area import Area
 from instrument_passes.lowering.builder import Placeholders
 from instrument_passes.lowering.prologue import allocate, find_area
@@ -27,6 +28,11 @@ __all__ = ["can_have_one", "join", "without_records"]
 # Partitions share registers and barriers by number; a call's callee would be there twice; tensor memory is
 # given out once; a CTA that draws a ticket does so in its prologue.
 _ONLY_ONCE: Final = ("ttg.warp_specialize", "tt.call", "ttng.tmem_")
+_ASSEMBLY: Final = ("tt.elementwise_inline_asm", "ttg.inline_asm")
+_COMMENT: Final = re.compile(r"//[^\n]*|/\*.*?\*/", re.DOTALL)
+_BRACES: Final = re.compile(r"\{[^{}]*\}")
+# A directive, as `.reg .pred p;`, or a label, but no `::` of an instruction.
+_DECLARATION: Final = re.compile(r"(?:^|[;\n])\s*(?:\.|[\w$%.]+\s*:(?!:))")
 
 
 def can_have_one(module: Module, kernel: Op, selection: Selection) -> bool:
@@ -34,7 +40,19 @@ def can_have_one(module: Module, kernel: Op, selection: Selection) -> bool:
     memory, where both bodies do not have the same things at the same place."""
     if module.integer("ttg.num-ctas", 1) > 1 or selection.ctas == "sms":
         return False
-    return not any(op.name.startswith(_ONLY_ONCE) for op in kernel.walk())
+    return not any(op.name.startswith(_ONLY_ONCE) or _declares(op) for op in kernel.walk())
+
+
+def _declares(op: Op) -> bool:
+    """Whether it is assembly with names of the whole function, which must not be there twice: labels and
+    registers outside of braces."""
+    if op.name not in _ASSEMBLY:
+        return False
+    text = next((unquote(piece.text) for piece in op.header.pieces if piece.kind == "string"), "")
+    text, found = _COMMENT.sub("", text), 1
+    while found:
+        text, found = _BRACES.subn("", text)
+    return _DECLARATION.search(text) is not None
 
 
 def without_records(module: Module, kernel: Op) -> list[Block]:

@@ -282,9 +282,13 @@ class CompileHook:
         def write(pipeline: Sequence[Pass], notes: tuple[str, ...]) -> str | None:
             return instrument(text, self.options, context, notes, pipeline)
 
+        demands: dict[str, Demand] = {}  # pipelines share trials, the bare kernel's above all
+
         def tried(rewritten: str | None) -> Demand:
             tried = text if rewritten is None else rewritten
-            return trials.demand(tried, _reparse(tried, module.context), metadata)
+            if tried not in demands:
+                demands[tried] = trials.demand(tried, _reparse(tried, module.context), metadata)
+            return demands[tried]
 
         moved = False
         try:

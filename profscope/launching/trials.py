@@ -92,8 +92,8 @@ def affordable(
     """The kernel as these passes have it, with fewer sums where all of them cost too much.
 
     write: the kernel as passes have it, with notes; None: as it is. tried: what a kernel takes; of None, the
-    bare one. all_record: launches begin with records of all their CTAs. Then a second body, which they run
-    only later, if at all, is not worth a CTA.
+    bare one; it is asked about some more than once. all_record: launches begin with records of all their
+    CTAs. Then a second body, which they run only later, if at all, is not worth a CTA.
     """
     lowering = next(step for step in pipeline if isinstance(step, LowerRecords))
     first = Step(lowering.keep, lowering.fold)
@@ -103,7 +103,6 @@ def affordable(
     demand = tried(everything)
     if not _in_doubt(demand, limits):
         return everything
-    demands = {everything: demand}
     bare = tried(None)
     lost = loses(bare, demand, limits)
     if not lost:
@@ -119,13 +118,7 @@ def affordable(
         assert text is not None
         return text
 
-    def build(step: Step) -> Demand:
-        text = text_of(step)
-        if text not in demands:
-            demands[text] = tried(text)
-        return demands[text]
-
-    step, left = afford(first, bare, build, limits)
+    step, left = afford(first, bare, lambda step: tried(text_of(step)), limits)
     return text_of(step, (_note(first, step, lost, left),))
 
 

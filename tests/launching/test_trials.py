@@ -126,10 +126,11 @@ def test_spans_the_emulator_and_overridden_stages_try_nothing(
 
 @pytest.mark.parametrize(("options", "has_one"), [({}, False), ({"ctas": 8}, True)])
 def test_a_second_body_that_costs_a_cta_is_for_those_who_choose_ctas(
-    options: dict[str, Any], has_one: bool, takes: Callable[..., None]
+    options: dict[str, Any], has_one: bool, assembled: Assembled, takes: Callable[..., None]
 ) -> None:
     takes(129, 128, 128)  # with it, bare, without it; with fewer sums, where it stays
     told = manifest(compiled(Options(keep="sums", instrument="light", **options)))
     assert told is not None
     assert told.twin is has_one
     assert bool(told.notes) is has_one
+    assert has_one or len(assembled) == 3  # each is assembled once

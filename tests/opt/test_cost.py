@@ -45,6 +45,16 @@ def test_costs_are_those_of_the_two_binaries() -> None:
     assert found.bare.shared_bytes == compiled(spec, CUDA90).metadata.shared
 
 
+def test_a_second_body_is_no_cost_of_records() -> None:
+    text = ttgir(add.specs()[0], CUDA90)
+    alone, twin = (
+        cost(text, "add", parse_pipeline(f"light,lower-records{{keep=sums{more}}},allocate-buffer"), CONTEXT)
+        for more in ("", " twin=true")
+    )
+    assert len(twin.instrumented.instructions) > len(alone.instrumented.instructions)
+    assert abs(twin.instructions_per_record - alone.instructions_per_record) < 5  # of a body of 80
+
+
 def test_output_ends_with_the_instructions_per_record(
     tmp_path: Path, capfd: pytest.CaptureFixture[str]
 ) -> None:
