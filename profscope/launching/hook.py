@@ -43,7 +43,7 @@ from profscope.launching.modes import conflict
 from profscope.launching.proton_instrumentation import alone
 from profscope.launching.proton_scopes import proton_scopes
 from profscope.launching.rounding import Rounding
-from profscope.launching.trials import Trials, affordable, pinned
+from profscope.launching.trials import Trials, affordable, one_body, pinned
 from profscope.options import Options
 from profscope.recording.patches import patched
 from profscope.recording.programs import PROGRAMS, describe, is_described, manifest_in, mode_of
@@ -310,9 +310,15 @@ class CompileHook:
         return None if chosen is None else _reparse(chosen, module.context)
 
     def _rewritten(self, module: Any, text: str, context: PassContext, notes: tuple[str, ...] = ()) -> Any:
-        """The module with the passes applied: one that cannot keep sums keeps spans, and says why."""
+        """The module with the passes applied: one that cannot keep sums keeps spans, and says why.
+
+        Nothing was tried: it has a second body only where CTAs are left out from the start. So on the
+        emulator, where no launch comes to record fewer.
+        """
+        passes = self.options.pipeline
+        pipeline = passes if self.options.chooses_ctas else one_body(passes)
         try:
-            rewritten = instrument(text, self.options, context, notes)
+            rewritten = instrument(text, self.options, context, notes, pipeline)
             return module if rewritten is None else _reparse(rewritten, module.context)
         except (InstrumentError, CompileError) as error:
             if self.of_spans is None:

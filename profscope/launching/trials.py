@@ -25,7 +25,7 @@ from instrument_passes.passes.lower_records import LowerRecords
 from instrument_passes.sass.clock_reads import moved_clock_reads
 from instrument_passes.toolchain import resources_of
 
-__all__ = ["Trials", "affordable", "pinned"]
+__all__ = ["Trials", "affordable", "one_body", "pinned"]
 
 Stage = Callable[[Any, dict[str, Any]], Any]
 _LAST: Final = "cubin"
@@ -108,9 +108,9 @@ def affordable(
     if not lost:
         return everything
     if lowering.twin and all_record:
-        alone = [replace(each, twin=False) if each is lowering else each for each in pipeline]
-        if loses_less(bare, tried(write(alone, ())), demand, limits):
-            return affordable(alone, write, tried, limits, all_record=all_record)
+        with_one = one_body(pipeline)
+        if loses_less(bare, tried(write(with_one, ())), demand, limits):
+            return affordable(with_one, write, tried, limits, all_record=all_record)
 
     def text_of(step: Step, notes: tuple[str, ...] = ()) -> str:
         fewer = replace(lowering, keep=step.keep, fold=step.fold)
@@ -125,6 +125,11 @@ def affordable(
 def pinned(pipeline: Sequence[Pass]) -> list[Pass]:
     """The same passes, with all clock reads pinned."""
     return [replace(each, pinned=True) if isinstance(each, LowerRecords) else each for each in pipeline]
+
+
+def one_body(pipeline: Sequence[Pass]) -> list[Pass]:
+    """The same passes, without a second body for CTAs that do not record."""
+    return [replace(each, twin=False) if isinstance(each, LowerRecords) else each for each in pipeline]
 
 
 def _in_doubt(demand: Demand, limits: SmLimits | CuLimits | None) -> bool:

@@ -68,6 +68,7 @@ def test_a_kernel_with_registers_to_spare_is_assembled_once(assembled: Assembled
     told = manifest(kernel)
     assert told is not None
     assert told.notes == ()
+    assert told.twin
     assert {column.kind for column in told.sections[0].frames[0].columns} == {"sum", "longest"}
 
 

@@ -42,7 +42,8 @@ def test_the_second_body_is_the_bare_kernels(name: str, monkeypatch: pytest.Monk
     monkeypatch.setattr(Trials, "possible", lambda backend: False)  # all sums, whatever they cost
     spec = SPECS[name]
     (bare, about_bare), (alone, _), (twin, about) = (
-        lowered(spec, **options) for options in ({}, {"keep": "sums", "baseline": 2}, {"keep": "sums"})
+        lowered(spec, **options)
+        for options in ({}, {"keep": "sums", "baseline": 2}, {"keep": "sums", "ctas": 2})
     )
     for texts, has_one in ((alone, False), (twin, True)):
         manifest = manifest_in(texts["ttgir"])
@@ -58,7 +59,7 @@ def test_the_second_body_is_the_bare_kernels(name: str, monkeypatch: pytest.Monk
 
 @pytest.mark.parametrize("name", quick(sorted(WITHOUT), ("matmul_ws", "noinline")))
 def test_partitions_and_calls_are_there_once(name: str) -> None:
-    alone, twin = (lowered(SPECS[name], keep="sums", **more)[0] for more in ({"baseline": 2}, {}))
+    alone, twin = (lowered(SPECS[name], keep="sums", **more)[0] for more in ({"baseline": 2}, {"ctas": 2}))
     manifest = manifest_in(twin["ttgir"])
     assert manifest is not None
     assert not manifest.failure
