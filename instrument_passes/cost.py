@@ -32,7 +32,7 @@ _WORDS: Final = {"cuda": ("SASS", "SM"), "hip": ("AMDGCN", "CU")}
 @dataclass(frozen=True)
 class Cost:
     """The bare binary, one with the CTA's header but no record, and the instrumented one. Both of these have
-    a second body, for CTAs that do not record, where the passes ask for one.
+    a second body, for CTAs that do not record, where the passes make one.
 
     records: clock reads in the program, however often they run. advice: where sums are kept and the binary
     loses by it, what to do; "" if there is nothing to say. moved: clock reads that the assembler has moved.
@@ -57,14 +57,14 @@ def cost(text: str, file: str, pipeline: list[Pass], context: PassContext) -> Co
     """Build a module as it is and with the passes. Raises PassError, ToolchainError."""
     lowering = parse_pipeline(LOWERING)
     header, module = parse(text, file), parse(text, file)
-    twin = any(isinstance(step, LowerRecords) and step.twin for step in pipeline)
-    alike = [replace(step, twin=twin) if isinstance(step, LowerRecords) else step for step in lowering]
-    run_pipeline(header, alike, context)
     lowered = any(step.name == "lower-records" for step in pipeline)
     run_pipeline(module, pipeline if lowered else [*pipeline, *lowering], context)
     manifest = manifest_of(module)
     if manifest is None:
         raise PassError("the passes leave no manifest", file)
+    twin = manifest.twin
+    alike = [replace(step, twin=twin) if isinstance(step, LowerRecords) else step for step in lowering]
+    run_pipeline(header, alike, context)
     records = sum(value.name.startswith("%ps_clock_") for op in module.walk() for value in op.results)
     bare, (target, left, metadata) = build(text, file), built(str(module), file, text)
     instrumented = binary_of(target, left, metadata)

@@ -371,8 +371,10 @@ class Options:
         return _STATIC_RECORDS if self.buffer is None else self.buffer
 
     def digest(self, version: str) -> str:
-        """Identity of all that changes the binary, the passes' code included; for Triton's cache keys."""
-        settings = repr((version, self.kernels, self.pipeline, self.static_records))
+        """Identity of all that changes the binary, or the one that keeps spans in its place, the passes' code
+        included; for Triton's cache keys."""
+        fewer = self._has_bare_ctas and self.chooses_ctas  # see `trials.affordable`
+        settings = repr((version, self.kernels, self.pipeline, self.static_records, fewer))
         modules = {type(step).__module__ for step in self.pipeline}
         return hashlib.sha256((settings + _code(frozenset(modules))).encode()).hexdigest()[:12]
 

@@ -13,6 +13,7 @@ from instrument_passes.ir import parse
 from instrument_passes.kept_text import unpacked
 from instrument_passes.sass.ptx import read_ptx
 from profscope.analysis.line_waits import stall_counts, stall_text
+from profscope.analysis.overhead import variant_entry
 from profscope.analysis.sampled_code import sampled_code
 from profscope.profiles import Profile
 
@@ -62,9 +63,10 @@ def listings(profile: Profile, kernel: str, variant: int, form: str) -> Listing:
     code: dict[tuple[str, int], list[Instruction]] = {}
     for place, number, text in placed:
         code.setdefault(place, []).append(Instruction(number, False, text, None, 0, ""))
-    return Listing(
-        code, [f"{kernel}: {form.upper()} of the binary that kept {entry['keeps']}, with its records"]
-    )
+    note = f"{kernel}: {form.upper()} of the binary that kept {entry['keeps']}, with its records"
+    if _has_second_body(profile, kernel, variant, entry["keeps"]):
+        note += "; each line twice, for CTAs that do not record have code of their own"
+    return Listing(code, [note])
 
 
 def _entry(profile: Profile, kernel: str, variant: int) -> dict[str, Any] | None:
@@ -77,6 +79,11 @@ def _entry(profile: Profile, kernel: str, variant: int) -> dict[str, Any] | None
         if (entry["kernel"], entry["key"]) == (kernel, key)
     ]
     return min(fitting, key=lambda entry: str(entry["keeps"]), default=None)
+
+
+def _has_second_body(profile: Profile, kernel: str, variant: int, keeps: str) -> bool:
+    builds = variant_entry(profile.metadata, kernel, variant).get("builds") or []
+    return any(build.get("twin") and build.get("keeps") == keeps for build in builds)
 
 
 def _ttgir(text: str) -> Iterator[tuple[tuple[str, int], int, str]]:

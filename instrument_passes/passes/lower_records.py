@@ -74,7 +74,8 @@ class LowerRecords(Pass):
     instruction or two a read; those outside of loops are always pinned.
 
     twin: CTAs that do not record run a copy of the kernel without records, at the bare kernel's speed. There
-    is none of a kernel that is warp-specialised or clustered, calls functions or uses tensor memory.
+    is none of a kernel that is warp-specialised or clustered, calls functions, uses tensor memory, or has
+    assembly that names labels or registers outside of braces.
     """
 
     name: ClassVar[str] = "lower-records"

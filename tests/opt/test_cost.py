@@ -52,7 +52,7 @@ def test_a_second_body_is_no_cost_of_records() -> None:
         for more in ("", " twin=true")
     )
     assert len(twin.instrumented.instructions) > len(alone.instrumented.instructions)
-    assert abs(twin.instructions_per_record - alone.instructions_per_record) < 5  # of a body of 80
+    assert abs(twin.instructions_per_record - alone.instructions_per_record) < 10  # of a body of 80
 
 
 def test_output_ends_with_the_instructions_per_record(

@@ -20,6 +20,7 @@ from tests.kernels import aot
 from tests.kernels.corpus import specs
 from tests.kernels.spec import CUDA90, Spec
 from tests.support.quick import quick
+from tests.support.sessions import launch_add, session
 
 # ptxas refuses what Triton makes of one, with and without records.
 SPECS = {spec.name: spec for spec in specs() if CUDA90 not in spec.unsupported and spec.name != "strings"}
@@ -111,3 +112,11 @@ def test_names_that_assembly_gives_to_a_whole_function_are_there_once(assembly: 
 def test_when_there_is_one(options: dict[str, Any], has_one: bool) -> None:
     (lowering,) = (step for step in Options(**options).pipeline if isinstance(step, LowerRecords))
     assert lowering.twin is has_one
+
+
+def test_a_session_that_chooses_ctas_finds_no_binary_of_one_that_does_not() -> None:
+    """With sums both have the same passes; those of the spans in between, and what is worth it, differ."""
+    for ctas in (1, 2):
+        with session(keep="sums", ctas=ctas) as prof:
+            launch_add()
+        assert len(prof.launches) == 1

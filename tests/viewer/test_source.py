@@ -181,6 +181,18 @@ def test_ttgir_and_ptx_of_what_recorded_stand_behind_the_lines(tmp_path: Path) -
     assert "this profile has no PTX" in failed.stderr
 
 
+def test_code_that_is_there_twice_is_said_to_be() -> None:
+    told = []
+    for ctas in (1, 2):
+        with session(ctas=ctas) as prof:
+            launch_add()
+        (source,) = annotated(prof, "ttgir")
+        loads = [each for line in all_lines(source) for each in line.code if "tt.load" in each.text]
+        told.append((len(loads), any("do not record" in note for note in source.notes)))
+    (once, said), (twice, said_then) = told
+    assert (twice, said, said_then) == (2 * once, False, True)
+
+
 def test_functions_of_one_name_in_two_modules_have_each_its_own_text() -> None:
     """A call path names a file without its folder: which one it is follows from the function there."""
     files = ["/a/k.py", "/b/k.py"]
