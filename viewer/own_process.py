@@ -5,10 +5,9 @@ from __future__ import annotations
 import gc
 import sys
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
+from threading import Thread
 from typing import Final
-
-from profscope.threads import worker_pool
 
 __all__ = ["imported_beside", "imports_that_stay", "keep_freed_memory"]
 
@@ -38,11 +37,26 @@ def keep_freed_memory() -> None:
 def imported_beside(work: Callable[[], object]) -> Iterator[None]:
     """Import what is needed next in a thread, while the body reads a file: decoders let other threads run.
 
-    work: what imports it; what it raises is left to who imports it again.
+    work: what imports it; what it raises is left to who imports it again. Ctrl-C waits for nothing: it may
+    leave Python's lock on imports taken, and then the thread waits for ever.
     """
-    with worker_pool(1) as beside:
-        beside.submit(work)
+
+    def prepare() -> None:
+        with suppress(Exception):
+            work()
+
+    beside = Thread(target=prepare, name="profscope-import", daemon=True)
+    try:
+        beside.start()
+    except RuntimeError:  # there can be no thread: who needs it imports it
         yield
+        return
+    try:
+        yield
+    except Exception:
+        beside.join()
+        raise
+    beside.join()
 
 
 @contextmanager

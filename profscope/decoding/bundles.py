@@ -132,7 +132,6 @@ def decoded(group: Sequence[Placed]) -> tuple[list[Bundle], list[Damaged]]:
         raws = tuple(raw for _, raw in group)
         launch = _as_one(raws)
         if launch is not None:
-            check_grid(raws[0], launch.grid_x, launch.grid_y)
             places = np.array([place for place, _ in group], np.int64)
             return [Bundle(raws, places, launch)], []
     except RecordError as error:
@@ -146,6 +145,11 @@ def decoded(group: Sequence[Placed]) -> tuple[list[Bundle], list[Damaged]]:
 def _as_one(raws: Sequence[RawLaunch]) -> DecodedLaunch | None:
     first = raws[0]
     if len(raws) == 1:
-        return decode_launch(first.buffer, first.manifest)
+        launch = decode_launch(first.buffer, first.manifest)
+        check_grid(first, launch.grid_x, launch.grid_y)
+        return launch
     several = decode_as_one([raw.buffer for raw in raws], first.manifest, first.ctas)
-    return None if several is None else with_transactions(several)
+    if several is None:
+        return None
+    check_grid(first, several.grid_x, several.grid_y)  # CTAs of another grid are no launch's of these
+    return with_transactions(several)

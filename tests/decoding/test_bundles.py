@@ -143,3 +143,14 @@ def test_small_launches_share_bundles_and_large_ones_do_not() -> None:
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(bundles, "_MOST_BYTES", 2 * made.buffer.nbytes)
         assert [len(group) for group in bundles.groups(raws)] == [2, 1, 1, 2, 1, 1]
+
+
+def test_headers_with_the_grid_of_another_launch() -> None:
+    """That is said of each, before CTAs are counted that the launches do not have."""
+    with np.load(DATA / "attention-heavy-0.npz") as arrays:
+        manifest = Manifest.from_json(arrays["manifest"].tobytes().decode())
+        buffer = arrays["buffer"]
+    assert len(read_buffer(buffer, manifest).ctas) == 4
+    made = tables([RawLaunch(index, manifest, 0, 0, 3, buffer) for index in range(2)], alone=False)
+    assert made.launches.empty
+    assert sum("has a grid of" in note for note in made.metadata["notes"]) == 2

@@ -6,6 +6,7 @@ import json
 import re
 import subprocess
 import sys
+import threading
 from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
@@ -17,6 +18,7 @@ from profscope.traces.merging import Part, merged
 from tests.support.captured import captured
 from tests.support.command_line import run
 from tests.support.folded import with_sums
+from viewer.own_process import imported_beside
 
 FIRST = ("findings", "kernels", "lines", "tree", "timeline")
 FAULTS = """
@@ -98,3 +100,18 @@ def test_what_is_imported_is_not_looked_through() -> None:
     """Unless garbage is not collected at all, by the choice of whoever calls."""
     printed = subprocess.check_output([sys.executable, "-c", IMPORTS], text=True)
     assert printed.splitlines() == ["True True", "False False"]
+
+
+@pytest.mark.parametrize("error", [OSError, KeyboardInterrupt])
+def test_ctrl_c_does_not_wait_for_imports(error: type[BaseException]) -> None:
+    """Since the thread that imports may wait for what the interrupted one has taken; others wait for it."""
+    go_on, seen = threading.Event(), list[bool]()
+
+    def work() -> None:
+        seen.append(go_on.wait(0.2))
+        raise ImportError("said by who imports it again")
+
+    with pytest.raises(error), imported_beside(work):
+        raise error
+    assert seen == ([] if error is KeyboardInterrupt else [False])
+    go_on.set()
