@@ -59,7 +59,7 @@ def test_sums_of_one_cta_in_sixteen_stand_for_those_of_all(grid: tuple[int, ...]
     every, some = (figures(recorded(grid, "sums", ctas)) for ctas in (1, 16))
     stores = every.index[[kind == "op" for kind, _ in every.index]]
     assert every.loc[stores, "count"].eq(steps_of(grid)).all()
-    assert some.index.equals(every.index)
+    assert set(some.index) == set(every.index)  # some scopes take as long as others
     ratio = some / every
     assert ratio.min().min() > 0.8
     assert ratio.max().max() < 1.25
