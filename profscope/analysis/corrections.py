@@ -201,8 +201,8 @@ def _records(spans: _Rows, levels: list[_Level], cost: Cost) -> Floats:
 def _stores(spans: _Rows, level: _Level) -> Ints:
     """By the span around: how many iterations there are in a level that have no span of their own."""
     iteration = spans.iteration.take(level.rows)
-    stored = np.ones(len(iteration), np.bool_)
-    np.not_equal(iteration[1:], iteration[:-1], out=stored[1:])
+    stored = np.zeros(len(iteration), np.bool_)
+    stored[begins_of_runs(iteration)] = True
     stored[level.first] = True
     stored &= (iteration >= 0) & ~spans.is_iteration.take(level.rows)
     return level.sums(stored)

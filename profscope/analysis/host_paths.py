@@ -52,7 +52,7 @@ def without_events(tables: Tables) -> list[str]:
 
 def why_no_gpu_events(tables: Tables) -> str:
     """Of tables without any, and what mends it where something does."""
-    if tables.metadata.get("backend") == "emulator":
+    if tables.emulated:
         return "the emulator runs kernels on the CPU, so there are no events of a GPU"
     if (tables.metadata.get("options") or {}).get("events"):
         return "events=True saw nothing run on a GPU"
