@@ -255,8 +255,8 @@ class HostScopes:
 
     def columns(self) -> dict[str, list[Any]]:
         """JSON-able: HOST_NAMES but rank, in order of beginning; what is open ends now. Also `metrics`, a
-        dict for each row. `inside`: thread, first and last launch, less one, and the row of stretches in which it
-        launched in that. `outside`: the first three of stretches in which it launched in no scope."""
+        dict for each row. `inside`: stretches in which a thread launched in one row: the thread, the first
+        launch, the last one less one, the row. `outside`: the first three, where it launched in no scope."""
         self._look()
         rows, stretches, threads = self._rows[:], self._stretches[:], self._threads[:]
         now, launches, of_threads = _now(), self._launches(), self._of_threads()
