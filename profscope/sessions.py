@@ -37,7 +37,7 @@ class Session(Questions):
     """A running or finished session: what a `Profile` can be asked it can be asked, too.
 
     The tables may be read inside the block as well: they then cover the launches so far, and reading them
-    waits for those launches.
+    waits for those launches. A copy of a closed session, also a pickled one, is its `Profile`.
     """
 
     _spooled_sums_bytes: int | None = None  # how much of its spool launches that keep sums may take

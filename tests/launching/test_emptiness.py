@@ -65,7 +65,8 @@ def test_why_nothing_was_recorded(options: dict[str, Any], work: Callable[[], An
 
 
 def test_the_kernels_that_look_like_the_pattern_come_first() -> None:
-    with pytest.warns(EmptyProfileWarning), session(kernels="colatz") as prof:
+    warns = pytest.warns(EmptyProfileWarning)
+    with warns, session(kernels="colatz") as prof:
         launch_add()
         launch_collatz()
     (note,) = prof.metadata["notes"]
