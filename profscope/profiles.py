@@ -196,7 +196,7 @@ class Profile(Tables, Questions):
 def held(tables: Tables) -> str:
     """What a profile holds, in a few words: "2 kernels, 3 launches, 4,096 spans, 0 dropped records, gpu"."""
     counts = (
-        (tables.launches["kernel"].nunique(), "kernel", "kernels"),
+        (_kernel_count(tables), "kernel", "kernels"),
         (len(tables.launches), "launch", "launches"),
         (len(tables.df), "span", "spans"),
         (int(tables.launches["dropped"].sum()), "dropped record", "dropped records"),
@@ -210,6 +210,18 @@ def held(tables: Tables) -> str:
         texts.append(f"{samples:,} samples")
     backend = "EMULATED" if tables.emulated else str(tables.metadata.get("backend") or "unknown backend")
     return ", ".join([*texts, backend])
+
+
+def _kernel_count(tables: Tables) -> int:
+    """Kernels of one name in two modules are two."""
+    variants = tables.metadata.get("variants") or {}
+    functions = {
+        (kernel, each["variant"]): each.get("function")
+        for kernel, known in variants.items()
+        for each in known
+    }
+    launched = tables.launches[["kernel", "variant"]].drop_duplicates().itertuples(index=False, name=None)
+    return len({(kernel, functions.get((kernel, variant))) for kernel, variant in launched})
 
 
 def load(

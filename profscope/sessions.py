@@ -18,6 +18,7 @@ from profscope.installed import require
 from profscope.options import Options
 from profscope.profiles import Profile, Questions, held
 from profscope.progress import working
+from profscope.recording.interrupts import uninterrupted
 from profscope.recording.open_sessions import OPEN
 from profscope.schema import Tables
 
@@ -36,7 +37,7 @@ class Session(Questions):
     """A running or finished session: what a `Profile` can be asked it can be asked, too.
 
     The tables may be read inside the block as well: they then cover the launches so far, and reading them
-    waits for those launches.
+    waits for those launches. A copy of a closed session, also a pickled one, is its `Profile`.
     """
 
     _spooled_sums_bytes: int | None = None  # how much of its spool launches that keep sums may take
@@ -75,16 +76,33 @@ class Session(Questions):
         # Triton and torch are imported here and not above, so that traces open where neither is installed.
         from profscope.launching.running import running
 
-        self._running = self._stack.enter_context(running(self.options, self._spooled_sums_bytes, self._told))
-        OPEN.append(self)
-        self._stack.callback(OPEN.remove, self)
-        atexit.register(self._at_exit)
-        self._open = True
-        return self
+        try:
+            with uninterrupted():
+                parts = running(self.options, self._spooled_sums_bytes, self._told)
+                self._running = self._stack.enter_context(parts)
+                OPEN.append(self)
+                self._stack.callback(OPEN.remove, self)
+                atexit.register(self._at_exit)
+                self._open = True
+            return self  # the last line that Ctrl-C can reach before the body of the with statement
+        except BaseException as error:
+            self.__exit__(type(error), error, error.__traceback__)
+            raise
 
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
+        # On one line, so that `try` covers the first instruction: an interrupt there must not leave it open.
+        try: self._leave(error)  # fmt: skip  # noqa: E701
+        except KeyboardInterrupt:
+            self._leave(error)
+            raise
+
+    def _leave(self, error: BaseException | None) -> None:
+        with uninterrupted():
+            self._close(error)
+
+    def _close(self, error: BaseException | None) -> None:
         if self._running is None or not self._open:
             return  # left already, as at the interpreter's end
         atexit.unregister(self._at_exit)
@@ -105,6 +123,12 @@ class Session(Questions):
         if error is None and not recorder.arrivals.any():
             self._warn()
 
+    def __reduce__(self) -> tuple[Any, ...]:
+        """A copy of a closed session, also a pickled one, is its Profile. Raises SessionError before that."""
+        if self._open:
+            raise SessionError("an open session cannot be copied or pickled; use its `profile`, or close it")
+        return Profile.of, (self.tables,)
+
     @property
     def is_open(self) -> bool:
         """Whether it has begun and has not ended; it may be paused."""
@@ -117,7 +141,8 @@ class Session(Questions):
         session is not open.
         """
         if not self._is_forked:
-            self._when_open("pause()").pause()
+            with uninterrupted():
+                self._when_open("pause()").pause()
 
     def resume(self) -> None:
         """Record again after `pause()`; does nothing where it is not paused, and in a forked process.
@@ -125,7 +150,8 @@ class Session(Questions):
         Raises SessionError where the session is not open, or another one has begun meanwhile.
         """
         if not self._is_forked:
-            self._when_open("resume()").resume()
+            with uninterrupted():
+                self._when_open("resume()").resume()
 
     @property
     def _is_forked(self) -> bool:
@@ -144,7 +170,7 @@ class Session(Questions):
         notes = self.metadata["notes"]
         if UNSEEN not in notes:
             said = "; ".join(notes)
-            warnings.warn(f"no launch was recorded: {said}", EmptyProfileWarning, stacklevel=3)
+            warnings.warn(f"no launch was recorded: {said}", EmptyProfileWarning, stacklevel=5)
 
     def _at_exit(self) -> None:
         """The interpreter ends while the session is open: close it, so that nothing drained is lost."""

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import copy
+import pickle
 import threading
 import time
 from collections.abc import Callable, Mapping
@@ -15,6 +17,7 @@ import torch
 
 import profscope
 from profscope import emulator
+from profscope.errors import SessionError
 from tests.kernels.loops import loop_in_branch_kernel
 from tests.support.forks import Forks
 from tests.support.processor import SPAN_KINDS, Processor
@@ -331,3 +334,16 @@ def test_threads_launch_side_by_side() -> None:
         assert torch.equal(out, torch.arange(n) * 2.0)
     assert sorted(prof.launches["grid_x"]) == [1, 1, 2, 3, 4]
     assert prof.profile.validate() == []
+
+
+@pytest.mark.parametrize("copied", [copy.copy, copy.deepcopy, lambda prof: pickle.loads(pickle.dumps(prof))])
+def test_a_copy_of_a_closed_session_is_its_profile(copied: Callable[[Any], Any]) -> None:
+    with session() as prof:
+        launch_add(100)
+        for open_or_not_begun in (prof, session()):
+            with pytest.raises(SessionError):
+                copied(open_or_not_begun)
+    other = copied(prof)
+    assert type(other) is profscope.Profile
+    assert_equal(other, prof.profile)
+    assert len(other.summary()) == len(prof.summary())

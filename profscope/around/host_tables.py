@@ -24,11 +24,11 @@ _NO_STRETCHES: Final = np.zeros((0, 3), np.int64)
 def with_host(tables: Tables, columns: Mapping[str, Sequence[Any]]) -> Tables:
     """The tables with `host`, and with the scope of each launch. columns: as `HostScopes.columns` gives them.
 
-    A launch is in the innermost scope that was open when it was enqueued. Which thread launched it is not
-    recorded, but which threads launched at all (`Lanes.scopes_of`), and when one did so in no scope: where
-    scopes of several of these were open, or another one launched meanwhile in none, it is in none, and a note
-    says so. An operator of autograd's, which another thread launches, is in
-    the scope of the thread that waits for it.
+    A launch is in the innermost scope that was open in its thread and context when it was enqueued. Which
+    thread launched it is not recorded, but which threads launched at all (`Lanes.scopes_of`), in which scope
+    each would have, and when one did so in none: where scopes of several of these were open, or another one
+    launched meanwhile in none, it is in none, and a note says so. An operator of autograd's, which another
+    thread launches, is in the scope of the thread that waits for it.
 
     Raises KeyError or ValueError for damaged columns.
     """
@@ -38,9 +38,12 @@ def with_host(tables: Tables, columns: Mapping[str, Sequence[Any]]) -> Tables:
     own = {name: columns[name] for name in HOST_DTYPES if name != "rank"}
     host = host_frame({**own, "rank": [rank] * len(columns["scope"]), **_metrics(columns["metrics"])})
     launch = tables.launches["launch"].to_numpy(np.int64)
-    begin, end = (np.asarray(columns[name], np.int64) for name in ("first_launch", "end_launch"))
-    outside = np.array(columns.get("outside") or (), np.int64).reshape(-1, 3)
-    scope = innermost(launch, begin, end, host["thread"].to_numpy(), outside)
+    inside = np.array(columns["inside"], np.int64).reshape(-1, 4)
+    if inside.size and not 0 <= inside[:, 3].min() <= inside[:, 3].max() < len(host):
+        raise ValueError("launches are in a host scope that there is not")
+    outside = np.array(columns["outside"], np.int64).reshape(-1, 3)
+    stretch = innermost(launch, inside[:, 1], inside[:, 2], inside[:, 0], outside)
+    scope = np.where(stretch >= 0, np.append(inside[:, 3], NONE)[stretch], stretch)
     launches = tables.launches.assign(host=np.maximum(scope, NONE))
     notes = list(tables.metadata.get("notes", ()))
     unsure = int((scope == SEVERAL).sum())

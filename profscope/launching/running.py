@@ -9,6 +9,7 @@ import time
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from difflib import SequenceMatcher
 from types import MappingProxyType
 from typing import Any, Final, Protocol
 
@@ -160,7 +161,7 @@ class Running:
     def _why_empty(self, *, said: bool) -> list[str]:
         """Why there is no launch so far. said: other notes say something."""
         bare = self.recorder.path.bare | self.sampling.passed_over | self.inductor.passed_over
-        passed_over = [name for name in sorted(bare) if not self.options.matches(name)]
+        passed_over = [name for name in self._nearest_first(bare) if not self.options.matches(name)]
         if knobs.runtime.interpret:
             return [
                 "Triton's interpreter is on (TRITON_INTERPRET=1): it runs kernels in Python and compiles none"
@@ -171,6 +172,16 @@ class Running:
         if bare and not said:
             return [f"only an autotuner launched {', '.join(sorted(bare))}; trials=True records its trials"]
         return [] if said else [self.cpp_kernels_before.why_unseen(cpp_kernels()) or UNSEEN]
+
+    def _nearest_first(self, kernels: set[str]) -> list[str]:
+        """By how much they look like `kernels=`, which may have a typing error."""
+        asked = SequenceMatcher(b=self.options.kernels.lower())
+
+        def unlike(kernel: str) -> tuple[float, str]:
+            asked.set_seq1(kernel.lower())
+            return -asked.ratio(), kernel
+
+        return sorted(kernels, key=unlike)
 
 
 @contextlib.contextmanager

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import contextlib
 import functools
+import inspect
 import os
 import threading
 import time
@@ -19,47 +20,70 @@ from numbers import Real
 from typing import Any, Final, ParamSpec, TypeVar
 
 from profscope.errors import OptionError
+from profscope.recording.entered_scopes import HERE, HOST_THREADS, INNERMOST, Entered, standing
 
-__all__ = ["HOST_NAMES", "HostScopes", "Row", "scope"]
+__all__ = ["HOST_NAMES", "HostScopes", "Row", "about_to_launch", "scope"]
 
 P = ParamSpec("P")
 T = TypeVar("T")
 HOST_NAMES: Final = ("scope", "source", "thread", "start_unix_ns", "end_unix_ns", "depth", "parent", "rank")
 """The columns of `Profile.host`; a metric cannot have one of these names."""
 
+_SCOPE: Final = "scope"
 _MOST: Final = 1 << 20  # rows of a session: some 300 MB
 _RECORDING: Final[list[HostScopes]] = []  # those of the open session; none while it is paused
-_OPEN: Final[dict[int, list[scope]]] = {}  # by thread, those entered and not left; also where nothing records
 _NOTHING: Final[dict[str, Any]] = {}  # stays empty, as this does
 _NOWHERE: Final[list[Any]] = []
 _now: Final = time.time_ns
-_thread_id: Final = threading.get_ident
+
+
+def about_to_launch() -> None:
+    """To be called before each launch: on one thread, contexts such as asyncio's tasks alternate."""
+    entered = INNERMOST.get()
+    if entered is not HERE.thread.in_force:
+        HERE.thread.in_force = entered
+        if _RECORDING:
+            _RECORDING[-1].in_force(entered)
 
 
 class _Thread:
-    """number: the system's. open: its scopes that have not ended, the innermost last."""
+    """Of a session. number: the system's. open: its rows that have not ended, the innermost last. row: the
+    one that launches belong to, and since which launch."""
 
     def __init__(self, number: int) -> None:
         self.open: list[Row] = []
         self.number = number
+        self.row: Row | None = None
+        self.since = 0
 
 
 class Row:
-    """One scope. first_launch, end_launch: the session's launches so far when it began and when it ended;
-    end_unix_ns: 0 while it is open."""
+    """One scope. end_unix_ns: 0 while it is open."""
 
     __slots__ = (
-        "end_launch", "end_unix_ns", "first_launch", "metrics", "name", "parent", "source",
-        "start_unix_ns", "thread",
+        "_scopes", "end_unix_ns", "entered", "metrics", "name", "parent", "source", "start_unix_ns", "thread",
     )  # fmt: skip
 
-    def __init__(
-        self, name: str, source: str, thread: _Thread, parent: Row | None, first_launch: int
-    ) -> None:
-        self.name, self.source, self.thread, self.parent = name, source, thread, parent
-        self.first_launch = self.end_launch = first_launch
+    def __init__(self, scopes: HostScopes, name: str, source: str, thread: _Thread, entered: Entered) -> None:
+        self._scopes = scopes
+        self.name, self.source, self.thread, self.entered = name, source, thread, entered
+        above = _recorded(entered.above)
+        while above is not None and (above.thread is not thread or not above.entered.nested):
+            above = _recorded(above.entered.above)
+        self.parent = above
         self.metrics: dict[str, float] = {}
         self.start_unix_ns, self.end_unix_ns = _now(), 0
+
+    def end(self) -> None:
+        """It ends now, if it has not."""
+        self._scopes.end(self)
+
+
+def _recorded(entered: Entered | None) -> Row | None:
+    """Its row, or that of the innermost around it that has one that is open."""
+    while entered is not None and (entered.left or entered.row is None or entered.row.end_unix_ns):
+        entered = entered.above
+    return None if entered is None else entered.row
 
 
 class HostScopes:
@@ -82,6 +106,7 @@ class HostScopes:
         self._outside: dict[int, list[list[int]]] = {}  # by thread, when it launched in no scope
         self._lock = threading.Lock()
         self._rows: list[Row] = []
+        self._stretches: list[tuple[_Thread, Row, int, int]] = []
         self._threads: list[_Thread] = []
         self._local = threading.local()
         self._adopted: dict[int, _Thread] = {}  # whose scopes began before this recorded
@@ -106,27 +131,32 @@ class HostScopes:
             for thread in self._threads:
                 for row in reversed(thread.open[:]):
                     self.end(row)
+                    if row.source != _SCOPE:  # which goes on where recording does
+                        row.entered.leave()
 
     def _adopt(self) -> None:
         """Scopes that are open begin, those of other threads, too."""
         numbers = {thread.ident: thread.native_id for thread in threading.enumerate()}
-        for ident, entered in list(_OPEN.items()):
+        about_to_launch()  # which is in force here
+        for ident, host_thread in list(HOST_THREADS.items()):
             number = numbers.get(ident)
-            if number is None or not entered:  # the first: a thread that is gone
+            if number is None or not host_thread.open:  # the first: a thread that is gone
                 continue
             known = next((thread for thread in self._threads if thread.number == number), None)
             thread = known or self._adopted.setdefault(ident, _Thread(number))
             if known is None:
                 self._threads.append(thread)
-            for each in entered[:]:
+            for entered in host_thread.open[:]:
                 with contextlib.suppress(OptionError):  # where nothing recorded, nobody looked at it
-                    each.begin(self, thread)
+                    if entered.scope is not None:
+                        entered.scope.begin(self, thread, entered)
+            self._turn(thread, _recorded(host_thread.in_force))
 
     def thread(self) -> _Thread:
         """The calling thread."""
         thread: _Thread | None = getattr(self._local, "thread", None)
         if thread is None:
-            thread = self._adopted.pop(_thread_id(), None)
+            thread = self._adopted.pop(threading.get_ident(), None)
             if thread is None:
                 thread = _Thread(threading.get_native_id())
                 self._threads.append(thread)
@@ -134,21 +164,25 @@ class HostScopes:
         return thread
 
     def begin(self, name: str, source: str, *, nested: bool = True) -> Row | None:
-        """As `begin_on`, of the calling thread's."""
-        return self.begin_on(self.thread(), name, source, nested=nested)
+        """A range of the calling thread's begins; None where there have been too many. nested: those that
+        begin before it ends lie in it."""
+        entered = Entered(None, nested=nested)
+        row = self.begin_on(self.thread(), name, source, entered)
+        if row is not None:
+            entered.enter()
+        return row
 
-    def begin_on(self, thread: _Thread, name: str, source: str, *, nested: bool = True) -> Row | None:
-        """A scope of the thread's begins; None where there have been too many. nested: those that begin
-        before it ends lie in it."""
+    def begin_on(self, thread: _Thread, name: str, source: str, entered: Entered) -> Row | None:
+        """As `begin`, of the thread's."""
         if len(self._rows) >= _MOST:
             self._left_out += 1
             return None
         self._look()
-        row = Row(name, source, thread, thread.open[-1] if thread.open else None, self._launches())
+        row = entered.row = Row(self, name, source, thread, entered)
         self._rows.append(row)
         self.changes += 1
-        if nested:
-            thread.open.append(row)
+        thread.open.append(row)
+        self._turn(thread, row)
         return row
 
     def end(self, row: Row) -> None:
@@ -156,14 +190,28 @@ class HostScopes:
         if not row.end_unix_ns:
             self._look()
             row.end_unix_ns = _now()
-            row.end_launch = self._launches()
             self.changes += 1
-            open_rows = row.thread.open
-            if row in open_rows:  # else it was not nested
-                open_rows.remove(row)
-                for other in open_rows:
-                    if other.parent is row:
-                        other.parent = row.parent
+            thread = row.thread
+            thread.open.remove(row)
+            for other in thread.open:
+                if other.parent is row:
+                    other.parent = row.parent
+            if thread.row is row:
+                self._turn(thread, _recorded(row.entered.above))
+
+    def in_force(self, entered: Entered | None) -> None:
+        """What the calling thread launches from now on is in this scope."""
+        thread, row = self.thread(), _recorded(entered)
+        if row is not thread.row:
+            self._look()
+            self._turn(thread, row)
+
+    def _turn(self, thread: _Thread, row: Row | None) -> None:
+        launches = self._launches()
+        if thread.row is not None and thread.since < launches:
+            self._stretches.append((thread, thread.row, thread.since, launches))
+            self.changes += 1
+        thread.row, thread.since = row, launches
 
     def _look(self) -> None:
         """Note which threads have launched in no scope of theirs since a scope last began or ended. Since
@@ -177,7 +225,7 @@ class HostScopes:
             launches, now = self._launches(), self._launched()  # in this order
             self._looked = launches, now
             end = self._launches()
-            inside = {thread.number for thread in threads if thread.open}
+            inside = {thread.number for thread in threads if thread.row is not None}
             for number, each in now.items():
                 if number in inside or not (each[1] or each != before.get(number)):
                     continue
@@ -189,24 +237,35 @@ class HostScopes:
                 self.changes += 1
 
     def end_innermost(self, source: str) -> None:
-        """The calling thread's innermost scope of this source ends, where one is open."""
-        thread = getattr(self._local, "thread", None)
-        row = next((row for row in reversed(thread.open) if row.source == source), None) if thread else None
+        """The calling thread's innermost range of this source ends, where one is open: that of this context,
+        or else the one that began last."""
+        row = _recorded(INNERMOST.get())
+        while row is not None and (row.source != source or not row.entered.nested):
+            row = _recorded(row.entered.above)
+        if row is None:
+            mine = (each for each in reversed(self.thread().open) if each.entered.nested)
+            row = next((each for each in mine if each.source == source), None)
         if row is not None:
-            self.end(row)
+            self.leave(row)
+
+    def leave(self, row: Row) -> None:
+        """A range that `begin` began ends."""
+        self.end(row)
+        row.entered.leave()
 
     def columns(self) -> dict[str, list[Any]]:
-        """JSON-able: HOST_NAMES but rank, in order of beginning; what is open ends now. Also `first_launch`
-        and `end_launch`, the same where no launch can be in it, and `metrics`, a dict for each row. And
-        `outside`: thread, first and last launch, less one, of stretches in which it launched in no scope."""
+        """JSON-able: HOST_NAMES but rank, in order of beginning; what is open ends now. Also `metrics`, a
+        dict for each row. `inside`: stretches in which a thread launched in one row: the thread, the first
+        launch, the last one less one, the row. `outside`: the first three, where it launched in no scope."""
         self._look()
-        rows = self._rows[:]
-        now, launches, threads = _now(), self._launches(), self._of_threads()
+        rows, stretches, threads = self._rows[:], self._stretches[:], self._threads[:]
+        now, launches, of_threads = _now(), self._launches(), self._of_threads()
         number = {id(row): at for at, row in enumerate(rows)}
         parent = [-1 if row.parent is None else number[id(row.parent)] for row in rows]
         depth: list[int] = []
         for above in parent:  # which comes first
             depth.append(0 if above < 0 else depth[above] + 1)
+        stretches += [(each, each.row, each.since, launches) for each in threads if each.row is not None]
         return {
             "scope": [row.name for row in rows],
             "source": [row.source for row in rows],
@@ -215,14 +274,12 @@ class HostScopes:
             "end_unix_ns": [row.end_unix_ns or now for row in rows],
             "depth": depth,
             "parent": parent,
-            "first_launch": [row.first_launch for row in rows],
-            "end_launch": [
-                row.first_launch
-                if threads and row.thread.number not in threads
-                else (row.end_launch if row.end_unix_ns else launches)
-                for row in rows
-            ],
             "metrics": [row.metrics for row in rows],
+            "inside": [
+                [thread.number, begin, end, number[id(row)]]
+                for thread, row, begin, end in stretches
+                if begin < end and (not of_threads or thread.number in of_threads)
+            ],
             "outside": [[number, *each] for number, of in self._outside.items() for each in of],
         }
 
@@ -242,74 +299,83 @@ class scope:  # noqa: N801  it reads as a statement
 
     While a session records, it becomes a row of `prof.host`, and launches in it know it (`launches["host"]`).
     One that is open when recording begins, or goes on, begins there. Otherwise it only notes that it is open,
-    and costs next to nothing. Scopes nest, on each thread by itself. For scopes
-    inside a kernel there is `profscope.language.scope`.
+    and costs next to nothing. Scopes nest, in each thread and each asyncio task by itself; a task begins in
+    the scope that created it. For scopes inside a kernel there is `profscope.language.scope`.
 
     name: text. metrics: numbers, each a float64 column of `prof.host`. Where a session records, beginning it
     raises OptionError for a name that is no text, a metric that is no number, and one that is called like a
-    column of the table. What Python calls between two `await`s may run in other scopes: there it takes in
-    whatever its thread does meanwhile.
+    column of the table; decorating a generator does, too, since that runs after its call.
     """
 
-    __slots__ = ("_added", "_begun", "_metrics", "_name")
+    __slots__ = ("_added", "_entered", "_metrics", "_name")
 
     def __init__(self, name: str, /, **metrics: float) -> None:
         self._name = name
         self._metrics = metrics
         self._added = _NOTHING  # what `add` said
-        self._begun: list[tuple[HostScopes, Row]] = _NOWHERE  # where it is open; it may be entered again
+        self._entered: list[Entered] = _NOWHERE  # where it is open; it may be entered again
 
     def __enter__(self) -> scope:
+        entered = Entered(self)
         if _RECORDING:
             scopes = _RECORDING[-1]
-            self.begin(scopes, scopes.thread())
-        try:
-            _OPEN[_thread_id()].append(self)
-        except KeyError:
-            _OPEN[_thread_id()] = [self]
+            self.begin(scopes, scopes.thread(), entered)
+        entered.enter()
+        self._entered = [*self._entered, entered]
         return self
 
     def __exit__(self, *error: object) -> None:
-        entered = _OPEN.get(_thread_id())
-        if entered and entered[-1] is self:
-            entered.pop()
-        else:
-            entered = self._leave()
-        if self._begun or self._added:
-            again = self in entered
-            for scopes, row in self._begun[-1:] if again else self._begun:
-                scopes.end(row)  # which has ended where recording has
-            self._begun = self._begun[:-1] if again else _NOWHERE
-            self._added = self._added if again else _NOTHING
+        entered = self._here()
+        if entered is None:
+            return
+        self._entered = [each for each in self._entered if each is not entered] or _NOWHERE
+        entered.leave()
+        if entered.row is not None:
+            entered.row.end()
+        if not self._entered:
+            self._added = _NOTHING
 
-    def _leave(self) -> list[scope]:
-        """As leaving the innermost one, where another is, or that of another thread, as of a generator's.
-        Returns what is open there."""
-        for entered in (_OPEN.get(_thread_id(), []), *list(_OPEN.values())):
-            if self in entered:
-                del entered[len(entered) - 1 - entered[::-1].index(self)]
-                return entered
-        return []
+    def _here(self) -> Entered | None:
+        """Where it is open in this context; in another one, as a generator's may be, where it was entered
+        last."""
+        entered = standing(INNERMOST.get())
+        while entered is not None and entered.scope is not self:
+            entered = standing(entered.above)
+        return entered or (self._entered[-1] if self._entered else None)
 
-    def begin(self, scopes: HostScopes, thread: _Thread) -> None:
+    def begin(self, scopes: HostScopes, thread: _Thread, entered: Entered) -> None:
         """It is recorded from now on. Raises OptionError."""
         if not isinstance(self._name, str) or not _is_unicode(self._name):
             raise OptionError(_no_text(self._name))
         metrics = _checked({**self._metrics, **self._added})
-        row = scopes.begin_on(thread, self._name, "scope")
+        row = scopes.begin_on(thread, self._name, _SCOPE, entered)
         if row is not None:
             row.metrics.update(metrics)
-            self._begun = [*self._begun, (scopes, row)]
 
     def add(self, **metrics: float) -> None:
         """Further metrics, or other values of those it has. Raises OptionError as entering does; does
         nothing where it is not recorded."""
-        if self._begun:
-            self._begun[-1][1].metrics.update(_checked(metrics))
+        entered = self._here()
+        if entered is not None and entered.row is not None:
+            entered.row.metrics.update(_checked(metrics))
         self._added = {**self._added, **metrics}
 
     def __call__(self, function: Callable[P, T]) -> Callable[P, T]:
-        """The function, each call of which is this scope."""
+        """The function, each call of which is this scope; of an async one, until it has been awaited."""
+        for kind in (inspect.isgeneratorfunction, inspect.isasyncgenfunction):
+            if kind(function):
+                raise OptionError(
+                    f"@profscope.scope({self._name!r}) cannot see {function.__name__}() run: a generator "
+                    "runs after its call returned; use `with profscope.scope(...)` inside it"
+                )
+        if inspect.iscoroutinefunction(function):
+
+            @functools.wraps(function)
+            async def awaited(*args: P.args, **kwargs: P.kwargs) -> Any:
+                with scope(self._name, **self._metrics):
+                    return await function(*args, **kwargs)
+
+            return awaited  # type: ignore[return-value]
 
         @functools.wraps(function)
         def scoped(*args: P.args, **kwargs: P.kwargs) -> T:

@@ -25,6 +25,7 @@ from profscope.decoding.raw import ORDINARY, Mark
 from profscope.recording.direct_launches import DirectCall, Inside, OthersTurns, direct_launcher
 from profscope.recording.graphs import Graphs
 from profscope.recording.hook_chain import ChainedHook
+from profscope.recording.host_scopes import about_to_launch
 from profscope.recording.journal import Journal
 from profscope.recording.lanes import Lanes
 from profscope.recording.launch_log import LaunchLog
@@ -248,6 +249,7 @@ class LaunchPath:
 
         It raises what theirs does, and nothing of its own: a launch that cannot be recorded goes on without.
         """
+        about_to_launch()
         lane = self._thread.lane
         try:
             if lane.filling is not None or lane.captured is not None:

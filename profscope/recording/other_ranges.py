@@ -64,7 +64,7 @@ class OtherRanges:
     def stop(self, handle: Any) -> None:
         row = self._started.pop(handle, None)
         if row is not None:
-            self._scopes.end(row)
+            self._scopes.leave(row)
 
     def _take(self, module: ModuleType, stack: contextlib.ExitStack) -> None:
         """The `nvtx` package's core functions, as its own module calls them; those a version lacks, not."""

@@ -32,7 +32,6 @@ _MISUNDERSTOOD = (
 _FEW = 8  # launches that a note names one by one
 _SCOPES = (
     "scope", "source", "thread", "start_unix_ns", "end_unix_ns", "depth", "parent", "metrics",
-    "first_launch", "end_launch",
 )  # fmt: skip
 
 

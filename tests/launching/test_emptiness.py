@@ -20,7 +20,7 @@ import profscope
 from profscope.errors import EmptyProfileWarning
 from profscope.recording.journal import Journal
 from tests.kernels.add import add_kernel
-from tests.support.sessions import launch_add, session
+from tests.support.sessions import launch_add, launch_collatz, session
 
 
 def empty_grid() -> None:
@@ -62,6 +62,15 @@ def test_why_nothing_was_recorded(options: dict[str, Any], work: Callable[[], An
     (note,) = prof.metadata["notes"]
     assert why in note
     assert prof.launches.empty
+
+
+def test_the_kernels_that_look_like_the_pattern_come_first() -> None:
+    warns = pytest.warns(EmptyProfileWarning)
+    with warns, session(kernels="colatz") as prof:
+        launch_add()
+        launch_collatz()
+    (note,) = prof.metadata["notes"]
+    assert note.endswith("collatz_kernel, add_kernel")
 
 
 def test_a_spool_says_it_too(tmp_path: Path) -> None:

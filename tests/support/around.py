@@ -36,6 +36,8 @@ def kineto(*events: tuple[Any, ...]) -> dict[str, list[Any]]:
 
 def scopes(*rows: tuple[Any, ...]) -> dict[str, list[Any]]:
     """Columns as `HostScopes.columns`. rows: name, thread, start, end, parent, first and end of launches."""
+    innermost = {(row[1], launch): at for at, row in enumerate(rows) for launch in range(row[5], row[6])}
+    stretches = [[thread, launch, launch + 1, at] for (thread, launch), at in innermost.items()]
     depth: list[int] = []
     for row in rows:
         depth.append(0 if row[4] < 0 else depth[row[4]] + 1)
@@ -48,8 +50,8 @@ def scopes(*rows: tuple[Any, ...]) -> dict[str, list[Any]]:
         "depth": depth,
         "parent": [row[4] for row in rows],
         "metrics": [{"tokens": 64.0} if row[4] < 0 else {} for row in rows],
-        "first_launch": [row[5] for row in rows],
-        "end_launch": [row[6] for row in rows],
+        "inside": sorted(stretches),
+        "outside": [],
     }
 
 
