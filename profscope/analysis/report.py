@@ -125,7 +125,7 @@ def _judgement(tables: Tables, shown: list[tuple[str, int]]) -> _Judgement:
         paths.append(path_of(judged))
         overlaps.append(overlap_of(judged))
     return _Judgement(
-        findings_frame(findings), joined_frame(paths, PATH_DTYPES), joined_frame(overlaps, OVERLAP_DTYPES)
+        findings_frame(tables, findings), joined_frame(paths, PATH_DTYPES), joined_frame(overlaps, OVERLAP_DTYPES)
     )
 
 
@@ -295,6 +295,7 @@ def _findings_of(findings: pd.DataFrame, kernel: str, variant: int, identity: st
             "evidence": clipped(row["evidence"], 240),
             "advice": clipped(row["advice"], 240),
             "gain_pct": number(row["gain_pct"], 4),
+            "program_pct": number(row["program_pct"], 4),
             "confidence": clipped(row["confidence"], 40),
         }
         for _, row in _of(findings, kernel, variant).iterrows()
