@@ -276,7 +276,7 @@ def test_functions_of_triton_belong_to_the_line_that_calls_them() -> None:
         ),
         (
             ("C:\\a\\f.py", 9, "k f.py:3:11 > half f.py:9:4 > sum standard.py:2"),
-            "k f.py:3:11 > half f.py:9:4",
+            "k f.py:3 > half f.py:9",
         ),
         (("/a/f.py", 9, "k g.py:3 > half g.py:4"), "k g.py:3 > half g.py:4"),
     ],

@@ -115,6 +115,7 @@ def test_ids_are_those_of_the_next_session_too() -> None:
 def test_files_of_one_name_have_lines_of_different_ids() -> None:
     def ids(*files: str) -> list[str]:
         rows = {
+            "kernel": "k",
             "file": files,
             "line": 7,
             "call_path": "",
@@ -170,6 +171,7 @@ def test_findings_samples_and_the_critical_path(monkeypatch: pytest.MonkeyPatch)
     line = profile.report()["kernels"][0]["lines"][1]
     place = {"file": line["file"], "line": line["line"]}
     told = {"finding": "tail", "evidence": "e" * 500, "advice": "a", "gain_pct": 4.5, "confidence": "high"}
+    told["program_pct"] = 4.5
     sampled = {"call_path": "", "source": "", "samples": 300, "share_samples": 0.25}
     way = {"scope": "dot", "cycles": 10, "share": 0.5, "earlier_pct": float("nan")}
     answers(
@@ -178,12 +180,14 @@ def test_findings_samples_and_the_critical_path(monkeypatch: pytest.MonkeyPatch)
         lines=rows_of(profile, **place, **sampled, stall_counts=[["wait", 150], ["barrier", 50]]),
         critical_path=rows_of(profile, **place, **way),
         overlap=profile.overlap(),
+        tail=rows_of(profile, tail_pct=12.5, ctas=2, waves=0.25, sms_used=2),
     )
     report = profile.report()
     check(report)
     (kernel,) = report["kernels"]
     assert kernel["findings"][0]["id"] == f"{kernel['id']}-tail-{line['line']}"
     assert kernel["findings"][0]["gain_pct"] == 4.5
+    assert kernel["tail"]["tail_pct"] == 12.5
     assert kernel["critical_path"] == [{**place, **way, "earlier_pct": None}]
     assert kernel["lines"][1]["samples"] == 300
     assert kernel["lines"][1]["stalls"] == [
@@ -273,7 +277,6 @@ def test_cycles_of_the_emulator_are_no_ns() -> None:
     assert not {key for key, value in keys_of(real.report()) if value is not None} & {
         "median_cycles",
         "kernels_cycles",
-        "longest_idle_cycles",
     }
     df = real.df.assign(duration_ns=real.df["duration_ns"].to_numpy()[::-1])  # of no order that cycles have
     profile = Profile(df, real.launches, {**real.metadata, "backend": "emulator"})

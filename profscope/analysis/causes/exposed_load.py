@@ -6,6 +6,7 @@ from collections.abc import Iterator
 from typing import Final
 
 import numpy as np
+import pandas as pd
 
 from profscope.analysis.cause import Finding, NotMeasured
 from profscope.analysis.devices import load_latency_cycles
@@ -66,7 +67,7 @@ def causes(judged: Judged) -> Iterator[Finding | NotMeasured]:
         pct = judged.share_pct(cycles)
         beside = _beside(judged) if loop < 0 else 1.0
         # Loads that are under way together wait together: what a step takes tells, not what a load does.
-        each = cycles / max(1, int(np.bincount(judged.spans.site[here]).max()))
+        each = cycles / _steps(judged, here)
         latency = load_latency_cycles(judged.emulated)
         hidden = 1 - each / latency
         names = ", ".join(dict.fromkeys(sites["scope"].iloc[chosen]))
@@ -102,6 +103,14 @@ def _beside(judged: Judged) -> float:
     """CTAs that an SM runs at once, at another point of their work; 1 where nobody knows."""
     shape = judged.shape
     return 1.0 if shape is None else max(1.0, min(float(shape.per_sm), shape.waves))
+
+
+def _steps(judged: Judged, loads: np.ndarray) -> int:
+    """How often the loads ran together: a site has several of one step if its line has several loads."""
+    spans = judged.spans
+    names = ("site", "parent", "iteration")
+    steps = pd.DataFrame({name: getattr(spans, name)[loads] for name in names}).drop_duplicates()
+    return int(steps["site"].value_counts().max())
 
 
 def _where(judged: Judged, waits: Ints, here: np.ndarray) -> str:
