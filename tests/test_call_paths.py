@@ -121,7 +121,7 @@ def test_clones_for_calls_on_one_line_are_told_apart(prof: Profile) -> None:
 def test_work_is_that_of_the_call(prof: Profile) -> None:
     """Four calls load four bytes each in each of two CTAs."""
     found = rows(prof, "return tl.load(x_ptr + at)", "load")
-    assert found["bytes"].tolist() == [2 * 4] * 4
+    assert found["bytes_at_most"].tolist() == [2 * 4] * 4
     scopes = prof.metadata["kernels"]["normed_kernel"]["work"][0]["scopes"]
     assert len(
         {tuple(row[name] for name in ("scope", "file", "line", "call_path")) for row in scopes}

@@ -177,7 +177,7 @@ def lines(
     rows = rows.assign(count=rows["count"].where(rows["kind"] != "async", 0)).astype({"scope": "str"})
     total = rows.groupby(PLACE, sort=False, as_index=False)
     table = total[["self_ns", "self_cycles", "count"]].sum()
-    unknown = ["share", "bytes", "flops"]  # of some rows; of a line where it is of all
+    unknown = ["share", "bytes_at_most", "flops"]  # of some rows; of a line where it is of all
     table[unknown] = total[unknown].sum(min_count=1)[unknown]
     heaviest = rows.sort_values(f"self_{unit}", ascending=False, kind="stable")
     table = table.merge(heaviest.drop_duplicates(PLACE)[[*PLACE, "call_path", "scope"]])
@@ -211,7 +211,7 @@ def _names(files: pd.Series[str]) -> dict[str, str]:
 def _sampled(names: dict[str, str], identity: str, row: dict[Any, Any]) -> dict[str, Any]:
     """A line of a kernel without spans and sums, of a row of prof.lines()."""
     place = {name: row[name] for name in ("file", "line", "call_path")}
-    unknown = dict.fromkeys(("share", "self_ns", "self_cycles", "bytes", "flops"))
+    unknown = dict.fromkeys(("share", "self_ns", "self_cycles", "bytes_at_most", "flops"))
     known = _line(Sources({}), names, identity, place | unknown | {"scope": "", "count": 0})
     return known | {"text": clipped(row["source"], 120) or None} | _samples_of(row)
 
@@ -279,24 +279,25 @@ def _line(sources: Sources, names: dict[str, str], identity: str, row: dict[Any,
         "self_ns": number(row["self_ns"]),
         "self_cycles": number(row["self_cycles"]),
         "spans": int(row["count"]),
-        "bytes": number(row["bytes"]),
+        "bytes_at_most": number(row["bytes_at_most"]),
         "flops": number(row["flops"]),
     }
 
 
 def work(summary: pd.DataFrame, launches: pd.DataFrame) -> dict[str, Any]:
-    """What the variant's ops computed and moved, in all launches, from their types: upper bounds where masks
-    leave lanes out. Which memory bytes are of, the op says, so they are told by op."""
-    ops = summary[summary["bytes"].notna() & (summary["bytes"] > 0)]
-    by_op = ops.groupby(ops["scope"].astype("str"), sort=False)[["bytes", "gb_per_s"]].sum()
-    by_op = by_op.sort_values("bytes", ascending=False, kind="stable").head(6)
+    """What the variant's ops computed and moved, in all launches, from their types: masked lanes count as moved.
+    Which memory bytes are of, the op says, so they are told by op."""
+    moved, rate_moved = "bytes_at_most", "gb_per_s_at_most"
+    ops = summary[summary[moved].notna() & (summary[moved] > 0)]
+    by_op = ops.groupby(ops["scope"].astype("str"), sort=False)[[moved, rate_moved]].sum()
+    by_op = by_op.sort_values(moved, ascending=False, kind="stable").head(6)
     flops = summary["flops"].sum(min_count=1)
     rate = summary["tflop_per_s"].sum(min_count=1)
     return {
         "flops": number(flops),
         "tflop_per_s": number(rate, 4),
         "bytes_by_op": {
-            clipped(op, 60): {"bytes": int(row["bytes"]), "gb_per_s": number(row["gb_per_s"] or None, 4)}
+            clipped(op, 60): {moved: int(row[moved]), rate_moved: number(row[rate_moved] or None, 4)}
             for op, row in by_op.iterrows()
         },
         "provenance": "types of ops, and how often records say they ran; masks count in full",

@@ -115,7 +115,7 @@ def test_work_and_instructions_stand_at_their_lines() -> None:
     rows = by_line(table)
     assert rows["instructions"][23] == {"global load": 3, "integer": 3}
     assert rows["instructions"][40] == {}
-    assert rows["bytes"].dropna().to_dict() == {23: 4096}
+    assert rows["bytes_at_most"].dropna().to_dict() == {23: 4096}
     assert rows["flops"].dropna().to_dict() == {27: 64}
 
 

@@ -124,7 +124,7 @@ def test_files_of_one_name_have_lines_of_different_ids() -> None:
             "self_ns": [9, 8, 7][: len(files)],
             "self_cycles": [18, 16, 14][: len(files)],
         }
-        table = pd.DataFrame(rows | {"share": 0.3, "count": 1, "bytes": 0, "flops": 0})
+        table = pd.DataFrame(rows | {"share": 0.3, "count": 1, "bytes_at_most": 0, "flops": 0})
         told = sections.lines(table, Sources({}), "kernel", 12, None, "ns")
         return [each["id"] for each in told]
 
