@@ -58,7 +58,9 @@ def _conceivable(profile: Profile) -> dict[str, str]:
     summary = profile.summary()
     for name in ("bytes_at_most", "flops"):
         if summary[name].notna().any():
-            known[name] = "operations of dots" if name == "flops" else "bytes that ops move, masked lanes included"
+            known[name] = (
+                "operations of dots" if name == "flops" else "bytes that ops move, masked lanes included"
+            )
             if not profile.emulated:
                 known |= {
                     rate: f"{name} over the launches' time" for rate, (of, _) in RATES.items() if of == name

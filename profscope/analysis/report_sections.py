@@ -184,10 +184,7 @@ def lines(
     table = table.sort_values(f"self_{unit}", ascending=False, kind="stable").head(most)
     if unit == "cycles":
         table["self_ns"] = None
-    return [
-        _line(sources, names, identity, row) | _samples(samples, row)
-        for row in table.to_dict("records")
-    ]
+    return [_line(sources, names, identity, row) | _samples(samples, row) for row in table.to_dict("records")]
 
 
 def recorded_rows(summary: pd.DataFrame) -> pd.DataFrame:

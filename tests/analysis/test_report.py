@@ -15,6 +15,8 @@ from hypothesis import given, settings
 import profscope
 from profscope.analysis import report as reporting
 from profscope.analysis import report_sections as sections
+from profscope.analysis.judged import Judged
+from profscope.analysis.judging import judged_kernels
 from profscope.analysis.sources import Sources
 from profscope.profiles import Profile
 from profscope.schema import launches_frame, spans_frame
@@ -329,3 +331,20 @@ def test_a_reason_is_told_once_and_no_share_of_no_time() -> None:
     answer.attrs["not_measured"] = ["k: a", "k: b", "l #0: b", "l #1: b", "k: c", "k: d", "k: e: f"]
     said = ["x: k, l #0, l #1: b", "x: k: a", "x: k: c", "x: k: d", "x: 1 more reason"]
     assert reporting._told("x", answer) == said
+
+
+def test_the_tail_is_that_of_the_findings_and_of_explain() -> None:
+    profile = profscope.load(Path(__file__).parents[1] / "data/plotting/waves.pftrace.gz")
+    shapes = {
+        (each.kernel, each.variant): each.shape
+        for each in judged_kernels(profile.tables)
+        if isinstance(each, Judged)
+    }
+    told = {(each["kernel"], each["variant"]): each["tail"] for each in profile.report()["kernels"]}
+    assert {key: tail and tail["tail_pct"] for key, tail in told.items()} == {
+        key: shape and pytest.approx(shape.tail_pct, rel=1e-3) for key, shape in shapes.items()
+    }
+    found = profile.findings().query("finding == 'tail'")
+    assert len(found)
+    for row in found.to_dict("records"):
+        assert told[row["kernel"], row["variant"]]["tail_pct"] == pytest.approx(row["gain_pct"], rel=1e-3)

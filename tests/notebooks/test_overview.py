@@ -89,7 +89,15 @@ def test_findings_are_a_table_whose_sentences_are_whole() -> None:
     }
     told = [
         FindingsOf(
-            Answer([row | {"gain_pct": gain, "program_pct": gain, "variant": 0, "file": "", "confidence": "high"}], []), "k", ""
+            Answer(
+                [
+                    row
+                    | {"gain_pct": gain, "program_pct": gain, "variant": 0, "file": "", "confidence": "high"}
+                ],
+                [],
+            ),
+            "k",
+            "",
         )
         for gain in (8.0, 9.0)
     ]
