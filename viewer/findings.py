@@ -44,8 +44,8 @@ class FindingRow:
 def make_findings(
     profile: Profile, selection: Selection, spans: SummedSpans | None = None
 ) -> list[FindingRow]:
-    """All of them, in the order of `Profile.findings()`; none where parts of launches were chosen, which say nothing of the
-    whole. spans: what the summary adds up, where that is known."""
+    """All of them, in the order of `Profile.findings()`; none where parts of launches were
+    chosen, which say nothing of the whole. spans: what the summary adds up, where that is known."""
     if any(name in selection.chosen for name in _OF_WHOLE_CTAS):
         return []
     rows: list[dict[str, Any]] = findings_with(profile.tables, spans).to_dict("records")  # type: ignore[assignment]

@@ -43,14 +43,15 @@ def counters(tables: Tables) -> pd.DataFrame:
     """One row per kernel and variant: bytes and flops by its ops, and what Nsight Compute measured of it.
 
     Columns: kernel, variant; launches; bytes_at_most and flops of one launch, as the types of its ops say
-    (global memory; masked lanes count), missing where no recorded op has any, and bytes_at_most where copies are
-    waited for that are not recorded themselves, as at the default level. Then of the report that `add_ncu` was given, means over its `ncu_launches` launches, missing where it has not got the metric:
+    (global memory; masked lanes count), missing where no recorded op has any, and bytes_at_most where copies
+    are waited for that are not recorded themselves, as at the default level. Then of the report that
+    `add_ncu` was given, means over its `ncu_launches` launches, missing where it has not got the metric:
     ncu_us, its duration; dram_read_bytes, dram_write_bytes, l2_bytes; dram_percent and sm_percent of what the
     GPU can do; occupancy_percent, warps on an SM of those that fit; pipe and pipe_percent, the busiest of the
     SM's pipes and how busy it was. All metrics are in metadata["ncu"].
 
-    More dram bytes than `bytes_at_most`: data are fetched more than once. Fewer: caches held them, or lanes are
-    masked off.
+    More dram bytes than `bytes_at_most`: data are fetched more than once. Fewer: caches held them, or
+    lanes are masked off.
     """
     return measured(summary(tables), tables)
 

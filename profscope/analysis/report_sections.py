@@ -19,8 +19,8 @@ from profscope.analysis.span_rows import grid_ctas
 from profscope.schema import Tables
 
 __all__ = [
-    "clipped", "configuration", "critical_path", "ctas", "kernel_id", "lines", "number", "overlap",
-    "TAIL_DTYPES", "recorded_rows", "records", "resources", "source", "tail", "tail_of", "times", "work",
+    "TAIL_DTYPES", "clipped", "configuration", "critical_path", "ctas", "kernel_id", "lines", "number",
+    "overlap", "recorded_rows", "records", "resources", "source", "tail", "tail_of", "times", "work",
 ]  # fmt: skip
 
 _CHARACTERS: Final = 160  # of a text
@@ -282,7 +282,7 @@ def _line(sources: Sources, names: dict[str, str], identity: str, row: dict[Any,
 
 
 def work(summary: pd.DataFrame, launches: pd.DataFrame) -> dict[str, Any]:
-    """What the variant's ops computed and moved, in all launches, from their types: masked lanes count as moved.
+    """What the variant's ops computed and moved, in all launches, from their types: masked lanes count, too.
     Which memory bytes are of, the op says, so they are told by op."""
     moved, rate_moved = "bytes_at_most", "gb_per_s_at_most"
     ops = summary[summary[moved].notna() & (summary[moved] > 0)]

@@ -343,8 +343,8 @@ def test_a_kernel_that_is_mostly_in_no_span_says_what_would_show_more() -> None:
     default = {"instrument": "default", "measure": "issue"}
     assert advised(default, 9) == (
         '91.0% of the warp time is in no op\'s span; instrument="heavy" adds reductions, barriers, layout '
-        'conversions, shared memory and copies, measure="latency" ends spans on loads with the arrival of their '
-        'data, instrument=["heavy", "op-spans{classes=math;convert;elementwise}"] adds arithmetic.'
+        'conversions, shared memory and copies, measure="latency" ends spans on loads with the arrival of '
+        'their data, instrument=["heavy", "op-spans{classes=math;convert;elementwise}"] adds arithmetic.'
     )
     assert 'instrument="default" records loads' in advised({"instrument": "light", "measure": "issue"}, 9)
     assert 'instrument="heavy"' not in advised({"instrument": "heavy", "measure": "issue"}, 9)
