@@ -119,8 +119,8 @@ def findings(tables: Tables) -> pd.DataFrame:
     the flops of dots or, without dots, the bytes at the peak of memory take up the rest of the time, it is
     at most what they leave. program_pct: the same in percent of the time of all kernels' recorded launches,
     missing where that time is not known. confidence: "high", "medium" or "low", by rules that the docstrings
-    state. Gains below `NOISE_PCT` are no findings, and where null builds of the kernel differ by more, gains below
-    that. Spans are of corrected durations where these are known. An autotuner's trials are not judged.
+    state. Gains below `NOISE_PCT` are no findings, and where null builds of the kernel differ by more, gains
+    below that. Spans are of corrected durations where these are known. An autotuner's trials are not judged.
 
     attrs["not_measured"]: list of str, what could not be judged and why. attrs["clean"]: by kernel, or
     "kernel #variant" where it has several, what is known of those without a finding.

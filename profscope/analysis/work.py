@@ -40,8 +40,8 @@ def with_work(summary: pd.DataFrame, launches: pd.DataFrame, metadata: dict[str,
     """A summary with WORK_COLUMNS, from the launches and metadata of its profile.
 
     bytes_at_most and flops are missing where the op has none, and where a launch of the variant lost records.
-    The rates divide by the time of the variant's whole launches; an emulator's profile has none, nor do launches
-    of which only some CTAs were recorded: when the others ended nobody knows.
+    The rates divide by the time of the variant's whole launches; an emulator's profile has none, nor do
+    launches of which only some CTAs were recorded: when the others ended nobody knows.
     """
     known: dict[tuple[Any, ...], tuple[dict[str, Any], dict[str, Any]]] = {}
     for kernel, about in (metadata.get("kernels") or {}).items():
