@@ -121,7 +121,7 @@ def test_clones_for_calls_on_one_line_are_told_apart(prof: Profile) -> None:
 def test_work_is_that_of_the_call(prof: Profile) -> None:
     """Four calls load four bytes each in each of two CTAs."""
     found = rows(prof, "return tl.load(x_ptr + at)", "load")
-    assert found["bytes"].tolist() == [2 * 4] * 4
+    assert found["bytes_at_most"].tolist() == [2 * 4] * 4
     scopes = prof.metadata["kernels"]["normed_kernel"]["work"][0]["scopes"]
     assert len(
         {tuple(row[name] for name in ("scope", "file", "line", "call_path")) for row in scopes}
@@ -182,3 +182,46 @@ def test_gluon() -> None:
         f"gluon_firsts_kernel {HERE}:{line_of(text)} > gluon_first {HERE}:{inner}"
         for text in ("first = gluon_first(", "first += gluon_first(")
     ]
+
+
+@triton.jit
+def sum_of(x_ptr, n):
+    total = 0.0
+    for i in range(n):
+        total += tl.load(x_ptr + i)
+    return total
+
+
+@triton.jit
+def two_sums_kernel(x_ptr, y_ptr, out_ptr, n):
+    tl.store(out_ptr, sum_of(x_ptr, n) + sum_of(y_ptr, n))
+    total = tl.sum(tl.load(x_ptr + tl.arange(0, 64)), axis=0)
+    tl.store(out_ptr + 1, total)
+
+
+def test_lines_fold_calls_that_share_a_line_and_functions_of_triton() -> None:
+    """In prof.lines() as in the report; columns tell the calls apart in the summary alone."""
+    with session(instrument="heavy") as prof:
+        two_sums_kernel[(1,)](torch.randn(64), torch.randn(64), torch.zeros(2), 8, num_warps=1)
+    call, header, body = (
+        line_of(text)
+        for text in ("out_ptr, sum_of(", "    for i in range(n):", "total += tl.load(x_ptr + i)")
+    )
+    summary = prof.summary()
+    for scope in ("loop ", "load total"):
+        paths = summary["call_path"][
+            summary["scope"].str.startswith(scope) & summary["line"].isin([header, body])
+        ]
+        assert len(set(paths)) == 2
+        assert all(f"{HERE}:{call}:" in path for path in paths)
+    lines = prof.lines()
+    found = {(line, path) for line, path in zip(lines["line"], lines["call_path"], strict=True)}
+    way = f"two_sums_kernel {HERE}:{call} > sum_of {HERE}"
+    assert {each for each in found if each[1]} == {(header, f"{way}:{header}"), (body, f"{way}:{body}")}
+    assert (line_of("total = tl.sum(tl.load("), "") in found
+    report = prof.report()["kernels"][0]
+    assert {(line["line"], line["call_path"]) for line in report["lines"]} == found
+    assert report["left_out"]["lines"] == 0
+    shares = {(line["line"], line["call_path"]): line["self_share"] for line in report["lines"]}
+    own = zip(lines["line"], lines["call_path"], lines["self_share"], strict=True)
+    assert shares == {(line, path): pytest.approx(share, rel=1e-3) for line, path, share in own}

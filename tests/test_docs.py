@@ -14,6 +14,10 @@ import pytest
 
 import profscope
 from instrument_passes.kept_text import unpacked
+from instrument_passes.levels import LEVELS
+from instrument_passes.ops.info import CLASSES, SPANNABLE
+from instrument_passes.passes.op_spans import OpSpans
+from instrument_passes.pipeline import parse_pipeline
 from profscope import profiles
 from profscope.options import Options
 from profscope.schema import LAUNCH_DTYPES, SPAN_DTYPES
@@ -84,6 +88,23 @@ def test_the_page_of_the_options_has_each() -> None:
     page = (ROOT / "docs/options.md").read_text()
     names = [name for name in Options.__dataclass_fields__ if name != "pipeline"]
     assert [name for name in names if f"{name}=" not in page] == []
+
+
+def test_the_page_of_the_options_says_what_each_level_leaves_out() -> None:
+    page = (ROOT / "docs/options.md").read_text()
+    head, _, *rows = re.findall(r"^\| .*\|$|^\|-.*$", page[page.index("| classes of ops") :], re.MULTILINE)[
+        :6
+    ]
+    levels = re.findall(r'"(\w+)"', head)
+    assert levels == list(LEVELS)
+    told = {cls: row.split("|")[2:-1] for row in rows for cls in re.findall(r"`(\w+)`", row)}
+    assert told.keys() == CLASSES.keys()
+    for at, level in enumerate(levels):
+        spans = [each for each in parse_pipeline(LEVELS[level]) if isinstance(each, OpSpans)]
+        recorded = {cls for each in spans for cls in each.classes}
+        for cls, cells in told.items():
+            expected = "yes" if cls in recorded else "no" if cls in SPANNABLE else "never"
+            assert cells[at].strip() == expected, (cls, level)
 
 
 def test_every_page_is_in_the_list_of_pages() -> None:

@@ -80,7 +80,7 @@ def test_the_summary_keeps_configurations_apart() -> None:
     assert kernel["count"].tolist() == [4 * each for each in ctas]
     assert kernel["launches"].tolist() == [1, 2]
     loads = summary[summary["scope"].str.startswith("load")].sort_values("variant")
-    assert loads["bytes"].tolist() == [4 * 4096, 2 * 4 * 4096]
+    assert loads["bytes_at_most"].tolist() == [4 * 4096, 2 * 4 * 4096]
     for _, of_variant in summary[summary["kind"] != "async"].groupby("variant"):
         assert of_variant["share"].sum() == pytest.approx(1)
     assert prof.profile.validate() == []

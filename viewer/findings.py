@@ -1,5 +1,6 @@
 """The findings: what holds the kernels back, what mending it can bring, and what to try."""
 
+import math
 from collections.abc import Collection, Iterator
 from dataclasses import dataclass
 from typing import Any
@@ -36,14 +37,15 @@ class FindingRow:
     evidence: str
     advice: str
     gain_pct: float
+    program_pct: float
     confidence: str
 
 
 def make_findings(
     profile: Profile, selection: Selection, spans: SummedSpans | None = None
 ) -> list[FindingRow]:
-    """All of them, the largest gain first; none where parts of launches were chosen, which say nothing of the
-    whole. spans: what the summary adds up, where that is known."""
+    """All of them, in the order of `Profile.findings()`; none where parts of launches were
+    chosen, which say nothing of the whole. spans: what the summary adds up, where that is known."""
     if any(name in selection.chosen for name in _OF_WHOLE_CTAS):
         return []
     rows: list[dict[str, Any]] = findings_with(profile.tables, spans).to_dict("records")  # type: ignore[assignment]
@@ -72,11 +74,11 @@ def render_findings(
 
 
 def _group(rows: list[FindingRow], several: Collection[str], width: int, most: int) -> Iterator[Text]:
-    """Findings of one kind with one advice: a heading with the greatest gain, and below it each place."""
+    """Findings of one kind with one advice: a heading with what the first saves, and below it each place."""
     first = rows[0]
     heading = [first.finding, *(_place(first, several) if len(rows) == 1 else [f"in {len(rows)} places"])]
     for at, text in enumerate(wrap([*heading, f"(confidence: {_confidence(rows)})"], width - 6)):
-        yield Text(f"{first.gain_pct:3.0f}%  {text}" if not at else f"      {text}", style="bold")
+        yield Text(f"{_saved(first)}  {text}" if not at else f"      {text}", style="bold")
     told = ""
     for row in rows[: most or None]:
         evidence = row.evidence.removesuffix(OF_THE_EMULATOR)  # the first line says that
@@ -86,7 +88,7 @@ def _group(rows: list[FindingRow], several: Collection[str], width: int, most: i
         else:
             *place, kernel = _place(row, several)
             for at, line in enumerate(wrap([*place, f"{kernel}:", *said], width - 12)):
-                yield Text(f"{'' if at else f'{row.gain_pct:8.0f}%':9}   {line}")
+                yield Text(f"{'' if at else f'{_saved(row):>9}':9}   {line}")
         told = evidence
     if most and len(rows) > most:
         yield Text(f"            {len(rows) - most} more; --show findings --top 0 has them", style="dim")
@@ -98,6 +100,12 @@ def _place(row: FindingRow, several: Collection[str]) -> list[str]:
     """Where it is: the line, and the kernel with its variant where there are several."""
     kernel = printable(row.kernel) + (f" #{row.variant}" if row.kernel in several else "")
     return [part for part in (source_text(row.file, row.line), kernel) if part]
+
+
+def _saved(row: FindingRow) -> str:
+    """What it saves of the program's time, of the kernel's if the former is not known."""
+    pct = row.gain_pct if math.isnan(row.program_pct) else row.program_pct
+    return f"{pct:3.0f}%" if pct == 0 or pct >= 1 else f"{pct:3.1f}%"
 
 
 def _confidence(rows: list[FindingRow]) -> str:

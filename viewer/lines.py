@@ -50,7 +50,7 @@ class LineRow:
     samples: int
     stalls: str
     waits_for: str
-    bytes: int | None
+    bytes_at_most: int | None
     flops: int | None
 
 

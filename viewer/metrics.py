@@ -16,10 +16,10 @@ __all__ = ["NO_METRICS", "Frame", "available", "frames_of", "metric_names"]
 
 TIMES = {"s": 1e9, "ms": 1e6, "us": 1e3, "ns": 1.0}
 RATES = {
-    **{f"{prefix}byte/s": ("bytes", scale) for prefix, scale in (("", 1.0), ("g", 1e9), ("t", 1e12))},
+    **{f"{prefix}byte/s": ("bytes_at_most", scale) for prefix, scale in (("", 1.0), ("g", 1e9), ("t", 1e12))},
     **{f"{prefix}flop/s": ("flops", scale) for prefix, scale in (("", 1.0), ("g", 1e9), ("t", 1e12))},
 }
-MEASURED = ("time", "cycles", "count", "bytes", "flops")
+MEASURED = ("time", "cycles", "count", "bytes_at_most", "flops")
 """What frames have; a `/%` behind the name is the share of all kernels together. An autotuner's trials stand
 apart, and have none, unless there is nothing else."""
 
@@ -56,9 +56,11 @@ def _conceivable(profile: Profile) -> dict[str, str]:
         known |= {"cycles": "warp time in cycles", "avg_cycles": "cycles / count"}
     known["count"] = "spans; of a kernel its warps"
     summary = profile.summary()
-    for name in ("bytes", "flops"):
+    for name in ("bytes_at_most", "flops"):
         if summary[name].notna().any():
-            known[name] = f"{name} that ops moved" if name == "bytes" else "operations of dots"
+            known[name] = (
+                "operations of dots" if name == "flops" else "bytes that ops move, masked lanes included"
+            )
             if not profile.emulated:
                 known |= {
                     rate: f"{name} over the launches' time" for rate, (of, _) in RATES.items() if of == name
@@ -160,7 +162,7 @@ def _work(profile: Profile) -> dict[tuple[object, ...], dict[str, float]]:
             int(row["line"]),
             str(row["call_path"]),
         )
-        for name, rate, scale in (("bytes", "gb_per_s", 1e9), ("flops", "tflop_per_s", 1e12)):
+        for name, rate, scale in (("bytes_at_most", "gb_per_s_at_most", 1e9), ("flops", "tflop_per_s", 1e12)):
             known = {} if pd.isna(row[name]) else {name: float(row[name])}
             if not pd.isna(row[rate]):
                 known |= {

@@ -20,8 +20,8 @@ from viewer.warps import recorded
 
 __all__ = ["KernelTable", "ScopeRow", "make_tables", "render_heading", "render_table", "render_uncovered"]
 
-WORK = ("bytes", "flops")
-RATES = {"gb_per_s": "GB/s", "tflop_per_s": "TFLOP/s"}
+WORK = ("bytes_at_most", "flops")
+RATES = {"gb_per_s_at_most": "≤ GB/s", "tflop_per_s": "TFLOP/s"}
 STATISTICS = ("total", "self", "mean", "p50", "p90", "p99", "max")
 LONGEST = ("p50", "p90", "p99", "max")
 LOADS = {"issue": "spans on loads end at their issue", "data": "spans on loads end with their data"}
@@ -33,8 +33,8 @@ SPARE = {"mean": 3, "p50": 6, "p90": 7, "p99": 5, "max": 4}
 class ScopeRow:
     """One scope's figures in the table's unit; share is of the table's warp time, None if in flight.
 
-    The percentiles and max are None where launches kept sums that do not tell. measures, bytes, flops and the
-    rates are those of `analysis.work.with_work`, None where there are none.
+    The percentiles and max are None where launches kept sums that do not tell. measures, bytes_at_most, flops
+    and the rates are those of `analysis.work.with_work`, None where there are none.
     """
 
     variant: int
@@ -54,9 +54,9 @@ class ScopeRow:
     max: int | None
     share: float | None
     measures: str
-    bytes: int | None
+    bytes_at_most: int | None
     flops: int | None
-    gb_per_s: float | None
+    gb_per_s_at_most: float | None
     tflop_per_s: float | None
 
 

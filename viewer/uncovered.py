@@ -16,9 +16,10 @@ MOSTLY: Final = 0.5
 """From this share of a kernel's warp time on, the view says what would show more."""
 
 DEFAULT: Final = 'instrument="default" records loads, stores, waits and MMAs'
-HEAVY: Final = 'instrument="heavy" records every op'
+HEAVY: Final = 'instrument="heavy" adds reductions, barriers, layout conversions, shared memory and copies'
 LATENCY: Final = 'measure="latency" ends spans on loads with the arrival of their data'
-REST: Final = "every op that can have one has one: the rest is arithmetic"
+ARITHMETIC: Final = 'instrument=["heavy", "op-spans{classes=math;convert;elementwise}"] adds arithmetic'
+REST: Final = "arithmetic has spans: the rest is scalars, addresses and control flow"
 
 
 def advice(options: dict[str, Any]) -> str:
@@ -28,8 +29,9 @@ def advice(options: dict[str, Any]) -> str:
         return ""
     if level == "light":
         return f"{DEFAULT}, {HEAVY}"
-    steps = [] if level == "heavy" else [HEAVY]
+    steps = [HEAVY] if level == "default" else []
     steps += [] if measure == "latency" else [LATENCY]
+    steps += [] if "elementwise" in str(level) else [ARITHMETIC]
     return ", ".join(steps or [REST])
 
 

@@ -30,7 +30,7 @@ _DTYPES = {
     "kernel": "str",
     "variant": "int32",
     "launches": "int64",
-    "bytes": "Float64",
+    "bytes_at_most": "Float64",
     "flops": "Float64",
     "ncu_launches": "int64",
     **dict.fromkeys(_METRICS, "Float64"),
@@ -42,15 +42,16 @@ _DTYPES = {
 def counters(tables: Tables) -> pd.DataFrame:
     """One row per kernel and variant: bytes and flops by its ops, and what Nsight Compute measured of it.
 
-    Columns: kernel, variant; launches; bytes and flops of one launch, as the types of its ops say (global
-    memory; upper bounds where lanes are masked off), missing where no recorded op has any, and bytes where
-    copies are waited for that are not recorded themselves, as at the default level. Then of the report
-    that `add_ncu` was given, means over its `ncu_launches` launches, missing where it has not got the metric:
+    Columns: kernel, variant; launches; bytes_at_most and flops of one launch, as the types of its ops say
+    (global memory; masked lanes count), missing where no recorded op has any, and bytes_at_most where copies
+    are waited for that are not recorded themselves, as at the default level. Then of the report that
+    `add_ncu` was given, means over its `ncu_launches` launches, missing where it has not got the metric:
     ncu_us, its duration; dram_read_bytes, dram_write_bytes, l2_bytes; dram_percent and sm_percent of what the
     GPU can do; occupancy_percent, warps on an SM of those that fit; pipe and pipe_percent, the busiest of the
     SM's pipes and how busy it was. All metrics are in metadata["ncu"].
 
-    More dram bytes than `bytes`: data are fetched more than once. Fewer: caches held them.
+    More dram bytes than `bytes_at_most`: data are fetched more than once. Fewer: caches held them, or
+    lanes are masked off.
     """
     return measured(summary(tables), tables)
 
@@ -65,14 +66,14 @@ def measured(table: pd.DataFrame, tables: Tables) -> pd.DataFrame:
     counts = launches.groupby(["kernel", "variant"], sort=False).size()
     table = with_global_bytes(table)
     table = table[~table["trial"]].astype({"kernel": "str"})
-    work = table.groupby(["kernel", "variant"])[["bytes", "flops"]].sum(min_count=1)
+    work = table.groupby(["kernel", "variant"])[["bytes_at_most", "flops"]].sum(min_count=1)
     seen = table.groupby(["kernel", "variant"])["launches"].max()
     partly = table.groupby(["kernel", "variant"])["scope"].agg(hides_copies)
-    work.loc[partly.reindex(work.index, fill_value=False), "bytes"] = pd.NA
+    work.loc[partly.reindex(work.index, fill_value=False), "bytes_at_most"] = pd.NA
     rows: list[dict[str, Any]] = []
     for key in dict.fromkeys([*counts.index, *entries]):
         row = {"kernel": key[0], "variant": key[1], "launches": int(counts.get(key, 0))}
-        for name in ("bytes", "flops"):
+        for name in ("bytes_at_most", "flops"):
             total = work[name].get(key)
             row[name] = None if total is None or pd.isna(total) else total / max(int(seen[key]), 1)
         rows.append({**row, **_measured(entries.get(key))})

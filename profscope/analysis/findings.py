@@ -9,12 +9,14 @@ from dataclasses import replace
 from functools import cache, partial
 from typing import Any, Final, NamedTuple
 
+import numpy as np
 import pandas as pd
 
 from profscope.analysis.answers import ONLY_TRIALS, Answer, WholeTexts, joined_frame
 from profscope.analysis.cause import NOISE_PCT, Finding, NotMeasured
 from profscope.analysis.judged import Judged, Unjudged
 from profscope.analysis.judging import judged_kernels
+from profscope.analysis.launch_durations import longest_first
 from profscope.analysis.overhead import known_noise
 from profscope.analysis.probed import seen_by_sums
 from profscope.analysis.roof import Roof, roof_of
@@ -45,6 +47,7 @@ FINDING_DTYPES: Final = {
     "evidence": "str",
     "advice": "str",
     "gain_pct": "float64",
+    "program_pct": "float64",
     "confidence": "str",
 }
 
@@ -107,15 +110,17 @@ _EXPLAINS: Final[tuple[tuple[str, str, tuple[str, ...]], ...]] = (
 
 
 def findings(tables: Tables) -> pd.DataFrame:
-    """One row per cause that holds a kernel back, the largest gain first; the columns of FINDING_DTYPES.
+    """One row per cause that holds a kernel back, what saves most of the program's time first; the columns
+    of FINDING_DTYPES.
 
     kernel, variant: as in the summary. finding: a fixed name (docs/findings.md). file, line: where.
     evidence: a sentence with figures. advice: what to try. gain_pct: an upper bound on the time that the
     kernel's launches would save, in percent, 0 to 100, by the model in the docstring of the cause; where
     the flops of dots or, without dots, the bytes at the peak of memory take up the rest of the time, it is
-    at most what they leave. confidence: "high", "medium" or "low", by rules that the docstrings state.
-    Gains below `NOISE_PCT` are no findings, and where null builds of the kernel differ by more, gains below
-    that. Spans are of corrected durations where these are known. An autotuner's trials are not judged.
+    at most what they leave. program_pct: the same in percent of the time of all kernels' recorded launches,
+    missing where that time is not known. confidence: "high", "medium" or "low", by rules that the docstrings
+    state. Gains below `NOISE_PCT` are no findings, and where null builds of the kernel differ by more, gains
+    below that. Spans are of corrected durations where these are known. An autotuner's trials are not judged.
 
     attrs["not_measured"]: list of str, what could not be judged and why. attrs["clean"]: by kernel, or
     "kernel #variant" where it has several, what is known of those without a finding.
@@ -128,7 +133,7 @@ def findings_with(tables: Tables, known: SummedSpans | None) -> pd.DataFrame:
     causes_of_findings()  # imported before there are threads
     judged = judged_kernels(tables, known=known)
     with worker_pool() as pool:  # a configuration is judged while the next one's spans are taken
-        table = findings_frame(list(in_order(pool, partial(findings_of, tables), judged)))
+        table = findings_frame(tables, list(in_order(pool, partial(findings_of, tables), judged)))
     if only_trials(tables.launches):
         table.attrs["not_measured"].append(ONLY_TRIALS)
     return table
@@ -163,11 +168,16 @@ def findings_of(tables: Tables, judged: Judged | Unjudged) -> FindingsOf:
     return FindingsOf(Answer(rows, list(missing)), name, "" if kept else clean)
 
 
-def findings_frame(told: Sequence[FindingsOf]) -> WholeTexts:
-    """The table that `findings` returns."""
+def findings_frame(tables: Tables, told: Sequence[FindingsOf]) -> WholeTexts:
+    """The table that `findings` returns, in its order."""
     table = joined_frame((each.answer for each in told), FINDING_DTYPES)
     attrs = table.attrs | {"clean": {each.name: each.clean for each in told if each.clean}}
-    shown = WholeTexts(table.sort_values("gain_pct", ascending=False, kind="stable", ignore_index=True))
+    time = longest_first(tables, tables.launches[~tables.launches["trial"]])
+    share = time / time.sum() if time.sum() > 0 else time.where(time > 0)
+    own = share.reindex(pd.MultiIndex.from_frame(table[["kernel", "variant"]]))
+    table["program_pct"] = table["gain_pct"] * own.to_numpy(np.float64)
+    order = ["program_pct", "gain_pct"]
+    shown = WholeTexts(table.sort_values(order, ascending=False, kind="stable", ignore_index=True))
     shown.attrs = attrs
     return shown
 
@@ -244,7 +254,7 @@ def _row(tables: Tables, kernel: str, variant: int, finding: Finding) -> dict[st
     lines = finding.line, *finding.also
     said = finding.evidence + stalled_on(tables, kernel, variant, finding.file, lines)
     said += OF_THE_EMULATOR if tables.emulated else ""
-    return row | {"kernel": kernel, "variant": variant, "evidence": said}
+    return row | {"kernel": kernel, "variant": variant, "evidence": said, "program_pct": np.nan}
 
 
 def _name(tables: Tables, kernel: str, variant: int) -> str:

@@ -81,7 +81,7 @@ class Judged:
 
     @property
     def heavy(self) -> bool:
-        """Whether every op was recorded, so that what is not there was not in the kernel."""
+        """Whether all of `DEFAULT_CLASSES` was recorded, so that what is not there was not in the kernel."""
         return (self.tables.metadata.get("options") or {}).get("instrument") == "heavy"
 
     @property

@@ -32,11 +32,13 @@ __all__ = [
 CONFIGURATION = ["kernel", "variant"]
 PLACE = ["file", "line", "way"]
 ROW = [*CONFIGURATION, *PLACE]
-"""What tells lines apart. way: the call path without what differs between spans and samples."""
+"""What tells lines apart. way: the call path without names of functions, which a binary may not know."""
 
 GAP = "gap"
 
 _BINARIES = ("bare", "spans", "sums")
+
+_STEP = re.compile(r"(?P<function>\w+ )?(?P<line>.+?:\d+)(?::\d+)?", re.DOTALL)
 
 
 @dataclass(frozen=True, eq=False)
@@ -105,7 +107,7 @@ def configurations(rows: pd.DataFrame) -> Iterator[tuple[tuple[str, int], pd.Dat
 
 
 def placed(rows: pd.DataFrame) -> pd.DataFrame:
-    """Rows with kernel, file, line and call_path: that path leads to the line alone then; and `way`."""
+    """Rows with kernel, file, line and call_path, folded by line: see `folded_path`; and `way`."""
     texts = dict.fromkeys(("kernel", "file", "call_path"), "str")
     rows = rows.astype(texts).reset_index(drop=True)
     places = zip(rows["file"], rows["line"].tolist(), rows["call_path"], strict=True)
@@ -120,24 +122,33 @@ def placed(rows: pd.DataFrame) -> pd.DataFrame:
 
 @cache
 def folded_path(file: str, line: int, call_path: str) -> str:
-    """A call path up to the line that is shown: what Triton's own functions do there belongs to the line.
+    """The lines that lead to the one shown: the rule by which every table of lines folds call paths.
+
+    What Triton's own functions do belongs to the line that calls them. Calls that share a line, which columns
+    tell apart in tables of scopes, are one.
 
     f.py:25 of "kernel f.py:25 > sum math.py:2" -> ""
-    f.py:9 of "kernel f.py:3 > half f.py:9 > sum math.py:2" -> "kernel f.py:3 > half f.py:9"
+    f.py:9 of "kernel f.py:3:11 > half f.py:9 > sum math.py:2" -> "kernel f.py:3 > half f.py:9"
     """
     steps = call_path.split(PATH_SEPARATOR)
     shown = re.split(r"[\\/]", file)[-1] + f":{line}"
     last = max((at for at, step in enumerate(steps) if _bare(step) == shown), default=len(steps) - 1)
-    return PATH_SEPARATOR.join(steps[: last + 1]) if last else ""
+    return PATH_SEPARATOR.join(map(_without_column, steps[: last + 1])) if last else ""
 
 
 @cache
 def way_of(path: str) -> str:
-    """The lines of a path: without names of functions, which a binary may not know, and without columns."""
+    """The lines of a folded path, without names of functions."""
     return PATH_SEPARATOR.join(map(_bare, path.split(PATH_SEPARATOR)))
 
 
 def _bare(step: str) -> str:
     """The file and the line of a step, "standard.py:293" of "sum standard.py:293:11"."""
-    parts = re.fullmatch(r"(?:\w+ )?(.+?:\d+)(?::\d+)?", step, re.DOTALL)
-    return parts[1] if parts else step
+    parts = _STEP.fullmatch(step)
+    return parts["line"] if parts else step
+
+
+def _without_column(step: str) -> str:
+    """ "sum standard.py:293" of "sum standard.py:293:11"."""
+    parts = _STEP.fullmatch(step)
+    return (parts["function"] or "") + parts["line"] if parts else step

@@ -44,7 +44,7 @@ _DTYPES = {
     "samples_recorded": "int64",
     "stalls": "str",
     "waits_for": "str",
-    "bytes": "Int64",
+    "bytes_at_most": "Int64",
     "flops": "Int64",
     "stall_counts": "object",
     "waits": "object",
@@ -74,7 +74,7 @@ def lines(tables: Tables) -> pd.DataFrame:
     | `samples`, `samples_recorded` | int64 | how many there were |
     | `stalls` | str | the top reasons why warps did not go on: "long_scoreboard 62 %, wait 11 %" |
     | `waits_for` | str | on what: "long_scoreboard on load x, line 46 (62 %)" |
-    | `bytes`, `flops` | Int64 | as in the summary, of the ops there; bytes to and from global memory alone |
+    | `bytes_at_most`, `flops` | Int64 | as in the summary, of the ops there; bytes of global memory alone |
     | `stall_counts` | object | a list of [stall, samples], most first |
     | `waits` | object | a list of dicts: stall, on, variable, file, line, samples |
     | `instructions` | object | a dict, how many there are by class, of the binary that was sampled |
@@ -214,13 +214,14 @@ def _reasons(
 
 
 def _work(rows: pd.DataFrame, summary: pd.DataFrame) -> dict[str, Any]:
-    """bytes and flops by row, missing where no op there has any."""
-    if not (summary["bytes"].notna() | summary["flops"].notna()).any():
-        return dict.fromkeys(("bytes", "flops"), pd.array([pd.NA] * len(rows), "Int64"))
+    """bytes_at_most and flops by row, missing where no op there has any."""
+    names = ["bytes_at_most", "flops"]
+    if summary[names].isna().all(axis=None):
+        return dict.fromkeys(names, pd.array([pd.NA] * len(rows), "Int64"))
     table = with_global_bytes(summary)
-    table = placed(table[table["bytes"].notna() | table["flops"].notna()])
-    by_row = table.groupby(ROW)[["bytes", "flops"]].sum(min_count=1)
-    return {name: by_row[name].reindex(rows.index).array for name in ("bytes", "flops")}
+    table = placed(table[table[names].notna().any(axis=1)])
+    by_row = table.groupby(ROW)[names].sum(min_count=1)
+    return {name: by_row[name].reindex(rows.index).array for name in names}
 
 
 def _instructions(rows: pd.DataFrame, metadata: dict[str, Any]) -> list[dict[str, int]]:

@@ -38,10 +38,11 @@ def instructions_of(scope: str) -> frozenset[str] | None:
 
 
 def with_global_bytes(summary: pd.DataFrame) -> pd.DataFrame:
-    """A summary whose `bytes` are missing where an op moves none to or from global memory."""
+    """A summary whose `bytes_at_most` are missing where an op moves none to or from global memory."""
     labels = [label_of(scope) for scope in summary["scope"].astype("str")]
     moved = [_CLASSES.get(label) in _GLOBAL and label not in _INSIDE for label in labels]
-    return summary.assign(bytes=summary["bytes"].where(pd.Series(moved, summary.index, dtype="bool")))
+    is_global = pd.Series(moved, summary.index, dtype="bool")
+    return summary.assign(bytes_at_most=summary["bytes_at_most"].where(is_global))
 
 
 def hides_copies(scopes: Iterable[str]) -> bool:

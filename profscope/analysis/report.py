@@ -17,6 +17,7 @@ from profscope.analysis.devices import peak_of
 from profscope.analysis.findings import FindingsOf, findings_frame, findings_of
 from profscope.analysis.judging import judged_kernels
 from profscope.analysis.launch_durations import longest_first, took
+from profscope.analysis.line_rows import PLACE
 from profscope.analysis.lines import lines
 from profscope.analysis.notes import kernel_of_note
 from profscope.analysis.op_labels import hides_copies
@@ -39,7 +40,6 @@ MOST_CHARACTERS: Final = 20_000
 
 
 _MISSING: Final = 4  # of what a question could not tell
-_PLACE: Final = ["file", "line", "call_path"]
 
 
 class _Size(NamedTuple):
@@ -64,11 +64,12 @@ _SIZES: Final = (
 
 
 class _Judgement(NamedTuple):
-    """What three questions say of the configurations that may be shown."""
+    """What four questions say of the configurations that may be shown."""
 
     findings: pd.DataFrame
     critical_path: pd.DataFrame
     overlap: pd.DataFrame
+    tail: pd.DataFrame
 
 
 class _Parts(NamedTuple):
@@ -120,12 +121,17 @@ def _judgement(tables: Tables, shown: list[tuple[str, int]]) -> _Judgement:
     findings: list[FindingsOf] = []
     paths: list[Answer] = []
     overlaps: list[Answer] = []
+    tails: list[Answer] = []
     for judged in judged_kernels(tables, only=shown):
         findings.append(findings_of(tables, judged))
         paths.append(path_of(judged))
         overlaps.append(overlap_of(judged))
+        tails.append(sections.tail_of(judged))
     return _Judgement(
-        findings_frame(findings), joined_frame(paths, PATH_DTYPES), joined_frame(overlaps, OVERLAP_DTYPES)
+        findings_frame(tables, findings),
+        joined_frame(paths, PATH_DTYPES),
+        joined_frame(overlaps, OVERLAP_DTYPES),
+        joined_frame(tails, sections.TAIL_DTYPES),
     )
 
 
@@ -256,11 +262,11 @@ def _kernel(parts: _Parts, kernel: str, variant: int, size: _Size) -> dict[str, 
         "lines": lines,
         "overlap": sections.overlap(_of(parts.judgement.overlap, kernel, variant)),
         "critical_path": sections.critical_path(path, size.lines),
-        "tail": sections.tail(tables, launches),
+        "tail": sections.tail(_of(parts.judgement.tail, kernel, variant)),
         "work": sections.work(rows, launches),
         "records": sections.records(launches, cost),
         "left_out": {
-            "lines": max(0, len(sections.recorded_rows(rows)[_PLACE].drop_duplicates()) - len(lines)),
+            "lines": max(0, len(sections.recorded_rows(rows)[PLACE].drop_duplicates()) - len(lines)),
             "findings": max(0, len(findings) - size.findings),
         },
     }
@@ -295,6 +301,7 @@ def _findings_of(findings: pd.DataFrame, kernel: str, variant: int, identity: st
             "evidence": clipped(row["evidence"], 240),
             "advice": clipped(row["advice"], 240),
             "gain_pct": number(row["gain_pct"], 4),
+            "program_pct": number(row["program_pct"], 4),
             "confidence": clipped(row["confidence"], 40),
         }
         for _, row in _of(findings, kernel, variant).iterrows()
@@ -316,8 +323,6 @@ def _not_measured(parts: _Parts) -> list[str]:
         said.append("time.bare: no bare launch was timed (session(baseline=))")
     if record_cost(metadata) is None:
         said.append("gpu.clock_read_cycles: nobody measured what a record costs here")
-    if len(launches) and not (launches["keeps"] == "spans").any():
-        said.append("tail: all launches kept sums")
     hiding = [
         f"{kernel} #{variant}"
         for (kernel, variant), scopes in parts.summary.groupby(["kernel", "variant"], observed=True)["scope"]

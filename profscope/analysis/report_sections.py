@@ -4,26 +4,37 @@ from __future__ import annotations
 
 import hashlib
 from collections import Counter
+from collections.abc import Iterator
 from pathlib import PurePath
 from typing import Any, Final
 
 import numpy as np
 import pandas as pd
 
-from profscope.analysis.line_rows import GAP
+from profscope.analysis.answers import Answer
+from profscope.analysis.judged import Judged, Unjudged
+from profscope.analysis.line_rows import GAP, PLACE, placed, way_of
 from profscope.analysis.sources import Sources
 from profscope.analysis.span_rows import grid_ctas
 from profscope.schema import Tables
 
 __all__ = [
-    "clipped", "configuration", "critical_path", "ctas", "kernel_id", "lines", "number", "overlap",
-    "recorded_rows", "records", "resources", "source", "tail", "times", "work",
+    "TAIL_DTYPES", "clipped", "configuration", "critical_path", "ctas", "kernel_id", "lines", "number",
+    "overlap", "recorded_rows", "records", "resources", "source", "tail", "tail_of", "times", "work",
 ]  # fmt: skip
 
 _CHARACTERS: Final = 160  # of a text
 _MOST_ARGUMENTS: Final = 24
 _STALLS: Final = 3
 _CLOCKS: Final = "records: from the first to the last clock of each launch"
+TAIL_DTYPES: Final = {
+    "kernel": "str",
+    "variant": "int32",
+    "tail_pct": "float64",
+    "ctas": "int64",
+    "waves": "float64",
+    "sms_used": "int64",
+}
 _RESOURCES: Final = ("registers", "spills", "shared_bytes", "ctas_per_sm", "instructions")
 
 
@@ -154,7 +165,7 @@ def lines(
     unit: str,
 ) -> list[dict[str, Any]]:
     """The source lines with most self time. summary: the rows of one variant; samples: its rows of
-    prof.lines(), whose figures stand where one row alone has the line; unit: "cycles" where these are no
+    prof.lines(); unit: "cycles" where these are no
     time. Time that no record covers is at no line."""
     if not len(summary):
         if samples is None:
@@ -163,28 +174,22 @@ def lines(
         return [_sampled(names, identity, row) for row in samples.head(most).to_dict("records")]
     names = _names(summary["file"])
     rows = recorded_rows(summary)
-    rows = rows.assign(count=rows["count"].where(rows["kind"] != "async", 0))
-    rows = rows.astype(dict.fromkeys(("file", "call_path", "scope"), "str"))
-    total = rows.groupby(["file", "line", "call_path"], sort=False, as_index=False)
+    rows = rows.assign(count=rows["count"].where(rows["kind"] != "async", 0)).astype({"scope": "str"})
+    total = rows.groupby(PLACE, sort=False, as_index=False)
     table = total[["self_ns", "self_cycles", "count"]].sum()
-    unknown = ["share", "bytes", "flops"]  # of some rows; of a line where it is of all
+    unknown = ["share", "bytes_at_most", "flops"]  # of some rows; of a line where it is of all
     table[unknown] = total[unknown].sum(min_count=1)[unknown]
     heaviest = rows.sort_values(f"self_{unit}", ascending=False, kind="stable")
-    table = table.merge(
-        heaviest.drop_duplicates(["file", "line", "call_path"])[["file", "line", "call_path", "scope"]]
-    )
+    table = table.merge(heaviest.drop_duplicates(PLACE)[[*PLACE, "call_path", "scope"]])
     table = table.sort_values(f"self_{unit}", ascending=False, kind="stable").head(most)
     if unit == "cycles":
         table["self_ns"] = None
-    return [
-        _line(sources, names, identity, row) | _samples(samples, str(row["file"]), int(row["line"]))
-        for row in table.to_dict("records")
-    ]
+    return [_line(sources, names, identity, row) | _samples(samples, row) for row in table.to_dict("records")]
 
 
 def recorded_rows(summary: pd.DataFrame) -> pd.DataFrame:
-    """Those of a summary that stand for a line: not the time that no record covers."""
-    return summary[summary["kind"] != GAP]
+    """Those of a summary that stand for a line, with the PLACE of it: not the time that no record covers."""
+    return placed(summary[summary["kind"] != GAP])
 
 
 def _names(files: pd.Series[str]) -> dict[str, str]:
@@ -203,19 +208,25 @@ def _names(files: pd.Series[str]) -> dict[str, str]:
 def _sampled(names: dict[str, str], identity: str, row: dict[Any, Any]) -> dict[str, Any]:
     """A line of a kernel without spans and sums, of a row of prof.lines()."""
     place = {name: row[name] for name in ("file", "line", "call_path")}
-    unknown = dict.fromkeys(("share", "self_ns", "self_cycles", "bytes", "flops"))
+    unknown = dict.fromkeys(("share", "self_ns", "self_cycles", "bytes_at_most", "flops"))
     known = _line(Sources({}), names, identity, place | unknown | {"scope": "", "count": 0})
     return known | {"text": clipped(row["source"], 120) or None} | _samples_of(row)
 
 
-def _samples(samples: pd.DataFrame | None, file: str, line: int) -> dict[str, Any]:
+def _samples(samples: pd.DataFrame | None, place: dict[Any, Any]) -> dict[str, Any]:
     nothing = {"sample_share": None, "samples": None, "stalls": None}
     if samples is None or not samples["samples"].sum():
         return nothing
-    rows = samples[(samples["file"] == file) & (samples["line"] == line)]
+    rows = samples[[folded == tuple(place[name] for name in PLACE) for folded in _places(samples)]]
     if len(rows) != 1:
         return nothing
     return _samples_of(dict(rows.iloc[0]))
+
+
+def _places(lines: pd.DataFrame) -> Iterator[tuple[Any, ...]]:
+    """PLACE of rows of prof.lines()."""
+    for file, line, path in zip(lines["file"], lines["line"], lines["call_path"], strict=True):
+        yield file, line, way_of(path)
 
 
 def _samples_of(row: dict[Any, Any]) -> dict[str, Any]:
@@ -265,51 +276,51 @@ def _line(sources: Sources, names: dict[str, str], identity: str, row: dict[Any,
         "self_ns": number(row["self_ns"]),
         "self_cycles": number(row["self_cycles"]),
         "spans": int(row["count"]),
-        "bytes": number(row["bytes"]),
+        "bytes_at_most": number(row["bytes_at_most"]),
         "flops": number(row["flops"]),
     }
 
 
 def work(summary: pd.DataFrame, launches: pd.DataFrame) -> dict[str, Any]:
-    """What the variant's ops computed and moved, in all launches, from their types: upper bounds where masks
-    leave lanes out. Which memory bytes are of, the op says, so they are told by op."""
-    ops = summary[summary["bytes"].notna() & (summary["bytes"] > 0)]
-    by_op = ops.groupby(ops["scope"].astype("str"), sort=False)[["bytes", "gb_per_s"]].sum()
-    by_op = by_op.sort_values("bytes", ascending=False, kind="stable").head(6)
+    """What the variant's ops computed and moved, in all launches, from their types: masked lanes count, too.
+    Which memory bytes are of, the op says, so they are told by op."""
+    moved, rate_moved = "bytes_at_most", "gb_per_s_at_most"
+    ops = summary[summary[moved].notna() & (summary[moved] > 0)]
+    by_op = ops.groupby(ops["scope"].astype("str"), sort=False)[[moved, rate_moved]].sum()
+    by_op = by_op.sort_values(moved, ascending=False, kind="stable").head(6)
     flops = summary["flops"].sum(min_count=1)
     rate = summary["tflop_per_s"].sum(min_count=1)
     return {
         "flops": number(flops),
         "tflop_per_s": number(rate, 4),
         "bytes_by_op": {
-            clipped(op, 60): {"bytes": int(row["bytes"]), "gb_per_s": number(row["gb_per_s"] or None, 4)}
+            clipped(op, 60): {moved: int(row[moved]), rate_moved: number(row[rate_moved] or None, 4)}
             for op, row in by_op.iterrows()
         },
         "provenance": "types of ops, and how often records say they ran; masks count in full",
     }
 
 
-def tail(tables: Tables, launches: pd.DataFrame) -> dict[str, Any] | None:
-    """How much of its SMs' time stood empty behind their last CTA, in the longest launch of those that
-    recorded all CTAs."""
-    whole = launches[(launches["keeps"] == "spans") & (launches["end_ns"] > launches["start_ns"])]
-    whole = whole[whole["ctas"] == grid_ctas(whole)]
-    if not len(whole):
+def tail_of(judged: Judged | Unjudged) -> Answer:
+    """How a configuration's launches end, as the finding `tail` has it."""
+    if isinstance(judged, Unjudged):
+        return judged.answer
+    shape = judged.shape
+    if shape is None:
+        return Answer([], [f"{judged.kernel}: only some of the CTAs were recorded"])
+    row = {"kernel": judged.kernel, "variant": judged.variant, "sms_used": shape.sms}
+    return Answer([row | {"tail_pct": shape.tail_pct, "ctas": shape.ctas, "waves": shape.waves}], [])
+
+
+def tail(rows: pd.DataFrame) -> dict[str, Any] | None:
+    """How launches end. rows: a variant's of `tail_of`."""
+    if not len(rows):
         return None
-    longest = whole.iloc[int((whole["end_ns"] - whole["start_ns"]).to_numpy().argmax())]
-    df = tables.df
-    mine = ((df["launch"] == longest["launch"]) & (df["parent"] < 0) & (df["kind"] != "async")).to_numpy()
-    end = (df["start_ns"] + df["duration_ns"])[mine].groupby(df["sm"][mine]).max()
-    if not len(end):
-        return None
-    took_ns = int(longest["end_ns"] - longest["start_ns"])
-    idle = (int(longest["end_ns"]) - end).to_numpy()
-    cycles = number(idle.max() * longest["clock_ghz"], 4) if tables.emulated else None
+    row = rows.iloc[0]
     return {
-        "idle_share": number(idle.mean() / took_ns, 4),
-        "longest_idle_ns": None if tables.emulated else int(idle.max()),
-        "longest_idle_cycles": cycles,
-        "sms_used": len(end),
-        "launch": int(longest["launch"]),
-        "provenance": "records: the end of the launch less that of each SM's last CTA",
+        "tail_pct": number(row["tail_pct"], 4),
+        "ctas": int(row["ctas"]),
+        "waves": number(row["waves"], 4),
+        "sms_used": int(row["sms_used"]),
+        "provenance": "records: slots for CTAs that are empty once the last CTA has begun, over all slots",
     }

@@ -46,8 +46,8 @@ def roofline(tables: Tables) -> pd.DataFrame:
     """One row per kernel and configuration, per loop in it, and per line that moves or computes anything.
 
     Columns: kernel, variant; of, "kernel", "loop" or "line"; scope, file, line; bytes and flops of a launch,
-    to and from global memory and in dots; counted_by, "types" where the types of ops say so (upper bounds
-    where lanes are masked off; caches may have held them) or "Nsight Compute" for the bytes of DRAM of a
+    to and from global memory and in dots; counted_by, "types" where the types of ops say so (masked
+    lanes count, and caches may have held the bytes) or "Nsight Compute" for the bytes of DRAM of a
     kernel that it saw (`add_ncu`); ns, the time that they are set against: of a kernel its launch, of a loop
     the same part of the launch as warps spent in it, of a line that of the loop around it, or of the kernel,
     so that lines of a loop add up to it; gb_per_s, tflop_per_s; flops_per_byte, missing without bytes.

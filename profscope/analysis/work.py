@@ -1,7 +1,7 @@
 """Bytes moved and floating-point operations per scope: what an op's types say, times how often it ran.
 
-What ran is in the metadata of each kernel (`decoding.about`). Masks are not known: where lanes are masked
-off, the figures are upper bounds.
+What ran is in the metadata of each kernel (`decoding.about`). Masks are not known, so bytes include those of
+lanes that are masked off: columns of bytes say `at_most`.
 """
 
 from __future__ import annotations
@@ -27,15 +27,21 @@ _UNKNOWN: Final[tuple[dict[str, Any], dict[str, Any]]] = (
     {"measures": "", "bytes": 0, "flops": 0},
     {"launches": 0, "ns": 0},
 )
-WORK_COLUMNS: Final = ("measures", "bytes", "flops", "gb_per_s", "tflop_per_s")
+WORK_COLUMNS: Final = ("measures", "bytes_at_most", "flops", "gb_per_s_at_most", "tflop_per_s")
+
+# What the metadata have of an op, its column, and that of its rate with the factor from a figure per ns.
+_FIGURES: Final = (
+    ("bytes", "bytes_at_most", "gb_per_s_at_most", 1.0),
+    ("flops", "flops", "tflop_per_s", 1e-3),
+)
 
 
 def with_work(summary: pd.DataFrame, launches: pd.DataFrame, metadata: dict[str, Any]) -> pd.DataFrame:
     """A summary with WORK_COLUMNS, from the launches and metadata of its profile.
 
-    bytes and flops are missing where the op has none, and where a launch of the variant lost records. The
-    rates divide by the time of the variant's whole launches; an emulator's profile has none, nor do launches
-    of which only some CTAs were recorded: when the others ended nobody knows.
+    bytes_at_most and flops are missing where the op has none, and where a launch of the variant lost records.
+    The rates divide by the time of the variant's whole launches; an emulator's profile has none, nor do
+    launches of which only some CTAs were recorded: when the others ended nobody knows.
     """
     known: dict[tuple[Any, ...], tuple[dict[str, Any], dict[str, Any]]] = {}
     for kernel, about in (metadata.get("kernels") or {}).items():
@@ -62,11 +68,11 @@ def with_work(summary: pd.DataFrame, launches: pd.DataFrame, metadata: dict[str,
         whole = work["launches"] == count.get(group, -1)
         known_ns = work["ns"] if timed and not partial.get(group, 0) else 0
         columns["measures"].append(row["measures"])
-        for name, rate, unit in (("bytes", "gb_per_s", 1.0), ("flops", "tflop_per_s", 1e-3)):
-            columns[name].append(row[name] if row[name] and whole else None)
-            per_ns = row[name] / known_ns if row[name] and known_ns else np.nan
+        for of, name, rate, unit in _FIGURES:
+            columns[name].append(row[of] if row[of] and whole else None)
+            per_ns = row[of] / known_ns if row[of] and known_ns else np.nan
             columns[rate].append(per_ns * unit)  # bytes per ns are GB/s
-    dtypes = {"measures": "str", "bytes": "Int64", "flops": "Int64"}
+    dtypes = {"measures": "str", "bytes_at_most": "Int64", "flops": "Int64"}
     return summary.assign(
         **{
             name: pd.Series(values, summary.index, dtype=dtypes.get(name, "float64"))

@@ -100,7 +100,7 @@ def _findings(said: pd.DataFrame, *, several: bool) -> Markup:
         return joined(tag("p", text) for text in clean[:_FINDINGS])
     items = []
     for row in said[:_FINDINGS].to_dict("records"):
-        gain = f"up to {row['gain_pct']:.0f} %: " if row["gain_pct"] > 0 else ""
+        gain = f"up to {row['program_pct']:.0f} %: " if row["program_pct"] > 0 else ""
         of = f" of {clipped(row['kernel'], _LETTERS)}" if several else ""
         items.append(
             tag("li", tag("b", gain, str(row["finding"])), f" at {_place(row)}{of}. {row['evidence']}. ",
@@ -110,7 +110,7 @@ def _findings(said: pd.DataFrame, *, several: bool) -> Markup:
     more = tag("p", f"and {left} more in prof.findings()", style=_QUIET) if left > 0 else None
     return joined(
         [
-            tag("p", "What holds it back, and what of a launch mending it saves at most:"),
+            tag("p", "What holds it back, and how much of the kernels' time fixing it saves at most:"),
             tag("ul", *items),
             more,
         ]

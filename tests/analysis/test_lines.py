@@ -115,7 +115,7 @@ def test_work_and_instructions_stand_at_their_lines() -> None:
     rows = by_line(table)
     assert rows["instructions"][23] == {"global load": 3, "integer": 3}
     assert rows["instructions"][40] == {}
-    assert rows["bytes"].dropna().to_dict() == {23: 4096}
+    assert rows["bytes_at_most"].dropna().to_dict() == {23: 4096}
     assert rows["flops"].dropna().to_dict() == {27: 64}
 
 
@@ -276,7 +276,7 @@ def test_functions_of_triton_belong_to_the_line_that_calls_them() -> None:
         ),
         (
             ("C:\\a\\f.py", 9, "k f.py:3:11 > half f.py:9:4 > sum standard.py:2"),
-            "k f.py:3:11 > half f.py:9:4",
+            "k f.py:3 > half f.py:9",
         ),
         (("/a/f.py", 9, "k g.py:3 > half g.py:4"), "k g.py:3 > half g.py:4"),
     ],

@@ -15,6 +15,8 @@ from hypothesis import given, settings
 import profscope
 from profscope.analysis import report as reporting
 from profscope.analysis import report_sections as sections
+from profscope.analysis.judged import Judged
+from profscope.analysis.judging import judged_kernels
 from profscope.analysis.sources import Sources
 from profscope.profiles import Profile
 from profscope.schema import launches_frame, spans_frame
@@ -115,6 +117,7 @@ def test_ids_are_those_of_the_next_session_too() -> None:
 def test_files_of_one_name_have_lines_of_different_ids() -> None:
     def ids(*files: str) -> list[str]:
         rows = {
+            "kernel": "k",
             "file": files,
             "line": 7,
             "call_path": "",
@@ -123,7 +126,7 @@ def test_files_of_one_name_have_lines_of_different_ids() -> None:
             "self_ns": [9, 8, 7][: len(files)],
             "self_cycles": [18, 16, 14][: len(files)],
         }
-        table = pd.DataFrame(rows | {"share": 0.3, "count": 1, "bytes": 0, "flops": 0})
+        table = pd.DataFrame(rows | {"share": 0.3, "count": 1, "bytes_at_most": 0, "flops": 0})
         told = sections.lines(table, Sources({}), "kernel", 12, None, "ns")
         return [each["id"] for each in told]
 
@@ -170,6 +173,7 @@ def test_findings_samples_and_the_critical_path(monkeypatch: pytest.MonkeyPatch)
     line = profile.report()["kernels"][0]["lines"][1]
     place = {"file": line["file"], "line": line["line"]}
     told = {"finding": "tail", "evidence": "e" * 500, "advice": "a", "gain_pct": 4.5, "confidence": "high"}
+    told["program_pct"] = 4.5
     sampled = {"call_path": "", "source": "", "samples": 300, "share_samples": 0.25}
     way = {"scope": "dot", "cycles": 10, "share": 0.5, "earlier_pct": float("nan")}
     answers(
@@ -178,12 +182,14 @@ def test_findings_samples_and_the_critical_path(monkeypatch: pytest.MonkeyPatch)
         lines=rows_of(profile, **place, **sampled, stall_counts=[["wait", 150], ["barrier", 50]]),
         critical_path=rows_of(profile, **place, **way),
         overlap=profile.overlap(),
+        tail=rows_of(profile, tail_pct=12.5, ctas=2, waves=0.25, sms_used=2),
     )
     report = profile.report()
     check(report)
     (kernel,) = report["kernels"]
     assert kernel["findings"][0]["id"] == f"{kernel['id']}-tail-{line['line']}"
     assert kernel["findings"][0]["gain_pct"] == 4.5
+    assert kernel["tail"]["tail_pct"] == 12.5
     assert kernel["critical_path"] == [{**place, **way, "earlier_pct": None}]
     assert kernel["lines"][1]["samples"] == 300
     assert kernel["lines"][1]["stalls"] == [
@@ -273,7 +279,6 @@ def test_cycles_of_the_emulator_are_no_ns() -> None:
     assert not {key for key, value in keys_of(real.report()) if value is not None} & {
         "median_cycles",
         "kernels_cycles",
-        "longest_idle_cycles",
     }
     df = real.df.assign(duration_ns=real.df["duration_ns"].to_numpy()[::-1])  # of no order that cycles have
     profile = Profile(df, real.launches, {**real.metadata, "backend": "emulator"})
@@ -326,3 +331,20 @@ def test_a_reason_is_told_once_and_no_share_of_no_time() -> None:
     answer.attrs["not_measured"] = ["k: a", "k: b", "l #0: b", "l #1: b", "k: c", "k: d", "k: e: f"]
     said = ["x: k, l #0, l #1: b", "x: k: a", "x: k: c", "x: k: d", "x: 1 more reason"]
     assert reporting._told("x", answer) == said
+
+
+def test_the_tail_is_that_of_the_findings_and_of_explain() -> None:
+    profile = profscope.load(Path(__file__).parents[1] / "data/plotting/waves.pftrace.gz")
+    shapes = {
+        (each.kernel, each.variant): each.shape
+        for each in judged_kernels(profile.tables)
+        if isinstance(each, Judged)
+    }
+    told = {(each["kernel"], each["variant"]): each["tail"] for each in profile.report()["kernels"]}
+    assert {key: tail and tail["tail_pct"] for key, tail in told.items()} == {
+        key: shape and pytest.approx(shape.tail_pct, rel=1e-3) for key, shape in shapes.items()
+    }
+    found = profile.findings().query("finding == 'tail'")
+    assert len(found)
+    for row in found.to_dict("records"):
+        assert told[row["kernel"], row["variant"]]["tail_pct"] == pytest.approx(row["gain_pct"], rel=1e-3)

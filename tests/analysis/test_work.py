@@ -61,11 +61,11 @@ def dot_kernel(a_ptr, b_ptr, c_ptr, N, K, BLOCK: tl.constexpr):
 
 def test_an_add_moves_twelve_bytes_an_element() -> None:
     full = add(5 * 1024).summary()
-    assert full["bytes"].sum() == 12 * 5 * 1024
-    assert by_scope(full).loc["load x", "bytes"] == 4 * 5 * 1024
+    assert full["bytes_at_most"].sum() == 12 * 5 * 1024
+    assert by_scope(full).loc["load x", "bytes_at_most"] == 4 * 5 * 1024
     assert full["flops"].isna().all()
     masked = add(N).summary()
-    assert masked["bytes"].sum() == 12 * 5 * 1024  # whole tiles: an upper bound
+    assert masked["bytes_at_most"].sum() == 12 * 5 * 1024  # whole tiles: an upper bound
 
 
 @pytest.mark.parametrize("num_warps", [1, 4])
@@ -77,8 +77,8 @@ def test_a_matmul_computes_two_m_n_k_flops_however_many_warps_share_it(num_warps
     ops = by_scope(prof.summary())
     assert ops.loc["dot total", "flops"] == 2 * m * n * k
     tiles = (m // 32) * (n // 32)
-    assert ops.loc["load a", "bytes"] == 2 * tiles * 32 * k  # every tile of c reads its rows of a
-    assert ops.loc["store", "bytes"] == 4 * m * n
+    assert ops.loc["load a", "bytes_at_most"] == 2 * tiles * 32 * k  # every tile of c reads its rows of a
+    assert ops.loc["store", "bytes_at_most"] == 4 * m * n
 
 
 def test_each_configuration_has_its_own_work() -> None:
@@ -88,12 +88,12 @@ def test_each_configuration_has_its_own_work() -> None:
             add_kernel[(2048 // block,)](x, x, torch.empty_like(x), 2048, BLOCK=block)
     loads = prof.summary().query("scope == 'load x'")
     assert sorted(loads["variant"]) == [0, 1]
-    assert loads["bytes"].tolist() == [4 * 2048, 4 * 2048]
+    assert loads["bytes_at_most"].tolist() == [4 * 2048, 4 * 2048]
 
 
 def test_the_emulator_has_no_rates() -> None:
     summary = add().summary()
-    assert summary[["gb_per_s", "tflop_per_s"]].isna().all(axis=None)
+    assert summary[["gb_per_s_at_most", "tflop_per_s"]].isna().all(axis=None)
 
 
 @pytest.mark.parametrize(("name", "op"), [("add-heavy-0", "load x"), ("matmul-heavy-0", "store")])
@@ -101,9 +101,9 @@ def test_rates_on_a_gpu_are_over_the_launchs_time(name: str, op: str) -> None:
     profile = captured(name)
     (row,) = profile.launches.itertuples()
     found = by_scope(profile.summary()).loc[op]
-    assert found["bytes"] > 0
-    assert found["gb_per_s"] == pytest.approx(found["bytes"] / (row.end_ns - row.start_ns))
-    assert 0 < found["gb_per_s"] < 4800  # what an H200's memory can move
+    assert found["bytes_at_most"] > 0
+    assert found["gb_per_s_at_most"] == pytest.approx(found["bytes_at_most"] / (row.end_ns - row.start_ns))
+    assert 0 < found["gb_per_s_at_most"] < 4800  # what an H200's memory can move
 
 
 def test_the_flops_of_a_wgmma_matmul_on_a_gpu() -> None:
@@ -122,14 +122,14 @@ def test_launches_that_lost_records_are_left_out_of_the_rates() -> None:
     lost = captured("while-heavy-16-0")
     assert lost.launches["dropped"].sum() > 0
     summary = lost.summary()
-    assert summary[["bytes", "flops"]].isna().all(axis=None)
-    assert summary[["gb_per_s", "tflop_per_s"]].isna().all(axis=None)
+    assert summary[["bytes_at_most", "flops"]].isna().all(axis=None)
+    assert summary[["gb_per_s_at_most", "tflop_per_s"]].isna().all(axis=None)
     both = captured("while-heavy-16-0", "while-heavy-0")
     whole = captured("while-heavy-0").summary()
     ops = by_scope(both.summary())
-    assert ops["bytes"].isna().all()  # of all launches: not known
+    assert ops["bytes_at_most"].isna().all()  # of all launches: not known
     # Not to the last digit: the launches share the fit of one clock.
-    of_both, of_whole = (table["gb_per_s"].dropna().to_dict() for table in (ops, by_scope(whole)))
+    of_both, of_whole = (table["gb_per_s_at_most"].dropna().to_dict() for table in (ops, by_scope(whole)))
     assert of_both == pytest.approx(of_whole, rel=0.01)
 
 
@@ -139,7 +139,7 @@ def test_of_launches_with_sampled_ctas_no_rate_is_known() -> None:
     launches = whole.launches.assign(ctas=whole.launches["ctas"] // 2)
     summary = Profile(whole.tables.df, launches, whole.metadata).summary()
     assert summary["flops"].sum() > 0
-    assert summary[["gb_per_s", "tflop_per_s"]].isna().all(axis=None)
+    assert summary[["gb_per_s_at_most", "tflop_per_s"]].isna().all(axis=None)
 
 
 # Sampled CTAs.
@@ -149,7 +149,7 @@ def test_a_sampled_summary_is_scaled_up_to_the_grid() -> None:
     every, half = (add(8 * 1024, ctas=stride).summary() for stride in (1, 2))
     assert set(every["sampled"]) == {1.0}
     assert set(half["sampled"]) == {0.5}
-    columns = ["scope", "count", "bytes"]
+    columns = ["scope", "count", "bytes_at_most"]
     pd.testing.assert_frame_equal(
         every[columns].sort_values("scope", ignore_index=True),
         half[columns].sort_values("scope", ignore_index=True),
@@ -177,7 +177,7 @@ def test_a_cta_that_wrote_nothing_leaves_the_totals_unknown() -> None:
     raw = RawLaunch(0, made.manifest, 0, 0, 3, made.buffer)
     profile = Profile.of(assemble([raw], {"backend": "gpu"}))
     summary = profile.summary()
-    assert summary["bytes"].isna().all()
+    assert summary["bytes_at_most"].isna().all()
     assert set(summary["sampled"]) == {1.0}  # nothing stands for it
     assert summary["count"].sum() == len(profile.df)
 
@@ -199,7 +199,7 @@ def test_measure_latency_ends_loads_with_their_data() -> None:
     }
     # A global load takes 400 cycles on the emulator (docs/emulator.md).
     assert first.loc["load x", "p50_cycles"] < 100 < 400 <= second.loc["load x latency", "p50_cycles"]
-    assert second["bytes"].sum() == 12 * 5 * 1024
+    assert second["bytes_at_most"].sum() == 12 * 5 * 1024
 
 
 def test_waits_measure_completion() -> None:
@@ -245,5 +245,5 @@ def test_the_viewers_table_has_the_rates_where_they_fit() -> None:
     assert wide.split()[-2:] == ["GB/s", "TFLOP/s"]
     assert "GB/s" not in narrow
     by_name = {row.scope: row for row in table.rows}
-    assert by_name["store"].bytes is not None
-    assert by_name["matmul_kernel"].gb_per_s is None
+    assert by_name["store"].bytes_at_most is not None
+    assert by_name["matmul_kernel"].gb_per_s_at_most is None

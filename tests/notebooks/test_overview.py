@@ -89,11 +89,19 @@ def test_findings_are_a_table_whose_sentences_are_whole() -> None:
     }
     told = [
         FindingsOf(
-            Answer([row | {"gain_pct": gain, "variant": 0, "file": "", "confidence": "high"}], []), "k", ""
+            Answer(
+                [
+                    row
+                    | {"gain_pct": gain, "program_pct": gain, "variant": 0, "file": "", "confidence": "high"}
+                ],
+                [],
+            ),
+            "k",
+            "",
         )
         for gain in (8.0, 9.0)
     ]
-    findings = findings_frame(told)
+    findings = findings_frame(Profile().tables, told)
     findings.attrs["not_measured"] = ["something"]
     assert findings["gain_pct"].tolist() == [9, 8]
     made = [
@@ -123,7 +131,9 @@ def test_several_kernels_are_a_table() -> None:
 
 def test_without_findings_it_says_what_is_known(monkeypatch: pytest.MonkeyPatch) -> None:
     prof = regular_profile(launches=1, ctas=4, warps=2, iterations=2)
-    clean = findings_frame([FindingsOf(Answer([], []), "matmul_kernel", "no finding: at the roof")])
+    clean = findings_frame(
+        prof.tables, [FindingsOf(Answer([], []), "matmul_kernel", "no finding: at the roof")]
+    )
     monkeypatch.setattr(overviews, "findings", lambda tables: clean)
     assert "no finding: at the roof" in shown(prof).text
     monkeypatch.setattr(overviews, "_MOST_SPANS", 10)

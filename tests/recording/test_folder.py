@@ -83,7 +83,7 @@ def test_counts_are_equal_and_sums_differ_by_the_records_between(
     spans, sums = by_scope(profiles["spans"]), by_scope(profiles[keep])
     assert profiles[keep].validate() == []
     assert list(sums.index) == list(spans.index)
-    for name in ("count", "launches", "launches_seen", "bytes", "flops"):
+    for name in ("count", "launches", "launches_seen", "bytes_at_most", "flops"):
         assert sums[name].equals(spans[name]), name
     for name in ("total_cycles", "self_cycles"):
         bound = PART * spans["total_cycles"] + CYCLES_PER_SPAN * spans["count"]
@@ -103,7 +103,7 @@ def test_balance_is_that_of_the_spans(profiles: dict[str, Profile]) -> None:
 
 def test_launches_of_both_kinds_add_up(profiles: dict[str, Profile]) -> None:
     spans, sums, mixed = (by_scope(profiles[name]) for name in ("spans", "sums", "mixed"))
-    for name in ("count", "total_cycles", "self_cycles", "launches", "bytes"):
+    for name in ("count", "total_cycles", "self_cycles", "launches", "bytes_at_most"):
         assert mixed[name].equals(spans[name] + sums[name]), name
     assert (mixed["max_cycles"] == np.maximum(spans["max_cycles"], sums["max_cycles"])).all()
     assert (mixed["p90_cycles"] == spans["p90_cycles"]).all()

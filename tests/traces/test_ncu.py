@@ -73,7 +73,7 @@ def test_bytes_and_flops_are_of_one_launch() -> None:
         replace(SPANS, metadata={**SPANS.metadata, "kernels": {"matmul_kernel": {"work": work}}})
     )
     (row,) = profile.counters().to_dict("records")
-    assert (row["bytes"], row["flops"]) == (2560, 320)
+    assert (row["bytes_at_most"], row["flops"]) == (2560, 320)
 
 
 def report(*rows: tuple[str, str, str], old: bool = False) -> str:

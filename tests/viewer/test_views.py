@@ -342,12 +342,19 @@ def advised(options: dict[str, object], share: int) -> str:
 def test_a_kernel_that_is_mostly_in_no_span_says_what_would_show_more() -> None:
     default = {"instrument": "default", "measure": "issue"}
     assert advised(default, 9) == (
-        '91.0% of the warp time is in no op\'s span; instrument="heavy" records every op, '
-        'measure="latency" ends spans on loads with the arrival of their data.'
+        '91.0% of the warp time is in no op\'s span; instrument="heavy" adds reductions, barriers, layout '
+        'conversions, shared memory and copies, measure="latency" ends spans on loads with the arrival of '
+        'their data, instrument=["heavy", "op-spans{classes=math;convert;elementwise}"] adds arithmetic.'
     )
     assert 'instrument="default" records loads' in advised({"instrument": "light", "measure": "issue"}, 9)
-    assert "heavy" not in advised({"instrument": "heavy", "measure": "issue"}, 9)
-    assert "the rest is arithmetic" in advised({"instrument": "heavy", "measure": "latency"}, 9)
+    assert 'instrument="heavy"' not in advised({"instrument": "heavy", "measure": "issue"}, 9)
+    latency = advised({"instrument": "heavy", "measure": "latency"}, 9)
+    assert latency.endswith(
+        '; instrument=["heavy", "op-spans{classes=math;convert;elementwise}"] adds arithmetic.'
+    )
+    assert "arithmetic has spans" in advised(
+        {"instrument": ["op-spans{classes=elementwise}"], "measure": "latency"}, 9
+    )
     assert advised(default, 60) == "", "most of it is in the op"
     assert advised({}, 9) == "", "another tool's trace, or a profile of unknown options"
 
@@ -373,7 +380,7 @@ def test_findings_say_what_is_alike_once() -> None:
     """The advice of several, and what the emulator's first line says of all."""
     told = [f"why {at}{OF_THE_EMULATOR}" for at in range(6)]
     rows = [
-        FindingRow("k", 0, "idle-sms", "k.py", at, why, "make more programs", 50.0, "high")
+        FindingRow("k", 0, "idle-sms", "k.py", at, why, "make more programs", 80.0, 50.0, "high")
         for at, why in enumerate(told)
     ]
     text = "\n".join(line.plain for line in render_findings(rows, (), 100))

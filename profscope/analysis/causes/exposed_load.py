@@ -6,8 +6,10 @@ from collections.abc import Iterator
 from typing import Final
 
 import numpy as np
+import pandas as pd
 
 from profscope.analysis.cause import Finding, NotMeasured
+from profscope.analysis.devices import load_latency_cycles
 from profscope.analysis.judged import Judged
 from profscope.analysis.loops import loop_of
 from profscope.analysis.span_rows import Floats, Ints
@@ -17,11 +19,8 @@ __all__ = ["causes", "exposed_cycles"]
 
 # What takes a load's data, and then waits for it in its own span.
 _TAKERS: Final = ("local", "layout", "reduce", "convert", "math", "elementwise")
-# The most that a wait for one load can be: 400 cycles on the emulator (docs/emulator.md); on GPUs DRAM
-# answers in 480 to 690 cycles when it is idle, and in three times that when it is busy.
-_MOST_EMULATED: Final = 450
+# The most that a wait for one load can be on a GPU: busy DRAM takes three times as long as idle DRAM.
 _MOST: Final = 2000
-_IDLE: Final = 690  # cycles of DRAM, published for GH200
 # Cycles that a load or its successor takes where there is nothing to wait for: issue and the record itself.
 _ISSUE: Final = 30
 
@@ -43,7 +42,7 @@ def causes(judged: Judged) -> Iterator[Finding | NotMeasured]:
 
     Waiting is what passes from the begin of a load until the next thing that the warp does: the load's own
     span, the time behind it that no span covers, and the span that takes the data, at most 2,000 cycles
-    (450 on the emulator) a load and less 30 for its issue. Gain: this over the time of all warps; as if all
+    (400 on the emulator) a load and less 30 for its issue. Gain: this over the time of all warps; as if all
     of it could be hidden. Of loads outside of loops it is divided by the CTAs that an SM runs at once, or by
     the waves of the grid if these are fewer: CTAs of later waves begin beside others that work. Other CTAs
     may hide some of the loops' waits, too. Loads of one loop are one finding, at the line of the one that
@@ -68,8 +67,8 @@ def causes(judged: Judged) -> Iterator[Finding | NotMeasured]:
         pct = judged.share_pct(cycles)
         beside = _beside(judged) if loop < 0 else 1.0
         # Loads that are under way together wait together: what a step takes tells, not what a load does.
-        each = cycles / max(1, int(np.bincount(judged.spans.site[here]).max()))
-        latency = _MOST_EMULATED if judged.emulated else _IDLE
+        each = cycles / _steps(judged, here)
+        latency = load_latency_cycles(judged.emulated)
         hidden = 1 - each / latency
         names = ", ".join(dict.fromkeys(sites["scope"].iloc[chosen]))
         sure = float(bounded[here].mean()) > 0.5
@@ -106,6 +105,14 @@ def _beside(judged: Judged) -> float:
     return 1.0 if shape is None else max(1.0, min(float(shape.per_sm), shape.waves))
 
 
+def _steps(judged: Judged, loads: np.ndarray) -> int:
+    """How often the loads ran together: a site has several of one step if its line has several loads."""
+    spans = judged.spans
+    names = ("site", "parent", "iteration")
+    steps = pd.DataFrame({name: getattr(spans, name)[loads] for name in names}).drop_duplicates()
+    return int(steps["site"].value_counts().max())
+
+
 def _where(judged: Judged, waits: Ints, here: np.ndarray) -> str:
     """Whether the waits are those of each step of a loop, or of its first ones."""
     first = here & (judged.spans.iteration == 0)
@@ -126,7 +133,7 @@ def exposed_cycles(judged: Judged, most: int | None = None) -> tuple[Ints, np.nd
     if count > 1:
         near = takers[1:] & (spans.warp[1:] == spans.warp[:-1]) & (spans.gap[:-1] < 60)
         took[:-1] = np.where(near, spans.own[1:], 0)
-    most = most or (_MOST_EMULATED if judged.emulated else _MOST)
+    most = most or (load_latency_cycles(emulated=True) if judged.emulated else _MOST)
     waits = np.clip(spans.duration + spans.gap + took - _ISSUE, 0, most)
     waits = np.where(loads, waits, 0)
     bounded = loads & ((took > 0) | (spans.duration > spans.gap))

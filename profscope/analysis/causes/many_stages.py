@@ -9,6 +9,7 @@ from typing import Final
 import numpy as np
 
 from profscope.analysis.cause import Finding, NotMeasured
+from profscope.analysis.devices import copy_latency_cycles
 from profscope.analysis.judged import DURATION, Judged
 from profscope.analysis.partitions import partitions_of
 from profscope.analysis.stage_room import room_for_stages
@@ -17,15 +18,13 @@ __all__ = ["causes"]
 
 _PASSED: Final = 30  # cycles of a wait that had nothing to wait for, its record included
 _IN_TIME: Final = 0.02  # of the loop's time, that waits for copies may take
-_IDLE_LATENCY: Final = 690  # cycles of DRAM, published for GH200
-_EMULATED_LATENCY: Final = 400  # docs/emulator.md
 
 
 def causes(judged: Judged) -> Iterator[Finding | NotMeasured]:
     """Copies are there long before they are needed, and their buffers let fewer CTAs onto an SM.
 
     A copy that starts s - 1 steps ahead is there in time if s - 1 steps take as long as it does: 690 cycles
-    (400 on the emulator), or what copies took that were waited for, if that is longer. So a loop needs one
+    (450 on the emulator), or what copies took that were waited for, if that is longer. So a loop needs one
     stage more than that time has steps. It has too many if it waits for copies for at most 2 % of its time,
     and with the stages that it needs, each with its part of the shared memory, more CTAs would fit. Gain:
     the time of warps in waits and in loops' own time, times the part of the places for CTAs that these
@@ -90,7 +89,7 @@ def _loop_around(judged: Judged, copies: np.ndarray) -> int:
 def _latency(judged: Judged) -> float:
     """Cycles until a copy is there: what those took on average that were waited for, at least an idle
     memory's."""
-    least = float(_EMULATED_LATENCY if judged.emulated else _IDLE_LATENCY)
+    least = float(copy_latency_cycles(judged.emulated))
     df, rows = judged.tables.df, judged.spans.row
     first, last = int(rows[0]), int(rows[-1]) + 1
     wait = df["wait"].to_numpy()[first:last]

@@ -9,13 +9,14 @@ import numpy as np
 
 from profscope.analysis.cause import Finding, NotMeasured
 from profscope.analysis.causes.exposed_load import exposed_cycles
+from profscope.analysis.devices import load_latency_cycles
 from profscope.analysis.judged import Judged
 
 __all__ = ["causes"]
 
 _HELD_UP: Final = 200  # cycles to issue a load; 10 to 50 where its lanes share sectors
 _SLOW: Final = 3.0
-_IDLE_LATENCY: Final = 690  # cycles of DRAM, published for GH200; what loads take beyond that is queueing
+_IDLE_LATENCY: Final = load_latency_cycles(emulated=False)  # what loads take beyond that is queueing
 _LOW_USE: Final = 0.35
 
 

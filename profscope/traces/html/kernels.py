@@ -81,7 +81,7 @@ def answers(tables: Tables, pool: Executor) -> Answers:
 def _judgement(tables: Tables) -> tuple[pd.DataFrame, pd.DataFrame]:
     """Findings and roofline: what both are asked of is read once."""
     told = [(_findings(tables, each), roofline_of(each)) for each in judged_kernels(tables)]
-    return findings_frame([said for said, _ in told]), roofline_frame(roof for _, roof in told)
+    return findings_frame(tables, [said for said, _ in told]), roofline_frame(roof for _, roof in told)
 
 
 def _findings(tables: Tables, judged: Judged | Unjudged) -> FindingsOf:

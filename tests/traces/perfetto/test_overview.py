@@ -101,7 +101,7 @@ def test_counters_are_what_the_spans_say(shown: Processor, specialised: Profile)
     expected = 0.0
     for scope in ("tma load", "tma store"):
         mine = flying.loc[flying["scope"] == f"{scope} in flight", "duration_ns"]
-        total = summary.loc[summary["scope"] == scope, "bytes"].iloc[0] / 256
+        total = summary.loc[summary["scope"] == scope, "bytes_at_most"].iloc[0] / 256
         expected += total * mine.mean()
     assert area == pytest.approx(expected, rel=1e-3)
     ((clock,),) = shown.query(sql.format("SM clock"))
