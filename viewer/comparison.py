@@ -143,7 +143,7 @@ def show(options: argparse.Namespace) -> Comparison:
 def _not_judged(comparison: Comparison) -> list[str]:
     """What a gate leaves open, a line each."""
     lines = [
-        f"not judged: {each['name']}: {each['why']} ({_parts(each['a'], each['b'])})"
+        f"not judged: {each['name']}: {each['why']} ({_parts(each)})"
         for each in comparison.program["not_judged"]
     ]
     if comparison.leaves_open:
@@ -151,9 +151,9 @@ def _not_judged(comparison: Comparison) -> list[str]:
     return lines
 
 
-def _parts(a: float, b: float) -> str:
-    """ "12.0% of A's time, 0.0% of B's"."""
-    return f"{a:.1%} of A's time, {b:.1%} of B's"
+def _parts(group: dict[str, Any]) -> str:
+    """ "12.0% of A's time and 3.0% of B's"."""
+    return " and ".join(f"{group[side]:.1%} of {side.upper()}'s time" for side in "ab" if group[side])
 
 
 def _comparison(options: argparse.Namespace) -> Comparison:
@@ -241,7 +241,7 @@ def _render(comparison: Comparison, width: int) -> list[Text]:
     ]
     facts += [("Note", note) for note in comparison.notes]
     facts += [("Untested", missing) for missing in comparison.not_measured]
-    facts.append(("Program", program_text(comparison.program, comparison.unit)))
+    facts.append(("Time", program_text(comparison.program, comparison.unit)))
     label = max(len(name) for name, _ in facts) + 2
     for name, text in facts:
         style = "bold yellow" if name in ("Note", "Untested") else "dim"

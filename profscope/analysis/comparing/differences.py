@@ -106,7 +106,7 @@ def differences(a: Tables, b: Tables) -> pd.DataFrame:
         noted += notes_on(*sides, pair, of_a, of_b, floor)
         missing += missing_of(pair, of_a, of_b, emulated=a.emulated)
     if not parts:
-        why = "; ".join(joined(missing)) or "their launches have no spans or times"
+        why = "; ".join(joined([Said(each.pair.name, each.why_not) for each in groups]))
         raise DiffError(f"the kernels of both profiles cannot be compared: {why}")
     table = _in_order(_judged(parts))
     table = table[list(DTYPES)].astype(DTYPES)

@@ -28,6 +28,7 @@ _BESIDE: Final = (
     "baseline", "samples",
 )  # fmt: skip
 _SHOWN_KERNELS: Final = 4
+_SHOWN_NAMES: Final = 6
 _MOST_CHOICES: Final = 250_000
 """Above so many possible pairs the nearest ones are not searched: a second's work."""
 
@@ -115,7 +116,7 @@ def paired(a: Tables, b: Tables) -> list[Pair]:
             differs = _differences(one, other) if one and other else {}
             same_build = is_same and one is not None and other is not None and one.key == other.key
             name = _name(one, other, varies - differs.keys())
-            own.append(Pair(kernel, one, other, name, ", ".join(differs.values()), same_build))
+            own.append(Pair(kernel, one, other, name, _listed([*differs.values()]), same_build))
         pairs += _told_apart(own)
     return pairs
 
@@ -186,11 +187,18 @@ def _distance(a: LaunchGroup, b: LaunchGroup) -> tuple[Any, ...]:
 
 def _name(a: LaunchGroup | None, b: LaunchGroup | None, varies: set[str]) -> str:
     described = (b or a).described  # type: ignore[union-attr]
-    return ", ".join(
-        f"{name} {value}" if " " in name or name == "grid" else f"{name}={value}"
-        for name, value in described.items()
-        if name in varies
+    return _listed(
+        [
+            f"{name} {value}" if " " in name or name == "grid" else f"{name}={value}"
+            for name, value in described.items()
+            if name in varies
+        ]
     )
+
+
+def _listed(texts: Sequence[str]) -> str:
+    more = [f"{len(texts) - _SHOWN_NAMES} more"] if len(texts) > _SHOWN_NAMES else []
+    return ", ".join([*texts[:_SHOWN_NAMES], *more])
 
 
 def _told_apart(pairs: Sequence[Pair]) -> list[Pair]:

@@ -18,9 +18,9 @@ def program_text(program: Mapping[str, Any], unit: str) -> str:
     """The time of all recorded launches. program: entry "program" of a comparison's attrs."""
     a, b = (_duration(program[f"total_{side}"], unit) for side in "ab")
     changed, not_judged = ((program[f"{name}_a"], program[f"{name}_b"]) for name in ("changed", "not_judged"))
-    told = f"recorded launches take {a} in A, {b} in B; "
-    told += f"{_parts(changed)} changed" if any(changed) else "nothing changed"
-    return f"{told}, of these {_parts(not_judged)} not judged" if any(not_judged) else told
+    text = f"recorded launches take {a} in A, {b} in B; "
+    text += f"changed: {_parts(changed)}" if any(changed) else "nothing changed"
+    return f"{text} (not judged: {_parts(not_judged)})" if any(not_judged) else text
 
 
 def _duration(value: float, unit: str) -> str:
@@ -29,8 +29,7 @@ def _duration(value: float, unit: str) -> str:
 
 
 def _parts(parts: tuple[float, float]) -> str:
-    """ "3.0% of A and 12.0% of B"."""
-    return f"{parts[0]:.1%} of A and {parts[1]:.1%} of B"
+    return f"{parts[0]:.1%} of A, {parts[1]:.1%} of B"
 
 
 def status_text(status: str, change: float, *, significant: bool) -> str:
