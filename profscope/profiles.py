@@ -268,8 +268,9 @@ def load(
 def diff(a: Questions | str | Path, b: Questions | str | Path) -> pd.DataFrame:
     """What has changed from profile `a` to profile `b`: profiles, sessions, or paths that `load` reads.
 
-    One row per kernel, pair of configurations, grid and scope; kernels with the greatest change first, of a kernel
-    its launches as a whole first (kind "launch"), then the rows that changed most. docs/diff.md has more.
+    One row per kernel, pair of configurations, grid and scope; kernels with the greatest change first, of a
+    kernel its launches as a whole first (kind "launch"), then the rows that changed most. docs/diff.md has
+    more.
 
     kernel; variant_a, variant_b, grid_a, grid_b: configurations and grids, missing and "" if a side has none.
     Launches with the same constexprs and grid are compared, nearest in all else; of the others, those with
@@ -290,8 +291,8 @@ def diff(a: Questions | str | Path, b: Questions | str | Path) -> pd.DataFrame:
     "corrected" or "raw". Launches as a whole are as they were.
     launches_a, launches_b: how many were compared.
 
-    attrs has "unit", "emulated", "notes" (what else differs, and which floor holds), "not_measured" and "program":
-    the time of all recorded launches, and which part of it changed or was not judged.
+    attrs has "unit", "emulated", "notes" (what else differs, and which floor holds), "not_measured" and
+    "program": the time of all recorded launches, and which part of it changed or was not judged.
 
     Raises DiffError where no kernel is in both, one is emulated and the other is not, or one is no profile;
     TraceError where a file cannot be read.

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, replace
 from functools import cached_property
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 import pandas as pd
@@ -80,20 +80,13 @@ class Side:
 
     def all_launches(self, kernel: str, group: LaunchGroup) -> pd.DataFrame:
         """The launches of a group that count, but for trials."""
-        rows = self._rows.get((kernel, group.variant, group.grid), np.zeros(0, np.int64))
-        return self.tables.launches.iloc[rows]
+        return self._groups.get((kernel, group.variant, *group.grid), self.tables.launches.iloc[:0])
 
     @cached_property
-    def _rows(self) -> dict[tuple[str, int, tuple[int, int, int]], Ints]:
+    def _groups(self) -> dict[tuple[Any, ...], pd.DataFrame]:
         launches = self.tables.launches
-        real = np.flatnonzero(counted(launches) & ~launches["trial"].to_numpy())
-        keys = launches[["kernel", "variant", *GRID]].iloc[real]
-        number = keys.groupby([*keys], sort=False, observed=True).ngroup().to_numpy()
-        names = keys.drop_duplicates().itertuples(index=False)
-        return {
-            (str(kernel), int(variant), (int(x), int(y), int(z))): real[number == at]
-            for at, (kernel, variant, x, y, z) in enumerate(names)
-        }
+        real = launches[counted(launches) & ~launches["trial"]]
+        return dict(iter(real.groupby(["kernel", "variant", *GRID], sort=False, observed=True)))
 
     def by_recorded_part(self, launches: pd.DataFrame) -> dict[str, pd.DataFrame]:
         """The launches by which part of them was recorded, in words that are the same in other profiles.

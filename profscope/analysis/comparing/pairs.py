@@ -29,8 +29,8 @@ _BESIDE: Final = (
 )  # fmt: skip
 _SHOWN_KERNELS: Final = 4
 _SHOWN_NAMES: Final = 6
-_MOST_CHOICES: Final = 250_000
-"""Above so many possible pairs the nearest ones are not searched: a second's work."""
+_MOST_CHOICES: Final = 100_000
+"""Above so many possible pairs the nearest ones are not searched."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -57,8 +57,8 @@ class LaunchGroup:
         values = configuration(self.about)
         special = self.about.get("specialisation") or {}
         values |= {f"specialisation of {name}": of for name, of in special.items() if of}
-        if self.about.get("function"):
-            values["function"] = self.about["function"]
+        if module := str(self.about.get("function") or "").rpartition(".")[0]:
+            values["module"] = module
         return {name: _text(value) for name, value in values.items()} | {"grid": _grid_text(self.grid)}
 
 

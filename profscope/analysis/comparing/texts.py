@@ -15,10 +15,13 @@ def heading_text(kernel: str, configuration: str, differs: str) -> str:
 
 
 def program_text(program: Mapping[str, Any], unit: str) -> str:
-    """The time of all recorded launches. program: entry "program" of a comparison's attrs."""
+    """The time of all recorded launches, and the parts of it that changed or were not judged.
+
+    program: entry "program" of a comparison's attrs.
+    """
     a, b = (_duration(program[f"total_{side}"], unit) for side in "ab")
     changed, not_judged = ((program[f"{name}_a"], program[f"{name}_b"]) for name in ("changed", "not_judged"))
-    text = f"recorded launches take {a} in A, {b} in B; "
+    text = f"{a} in A, {b} in B; "
     text += f"changed: {_parts(changed)}" if any(changed) else "nothing changed"
     return f"{text} (not judged: {_parts(not_judged)})" if any(not_judged) else text
 

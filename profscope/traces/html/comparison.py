@@ -50,7 +50,11 @@ def comparison_page(
     sections: list[Child] = [
         tag("h1", "What has changed"),
         tag("p", tag("b", "A"), f" {names[0]} · ", tag("b", "B"), f" {names[1]}", class_="lead"),
-        tag("p", f"Time: {program_text(table.attrs['program'], unit)}.", class_="lead"),
+        tag(
+            "p",
+            f"Time of all recorded launches: {program_text(table.attrs['program'], unit)}.",
+            class_="lead",
+        ),
     ]
     if distrusted:
         told = f'The verdict of {" and of ".join(distrusted)} is "{DISTRUST}": {_CHANGED}'
