@@ -243,6 +243,8 @@ def test_without_a_bound_nothing_fails(kernels: Kernels, folder: Path) -> None:
             row_sums(kernels.row_sums, stages)
         paths.append(folder / f"free-{stages}.pftrace.gz")
         prof.save(paths[-1])
-    done = run("diff", *map(str, paths))
+    page = folder / "free.html"
+    done = run("diff", *map(str, paths), "--html", str(page))
     assert (done.returncode, done.stderr) == (0, "")
     assert profscope.diff(*paths).attrs["program"]["not_judged_a"] > 0
+    assert 'class="verdict plain">Only A has launches of it.' in page.read_text()

@@ -104,7 +104,7 @@ def _headline(row: dict[str, Any], unit: str) -> str:
 
 
 def _tone(row: dict[str, Any], is_doubtful: bool) -> str:
-    if not row["significant"] or is_doubtful:
+    if row["status"] != "changed" or is_doubtful:
         return "plain"
     return "bad" if row["change"] > 0 else "good"
 
