@@ -222,9 +222,8 @@ def _document(profile: profscope.Profile, workload: Workload, task: str, number:
     """Figures by row and launch, in ns and, of whole launches, the clock."""
     side = Side(profile, "ns")
     kernel = workload.fn.fn.__name__
-    keeps = max(side.keeps(kernel, 0))
     launches = profile.launches[profile.launches["kernel"] == kernel]
-    figures = side.figures(kernel, 0, side.launches(kernel, 0, keeps))
+    figures = side.figures(kernel, side.warm(launches))
     return {
         "workload": workload.name,
         "task": task,

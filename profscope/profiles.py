@@ -268,11 +268,14 @@ def load(
 def diff(a: Questions | str | Path, b: Questions | str | Path) -> pd.DataFrame:
     """What has changed from profile `a` to profile `b`: profiles, sessions, or paths that `load` reads.
 
-    One row per kernel, pair of configurations and scope; kernels with the greatest change first, of a kernel
-    its launches as a whole first (kind "launch"), then the rows that changed most. docs/diff.md has more.
+    One row per kernel, pair of configurations, grid and scope; kernels with the greatest change first, of a
+    kernel its launches as a whole first (kind "launch"), then the rows that changed most. docs/diff.md has
+    more.
 
-    kernel; variant_a, variant_b: configurations, missing where a side has none. Those with the same key are
-    compared, and where one is left on either side, those two; an autotuner's trials are left out.
+    kernel; variant_a, variant_b, grid_a, grid_b: configurations and grids, missing and "" if a side has none.
+    Launches with the same constexprs and grid are compared, nearest in all else; of the others, those with
+    other constexprs and the nearest of the other side. An autotuner's trials are left out.
+    configuration: what tells these launches from the kernel's others; differs: what a and b do not share.
     scope, kind, file, call_path: as b has them where it does; line_a, line_b: 0 where there is none. Lines
     are matched by the functions' texts, through edits.
     status: "changed", "same" (no more than noise), "appeared" or "went".
@@ -284,11 +287,12 @@ def diff(a: Questions | str | Path, b: Questions | str | Path) -> pd.DataFrame:
     "ns" or "cycles"; percent: of a, missing where that is 0; low, high: the 95 % interval of change, floor
     included.
     self_a, self_b, total_a, total_b, count_a, count_b: of a launch, scaled up to its grid: trimmed means. Of
-    corrected durations, without what records took, where both sides know that and kept no sums:
-    attrs["durations"] is "corrected" or "raw". Launches as a whole are as they were.
+    corrected durations, without what records took, where both sides know that: attrs["durations"] is
+    "corrected" or "raw". Launches as a whole are as they were.
     launches_a, launches_b: how many were compared.
 
-    attrs has "unit", "emulated", "notes" (what else differs, and which floor holds) and "not_measured".
+    attrs has "unit", "emulated", "notes" (what else differs, and which floor holds), "not_measured" and
+    "program": the time of all recorded launches, and which part of it changed or was not judged.
 
     Raises DiffError where no kernel is in both, one is emulated and the other is not, or one is no profile;
     TraceError where a file cannot be read.

@@ -12,7 +12,8 @@ from rich.console import Console
 from rich.text import Text
 
 from profscope.analysis.comparing.operands import LAUNCH
-from profscope.analysis.comparing.status import status_text
+from profscope.analysis.comparing.pairs import COMPARED
+from profscope.analysis.comparing.texts import heading_text, program_text, status_text
 from profscope.analysis.trust_rules import CARE, DISTRUST
 from profscope.errors import DiffError, OptionError
 from profscope.profiles import diff
@@ -28,7 +29,9 @@ from viewer.units import count_text, duration_text, printable
 
 __all__ = ["Comparison", "KernelDiff", "RowDiff", "show"]
 
-PAIR = ["kernel", "variant_a", "variant_b"]
+MOST_NOT_JUDGED = 0.05
+"""The part of either side's time that a gate leaves open."""
+
 JUDGED = "--fail-above judges launches that recording has changed"
 
 
@@ -60,8 +63,8 @@ class RowDiff:
 
 @dataclass(frozen=True)
 class KernelDiff:
-    """A kernel in one configuration against one of the other trace's. launch: its launches as a whole, None
-    where their times are not known; rows: those shown; `omitted` others were left out.
+    """A kernel's launches in A and in B. launch: its launches as a whole, None if their times are not known;
+    rows: those shown; `omitted` others were left out. The other fields are columns of `profscope.diff`.
 
     regressed: whether it has become slower by more than was allowed, and that is no noise.
     """
@@ -69,6 +72,10 @@ class KernelDiff:
     kernel: str
     variant_a: int | None
     variant_b: int | None
+    grid_a: str
+    grid_b: str
+    configuration: str
+    differs: str
     says: str
     regressed: bool
     launch: RowDiff | None
@@ -78,8 +85,8 @@ class KernelDiff:
 
 @dataclass(frozen=True)
 class Comparison:
-    """All that is shown. verdict_a, verdict_b: whether each side can be believed, in one line. fail_above: in
-    per cent, None where nothing was asked for."""
+    """All that is shown. verdict_a, verdict_b: whether each side can be believed, in one line. program: the
+    entry of `profscope.diff`'s attrs. fail_above: in per cent, None if nothing was asked for."""
 
     a: str
     b: str
@@ -89,12 +96,24 @@ class Comparison:
     emulated: bool
     notes: list[str]
     not_measured: list[str]
+    program: dict[str, Any]
     fail_above: float | None
     kernels: list[KernelDiff]
 
+    @property
+    def has_regressed(self) -> bool:
+        """Whether a kernel is slower than the gate allows."""
+        return any(kernel.regressed for kernel in self.kernels)
 
-def show(options: argparse.Namespace) -> bool:
-    """Compare the traces that the command line names, and print it; whether a kernel is slower than allowed.
+    @property
+    def leaves_open(self) -> bool:
+        """Whether a gate cannot judge more of the time than may be left open."""
+        most = max(self.program["not_judged_a"], self.program["not_judged_b"])
+        return self.fail_above is not None and most > MOST_NOT_JUDGED
+
+
+def show(options: argparse.Namespace) -> Comparison:
+    """Compare the traces that the command line names, and print it; on stderr, what a gate did not judge.
 
     Raises TraceError where one cannot be read or has nothing of what is asked for, DiffError where they
     cannot be compared, or nothing can be judged, OptionError where both come from standard input.
@@ -109,12 +128,32 @@ def show(options: argparse.Namespace) -> bool:
         with console.capture() as capture:  # printing, it would end the process where a pipe is closed
             console.print(Text("\n").join(_render(comparison, console.width)), soft_wrap=True)
         sys.stdout.write(capture.get())
+    if options.fail_above is None:
+        return comparison
+    for line in _not_judged(comparison):
+        sys.stderr.write(f"{printable(line)}\n")
     told = (
         each.launch is not None and each.launch.status in ("same", "changed") for each in comparison.kernels
     )
-    if options.fail_above is not None and not any(told):
+    if not any(told):
         raise DiffError("--fail-above has nothing to judge: no kernel's launches have times in both traces")
-    return any(kernel.regressed for kernel in comparison.kernels)
+    return comparison
+
+
+def _not_judged(comparison: Comparison) -> list[str]:
+    """What a gate leaves open, a line each."""
+    lines = [
+        f"not judged: {each['name']}: {each['why']} ({_parts(each)})"
+        for each in comparison.program["not_judged"]
+    ]
+    if comparison.leaves_open:
+        lines.append(f"more than {MOST_NOT_JUDGED:.0%} of the time was not judged, so --fail-above fails")
+    return lines
+
+
+def _parts(group: dict[str, Any]) -> str:
+    """ "12.0% of A's time and 3.0% of B's"."""
+    return " and ".join(f"{group[side]:.1%} of {side.upper()}'s time" for side in "ab" if group[side])
 
 
 def _comparison(options: argparse.Namespace) -> Comparison:
@@ -130,7 +169,7 @@ def _comparison(options: argparse.Namespace) -> Comparison:
         page = comparison_page(table, (named[0], named[1]), sources, _distrusted(*verdicts))
         write_page(options.html, page)
     unit = table.attrs["unit"]
-    groups = table.groupby(PAIR, sort=False, dropna=False)
+    groups = table.groupby(list(COMPARED), sort=False, dropna=False)
     return Comparison(
         a=options.a if traces[0].name == traces[1].name else traces[0].name,
         b=options.b if traces[0].name == traces[1].name else traces[1].name,
@@ -140,21 +179,28 @@ def _comparison(options: argparse.Namespace) -> Comparison:
         emulated=table.attrs["emulated"],
         notes=table.attrs["notes"],
         not_measured=table.attrs["not_measured"],
+        program=table.attrs["program"],
         fail_above=options.fail_above,
         kernels=[_kernel(rows, unit, options.top, options.fail_above) for _, rows in groups],
     )
 
 
 def _kernel(table: pd.DataFrame, unit: str, top: int, fail_above: float | None) -> KernelDiff:
-    kernel, *variants = (None if pd.isna(value) else value for value in table[PAIR].iloc[0])
-    variant_a, variant_b = (None if each is None else int(each) for each in variants)
+    first = table.iloc[0]
+    variant_a, variant_b = (
+        None if pd.isna(each) else int(each) for each in first[["variant_a", "variant_b"]]
+    )
     rows = [_row(row) for row in table.to_dict("records")]
     launch = rows.pop(0) if rows[0].kind == LAUNCH else None
     slower = launch is not None and launch.significant and (launch.percent or 0.0) > (fail_above or 0.0)
     return KernelDiff(
-        kernel=str(kernel),
+        kernel=first["kernel"],
         variant_a=variant_a,
         variant_b=variant_b,
+        grid_a=first["grid_a"],
+        grid_b=first["grid_b"],
+        configuration=first["configuration"],
+        differs=first["differs"],
         says=_says(launch, unit),
         regressed=fail_above is not None and slower,
         launch=launch,
@@ -195,9 +241,10 @@ def _render(comparison: Comparison, width: int) -> list[Text]:
     ]
     facts += [("Note", note) for note in comparison.notes]
     facts += [("Untested", missing) for missing in comparison.not_measured]
+    facts.append(("Time", program_text(comparison.program, comparison.unit)))
     label = max(len(name) for name, _ in facts) + 2
     for name, text in facts:
-        style = "dim" if name in "AB" else "bold yellow"
+        style = "bold yellow" if name in ("Note", "Untested") else "dim"
         is_doubtful = name in "AB" and f": {DISTRUST}" in text
         for at, line in enumerate(wrap(printable(text).split(" "), width - label)):
             lines.append(
@@ -226,15 +273,13 @@ def _distrusted(verdict_a: str, verdict_b: str) -> list[str]:
 
 
 def _render_kernel(kernel: KernelDiff, comparison: Comparison, width: int) -> list[Text]:
-    several = sum(each.kernel == kernel.kernel for each in comparison.kernels) > 1
-    numbers = [f"#{each}" for each in (kernel.variant_a, kernel.variant_b) if each is not None]
-    label = " " + " and ".join(dict.fromkeys(numbers)) if several or len(set(numbers)) > 1 else ""
     style = "bold"
     is_doubtful = bool(_distrusted(comparison.verdict_a, comparison.verdict_b))
     is_change = kernel.launch is not None and kernel.launch.significant and kernel.launch.status == "changed"
     if kernel.launch is not None and is_change and not is_doubtful:
         style += " red" if kernel.launch.change > 0 else " green"
-    sentence = f"{printable(kernel.kernel)}{label}: {kernel.says}"
+    heading = heading_text(kernel.kernel, kernel.configuration, kernel.differs)
+    sentence = f"{printable(heading)}: {kernel.says}"
     lines = [Text(line, style=style) for line in wrap(sentence.split(" "), width)]
     if kernel.regressed:
         lines.append(Text(f"That is more than --fail-above {comparison.fail_above:g}%.", style="bold red"))

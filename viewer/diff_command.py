@@ -9,14 +9,19 @@ from collections.abc import Sequence
 from viewer.option_types import count, pattern, width
 from viewer.presence import check_apart, check_there
 
-__all__ = ["REGRESSED", "diff_main"]
+__all__ = ["NOT_JUDGED", "REGRESSED", "diff_main"]
 
 REGRESSED = 3
 """The exit status where a kernel has become slower by more than --fail-above allows."""
 
+NOT_JUDGED = 4
+"""The exit status if --fail-above cannot judge more than 5 % of either side's time."""
+
 EPILOG = """\
-Kernels stand in the order of what their launches' time changed by, and each
-begins with its launches as a whole. Then its rows, by the change of self time
+Launches are compared with launches of the same kernel, constexprs and grid, or
+the nearest ones; the heading names what differs. Kernels stand in the order of
+what their launches' time changed by, and each begins with its launches as a
+whole. Then its rows, by the change of self time
 per launch. A change is shown as noise unless it is more than what launches
 vary by, and more than what two builds or two sessions of the same code differ
 by; cycles of the emulator have no noise. docs/diff.md says how that is told.
@@ -28,7 +33,8 @@ examples:
 
 exit status: 0 shown; 1 a trace cannot be read, nothing in them can be compared,
 or --fail-above finds nothing to judge; 2 wrong usage; 3 the launches of a
-kernel have become slower by more than --fail-above, and that is no noise
+kernel have become slower by more than --fail-above, and that is no noise; 4
+--fail-above cannot judge more than 5 % of either side's time (stderr says what)
 """
 
 
@@ -39,7 +45,10 @@ def diff_main(arguments: Sequence[str], tool: str) -> int:
     check_apart(options.html, options.a, options.b)
     from viewer.comparison import show  # behind the command line: pandas and rich take their time
 
-    return REGRESSED if show(options) else 0
+    comparison = show(options)
+    if comparison.has_regressed:
+        return REGRESSED
+    return NOT_JUDGED if comparison.leaves_open else 0
 
 
 def _parser(tool: str) -> argparse.ArgumentParser:

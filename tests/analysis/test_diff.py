@@ -17,9 +17,8 @@ from profscope.analysis.comparing.differences import DTYPES
 from profscope.profiles import Profile
 from tests.kernels.matmul import matmul_kernel
 from tests.support.edited import SOURCE, run_of_matmul, slowed, with_source
-from tests.support.folded import with_sums
 from tests.support.profiles import launch_table, profile_metadata
-from tests.support.sessions import keeping, launch_add, session
+from tests.support.sessions import launch_add, session
 
 SIZE = 64
 
@@ -91,9 +90,8 @@ def test_the_wait_for_copies_leads_one_stage_against_three(one_stage: Profile, t
     assert np.all(np.diff(size) <= 0)
     assert difference.attrs["unit"] == "cycles"
     assert difference.attrs["emulated"]
-    assert difference.attrs["notes"] == [
-        "matmul_kernel: the configurations differ, num_stages=1 and num_stages=3"
-    ]
+    assert difference.attrs["notes"] == []
+    assert set(difference["differs"]) == {"num_stages 1 -> 3"}
 
 
 def test_self_times_of_a_launch_change_by_what_its_warps_change(
@@ -126,27 +124,38 @@ def test_any_change_of_emulated_cycles_counts(three_stages: Profile) -> None:
     assert (row["change"], row["low"], row["high"], row["significant"]) == (0.5, 0.5, 0.5, True)
 
 
-def test_what_is_scaled_up_is_not_exact(three_stages: Profile) -> None:
-    difference = profscope.diff(recorded(3, ctas=2), three_stages)
-    changed = difference[difference["change"] != 0]
-    assert len(changed)
-    assert (changed["high"] > changed["change"]).all()
+def test_emulated_figures_of_some_ctas_are_exact() -> None:
+    """Cycles have no noise, whatever part of a launch was recorded, and however often."""
+    some, again = recorded(3, launches=1, ctas=2), recorded(3, launches=3, ctas=2)
+    difference = profscope.diff(some, again)
+    assert (difference[["change", "low", "high"]] == 0).to_numpy().all()
+    assert set(difference["status"]) == {"same"}
+    df = again.df.assign(duration_cycles=again.df["duration_cycles"] + (again.df["scope"] == "store"))
+    row = row_of(profscope.diff(some, replace(again, df=df)), "store")
+    assert row["low"] == row["change"] == row["high"] > 0
+    assert row["significant"]
 
 
-def test_sums_are_compared_launch_by_launch(one_stage: Profile) -> None:
-    with keeping("sums") as prof:
-        launch_matmul(3, launches=2)
-    with keeping("sums") as again:
-        launch_matmul(3, launches=4)
-    same = profscope.diff(prof, again)
-    assert not same["significant"].any()
-    assert (same["change"][1:] == 0).all()
-    summary = prof.summary().set_index(["scope", "kind"])
-    for row in same[1:].itertuples():
-        assert row.self_a == summary.loc[(row.scope, row.kind), "self_cycles"] / 2
-    against = profscope.diff(one_stage, prof)
-    assert against["scope"].iloc[1] == "loop L33"
-    assert any("the first kept spans, the second sums" in note for note in against.attrs["notes"])
+def test_launches_with_other_parts_recorded_are_not_compared(three_stages: Profile) -> None:
+    with session(ctas=2) as prof:
+        launch_matmul(3)
+        launch_add(1000)  # one CTA: all of it
+    with session() as whole:
+        launch_matmul(3)
+        launch_add(1000)
+    difference = profscope.diff(whole, prof)
+    assert set(difference["kernel"]) == {"add_kernel"}
+    (open_group,) = difference.attrs["program"]["not_judged"]
+    assert open_group["name"] == "matmul_kernel"
+    assert open_group["a"] > 0.5
+    assert difference.attrs["not_measured"] == [
+        "matmul_kernel: the first recorded all CTAs, the second one of 2 CTAs (ctas=2): record both with the "
+        "same options"
+    ]
+    with pytest.raises(profscope.DiffError, match=r"the second one of 2 CTAs \(ctas=2\)"):
+        profscope.diff(three_stages, recorded(3, ctas=2))
+    with pytest.raises(profscope.DiffError, match=r"the second all CTAs of warps=\[0\]"):
+        profscope.diff(three_stages, recorded(3, warps=[0]))
 
 
 def test_moved_lines_are_the_same_lines(three_stages: Profile, tmp_path: Path) -> None:
@@ -292,22 +301,11 @@ def test_single_launches_are_compared_by_their_ctas() -> None:
 
 
 def test_where_ctas_were_left_out_figures_are_of_the_grid(gpu_runs: list[Profile]) -> None:
-    a, b = gpu_runs[0], run_of_matmul(1, ctas=8)
-    b = replace(b, launches=b.launches.assign(grid_x=16))
-    row = row_of(profscope.diff(a, b), "dot")
-    assert row["count_a"] == row["count_b"]
-    assert row["self_b"] == pytest.approx(row["self_a"], rel=0.05)
-
-
-def test_sums_of_single_launches_are_those_of_their_spans() -> None:
-    a, b = (run_of_matmul(seed, launches=6, ctas=4) for seed in (0, 1))
-    of_spans = profscope.diff(a, slowed(b, "dot", 1.25))
-    folded = profscope.diff(*(with_sums(each, range(6)) for each in (a, slowed(b, "dot", 1.25))))
-    assert folded["scope"].tolist()[:2] == of_spans["scope"].tolist()[:2]
-    columns = ["self_a", "self_b", "total_a", "total_b", "count_a", "count_b"]
-    both = folded.set_index(["scope", "kind"]), of_spans.set_index(["scope", "kind"])
-    for name in columns:
-        assert both[0][name].to_dict() == pytest.approx(both[1][name].to_dict(), rel=2e-2)
+    a, b = (run_of_matmul(seed, ctas=8) for seed in (0, 1))
+    a, b = (replace(each, launches=each.launches.assign(grid_x=16)) for each in (a, b))
+    row, whole = (row_of(profscope.diff(*sides), "dot") for sides in ((a, b), gpu_runs[:2]))
+    assert row["count_a"] == row["count_b"] == whole["count_b"]
+    assert row["self_b"] == pytest.approx(whole["self_b"], rel=0.05)
 
 
 def test_clocks_that_differ_are_said_and_cycles_compared(gpu_runs: list[Profile]) -> None:
@@ -321,7 +319,6 @@ def test_clocks_that_differ_are_said_and_cycles_compared(gpu_runs: list[Profile]
 @pytest.mark.parametrize(
     ("column", "value", "says"),
     [
-        ("grid_x", 8, "the grids differ, 16 x 1 x 1 and 8 x 1 x 1"),
         ("num_warps", 8, "have 2 and 8 warps"),
         ("dropped", 3, "the second lost 24 records"),
         ("unfinished", 1, "in the second, 8 CTAs did not come to the end"),
@@ -366,19 +363,19 @@ def test_without_texts_lines_are_matched_by_number(gpu_runs: list[Profile]) -> N
 # Variants.
 
 
-def test_variants_are_matched_by_key_and_one_left_with_one_left(gpu_runs: list[Profile]) -> None:
+def test_variants_of_the_same_constexprs_are_compared_then_the_nearest(gpu_runs: list[Profile]) -> None:
     def several(profile: Profile, keys: list[str]) -> Profile:
         variant = profile.launches["launch"].to_numpy() % len(keys)
         return with_variants(replace(profile, launches=profile.launches.assign(variant=variant)), keys)
 
     a, b = several(gpu_runs[0], ["x", "y"]), several(gpu_runs[1], ["z", "x"])
     difference = profscope.diff(a, b)
-    pairs = difference[["variant_a", "variant_b"]].drop_duplicates().to_numpy().tolist()
-    assert sorted(pairs) == [[0, 1], [1, 0]]
-    assert any("the configurations differ, BLOCK=y and BLOCK=z" in note for note in difference.attrs["notes"])
-    alone = profscope.diff(a, several(gpu_runs[1], ["z", "v"]))
-    assert sorted(alone["status"].tolist()) == ["appeared", "appeared", "went", "went"]
-    assert set(alone["kind"]) == {"launch"}
+    pairs = difference[["variant_a", "variant_b", "configuration", "differs"]].drop_duplicates()
+    assert sorted(pairs.to_numpy().tolist()) == [[0, 1, "BLOCK=x", ""], [1, 0, "", "BLOCK y -> z"]]
+    other = profscope.diff(a, several(gpu_runs[1], ["z", "v", "w"]))
+    launches = other[other["kind"] == "launch"].set_index("configuration")
+    assert launches["status"].to_dict()["BLOCK=w"] == "appeared"
+    assert sorted(launches["differs"]) == ["", "BLOCK x -> z", "BLOCK y -> v"]
 
 
 def test_trials_are_left_out(gpu_runs: list[Profile]) -> None:
@@ -407,5 +404,5 @@ def in_flight(profile: Profile, scope: str) -> Profile:
 
 def test_profiles_of_samples_alone_are_refused_in_words() -> None:
     bare = Profile(launches=launch_table([0], ["kernel"]), metadata=profile_metadata())
-    with pytest.raises(profscope.DiffError, match="their launches have no spans, sums or times"):
+    with pytest.raises(profscope.DiffError, match="kernel: how long its launches took is not known"):
         profscope.diff(bare, bare)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import shutil
 import subprocess
 import sys
@@ -50,6 +51,8 @@ def test_a_slower_kernel_is_told_first(traces: dict[str, str]) -> None:
         "A     before.json.gz: trust with care",
         "B     slower.json.gz: trust with care",
     ]
+    facts = " ".join(" ".join(lines).split())
+    assert re.search(r"Time [\d.]+ us in A, [\d.]+ us in B; changed: 100.0% of A", facts)
     told = next(at for at, line in enumerate(lines) if line.startswith("matmul_kernel: "))
     sentence = " ".join(lines[told : told + 2])
     assert "% slower (" in sentence

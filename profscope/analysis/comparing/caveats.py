@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any, Final, NamedTuple
+from typing import Final, NamedTuple
 
 import numpy as np
 import pandas as pd
@@ -13,15 +13,13 @@ from profscope.analysis.comparing.floors import NO_FLOOR, Floor
 from profscope.analysis.comparing.operands import Operand
 from profscope.analysis.comparing.pairs import Pair
 from profscope.analysis.quantities import count_text
-from profscope.analysis.variant_texts import configuration
 from profscope.errors import DiffError
 from profscope.schema import Tables
 
 __all__ = ["Said", "joined", "missing_of", "notes_on", "option_notes", "unit_of"]
 
 _SAME_CLOCK: Final = 0.02
-_OPTIONS: Final = ("instrument", "measure", "keep", "buffer", "ctas", "sms", "warps")
-_GRID: Final = ["grid_x", "grid_y", "grid_z", "num_ctas"]
+_OPTIONS: Final = ("instrument", "measure", "buffer", "ctas", "sms", "warps")
 _SHOWN: Final = 3
 _SIDES: Final = ("first", "second")
 
@@ -80,31 +78,24 @@ def joined(said: Sequence[Said]) -> list[str]:
 
 
 def notes_on(side_a: Side, side_b: Side, pair: Pair, a: Operand, b: Operand, floor: Floor) -> list[Said]:
-    """What is not the same on both sides of a pair of variants, or makes its figures less sure."""
+    """What is not the same on both sides of a pair, or makes its figures less sure."""
     launches = [
-        side.all_launches(pair.kernel, variant)
-        for side, variant in ((side_a, pair.variant_a), (side_b, pair.variant_b))
-        if variant is not None
+        side.all_launches(pair.kernel, group)
+        for side, group in ((side_a, pair.a), (side_b, pair.b))
+        if group is not None
     ]
-    notes = [*_configurations(side_a.tables, side_b.tables, pair), *_unlike(*launches)]
+    notes = _unlike(*launches)
     if floor is not NO_FLOOR:
         notes.append(f"within {floor.text} a change is no effect: {floor.why}")
-    kept = [" and ".join(each.figures.launches["keeps"].unique()) for each in (a, b)]
-    if kept[0] != kept[1] and all(kept):
-        notes.append(f"the first kept {kept[0]}, the second {kept[1]}: what recording costs differs, too")
     is_gpu_in_cycles = side_a.unit == "cycles" and not side_a.tables.emulated
     if is_gpu_in_cycles and len(a.durations.ns) and len(b.durations.ns):
         times = " and ".join(f"{np.median(each.durations.ns) / 1000:,.1f} us" for each in (a, b))
         notes.append(f"in time, its launches took {times}")
-    for which, operand in zip(_SIDES, (a, b), strict=True):
-        rows, took = len(operand.figures.launches), len(operand.durations.took)
-        if 0 < rows < took:
-            notes.append(f"rows of the {which} are of its newest {rows} of {took} launches")
     return [Said(pair.kernel, note) for note in notes]
 
 
 def missing_of(pair: Pair, a: Operand, b: Operand, *, emulated: bool) -> list[Said]:
-    """What could not be told of a pair of variants, and why."""
+    """What could not be told of a pair, and why."""
     missing = []
     if (a.is_single or b.is_single) and not emulated:
         missing.append(
@@ -121,16 +112,12 @@ def missing_of(pair: Pair, a: Operand, b: Operand, *, emulated: bool) -> list[Sa
             missing.append(f"rows: no launch of the {which} tells what each row took in it")
         if not len(operand.durations.took):
             missing.append(f"launches as a whole: the {which} does not say how long any took")
-    return [Said(pair.kernel, text) for text in missing]
+    return [Said(pair.name, text) for text in missing]
 
 
 def _unlike(a: pd.DataFrame, b: pd.DataFrame) -> list[str]:
-    """Of two variants' launches what is not the same, and what each has lost."""
+    """Of two groups of launches what is not the same, and what each has lost."""
     notes = []
-    grids = [sorted(map(tuple, each[_GRID].drop_duplicates().to_numpy().tolist())) for each in (a, b)]
-    if grids[0] != grids[1]:
-        text_a, text_b = (_grids(grid) for grid in grids)
-        notes.append(f"the grids differ, {text_a} and {text_b}: times are of launches, whatever their grids")
     warps = [sorted(set(each["num_warps"].tolist())) for each in (a, b)]
     if warps[0] != warps[1]:
         notes.append(
@@ -152,22 +139,6 @@ def _unlike(a: pd.DataFrame, b: pd.DataFrame) -> list[str]:
     return notes
 
 
-def _configurations(a: Tables, b: Tables, pair: Pair) -> list[str]:
-    """What the two variants do not have in common."""
-    described = []
-    for tables, variant in ((a, pair.variant_a), (b, pair.variant_b)):
-        of_kernel = (tables.metadata.get("variants") or {}).get(pair.kernel) or []
-        about: dict[str, Any] = next((each for each in of_kernel if each["variant"] == variant), {})
-        described.append(configuration(about))
-    unlike = [
-        name for name in {**described[0], **described[1]} if described[0].get(name) != described[1].get(name)
-    ]
-    if not unlike or not all(map(any, (each.values() for each in described))):
-        return []
-    texts = [", ".join(f"{name}={each.get(name)}" for name in unlike) for each in described]
-    return [f"the configurations differ, {texts[0]} and {texts[1]}"]
-
-
 def option_notes(a: Tables, b: Tables) -> list[str]:
     """Options of the sessions that make their figures differ."""
     options = [tables.metadata.get("options") or {} for tables in (a, b)]
@@ -176,11 +147,6 @@ def option_notes(a: Tables, b: Tables) -> list[str]:
         return []
     texts = [", ".join(f"{name}={each.get(name)!r}" for name in unlike) for each in options]
     return [f"recorded differently, {texts[0]} and {texts[1]}: what recording costs differs, too"]
-
-
-def _grids(grids: list[Any]) -> str:
-    texts = [" x ".join(str(int(size)) for size in grid[:3]) for grid in grids[:_SHOWN]]
-    return " or ".join(texts) + (" or others" if len(grids) > _SHOWN else "")
 
 
 def _listed(numbers: list[int]) -> str:

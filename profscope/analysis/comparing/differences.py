@@ -18,7 +18,7 @@ from profscope.analysis.comparing.caveats import (
 )
 from profscope.analysis.comparing.chance import Sample, compared, discoveries
 from profscope.analysis.comparing.figures import Side
-from profscope.analysis.comparing.floors import floor_of
+from profscope.analysis.comparing.floors import Floor, floor_of
 from profscope.analysis.comparing.operands import (
     LAUNCH,
     Operand,
@@ -27,11 +27,11 @@ from profscope.analysis.comparing.operands import (
     of_one_side,
     of_rows,
 )
-from profscope.analysis.comparing.pairs import Pair, paired
+from profscope.analysis.comparing.pairs import COMPARED, Pair, paired
 from profscope.analysis.comparing.places import Lines
+from profscope.analysis.comparing.program import Judged, program
 from profscope.analysis.corrections import are_corrected
 from profscope.analysis.overhead import known_noise
-from profscope.analysis.span_rows import grid_scales
 from profscope.errors import DiffError
 from profscope.schema import Tables
 from profscope.threads import worker_pool
@@ -42,6 +42,10 @@ DTYPES: Final[dict[str, Any]] = {
     "kernel": "str",
     "variant_a": "Int32",
     "variant_b": "Int32",
+    "grid_a": "str",
+    "grid_b": "str",
+    "configuration": "str",
+    "differs": "str",
     "scope": "str",
     "kind": "str",
     "file": "str",
@@ -84,64 +88,73 @@ def differences(a: Tables, b: Tables) -> pd.DataFrame:
     parts: list[Rows] = []
     noted: list[Said] = []
     missing: list[Said] = []
+    groups: list[Judged] = []
     for pair in paired(a, b):
-        if pair.variant_a is None or pair.variant_b is None:
-            parts.append(_alone(pair, sides))
+        operands = _operands(pair, sides)
+        if isinstance(operands, str):
+            parts += _alone(pair, sides)
+            groups.append(Judged(pair, operands))
+            if pair.a and pair.b:
+                missing.append(Said(pair.name, operands))
             continue
-        of_a, of_b = _operands(pair, sides)
-        single = of_a.is_single or of_b.is_single
-        layout = max(
-            known_noise(side.metadata, pair.kernel, variant)
-            for side, variant in ((a, pair.variant_a), (b, pair.variant_b))
-        )
-        floor = floor_of(emulated=a.emulated, same_build=pair.same_build, single=single, layout=layout)
-        exact = a.emulated and all(_is_whole(each) for each in (of_a, of_b))
-        parts += of_launches(pair, of_a.durations, of_b.durations, floor, exact=exact)
-        parts += of_rows(pair, of_a, of_b, lines, floor, exact=exact)
+        of_a, of_b = operands
+        floor = _floor(pair, sides, single=of_a.is_single or of_b.is_single)
+        whole = of_launches(pair, of_a.durations, of_b.durations, floor, exact=a.emulated)
+        groups.append(Judged(pair, "" if whole else "how long its launches took is not known"))
+        parts += whole
+        parts += of_rows(pair, of_a, of_b, lines, floor, exact=a.emulated)
         noted += notes_on(*sides, pair, of_a, of_b, floor)
         missing += missing_of(pair, of_a, of_b, emulated=a.emulated)
     if not parts:
-        raise DiffError(
-            "the kernels of both profiles cannot be compared: their launches have no spans, sums or times"
-        )
+        why = "; ".join(joined([Said(each.pair.name, each.why_not) for each in groups]))
+        raise DiffError(f"the kernels of both profiles cannot be compared: {why}")
     table = _in_order(_judged(parts))
     table = table[list(DTYPES)].astype(DTYPES)
     durations = "corrected" if corrected else "raw"
     table.attrs = {"unit": unit, "emulated": a.emulated, "durations": durations}
     table.attrs |= {"notes": notes + joined(noted), "not_measured": joined(missing)}
+    table.attrs["program"] = program(*sides, groups, table)
     return table
 
 
-def _alone(pair: Pair, sides: tuple[Side, Side]) -> Rows:
-    """The row of a variant that one side has."""
-    side, variant = (sides[0], pair.variant_a) if pair.variant_b is None else (sides[1], pair.variant_b)
-    assert variant is not None
-    keeps = max(side.keeps(pair.kernel, variant), default="spans")
-    return of_one_side(pair, side.durations(side.launches(pair.kernel, variant, keeps)))
+def _floor(pair: Pair, sides: tuple[Side, Side], *, single: bool) -> Floor:
+    """The size of change that is none."""
+    layout = max(
+        known_noise(side.tables.metadata, pair.kernel, group.variant)
+        for side, group in zip(sides, (pair.a, pair.b), strict=True)
+        if group is not None
+    )
+    emulated = sides[0].tables.emulated
+    return floor_of(emulated=emulated, same_build=pair.same_build, single=single, layout=layout)
 
 
-def _operands(pair: Pair, sides: tuple[Side, Side]) -> tuple[Operand, Operand]:
-    """Both sides of a pair that has them."""
-    variants = [variant for variant in (pair.variant_a, pair.variant_b) if variant is not None]
-    kept = _kept(*(side.keeps(pair.kernel, each) for side, each in zip(sides, variants, strict=True)))
-    operands = []
-    for side, variant, keeps in zip(sides, variants, kept, strict=True):
-        launches = side.launches(pair.kernel, variant, keeps)
-        figures = side.figures(pair.kernel, variant, launches)
-        operands.append(Operand(figures, side.durations(launches)))
-    return operands[0], operands[1]
+def _alone(pair: Pair, sides: tuple[Side, Side]) -> list[Rows]:
+    """The row of launches that one side has; none if both have them."""
+    if pair.a is not None and pair.b is not None:
+        return []
+    side, group = (sides[0], pair.a) if pair.b is None else (sides[1], pair.b)
+    assert group is not None
+    return [of_one_side(pair, side.durations(side.warm(side.all_launches(pair.kernel, group))))]
 
 
-def _is_whole(operand: Operand) -> bool:
-    """Whether all CTAs of its launches were recorded: what is scaled up is an estimate."""
-    return bool((grid_scales(operand.figures.launches) == 1).all())
+def _operands(pair: Pair, sides: tuple[Side, Side]) -> tuple[Operand, Operand] | str:
+    """Both sides' launches with the same part recorded; in words why there are none to compare."""
+    if pair.a is None or pair.b is None:
+        return f"only in {'A' if pair.b is None else 'B'}"
+    a, b = (
+        side.by_recorded_part(side.all_launches(pair.kernel, group))
+        for side, group in zip(sides, (pair.a, pair.b), strict=True)
+    )
+    part = max(a.keys() & b.keys(), key=lambda each: (min(len(a[each]), len(b[each])), each), default=None)
+    if part is None:
+        texts = [" or ".join(each) or "nothing" for each in (a, b)]
+        return f"the first recorded {texts[0]}, the second {texts[1]}: record both with the same options"
+    return _operand(pair, sides[0], a[part]), _operand(pair, sides[1], b[part])
 
 
-def _kept(a: set[str], b: set[str]) -> tuple[str, str]:
-    """What the launches to compare keep: like with like where that can be; sums first, as most launches do
-    where some do."""
-    both = max(a & b, default=None)
-    return (both, both) if both else (max(a, default="spans"), max(b, default="spans"))
+def _operand(pair: Pair, side: Side, launches: pd.DataFrame) -> Operand:
+    launches = side.warm(launches)
+    return Operand(side.figures(pair.kernel, launches), side.durations(launches))
 
 
 def _judged(parts: Sequence[Rows]) -> pd.DataFrame:
@@ -165,7 +178,7 @@ def _in_order(table: pd.DataFrame) -> pd.DataFrame:
     """Kernels by the change of their launches, and within one the launches first; then rows by change, those
     that are news before the others, and behind all what is in flight, which takes no time of a warp."""
     size = table["change"].abs()
-    group = table.groupby(["kernel", "variant_a", "variant_b"], sort=False, dropna=False).ngroup()
+    group = table.groupby(list(COMPARED), sort=False, dropna=False).ngroup()
     is_launch = table["kind"] == LAUNCH
     of_launch: dict[Any, float] = dict(zip(group[is_launch], size[is_launch], strict=True))
     keys = pd.DataFrame(

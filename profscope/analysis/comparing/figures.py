@@ -1,14 +1,15 @@
-"""What each launch took, row by row: of launches that kept spans, and of launches that kept sums."""
+"""How long each launch took, as a whole and row by row."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
 from functools import cached_property
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 import pandas as pd
 
+from profscope.analysis.comparing.pairs import GRID, LaunchGroup
 from profscope.analysis.corrections import weighed
 from profscope.analysis.launch_durations import busiest_sms
 from profscope.analysis.span_rows import (
@@ -27,8 +28,7 @@ __all__ = ["PLACE_COLUMNS", "Durations", "Figures", "Side"]
 
 PLACE_COLUMNS = SITE_COLUMNS[1:]
 
-_ENDS = 2  # of a launch: the time of each is unsure
-_ALL_LAUNCHES = -1  # in the table of spreads, what stands for all of them
+_CHOOSING = ("ctas", "sms")  # options that leave CTAs out
 
 
 @dataclass(frozen=True, eq=False)
@@ -40,7 +40,7 @@ class Figures:
     total, own  its time, and its time less that of the spans inside (of async spans: none)
     launches    the launches that these are of: rows of the table of launches
     ctas        own, of async spans total, by CTA and not scaled, float64 of shape (rows, CTAs): of a single
-                launch that kept spans
+                launch
     scale       of that launch, what its CTAs' times are scaled up with
     """
 
@@ -59,12 +59,10 @@ class Figures:
 
 
 class Durations(NamedTuple):
-    """Whole launches' times, shape (launches,), and the same in ns; unsure: how far off each may be, where
-    nothing else says."""
+    """Whole launches' times, shape (launches,), and the same in ns."""
 
     took: Floats
     ns: Floats
-    unsure: float = 0.0
 
 
 class Side:
@@ -80,60 +78,61 @@ class Side:
             launches["kernel"].isin(not_samples(tables.metadata)), 1.0, grid_scales(launches)
         )
 
-    def all_launches(self, kernel: str, variant: int) -> pd.DataFrame:
-        """The launches of a variant that count, but for trials."""
-        rows = self._rows.get((kernel, variant), np.zeros(0, np.int64))
-        return self.tables.launches.iloc[rows]
+    def all_launches(self, kernel: str, group: LaunchGroup) -> pd.DataFrame:
+        """The launches of a group that count, but for trials."""
+        return self._groups.get((kernel, group.variant, *group.grid), self.tables.launches.iloc[:0])
 
     @cached_property
-    def _rows(self) -> dict[tuple[str, int], Ints]:
+    def _groups(self) -> dict[tuple[Any, ...], pd.DataFrame]:
         launches = self.tables.launches
-        real = np.flatnonzero(counted(launches) & ~launches["trial"].to_numpy())
-        keys = launches[["kernel", "variant"]].iloc[real]
-        number = keys.groupby(["kernel", "variant"], sort=False, observed=True).ngroup().to_numpy()
-        names = keys.drop_duplicates().itertuples(index=False)
-        return {(str(kernel), int(variant)): real[number == at] for at, (kernel, variant) in enumerate(names)}
+        real = launches[counted(launches) & ~launches["trial"]]
+        return dict(iter(real.groupby(["kernel", "variant", *GRID], sort=False, observed=True)))
 
-    def launches(self, kernel: str, variant: int, keeps: str) -> pd.DataFrame:
-        """The launches to compare: where there are others, no cold ones, and not the first, which finds
-        caches cold, too. The emulator has no caches."""
-        launches = self.all_launches(kernel, variant)
-        chosen = launches[launches["keeps"] == keeps]
+    def by_recorded_part(self, launches: pd.DataFrame) -> dict[str, pd.DataFrame]:
+        """The launches by which part of them was recorded, in words that are the same in other profiles.
+
+        Times of launches are compared with those of launches of which the same part was recorded.
+        """
+        options = self.tables.metadata.get("options") or {}
+        warps = options.get("warps") or 1
+        of_warps = "" if warps == 1 else f" of warps={warps}"
+        chosen = ", ".join(f"{name}={options[name]}" for name in _CHOOSING if options.get(name) is not None)
+        scale = grid_scales(launches)
+        stride = np.exp2(np.rint(np.log2(scale)))
+        words = [
+            f"{'all CTAs' if whole else f'one of {each:.0f} CTAs ({chosen})'}{of_warps}"
+            for whole, each in zip(scale == 1, stride, strict=True)
+        ]
+        return {str(part): of_part for part, of_part in launches.groupby(np.array(words, object), sort=False)}
+
+    def warm(self, launches: pd.DataFrame) -> pd.DataFrame:
+        """The launches to compare: if there are others, neither cold ones nor the variant's first, whose
+        caches are cold, too. The emulator has no caches."""
         if self.tables.emulated:
-            return chosen
-        warm = chosen[~chosen["cold"] & (chosen["launch"] != launches["launch"].min())]
-        return warm if len(warm) else chosen
+            return launches
+        warm = launches[~launches["cold"] & ~launches["launch"].isin(self._first_launches)]
+        return warm if len(warm) else launches
 
-    def keeps(self, kernel: str, variant: int) -> set[str]:
-        """What this variant's launches keep: "spans", "sums" or both."""
-        return set(self.all_launches(kernel, variant)["keeps"])
+    @cached_property
+    def _first_launches(self) -> pd.Series[int]:
+        launches = self.tables.launches
+        real = launches[counted(launches) & ~launches["trial"]]
+        return real.groupby(["kernel", "variant"], observed=True)["launch"].min()
 
     def durations(self, launches: pd.DataFrame) -> Durations:
-        """What launches took as a whole, but for those whose times are not known."""
-        clock = (
-            launches["clock_ghz"].to_numpy(np.float64) if self.unit == "cycles" else np.ones(len(launches))
-        )
+        """How long launches took as a whole, but for those whose times are not known."""
         ns = (launches["end_ns"] - launches["start_ns"]).to_numpy(np.float64)
-        if self.tables.emulated:
-            cycles = self._busiest_sms.reindex(launches["launch"]).to_numpy(np.float64)
-            if len(cycles) and not np.isnan(cycles).any():
-                return Durations(np.asarray(cycles, np.float64), ns)
-        known = np.isfinite(clock) & (ns > 0)
-        unsure = launches["ns_uncertainty"].to_numpy(np.float64) * clock * _ENDS
-        most = float(np.nan_to_num(unsure).max(initial=0.0)) if self.tables.emulated else 0.0
-        return Durations((ns * clock)[known], ns[known], most)
+        if self.tables.emulated:  # exact, as the timer that counts ns is not
+            took = self._busiest_sms.reindex(launches["launch"]).to_numpy(np.float64)
+        else:
+            clock = launches["clock_ghz"].to_numpy(np.float64) if self.unit == "cycles" else 1.0
+            took = np.where(ns > 0, ns * clock, np.nan)
+        known = np.isfinite(took)
+        return Durations(np.asarray(took[known], np.float64), ns[known])
 
     @cached_property
     def _busiest_sms(self) -> pd.Series[float]:
         return busiest_sms(self.tables.df)
-
-    def figures(self, kernel: str, variant: int, launches: pd.DataFrame) -> Figures:
-        """Of launches of a variant, all of which keep the same; without rows where they keep none."""
-        if len(launches) and launches["keeps"].iloc[0] == "sums":
-            return self._of_sums(kernel, variant, launches)
-        return self._of_spans(kernel, launches)
-
-    # Launches that kept spans.
 
     def add_up(self) -> None:
         """All spans, now; else they are when figures are first asked for."""
@@ -146,7 +145,8 @@ class Side:
             tables = replace(tables, df=weighed(tables.df, tables.metadata))
         return _Cells.of(tables, self.unit)
 
-    def _of_spans(self, kernel: str, launches: pd.DataFrame) -> Figures:
+    def figures(self, kernel: str, launches: pd.DataFrame) -> Figures:
+        """Of launches of one of the kernel's groups."""
         cells = self._cells
         at = launches.index.to_numpy()
         number = cells.of_kernel.get(kernel, np.zeros(0, np.int64))
@@ -158,62 +158,6 @@ class Side:
         places = cells.places.iloc[number[ran]].reset_index(drop=True)
         ctas = cells.by_cta(launches["launch"].iloc[0], number[ran]) if len(launches) == 1 else None
         return Figures(places, count, total, own, launches, ctas, float(scale[0]) if len(scale) else 1.0)
-
-    # Launches that kept sums.
-
-    def _of_sums(self, kernel: str, variant: int, launches: pd.DataFrame) -> Figures:
-        """Of single launches the spreads tell, which are of totals: self times follow from what the sums say
-        stands inside what."""
-        spreads, sums = (
-            table[(table["kernel"] == kernel) & (table["variant"] == variant) & ~table["trial"]]
-            for table in (self.tables.spreads, self.tables.sums)
-        )
-        spreads = spreads[(spreads["by"] == "cta") & (spreads["launch"] != _ALL_LAUNCHES)]
-        is_told = launches["launch"].isin(spreads["launch"]) & np.isfinite(launches["clock_ghz"])
-        launches = launches[is_told]
-        spreads = spreads[spreads["launch"].isin(launches["launch"])]
-        ran = sums[sums["count"] > 0]
-        key = list(PLACE_COLUMNS)
-        places = ran[key].drop_duplicates().reset_index(drop=True)
-        number = pd.Series(np.arange(len(places)), pd.MultiIndex.from_frame(places))
-        total = np.zeros((len(places), len(launches)))
-        column = pd.Index(launches["launch"])
-        row = number.reindex(pd.MultiIndex.from_frame(spreads[key])).to_numpy(np.float64)
-        told = np.isfinite(row)
-        at = row[told].astype(np.int64), column.get_indexer(spreads["launch"])[told]
-        np.add.at(total, at, np.rint((spreads["mean_cycles"] * spreads["count"]).to_numpy())[told])
-        scale = self.scales[launches.index.to_numpy()]
-        if self.unit == "ns":
-            scale = scale / launches["clock_ghz"].to_numpy(np.float64)
-        total = total * scale
-        own = total - _inside(ran, sums, number) @ total
-        own[(places["kind"] == "async").to_numpy()] = 0.0
-        count = (
-            ran.groupby(key, sort=False)["grid_count"].sum() / ran.groupby(key, sort=False)["launches"].max()
-        )
-        counts = count.reindex(pd.MultiIndex.from_frame(places)).to_numpy(np.float64)
-        return Figures(places, np.repeat(counts[:, None], len(launches), 1), total, own, launches)
-
-
-def _inside(ran: pd.DataFrame, sums: pd.DataFrame, number: pd.Series[int]) -> Floats:
-    """[around, inside]: the part of a place's time that stands directly inside another's, 0 to 1.
-
-    A place can be several sites, as where a function is called in two loops.
-    """
-    key = list(PLACE_COLUMNS)
-    own = number.reindex(pd.MultiIndex.from_frame(ran[key])).to_numpy(np.int64)
-    cycles = ran["total_cycles"].to_numpy(np.float64)
-    whole = np.bincount(own, cycles, minlength=len(number))
-    child = ((ran["parent"] >= 0) & (ran["kind"] != "async")).to_numpy()
-    around = sums.loc[ran["parent"].to_numpy()[child], key]
-    above = number.reindex(pd.MultiIndex.from_frame(around)).to_numpy(np.float64)
-    told = np.isfinite(above)
-    inside = own[child][told]
-    parts = np.zeros((len(number), len(number)))
-    np.add.at(
-        parts, (above[told].astype(np.int64), inside), cycles[child][told] / np.maximum(whole[inside], 1)
-    )
-    return parts
 
 
 @dataclass(frozen=True, eq=False)

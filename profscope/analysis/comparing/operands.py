@@ -12,7 +12,7 @@ import pandas as pd
 from profscope.analysis.comparing.chance import Sample, sample_of_ctas, sample_of_launches
 from profscope.analysis.comparing.figures import Durations, Figures
 from profscope.analysis.comparing.floors import Floor
-from profscope.analysis.comparing.pairs import Pair
+from profscope.analysis.comparing.pairs import COMPARED, Pair
 from profscope.analysis.comparing.places import Lines, matched
 from profscope.analysis.span_rows import Floats, Ints
 
@@ -56,12 +56,12 @@ class Rows:
 
 
 def of_one_side(pair: Pair, durations: Durations) -> Rows:
-    """The row of a variant that is in one profile only."""
+    """The row of launches that are in one profile only."""
     took = sample_of_launches(durations.took[None, :]).mean if len(durations.took) else np.zeros(1)
     sample = _without_noise(Sample(took, took, took))
-    a, b = (_NO_TIME, sample) if pair.variant_a is None else (sample, _NO_TIME)
+    a, b = (_NO_TIME, sample) if pair.a is None else (sample, _NO_TIME)
     launches = [0 if each is _NO_TIME else len(durations.took) for each in (a, b)]
-    status = "appeared" if pair.variant_a is None else "went"
+    status = "appeared" if pair.a is None else "went"
     return Rows(_launch_columns(pair, a, b, launches, status), a, b, np.zeros(1))
 
 
@@ -71,7 +71,7 @@ def of_launches(pair: Pair, a: Durations, b: Durations, floor: Floor, *, exact: 
     if not len(a.took) or not len(b.took):
         return []
     samples = [sample_of_launches(each.took[None, :]) for each in (a, b)]
-    size = floor.relative * np.maximum(samples[0].mean, samples[1].mean) + a.unsure + b.unsure
+    size = floor.relative * np.maximum(samples[0].mean, samples[1].mean)
     of_a, of_b = (_without_noise(each) if exact else each for each in samples)
     columns = _launch_columns(pair, of_a, of_b, [len(a.took), len(b.took)], "same")
     return [Rows(columns, of_a, of_b, size)]
@@ -122,11 +122,9 @@ def of_rows(
 
 
 def _of_pair(pair: Pair, rows: int) -> dict[str, Any]:
-    return {
-        "kernel": [pair.kernel] * rows,
-        "variant_a": [pair.variant_a] * rows,
-        "variant_b": [pair.variant_b] * rows,
-    }
+    about = dict(zip(COMPARED, pair.names, strict=True))
+    about |= {"configuration": pair.configuration, "differs": pair.differs}
+    return {name: [value] * rows for name, value in about.items()}
 
 
 def _texts(places: pd.DataFrame, name: str, rows: Ints) -> Any:

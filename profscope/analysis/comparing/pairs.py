@@ -1,14 +1,26 @@
-"""Which kernels and configurations of two profiles belong together, and whether one binary ran in both."""
+"""Which launches of two profiles are compared: of one kernel, with like configurations and grids."""
 
 from __future__ import annotations
 
+import json
+import math
+from collections import Counter, defaultdict
+from collections.abc import Sequence
+from dataclasses import dataclass
+from functools import cached_property
 from typing import Any, Final, NamedTuple
 
 from profscope.analysis.comparing.places import same_sources
+from profscope.analysis.variant_texts import configuration
 from profscope.errors import DiffError
 from profscope.schema import Tables
 
-__all__ = ["Pair", "paired"]
+__all__ = ["COMPARED", "GRID", "LaunchGroup", "Pair", "paired"]
+
+COMPARED: Final = ("kernel", "variant_a", "variant_b", "grid_a", "grid_b")
+"""The columns of a comparison that say which launches a row compares."""
+
+GRID: Final = ("grid_x", "grid_y", "grid_z")
 
 # Options that choose launches, and where they go, and do not change binaries.
 _BESIDE: Final = (
@@ -16,60 +28,227 @@ _BESIDE: Final = (
     "baseline", "samples",
 )  # fmt: skip
 _SHOWN_KERNELS: Final = 4
+_SHOWN_NAMES: Final = 6
+_MOST_CHOICES: Final = 100_000
+"""Above so many possible pairs the nearest ones are not searched."""
+
+
+@dataclass(frozen=True, eq=False)
+class LaunchGroup:
+    """The launches of a kernel's variant with one grid. about: the variant's entry in the metadata."""
+
+    variant: int
+    grid: tuple[int, int, int]
+    about: dict[str, Any]
+
+    @property
+    def key(self) -> str:
+        """The configuration's; the variant's number if that is not known."""
+        return self.about.get("key") or f"#{self.variant}"
+
+    @cached_property
+    def constexprs(self) -> dict[str, str]:
+        """By name, as text."""
+        return {name: _text(value) for name, value in (self.about.get("constexprs") or {}).items()}
+
+    @cached_property
+    def described(self) -> dict[str, str]:
+        """By name, as text: all that was launched, the grid included."""
+        values = configuration(self.about)
+        special = self.about.get("specialisation") or {}
+        values |= {f"specialisation of {name}": of for name, of in special.items() if of}
+        if module := str(self.about.get("function") or "").rpartition(".")[0]:
+            values["module"] = module
+        return {name: _text(value) for name, value in values.items()} | {"grid": _grid_text(self.grid)}
 
 
 class Pair(NamedTuple):
-    """A kernel's variant in a and in b, None where it is in one of them only.
+    """A kernel's launches in a and in b, None if they are in one of them only.
 
-    same_build: whether the same source was built in the same way, so that one binary ran in both.
+    configuration: what tells them from the kernel's other launches in either profile, "" if there are none;
+    differs: what is not the same in a and in b; same_build: whether one binary ran in both.
     """
 
     kernel: str
-    variant_a: int | None
-    variant_b: int | None
+    a: LaunchGroup | None
+    b: LaunchGroup | None
+    configuration: str = ""
+    differs: str = ""
     same_build: bool = False
+
+    @property
+    def names(self) -> tuple[str, int | None, int | None, str, str]:
+        """The columns COMPARED of its rows."""
+        variants = [None if each is None else each.variant for each in (self.a, self.b)]
+        grids = ["" if each is None else each.described["grid"] for each in (self.a, self.b)]
+        return self.kernel, variants[0], variants[1], grids[0], grids[1]
+
+    @property
+    def name(self) -> str:
+        """ "matmul_kernel, ACT=1"."""
+        return f"{self.kernel}, {self.configuration}" if self.configuration else self.kernel
 
 
 def paired(a: Tables, b: Tables) -> list[Pair]:
-    """All kernels and variants of two profiles, but for trials, in order of their launches in a, then in b.
+    """All kernels, variants and grids of two profiles, but for trials, in order of their launches in a, then
+    in b.
 
-    Variants are the same where their keys are; where one is left on either side, those two are compared.
-    Raises DiffError where no kernel is in both.
+    Launches with the same constexprs and grid are paired first, those nearest in everything else. Of the
+    others, launches with other constexprs are paired with the nearest. Launches whose constexprs are the same
+    and whose grids differ do other work: they are not compared. Raises DiffError if no kernel is in both.
     """
-    variants_a, variants_b = _variants(a), _variants(b)
-    if not variants_a.keys() & variants_b.keys():
+    groups_a, groups_b = _groups(a), _groups(b)
+    if not groups_a.keys() & groups_b.keys():
         raise DiffError(
-            f"no kernel is in both profiles: the first has {_named(variants_a)}, the second "
-            f"{_named(variants_b)}; diff compares a kernel with itself, by its name"
+            f"no kernel is in both profiles: the first has {_named(groups_a)}, the second "
+            f"{_named(groups_b)}; diff compares a kernel with itself, by its name"
         )
     is_same_builder = _builder(a) == _builder(b)
     sources = [tables.metadata.get("sources") or [] for tables in (a, b)]
-    kernels = {*variants_a, *variants_b}
+    kernels = {*groups_a, *groups_b}
     pairs = []
-    for kernel in dict.fromkeys([*variants_a, *variants_b]):
-        of_a, of_b = variants_a.get(kernel, {}), variants_b.get(kernel, {})
-        both = [key for key in of_a if key in of_b]
+    for kernel in dict.fromkeys([*groups_a, *groups_b]):
+        of_a, of_b = groups_a.get(kernel, []), groups_b.get(kernel, [])
+        varies = _varying([*of_a, *of_b])
+        own: list[Pair] = []
         is_same = is_same_builder and same_sources(sources[0], sources[1], kernel, kernels) is True
-        pairs += [Pair(kernel, of_a[key], of_b[key], is_same) for key in both]
-        left, free = ([of[key] for key in of if key not in both] for of in (of_a, of_b))
-        if len(left) == 1 and len(free) == 1:
-            pairs.append(Pair(kernel, left[0], free[0]))
-            continue
-        pairs += [Pair(kernel, variant, None) for variant in left]
-        pairs += [Pair(kernel, None, variant) for variant in free]
+        for one, other in _matched(of_a, of_b):
+            differs = _differences(one, other) if one and other else {}
+            same_build = is_same and one is not None and other is not None and one.key == other.key
+            name = _name(one, other, varies - differs.keys())
+            own.append(Pair(kernel, one, other, name, _listed([*differs.values()]), same_build))
+        pairs += _told_apart(own)
     return pairs
 
 
-def _variants(tables: Tables) -> dict[str, dict[str, int]]:
-    """By kernel, the numbers of its variants by key; "" and the number where nobody says."""
+def _groups(tables: Tables) -> dict[str, list[LaunchGroup]]:
+    """By kernel, in order of launches."""
     launches = tables.launches
-    rows = launches.loc[~launches["trial"], ["kernel", "variant"]].drop_duplicates()
+    rows = launches.loc[~launches["trial"], ["kernel", "variant", *GRID]].drop_duplicates()
     described = tables.metadata.get("variants") or {}
-    variants: dict[str, dict[str, int]] = {}
-    for kernel, variant in rows.itertuples(index=False):
-        keys = {each["variant"]: each["key"] for each in described.get(kernel) or []}
-        variants.setdefault(str(kernel), {})[keys.get(variant) or f"#{variant}"] = int(variant)
-    return variants
+    groups: dict[str, list[LaunchGroup]] = {}
+    for kernel, variant, *grid in rows.itertuples(index=False):
+        entries = described.get(kernel) or []
+        about: dict[str, Any] = next((each for each in entries if each["variant"] == variant), {})
+        x, y, z = map(int, grid)
+        groups.setdefault(str(kernel), []).append(LaunchGroup(int(variant), (x, y, z), about))
+    return groups
+
+
+def _matched(
+    of_a: Sequence[LaunchGroup], of_b: Sequence[LaunchGroup]
+) -> list[tuple[LaunchGroup | None, LaunchGroup | None]]:
+    """Each group once: with another, in the order of a, or alone."""
+    pairs: dict[int, int] = {}
+    by_work: dict[Any, tuple[list[int], list[int]]] = defaultdict(lambda: ([], []))
+    for side, groups in enumerate((of_a, of_b)):
+        for at, group in enumerate(groups):
+            by_work[_constexprs(group), group.grid][side].append(at)
+    for in_a, in_b in by_work.values():
+        pairs |= _nearest(of_a, of_b, in_a, in_b)
+    left, free = (
+        [at for at in range(len(groups)) if at not in taken]
+        for groups, taken in ((of_a, pairs.keys()), (of_b, set(pairs.values())))
+    )
+    both = {_constexprs(of_a[at]) for at in left} & {_constexprs(of_b[at]) for at in free}
+    left, free = (
+        [at for at in ats if _constexprs(groups[at]) not in both]
+        for groups, ats in ((of_a, left), (of_b, free))
+    )
+    pairs |= _nearest(of_a, of_b, left, free)
+    found = set(pairs.values())
+    in_order: list[tuple[LaunchGroup | None, LaunchGroup | None]] = [
+        (each, of_b[pairs[at]] if at in pairs else None) for at, each in enumerate(of_a)
+    ]
+    return in_order + [(None, each) for at, each in enumerate(of_b) if at not in found]
+
+
+def _nearest(
+    of_a: Sequence[LaunchGroup], of_b: Sequence[LaunchGroup], left: Sequence[int], free: Sequence[int]
+) -> dict[int, int]:
+    """Pairs of places in a and b, those first that differ least."""
+    if len(left) * len(free) > _MOST_CHOICES:
+        return {}
+    choices = sorted((_distance(of_a[at], of_b[other]), at, other) for at in left for other in free)
+    pairs: dict[int, int] = {}
+    taken: set[int] = set()
+    for _, at, other in choices:
+        if at not in pairs and other not in taken:
+            pairs[at] = other
+            taken.add(other)
+    return pairs
+
+
+def _distance(a: LaunchGroup, b: LaunchGroup) -> tuple[Any, ...]:
+    names = _unlike(a.constexprs, b.constexprs)
+    size = abs(math.log(max(math.prod(a.grid), 1) / max(math.prod(b.grid), 1)))
+    return len(names), a.grid != b.grid, len(_unlike(a.described, b.described)), size, a.key != b.key
+
+
+def _name(a: LaunchGroup | None, b: LaunchGroup | None, varies: set[str]) -> str:
+    described = (b or a).described  # type: ignore[union-attr]
+    return _listed(
+        [
+            f"{name} {value}" if " " in name or name == "grid" else f"{name}={value}"
+            for name, value in described.items()
+            if name in varies
+        ]
+    )
+
+
+def _listed(texts: Sequence[str]) -> str:
+    more = [f"{len(texts) - _SHOWN_NAMES} more"] if len(texts) > _SHOWN_NAMES else []
+    return ", ".join([*texts[:_SHOWN_NAMES], *more])
+
+
+def _told_apart(pairs: Sequence[Pair]) -> list[Pair]:
+    """A kernel's pairs; those that share a name have their variants' numbers in it, as texts alone differ."""
+    times = Counter(pair.configuration for pair in pairs)
+    return [
+        pair if times[pair.configuration] == 1 else pair._replace(configuration=_numbered(pair))
+        for pair in pairs
+    ]
+
+
+def _numbered(pair: Pair) -> str:
+    numbers = dict.fromkeys(f"#{each.variant}" for each in (pair.a, pair.b) if each is not None)
+    return ", ".join(filter(None, [pair.configuration, " and ".join(numbers)]))
+
+
+def _differences(a: LaunchGroup, b: LaunchGroup) -> dict[str, str]:
+    """By name, "num_stages 3 -> 1"."""
+    return {
+        name: f"{name} {a.described.get(name, 'none')} -> {b.described.get(name, 'none')}"
+        for name in _unlike(a.described, b.described)
+    }
+
+
+def _varying(groups: Sequence[LaunchGroup]) -> set[str]:
+    """The names that do not have one value in all groups."""
+    described = [group.described for group in groups]
+    return {name for each in described for name in _unlike(described[0], each)}
+
+
+def _unlike(a: dict[str, str], b: dict[str, str]) -> list[str]:
+    return [name for name in {**a, **b} if a.get(name) != b.get(name)]
+
+
+def _constexprs(group: LaunchGroup) -> tuple[tuple[str, str], ...]:
+    return tuple(sorted(group.constexprs.items()))
+
+
+def _grid_text(grid: tuple[int, int, int]) -> str:
+    """ "64", "64 x 8"."""
+    used = grid if grid[2] != 1 else grid[:2] if grid[1] != 1 else grid[:1]
+    return " x ".join(map(str, used))
+
+
+def _text(value: Any) -> str:
+    if isinstance(value, str):
+        return value
+    if isinstance(value, list) and all(isinstance(each, list) for each in value):  # attributes and values
+        return ", ".join(" ".join(map(str, each)).removeprefix("tt.") for each in value)
+    return json.dumps(value)
 
 
 def _builder(tables: Tables) -> dict[str, Any]:
@@ -81,7 +260,7 @@ def _builder(tables: Tables) -> dict[str, Any]:
     return {**named, "options": options, "arch": device.get("arch"), "device": device.get("name")}
 
 
-def _named(variants: dict[str, dict[str, int]]) -> str:
-    names = list(variants)
+def _named(groups: dict[str, list[LaunchGroup]]) -> str:
+    names = list(groups)
     more = f" and {len(names) - _SHOWN_KERNELS} more" if len(names) > _SHOWN_KERNELS else ""
     return ", ".join(names[:_SHOWN_KERNELS]) + more if names else "none"

@@ -11,7 +11,8 @@ from typing import Any, Final
 import pandas as pd
 
 from profscope.analysis.comparing.alignment import aligned
-from profscope.analysis.comparing.status import status_text
+from profscope.analysis.comparing.pairs import COMPARED
+from profscope.analysis.comparing.texts import heading_text, program_text, status_text
 from profscope.analysis.markup import Child, Markup, joined, tag
 from profscope.analysis.trust_rules import DISTRUST
 from profscope.traces.html.document import page_of
@@ -21,7 +22,6 @@ from profscope.traces.html.source import coloured
 
 __all__ = ["comparison_page", "side_by_side"]
 
-_PAIR: Final = ["kernel", "variant_a", "variant_b"]
 _LAUNCH: Final = "launch"
 _CHANGE: Final = "of self time of a launch, all warps together; what is more than noise"
 _BESIDE: Final = (
@@ -50,11 +50,16 @@ def comparison_page(
     sections: list[Child] = [
         tag("h1", "What has changed"),
         tag("p", tag("b", "A"), f" {names[0]} · ", tag("b", "B"), f" {names[1]}", class_="lead"),
+        tag(
+            "p",
+            f"Time of all recorded launches: {program_text(table.attrs['program'], unit)}.",
+            class_="lead",
+        ),
     ]
     if distrusted:
         told = f'The verdict of {" and of ".join(distrusted)} is "{DISTRUST}": {_CHANGED}'
         sections.append(tag("p", told, class_="verdict bad"))
-    for _, rows in table.groupby(_PAIR, sort=False, dropna=False):
+    for _, rows in table.groupby(list(COMPARED), sort=False, dropna=False):
         sections.append(tag("section", _kernel(rows, unit, sources, is_doubtful=bool(distrusted))))
     said = [*table.attrs["notes"], *table.attrs["not_measured"]]
     notes = tag("ul", *(tag("li", text) for text in dict.fromkeys(said)), class_="notes")
@@ -75,18 +80,13 @@ def _kernel(
     records: list[dict[str, Any]] = rows.to_dict("records")  # type: ignore[assignment]
     launch = [row for row in records if row["kind"] == _LAUNCH]
     others = [row for row in records if row["kind"] != _LAUNCH]
-    variants = "" if rows["variant_a"].isna().all() or rows["variant_b"].isna().all() else _variants(rows)
-    parts: list[Child] = [tag("h2", f"{records[0]['kernel']}{variants}")]
+    first = records[0]
+    parts: list[Child] = [tag("h2", heading_text(first["kernel"], first["configuration"], first["differs"]))]
     parts += [tag("p", _headline(row, unit), class_=f"verdict {_tone(row, is_doubtful)}") for row in launch]
     beside = [_side_by_side(others, unit, pair) for pair in _functions(records[0]["kernel"], others, sources)]
     parts += [tag("p", _BESIDE, class_="lead")] if beside else []
     parts += [*beside, _table(others, unit, is_open=not beside) if others else None]
     return joined(parts)
-
-
-def _variants(rows: pd.DataFrame) -> str:
-    a, b = int(rows["variant_a"].iloc[0]), int(rows["variant_b"].iloc[0])
-    return f" #{a} and #{b}" if a or b else ""
 
 
 def _headline(row: dict[str, Any], unit: str) -> str:
@@ -104,7 +104,7 @@ def _headline(row: dict[str, Any], unit: str) -> str:
 
 
 def _tone(row: dict[str, Any], is_doubtful: bool) -> str:
-    if not row["significant"] or is_doubtful:
+    if row["status"] != "changed" or is_doubtful:
         return "plain"
     return "bad" if row["change"] > 0 else "good"
 
