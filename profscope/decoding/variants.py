@@ -58,8 +58,8 @@ def about_variants(
     each binary takes, "bare" or "instrumented". Of instrumented ones also `keeps`, what launches of it keep
     ("spans" or "sums"), `rounds_as_bare`: whether all floating-point arithmetic is that of the bare
     binary, None where none is known or value probes add arithmetic of their own, and, where it is so, `twin`:
-    CTAs that do not record run a body of their own, which is among its instructions. bare: by key, what bare binaries take, with their
-    `arithmetic`.
+    CTAs that do not record run a body of their own, which is among its instructions. bare: by key, what bare
+    binaries take, with their `arithmetic`.
     """
     about: dict[str, list[dict[str, Any]]] = {}
     builds: dict[tuple[str, int], dict[int, tuple[Manifest, Build]]] = {}
@@ -93,7 +93,9 @@ def about_variants(
 
 
 def _probes_values(manifest: Manifest) -> bool:
-    columns = (column for section in manifest.sections for frame in section.frames for column in frame.columns)
+    columns = (
+        column for section in manifest.sections for frame in section.frames for column in frame.columns
+    )
     return any(column.name in PROBED for column in columns)
 
 
