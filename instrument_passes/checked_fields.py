@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Hashable, Mapping
 from dataclasses import fields, is_dataclass
 from functools import cache
 from types import UnionType
@@ -18,21 +18,22 @@ def wrong_field(value: Any) -> str | None:
 
     Types that are known: int of 64 bits, bool, str, dict, tuples of one type, unions, dataclasses and Any.
     """
-    for name, declared in _declared(type(value)).items():
+    kind: type = type(value)
+    for name, declared in _declared(kind).items():
         found = getattr(value, name)
         inside = found if isinstance(found, tuple) else (found,)
         within = next((wrong for each in inside if is_dataclass(each) and (wrong := wrong_field(each))), None)
         if within is not None:
             return within
         if not _fits(found, declared):
-            return f"{type(value).__name__}.{name}={found!r}"[:200]
+            return f"{kind.__name__}.{name}={found!r}"[:200]
     return None
 
 
 @cache
-def _declared(kind: type) -> Mapping[str, Any]:
+def _declared(kind: Hashable) -> Mapping[str, Any]:
     hints = get_type_hints(kind)
-    return {each.name: hints[each.name] for each in fields(kind)}
+    return {each.name: hints[each.name] for each in fields(kind)}  # type: ignore[arg-type]
 
 
 def _fits(value: object, declared: Any) -> bool:

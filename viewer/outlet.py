@@ -48,8 +48,8 @@ def print_rows(rows: Sequence[Row], form: str) -> None:
     if form == "csv":
         writer = csv.writer(sys.stdout, lineterminator="\n")
         writer.writerow(names)
-        for row, of_row in zip(rows, cells, strict=True):
-            is_text = [isinstance(row.get(name), str) for name in names]
+        for each, of_row in zip(rows, cells, strict=True):
+            is_text = [isinstance(each.get(name), str) for name in names]
             writer.writerow(
                 _no_formula(cell) if text else cell for cell, text in zip(of_row, is_text, strict=True)
             )

@@ -207,7 +207,7 @@ def test_fields_of_a_manifest_and_a_build_have_their_types(spool: Path) -> None:
     assert wrong_field(build) is None
     assert wrong_field(replace(build, registers=True)) == "Build.registers=True"
     assert Build.from_json(build.to_json()).registers == 32
-    with pytest.raises(ValueError, match="a binary with Build.configuration=5"):
+    with pytest.raises(ValueError, match=r"a binary with Build\.configuration=5"):
         Build.from_json(build.to_json() | {"configuration": 5})
     manifest = json.loads(Manifest("k", "cuda:80", 4, 0, 0, ()).to_json())
     with pytest.raises(ManifestError, match=r"Manifest.warps=1.5"):

@@ -140,7 +140,8 @@ def test_an_endless_stream_is_not_copied_without_end(
 def test_a_signal_leaves_no_copy(number: signal.Signals, tmp_path: Path) -> None:
     process = subprocess.Popen(
         [sys.executable, "-m", "viewer", "-"],
-        stdin=subprocess.PIPE, stdout=subprocess.DEVNULL, cwd=ROOT, env={**os.environ, "TMPDIR": str(tmp_path)},
+        stdin=subprocess.PIPE, stdout=subprocess.DEVNULL, cwd=ROOT,
+        env={**os.environ, "TMPDIR": str(tmp_path)},
     )  # fmt: skip
     assert process.stdin is not None
     process.stdin.write(b"[" + b" " * (2 << 20))

@@ -116,8 +116,8 @@ def test_the_footer_fits_and_names_the_key_for_all_keys(width: int) -> None:
     async def walk() -> None:
         app = ExplorerApp(PROFILE, "ns", lambda file, line: "")
         async with app.run_test(size=(width, 30)) as pilot:
-            await pilot.pause()
-            keys = list(app.query_one(Footer).children)
+            while not (keys := [key for key in app.query_one(Footer).children if key.region]):
+                await pilot.pause()
             assert max(key.region.right for key in keys) <= width
             footer = "".join(segment.text for segment in app.screen._compositor.render_strips()[-1])
             assert "? keys" in footer
