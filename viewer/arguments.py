@@ -274,7 +274,10 @@ def _add_proton(parser: argparse.ArgumentParser) -> None:
     tree = parser.add_argument_group("tree of metrics", "the flags of proton-viewer, with the same meaning")
     tree.add_argument("-l", "--list", action="store_true", help="list the metrics in the trace")
     tree.add_argument(
-        "-m", "--metrics", metavar="A[,B]", help="at most two metrics: time/us, avg_time/ns, time/%%, ..."
+        "-m",
+        "--metrics",
+        metavar="A[,B]",
+        help="at most two metrics: such as time/us, avg_time/ns or time/%%",
     )
     tree.add_argument(
         "-i", "--include", type=pattern, metavar="REGEX", help="show only paths through frames that match"

@@ -179,7 +179,7 @@ def make_parser() -> tuple[argparse.ArgumentParser, set[str]]:
         metavar="FILE",
         help="trace to write: .pftrace, .pftrace.gz, .json, .json.gz, .parquet, or trace/ for a folder of "
         "Parquet files; for a job with several processes, step.json becomes the folder step with "
-        f"step/rank=3/trace.json (default: {DEFAULT}; if it exists, profscope-2.pftrace.gz, ...)",
+        f"a part for each rank (default: {DEFAULT}; if it exists, profscope-2.pftrace.gz, ...)",
     )
     run_group.add_argument(
         "-f",

@@ -252,6 +252,6 @@ def test_csv_has_no_formulas(tmp_path: Path) -> None:
     df = profile.df.assign(scope=profile.df["scope"].cat.rename_categories(names))
     Profile(df, profile.launches, profile.metadata).save(tmp_path / "t.json")
     shown = run(str(tmp_path / "t.json"), "--by", "scope", "--format", "csv").stdout
-    scopes = [row["scope"] for row in csv.DictReader(io.StringIO(shown))]
+    scopes = [row["key"] for row in csv.DictReader(io.StringIO(shown))]
     assert {"'" + name for name in names.values()} <= set(scopes)
     assert all(row["self"].isdecimal() for row in csv.DictReader(io.StringIO(shown)))
