@@ -14,6 +14,7 @@ from functools import cached_property
 from typing import Any, Final
 
 from instrument_passes.attributes import SpanAttributes
+from instrument_passes.checked_fields import wrong_field
 from instrument_passes.errors import ManifestError
 from instrument_passes.records import CTA_HEADER, SECTOR, VECTOR, WORD, align
 from instrument_passes.selection import TAGS, Selection
@@ -221,9 +222,13 @@ class Manifest:
             chosen = data.get("selection", {})
             lists = {name: tuple(chosen[name]) for name in ("ids", "warps") if name in chosen}
             data["selection"] = Selection(**{**chosen, **lists})
-            return Manifest(**data)
+            manifest = Manifest(**data)
         except (TypeError, KeyError, ValueError, AttributeError) as error:
             raise malformed from error
+        wrong = wrong_field(manifest)
+        if wrong is not None:
+            raise ManifestError(f"not a profscope manifest: it has {wrong}")
+        return manifest
 
 
 def _without_file(span: Span) -> Span:

@@ -39,9 +39,10 @@ _FOREVER_S: Final = 1e9  # threads cannot wait for much longer than that
 FIRST_WAVE: Final = "first wave"
 
 
-def _option(default: Any, says: str, example: str) -> Any:
-    """A field of Options. says: what it does, with its unit; example: how to write it."""
-    return field(default=default, metadata={"says": says, "example": example})
+def _option(default: Any, says: str, example: str, cli: str) -> Any:
+    """A field of Options. says: what it does, with its unit; example: how to write it; cli: what its flag of
+    `profscope run` does."""
+    return field(default=default, metadata={"says": says, "example": example, "cli": cli})
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -55,6 +56,7 @@ class Options:
         "",
         "Regular expression; only kernels whose name it matches somewhere are instrumented (all by default)",
         "kernels='attention|matmul'",
+        "instrument only kernels whose name matches this regular expression; the default is all",
     )
     instrument: str | Sequence[str] = _option(
         "default",
@@ -62,30 +64,37 @@ class Options:
         "loads, stores, atomics, waits, MMAs and calls), 'heavy' (also every iteration and every other op), "
         "or a list of passes with their options, as `profscope opt --list` shows them",
         "instrument=['kernel-span', 'op-spans{classes=load;wait}']",
+        "what to record: light, default, heavy, or passes such as kernel-span,loop-spans; "
+        "`profscope opt --list` shows them",
     )
     measure: str = _option(
         "issue",
         "Where spans on loads, atomics and shared-memory reads end: at their 'issue', or, with 'latency', "
         "when their data has arrived. Loads then no longer overlap: that measures memory, not the kernel",
         "measure='latency'",
+        "where spans on loads, atomics and shared-memory reads end: issue, or latency, which is when the "
+        "data arrive; latency keeps loads from overlapping",
     )
     keep: str = _option(
         "spans",
         "What a recorded launch keeps: its 'spans', or their 'sums' (with the longest of each site) or "
         "'totals' (without), which stay in registers until a warp returns, and mostly cost less",
         "keep='sums'",
+        "what each recorded launch keeps: spans, sums or totals",
     )
     spans_every: int = _option(
         _SPANS_EVERY,
         "With keep='sums' or 'totals': of a kernel's recorded launches with one configuration the first, and "
         "then one in so many, keep spans nevertheless, for timelines and percentiles; 0: none does",
         "spans_every=100",
+        "with --keep sums: one launch in N keeps its spans; 0: none",
     )
     spans_memory: int = _option(
         _SPANS_MEMORY,
         "With keep='sums' or 'totals': MiB of records that launches may keep as spans. Once half of it is "
         "full, they keep those of at most 256 of their CTAs, and the fuller it is, the fewer launches do",
         "spans_memory=256",
+        "with --keep sums: MiB for spans",
     )
     buffer: int | None = _option(
         None,
@@ -93,60 +102,77 @@ class Options:
         "keeps its newest ones, and the profile says how many it dropped. By default the rings fit the "
         "kernel: its first launch shows what it needs, and the second waits for that once",
         "buffer=4096",
+        "records that one warp holds at most",
     )
     ctas: int | str | Sequence[int] = _option(
         1,
         "Which CTAs record: one in n (n is rounded up to a power of two), those with the linear ids of a "
         "list, or 'first wave', those that start before any CTA on their SM has ended",
         "ctas=64",
+        "which CTAs record: one in N, or those in a list, such as 0,17",
     )
     sms: int | Sequence[int] | None = _option(
-        None, "Record only the CTAs that run on this SM, or on these", "sms=[0, 1]"
+        None,
+        "Record only the CTAs that run on this SM, or on these",
+        "sms=[0, 1]",
+        "record only the CTAs on these SMs",
     )
     warps: int | Sequence[int] = _option(
-        1, "Which warps of a CTA record: every n-th, or those of a list", "warps=[0, 4]"
+        1,
+        "Which warps of a CTA record: every n-th, or those of a list",
+        "warps=[0, 4]",
+        "which warps of a CTA record: every N-th, or those in a list",
     )
     every: int = _option(
         1,
         "Record one launch of a kernel in so many, the first one first; the others run the bare binary, so "
         "that a session can stay open around a training job",
         "every=100",
+        "record one launch in N of each kernel, the first one included; the others run the bare kernel",
     )
     samples: bool | int = _option(
         False,
         "Launches of each of a kernel's configurations that run bare under the GPU's sampler, which says "
         f"why warps wait; they are not recorded. One more is recorded under it. True: {_SAMPLES}",
         "samples=True",
+        "run N more launches of each configuration bare under the GPU's sampler, which tells why warps "
+        "wait; true: 3",
     )
     baseline: int = _option(
         0,
         "Of a kernel's recorded launches with one configuration one in so many runs the bare binary instead, "
         "by turns with its code shifted; some of both are timed: prof.overhead() compares; 0: none does",
         "baseline=10",
+        "run one launch in N bare and time it, to measure the overhead of recording; 0: none",
     )
     events: bool = _option(
         False,
         "Also record every kernel, copy and collective of the whole program, and torch's operators on the "
         "host, by torch's own profiler (Kineto): prof.events. It is read when the session ends or is paused",
         "events=True",
+        "also record all kernels, copies and collectives of the program, and torch's operators on the "
+        "host, with torch's own profiler",
     )
     operators: bool = _option(
         True,
         "False leaves torch's operators out of events=True, which costs less: kernels and copies are left, "
         "with the host scopes and CUDA's calls around them",
         "operators=False",
+        "do not record torch's operators",
     )
     event_details: bool = _option(
         False,
         "With events=True: record all that torch.profiler has. That adds what torch.compile says of each of "
         "its graphs and launches, which makes these slower, and CUDA's calls that only ask CUDA something",
         "event_details=True",
+        "with --events: record all that torch.profiler has",
     )
     trials: bool = _option(
         False,
         "Also record one launch of each configuration that an autotuner tries; what the autotuner times is "
         "the bare binary in either case",
         "trials=True",
+        "also record one launch of each configuration that an autotuner tries",
     )
     wait: bool = _option(
         False,
@@ -154,32 +180,41 @@ class Options:
         "are built beside the running program on a GPU, and until they are there launches run bare, and are "
         "counted. All other launches wait, and so do those on the emulator",
         "wait=True",
+        "have launches of torch.compile wait until their instrumented kernels are built; by default they "
+        "run bare until then",
     )
     memory: int = _option(
         256,
         "MiB of device memory for profile buffers; a grid that needs more is recorded in part, at regular "
         "distances, and the profile says so",
         "memory=1024",
+        "MiB of device memory for records; if a grid needs more, only a part of its CTAs is recorded",
     )
     spool: str | Path | None = _option(  # noqa: RUF009  as the others
         None,
         "A folder; launches are written to a file in it as they drain, and leave memory. The file can be "
         "loaded with profscope.load while it grows, and after its process was killed",
         "spool='profiles'",
+        "write launches to a file in this folder while the program runs; the file can be viewed at any time",
     )
     limit_s: float | None = _option(
-        None, "Seconds after which nothing is recorded any more; launches run on", "limit_s=60"
+        None,
+        "Seconds after which nothing is recorded any more; launches run on",
+        "limit_s=60",
+        "stop recording after so many seconds",
     )
     sources: bool = _option(
         True,
         "False leaves the texts of kernels, and of the functions they call, out of the profile. With them "
         "views need no file on disk, and cannot show another version of it",
         "sources=False",
+        "leave the source texts of kernels out of the trace",
     )
     backend: str = _option(
         "auto",
         "'gpu', 'emulator', or 'auto': the GPU where there is one, else the emulator",
         "backend='emulator'",
+        "gpu, emulator, or auto, which is the GPU if there is one",
     )
     pipeline: tuple[Pass, ...] = field(init=False, repr=False, compare=False)
 

@@ -5,6 +5,8 @@ from __future__ import annotations
 import gzip
 import importlib.util
 import re
+import subprocess
+import textwrap
 from collections.abc import Iterator
 from pathlib import Path
 from types import ModuleType
@@ -207,3 +209,19 @@ def test_lists_go_on_with_their_numbers() -> None:
     begins = [int(first) for page in PAGES for first in re.findall(r"\n\n(\d+)\. ", _prose(page))]
     assert max(begins) > 1
     assert re.search(r"^  - sane_lists\b", MKDOCS, re.MULTILINE)
+
+
+def test_the_site_has_pages_and_pictures_alone(tmp_path: Path) -> None:
+    """`exclude_docs` is spelled as .gitignore is. Building the site compiles its hooks."""
+    excluded = MKDOCS.partition("exclude_docs: |\n")[2].partition("\ntheme:")[0]
+    subprocess.run(["git", "init", "-q", tmp_path], check=True)
+    (tmp_path / ".gitignore").write_text(textwrap.dedent(excluded))
+    names = ["__pycache__/site_hooks.cpython-311.pyc", "site_hooks.py", "run.md", "pictures/a.svg"]
+    asked = subprocess.run(
+        ["git", "check-ignore", "--no-index", *names],
+        cwd=tmp_path,
+        capture_output=True,
+        text=True,
+        check=True,
+    )
+    assert asked.stdout.split() == names[:2]

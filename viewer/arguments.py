@@ -156,14 +156,14 @@ def _parser(tool: str) -> argparse.ArgumentParser:
     parser.add_argument(
         "trace",
         nargs="?",
-        help="a trace of profscope (.pftrace, .json, either .gz, .parquet, a folder), of torch.profiler or "
-        "Proton; - is standard input",
+        help="trace of profscope (.pftrace, .json, either with .gz, .parquet, a folder), torch.profiler or "
+        "Proton; - reads standard input",
     )
     parser.add_argument(
         "--no-verify",
         dest="verify",
         action="store_false",
-        help="show a trace of profscope's even where its data are no longer those that were saved",
+        help="show a trace even if its checksum is wrong",
     )
     _add_views(parser)
     _add_selection(parser)
@@ -174,38 +174,38 @@ def _parser(tool: str) -> argparse.ArgumentParser:
 
 
 def _add_views(parser: argparse.ArgumentParser) -> None:
-    views = parser.add_argument_group("views", "one of them, in place of the first screen")
+    views = parser.add_argument_group("views", "at most one; it replaces the first screen")
     views.add_argument(
         "--source",
         nargs="?",
         const="",
         metavar="WHAT",
-        help="the source with its time in the margin: of all functions, of FILE, around FILE:LINE; "
-        "or with the code behind each line: ttgir, ptx, sass",
+        help="source with its time in the margin; WHAT is FILE, FILE:LINE, or ttgir, ptx or sass to show the "
+        "code of each line (default: all functions)",
     )
     views.add_argument(
-        "--unfold", action="store_true", help="--source: below each call the lines inlined there"
+        "--unfold", action="store_true", help="with --source: show inlined lines below each call"
     )
     views.add_argument(
         "--show",
         type=sections,
         metavar="NAME,...",
-        help=f"parts of the first screen, and more: {', '.join(SECTIONS)}",
+        help=f"sections to show: {', '.join(SECTIONS)}",
     )
-    views.add_argument("--lines", action="store_true", help="as --show lines")
-    views.add_argument("--by", choices=BY, help="a table with a row for each")
+    views.add_argument("--lines", action="store_true", help="same as --show lines")
+    views.add_argument("--by", choices=BY, help="table with one row for each of these")
     views.add_argument(
         "--report",
         action="store_true",
-        help="what prof.report() returns, as JSON of at most 20,000 characters: for programs",
+        help="print a report for programs: JSON of at most 20,000 characters",
     )
     views.add_argument(
-        "--html", metavar="FILE", help="write a report for a browser into one file, which needs no network"
+        "--html", metavar="FILE", help="write a report for a browser, as one file that needs no network"
     )
     views.add_argument(
         "--interactive",
         action="store_true",
-        help="look around with the keyboard; needs profscope[interactive]",
+        help="explore the timeline with the keyboard; needs profscope[interactive]",
     )
     _add_serving(views)
 
@@ -214,16 +214,19 @@ def _add_serving(views: argparse._ArgumentGroup) -> None:
     views.add_argument(
         "--serve",
         action="store_true",
-        help="open the trace in Perfetto's UI, from this machine and for it only, until Ctrl-C; "
-        "profscope[perfetto] has the UI, else it is ui.perfetto.dev's",
+        help="open the trace in Perfetto's UI and serve it to this machine only, until Ctrl-C; uses "
+        "ui.perfetto.dev unless profscope[perfetto] is installed",
     )
     views.add_argument(
-        "--no-browser", dest="browser", action="store_false", help="--serve: print the address only"
+        "--no-browser",
+        dest="browser",
+        action="store_false",
+        help="with --serve: print the address and open no browser",
     )
 
 
 def _add_selection(parser: argparse.ArgumentParser) -> None:
-    chosen = parser.add_argument_group("selection", "restricts all that is shown")
+    chosen = parser.add_argument_group("selection", "show only this part of the trace")
     add_parts(chosen)
     _add_rows(chosen)
     _add_timeline(parser)
@@ -233,7 +236,7 @@ def add_parts(chosen: argparse._ArgumentGroup) -> None:
     """The parts of a trace that can be asked for: the fields of a Selection."""
     chosen.add_argument("--kernel", type=pattern, metavar="REGEX", help="kernels whose name matches")
     chosen.add_argument("--variant", type=count, metavar="N", help="launches of this configuration")
-    chosen.add_argument("--rank", type=count, metavar="N", help="launches of this process of a job")
+    chosen.add_argument("--rank", type=count, metavar="N", help="launches of this rank of a job")
     chosen.add_argument("--launch", type=count, metavar="N", help="this launch")
     chosen.add_argument("--cta", type=count, metavar="N", help="this CTA (linear id) of each launch")
     chosen.add_argument("--sm", type=count, metavar="N", help="what ran on this SM")
@@ -245,62 +248,84 @@ def _add_rows(chosen: argparse._ArgumentGroup) -> None:
         "--line",
         type=place,
         metavar="[FILE:]LINE",
-        help="rows of this line; shares stay those of the whole kernel",
+        help="rows of this line; shares still refer to the whole kernel",
     )
     chosen.add_argument(
-        "--scope", type=pattern, metavar="REGEX", help="rows of scopes whose name matches; likewise"
+        "--scope",
+        type=pattern,
+        metavar="REGEX",
+        help="rows of scopes whose name matches; shares still refer to the whole kernel",
     )
 
 
 def _add_timeline(parser: argparse.ArgumentParser) -> None:
     drawn = parser.add_argument_group(
-        "timeline", "of the median CTA of the first kernel in the list; --launch and --cta choose another"
+        "timeline", "shows the median CTA of the slowest kernel; --launch and --cta choose another"
     )
     drawn.add_argument(
         "--zoom",
         type=_zoom,
         metavar="A:B",
-        help="draw only this part of the CTA's time: 1us:2us, in cycles 900:2k, and 900: to its end",
+        help="draw only this part of the CTA's time: 1us:2us, 900:2k in cycles, or 900: to its end",
     )
 
 
 def _add_proton(parser: argparse.ArgumentParser) -> None:
     tree = parser.add_argument_group("tree of metrics", "the flags of proton-viewer, with the same meaning")
-    tree.add_argument("-l", "--list", action="store_true", help="list the metrics that the trace has")
+    tree.add_argument("-l", "--list", action="store_true", help="list the metrics in the trace")
     tree.add_argument(
-        "-m", "--metrics", metavar="A[,B]", help="at most two metrics: time/us, avg_time/ns, time/%%, ..."
+        "-m",
+        "--metrics",
+        metavar="A[,B]",
+        help="at most two metrics: such as time/us, avg_time/ns or time/%%",
     )
     tree.add_argument(
-        "-i", "--include", type=pattern, metavar="REGEX", help="paths through frames that match"
+        "-i", "--include", type=pattern, metavar="REGEX", help="show only paths through frames that match"
     )
     tree.add_argument(
-        "-e", "--exclude", type=pattern, metavar="REGEX", help="not frames that match, nor what is in them"
+        "-e",
+        "--exclude",
+        type=pattern,
+        metavar="REGEX",
+        help="leave out frames that match, and all below them",
     )
     tree.add_argument(
-        "-t", "--threshold", type=float, metavar="X", help="not frames below X, of the first metric"
+        "-t", "--threshold", type=float, metavar="X", help="leave out frames whose first metric is below X"
     )
-    tree.add_argument("-d", "--depth", type=count, metavar="N", help="levels of any tree that is shown")
-    tree.add_argument("--print-sorted", action="store_true", help="list the frames by the first metric, too")
-    tree.add_argument("--diff-profile", "-diff", metavar="FILE", help="show the trace's metrics less FILE's")
+    tree.add_argument("-d", "--depth", type=count, metavar="N", help="show at most N levels of a tree")
+    tree.add_argument(
+        "--print-sorted", action="store_true", help="also list the frames, sorted by the first metric"
+    )
+    tree.add_argument(
+        "--diff-profile", "-diff", metavar="FILE", help="subtract the metrics of FILE from those of the trace"
+    )
 
 
 def _add_form(parser: argparse.ArgumentParser) -> None:
     form = parser.add_argument_group("form")
-    form.add_argument("--unit", choices=UNITS, help="default: ns; cycles for an emulated trace")
+    form.add_argument(
+        "--unit", choices=UNITS, help="unit of durations (default: ns, or cycles for an emulated trace)"
+    )
     form.add_argument(
         "--top",
         type=count,
         metavar="N",
-        help="rows of each table (default 20; 0, CSV and md: all); --source sass: instructions of each line",
+        help="rows of each table (default: 20; 0 shows all, as CSV and md do); with --source sass: "
+        "instructions of each line",
     )
-    form.add_argument("--sort", choices=SORTS, help="--show scopes and --by: by this column")
+    form.add_argument("--sort", choices=SORTS, help="with --show scopes and --by: sort by this column")
     form.add_argument(
-        "--width", type=width, metavar="N", help="columns (default: the terminal's, 80 in a pipe)"
+        "--width",
+        type=width,
+        metavar="N",
+        help="columns of text (default: as wide as the terminal, 80 in a pipe)",
     )
     form.add_argument(
-        "--format", choices=FORMATS, help="default: table, which is text; collapsed: stacks for flame graphs"
+        "--format",
+        choices=FORMATS,
+        help="form of the output (default: table); collapsed prints stacks for flame graphs",
     )
-    form.add_argument("--json", action="store_true", help="as --format json: the same data, durations exact")
+    form.add_argument("--json", action="store_true", help="same as --format json; durations are exact")
 
 
 def _zoom(text: str) -> Zoom:

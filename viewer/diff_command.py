@@ -58,29 +58,36 @@ def _parser(tool: str) -> argparse.ArgumentParser:
         epilog=EPILOG,
         formatter_class=argparse.RawDescriptionHelpFormatter,
     )
-    parser.add_argument("a", metavar="A", help="a trace, as `profscope view` takes it; - is standard input")
-    parser.add_argument("b", metavar="B", help="the one to compare with it")
+    parser.add_argument(
+        "a", metavar="A", help="first trace, any that `profscope view` reads; - reads standard input"
+    )
+    parser.add_argument("b", metavar="B", help="trace to compare with it")
     parser.add_argument(
         "--fail-above",
         type=_percent,
         metavar="N%",
-        help="end with status 3 if a kernel has become slower by more, and that is no noise",
+        help="exit with status 3 if a kernel became slower by more than this and by more than noise",
     )
     parser.add_argument("--kernel", type=pattern, metavar="REGEX", help="kernels whose name matches")
     parser.add_argument(
-        "--top", type=count, default=20, metavar="N", help="rows per kernel (default 20; 0: all)"
+        "--top", type=count, default=20, metavar="N", help="rows for each kernel (default: 20; 0 shows all)"
     )
     parser.add_argument(
-        "--width", type=width, metavar="N", help="columns (default: the terminal's, 80 in a pipe)"
+        "--width",
+        type=width,
+        metavar="N",
+        help="columns of text (default: as wide as the terminal, 80 in a pipe)",
     )
     forms = parser.add_mutually_exclusive_group()
-    forms.add_argument("--json", action="store_true", help="print the same as JSON, figures exact")
-    forms.add_argument("--html", metavar="FILE", help="also write it as a page, the sources side by side")
+    forms.add_argument("--json", action="store_true", help="print JSON with exact figures")
+    forms.add_argument(
+        "--html", metavar="FILE", help="also write a page for a browser, with both sources side by side"
+    )
     parser.add_argument(
         "--no-verify",
         dest="verify",
         action="store_false",
-        help="compare traces of profscope's even where their data are no longer those that were saved",
+        help="compare traces even if their checksums are wrong",
     )
     return parser
 

@@ -135,13 +135,19 @@ class Explorer:
         self.end = self.begin + length
         self.cursor = min(max(self.cursor, self.begin), self.end - 1)
 
-    def filter(self, pattern: str) -> None:
-        """Draw what scopes match alone; "" draws all. A pattern that is none is searched for as it is."""
+    def filter(self, pattern: str) -> bool:
+        """Draw what scopes match alone; "" draws all. A pattern that is none is searched for as it is.
+
+        False where no scope matches: all stays as it is.
+        """
         try:
             re.compile(pattern)
         except re.error:
             pattern = re.escape(pattern)
+        if not any(re.search(pattern, str(scope)) for scope in self._df["scope"].unique()):
+            return False
         self.pattern = pattern
+        return True
 
     def drawn(self, cells: int) -> Drawn:
         """What is in the window, in so many cells; what the filter leaves out is a dot."""

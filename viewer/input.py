@@ -4,10 +4,10 @@ import os
 import shutil
 import stat
 import sys
-import tempfile
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import IO
 
@@ -15,9 +15,13 @@ from profscope.errors import TraceError
 from profscope.profiles import Profile, load
 from profscope.traces.loading import load_part
 from profscope.traces.only import Only
-from viewer.own_process import keep_freed_memory
+from profscope.traces.room import free_bytes
+from profscope.traces.trace_file import may_be_trace
+from viewer.own_process import keep_freed_memory, temporary_folder
 
 __all__ = ["Trace", "read"]
+
+_PIECE_BYTES = 1 << 20
 
 
 @dataclass(frozen=True)
@@ -72,12 +76,11 @@ def _opened(path: Path) -> Iterator[IO[bytes]]:
 
 def _through_pipe(stream: IO[bytes], name: str, verify: bool) -> Trace:
     """Read a trace from a copy: readers look at a file's start more than once."""
-    with tempfile.TemporaryDirectory(prefix="profscope-view-") as folder:
-        copy = Path(folder) / "trace"
+    with temporary_folder("profscope-view-") as folder:
+        copy = folder / "trace"
         try:
             status = os.fstat(stream.fileno())
-            with copy.open("wb") as file:
-                shutil.copyfileobj(stream, file, 1 << 20)
+            _copy(stream, copy, name)
         except OSError as error:
             raise TraceError(f"{name} cannot be read: {error.strerror}") from error
         try:
@@ -87,3 +90,28 @@ def _through_pipe(stream: IO[bytes], name: str, verify: bool) -> Trace:
     return Trace(
         profile, name, status.st_mtime if stat.S_ISREG(status.st_mode) else 0.0, len(profile.tables.df)
     )
+
+
+def _copy(stream: IO[bytes], copy: Path, name: str) -> None:
+    """Copy a stream to a file; of one that begins as no trace does the start, so that `load` says what it is.
+
+    Raises TraceError for one that is longer than what could be loaded.
+    """
+    most = most_bytes(copy.parent)
+    with copy.open("wb") as file:
+        for piece in iter(partial(stream.read, _PIECE_BYTES), b""):
+            is_start = file.tell() == 0
+            file.write(piece)
+            if is_start and not may_be_trace(piece):
+                return
+            if file.tell() > most:
+                raise TraceError(
+                    f"{name} is longer than {most / 1e9:,.1f} GB, which is all that memory or the temporary "
+                    "folder has room for; save it as a file and view that"
+                )
+
+
+def most_bytes(folder: Path) -> int:
+    """How long a copy in a folder may be: at most half of the room there, and no more than fits in memory."""
+    free, on_disk = free_bytes(), shutil.disk_usage(folder).free // 2
+    return on_disk if free is None else min(free, on_disk)

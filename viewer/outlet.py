@@ -17,6 +17,8 @@ __all__ = ["TABLES", "Row", "noted", "print_json", "print_lines", "print_rows"]
 TABLES = ("csv", "md")
 """Those that print one table."""
 
+_FORMULA = ("=", "+", "-", "@", "\t", "\r")
+
 Row = Mapping[str, Any]
 
 
@@ -36,13 +38,21 @@ def print_json(document: Any) -> None:
 
 
 def print_rows(rows: Sequence[Row], form: str) -> None:
-    """Print a table, figures exact. form: "csv" or "md". What is missing is empty; a list or dict is JSON."""
+    """Print a table, figures exact. form: "csv" or "md". What is missing is empty; a list or dict is JSON.
+
+    In CSV an apostrophe stands before a text that spreadsheets would take for a formula.
+    """
     names = list(dict.fromkeys(name for row in rows for name in row))
     cells = [[_cell(row.get(name)) for name in names] for row in rows]
     sys.stdout.reconfigure(errors="replace")  # type: ignore[union-attr]
     if form == "csv":
         writer = csv.writer(sys.stdout, lineterminator="\n")
-        writer.writerows([names, *cells])
+        writer.writerow(names)
+        for each, of_row in zip(rows, cells, strict=True):
+            is_text = [isinstance(each.get(name), str) for name in names]
+            writer.writerow(
+                _no_formula(cell) if text else cell for cell, text in zip(of_row, is_text, strict=True)
+            )
         return
     for row in [names, ["---"] * len(names), *cells]:
         sys.stdout.write("| " + " | ".join(map(_markdown, row)) + " |\n")
@@ -59,6 +69,11 @@ def _cell(value: Any) -> str:
     if isinstance(value, list | dict):
         return json.dumps(value)
     return printable(str(value))
+
+
+def _no_formula(text: str) -> str:
+    """A text that a spreadsheet would run as a formula, behind the apostrophe that makes it a text there."""
+    return "'" + text if text.startswith(_FORMULA) else text
 
 
 _ESCAPES = str.maketrans({mark: "\\" + mark for mark in "\\|`*_<>[]"})

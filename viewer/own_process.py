@@ -3,13 +3,17 @@
 from __future__ import annotations
 
 import gc
+import signal
 import sys
+import tempfile
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
-from threading import Thread
+from pathlib import Path
+from threading import Thread, current_thread, main_thread
+from types import FrameType
 from typing import Final
 
-__all__ = ["imported_beside", "imports_that_stay", "keep_freed_memory"]
+__all__ = ["imported_beside", "imports_that_stay", "keep_freed_memory", "temporary_folder"]
 
 _TRIM_THRESHOLD, _MMAP_THRESHOLD, _ARENA_MAX = -1, -3, -8  # of glibc's malloc.h
 _KEPT_BYTES: Final = (1 << 31) - 1  # all that mallopt(3) can say
@@ -75,3 +79,28 @@ def imports_that_stay() -> Iterator[None]:
         gc.freeze()
     finally:
         gc.enable()
+
+
+@contextmanager
+def temporary_folder(prefix: str) -> Iterator[Path]:
+    """A folder that goes with the body, also where SIGTERM or SIGHUP ends the process in it."""
+    before = _raise_at_signals() if current_thread() is main_thread() else {}
+    try:
+        with tempfile.TemporaryDirectory(prefix=prefix) as folder:
+            yield Path(folder)
+    finally:
+        for number, handler in before.items():
+            signal.signal(number, handler)
+
+
+def _raise_at_signals() -> dict[int, signal.Handlers]:
+    """Have signals that end the process end it through its `finally`; returns what they did before."""
+    numbers = [getattr(signal, name) for name in ("SIGTERM", "SIGHUP") if hasattr(signal, name)]
+    before = {number: signal.SIG_DFL for number in numbers if signal.getsignal(number) == signal.SIG_DFL}
+    for number in before:
+        signal.signal(number, _end)
+    return before
+
+
+def _end(number: int, frame: FrameType | None) -> None:
+    sys.exit(128 + number)  # as a shell says it

@@ -49,17 +49,17 @@ def _parser() -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(
         prog="profscope report",
         usage="%(prog)s [options] TRACE",
-        description="Say what a trace shows, as JSON for programs.",
+        description="Print a report on a trace, as JSON for programs.",
         epilog=EPILOG,
         formatter_class=argparse.RawDescriptionHelpFormatter,
     )
-    parser.add_argument("trace", help="a trace, as `profscope view` takes it; - is standard input")
-    add_parts(parser.add_argument_group("selection", "restricts all that is said"))
+    parser.add_argument("trace", help="any trace that `profscope view` reads; - reads standard input")
+    add_parts(parser.add_argument_group("selection", "report only this part of the trace"))
     parser.add_argument(
         "--no-verify",
         dest="verify",
         action="store_false",
-        help="take a trace of profscope's even where its data are no longer those that were saved",
+        help="read a trace even if its checksum is wrong",
     )
     parser.add_argument("--version", action="version", version=f"%(prog)s {__version__}")
     parser.set_defaults(view="report", format="table", unit=None)

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import os
 import sys
-import tempfile
 import webbrowser
 from argparse import Namespace
 from contextlib import suppress
@@ -13,6 +12,7 @@ from typing import Final
 
 from profscope.errors import TraceError
 from profscope.profiles import Profile
+from viewer.own_process import temporary_folder
 from viewer.trace_server import TraceServer, installed_ui
 
 __all__ = ["serve_file", "show"]
@@ -26,8 +26,8 @@ def show(profile: Profile, options: Namespace, unit: str) -> None:
 
     Raises TraceError where Perfetto's port is taken.
     """
-    with tempfile.TemporaryDirectory(prefix="profscope-serve-") as folder:
-        path = Path(folder) / "trace.pftrace"
+    with temporary_folder("profscope-serve-") as folder:
+        path = folder / "trace.pftrace"
         profile.save(path)
         serve_file(path, browse=options.browser)
 

@@ -107,6 +107,8 @@ def _chosen(sources: list[Annotated], asked: Wanted) -> list[Annotated]:
         name = (
             f"{asked.file}:{asked.line}" if asked.file and asked.line else asked.file or f"line {asked.line}"
         )
+        if any(source.kernel == asked.file for source in sources):
+            raise TraceError(f"{asked.file} is a kernel, not a file: use --kernel {asked.file} --source")
         raise TraceError(f"nothing is known of {name}; there are: {', '.join(there) or 'none'}")
     return chosen
 

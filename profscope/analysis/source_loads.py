@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import ast
-import textwrap
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
+
+from profscope.analysis.sources import parsed
 
 __all__ = ["Loop", "SourceLoad", "loads_of", "unchanged"]
 
@@ -44,9 +45,8 @@ def loads_of(lines: Mapping[int, str]) -> tuple[SourceLoad, ...]:
     """The loads of the functions in lines of source, by line; none where these do not parse."""
     loads: list[SourceLoad] = []
     for first, text in _blocks(lines):
-        try:
-            tree = ast.parse(textwrap.dedent(text))
-        except (SyntaxError, ValueError):
+        tree = parsed(text)
+        if tree is None:
             continue
         ast.increment_lineno(tree, first - 1)
         loads += _walk(tree, None)
@@ -61,9 +61,8 @@ def unchanged(lines: Mapping[int, str], earlier: SourceLoad, later: SourceLoad) 
     before: set[str] = set()
     between: set[str] = set()
     for first, text in _blocks(lines):
-        try:
-            tree = ast.parse(textwrap.dedent(text))
-        except (SyntaxError, ValueError):
+        tree = parsed(text)
+        if tree is None:
             continue
         ast.increment_lineno(tree, first - 1)
         for node in ast.walk(tree):

@@ -4,9 +4,12 @@ import ast
 import textwrap
 from collections.abc import Iterable
 from pathlib import PurePath
-from typing import Any
+from typing import Any, Final
 
-__all__ = ["Sources", "file_with_source"]
+__all__ = ["Sources", "file_with_source", "parsed"]
+
+_DEEPEST: Final = 100
+"""Levels of a syntax tree; those of real kernels have some twenty."""
 
 
 def file_with_source(file: str, known: Iterable[str]) -> str:
@@ -48,11 +51,27 @@ class Sources:
         return self._variables.get((file_with_source(file, self._files), line), "")
 
 
-def _assigned(text: str) -> dict[int, str]:
-    """By line of a function's text, from 1, what the innermost statement there assigns to."""
+def parsed(text: str) -> ast.Module | None:
+    """The syntax tree of a function's text; None if it does not parse, or is nested deeper than programs are.
+
+    A text comes from a file, which may hold any. So whoever walks its tree need not fear for the stack.
+    """
     try:
         tree = ast.parse(textwrap.dedent(text))
-    except (SyntaxError, ValueError):
+    except (SyntaxError, ValueError, RecursionError, MemoryError):  # the last two: of Python's own parser
+        return None
+    level: list[ast.AST] = [tree]
+    for _ in range(_DEEPEST):
+        level = [child for node in level for child in ast.iter_child_nodes(node)]
+        if not level:
+            return tree
+    return None
+
+
+def _assigned(text: str) -> dict[int, str]:
+    """By line of a function's text, from 1, what the innermost statement there assigns to."""
+    tree = parsed(text)
+    if tree is None:
         return {}
     names: dict[int, str] = {}
     for node in ast.walk(tree):  # those inside come after those around them

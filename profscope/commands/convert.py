@@ -52,10 +52,14 @@ def main(arguments: Sequence[str] | None = None) -> int:
 def _convert(words: Sequence[str]) -> int:
     parser = _parser("convert", "Write a trace in another format.", _CONVERT)
     parser.add_argument(
-        "trace", metavar="IN", help="whatever profscope view takes: a file, a folder, - for standard input"
+        "trace",
+        metavar="IN",
+        help="any trace that `profscope view` reads: a file, a folder, or - for standard input",
     )
     parser.add_argument(
-        "output", metavar="OUT", help="its suffix says the format; trace/ is a folder of Parquet"
+        "output",
+        metavar="OUT",
+        help="file to write; its suffix chooses the format, and trace/ is a folder of Parquet files",
     )
     given = parser.parse_args(words)
     _check(given)
@@ -68,8 +72,8 @@ def _convert(words: Sequence[str]) -> int:
 
 def _merge(words: Sequence[str]) -> int:
     parser = _parser("merge", "Write several traces as one, each of them a rank.", _MERGE)
-    parser.add_argument("traces", nargs="+", metavar="TRACE", help="whatever profscope view takes")
-    parser.add_argument("-o", "--output", required=True, metavar="OUT", help="the trace to write")
+    parser.add_argument("traces", nargs="+", metavar="TRACE", help="any trace that `profscope view` reads")
+    parser.add_argument("-o", "--output", required=True, metavar="OUT", help="trace to write")
     given = parser.parse_args(words)
     _check(given)
     from profscope.traces.merging import Part, merged
@@ -122,13 +126,17 @@ def _parser(name: str, description: str, epilog: str) -> argparse.ArgumentParser
         epilog=epilog,
         formatter_class=argparse.RawDescriptionHelpFormatter,
     )
-    parser.add_argument("--format", metavar="NAME", help=f"whatever OUT is called: {', '.join(_formats())}")
+    parser.add_argument(
+        "--format",
+        metavar="NAME",
+        help=f"format to write, whatever the suffix of OUT: {', '.join(_formats())}",
+    )
     parser.add_argument("-f", "--force", action="store_true", help="overwrite OUT")
     parser.add_argument(
         "--no-verify",
         dest="verify",
         action="store_false",
-        help="take data that are not those that were saved",
+        help="read a trace even if its checksum is wrong",
     )
     parser.add_argument("--version", action="version", version=f"%(prog)s {__version__}")
     return parser

@@ -17,6 +17,11 @@ __all__ = ["RUN_DEFAULTS", "add_flags", "example", "option_names", "run_options"
 RUN_DEFAULTS: Final[Mapping[str, Any]] = {"keep": "sums", "spans_memory": 8}
 """What a whole program's session has by default where that is not what a session has."""
 
+_METAVARS: Final[Mapping[str, str]] = {
+    "kernels": "REGEX", "instrument": "LEVEL|PASSES", "memory": "MIB", "measure": "issue|latency",
+    "backend": "auto|gpu|emulator",
+}  # fmt: skip
+
 
 def option_names() -> list[str]:
     """The names of all options."""
@@ -64,12 +69,12 @@ def _flag(option: Field[Any]) -> str:
 def _add(parser: argparse._ArgumentGroup, option: Field[Any]) -> argparse.Action:
     kinds = _kinds(option)
     default = RUN_DEFAULTS.get(option.name, option.default)
-    says = option.metadata["says"].replace("%", "%%")
+    says = option.metadata["cli"].replace("%", "%%")
     flag, nothing = _flag(option), argparse.SUPPRESS
     if kinds == {"bool"}:
         action = "store_false" if default is True else "store_true"
         return parser.add_argument(flag, dest=option.name, default=nothing, action=action, help=says)
-    about = f"{says} (default: {default})" if default not in (None, "") else says
+    about = f"{says} (default: {default})" if default not in (None, "", False) else says
     return parser.add_argument(
         flag,
         dest=option.name,
@@ -81,6 +86,8 @@ def _add(parser: argparse._ArgumentGroup, option: Field[Any]) -> argparse.Action
 
 
 def _metavar(kinds: frozenset[str], name: str) -> str:
+    if name in _METAVARS:
+        return _METAVARS[name]
     if "Sequence[int]" in kinds:
         return "N[,N...]"
     if "int" in kinds:

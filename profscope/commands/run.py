@@ -177,28 +177,28 @@ def make_parser() -> tuple[argparse.ArgumentParser, set[str]]:
         "-o",
         "--output",
         metavar="FILE",
-        help="the trace to write: .pftrace, .json, or either .gz, .parquet, or a folder of Parquet files, "
-        "trace/; of a job with several processes step.json is a folder, step, with step/rank=3/trace.json "
-        f"(default: {DEFAULT}, or the first of profscope-2.pftrace.gz, ... that is free)",
+        help="trace to write: .pftrace, .pftrace.gz, .json, .json.gz, .parquet, or trace/ for a folder of "
+        "Parquet files; for a job with several processes, step.json becomes the folder step with "
+        f"a part for each rank (default: {DEFAULT}; if it exists, profscope-2.pftrace.gz, ...)",
     )
     run_group.add_argument(
         "-f",
         "--force",
         action="store_true",
-        help="overwrite FILE, and what a run that was cut short has left",
+        help="overwrite FILE and the remains of an interrupted run",
     )
-    run_group.add_argument("-q", "--quiet", action="store_true", help="show nothing at the end")
+    run_group.add_argument("-q", "--quiet", action="store_true", help="print no summary at the end")
     switch = run_group.add_argument(
         "--switch",
         metavar="SIGNAL|FILE",
-        help="record nothing, at no cost, until it is switched on: by a signal, such as SIGUSR1, which the "
-        "next one undoes, or while there is a file of that name",
+        help="start switched off: each signal, such as SIGUSR1, switches recording on or off; with a file, "
+        "record while the file exists",
     )
     run_group.add_argument("-m", metavar="MODULE", help="run a module, as python -m does")
     run_group.add_argument("-c", metavar="CODE", help="run code, as python -c does")
     actions = [
         output,
         switch,
-        *add_flags(parser.add_argument_group("what is recorded, as profscope.session() has it")),
+        *add_flags(parser.add_argument_group("what is recorded")),
     ]
     return parser, {text for each in actions if each.nargs != 0 for text in each.option_strings}

@@ -8,6 +8,7 @@ from dataclasses import asdict, dataclass, field, replace
 from functools import cached_property
 from typing import Any
 
+from instrument_passes.checked_fields import wrong_field
 from instrument_passes.rounding import arithmetic_of
 
 __all__ = ["Build", "SourceText"]
@@ -80,6 +81,10 @@ class Build:
 
     @staticmethod
     def from_json(document: dict[str, Any]) -> Build:
-        """What `to_json` returned. Raises KeyError or TypeError for anything else."""
+        """What `to_json` returned. Raises KeyError, TypeError or ValueError for anything else."""
         sources = tuple(SourceText(**source) for source in document["sources"])
-        return Build(**{**document, "sources": sources})
+        build = Build(**{**document, "sources": sources})
+        wrong = wrong_field(build)
+        if wrong is not None:
+            raise ValueError(f"a binary with {wrong}")
+        return build

@@ -6,6 +6,7 @@ import hashlib
 from collections.abc import Mapping, Sequence
 from typing import Any, Final, Protocol
 
+from instrument_passes.dialect import PROBED
 from instrument_passes.kept_text import packed
 from instrument_passes.manifest import Manifest
 from profscope.decoding.build import Build
@@ -56,9 +57,9 @@ def about_variants(
     `Build.configuration` has, `model` where torch.compile says what it made the kernel of, and `builds`: what
     each binary takes, "bare" or "instrumented". Of instrumented ones also `keeps`, what launches of it keep
     ("spans" or "sums"), `rounds_as_bare`: whether all floating-point arithmetic is that of the bare
-    binary, None where none is known, and, where it is so, `twin`: CTAs that do not record run a body of
-    their own, which is among its instructions. bare: by key, what bare binaries take, with their
-    `arithmetic`.
+    binary, None where none is known or value probes add arithmetic of their own, and, where it is so, `twin`:
+    CTAs that do not record run a body of their own, which is among its instructions. bare: by key, what bare
+    binaries take, with their `arithmetic`.
     """
     about: dict[str, list[dict[str, Any]]] = {}
     builds: dict[tuple[str, int], dict[int, tuple[Manifest, Build]]] = {}
@@ -80,7 +81,8 @@ def about_variants(
         if known:
             resources.append({"build": "bare", **known})
         for manifest, build in of_variant.values():
-            alike = build.arithmetic == arithmetic if arithmetic and build.arithmetic else None
+            comparable = arithmetic and build.arithmetic and not _probes_values(manifest)
+            alike = build.arithmetic == arithmetic if comparable else None
             told = {"keeps": manifest.keeps, "rounds_as_bare": alike}
             told |= {"twin": True} if manifest.twin else {}
             resource = {"build": "instrumented", **build.resources(), **told}
@@ -88,6 +90,13 @@ def about_variants(
                 resources.append(resource)
         entry["builds"] = resources
     return about
+
+
+def _probes_values(manifest: Manifest) -> bool:
+    columns = (
+        column for section in manifest.sections for frame in section.frames for column in frame.columns
+    )
+    return any(column.name in PROBED for column in columns)
 
 
 def text_notes(about: Mapping[str, list[dict[str, Any]]]) -> list[str]:

@@ -9,7 +9,7 @@ import math
 import zlib
 from collections.abc import Callable, Mapping
 from dataclasses import replace
-from typing import Any
+from typing import Any, Final
 
 import pandas as pd
 
@@ -57,6 +57,15 @@ BESIDE = {
 
 KEYS = frozenset({OBJECT, DIGEST})
 """What stands in a file beside its events. One of them is enough to know whose file it is."""
+
+_IN_JSON: Final[Mapping[str, frozenset[type]]] = {
+    "int": frozenset({int}),
+    "float": frozenset({int, float, str, type(None)}),  # see `_plain`
+    "bool": frozenset({bool}),
+    "str": frozenset({str}),
+    "category": frozenset({str}),
+}
+"""By a column's dtype without its bits, what its values are in JSON."""
 
 DAMAGE = (AttributeError, IndexError, OverflowError, RecursionError, TypeError, ValueError, zlib.error)
 
@@ -166,17 +175,20 @@ def _plain(value: float) -> float | str | None:
 
 
 def _checked(table: str, columns: dict[str, Any], dtypes: Mapping[str, str]) -> dict[str, Any]:
-    """Columns of one length. Raises KeyError, TypeError or ValueError for damaged ones."""
-    for name in dtypes:
-        if not isinstance(columns[name], list) or len(columns[name]) != len(columns["count"]):
+    """Columns of one length, each of its type. Raises KeyError, TypeError or ValueError for damaged ones."""
+    rows = len(columns[next(iter(dtypes))])
+    for name, dtype in dtypes.items():
+        if not isinstance(columns[name], list) or len(columns[name]) != rows:
             raise ValueError(f"its {table} do not all have a value in {name}")
+        if not _IN_JSON[dtype.rstrip("0123456789")].issuperset(map(type, columns[name])):
+            raise ValueError(f"its {table} have a {name} that is no {dtype}")
     return columns
 
 
 def _launches(columns: dict[str, Any]) -> pd.DataFrame:
     """The table of launches. Raises KeyError, TypeError or ValueError for damaged columns."""
-    known = {name: columns[name] for name in LAUNCH_DTYPES if name in columns or name not in LAUNCH_DEFAULTS}
-    for name, values in known.items():
-        if not isinstance(values, list) or len(values) != len(known["launch"]):
-            raise ValueError(f"its launches do not all have a value in {name}")
-    return launches_frame(known)
+    known = {
+        name: dtype for name, dtype in LAUNCH_DTYPES.items() if name in columns or name not in LAUNCH_DEFAULTS
+    }
+    checked = _checked("launches", columns, known)
+    return launches_frame({name: checked[name] for name in known})

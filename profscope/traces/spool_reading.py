@@ -17,6 +17,7 @@ from profscope.decoding.build import Build
 from profscope.decoding.raw import Mark, RawLaunch
 from profscope.errors import TraceError
 from profscope.traces.spool import CHUNK, Bytes, Chunk, chunks
+from profscope.traces.spool_form import malformed
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -129,28 +130,28 @@ class _Reader:
         if chunk.kind == "":
             self._skip(chunk)
         elif chunk.kind == "session":
-            self._session = json.loads(chunk.data.tobytes())
+            self._session = _stated(chunk)
             self.metadata = {**self._session}
         elif chunk.kind == "program":
-            self._add_program(json.loads(chunk.data.tobytes()))
+            self._add_program(_stated(chunk))
         elif chunk.kind == "launch":
-            self._announce(json.loads(chunk.data.tobytes()))
+            self._announce(_stated(chunk))
         elif chunk.kind == "records":
             self._add_records(chunk.data)
         elif chunk.kind == "alike":
-            self._announce_alike(json.loads(chunk.data.tobytes()))
+            self._announce_alike(_stated(chunk))
         elif chunk.kind == "buffers":
             self._add_buffers(chunk.data)
         elif chunk.kind == "launches":
             self._add_batch(chunk.data)
         elif chunk.kind == "so far":
-            stated = json.loads(chunk.data.tobytes())
+            stated = _stated(chunk)
             self.metadata = {**self._session, **stated["metadata"]}
             self._stated = [*stated["notes"]]
         elif chunk.kind == "samples":
-            self._add_samples(json.loads(chunk.data.tobytes()))
+            self._add_samples(_stated(chunk))
         elif chunk.kind == "scopes":
-            self._add_scopes(json.loads(chunk.data.tobytes()))
+            self._add_scopes(_stated(chunk))
         elif chunk.kind == "end":
             self.ended = True
 
@@ -243,6 +244,15 @@ class _Reader:
             missing = []  # nobody knows which
         what = _missing(missing) if missing else "what stood there is missing"
         return f"{what}: {self._name} is damaged at bytes {damage.begin} to {damage.end}"
+
+
+def _stated(chunk: Chunk) -> Any:
+    """The JSON in a chunk. Raises ValueError where it has another form than such chunks have."""
+    stated = json.loads(chunk.data.tobytes())
+    wrong = malformed(chunk.kind, stated)
+    if wrong is not None:
+        raise ValueError(wrong)
+    return stated
 
 
 def _missing(launches: list[int]) -> str:

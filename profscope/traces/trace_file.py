@@ -15,7 +15,7 @@ from profscope.traces.limits import most_content_bytes
 from profscope.traces.only import Only
 from profscope.traces.output import gzip_end
 
-__all__ = ["TraceFile", "one_line"]
+__all__ = ["TraceFile", "may_be_trace", "one_line"]
 
 GZIP_MAGIC = b"\x1f\x8b"
 GZIP_CHECKS_BYTES = 8
@@ -32,6 +32,9 @@ LONGEST_REASON = 300
 
 BLANKS = b"\xef\xbb\xbf \t\r\n"
 """White space, and the mark that some editors begin a file with."""
+
+BEGINS = (GZIP_MAGIC, b"\n", b"PSspool", b"PAR1")
+"""Of traces that are no JSON: of gzip, of Perfetto's packets, of spools, of Parquet."""
 
 SIGNATURES = (
     (b"SQLite format 3\0", "an SQLite database (Nsight Systems exports these)"),
@@ -204,6 +207,11 @@ class TraceFile:
             raise TraceError(f"{self} is damaged gzip data: {error}") from None
         if not member.eof:
             raise TraceError(f"{self} is cut off: its gzip data ends in the middle")
+
+
+def may_be_trace(start: bytes) -> bool:
+    """Whether a file that starts so can be a trace."""
+    return start.startswith(BEGINS) or start.lstrip(BLANKS)[:1] in (b"{", b"[")
 
 
 def one_line(text: object) -> str:

@@ -243,3 +243,15 @@ def test_metrics_that_no_frame_has_are_not_listed(tmp_path: Path) -> None:
         names = listed[at : at + 2]
         frames = json.loads(run(trace, "-m", ",".join(names), "--json").stdout)
         assert all(any(name in frame for frame in frames) for name in names)
+
+
+def test_csv_has_no_formulas(tmp_path: Path) -> None:
+    """A spreadsheet runs what begins so; numbers stay numbers."""
+    profile = regular_profile(launches=1, ctas=1)
+    names = {"wait": "=HYPERLINK(1)", "dot": "+1", "store": "-2", "load A": "@SUM(1)"}
+    df = profile.df.assign(scope=profile.df["scope"].cat.rename_categories(names))
+    Profile(df, profile.launches, profile.metadata).save(tmp_path / "t.json")
+    shown = run(str(tmp_path / "t.json"), "--by", "scope", "--format", "csv").stdout
+    scopes = [row["key"] for row in csv.DictReader(io.StringIO(shown))]
+    assert {"'" + name for name in names.values()} <= set(scopes)
+    assert all(row["self"].isdecimal() for row in csv.DictReader(io.StringIO(shown)))

@@ -4,10 +4,13 @@ from __future__ import annotations
 
 import gzip
 import os
+import signal
+import subprocess
 import sys
 import threading
+import time
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 
 import pytest
@@ -15,8 +18,11 @@ import pytest
 from profscope.errors import TraceError
 from profscope.profiles import load
 from tests.support.profiles import regular_profile
+from viewer import input as viewer_input
 from viewer.cli import main
 from viewer.input import Trace, read
+
+ROOT = Path(__file__).parents[2]
 
 
 @pytest.fixture(scope="module")
@@ -105,3 +111,45 @@ def test_a_trace_whose_digest_is_wrong_is_shown_where_asked_for(
     with writing(edited, write_end), open(read_end) as stdin:
         monkeypatch.setattr(sys, "stdin", stdin)
         assert read("-", verify=False).profile.metadata["device"]["name"] == "NVIDIA H100"
+
+
+@pytest.mark.parametrize(("start", "said"), [(b"y\n", "text, not JSON"), (b"[ ", "longer than 0.0 GB")])
+def test_an_endless_stream_is_not_copied_without_end(
+    start: bytes, said: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(viewer_input, "most_bytes", lambda folder: 3 << 20)
+    fifo = tmp_path / "fifo"
+    os.mkfifo(fifo)
+    written = 0
+
+    def write() -> None:
+        nonlocal written
+        with suppress(BrokenPipeError), open(fifo, "wb", buffering=0) as pipe:
+            while written < 64 << 20:
+                written += pipe.write(start * (1 << 16))
+
+    thread = threading.Thread(target=write)
+    thread.start()
+    with pytest.raises(TraceError, match=said):
+        read(str(fifo))
+    thread.join()
+    assert written < 16 << 20
+
+
+@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGHUP])
+def test_a_signal_leaves_no_copy(number: signal.Signals, tmp_path: Path) -> None:
+    process = subprocess.Popen(
+        [sys.executable, "-m", "viewer", "-"],
+        stdin=subprocess.PIPE, stdout=subprocess.DEVNULL, cwd=ROOT,
+        env={**os.environ, "TMPDIR": str(tmp_path)},
+    )  # fmt: skip
+    assert process.stdin is not None
+    process.stdin.write(b"[" + b" " * (2 << 20))
+    process.stdin.flush()
+    while not list(tmp_path.glob("profscope-view-*/trace")):
+        assert process.poll() is None
+        time.sleep(0.01)
+    process.send_signal(number)
+    assert process.wait() == 128 + number
+    process.stdin.close()
+    assert list(tmp_path.glob("profscope-view-*")) == []

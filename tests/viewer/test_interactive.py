@@ -5,6 +5,8 @@ from __future__ import annotations
 import asyncio
 
 import pytest
+from textual.binding import Binding
+from textual.widgets import Footer
 
 from profscope.errors import TraceError
 from profscope.profiles import Profile
@@ -74,8 +76,8 @@ def test_the_filter_leaves_the_rest_as_dots() -> None:
     assert explorer.next_of(1)
     assert explorer.cursor == 60
     assert not explorer.next_of(1)
-    explorer.filter("(")
-    assert explorer.drawn(20).legend == []
+    assert not explorer.filter("("), "no scope has a bracket"
+    assert explorer.drawn(20) == drawn, "all stays as it is"
 
 
 def test_sums_have_nothing_to_walk_through() -> None:
@@ -105,6 +107,47 @@ def test_the_keys_do_what_they_say() -> None:
             await pilot.press("f")
             assert "no copy that it issued or waited for" in shown(app, "#about")
             await pilot.press("q")
+
+    asyncio.run(walk())
+
+
+@pytest.mark.parametrize("width", [100, 130])
+def test_the_footer_fits_and_names_the_key_for_all_keys(width: int) -> None:
+    async def walk() -> None:
+        app = ExplorerApp(PROFILE, "ns", lambda file, line: "")
+        async with app.run_test(size=(width, 30)) as pilot:
+            while not (keys := [key for key in app.query_one(Footer).children if key.region]):
+                await pilot.pause()
+            assert max(key.region.right for key in keys) <= width
+            footer = "".join(segment.text for segment in app.screen._compositor.render_strips()[-1])
+            assert "? keys" in footer
+            assert "q quit" in footer
+
+    asyncio.run(walk())
+
+
+def test_keys_and_source_are_closed_and_a_filter_without_a_match_changes_nothing() -> None:
+    async def walk() -> None:
+        app = ExplorerApp(PROFILE, "ns", lambda file, line: "")
+        async with app.run_test(size=(100, 40)) as pilot:
+            await pilot.press("question_mark")
+            listed = shown(app, "#text")
+            bindings = [each for each in ExplorerApp.BINDINGS if isinstance(each, Binding)]
+            assert all(
+                (binding.key_display or binding.key)[:3] in listed for binding in bindings if binding.show
+            )
+            await pilot.press("escape")
+            assert shown(app, "#text") == ""
+            await pilot.press("tab", "enter")
+            assert shown(app, "#text")
+            before = shown(app, "#lanes")
+            await pilot.press("slash", "n", "o", "p", "e", "escape")
+            assert shown(app, "#text"), "the first Esc leaves the filter"
+            await pilot.press("slash", "enter", "slash", "z", "z", "enter")
+            assert shown(app, "#lanes") == before
+            assert "no scope matches" in shown(app, "#about")
+            await pilot.press("escape")
+            assert shown(app, "#text") == ""
 
     asyncio.run(walk())
 

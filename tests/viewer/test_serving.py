@@ -150,6 +150,23 @@ def test_ctrl_c_ends_the_command(tmp_path: Path) -> None:
     assert {path.name for path in tmp_path.iterdir()} == {"t.json", "got.pftrace"}
 
 
+@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGHUP])
+def test_a_signal_leaves_no_folder(number: signal.Signals, tmp_path: Path) -> None:
+    regular_profile(launches=1, ctas=1).save(tmp_path / "t.json")
+    environment = {name: value for name, value in os.environ.items() if "DISPLAY" not in name}
+    started = subprocess.Popen(
+        [sys.executable, "-m", "viewer", str(tmp_path / "t.json"), "--serve"],
+        cwd=ROOT, env=environment | {"TMPDIR": str(tmp_path)}, stdout=subprocess.PIPE, text=True,
+    )  # fmt: skip
+    assert started.stdout is not None
+    assert started.stdout.readline()
+    assert list(tmp_path.glob("profscope-serve-*"))
+    started.send_signal(number)
+    started.communicate(timeout=20)
+    assert started.returncode == 128 + number
+    assert {path.name for path in tmp_path.iterdir()} == {"t.json"}
+
+
 @pytest.mark.parametrize(
     ("words", "said"),
     [

@@ -247,3 +247,37 @@ def test_a_kept_text_that_is_damaged_is_named(wrong: str, tmp_path: Path) -> Non
         Profile.of(replace(profile.tables, metadata={**profile.metadata, "code": [entry]})), "ptx"
     )
     assert source.no_code.startswith("matmul_kernel: its PTX cannot be read: a kept text")
+
+
+def test_a_kernels_name_in_place_of_a_file_is_answered_with_the_flag_for_kernels(tmp_path: Path) -> None:
+    regular_profile().save(tmp_path / "t.json")
+    failed = run(str(tmp_path / "t.json"), "--source", "matmul_kernel")
+    assert (failed.returncode, failed.stdout) == (1, "")
+    assert "use --kernel matmul_kernel --source" in failed.stderr
+
+
+@pytest.mark.parametrize(
+    "statement",
+    [
+        "x = " + "lambda: " * 5000 + "0",
+        "x = y" + "[0]" * 5000,
+        "x = " + "2**" * 5000 + "2",
+        "x = y" + " + y" * 300,  # it parses, and is too deep for who walks it
+        "x = " + "-" * 5000 + "1",
+    ],
+    ids=["lambda", "subscripts", "powers", "sum", "signs"],
+)
+def test_a_text_that_is_nested_too_deeply_is_shown_as_it_is(statement: str, tmp_path: Path) -> None:
+    profile = regular_profile()
+    source = {
+        "file": FILE,
+        "line": 10,
+        "name": "matmul_kernel",
+        "text": f"def matmul_kernel():\n    {statement}\n",
+    }
+    deep = Profile(profile.df, profile.launches, {**profile.metadata, "sources": [source]})
+    deep.save(tmp_path / "t.json")
+    for view in (["--source"], ["--report"], [], ["--html", str(tmp_path / "t.html")]):
+        shown = run(str(tmp_path / "t.json"), *view)
+        assert (shown.returncode, shown.stderr) == (0, "")
+        assert view != ["--source"] or statement[:20] in shown.stdout

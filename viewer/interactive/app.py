@@ -20,6 +20,20 @@ from viewer.units import duration_text, printable, source_text
 
 __all__ = ["ExplorerApp"]
 
+KEYS = """\
+w s            zoom in, zoom out
+a d            pan left, pan right
+left right     move the cursor
+up down        choose a warp
+tab shift+tab  next span, previous span
+n p            faster CTA, slower CTA
+m              all CTAs of the SM, or this CTA alone
+f              from a copy to its wait, and back
+enter          the source of the span
+/              draw only scopes that match a regular expression; empty: all
+?              this list
+esc            close the filter, the source or this list
+q              quit"""
 _LABEL = 14
 _CURSOR = "reverse"
 
@@ -35,24 +49,26 @@ class ExplorerApp(App[None]):
     #filter { display: none; }
     #filter.shown { display: block; }
     """
+    ENABLE_COMMAND_PALETTE = False
     BINDINGS: ClassVar[list[BindingType]] = [
-        Binding("w", "zoom(0.5)", "in"),
-        Binding("s", "zoom(2.0)", "out"),
-        Binding("a", "pan(-0.25)", "pan left"),
-        Binding("d", "pan(0.25)", "right"),
+        Binding("w", "zoom(0.5)", "zoom", key_display="w s"),
+        Binding("s", "zoom(2.0)", "zoom", show=False),
+        Binding("a", "pan(-0.25)", "pan", key_display="a d"),
+        Binding("d", "pan(0.25)", "pan", show=False),
         Binding("left", "move(-1)", "cursor", show=False),
         Binding("right", "move(1)", "cursor", show=False),
         Binding("up", "choose(-1)", "warp", show=False),
         Binding("down", "choose(1)", "warp", show=False),
-        Binding("tab", "next(1)", "next span", priority=True),
+        Binding("tab", "next(1)", "next span", key_display="tab", priority=True),
         Binding("shift+tab", "next(-1)", "previous", show=False, priority=True),
-        Binding("n", "step(1)", "faster CTA"),
-        Binding("p", "step(-1)", "slower CTA"),
-        Binding("m", "toggle_sm", "SM/CTA"),
-        Binding("f", "follow", "copy/wait"),
-        Binding("enter", "source", "source"),
-        Binding("slash", "ask_filter", "filter"),
-        Binding("escape", "leave_filter", "", show=False),
+        Binding("n", "step(1)", "CTA", key_display="n p"),
+        Binding("p", "step(-1)", "CTA", show=False),
+        Binding("m", "toggle_sm", "SM"),
+        Binding("f", "follow", "copy"),
+        Binding("enter", "source", "source", key_display="enter"),
+        Binding("slash", "ask_filter", "filter", key_display="/"),
+        Binding("question_mark", "keys", "keys", key_display="?"),
+        Binding("escape", "close", "", show=False),
         Binding("q", "quit", "quit"),
     ]
 
@@ -114,13 +130,27 @@ class ExplorerApp(App[None]):
         self.query_one(Input).add_class("shown")
         self.query_one(Input).focus()
 
-    def action_leave_filter(self) -> None:
-        self.query_one(Input).remove_class("shown")
+    def action_close(self) -> None:
+        """Leave the filter where it is being asked for; else close the source or the keys."""
+        if not self._leave_filter():
+            self.query_one("#text", Static).update("")
+
+    def action_keys(self) -> None:
+        self.query_one("#text", Static).update(KEYS)
+        self.query_one("#source", VerticalScroll).scroll_to(y=0, animate=False)
+
+    def _leave_filter(self) -> bool:
+        """Whether it was being asked for."""
+        asked = self.query_one(Input)
+        was_shown = asked.has_class("shown")
+        asked.remove_class("shown")
         self.set_focus(None)
+        return was_shown
 
     def on_input_submitted(self, event: Input.Submitted) -> None:
-        self.explorer.filter(event.value)
-        self.action_leave_filter()
+        if not self.explorer.filter(event.value):
+            self._said = f"no scope matches {printable(event.value)!r}"
+        self._leave_filter()
         self._draw()
 
     def action_source(self) -> None:

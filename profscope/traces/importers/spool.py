@@ -2,6 +2,7 @@
 
 from dataclasses import replace
 from pathlib import Path
+from typing import Final
 
 from profscope.around.host_tables import with_host
 from profscope.decoding.about import kept_notes
@@ -9,11 +10,16 @@ from profscope.decoding.assemble import assemble
 from profscope.errors import TraceError
 from profscope.sampler.tables import with_samples
 from profscope.schema import Tables
+from profscope.traces.soundness import unsound
 from profscope.traces.spool import MAGICS, SUFFIX
+from profscope.traces.spool_reading import Spool
 from profscope.traces.spool_reading import read as read_spool
 from profscope.traces.trace_file import TraceFile
 
 __all__ = ["read", "recognises"]
+
+_DAMAGE: Final = (ArithmeticError, AttributeError, LookupError, TypeError, ValueError)
+"""What comes of statements that have their form and are not of the same launches."""
 
 
 def recognises(file: TraceFile) -> bool:
@@ -24,12 +30,24 @@ def recognises(file: TraceFile) -> bool:
 
 
 def read(file: TraceFile) -> Tables:
-    """Raises TraceError for a folder with several spools, and for a file in which nothing is complete."""
+    """Raises TraceError for a folder with several spools, for a file in which nothing is complete, and for
+    one whose parts do not fit together."""
     spools = _spools(file.path) if file.is_folder else [file.path]
     if len(spools) > 1:
         names = ", ".join(spool.name for spool in spools[:4]) + (", ..." if len(spools) > 4 else "")
         raise TraceError(f"{file} holds {len(spools)} spools, name one of them: {names}")
     spool = read_spool(spools[0])
+    try:
+        tables = _tables(spool)
+    except _DAMAGE as error:
+        raise file.damaged(f"what it states of its launches does not fit together: {error!r}") from error
+    wrong = unsound(tables)
+    if wrong:
+        raise file.damaged(f"it has {wrong}")
+    return tables
+
+
+def _tables(spool: Spool) -> Tables:
     tables = assemble(spool.launches, spool.metadata, spool.notes)
     if spool.scopes is not None:
         tables = with_host(tables, spool.scopes)

@@ -1,0 +1,50 @@
+"""Which form the JSON in the chunks of a spool has."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any, Final
+
+from profscope.traces.json_form import ANY, EACH, NUMBER, Needs, Row, misfits
+from profscope.traces.metadata_form import misshapen
+
+__all__ = ["malformed"]
+
+_NUMBER: Final = range(1 << 31)
+_PLACE: Final = range(-1, 1 << 31)  # -1: none
+_OF_LAUNCHES: Final = {
+    "program": _NUMBER, "device": _NUMBER, "stream": int, "ctas": _NUMBER,
+    "mark": Row((bool, _PLACE, _PLACE, bool)),
+}  # fmt: skip
+_FORMS: Final = {
+    "session": Needs({"backend": str}),
+    "so far": Needs({"metadata": {}, "notes": [str]}),
+    "program": {"number": _NUMBER, "manifest": str, "build": {}, "code": Needs({"ttgir": str, "ptx": str})},
+    "launch": Needs({"index": _NUMBER, **_OF_LAUNCHES}),
+    "alike": Needs({"indices": [_NUMBER], "size": _NUMBER, **_OF_LAUNCHES}),
+    "samples": Needs({"table": {}, "sampler": Needs({"binaries": [{}], "notes": [str]})}),
+    "scopes": Needs(
+        {
+            "scope": [str], "source": [str], "metrics": [{EACH: NUMBER}],
+            "thread": [int], "start_unix_ns": [int], "end_unix_ns": [int], "first_launch": [int],
+            "end_launch": [int],
+            "depth": [_NUMBER], "parent": [_PLACE],
+        },
+        {"outside": [Row((int, int, int))]},
+    ),
+}  # fmt: skip
+
+
+def malformed(kind: str, stated: Any) -> str | None:
+    """What is wrong with what a chunk states, in a few words; None for one that can be read."""
+    return next(_problems(kind, stated), None)
+
+
+def _problems(kind: str, stated: Any) -> Iterator[str]:
+    yield from misfits(stated, _FORMS.get(kind, ANY), kind)
+    if kind == "session":
+        yield from misshapen(stated)
+    elif kind == "so far":
+        yield from misshapen(stated["metadata"])
+    elif kind == "samples":
+        yield from misshapen({"sampler": stated["sampler"]})

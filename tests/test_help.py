@@ -1,0 +1,34 @@
+"""The help of each command is written for a command line, not taken from Python."""
+
+from __future__ import annotations
+
+import argparse
+import re
+
+import pytest
+
+from profscope.commands import convert
+from profscope.commands.run import make_parser
+from viewer import arguments, diff_command, report_command
+
+PARSERS = {
+    "run": make_parser()[0],
+    "view": arguments._parser("profscope view"),
+    "report": report_command._parser(),
+    "diff": diff_command._parser("profscope diff"),
+    "convert": convert._parser("convert", "", ""),
+}
+_PYTHON = re.compile(r"\b[a-z_]+=|\b(True|False|None)\b|`?--[\w-]+`? (True|False)")
+
+
+def actions() -> list[tuple[str, argparse.Action]]:
+    return [(name, action) for name, parser in PARSERS.items() for action in parser._actions]
+
+
+@pytest.mark.parametrize(("command", "action"), actions(), ids=lambda each: getattr(each, "dest", each))
+def test_each_flag_says_what_it_does(command: str, action: argparse.Action) -> None:
+    text = action.help or ""
+    assert text, command
+    assert not _PYTHON.search(text), text
+    assert not text.endswith(".")
+    assert text[0].islower() or text.split()[0].isupper() or text.startswith("MiB"), text

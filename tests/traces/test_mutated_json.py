@@ -1,0 +1,214 @@
+"""Files whose checksums are right and whose JSON was changed: each loads and answers, or is refused by a
+TraceError."""
+
+from __future__ import annotations
+
+import copy
+import json
+import random
+from collections.abc import Iterator
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+import profscope
+from instrument_passes.checked_fields import wrong_field
+from instrument_passes.errors import ManifestError
+from instrument_passes.manifest import Manifest
+from profscope.decoding.build import Build
+from profscope.errors import TraceError
+from profscope.profiles import Profile
+from profscope.traces.json_form import EACH, NUMBER, Needs, Row, misfits
+from profscope.traces.spool import SpoolWriter, chunks
+from tests.support.around import program
+from tests.support.examples import examples
+from tests.support.sessions import count, launch_add, session
+from tests.support.trace_documents import signed
+
+ROOT = Path(__file__).parents[2]
+ODD = [
+    None, True, -1, 0, 1 << 31, 1 << 70, 1.5, float("nan"), float("inf"), "x", "", [], {}, [1], [[]], ["x"],
+    {"x": 1}, [None],
+]  # fmt: skip
+_OF_BYTES = ("records", "buffers", "end")
+_INSIDE = 40  # entries of a list or object, at most, that are changed
+
+
+@pytest.fixture(scope="module")
+def spool(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    with (
+        session(spool=tmp_path_factory.mktemp("spool"), baseline=3) as prof,
+        profscope.scope("step", tokens=4.0),
+    ):
+        for n in (3, 3, 4):
+            count(n, ctas=2)
+            launch_add()
+    assert prof.spool is not None
+    return prof.spool
+
+
+@pytest.fixture(scope="module")
+def traces(spool: Path, tmp_path_factory: pytest.TempPathFactory) -> list[dict[str, Any]]:
+    """The documents of a session's trace, of one with samples and counters, and of one with events."""
+    folder = tmp_path_factory.mktemp("traces")
+    sampled = profscope.load(ROOT / "tests/data/compiled_model.pftrace.gz")
+    measured = {"kernel": "k", "variant": 0, "launches": 1, "metrics": {"sm__throughput": [1.0, "%"]}}
+    told = {"ncu": {"kernels": [measured]}, "job": {"rank": 0, "world_size": 2, "clock": []}}
+    recorded = profscope.load(spool)
+    profiles = (
+        Profile.of(replace(recorded.tables, metadata=recorded.metadata | told)),
+        profscope.load(ROOT / "tests/data/findings/bank-conflict.json.gz"),
+        sampled,
+        program(),
+    )
+    documents = []
+    for profile in profiles:
+        profile.save(folder / "t.json")
+        documents.append(json.loads((folder / "t.json").read_text()))
+    return documents
+
+
+def places(value: Any, at: tuple[Any, ...] = ()) -> Iterator[tuple[Any, ...]]:
+    if at:
+        yield at
+    inside = value.items() if isinstance(value, dict) else enumerate(value) if isinstance(value, list) else ()
+    for key, inner in list(inside)[:_INSIDE]:
+        yield from places(inner, (*at, key))
+
+
+def mutate(value: Any, choose: random.Random) -> None:
+    """Change or delete something in JSON; places of one kind count as one, so that long lists do not win."""
+    kinds: dict[tuple[Any, ...], list[tuple[Any, ...]]] = {}
+    for at in places(value):
+        kinds.setdefault(tuple("#" if isinstance(key, int) else key for key in at), []).append(at)
+    *around, last = choose.choice(choose.choice(list(kinds.values())))
+    for key in around:
+        value = value[key]
+    if choose.random() < 0.75:
+        value[last] = choose.choice(ODD)
+    else:
+        del value[last]
+
+
+def answer(path: Path) -> None:
+    """Load and report; a file that is refused is named."""
+    said = path.name
+    try:
+        profscope.load(path).report()
+    except TraceError as error:
+        said = str(error)
+    assert path.name in said
+    assert said.isprintable()
+
+
+@settings(max_examples=examples(60))
+@given(choose=st.randoms(use_true_random=False))
+def test_a_spool_with_changed_json_answers_or_is_refused(spool: Path, choose: random.Random) -> None:
+    stated = [(chunk.kind, chunk.data.tobytes()) for chunk in chunks(np.fromfile(spool, np.uint8))]
+    at = choose.choice([place for place, (kind, _) in enumerate(stated) if kind not in _OF_BYTES])
+    kind, data = stated[at]
+    document = json.loads(data)
+    if kind == "program" and choose.random() < 0.7:  # its manifest is a text of JSON
+        manifest = json.loads(document["manifest"])
+        mutate(manifest, choose)
+        document["manifest"] = json.dumps(manifest)
+    else:
+        mutate(document, choose)
+    stated[at] = kind, json.dumps(document).encode()
+    path = rewritten(spool.with_name("changed.spool"), stated)
+    answer(path)
+
+
+def rewritten(path: Path, stated: list[tuple[str, bytes]]) -> Path:
+    """A spool of these chunks, with checksums that are right."""
+    path.unlink(missing_ok=True)
+    writer = SpoolWriter.__new__(SpoolWriter)
+    writer._file = path.open("xb", buffering=0)
+    for kind, data in stated:
+        writer._write(kind, data)
+    writer._file.close()
+    return path
+
+
+@settings(max_examples=examples(60))
+@given(choose=st.randoms(use_true_random=False))
+def test_a_trace_with_changed_metadata_answers_or_is_refused(
+    traces: list[dict[str, Any]], tmp_path_factory: pytest.TempPathFactory, choose: random.Random
+) -> None:
+    document = copy.deepcopy(choose.choice(traces))
+    mutate(document["profscope"]["metadata"], choose)
+    path = tmp_path_factory.mktemp("changed") / "t.json"
+    path.write_bytes(signed(document))
+    answer(path)
+
+
+@pytest.mark.parametrize(
+    ("at", "value", "said"),
+    [
+        (("kernels", "*", "work", 0, "scopes", 0, "measures"), None, "without measures"),
+        (("variants", "*", 0, "builds", 0, "build"), None, "without build"),
+        (("code", 0, "ttgir"), None, "metadata['code'][0] without ttgir"),
+        (("options", "baseline"), float("nan"), "metadata['options']['baseline'] that is nan"),
+        (("job", "clock"), [{"unix_ns": 1}], "metadata['job']['clock'][0] without error_ns, offset_ns"),
+        (("ncu", "kernels", 0, "metrics"), {"x": [1.0]}, "['x'] that has 1 entries, not 2"),
+    ],
+)
+def test_what_is_wrong_is_named(
+    at: tuple[Any, ...], value: Any, said: str, traces: list[dict[str, Any]], tmp_path: Path
+) -> None:
+    document = copy.deepcopy(traces[0])
+    inner = document["profscope"]["metadata"]
+    for key in at[:-1]:
+        inner = inner[next(iter(inner)) if key == "*" else key]
+    inner[at[-1]] = value
+    (tmp_path / "t.json").write_bytes(signed(document))
+    with pytest.raises(TraceError) as caught:
+        profscope.load(tmp_path / "t.json")
+    assert said in str(caught.value)
+
+
+@pytest.mark.parametrize(
+    "mark", [[False, {}, -1, False], [False, -1, "x", False], [False, 1 << 40, -1, False], 5]
+)
+def test_a_launch_of_another_form_costs_that_launch(mark: Any, spool: Path) -> None:
+    stated = [(chunk.kind, chunk.data.tobytes()) for chunk in chunks(np.fromfile(spool, np.uint8))]
+    at = next(place for place, (kind, _) in enumerate(stated) if kind == "launch")
+    stated[at] = "launch", json.dumps(json.loads(stated[at][1]) | {"mark": mark}).encode()
+    profile = profscope.load(rewritten(spool.with_name("mark.spool"), stated))
+    assert len(profile.launches) == len(profscope.load(spool).launches) - 1
+    assert any("launch['mark']" in note for note in profile.metadata["notes"])
+
+
+def test_forms() -> None:
+    form = Needs({"n": range(4)}, {"pairs": [Row((str, NUMBER))], "by": {EACH: bool}})
+    assert not list(
+        misfits({"n": 3, "pairs": [["a", 1.5]], "by": {"x": True, "y": None}, "else": []}, form, "it")
+    )
+    wrong = {"n": 4, "pairs": [["a"], ["a", float("inf")]], "by": {"x": 1}}
+    assert list(misfits(wrong, form, "it")) == [
+        "it['n'] that is 4",
+        "it['pairs'][0] that has 1 entries, not 2",
+        "it['pairs'][1][1] that is inf",
+        "it['by']['x'] that is 1",
+    ]
+    assert list(misfits({}, form, "it")) == ["it without n"]
+    assert list(misfits([], form, "it")) == ["it that is no object"]
+
+
+def test_fields_of_a_manifest_and_a_build_have_their_types(spool: Path) -> None:
+    known = profscope.load(spool).metadata["kernels"]
+    assert known
+    build = Build("k", registers=32)
+    assert wrong_field(build) is None
+    assert wrong_field(replace(build, registers=True)) == "Build.registers=True"
+    assert Build.from_json(build.to_json()).registers == 32
+    with pytest.raises(ValueError, match=r"a binary with Build\.configuration=5"):
+        Build.from_json(build.to_json() | {"configuration": 5})
+    manifest = json.loads(Manifest("k", "cuda:80", 4, 0, 0, ()).to_json())
+    with pytest.raises(ManifestError, match=r"Manifest.warps=1.5"):
+        Manifest.from_json(json.dumps(manifest | {"warps": 1.5}))
