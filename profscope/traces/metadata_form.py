@@ -5,8 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Any, Final
 
-from profscope.analysis.launch_shape import LATER_FIGURES, SHAPE_FIGURES
-from profscope.traces.only import SUMS_OF_RANK
+from profscope.traces.only import SAMPLES_OF_RANK
 
 __all__ = ["misshapen"]
 
@@ -19,7 +18,6 @@ _BINARY: Final = {
     "kernel": str, "variant": int, "binary": str, "key": str, "launches": int, "samples": int, "dropped": int,
     "period_cycles": [_NUMBER], "instructions": [[_ANY]], "timed": [_ANY], "sass": str, "apart": [_NUMBER],
 }  # fmt: skip
-_SHAPE: Final = {"variant": int, **dict.fromkeys((*SHAPE_FIGURES, *LATER_FIGURES), _NUMBER)}
 _SCOPE: Final = {
     "scope": str, "kind": str, "file": str, "line": int, "call_path": str, "measures": str,
     "bytes": int, "flops": int,
@@ -27,7 +25,7 @@ _SCOPE: Final = {
 _WORK: Final = {"variant": int, "trial": bool, "launches": int, "ns": _NUMBER, "scopes": [_SCOPE]}
 _RECORDED: Final = {"ctas": int, "unfinished": int, "grid_ctas": int, "warps": [int], "sample": bool}
 _BUILD: Final = {
-    "build": str, "keeps": str, "rounds_as_bare": bool, "twin": bool,
+    "build": str, "rounds_as_bare": bool, "twin": bool,
     **dict.fromkeys(("registers", "spills", "shared_bytes", "ctas_per_sm", "instructions"), int),
 }  # fmt: skip
 _MODEL: Final = {
@@ -39,11 +37,10 @@ _VARIANT: Final = {
     **dict.fromkeys(("num_warps", "num_stages", "num_ctas", "maxnreg"), int), "builds": [_BUILD],
     "model": _MODEL,
 }  # fmt: skip
-_TIMES: Final = {_EACH: [_NUMBER]}
 _TIMED: Final = {
-    "key": str, "variant": int, "bare_ns": [_NUMBER], "instrumented_ns": _TIMES, "unrecorded": int,
+    "key": str, "variant": int, "bare_ns": [_NUMBER], "instrumented_ns": [_NUMBER], "unrecorded": int,
     "waited": int,
-    "pairs": [{"keeps": str, "shift": int, "bare_ns": [_NUMBER], "instrumented_ns": [_NUMBER]}],
+    "pairs": [{"shift": int, "bare_ns": [_NUMBER], "instrumented_ns": [_NUMBER]}],
 }  # fmt: skip
 _FORM: Final[dict[str, Any]] = {
     "tool": str,
@@ -54,15 +51,15 @@ _FORM: Final[dict[str, Any]] = {
     "notes": [str],
     "clock": {"read_cycles": _NUMBER, "row_cycles": _NUMBER, "basis": str},
     "kernels": {
-        _EACH: {"measure": str, "recorded": _RECORDED, "work": [_WORK], "shapes": [_SHAPE]}
+        _EACH: {"measure": str, "recorded": _RECORDED, "work": [_WORK]}
         | dict.fromkeys(("sites", "in_flight", "unpaired"), int)
     },
     "variants": {_EACH: [_VARIANT]},
     "sources": [{"file": str, "line": int, "name": str, "text": str, "sha256": str}],
-    "code": [{"kernel": str, "variant": int, "key": str, "keeps": str, "ttgir": str, "ptx": str}],
+    "code": [{"kernel": str, "variant": int, "key": str, "ttgir": str, "ptx": str}],
     "job": {"rank": int, "world_size": int, "id": str, "began_unix_ns": int, "clock": [_ANY]},
     "ranks": [{"rank": int}],
-    SUMS_OF_RANK: int,
+    SAMPLES_OF_RANK: int,
     "host_clock": {"devices": {_EACH: [{"timer_ns": int, "unix_ns": int, "error_ns": _NUMBER}]}},
     "sampler": {"binaries": [_BINARY], "kernels": {_EACH: {_EACH: int}}, "period_cycles": [_NUMBER]}
     | dict.fromkeys(("launches", "samples", "dropped"), int)
@@ -70,19 +67,17 @@ _FORM: Final[dict[str, Any]] = {
     "baseline": {"every": int, "kernels": {_EACH: [_TIMED]}},
     "ncu": {"kernels": [{"kernel": str}]},
     "sampling": {"every": int, "kernels": {_EACH: {"launches": int, "recorded": int}}},
-    "keeping": {"keep": str, "kernels": {_EACH: {"spans": int, "sums": int}}},
     "building": {"bare_launches": {_EACH: int}},
     "part": {},
 }
 _NEEDED: Final = {
     "sources": frozenset({"file", "line", "name", "text"}),
     "ranks": frozenset({"rank"}),
-    "shapes": frozenset({"variant", *SHAPE_FIGURES}),
     "work": frozenset({"variant", "trial", "launches", "ns", "scopes"}),
     "scopes": frozenset({"scope", "bytes", "flops"}),
     "variants": frozenset({"variant"}),
-    "code": frozenset({"kernel", "key", "keeps"}),
-    "pairs": frozenset({"keeps", "shift", "bare_ns", "instrumented_ns"}),
+    "code": frozenset({"kernel", "key"}),
+    "pairs": frozenset({"shift", "bare_ns", "instrumented_ns"}),
 }
 """What each entry of such a list has, and each of a dict of such lists."""
 _MOST: Final = 1 << 63

@@ -17,9 +17,8 @@ from profscope.analysis.comparing.differences import DTYPES
 from profscope.profiles import Profile
 from tests.kernels.matmul import matmul_kernel
 from tests.support.edited import SOURCE, run_of_matmul, slowed, with_source
-from tests.support.folded import with_sums
 from tests.support.profiles import launch_table, profile_metadata
-from tests.support.sessions import keeping, launch_add, session
+from tests.support.sessions import launch_add, session
 
 SIZE = 64
 
@@ -131,22 +130,6 @@ def test_what_is_scaled_up_is_not_exact(three_stages: Profile) -> None:
     changed = difference[difference["change"] != 0]
     assert len(changed)
     assert (changed["high"] > changed["change"]).all()
-
-
-def test_sums_are_compared_launch_by_launch(one_stage: Profile) -> None:
-    with keeping("sums") as prof:
-        launch_matmul(3, launches=2)
-    with keeping("sums") as again:
-        launch_matmul(3, launches=4)
-    same = profscope.diff(prof, again)
-    assert not same["significant"].any()
-    assert (same["change"][1:] == 0).all()
-    summary = prof.summary().set_index(["scope", "kind"])
-    for row in same[1:].itertuples():
-        assert row.self_a == summary.loc[(row.scope, row.kind), "self_cycles"] / 2
-    against = profscope.diff(one_stage, prof)
-    assert against["scope"].iloc[1] == "loop L33"
-    assert any("the first kept spans, the second sums" in note for note in against.attrs["notes"])
 
 
 def test_moved_lines_are_the_same_lines(three_stages: Profile, tmp_path: Path) -> None:
@@ -299,17 +282,6 @@ def test_where_ctas_were_left_out_figures_are_of_the_grid(gpu_runs: list[Profile
     assert row["self_b"] == pytest.approx(row["self_a"], rel=0.05)
 
 
-def test_sums_of_single_launches_are_those_of_their_spans() -> None:
-    a, b = (run_of_matmul(seed, launches=6, ctas=4) for seed in (0, 1))
-    of_spans = profscope.diff(a, slowed(b, "dot", 1.25))
-    folded = profscope.diff(*(with_sums(each, range(6)) for each in (a, slowed(b, "dot", 1.25))))
-    assert folded["scope"].tolist()[:2] == of_spans["scope"].tolist()[:2]
-    columns = ["self_a", "self_b", "total_a", "total_b", "count_a", "count_b"]
-    both = folded.set_index(["scope", "kind"]), of_spans.set_index(["scope", "kind"])
-    for name in columns:
-        assert both[0][name].to_dict() == pytest.approx(both[1][name].to_dict(), rel=2e-2)
-
-
 def test_clocks_that_differ_are_said_and_cycles_compared(gpu_runs: list[Profile]) -> None:
     slower = replace(gpu_runs[1], launches=gpu_runs[1].launches.assign(clock_ghz=1.5))
     difference = profscope.diff(gpu_runs[0], slower)
@@ -407,5 +379,5 @@ def in_flight(profile: Profile, scope: str) -> Profile:
 
 def test_profiles_of_samples_alone_are_refused_in_words() -> None:
     bare = Profile(launches=launch_table([0], ["kernel"]), metadata=profile_metadata())
-    with pytest.raises(profscope.DiffError, match="their launches have no spans, sums or times"):
+    with pytest.raises(profscope.DiffError, match="their launches have no spans or times"):
         profscope.diff(bare, bare)

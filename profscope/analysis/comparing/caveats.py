@@ -89,9 +89,6 @@ def notes_on(side_a: Side, side_b: Side, pair: Pair, a: Operand, b: Operand, flo
     notes = [*_configurations(side_a.tables, side_b.tables, pair), *_unlike(*launches)]
     if floor is not NO_FLOOR:
         notes.append(f"within {floor.text} a change is no effect: {floor.why}")
-    kept = [" and ".join(each.figures.launches["keeps"].unique()) for each in (a, b)]
-    if kept[0] != kept[1] and all(kept):
-        notes.append(f"the first kept {kept[0]}, the second {kept[1]}: what recording costs differs, too")
     is_gpu_in_cycles = side_a.unit == "cycles" and not side_a.tables.emulated
     if is_gpu_in_cycles and len(a.durations.ns) and len(b.durations.ns):
         times = " and ".join(f"{np.median(each.durations.ns) / 1000:,.1f} us" for each in (a, b))

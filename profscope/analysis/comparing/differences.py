@@ -102,7 +102,7 @@ def differences(a: Tables, b: Tables) -> pd.DataFrame:
         missing += missing_of(pair, of_a, of_b, emulated=a.emulated)
     if not parts:
         raise DiffError(
-            "the kernels of both profiles cannot be compared: their launches have no spans, sums or times"
+            "the kernels of both profiles cannot be compared: their launches have no spans or times"
         )
     table = _in_order(_judged(parts))
     table = table[list(DTYPES)].astype(DTYPES)
@@ -116,18 +116,16 @@ def _alone(pair: Pair, sides: tuple[Side, Side]) -> Rows:
     """The row of a variant that one side has."""
     side, variant = (sides[0], pair.variant_a) if pair.variant_b is None else (sides[1], pair.variant_b)
     assert variant is not None
-    keeps = max(side.keeps(pair.kernel, variant), default="spans")
-    return of_one_side(pair, side.durations(side.launches(pair.kernel, variant, keeps)))
+    return of_one_side(pair, side.durations(side.launches(pair.kernel, variant)))
 
 
 def _operands(pair: Pair, sides: tuple[Side, Side]) -> tuple[Operand, Operand]:
     """Both sides of a pair that has them."""
     variants = [variant for variant in (pair.variant_a, pair.variant_b) if variant is not None]
-    kept = _kept(*(side.keeps(pair.kernel, each) for side, each in zip(sides, variants, strict=True)))
     operands = []
-    for side, variant, keeps in zip(sides, variants, kept, strict=True):
-        launches = side.launches(pair.kernel, variant, keeps)
-        figures = side.figures(pair.kernel, variant, launches)
+    for side, variant in zip(sides, variants, strict=True):
+        launches = side.launches(pair.kernel, variant)
+        figures = side.figures(pair.kernel, launches)
         operands.append(Operand(figures, side.durations(launches)))
     return operands[0], operands[1]
 
@@ -135,13 +133,6 @@ def _operands(pair: Pair, sides: tuple[Side, Side]) -> tuple[Operand, Operand]:
 def _is_whole(operand: Operand) -> bool:
     """Whether all CTAs of its launches were recorded: what is scaled up is an estimate."""
     return bool((grid_scales(operand.figures.launches) == 1).all())
-
-
-def _kept(a: set[str], b: set[str]) -> tuple[str, str]:
-    """What the launches to compare keep: like with like where that can be; sums first, as most launches do
-    where some do."""
-    both = max(a & b, default=None)
-    return (both, both) if both else (max(a, default="spans"), max(b, default="spans"))
 
 
 def _judged(parts: Sequence[Rows]) -> pd.DataFrame:

@@ -1,4 +1,4 @@
-"""What each launch took, row by row: of launches that kept spans, and of launches that kept sums."""
+"""What each launch took, row by row."""
 
 from __future__ import annotations
 
@@ -28,7 +28,6 @@ __all__ = ["PLACE_COLUMNS", "Durations", "Figures", "Side"]
 PLACE_COLUMNS = SITE_COLUMNS[1:]
 
 _ENDS = 2  # of a launch: the time of each is unsure
-_ALL_LAUNCHES = -1  # in the table of spreads, what stands for all of them
 
 
 @dataclass(frozen=True, eq=False)
@@ -40,7 +39,7 @@ class Figures:
     total, own  its time, and its time less that of the spans inside (of async spans: none)
     launches    the launches that these are of: rows of the table of launches
     ctas        own, of async spans total, by CTA and not scaled, float64 of shape (rows, CTAs): of a single
-                launch that kept spans
+                launch
     scale       of that launch, what its CTAs' times are scaled up with
     """
 
@@ -94,19 +93,14 @@ class Side:
         names = keys.drop_duplicates().itertuples(index=False)
         return {(str(kernel), int(variant)): real[number == at] for at, (kernel, variant) in enumerate(names)}
 
-    def launches(self, kernel: str, variant: int, keeps: str) -> pd.DataFrame:
+    def launches(self, kernel: str, variant: int) -> pd.DataFrame:
         """The launches to compare: where there are others, no cold ones, and not the first, which finds
         caches cold, too. The emulator has no caches."""
         launches = self.all_launches(kernel, variant)
-        chosen = launches[launches["keeps"] == keeps]
         if self.tables.emulated:
-            return chosen
-        warm = chosen[~chosen["cold"] & (chosen["launch"] != launches["launch"].min())]
-        return warm if len(warm) else chosen
-
-    def keeps(self, kernel: str, variant: int) -> set[str]:
-        """What this variant's launches keep: "spans", "sums" or both."""
-        return set(self.all_launches(kernel, variant)["keeps"])
+            return launches
+        warm = launches[~launches["cold"] & (launches["launch"] != launches["launch"].min())]
+        return warm if len(warm) else launches
 
     def durations(self, launches: pd.DataFrame) -> Durations:
         """What launches took as a whole, but for those whose times are not known."""
@@ -127,14 +121,6 @@ class Side:
     def _busiest_sms(self) -> pd.Series[float]:
         return busiest_sms(self.tables.df)
 
-    def figures(self, kernel: str, variant: int, launches: pd.DataFrame) -> Figures:
-        """Of launches of a variant, all of which keep the same; without rows where they keep none."""
-        if len(launches) and launches["keeps"].iloc[0] == "sums":
-            return self._of_sums(kernel, variant, launches)
-        return self._of_spans(kernel, launches)
-
-    # Launches that kept spans.
-
     def add_up(self) -> None:
         """All spans, now; else they are when figures are first asked for."""
         _ = self._cells
@@ -146,7 +132,8 @@ class Side:
             tables = replace(tables, df=weighed(tables.df, tables.metadata))
         return _Cells.of(tables, self.unit)
 
-    def _of_spans(self, kernel: str, launches: pd.DataFrame) -> Figures:
+    def figures(self, kernel: str, launches: pd.DataFrame) -> Figures:
+        """Of launches of a kernel's variant; without rows where they have no spans."""
         cells = self._cells
         at = launches.index.to_numpy()
         number = cells.of_kernel.get(kernel, np.zeros(0, np.int64))
@@ -158,62 +145,6 @@ class Side:
         places = cells.places.iloc[number[ran]].reset_index(drop=True)
         ctas = cells.by_cta(launches["launch"].iloc[0], number[ran]) if len(launches) == 1 else None
         return Figures(places, count, total, own, launches, ctas, float(scale[0]) if len(scale) else 1.0)
-
-    # Launches that kept sums.
-
-    def _of_sums(self, kernel: str, variant: int, launches: pd.DataFrame) -> Figures:
-        """Of single launches the spreads tell, which are of totals: self times follow from what the sums say
-        stands inside what."""
-        spreads, sums = (
-            table[(table["kernel"] == kernel) & (table["variant"] == variant) & ~table["trial"]]
-            for table in (self.tables.spreads, self.tables.sums)
-        )
-        spreads = spreads[(spreads["by"] == "cta") & (spreads["launch"] != _ALL_LAUNCHES)]
-        is_told = launches["launch"].isin(spreads["launch"]) & np.isfinite(launches["clock_ghz"])
-        launches = launches[is_told]
-        spreads = spreads[spreads["launch"].isin(launches["launch"])]
-        ran = sums[sums["count"] > 0]
-        key = list(PLACE_COLUMNS)
-        places = ran[key].drop_duplicates().reset_index(drop=True)
-        number = pd.Series(np.arange(len(places)), pd.MultiIndex.from_frame(places))
-        total = np.zeros((len(places), len(launches)))
-        column = pd.Index(launches["launch"])
-        row = number.reindex(pd.MultiIndex.from_frame(spreads[key])).to_numpy(np.float64)
-        told = np.isfinite(row)
-        at = row[told].astype(np.int64), column.get_indexer(spreads["launch"])[told]
-        np.add.at(total, at, np.rint((spreads["mean_cycles"] * spreads["count"]).to_numpy())[told])
-        scale = self.scales[launches.index.to_numpy()]
-        if self.unit == "ns":
-            scale = scale / launches["clock_ghz"].to_numpy(np.float64)
-        total = total * scale
-        own = total - _inside(ran, sums, number) @ total
-        own[(places["kind"] == "async").to_numpy()] = 0.0
-        count = (
-            ran.groupby(key, sort=False)["grid_count"].sum() / ran.groupby(key, sort=False)["launches"].max()
-        )
-        counts = count.reindex(pd.MultiIndex.from_frame(places)).to_numpy(np.float64)
-        return Figures(places, np.repeat(counts[:, None], len(launches), 1), total, own, launches)
-
-
-def _inside(ran: pd.DataFrame, sums: pd.DataFrame, number: pd.Series[int]) -> Floats:
-    """[around, inside]: the part of a place's time that stands directly inside another's, 0 to 1.
-
-    A place can be several sites, as where a function is called in two loops.
-    """
-    key = list(PLACE_COLUMNS)
-    own = number.reindex(pd.MultiIndex.from_frame(ran[key])).to_numpy(np.int64)
-    cycles = ran["total_cycles"].to_numpy(np.float64)
-    whole = np.bincount(own, cycles, minlength=len(number))
-    child = ((ran["parent"] >= 0) & (ran["kind"] != "async")).to_numpy()
-    around = sums.loc[ran["parent"].to_numpy()[child], key]
-    above = number.reindex(pd.MultiIndex.from_frame(around)).to_numpy(np.float64)
-    told = np.isfinite(above)
-    inside = own[child][told]
-    parts = np.zeros((len(number), len(number)))
-    np.add.at(
-        parts, (above[told].astype(np.int64), inside), cycles[child][told] / np.maximum(whole[inside], 1)
-    )
-    return parts
 
 
 @dataclass(frozen=True, eq=False)
